@@ -1,0 +1,5 @@
+"""``python -m rccltune``."""
+
+from rccltune.cli import main
+
+main()

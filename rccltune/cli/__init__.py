@@ -1,0 +1,118 @@
+"""The command line: the one place that knows click, prints and exits.
+
+Nothing heavy is imported here: ``rccltune --help`` costs what click costs.
+"""
+
+from __future__ import annotations
+
+import importlib
+import sys
+import tempfile
+import traceback
+from typing import Final
+
+import click
+
+from rccltune import __version__
+from rccltune.errors import RccltuneError
+
+_ISSUES: Final = "please report it with this file"
+
+# Verb -> (module, attribute, what it is for). The one-line help stands here so that the list of
+# verbs needs no import of them.
+_VERBS: Final = {
+    "import": ("rccltune.cli.import_", "import_", "Turn existing logs into a session."),
+    "fit": ("rccltune.cli.fit", "fit", "Fit time against size; find where settings cross."),
+    "emit-config": ("rccltune.cli.emit_config", "emit_config", "Choose settings, write rules."),
+    "plot": ("rccltune.cli.plot", "plot", "Draw what was measured, fitted and chosen."),
+}
+
+
+class _Verbs(click.Group):
+    """A group whose commands are imported when they are used."""
+
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        """Verbs in the order in which they are used."""
+        del ctx
+        return list(_VERBS)
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        """Import one verb."""
+        del ctx
+        if cmd_name not in _VERBS:
+            return None
+        module, attribute, _ = _VERBS[cmd_name]
+        command: click.Command = getattr(importlib.import_module(module), attribute)
+        return command
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        """List the verbs without importing them."""
+        del ctx
+        with formatter.section("Commands"):
+            formatter.write_dl([(name, entry[2]) for name, entry in _VERBS.items()])
+
+
+@click.group(
+    cls=_Verbs,
+    context_settings={
+        "help_option_names": ["-h", "--help"],
+        "auto_envvar_prefix": "RCCLTUNE_CLI",
+        "max_content_width": 100,
+    },
+)
+@click.version_option(__version__, prog_name="rccltune")
+def group() -> None:
+    """Find, prove and apply the fastest setting for each RCCL collective.
+
+    \b
+    Example, on published measurements and without a GPU:
+      rccltune import examples/mi300x-cpx-nps4/all_reduce.csv
+      rccltune fit
+      rccltune emit-config
+      rccltune plot
+
+    \b
+    Exit codes: 0 done, 1 a bug, 2 command line, 3 sweep.yaml or rule file, 4 machine,
+    5 launches, 6 output not understood, 7 session, 8 too little data, 9 verification,
+    130 interrupted.
+    """
+
+
+def main() -> None:
+    """Entry point of the ``rccltune`` program; always exits."""
+    sys.exit(run(sys.argv[1:]))
+
+
+def run(arguments: list[str]) -> int:
+    """Run one command line and return its exit code."""
+    try:
+        # Without standalone mode click returns the code of --help and raises everything else.
+        return int(group.main(arguments, prog_name="rccltune", standalone_mode=False) or 0)
+    except Exception as error:  # noqa: BLE001 - the one place where any error becomes an exit code
+        return _explain(error)
+
+
+def _explain(error: Exception) -> int:
+    """Tell the user what ended the command; returns its exit code."""
+    match error:
+        case click.ClickException():
+            error.show()
+            return error.exit_code
+        case RccltuneError():
+            click.echo(f"Error: {error}", err=True)
+            return error.exit_code
+        case click.Abort():
+            click.echo("Interrupted. The same command again continues from here.", err=True)
+            return 130
+        case _:
+            click.echo(f"Error: rccltune has a bug; {_ISSUES}: {_keep_traceback()}", err=True)
+            return 1
+
+
+def _keep_traceback() -> str:
+    text = f"rccltune {__version__}, Python {sys.version}\n{sys.argv}\n{traceback.format_exc()}"
+    with tempfile.NamedTemporaryFile(
+        "w", prefix="rccltune-crash-", suffix=".txt", delete=False, encoding="utf-8"
+    ) as stream:
+        stream.write(text)
+    return stream.name

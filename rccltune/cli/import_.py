@@ -1,0 +1,111 @@
+"""``rccltune import``: other people's logs become a session."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import click
+
+from rccltune.cli.console import DEFAULT_SESSION, Console, common
+from rccltune.cli.options import COLLECTIVE, FOLDER, MODE, PAIR
+from rccltune.errors import CommandLineError
+from rccltune.model import BASELINE, KNOWN_VARIANTS, Mode, Setting, Stated, Variant
+from rccltune.vocab import Algorithm, Collective, Protocol
+
+
+@click.command("import")
+@click.argument("files", nargs=-1, required=True, type=FOLDER, metavar="FILE...")
+@click.option("-o", "--output", type=FOLDER, default=DEFAULT_SESSION, help="Session folder.")
+@click.option("--collective", type=COLLECTIVE, help="all_reduce, all_gather, …")
+@click.option("--algorithm", metavar="A", help="Algorithm that ran: tree, ring, …")
+@click.option("--protocol", metavar="P", help="Protocol that ran: ll, ll128, simple.")
+@click.option("--channels", type=click.IntRange(min=1), metavar="N", help="Channels that ran.")
+@click.option("--baseline", is_flag=True, help="The files show the untouched site.")
+@click.option("--variant", metavar="V", help="Environment it ran in: default, ll128-forced, …")
+@click.option("--ranks", type=click.IntRange(min=1), metavar="N", help="Ranks.")
+@click.option("--nodes", type=click.IntRange(min=1), metavar="N", help="Nodes.")
+@click.option("--mode", type=MODE, help="cpx-nps4, spx-nps1, … or none.")
+@click.option("--dtype", metavar="T", help="Data type as rccl-tests prints it.")
+@click.option(
+    "--assume",
+    type=PAIR,
+    multiple=True,
+    metavar="KEY=VALUE",
+    help="Fill what neither file nor option says (product, arch, redop, graph, …); "
+    "machine=same: an anonymous file is from the session's machine.",
+)
+@common
+def import_(
+    *,
+    console: Console,
+    files: tuple[Path, ...],
+    output: Path,
+    collective: Collective | None,
+    algorithm: str | None,
+    protocol: str | None,
+    channels: int | None,
+    baseline: bool,
+    variant: str | None,
+    ranks: int | None,
+    nodes: int | None,
+    mode: Mode | None,
+    dtype: str | None,
+    assume: tuple[tuple[str, str], ...],
+) -> None:
+    """Turn existing logs, CSV or JSON into a session.
+
+    Reads what nccl-tests and rccl-tests print or write in every release since 2019,
+    optimize_config.py's tables and plain long tables. Options fill what a file does not say.
+
+    \b
+    Example:
+      rccltune import default.log --baseline && rccltune import tree-ll.log \\
+          --algorithm tree --protocol ll
+
+    \b
+    Exit codes: 0 done, 2 an option contradicts a file, 6 a file is not understood,
+    7 the session is of another machine or held by another process.
+    """
+    from rccltune import pipeline
+
+    stated = Stated(
+        setting=_setting(algorithm, protocol, channels, baseline=baseline),
+        variant=None if variant is None else KNOWN_VARIANTS.get(variant, Variant(name=variant)),
+        collective=collective,
+        n_ranks=ranks,
+        n_nodes=nodes,
+        mode=mode,
+        dtype=dtype,
+        assume=tuple(sorted(assume)),
+    )
+    console.say(f"Session: {output}")
+    done = pipeline.import_files(output, files, stated, note=console.say)
+    console.warn(done.notices)
+    text = (
+        f"{done.n_new} new half-rows from {done.n_files} file{'' if done.n_files == 1 else 's'}, "
+        f"{done.n_doubted} of them doubted; {done.n_samples} in {output}"
+    )
+    console.result(done.as_plain(), text)
+
+
+def _setting(
+    algorithm: str | None, protocol: str | None, channels: int | None, *, baseline: bool
+) -> Setting | None:
+    named = algorithm or protocol or channels
+    if baseline and named:
+        raise CommandLineError(
+            "--baseline is the untouched site, but --algorithm, --protocol or --channels force it",
+            hint="leave out one or the other.",
+        )
+    if not named:
+        return BASELINE if baseline else None
+    try:
+        return Setting(
+            algorithm=Algorithm.parse(algorithm) if algorithm else None,
+            protocol=Protocol.parse(protocol) if protocol else None,
+            channels=channels,
+        )
+    except ValueError as error:
+        raise CommandLineError(
+            f"{error}", hint="write e.g. --algorithm tree --protocol ll."
+        ) from None

@@ -1,0 +1,21 @@
+"""The emit room: zones to rules, rules to a rule file, and rule files back to rules.
+
+The dialect is RCCL's own (cli.md, "Rule files"): what is written here is read alike by RCCL's
+built-in CSV tuner, by the vendors' example plugins and by ours.
+"""
+
+from rccltune.emit.document import Hole, RuleDocument, Section, sections
+from rccltune.emit.read import Finding, RuleFile, Severity, read_rules
+from rccltune.emit.write import render
+
+__all__ = [
+    "Finding",
+    "Hole",
+    "RuleDocument",
+    "RuleFile",
+    "Section",
+    "Severity",
+    "read_rules",
+    "render",
+    "sections",
+]

@@ -1,0 +1,178 @@
+"""From zones to what a rule file says, before it is text."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from itertools import groupby
+
+from rccltune.errors import VerificationError
+from rccltune.model import Rule, Scale, Target, Zone
+from rccltune.units import MAX_NBYTES
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Hole:
+    """Sizes for which the file deliberately says nothing, and why."""
+
+    min_nbytes: int
+    max_nbytes: int
+    reason: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Section:
+    """The rules of one collective at one scale.
+
+    Attributes:
+        entries: rules and holes by size; together they cover 0 to 2^63-1.
+        evidence: one line of comment for each entry.
+        fallbacks: rules for hosts where an entry's setting is not selectable.
+    """
+
+    target: Target
+    entries: tuple[Rule | Hole, ...]
+    evidence: tuple[str, ...]
+    fallbacks: tuple[Rule, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RuleDocument:
+    """A whole rule file.
+
+    Attributes:
+        provenance: comment lines: source, date, library, machine, samples' hash.
+        requires: what a machine must be for the file to apply, (key, value) pairs.
+        needs: environment that the rules were measured in, (name, value) pairs.
+    """
+
+    provenance: tuple[str, ...]
+    requires: tuple[tuple[str, str], ...]
+    needs: tuple[tuple[str, str], ...]
+    sections: tuple[Section, ...]
+
+
+def sections(zones: Iterable[Zone]) -> tuple[Section, ...]:
+    """Group zones by collective and scale and turn each group into rules and holes.
+
+    Raises:
+        VerificationError: the zones of a group leave a gap or overlap; a bug upstream must not
+            become a rule file.
+    """
+    ordered = sorted(zones, key=lambda z: (_order(z.target), z.min_nbytes))
+    return tuple(
+        _section(tuple(group)) for _, group in groupby(ordered, key=lambda z: _order(z.target))
+    )
+
+
+def _order(target: Target) -> tuple[int, int, int, str, str]:
+    collective = target.collective
+    return (
+        collective.func_index if collective.is_tunable else 99,
+        target.scale.n_nodes,
+        target.scale.n_ranks,
+        target.rank_placement or "",
+        target.variant.name,
+    )
+
+
+def _section(zones: Sequence[Zone]) -> Section:
+    _check_cover(zones)
+    return Section(
+        target=zones[0].target,
+        entries=tuple(_entry(zone) for zone in zones),
+        evidence=tuple(_evidence(zone) for zone in zones),
+        fallbacks=_merge(_fallback(zone) for zone in zones if zone.fallback is not None),
+    )
+
+
+def _check_cover(zones: Sequence[Zone]) -> None:
+    expected = 0
+    for zone in zones:
+        if zone.min_nbytes != expected:
+            raise VerificationError(
+                f"zones of {zone.target.collective.value} jump from {expected} to "
+                f"{zone.min_nbytes} bytes",
+                hint="please report this with the session: it is a bug.",
+            )
+        expected = zone.max_nbytes + 1
+    if expected != MAX_NBYTES + 1:
+        raise VerificationError(
+            f"zones of {zones[0].target.collective.value} end at {expected - 1} bytes",
+            hint="please report this with the session: it is a bug.",
+        )
+
+
+def _entry(zone: Zone) -> Rule | Hole:
+    if zone.setting is None:
+        return Hole(
+            min_nbytes=zone.min_nbytes, max_nbytes=zone.max_nbytes, reason=zone.reason or ""
+        )
+    return _rule(zone)
+
+
+def _rule(zone: Zone) -> Rule:
+    assert zone.setting is not None  # noqa: S101 - narrowed by the only caller
+    return Rule(
+        collective=zone.target.collective,
+        min_nbytes=zone.min_nbytes,
+        max_nbytes=zone.max_nbytes,
+        setting=zone.setting,
+        n_nodes=zone.target.scale.n_nodes,
+        n_ranks=zone.target.scale.n_ranks,
+        variant=zone.variant,
+    )
+
+
+def _fallback(zone: Zone) -> Rule:
+    assert zone.fallback is not None  # noqa: S101 - narrowed by the only caller
+    scale: Scale = zone.target.scale
+    return Rule(
+        collective=zone.target.collective,
+        min_nbytes=zone.min_nbytes,
+        max_nbytes=zone.max_nbytes,
+        setting=zone.fallback,
+        n_nodes=scale.n_nodes,
+        n_ranks=scale.n_ranks,
+        variant=zone.variant,
+        fallback=True,
+    )
+
+
+def _merge(rules: Iterable[Rule]) -> tuple[Rule, ...]:
+    """Join neighbours with the same setting: fewer lines say the same."""
+    merged: list[Rule] = []
+    for rule in rules:
+        last = merged[-1] if merged else None
+        if last and last.setting == rule.setting and last.max_nbytes + 1 == rule.min_nbytes:
+            merged[-1] = Rule(
+                collective=last.collective,
+                min_nbytes=last.min_nbytes,
+                max_nbytes=rule.max_nbytes,
+                setting=last.setting,
+                n_nodes=last.n_nodes,
+                n_ranks=last.n_ranks,
+                variant=last.variant,
+                fallback=True,
+            )
+        else:
+            merged.append(rule)
+    return tuple(merged)
+
+
+def _evidence(zone: Zone) -> str:
+    if zone.setting is None:
+        return ""
+    parts = [f"{zone.n_sizes} size{'' if zone.n_sizes == 1 else 's'} measured"]
+    if zone.worst_regret is not None:
+        parts.append(f"at most {_percent(zone.worst_regret)} behind the best measured setting")
+    if zone.gain is not None:
+        parts.append(
+            f"baseline is {_percent(zone.gain.median)} slower in the median "
+            f"({_percent(zone.gain.low)} to {_percent(zone.gain.high)})"
+        )
+    return ", ".join(parts)
+
+
+def _percent(share: float) -> str:
+    return f"{100 * share:.1f} %"

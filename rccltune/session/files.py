@@ -1,0 +1,95 @@
+"""Writing so that a kill at any moment leaves the old file or the new one, never half of one."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import IO
+
+from rccltune.errors import SessionError
+
+_CHUNK = 1 << 20
+
+
+@contextmanager
+def disk_errors(path: Path) -> Iterator[None]:
+    """Turn what a disk can do to us into a message with a remedy."""
+    try:
+        yield
+    except OSError as error:
+        raise SessionError(
+            f"cannot write {path.name}: {error.strerror or error}",
+            where=str(path),
+            hint="free space or make the folder writable, then run the same command again; "
+            "what was measured so far is kept.",
+        ) from error
+
+
+@contextmanager
+def replacing(path: Path) -> Iterator[IO[bytes]]:
+    """A binary file that takes the place of ``path`` when the block ends without an error.
+
+    Raises:
+        SessionError: the disk is full, the folder is read-only, and the like.
+    """
+    with disk_errors(path):
+        path.parent.mkdir(parents=True, exist_ok=True)
+        handle, name = tempfile.mkstemp(prefix=f".{path.name}.", dir=path.parent)
+        try:
+            with os.fdopen(handle, "wb") as stream:
+                yield stream
+                stream.flush()
+                os.fsync(stream.fileno())
+            # mkstemp makes files private; sessions are shared with colleagues.
+            os.chmod(name, 0o666 & ~_umask())  # noqa: PTH101 - the name is a plain string here
+            os.replace(name, path)  # noqa: PTH105
+        except BaseException:
+            Path(name).unlink(missing_ok=True)
+            raise
+        _sync_folder(path.parent)
+
+
+def write_atomically(path: Path, data: bytes | str) -> None:
+    """Replace ``path`` as a whole; see :func:`replacing`."""
+    with replacing(path) as stream:
+        stream.write(data.encode() if isinstance(data, str) else data)
+
+
+def copy_hashing(source: Path, target: Path) -> str:
+    """Copy a file of any size atomically; returns the SHA-256 of its bytes."""
+    digest = hashlib.sha256()
+    with source.open("rb") as reader, replacing(target) as writer:
+        while chunk := reader.read(_CHUNK):
+            digest.update(chunk)
+            writer.write(chunk)
+    return digest.hexdigest()
+
+
+def sha256_of(path: Path) -> str:
+    """SHA-256 of a file's bytes; raises OSError."""
+    digest = hashlib.sha256()
+    with path.open("rb") as stream:
+        while chunk := stream.read(_CHUNK):
+            digest.update(chunk)
+    return digest.hexdigest()
+
+
+def _umask() -> int:
+    current = os.umask(0o077)
+    os.umask(current)
+    return current
+
+
+def _sync_folder(folder: Path) -> None:
+    handle = os.open(folder, os.O_RDONLY)
+    try:
+        os.fsync(handle)
+    except OSError:
+        # Some shared file systems refuse fsync on a folder; the rename itself is done.
+        pass
+    finally:
+        os.close(handle)

@@ -1,0 +1,152 @@
+"""samples.csv: long form, one half-row of a benchmark each, for pandas and for people."""
+
+from __future__ import annotations
+
+import csv
+from collections.abc import Iterable, Mapping
+from typing import IO, Final
+
+from rccltune.errors import SessionError
+from rccltune.model import CurveKey, Sample, Scale, Setting, Variant
+from rccltune.vocab import Collective, Doubt, Placement
+
+COLUMNS: Final = (
+    "launch",
+    "step",
+    "cycle",
+    "line",
+    "collective",
+    "setting",
+    "placement",
+    "dtype",
+    "redop",
+    "graph",
+    "n_nodes",
+    "n_ranks",
+    "rank_placement",
+    "variant",
+    "nbytes",
+    "count",
+    "time_us",
+    "n_wrong",
+    "doubt",
+    "executed",
+)
+_KEY: Final = slice(COLUMNS.index("collective"), COLUMNS.index("nbytes"))
+
+
+def dump_samples(samples: Iterable[Sample], stream: IO[bytes]) -> None:
+    """Write every sample; bytes depend on the samples only."""
+    stream.write((",".join(COLUMNS) + "\n").encode())
+    # A table has few keys and many rows, so the key's half of a row is made once.
+    prefixes: dict[int, tuple[CurveKey, str]] = {}
+    lines: list[str] = []
+    for s in samples:
+        entry = prefixes.get(id(s.key))
+        if entry is None:
+            entry = prefixes[id(s.key)] = (s.key, _key_text(s.key))
+        lines.append(
+            f"{s.launch},{_text(s.step)},{s.cycle},{_text(s.line)},{entry[1]},{s.nbytes},"
+            f"{_text(s.count)},{_text(s.time_us)},{_text(s.n_wrong)},"
+            f"{s.doubt.value if s.doubt else ''},{_text(s.executed)}\n"
+        )
+        if len(lines) >= 10_000:
+            stream.write("".join(lines).encode())
+            lines.clear()
+    stream.write("".join(lines).encode())
+
+
+def load_samples(
+    stream: IO[str], variants: Mapping[str, Variant], where: str
+) -> tuple[Sample, ...]:
+    """Read what :func:`dump_samples` wrote.
+
+    Raises:
+        SessionError: other columns, an unknown variant or a value that does not fit.
+    """
+    rows = csv.reader(stream)
+    header = tuple(next(rows, ()))
+    if header != COLUMNS:
+        raise _unreadable(where, 1, "its columns are not those of this version")
+    keys: dict[tuple[str, ...], CurveKey] = {}
+    settings: dict[str, Setting | None] = {"": None}
+    samples: list[Sample] = []
+    for number, row in enumerate(rows, start=2):
+        try:
+            named = tuple(row[_KEY])
+            key = keys.get(named)
+            if key is None:
+                key = keys[named] = _parse_key(named, variants)
+            if row[19] not in settings:
+                settings[row[19]] = Setting.parse(row[19])
+            samples.append(_parse_row(row, key, settings[row[19]]))
+        except (ValueError, KeyError, IndexError) as error:
+            raise _unreadable(where, number, str(error)) from error
+    return tuple(samples)
+
+
+def _unreadable(where: str, line: int, why: str) -> SessionError:
+    return SessionError(
+        f"samples.csv cannot be read: {why}",
+        where=f"{where}:{line}",
+        hint="delete samples.csv; it is rebuilt from the raw logs.",
+    )
+
+
+def _text(value: object) -> str:
+    return "" if value is None else str(value)
+
+
+def _key_text(key: CurveKey) -> str:
+    graph = "" if key.graph is None else str(int(key.graph))
+    parts = (
+        key.collective.value,
+        str(key.setting),
+        key.placement.value,
+        _text(key.dtype),
+        _text(key.redop),
+        graph,
+        str(key.scale.n_nodes),
+        str(key.scale.n_ranks),
+        _text(key.rank_placement),
+        key.variant.name,
+    )
+    return ",".join(_quoted(part) for part in parts)
+
+
+def _quoted(text: str) -> str:
+    """CSV quoting for names that came from somebody's file."""
+    if any(mark in text for mark in ',"\r\n'):
+        return '"' + text.replace('"', '""') + '"'
+    return text
+
+
+def _parse_key(named: tuple[str, ...], variants: Mapping[str, Variant]) -> CurveKey:
+    collective, setting, placement, dtype, redop, graph, n_nodes, n_ranks, ranks_on, variant = named
+    return CurveKey(
+        collective=Collective(collective),
+        setting=Setting.parse(setting),
+        placement=Placement(placement),
+        dtype=dtype or None,
+        redop=redop or None,
+        graph=bool(int(graph)) if graph else None,
+        scale=Scale(n_nodes=int(n_nodes), n_ranks=int(n_ranks)),
+        rank_placement=ranks_on or None,
+        variant=variants[variant],
+    )
+
+
+def _parse_row(row: list[str], key: CurveKey, executed: Setting | None) -> Sample:
+    return Sample(
+        key=key,
+        launch=row[0],
+        step=int(row[1]) if row[1] else None,
+        cycle=int(row[2]),
+        line=int(row[3]) if row[3] else None,
+        nbytes=int(row[14]),
+        count=int(row[15]) if row[15] else None,
+        time_us=float(row[16]) if row[16] else None,
+        n_wrong=int(row[17]) if row[17] else None,
+        doubt=Doubt(row[18]) if row[18] else None,
+        executed=executed,
+    )

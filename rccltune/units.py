@@ -1,0 +1,104 @@
+"""Sizes, times and bandwidths: reading them, printing them, and the bus-bandwidth factors.
+
+GB/s is 1e9 bytes per second and sizes are binary multiples, both as in rccl-tests.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import Final
+
+from rccltune.vocab import Collective
+
+KIB: Final = 1024
+MAX_NBYTES: Final = 2**63 - 1
+
+_SIZE: Final = re.compile(r"(\d+(?:\.\d+)?)\s*([kmgt]?)(?:i?b)?", re.IGNORECASE)
+_POWER: Final = {"": 0, "k": 1, "m": 2, "g": 3, "t": 4}
+
+
+def parse_size(text: str) -> int:
+    """Bytes of ``4K``, ``1MiB``, ``8G`` or plain digits; K, M, G are binary, as in rccl-tests.
+
+    Raises:
+        ValueError: not a size, not a whole number of bytes, or above 2^63-1.
+    """
+    match = _SIZE.fullmatch(text.strip())
+    if match is None:
+        raise ValueError(f"'{text}' is no size: write bytes, or 4K, 1MiB, 8G")
+    number, unit = match.groups()
+    scaled = float(number) * KIB ** _POWER[unit.lower()]
+    nbytes = int(number) * KIB ** _POWER[unit.lower()] if number.isdigit() else int(scaled)
+    if nbytes != scaled and not number.isdigit():
+        raise ValueError(f"'{text}' is not a whole number of bytes")
+    if nbytes > MAX_NBYTES:
+        raise ValueError(f"'{text}' is above 2^63-1 bytes")
+    return nbytes
+
+
+def format_size(nbytes: int) -> str:
+    """Shortest exact form: ``4 KiB``, ``1.5 MiB``, ``1000 B``; the axis and table label."""
+    value, unit = nbytes, "B"
+    for larger in ("KiB", "MiB", "GiB", "TiB"):
+        # One decimal that is exact (1.5 MiB) reads better than 1536 KiB; anything finer does not.
+        if value < KIB or value % (KIB // 2):
+            break
+        if value % KIB:
+            return f"{value / KIB:.1f} {larger}"
+        value, unit = value // KIB, larger
+    return f"{value} {unit}"
+
+
+def approximate_size(nbytes: float) -> str:
+    """Three significant digits for sizes that were computed rather than measured."""
+    value = float(nbytes)
+    for unit in ("B", "KiB", "MiB", "GiB"):
+        if value < KIB:
+            return f"{value:.0f} {unit}" if unit == "B" else f"{value:.3g} {unit}"
+        value /= KIB
+    return f"{value:.3g} TiB"
+
+
+def format_time(time_us: float) -> str:
+    """Microseconds, milliseconds or seconds with three significant digits."""
+    if time_us < 1000:
+        return f"{time_us:.3g} µs"
+    if time_us < 1_000_000:
+        return f"{time_us / 1000:.3g} ms"
+    return f"{time_us / 1_000_000:.3g} s"
+
+
+def algbw(nbytes: int, time_us: float) -> float:
+    """Algorithm bandwidth in GB/s: bytes over time."""
+    return nbytes / time_us / 1000.0
+
+
+def busbw_factor(collective: Collective, n_ranks: int) -> float:
+    """Bus bandwidth over algorithm bandwidth.
+
+    What one rank must send over its link for each byte of the size column, so that the figure
+    compares with a link's speed: an all_reduce moves 2(n-1)/n, all_gather, reduce_scatter and
+    alltoall (n-1)/n, the others 1 (nccl-tests ``doc/PERFORMANCE.md`` and the
+    ``*GetBw`` functions of each ``src/*.cu``).
+    """
+    share = (n_ranks - 1) / n_ranks
+    match collective:
+        case Collective.ALL_REDUCE:
+            return 2 * share
+        case (
+            Collective.ALL_GATHER
+            | Collective.REDUCE_SCATTER
+            | Collective.ALLTOALL
+            | Collective.ALLTOALLV
+            | Collective.GATHER
+            | Collective.SCATTER
+            | Collective.HYPERCUBE
+        ):
+            return share
+        case Collective.BROADCAST | Collective.REDUCE | Collective.SENDRECV:
+            return 1.0
+
+
+def busbw(collective: Collective, n_ranks: int, nbytes: int, time_us: float) -> float:
+    """Bus bandwidth in GB/s."""
+    return algbw(nbytes, time_us) * busbw_factor(collective, n_ranks)

@@ -1,0 +1,41 @@
+# Sourced by the other scripts: makes .venv with rccltune in it, or brings it up to date.
+# Works where the system's Python refuses pip, because everything lands in the environment.
+
+root=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
+venv=${RCCLTUNE_VENV:-$root/.venv}
+
+find_python() {
+    local candidate
+    for candidate in ${PYTHON:-} python3 python3.13 python3.12 python3.11 python3.10; do
+        if "$candidate" -c 'import sys; sys.exit(sys.version_info < (3, 10))' 2>/dev/null; then
+            echo "$candidate"
+            return
+        fi
+    done
+    echo "rccltune needs Python 3.10 or newer; set PYTHON to one." >&2
+    return 1
+}
+
+# ensure_venv EXTRAS [GROUP]: installs once per state of the files that decide what is installed.
+ensure_venv() {
+    local extras=$1 group=${2:-} stamp
+    stamp=$(cat "$root/pyproject.toml" "$root/rccltune/__init__.py" \
+        $(find "$root/native_plugin" -name '*.[ch]' -o -name '*.txt' -o -name '*.map' | sort) \
+        | sha256sum | cut -c1-16)-$extras-$group
+    if [ "$(cat "$venv/rccltune-stamp" 2>/dev/null)" = "$stamp" ]; then
+        return
+    fi
+    if [ ! -x "$venv/bin/python" ]; then
+        "$(find_python)" -m venv "$venv" || {
+            echo "python3 -m venv failed; on Debian and Ubuntu: apt-get install python3-venv" >&2
+            return 1
+        }
+    fi
+    echo "Installing rccltune into ${venv#"$root"/} …" >&2
+    # Dependency groups need pip 25.1.
+    "$venv/bin/python" -m pip install -q --disable-pip-version-check -U 'pip>=25.1' >&2
+    # shellcheck disable=SC2086 - the group is two words or none
+    "$venv/bin/python" -m pip install -q --disable-pip-version-check \
+        -e "$root[$extras]" ${group:+--group $group} >&2
+    echo "$stamp" >"$venv/rccltune-stamp"
+}
