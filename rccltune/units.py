@@ -13,7 +13,7 @@ from rccltune.vocab import Collective
 KIB: Final = 1024
 MAX_NBYTES: Final = 2**63 - 1
 
-_SIZE: Final = re.compile(r"(\d+(?:\.\d+)?)\s*([kmgt]?)(?:i?b)?", re.IGNORECASE)
+_SIZE: Final = re.compile(r"([0-9]+(?:\.[0-9]+)?)\s*([kmgt]?)(?:i?b)?", re.IGNORECASE)
 _POWER: Final = {"": 0, "k": 1, "m": 2, "g": 3, "t": 4}
 
 

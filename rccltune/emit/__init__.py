@@ -4,17 +4,21 @@ The dialect is RCCL's own (cli.md, "Rule files"): what is written here is read a
 built-in CSV tuner, by the vendors' example plugins and by ours.
 """
 
+from rccltune.emit.audit import Audit, Gap, audit
 from rccltune.emit.document import Hole, RuleDocument, Section, sections
 from rccltune.emit.read import Finding, RuleFile, Severity, read_rules
 from rccltune.emit.write import render
 
 __all__ = [
+    "Audit",
     "Finding",
+    "Gap",
     "Hole",
     "RuleDocument",
     "RuleFile",
     "Section",
     "Severity",
+    "audit",
     "read_rules",
     "render",
     "sections",

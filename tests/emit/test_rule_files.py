@@ -1,0 +1,297 @@
+"""Rule files: what is written is read back, and other people's files are judged as promised."""
+
+from __future__ import annotations
+
+from collections import Counter
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from rccltune import emit
+from rccltune.errors import VerificationError
+from rccltune.model import (
+    LL128_FORCED,
+    Gain,
+    Mode,
+    Rule,
+    Scale,
+    Setting,
+    Target,
+    Zone,
+)
+from rccltune.units import MAX_NBYTES
+from rccltune.vocab import TUNABLE, Algorithm, Collective, Protocol
+
+TARGET = Target(
+    collective=Collective.ALL_REDUCE,
+    scale=Scale(n_nodes=1, n_ranks=64),
+    rank_placement="node",
+    variant=LL128_FORCED,
+)
+SETTINGS = st.builds(
+    Setting,
+    algorithm=st.just(Algorithm.RING),
+    protocol=st.sampled_from(Protocol),
+    channels=st.none() | st.integers(1, 64),
+)
+
+
+@st.composite
+def zone_lists(draw: st.DrawFn) -> list[Zone]:
+    """Zones that cover every size, some of them holes."""
+    cuts = draw(st.lists(st.integers(1, MAX_NBYTES), unique=True, max_size=8).map(sorted))
+    edges = [0, *cuts, MAX_NBYTES + 1]
+    zones = []
+    for low, after in zip(edges, edges[1:], strict=False):
+        setting = draw(st.none() | SETTINGS)
+        zones.append(
+            Zone(
+                target=TARGET,
+                min_nbytes=low,
+                max_nbytes=after - 1,
+                setting=setting,
+                reason=None if setting else draw(st.sampled_from(["not measured", "x" * 400])),
+                n_sizes=3,
+                worst_regret=0.01,
+                gain=Gain(low=0.1, median=0.2, high=0.3),
+                fallback=draw(st.none() | SETTINGS) if setting else None,
+            )
+        )
+    return zones
+
+
+def document(zones: list[Zone]) -> emit.RuleDocument:
+    """A document around some zones."""
+    return emit.RuleDocument(
+        provenance=("measured by somebody " * 20, "@ is no instruction here"),
+        requires=(("arch", "gfx942"), ("cus", "38"), ("compute", "CPX"), ("memory", "NPS4")),
+        needs=LL128_FORCED.environment,
+        sections=emit.sections(zones),
+    )
+
+
+@given(zone_lists())
+def test_what_is_written_is_read_back(zones: list[Zone]) -> None:
+    """Writing zones and reading the file gives the same rules, holes and conditions."""
+    text = emit.render(document(zones))
+
+    read = emit.read_rules(text.encode())
+    chosen = [r for r in read.rules if not _is_fallback(r, text)]
+
+    assert read.findings == ()
+    assert [(z.min_nbytes, z.max_nbytes, z.setting) for z in zones if z.setting] == [
+        (r.min_nbytes, r.max_nbytes, r.setting) for r in chosen
+    ]
+    assert [(z.min_nbytes, z.max_nbytes) for z in zones if not z.setting] == [
+        hole[:2] for hole in read.holes
+    ]
+    assert dict(read.requires)["memory"] == "NPS4"
+    assert read.needs == LL128_FORCED.environment
+
+
+def _is_fallback(rule: Rule, text: str) -> bool:
+    lines = text.splitlines()
+    assert rule.line is not None
+    return any("reached only" in line for line in lines[: rule.line])
+
+
+@given(zone_lists())
+def test_the_file_is_in_the_dialect_that_every_reader_takes(zones: list[Zone]) -> None:
+    """cli.md: ten fields, lower case, LF, comments in column 0, lines under 200 characters."""
+    text = emit.render(document(zones))
+
+    assert text.endswith("\n")
+    assert "\r" not in text
+    for line in text.splitlines():
+        assert len(line) < 200
+        assert line.startswith("#") or len(line.split(",")) == 10
+        assert line.startswith("#") or line == line.lower()
+
+
+@given(zone_lists())
+def test_every_size_is_in_a_rule_or_in_a_stated_hole(zones: list[Zone]) -> None:
+    """0 to 2^63-1 without gap or overlap: the next minimum is the previous maximum plus one."""
+    read = emit.read_rules(emit.render(document(zones)).encode())
+    text = emit.render(document(zones))
+    spans = [(r.min_nbytes, r.max_nbytes) for r in read.rules if not _is_fallback(r, text)]
+    spans = sorted(spans + [hole[:2] for hole in read.holes])
+
+    assert spans[0][0] == 0
+    assert spans[-1][1] == MAX_NBYTES
+    assert all(a[1] + 1 == b[0] for a, b in zip(spans, spans[1:], strict=False))
+
+
+def test_zones_with_a_gap_never_become_a_file() -> None:
+    """A bug upstream must not reach production as a rule file."""
+    gap = Zone(target=TARGET, min_nbytes=8, max_nbytes=MAX_NBYTES, setting=None, reason="x")
+
+    with pytest.raises(VerificationError, match="jump from 0 to 8"):
+        emit.sections([gap])
+
+
+# What each public file must be found to be, from INDEX.md ("configs"): rules kept, and the
+# classes of finding with their number.
+EXPECTED = {
+    "amd_ext_tuner_gfx950.conf": (126, {}),
+    "amd_test_incorrect_values_config.conf": (
+        0,
+        {
+            "unknown-collective": 1,
+            "unknown-algorithm": 5,
+            "unknown-protocol": 5,
+            "not-a-number": 15,
+            "too-few-fields": 5,
+        },
+    ),
+    "amd_test_no_matching_config.conf": (30, {}),
+    "amd_test_singlenode_config.conf": (15, {}),
+    "amd_test_unsupported_algo_proto_config.conf": (30, {}),
+    "amd_test_valid_config_with_wildcards.conf": (15, {}),
+    "fork_gfx950_cpx_12fields.csv": (13, {}),
+    "gpu107_generated_n5_BROKEN.conf": (12, {"header-row": 1}),
+    "gpu107_sc2_plus_amd.conf": (16, {"header-row": 1}),
+    "gpu107_v4_validated.csv": (7, {"header-row": 1}),
+    "nvidia_example_nccl_tuner.conf": (6, {"tree-not-allreduce": 3}),
+    "rocm_builtin_gfx950_4rows_rccl2.30.4.csv": (4, {}),
+    "rocm_builtin_gfx950_7rows.csv": (7, {}),
+}
+
+
+@pytest.mark.parametrize("name", sorted(EXPECTED))
+def test_public_files_are_judged_as_expected(shared_data: Path, name: str) -> None:
+    """Every public rule file gives the number of rules and the findings that INDEX.md lists."""
+    read = emit.read_rules((shared_data / "configs" / name).read_bytes())
+
+    n_rules, findings = EXPECTED[name]
+    assert len(read.rules) == n_rules
+    assert Counter(f.code for f in read.findings) == findings
+    assert all(f.line > 0 and f.message for f in read.findings)
+
+
+@pytest.mark.parametrize(
+    ("name", "n_gaps"),
+    [
+        # 12 closed ranges; 65536 to 131072 apart, none touches the next: 11 gaps between them,
+        # one below the first and one above the last.
+        ("gpu107_generated_n5_BROKEN.conf", 13),
+        # Contiguous from 0 to 17179869184 in 9 groups: one gap above each.
+        ("amd_ext_tuner_gfx950.conf", 9),
+    ],
+)
+def test_gaps_between_rules_are_found(shared_data: Path, name: str, n_gaps: int) -> None:
+    """Closed ranges on sampled sizes leave every size between them to the library."""
+    read = emit.read_rules((shared_data / "configs" / name).read_bytes())
+
+    assert len(emit.audit(read.rules).gaps) == n_gaps
+
+
+def test_the_partition_mode_of_a_fork_is_a_filter() -> None:
+    """Column 11 restricts a row; ignoring it would apply CPX rules to whole GPUs."""
+    read = emit.read_rules(b"allreduce,0,9,tree,ll,-1,1,64,-1,-1,cpx,-1\n")
+
+    assert read.rules[0].only_mode == Mode(compute="CPX", memory=None)
+
+
+@pytest.mark.parametrize(
+    ("content", "code"),
+    [
+        (b"PK\x03\x04\x00\n", "not-text"),
+        (b"allreduce,9,8,ring,ll,-1,1,8\n", "min-above-max"),
+        (b"allreduce,0,8,ring,ll,-2,1,8\n", "number-range"),
+        (b"allreduce,0,99999999999999999999,ring,ll,-1,1,8\n", "number-range"),
+        (b"allreduce,0,8,-1,simple,-1,1,8\n", "half-setting"),
+        (b"allreduce,0,8,ring,-1,-1,1,8\n", "half-setting"),
+        (b"allreduce,0,8,Ring,ll,-1,1,8\n", "unknown-algorithm"),
+        (b"allreduce,0,8K,ring,ll,-1,1,8\n", "not-a-number"),
+        (b"allreduce,0,8,ring,ll\n", "too-few-fields"),
+        (b"#@ format 2\n", "bad-format"),
+        (b"#@ requires wings=2\n", "bad-requires"),
+        (b"#@ requires cus=38\n#@ requires cus=304\n", "bad-requires"),
+    ],
+)
+def test_mistakes_that_would_choose_wrongly_refuse_the_file(content: bytes, code: str) -> None:
+    """Design section 7: errors refuse the file, with line and reason."""
+    read = emit.read_rules(b"allreduce,0,8,ring,ll,-1,1,8\n" + content)
+
+    assert [f.code for f in read.errors] == [code]
+    assert read.errors[0].line >= 2
+    assert read.rules == ()
+
+
+@pytest.mark.parametrize(
+    ("content", "code"),
+    [
+        (b"collective_type,min_bytes,max_bytes,algorithm,protocol,channels,n,r\n", "header-row"),
+        (b"alltoall,0,8,ring,ll,-1,1,8\n", "untunable-collective"),
+        (b"broadcast,0,8,tree,ll,-1,1,8\n", "tree-not-allreduce"),
+        (b"allreduce,0,8,ring,ll,-1,1,8,-1,-1,warp,-1\n", "unknown-field"),
+        (b"allreduce,0,8,ring,ll,-1,1,8,-1,-1,cpx,3\n", "unknown-field"),
+        (b"allreduce,0,8,ring,ll,-1,1,8,-1,-1,-1,-1,7\n", "unknown-field"),
+    ],
+)
+def test_rows_that_mean_nothing_here_are_skipped_with_a_warning(content: bytes, code: str) -> None:
+    """The rest of the file works as its author meant it."""
+    read = emit.read_rules(content + b"allreduce,0,8,ring,ll,-1,1,8")
+
+    assert [(f.code, f.line) for f in read.findings] == [(code, 1)]
+    assert len(read.rules) == 1
+
+
+def test_todays_forms_are_tolerated() -> None:
+    """BOM, CRLF, blanks, indented comments, trailing comments, 8 fields, no newline at the end."""
+    read = emit.read_rules(
+        b"\xef\xbb\xbf# a\r\n  # b\r\n\r\n allreduce , 0,8,ring,ll,-1,1,8 # why\r\n"
+        b"broadcast,0,8,-1,-1,16,-1,-1,-1,-1,,\n\tallreduce,9,9,-1,-1,-1,-1,-1"
+    )
+
+    assert read.findings == ()
+    assert [str(r.setting) for r in read.rules] == ["ring/ll", "-/-/16", "silent"]
+
+
+@given(st.binary(max_size=400))
+def test_no_bytes_make_the_reader_fail(content: bytes) -> None:
+    """Whatever is handed over becomes rules and findings."""
+    emit.read_rules(content)
+
+
+RULES = st.builds(
+    Rule,
+    collective=st.just(TUNABLE[4]),
+    min_nbytes=st.integers(0, 12),
+    max_nbytes=st.integers(0, 12),
+    setting=SETTINGS,
+    n_nodes=st.sampled_from([None, 1, 2]),
+).filter(lambda rule: rule.min_nbytes <= rule.max_nbytes)
+
+
+@given(st.lists(RULES, max_size=6))
+def test_dead_and_fallback_are_what_trying_every_call_says(rules: list[Rule]) -> None:
+    """Against brute force: each size and scale, with each subset of cells selectable."""
+    found = emit.audit(rules)
+    reached_first, reached_ever = set(), set()
+    for n_nodes in (1, 2, 3):
+        scale = Scale(n_nodes=n_nodes, n_ranks=8)
+        for nbytes in range(13):
+            matching = [
+                i for i, r in enumerate(rules) if r.matches(Collective.ALL_REDUCE, nbytes, scale)
+            ]
+            cells: set[object] = set()
+            for place, number in enumerate(matching):
+                protocol = rules[number].setting.protocol
+                if place == 0:
+                    reached_first.add(number)
+                if protocol not in cells:
+                    reached_ever.add(number)
+                cells.add(protocol)
+
+    # The audit compares a rule with one earlier rule at a time, so it may miss a rule that
+    # several filters take together; what it does report is true.
+    dead = {i for i, r in enumerate(rules) if any(r is d for d in found.dead)}
+    fallbacks = {i for i, r in enumerate(rules) if any(r is f for f in found.fallbacks)}
+    assert not dead & reached_ever
+    assert not fallbacks & reached_first
+    if all(rule.n_nodes is None for rule in rules):
+        assert dead == set(range(len(rules))) - reached_ever
+        assert fallbacks == reached_ever - reached_first

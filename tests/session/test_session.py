@@ -1,0 +1,362 @@
+"""The session folder keeps what it was given, through kills, locks and strangers."""
+
+from __future__ import annotations
+
+import io
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from dataclasses import replace
+from pathlib import Path
+
+import pandas as pd
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from rccltune import session
+from rccltune.errors import SessionError
+from rccltune.model import (
+    BASELINE,
+    KNOWN_VARIANTS,
+    LL128_FORCED,
+    CurveKey,
+    Fingerprint,
+    Launch,
+    Mode,
+    Outcome,
+    Sample,
+    Scale,
+    Setting,
+    Stated,
+    Status,
+    Variant,
+)
+from rccltune.vocab import Collective, Doubt, Placement
+
+KEYS = st.builds(
+    CurveKey,
+    collective=st.sampled_from(Collective),
+    setting=st.sampled_from([BASELINE, Setting.parse("tree/ll/8"), Setting.parse("ring/-")]),
+    placement=st.sampled_from(Placement),
+    scale=st.builds(Scale, n_nodes=st.integers(1, 4), n_ranks=st.integers(4, 512)),
+    dtype=st.none() | st.sampled_from(["float", 'odd,"name"']),
+    redop=st.none() | st.just("sum"),
+    graph=st.none() | st.booleans(),
+    rank_placement=st.none() | st.just("one-oam"),
+    variant=st.sampled_from(list(KNOWN_VARIANTS.values())),
+)
+SAMPLES = st.builds(
+    Sample,
+    key=KEYS,
+    launch=st.sampled_from(["a1", "a1.2", "b2"]),
+    nbytes=st.integers(1, 2**62),
+    time_us=st.floats(1e-3, 1e9),
+    step=st.none() | st.integers(0, 99),
+    cycle=st.integers(0, 9),
+    count=st.none() | st.integers(0, 2**60),
+    n_wrong=st.none() | st.integers(0, 9),
+    doubt=st.none() | st.sampled_from(Doubt),
+    executed=st.none() | st.just(Setting.parse("ring/simple")),
+    line=st.none() | st.integers(1, 10**6),
+)
+
+
+def header(folder: Path) -> session.Session:
+    """A session that knows nothing yet."""
+    return session.Session(path=folder, command="test", tool="rccltune", fingerprint=Fingerprint())
+
+
+@given(st.lists(SAMPLES, max_size=30))
+def test_samples_survive_their_csv(samples: list[Sample]) -> None:
+    """Writing and reading samples.csv is the identity, whatever names a file used."""
+    stream = io.BytesIO()
+    session.dump_samples(samples, stream)
+
+    text = io.StringIO(stream.getvalue().decode(), newline="")
+
+    assert session.load_samples(text, KNOWN_VARIANTS, "x") == tuple(samples)
+
+
+def sample(launch: str = "a1", **changes: object) -> Sample:
+    """One good half-row."""
+    key = CurveKey(
+        collective=Collective.ALL_REDUCE,
+        setting=Setting.parse("tree/ll128"),
+        placement=Placement.IN_PLACE,
+        scale=Scale(n_nodes=1, n_ranks=64),
+        variant=LL128_FORCED,
+    )
+    return replace(Sample(key=key, launch=launch, nbytes=1024, time_us=12.5), **changes)  # type: ignore[arg-type]
+
+
+def committed(folder: Path, log: bytes = b"raw \xff log\n", name: str = "a1") -> session.Session:
+    """A session with one launch."""
+    raw = folder.parent / f"{name}.log"
+    raw.write_bytes(log)
+    launch = Launch(id=name, source="x.log", stated=Stated(setting=BASELINE))
+    outcome = Outcome(launch=name, status=Status.IMPORTED, n_samples=1)
+    return session.commit(header(folder), [(launch, outcome, raw)], [sample(name)])
+
+
+def test_a_committed_launch_reads_back(tmp_path: Path) -> None:
+    """Launch, outcome, raw bytes and samples come back as they were given."""
+    committed(tmp_path / "s")
+
+    opened = session.open_session(tmp_path / "s")
+    ((launch, outcome),) = session.read_launches(tmp_path / "s")
+
+    assert launch.stated == Stated(setting=BASELINE)
+    assert outcome.status is Status.IMPORTED
+    assert session.raw_log(tmp_path / "s", "a1.3").read_bytes() == b"raw \xff log\n"
+    assert session.stored_samples(opened) == (sample(),)
+
+
+def test_people_read_the_table_with_pandas(tmp_path: Path) -> None:
+    """samples.csv needs no explanation: named columns, one half-row each."""
+    committed(tmp_path / "s")
+
+    frame = pd.read_csv(tmp_path / "s" / "samples.csv")
+
+    assert frame.loc[0, ["setting", "nbytes", "time_us"]].tolist() == ["tree/ll128", 1024, 12.5]
+
+
+def test_a_launch_without_outcome_does_not_count(tmp_path: Path) -> None:
+    """A kill between raw log and outcome loses that launch only, and samples are made anew."""
+    opened = committed(tmp_path / "s")
+    (tmp_path / "s/launches/b2").mkdir()
+    (tmp_path / "s/launches/b2/launch.json").write_text("{half")
+
+    assert [launch.id for launch, _ in session.read_launches(tmp_path / "s")] == ["a1"]
+    assert session.stored_samples(opened) is not None
+
+
+def test_samples_older_than_the_launches_are_not_believed(tmp_path: Path) -> None:
+    """A kill between the last outcome and samples.csv must not hide the last launch."""
+    opened = committed(tmp_path / "s")
+    (tmp_path / "s/launches/b2").mkdir()
+    (tmp_path / "s/launches/b2/outcome.json").write_text("{}")
+
+    assert session.stored_samples(opened) is None
+
+
+def test_samples_csv_depends_on_the_samples_only(tmp_path: Path) -> None:
+    """The same launches in another order give the same bytes, so hashes can be compared."""
+    first, second = tmp_path / "one", tmp_path / "two"
+    for folder, order in ((first, "ab"), (second, "ba")):
+        session.commit(header(folder), [], [sample(f"{n}1") for n in order])
+
+    assert (first / "samples.csv").read_bytes() == (second / "samples.csv").read_bytes()
+
+
+def test_an_id_depends_on_all_that_was_asked(tmp_path: Path) -> None:
+    """Resuming finds a launch by its content."""
+    launch = Launch(id="", argv=("all_reduce_perf", "-b", "8"), repeat=0)
+
+    assert session.launch_id(launch) == session.launch_id(replace(launch, id="whatever"))
+    assert session.launch_id(launch) != session.launch_id(replace(launch, repeat=1))
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ('{"format": 2, "tool": "rccltune 9.9"}', r"format 2.*(?s:.)*rccltune 9\.9"),
+        ("{", "no session header"),
+        ("[]", "no session header"),
+        ('{"format": 1, "fingerprint": {"wings": 2}}', "unknown field wings"),
+        ('{"format": 1, "fingerprint": {"cu_count": "x"}}', "'x' is no int"),
+    ],
+)
+def test_a_header_of_another_kind_is_refused(tmp_path: Path, text: str, said: str) -> None:
+    """A newer format, or a damaged file, is named with its remedy and exit code 7."""
+    (tmp_path / "session.json").write_text(text)
+
+    with pytest.raises(SessionError, match=said) as caught:
+        session.open_session(tmp_path)
+
+    assert caught.value.exit_code == 7
+    assert caught.value.hint
+
+
+def test_a_folder_without_session_says_how_to_make_one(tmp_path: Path) -> None:
+    """The commonest mistake is the wrong working directory."""
+    with pytest.raises(SessionError, match="no session here") as caught:
+        session.open_session(tmp_path / "nowhere")
+    assert "rccltune import" in str(caught.value)
+
+
+def test_a_damaged_table_is_named_with_its_line(tmp_path: Path) -> None:
+    """samples.csv can be rebuilt, and the message says so."""
+    opened = committed(tmp_path / "s")
+    table = tmp_path / "s/samples.csv"
+    table.write_text(table.read_text().replace("tree/ll128", "tree/ll129"))
+
+    with pytest.raises(SessionError, match="unknown protocol") as caught:
+        session.stored_samples(opened)
+    assert caught.value.where is not None
+    assert caught.value.where.endswith("samples.csv:2")
+
+
+def test_two_machines_are_shown_with_their_difference() -> None:
+    """Every differing field is listed; unknown does not agree with known."""
+    one = Fingerprint(product="MI300X", mode=Mode.parse("cpx-nps4"))
+    other = Fingerprint(product="MI300X", hosts=("n1",))
+
+    with pytest.raises(SessionError) as caught:
+        session.combined_fingerprint([("a.log", one), ("b.log", other)])
+
+    assert "mode: cpx-nps4 in a.log, unknown in b.log" in caught.value.message
+    assert "hosts: unknown in a.log, n1 in b.log" in caught.value.message
+    assert session.combined_fingerprint([("a", one), ("b", one)]) == one
+
+
+# --- the lock ---------------------------------------------------------------------------------
+
+HOLD = """
+import sys, time
+from pathlib import Path
+from rccltune import session
+with session.writing(Path(sys.argv[1]), print):
+    print("held", flush=True)
+    time.sleep(60)
+"""
+
+
+def holder(folder: Path) -> subprocess.Popen[str]:
+    """Another process that holds the session."""
+    process = subprocess.Popen(
+        [sys.executable, "-c", HOLD, str(folder)], stdout=subprocess.PIPE, text=True
+    )
+    assert process.stdout is not None
+    assert process.stdout.readline() == "held\n"
+    return process
+
+
+def test_a_live_writer_keeps_others_out(tmp_path: Path) -> None:
+    """The message names the process; nothing of the session changes."""
+    process = holder(tmp_path / "s")
+    try:
+        with (
+            pytest.raises(SessionError, match=f"process {process.pid} .* is running"),
+            session.writing(tmp_path / "s", print),
+        ):
+            pass
+    finally:
+        process.kill()
+        process.communicate()
+
+
+def test_a_killed_writer_is_taken_over_with_a_note(tmp_path: Path) -> None:
+    """kill -9 leaves a marker; the next command goes on and says so."""
+    process = holder(tmp_path / "s")
+    process.send_signal(signal.SIGKILL)
+    process.communicate()
+    notes: list[str] = []
+
+    with session.writing(tmp_path / "s", notes.append):
+        assert (tmp_path / "s" / "writer.lock").exists()
+
+    assert notes == [f"took over the session from process {process.pid}, which is gone"]
+    assert not (tmp_path / "s" / "writer.lock").exists()
+
+
+def marker(folder: Path, **changes: str) -> None:
+    """A marker like ours with some fields changed; field 22 of stat is the start time."""
+    stat = Path("/proc/self/stat").read_text(encoding="utf-8").rpartition(")")[2].split()
+    mine = {
+        "host": os.uname().nodename,
+        "boot": Path("/proc/sys/kernel/random/boot_id").read_text(encoding="utf-8").strip(),
+        "namespace": os.readlink("/proc/self/ns/pid"),
+        "pid": str(os.getpid()),
+        "started": stat[19],
+    }
+    (folder / "writer.lock").write_text(json.dumps(mine | changes))
+
+
+@pytest.mark.parametrize(
+    ("changes", "said"),
+    [
+        ({}, "is running"),
+        ({"host": "elsewhere"}, "cannot be seen"),
+        ({"namespace": "pid:[1]"}, "another container"),
+        ({"pid": "x"}, "cannot be read"),
+    ],
+)
+def test_who_cannot_be_seen_is_taken_for_alive(
+    tmp_path: Path, changes: dict[str, str], said: str
+) -> None:
+    """Taking over a session that another host or container writes would destroy it."""
+    marker(tmp_path, **changes)
+
+    with pytest.raises(SessionError, match=said), session.writing(tmp_path, print):
+        pass
+    assert (tmp_path / "writer.lock").exists()
+
+
+@pytest.mark.parametrize("changes", [{"started": "1"}, {"boot": "before"}])
+def test_a_pid_used_again_is_not_the_writer(tmp_path: Path, changes: dict[str, str]) -> None:
+    """After a reboot or in a long day, the same number is another process."""
+    marker(tmp_path, **changes)
+    notes: list[str] = []
+
+    with session.writing(tmp_path, notes.append):
+        pass
+    assert len(notes) == 1
+
+
+def test_many_writers_never_hold_it_together(tmp_path: Path) -> None:
+    """Ten processes take turns over a dead holder's marker; no two are inside at once."""
+    marker(tmp_path, started="1")
+    script = (
+        "import sys, time\nfrom pathlib import Path\nfrom rccltune import session\n"
+        "from rccltune.errors import SessionError\n"
+        "f = Path(sys.argv[1])\n"
+        "while True:\n"
+        "    try:\n"
+        "        with session.writing(f, lambda n: None):\n"
+        "            (f / 'inside').mkdir(); time.sleep(0.01); (f / 'inside').rmdir(); break\n"
+        "    except SessionError: time.sleep(0.01)\n"
+    )
+    crowd = [
+        subprocess.Popen([sys.executable, "-c", script, str(tmp_path)]) for _ in range(10)
+    ]
+    deadline = time.monotonic() + 60
+
+    codes = [process.wait(timeout=max(1.0, deadline - time.monotonic())) for process in crowd]
+
+    assert codes == [0] * 10
+
+
+def test_a_read_only_folder_is_a_message(tmp_path: Path) -> None:
+    """No traceback for a disk that says no (a file where the folder must be)."""
+    (tmp_path / "s").write_text("")
+
+    with pytest.raises(SessionError, match="cannot write"), session.writing(tmp_path / "s", print):
+        pass
+
+
+def test_a_failed_write_leaves_the_old_file(tmp_path: Path) -> None:
+    """An error while writing never destroys what was there, and leaves no temporary file."""
+    target = tmp_path / "x"
+    session.write_atomically(target, "old")
+
+    with pytest.raises(RuntimeError), session.files.replacing(target) as stream:
+        stream.write(b"new")
+        raise RuntimeError
+
+    assert target.read_text() == "old"
+    assert list(tmp_path.iterdir()) == [target]
+
+
+def test_variants_outlive_the_process(tmp_path: Path) -> None:
+    """A user's own variant is kept in session.json, so samples.csv can name it."""
+    own = Variant(name="mine", environment=(("A", "1"),))
+    keyed = sample(key=replace(sample().key, variant=own))
+    session.commit(replace(header(tmp_path / "s"), variants=(own,)), [], [keyed])
+
+    opened = session.open_session(tmp_path / "s")
+
+    assert session.stored_samples(opened) == (keyed,)
