@@ -10,9 +10,7 @@ from hypothesis import HealthCheck, settings
 REPOSITORY = Path(__file__).resolve().parents[1]
 
 # Machines that run these tests are slow and noisy; a deadline would test them and not us.
-settings.register_profile(
-    "rccltune", deadline=None, suppress_health_check=[HealthCheck.too_slow]
-)
+settings.register_profile("rccltune", deadline=None, suppress_health_check=[HealthCheck.too_slow])
 settings.load_profile("rccltune")
 
 

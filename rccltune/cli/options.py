@@ -3,14 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import dataclass, fields
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
 from rccltune.cli.console import DEFAULT_SESSION
 from rccltune.model import Mode, Setting
 from rccltune.vocab import Collective
+
+if TYPE_CHECKING:
+    from rccltune.pipeline import FitDone
+    from rccltune.zones import ChoiceOptions
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -57,44 +62,82 @@ def session_argument(command: F) -> F:
     return click.argument("session", type=FOLDER, default=DEFAULT_SESSION)(command)
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Choosing:
+    """The options of choosing as typed; percentages are still percentages."""
+
+    baseline: str | None
+    tolerance: float
+    min_gain: float
+    max_channels: int | None
+    channel_cost: float
+    extrapolate: bool
+
+    def options(self, done: FitDone) -> ChoiceOptions:
+        """What the zones room wants; the baseline is looked up among what was measured."""
+        from rccltune.pipeline.fitting import baseline_named
+        from rccltune.zones import ChoiceOptions
+
+        return ChoiceOptions(
+            tolerance=self.tolerance / 100,
+            min_gain=self.min_gain / 100,
+            max_channels=self.max_channels,
+            channel_cost=self.channel_cost / 100,
+            baseline=baseline_named(self.baseline, done),
+            extrapolate=self.extrapolate,
+        )
+
+
+_PERCENT = click.FloatRange(min=0, max=100, max_open=True)
+_CHOOSING = (
+    click.option(
+        "--baseline",
+        metavar="SETTING|VARIANT",
+        help="What counts as baseline when no untouched run was measured.",
+    ),
+    click.option(
+        "--tolerance",
+        type=_PERCENT,
+        default=2.0,
+        show_default=True,
+        metavar="PCT",
+        help="Regret allowed to save a zone.",
+    ),
+    click.option(
+        "--min-gain",
+        type=_PERCENT,
+        default=2.0,
+        show_default=True,
+        metavar="PCT",
+        help="Gain over baseline that a rule must have.",
+    ),
+    click.option(
+        "--max-channels",
+        type=click.IntRange(min=1),
+        metavar="N",
+        help="Never choose more channels than this.",
+    ),
+    click.option(
+        "--channel-cost",
+        type=_PERCENT,
+        default=0.0,
+        metavar="PCT",
+        help="Time that one channel less may cost.",
+    ),
+    click.option("--extrapolate", is_flag=True, help="Let rules reach beyond the measured sizes."),
+)
+
+
 def choosing(command: F) -> F:
     """What fit, emit-config, plot and report take into account when they choose."""
-    for option in (
-        click.option(
-            "--channel-cost",
-            type=click.FloatRange(min=0),
-            default=0.0,
-            metavar="PCT",
-            help="Regret accepted for halving the channels.",
-        ),
-        click.option(
-            "--max-channels",
-            type=click.IntRange(min=1),
-            default=None,
-            help="Never choose more channels than this.",
-        ),
-        click.option(
-            "--min-gain",
-            type=click.FloatRange(min=0),
-            default=2.0,
-            show_default=True,
-            metavar="PCT",
-            help="Gain over baseline that a rule must have.",
-        ),
-        click.option(
-            "--tolerance",
-            type=click.FloatRange(min=0),
-            default=2.0,
-            show_default=True,
-            metavar="PCT",
-            help="Regret allowed to save a zone.",
-        ),
-        click.option(
-            "--baseline",
-            metavar="SETTING|VARIANT",
-            default=None,
-            help="What counts as baseline when no untouched run was measured.",
-        ),
-    ):
-        command = option(command)
-    return command
+
+    def wrapped(*args: Any, **kwargs: Any) -> Any:  # noqa: ANN401 - click passes what there is
+        taken = {f.name: kwargs.pop(f.name) for f in fields(Choosing)}
+        return command(*args, choosing=Choosing(**taken), **kwargs)
+
+    wrapped.__doc__ = command.__doc__
+    wrapped.__name__ = command.__name__
+    wrapped.__click_params__ = list(getattr(command, "__click_params__", []))  # type: ignore[attr-defined]
+    for option in reversed(_CHOOSING):
+        option(wrapped)
+    return wrapped  # type: ignore[return-value]

@@ -320,9 +320,7 @@ def test_many_writers_never_hold_it_together(tmp_path: Path) -> None:
         "            (f / 'inside').mkdir(); time.sleep(0.01); (f / 'inside').rmdir(); break\n"
         "    except SessionError: time.sleep(0.01)\n"
     )
-    crowd = [
-        subprocess.Popen([sys.executable, "-c", script, str(tmp_path)]) for _ in range(10)
-    ]
+    crowd = [subprocess.Popen([sys.executable, "-c", script, str(tmp_path)]) for _ in range(10)]
     deadline = time.monotonic() + 60
 
     codes = [process.wait(timeout=max(1.0, deadline - time.monotonic())) for process in crowd]

@@ -1,4 +1,4 @@
-"""The rooms in order: the only module beside the command line that knows them all."""
+"""Files to a session, and a session's samples back."""
 
 from __future__ import annotations
 
@@ -74,7 +74,7 @@ def import_files(folder: Path, files: Sequence[Path], stated: Stated, *, note: N
     with session.writing(folder, note):
         # Read again under the lock: another import may have finished meanwhile.
         current = _known_session(folder) or known
-        old = () if current is None else load_samples(current, note)
+        old = () if current is None else _samples_held(current, note)
         have = {launch.id for launch, _ in session.read_launches(folder)}
         fresh = _unique([item for item in incoming if item.launch.id not in have], note)
         for item in incoming:
@@ -91,6 +91,11 @@ def import_files(folder: Path, files: Sequence[Path], stated: Stated, *, note: N
         n_samples=len(old) + len(new),
         notices=tuple(n for item in incoming for n in item.outcome.notices),
     )
+
+
+def _samples_held(current: Session, note: Note) -> tuple[Sample, ...]:
+    stored = session.stored_samples(current)
+    return _samples_from_logs(current, note) if stored is None else stored
 
 
 def _known_session(folder: Path) -> Session | None:
@@ -188,10 +193,17 @@ def _filled(part: Fingerprint, others: Sequence[Fingerprint]) -> Fingerprint:
 
 
 def load_samples(opened: Session, note: Note) -> tuple[Sample, ...]:
-    """All samples of a session, read again from the raw logs where samples.csv is not current."""
+    """All samples of a session; samples.csv is made again where it is not current."""
     stored = session.stored_samples(opened)
     if stored is not None:
         return stored
+    with session.writing(opened.path, note):
+        samples = _samples_from_logs(opened, note)
+        session.commit(opened, [], samples)
+    return samples
+
+
+def _samples_from_logs(opened: Session, note: Note) -> tuple[Sample, ...]:
     note("samples.csv is missing or older than the launches: reading the raw logs again")
     samples: list[Sample] = []
     for launch, _ in session.read_launches(opened.path):

@@ -1,0 +1,87 @@
+"""``rccltune emit-config``: from what was measured to a rule file."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from rccltune.cli.console import DEFAULT_SESSION, Console, common, table
+from rccltune.cli.options import FOLDER, Choosing, choosing
+from rccltune.units import MAX_NBYTES, format_size
+
+if TYPE_CHECKING:
+    from rccltune.model import Zone
+    from rccltune.pipeline import Emitted
+
+
+@click.command("emit-config")
+@click.argument("sessions", nargs=-1, type=FOLDER, metavar="[SESSION]...")
+@click.option("-o", "--output", type=FOLDER, help="File; - is stdout. Default: in the session.")
+@click.option("--force", is_flag=True, help="Replace a file that is there and differs.")
+@choosing
+@common
+def emit_config(
+    *,
+    console: Console,
+    sessions: tuple[Path, ...],
+    output: Path | None,
+    force: bool,
+    choosing: Choosing,
+) -> None:
+    """Choose the setting for each size and write the rules.
+
+    The fewest zones that stay within the tolerance of the best measured setting at every
+    measured size, with boundaries where curves cross. Where an untouched run was measured, a
+    zone that does not beat it becomes a hole. RCCL, NCCL and the rccltune plugin read the file.
+
+    \b
+    Example:
+      rccltune emit-config --baseline ring/simple -o -
+
+    \b
+    Exit codes: 0 done, 2 the file is there (--force), 7 no session, 8 nothing to choose from.
+    """
+    from rccltune import pipeline
+
+    folders = sessions or (DEFAULT_SESSION,)
+    console.say(f"Session: {', '.join(str(folder) for folder in folders)}")
+    wish = pipeline.EmitWish(
+        folders=folders, options=choosing.options, output=output, overwrite=force
+    )
+    done = pipeline.emit_rules(wish, note=console.say)
+    console.warn(done.notices)
+    if done.path is None:
+        console.result(done.as_plain(), done.text.rstrip("\n"))
+        return
+    console.result(done.as_plain(), _text(done))
+
+
+def _text(done: Emitted) -> str:
+    columns = ("collective", "ranks", "from", "to", "setting", "sizes", "regret", "gain", "why")
+    rows = table(columns, (_row(zone) for zone in done.zones), numeric=(1, 2, 3, 5, 6, 7))
+    count = f"{done.n_rules} rule{'' if done.n_rules == 1 else 's'}"
+    return f"{rows}\n\n{count} in {done.path}\n{_how_to_use(done)}"
+
+
+def _how_to_use(done: Emitted) -> str:
+    needs = sorted({p for z in done.zones if z.setting for p in z.variant.environment})
+    exports = [f"{name}={value}" for name, value in needs]
+    exports.append(f"NCCL_TUNER_CONFIG_FILE={done.path.resolve() if done.path else ''}")
+    return "To use it: export " + " ".join(exports)
+
+
+def _row(zone: Zone) -> tuple[str, ...]:
+    gain = zone.gain
+    return (
+        zone.target.collective.value,
+        str(zone.target.scale.n_ranks),
+        format_size(zone.min_nbytes),
+        "any" if zone.max_nbytes == MAX_NBYTES else format_size(zone.max_nbytes + 1),
+        str(zone.setting) if zone.setting else "–",
+        str(zone.n_sizes),
+        "–" if zone.worst_regret is None else f"{100 * zone.worst_regret:.1f} %",
+        "–" if gain is None else f"{100 * gain.median:+.0f} %",
+        zone.reason or "",
+    )

@@ -1,0 +1,125 @@
+"""``rccltune fit``: how time depends on size, and where settings cross."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from rccltune.cli.console import Console, common, table
+from rccltune.cli.options import session_argument
+from rccltune.units import approximate_size, format_size
+
+if TYPE_CHECKING:
+    from rccltune.model import Crossover, Curve
+    from rccltune.pipeline import FitDone
+
+
+@click.command("fit")
+@session_argument
+@common
+def fit(*, console: Console, session: Path) -> None:
+    """Fit time against size for every setting; find where settings cross.
+
+    Three models are fitted to each curve: RCCL's latency + bytes/bandwidth, the same in pieces,
+    and the measured points themselves; the one with the least error at sizes left out is used.
+
+    \b
+    Example:
+      rccltune fit
+
+    \b
+    Exit codes: 0 done, 7 no session, 8 no usable sample.
+    """
+    from rccltune import pipeline
+
+    console.say(f"Session: {session}")
+    done = pipeline.fit_session(session, note=console.say, again=True)
+    console.warn(done.notices)
+    console.result(done.as_plain(), _text(done))
+
+
+def _text(done: FitDone) -> str:
+    parts = [_curves(done.curves), "", _crossovers(done.crossovers)]
+    parts += [_separation(done)] if done.separations else []
+    return "\n".join(parts)
+
+
+def _curves(curves: tuple[Curve, ...]) -> str:
+    columns = (
+        *("collective", "scale", "setting", "variant", "view", "sizes", "from", "to"),
+        *("model", "left-out error", "latency", "bandwidth", "line is off by"),
+    )
+    return table(columns, (_curve_row(curve) for curve in curves), numeric=(5, 6, 7, 9, 10, 11, 12))
+
+
+def _curve_row(curve: Curve) -> tuple[str, ...]:
+    from rccltune.model import Model
+
+    key = curve.key
+    chosen, line = curve.fit(curve.chosen), curve.fit(Model.LINEAR)
+    error = chosen.held_out_error if chosen else None
+    segment = line.segments[0] if line else None
+    slope = segment.us_per_byte if segment else 0.0
+    return (
+        key.collective.value,
+        f"{key.scale.n_nodes}x{key.scale.n_ranks // key.scale.n_nodes}",
+        str(key.setting),
+        key.variant.name,
+        str(key.view),
+        str(len(curve.points)),
+        format_size(curve.min_nbytes),
+        format_size(curve.max_nbytes),
+        curve.chosen.value,
+        "–" if error is None else f"{100 * error:.1f} %",
+        f"{segment.latency_us:.3g} µs" if segment else "–",
+        f"{1e-3 / slope:.3g} GB/s" if slope > 0 else "–",
+        f"{100 * max(map(abs, line.residuals)):.0f} %" if line else "–",
+    )
+
+
+def _crossovers(crossovers: tuple[Crossover, ...]) -> str:
+    if not crossovers:
+        return "No crossover: one setting is the fastest at every size, or there is only one."
+    columns = (
+        "collective",
+        "view",
+        "below",
+        "above",
+        "cross at",
+        "between",
+        "how",
+        "straight lines",
+    )
+    rows = (
+        (
+            c.target.collective.value,
+            str(c.view),
+            str(c.below),
+            str(c.above),
+            approximate_size(c.at_nbytes),
+            f"{approximate_size(c.low_nbytes)} – {approximate_size(c.high_nbytes)}",
+            c.evidence.value,
+            approximate_size(c.linear_nbytes) if c.linear_nbytes else "do not cross",
+        )
+        for c in crossovers
+    )
+    return table(columns, rows, numeric=(4,))
+
+
+def _separation(done: FitDone) -> str:
+    columns = ("collective", "setting", "ranks", "base", "per step", "steps (RCCL)", "steps (blog)")
+    rows = (
+        (
+            s.target.collective.value,
+            str(s.setting),
+            ", ".join(str(scale.n_ranks) for scale in s.scales),
+            f"{s.base_us:.3g} µs",
+            f"{s.per_step_us:.3g} µs",
+            ", ".join(map(str, s.steps)),
+            ", ".join("–" if step is None else str(step) for step in s.blog_steps),
+        )
+        for s in done.separations
+    )
+    return "\n" + table(columns, rows, numeric=(3, 4))

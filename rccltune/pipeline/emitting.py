@@ -1,0 +1,201 @@
+"""Zones to a rule file, with where every figure in it comes from."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from rccltune import __version__, emit, session
+from rccltune.emit import RuleDocument, Section
+from rccltune.errors import CommandLineError, SessionError, TooLittleDataError
+from rccltune.model import Fingerprint, LeftOut, Notice, Zone
+from rccltune.pipeline.fitting import FitDone, choice_of, fit_session
+
+if TYPE_CHECKING:
+    from rccltune.zones import Choice, ChoiceOptions
+
+Note = Callable[[str], None]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EmitWish:
+    """What emit-config was asked for.
+
+    Attributes:
+        options: for each session, since a baseline is found in its own curves.
+        output: None is the default name inside the first session; ``-`` writes no file.
+    """
+
+    folders: tuple[Path, ...]
+    options: Callable[[FitDone], ChoiceOptions]
+    output: Path | None = None
+    overwrite: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Emitted:
+    """What was written.
+
+    Attributes:
+        path: None where the text goes to stdout.
+    """
+
+    path: Path | None
+    text: str
+    zones: tuple[Zone, ...]
+    left_out: tuple[LeftOut, ...]
+    notices: tuple[Notice, ...]
+
+    @property
+    def n_rules(self) -> int:
+        """Zones that became rules."""
+        return sum(zone.setting is not None for zone in self.zones)
+
+    def as_plain(self) -> dict[str, Any]:
+        """For --json."""
+        return {
+            "path": str(self.path) if self.path else None,
+            "rules": self.n_rules,
+            "zones": session.to_plain(self.zones),
+            "left_out": session.to_plain(self.left_out),
+            "notices": session.to_plain(self.notices),
+            "text": self.text,
+        }
+
+
+def emit_rules(wish: EmitWish, *, note: Note) -> Emitted:
+    """Choose and write the rule file.
+
+    Raises:
+        TooLittleDataError: fewer than two settings to choose between.
+        CommandLineError: the file is there and may not be overwritten.
+        SessionError: sessions of two machines, or none.
+    """
+    fits = [fit_session(folder, note=note) for folder in wish.folders]
+    choices = [choice_of(done, wish.options(done)) for done in fits]
+    zones = tuple(zone for choice in choices for zone in choice.zones)
+    if not zones:
+        raise TooLittleDataError(
+            "there is nothing to choose from: no collective has two settings that a rule can name",
+            where=", ".join(str(folder) for folder in wish.folders),
+            hint="measure or import forced settings (--algorithm, --protocol) beside these.",
+        )
+    fingerprint = _one_machine(fits)
+    text = emit.render(_document(fits, fingerprint, emit.sections(zones)))
+    path = wish.output
+    if path is None:
+        path = wish.folders[0] / file_name(fingerprint)
+    if str(path) == "-":
+        path = None
+    elif path.exists() and not wish.overwrite and path.read_bytes() != text.encode():
+        raise CommandLineError(
+            "the rule file is there already and would change",
+            where=str(path),
+            hint="add --force, or write elsewhere with -o FILE (-o - is stdout).",
+        )
+    else:
+        session.write_atomically(path, text)
+    return Emitted(
+        path=path,
+        text=text,
+        zones=zones,
+        left_out=tuple(item for choice in choices for item in choice.left_out),
+        notices=_notices(fits, choices),
+    )
+
+
+def _notices(fits: Sequence[FitDone], choices: Sequence[Choice]) -> tuple[Notice, ...]:
+    return tuple(n for part in (*fits, *choices) for n in part.notices)
+
+
+def file_name(fingerprint: Fingerprint) -> str:
+    """``rccl_tuner_<arch>_<mode>.csv``, the name that the plugin looks for."""
+    parts = ["rccl_tuner", fingerprint.arch or ""]
+    if fingerprint.mode is not None:
+        parts.append(str(fingerprint.mode))
+    return "_".join(part for part in parts if part) + ".csv"
+
+
+def _one_machine(fits: Sequence[FitDone]) -> Fingerprint:
+    first = fits[0].session
+    for done in fits[1:]:
+        other = done.session.fingerprint
+        mine = first.fingerprint
+        same = (other.arch, other.cu_count, other.mode, other.product)
+        if same != (mine.arch, mine.cu_count, mine.mode, mine.product):
+            raise SessionError(
+                f"{first.path} and {done.session.path} are of two machines: "
+                f"{_machine(mine)} and {_machine(other)}",
+                where=str(done.session.path),
+                hint="emit one file for each machine and mode.",
+            )
+    return first.fingerprint
+
+
+def _machine(fingerprint: Fingerprint) -> str:
+    parts = [
+        fingerprint.product or "unknown product",
+        fingerprint.arch or "",
+        f"{fingerprint.cu_count} CUs" if fingerprint.cu_count else "",
+        f"mode {fingerprint.mode}" if fingerprint.mode else "mode unknown",
+    ]
+    return ", ".join(part for part in parts if part)
+
+
+def _document(
+    fits: Sequence[FitDone], fingerprint: Fingerprint, sections: tuple[Section, ...]
+) -> RuleDocument:
+    needs = {
+        pair
+        for section in sections
+        for rule in (*section.entries, *section.fallbacks)
+        if not isinstance(rule, emit.Hole) and rule.variant is not None
+        for pair in rule.variant.environment
+    }
+    return RuleDocument(
+        provenance=_provenance(fits, fingerprint),
+        requires=_requires(fingerprint),
+        needs=tuple(sorted(needs)),
+        sections=sections,
+    )
+
+
+def _requires(fingerprint: Fingerprint) -> tuple[tuple[str, str], ...]:
+    mode = fingerprint.mode
+    pairs = (
+        ("arch", fingerprint.arch),
+        ("cus", fingerprint.cu_count),
+        ("compute", mode.compute if mode else None),
+        ("memory", mode.memory if mode else None),
+    )
+    return tuple((key, str(value)) for key, value in pairs if value is not None)
+
+
+def _provenance(fits: Sequence[FitDone], fingerprint: Fingerprint) -> tuple[str, ...]:
+    simulated = any(done.session.simulated for done in fits)
+    lines = [f"written by rccltune {__version__} for {_machine(fingerprint)}"]
+    if simulated:
+        lines.insert(0, "SIMULATED: made from a stand-in benchmark, not from hardware")
+    for done in fits:
+        lines += _session_lines(done)
+    return tuple(lines)
+
+
+def _session_lines(done: FitDone) -> list[str]:
+    outcomes = [outcome for _, outcome in session.read_launches(done.session.path)]
+    origins = sorted({o.origin for o in outcomes if o.origin})
+    libraries = sorted({o.library_version for o in outcomes if o.library_version})
+    dates = sorted({o.started[:10] for o in outcomes if o.started and not o.origin})
+    views = sorted({str(curve.key.view) for curve in done.curves})
+    variants = sorted({curve.key.variant.name for curve in done.curves})
+    lines = [
+        f"source: {', '.join(origins)}" if origins else "",
+        f"measured: {dates[0]} to {dates[-1]}" if dates else "",
+        f"library: {', '.join(libraries) if libraries else 'not recorded'}",
+        f"variants: {', '.join(variants)}",
+        f"measured as: {', '.join(views)} (a tuner sees neither type, operation nor placement)",
+        f"samples: sha256 {done.samples_sha256}",
+    ]
+    return [line for line in lines if line]

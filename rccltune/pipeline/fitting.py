@@ -1,0 +1,147 @@
+"""Samples to curves, kept in fit.json, and curves to a choice."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
+
+from rccltune import fit, session, zones
+from rccltune.errors import CommandLineError, TooLittleDataError
+from rccltune.model import BASELINE, Crossover, Curve, Notice, Separation, Setting
+from rccltune.pipeline.importing import load_samples
+from rccltune.session import Session
+
+if TYPE_CHECKING:
+    from rccltune.zones import Choice, ChoiceOptions
+
+Note = Callable[[str], None]
+FIT_FILE: Final = "fit.json"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FitDone:
+    """What fit found.
+
+    Attributes:
+        samples_sha256: of the samples.csv that it was made from.
+    """
+
+    session: Session
+    samples_sha256: str
+    curves: tuple[Curve, ...]
+    crossovers: tuple[Crossover, ...]
+    separations: tuple[Separation, ...]
+    notices: tuple[Notice, ...]
+
+    def as_plain(self) -> dict[str, Any]:
+        """For fit.json and --json."""
+        return {
+            "samples_sha256": self.samples_sha256,
+            "simulated": self.session.simulated,
+            "curves": session.to_plain(self.curves),
+            "crossovers": session.to_plain(self.crossovers),
+            "separations": session.to_plain(self.separations),
+            "notices": session.to_plain(self.notices),
+        }
+
+
+def fit_session(folder: Path, *, note: Note, again: bool = False) -> FitDone:
+    """Fit every curve of a session, or read fit.json where it is current.
+
+    Args:
+        folder: the session.
+        note: told what is worth telling.
+        again: fit even if fit.json is current.
+
+    Raises:
+        SessionError: no session, or one that cannot be read.
+        TooLittleDataError: no good sample.
+    """
+    opened = session.open_session(folder)
+    samples = load_samples(opened, note)
+    opened = session.open_session(folder)
+    digest = session.samples_sha256(opened)
+    if not again:
+        kept = _read(opened, digest)
+        if kept is not None:
+            return kept
+    fitted = fit.curves(samples)
+    if not fitted.curves:
+        raise TooLittleDataError(
+            f"none of the {len(samples)} samples can be used",
+            where=str(folder / "samples.csv"),
+            hint="its column 'doubt' says why for each of them.",
+        )
+    done = FitDone(
+        session=opened,
+        samples_sha256=digest,
+        curves=fitted.curves,
+        crossovers=fit.crossovers(fitted.curves),
+        separations=fit.separate(fitted.curves),
+        notices=fitted.notices,
+    )
+    session.write_derived(folder, FIT_FILE, done.as_plain())
+    return done
+
+
+def _read(opened: Session, digest: str) -> FitDone | None:
+    plain = session.read_derived(opened.path, FIT_FILE)
+    if plain is None or plain.get("samples_sha256") != digest:
+        return None
+    where = str(opened.path / FIT_FILE)
+    return FitDone(
+        session=opened,
+        samples_sha256=digest,
+        curves=tuple(session.from_plain(Curve, c, where) for c in plain["curves"]),
+        crossovers=tuple(session.from_plain(Crossover, c, where) for c in plain["crossovers"]),
+        separations=tuple(session.from_plain(Separation, s, where) for s in plain["separations"]),
+        notices=tuple(session.from_plain(Notice, n, where) for n in plain["notices"]),
+    )
+
+
+def choice_of(done: FitDone, options: ChoiceOptions) -> Choice:
+    """Zones for a fitted session.
+
+    Raises:
+        CommandLineError: the baseline that was named is not in the session.
+    """
+    if isinstance(options.baseline, str):
+        names = {curve.key.variant.name for curve in done.curves}
+        if options.baseline not in names:
+            raise _no_such_baseline(options.baseline, done, sorted(names))
+    elif options.baseline is not None and options.baseline not in _settings(done):
+        names = {str(setting) for setting in _settings(done)}
+        raise _no_such_baseline(str(options.baseline), done, sorted(names))
+    return zones.choose(done.curves, replace(options, arch=done.session.fingerprint.arch))
+
+
+def _settings(done: FitDone) -> set[Setting]:
+    return {curve.key.setting for curve in done.curves}
+
+
+def _no_such_baseline(named: str, done: FitDone, there: list[str]) -> CommandLineError:
+    return CommandLineError(
+        f"'{named}' was not measured, so it cannot be the baseline",
+        where=str(done.session.path),
+        hint=f"measured are {', '.join(there)}.",
+    )
+
+
+def baseline_named(text: str | None, done: FitDone) -> Setting | str | None:
+    """Read --baseline: a setting, or the name of a variant that was measured."""
+    if text is None:
+        return None
+    if any(curve.key.variant.name == text for curve in done.curves):
+        return text
+    try:
+        return Setting.parse(text)
+    except ValueError:
+        names = {c.key.variant.name for c in done.curves} | {str(s) for s in _settings(done)}
+        raise _no_such_baseline(text, done, sorted(names)) from None
+
+
+def has_baseline(done: FitDone) -> bool:
+    """Whether an untouched run was measured."""
+    return BASELINE in _settings(done)

@@ -1,0 +1,226 @@
+"""The plan room: a sweep and what is there, turned into launches in an order that spreads drift.
+
+Pure: it starts nothing and looks at nothing. Every setting of every collective is either in a
+launch or in the list of what is impossible here, with the reason.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import random
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from statistics import median
+from typing import Final
+
+from rccltune.model import (
+    BASELINE,
+    DEFAULT_VARIANT,
+    LL128_FORCED,
+    TREE_SIMPLE_PATCHED,
+    Launch,
+    Outcome,
+    Scale,
+    Schedule,
+    Setting,
+    Sweep,
+    Variant,
+)
+from rccltune.vocab import TREE_SIMPLE_NEEDS_NODES, Algorithm, Collective, Placement, Protocol
+
+N_BASELINES: Final = 3
+# What is taken for a launch's start-up before one was measured: 64 ranks of RCCL take tens of
+# seconds on hardware (no published figure; see docs/sweep.md), eight a few.
+_START_S: Final = 0.5
+_REDUCING: Final = (Collective.ALL_REDUCE, Collective.REDUCE_SCATTER, Collective.REDUCE)
+_GATED: Final = ("gfx94", "gfx95")
+
+_Arm = tuple[Collective, Setting, Variant]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Ground:
+    """What there is to measure on.
+
+    Attributes:
+        programs: benchmark of each collective.
+        letters: option letters that the benchmark's --help lists.
+        launch: from ranks and program to the whole command line.
+        arch: ``gfx942`` …, None for GPUs of another vendor.
+        has_patched_library: whether --librccl is a build that can run Tree with Simple.
+        environment: set in every arm, baseline included (--env and what the launcher needs).
+    """
+
+    programs: Mapping[Collective, str]
+    letters: frozenset[str]
+    launch: Callable[[int, tuple[str, ...]], tuple[str, ...]]
+    scale: Scale
+    arch: str | None
+    has_patched_library: bool = False
+    environment: tuple[tuple[str, str], ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Impossible:
+    """A setting that cannot be measured here, and why."""
+
+    collective: Collective
+    setting: Setting
+    reason: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Plan:
+    """Launches in their order, ids still empty, and what is left out."""
+
+    launches: tuple[Launch, ...]
+    impossible: tuple[Impossible, ...]
+
+
+def sizes(sweep: Sweep) -> tuple[int, ...]:
+    """The sizes that rccl-tests steps through, before it rounds them to whole elements."""
+    found = [sweep.min_nbytes]
+    while True:
+        step = sweep.step_nbytes
+        following = found[-1] + step if step else found[-1] * sweep.factor
+        if following > sweep.max_nbytes or following == found[-1]:
+            return tuple(found)
+        found.append(following)
+
+
+def plan(sweep: Sweep, ground: Ground) -> Plan:
+    """All launches of a sweep.
+
+    First the baselines, whose spread says whether the machine is fit to be measured; then whole
+    rounds, each in an order of its own, so that a drift hits every setting alike.
+    """
+    impossible: list[Impossible] = []
+    wanted: list[_Arm] = []
+    for collective in sweep.collectives:
+        for setting in sweep.settings or default_settings(collective):
+            variant = _variant(setting, ground)
+            reason = why_impossible(collective, setting, variant, ground)
+            if reason is None:
+                wanted.append((collective, setting, variant))
+            else:
+                impossible.append(Impossible(collective=collective, setting=setting, reason=reason))
+    launches = [
+        _launch(sweep, ground, (collective, BASELINE, DEFAULT_VARIANT), repeat)
+        for repeat in range(max(N_BASELINES, sweep.repeats))
+        for collective in sweep.collectives
+        if collective in ground.programs
+    ]
+    for repeat in range(sweep.repeats):
+        turn = list(wanted)
+        random.Random(f"{sweep.seed}/{repeat}").shuffle(turn)  # noqa: S311 - an order, no secret
+        launches += [_launch(sweep, ground, arm, repeat) for arm in turn]
+    return Plan(launches=tuple(launches), impossible=tuple(impossible))
+
+
+def default_settings(collective: Collective) -> tuple[Setting, ...]:
+    """Ring with each protocol, and for all_reduce the tree; channels are left to the library."""
+    algorithms = [Algorithm.RING]
+    if collective is Collective.ALL_REDUCE:
+        algorithms.insert(0, Algorithm.TREE)
+    if not collective.is_tunable:
+        return ()
+    return tuple(Setting(algorithm=a, protocol=p) for a in algorithms for p in Protocol)
+
+
+def why_impossible(
+    collective: Collective, setting: Setting, variant: Variant, ground: Ground
+) -> str | None:
+    """Why a setting cannot run here; None where it can be tried."""
+    if collective not in ground.programs:
+        return f"there is no {collective.benchmark} beside the other benchmarks"
+    if not collective.is_tunable:
+        return f"{collective.value} never asks a tuner; it is measured as it is"
+    if setting.algorithm is Algorithm.TREE and collective is not Collective.ALL_REDUCE:
+        return "only all_reduce has a tree"
+    if variant.patched and not ground.has_patched_library:
+        return (
+            "this RCCL ignores Tree with Simple on one node; point --librccl at a build with "
+            "the change in scripts/ to measure it"
+        )
+    return None
+
+
+def _variant(setting: Setting, ground: Ground) -> Variant:
+    """The environment that a setting needs on this GPU; see facts in docs/model.md."""
+    gated = ground.arch is not None and ground.arch.startswith(_GATED)
+    one_node = ground.scale.n_nodes < TREE_SIMPLE_NEEDS_NODES
+    if not (gated and one_node):
+        return DEFAULT_VARIANT
+    if setting.protocol is Protocol.LL128:
+        return LL128_FORCED
+    if (setting.algorithm, setting.protocol) == (Algorithm.TREE, Protocol.SIMPLE):
+        return TREE_SIMPLE_PATCHED
+    return DEFAULT_VARIANT
+
+
+def _launch(sweep: Sweep, ground: Ground, arm: _Arm, repeat: int) -> Launch:
+    collective, setting, variant = arm
+    program = (ground.programs[collective], *benchmark_options(sweep, ground.letters, collective))
+    return Launch(
+        id="",
+        argv=ground.launch(ground.scale.n_ranks, program),
+        environment=tuple(
+            sorted({**dict(ground.environment), **dict(variant.environment)}.items())
+        ),
+        collectives=(collective,),
+        schedule=Schedule(settings=(setting,), scale=ground.scale),
+        variant=variant,
+        scale=ground.scale,
+        rank_placement=sweep.rank_placement,
+        repeat=repeat,
+    )
+
+
+def benchmark_options(
+    sweep: Sweep, letters: frozenset[str], collective: Collective
+) -> tuple[str, ...]:
+    """Options of rccl-tests; every default that moved between releases is given explicitly."""
+    step = ("-i", sweep.step_nbytes) if sweep.step_nbytes else ("-f", sweep.factor)
+    pairs: list[tuple[str, object]] = [
+        ("-b", sweep.min_nbytes),
+        ("-e", sweep.max_nbytes),
+        step,
+        ("-n", sweep.iterations),
+        ("-w", sweep.warmup),
+        ("-c", int(sweep.check)),
+        ("-g", 1),
+        ("-d", sweep.dtypes[0]),
+    ]
+    if collective in _REDUCING:
+        pairs.append(("-o", sweep.redop))
+    if sweep.graph:
+        pairs.append(("-G", sweep.graph))
+    if "A" in letters:
+        pairs.append(("-A", 1))
+    if len(sweep.placements) == 1 and "O" in letters:
+        pairs.append(("-O", int(sweep.placements[0] is Placement.OUT_OF_PLACE)))
+    return tuple(str(part) for pair in pairs for part in pair)
+
+
+def with_ids(plan: Plan, identify: Callable[[Launch], str]) -> Plan:
+    """The same plan with the launches' ids, which are hashes of their content."""
+    named = tuple(replace(launch, id=identify(launch)) for launch in plan.launches)
+    return replace(plan, launches=named)
+
+
+def estimate_s(launches: Sequence[Launch], sweep: Sweep, finished: Iterable[Outcome] = ()) -> float:
+    """Seconds that launches will take: from those that have ended, else from a rough model."""
+    known = [o.duration_s for o in finished if o.duration_s is not None]
+    if known:
+        return len(launches) * median(known)
+    # 50 µs and 10 GB/s: slower than any GPU collective at most sizes, so the guess is high.
+    calls = (sweep.iterations + sweep.warmup) * len(sweep.placements)
+    table_s = sum(calls * (50e-6 + nbytes / 10e9) for nbytes in sizes(sweep))
+    ranks = max((launch.scale.n_ranks for launch in launches if launch.scale), default=1)
+    return len(launches) * (2.0 + _START_S * ranks + table_s)
+
+
+def digest(plan: Plan) -> str:
+    """A name for the whole plan."""
+    text = "\n".join(launch.id for launch in plan.launches)
+    return hashlib.sha256(text.encode()).hexdigest()[:10]

@@ -1,0 +1,105 @@
+"""Figures of one or several targets: pure figure data, thin renderers, deterministic files.
+
+``draw`` is the way in. Each figure is a function from a Scene to frozen data (speedup, bandwidth,
+timing, channels, table), tested without drawing, and a renderer of the same name in ``render``.
+matplotlib is imported with this room, so the command line imports the room late.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from typing import Final
+
+from matplotlib.figure import Figure
+
+from rccltune.plot import files
+from rccltune.plot.bandwidth import bandwidth_data
+from rccltune.plot.casting import scenes
+from rccltune.plot.channels import channel_data
+from rccltune.plot.render.bandwidth import draw_bandwidth
+from rccltune.plot.render.channels import draw_channels
+from rccltune.plot.render.sheet import house_style
+from rccltune.plot.render.speedup import draw_speedup
+from rccltune.plot.render.table import draw_table
+from rccltune.plot.render.timing import draw_timing
+from rccltune.plot.scene import Ceiling, PlotInput, Scene
+from rccltune.plot.speedup import speedup_data
+from rccltune.plot.table import table_data
+from rccltune.plot.timing import time_data
+
+__all__ = ["Ceiling", "PlotInput", "draw", "omissions"]
+
+_NO_BASELINE: Final = "speed-up: no baseline was measured beside other settings (see --baseline)"
+_NO_BANDWIDTH: Final = "bandwidth: one rank sends nothing over any link"
+_NO_CHANNELS: Final = "channels: no setting was measured with several numbers of channels"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Planned:
+    """A figure whose data is there and which only waits to be drawn."""
+
+    stem: str
+    draw: Callable[[], Figure]
+
+
+def draw(
+    figures_input: PlotInput,
+    directory: Path,
+    formats: Sequence[str] = ("png",),
+    overwrite: bool = False,
+) -> tuple[Path, ...]:
+    """Draw every figure that the data allows and return the files, in a fixed order.
+
+    Files are ``<collective>-<n>n<m>r[-<placement>]-<figure>.<format>``. All figures are drawn
+    before the first is written, each file is written atomically, and the same input gives the
+    same bytes.
+
+    Raises:
+        CommandLineError: an unknown format, or a file exists and ``overwrite`` is not set;
+            nothing has been written then.
+    """
+    files.check_formats(formats)
+    planned = [figure for scene in scenes(figures_input) for figure in _plan(scene)]
+    paths = [directory / f"{one.stem}.{kind}" for one in planned for kind in formats]
+    if not overwrite:
+        files.check_free(paths)
+    contents: list[bytes] = []
+    with house_style():
+        for one in planned:
+            figure = one.draw()
+            encoded = (files.encode(figure, k, one.stem, figures_input.origin) for k in formats)
+            contents.extend(encoded)
+    for path, content in zip(paths, contents, strict=True):
+        files.write(path, content)
+    return tuple(paths)
+
+
+def omissions(figures_input: PlotInput) -> tuple[str, ...]:
+    """Which figures ``draw`` leaves out and why, one sentence each, for the talk on stderr."""
+    left_out = []
+    for scene in scenes(figures_input):
+        if speedup_data(scene) is None:
+            left_out.append(f"{scene.stem}: {_NO_BASELINE}")
+        if bandwidth_data(scene) is None:
+            left_out.append(f"{scene.stem}: {_NO_BANDWIDTH}")
+        if channel_data(scene) is None:
+            left_out.append(f"{scene.stem}: {_NO_CHANNELS}")
+    return tuple(left_out)
+
+
+def _plan(scene: Scene) -> list[_Planned]:
+    speedup, bandwidth = speedup_data(scene), bandwidth_data(scene)
+    channels = channel_data(scene)
+    steps: list[tuple[str, Callable[[], Figure] | None]] = [
+        ("speedup", partial(draw_speedup, speedup) if speedup else None),
+        ("bandwidth", partial(draw_bandwidth, bandwidth) if bandwidth else None),
+        ("time", partial(draw_timing, time_data(scene))),
+        ("channels", partial(draw_channels, channels) if channels else None),
+        ("table", partial(draw_table, table_data(scene))),
+    ]
+    return [
+        _Planned(stem=f"{scene.stem}-{name}", draw=step) for name, step in steps if step is not None
+    ]

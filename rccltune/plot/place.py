@@ -1,0 +1,67 @@
+"""Where labels go so that none covers another and none leaves the figure."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+
+def capacity(height: float, low: float, high: float) -> int:
+    """How many labels of a height fit between two borders."""
+    return int((high - low) / height + 1e-9)
+
+
+def spread(wanted: Sequence[float], height: float, low: float, high: float) -> tuple[float, ...]:
+    """Centres of labels, as near as can be to the wanted ones (least squares).
+
+    Neighbours are at least ``height`` apart, all lie inside [low, high] with their full height,
+    and their order is that of the wanted positions. What fits as wanted is not moved.
+
+    Raises:
+        ValueError: more labels than there is room for; ask ``capacity`` first.
+    """
+    n = len(wanted)
+    if n > capacity(height, low, high):
+        raise ValueError(f"{n} labels of height {height} do not fit in {high - low}")
+    order = sorted(range(n), key=lambda i: wanted[i])
+    # With i*height taken off, "at least height apart" becomes "not falling": isotonic regression,
+    # whose bounded solution is the unbounded one, clipped.
+    level = _not_falling([wanted[i] - k * height for k, i in enumerate(order)])
+    floor, roof = low + height / 2, high - height / 2 - (n - 1) * height
+    centres = [0.0] * n
+    for k, i in enumerate(order):
+        centres[i] = min(max(level[k], floor), max(roof, floor)) + k * height
+    return tuple(centres)
+
+
+def _not_falling(values: Sequence[float]) -> list[float]:
+    """Pool adjacent violators: the nearest not falling sequence in least squares."""
+    blocks: list[tuple[float, int]] = []
+    for value in values:
+        mean, size = value, 1
+        while blocks and blocks[-1][0] > mean:
+            before, count = blocks.pop()
+            mean = (before * count + mean * size) / (count + size)
+            size += count
+        blocks.append((mean, size))
+    return [mean for mean, size in blocks for _ in range(size)]
+
+
+def first_that_fits(
+    texts: Sequence[str], width: float, measure: Callable[[str], float]
+) -> str | None:
+    """The first text whose longest line is no wider than ``width``, None where none is."""
+    for text in texts:
+        if max(measure(line) for line in text.split("\n")) <= width:
+            return text
+    return None
+
+
+def elide(text: str, width: float, measure: Callable[[str], float]) -> str:
+    """The text, or as much of its start as fits with an ellipsis."""
+    if measure(text) <= width:
+        return text
+    low, high = 0, len(text)
+    while low < high:
+        middle = (low + high + 1) // 2
+        low, high = (middle, high) if measure(text[:middle] + "…") <= width else (low, middle - 1)
+    return text[:low].rstrip() + "…"

@@ -1,0 +1,1 @@
+"""Thin matplotlib renderers: they place what the data modules computed, and decide nothing."""

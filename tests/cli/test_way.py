@@ -1,0 +1,305 @@
+"""The whole way, as typed: import, fit, emit-config, plot."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from rccltune import emit
+from rccltune.cli import run
+from rccltune.model import Setting
+
+EXAMPLE = "examples/mi300x-cpx-nps4/all_reduce.csv"
+
+
+@pytest.fixture
+def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, repository: Path) -> Path:
+    """An empty working directory with the examples beside it."""
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "examples").symlink_to(repository / "examples")
+    return tmp_path
+
+
+def snapshot(folder: Path) -> dict[str, bytes]:
+    """Every file of a folder."""
+    return {str(p.relative_to(folder)): p.read_bytes() for p in folder.rglob("*") if p.is_file()}
+
+
+def test_the_four_verbs_need_no_argument(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """README's way: published table in, rule file and figures out."""
+    assert [run(["import", EXAMPLE]), run(["fit"]), run(["emit-config"]), run(["plot"])] == [0] * 4
+
+    session = here / "rccltune-session"
+    read = emit.read_rules((session / "rccl_tuner_gfx942_cpx-nps4.csv").read_bytes())
+    assert read.findings == ()
+    assert ("RCCL_LL128_FORCE_ENABLE", "1") in read.needs
+    assert dict(read.requires) == {
+        "arch": "gfx942",
+        "cus": "38",
+        "compute": "CPX",
+        "memory": "NPS4",
+    }
+    assert len(list((session / "plots").glob("*.png"))) >= 3
+    assert "rccltune-session" in capsys.readouterr().err.splitlines()[0]
+
+
+# AMD's blog of 2026-06-30: the fastest selectable setting at each of its seven sizes.
+BEST = {
+    32: "ring/ll",
+    1024: "tree/ll",
+    16384: "tree/ll",
+    262144: "tree/ll",
+    1048576: "tree/ll128",
+    4194304: "ring/simple",
+    134217728: "ring/simple",
+}
+
+
+def test_the_published_table_gives_its_own_winners(here: Path) -> None:
+    """No regret at any of the seven sizes, and both boundaries where the curves cross."""
+    run(["import", EXAMPLE])
+    run(["emit-config", "-o", "rules.csv"])
+
+    rules = emit.read_rules((here / "rules.csv").read_bytes()).rules
+    first = {n: next(r for r in rules if r.min_nbytes <= n <= r.max_nbytes) for n in BEST}
+    assert {n: str(rule.setting) for n, rule in first.items()} == BEST
+    starts = {r.setting: r.min_nbytes for r in reversed(rules)}
+    assert 400 << 10 <= starts[Setting.parse("tree/ll128")] <= 900 << 10
+    assert 1.2 * (1 << 20) <= starts[Setting.parse("ring/simple")] <= 2.4 * (1 << 20)
+    assert not any(str(r.setting) == "tree/simple" for r in rules)
+
+
+def test_a_wider_tolerance_gives_the_three_zones_of_the_publication(here: Path) -> None:
+    """--tolerance 10 joins the 32-byte ring with the tree."""
+    run(["import", EXAMPLE])
+    run(["emit-config", "--tolerance", "10", "-o", "rules.csv"])
+
+    text = (here / "rules.csv").read_text().partition("reached only")[0]
+    chosen = [str(r.setting) for r in emit.read_rules(text.encode()).rules]
+    assert chosen == ["tree/ll", "tree/ll128", "ring/simple"]
+
+
+def test_the_same_input_gives_the_same_bytes(here: Path) -> None:
+    """A rule file can be compared between two machines by its hash."""
+    for name in ("one", "two"):
+        run(["import", EXAMPLE, "-o", name])
+        run(["emit-config", name])
+    files = [here / n / "rccl_tuner_gfx942_cpx-nps4.csv" for n in ("one", "two")]
+
+    assert files[0].read_bytes() == files[1].read_bytes()
+
+
+def test_importing_again_adds_nothing(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """The same bytes are known again, under whatever name."""
+    run(["import", EXAMPLE])
+    before = snapshot(here / "rccltune-session")
+    (here / "copy.csv").write_bytes((here / EXAMPLE).read_bytes())
+
+    assert run(["import", "copy.csv"]) == 0
+    assert snapshot(here / "rccltune-session") == before
+    assert "already in the session" in capsys.readouterr().err
+
+
+def test_derived_files_can_be_deleted(here: Path) -> None:
+    """samples.csv and fit.json come back from the raw logs, byte for byte."""
+    run(["import", EXAMPLE])
+    run(["fit"])
+    session = here / "rccltune-session"
+    before = snapshot(session)
+    (session / "samples.csv").unlink()
+    (session / "fit.json").unlink()
+
+    assert run(["fit"]) == 0
+    assert snapshot(session) == before
+
+
+def test_baselines_only_are_fitted_and_drawn_but_give_no_rule(
+    here: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Seed 2's two untouched runs: nothing to choose between, said with exit code 8."""
+    assert run(["import", "examples/mi300x-spx-nps1/all_reduce.csv"]) == 0
+    assert run(["fit"]) == 0
+    assert run(["plot"]) == 0
+    assert run(["emit-config"]) == 8
+    assert "nothing to choose from" in capsys.readouterr().err
+
+
+def test_json_is_json(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Every verb's --json puts one JSON value on stdout and the talk on stderr."""
+    for command in (["import", EXAMPLE], ["fit"], ["emit-config"], ["plot"]):
+        assert run([*command, "--json"]) == 0
+        out = capsys.readouterr().out
+        assert json.loads(out)
+
+
+BAD_INPUT = {
+    "empty file": (b"", 6),
+    "binary file": (bytes(range(256)) * 20, 6),
+    "UTF-16": ("size count type\n".encode("utf-16"), 6),
+    "header without rows": (b"setting,nbytes,time_us\n", 6),
+    "rows without header": (
+        b"     1024   256   float   sum   -1   10.0   0.10   0.18   0   10.0 0.10 0.18 0\n",
+        6,
+    ),
+    "a rule file": (b"# rules\nallreduce,0,8,ring,ll,-1,1,8,-1,-1\n", 6),
+    "sizes repeated with other values": (
+        b"# rccltune: collective=all_reduce ranks=8 nodes=1\nsetting,nbytes,time_us\n"
+        b"tree/ll,1024,10\ntree/ll,1024,99\n",
+        6,
+    ),
+}
+
+
+@pytest.mark.parametrize("name", BAD_INPUT)
+def test_bad_input_leaves_the_session_unchanged(
+    here: Path, capsys: pytest.CaptureFixture[str], name: str
+) -> None:
+    """Each gets its exit code, a message with the file, a next step, and touches nothing."""
+    content, code = BAD_INPUT[name]
+    run(["import", EXAMPLE])
+    before = snapshot(here / "rccltune-session")
+    (here / "bad.log").write_bytes(content)
+    capsys.readouterr()
+
+    assert run(["import", "bad.log"]) == code
+    said = capsys.readouterr().err
+    assert "bad.log" in said
+    assert "Hint:" in said
+    assert snapshot(here / "rccltune-session") == before
+
+
+def test_a_directory_is_no_log(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """The message lists what could be meant."""
+    assert run(["import", "examples/mi300x-cpx-nps4"]) == 6
+    assert "all_reduce.csv" in capsys.readouterr().err
+
+
+def test_another_machine_is_refused(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """CPX and SPX figures in one session would be nonsense; the difference is shown."""
+    run(["import", EXAMPLE])
+    before = snapshot(here / "rccltune-session")
+
+    assert run(["import", "examples/mi300x-spx-nps1/all_reduce.csv"]) == 7
+    said = capsys.readouterr().err
+    assert "mode: cpx-nps4" in said
+    assert "spx-nps1" in said
+    assert snapshot(here / "rccltune-session") == before
+
+
+def test_an_anonymous_table_joins_when_the_user_says_so(here: Path) -> None:
+    """Unknown agrees with unknown only, until --assume machine=same."""
+    run(["import", EXAMPLE])
+    (here / "more.csv").write_text(
+        "# rccltune: collective=all_reduce ranks=64 nodes=1 placement=out\n"
+        "setting,nbytes,time_us\nring/ll,65536,140\n"
+    )
+
+    assert run(["import", "more.csv"]) == 7
+    assert run(["import", "more.csv", "--assume", "machine=same"]) == 0
+
+
+def test_one_size_and_one_setting_are_enough_to_look_at(here: Path) -> None:
+    """A single measurement fits as a point, draws, and gives no rule."""
+    (here / "one.csv").write_text(
+        "# rccltune: collective=all_reduce ranks=8 nodes=1 placement=out\n"
+        "setting,nbytes,time_us\nring/ll,65536,140\n"
+    )
+
+    assert [run(["import", "one.csv"]), run(["fit"]), run(["plot"])] == [0, 0, 0]
+
+
+def test_a_size_at_which_only_doubted_rows_exist_is_no_crash(here: Path) -> None:
+    """All settings missing at a size: that size is treated as not measured."""
+    (here / "t.csv").write_text(
+        "# rccltune: collective=all_reduce ranks=8 nodes=1 placement=out\n"
+        "setting,nbytes,time_us,n_wrong\n"
+        "ring/ll,1024,10,0\nring/simple,1024,20,0\nring/ll,2048,11,5\nring/simple,2048,20,1\n"
+        "ring/ll,4096,30,0\nring/simple,4096,20,0\n"
+    )
+
+    assert [run(["import", "t.csv"]), run(["fit"])] == [0, 0]
+    assert run(["emit-config"]) in (0, 8)
+
+
+def test_an_existing_rule_file_is_not_overwritten(
+    here: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Without --force a file that would change stays; the same bytes are no change."""
+    run(["import", EXAMPLE])
+    run(["emit-config", "-o", "rules.csv"])
+    assert run(["emit-config", "-o", "rules.csv"]) == 0
+    assert run(["emit-config", "-o", "rules.csv", "--tolerance", "10"]) == 2
+    assert "--force" in capsys.readouterr().err
+    assert run(["emit-config", "-o", "rules.csv", "--tolerance", "10", "--force"]) == 0
+
+
+@pytest.mark.parametrize(
+    ("arguments", "code", "said"),
+    [
+        (["fit", "nowhere"], 7, "no session here"),
+        (["emit-config", "--baseline", "tree/ll/7"], 2, "was not measured"),
+        (["emit-config", "--tolerance", "-1"], 2, "--tolerance"),
+        (["import", "x", "--baseline", "--algorithm", "tree"], 2, "untouched site"),
+        (["import", "x", "--algorithm", "oak"], 2, "unknown algorithm"),
+        (["import", "x", "--mode", "warp9"], 2, "no mode"),
+        (["import"], 2, "FILE"),
+        (["sweeep"], 2, "sweeep"),
+    ],
+)
+def test_mistakes_on_the_command_line_are_named(
+    here: Path, capsys: pytest.CaptureFixture[str], arguments: list[str], code: int, said: str
+) -> None:
+    """What is wrong and what to write instead, with the design's exit code."""
+    run(["import", EXAMPLE])
+    capsys.readouterr()
+
+    assert run(arguments) == code
+    assert said in capsys.readouterr().err
+
+
+def test_a_bug_keeps_its_traceback_in_a_file(
+    here: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Exit code 1, one line for the user, the traceback in a file whose path is printed."""
+    run(["import", EXAMPLE])
+    monkeypatch.setenv("TMPDIR", str(here))
+    monkeypatch.setattr("tempfile.tempdir", None)
+    monkeypatch.setattr("rccltune.fit.curves", lambda *_: 1 / 0)
+    capsys.readouterr()
+
+    assert run(["fit"]) == 1
+    path = Path(capsys.readouterr().err.strip().rpartition(" ")[2])
+    assert "ZeroDivisionError" in path.read_text()
+
+
+def test_help_needs_no_heavy_library() -> None:
+    """rccltune --help imports none of numpy, scipy, pandas, matplotlib, rich, yaml."""
+    script = (
+        "import sys\nfrom rccltune.cli import run\nassert run(['--help']) == 0\n"
+        "heavy = {'numpy', 'scipy', 'pandas', 'matplotlib', 'rich', 'yaml'} & set(sys.modules)\n"
+        "sys.exit(f'imported {heavy}' if heavy else 0)"
+    )
+
+    subprocess.run([sys.executable, "-c", script], check=True, capture_output=True)
+
+
+def test_every_verb_explains_itself(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Help of every command: what it is for, an example, exit codes."""
+    del here
+    for verb in ("import", "fit", "emit-config", "plot"):
+        assert run([verb, "--help"]) == 0
+        text = capsys.readouterr().out
+        assert "Example:" in text
+        assert "Exit codes:" in text
+
+
+def test_options_have_environment_twins(here: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """RCCLTUNE_CLI_<COMMAND>_<OPTION>, as cli.md promises."""
+    monkeypatch.setenv("RCCLTUNE_CLI_IMPORT_OUTPUT", "elsewhere")
+
+    assert run(["import", EXAMPLE]) == 0
+    assert (here / "elsewhere" / "session.json").exists()

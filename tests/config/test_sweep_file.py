@@ -1,0 +1,96 @@
+"""sweep.yaml: typed values, and every mistake at once with its place."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from rccltune.config import KEYS, parse_duration, read_sweep_file
+from rccltune.errors import InputFileError
+from rccltune.model import Mode, Setting
+from rccltune.vocab import Collective
+
+
+def test_values_are_typed() -> None:
+    """Sizes, settings, modes and lists come out as the rest of the program uses them."""
+    values = read_sweep_file(
+        "mode: cpx-nps4\nmin-bytes: 4K\ncollective: [all_reduce, allgather]\n"
+        "setting:\n  - tree/ll128/16\ncheck: no\nenv: {NCCL_NET: Socket}\nclear: NCCL_BUFFSIZE\n",
+        "sweep.yaml",
+    )
+
+    assert values == {
+        "mode": Mode(compute="CPX", memory="NPS4"),
+        "min_bytes": 4096,
+        "collective": (Collective.ALL_REDUCE, Collective.ALL_GATHER),
+        "setting": (Setting.parse("tree/ll128/16"),),
+        "check": False,
+        "env": (("NCCL_NET", "Socket"),),
+        "clear": ("NCCL_BUFFSIZE",),
+    }
+
+
+def test_every_mistake_is_told_at_once_with_line_and_column() -> None:
+    """A user mends a file in one go, not in five."""
+    text = (
+        "mode: warp\n"
+        "chanels: [1]\n"
+        "factor: 1\n"
+        "setting: [tree/ll, oak/ll]\n"
+        "factor: 2\n"
+        "min_bytes: [1]\n"
+        "env: x\n"
+    )
+    with pytest.raises(InputFileError) as caught:
+        read_sweep_file(text, "s.yaml")
+
+    lines = caught.value.message.splitlines()[1:]
+    assert caught.value.exit_code == 3
+    assert [line.split(": ")[0].strip() for line in lines] == [
+        "s.yaml:1:7",
+        "s.yaml:2:1",
+        "s.yaml:3:9",
+        "s.yaml:4:20",
+        "s.yaml:5:1",
+        "s.yaml:6:12",
+        "s.yaml:7:6",
+    ]
+    assert "did you mean 'channels'" in lines[1]
+    assert "given twice" in lines[4]
+
+
+@pytest.mark.parametrize("text", ["- a\n", "just words", "a: [", "\tx: 1", "a: 1\n b: 2"])
+def test_what_is_no_sweep_file_is_named(text: str) -> None:
+    """A list, a sentence or broken YAML gets a place and a reason."""
+    with pytest.raises(InputFileError, match=r"no YAML|list of|mistake"):
+        read_sweep_file(text, "s.yaml")
+
+
+def test_an_empty_file_wishes_nothing() -> None:
+    """All defaults."""
+    assert read_sweep_file("# nothing\n", "s.yaml") == {}
+
+
+@given(st.text(max_size=200))
+def test_no_text_makes_it_fail_otherwise(text: str) -> None:
+    """Whatever is in the file, the answer is values or an InputFileError."""
+    try:
+        assert set(read_sweep_file(text, "s.yaml")) <= set(KEYS)
+    except InputFileError:
+        pass
+
+
+@pytest.mark.parametrize(
+    ("text", "seconds"), [("90", 90), ("90s", 90), ("5m", 300), ("1.5h", 5400)]
+)
+def test_durations(text: str, seconds: float) -> None:
+    """Seconds, minutes, hours."""
+    assert parse_duration(text) == seconds
+
+
+@pytest.mark.parametrize("text", ["", "0", "-1", "5 days", "m"])
+def test_no_duration(text: str) -> None:
+    """A limit of nothing is a mistake."""
+    with pytest.raises(ValueError, match="no duration"):
+        parse_duration(text)

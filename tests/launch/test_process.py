@@ -1,0 +1,193 @@
+"""A launch ends, whatever its processes do, and leaves nothing running."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from rccltune.errors import MachineError
+from rccltune.launch import Job, interruptible, run
+from rccltune.launch.process import TAG
+
+# A launcher like Open MPI 5's: every rank in a process group of its own.
+FAMILY = """
+import os, subprocess, sys, time
+kids = [subprocess.Popen(["sleep", "{nap}"], start_new_session={own}) for _ in range(3)]
+print("started", flush=True)
+{then}
+"""
+
+
+def job(tmp_path: Path, script: str, *, timeout_s: float = 60.0, complete: bool = False) -> Job:
+    """A Python script as a launch."""
+    return Job(
+        argv=(sys.executable, "-c", script),
+        variables=dict(os.environ),
+        folder=tmp_path,
+        timeout_s=timeout_s,
+        is_complete=lambda _: complete,
+    )
+
+
+def survivors() -> list[int]:
+    """Processes started under any launch tag from here."""
+    found = []
+    for entry in Path("/proc").iterdir():
+        if entry.name.isdigit() and int(entry.name) != os.getpid():
+            try:
+                environ = (entry / "environ").read_bytes()
+            except OSError:
+                continue
+            if TAG.encode() + b"=" in environ:
+                found.append(int(entry.name))
+    return found
+
+
+def test_output_and_exit_code_are_kept(tmp_path: Path) -> None:
+    """stdout and stderr go to their files as they come; the exit code is the program's."""
+    script = "import sys; print('out'); print('err', file=sys.stderr); sys.exit(3)"
+
+    ending = run(job(tmp_path, script))
+
+    assert (ending.exit_code, ending.signal, ending.timed_out) == (3, None, False)
+    assert (tmp_path / "stdout.log").read_text() == "out\n"
+    assert (tmp_path / "stderr.log").read_text() == "err\n"
+
+
+def test_a_signal_is_told_from_an_exit(tmp_path: Path) -> None:
+    """A crash of the launcher itself is named by its signal."""
+    ending = run(job(tmp_path, "import os, signal; os.kill(os.getpid(), signal.SIGSEGV)"))
+
+    assert (ending.exit_code, ending.signal) == (None, signal.SIGSEGV)
+    assert not list(tmp_path.glob("core*"))
+
+
+@pytest.mark.parametrize("own", [True, False])
+def test_time_out_ends_every_process(tmp_path: Path, own: bool) -> None:  # noqa: FBT001
+    """Ranks in process groups of their own die with the rest when time is over."""
+    script = FAMILY.format(nap=300, own=own, then="time.sleep(300)")
+
+    ending = run(job(tmp_path, script, timeout_s=1.5))
+
+    assert ending.timed_out
+    assert ending.exit_code is None
+    assert survivors() == []
+
+
+def test_ranks_that_outlive_their_launcher_are_ended(tmp_path: Path) -> None:
+    """A launcher that crashes or is killed leaves no rank behind."""
+    script = FAMILY.format(nap=300, own=True, then="os._exit(9)")
+
+    ending = run(job(tmp_path, script))
+
+    assert ending.exit_code == 9
+    assert survivors() == []
+
+
+def test_a_launcher_that_ignores_sigterm_is_killed(tmp_path: Path) -> None:
+    """Ten seconds of grace, then SIGKILL."""
+    script = "import signal, time\nsignal.signal(signal.SIGTERM, signal.SIG_IGN)\ntime.sleep(300)"
+
+    ending = run(job(tmp_path, script, timeout_s=1.0))
+
+    assert ending.timed_out
+    assert survivors() == []
+
+
+def test_a_launcher_that_does_not_return_is_ended_and_counts(tmp_path: Path) -> None:
+    """Open MPI 5 sometimes hangs after its ranks are gone and all output is there."""
+    ending = run(
+        job(tmp_path, "print('done', flush=True)\nimport time\ntime.sleep(300)", complete=True)
+    )
+
+    assert ending.lingered
+    assert not ending.timed_out
+    assert ending.duration_s < 30
+
+
+def test_a_missing_program_is_a_message(tmp_path: Path) -> None:
+    """No traceback for a path that is wrong."""
+    wish = Job(
+        argv=("/no/such/program",),
+        variables={},
+        folder=tmp_path,
+        timeout_s=1,
+        is_complete=lambda _: False,
+    )
+    with pytest.raises(MachineError, match="cannot be started"):
+        run(wish)
+
+
+DRIVER = """
+import os, sys
+from pathlib import Path
+from rccltune.launch import Job, run, interruptible
+script = {script!r}
+try:
+    with interruptible():
+        run(Job(argv=(sys.executable, "-c", script), variables=dict(os.environ),
+                folder=Path(sys.argv[1]), timeout_s=120, is_complete=lambda _: False))
+except KeyboardInterrupt:
+    sys.exit(130)
+"""
+
+
+@pytest.mark.parametrize(
+    ("kind", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 130), (signal.SIGHUP, 130)]
+)
+def test_interrupting_rccltune_ends_its_ranks(tmp_path: Path, kind: int, code: int) -> None:
+    """Ctrl-C, SIGTERM and a closed terminal leave nothing running."""
+    process = _driver(tmp_path)
+
+    process.send_signal(kind)
+
+    assert process.wait(timeout=40) == code
+    assert survivors() == []
+
+
+def test_killing_rccltune_ends_its_ranks(tmp_path: Path) -> None:
+    """SIGKILL of rccltune: the kernel tells the launcher, which ends its ranks."""
+    process = _driver(tmp_path)
+
+    process.kill()
+    process.wait(timeout=40)
+
+    deadline = time.monotonic() + 20
+    while survivors() and time.monotonic() < deadline:
+        time.sleep(0.1)
+    assert survivors() == []
+
+
+def _driver(tmp_path: Path) -> subprocess.Popen[bytes]:
+    """rccltune's launch room in a process of its own, with a launch of four processes.
+
+    The stand-in launcher ends its ranks on SIGTERM, as every real one does.
+    """
+    then = (
+        "import signal\n"
+        "def stop(*_):\n    [k.kill() for k in kids]\n    os._exit(1)\n"
+        "signal.signal(signal.SIGTERM, stop)\ntime.sleep(300)"
+    )
+    script = FAMILY.format(nap=300, own=True, then=then)
+    process = subprocess.Popen([sys.executable, "-c", DRIVER.format(script=script), str(tmp_path)])
+    deadline = time.monotonic() + 20
+    log = tmp_path / "stdout.log"
+    while time.monotonic() < deadline and not (log.exists() and log.read_text()):
+        time.sleep(0.05)
+    # The launcher prints before it installs its handler; give it that moment.
+    time.sleep(0.3)
+    return process
+
+
+def test_handlers_are_put_back() -> None:
+    """Outside a sweep the process behaves as any other."""
+    before = signal.getsignal(signal.SIGTERM)
+    with interruptible():
+        assert signal.getsignal(signal.SIGTERM) is not before
+    assert signal.getsignal(signal.SIGTERM) is before
