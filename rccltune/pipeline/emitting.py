@@ -107,7 +107,9 @@ def emit_rules(wish: EmitWish, *, note: Note) -> Emitted:
 
 
 def _notices(fits: Sequence[FitDone], choices: Sequence[Choice]) -> tuple[Notice, ...]:
-    return tuple(n for part in (*fits, *choices) for n in part.notices)
+    fitted = (notice for done in fits for notice in done.notices)
+    chosen = (notice for choice in choices for notice in choice.notices)
+    return (*fitted, *chosen)
 
 
 def file_name(fingerprint: Fingerprint) -> str:

@@ -147,8 +147,10 @@ BAD_INPUT = {
     ),
     "a rule file": (b"# rules\nallreduce,0,8,ring,ll,-1,1,8,-1,-1\n", 6),
     "sizes repeated with other values": (
-        b"# rccltune: collective=all_reduce ranks=8 nodes=1\nsetting,nbytes,time_us\n"
-        b"tree/ll,1024,10\ntree/ll,1024,99\n",
+        (
+            b"# rccltune: collective=all_reduce ranks=8 nodes=1\nsetting,nbytes,time_us\n"
+            b"tree/ll,1024,10\ntree/ll,1024,99\n"
+        ),
         6,
     ),
 }

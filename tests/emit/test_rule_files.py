@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from itertools import pairwise
 from pathlib import Path
 
 import pytest
@@ -44,7 +45,7 @@ def zone_lists(draw: st.DrawFn) -> list[Zone]:
     cuts = draw(st.lists(st.integers(1, MAX_NBYTES), unique=True, max_size=8).map(sorted))
     edges = [0, *cuts, MAX_NBYTES + 1]
     zones = []
-    for low, after in zip(edges, edges[1:], strict=False):
+    for low, after in pairwise(edges):
         setting = draw(st.none() | SETTINGS)
         zones.append(
             Zone(
@@ -120,7 +121,7 @@ def test_every_size_is_in_a_rule_or_in_a_stated_hole(zones: list[Zone]) -> None:
 
     assert spans[0][0] == 0
     assert spans[-1][1] == MAX_NBYTES
-    assert all(a[1] + 1 == b[0] for a, b in zip(spans, spans[1:], strict=False))
+    assert all(a[1] + 1 == b[0] for a, b in pairwise(spans))
 
 
 def test_zones_with_a_gap_never_become_a_file() -> None:

@@ -69,7 +69,7 @@ def test_a_signal_is_told_from_an_exit(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("own", [True, False])
-def test_time_out_ends_every_process(tmp_path: Path, own: bool) -> None:  # noqa: FBT001
+def test_time_out_ends_every_process(tmp_path: Path, own: bool) -> None:
     """Ranks in process groups of their own die with the rest when time is over."""
     script = FAMILY.format(nap=300, own=own, then="time.sleep(300)")
 

@@ -64,8 +64,12 @@ def test_a_setting_is_forced_or_names_nothing() -> None:
 
 @pytest.mark.parametrize(
     ("text", "compute", "memory"),
-    [("cpx-nps4", "CPX", "NPS4"), ("SPX-NPS1", "SPX", "NPS1"), ("cpx", "CPX", None)]
-    + [("none", None, None)],
+    [
+        ("cpx-nps4", "CPX", "NPS4"),
+        ("SPX-NPS1", "SPX", "NPS1"),
+        ("cpx", "CPX", None),
+        ("none", None, None),
+    ],
 )
 def test_modes_are_read_as_people_write_them(
     text: str, compute: str | None, memory: str | None

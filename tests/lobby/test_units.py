@@ -12,8 +12,10 @@ from rccltune.vocab import Collective
 
 @pytest.mark.parametrize(
     ("text", "nbytes"),
-    [("0", 0), ("8", 8), ("4K", 4096), ("4k", 4096), ("1MiB", 1048576), ("8G", 8589934592)]
-    + [("1.5M", 1572864), ("512 KiB", 524288), ("16GB", 17179869184)],
+    [
+        *(("0", 0), ("8", 8), ("4K", 4096), ("4k", 4096), ("1MiB", 1048576), ("8G", 8589934592)),
+        *(("1.5M", 1572864), ("512 KiB", 524288), ("16GB", 17179869184)),
+    ],
 )
 def test_sizes_are_binary_multiples(text: str, nbytes: int) -> None:
     """K, M and G are powers of 1024, as in rccl-tests' own option parser."""
