@@ -25,6 +25,8 @@ _VERBS: Final = {
     "fit": ("rccltune.cli.fit", "fit", "Fit time against size; find where settings cross."),
     "emit-config": ("rccltune.cli.emit_config", "emit_config", "Choose settings, write rules."),
     "plot": ("rccltune.cli.plot", "plot", "Draw what was measured, fitted and chosen."),
+    "explain": ("rccltune.cli.explain", "explain", "Show what a rule file will do."),
+    "plugin": ("rccltune.cli.plugin", "plugin", "Find, use and check the tuner plugin."),
 }
 
 

@@ -1,0 +1,143 @@
+"""``rccltune explain``: what a rule file will do."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from rccltune.cli.console import Console, common, table
+from rccltune.cli.options import COLLECTIVE, FOLDER, MODE
+from rccltune.model import Mode
+from rccltune.units import MAX_NBYTES, format_size
+from rccltune.vocab import Collective
+
+if TYPE_CHECKING:
+    from rccltune.model import Setting
+    from rccltune.pipeline.explaining import Difference, Explained, Explanation, Stretch
+
+_RELEASE = {2: "ROCm 6.3, NCCL 2.21", 3: "ROCm 6.4, NCCL 2.22-2.23"}
+
+
+@click.command("explain")
+@click.argument("rules", type=FOLDER)
+@click.option("--collective", type=COLLECTIVE, help="Only this one.")
+@click.option("--nodes", type=click.IntRange(min=1), metavar="N", help="Ask for this many nodes.")
+@click.option("--ranks", type=click.IntRange(min=1), metavar="N", help="Ask for this many ranks.")
+@click.option("--mode", type=MODE, help="Machine's mode, for rows that are for one mode only.")
+@click.option("--diff", type=FOLDER, metavar="OTHER", help="Show where another file differs.")
+@common
+def explain(
+    *,
+    console: Console,
+    rules: Path,
+    collective: Collective | None,
+    nodes: int | None,
+    ranks: int | None,
+    mode: Mode | None,
+    diff: Path | None,
+) -> None:
+    """Show what a rule file will do, asked of the real plugin.
+
+    The plugin is loaded at every version of the tuner interface and asked until every change of
+    its answer is known to the byte. Works for anybody's rule file, on any machine.
+
+    \b
+    Example:
+      rccltune explain rccl_tuner_gfx942_cpx-nps4.csv --ranks 64
+
+    \b
+    Exit codes: 0 done, 3 the plugin refuses the file, 4 no plugin, 9 plugin and file disagree.
+    """
+    from rccltune import session
+    from rccltune.pipeline import explaining
+
+    question = explaining.Question(collective=collective, n_nodes=nodes, n_ranks=ranks, mode=mode)
+    console.say(f"Rule file: {rules}")
+    found = explaining.explain(rules, question)
+    if diff is None:
+        console.result(session.to_plain(_plain(found)), _text(found))
+        return
+    changes = explaining.differences(found, explaining.explain(diff, question))
+    console.result(session.to_plain(changes), _changes(changes, rules, diff))
+
+
+def _plain(found: Explanation) -> dict[str, Any]:
+    return {
+        "findings": found.file.findings,
+        "requires": dict(found.file.requires),
+        "needs": dict(found.file.needs),
+        "dead": [rule.line for rule in found.audit.dead],
+        "fallback": [rule.line for rule in found.audit.fallbacks],
+        "never_selectable": [{"line": line, "reason": why} for line, why in found.never],
+        "parts": found.parts,
+    }
+
+
+def _text(found: Explanation) -> str:
+    parts = [_part(part) for part in found.parts]
+    if not parts:
+        parts = ["No rule for this question."]
+    return "\n\n".join([*parts, "\n".join(_remarks(found))]).rstrip()
+
+
+def _part(part: Explained) -> str:
+    columns = ("from", "to", "setting", "without LL128", "line", "")
+    rows = table(columns, (_row(s) for s in part.stretches), numeric=(0, 1, 4))
+    head = f"{part.collective.value}, {part.scale}"
+    for abi, found in part.old_hosts:
+        there = sorted({str(d.setting) for d in found if d.setting})
+        head += f"\n  hosts of tuner ABI {abi} ({_RELEASE[abi]}): "
+        head += f"only {', '.join(there)}" if there else "no answer"
+    return f"{head}\n{rows}"
+
+
+def _row(stretch: Stretch) -> tuple[str, ...]:
+    end = "any" if stretch.max_nbytes == MAX_NBYTES else format_size(stretch.max_nbytes + 1)
+    hole = stretch.reason or ("no rule: the library decides" if stretch.setting is None else "")
+    return (
+        format_size(stretch.min_nbytes),
+        end,
+        _name(stretch.setting),
+        "same" if stretch.without_ll128 == stretch.setting else _name(stretch.without_ll128),
+        "" if stretch.line is None else str(stretch.line),
+        hole,
+    )
+
+
+def _name(setting: Setting | None) -> str:
+    return "–" if setting is None else str(setting)
+
+
+def _remarks(found: Explanation) -> list[str]:
+    file, audit = found.file, found.audit
+    lines = [f"{f.severity.value}: line {f.line}: {f.message} [{f.code}]" for f in file.findings]
+    lines += [f"dead: line {rule.line} can never be reached" for rule in audit.dead]
+    lines += [
+        f"fallback: line {rule.line} is reached only where an earlier rule is not selectable"
+        for rule in audit.fallbacks
+    ]
+    lines += [f"not selectable: line {line}: {why}" for line, why in found.never]
+    if file.requires:
+        lines.append("requires " + " ".join(f"{key}={value}" for key, value in file.requires))
+    lines += [f"needs {name}={value} on every rank" for name, value in file.needs]
+    return lines
+
+
+def _changes(changes: tuple[Difference, ...], one: Path, other: Path) -> str:
+    if not changes:
+        return "Both files answer alike at every size."
+    columns = ("collective", "scale", "from", "to", one.name, other.name)
+    rows = (
+        (
+            c.collective.value,
+            str(c.scale),
+            format_size(c.min_nbytes),
+            "any" if c.max_nbytes == MAX_NBYTES else format_size(c.max_nbytes + 1),
+            _name(c.one),
+            _name(c.other),
+        )
+        for c in changes
+    )
+    return table(columns, rows, numeric=(2, 3))
