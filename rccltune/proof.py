@@ -1,0 +1,177 @@
+"""The proof room: requested is not executed, so what ran is read from what the plugin saw.
+
+In come samples and the plugin's trace of every rank; out come the same samples, each with the
+setting that is known to have run, or with a doubt. The trace's format is in docs/plugin.md.
+"""
+
+from __future__ import annotations
+
+import csv
+import io
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Final
+
+from rccltune.errors import OutputError
+from rccltune.model import Sample, Setting
+from rccltune.vocab import Algorithm, Collective, Doubt, Protocol
+
+_COLUMNS: Final = (
+    *("comm", "abi", "n_nodes", "n_ranks", "step", "setting", "collective", "nbytes", "calls"),
+    *("changed", "selectable", "host_times_us", "host_choice", "answer", "line"),
+)
+Cell = tuple[Algorithm, Protocol]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Asked:
+    """One row of a trace: what a rank's plugin was asked at one size, and what it said.
+
+    Attributes:
+        changed: calls at this size whose table or answer differed from the first one's.
+        offered: cells that the library would have taken, with its own times in µs.
+        host_choice: what the library would have chosen by itself.
+        answer: what the plugin said, None where it said nothing.
+    """
+
+    step: int
+    collective: Collective
+    nbytes: int
+    calls: int
+    changed: int
+    offered: tuple[tuple[Cell, float], ...]
+    host_choice: Setting | None
+    answer: Setting | None
+
+
+Key = tuple[int, Collective, int]
+
+
+def read_trace(text: str, where: str) -> tuple[Asked, ...]:
+    """Read one rank's trace file.
+
+    Raises:
+        OutputError: it is no trace of format 1, or a row is damaged.
+    """
+    lines = text.splitlines()
+    if not lines or lines[0] != "#@ format 1":
+        raise OutputError("this is no trace of format 1", where=where)
+    rows = csv.reader(io.StringIO("\n".join(lines[1:])))
+    if tuple(next(rows, ())) != _COLUMNS:
+        raise OutputError("the trace has other columns than this version's", where=f"{where}:2")
+    found = []
+    for number, row in enumerate(rows, start=3):
+        try:
+            found.append(_row(row))
+        except (ValueError, IndexError) as error:
+            raise OutputError(
+                f"the trace's row cannot be read: {error}", where=f"{where}:{number}"
+            ) from error
+    return tuple(found)
+
+
+def _row(row: list[str]) -> Asked:
+    cells = [_cell(text) for text in row[10].split()] if row[10] != "-" else []
+    times = [float(text) for text in row[11].split()] if row[11] != "-" else []
+    return Asked(
+        step=int(row[4]),
+        collective=Collective.parse(row[6]),
+        nbytes=int(row[7]),
+        calls=int(row[8]),
+        changed=int(row[9]),
+        offered=tuple(zip(cells, times, strict=False)),
+        host_choice=None if row[12] == "-" else Setting.parse(row[12]),
+        answer=_answer(row[13]),
+    )
+
+
+def _cell(text: str) -> Cell:
+    algorithm, _, protocol = text.partition("/")
+    return Algorithm.parse(algorithm), Protocol.parse(protocol)
+
+
+def _answer(text: str) -> Setting | None:
+    if text == "none":
+        return None
+    return Setting.parse(re.sub(r"^-1/-1", "-/-", text))
+
+
+def agree(traces: Mapping[str, Sequence[Asked]]) -> str | None:
+    """Whether all ranks were asked and answered alike; None when they were.
+
+    Args:
+        traces: rows by file name; every rank writes its own.
+
+    Returns:
+        What differs first, in words.
+    """
+    names = sorted(traces)
+    for name in names[1:]:
+        mine = {_key(row): row for row in traces[names[0]]}
+        theirs = {_key(row): row for row in traces[name]}
+        for key in sorted(set(mine) ^ set(theirs), key=str)[:1]:
+            return f"only one of {names[0]} and {name} was asked at {key[2]} bytes"
+        for key, row in mine.items():
+            if row.answer != theirs[key].answer:
+                return (
+                    f"at {key[2]} bytes {names[0]} was told {row.answer} "
+                    f"and {name} {theirs[key].answer}"
+                )
+    return None
+
+
+def _key(row: Asked) -> Key:
+    return row.step, row.collective, row.nbytes
+
+
+def prove(
+    samples: Iterable[Sample], trace: Sequence[Asked], asked: Setting, *, step: int = 0
+) -> tuple[Sample, ...]:
+    """Say of each sample what ran.
+
+    A doubt that the benchmark's own columns raised stays: they see what happened after the
+    plugin.
+
+    Args:
+        samples: of one launch or one step of it.
+        trace: one rank's rows; all ranks' are alike (:func:`agree`).
+        asked: the setting that was wanted.
+        step: of the trace.
+    """
+    rows = {_key(row): row for row in trace}
+    return tuple(
+        sample
+        if sample.doubt is not None
+        else _proven(sample, rows.get((step, sample.key.collective, sample.nbytes)), asked)
+        for sample in samples
+    )
+
+
+def _proven(sample: Sample, row: Asked | None, asked: Setting) -> Sample:
+    if row is None:
+        return replace(sample, doubt=Doubt.BYPASSED)
+    if row.answer == asked and not row.changed:
+        return replace(sample, executed=sample.executed or row.answer)
+    offered = {cell for cell, _ in row.offered}
+    wanted = (asked.algorithm, asked.protocol)
+    doubt = Doubt.SUBSTITUTED if wanted in offered or not offered else Doubt.INELIGIBLE
+    return replace(sample, doubt=doubt, executed=row.answer or row.host_choice)
+
+
+def tuner_of(log: str) -> str:
+    """Which tuner a library used, from its INFO log; the lines are listed in docs/sweep.md.
+
+    Sources: RCCL 2.28.3 and NCCL 2.30.7 ``src/plugin/tuner.cc``, ``src/plugin/plugin_open.cc``,
+    RCCL's ``src/plugin/tuner/csv_tuner.cc``.
+    """
+    for pattern, said in (
+        (r"Using built-in CSV tuner, config: (\S+)", "built-in table {}"),
+        (r"TUNER/CsvTuner: Loaded \d+ tuning configurations from (\S+)", "built-in table {}"),
+        (r"TUNER/Plugin: Using (\S+) \(v\d+\)", "plugin {}"),
+        (r"Successfully loaded external tuner plugin (\S+)", "plugin {}"),
+    ):
+        match = re.search(pattern, log)
+        if match is not None:
+            return said.format(match[1])
+    return "none" if "NCCL INFO" in log else "unknown"
