@@ -1,0 +1,16 @@
+"""Reading what exists: every form of benchmark output that is found in the wild, as samples.
+
+One way in: :func:`read` opens a file, finds out from its content what it is, and gives
+:class:`Reading`; :func:`read_stream` does the same for a launch's own standard output. Neither
+prints, and neither raises anything but :class:`~rccltune.errors.RccltuneError`.
+
+The way of a number: ``source`` (bytes to lines) → ``form`` (what kind of file) → one of ``text``
+(tables in logs), ``nccl_json`` (``-J``), ``records`` (CSV and JSON records) → ``draft`` (half-rows
+as the file tells them) → ``resolve`` (what the file, the options and the assumptions say
+together) → ``assemble`` (samples, doubts, notices).
+"""
+
+from rccltune.parse.read import read, read_stream
+from rccltune.parse.reading import Reading
+
+__all__ = ["Reading", "read", "read_stream"]

@@ -1,0 +1,227 @@
+"""One text table: rows to half-rows, by the columns of its header."""
+
+from __future__ import annotations
+
+import re
+from typing import Final
+
+from rccltune.errors import OutputError
+from rccltune.model import Setting
+from rccltune.parse.draft import Passes, RepeatedSizeError, Run, Said
+from rccltune.parse.layout import Block, Layout, Shape
+from rccltune.parse.numbers import agree, doubt_of, old_error, step, wrong
+from rccltune.units import MAX_NBYTES
+from rccltune.vocab import Algorithm, Collective, Doubt, Placement, Protocol
+
+_NAME: Final = re.compile(r"[A-Za-z]\w*")
+_MERGED: Final = re.compile(r"(\d+|N/A)([A-Za-z][\w-]*)")
+# Their algbw is not size over time: the benchmark leaves the own share out of it.
+_OWN_ALGBW: Final = frozenset((Collective.HYPERCUBE, Collective.ALLTOALLV))
+# Four significant digits and more; a time worked out from fewer is too coarse to compare with.
+_DERIVABLE: Final = 10.0
+# Half of the second decimal, in which algbw is printed, and a share that no mistake of substance
+# stays below; beyond both the printed digits are looked at.
+_CLOSE: Final = 0.0051
+_SAME: Final = 2e-4
+_INFINITY: Final = float("inf")
+
+
+# Time, wrong elements, doubt, algbw and busbw of one half-row: a plain tuple, made for every one.
+Measured = tuple[float | None, int | None, Doubt | None, float | None, float | None]
+
+
+class Lane:
+    """Rows of one type and operation within a table: their passes and their shared facts."""
+
+    __slots__ = ("_own", "passes", "said")
+
+    def __init__(self, run: Run, line: int, dtype: str, redop: str | None) -> None:
+        """Check the names, which are all that tells a row from other text.
+
+        Raises:
+            ValueError: a number stands where a name belongs.
+        """
+        if _NAME.fullmatch(dtype) is None or (redop and _NAME.fullmatch(redop) is None):
+            raise ValueError(dtype)
+        self.passes = Passes()
+        own = Said(line=line, dtype=dtype, redop=redop)
+        self.said: dict[Placement, Said] = {}
+        self._own = own.or_else(run.said)
+
+    def of(self, placement: Placement) -> Said:
+        """Facts shared by the half-rows of one placement."""
+        placed = Said(line=self._own.line, placement=placement)
+        found = self.said[placement] = placed.or_else(self._own)
+        return found
+
+
+class Table:
+    """Rows below one header."""
+
+    def __init__(self, run: Run, layout: Layout, name: str) -> None:
+        """Nothing was read yet.
+
+        Args:
+            run: takes the half-rows.
+            layout: the header's columns.
+            name: file name for messages.
+        """
+        self.run = run
+        self.layout = layout
+        self.n_rows = 0
+        self.last_line = 0
+        self.numbers: dict[str, int] = {}
+        self._name = name
+        self._lanes: dict[tuple[str, str | None], Lane] = {}
+
+    def row(self, line: int, fields: list[str]) -> bool:
+        """Take a whole row; False where the words are none.
+
+        Raises:
+            OutputError: a size is repeated where no new pass begins.
+        """
+        shapes = self.layout.whole.get(len(fields))
+        if shapes is None:
+            return False
+        return any(self._take(shape, line, fields) for shape in shapes)
+
+    def short_row(self, line: int, fields: list[str], *, gap: bool) -> bool:
+        """Take a row that has one placement only, or whose last columns touch.
+
+        Args:
+            line: its number.
+            fields: its words.
+            gap: blanks stand where the first placement would be.
+        """
+        for shape in self.layout.halves.get(len(fields), ()):
+            if self._take(_moved(shape) if gap else shape, line, fields):
+                return True
+        if not self.layout.has_executed:
+            return False
+        for at, word in enumerate(fields):
+            match = _MERGED.fullmatch(word)
+            if match is not None:
+                return self.row(line, [*fields[:at], match[1], match[2], *fields[at + 1 :]])
+        return False
+
+    def expects(self, nbytes: int) -> int:
+        """How well a size continues this table: 2 exactly, 1 possibly, 0 not at all."""
+        smallest = self.numbers.get("minBytes")
+        if self.n_rows == 0:
+            return 1 if smallest is None else 2 * (nbytes <= smallest)
+        last = self.run.last_size
+        increment = self.numbers.get("step:", 2)
+        following = last - increment if increment < 0 else last * increment
+        # A quarter of slack: all_gather and its kin round sizes down.
+        return 2 if last < nbytes <= max(following * 1.25, 1024 if last == 0 else 0) else 0
+
+    def _take(self, shape: Shape, line: int, fields: list[str]) -> bool:
+        try:
+            nbytes = int(fields[shape.size_at])
+            count = int(fields[shape.count_at]) if shape.count_at >= 0 else None
+            if not 0 <= nbytes <= MAX_NBYTES or (count is not None and count < 0):
+                return False
+            if shape.root_at >= 0:
+                int(fields[shape.root_at])
+            kind = (
+                fields[shape.dtype_at] if shape.dtype_at >= 0 else "",
+                fields[shape.redop_at] if shape.redop_at >= 0 else None,
+            )
+            lane = self._lanes.get(kind) or self._lane(line, kind)
+            halves = [self._measure(block, nbytes, fields) for block in shape.blocks]
+        except ValueError:
+            return False
+        try:
+            cycle = lane.passes.cycle(nbytes, line)
+        except RepeatedSizeError as error:
+            raise self._repeated(error, line) from error
+        executed, bypassed = _executed(shape, fields) if shape.algo_at >= 0 else (None, None)
+        run = self.run
+        for block, half in zip(shape.blocks, halves):  # noqa: B905 - made for each other; hot
+            time_us, n_wrong, doubt, algbw, busbw = half
+            said = lane.said.get(block.placement) or lane.of(block.placement)
+            run.drafts.append(
+                (line, nbytes, count, time_us, n_wrong, doubt or bypassed, cycle, executed, said)
+            )
+            if busbw is not None:
+                run.busbw_sum += busbw
+                run.n_busbw += 1
+                if algbw is not None and algbw > run.peak[0]:
+                    run.peak = (algbw, busbw, line)
+        self.n_rows += 1
+        self.last_line = line
+        run.last_size = nbytes
+        return True
+
+    def _lane(self, line: int, kind: tuple[str, str | None]) -> Lane:
+        """Lane of a type and an operation met for the first time; ValueError where it is none."""
+        found = self._lanes[kind] = Lane(self.run, line, *kind)
+        return found
+
+    def _measure(self, block: Block, nbytes: int, fields: list[str]) -> Measured:
+        """Numbers of one half; ValueError where a word is no number."""
+        text = fields[block.time]
+        value = float(text)
+        n_wrong: int | None = None
+        if block.wrong >= 0 and (word := fields[block.wrong]) != "N/A":
+            n_wrong = (old_error(word) if block.is_error else wrong(word)) if word != "0" else 0
+        algbw = float(fields[block.algbw]) if block.algbw >= 0 else None
+        busbw = float(fields[block.busbw]) if block.busbw >= 0 else None
+        if block.is_cputime:
+            return self._derived(nbytes, n_wrong, algbw, busbw)
+        if n_wrong or nbytes == 0 or not 0.0 < value < _INFINITY:
+            time_us = value if 0.0 < value < _INFINITY else None
+            return time_us, n_wrong, doubt_of(nbytes, time_us, n_wrong), algbw, busbw
+        doubt = None
+        if algbw is not None:
+            slack = _CLOSE + _SAME * algbw
+            if not -slack < nbytes / value / 1000.0 - algbw < slack:
+                doubt = self._compared(nbytes, text, fields[block.algbw])
+        return value, n_wrong, doubt, algbw, busbw
+
+    def _compared(self, nbytes: int, time: str, algbw: str) -> Doubt | None:
+        """Doubt where size, time and algbw contradict each other by more than their rounding."""
+        if self.run.said.collective in _OWN_ALGBW:
+            return None
+        belong = agree(nbytes, float(time), float(algbw), step(time), step(algbw))
+        return None if belong else Doubt.INCONSISTENT
+
+    def _derived(
+        self, nbytes: int, n_wrong: int | None, algbw: float | None, busbw: float | None
+    ) -> Measured:
+        """Half-row of ``-C 1``: the time printed is the CPU's, but algbw is still the GPU's."""
+        self.run.cputime = True
+        usable = algbw is not None and _DERIVABLE <= algbw < _INFINITY
+        time_us = nbytes / algbw / 1000.0 or None if algbw and usable else None
+        return time_us, n_wrong, doubt_of(nbytes, time_us, n_wrong), algbw, busbw
+
+    def _repeated(self, error: RepeatedSizeError, line: int) -> OutputError:
+        return OutputError(
+            f"size {error.nbytes} stands in two rows of one table, in lines {error.first_line} and "
+            f"{line}, and no new pass over the sizes begins there",
+            where=f"{self._name}:{line}",
+            hint="if two jobs wrote into one log, split it into a file for each.",
+        )
+
+
+def _moved(shape: Shape) -> Shape:
+    """A one-placement shape whose numbers are the in-place ones."""
+    blocks = tuple(each._replace(placement=Placement.IN_PLACE) for each in shape.blocks)
+    return shape._replace(blocks=blocks)
+
+
+def _executed(shape: Shape, fields: list[str]) -> tuple[Setting | None, Doubt | None]:
+    """What the benchmark says that ran, and the doubt where it is no setting a tuner knows."""
+    words = [fields[shape.algo_at]]
+    words.append(fields[shape.proto_at] if shape.proto_at >= 0 else "-")
+    channels = fields[shape.channels_at] if shape.channels_at >= 0 else "-"
+    if words[0] in ("-", "N/A", "-1"):
+        return None, None
+    try:
+        return Setting(
+            algorithm=Algorithm.parse(words[0]),
+            protocol=None if words[1] in ("-", "N/A", "-1") else Protocol.parse(words[1]),
+            channels=int(channels) if channels.isdigit() and int(channels) > 0 else None,
+        ), None
+    except ValueError:
+        return None, Doubt.BYPASSED

@@ -1,0 +1,185 @@
+"""Times of all settings of one target, side by side on one grid of sizes."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from math import log
+
+from rccltune.interpolate import time_at
+from rccltune.model import Curve, CurvePoint, View
+from rccltune.zones.arms import Arm, Group
+from rccltune.zones.options import ChoiceOptions
+
+INF = float("inf")
+
+
+# A launch this far above the middle one hit something that is no everyday noise (1-4 %); the mean
+# of the others wastes less of them than a median would.
+_SLOW = log(1.2)
+
+
+@dataclass(frozen=True, slots=True)
+class Repeats:
+    """Launches of one setting at one size, in logs.
+
+    Attributes:
+        centre: mean of log(time in µs) without slow launches.
+        variance: of that mean.
+        freedom: launches that count, less one.
+    """
+
+    centre: float
+    variance: float
+    freedom: int
+
+
+def _repeats(point: CurvePoint) -> Repeats | None:
+    logs = sorted(log(time) for time in point.launch_times_us)
+    if len(logs) < 2:
+        return None
+    ordinary = [x for x in logs if x <= logs[(len(logs) - 1) // 2] + _SLOW]
+    kept = ordinary if len(ordinary) >= 2 else logs
+    n = len(kept)
+    mean = sum(kept) / n
+    return Repeats(mean, sum((x - mean) ** 2 for x in kept) / (n - 1) / n, n - 1)
+
+
+class Line:
+    """One curve: measured points by size, interpolated times between them."""
+
+    def __init__(self, curve: Curve) -> None:
+        """Keep the curve's points in the forms that are asked for."""
+        self.points: dict[int, CurvePoint] = {p.nbytes: p for p in curve.points}
+        self._sizes = [p.nbytes for p in curve.points]
+        self._times = [p.time_us for p in curve.points]
+        self.repeats = {p.nbytes: r for p in curve.points if (r := _repeats(p)) is not None}
+
+    def measured(self, nbytes: int) -> float | None:
+        """Time in µs at a measured size."""
+        point = self.points.get(nbytes)
+        return None if point is None else point.time_us
+
+    def at(self, nbytes: float) -> float | None:
+        """Time in µs, interpolated in log-log; None outside the measured range."""
+        return time_at(self._sizes, self._times, nbytes)
+
+
+@dataclass(frozen=True)
+class Board:
+    """Arms × sizes × views.
+
+    Attributes:
+        sizes: every size at which an arm was measured, rising.
+        views: everything that was measured; elsewhere a view is its index here, since hashing
+            the record itself millions of times is what a choice would otherwise consist of.
+        arms: settings that may be chosen.
+        lines: of each arm, by view.
+        baseline: by view; empty where unknown.
+        penalties: of each arm, the factor on its time for the channels that it uses.
+        weights: of each size, summing to the number of sizes.
+    """
+
+    sizes: tuple[int, ...]
+    views: tuple[View, ...]
+    arms: tuple[Arm, ...]
+    lines: tuple[dict[int, Line], ...]
+    baseline: dict[int, Line]
+    penalties: tuple[float, ...]
+    weights: tuple[float, ...]
+
+    @cached_property
+    def best(self) -> tuple[dict[int, float], ...]:
+        """Least measured time at each size in each view, channels not counted."""
+        return tuple(self._best(nbytes, (1.0,) * len(self.arms)) for nbytes in self.sizes)
+
+    @cached_property
+    def best_penalised(self) -> tuple[dict[int, float], ...]:
+        """The same with what channels cost."""
+        if max(self.penalties, default=1.0) == 1.0:
+            return self.best
+        return tuple(self._best(nbytes, self.penalties) for nbytes in self.sizes)
+
+    def _best(self, nbytes: int, penalties: Sequence[float]) -> dict[int, float]:
+        found: dict[int, float] = {}
+        for lines, penalty in zip(self.lines, penalties, strict=True):
+            for view, line in lines.items():
+                time = line.measured(nbytes)
+                if time is not None:
+                    found[view] = min(found.get(view, INF), time * penalty)
+        return found
+
+    def regret(self, arm: int, size: int, *, penalised: bool = False) -> float:
+        """Worst over views of time / best measured time - 1, never negative.
+
+        A size that the arm lacks between two that it has is interpolated. An arm that cannot
+        tell its time in a view in which another arm was measured has infinite regret there:
+        what was not measured is not chosen.
+        """
+        best = (self.best_penalised if penalised else self.best)[size]
+        factor = self.penalties[arm] if penalised else 1.0
+        worst = 0.0
+        for view, least in best.items():
+            line = self.lines[arm].get(view)
+            time = None if line is None else line.at(self.sizes[size])
+            if time is None:
+                return INF
+            worst = max(worst, time * factor / least - 1)
+        return worst
+
+    def gain(self, arm: int, size: int) -> float | None:
+        """Least over views of baseline time / arm's time - 1; None where not comparable.
+
+        Comparable means that the baseline was measured there in every view in which any arm
+        was, or, where it lacks a view altogether, in all those that it has.
+        """
+        nbytes = self.sizes[size]
+        gains: list[float] = []
+        for view in self.best[size]:
+            base, line = self.baseline.get(view), self.lines[arm].get(view)
+            if base is None:
+                continue
+            ours = None if line is None else line.at(nbytes)
+            theirs = base.measured(nbytes)
+            if ours is None or theirs is None:
+                return None
+            gains.append(theirs / ours - 1)
+        return min(gains, default=None)
+
+
+def make_board(group: Group, options: ChoiceOptions) -> Board:
+    """Lay out one target."""
+    sizes = sorted({p.nbytes for a in group.arms for c in a.curves.values() for p in c.points})
+    curves = [arm.curves for arm in group.arms]
+    views = tuple(dict.fromkeys(view for by_view in (*curves, group.baseline) for view in by_view))
+    index = {view: number for number, view in enumerate(views)}
+    most = max((arm.setting.channels or 0 for arm in group.arms), default=0)
+    return Board(
+        sizes=tuple(sizes),
+        views=views,
+        arms=tuple(group.arms),
+        lines=tuple({index[v]: Line(c) for v, c in by_view.items()} for by_view in curves),
+        baseline={index[view]: Line(curve) for view, curve in group.baseline.items()},
+        # Channels left to RCCL are taken for as many as anything measured used.
+        penalties=tuple(
+            1 + options.channel_cost * (most if a.setting.channels is None else a.setting.channels)
+            for a in group.arms
+        ),
+        weights=_weights(sizes, group, options),
+    )
+
+
+def _weights(sizes: Sequence[int], group: Group, options: ChoiceOptions) -> tuple[float, ...]:
+    """Share of a workload's time at each measured size; its own sizes go to the nearest one."""
+    ours = [w for w in options.weights if w[0] is group.target.collective and w[1] > 0]
+    if not ours:
+        return (1.0,) * len(sizes)
+    calls = dict.fromkeys(sizes, 0.0)
+    for _, nbytes, count in ours:
+        nearest = min(sizes, key=lambda s: max(s, nbytes) / min(s, nbytes))
+        calls[nearest] += count
+    times = {p.nbytes: p.time_us for a in group.arms for c in a.curves.values() for p in c.points}
+    spent = [calls[nbytes] * times[nbytes] for nbytes in sizes]
+    total = sum(spent)
+    return tuple(len(sizes) * s / total for s in spent) if total else (1.0,) * len(sizes)

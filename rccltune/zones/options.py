@@ -1,0 +1,63 @@
+"""What a user may ask of a choice, and what a choice is."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from rccltune.model import LeftOut, Notice, Setting, Target, Zone
+from rccltune.vocab import Collective
+
+Selectable = Callable[[Setting, Target], str | None]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ChoiceOptions:
+    """How to choose.
+
+    Attributes:
+        tolerance: regret against the best measured setting allowed to save a zone, 0.02 is 2 %.
+        min_gain: by how much the baseline must be beaten for a rule to be worth having.
+        max_channels: settings with more channels, or with an unstated number, are left out.
+        channel_cost: relative time that one channel is worth; 0.001 lets 20 fewer channels
+            outweigh 2 % of time.
+        baseline: a setting, or the name of a variant, that counts as what the library does by
+            itself; None takes the baseline samples of each target's own variant.
+        weights: (collective, bytes, calls) of a workload; sizes that it calls often decide
+            between equally short lists of zones. Without it every measured size counts alike.
+        extrapolate: let the first and last zone reach to 0 and 2^63-1 whatever was measured.
+        arch: ``gfx942`` …; None is taken for a GPU of the gfx94x family.
+        selectable: why a setting cannot be in a rule for a target, None where it can; replaces
+            the built-in table of RCCL's limits.
+    """
+
+    tolerance: float = 0.02
+    min_gain: float = 0.02
+    max_channels: int | None = None
+    channel_cost: float = 0.0
+    baseline: Setting | str | None = None
+    weights: tuple[tuple[Collective, int, float], ...] = ()
+    extrapolate: bool = False
+    arch: str | None = None
+    selectable: Selectable | None = None
+
+    def __post_init__(self) -> None:
+        """Percentages are fractions here, and none is negative."""
+        for name in ("tolerance", "min_gain", "channel_cost"):
+            value = getattr(self, name)
+            if not 0 <= value < 1:
+                raise ValueError(f"{name} {value} is no fraction: 2 % is 0.02")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Choice:
+    """What was chosen.
+
+    Attributes:
+        zones: by target, then by size; those of one target cover 0 to 2^63-1 without a gap.
+        left_out: settings that were measured and are in no rule because no rule can choose them.
+    """
+
+    zones: tuple[Zone, ...]
+    notices: tuple[Notice, ...]
+    left_out: tuple[LeftOut, ...]

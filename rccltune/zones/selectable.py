@@ -1,0 +1,71 @@
+"""What RCCL can be made to choose.
+
+A rule names a cell of the cost table; cells that the library marks as ignored stay ignored
+whatever a rule says (a plugin that writes them all the same runs kernels behind gates that exist
+for correctness). The table is that of RCCL 2.28.3, ``src/graph/tuning.cc:660`` (Tree with Simple
+on one node of gfx94x and gfx95x) and ``:866`` (LL128), read in ROCm's public source.
+"""
+
+from __future__ import annotations
+
+from rccltune.model import Role, Scale, Setting, Target
+from rccltune.vocab import TREE_SIMPLE_NEEDS_NODES, Algorithm, Collective, Protocol
+
+_SWITCHED = (
+    Algorithm.COLLNET_DIRECT,
+    Algorithm.COLLNET_CHAIN,
+    Algorithm.NVLS,
+    Algorithm.NVLS_TREE,
+)
+_PAT = (Collective.ALL_GATHER, Collective.REDUCE_SCATTER)
+
+
+def why_not_selectable(setting: Setting, target: Target, arch: str | None = None) -> str | None:
+    """Why no rule for this target can choose the setting; None where one can.
+
+    Args:
+        setting: as measured.
+        target: where a rule would apply.
+        arch: ``gfx942`` …; None is taken for gfx94x, whose limits are the narrowest.
+    """
+    if setting.role is not Role.FORCED:
+        return "which setting ran is not known"
+    if setting.algorithm is None or setting.protocol is None:
+        return "a rule needs both an algorithm and a protocol"
+    if not target.collective.is_tunable:
+        return f"{target.collective.value} never asks a tuner"
+    reason = _general(setting.algorithm, target.collective)
+    return reason or (_amd(setting, target.scale, arch) if _is_amd(arch) else None)
+
+
+def _is_amd(arch: str | None) -> bool:
+    return arch is None or arch.startswith("gfx")
+
+
+def _general(algorithm: Algorithm, collective: Collective) -> str | None:
+    if algorithm is Algorithm.TREE and collective is not Collective.ALL_REDUCE:
+        return "only all_reduce has a tree"
+    if algorithm is Algorithm.PAT and collective not in _PAT:
+        return "PAT serves all_gather and reduce_scatter only"
+    return None
+
+
+def _amd(setting: Setting, scale: Scale, arch: str | None) -> str | None:
+    if setting.algorithm in _SWITCHED:
+        return "RCCL ignores CollNet and NVLS: there is no switch that could serve them"
+    if setting.algorithm is Algorithm.PAT and setting.protocol is not Protocol.SIMPLE:
+        return "PAT has the Simple protocol only"
+    one_node = scale.n_nodes < TREE_SIMPLE_NEEDS_NODES
+    tree_simple = setting.algorithm is Algorithm.TREE and setting.protocol is Protocol.SIMPLE
+    if tree_simple and one_node and (arch is None or arch.startswith(("gfx94", "gfx95"))):
+        return "RCCL ignores Tree with Simple on one node of this GPU, whatever a rule says"
+    return None
+
+
+def needs_ll128_forced(setting: Setting, scale: Scale, arch: str | None = None) -> bool:
+    """Whether LL128 is off by default there and needs RCCL_LL128_FORCE_ENABLE=1.
+
+    On one node no matched topology model of gfx942 or gfx950 switches LL128 on.
+    """
+    covered = arch is None or arch.startswith(("gfx94", "gfx95"))
+    return setting.protocol is Protocol.LL128 and scale.n_nodes == 1 and covered

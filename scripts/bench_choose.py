@@ -1,0 +1,489 @@
+"""Measure what choosing is worth: seed 1's table, public sweeps, a null knob, bursts, speed.
+
+Usage: python scripts/bench_choose.py [--data DIR] [--json] [--quick]
+
+Every figure is computed in this run, the vendors' method (``optimize_config.py``: fastest row at
+each size, boundary at the arithmetic midpoint) and AMD's published rules included, both written
+anew here from their description. The public sweeps are read in place and are not part of this
+repository; where they are missing their parts are skipped, saying so.
+"""
+
+from __future__ import annotations
+
+import argparse
+import csv
+import json
+import os
+import platform
+import random
+import sys
+import time
+from bisect import bisect_left
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import replace
+from itertools import pairwise, product
+from pathlib import Path
+from statistics import fmean
+
+from rccltune import fit, zones
+from rccltune.interpolate import time_at
+from rccltune.model import (
+    BASELINE,
+    LL128_FORCED,
+    TREE_SIMPLE_PATCHED,
+    Caution,
+    Curve,
+    CurveKey,
+    Model,
+    Sample,
+    Scale,
+    Setting,
+    Zone,
+)
+from rccltune.units import KIB, approximate_size
+from rccltune.vocab import Algorithm, Collective, Placement, Protocol
+
+Times = dict[str, dict[int, float]]
+Row = dict[str, object]
+Rule = Callable[[int], str | None]
+
+# AMD's article 'Optimizing MI300X Inter-Chiplet Communication via the RCCL Tuner API', its table
+# of out-of-place times in µs: AllReduce, 64 ranks on one MI300X node in CPX/NPS4, ROCm 7.2.
+SEED_SETTINGS = ("tree/ll", "ring/ll", "tree/ll128", "ring/ll128", "ring/simple", "tree/simple")
+SEED_TABLE = {
+    32: (76, 70, 106, 97, 198, 244),
+    1 << 10: (94, 154, 123, 203, 268, 248),
+    16 << 10: (87, 129, 111, 197, 271, 302),
+    256 << 10: (119, 148, 143, 706, 306, 359),
+    1 << 20: (286, 390, 258, 708, 314, 549),
+    4 << 20: (831, 701, 652, 726, 418, 836),
+    128 << 20: (21541, 18970, 13251, 11720, 9996, 19503),
+}
+# The same article's rules: upper end in bytes, setting.
+AMD_RULES = ((262144, "tree/ll"), (4194304, "tree/ll128"), (1 << 62, "ring/simple"))
+NULL_COLLECTIVES = ("AllReduce", "AllGather", "ReduceScatter", "Broadcast")
+ONE_NODE = Scale(n_nodes=1, n_ranks=8)
+TWO_NODES = Scale(n_nodes=2, n_ranks=16)
+
+
+def key_of(
+    setting: Setting,
+    collective: Collective = Collective.ALL_REDUCE,
+    placement: Placement = Placement.OUT_OF_PLACE,
+    scale: Scale = ONE_NODE,
+) -> CurveKey:
+    """The key under which a row of these files belongs."""
+    return CurveKey(
+        collective=collective,
+        setting=setting,
+        placement=placement,
+        scale=scale,
+        dtype="float",
+        redop="sum" if collective is Collective.ALL_REDUCE else "none",
+    )
+
+
+def seed_samples() -> list[Sample]:
+    """Seed 1's table; LL128 under its variable and Tree with Simple under its patch."""
+    scale = Scale(n_nodes=1, n_ranks=64)
+    made = []
+    for nbytes, row in SEED_TABLE.items():
+        for name, time_us in zip(SEED_SETTINGS, row, strict=True):
+            key = key_of(Setting.parse(name), scale=scale)
+            if name == "tree/simple":
+                key = replace(key, variant=TREE_SIMPLE_PATCHED)
+            elif name.endswith("ll128"):
+                key = replace(key, variant=LL128_FORCED)
+            made.append(Sample(key=key, launch="table", nbytes=nbytes, time_us=float(time_us)))
+    return made
+
+
+def rccl_tests_csv(path: Path, setting: Setting, launch: str) -> list[Sample]:
+    """Half-rows of ``-Z csv``, whose rows have one value more than the header has names."""
+    with path.open(encoding="utf-8") as lines:
+        rows = list(csv.reader(lines))[1:]
+    scale = TWO_NODES if "_2n16r_" in path.name else ONE_NODE
+    return [
+        Sample(
+            key=key_of(
+                setting,
+                Collective.parse(row[1]),
+                Placement.IN_PLACE if row[9] == "1" else Placement.OUT_OF_PLACE,
+                scale,
+            ),
+            launch=launch,
+            nbytes=int(row[6]),
+            time_us=float(row[10]),
+        )
+        for row in rows
+    ]
+
+
+def gpu107(data: Path, prefix: str) -> list[Sample]:
+    """Forced arms of one campaign folder; the default is not among them."""
+    made: list[Sample] = []
+    for path in sorted((data / "sweeps/gpu107").glob(f"{prefix}_*.csv")):
+        name = path.stem.removeprefix(f"{prefix}_")
+        if not name.startswith("default"):
+            made += rccl_tests_csv(path, Setting.parse(name.replace("_", "/")), name)
+    return made
+
+
+def channel_sweep(data: Path, channels: int | None = None) -> list[Sample]:
+    """Sweep A: three pairs × ten channel counts, out of place; or one count of it."""
+    path = data / "sweeps/mi355x_1n8r_allreduce_algo_proto_ch.csv"
+    with path.open(encoding="utf-8") as lines:
+        rows = [row for row in csv.DictReader(lines) if row["requested"] == "forced"]
+    return [
+        Sample(
+            key=key_of(
+                Setting(
+                    algorithm=Algorithm.parse(row["algo"]),
+                    protocol=Protocol.parse(row["proto"]),
+                    channels=int(row["nchannels"]),
+                )
+            ),
+            launch="median-of-3",
+            nbytes=int(row["size_bytes"]),
+            time_us=float(row["time_oop_us"]),
+        )
+        for row in rows
+        if channels in (None, int(row["nchannels"]))
+    ]
+
+
+def null_sweep(data: Path) -> list[Sample]:
+    """Eleven settings of a knob that does nothing, as eleven channel counts of one pair."""
+    path = data / "sweeps/gpinkert_cta/float_rows.csv"
+    with path.open(encoding="utf-8") as lines:
+        rows = [r for r in csv.DictReader(lines) if r["collective"] in NULL_COLLECTIVES]
+    number = {name: i + 1 for i, name in enumerate(sorted({r["config"] for r in rows}))}
+    return [
+        Sample(
+            key=key_of(
+                Setting(
+                    algorithm=Algorithm.RING,
+                    protocol=Protocol.SIMPLE,
+                    channels=number[row["config"]],
+                ),
+                Collective.parse(row["collective"]),
+                Placement.IN_PLACE if row["inplace"] == "1" else Placement.OUT_OF_PLACE,
+            ),
+            launch=row["config"],
+            nbytes=int(row["size_bytes"]),
+            time_us=float(row["time_us"]),
+        )
+        for row in rows
+    ]
+
+
+def times_of(curves: Iterable[Curve], placement: Placement = Placement.OUT_OF_PLACE) -> Times:
+    """Measured times by setting and size, of one placement."""
+    return {
+        str(curve.key.setting): {p.nbytes: p.time_us for p in curve.points}
+        for curve in curves
+        if curve.key.placement is placement and not curve.key.variant.patched
+    }
+
+
+def zone_rule(chosen: Sequence[Zone]) -> Rule:
+    """What our zones answer at a size; None in a hole."""
+
+    def rule(nbytes: int) -> str | None:
+        zone = next(z for z in chosen if z.min_nbytes <= nbytes <= z.max_nbytes)
+        return None if zone.setting is None else str(zone.setting)
+
+    return rule
+
+
+def vendor_rule(times: Times) -> Rule:
+    """optimize_config.py: fastest row of each size, arithmetic midpoints between sizes."""
+    sizes = sorted({nbytes for row in times.values() for nbytes in row})
+    winners = [min((row[nbytes], name) for name, row in times.items())[1] for nbytes in sizes]
+    ends = [(low + high) // 2 for low, high in pairwise(sizes)]
+    return lambda nbytes: winners[bisect_left(ends, nbytes)]
+
+
+def linear_rule(curves: Sequence[Curve]) -> Rule:
+    """The setting whose robust latency + bytes/bandwidth line is the lowest."""
+    lines = [
+        (str(curve.key.setting), fitted.segments[0])
+        for curve in curves
+        if (fitted := curve.fit(Model.LINEAR)) is not None
+    ]
+    return lambda nbytes: min(lines, key=lambda line: line[1].predict(nbytes))[0]
+
+
+def amd_rule(nbytes: int) -> str | None:
+    """AMD's published zones."""
+    return next(name for end, name in AMD_RULES if nbytes <= end)
+
+
+def regrets(rule: Rule, times: Times, sizes: Iterable[int]) -> list[float]:
+    """Time of what the rule answers over the best, minus 1, at each size; log-log between."""
+    rows = {name: (sorted(row), [row[n] for n in sorted(row)]) for name, row in times.items()}
+    found = []
+    for nbytes in sizes:
+        here = {name: time_at(*row, nbytes) or float("inf") for name, row in rows.items()}
+        found.append(here[rule(nbytes) or ""] / min(here.values()) - 1)
+    return found
+
+
+def line(part: str, what: str, values: Sequence[float], **more: object) -> Row:
+    """One row of the result: mean and worst regret in percent."""
+    summary = {"mean": round(100 * fmean(values), 3), "worst": round(100 * max(values), 2)}
+    return {"part": part, "what": what, **summary, **more}
+
+
+def bench_seed() -> list[Row]:
+    """Seed 1: four zones without regret, three within 10 %, and both rivals on 88 sizes."""
+    curves = fit.curves(seed_samples()).curves
+    times = times_of(curves)
+    # Four sizes an octave from the smallest measured one: 88 of them end below the largest.
+    grid = [round(32 * 2 ** (step / 4)) for step in range(88)]
+    rows: list[Row] = []
+    for tolerance in (0.02, 0.10):
+        chosen = zones.choose(curves, zones.ChoiceOptions(tolerance=tolerance)).zones
+        rules = [zone for zone in chosen if zone.setting is not None]
+        at_sizes = regrets(zone_rule(chosen), times, sorted(SEED_TABLE))
+        on_grid = regrets(zone_rule(chosen), times, grid)
+        text = " | ".join(f"{z.setting} to {approximate_size(z.max_nbytes)}" for z in rules)
+        ends = [zone.max_nbytes for zone in rules[:-1]][-2:]
+        reached = (
+            fmean(on_grid) <= 0.005
+            and max(on_grid) <= 0.09
+            and 400 * KIB <= ends[0] <= 900 * KIB
+            and 1.2 * KIB**2 <= ends[1] <= 2.4 * KIB**2
+            and (len(rules) == 3 if tolerance > 0.05 else len(rules) == 4 and max(at_sizes) == 0)
+        )
+        rows.append(line("seed 1", f"rccltune {tolerance:.0%}", on_grid, zones=text, ok=reached))
+    rows.append(line("seed 1", "vendors' method", regrets(vendor_rule(times), times, grid)))
+    rows.append(line("seed 1", "AMD's published rules", regrets(amd_rule, times, grid)))
+    return rows
+
+
+def bench_held_out(data: Path) -> list[Row]:
+    """Choose from every second size, judge at the others.
+
+    No baseline takes part: the question is which setting is best at a size that nobody
+    measured, and a hole would answer it by declining to.
+    """
+    sweeps = {
+        "A, 10 channel counts": channel_sweep(data),
+        "A, 56 channels": channel_sweep(data, 56),
+        "2-node all_reduce": gpu107(data, "mi355x_2n16r_allreduce"),
+        "1-node broadcast": gpu107(data, "mi355x_1n8r_broadcast"),
+    }
+    rows: list[Row] = []
+    everything: dict[str, list[float]] = {"rccltune": [], "linear": [], "vendors": []}
+    for name, samples in sweeps.items():
+        for half, placement in product((0, 1), Placement):
+            found = _held_out(samples, half, placement)
+            if found is None:
+                continue
+            what = f"{name}, {('odd', 'even')[half]} sizes kept, {placement.value}"
+            ours = found["rccltune"]
+            rivals = {
+                rival: f"{100 * fmean(found[rival]):.2f}/{100 * max(found[rival]):.1f}"
+                for rival in ("linear", "vendors")
+            }
+            reached = fmean(ours) <= 0.016 and max(ours) <= 0.10
+            rows.append(line("held out", what, ours, ok=reached, **rivals))
+            for method, values in found.items():
+                everything[method] += values
+    for method, values in everything.items():
+        row = line("held out", f"all of them, {method}", values)
+        rows.append(row | {"ok": fmean(values) <= 0.008} if method == "rccltune" else row)
+    return rows
+
+
+def _held_out(
+    samples: list[Sample], half: int, placement: Placement
+) -> dict[str, list[float]] | None:
+    sizes = sorted({sample.nbytes for sample in samples})
+    kept = sizes[half::2]
+    held = [n for n in sizes if n not in kept and kept[0] < n < kept[-1]]
+    truth = times_of(fit.curves(samples).curves, placement)
+    if not truth:
+        return None
+    curves = fit.curves([s for s in samples if s.nbytes in kept]).curves
+    ours = [curve for curve in curves if curve.key.placement is placement]
+    rules = {
+        "rccltune": zone_rule(zones.choose(curves).zones),
+        "linear": linear_rule(ours),
+        "vendors": vendor_rule(times_of(curves, placement)),
+    }
+    return {method: regrets(rule, truth, held) for method, rule in rules.items()}
+
+
+def bench_null(data: Path) -> list[Row]:
+    """Each setting of a knob without effect as baseline: no rule; a real gain: a rule."""
+    curves = fit.curves(null_sweep(data)).curves
+    settings = sorted({curve.key.setting for curve in curves}, key=lambda s: s.channels or 0)
+    n_rules = sum(
+        zone.setting is not None
+        for setting in settings
+        for zone in zones.choose(curves, zones.ChoiceOptions(baseline=setting)).zones
+    )
+    rows: list[Row] = [
+        {
+            "part": "null knob",
+            "what": f"{len(settings)} baselines x {len(NULL_COLLECTIVES)} collectives",
+            "rules": n_rules,
+            "ok": n_rules == 0,
+        }
+    ]
+    folder = data / "sweeps/gpu107"
+    default = rccl_tests_csv(folder / "mi355x_1n8r_broadcast_default.csv", BASELINE, "default")
+    samples = gpu107(data, "mi355x_1n8r_broadcast") + default
+    chosen = zones.choose(fit.curves(samples).curves).zones
+    rules = [zone for zone in chosen if zone.setting is not None]
+    reached = any(
+        str(zone.setting) == "ring/ll"
+        and zone.min_nbytes <= 512 * KIB
+        and zone.max_nbytes >= 4 * KIB**2
+        for zone in rules
+    )
+    rows.append({"part": "null knob", "what": "1-node broadcast", "ok": reached} | _shown(rules))
+    return rows
+
+
+def _shown(rules: Sequence[Zone]) -> Row:
+    return {
+        "zones": " | ".join(
+            f"{z.setting} {approximate_size(z.min_nbytes)} to {approximate_size(z.max_nbytes)}"
+            for z in rules
+        )
+        or "none"
+    }
+
+
+def bench_bursts(data: Path) -> list[Row]:
+    """A stalled repeat beside a good one changes nothing; alone it is named."""
+    folder = data / "sweeps/gpu107"
+    first, second = (
+        rccl_tests_csv(folder / f"mi355x_2n16r_allreduce_default_{name}.csv", BASELINE, name)
+        for name in ("rep1", "rep2_outliers")
+    )
+    arms = gpu107(data, "mi355x_2n16r_allreduce")
+    clean = [sample for sample in second if sample.nbytes > 16 * KIB]
+    rows: list[Row] = []
+    # As baseline, and as an arm of its own, where a stall could cost it its zones.
+    for what, role in (("baseline", BASELINE), ("an arm", Setting.parse("ring/ll/64"))):
+        runs = [
+            [replace(s, key=replace(s.key, setting=role)) for s in run]
+            for run in (first, second, clean)
+        ]
+        both, without, alone = (
+            fit.curves(arms + extra) for extra in (runs[0] + runs[1], runs[0] + runs[2], runs[1])
+        )
+        same = _ranges(both.curves) == _ranges(without.curves)
+        named = [n for n in alone.notices if n.caution is Caution.BURST]
+        rows.append(
+            {
+                "part": "bursts",
+                "what": f"stalled repeat of {what}",
+                "rules changed": not same,
+                "named when alone": bool(named),
+                "ok": same and bool(named),
+            }
+        )
+    return rows
+
+
+def _ranges(curves: Sequence[Curve]) -> list[tuple[int, int, str]]:
+    chosen = zones.choose(curves).zones
+    return [(zone.min_nbytes, zone.max_nbytes, str(zone.setting)) for zone in chosen]
+
+
+def bench_speed(n_samples: int) -> list[Row]:
+    """Fit and choose many samples: 3 repeats, then one (three times as many curves)."""
+    rows: list[Row] = []
+    for repeats in (3, 1):
+        samples = synthetic(n_samples, repeats)
+        start = time.perf_counter()
+        fitted = fit.curves(samples)
+        middle = time.perf_counter()
+        zones.choose(fitted.curves)
+        end = time.perf_counter()
+        rows.append(
+            {
+                "part": "speed",
+                "what": f"{len(samples)} samples, {repeats} repeats, {len(fitted.curves)} curves",
+                "fit s": round(middle - start, 2),
+                "choose s": round(end - middle, 2),
+            }
+            # One repeat makes three times as many curves: shown, and no part of the goal.
+            | ({"ok": end - start < 8} if repeats > 1 else {})
+        )
+    return rows
+
+
+def synthetic(n_samples: int, repeats: int) -> list[Sample]:
+    """Made-up samples with a step and 1 % of noise: 30 settings × 28 sizes × 2 placements."""
+    noise = random.Random(1)
+    made: list[Sample] = []
+    for n_ranks in range(2, 1000):
+        for number, placement in product(range(30), Placement):
+            setting = BASELINE if number == 0 else Setting.parse(f"ring/ll/{number}")
+            key = key_of(setting, placement=placement, scale=Scale(n_nodes=1, n_ranks=n_ranks))
+            latency, per_byte = 10 + 50 * noise.random(), 1e-5 + 1e-4 * noise.random()
+            for power, repeat in product(range(28), range(repeats)):
+                time_us = latency * (1 + (power > 9)) + per_byte * 8 * 2**power
+                time_us *= 1 + 0.01 * noise.gauss(0, 1)
+                made.append(Sample(key=key, launch=str(repeat), nbytes=8 << power, time_us=time_us))
+        if len(made) >= n_samples:
+            break
+    return made[:n_samples]
+
+
+def machine() -> str:
+    """Where these figures were made."""
+    cores = os.cpu_count() or 0
+    return f"{platform.machine()}, {cores} cores, Python {platform.python_version()}"
+
+
+def find_data(stated: Path | None) -> Path | None:
+    """The folder of public data: as stated, or ../shared/data beside the repository."""
+    root = Path(__file__).resolve().parents[1]
+    for folder in (stated, root.parent / "shared/data"):
+        if folder is not None and (folder / "sweeps/gpu107").is_dir():
+            return folder
+    return None
+
+
+def show(rows: Sequence[Row]) -> None:
+    """One line a row, for people."""
+    for row in rows:
+        mark = {True: "ok  ", False: "MISS"}.get(row.get("ok"), "    ")  # type: ignore[call-overload]
+        rest = [f"{k} {v}" for k, v in row.items() if k not in {"part", "what", "ok"}]
+        print(f"{mark} {row['part']:10} {row['what']}: {', '.join(rest)}")
+
+
+def main() -> int:
+    """Run all parts; 1 where a figure misses its goal."""
+    options = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else None)
+    options.add_argument("--data", type=Path, help="folder with sweeps/ (default: ../shared/data)")
+    options.add_argument("--json", action="store_true", help="print one JSON object")
+    options.add_argument("--quick", action="store_true", help="a tenth of the samples for speed")
+    asked = options.parse_args()
+    data = find_data(asked.data)
+    rows = bench_seed()
+    skipped = None
+    if data is None:
+        skipped = "held out, null knob, bursts: the public sweeps are not on this machine (--data)"
+    else:
+        rows += bench_held_out(data) + bench_null(data) + bench_bursts(data)
+    rows += bench_speed(20_000 if asked.quick else 200_000)
+    if asked.json:
+        print(json.dumps({"machine": machine(), "rows": rows, "skipped": skipped}, indent=2))
+    else:
+        print(f"regret in percent: mean, worst; {machine()}")
+        show(rows)
+        if skipped:
+            print(f"skipped: {skipped}")
+    return int(any(row.get("ok") is False for row in rows))
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,221 @@
+"""Whatever bytes it is given: our own error, with file, line and next step."""
+
+from __future__ import annotations
+
+import gzip
+from contextlib import suppress
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from rccltune.errors import OutputError, RccltuneError
+from rccltune.model import BASELINE, Stated
+from rccltune.parse import read, read_stream
+from rccltune.vocab import Collective
+
+if TYPE_CHECKING:
+    from tests.parse.conftest import Bench, ReadText
+
+ALL = Stated(
+    collective=Collective.ALL_REDUCE, setting=BASELINE, n_ranks=8, n_nodes=1, dtype="float"
+)
+
+
+@pytest.mark.parametrize(
+    ("content", "says"),
+    [
+        (b"", "empty"),
+        (b" \n\n \t\n", "blanks"),
+        (b"\x00\x01\x02\x03", "binary"),
+        (b"some text\nmore \x00 text\n", "binary"),
+        (b"\x7fELF\x02\x01", "a program"),
+        (gzip.compress(b"# nThread 1"), "gunzip"),
+        ("# nThread 1 ü".encode("utf-16"), "UTF-16"),
+        (b"hello world\n", "no benchmark table"),
+        (b"4096,25.3\n8192,26.1\n", "no benchmark table"),
+        (b"allreduce,0,65536,tree,ll,2,1,8,-1,-1\n", "rule file"),
+        (b"#@ format 1\nallreduce,0,65536,tree,ll,2,1,8,-1,-1\n", "rule file"),
+        (b"coll_type,min_bytes,max_bytes\n", "rule file"),
+    ],
+)
+def test_files_that_are_no_output(read_text: ReadText, content: bytes, says: str) -> None:
+    """Exit 6, what it is instead, and what to do."""
+    with pytest.raises(OutputError) as error:
+        read_text(content, ALL)
+    assert says in error.value.message + str(error.value.hint)
+    assert "x.log" in str(error.value.where)
+    assert error.value.hint
+    assert error.value.exit_code == 6
+
+
+def test_a_directory_names_its_logs(tmp_path: Path) -> None:
+    """The candidates are in the hint."""
+    for name in ("b.log", "a.csv", "c.so"):
+        (tmp_path / name).touch()
+    with pytest.raises(OutputError, match="directory") as error:
+        read(tmp_path, ALL, "L")
+    assert "a.csv, b.log" in str(error.value.hint)
+    assert "c.so" not in str(error.value.hint)
+    empty = tmp_path / "empty"
+    empty.mkdir()
+    with pytest.raises(OutputError):
+        read(empty, ALL, "L")
+
+
+def test_a_file_that_is_not_there(tmp_path: Path) -> None:
+    """Our own error, not the system's."""
+    with pytest.raises(OutputError, match="cannot be read"):
+        read(tmp_path / "none.log", ALL, "L")
+    with pytest.raises(OutputError):
+        read(tmp_path / "nul\0.log", ALL, "L")
+
+
+def test_a_header_without_rows(bench: Bench, read_text: ReadText) -> None:
+    """The header's line is shown."""
+    text = bench.facts() + bench.header()
+    with pytest.raises(OutputError, match="no row") as error:
+        read_text(text)
+    assert str(error.value.where).endswith(f":{text.count(chr(10))}")
+
+
+def test_a_run_that_failed_before_its_table(bench: Bench, read_text: ReadText) -> None:
+    """The benchmark's own words are shown."""
+    text = bench.facts() + "node0: Test NCCL failure common.cu:401 'no memory'\n"
+    with pytest.raises(OutputError, match="no memory"):
+        read_text(text + " .. node0 pid 1: Test failure common.cu:5\n")
+
+
+@pytest.mark.parametrize("cut", range(1, 90, 7))
+def test_a_cut_last_line(bench: Bench, read_text: ReadText, cut: int) -> None:
+    """A last row without its end is left out and said to be; whole rows before it stay."""
+    text = bench.facts() + bench.header() + bench.rows([8, 16, 32])
+    reading = read_text(text[:-cut])
+    whole = {8: 2, 16: 2}
+    counts = {n: sum(s.nbytes == n for s in reading.samples) for n in (8, 16)}
+    assert counts == whole
+    if any(s.nbytes == 32 for s in reading.samples):
+        # Only the line end, or digits of the last number, are gone.
+        assert cut < 6
+    elif text[:-cut].splitlines()[-1].split()[3:]:
+        assert any("cut" in n.message for n in reading.notices)
+
+
+def test_a_line_without_end(read_text: ReadText, bench: Bench) -> None:
+    """Lines over 64 KiB lose their tail, and nothing else."""
+    text = "x" * 300_000 + "\n" + bench.run([8, 16]) + "1 2 float " * 30_000 + "\n"
+    assert len(read_text(text).samples) == 4
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "#  Rank " + "9" * 5000 + " Group  0 Pid 1 on h device 0 [0] x",
+        "# nThread " + "9" * 5000,
+        "# Avg bus bandwidth : " + "9" * 5000,
+        "# Avg bus bandwidth : 1.2.3",
+        "# Out of bounds values : " + "9" * 5000 + " FAILED",
+        "h:1:2 [0] NCCL INFO x rank 1 nranks " + "9" * 5000 + " commId 0x1",
+        "h:1:2 [0] NCCL INFO AllReduce: 8 Bytes -> Algo 9 proto 9 channel{Lo..Hi}={5..1}",
+        "h:1:2 [0] NCCL INFO AllReduce: 8 Bytes -> Algo 12 proto 2",
+        "9" * 5000 + " 1 float sum -1 1 1 1 0 1 1 1 0",
+        "8 " + "9" * 5000 + " float sum -1 1 1 1 0 1 1 1 0",
+        "8 2 float sum -1 1e" + "9" * 5000 + " 1 1 0 1 1 1 0",
+        "8 2 float sum -1 1e-320 1 1 0 1 1 1 0",
+        "8 2 float sum -1 1 nan nan 0 1 inf inf 0",
+        "8 2 float sum -1 1 1 1 1e400 1 1 1 0",
+        "-8 2 float sum -1 1 1 1 0 1 1 1 0",
+        "² 2 float sum -1 1 1 1 0 1 1 1 0",
+    ],
+)
+def test_absurd_lines_in_a_log(bench: Bench, read_text: ReadText, line: str) -> None:
+    """Numbers no machine has change nothing but what they stand in."""
+    text = bench.facts() + bench.header() + bench.row(1 << 20, 58.2, 58.3) + line + "\n"
+    found = read_text(text).samples
+    assert [s.time_us for s in found[:2]] == [58.2, 58.3]
+
+
+def test_a_stream_of_lines(bench: Bench) -> None:
+    """A launch's standard output is read without a file."""
+    lines = bench.run([8, 16]).encode().splitlines(keepends=True)
+    reading = read_stream(iter(lines), "launch 1f", ALL, "L")
+    assert len(reading.samples) == 4
+    with pytest.raises(OutputError) as error:
+        read_stream([], "launch 1f", ALL, "L")
+    assert error.value.where == "launch 1f"
+
+
+SOUP = st.one_of(
+    st.binary(max_size=400),
+    st.text(alphabet='#0123456789.e+-, \n\t{}[]":NA/floatsumsizeimebuswrgx', max_size=400).map(
+        str.encode
+    ),
+)
+
+
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture], max_examples=300)
+@given(content=SOUP)
+def test_any_bytes(tmp_path: Path, content: bytes) -> None:
+    """Samples, or our own error; nothing else, whatever comes."""
+    path = tmp_path / "soup"
+    path.write_bytes(content)
+    with suppress(RccltuneError):
+        read(path, ALL, "L")
+
+
+def mutate(data: bytes, edits: list[tuple[float, int, bytes]]) -> bytes:
+    """Cut and insert at places given as shares of the length."""
+    for place, n_cut, insert in edits:
+        at = int(place * len(data))
+        data = data[:at] + insert + data[at + n_cut :]
+    return data
+
+
+EDITS = st.lists(
+    st.tuples(
+        st.floats(0, 0.999),
+        st.integers(0, 200),
+        st.sampled_from(
+            [b"", b"\n", b"#", b" ", b"-", b"9" * 30, b"\xff", b"\0", b'"', b",", b"nan"]
+        ),
+    ),
+    min_size=1,
+    max_size=8,
+)
+
+
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture], max_examples=200)
+@given(edits=EDITS, kind=st.integers(0, 3))
+def test_damaged_output(
+    tmp_path: Path, bench: Bench, edits: list[tuple[float, int, bytes]], kind: int
+) -> None:
+    """Hand-made files of every form with bytes cut out and put in."""
+    whole = [
+        bench.run([8, 16, 32]) + bench.run([8, 16]),
+        "collective,size,time,algo,proto,inplace\n" + "allreduce,64,10.5,ring,ll,0\n" * 3,
+        '{"name":"AllReduce","ranks":8,"nodes":1,"size":8,"time":1.5,"inPlace":0}\n' * 3,
+        (
+            '{"version":3,"args":["all_reduce_perf"],"results":[{"size":8,"count":2,"type":"float",'
+            '"redop":"sum","out_of_place":{"time":1.0,"alg_bw":0.008,"bus_bw":0.1,"nwrong":0}}]}'
+        ),
+    ][kind]
+    path = tmp_path / "damaged"
+    path.write_bytes(mutate(whole.encode(), edits))
+    with suppress(RccltuneError):
+        read(path, ALL, "L")
+
+
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture], max_examples=100)
+@given(edits=EDITS, which=st.integers(0, 100))
+def test_damaged_real_files(
+    tmp_path: Path, shared_data: Path, edits: list[tuple[float, int, bytes]], which: int
+) -> None:
+    """The same with real logs."""
+    files = sorted(p for p in shared_data.glob("*/*") if p.is_file() and p.stat().st_size < 50_000)
+    path = tmp_path / "damaged"
+    path.write_bytes(mutate(files[which % len(files)].read_bytes(), edits))
+    for stated in (ALL, Stated()):
+        with suppress(RccltuneError):
+            read(path, stated, "L")

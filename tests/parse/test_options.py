@@ -1,0 +1,164 @@
+"""What options and assumptions do beside a file: fill, agree, contradict."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+
+from rccltune.errors import CommandLineError, OutputError
+from rccltune.model import (
+    BASELINE,
+    KNOWN_VARIANTS,
+    UNSTATED,
+    Caution,
+    Mode,
+    Setting,
+    Stated,
+    Variant,
+)
+from rccltune.vocab import Collective
+
+if TYPE_CHECKING:
+    from tests.parse.conftest import Bench, ReadText
+
+SIZES = [8, 16, 32]
+
+
+def test_options_that_agree_with_the_file(bench: Bench, read_text: ReadText) -> None:
+    """Saying what the file says is no error."""
+    stated = Stated(
+        collective=Collective.ALL_REDUCE, setting=BASELINE, n_ranks=8, n_nodes=1, dtype="float"
+    )
+    assert len(read_text(bench.run(SIZES), stated).samples) == 6
+
+
+@pytest.mark.parametrize(
+    ("stated", "option"),
+    [
+        (Stated(collective=Collective.REDUCE), "--collective reduce"),
+        (Stated(n_ranks=16), "--ranks 16"),
+        (Stated(n_nodes=2), "--nodes 2"),
+        (Stated(dtype="half"), "--dtype half"),
+    ],
+)
+def test_contradictions_name_option_and_line(
+    bench: Bench, read_text: ReadText, stated: Stated, option: str
+) -> None:
+    """Exit 2, both values, the line, and what to do."""
+    with pytest.raises(CommandLineError) as error:
+        read_text(bench.run(SIZES), stated)
+    assert option in error.value.message
+    assert ":" in str(error.value.where)
+    assert error.value.hint
+    assert error.value.exit_code == 2
+
+
+@pytest.mark.parametrize(
+    ("column", "value", "stated", "option"),
+    [
+        ("setting", "ring/ll", Stated(setting=BASELINE), "--baseline"),
+        ("setting", "baseline", Stated(setting=Setting.parse("ring/ll")), "--algorithm"),
+        ("setting", "ring/ll", Stated(setting=Setting.parse("tree/-")), "--algorithm"),
+        ("setting", "ring/ll", Stated(setting=Setting.parse("ring/simple")), "--protocol"),
+        ("nchannels", "4", Stated(setting=Setting.parse("-/-/8")), "--channels"),
+        ("variant", "a", Stated(variant=Variant(name="b")), "--variant b"),
+    ],
+)
+def test_contradicted_columns(
+    read_text: ReadText, column: str, value: str, stated: Stated, option: str
+) -> None:
+    """Settings are compared part by part, variants by name."""
+    text = (
+        "# rccltune: collective=all_reduce ranks=8 nodes=1 placement=out\n"
+        f"size,time,{column}\n64,10,{value}\n"
+    )
+    with pytest.raises(CommandLineError) as error:
+        read_text(text, stated)
+    assert option in error.value.message
+    assert str(error.value.where).endswith(":3")
+
+
+def test_mode_is_compared_too(read_text: ReadText) -> None:
+    """--mode against the file's own word."""
+    text = "# rccltune: collective=all_reduce ranks=8 nodes=1 placement=out mode=cpx-nps4\n"
+    text += "size,time,setting\n64,10,ring/ll\n"
+    with pytest.raises(CommandLineError, match="--mode spx-nps1"):
+        read_text(text, Stated(mode=Mode.parse("spx-nps1")))
+    assert read_text(text, Stated()).fingerprint.mode == Mode.parse("cpx-nps4")
+
+
+def test_an_unstated_setting_is_said_once(bench: Bench, read_text: ReadText) -> None:
+    """Kept apart under its own word, with the options that say it."""
+    reading = read_text(bench.run(SIZES) * 2, Stated())
+    assert {s.key.setting for s in reading.samples} == {UNSTATED}
+    cautions = [n for n in reading.notices if n.caution is Caution.UNSTATED_SETTING]
+    assert len(cautions) == 1
+    assert "--baseline" in cautions[0].remedy
+
+
+def test_variants(bench: Bench, read_text: ReadText) -> None:
+    """Stated, or the default; LL128 is not moved to another variant by itself."""
+    ll128 = Setting.parse("tree/ll128")
+    plain = read_text(bench.run(SIZES), Stated(setting=ll128)).samples[0].key.variant
+    assert plain is KNOWN_VARIANTS["default"]
+    mine = Variant(name="mine")
+    stated = read_text(bench.run(SIZES), Stated(setting=ll128, variant=mine)).samples[0]
+    assert stated.key.variant is mine
+
+
+def test_assumptions_fill_what_nobody_says(bench: Bench, read_text: ReadText) -> None:
+    """They fill; they never overrule the file."""
+    assume = {
+        "product": "AMD Instinct MI325X", "arch": "gfx942", "cus": "38", "graph": "1",
+        "redop": "max", "rank_placement": "one-oam", "mode": "cpx-nps4", "host": "elsewhere",
+        "binding": "numa",
+    }  # fmt: skip
+    stated = Stated(setting=BASELINE, assume=tuple(sorted(assume.items())))
+    reading = read_text(bench.run(SIZES), stated)
+    fingerprint, key = reading.fingerprint, reading.samples[0].key
+    assert fingerprint.product == "AMD Instinct MI300X"
+    assert fingerprint.hosts == ("node0",)
+    assert (fingerprint.arch, fingerprint.cu_count) == ("gfx942", 38)
+    assert (fingerprint.mode, fingerprint.binding) == (Mode.parse("cpx-nps4"), "numa")
+    assert (key.redop, key.graph, key.rank_placement) == ("sum", False, "one-oam")
+
+
+@pytest.mark.parametrize("pair", [("colour", "red"), ("cus", "many"), ("graph", "perhaps")])
+def test_assumptions_nothing_can_be_made_of(
+    bench: Bench, read_text: ReadText, pair: tuple[str, str]
+) -> None:
+    """A bad command line, named."""
+    with pytest.raises(CommandLineError, match=f"--assume {pair[0]}"):
+        read_text(bench.run(SIZES), Stated(assume=(pair,)))
+
+
+@pytest.mark.parametrize(
+    ("stated", "option"),
+    [
+        (Stated(), "--collective"),
+        (Stated(collective=Collective.ALL_REDUCE), "--ranks"),
+        (Stated(collective=Collective.ALL_REDUCE, n_ranks=8), "--nodes"),
+    ],
+)
+def test_what_is_missing_is_asked_for_by_name(
+    bench: Bench, read_text: ReadText, stated: Stated, option: str
+) -> None:
+    """Rows without header and facts: one option after the other is asked for."""
+    with pytest.raises(OutputError) as error:
+        read_text(bench.rows(SIZES), stated)
+    assert option in str(error.value.hint)
+    whole = Stated(collective=Collective.ALL_REDUCE, n_ranks=8, n_nodes=1, setting=BASELINE)
+    assert len(read_text(bench.rows(SIZES), whole).samples) == 6
+
+
+def test_a_stated_collective_that_the_bandwidths_rule_out(
+    bench: Bench, read_text: ReadText
+) -> None:
+    """busbw ÷ algbw of the file against what was stated."""
+    text = bench.rows([1 << 24, 1 << 25], first=100.0)
+    good = Stated(collective=Collective.ALL_REDUCE, n_ranks=8, n_nodes=1, setting=BASELINE)
+    assert len(read_text(text, good).samples) == 4
+    with pytest.raises(CommandLineError, match="busbw") as error:
+        read_text(text, Stated(collective=Collective.ALL_REDUCE, n_ranks=4, n_nodes=1))
+    assert "fits" in str(error.value.hint)

@@ -1,0 +1,140 @@
+"""Hand-made: what launchers, loggers and copy-and-paste put around a benchmark's text."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+
+from rccltune.model import BASELINE, Caution
+from rccltune.parse.prefix import cut_log, strip
+
+if TYPE_CHECKING:
+    from tests.parse.conftest import Bench, ReadText
+
+PREFIXES = [
+    " 0: ",
+    "12: ",
+    "[STAT]: ",
+    "[STAT]:",
+    "[1,0]<stdout>: ",
+    "[1,0]<stdout>:",
+    "[prterun-node0-1234@1,0]<stdout>: ",
+    "[0] ",
+    "2026-01-31T23:59:59.123Z ",
+    "[2026-01-31 23:59:59] ",
+    "23:59:59.12 ",
+    "> ",
+    "[1,0]<stdout>: 2026-01-31 23:59:59 ",
+]
+
+
+@pytest.mark.parametrize("prefix", PREFIXES)
+def test_a_prefix_on_every_line_changes_nothing(
+    bench: Bench, read_text: ReadText, prefix: str
+) -> None:
+    """Rows, header and facts are found behind it."""
+    plain = bench.run([8, 16, 32])
+    labelled = "".join(prefix + line for line in plain.splitlines(keepends=True))
+    assert read_text(labelled).samples == read_text(plain).samples
+
+
+@pytest.mark.parametrize("prefix", ["[STAT]:", "[STAT]: ", " 0: ", "[0] "])
+def test_a_prefix_on_rows_only(bench: Bench, read_text: ReadText, prefix: str) -> None:
+    """The header that stands without it holds for them."""
+    rows = "".join(prefix + line + "\n" for line in bench.rows([8, 16]).splitlines())
+    reading = read_text(bench.facts() + bench.header() + rows + bench.footer())
+    assert [s.nbytes for s in reading.samples] == [8, 8, 16, 16]
+
+
+def test_ranks_that_print_tables_of_their_own(
+    bench: Bench, read_text: ReadText, make_bench: type[Bench]
+) -> None:
+    """A benchmark without MPI under srun --label: every task is a run of its own."""
+    one = make_bench(bench.collective, 2).run([8, 16, 32])
+    lines = one.splitlines()
+    text = "".join(f"{task}: {line}\n" for line in lines for task in range(3))
+    reading = read_text(text)
+    assert reading.tables == 3
+    assert {s.launch for s in reading.samples} == {"L.1", "L.2", "L.3"}
+    assert len(reading.samples) == 18
+
+
+def test_markdown_and_lost_marks(bench: Bench, read_text: ReadText) -> None:
+    """A table pasted into a document: fences, and a header that lost its '#'."""
+    text = bench.run([8, 16]).replace("#       size", "        size")
+    samples = read_text(f"# Results\n\nSome words.\n```\n{text}```\nMore words.\n").samples
+    assert samples == tuple(s for s in samples if s.doubt is None)
+    assert len(samples) == 4
+
+
+def test_log_messages_between_rows(bench: Bench, read_text: ReadText) -> None:
+    """The library's messages and other programs' warnings change nothing but line numbers."""
+    noise = (
+        "node0:123:456 [3] NCCL INFO Channel 00/0 : 0[0] -> 1[1] via P2P/IPC\n"
+        "[2026-01-31 23:59:59] node0:123:456 [3] /src/misc/shm.cc:88 NCCL WARN Error\n"
+        "[1760604834.935748] [node0:9263 :0] parser.c:2033 UCX  WARN  unused variable\n"
+        "srun: error: node0: task 3: something\n"
+        "caf\xe9 in latin-1\n"
+    ).encode("latin-1")
+    plain = bench.run([8, 16, 32]).encode()
+    noisy = noise + b"".join(line + noise for line in plain.splitlines(keepends=True))
+    found = read_text(noisy).samples
+    assert [(s.key, s.nbytes, s.time_us) for s in found] == [
+        (s.key, s.nbytes, s.time_us) for s in read_text(plain).samples
+    ]
+
+
+@pytest.mark.parametrize("host", ["node0", "38dcf168f605", "0-digit.example.org"])
+@pytest.mark.parametrize("cuts", [(1,), (2,), (5,), (1, 2), (5, 9)])
+def test_messages_inside_a_row(
+    bench: Bench, read_text: ReadText, host: str, cuts: tuple[int, ...]
+) -> None:
+    """A row goes on after any number of messages, wherever they were glued in.
+
+    The host's name may begin with digits that touch the row's own.
+    """
+    message = f"{host}:1:2 [0] NCCL INFO something 1 2 3\n"
+    words = bench.row(1 << 20, 58.2, 58.3).split()
+    text = bench.facts().replace("node0", host) + message + bench.header()
+    last = 0
+    for cut in (*cuts, len(words)):
+        glued = cut != len(words)
+        blank = "" if cut > 4 else " "
+        text += "   " + "  ".join(words[last:cut]) + (blank + message if glued else "\n")
+        text += message * 3 if glued else ""
+        last = cut
+    if cuts[0] < 3:
+        # So little of a row is not known for one; it is left out and said to be missing.
+        return
+    reading = read_text(text + bench.footer())
+    assert [(s.nbytes, s.time_us) for s in reading.samples] == [
+        (1 << 20, 58.2),
+        (1 << 20, 58.3),
+    ]
+
+
+def test_a_row_whose_rest_never_comes(bench: Bench, read_text: ReadText) -> None:
+    """It is left out, with a notice that says where."""
+    text = bench.facts() + bench.header() + bench.row(8, 10.0, 10.5)
+    text += "          16             4     float     sum      -1node0:1:2 [0] NCCL INFO bye\n"
+    reading = read_text(text + bench.footer())
+    assert len(reading.samples) == 2
+    assert [n.caution for n in reading.notices] == [Caution.INCOMPLETE_LOG]
+    assert str(reading.notices[0].where).endswith(f":{text.count(chr(10))}")
+
+
+def test_carriage_returns(bench: Bench, read_text: ReadText) -> None:
+    """A log that went through Windows."""
+    plain = bench.run([8, 16])
+    assert read_text(plain.replace("\n", "\r\n")).samples == read_text(plain).samples
+
+
+def test_labels_and_hosts() -> None:
+    """Labels of ranks are kept, others are dropped; a host's name ends the row's part."""
+    assert strip("[1,12]<stdout>: 8  2") == ("[1,12]"[1:-1], " 8  2")
+    assert strip("[STAT]:  8  2") == ("", "  8  2")
+    assert cut_log("sum -138dcf:1:2 [0] NCCL INFO x", {"38dcf"}) == ("sum -1", True)
+    assert cut_log("sum -1node:1:2 [0] NCCL INFO x", set()) == ("sum -1", True)
+    assert cut_log("8 2 float sum -1", set()) == ("8 2 float sum -1", False)
+    assert BASELINE is not None

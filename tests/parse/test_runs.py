@@ -1,0 +1,197 @@
+"""Hand-made: several runs in one file, cycles, jobs that share a log, runs that died."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+
+from rccltune.errors import OutputError
+from rccltune.model import BASELINE, Caution, Setting, Stated
+from rccltune.vocab import Algorithm, Collective
+
+if TYPE_CHECKING:
+    from tests.parse.conftest import Bench, ReadText
+
+SIZES = [8, 16, 32, 64]
+
+
+def test_one_run_keeps_the_launch_id(bench: Bench, read_text: ReadText) -> None:
+    """Only a file of several runs numbers them."""
+    assert {s.launch for s in read_text(bench.run(SIZES)).samples} == {"L"}
+
+
+def test_concatenated_runs_are_launches_of_their_own(
+    bench: Bench, read_text: ReadText, make_bench: type[Bench]
+) -> None:
+    """Each table has the facts of its own preamble."""
+    gather = make_bench(Collective.ALL_GATHER, 4)
+    reading = read_text(bench.run(SIZES) + gather.run(SIZES))
+    found = {(s.launch, s.key.collective.value, s.key.scale.n_ranks) for s in reading.samples}
+    assert found == {("L.1", "all_reduce", 8), ("L.2", "all_gather", 4)}
+    assert {s.cycle for s in reading.samples} == {0}
+
+
+def test_a_header_alone_inherits_nothing(bench: Bench, read_text: ReadText) -> None:
+    """The table before it may have been of another collective."""
+    with pytest.raises(OutputError, match="which collective"):
+        read_text(bench.run(SIZES) + bench.header() + bench.rows(SIZES))
+
+
+def test_cycles_of_one_run(bench: Bench, read_text: ReadText) -> None:
+    """-N: the sizes come again below one header."""
+    text = bench.facts() + bench.header() + bench.rows(SIZES) + "# Testing 2 cycle.\n"
+    reading = read_text(text + bench.rows(SIZES, first=20.0) + bench.rows(SIZES[:2]))
+    assert {s.launch for s in reading.samples} == {"L"}
+    eight = [s.cycle for s in reading.samples if s.nbytes == 8]
+    assert eight == [0, 0, 1, 1, 2, 2]
+
+
+def test_types_and_operations_in_one_table(bench: Bench, read_text: ReadText) -> None:
+    """-d all -o all: sizes start again, but on another curve."""
+    rows = bench.rows(SIZES)
+    text = bench.facts() + bench.header() + rows + rows.replace("float", " half")
+    reading = read_text(text + rows.replace("sum", "max"))
+    assert {s.cycle for s in reading.samples} == {0}
+    assert {(s.key.dtype, s.key.redop) for s in reading.samples} == {
+        ("float", "sum"), ("half", "sum"), ("float", "max"),
+    }  # fmt: skip
+
+
+def test_equal_sizes_in_a_row_are_repeats(bench: Bench, read_text: ReadText) -> None:
+    """all_gather rounds small sizes down to the same number."""
+    reading = read_text(bench.facts() + bench.header() + bench.rows([96, 96, 96, 192]))
+    assert [s.cycle for s in reading.samples] == [0, 0, 1, 1, 2, 2, 0, 0]
+
+
+def test_a_size_that_comes_again_out_of_turn(bench: Bench, read_text: ReadText) -> None:
+    """No pass begins there: both lines are named."""
+    text = bench.facts() + bench.header() + bench.rows([8, 16, 32, 16])
+    with pytest.raises(OutputError, match="size 16") as error:
+        read_text(text)
+    first = bench.facts().count("\n") + 4
+    assert f"lines {first} and {first + 2}" in error.value.message
+    assert str(error.value.where).endswith(f":{first + 2}")
+
+
+def test_two_jobs_in_one_log(bench: Bench, read_text: ReadText) -> None:
+    """Both headers first, then rows as they come: told apart by the sizes they continue."""
+    one = bench.rows(SIZES, first=10.0).splitlines(keepends=True)
+    two = bench.rows(SIZES, first=50.0).splitlines(keepends=True)
+    turns = [one[0], one[1], two[0], one[2], two[1], one[3], two[2], two[3]]
+    text = bench.facts() + bench.facts() + bench.header() + bench.header() + "".join(turns)
+    reading = read_text(text)
+    times = {
+        launch: [s.time_us for s in reading.samples if s.launch == launch]
+        for launch in ("L.1", "L.2")
+    }
+    assert sorted(times.values()) == [
+        [10.0, 10.5, 11.0, 11.5, 12.0, 12.5, 13.0, 13.5],
+        [50.0, 50.5, 51.0, 51.5, 52.0, 52.5, 53.0, 53.5],
+    ]
+
+
+def test_a_run_that_died_and_its_repeat(bench: Bench, read_text: ReadText) -> None:
+    """A killed run followed by a whole one: two runs, and the first is said to be short."""
+    died = bench.facts() + bench.header() + bench.rows(SIZES[:2])
+    reading = read_text(died + bench.run([8 << i for i in range(23)], first=90.0))
+    times = {
+        launch: [s.time_us for s in reading.samples if s.launch == launch]
+        for launch in ("L.1", "L.2")
+    }
+    assert times["L.1"] == [10.0, 10.5, 11.0, 11.5]
+    assert len(times["L.2"]) == 46
+    short = [n for n in reading.notices if n.caution is Caution.INCOMPLETE_LOG]
+    assert "ends at 16 bytes" in short[0].message
+
+
+def test_a_preamble_whose_run_died_is_forgotten(
+    bench: Bench, read_text: ReadText, make_bench: type[Bench]
+) -> None:
+    """The next run's table belongs to the next run's preamble."""
+    died = make_bench(Collective.ALL_GATHER, 4).facts()
+    reading = read_text(died + bench.run(SIZES))
+    assert {(s.key.collective.value, s.key.scale.n_ranks) for s in reading.samples} == {
+        ("all_reduce", 8)
+    }
+
+
+def test_rows_below_a_summary_go_on(bench: Bench, read_text: ReadText) -> None:
+    """grep dropped the headers: rows and averages in turn are runs of one kind."""
+    text = bench.facts() + bench.header()
+    for i in range(3):
+        text += bench.row(1 << 20, 58.0 + i, 59.0) + "# Avg bus bandwidth    : 31.3\n"
+    reading = read_text(text)
+    assert {s.launch for s in reading.samples} == {"L.1", "L.2", "L.3"}
+    assert {s.key.scale.n_ranks for s in reading.samples} == {8}
+
+
+def test_marks_of_a_script_name_settings(bench: Bench, read_text: ReadText) -> None:
+    """A mark holds until the next one, for whole outputs too."""
+    text = "### ALGO=Ring PROTO=LL\n" + bench.run(SIZES) + bench.run(SIZES)
+    text += "=== NCCL_ALGO=Tree ===\n" + bench.run(SIZES) + "### ALGO=default\n" + bench.run(SIZES)
+    reading = read_text(text, Stated())
+    found = {s.launch: str(s.key.setting) for s in reading.samples}
+    assert found == {"L.1": "ring/ll", "L.2": "ring/ll", "L.3": "tree/-", "L.4": "baseline"}
+
+
+def test_a_mark_is_completed_by_an_option(bench: Bench, read_text: ReadText) -> None:
+    """The file says Ring, the option adds the protocol."""
+    stated = Stated(setting=Setting.parse("-/simple"))
+    reading = read_text("### ALGO=Ring\n" + bench.run(SIZES), stated)
+    assert {s.key.setting for s in reading.samples} == {Setting.parse("ring/simple")}
+
+
+def test_decoration_between_facts_and_table(bench: Bench, read_text: ReadText) -> None:
+    """A line of equal signs there is no new section."""
+    text = bench.facts() + "====== starting ======\n" + bench.header() + bench.rows(SIZES)
+    assert {s.key.scale.n_ranks for s in read_text(text).samples} == {8}
+
+
+def test_collective_from_the_command_line_in_the_log(bench: Bench, read_text: ReadText) -> None:
+    """Old benchmarks name it nowhere else; it holds for the next table only."""
+    facts = "\n".join(bench.facts().splitlines()[1:]) + "\n"
+    table = facts + bench.header() + bench.rows(SIZES)
+    reading = read_text("+ srun ./reduce_scatter_perf_mpi -b 8\n" + table)
+    assert {s.key.collective for s in reading.samples} == {Collective.REDUCE_SCATTER}
+    with pytest.raises(OutputError, match="which collective"):
+        read_text("+ ./reduce_scatter_perf -b 8\n" + table + "# Avg bus bandwidth : 1\n" + table)
+    with pytest.raises(OutputError, match="which collective"):
+        read_text("running all_reduce_perf and broadcast_perf\n" + table)
+
+
+def test_two_machines_in_one_file(bench: Bench, read_text: ReadText) -> None:
+    """Two products are an error that names both."""
+    other = bench.run(SIZES).replace("MI300X", "MI355X")
+    with pytest.raises(OutputError, match=r"MI300X.*MI355X") as error:
+        read_text(bench.run(SIZES) + other)
+    assert error.value.where
+
+
+def test_scale_from_the_librarys_messages(bench: Bench, read_text: ReadText) -> None:
+    """Without a rank list, the communicators' own messages tell ranks and nodes."""
+    info = "".join(
+        f"node{r // 4}:1:{r} [{r}] NCCL INFO ncclCommInitRank comm 0x1 rank {r} nranks 8 cudaDev"
+        f" {r} busId 1000 commId 0xabc - Init COMPLETE\n"
+        for r in range(8)
+    )
+    table = bench.header() + bench.rows([1 << 20], 60.0)
+    stated = Stated(collective=Collective.ALL_REDUCE, setting=BASELINE)
+    scale = read_text(info + table, stated).samples[0].key.scale
+    assert (scale.n_ranks, scale.n_nodes) == (8, 2)
+    part = "".join(info.splitlines(keepends=True)[:3])
+    with pytest.raises(OutputError, match="nodes"):
+        read_text(part + table, stated)
+
+
+def test_the_tuning_log_belongs_to_its_own_run(bench: Bench, read_text: ReadText) -> None:
+    """What ran in the first run is not taken for what ran in the second."""
+    choice = "node0:1:2 [0] NCCL INFO AllReduce: 8 Bytes -> Algo {} proto LL channel{{Lo..Hi}}={{0..1}}\n"
+    text = ""
+    for algorithm in ("RING", "1", "TREE"):
+        text += bench.facts() + choice.format(algorithm) + bench.header() + bench.row(8, 9.0, 9.0)
+        text += bench.footer(0.0)
+    executed = [s.executed for s in read_text(text).samples]
+    ring = Setting.parse("ring/ll/2")
+    assert executed == [ring, ring, ring, ring, *[Setting.parse("tree/ll/2")] * 2]
+    assert ring.algorithm is Algorithm.RING

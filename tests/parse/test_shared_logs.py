@@ -1,0 +1,327 @@
+"""Every real log: numbers read by eye from the files, and the logs' own averages as referee."""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from rccltune.errors import CommandLineError, OutputError
+from rccltune.model import BASELINE, Caution, Sample, Scale, Setting, Stated
+from rccltune.parse import Reading, read
+from rccltune.units import busbw
+from rccltune.vocab import Algorithm, Collective, Doubt, Placement, Protocol
+
+OUT, IN = Placement.OUT_OF_PLACE, Placement.IN_PLACE
+AR, AG, A2A = Collective.ALL_REDUCE, Collective.ALL_GATHER, Collective.ALLTOALL
+
+# What a log does not say itself, file by file (INDEX.md says it).
+OPTIONS: dict[str, Stated] = {
+    "amd10_mi35x_2n16r_allreduce_info_interleaved.log": Stated(collective=AR),
+    "amd19_mi300x_2n16r_allreduce.log": Stated(collective=AR),
+    "nv01_superbench_old_allreduce.log": Stated(collective=AR),
+    "nv01_superbench_old_alltoall.log": Stated(collective=A2A),
+    "nv01_superbench_old_reduce.log": Stated(collective=Collective.REDUCE),
+    "nv01_superbench_old_broadcast.log": Stated(collective=Collective.BROADCAST),
+    "nv02_abci_a100_16node_allreduce.log": Stated(collective=AR),
+    "nv06_h800_8r_allreduce_oop_only_concat.txt": Stated(collective=AR),
+    "nv11_stat_prefix_8r_allgather.txt": Stated(collective=AG),
+    "nv15_gh200_2048r_512n.txt": Stated(collective=AR, n_ranks=2048, n_nodes=512),
+    "nv36_grepped_algo_sweep.txt": Stated(collective=AR, n_ranks=4, n_nodes=1),
+    "nv40_lipy_a100_sendrecv.md": Stated(n_ranks=8, n_nodes=1),
+}
+# name: (half-rows, runs, ranks, nodes, collective of the first), counted with grep and by eye.
+SHAPE: dict[str, tuple[int, int, int, int, Collective]] = {
+    "amd01_mi355x_1n8r_allreduce.log": (64, 1, 8, 1, AR),
+    "amd02_mi355x_1n1r_allreduce_busbw0.log": (64, 1, 1, 1, AR),
+    "amd03_mi355x_1n2r_alltoall.log": (64, 1, 2, 1, A2A),
+    "amd09_mi355x_6r_all_gather_size0.log": (52, 1, 6, 1, AG),
+    "amd10_mi35x_2n16r_allreduce_info_interleaved.log": (104, 2, 8, 1, AR),
+    "amd15_rccl_json_allreduce_int8_channels56.json": (64, 1, 8, 1, AR),
+    "amd16_rccl_json_alltoall_maxctas56.json": (840, 1, 8, 1, A2A),
+    "amd19_mi300x_2n16r_allreduce.log": (64, 1, 16, 2, AR),
+    "amd21_mi355x_2n16r_allreduce_v2.17.9.log": (62, 1, 16, 2, AR),
+    "nv01_superbench_old_allreduce.log": (68, 1, 8, 1, AR),
+    "nv01_superbench_old_alltoall.log": (68, 1, 8, 1, A2A),
+    "nv01_superbench_old_reduce.log": (68, 1, 8, 1, Collective.REDUCE),
+    "nv01_superbench_old_broadcast.log": (68, 1, 8, 1, Collective.BROADCAST),
+    "nv02_abci_a100_16node_allreduce.log": (48, 1, 128, 16, AR),
+    "nv06_h800_8r_allreduce_oop_only_concat.txt": (27, 27, 8, 1, AR),
+    "nv11_stat_prefix_8r_allgather.txt": (46, 1, 8, 1, AG),
+    "nv14_gh200_16r_4n_srun_prefix_FAILED.out": (60, 1, 16, 4, AR),
+    "nv15_gh200_2048r_512n.txt": (60, 1, 2048, 512, AR),
+    "nv25_xxrjun_10n80r_allreduce_alltoall.log": (100, 5, 80, 10, AR),
+    "nv29_xxrjun_pair_failed_b.log": (20, 1, 8, 2, Collective.SENDRECV),
+    "nv31_4gpu_allreduce_v2.18.3.txt": (62, 1, 4, 1, AR),
+    "nv34_4gpu_allreduce_rows_split_by_info.log": (12, 1, 4, 1, AR),
+    "nv36_grepped_algo_sweep.txt": (18, 9, 4, 1, AR),
+    "nv40_lipy_a100_sendrecv.md": (8, 1, 8, 1, Collective.SENDRECV),
+}
+_AVERAGE = re.compile(r"^(?:\s*0: )?# Avg bus bandwidth\s*: ([\d.]+)", re.MULTILINE)
+
+
+def import_log(shared: Path, name: str, **more: object) -> Reading:
+    """Read one real log with the options that it needs."""
+    stated = replace(OPTIONS.get(name, Stated()), **more)  # type: ignore[arg-type]
+    return read(shared / "logs" / name, stated, "L")
+
+
+def pick(reading: Reading, nbytes: int, placement: Placement, launch: str = "L") -> Sample:
+    """One half-row."""
+    found = [
+        s
+        for s in reading.samples
+        if (s.nbytes, s.key.placement, s.launch) == (nbytes, placement, launch)
+    ]
+    assert len(found) == 1
+    return found[0]
+
+
+@pytest.mark.parametrize("name", SHAPE)
+def test_counts_and_scale_of_every_readable_log(shared: Path, name: str) -> None:
+    """No row is lost or invented, and scale and collective are those of the log."""
+    n_samples, n_runs, ranks, nodes, collective = SHAPE[name]
+    reading = import_log(shared, name, setting=BASELINE if name[:4] != "nv36" else None)
+    assert len(reading.samples) == n_samples
+    assert reading.tables == n_runs
+    assert len({s.launch for s in reading.samples}) == n_runs
+    assert {s.key.scale for s in reading.samples} == {Scale(n_nodes=nodes, n_ranks=ranks)}
+    assert reading.samples[0].key.collective is collective
+
+
+@pytest.mark.parametrize("name", [name for name in SHAPE if name[-5:] != ".json"])
+def test_samples_give_the_average_that_the_log_prints(shared: Path, name: str) -> None:
+    """Bus bandwidth recomputed from size and time has the mean that the benchmark printed.
+
+    The benchmark averages over all half-rows, 0-byte ones included, before it rounds; times are
+    printed with four digits, hence the tolerance.
+    """
+    reading = import_log(shared, name)
+    text = (shared / "logs" / name).read_text(errors="replace")
+    printed = sorted(float(each) for each in _AVERAGE.findall(text))
+    launches: dict[str, list[float]] = {}
+    for s in reading.samples:
+        assert s.time_us is not None
+        value = busbw(s.key.collective, s.key.scale.n_ranks, s.nbytes, s.time_us)
+        launches.setdefault(s.launch, []).append(value)
+    found = sorted(sum(values) / len(values) for values in launches.values())
+    if name[:4] in ("nv15", "nv40"):
+        assert printed == []
+    else:
+        assert found == pytest.approx(printed, rel=2e-3, abs=1e-4)
+    assert not [n for n in reading.notices if "average" in n.message]
+
+
+@pytest.mark.parametrize("name", SHAPE)
+def test_no_real_row_is_called_inconsistent(shared: Path, name: str) -> None:
+    """Size, time and algbw of honest rows agree within their printed digits."""
+    doubts = Counter(s.doubt for s in import_log(shared, name).samples)
+    assert doubts[Doubt.INCONSISTENT] == 0
+    assert doubts[Doubt.NO_TIME] == 0
+
+
+def test_plain_rccl_tests_table(shared: Path) -> None:
+    """amd01: header with blank trailing columns, times with four digits, all facts."""
+    reading = import_log(shared, "amd01_mi355x_1n8r_allreduce.log")
+    largest = pick(reading, 8589934592, IN)
+    assert (largest.time_us, largest.count, largest.n_wrong) == (36974.0, 2147483648, 0)
+    assert (largest.line, largest.cycle, largest.doubt) == (49, 0, None)
+    key = largest.key
+    assert (key.dtype, key.redop, key.graph) == ("float", "sum", False)
+    assert reading.fingerprint.product == "AMD Instinct MI355X"
+    assert reading.fingerprint.hosts == ("amd-mi355x-5",)
+    assert reading.fingerprint.devices[5] == "amd-mi355x-5 5 [0000:95:00]"
+    assert reading.fingerprint.ranks_per_process == 1
+    assert reading.benchmark == "rccl-tests: Version Unknown"
+    assert [n.caution for n in reading.notices] == [Caution.UNSTATED_SETTING]
+
+
+def test_one_rank_communicates_nothing(shared: Path) -> None:
+    """amd02: every row of a one-rank run is kept and doubted."""
+    reading = import_log(shared, "amd02_mi355x_1n1r_allreduce_busbw0.log")
+    assert {s.doubt for s in reading.samples} == {Doubt.ONE_RANK}
+    assert pick(reading, 8589934592, IN).time_us == 1.54
+
+
+def test_zero_byte_rows_are_kept_and_doubted(shared: Path) -> None:
+    """amd09: five 0-byte rows, sizes that are no powers of two, a collective unlike its name."""
+    reading = import_log(shared, "amd09_mi355x_6r_all_gather_size0.log")
+    zero = [s for s in reading.samples if s.nbytes == 0]
+    assert len(zero) == 10
+    assert {s.doubt for s in zero} == {Doubt.ZERO_BYTES}
+    assert pick(reading, 480, OUT).time_us == 36.11
+    assert reading.fingerprint.product is None
+
+
+def test_two_interleaved_jobs(shared: Path) -> None:
+    """amd10: two independent 8-rank jobs in one log are two runs; each has its own rows."""
+    reading = import_log(shared, "amd10_mi35x_2n16r_allreduce_info_interleaved.log")
+    first = [s.time_us for s in reading.samples if (s.launch, s.key.placement) == ("L.1", OUT)]
+    assert first[:8] == [65.61, 53.84, 54.67, 52.89, 55.05, 54.73, 54.73, 55.18]
+    assert pick(reading, 4, OUT, "L.2").time_us == 64.33
+    # Each job's last row: the sums agree with the two averages only this way round.
+    assert pick(reading, 134217728, OUT, "L.1").time_us == 697.6
+    assert pick(reading, 134217728, OUT, "L.2").time_us == 685.9
+
+
+def test_rows_that_continue_fifty_lines_later(shared: Path) -> None:
+    """nv34: the library's messages are glued into rows, without a blank, on both sides."""
+    reading = import_log(shared, "nv34_4gpu_allreduce_rows_split_by_info.log")
+    out = [(s.nbytes, s.time_us) for s in reading.samples if s.key.placement is OUT]
+    assert out[1:] == [
+        (536870912, 2205.56),
+        (1073741824, 4333.74),
+        (2147483648, 8601.96),
+        (4294967296, 17115.1),
+        (8589934592, 34229.8),
+    ]
+    smallest = pick(reading, 268435456, IN)
+    assert (smallest.time_us, smallest.line) == (1147.23, 188)
+    # The TUNING log says what ran.
+    assert smallest.executed == Setting(
+        algorithm=Algorithm.NVLS, protocol=Protocol.SIMPLE, channels=16
+    )
+
+
+def test_another_setting_in_the_tuning_log_is_a_substitution(shared: Path) -> None:
+    """nv34 read as if Ring had been asked for: NVLS ran, so no sample may be used."""
+    ring = Setting(algorithm=Algorithm.RING)
+    reading = import_log(shared, "nv34_4gpu_allreduce_rows_split_by_info.log", setting=ring)
+    assert {s.doubt for s in reading.samples} == {Doubt.SUBSTITUTED}
+    assert {s.key.setting for s in reading.samples} == {ring}
+
+
+def test_wrong_results_are_labelled(shared: Path) -> None:
+    """nv14 and nv15: the two half-rows with wrong elements each, and only those."""
+    failed = import_log(shared, "nv14_gh200_16r_4n_srun_prefix_FAILED.out")
+    wrong = {(s.key.placement, s.n_wrong) for s in failed.samples if s.doubt is Doubt.WRONG}
+    assert wrong == {(OUT, 928), (IN, 448)}
+    stripped = import_log(shared, "nv15_gh200_2048r_512n.txt")
+    wrong = {(s.key.placement, s.n_wrong) for s in stripped.samples if s.doubt is Doubt.WRONG}
+    assert wrong == {(OUT, 85888), (IN, 43136)}
+
+
+def test_old_error_columns(shared: Path) -> None:
+    """N/A means unchecked; a difference such as 5e-07 means checked and not wrong."""
+    unchecked = import_log(shared, "nv01_superbench_old_allreduce.log")
+    assert {s.n_wrong for s in unchecked.samples} == {None}
+    checked = import_log(shared, "nv02_abci_a100_16node_allreduce.log")
+    assert {s.n_wrong for s in checked.samples} == {0}
+    assert pick(checked, 131072, OUT).time_us == 203.2
+
+
+def test_rows_without_the_operation_that_the_header_has(shared: Path) -> None:
+    """nv01 alltoall: redop is blank, so nothing is counted from the left."""
+    reading = import_log(shared, "nv01_superbench_old_alltoall.log")
+    assert pick(reading, 32, OUT).time_us == 89.0
+    assert pick(reading, 32, IN).time_us == 85.13
+    assert {s.key.redop for s in reading.samples} == {None}
+
+
+def test_root_column_is_no_operation(shared: Path) -> None:
+    """nv01 broadcast: column four is the root."""
+    reading = import_log(shared, "nv01_superbench_old_broadcast.log")
+    assert pick(reading, 4, OUT).time_us == 33.96
+    assert {s.key.redop for s in reading.samples} == {None}
+
+
+def test_out_of_place_only_rows(shared: Path) -> None:
+    """nv06: 27 runs of one size; the header announces in-place, the rows have none."""
+    reading = import_log(shared, "nv06_h800_8r_allreduce_oop_only_concat.txt")
+    assert {s.key.placement for s in reading.samples} == {OUT}
+    assert reading.samples[0].time_us == 46.99
+    assert [s.launch for s in reading.samples[:2]] == ["L.1", "L.2"]
+    assert [s.nbytes for s in reading.samples] == [64 * 2**i for i in range(27)]
+
+
+def test_five_tests_in_one_file(shared: Path) -> None:
+    """nv25: each table has the collective that its own preamble names."""
+    reading = import_log(shared, "nv25_xxrjun_10n80r_allreduce_alltoall.log")
+    by_launch = {s.launch: s.key.collective.value for s in reading.samples}
+    assert list(by_launch.values()) == [
+        "all_reduce", "all_gather", "reduce_scatter", "alltoall", "sendrecv",
+    ]  # fmt: skip
+    assert pick(reading, 17179868160, OUT, "L.4").time_us == 336737.0
+    assert any("lowered to 26549638485" in n.message for n in reading.notices)
+
+
+def test_a_failed_test_before_a_good_one(shared: Path) -> None:
+    """nv29: the failure is told, the second test's rows are read, 1.6e+07 included."""
+    reading = import_log(shared, "nv29_xxrjun_pair_failed_b.log")
+    assert pick(reading, 17179869184, OUT).time_us == 1.6e7
+    assert pick(reading, 17179869184, OUT).doubt is None
+    assert pick(reading, 17179869184, IN).n_wrong is None
+    told = [n for n in reading.notices if n.caution is Caution.INCOMPLETE_LOG]
+    assert told
+    assert "Test NCCL failure" in told[0].message
+    assert told[0].where is not None
+    assert told[0].where.endswith(":18")
+
+
+def test_settings_from_a_scripts_marks(shared: Path) -> None:
+    """nv36: rows without any header, the algorithm from the mark above them."""
+    reading = import_log(shared, "nv36_grepped_algo_sweep.txt")
+    algorithms = [s.key.setting.algorithm for s in reading.samples]
+    assert algorithms == [Algorithm.RING] * 6 + [Algorithm.TREE] * 6 + [Algorithm.NVLS] * 6
+    assert pick(reading, 8589934592, OUT, "L.9").time_us == 34221.4
+    assert not [n for n in reading.notices if n.caution is Caution.UNSTATED_SETTING]
+
+
+def test_options_that_contradict_a_real_log(shared: Path) -> None:
+    """The error names the option, what the file says, and the line that says it."""
+    with pytest.raises(CommandLineError) as ranks:
+        import_log(shared, "nv31_4gpu_allreduce_v2.18.3.txt", n_ranks=8)
+    assert "--ranks 8" in ranks.value.message
+    assert "4" in ranks.value.message
+    assert str(ranks.value.where).endswith("nv31_4gpu_allreduce_v2.18.3.txt:6")
+    with pytest.raises(CommandLineError, match="--collective all_gather") as collective:
+        import_log(shared, "amd01_mi355x_1n8r_allreduce.log", collective=AG)
+    assert str(collective.value.where).endswith(":1")
+    # Nothing in this log names the collective, but its bandwidths rule this one out.
+    with pytest.raises(CommandLineError, match="busbw"):
+        import_log(shared, "nv11_stat_prefix_8r_allgather.txt", collective=AR)
+    with pytest.raises(CommandLineError, match="busbw"):
+        import_log(shared, "nv36_grepped_algo_sweep.txt", n_ranks=8)
+
+
+def test_a_missing_collective_is_guessed_for_the_user_only(shared: Path) -> None:
+    """The error proposes what the bandwidths fit, and reads nothing on that guess."""
+    with pytest.raises(OutputError, match="which collective") as error:
+        read(shared / "logs" / "nv11_stat_prefix_8r_allgather.txt", Stated(), "L")
+    assert "--collective" in str(error.value.hint)
+    assert "all_gather" in str(error.value.hint)
+    assert "all_reduce" not in str(error.value.hint)
+
+
+@pytest.mark.parametrize(
+    ("name", "says", "line"),
+    [
+        ("amd05_mi355x_2n16r_alltoall_truncated.log", "printed no table", ":1"),
+        ("amd12_mi355x_8r_allreduce_shm_alloc_failed.log", "Test NCCL failure", ":1360"),
+        ("nv21_polaris_128n_launch_failed.dat", "launch failed on x3006c0s1b1n0", ":1"),
+        ("amd17_cvs_rccl_v2289_healthy.json", "no benchmark's output", ":1"),
+    ],
+)
+def test_files_without_rows_say_why(shared: Path, name: str, says: str, line: str) -> None:
+    """A launch that failed is an error that shows its own words and where they stand."""
+    with pytest.raises(OutputError) as error:
+        import_log(shared, name)
+    assert says in error.value.message
+    assert str(error.value.where).endswith(name + line)
+    assert error.value.hint
+
+
+def test_every_shared_rule_file_is_recognised(shared: Path) -> None:
+    """A rule file given as a log is named as one, with the command that reads it."""
+    seen = 0
+    for path in (shared / "configs").iterdir():
+        if "sample_performance" in path.name:
+            continue
+        with pytest.raises(OutputError, match="rule file") as error:
+            read(path, Stated(), "L")
+        assert f"rccltune explain {path}" in str(error.value.hint)
+        seen += 1
+    assert seen >= 13

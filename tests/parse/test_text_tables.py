@@ -1,0 +1,276 @@
+"""Hand-made text tables: the columns and extras that no public log shows filled."""
+
+from __future__ import annotations
+
+from itertools import permutations
+from typing import TYPE_CHECKING
+
+import pytest
+
+from rccltune.errors import OutputError
+from rccltune.model import BASELINE, Caution, Setting, Stated
+from rccltune.vocab import Algorithm, Collective, Doubt, Placement, Protocol
+
+if TYPE_CHECKING:
+    from tests.parse.conftest import Bench, Lookup, ReadText
+
+OUT, IN = Placement.OUT_OF_PLACE, Placement.IN_PLACE
+RING_LL = Setting(algorithm=Algorithm.RING, protocol=Protocol.LL)
+
+
+def executed_table(bench: Bench, algo: str, proto: str, channels: int, glue: str = "") -> str:
+    """Hand-made: what -A 1 appends, ``%8s`` each with nothing between."""
+    row = bench.row(1048576, 58.2, 58.3).rstrip("\n")
+    tail = f"{glue}{algo:>8}{proto:>8}{channels:>10}"
+    header = bench.HEADER + "    algo   proto nchannels"
+    return f"{bench.facts()}{bench.PLACES}\n{header}\n{row}{tail}\n{bench.footer()}"
+
+
+def test_executed_setting_is_read_from_its_columns(bench: Bench, read_text: ReadText) -> None:
+    """-A 1: what ran goes to ``executed``; the key keeps what was asked for."""
+    reading = read_text(executed_table(bench, "  RING", "  LL", 16))
+    for sample in reading.samples:
+        assert str(sample.executed) == "ring/ll/16"
+        assert sample.key.setting is BASELINE
+        assert sample.doubt is None
+
+
+@pytest.mark.parametrize(
+    ("algo", "proto", "doubt"),
+    [
+        ("RING", "LL", None),
+        ("RING", "SIMPLE", Doubt.SUBSTITUTED),
+        ("TREE", "LL", Doubt.SUBSTITUTED),
+    ],
+)
+def test_another_setting_than_asked_for(
+    bench: Bench, read_text: ReadText, algo: str, proto: str, doubt: Doubt | None
+) -> None:
+    """A forced setting that did not run is doubted, and stays under the name asked for."""
+    text = executed_table(bench, "  " + algo, "  " + proto, 16)
+    reading = read_text(text, Stated(setting=RING_LL))
+    assert {s.doubt for s in reading.samples} == {doubt}
+    assert {s.key.setting for s in reading.samples} == {RING_LL}
+
+
+def test_requested_channels_are_not_executed_channels(bench: Bench, read_text: ReadText) -> None:
+    """64 channels asked for, 16 used: a substitution too."""
+    wanted = Setting(algorithm=Algorithm.RING, protocol=Protocol.LL, channels=64)
+    reading = read_text(executed_table(bench, "  RING", "  LL", 16), Stated(setting=wanted))
+    assert {s.doubt for s in reading.samples} == {Doubt.SUBSTITUTED}
+
+
+def test_a_ten_letter_algorithm_touches_the_column_before(
+    bench: Bench, read_text: ReadText, at: Lookup
+) -> None:
+    """CE-Scratch fills more than its eight columns; the row is read, and it asks no tuner."""
+    text = executed_table(bench, "CE-Scratch", "  SIMPLE", 2)
+    assert "0CE-Scratch" in text
+    sample = at(read_text(text).samples, 1048576, IN)
+    assert (sample.time_us, sample.n_wrong) == (58.3, 0)
+    assert sample.doubt is Doubt.BYPASSED
+
+
+def test_executed_columns_may_be_blank(bench: Bench, read_text: ReadText) -> None:
+    """The header announces them, the rows leave them out."""
+    text = bench.run([8, 16]).replace("#wrong\n", "#wrong    algo   proto nchannels\n")
+    assert [s.doubt for s in read_text(text).samples] == [None] * 4
+
+
+def test_timestamps_are_two_words(bench: Bench, read_text: ReadText, at: Lookup) -> None:
+    """-S: a date and a time of day end each row."""
+    lines = []
+    for line in bench.run([8, 16]).splitlines():
+        is_header = line.startswith("#       size")
+        tail = "           timestamp" if is_header else "  2026-01-31 23:59:59"
+        lines.append(line + tail if is_header or line[:1] == " " else line)
+    reading = read_text("\n".join(lines) + "\n")
+    assert at(reading.samples, 16, IN).time_us == 11.5
+    assert reading.notices == ()
+
+
+def test_cpu_time_is_no_time(bench: Bench, read_text: ReadText, at: Lookup) -> None:
+    """-C: the time is the CPU's, so it comes from algbw where that has digits enough."""
+    small = bench.row(8, 10.0, 10.5)
+    large = f"{1 << 30:12}  {1 << 28:12}  {'float':>8}  {'sum':>6}  {-1:6}"
+    large += "    12.00  107.37  187.90      0    12.00  107.37  187.90      0\n"
+    header = bench.header().replace("    time", " cputime")
+    reading = read_text(bench.facts() + header + small + large + bench.footer())
+    assert at(reading.samples, 8, OUT).doubt is Doubt.NO_TIME
+    assert at(reading.samples, 8, OUT).time_us is None
+    assert at(reading.samples, 1 << 30, IN).time_us == pytest.approx(10000.0, rel=1e-3)
+    assert {n.caution for n in reading.notices} == {Caution.DERIVED_TIME}
+
+
+@pytest.mark.parametrize(("word", "placement"), [("out-of-place", OUT), ("in-place", IN)])
+def test_one_placement_tables(
+    bench: Bench, read_text: ReadText, word: str, placement: Placement
+) -> None:
+    """-O: one block of columns, whose placement stands on the line above the header."""
+    header = (
+        "#       size         count      type   redop    root     time   algbw   busbw #wrong\n"
+    )
+    text = bench.facts() + f"#           {word}\n" + header + bench.row(8, 10.0) + bench.footer()
+    samples = read_text(text).samples
+    assert [(s.key.placement, s.time_us) for s in samples] == [(placement, 10.0)]
+
+
+def test_one_placement_without_its_name_is_refused(bench: Bench, read_text: ReadText) -> None:
+    """One block and no word about it: an error that says what to write."""
+    header = (
+        "#       size         count      type   redop    root     time   algbw   busbw #wrong\n"
+    )
+    with pytest.raises(OutputError, match="which placement") as error:
+        read_text(bench.facts() + header + bench.row(8, 10.0))
+    assert "in-place" in str(error.value.hint)
+
+
+def test_rows_with_blank_out_of_place_numbers(bench: Bench, read_text: ReadText) -> None:
+    """nccl-tests prints 32 blanks there when it measures in place only."""
+    lead = f"{64:12}  {16:12}  {'float':>8}  {'sum':>6}  {-1:6}"
+    row = lead + " " * 32 + bench.half(64, 12.5) + "\n"
+    samples = read_text(bench.facts() + bench.header() + row + bench.footer()).samples
+    assert [(s.key.placement, s.time_us) for s in samples] == [(IN, 12.5)]
+
+
+def test_per_iteration_columns_are_stepped_over(
+    read_text: ReadText, bench: Bench, at: Lookup
+) -> None:
+    """-I: four columns more in each block."""
+    extra = "    i_min    i_max    i_p99    i_cv%"
+    header = bench.HEADER.replace("#wrong", "#wrong" + extra)
+    row = f"{64:12}  {16:12}  {'float':>8}  {'sum':>6}  {-1:6}"
+    for time in (10.0, 11.0):
+        row += bench.half(64, time) + "     9.00    12.00    11.90     3.10"
+    text = f"{bench.facts()}{bench.PLACES}\n{header}\n{row}\n{bench.footer()}"
+    assert at(read_text(text).samples, 64, IN).time_us == 11.0
+
+
+def test_unknown_columns_are_stepped_over(read_text: ReadText, bench: Bench, at: Lookup) -> None:
+    """A column that rccl-tests adds after each time (hipevt) changes nothing."""
+    header = bench.HEADER.replace("time ", "time  hipevt ")
+    row = f"{64:12}  {16:12}  {'float':>8}  {'sum':>6}  {-1:6}"
+    for time in (10.0, 11.0):
+        half = bench.half(64, time)
+        row += half[:9] + f"  {time - 1:6.2f}" + half[9:]
+    text = f"{bench.facts()}{bench.PLACES}\n{header}\n{row}\n{bench.footer()}"
+    assert at(read_text(text).samples, 64, IN).time_us == 11.0
+
+
+def test_columns_in_any_order(bench: Bench, read_text: ReadText, at: Lookup) -> None:
+    """Columns are found by name: the first five may stand in any order, and so may a block's."""
+    names = ("size", "count", "type", "redop", "root")
+    values = dict(zip(names, ("64", "16", "float", "sum", "-1"), strict=True))
+    block = ("time", "algbw", "busbw", "#wrong")
+    numbers = dict(zip(block, ("10.00", "0.01", "0.01", "7"), strict=True))
+    orders = list(zip(permutations(names), list(permutations(block)) * 5, strict=True))
+    for lead, inner in orders:
+        header = "# " + "  ".join((*lead, *inner, *inner))
+        row = "  ".join([values[n] for n in lead] + [numbers[n] for n in inner] * 2)
+        text = f"{bench.facts()}{bench.PLACES}\n{header}\n{row}\n"
+        sample = at(read_text(text).samples, 64, OUT)
+        assert (sample.time_us, sample.n_wrong, sample.count) == (10.0, 7, 16), header
+
+
+def test_contradicting_numbers_are_doubted(bench: Bench, read_text: ReadText, at: Lookup) -> None:
+    """size ≠ algbw × time: the row is kept and not used."""
+    good = bench.row(1 << 20, 58.2, 58.3)
+    bad = good.replace("  58.20", "  85.20")
+    reading = read_text(bench.facts() + bench.header() + bad)
+    assert at(reading.samples, 1 << 20, OUT).doubt is Doubt.INCONSISTENT
+    assert at(reading.samples, 1 << 20, IN).doubt is None
+
+
+@pytest.mark.parametrize("time", ["nan", "inf", "-3.00", "0.00", "-nan"])
+def test_times_that_are_none(bench: Bench, read_text: ReadText, at: Lookup, time: str) -> None:
+    """No number to compute with: kept with its doubt, and never as NaN."""
+    text = (
+        bench.facts() + bench.header() + bench.row(64, 10.0, 11.0).replace("  10.00", f"  {time}")
+    )
+    sample = at(read_text(text).samples, 64, OUT)
+    assert (sample.time_us, sample.doubt) == (None, Doubt.NO_TIME)
+
+
+def test_wrong_results_in_any_notation(bench: Bench, read_text: ReadText, at: Lookup) -> None:
+    """%6g writes 100000 as 1e+05."""
+    text = bench.facts() + bench.header() + bench.row(64, 10.0, 11.0, wrong="1e+05")
+    sample = at(read_text(text).samples, 64, OUT)
+    assert (sample.n_wrong, sample.doubt) == (100000, Doubt.WRONG)
+
+
+def test_a_summary_that_failed_without_saying_where(bench: Bench, read_text: ReadText) -> None:
+    """Out of bounds FAILED and no row that shows it: no row of the table can be trusted."""
+    text = bench.facts() + bench.header() + bench.rows([8, 16])
+    text += "# Out of bounds values : 3 FAILED\n# Avg bus bandwidth    : 0.0025\n"
+    assert {s.doubt for s in read_text(text).samples} == {Doubt.WRONG}
+
+
+def test_rows_that_are_missing_show_in_the_average(bench: Bench, read_text: ReadText) -> None:
+    """The log's own average is compared with the rows that were read."""
+    sizes = [1 << 20, 1 << 21, 1 << 22]
+    rows = bench.rows(sizes, first=60.0)
+    mean = sum(float(w) for r in rows.splitlines() for w in (r.split()[7], r.split()[11])) / 6
+    whole = bench.facts() + bench.header() + rows + bench.footer(mean)
+    assert read_text(whole).notices == ()
+    cut = bench.facts() + bench.header() + rows.split("\n", 1)[1] + bench.footer(mean)
+    notices = read_text(cut).notices
+    assert [n.caution for n in notices] == [Caution.INCOMPLETE_LOG]
+    assert "average bus bandwidth" in notices[0].message
+
+
+def test_graph_comes_from_the_first_line(bench: Bench, read_text: ReadText) -> None:
+    """``graph: 20`` means replays of a captured graph."""
+    text = bench.facts(graph=20) + bench.header() + bench.row(8, 10.0, 10.0)
+    assert {s.key.graph for s in read_text(text).samples} == {True}
+
+
+def test_a_simulated_benchmark_is_known_by_its_version_line(
+    bench: Bench, read_text: ReadText
+) -> None:
+    """Nothing simulated is ever taken for a measurement."""
+    text = "# rccl-tests version 2.17.9-rccltune SIMULATED\n" + bench.run([8, 16])
+    assert read_text(text).fingerprint.simulated
+    assert not read_text(bench.run([8, 16])).fingerprint.simulated
+
+
+def test_split_communicators_have_the_size_of_a_group(
+    bench: Bench, read_text: ReadText, make_bench: type[Bench]
+) -> None:
+    """NCCL_TESTS_SPLIT: the rank list names groups; the scale is that of one group."""
+    facts = make_bench(Collective.ALL_REDUCE, 8).facts(hosts=2)
+    for rank in range(8):
+        facts = facts.replace(f"Rank {rank:2} Group  0", f"Rank {rank:2} Group {rank % 2:2}")
+    pair = make_bench(Collective.ALL_REDUCE, 4)
+    reading = read_text(facts + pair.header() + pair.rows([1 << 20], 60.0))
+    assert {(s.key.scale.n_ranks, s.key.scale.n_nodes) for s in reading.samples} == {(4, 2)}
+
+
+def test_a_rank_list_with_a_gap_is_not_believed(bench: Bench, read_text: ReadText) -> None:
+    """A rank line that is lost would change the scale: ask for it instead."""
+    facts = "".join(
+        line for line in bench.facts().splitlines(keepends=True) if "Rank  3" not in line
+    )
+    with pytest.raises(OutputError, match="how many ranks") as error:
+        read_text(facts + bench.header() + bench.row(8, 1.0, 1.0))
+    assert "--ranks" in str(error.value.hint)
+
+
+def test_fnuz_line_without_a_line_end(bench: Bench, read_text: ReadText) -> None:
+    """On gfx942 the version line begins in the middle of a line."""
+    text = "On gfx942 architecture, using FNUZ FP8 types# rccl-tests version 2.17.9-abc SIMULATED\n"
+    assert read_text(text + bench.run([8, 16])).fingerprint.simulated
+
+
+def test_forced_settings_by_the_librarys_own_log(bench: Bench, read_text: ReadText) -> None:
+    """NCCL_ALGO set by environment to Ring: the file says what was asked for."""
+    info = "node0:1:2 [0] NCCL INFO NCCL_ALGO set by environment to Ring\n"
+    info += "node0:1:2 [0] NCCL INFO NCCL_PROTO set by environment to LL128\n"
+    text = bench.facts() + info + bench.header() + bench.row(8, 10.0, 10.0)
+    assert {str(s.key.setting) for s in read_text(text, Stated()).samples} == {"ring/ll128"}
+
+
+def test_a_list_of_algorithms_is_no_setting(bench: Bench, read_text: ReadText) -> None:
+    """NCCL_ALGO=Ring,Tree leaves the choice to the library."""
+    info = "node0:1:2 [0] NCCL INFO NCCL_ALGO set by environment to Ring,Tree\n"
+    text = bench.facts() + info + bench.header() + bench.row(8, 10.0, 10.0)
+    assert {str(s.key.setting) for s in read_text(text, Stated()).samples} == {"unstated"}

@@ -1,0 +1,536 @@
+"""Choosing: what a list of zones promises."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from itertools import pairwise, product
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from rccltune import fit
+from rccltune.errors import TooLittleDataError
+from rccltune.model import (
+    BASELINE_UNKNOWN,
+    DEFAULT_VARIANT,
+    LL128_FORCED,
+    NOT_BEATEN,
+    NOT_MEASURED,
+    NOTHING_SELECTABLE,
+    TREE_SIMPLE_PATCHED,
+    Caution,
+    Curve,
+    CurveKey,
+    Proof,
+    Sample,
+    Scale,
+    Setting,
+    Target,
+    Variant,
+    Zone,
+)
+from rccltune.units import MAX_NBYTES
+from rccltune.vocab import Collective, Placement
+from rccltune.zones import Choice, ChoiceOptions, choose, why_not_selectable
+
+MakeCurves = Callable[..., list[Curve]]
+KIB = 1024
+
+
+def rules(choice: Choice) -> list[Zone]:
+    """Zones that choose something."""
+    return [zone for zone in choice.zones if zone.setting is not None]
+
+
+def names(choice: Choice) -> list[str]:
+    """Chosen settings, by size."""
+    return [str(zone.setting) for zone in rules(choice)]
+
+
+def cautions(choice: Choice) -> set[Caution]:
+    """What was warned of."""
+    return {notice.caution for notice in choice.notices}
+
+
+# --- the whole range -------------------------------------------------------------------------
+
+
+@given(
+    st.lists(st.lists(st.integers(50, 200), min_size=5, max_size=5), min_size=1, max_size=4),
+    st.sampled_from([0.0, 0.02, 0.1, 0.5]),
+)
+def test_every_size_is_in_exactly_one_zone_and_within_tolerance(
+    table: list[list[int]], tolerance: float
+) -> None:
+    """From 0 to 2^63-1 without gap or overlap, and no measured size loses more than allowed."""
+    key = CurveKey(
+        collective=Collective.ALL_REDUCE,
+        setting=Setting.parse("ring/ll"),
+        placement=Placement.OUT_OF_PLACE,
+        scale=Scale(n_nodes=2, n_ranks=16),
+    )
+    samples = [
+        Sample(
+            key=replace(key, setting=Setting.parse(f"ring/ll/{arm + 1}")),
+            launch="a",
+            nbytes=1024 << i,
+            time_us=float(time),
+        )
+        for arm, row in enumerate(table)
+        for i, time in enumerate(row)
+    ]
+    choice = choose(fit.curves(samples).curves, ChoiceOptions(tolerance=tolerance))
+    zones = choice.zones
+    assert (zones[0].min_nbytes, zones[-1].max_nbytes) == (0, MAX_NBYTES)
+    assert all(a.max_nbytes + 1 == b.min_nbytes for a, b in pairwise(zones))
+    best = [min(column) for column in zip(*table, strict=True)]
+    for i in range(5):
+        zone = next(z for z in zones if z.min_nbytes <= 1024 << i <= z.max_nbytes)
+        assert zone.setting is not None
+        assert table[(zone.setting.channels or 0) - 1][i] <= (1 + tolerance) * best[i] + 1e-6
+    assert len(rules(choice)) == fewest_zones(table, tolerance)
+
+
+def fewest_zones(table: Sequence[Sequence[float]], tolerance: float) -> int:
+    """By trying every sequence of settings."""
+    best = [min(column) for column in zip(*table, strict=True)]
+    return min(
+        1 + sum(a != b for a, b in pairwise(path))
+        for path in product(range(len(table)), repeat=len(best))
+        if all(table[a][i] <= (1 + tolerance) * best[i] + 1e-6 for i, a in enumerate(path))
+    )
+
+
+def test_the_order_of_curves_changes_nothing(make_curves: MakeCurves) -> None:
+    """Ties fall alike whatever was measured first."""
+    curves = make_curves({"ring/ll": [9, 9, 9, 9], "tree/ll": [9, 9, 9, 9], "ring/simple": [9] * 4})
+    assert choose(curves).zones == choose(curves[::-1]).zones
+
+
+def test_an_end_zone_reaches_on_only_where_three_sizes_agree(make_curves: MakeCurves) -> None:
+    """Two sizes at an end are no trend: what lies beyond is a hole that says so."""
+    two = {"tree/ll": [10, 10, 40, 40], "ring/ll": [30, 30, 20, 20]}
+    zones = choose(make_curves(two)).zones
+    assert [z.reason for z in zones] == [NOT_MEASURED, None, None, NOT_MEASURED]
+    assert (zones[1].min_nbytes, zones[2].max_nbytes) == (KIB, 8 * KIB)
+    three = {"tree/ll": [10, 10, 10, 40, 40, 40], "ring/ll": [30, 30, 30, 20, 20, 20]}
+    zones = choose(make_curves(three)).zones
+    assert [z.reason for z in zones] == [None, None]
+    extrapolated = choose(make_curves(two), ChoiceOptions(extrapolate=True)).zones
+    assert (extrapolated[0].min_nbytes, extrapolated[-1].max_nbytes) == (0, MAX_NBYTES)
+
+
+def test_the_first_zone_may_reach_down_while_another_setting_is_chosen_third(
+    make_curves: MakeCurves,
+) -> None:
+    """Downward it must be within tolerance at the three smallest, not the choice at them."""
+    curves = make_curves({"tree/ll": [10, 10, 10.1, 40, 40], "ring/ll": [30, 30, 10, 20, 20]})
+    first = choose(curves, ChoiceOptions(tolerance=0.02)).zones[0]
+    assert (first.min_nbytes, str(first.setting)) == (0, "tree/ll")
+
+
+def test_a_boundary_lies_at_the_crossing_and_not_half_way(make_curves: MakeCurves) -> None:
+    """10 → 40 µs and 20 → 20 µs between 4 and 8 KiB cross at the square root of two."""
+    curves = make_curves({"tree/ll": [10, 10, 10, 40, 80], "ring/ll": [20, 20, 20, 20, 20]})
+    zones = rules(choose(curves))
+    assert zones[0].max_nbytes == int(4096 * 2**0.5)
+
+
+# --- what is chosen --------------------------------------------------------------------------
+
+
+def test_noise_within_tolerance_flips_nothing(make_curves: MakeCurves) -> None:
+    """One setting is 1 % faster here and there: still one zone."""
+    curves = make_curves({"tree/ll": [100, 101, 100, 101], "ring/ll": [101, 100, 101, 100]})
+    assert len(rules(choose(curves))) == 1
+
+
+def test_ties_go_to_fewer_channels(make_curves: MakeCurves) -> None:
+    """A difference of 0.2 % is no reason to take 48 compute units more."""
+    curves = make_curves({"ring/ll/56": [100.0] * 4, "ring/ll/8": [100.2] * 4})
+    assert names(choose(curves)) == ["ring/ll/8"]
+    assert names(choose(curves, ChoiceOptions(tolerance=0.0))) == ["ring/ll/56"]
+
+
+def test_channels_have_the_price_that_the_user_names(make_curves: MakeCurves) -> None:
+    """5 % of time for 48 channels: worth it at 0.05 % a channel, not at 0.2 %."""
+    curves = make_curves({"ring/ll/56": [100.0] * 4, "ring/ll/8": [105.0] * 4})
+    assert names(choose(curves, ChoiceOptions(channel_cost=0.0005))) == ["ring/ll/56"]
+    assert names(choose(curves, ChoiceOptions(channel_cost=0.002))) == ["ring/ll/8"]
+
+
+def test_a_limit_on_channels_also_bars_an_unstated_number(make_curves: MakeCurves) -> None:
+    """What RCCL would use by itself cannot be promised to be below a limit."""
+    curves = make_curves({"ring/ll/56": [90] * 4, "ring/ll": [90] * 4, "ring/ll/8": [100] * 4})
+    choice = choose(curves, ChoiceOptions(max_channels=16))
+    assert names(choice) == ["ring/ll/8"]
+    assert {str(out.setting) for out in choice.left_out} == {"ring/ll/56", "ring/ll"}
+
+
+def test_a_workload_decides_between_equally_short_lists(make_curves: MakeCurves) -> None:
+    """Both settings are within 10 % everywhere; the sizes that are called decide."""
+    curves = make_curves({"tree/ll": [100, 100, 109, 109], "ring/ll": [109, 109, 100, 100]})
+    small = ((Collective.ALL_REDUCE, 1024, 1000.0), (Collective.ALL_REDUCE, 8192, 1.0))
+    large = ((Collective.ALL_REDUCE, 1024, 1.0), (Collective.ALL_REDUCE, 8000, 1000.0))
+    for weights, expected in ((small, "tree/ll"), (large, "ring/ll")):
+        options = ChoiceOptions(tolerance=0.1, weights=weights)
+        assert names(choose(curves, options)) == [expected]
+
+
+def test_one_rule_serves_both_placements(make_curves: MakeCurves) -> None:
+    """Regret is the worse of the two: 4 % in both beats 0 % in one and 30 % in the other."""
+    out = make_curves({"tree/ll": [100] * 4, "ring/ll": [104] * 4})
+    inside = make_curves(
+        {"tree/ll": [130] * 4, "ring/ll": [104] * 4, "ring/simple": [100] * 4},
+        placement=Placement.IN_PLACE,
+    )
+    more = make_curves({"ring/simple": [150] * 4})
+    choice = choose([*out, *inside, *more])
+    (zone,) = rules(choice)
+    assert str(zone.setting) == "ring/ll"
+    assert zone.worst_regret == pytest.approx(0.04)
+    assert Caution.TOLERANCE_NOT_MET in cautions(choice)
+
+
+def test_a_setting_missing_in_a_view_is_not_chosen_and_that_is_said(
+    make_curves: MakeCurves,
+) -> None:
+    """The fastest out of place was never tried in place."""
+    out = make_curves({"tree/ll": [100] * 4, "ring/ll": [150] * 4})
+    inside = make_curves({"ring/ll": [150] * 4}, placement=Placement.IN_PLACE)
+    choice = choose([*out, *inside])
+    assert names(choice) == ["ring/ll"]
+    assert Caution.MISSING_VIEW in cautions(choice)
+
+
+def test_a_size_missing_on_one_curve_is_interpolated(make_curves: MakeCurves) -> None:
+    """A row that was lost does not cut a zone in two."""
+    curves = make_curves({"tree/ll": [100, 100, 0, 100, 100], "ring/ll": [150] * 5})
+    assert names(choose(curves)) == ["tree/ll"]
+
+
+def test_dtypes_are_served_together_and_scales_apart(make_curves: MakeCurves) -> None:
+    """No tuner sees a type; every tuner sees ranks."""
+    curves = make_curves({"tree/ll": [10] * 4}, dtype="float")
+    curves += make_curves({"tree/ll": [12] * 4}, dtype="half")
+    curves += make_curves({"ring/ll": [10] * 4}, scale=Scale(n_nodes=2, n_ranks=16))
+    assert len({zone.target for zone in choose(curves).zones}) == 2
+
+
+# --- what cannot be chosen -------------------------------------------------------------------
+
+ONE = Target(
+    collective=Collective.ALL_REDUCE,
+    scale=Scale(n_nodes=1, n_ranks=64),
+    rank_placement="node",
+    variant=DEFAULT_VARIANT,
+)
+
+
+@pytest.mark.parametrize(
+    ("setting", "changes", "arch", "able"),
+    [
+        ("tree/ll", {}, "gfx942", True),
+        ("tree/simple", {}, "gfx942", False),
+        ("tree/simple", {}, None, False),
+        ("tree/simple", {}, "gfx950", False),
+        ("tree/simple", {}, "gfx90a", True),
+        ("tree/simple", {}, "sm_90", True),
+        ("tree/simple", {"scale": Scale(n_nodes=2, n_ranks=128)}, "gfx942", True),
+        ("tree/ll", {"collective": Collective.ALL_GATHER}, "gfx942", False),
+        ("pat/simple", {"collective": Collective.ALL_GATHER}, "gfx942", True),
+        ("pat/ll", {"collective": Collective.ALL_GATHER}, "gfx942", False),
+        ("pat/simple", {}, "gfx942", False),
+        ("nvls/simple", {}, "gfx942", False),
+        ("nvls/simple", {}, "sm_90", True),
+        ("ring/ll", {"collective": Collective.ALLTOALL}, "gfx942", False),
+        ("ring/-", {}, "gfx942", False),
+        ("-/ll", {}, "gfx942", False),
+        ("unstated", {}, "gfx942", False),
+    ],
+)
+def test_selectable_is_what_rccl_can_be_made_to_choose(
+    setting: str, changes: dict[str, object], arch: str | None, able: bool
+) -> None:
+    """From RCCL's own source; every refusal has a reason in words."""
+    target = replace(ONE, **changes)  # type: ignore[arg-type]
+    reason = why_not_selectable(Setting.parse(setting), target, arch)
+    assert (reason is None) == able
+
+
+def test_what_was_measured_and_cannot_be_chosen_is_named_with_what_it_would_have_won(
+    make_curves: MakeCurves,
+) -> None:
+    """The fastest of all is left out, says why, and at how many sizes it was the fastest."""
+    curves = make_curves({"tree/simple": [50, 50, 50, 500], "ring/ll": [100] * 4})
+    choice = choose(curves)
+    assert names(choice) == ["ring/ll"]
+    (out,) = choice.left_out
+    assert (str(out.setting), out.n_fastest) == ("tree/simple", 3)
+    assert Caution.NOT_SELECTABLE in cautions(choice)
+
+
+def test_a_patched_library_is_left_out_of_the_target_that_it_patches(
+    make_curves: MakeCurves,
+) -> None:
+    """Shown and never emitted: no zone has its variant."""
+    curves = make_curves({"ring/ll": [100] * 4})
+    curves += make_curves({"tree/simple": [50] * 4}, variant=TREE_SIMPLE_PATCHED)
+    choice = choose(curves)
+    assert {zone.variant.name for zone in choice.zones} == {"default"}
+    assert [out.variant.name for out in choice.left_out] == ["tree-simple-patched"]
+
+
+def test_wrong_results_disqualify(make_curves: MakeCurves) -> None:
+    """However fast."""
+    fast, slow = make_curves({"tree/ll": [1] * 4, "ring/ll": [100] * 4})
+    assert names(choose([replace(fast, n_wrong=1), slow])) == ["ring/ll"]
+
+
+def test_ll128_on_one_node_carries_its_variable_and_a_fallback(make_curves: MakeCurves) -> None:
+    """Without RCCL_LL128_FORCE_ENABLE=1 the rule is skipped, and the next one is taken."""
+    default = make_curves({"tree/ll": [10, 10, 40, 80], "ring/ll": [90, 90, 50, 60]})
+    forced = make_curves(
+        {"tree/ll128": [20, 20, 20, 20], "tree/ll": [1, 1, 1, 1]}, variant=LL128_FORCED
+    )
+    first, second = rules(choose([*default, *forced]))
+    assert (str(first.setting), first.variant.name, first.fallback) == ("tree/ll", "default", None)
+    assert (str(second.setting), second.variant) == ("tree/ll128", LL128_FORCED)
+    assert str(second.fallback) == "ring/ll"
+
+
+def test_ll128_measured_without_its_variable_still_says_what_it_needs(
+    make_curves: MakeCurves,
+) -> None:
+    """An import that forgot to name the variant must not make a rule that is skipped."""
+    curves = make_curves({"tree/ll128": [10] * 4, "ring/ll": [50] * 4})
+    (zone,) = rules(choose(curves))
+    assert zone.variant.environment == LL128_FORCED.environment
+    two_nodes = make_curves({"tree/ll128": [10] * 4}, scale=Scale(n_nodes=2, n_ranks=16))
+    assert rules(choose(two_nodes))[0].variant == DEFAULT_VARIANT
+
+
+def test_other_variants_are_targets_of_their_own(make_curves: MakeCurves) -> None:
+    """Nothing measured with 32 channels in the environment is pooled with the default."""
+    variant = Variant(name="channels-32", environment=(("NCCL_MIN_NCHANNELS", "32"),))
+    curves = make_curves({"tree/ll": [10] * 4}) + make_curves({"ring/ll": [1] * 4}, variant=variant)
+    chosen = {zone.target.variant.name: str(zone.setting) for zone in rules(choose(curves))}
+    assert chosen == {"default": "tree/ll", "channels-32": "ring/ll"}
+
+
+def test_a_collective_that_never_asks_has_no_zones(make_curves: MakeCurves) -> None:
+    """Alltoall goes point to point; a rule for it would be dead."""
+    choice = choose(make_curves({"ring/ll": [10] * 4}, collective=Collective.ALLTOALL))
+    assert choice.zones == ()
+    assert len(choice.left_out) == 1
+
+
+def test_nothing_selectable_is_one_hole(make_curves: MakeCurves) -> None:
+    """The whole range, with the reason."""
+    (zone,) = choose(make_curves({"tree/simple": [10] * 4})).zones
+    assert (zone.min_nbytes, zone.max_nbytes, zone.reason) == (0, MAX_NBYTES, NOTHING_SELECTABLE)
+
+
+def test_no_curves_are_an_error_that_says_what_to_do() -> None:
+    """Exit code 8, not an empty rule file."""
+    with pytest.raises(TooLittleDataError, match="nothing to choose from"):
+        choose([])
+
+
+def test_a_replaced_table_of_what_is_selectable_is_obeyed(make_curves: MakeCurves) -> None:
+    """A sweep that knows better (rows that the library refused) says so itself."""
+    curves = make_curves({"tree/ll": [10] * 4, "ring/ll": [50] * 4})
+    options = ChoiceOptions(
+        selectable=lambda setting, _: "refused here" if str(setting) == "tree/ll" else None
+    )
+    assert names(choose(curves, options)) == ["ring/ll"]
+
+
+@pytest.mark.parametrize("name", ["tolerance", "min_gain", "channel_cost"])
+@pytest.mark.parametrize("value", [-0.01, 1.0, 2.0, float("nan")])
+def test_a_percentage_given_as_two_is_refused(name: str, value: float) -> None:
+    """2 % is 0.02: a tolerance of 2 would allow anything."""
+    with pytest.raises(ValueError, match="fraction"):
+        ChoiceOptions(**{name: value})  # type: ignore[arg-type]
+
+
+# --- against a baseline ----------------------------------------------------------------------
+
+
+def test_a_zone_in_which_nothing_beats_the_baseline_is_a_hole(make_curves: MakeCurves) -> None:
+    """Forced settings as fast as the default are no reason for a rule."""
+    curves = make_curves({"baseline": [100] * 6, "ring/ll": [99] * 6, "tree/ll": [150] * 6})
+    choice = choose(curves)
+    assert rules(choice) == []
+    assert NOT_BEATEN in {zone.reason for zone in choice.zones}
+
+
+def test_from_one_run_three_neighbouring_sizes_must_gain_15_percent(
+    make_curves: MakeCurves,
+) -> None:
+    """Two sizes at 50 % are noise until measured again; three are a rule."""
+    base = [100.0] * 8
+    two = make_curves({"baseline": base, "ring/ll": [100, 100, 60, 60, 100, 100, 100, 100]})
+    three = make_curves({"baseline": base, "ring/ll": [100, 100, 60, 60, 60, 100, 100, 100]})
+    assert rules(choose(two)) == []
+    (zone,) = rules(choose(three))
+    assert (zone.measured_from, zone.measured_to) == (4 * KIB, 16 * KIB)
+    assert zone.proof is Proof.ONE_RUN
+    assert zone.gain is not None
+    assert zone.gain.low == pytest.approx(100 / 60 - 1)
+
+
+def test_from_one_run_both_placements_must_gain(make_curves: MakeCurves) -> None:
+    """50 % out of place and 5 % in place is not 15 % in both."""
+    out = make_curves({"baseline": [100] * 5, "ring/ll": [60] * 5})
+    inside = make_curves({"baseline": [100] * 5, "ring/ll": [95] * 5}, placement=Placement.IN_PLACE)
+    assert len(rules(choose(out))) == 1
+    assert rules(choose([*out, *inside])) == []
+
+
+def test_neighbours_that_gain_less_join_a_proven_zone(make_curves: MakeCurves) -> None:
+    """A gain does not end at a size: 9 % beside 50 % is taken, 3 % is not."""
+    curves = make_curves(
+        {"baseline": [100.0] * 7, "ring/ll": [97, 92, 60, 60, 60, 92, 97]},
+    )
+    (zone,) = rules(choose(curves))
+    assert (zone.measured_from, zone.measured_to) == (2 * KIB, 32 * KIB)
+
+
+def test_a_rule_ends_where_the_gain_falls_below_what_is_wanted(make_curves: MakeCurves) -> None:
+    """Between the last proven size and the next, at the crossing of the curves."""
+    curves = make_curves({"baseline": [100] * 5, "ring/ll": [50, 50, 50, 200, 200]})
+    zone = rules(choose(curves, ChoiceOptions(min_gain=0.0)))[0]
+    assert zone.max_nbytes == pytest.approx(4096 * 2**0.5, rel=1e-3)
+
+
+def test_a_baseline_missing_at_a_size_is_a_reason_of_its_own(make_curves: MakeCurves) -> None:
+    """Nothing is proven where the default was not measured."""
+    curves = make_curves({"baseline": [0, 0, 0, 100, 100, 100], "ring/ll": [50] * 6})
+    zones = choose(curves).zones
+    assert [(z.reason, z.measured_from) for z in zones] == [
+        (NOT_MEASURED, None),
+        (BASELINE_UNKNOWN, KIB),
+        (None, 8 * KIB),
+    ]
+
+
+def test_a_setting_may_be_named_as_baseline(make_curves: MakeCurves) -> None:
+    """It is what is compared with, and no rule chooses it."""
+    curves = make_curves({"ring/simple": [100] * 4, "ring/ll": [50] * 4, "tree/ll": [100] * 4})
+    choice = choose(curves, ChoiceOptions(baseline=Setting.parse("ring/simple")))
+    assert names(choice) == ["ring/ll"]
+    choice = choose(curves, ChoiceOptions(baseline=Setting.parse("ring/ll")))
+    assert rules(choice) == []
+
+
+def test_a_variant_may_be_named_as_baseline(make_curves: MakeCurves) -> None:
+    """The untouched library under another environment."""
+    site = Variant(name="site", environment=(("NCCL_MIN_NCHANNELS", "112"),))
+    curves = make_curves({"ring/ll": [50] * 4, "baseline": [51] * 4})
+    curves += make_curves({"baseline": [100] * 4}, variant=site)
+    assert rules(choose(curves)) == []
+    assert names(choose(curves, ChoiceOptions(baseline="site"))) == ["ring/ll"]
+
+
+def test_a_baseline_that_was_not_measured_is_an_error(make_curves: MakeCurves) -> None:
+    """A typing mistake must not silently make rules against nothing."""
+    curves = make_curves({"ring/ll": [50] * 4})
+    with pytest.raises(TooLittleDataError, match="ring/simple"):
+        choose(curves, ChoiceOptions(baseline=Setting.parse("ring/simple")))
+
+
+def test_without_a_baseline_rules_are_made_and_the_doubt_is_told(make_curves: MakeCurves) -> None:
+    """A published table has none."""
+    choice = choose(make_curves({"ring/ll": [50] * 4}))
+    assert {Caution.NO_BASELINE, Caution.ONE_RUN} <= cautions(choice)
+    assert rules(choice)[0].proof is Proof.NO_BASELINE
+
+
+def test_silent_is_neither_baseline_nor_choice(make_curves: MakeCurves) -> None:
+    """Our plugin answering nothing is a control, not a setting."""
+    choice = choose(make_curves({"silent": [10] * 4, "ring/ll": [50] * 4}))
+    assert names(choice) == ["ring/ll"]
+    assert Caution.NO_BASELINE in cautions(choice)
+
+
+def test_samples_without_a_stated_setting_are_used_for_nothing(make_curves: MakeCurves) -> None:
+    """And the way to state it is told."""
+    choice = choose(make_curves({"unstated": [10] * 4, "ring/ll": [50] * 4}))
+    assert names(choice) == ["ring/ll"]
+    assert Caution.UNSTATED_SETTING in cautions(choice)
+
+
+def test_a_fallback_that_does_not_beat_the_baseline_is_none(make_curves: MakeCurves) -> None:
+    """Where LL128 is off, RCCL's own choice is then the better fallback."""
+    default = make_curves({"baseline": [100] * 4, "ring/ll": [101] * 4})
+    forced = make_curves({"ring/ll128": [50] * 4}, variant=LL128_FORCED)
+    (zone,) = rules(choose([*default, *forced]))
+    assert (str(zone.setting), zone.fallback) == ("ring/ll128", None)
+
+
+def test_a_proof_in_one_view_is_no_choice_where_another_view_was_not_measured(
+    make_curves: MakeCurves,
+) -> None:
+    """Out of place 50 % faster than the default, in place unknown: RCCL keeps the size."""
+    curves = make_curves({"baseline": [100] * 4, "ring/ll": [50] * 4, "tree/ll": [100] * 4})
+    curves += make_curves({"tree/ll": [100] * 4}, placement=Placement.IN_PLACE)
+    choice = choose(curves)
+    assert rules(choice) == []
+    assert Caution.MISSING_VIEW in cautions(choice)
+
+
+def test_settings_that_no_view_has_in_common_are_a_hole(make_curves: MakeCurves) -> None:
+    """Each was measured in another placement: nothing is known to be good in both."""
+    curves = make_curves({"tree/ll": [50] * 4})
+    curves += make_curves({"ring/ll": [50] * 4}, placement=Placement.IN_PLACE)
+    choice = choose(curves)
+    assert {zone.reason for zone in choice.zones} == {NOT_MEASURED}
+
+
+half_tables = st.dictionaries(
+    st.tuples(
+        st.sampled_from(["baseline", "ring/ll", "ring/ll128", "ring/simple/8", "tree/ll"]),
+        st.sampled_from(list(Placement)),
+        st.sampled_from(["a", "b"]),
+    ),
+    st.lists(st.sampled_from([0, 10, 11, 14, 20, 100]), min_size=5, max_size=5),
+    min_size=1,
+)
+
+
+@given(half_tables, st.floats(0, 0.5), st.booleans())
+def test_whatever_is_missing_the_zones_are_whole(
+    table: dict[tuple[str, Placement, str], list[int]], tolerance: float, extrapolate: bool
+) -> None:
+    """Any subset of settings, placements, launches and sizes: a cover of all sizes, or our error.
+
+    Where a baseline is known, the setting of a zone is nowhere in it measured to be slower.
+    """
+    samples = [
+        Sample(
+            key=CurveKey(
+                collective=Collective.ALL_REDUCE,
+                setting=Setting.parse(name),
+                placement=placement,
+                scale=Scale(n_nodes=1, n_ranks=8),
+            ),
+            launch=launch,
+            nbytes=1024 << i,
+            time_us=float(time),
+        )
+        for (name, placement, launch), row in table.items()
+        for i, time in enumerate(row)
+        if time
+    ]
+    options = ChoiceOptions(tolerance=tolerance, extrapolate=extrapolate)
+    try:
+        choice = choose(fit.curves(samples).curves, options)
+    except TooLittleDataError:
+        return
+    zones = choice.zones
+    assert (zones[0].min_nbytes, zones[-1].max_nbytes) == (0, MAX_NBYTES)
+    assert all(a.max_nbytes + 1 == b.min_nbytes for a, b in pairwise(zones))
+    assert all(zone.gain is None or zone.gain.low >= 0 for zone in rules(choice))

@@ -1,0 +1,66 @@
+"""Boundaries between two measured sizes."""
+
+from __future__ import annotations
+
+from math import exp, log
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from rccltune.zones.edges import boundary
+
+ratios_strategy = st.lists(
+    st.tuples(st.floats(-0.5, 0.5), st.floats(-0.5, 0.5)), min_size=1, max_size=4
+)
+
+
+def test_one_view_is_served_by_the_crossing_itself() -> None:
+    """-0.1 at 1 KiB and +0.3 at 16 KiB cross a quarter of the way in log-size: at 2 KiB."""
+    assert boundary(1024, 16384, [(-0.1, 0.3)]) == 2048
+
+
+def test_without_a_crossing_the_better_setting_keeps_all() -> None:
+    """The left one up to just below the next measured size, or the right one from the last."""
+    assert boundary(1024, 16384, [(-0.3, -0.1)]) == 16383
+    assert boundary(1024, 16384, [(0.01, 0.3)]) == 1024
+
+
+def test_without_any_view_the_boundary_is_half_way_in_log_size() -> None:
+    """Not the arithmetic midpoint of 8704."""
+    assert boundary(1024, 16384, []) == 4096
+
+
+def worst(at: float, low: int, high: int, ratios: list[tuple[float, float]]) -> float:
+    """Largest loss of any size in any view, sampled densely, with the boundary at ``at``."""
+    share = log(at / low) / log(high / low)
+    losses = [0.0]
+    for below, above in ratios:
+        for step in range(100):
+            here = below + (step + 0.5) / 100 * (above - below)
+            losses.append(here if (step + 0.5) / 100 <= share else -here)
+    return max(losses)
+
+
+@settings(max_examples=50)
+@given(ratios_strategy)
+def test_no_boundary_has_a_smaller_worst_loss(ratios: list[tuple[float, float]]) -> None:
+    """With several views: compared with a hundred other places, to within their spacing."""
+    low, high = 2**20, 2**24
+    ours = worst(boundary(low, high, ratios), low, high, ratios)
+    others = [low * exp(log(high / low) * step / 100) for step in range(101)]
+    assert ours <= min(worst(at, low, high, ratios) for at in others) + 0.011
+
+
+@given(ratios_strategy, st.integers(1, 2**40), st.integers(1, 2**40))
+def test_a_boundary_lies_between_the_sizes(
+    ratios: list[tuple[float, float]], low: int, gap: int
+) -> None:
+    """Each measured size stays in its own zone."""
+    assert low <= boundary(low, low + gap, ratios) < low + gap
+
+
+def test_two_views_meet_where_both_lose_equally() -> None:
+    """Crossings at a quarter and at three quarters: the compromise is in the middle."""
+    at = boundary(2**10, 2**14, [(-0.1, 0.3), (-0.3, 0.1)])
+    assert at == pytest.approx(2**12, rel=1e-3)

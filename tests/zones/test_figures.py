@@ -1,0 +1,68 @@
+"""The figures that choosing must reach, from the script that prints them."""
+
+from __future__ import annotations
+
+import importlib.util
+import sys
+from pathlib import Path
+from types import ModuleType
+
+import pytest
+
+
+@pytest.fixture(scope="module")
+def bench(repository: Path) -> ModuleType:
+    """scripts/bench_choose.py as a module."""
+    path = repository / "scripts" / "bench_choose.py"
+    spec = importlib.util.spec_from_file_location("bench_choose", path)
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    sys.modules[spec.name] = module
+    spec.loader.exec_module(module)
+    return module
+
+
+def missed(rows: list[dict[str, object]]) -> list[dict[str, object]]:
+    """Rows that do not reach their goal."""
+    return [row for row in rows if row.get("ok") is False]
+
+
+def test_seed_ones_table(bench: ModuleType) -> None:
+    """Four zones without regret, three within 10 %, and the rivals' published losses again."""
+    rows = bench.bench_seed()
+    assert missed(rows) == []
+    vendors, amd = rows[2:]
+    assert (vendors["mean"], vendors["worst"]) == (pytest.approx(3.9, abs=0.1), 46.01)
+    assert (amd["mean"], amd["worst"]) == (pytest.approx(2.6, abs=0.1), 55.98)
+
+
+def test_sizes_that_nobody_measured(bench: ModuleType, shared_data: Path) -> None:
+    """Public sweeps, every second size held out: within the goal, and ahead of both rivals."""
+    rows = bench.bench_held_out(shared_data)
+    assert missed(rows) == []
+    ours, linear, vendors = rows[-3:]
+    assert float(ours["mean"]) < float(vendors["mean"]) < float(linear["mean"])
+
+
+def test_a_knob_without_effect_makes_no_rule(bench: ModuleType, shared_data: Path) -> None:
+    """And a real gain in the same run does."""
+    assert missed(bench.bench_null(shared_data)) == []
+
+
+def test_bursts_change_no_rule_beside_a_repeat_and_are_named_without(
+    bench: ModuleType, shared_data: Path
+) -> None:
+    """The stalled default of a public two-node sweep, as baseline and as an arm."""
+    assert missed(bench.bench_bursts(shared_data)) == []
+
+
+def test_the_script_says_what_it_skips(
+    bench: ModuleType, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Without the public sweeps the rest still runs."""
+    monkeypatch.setattr(bench, "find_data", lambda _: None)
+    monkeypatch.setattr(bench, "bench_speed", lambda _: [])
+    monkeypatch.setattr(sys, "argv", ["bench_choose.py", "--quick"])
+    assert bench.main() == 0
+    assert "skipped" in capsys.readouterr().out
