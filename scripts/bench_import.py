@@ -54,7 +54,7 @@ def write_tables(path: Path, n_rows: int) -> None:
         for number in range(n_rows):
             nbytes = sizes[number % len(sizes)]
             stream.write(row(nbytes, 20 + nbytes / 9e4 + generator.random()))
-        stream.write("# Out of bounds values : 0 OK\n# Avg bus bandwidth    : 1.0\n")
+        stream.write("# Out of bounds values : 0 OK\n")
 
 
 def write_noise(path: Path, n_rows: int, n_bytes: int) -> None:

@@ -60,13 +60,13 @@ def fit_session(folder: Path, *, note: Note, again: bool = False) -> FitDone:
         TooLittleDataError: no good sample.
     """
     opened = session.open_session(folder)
+    if not again and session.has_current_samples(opened):
+        kept = _read(opened, session.samples_sha256(opened))
+        if kept is not None:
+            return kept
     samples = load_samples(opened, note)
     opened = session.open_session(folder)
     digest = session.samples_sha256(opened)
-    if not again:
-        kept = _read(opened, digest)
-        if kept is not None:
-            return kept
     fitted = fit.curves(samples)
     if not fitted.curves:
         raise TooLittleDataError(

@@ -7,9 +7,13 @@ matplotlib is imported with this room, so the command line imports the room late
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+import os
+from collections.abc import Callable, Iterable, Sequence
+from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass
 from functools import partial
+from itertools import repeat
+from multiprocessing import get_context
 from pathlib import Path
 from typing import Final
 
@@ -34,6 +38,8 @@ __all__ = ["Ceiling", "PlotInput", "draw", "omissions"]
 
 _NO_BASELINE: Final = "speed-up: no baseline was measured beside other settings (see --baseline)"
 _NO_BANDWIDTH: Final = "bandwidth: one rank sends nothing over any link"
+# From this many targets on, starting processes costs less than it saves.
+_WORTH_PROCESSES: Final = 3
 _NO_CHANNELS: Final = "channels: no setting was measured with several numbers of channels"
 
 
@@ -62,19 +68,36 @@ def draw(
             nothing has been written then.
     """
     files.check_formats(formats)
-    planned = [figure for scene in scenes(figures_input) for figure in _plan(scene)]
-    paths = [directory / f"{one.stem}.{kind}" for one in planned for kind in formats]
+    seen = scenes(figures_input)
+    names = [f"{one.stem}.{kind}" for scene in seen for one in _plan(scene) for kind in formats]
+    paths = [directory / name for name in names]
     if not overwrite:
         files.check_free(paths)
-    contents: list[bytes] = []
-    with house_style():
-        for one in planned:
-            figure = one.draw()
-            encoded = (files.encode(figure, k, one.stem, figures_input.origin) for k in formats)
-            contents.extend(encoded)
+    contents = [content for drawn in _draw_all(seen, tuple(formats)) for content in drawn]
     for path, content in zip(paths, contents, strict=True):
         files.write(path, content)
     return tuple(paths)
+
+
+def _draw_all(seen: Sequence[Scene], formats: tuple[str, ...]) -> Iterable[list[bytes]]:
+    """Every scene's figures; many scenes are drawn by several processes."""
+    if len(seen) < _WORTH_PROCESSES:
+        return [_draw_scene(scene, formats) for scene in seen]
+    # Started anew rather than forked: numpy's threads would not survive a fork.
+    with ProcessPoolExecutor(
+        max_workers=min(len(seen), os.cpu_count() or 1), mp_context=get_context("spawn")
+    ) as pool:
+        return list(pool.map(_draw_scene, seen, repeat(formats)))
+
+
+def _draw_scene(scene: Scene, formats: tuple[str, ...]) -> list[bytes]:
+    contents = []
+    with house_style():
+        for one in _plan(scene):
+            figure = one.draw()
+            origin = scene.given.origin
+            contents += [files.encode(figure, kind, one.stem, origin) for kind in formats]
+    return contents
 
 
 def omissions(figures_input: PlotInput) -> tuple[str, ...]:

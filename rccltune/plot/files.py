@@ -7,7 +7,7 @@ import tempfile
 from collections.abc import Iterable, Sequence
 from io import BytesIO
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
 from matplotlib.figure import Figure
 
@@ -41,7 +41,9 @@ def check_free(paths: Iterable[Path]) -> None:
 def encode(figure: Figure, kind: str, title: str, origin: str) -> bytes:
     """The figure's bytes: the same for the same figure, with its origin in the metadata."""
     buffer = BytesIO()
-    figure.savefig(buffer, format=kind, dpi=_DPI, metadata=_metadata(kind, title, origin))
+    # Twice as fast as the default level, and a tenth larger.
+    extra: dict[str, Any] = {"pil_kwargs": {"compress_level": 3}} if kind == "png" else {}
+    figure.savefig(buffer, format=kind, dpi=_DPI, metadata=_metadata(kind, title, origin), **extra)
     return buffer.getvalue()
 
 

@@ -232,10 +232,16 @@ def launches_digest(path: Path) -> str:
     return hashlib.sha256("\n".join(ids).encode()).hexdigest()[:16]
 
 
+def has_current_samples(session: Session) -> bool:
+    """Whether samples.csv is there and was made from the launches that are there."""
+    current = session.samples_of == launches_digest(session.path)
+    return current and (session.path / SAMPLES).exists()
+
+
 def stored_samples(session: Session) -> tuple[Sample, ...] | None:
     """samples.csv, or None when it must be rebuilt from the raw logs."""
     file = session.path / SAMPLES
-    if session.samples_of != launches_digest(session.path) or not file.exists():
+    if not has_current_samples(session):
         return None
     variants = dict(KNOWN_VARIANTS) | {v.name: v for v in session.variants}
     with disk_errors(file), file.open(encoding="utf-8", newline="") as stream:
@@ -260,6 +266,11 @@ def read_derived(path: Path, name: str) -> dict[str, Any] | None:
     except (OSError, ValueError):
         return None
     return plain if isinstance(plain, dict) else None
+
+
+def dump_json(record: object) -> str:
+    """A record as the text of a JSON file."""
+    return _json(to_plain(record))
 
 
 def _json(plain: object) -> str:

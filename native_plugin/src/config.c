@@ -1,0 +1,401 @@
+#include "config.h"
+
+#include "hip.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+enum { MAX_SHOWN_FINDINGS = 8 };
+
+static const char mode_cure[] =
+    "set RCCLTUNE_MODE=<compute>-nps<n> to the same value on all ranks (or none, for GPUs without "
+    "partitions)";
+
+/* What the stages of one load hand on. */
+struct load {
+    const struct settings *settings;
+    struct config *config;
+    uint64_t n_nodes;
+    uint64_t n_ranks;
+};
+
+__attribute__((format(printf, 3, 4))) static enum config_outcome end(struct load *load,
+                                                                     enum config_outcome outcome,
+                                                                     const char *format, ...)
+{
+    va_list arguments;
+    va_start(arguments, format);
+    (void)vsnprintf(load->config->reason, sizeof load->config->reason, format, arguments);
+    va_end(arguments);
+    return outcome;
+}
+
+static enum config_outcome end_without_memory(struct load *load)
+{
+    return end(load, CONFIG_UNSURE, "out of memory");
+}
+
+/* Looks at the machine, once. */
+static void detect(struct load *load)
+{
+    struct config *config = load->config;
+    struct hip_device device;
+    struct sysroot root;
+    if (config->detected) {
+        return;
+    }
+    config->detected = true;
+    enum hip_status hip = hip_current_device(&device);
+    if (sysroot_open(load->settings->sysroot, &root) != READ_OK) {
+        config->machine = (struct machine){.status = MACHINE_UNKNOWN};
+        (void)snprintf(config->machine.reason, sizeof config->machine.reason,
+                       "%.100s cannot be opened", load->settings->sysroot);
+    } else {
+        machine_detect(&root, device.bus_id, device.n_cus, &config->machine);
+        sysroot_close(&root);
+    }
+    if (hip == HIP_AMBIGUOUS) {
+        config->machine.status = MACHINE_UNKNOWN;
+        (void)snprintf(config->machine.reason, sizeof config->machine.reason,
+                       "two HIP runtimes are loaded and name different devices");
+    }
+    if (load->settings->mode_is_set) {
+        config->mode = load->settings->mode;
+    } else if (config->machine.status != MACHINE_UNKNOWN) {
+        config->mode = config->machine.mode;
+    }
+}
+
+/* Why the mode cannot be relied on; NULL when it can.  GPUs of one node in different modes count as
+ * unreliable: the ranks of one communicator would each take their own file. */
+static const char *mode_doubt(const struct load *load)
+{
+    const struct machine *machine = &load->config->machine;
+    if (load->settings->mode_is_set) {
+        return NULL;
+    }
+    if (machine->status == MACHINE_UNKNOWN) {
+        return machine->reason;
+    }
+    return machine->mixed ? "the GPUs of this node are in different partition modes" : NULL;
+}
+
+/* Chooses the file for this arch and mode in RCCLTUNE_CONFIG_DIR. */
+static enum config_outcome choose_from_directory(struct load *load)
+{
+    struct config *config = load->config;
+    const char *directory = load->settings->rule_dir;
+    char mode[MODE_TEXT_SIZE];
+    int fd = open(directory, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    if (fd < 0) {
+        return end(load, CONFIG_WRONG, "RCCLTUNE_CONFIG_DIR: %s cannot be opened", directory);
+    }
+    (void)close(fd);
+    detect(load);
+    const struct machine *machine = &config->machine;
+    const char *doubt = mode_doubt(load);
+    if (doubt != NULL || !(mode_is_known(config->mode) || machine->status == MACHINE_NO_AMD_GPU)) {
+        return end(load, CONFIG_UNSURE, "the partition mode is not known (%s); %s",
+                   doubt != NULL ? doubt : mode_text(config->mode, mode), mode_cure);
+    }
+    if (machine->arch[0] == '\0' && machine->status == MACHINE_NO_AMD_GPU) {
+        return end(load, CONFIG_NOTHING, "no AMD GPU here, so no file in %s is for it", directory);
+    }
+    if (machine->arch[0] == '\0') {
+        return end(load, CONFIG_UNSURE,
+                   "the GPU's arch is not known (%s); name the file with NCCL_TUNER_CONFIG_FILE on "
+                   "all ranks",
+                   machine->reason[0] != '\0' ? machine->reason : "KFD cannot be read");
+    }
+    int length = snprintf(config->path, sizeof config->path, "%s/rccl_tuner_%s_%s.csv", directory,
+                          machine->arch, mode_text(config->mode, mode));
+    if (length < 0 || (size_t)length >= sizeof config->path) {
+        return end(load, CONFIG_WRONG, "RCCLTUNE_CONFIG_DIR: the path is too long");
+    }
+    return CONFIG_RULES;
+}
+
+static enum config_outcome choose_file(struct load *load)
+{
+    const struct settings *settings = load->settings;
+    if (settings->rule_file != NULL) {
+        return text_copy(text_of(settings->rule_file), load->config->path,
+                         sizeof load->config->path)
+                   ? CONFIG_RULES
+                   : end(load, CONFIG_WRONG, "NCCL_TUNER_CONFIG_FILE: the path is too long");
+    }
+    if (settings->rule_dir != NULL) {
+        return choose_from_directory(load);
+    }
+    return end(load, CONFIG_NOTHING,
+               "neither NCCL_TUNER_CONFIG_FILE nor RCCLTUNE_CONFIG_DIR is set");
+}
+
+/* Reads all of an open file.  `*content` is to be freed by the caller in every case. */
+static enum config_outcome read_all(struct load *load, int fd, char **content, size_t *length)
+{
+    size_t room = 0;
+    for (*length = 0;;) {
+        if (*length == room) {
+            room = room == 0 ? 1 << 16 : room * 2;
+            char *bigger = room > 2 * (size_t)RULE_FILE_MAX_BYTES ? NULL : realloc(*content, room);
+            if (bigger == NULL) {
+                return end_without_memory(load);
+            }
+            *content = bigger;
+        }
+        ssize_t got = read(fd, *content + *length, room - *length);
+        if (got == 0) {
+            return CONFIG_RULES;
+        }
+        if (got < 0 && errno != EINTR) {
+            return end(load, CONFIG_WRONG, "%s: cannot be read (errno %d)", load->config->path,
+                       errno);
+        }
+        *length += got > 0 ? (size_t)got : 0;
+        if (*length > RULE_FILE_MAX_BYTES) {
+            return end(load, CONFIG_WRONG, "%s: larger than the limit of %d MiB",
+                       load->config->path, RULE_FILE_MAX_BYTES >> 20);
+        }
+    }
+}
+
+static enum config_outcome read_file(struct load *load, char **content, size_t *length)
+{
+    const char *path = load->config->path;
+    /* O_NONBLOCK: a pipe without a writer must not hang the job. */
+    int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY);
+    if (fd < 0 && errno == ENOENT && load->settings->rule_file == NULL) {
+        return end(load, CONFIG_NOTHING, "%s: no file for this arch and mode", path);
+    }
+    if (fd < 0) {
+        return end(load, CONFIG_WRONG, "%s: cannot be opened (errno %d%s)", path, errno,
+                   errno == ENOENT ? ", no such file" : "");
+    }
+    enum config_outcome outcome = read_all(load, fd, content, length);
+    (void)close(fd);
+    return outcome;
+}
+
+/* The refusal of a file: its first mistakes, one a line. */
+static enum config_outcome refuse(struct load *load, const struct rule_file *file)
+{
+    struct config *config = load->config;
+    size_t shown = 0;
+    int used = snprintf(config->reason, sizeof config->reason,
+                        "%.300s: refused, %zu errors, %zu warnings%s", config->path, file->n_errors,
+                        file->n_warnings, file->n_errors == 0 ? " (RCCLTUNE_STRICT=1)" : "");
+    for (size_t i = 0; i < file->n_findings && shown < MAX_SHOWN_FINDINGS; i++) {
+        const struct finding *finding = &file->findings[i];
+        if (used < 0 || (size_t)used >= sizeof config->reason) {
+            break;
+        }
+        if (finding->severity == FINDING_ERROR || file->n_errors == 0) {
+            used += snprintf(config->reason + used, sizeof config->reason - (size_t)used,
+                             "\n  line %u: %s [%s]", (unsigned)finding->line, finding->message,
+                             finding->code);
+            shown++;
+        }
+    }
+    return CONFIG_WRONG;
+}
+
+/* One value of `#@ requires`: unknown values pass, different ones do not. */
+static bool differs(uint32_t wanted, uint32_t found)
+{
+    return wanted != 0 && found != 0 && wanted != found;
+}
+
+static enum config_outcome check_machine(struct load *load, const struct requirement *wanted)
+{
+    const struct config *config = load->config;
+    const struct machine *machine = &config->machine;
+    bool asks_mode = wanted->mode.compute != COMPUTE_UNKNOWN || wanted->mode.memory != 0;
+    bool mode_missing =
+        (wanted->mode.compute != COMPUTE_UNKNOWN && config->mode.compute == COMPUTE_UNKNOWN) ||
+        (wanted->mode.memory != 0 && config->mode.memory == 0 &&
+         config->mode.compute != COMPUTE_NONE);
+    bool arch_missing = wanted->arch[0] != '\0' && machine->arch[0] == '\0' &&
+                        machine->status != MACHINE_NO_AMD_GPU && !load->settings->mode_is_set;
+    const char *doubt = mode_doubt(load);
+    char mode[MODE_TEXT_SIZE];
+    if (asks_mode && (doubt != NULL || mode_missing)) {
+        return end(load, CONFIG_UNSURE,
+                   "%s requires a partition mode, and this GPU's is not known (%s); %s",
+                   config->path, doubt != NULL ? doubt : mode_text(config->mode, mode), mode_cure);
+    }
+    if (arch_missing) {
+        return end(load, CONFIG_UNSURE, "%s requires %s, and this GPU's arch is not known (%s); %s",
+                   config->path, wanted->arch, machine->reason, mode_cure);
+    }
+    bool other_mode = differs(wanted->mode.compute, config->mode.compute) ||
+                      (wanted->mode.memory != 0 && wanted->mode.memory != config->mode.memory);
+    bool no_gpu = machine->status == MACHINE_NO_AMD_GPU && !load->settings->mode_is_set;
+    bool other_arch = wanted->arch[0] != '\0' && (machine->arch[0] != '\0' || no_gpu) &&
+                      strcmp(wanted->arch, machine->arch) != 0;
+    bool other_device = differs(wanted->device, machine->device) || (no_gpu && wanted->device != 0);
+    if ((asks_mode && other_mode) || other_arch || other_device ||
+        differs(wanted->n_cus, machine->n_cus)) {
+        return end(
+            load, CONFIG_WRONG,
+            "%s line %u requires another machine; this one is arch=%s device=0x%x cus=%u mode=%s",
+            config->path, (unsigned)wanted->line, machine->arch[0] != '\0' ? machine->arch : "?",
+            (unsigned)machine->device, (unsigned)machine->n_cus, mode_text(config->mode, mode));
+    }
+    return CONFIG_RULES;
+}
+
+/* Which devices of a node a communicator uses is invisible to a tuner.  `node` is what files are
+ * for unless they say otherwise.  `one-oam` is certain only when the process can see no second OAM
+ * and the ranks of a node all fit on the one: with a cgroup per rank every rank sees a single OAM,
+ * its own. */
+static bool placement_holds(struct load *load, const char *wanted)
+{
+    if (wanted[0] == '\0') {
+        return true;
+    }
+    if (load->settings->placement != NULL) {
+        return strcmp(load->settings->placement, wanted) == 0;
+    }
+    if (strcmp(wanted, "one-oam") != 0) {
+        return strcmp(wanted, "node") == 0;
+    }
+    detect(load);
+    const struct machine *machine = &load->config->machine;
+    return load->n_nodes == 1 && machine->n_sockets == 1 && machine->n_hidden == 0 &&
+           machine->n_visible >= load->n_ranks;
+}
+
+static enum config_outcome check_requirement(struct load *load, const struct requirement *wanted)
+{
+    bool asks_machine = wanted->arch[0] != '\0' || wanted->device != 0 || wanted->n_cus != 0 ||
+                        wanted->mode.compute != COMPUTE_UNKNOWN || wanted->mode.memory != 0;
+    if (asks_machine) {
+        detect(load);
+        enum config_outcome outcome = check_machine(load, wanted);
+        if (outcome != CONFIG_RULES) {
+            return outcome;
+        }
+    }
+    if (!placement_holds(load, wanted->placement)) {
+        return end(load, CONFIG_NOTHING,
+                   "%s requires placement=%s; set RCCLTUNE_PLACEMENT=%s on all ranks to use it",
+                   load->config->path, wanted->placement, wanted->placement);
+    }
+    return CONFIG_RULES;
+}
+
+/* Rows with a partition mode of their own need to know ours, but only if they could hold here. */
+static enum config_outcome check_row_modes(struct load *load, const struct rule_file *file)
+{
+    bool asked = false;
+    for (size_t i = 0; i < file->n_rules && !asked; i++) {
+        asked = file->rules[i].only_mode.compute != COMPUTE_UNKNOWN &&
+                rule_is_for_scale(&file->rules[i], load->n_nodes, load->n_ranks);
+    }
+    if (!asked) {
+        return CONFIG_RULES;
+    }
+    detect(load);
+    const char *doubt = mode_doubt(load);
+    if (doubt != NULL || load->config->mode.compute == COMPUTE_UNKNOWN) {
+        return end(load, CONFIG_UNSURE,
+                   "%s has rows for one partition mode, and this GPU's is not known (%s); %s",
+                   load->config->path, doubt != NULL ? doubt : "no value", mode_cure);
+    }
+    return CONFIG_RULES;
+}
+
+static enum config_outcome build(struct load *load, const struct rule_file *file)
+{
+    struct config *config = load->config;
+    struct scale scale = {load->n_nodes, load->n_ranks, config->mode};
+    switch (rule_table_build(file->rules, file->n_rules, &scale, &config->table)) {
+    case RULE_TABLE_OK:
+        break;
+    case RULE_TABLE_NO_MEMORY:
+        return end_without_memory(load);
+    case RULE_TABLE_TOO_MANY_KINDS:
+        return end(load, CONFIG_WRONG,
+                   "%s: more than %d different (algorithm, protocol, numPipeOps, regBuff) for one "
+                   "collective",
+                   config->path, TABLE_MAX_KINDS);
+    case RULE_TABLE_TOO_MANY_CANDIDATES:
+        return end(load, CONFIG_WRONG, "%s: the rules overlap too much (limit: %d list entries)",
+                   config->path, TABLE_MAX_CANDIDATES);
+    }
+    if (config->table->n_candidates == 0) {
+        config_release(config);
+        return end(load, CONFIG_NOTHING, "%s: no rule for %llu ranks on %llu nodes", config->path,
+                   (unsigned long long)load->n_ranks, (unsigned long long)load->n_nodes);
+    }
+    return CONFIG_RULES;
+}
+
+/* Notes the first `#@ needs` that the environment lacks: the rules then meet cells that are not
+ * selectable, which is harmless and puzzling. */
+static void check_needs(struct config *config, const struct rule_file *file)
+{
+    char name[64];
+    for (size_t i = 0; i < file->n_needs && config->unmet_need[0] == '\0'; i++) {
+        struct text value = file->needs[i].value;
+        if (text_copy(file->needs[i].name, name, sizeof name) && !text_is(value, "") &&
+            !text_is(value, getenv(name) == NULL ? "" : getenv(name))) {
+            (void)snprintf(config->unmet_need, sizeof config->unmet_need, "%s=%.*s", name,
+                           value.left > 40 ? 40 : (int)value.left, value.at);
+        }
+    }
+}
+
+static enum config_outcome use_content(struct load *load, struct text content)
+{
+    struct rule_file file;
+    enum config_outcome outcome;
+    if (load->settings->log != LOG_OFF) {
+        sha256_text(content,
+                    load->config->sha256); /* a third of the whole init, so only if shown */
+    }
+    if (!rule_file_parse(content, &file)) {
+        outcome = end_without_memory(load);
+    } else if (!rule_file_is_usable(&file, load->settings->strict)) {
+        outcome = refuse(load, &file);
+    } else {
+        load->config->n_rules = file.n_rules;
+        load->config->n_warnings = file.n_warnings;
+        check_needs(load->config, &file);
+        outcome = check_requirement(load, &file.requirement);
+        outcome = outcome == CONFIG_RULES ? check_row_modes(load, &file) : outcome;
+        outcome = outcome == CONFIG_RULES ? build(load, &file) : outcome;
+    }
+    rule_file_free(&file);
+    return outcome;
+}
+
+enum config_outcome config_load(const struct settings *settings, uint64_t n_nodes, uint64_t n_ranks,
+                                struct config *config)
+{
+    struct load load = {settings, config, n_nodes, n_ranks};
+    char *content = NULL;
+    size_t length = 0;
+    *config = (struct config){.table = NULL, .mode = settings->mode};
+    enum config_outcome outcome = choose_file(&load);
+    if (outcome == CONFIG_RULES) {
+        outcome = read_file(&load, &content, &length);
+    }
+    if (outcome == CONFIG_RULES) {
+        outcome = use_content(&load, (struct text){content, length});
+    }
+    free(content);
+    return outcome;
+}
+
+void config_release(struct config *config)
+{
+    rule_table_free(config->table);
+    config->table = NULL;
+}

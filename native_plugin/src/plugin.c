@@ -1,0 +1,174 @@
+#include "plugin.h"
+
+#include "config.h"
+#include "names.h"
+#include "watch.h"
+
+#include <stdatomic.h>
+#include <stdio.h>
+#include <stdlib.h>
+
+/* Immutable after plugin_init, but for what the watcher keeps behind its own lock. */
+struct plugin {
+    struct rule_table
+        *table;          /* NULL when there is nothing to apply and only the trace was asked for */
+    struct watch *watch; /* NULL unless asked for */
+};
+
+static void complain(const struct plugin_comm *comm, const char *reason, bool unsure)
+{
+    struct lines lines = {.at = NULL};
+    lines_add(&lines, "rccltune: error: communicator of %llu ranks on %llu nodes: %s\n",
+              (unsigned long long)comm->n_ranks, (unsigned long long)comm->n_nodes, reason);
+    if (unsure) {
+        lines_add(
+            &lines,
+            "rccltune: this may concern this rank alone.  It stops here because one rank without "
+            "rules among tuned ones hangs the job; other ranks may already hang (older libraries "
+            "start the tuner after the transports).  RCCLTUNE_MODE on all ranks makes the choice "
+            "without detection.\n");
+    }
+    lines_add(
+        &lines,
+        "rccltune: RCCLTUNE_ON_ERROR=ignore, on all ranks or on none, goes on without rules.\n");
+    (void)output_append(NULL, "", (struct text){lines.at, lines.used});
+    lines_free(&lines);
+}
+
+/* A communicator's name in logs and file names.  Older hosts give no id: a number that is unique in
+ * this process stands in for it. */
+static void name_comm(const struct plugin_comm *comm, char *buffer, size_t size)
+{
+    static atomic_uint serial;
+    if (comm->has_id) {
+        (void)snprintf(buffer, size, "%016llx", (unsigned long long)comm->id);
+    } else {
+        (void)snprintf(buffer, size, "local%u",
+                       atomic_fetch_add_explicit(&serial, 1, memory_order_relaxed));
+    }
+}
+
+static enum plugin_status start(const struct plugin_comm *comm, const struct settings *settings,
+                                struct config *config, struct plugin **plugin)
+{
+    char id[32];
+    char reason[CONFIG_REASON_SIZE];
+    struct watch *watch = NULL;
+    name_comm(comm, id, sizeof id);
+    struct trace_comm traced = {id, comm->n_nodes, comm->n_ranks, comm->abi};
+    bool watching = watch_start(settings, config, &traced, &watch, reason, sizeof reason);
+    if (!watching && !settings->ignore_errors) {
+        complain(comm, reason, false);
+        return PLUGIN_WRONG;
+    }
+    if (watch == NULL && config->table == NULL) {
+        return PLUGIN_READY; /* inert: no context, nothing to release */
+    }
+    *plugin = calloc(1, sizeof **plugin);
+    if (*plugin == NULL) {
+        watch_end(watch);
+        if (settings->ignore_errors) {
+            return PLUGIN_READY;
+        }
+        complain(comm, "out of memory", true);
+        return PLUGIN_UNSURE;
+    }
+    **plugin = (struct plugin){config->table, watch};
+    config->table = NULL;
+    return PLUGIN_READY;
+}
+
+enum plugin_status plugin_init(const struct plugin_comm *comm, struct plugin **plugin)
+{
+    struct settings settings;
+    struct config config = {.table = NULL};
+    enum config_outcome outcome = CONFIG_NOTHING;
+    *plugin = NULL;
+    if (comm->n_ranks <= 1) {
+        return PLUGIN_READY; /* nothing to choose, so nothing to read */
+    }
+    if (settings_read(&settings, config.reason, sizeof config.reason)) {
+        outcome = config_load(&settings, comm->n_nodes, comm->n_ranks, &config);
+    } else {
+        outcome = CONFIG_WRONG;
+    }
+    bool failed = outcome == CONFIG_WRONG || outcome == CONFIG_UNSURE;
+    if (failed && !settings.ignore_errors) {
+        complain(comm, config.reason, outcome == CONFIG_UNSURE);
+        return outcome == CONFIG_UNSURE ? PLUGIN_UNSURE : PLUGIN_WRONG;
+    }
+    enum plugin_status status = start(comm, &settings, &config, plugin);
+    config_release(&config); /* whatever start() did not take */
+    return status;
+}
+
+/* Tells the watcher of a decision.  Apart from plugin_decide, so that the watcher's record is no
+ * part of every call's stack frame. */
+__attribute__((noinline)) static void watch_decided(struct plugin *plugin,
+                                                    const struct plugin_call *call,
+                                                    const struct candidate *chosen,
+                                                    uint32_t n_skipped)
+{
+    struct trace_call seen = {.n_bytes = call->n_bytes, .collective = (int8_t)call->collective};
+    trace_read_table(&seen, call->cells, call->n_algorithms, call->n_protocols);
+    watch_call(plugin->watch, &seen, chosen,
+               chosen == NULL ? 0 : (uint32_t)(chosen - plugin->table->candidates), n_skipped);
+}
+
+/* Whether a rule's own conditions, beyond collective and size, hold for a call. */
+static bool holds(const struct candidate *rule, const struct plugin_call *call)
+{
+    return (rule->n_pipe_ops < 0 || rule->n_pipe_ops == call->n_pipe_ops) &&
+           (rule->reg_buff < 0 || rule->reg_buff == call->reg_buff);
+}
+
+/* Whether the host lets a rule's cell be chosen.  `>= 0` and not `!= -1`: fp8 on more than 8 ranks
+ * multiplies cells by 1024, the -1 ones included (RCCL 2.28.3 src/enqueue.cc).  A NaN fails as it
+ * should. */
+static bool is_selectable(const struct candidate *rule, const struct plugin_call *call)
+{
+    if (rule->algorithm == LEAVE_TO_HOST) {
+        return true;
+    }
+    return call->cells != NULL && rule->algorithm < call->n_algorithms &&
+           rule->protocol < call->n_protocols &&
+           call->cells[(size_t)rule->algorithm * (size_t)call->n_protocols +
+                       (size_t)rule->protocol] >= 0.0F;
+}
+
+/* What a job waits for: no lock, no allocation, no getenv, and no output unless somebody watches.
+ */
+const struct candidate *plugin_decide(struct plugin *plugin, const struct plugin_call *call)
+{
+    const struct candidate *chosen = NULL;
+    const uint32_t *order = NULL;
+    uint32_t count = 0;
+    uint32_t n_skipped = 0;
+    if (plugin == NULL || (unsigned)call->collective >= TABLE_N_COLLECTIVES) {
+        return NULL;
+    }
+    if (plugin->table != NULL) {
+        order = rule_table_find(plugin->table, (unsigned)call->collective, call->n_bytes, &count);
+    }
+    for (uint32_t i = 0; i < count && chosen == NULL; i++) {
+        const struct candidate *rule = &plugin->table->candidates[order[i]];
+        if (holds(rule, call)) {
+            chosen = is_selectable(rule, call) ? rule : NULL;
+            n_skipped += chosen == NULL ? 1 : 0;
+        }
+    }
+    if (plugin->watch != NULL) {
+        watch_decided(plugin, call, chosen, n_skipped);
+    }
+    return chosen;
+}
+
+void plugin_finalize(struct plugin *plugin)
+{
+    if (plugin == NULL) {
+        return;
+    }
+    watch_end(plugin->watch); /* first: it reads the table */
+    rule_table_free(plugin->table);
+    free(plugin);
+}

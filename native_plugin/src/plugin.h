@@ -1,0 +1,49 @@
+/*
+ * The plugin proper, free of any host's ABI: a context per communicator and a decision per call.
+ */
+#ifndef RCCLTUNE_PLUGIN_H
+#define RCCLTUNE_PLUGIN_H
+
+#include "rule_table.h"
+
+struct plugin; /* the context of one communicator */
+
+/* A communicator, as init is told of it. */
+struct plugin_comm {
+    unsigned abi;
+    bool has_id; /* versions 5 and 6 */
+    uint64_t id;
+    uint64_t n_nodes;
+    uint64_t n_ranks;
+};
+
+/* A question.  `cells` is the cost table, n_algorithms rows of n_protocols; a cell can be chosen
+ * when it is >= 0. */
+struct plugin_call {
+    int collective;
+    uint64_t n_bytes;
+    int n_pipe_ops;
+    int reg_buff; /* -1 where the host does not say: only rules for any value match */
+    const float *cells;
+    int n_algorithms;
+    int n_protocols;
+};
+
+enum plugin_status {
+    PLUGIN_READY,  /* `*plugin` may be NULL: inert, and plugin_decide accepts that */
+    PLUGIN_WRONG,  /* case a of design §7, reported on stderr */
+    PLUGIN_UNSURE, /* case b, reported on stderr */
+};
+
+/* Sets a communicator up from the environment.  `*plugin` is to be ended with plugin_finalize; it
+ * is NULL unless PLUGIN_READY. */
+enum plugin_status plugin_init(const struct plugin_comm *comm, struct plugin **plugin);
+
+/* The rule to apply to a call, or NULL for none: the first selectable match in file order.  Reads
+ * the cost table, writes nothing of the host's; safe from any thread. */
+const struct candidate *plugin_decide(struct plugin *plugin, const struct plugin_call *call);
+
+/* Writes what is still to be written and releases everything.  NULL is allowed. */
+void plugin_finalize(struct plugin *plugin);
+
+#endif

@@ -1,0 +1,105 @@
+#include "settings.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+
+/* A variable's value; NULL where it is unset or empty, which mean the same everywhere here. */
+static const char *variable(const char *name)
+{
+    const char *value = getenv(name);
+    return value != NULL && value[0] != '\0' ? value : NULL;
+}
+
+static bool bad_value(const char *name, const char *value, const char *wanted, char *reason,
+                      size_t size)
+{
+    (void)snprintf(reason, size, "%s='%.60s': expected %s", name, value, wanted);
+    return false;
+}
+
+static bool read_on_error(struct settings *settings, char *reason, size_t size)
+{
+    const char *value = variable("RCCLTUNE_ON_ERROR");
+    struct text text = text_of(value);
+    settings->ignore_errors = text_is(text, "ignore");
+    if (value != NULL && !settings->ignore_errors && !text_is(text, "fail")) {
+        return bad_value("RCCLTUNE_ON_ERROR", value, "fail or ignore", reason, size);
+    }
+    return true;
+}
+
+static bool read_strict(struct settings *settings, char *reason, size_t size)
+{
+    const char *value = variable("RCCLTUNE_STRICT");
+    struct text text = text_of(value);
+    settings->strict = text_is(text, "1");
+    if (value != NULL && !settings->strict && !text_is(text, "0")) {
+        return bad_value("RCCLTUNE_STRICT", value, "0 or 1", reason, size);
+    }
+    return true;
+}
+
+static bool read_mode(struct settings *settings, char *reason, size_t size)
+{
+    const char *value = variable("RCCLTUNE_MODE");
+    if (value == NULL || text_is_in_any_case(text_of(value), "auto")) {
+        return true;
+    }
+    settings->mode_is_set = mode_parse(text_of(value), false, &settings->mode);
+    return settings->mode_is_set ||
+           bad_value("RCCLTUNE_MODE", value, "auto, none, or a mode such as cpx-nps4", reason,
+                     size);
+}
+
+static bool read_log(struct settings *settings, char *reason, size_t size)
+{
+    static const char *const levels[] = {
+        [LOG_OFF] = "off", [LOG_SUMMARY] = "summary", [LOG_DECISIONS] = "decisions"};
+    const char *value = variable("RCCLTUNE_LOG");
+    struct text level = text_of(value);
+    struct text file = text_of("");
+    if (value == NULL) {
+        return true;
+    }
+    (void)text_split(level, ':', &level, &file);
+    for (int i = LOG_OFF; i <= LOG_DECISIONS; i++) {
+        if (text_is(level, levels[i])) {
+            settings->log = (enum log_level)i;
+            settings->log_file = file.left > 0 ? file.at : NULL;
+            return true;
+        }
+    }
+    return bad_value("RCCLTUNE_LOG", value, "off, summary or decisions, and :FILE where wanted",
+                     reason, size);
+}
+
+static bool refuse_later_modes(char *reason, size_t size)
+{
+    static const char *const names[] = {"RCCLTUNE_SCHEDULE", "RCCLTUNE_RECORD"};
+    for (size_t i = 0; i < sizeof names / sizeof names[0]; i++) {
+        if (variable(names[i]) != NULL) {
+            /* Going on without it would measure, or record, something other than what was asked. */
+            (void)snprintf(reason, size, "%s is set, and this build of the plugin does not have it",
+                           names[i]);
+            return false;
+        }
+    }
+    return true;
+}
+
+bool settings_read(struct settings *settings, char *reason, size_t size)
+{
+    *settings = (struct settings){
+        .rule_file = variable("NCCL_TUNER_CONFIG_FILE"),
+        .rule_dir = variable("RCCLTUNE_CONFIG_DIR"),
+        .placement = variable("RCCLTUNE_PLACEMENT"),
+        .trace = variable("RCCLTUNE_TRACE"),
+        .sysroot = variable("RCCLTUNE_SYSROOT"),
+    };
+    if (settings->sysroot == NULL) {
+        settings->sysroot = "/";
+    }
+    return read_on_error(settings, reason, size) && refuse_later_modes(reason, size) &&
+           read_strict(settings, reason, size) && read_mode(settings, reason, size) &&
+           read_log(settings, reason, size);
+}

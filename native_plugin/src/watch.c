@@ -1,0 +1,240 @@
+#include "watch.h"
+
+#include "names.h"
+
+#include <stdatomic.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum { COMM_ID_SIZE = 32 };
+
+struct watch {
+    atomic_flag busy;
+    enum log_level log;
+    bool keeps_trace;
+    bool log_failed;
+    char id[COMM_ID_SIZE];
+    struct trace_comm comm;          /* comm.id is `id` */
+    char log_path[OUTPUT_PATH_SIZE]; /* "": stderr */
+    char trace_path[OUTPUT_PATH_SIZE];
+    const char *setting;
+    const struct rule_table *table; /* outlives the watcher */
+    uint64_t *hits;                 /* per candidate of the table */
+    uint64_t n_calls;
+    uint64_t n_hits;
+    uint64_t n_misses;
+    uint64_t n_unselectable; /* a rule matched, none was selectable */
+    uint64_t n_fallbacks;    /* hits after a rule that was not selectable */
+    struct trace trace;
+};
+
+static void lock(struct watch *watch)
+{
+    /* A spin lock: libc's mutexes are in another library before glibc 2.34, calls of one
+     * communicator come one at a time, and this is held for well under a microsecond. */
+    while (atomic_flag_test_and_set_explicit(&watch->busy, memory_order_acquire)) {
+    }
+}
+
+static void unlock(struct watch *watch)
+{
+    atomic_flag_clear_explicit(&watch->busy, memory_order_release);
+}
+
+/* Logs to the file, or to stderr where that cannot be written: a log must not stop a job. */
+static void flush_log(struct watch *watch, struct lines *lines)
+{
+    struct text content = {lines->at, lines->used};
+    bool to_file = watch->log_path[0] != '\0' && !watch->log_failed;
+    if (to_file && !output_append(watch->log_path, "", content)) {
+        watch->log_failed = true;
+        to_file = false;
+    }
+    if (!to_file) {
+        (void)output_append(NULL, "", content);
+    }
+    lines_free(lines);
+}
+
+static void log_start(struct watch *watch, const struct config *config, bool mode_is_set)
+{
+    struct lines lines = {.at = NULL};
+    char mode[MODE_TEXT_SIZE];
+    lines_add(&lines, "rccltune: comm=%s nodes=%llu ranks=%llu abi=v%u ", watch->id,
+              (unsigned long long)watch->comm.n_nodes, (unsigned long long)watch->comm.n_ranks,
+              watch->comm.abi);
+    if (config->table == NULL) {
+        lines_add(&lines, "inert: %s\n", config->reason);
+    } else {
+        lines_add(&lines, "rules=%u of=%zu skipped-rows=%zu file=%s sha256=%s",
+                  config->table->n_candidates, config->n_rules, config->n_warnings, config->path,
+                  config->sha256);
+        if (config->detected || mode_is_set) {
+            lines_add(&lines, " mode=%s from=%s arch=%s device=0x%x cus=%u",
+                      mode_text(config->mode, mode), mode_is_set ? "RCCLTUNE_MODE" : "sysfs",
+                      config->machine.arch[0] != '\0' ? config->machine.arch : "?",
+                      (unsigned)config->machine.device, (unsigned)config->machine.n_cus);
+        }
+        if (config->unmet_need[0] != '\0') {
+            lines_add(&lines, " needs=%s (not set; its rules may not be selectable)",
+                      config->unmet_need);
+        }
+        lines_add(&lines, "\n");
+    }
+    flush_log(watch, &lines);
+}
+
+static bool open_outputs(struct watch *watch, const struct settings *settings, char *reason,
+                         size_t size)
+{
+    if (settings->log != LOG_OFF && settings->log_file != NULL &&
+        !output_name(settings->log_file, watch->id, watch->log_path, sizeof watch->log_path)) {
+        (void)snprintf(reason, size, "RCCLTUNE_LOG: '%.200s' is no file name (%%h, %%p, %%c)",
+                       settings->log_file);
+        return false;
+    }
+    if (settings->trace == NULL) {
+        return true;
+    }
+    /* The file is made now: a measurement that cannot be written down must not begin. */
+    if (!output_name(settings->trace, watch->id, watch->trace_path, sizeof watch->trace_path) ||
+        !output_append(watch->trace_path, trace_header, text_of(""))) {
+        (void)snprintf(reason, size, "RCCLTUNE_TRACE: '%.200s' cannot be written", settings->trace);
+        return false;
+    }
+    watch->keeps_trace = true;
+    return true;
+}
+
+bool watch_start(const struct settings *settings, const struct config *config,
+                 const struct trace_comm *comm, struct watch **watch, char *reason, size_t size)
+{
+    *watch = NULL;
+    if (settings->log == LOG_OFF && settings->trace == NULL) {
+        return true;
+    }
+    size_t n_candidates = config->table == NULL ? 0 : config->table->n_candidates;
+    struct watch *made = calloc(1, sizeof *made);
+    uint64_t *hits = calloc(n_candidates + 1, sizeof *hits);
+    if (made == NULL || hits == NULL) {
+        free(made);
+        free(hits);
+        (void)snprintf(reason, size, "out of memory");
+        return false;
+    }
+    atomic_flag_clear(&made->busy);
+    made->log = settings->log;
+    made->hits = hits;
+    made->table = config->table;
+    made->setting = config->table == NULL ? "silent" : "rules";
+    made->comm = *comm;
+    (void)snprintf(made->id, sizeof made->id, "%s", comm->id);
+    made->comm.id = made->id;
+    if (!open_outputs(made, settings, reason, size)) {
+        free(made->hits);
+        free(made);
+        return false;
+    }
+    if (made->log != LOG_OFF) {
+        log_start(made, config, settings->mode_is_set);
+    }
+    *watch = made;
+    return true;
+}
+
+static void log_decision(struct watch *watch, const struct trace_record *record)
+{
+    struct lines lines = {.at = NULL};
+    const struct trace_call *call = &record->first;
+    lines_add(&lines, "rccltune: comm=%s decision collective=%s nbytes=%llu answer=", watch->id,
+              collective_name(call->collective), (unsigned long long)call->n_bytes);
+    trace_add_answer(&lines, call);
+    lines_add(&lines, " line=%u host=", call->has_answer ? (unsigned)call->answer.line : 0);
+    trace_add_cell(&lines, call->host_choice, call->n_protocols);
+    lines_add(&lines, "\n");
+    flush_log(watch, &lines);
+}
+
+void watch_call(struct watch *watch, struct trace_call *call, const struct candidate *chosen,
+                uint32_t index, uint32_t n_skipped)
+{
+    call->has_answer = chosen != NULL;
+    if (watch->comm.abi == 2) {
+        call->host_choice = -1; /* such hosts show no costs; the table was the adapter's own */
+    }
+    if (chosen != NULL) {
+        call->answer = *chosen;
+    }
+    lock(watch);
+    watch->n_calls++;
+    if (chosen != NULL) {
+        watch->n_hits++;
+        watch->hits[index]++;
+        watch->n_fallbacks += n_skipped > 0 ? 1 : 0;
+    } else if (n_skipped > 0) {
+        watch->n_unselectable++;
+    } else {
+        watch->n_misses++;
+    }
+    if (watch->keeps_trace || watch->log == LOG_DECISIONS) {
+        const struct trace_record *record = trace_count(&watch->trace, call);
+        if (record != NULL && watch->log == LOG_DECISIONS) {
+            log_decision(watch, record);
+        }
+    }
+    unlock(watch);
+}
+
+static void log_end(struct watch *watch)
+{
+    struct lines lines = {.at = NULL};
+    lines_add(&lines,
+              "rccltune: comm=%s summary calls=%llu hits=%llu misses=%llu not-selectable=%llu "
+              "fallbacks=%llu\n",
+              watch->id, (unsigned long long)watch->n_calls, (unsigned long long)watch->n_hits,
+              (unsigned long long)watch->n_misses, (unsigned long long)watch->n_unselectable,
+              (unsigned long long)watch->n_fallbacks);
+    for (uint32_t i = 0; watch->table != NULL && i < watch->table->n_candidates; i++) {
+        const struct candidate *rule = &watch->table->candidates[i];
+        if (watch->hits[i] > 0) {
+            lines_add(&lines,
+                      "rccltune: comm=%s rule line=%u setting=%s/%s channels=%d hits=%llu\n",
+                      watch->id, (unsigned)rule->line, algorithm_name(rule->algorithm),
+                      protocol_name(rule->protocol), (int)rule->channels,
+                      (unsigned long long)watch->hits[i]);
+        }
+    }
+    flush_log(watch, &lines);
+}
+
+static void write_trace(struct watch *watch)
+{
+    struct lines lines = {.at = NULL};
+    trace_write(&watch->trace, &watch->comm, 0, watch->setting, &lines);
+    if (lines.failed ||
+        !output_append(watch->trace_path, trace_header, (struct text){lines.at, lines.used})) {
+        struct lines complaint = {.at = NULL};
+        lines_add(&complaint, "rccltune: error: comm=%s: the trace could not be written to %s\n",
+                  watch->id, watch->trace_path);
+        (void)output_append(NULL, "", (struct text){complaint.at, complaint.used});
+        lines_free(&complaint);
+    }
+    lines_free(&lines);
+}
+
+void watch_end(struct watch *watch)
+{
+    if (watch == NULL) {
+        return;
+    }
+    if (watch->keeps_trace) {
+        write_trace(watch);
+    }
+    if (watch->log != LOG_OFF) {
+        log_end(watch);
+    }
+    trace_free(&watch->trace);
+    free(watch->hits);
+    free(watch);
+}

@@ -1,0 +1,28 @@
+/*
+ * The watcher of one communicator: counters, the log and the trace.
+ *
+ * It exists only where RCCLTUNE_LOG or RCCLTUNE_TRACE asks for it; without it a call touches
+ * nothing but the table.  A lock guards it, since nothing forbids a host to ask from two threads.
+ */
+#ifndef RCCLTUNE_WATCH_H
+#define RCCLTUNE_WATCH_H
+
+#include "config.h"
+#include "trace.h"
+
+struct watch;
+
+/* Starts watching, and says which rules are in force.  `*watch` is NULL when nothing was asked for.
+ * False, with `reason` filled, when the trace file cannot be written or memory ran out. */
+bool watch_start(const struct settings *settings, const struct config *config,
+                 const struct trace_comm *comm, struct watch **watch, char *reason, size_t size);
+
+/* Notes one call.  `call` is complete but for the answer, `chosen` is that or NULL, `index` its
+ * place in the table, `n_skipped` how many matching rules were passed over as not selectable. */
+void watch_call(struct watch *watch, struct trace_call *call, const struct candidate *chosen,
+                uint32_t index, uint32_t n_skipped);
+
+/* Writes the trace and the summary, and ends watching.  NULL is allowed. */
+void watch_end(struct watch *watch);
+
+#endif

@@ -1,0 +1,149 @@
+/* Buffers, file names, appends and trace records. */
+#include "check.h"
+#include "names.h"
+#include "sysroot.h"
+#include "trace.h"
+#include "tree.h"
+
+#include <math.h>
+#include <unistd.h>
+
+static void check_names_of_files(void)
+{
+    char name[OUTPUT_PATH_SIZE];
+    char wanted[64];
+    CHECK(output_name("/a/%p-%c-100%%.csv", "0123", name, sizeof name));
+    (void)snprintf(wanted, sizeof wanted, "/a/%ld-0123-100%%.csv", (long)getpid());
+    CHECK_STRING(name, wanted);
+    CHECK(output_name("%h", "c", name, sizeof name) && name[0] != '\0' &&
+          strchr(name, '%') == NULL);
+    CHECK(!output_name("x%q", "c", name, sizeof name));
+    CHECK(!output_name("x%", "c", name, sizeof name));
+    CHECK(!output_name("", "c", name, sizeof name));
+    CHECK(!output_name("too long", "c", name, 4));
+}
+
+static void read_back(const char *root, const char *name, char *buffer, size_t size)
+{
+    struct sysroot at;
+    struct text content = {buffer, 0};
+    CHECK(sysroot_open(root, &at) == READ_OK);
+    CHECK(sysroot_read(&at, name, buffer, size - 1, &content) == READ_OK);
+    buffer[content.left] = '\0';
+    sysroot_close(&at);
+}
+
+static void check_appends(void)
+{
+    char root[256];
+    char path[512];
+    char buffer[256];
+    tree_make(root, sizeof root);
+    (void)snprintf(path, sizeof path, "%s/out.csv", root);
+    CHECK(output_append(path, "head\n", text_of("")));
+    CHECK(output_append(path, "head\n", text_of("a\n")));
+    CHECK(output_append(path, "head\n", text_of("b\n")));
+    read_back(root, "out.csv", buffer, sizeof buffer);
+    CHECK_STRING(buffer, "head\na\nb\n");
+    (void)snprintf(path, sizeof path, "%s/missing/out.csv", root);
+    CHECK(!output_append(path, "head\n", text_of("a\n")));
+    CHECK(!output_append(root, "head\n", text_of("a\n")));
+    CHECK(!output_append("/dev/full", "", text_of("a\n")));
+    CHECK(output_append("/dev/null", "", text_of("a\n")));
+    tree_remove(root);
+}
+
+static bool refuse(void *argument, const char *name)
+{
+    (void)name;
+    ++*(int *)argument;
+    return false;
+}
+
+static void check_reads(void)
+{
+    char root[256];
+    char small[4];
+    struct sysroot at;
+    struct text content;
+    int calls = 0;
+    tree_make(root, sizeof root);
+    (void)tree_put(root, "d/file", "0123456789");
+    (void)tree_put(root, "d/other", "");
+    CHECK(sysroot_open(root, &at) == READ_OK);
+    CHECK(sysroot_read(&at, "d/file", small, sizeof small, &content) == READ_FAILED &&
+          content.left == 0);
+    CHECK(sysroot_read(&at, "d", small, sizeof small, &content) == READ_FAILED);
+    CHECK(sysroot_read(&at, "d/none", small, sizeof small, &content) == READ_MISSING);
+    CHECK(sysroot_read(&at, "d/file/none", small, sizeof small, &content) == READ_MISSING);
+    CHECK(sysroot_list(&at, "d", refuse, &calls) == READ_OK && calls == 1);
+    CHECK(sysroot_list(&at, "none", refuse, &calls) == READ_MISSING && calls == 1);
+    sysroot_close(&at);
+    tree_remove(root);
+}
+
+static struct trace_call a_call(uint64_t n_bytes)
+{
+    struct trace_call call = {.n_bytes = n_bytes, .collective = 4};
+    float cells[32];
+    for (int i = 0; i < 32; i++) {
+        cells[i] = -1.0F;
+    }
+    cells[0] = 9.5F;
+    cells[2] = -1024.0F;
+    cells[4] = 1e30F;
+    cells[5] = 3.25F;
+    cells[6] = NAN;
+    cells[31] = INFINITY;
+    trace_read_table(&call, cells, 8, 4);
+    return call;
+}
+
+static void check_trace(void)
+{
+    struct trace trace = {.records = NULL};
+    struct lines lines = {.at = NULL};
+    const struct trace_comm comm = {"abc", 1, 64, 5};
+    struct trace_call call = a_call(1024);
+    CHECK(trace_count(&trace, &call) != NULL);
+    CHECK(trace_count(&trace, &call) == NULL);
+    call.has_answer = true;
+    call.answer = (struct candidate){.algorithm = 1, .protocol = 1, .channels = 16, .line = 7};
+    CHECK(trace_count(&trace, &call) == NULL);
+    call = a_call(0);
+    call.has_answer = true;
+    call.answer = (struct candidate){.algorithm = -1, .protocol = -1, .channels = 8, .line = 9};
+    CHECK(trace_count(&trace, &call) != NULL);
+    trace_write(&trace, &comm, 0, "rules", &lines);
+    CHECK_STRING(
+        lines.at,
+        "abc,5,1,64,0,rules,allreduce,1024,3,1,tree/ll ring/ll ring/ll128 algorithm7/protocol3,"
+        "9.500 inf 3.250 inf,ring/ll128,none,0\n"
+        "abc,5,1,64,0,rules,allreduce,0,1,0,tree/ll ring/ll ring/ll128 algorithm7/protocol3,"
+        "9.500 inf 3.250 inf,ring/ll128,-1/-1/8,9\n");
+    lines_free(&lines);
+    for (uint64_t i = 0; i < TRACE_MAX_RECORDS + 5; i++) {
+        call.n_bytes = i * 4096;
+        (void)trace_count(&trace, &call);
+    }
+    CHECK(trace.n_records == TRACE_MAX_RECORDS && trace.dropped > 0);
+    trace_write(&trace, &comm, 2, "tree/ll", &lines);
+    CHECK(strstr(lines.at, "#@ dropped comm=abc step=2 calls=") != NULL);
+    lines_free(&lines);
+    trace_free(&trace);
+    memset(&call, 0, sizeof call);
+    trace_read_table(&call, NULL, 7, 3);
+    CHECK(call.host_choice == -1 && call.selectable == 0);
+    trace_add_cell(&lines, -1, 3);
+    CHECK_STRING(lines.at, "-");
+    lines_free(&lines);
+}
+
+int main(void)
+{
+    check_names_of_files();
+    check_appends();
+    check_reads();
+    check_trace();
+    return check_result();
+}

@@ -1,0 +1,145 @@
+"""The library itself: what it exports and needs, and what it does with files found in the wild."""
+
+from __future__ import annotations
+
+import csv
+import json
+import re
+import shutil
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from rccltune.errors import InputFileError, MachineError
+from rccltune.verify.host import ABI_VERSIONS, Host
+from rccltune.vocab import Collective
+
+TABLE = [[5.0, 6.0, 7.0]] * 7
+OLDEST_GLIBC = (2, 17)  # RHEL 7 and manylinux2014; every system that ROCm supports is newer
+
+
+def _objdump(plugin: Path, *options: str) -> str:
+    if shutil.which("objdump") is None:
+        pytest.skip("objdump is not here")
+    command = ["objdump", *options, str(plugin)]
+    return subprocess.run(command, check=True, capture_output=True, text=True, timeout=60).stdout
+
+
+def test_exports_five_objects_and_nothing_else(plugin_path: Path) -> None:
+    """A host finds any version of the tuner; nothing can collide with the job's own symbols."""
+    lines = _objdump(plugin_path, "-T").splitlines()
+    exported = {line.split()[-1] for line in lines if " g " in line and "*UND*" not in line}
+    assert exported == {f"ncclTunerPlugin_v{abi}" for abi in ABI_VERSIONS}
+
+
+def test_needs_libc_alone_and_an_old_one(plugin_path: Path) -> None:
+    """Loads on every system that ROCm supports, and pulls nothing in."""
+    private = _objdump(plugin_path, "-p")
+    assert re.findall(r"NEEDED\s+(\S+)", private) == ["libc.so.6"]
+    versions = re.findall(r"GLIBC_([0-9.]+)", private)
+    assert versions
+    assert all(tuple(map(int, v.split("."))) <= OLDEST_GLIBC for v in versions)
+    assert "GLIBC_ABI" not in private
+
+
+def test_installs_by_cmake_alone(plugin_build: Path, tmp_path: Path) -> None:
+    """The install component holds the library and what it says about itself."""
+    command = ["cmake", "--install", str(plugin_build), "--component", "plugin"]
+    subprocess.run(
+        [*command, "--prefix", str(tmp_path)], check=True, capture_output=True, timeout=60
+    )
+    folder = tmp_path / "lib" / "rccltune"
+    info = json.loads((folder / "buildinfo.json").read_text(encoding="utf-8"))
+    assert info["abi_versions"] == list(ABI_VERSIONS)
+    assert Host(folder / info["name"]).abi_versions == ABI_VERSIONS
+
+
+def test_every_version_has_the_plugin_s_name(host: Host) -> None:
+    """Libraries print it when they load a tuner."""
+    assert {host.name(abi) for abi in host.abi_versions} == {"rccltune"}
+
+
+def test_a_host_says_what_it_cannot_load(tmp_path: Path, host: Host) -> None:
+    """A missing file, a library that is no tuner and an unknown version are told apart."""
+    with pytest.raises(MachineError, match="cannot be loaded"):
+        Host(tmp_path / "missing.so")
+    with pytest.raises(MachineError, match="no tuner"):
+        Host(Path("libc.so.6"))
+    with pytest.raises(MachineError, match="no version 1"):
+        host.name(1)
+
+
+@pytest.mark.parametrize("abi", ABI_VERSIONS)
+def test_refusals_carry_the_reason(abi: int, host: Host, tmp_path: Path) -> None:
+    """A refused file names the line; and what the plugin says goes to the caller, not to stderr."""
+    rules = tmp_path / "rules.csv"
+    rules.write_text("allreduce,0,9,bush,ll,-1,-1,-1\n", encoding="ascii")
+    env = {"NCCL_TUNER_CONFIG_FILE": str(rules)}
+    with pytest.raises(InputFileError, match="line 1: unknown algorithm 'bush'"):
+        host.communicator(abi=abi, n_nodes=1, n_ranks=8, env=env)
+
+
+def test_questions_that_make_no_sense(host: Host) -> None:
+    """A ragged table and a closed communicator are the caller's mistakes, and are said so."""
+    communicator = host.communicator(abi=5, n_nodes=1, n_ranks=8)
+    with pytest.raises(ValueError, match="equally long"):
+        communicator.ask(Collective.ALL_REDUCE, 1, [[1.0], [1.0, 2.0]])
+    assert communicator.ask(77, 1, []).table == ()
+    communicator.close()
+    communicator.close()
+    with pytest.raises(ValueError, match="closed"):
+        communicator.ask(Collective.ALL_REDUCE, 1, TABLE)
+
+
+def test_trace_is_readable_csv(host: Host, tmp_path: Path) -> None:
+    """One record per collective and size: calls, cells, times, the host's choice, ours."""
+    rules = tmp_path / "rules.csv"
+    rules.write_text("allreduce,0,100,ring,simple,16,-1,-1\n", encoding="ascii")
+    env = {
+        "NCCL_TUNER_CONFIG_FILE": str(rules),
+        "RCCLTUNE_TRACE": str(tmp_path / "trace-%c.csv"),
+    }
+    with host.communicator(abi=5, n_nodes=1, n_ranks=8, env=env, comm_id=0xBEEF) as communicator:
+        for nbytes in (8, 8, 200):
+            communicator.ask(Collective.ALL_REDUCE, nbytes, [[9.5, 4.25, -1.0], [3.0, -1.0, 8.0]])
+    lines = (tmp_path / "trace-000000000000beef.csv").read_text(encoding="ascii").splitlines()
+    assert lines[0] == "#@ format 1"
+    hit, miss = csv.DictReader(lines[1:])
+    assert hit["calls"] == "2"
+    assert hit["selectable"] == "tree/ll tree/ll128 ring/ll ring/simple"
+    assert hit["host_times_us"] == "9.500 4.250 3.000 8.000"
+    assert (hit["host_choice"], hit["answer"], hit["line"]) == ("ring/ll", "ring/simple/16", "1")
+    assert (miss["nbytes"], miss["answer"], miss["setting"]) == ("200", "none", "rules")
+
+
+@pytest.mark.parametrize(
+    ("file", "refused"),
+    [
+        ("amd_ext_tuner_gfx950.conf", False),
+        ("amd_test_incorrect_values_config.conf", True),
+        ("amd_test_no_matching_config.conf", False),
+        ("amd_test_singlenode_config.conf", False),
+        ("amd_test_unsupported_algo_proto_config.conf", False),
+        ("amd_test_valid_config_with_wildcards.conf", False),
+        ("fork_gfx950_cpx_12fields.csv", False),
+        ("gpu107_generated_n5_BROKEN.conf", False),
+        ("gpu107_sc2_plus_amd.conf", False),
+        ("gpu107_v4_validated.csv", False),
+        ("nvidia_example_nccl_tuner.conf", False),
+        ("rocm_builtin_gfx950_7rows.csv", False),
+    ],
+)
+def test_files_from_the_wild(file: str, refused: bool, host: Host, shared_data: Path) -> None:
+    """Published and generated files load as they are; AMD's own wrong-values asset is refused."""
+    env = {
+        "NCCL_TUNER_CONFIG_FILE": str(shared_data / "configs" / file),
+        "RCCLTUNE_MODE": "cpx-nps4",
+    }
+    if refused:
+        with pytest.raises(InputFileError, match="errors"):
+            host.communicator(abi=5, n_nodes=1, n_ranks=8, env=env)
+        return
+    with host.communicator(abi=5, n_nodes=1, n_ranks=8, env=env) as communicator:
+        for nbytes in (0, 4096, 16384, 2**20, 2**30):
+            communicator.ask(Collective.ALL_REDUCE, nbytes, TABLE)
