@@ -163,7 +163,9 @@ DEFAULT_VARIANT: Final = Variant()
 LL128_FORCED: Final = Variant(
     name="ll128-forced", environment=(("RCCL_LL128_FORCE_ENABLE", "1"),), widens="default"
 )
-TREE_SIMPLE_PATCHED: Final = Variant(name="tree-simple-patched", patched=True)
+TREE_SIMPLE_PATCHED: Final = Variant(
+    name="tree-simple-patched", environment=(("RCCL_FORCE_TREE_SIMPLE", "1"),), patched=True
+)
 KNOWN_VARIANTS: Final = {v.name: v for v in (DEFAULT_VARIANT, LL128_FORCED, TREE_SIMPLE_PATCHED)}
 
 
@@ -750,6 +752,9 @@ class Caution(Enum):
     TOLERANCE_NOT_MET = "tolerance-not-met"
     FILE_OVERRULED = "file-overruled"
     INCOMPLETE_LOG = "incomplete-log"
+    LINGERED = "lingered"
+    LAUNCH_FAILED = "launch-failed"
+    NOISY_MACHINE = "noisy-machine"
     DERIVED_TIME = "derived-time"
     ASSUMED = "assumed"
 

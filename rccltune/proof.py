@@ -21,6 +21,8 @@ _COLUMNS: Final = (
     *("comm", "abi", "n_nodes", "n_ranks", "step", "setting", "collective", "nbytes", "calls"),
     *("changed", "selectable", "host_times_us", "host_choice", "answer", "line"),
 )
+# Cells of hosts with more algorithms or protocols than have names today.
+_UNNAMED: Final = re.compile(r"algorithm\d|protocol\d")
 Cell = tuple[Algorithm, Protocol]
 
 
@@ -62,6 +64,12 @@ def read_trace(text: str, where: str) -> tuple[Asked, ...]:
         raise OutputError("the trace has other columns than this version's", where=f"{where}:2")
     found = []
     for number, row in enumerate(rows, start=3):
+        if row and row[0].startswith("#@"):
+            raise OutputError(
+                f"the trace is incomplete: {row[0].removeprefix('#@').strip()}",
+                where=f"{where}:{number}",
+                hint="trace fewer sizes at a time.",
+            )
         try:
             found.append(_row(row))
         except (ValueError, IndexError) as error:
@@ -72,16 +80,21 @@ def read_trace(text: str, where: str) -> tuple[Asked, ...]:
 
 
 def _row(row: list[str]) -> Asked:
-    cells = [_cell(text) for text in row[10].split()] if row[10] != "-" else []
+    cells = row[10].split() if row[10] != "-" else []
     times = [float(text) for text in row[11].split()] if row[11] != "-" else []
+    offered = [
+        (_cell(cell), time)
+        for cell, time in zip(cells, times, strict=False)
+        if not _UNNAMED.search(cell)
+    ]
     return Asked(
         step=int(row[4]),
         collective=Collective.parse(row[6]),
         nbytes=int(row[7]),
         calls=int(row[8]),
         changed=int(row[9]),
-        offered=tuple(zip(cells, times, strict=False)),
-        host_choice=None if row[12] == "-" else Setting.parse(row[12]),
+        offered=tuple(offered),
+        host_choice=None if _UNNAMED.search(row[12]) or row[12] == "-" else Setting.parse(row[12]),
         answer=_answer(row[13]),
     )
 

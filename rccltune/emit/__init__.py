@@ -7,7 +7,7 @@ built-in CSV tuner, by the vendors' example plugins and by ours.
 from rccltune.emit.audit import Audit, Gap, audit
 from rccltune.emit.document import Hole, RuleDocument, Section, sections
 from rccltune.emit.read import Finding, RuleFile, Severity, read_rules
-from rccltune.emit.write import render
+from rccltune.emit.write import render, render_rules
 
 __all__ = [
     "Audit",
@@ -21,5 +21,6 @@ __all__ = [
     "audit",
     "read_rules",
     "render",
+    "render_rules",
     "sections",
 ]

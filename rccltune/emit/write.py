@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import textwrap
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 
 from rccltune.emit.document import Hole, RuleDocument, Section
 from rccltune.model import Rule
@@ -25,6 +25,12 @@ def render(document: RuleDocument) -> str:
     lines += _comment(f"columns: {_COLUMNS}")
     for section in document.sections:
         lines += _section(section)
+    return "\n".join(lines) + "\n"
+
+
+def render_rules(purpose: str, rules: Iterable[Rule]) -> str:
+    """A file of bare rules, for measuring; nothing in it was chosen."""
+    lines = ["#@ format 1", *_comment(purpose), *(_row(rule) for rule in rules)]
     return "\n".join(lines) + "\n"
 
 

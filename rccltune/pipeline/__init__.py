@@ -8,6 +8,8 @@ from rccltune.pipeline.emitting import Emitted, EmitWish, emit_rules
 from rccltune.pipeline.fitting import FitDone, choice_of, fit_session
 from rccltune.pipeline.importing import Imported, import_files, load_samples
 from rccltune.pipeline.plotting import plot_session
+from rccltune.pipeline.site import find_site
+from rccltune.pipeline.wishes import merge_wishes
 
 __all__ = [
     "EmitWish",
@@ -16,8 +18,10 @@ __all__ = [
     "Imported",
     "choice_of",
     "emit_rules",
+    "find_site",
     "fit_session",
     "import_files",
     "load_samples",
+    "merge_wishes",
     "plot_session",
 ]

@@ -1,0 +1,74 @@
+/* The benchmark itself: which calls are made in which order, and what time they took. */
+#ifndef RCCLTUNE_SIM_BENCH_H
+#define RCCLTUNE_SIM_BENCH_H
+
+#include "launch.h"
+#include "options.h"
+#include "output.h"
+#include "rccl.h"
+
+enum { MAX_GROUPS = 64 };
+
+/* What a communicator remembers. */
+struct history {
+    uint64_t settings_seen;                 /* in this pass over the sizes, a bit each */
+    int calls_of[N_ALGORITHMS + MAX_PATHS]; /* since an algorithm was first used */
+};
+
+struct bench {
+    struct options options;
+    struct node node;
+    struct library library;
+    struct launch launch;
+    struct noise noise;
+    int collective, benchmark;
+    const char *program;
+    int ranks_per_proc, n_ranks; /* of all processes together */
+    int first_rank, n_local;     /* this process's */
+    int n_nodes;
+    int visible[MAX_RANKS], n_visible; /* devices of a host, in the order of *_VISIBLE_DEVICES */
+    int group[MAX_RANKS];              /* NCCL_TESTS_SPLIT's colour by rank */
+    int local_ranks[MAX_RANKS], local_world_ranks[MAX_RANKS];
+    struct comm comms[MAX_GROUPS];
+    int n_comms;
+    int *members[MAX_GROUPS]; /* world ranks of each communicator */
+    /* Between blocks. */
+    double clock;   /* simulated seconds since the sweep began */
+    uint64_t cycle; /* counts every pass over the sizes, all types and roots */
+    struct history history[MAX_GROUPS];
+    int errors, n_rows;
+    double busbw_sum;
+    int n_busbw;
+};
+
+/* A block is what the benchmark waits for together: warm-up calls, or the timed iterations. */
+struct block {
+    struct call call;
+    int n_calls;
+    bool timed;
+};
+
+/* Set-up and end: main.c calls them in this order. */
+void bench_setup(struct bench *bench, int argc, char **argv);
+void bench_print_start(struct bench *bench, int argc, char **argv);
+void bench_init_library(struct bench *bench);
+void bench_run(struct bench *bench);
+int bench_finish(struct bench *bench);
+
+/* block.c: issue the calls on every rank of this process, compare all ranks' decisions, and return
+ * the mean microseconds of a call (over the ranks as -a asks). */
+double run_block(struct bench *bench, const struct block *block, struct decision *decision);
+
+/* faults.c */
+_Noreturn void test_failure(const struct bench *bench, int nccl_result, const char *detail);
+_Noreturn void hang(const struct bench *bench); /* for ever, or until -T ends it */
+_Noreturn void timed_out(const struct bench *bench);
+void faults_at_call(const struct bench *bench, const struct situation *s);
+int64_t wrong_elements(const struct bench *bench, const struct situation *s);
+void stray_lines(const struct bench *bench, bool inside_a_row);
+void fault_at_init(const struct bench *bench);
+
+/* The simulated host name of a rank. */
+const char *host_of(const struct bench *bench, int rank, char *text, size_t size);
+
+#endif

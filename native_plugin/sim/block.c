@@ -1,0 +1,194 @@
+/*
+ * One block of calls: every rank of this process decides each of them, all ranks compare, and the
+ * node file says how long it took.
+ */
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "bench.h"
+#include "debug.h"
+
+/* Decisions in a row that are equal; a block nearly always has one such run. */
+struct run {
+    struct decision decision;
+    int n;
+};
+enum { MAX_RUNS = 256 };
+
+static bool same(const struct decision *a, const struct decision *b)
+{
+    return memcmp(a, b, sizeof *a) == 0;
+}
+
+static uint64_t bits_of(const struct run *run)
+{
+    const struct decision *d = &run->decision;
+    return (uint64_t)run->n << 40 | (uint64_t)d->path << 32 | (uint64_t)d->algorithm << 24 |
+           (uint64_t)d->protocol << 16 | (uint64_t)d->channels << 8 | d->cap;
+}
+
+/* All calls of one rank; returns their digest, and the runs where `runs` is given. */
+static uint64_t decide_calls(struct bench *bench, struct comm *comm, int local, int n_calls,
+                             struct run *runs, int *n_runs)
+{
+    struct run run = {.n = 0};
+    struct keys digest = keys_of(0);
+    /* Without a plugin every call of a block has one answer; only the log wants to see each. */
+    bool all_alike = comm->library->tuner.abi < 2 && !debug_at(LEVEL_INFO);
+    for (int i = 0; i < n_calls; i++) {
+        struct decision decision;
+        int result = comm_decide(comm, local, &decision);
+        if (result != NCCL_SUCCESS)
+            test_failure(bench, result, debug_last_error());
+        if (run.n > 0 && same(&run.decision, &decision)) {
+            run.n++;
+            continue;
+        }
+        if (run.n > 0) {
+            digest = keys_with(digest, bits_of(&run));
+            if (runs != NULL && *n_runs < MAX_RUNS)
+                runs[(*n_runs)++] = run;
+        }
+        run = (struct run){decision, 1};
+        if (all_alike) {
+            run.n = n_calls;
+            break;
+        }
+    }
+    if (runs != NULL && run.n > 0 && *n_runs < MAX_RUNS)
+        runs[(*n_runs)++] = run;
+    return keys_with(digest, bits_of(&run)).state;
+}
+
+static uint64_t setting_bit(const struct decision *d)
+{
+    int index = d->path == PATH_TUNED ? d->algorithm * N_PROTOCOLS + d->protocol
+                                      : N_ALGORITHMS * N_PROTOCOLS + d->path;
+    return (uint64_t)1 << index;
+}
+
+/* Connections are made at an algorithm's first use; its first calls pay for them. */
+static double first_use_us(const struct bench *bench, struct history *history,
+                           const struct decision *d, int n_calls)
+{
+    int *calls = &history->calls_of[d->path == PATH_TUNED ? d->algorithm : N_ALGORITHMS + d->path];
+    int paying = bench->node.first_use_calls - *calls;
+    *calls += n_calls;
+    if (paying <= 0 || bench->node.first_use_us <= 0)
+        return 0;
+    return bench->node.first_use_us * (double)(paying < n_calls ? paying : n_calls) / n_calls;
+}
+
+static double noise_free(const struct bench *bench, const struct history *history,
+                         struct situation *s)
+{
+    if (s->ranks == 1) /* a copy within the device, or nothing at all in place (real log amd02) */
+        return s->in_place ? 1.8 : 2.0 + (double)s->n_bytes / 2e6;
+    s->mixed = (history->settings_seen & ~setting_bit(&s->what)) != 0;
+    double time = true_time(&bench->node, s, NULL);
+    if (time < 0) {
+        const struct decision *d = &s->what;
+        sim_fail("node file %s has no time for %s %s%s%s with %d ranks (%s): it lists the scales, "
+                 "settings and variants that it knows",
+                 bench->node.name, collective_names[s->collective],
+                 d->path == PATH_TUNED ? algorithm_names[d->algorithm]
+                                       : bench->node.path_names[d->path],
+                 d->path == PATH_TUNED ? "/" : "",
+                 d->path == PATH_TUNED ? protocol_names[d->protocol] : "", s->ranks,
+                 place_names[s->placement]);
+    }
+    return time;
+}
+
+/* Mean microseconds of a call of this communicator, before the noise of single ranks. */
+static double comm_time(struct bench *bench, int index, const struct block *block,
+                        const struct run *runs, int n_runs, struct situation *first)
+{
+    const struct comm *comm = &bench->comms[index];
+    struct history *history = &bench->history[index];
+    double total = 0, extra = 0;
+    for (int i = 0; i < n_runs; i++) {
+        struct situation s = comm_situation(comm, &block->call, &runs[i].decision);
+        total += runs[i].n * noise_free(bench, history, &s);
+        extra += runs[i].n * first_use_us(bench, history, &runs[i].decision, runs[i].n);
+        faults_at_call(bench, &s);
+        if (i == 0)
+            *first = s;
+    }
+    double factor = block_factor(&bench->node, &bench->noise, first, bench->cycle, bench->clock);
+    return (total * factor + extra) / block->n_calls;
+}
+
+/* Every rank must have decided alike for every call, or all wait for each other for ever. */
+static void compare(const struct bench *bench, int comm)
+{
+    const int *members = bench->members[comm];
+    uint64_t digest = meet_slot(members[0])->digest;
+    for (int i = 1; i < bench->comms[comm].n_ranks; i++) {
+        if (meet_slot(members[i])->digest != digest) {
+            if (getenv("RCCLTUNE_SIM_EXPLAIN") != NULL)
+                debug_warn("simulation: rank %d decided otherwise than rank %d", members[i],
+                           members[0]);
+            hang(bench);
+        }
+    }
+}
+
+static double mean_over_ranks(const struct bench *bench)
+{
+    double sum = 0, least = INFINITY, most = 0;
+    int average = bench->options.average;
+    for (int r = 0; r < bench->n_ranks; r++) {
+        double time = meet_slot(r)->time_us;
+        sum += time;
+        least = time < least ? time : least;
+        most = time > most ? time : most;
+    }
+    return average == 0   ? meet_slot(0)->time_us
+           : average == 2 ? least
+           : average == 3 ? most
+                          : sum / bench->n_ranks;
+}
+
+double run_block(struct bench *bench, const struct block *block, struct decision *decision)
+{
+    *decision = (struct decision){.path = PATH_P2P};
+    if (block->n_calls <= 0)
+        return 0;
+    for (int c = 0; c < bench->n_comms; c++) {
+        struct comm *comm = &bench->comms[c];
+        struct run runs[MAX_RUNS];
+        struct situation first = {0};
+        int n_runs = 0;
+        double time = 0.05;
+        comm_prepare(comm, &block->call);
+        for (int i = 0; i < comm->n_local; i++) {
+            struct slot *slot = meet_slot(comm->world_ranks[i]);
+            slot->digest = 0;
+            /* Nothing is enqueued for nothing, and one rank alone only copies: no tuner is asked.
+             */
+            if (block->call.n_bytes > 0)
+                slot->digest =
+                    decide_calls(bench, comm, i, block->n_calls, i == 0 ? runs : NULL, &n_runs);
+            if (i == 0 && n_runs > 0) {
+                time = comm_time(bench, c, block, runs, n_runs, &first);
+                bench->history[c].settings_seen |= setting_bit(&runs[0].decision);
+                if (c == 0)
+                    *decision = runs[0].decision;
+            }
+            slot->time_us = n_runs == 0 ? time
+                                        : time * rank_factor(&bench->node, &bench->noise, &first,
+                                                             bench->cycle, comm->world_ranks[i]);
+        }
+    }
+    if (!meet(bench->options.timeout))
+        timed_out(bench);
+    for (int c = 0; c < bench->n_comms; c++)
+        compare(bench, c);
+    double mean = mean_over_ranks(bench);
+    int launches = bench->options.graph > 1 && block->timed ? bench->options.graph : 1;
+    bench->clock += 1e-6 * mean * block->n_calls * launches;
+    meet_turn();
+    return mean;
+}

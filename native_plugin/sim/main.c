@@ -1,0 +1,81 @@
+/*
+ * A benchmark of rccl-tests on a node that does not exist.  The name it is started under says which
+ * collective it measures; everything else that is its own comes from the environment, because the
+ * command line is rccl-tests'.  docs/node-file.md lists the variables.
+ */
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "bench.h"
+
+/* Open MPI's launcher can lose track of programs that live for less (facts/machine-and-mpi.md 4.4).
+ */
+static const double shortest_life_s = 0.5;
+
+static double now(void)
+{
+    struct timespec t;
+    clock_gettime(CLOCK_MONOTONIC, &t);
+    return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
+}
+
+/* The simulated clock: seconds since the sweep began, for bursts and drift.  A file carries it from
+ * launch to launch; only a launch that ends well moves it on, so that one which is repeated after a
+ * kill gives the samples it would have given. */
+static double clock_start(void)
+{
+    const char *epoch = getenv("RCCLTUNE_SIM_EPOCH"), *path = getenv("RCCLTUNE_SIM_CLOCK");
+    double seconds = 0;
+    if (epoch != NULL && *epoch != '\0')
+        return strtod(epoch, NULL);
+    FILE *file = path != NULL && *path != '\0' ? fopen(path, "r") : NULL;
+    if (file == NULL)
+        return 0;
+    if (fscanf(file, "%lf", &seconds) != 1 || !(seconds >= 0))
+        sim_fail("%s holds no clock", path);
+    fclose(file);
+    return seconds;
+}
+
+static void clock_store(double seconds)
+{
+    const char *epoch = getenv("RCCLTUNE_SIM_EPOCH"), *path = getenv("RCCLTUNE_SIM_CLOCK");
+    char next[4096];
+    if ((epoch != NULL && *epoch != '\0') || path == NULL || *path == '\0')
+        return;
+    snprintf(next, sizeof next, "%s.%d", path, (int)getpid());
+    FILE *file = fopen(next, "w");
+    if (file == NULL || fprintf(file, "%.9f\n", seconds) < 0 || fclose(file) != 0 ||
+        rename(next, path) != 0)
+        sim_fail("cannot write the clock %s: %s", path, strerror(errno));
+}
+
+int main(int argc, char **argv)
+{
+    static struct bench bench; /* large, and zero to begin with */
+    double began = now();
+    bench_setup(&bench, argc, argv);
+    meet_start(&bench.launch, bench.n_ranks);
+    bool first = bench.first_rank == 0;
+    bench.clock = meet_agree(first ? clock_start() : 0);
+    bench_print_start(&bench, argc, argv);
+    bench_init_library(&bench);
+    bench_run(&bench);
+    int status = bench_finish(&bench);
+    if (first)
+        clock_store(bench.clock + bench.node.startup_s);
+    fflush(stdout);
+    meet(bench.options.timeout);
+    double left = shortest_life_s - (now() - began);
+    if (bench.launch.launched && left > 0) {
+        struct timespec t = {.tv_nsec = (long)(left * 1e9)};
+        nanosleep(&t, NULL);
+    }
+    meet_stop();
+    node_free(&bench.node);
+    return status;
+}

@@ -1,0 +1,219 @@
+#include "model.h"
+
+#include <string.h>
+
+enum { NVLINK, PCI, NET };
+enum { TREE, RING }; /* the only algorithms that a gfx942 model has numbers for */
+
+/* tuning_model_0, _5 and _8 of RCCL 2.28.3 src/graph/tuning.cc, tree and ring only. */
+struct tables {
+    float hw_latency[3][2][N_PROTOCOLS];
+    float bw_ratio[2][2][N_PROTOCOLS]; /* up to two nodes, more */
+    float tree_correction[N_PROTOCOLS][27], ring_correction[N_PROTOCOLS][27];
+};
+
+#define TREE_LL                                                                                    \
+    {                                                                                              \
+        .1f, .1f, .1f, .1f, .1f, .1f, 1.f, 1.f, 1.f, 1.f, 1.f, .6f, 1.f, .9f, 1.f, 1.f, .1f, .1f,  \
+            .1f, .1f, .1f, .1f, .1f, .1f, .1f, .1f, .1f                                            \
+    }
+#define TREE_SIMPLE                                                                                \
+    {                                                                                              \
+        .1f, .1f, .1f, .1f, .1f, .1f, .1f, .1f, .1f, .1f, .1f, .1f, .1f, .1f, .1f, .7f, 1.f, 1.f,  \
+            1.f, 1.f, 1.f, .7f, .7f, .5f, .6f, .6f, .6f                                            \
+    }
+#define RING_LL                                                                                    \
+    {                                                                                              \
+        .1f, .1f, .1f, .1f, .1f, .1f, .1f, .1f, .1f, .1f, .1f, 1.f, .2f, 1.f, .4f, .4f, .1f, .2f,  \
+            .2f, .1f, .1f, .1f, .1f, .1f, .1f, .1f, .1f                                            \
+    }
+#define RING_SIMPLE(a, b, c, d, e)                                                                 \
+    {                                                                                              \
+        .1f, .1f, .1f, .1f, .1f, .1f, .1f, .1f, .1f, .1f, .1f, .1f, .1f, .1f, .1f, .1f, .1f, .1f,  \
+            .1f, .1f, .1f, .1f, a, b, c, d, e                                                      \
+    }
+
+static const struct tables model_0 = {
+    .hw_latency = {{{0.8f, 1.4f, 2.5f}, {0.8f, 2.2f, 3.6f}},
+                   {{2.2f, 2.2f, 5.7f}, {2.2f, 2.2f, 5.7f}},
+                   {{11.8f, 18.2f, 20.8f}, {9.5f, 19.8f, 15.1f}}},
+    .bw_ratio = {{{.04f, .22f, .91f}, {.04f, .34f, 1.f}}, {{.04f, .22f, .95f}, {.04f, .34f, 1.f}}},
+    .tree_correction = {TREE_LL, TREE_LL, TREE_SIMPLE},
+    .ring_correction = {RING_LL, RING_LL, RING_SIMPLE(.7f, .2f, 1.f, 1.f, 1.f)},
+};
+static const struct tables model_5 = {
+    .hw_latency = {{{0.9f, 0.9f, 2.3f}, {0.8f, 0.8f, 2.1f}},
+                   {{2.2f, 2.2f, 5.7f}, {2.2f, 2.2f, 5.7f}},
+                   {{10.5f, 10.5f, 25.f}, {9.5f, 9.5f, 320.f}}},
+    .bw_ratio = {{{.06f, .06f, .11f}, {.08f, .08f, 1.f}}, {{.06f, .06f, .59f}, {.08f, .08f, 1.f}}},
+    .tree_correction = {TREE_LL, TREE_LL, TREE_SIMPLE},
+    .ring_correction = {RING_LL, RING_LL, RING_SIMPLE(.7f, .2f, 1.f, 1.f, 1.f)},
+};
+static const struct tables model_8 = {
+    .hw_latency = {{{0.9f, 0.9f, 2.3f}, {0.8f, 0.8f, 2.1f}},
+                   {{2.2f, 2.2f, 5.7f}, {2.2f, 2.2f, 5.7f}},
+                   {{10.5f, 10.5f, 25.f}, {9.5f, 9.5f, 320.f}}},
+    .bw_ratio = {{{.06f, .06f, .11f}, {.08f, .08f, 1.f}}, {{.06f, .06f, .59f}, {.08f, .08f, 1.f}}},
+    .tree_correction = {TREE_LL, TREE_LL, TREE_SIMPLE},
+    .ring_correction = {RING_LL, RING_LL, RING_SIMPLE(1.f, .8f, 1.f, 1.f, 1.f)},
+};
+
+static const struct tables *tables_of(int index)
+{
+    return index == 8 ? &model_8 : index == 5 ? &model_5 : &model_0;
+}
+
+static const float base_latency[N_PROTOCOLS] = {12.f, 12.f, 17.f};
+
+static int log2_floor(size_t value)
+{
+    int log = 0;
+    while (value >>= 1)
+        log++;
+    return log;
+}
+
+static int steps_of(int collective, int n_ranks)
+{
+    switch (collective) {
+    case COLL_ALL_REDUCE:
+        return 2 * (n_ranks - 1);
+    case COLL_ALL_GATHER:
+    case COLL_REDUCE_SCATTER:
+        return n_ranks - 1;
+    default:
+        return n_ranks;
+    }
+}
+
+static float ring_latency(const struct node *node, const struct tables *t, int collective,
+                          int protocol, int n_ranks, int n_nodes)
+{
+    int inside = node->nvlink_inside ? NVLINK : PCI;
+    float intra = t->hw_latency[inside][RING][protocol];
+    float overhead = 0;
+    if (n_nodes >
+        1) /* NCCL_NET_OVERHEAD's default by the maker of the CPU, three times for Simple */
+        overhead = (node->intel_cpu ? 1.f : 2.f) * (protocol == PROTO_SIMPLE ? 3.f : 1.f);
+    int net_algorithm = n_ranks == n_nodes ? TREE : RING;
+    float inter = t->hw_latency[NET][net_algorithm][protocol] +
+                  (float)node->ring.latency_inter * (protocol == PROTO_SIMPLE ? 2.f : 1.f);
+    int steps = steps_of(collective, n_ranks);
+    if (collective == COLL_BROADCAST || collective == COLL_REDUCE) {
+        int hardware = n_nodes > 1 ? NET : inside;
+        int algorithm = protocol == PROTO_SIMPLE ? TREE : RING;
+        return (float)steps * t->hw_latency[hardware][algorithm][protocol];
+    }
+    int between = n_nodes == 1                    ? 0
+                  : collective == COLL_ALL_REDUCE ? 2 * (n_nodes - 1)
+                                                  : n_nodes - 1;
+    float hop = intra > overhead ? intra : overhead;
+    return (float)(steps - between) * hop + (float)between * inter;
+}
+
+static float tree_latency(const struct node *node, const struct tables *t, int protocol,
+                          int n_ranks, int n_nodes)
+{
+    int inside = node->nvlink_inside ? NVLINK : PCI;
+    float inter = t->hw_latency[NET][TREE][protocol] +
+                  (float)node->tree.latency_inter * (protocol == PROTO_SIMPLE ? 2.f : 1.f);
+    return 2.f * ((float)(n_ranks / n_nodes - 1) * t->hw_latency[inside][TREE][protocol] +
+                  (float)log2_floor((size_t)n_nodes) * inter);
+}
+
+static float bandwidth_of(const struct node *node, const struct tables *t, int collective,
+                          int algorithm, int protocol, int n_ranks, int n_nodes)
+{
+    const struct graph *graph = algorithm == ALGO_TREE ? &node->tree : &node->ring;
+    float per_channel = (float)(n_nodes <= 2 ? graph->bw_intra : graph->bw_inter);
+    float bus = (float)graph->channels * per_channel *
+                t->bw_ratio[n_nodes <= 2 ? 0 : 1][algorithm][protocol];
+    if (algorithm == ALGO_TREE)
+        return 0.5f * bus;
+    if (n_nodes == 1 && protocol == PROTO_LL &&
+        (collective == COLL_BROADCAST || collective == COLL_REDUCE))
+        bus *= 1.65f;
+    return bus * (float)n_ranks / (float)steps_of(collective, n_ranks);
+}
+
+void model_build(const struct node *node, int index, int n_ranks, int n_nodes,
+                 const struct model_limits *limits, struct model *model)
+{
+    const struct tables *t = tables_of(index);
+    memset(model, 0, sizeof *model);
+    model->index = index;
+    model->n_nodes = n_nodes;
+    if (n_ranks < 2)
+        return;
+    for (int c = 0; c < N_TUNABLE; c++) {
+        for (int a = ALGO_TREE; a <= ALGO_RING; a++) {
+            for (int p = 0; p < N_PROTOCOLS; p++) {
+                if (a == ALGO_TREE && c != COLL_ALL_REDUCE)
+                    continue;
+                /* tuning.cc:660: left out where every GPU of the one node takes part; here every
+                 * one-node communicator counts, as those tests see no other. */
+                if (a == ALGO_TREE && p == PROTO_SIMPLE && n_nodes == 1 && !limits->tree_simple)
+                    continue;
+                float bandwidth = bandwidth_of(node, t, c, a, p, n_ranks, n_nodes);
+                model->latency[c][a][p] =
+                    base_latency[p] + (a == ALGO_TREE
+                                           ? tree_latency(node, t, p, n_ranks, n_nodes)
+                                           : ring_latency(node, t, c, p, n_ranks, n_nodes));
+                /* tuning.cc:866-876: this gate comes after NCCL_PROTO, which cannot lift it. */
+                if (p == PROTO_LL128 && !(limits->ll128 && node->all_xgmi))
+                    continue;
+                if (a == ALGO_RING)
+                    model->ring_backup[c][p] = bandwidth;
+                if ((limits->algorithms[c] >> a & 1) == 0 || (limits->protocols[c] >> p & 1) == 0)
+                    continue;
+                model->bandwidth[c][a][p] = bandwidth;
+            }
+        }
+    }
+}
+
+float model_time(const struct model *model, int collective, int algorithm, int protocol,
+                 size_t n_bytes, int n_pipe_ops)
+{
+    float bandwidth = model->bandwidth[collective][algorithm][protocol];
+    if (bandwidth == 0)
+        return -1;
+    const struct tables *t = tables_of(model->index);
+    int log_size = log2_floor(n_bytes >> 6);
+    if (log_size > 26)
+        log_size = 26;
+    if (algorithm == ALGO_TREE)
+        bandwidth *= t->tree_correction[protocol][log_size];
+    else if (model->n_nodes > 1)
+        bandwidth *= t->ring_correction[protocol][log_size];
+    /* Tree pipelines what a group holds; NCCL_MAX_DEV_WORK_BATCH_COLLS is 14. */
+    int times = algorithm == ALGO_RING ? n_pipe_ops : (n_pipe_ops + 13) / 14;
+    return model->latency[collective][algorithm][protocol] * (float)times +
+           (float)n_bytes / (1000.f * bandwidth);
+}
+
+float model_backup_time(const struct model *model, int collective, int protocol, size_t n_bytes)
+{
+    float bandwidth = model->ring_backup[collective][protocol];
+    if (bandwidth == 0)
+        return -1;
+    return model->latency[collective][ALGO_RING][protocol] + (float)n_bytes / (1000.f * bandwidth);
+}
+
+struct protocol_range model_protocol_range(int model, int collective, int protocol)
+{
+    static const struct protocol_range none = {0, -1};
+    static const struct protocol_range ranges[N_TUNABLE][2] = {
+        [COLL_BROADCAST] = {{0, 8192}, {8192, 33554432}},
+        [COLL_REDUCE] = {{0, 4096}, {4096, 16777216}},
+        [COLL_ALL_GATHER] = {{0, 98304}, {98304, 5046272}},
+        [COLL_REDUCE_SCATTER] = {{0, 655360}, {131072, 3211264}},
+        [COLL_ALL_REDUCE] = {{0, 524288}, {524288, 4415057}},
+    };
+    if (model == 0 || protocol == PROTO_SIMPLE)
+        return none;
+    struct protocol_range range = ranges[collective][protocol];
+    if (model == 8 && collective == COLL_ALL_REDUCE && protocol == PROTO_LL128)
+        range.max = 9437184;
+    return range;
+}

@@ -1,0 +1,227 @@
+/* Start-up of the stand-in library: its environment, its log lines, a communicator. */
+#include "rccl.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "debug.h"
+#include "envlist.h"
+
+static const char *env(const char *name)
+{
+    const char *value = getenv(name);
+    if (value == NULL || *value == '\0')
+        return NULL;
+    debug_info(SUBSYS_ENV, "%s set by environment to %s", name, value);
+    return value;
+}
+
+static int env_int(const char *name, int otherwise)
+{
+    const char *value = env(name);
+    return value == NULL ? otherwise : (int)strtol(value, NULL, 0);
+}
+
+int library_start(struct library *library, const struct node *node, int version)
+{
+    memset(library, 0, sizeof *library);
+    library->node = node;
+    library->version = version;
+    library->family = rccl_family(version);
+    const char *algo = env("NCCL_ALGO"), *proto = env("NCCL_PROTO");
+    bool grammar = library->family->per_function_env;
+    library->algo_env = algo != NULL;
+    library->proto_env = proto != NULL;
+    int result =
+        envlist_read(algo, grammar, algorithm_env_names, N_ALGORITHMS, library->limits.algorithms);
+    if (result == NCCL_SUCCESS)
+        result =
+            envlist_read(proto, grammar, protocol_titles, N_PROTOCOLS, library->limits.protocols);
+    const char *patches = getenv("RCCLTUNE_SIM_PATCHES");
+    library->limits.ll128 = node->ll128_enabled || env_int("RCCL_LL128_FORCE_ENABLE", 0) == 1;
+    library->limits.tree_simple = patches != NULL && strstr(patches, "force-tree-simple") != NULL &&
+                                  env_int("RCCL_FORCE_TREE_SIMPLE", 0) == 1;
+    /* The channel counts and the CTA counts are two names of one limit; the tighter one counts. */
+    int min = env_int("NCCL_MIN_NCHANNELS", -1), max = env_int("NCCL_MAX_NCHANNELS", -1);
+    int min_ctas = env_int("NCCL_MIN_CTAS", -1), max_ctas = env_int("NCCL_MAX_CTAS", -1);
+    library->min_channels = min_ctas > min ? min_ctas : min;
+    library->max_channels = max_ctas > 0 && (max <= 0 || max_ctas < max) ? max_ctas : max;
+    if (library->family->override_env) {
+        library->override_algo = env("RCCL_OVERRIDE_ALGO");
+        library->override_proto = env("RCCL_OVERRIDE_PROTO");
+    }
+    return result;
+}
+
+void library_print_version(const struct library *library, const char *host)
+{
+    char text[512];
+    int v = library->version;
+    snprintf(
+        text, sizeof text,
+        "RCCL version : %d.%d.%d-SIMULATED\nHIP version  : simulated\nROCm version : %s-simulated\n"
+        "Hostname     : %s\nLibrccl path : simulated node %s\n",
+        v / 10000, v / 100 % 100, v % 100, library->family->rocm, host, library->node->name);
+    debug_version(text);
+}
+
+/* R28 connect.cc:816 and :914-925: the ceiling is the device's; a minimum above it (or above 64
+ * with fewer than 8 ranks) is dropped with a warning, so NCCL_MIN_NCHANNELS=112 does nothing on
+ * CPX. */
+static int channels_of(const struct comm *comm)
+{
+    const struct library *library = comm->library;
+    const struct node *node = library->node;
+    int ceiling = node->channel_ceiling, channels = node->channels;
+    if (node->rome_model && comm->n_nodes == 1 && comm->n_ranks == 2)
+        channels = 32; /* init sets these for two and four MI300X */
+    if (node->rome_model && comm->n_nodes == 1 && comm->n_ranks == 4)
+        channels = 24;
+    int min = library->min_channels, max = library->max_channels;
+    if (min > ceiling || (min > 64 && comm->n_ranks < 8)) {
+        debug_warn("NCCL_MIN_NCHANNELS %d is above the limit of %d channels; using 2", min,
+                   ceiling);
+        min = 2;
+    }
+    if (max > 0 && channels > max)
+        channels = max;
+    if (channels < min)
+        channels = min;
+    return channels > ceiling ? ceiling : channels;
+}
+
+static int model_index(const struct comm *comm)
+{
+    const struct node *node = comm->library->node;
+    if (node->tuning_model != MODEL_AUTO)
+        return node->tuning_model;
+    return node->rome_model && comm->n_ranks == node->ranks
+               ? 5
+               : comm->library->family->unmatched_model;
+}
+
+static void log_model(const struct comm *comm)
+{
+    for (int c = 0; c < N_TUNABLE; c++) {
+        char line[512];
+        int n = snprintf(line, sizeof line, "%13s |", collective_titles[c]);
+        for (int a = ALGO_TREE; a <= ALGO_RING; a++) {
+            for (int p = 0; p < N_PROTOCOLS; p++)
+                n += snprintf(line + n, sizeof line - (size_t)n, "%8.1f/%6.1f |",
+                              (double)comm->model.latency[c][a][p],
+                              (double)comm->model.bandwidth[c][a][p]);
+        }
+        debug_info(SUBSYS_TUNING, "%s", line);
+    }
+}
+
+int comm_build(struct comm *comm, struct library *library)
+{
+    comm->library = library;
+    comm->contexts = calloc((size_t)comm->n_local, sizeof *comm->contexts);
+    comm->has_tuner = calloc((size_t)comm->n_local, sizeof *comm->has_tuner);
+    if (comm->contexts == NULL || comm->has_tuner == NULL)
+        sim_fail("no memory for %d ranks", comm->n_local);
+    comm->csv_context = (struct csv_context){comm->n_ranks, comm->n_nodes};
+    comm->n_channels = channels_of(comm);
+    model_build(library->node, model_index(comm), comm->n_ranks, comm->n_nodes, &library->limits,
+                &comm->model);
+    comm->call.collective = -1;
+    if (comm->ranks[0] == 0) {
+        debug_info(SUBSYS_GRAPH | SUBSYS_TUNING, "RCCL Tuning index:%d", comm->model.index);
+        log_model(comm);
+    }
+    return NCCL_SUCCESS;
+}
+
+/* A rank that a fault left without the plugin: alone among the others it asks nobody. */
+static bool lacks_plugin(const struct comm *comm, int local)
+{
+    const struct node *node = comm->library->node;
+    for (int i = 0; i < node->n_faults; i++) {
+        const struct fault *f = &node->faults[i];
+        if (f->active && f->kind == FAULT_NO_PLUGIN && f->rank == comm->world_ranks[local])
+            return true;
+    }
+    return false;
+}
+
+int comm_init_tuner(struct comm *comm)
+{
+    struct library *library = comm->library;
+    const struct node *node = library->node;
+    if (!library->tuner_opened) {
+        tuner_open(&library->tuner, library->family, library->version, node->csv_tuner, node->arch);
+        library->tuner_opened = true;
+    }
+    for (int i = 0; i < comm->n_local; i++) {
+        if (library->tuner.abi == TUNER_NONE || lacks_plugin(comm, i))
+            continue;
+        comm->contexts[i] = &comm->csv_context;
+        if (library->tuner.abi == TUNER_CSV) {
+            comm->has_tuner[i] = true;
+            continue;
+        }
+        int result =
+            tuner_init(&library->tuner, comm->id, comm->n_ranks, comm->n_nodes, &comm->contexts[i]);
+        if (result != NCCL_SUCCESS)
+            return result;
+        comm->has_tuner[i] = true;
+    }
+    return NCCL_SUCCESS;
+}
+
+void comm_log_init(const struct comm *comm, double seconds)
+{
+    for (int i = 0; i < comm->n_local; i++) {
+        const void *address = (const char *)comm + 4096 * i;
+        int rank = comm->ranks[i], per_node = comm->n_ranks / comm->n_nodes;
+        debug_info(SUBSYS_INIT,
+                   "comm %p rank %d nRanks %d nNodes %d localRanks %d localRank %d MNNVL 0",
+                   address, rank, comm->n_ranks, comm->n_nodes, per_node, rank % per_node);
+        debug_info(SUBSYS_INIT,
+                   "%d coll channels, %d collnet channels, 0 nvls channels, %d p2p channels, "
+                   "2 p2p channels per peer",
+                   comm->n_channels, comm->n_channels, comm->n_channels);
+        debug_info(SUBSYS_INIT,
+                   "ncclCommInitRankConfig comm %p rank %d nranks %d cudaDev %d commId 0x%llx "
+                   "- Init COMPLETE",
+                   address, rank, comm->n_ranks, rank % per_node, (unsigned long long)comm->id);
+        debug_info(SUBSYS_INIT,
+                   "Init timings - ncclCommInitRank: rank %d nranks %d total %.2f (kernels 0.00, "
+                   "alloc 0.00, bootstrap 0.00, allgathers 0.00, topo 0.00, graphs 0.00, "
+                   "connections 0.00, rest %.2f)",
+                   rank, comm->n_ranks, seconds, seconds);
+    }
+}
+
+int comm_destroy(struct comm *comm)
+{
+    int result = NCCL_SUCCESS;
+    for (int i = 0; i < comm->n_local; i++) {
+        if (comm->library->tuner.abi >= 2 && comm->has_tuner[i]) {
+            int mine = tuner_finalize(&comm->library->tuner, comm->contexts[i]);
+            result = result == NCCL_SUCCESS ? mine : result;
+        }
+    }
+    free(comm->contexts);
+    free(comm->has_tuner);
+    comm->contexts = NULL;
+    comm->has_tuner = NULL;
+    return result;
+}
+
+struct situation comm_situation(const struct comm *comm, const struct call *call,
+                                const struct decision *decision)
+{
+    return (struct situation){
+        .collective = call->collective,
+        .what = *decision,
+        .ranks = comm->n_ranks,
+        .placement = comm->placement,
+        .in_place = call->in_place,
+        .dtype = call->dtype,
+        .n_bytes = call->n_bytes,
+    };
+}

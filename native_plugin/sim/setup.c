@@ -1,0 +1,320 @@
+/* Before the first call: which rank is where, what is printed, how communicators come about. */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <strings.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "bench.h"
+#include "debug.h"
+#include "text.h"
+
+static double env_double(const char *name, double otherwise)
+{
+    const char *value = getenv(name);
+    double number;
+    if (value == NULL || *value == '\0')
+        return otherwise;
+    if (!text_to_double(text_of(value), 0, 1e12, &number))
+        sim_fail("%s=%s is no number", name, value);
+    return number;
+}
+
+/* all_reduce_perf, and whatever a build appended to the name (NAME_SUFFIX). */
+static int collective_of(const char *program)
+{
+    const char *end = strstr(program, "_perf");
+    int found = end == NULL
+                    ? -1
+                    : find_name(program, (size_t)(end - program), collective_names, N_COLLECTIVES);
+    if (found < 0)
+        sim_fail("%s is no benchmark's name: all_reduce_perf and the like choose what is measured",
+                 program);
+    return found;
+}
+
+/* ROCR_VISIBLE_DEVICES filters and reorders; then HIP_ or CUDA_VISIBLE_DEVICES index what is left.
+ * A token that is no device ends the list (facts/machine-and-mpi.md 3.4). */
+static void apply_visible(struct bench *bench, const char *name)
+{
+    const char *value = getenv(name);
+    int kept[MAX_RANKS], n = 0;
+    if (value == NULL)
+        return;
+    struct text rest = text_of(value), word;
+    while (text_split(&rest, ',', &word)) {
+        int64_t index;
+        if (!text_to_int(word, 0, bench->n_visible - 1, &index))
+            break;
+        bool twice = false;
+        for (int i = 0; i < n; i++)
+            twice = twice || kept[i] == bench->visible[index];
+        if (twice)
+            break;
+        kept[n++] = bench->visible[index];
+    }
+    memcpy(bench->visible, kept, (size_t)n * sizeof *kept);
+    bench->n_visible = n;
+}
+
+/* NCCL_TESTS_SPLIT_MASK=7, or NCCL_TESTS_SPLIT="MOD 8", "DIV8", "AND 7", "OR 1", or their signs. */
+static int colour(int proc)
+{
+    static const struct {
+        const char *word;
+        char sign;
+    } operations[] = {{"AND", '&'}, {"OR", '|'}, {"MOD", '%'}, {"DIV", '/'}};
+    const char *mask = getenv("NCCL_TESTS_SPLIT_MASK"), *split = getenv("NCCL_TESTS_SPLIT");
+    if (mask != NULL)
+        return proc & (int)strtoul(mask, NULL, 16);
+    for (size_t i = 0; split != NULL && i < sizeof operations / sizeof *operations; i++) {
+        size_t length = strlen(operations[i].word);
+        if (strncasecmp(split, operations[i].word, length) != 0) {
+            if (split[0] != operations[i].sign)
+                continue;
+            length = 1;
+        }
+        int n = (int)strtoul(split + length + strspn(split + length, " "), NULL, 0);
+        switch (operations[i].sign) {
+        case '&':
+            return proc & n;
+        case '|':
+            return proc | n;
+        case '%':
+            return n > 0 ? proc % n : 0;
+        default:
+            return n > 0 ? proc / n : 0;
+        }
+    }
+    return 0;
+}
+
+static int device_of(const struct bench *bench, int rank)
+{
+    const char *first = getenv("NCCL_TESTS_DEVICE");
+    int per_host = bench->n_ranks / bench->n_nodes;
+    int index = (first != NULL ? atoi(first) : 0) + rank % per_host;
+    return bench->visible[index % bench->n_visible];
+}
+
+static int placement_of(const struct bench *bench, const int *ranks, int n)
+{
+    const struct node *node = &bench->node;
+    int per_oam[MAX_RANKS] = {0}, oams = 0, most = 0;
+    if (n == node->ranks)
+        return PLACE_NODE;
+    for (int i = 0; i < n; i++) {
+        int oam = device_of(bench, ranks[i]) / node->devices_per_oam;
+        oams += per_oam[oam]++ == 0;
+        most = per_oam[oam] > most ? per_oam[oam] : most;
+    }
+    return oams == 1 ? PLACE_ONE_OAM : most == 1 ? PLACE_ONE_PER_OAM : PLACE_OTHER;
+}
+
+static int hosts_of(const struct bench *bench, const int *ranks, int n)
+{
+    int per_host = bench->n_ranks / bench->n_nodes, hosts = 1;
+    for (int i = 1; i < n; i++)
+        hosts += ranks[i] / per_host != ranks[i - 1] / per_host;
+    return hosts;
+}
+
+/* The communicators in which this process has a rank: one, or one per colour of a split. */
+static void make_groups(struct bench *bench)
+{
+    int at = 0;
+    for (int r = 0; r < bench->n_ranks; r++)
+        bench->group[r] = colour(r / bench->ranks_per_proc);
+    for (int r = 0; r < bench->n_local; r++) {
+        int mine = bench->group[bench->first_rank + r], c = 0;
+        while (c < bench->n_comms && bench->group[bench->members[c][0]] != mine)
+            c++;
+        if (c < bench->n_comms)
+            continue;
+        if (c == MAX_GROUPS)
+            sim_fail("more than %d groups in one process", MAX_GROUPS);
+        struct comm *comm = &bench->comms[bench->n_comms++];
+        bench->members[c] = calloc((size_t)bench->n_ranks, sizeof **bench->members);
+        if (bench->members[c] == NULL)
+            sim_fail("no memory for the groups");
+        comm->ranks = &bench->local_ranks[at];
+        comm->world_ranks = &bench->local_world_ranks[at];
+        for (int w = 0; w < bench->n_ranks; w++) {
+            if (bench->group[w] != mine)
+                continue;
+            if (w >= bench->first_rank && w < bench->first_rank + bench->n_local) {
+                bench->local_ranks[at] = comm->n_ranks;
+                bench->local_world_ranks[at++] = w;
+                comm->n_local++;
+            }
+            bench->members[c][comm->n_ranks++] = w;
+        }
+        comm->n_nodes = hosts_of(bench, bench->members[c], comm->n_ranks);
+        comm->placement = placement_of(bench, bench->members[c], comm->n_ranks);
+        comm->id = keys_with(keys_with_text(keys_of(bench->noise.seed), bench->noise.launch),
+                             (uint64_t)mine)
+                       .state;
+    }
+}
+
+static void check_devices(const struct bench *bench)
+{
+    int per_host = bench->n_ranks / bench->n_nodes;
+    char host[48];
+    if (per_host <= bench->n_visible)
+        return;
+    host_of(bench, bench->first_rank, host, sizeof host);
+    fprintf(
+        stderr,
+        "[ERROR] The number of requested GPUs (%d) is greater than the number of GPUs available "
+        "(%d) on node (%s)\n",
+        per_host, bench->n_visible, host);
+    exit(TEST_NCCL_ERROR);
+}
+
+void bench_setup(struct bench *bench, int argc, char **argv)
+{
+    struct node *node = &bench->node;
+    const char *release = getenv("RCCLTUNE_SIM_RELEASE"),
+               *benchmark = getenv("RCCLTUNE_SIM_BENCHMARK");
+    const char *slash = strrchr(argv[0], '/');
+    bench->program = slash != NULL ? slash + 1 : argv[0];
+    bench->collective = collective_of(bench->program);
+    node_load(getenv("RCCLTUNE_SIM_NODE"), node);
+    if (release == NULL || *release == '\0')
+        release = node->rccl;
+    int version = version_code(release);
+    if (version == 0)
+        sim_fail("'%s' is no release of RCCL from 2.21.5 on", release);
+    bench->benchmark = node->benchmark;
+    if (benchmark != NULL && *benchmark != '\0')
+        bench->benchmark = benchmark_by_name(benchmark, strlen(benchmark));
+    if (bench->benchmark < 0)
+        sim_fail("'%s' is no benchmark release: rt24, rtmid, rt25, rtnew or nt", benchmark);
+    options_read(&bench->options, bench->benchmark, argc, argv);
+    struct options *o = &bench->options;
+    bench->ranks_per_proc = o->n_threads * o->n_gpus;
+    if (o->n_threads < 1 || o->n_gpus < 1 || bench->ranks_per_proc > node->ranks)
+        check_devices(&(struct bench){.n_ranks = bench->ranks_per_proc,
+                                      .n_nodes = 1,
+                                      .n_visible = node->ranks / node->nodes,
+                                      .node = *node});
+    launch_find(&bench->launch, node->ranks / bench->ranks_per_proc);
+    bench->n_ranks = bench->launch.n_procs * bench->ranks_per_proc;
+    if (bench->n_ranks > MAX_RANKS)
+        sim_fail("%d ranks are more than %d", bench->n_ranks, MAX_RANKS);
+    bench->n_nodes = bench->n_ranks == node->ranks ? node->nodes : 1;
+    bench->first_rank = bench->launch.launched ? bench->launch.proc * bench->ranks_per_proc : 0;
+    bench->n_local = bench->launch.launched ? bench->ranks_per_proc : bench->n_ranks;
+    bench->n_visible = node->ranks / node->nodes;
+    for (int i = 0; i < bench->n_visible; i++)
+        bench->visible[i] = i;
+    apply_visible(bench, "ROCR_VISIBLE_DEVICES");
+    apply_visible(bench, getenv("HIP_VISIBLE_DEVICES") != NULL ? "HIP_VISIBLE_DEVICES"
+                                                               : "CUDA_VISIBLE_DEVICES");
+    check_devices(bench);
+    const char *launch = getenv("RCCLTUNE_SIM_LAUNCH");
+    bench->noise.seed = (uint64_t)env_double("RCCLTUNE_SIM_SEED", 0);
+    bench->noise.launch = launch != NULL ? launch : "";
+    settle_faults(node, &bench->noise);
+    settle_variants(node, o->graph > 0, o->registered > 0);
+    make_groups(bench);
+    bench->library.version = version;
+}
+
+/* maxBytes is what three buffers (two without checking) leave room for. */
+static void limit_memory(struct bench *bench)
+{
+    struct options *o = &bench->options;
+    const int64_t gib = 1 << 30;
+    int64_t memory = bench->node.memory_mib << 20, reserve = gib;
+    bool reserves = benchmark_family(o->family)->reserves_memory;
+    if (reserves) {
+        int64_t share = (memory + 16 * gib - 1) / (16 * gib);
+        reserve = gib + (share < 4 ? share : 4) * gib;
+    }
+    int64_t largest = (memory - reserve) / (o->check ? 3 : 2);
+    if (largest < 0)
+        largest = 0;
+    if (o->max_bytes <= (size_t)largest)
+        return;
+    o->max_bytes = (size_t)largest;
+    if (reserves && o->min_bytes > o->max_bytes)
+        o->min_bytes = o->max_bytes;
+    if (bench->first_rank == 0)
+        printf("#\n# Reducing maxBytes to %ld due to memory limitation\n", (long)o->max_bytes);
+}
+
+void bench_print_start(struct bench *bench, int argc, char **argv)
+{
+    struct options *o = &bench->options;
+    bool main_process = bench->first_rank == 0;
+    out_start(o, main_process, bench->library.version);
+    out_json_open(o, argc, argv);
+    for (int r = 0; r < bench->n_local; r++)
+        meet_slot(bench->first_rank + r)->digest = (uint64_t)getpid();
+    meet(0);
+    out_version(&bench->node, bench->collective, bench->program);
+    for (int r = 0; r < bench->n_ranks; r++) {
+        struct device_line line = {.rank = r,
+                                   .group = bench->group[r],
+                                   .pid = (int)meet_slot(r)->digest,
+                                   .device = device_of(bench, r)};
+        host_of(bench, r, line.host, sizeof line.host);
+        out_device(&bench->node, &line);
+    }
+    out_devices_end();
+    meet_turn();
+    if (main_process)
+        report_open(o->report_path, o->report_format, bench->n_ranks, bench->n_nodes,
+                    o->n_threads * o->n_gpus, collective_titles[bench->collective]);
+    limit_memory(bench);
+}
+
+static void start_up(const struct bench *bench)
+{
+    double seconds = env_double("RCCLTUNE_SIM_STARTUP_S", bench->node.startup_s);
+    struct timespec t = {.tv_sec = (time_t)seconds,
+                         .tv_nsec = (long)((seconds - (double)(time_t)seconds) * 1e9)};
+    if (seconds > 0)
+        nanosleep(&t, NULL);
+}
+
+static void init_tuners(struct bench *bench)
+{
+    for (int c = 0; c < bench->n_comms; c++) {
+        int result = comm_init_tuner(&bench->comms[c]);
+        if (result != NCCL_SUCCESS)
+            test_failure(bench, result, debug_last_error());
+    }
+}
+
+void bench_init_library(struct bench *bench)
+{
+    static char host[48];
+    int version = bench->library.version;
+    host_of(bench, bench->first_rank, host, sizeof host);
+    debug_start(host, rccl_family(version)->info_level);
+    debug_speaker(host, device_of(bench, bench->first_rank));
+    int result = library_start(&bench->library, &bench->node, version);
+    if (bench->first_rank == 0)
+        library_print_version(&bench->library, host);
+    if (result != NCCL_SUCCESS)
+        test_failure(bench, result, debug_last_error());
+    fault_at_init(bench);
+    start_up(bench);
+    for (int c = 0; c < bench->n_comms; c++)
+        comm_build(&bench->comms[c], &bench->library);
+    /* Since 2.28.3 the tuner comes first, so that a rank whose plugin fails leaves the others
+     * waiting in the transports; before, they had passed them and wait in the first collective. */
+    if (bench->library.family->tuner_before_transports)
+        init_tuners(bench);
+    if (!meet(bench->options.timeout))
+        timed_out(bench);
+    meet_turn();
+    if (!bench->library.family->tuner_before_transports)
+        init_tuners(bench);
+    for (int c = 0; c < bench->n_comms; c++)
+        comm_log_init(&bench->comms[c], bench->node.startup_s);
+}

@@ -1,0 +1,246 @@
+/* The parts one by one: text, the node reader, NCCL_ALGO's grammar, interpolation, the cost model.
+ */
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "check.h"
+#include "envlist.h"
+#include "model.h"
+#include "node.h"
+#include "release.h"
+#include "text.h"
+#include "times.h"
+
+static void test_text(void)
+{
+    struct text rest = text_of("a,,b"), piece;
+    char copy[8];
+    int64_t n;
+    double d;
+    CHECK(text_split(&rest, ',', &piece) && text_equals(piece, "a"));
+    CHECK(text_split(&rest, ',', &piece) && text_equals(piece, ""));
+    CHECK(text_split(&rest, ',', &piece) && text_equals(piece, "b"));
+    CHECK(!text_split(&rest, ',', &piece));
+    CHECK(text_to_int(text_of("-12"), -20, 0, &n) && n == -12);
+    CHECK(!text_to_int(text_of("12x"), 0, 99, &n));
+    CHECK(!text_to_int(text_of(" 12"), 0, 99, &n));
+    CHECK(!text_to_int(text_of("99999999999999999999"), 0, INT64_MAX, &n));
+    CHECK(text_to_double(text_of("1e-3"), 0, 1, &d) && d == 1e-3);
+    CHECK(!text_to_double(text_of("nan"), 0, 1, &d));
+    CHECK(!text_to_double(text_of("1e999"), 0, INFINITY, &d));
+    CHECK(text_copy(text_of("a%20b"), copy, sizeof copy) && strcmp(copy, "a b") == 0);
+    CHECK(!text_copy(text_of("%2"), copy, sizeof copy));
+    CHECK(!text_copy(text_of("%00"), copy, sizeof copy));
+    CHECK(!text_copy(text_of("12345678"), copy, sizeof copy));
+}
+
+static void test_releases(void)
+{
+    CHECK(version_code("2.28.3") == 22803);
+    CHECK(version_code("2.20.5") == 0);
+    CHECK(version_code("2.28") == 0);
+    CHECK(version_code("2.28.3x") == 0);
+    CHECK(rccl_family(22105)->newest_abi == 2);
+    CHECK(rccl_family(22203)->newest_abi == 3);
+    CHECK(rccl_family(22709)->newest_abi == 4);
+    CHECK(rccl_family(23102)->newest_abi == 6);
+    CHECK(rccl_family(22203)->n_algorithms == 6);
+    CHECK(rccl_family(22606)->n_algorithms == 7);
+}
+
+static int masks(const char *text, bool grammar, uint8_t *out)
+{
+    return envlist_read(text, grammar, algorithm_env_names, N_ALGORITHMS, out);
+}
+
+static void test_envlist(void)
+{
+    enum { TREE_BIT = 1 << ALGO_TREE, RING_BIT = 1 << ALGO_RING, ALL = (1 << N_ALGORITHMS) - 1 };
+    uint8_t m[N_TUNABLE];
+    CHECK(masks(NULL, true, m) == NCCL_SUCCESS && m[COLL_ALL_REDUCE] == ALL);
+    CHECK(masks("ring", true, m) == NCCL_SUCCESS && m[COLL_BROADCAST] == RING_BIT);
+    CHECK(masks("Ring,TREE", true, m) == NCCL_SUCCESS && m[COLL_REDUCE] == (RING_BIT | TREE_BIT));
+    CHECK(masks("^tree", true, m) == NCCL_SUCCESS && m[COLL_ALL_REDUCE] == (ALL & ~TREE_BIT));
+    CHECK(masks("^tree;AllReduce:tree", true, m) == NCCL_SUCCESS);
+    CHECK(m[COLL_ALL_REDUCE] == TREE_BIT && m[COLL_ALL_GATHER] == (ALL & ~TREE_BIT));
+    CHECK(masks("allreduce:ring;allgather:^ring", true, m) == NCCL_SUCCESS);
+    CHECK(m[COLL_ALL_REDUCE] == RING_BIT && m[COLL_ALL_GATHER] == (ALL & ~RING_BIT));
+    CHECK(m[COLL_BROADCAST] == ALL);
+    CHECK(masks("rong", true, m) == NCCL_INVALID_USAGE);
+    CHECK(masks("ring;tree", true, m) == NCCL_INVALID_USAGE);
+    CHECK(masks("alltoall:ring", true, m) == NCCL_INVALID_USAGE);
+    /* The older grammar has no functions and ignores what it does not know. */
+    CHECK(masks("ring,rong", false, m) == NCCL_SUCCESS && m[COLL_ALL_REDUCE] == RING_BIT);
+    CHECK(masks("allreduce:ring", false, m) == NCCL_SUCCESS && m[COLL_ALL_REDUCE] == 0);
+}
+
+static struct node cpx(void)
+{
+    struct node node = {.nvlink_inside = true, .all_xgmi = true};
+    node.ring = node.tree = (struct graph){.channels = 16, .bw_intra = 3};
+    return node;
+}
+
+static struct model model_of(int index, int ranks, int nodes, bool ll128, bool tree_simple)
+{
+    struct node node = cpx();
+    struct model_limits limits = {.ll128 = ll128, .tree_simple = tree_simple};
+    struct model model;
+    memset(limits.algorithms, 0xff, sizeof limits.algorithms);
+    memset(limits.protocols, 0xff, sizeof limits.protocols);
+    model_build(&node, index, ranks, nodes, &limits, &model);
+    return model;
+}
+
+/* facts/rccl-and-nccl.md 6.4: the derived latency terms. */
+static void test_model(void)
+{
+    static const struct {
+        int index, ranks, collective;
+        double tree_ll, tree_ll128, ring_ll, ring_ll128, ring_simple;
+    } rows[] = {
+        {5, 8, COLL_ALL_REDUCE, 24.6, 24.6, 23.2, 23.2, 46.4},
+        {5, 64, COLL_ALL_REDUCE, 125.4, 125.4, 112.8, 112.8, 281.6},
+        {0, 64, COLL_ALL_REDUCE, 112.8, 188.4, 112.8, 289.2, 470.6},
+        {5, 8, COLL_ALL_GATHER, 0, 0, 17.6, 17.6, 31.7},
+        {5, 64, COLL_REDUCE_SCATTER, 0, 0, 62.4, 62.4, 149.3},
+    };
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+        struct model m = model_of(rows[i].index, rows[i].ranks, 1, true, false);
+        const float(*lat)[N_PROTOCOLS] = m.latency[rows[i].collective];
+        CHECK_NEAR(lat[ALGO_TREE][PROTO_LL], rows[i].tree_ll, 0.01);
+        CHECK_NEAR(lat[ALGO_TREE][PROTO_LL128], rows[i].tree_ll128, 0.01);
+        CHECK_NEAR(lat[ALGO_RING][PROTO_LL], rows[i].ring_ll, 0.01);
+        CHECK_NEAR(lat[ALGO_RING][PROTO_LL128], rows[i].ring_ll128, 0.01);
+        CHECK_NEAR(lat[ALGO_RING][PROTO_SIMPLE], rows[i].ring_simple, 0.01);
+    }
+    struct model plain = model_of(5, 64, 1, false, false), patched = model_of(5, 64, 1, true, true);
+    CHECK(model_time(&plain, COLL_ALL_REDUCE, ALGO_TREE, PROTO_SIMPLE, 1024, 1) == -1);
+    CHECK(model_time(&plain, COLL_ALL_REDUCE, ALGO_RING, PROTO_LL128, 1024, 1) == -1);
+    CHECK(model_time(&plain, COLL_ALL_GATHER, ALGO_TREE, PROTO_LL, 1024, 1) == -1);
+    CHECK(model_time(&plain, COLL_ALL_REDUCE, ALGO_NVLS, PROTO_SIMPLE, 1024, 1) == -1);
+    CHECK(model_time(&patched, COLL_ALL_REDUCE, ALGO_TREE, PROTO_SIMPLE, 1024, 1) > 0);
+    CHECK(model_time(&patched, COLL_ALL_REDUCE, ALGO_RING, PROTO_LL128, 1024, 1) > 0);
+    /* On several nodes tree/simple is there, and LL costs the network's latency. */
+    struct model two = model_of(5, 16, 2, false, false);
+    CHECK(model_time(&two, COLL_ALL_REDUCE, ALGO_TREE, PROTO_SIMPLE, 1024, 1) > 0);
+    CHECK_NEAR(two.latency[COLL_ALL_REDUCE][ALGO_TREE][PROTO_LL], 12 + 2 * (7 * 0.9 + 10.5), 0.01);
+    CHECK_NEAR(two.latency[COLL_ALL_REDUCE][ALGO_RING][PROTO_LL], 12 + 28 * 2.0 + 2 * 9.5, 0.01);
+    /* Time is latency and bytes over bandwidth: 48 GB/s of 64 in 126 parts, all of it for Simple.
+     */
+    CHECK_NEAR(model_time(&plain, COLL_ALL_REDUCE, ALGO_RING, PROTO_SIMPLE, 1 << 20, 1),
+               281.6 + 1048576 / (1000 * 48.0 * 64 / 126), 0.1);
+}
+
+static char *read_file(const char *path, size_t *length)
+{
+    FILE *file = fopen(path, "rb");
+    char *data = calloc(1, 1 << 16);
+    if (file == NULL || data == NULL)
+        abort();
+    *length = fread(data, 1, 1 << 16, file);
+    fclose(file);
+    return data;
+}
+
+static bool parses(const char *text, const char *expected)
+{
+    struct node node;
+    char message[160] = "";
+    bool ok = node_parse(text, strlen(text), &node, message, sizeof message);
+    if (ok)
+        node_free(&node);
+    else if (expected != NULL && strstr(message, expected) == NULL)
+        fprintf(stderr, "said '%s', not '%s'\n", message, expected);
+    return ok || (expected != NULL && strstr(message, expected) == NULL);
+}
+
+static void test_node(const char *path)
+{
+    size_t length;
+    char *data = read_file(path, &length), message[160];
+    struct node node;
+    CHECK(node_parse(data, length, &node, message, sizeof message));
+    CHECK(strcmp(node.product, "AMD Instinct MI300X") == 0);
+    CHECK(node.ranks == 8 && node.n_curves == 2 && node.n_effects == 4 && node.n_faults == 4);
+    settle_variants(&node, false, false);
+    struct situation s = {
+        .collective = COLL_ALL_REDUCE,
+        .ranks = 8,
+        .dtype = DTYPE_FLOAT,
+        .n_bytes = 32,
+        .what = {.path = PATH_TUNED, .algorithm = ALGO_TREE, .protocol = PROTO_LL}};
+    bool measured;
+    CHECK_NEAR(true_time(&node, &s, &measured), 76, 1e-9);
+    CHECK(measured);
+    s.n_bytes = 8; /* flat below the first point, times 2 and times 1.5 */
+    CHECK_NEAR(true_time(&node, &s, &measured), 76 * 3, 1e-9);
+    CHECK(!measured);
+    s.n_bytes = 2097152; /* grows with the size behind the last */
+    CHECK_NEAR(true_time(&node, &s, NULL), 572, 1e-9);
+    s.n_bytes = 1500;
+    double plain = true_time(&node, &s, NULL);
+    s.mixed = true;
+    CHECK_NEAR(true_time(&node, &s, NULL) / plain, 1.6, 1e-9);
+    s.mixed = false;
+    s.n_bytes = 1048576;
+    s.what.cap = 16; /* halfway between 8 (twice as slow) and 32 */
+    CHECK_NEAR(true_time(&node, &s, NULL), 286 * sqrt(2), 1e-6);
+    s.what.algorithm = ALGO_RING;
+    CHECK(true_time(&node, &s, NULL) < 0);
+    CHECK(!parses("rccltune-node 1\nend\n", "missing"));
+    CHECK(!parses("rccltune-node 2\nend\n", "format"));
+    CHECK(!parses("rccltune-node 1\nname a b\nend\n", "too many"));
+    CHECK(!parses("rccltune-node 1\npoint 1 1\nend\n", "belongs to nothing"));
+    CHECK(!parses("rccltune-node 1\nname a\n", "cut off"));
+    CHECK(!parses("rccltune-node 1\nrow 3\nend\n", "outside"));
+    node_free(&node);
+    free(data);
+}
+
+static void test_noise(void)
+{
+    struct node node = {.sigma = 0.02};
+    struct noise noise = {.seed = 7, .launch = "abc"}, other = {.seed = 7, .launch = "xyz"};
+    struct situation s = {.collective = COLL_ALL_REDUCE, .n_bytes = 4096};
+    double sum = 0, squares = 0;
+    enum { N = 20000 };
+    CHECK(block_factor(&node, &noise, &s, 1, 0) == block_factor(&node, &noise, &s, 1, 0));
+    CHECK(block_factor(&node, &noise, &s, 1, 0) != block_factor(&node, &other, &s, 1, 0));
+    for (int i = 0; i < N; i++) {
+        double x = log(block_factor(&node, &noise, &s, (uint64_t)i, 0));
+        sum += x;
+        squares += x * x;
+    }
+    CHECK_NEAR(sum / N, 0, 0.0006);
+    CHECK_NEAR(sqrt(squares / N), 0.02, 0.0005);
+    struct drift_point drift[] = {{10, 1}, {20, 1.1}};
+    node = (struct node){.drift = drift, .n_drift = 2};
+    CHECK_NEAR(block_factor(&node, &noise, &s, 1, 5), 1, 1e-12);
+    CHECK_NEAR(block_factor(&node, &noise, &s, 1, 15), 1.05, 1e-12);
+    CHECK_NEAR(block_factor(&node, &noise, &s, 1, 99), 1.1, 1e-12);
+    node = (struct node){.burst_probability = 0.25, .burst_seconds = 2, .burst_factor = 3};
+    int bursts = 0;
+    for (int i = 0; i < 4000; i++) {
+        double early = block_factor(&node, &noise, &s, 1, 2 * i + 0.1);
+        CHECK(early == block_factor(&node, &other, &s, 9, 2 * i + 1.9)); /* of time alone */
+        bursts += early > 2;
+    }
+    CHECK_NEAR(bursts / 4000.0, 0.25, 0.03);
+}
+
+int main(int argc, char **argv)
+{
+    const char *slash = strrchr(__FILE__, '/');
+    char path[4096];
+    snprintf(path, sizeof path, "%.*ssmall.node", slash == NULL ? 0 : (int)(slash + 1 - __FILE__),
+             __FILE__);
+    test_text();
+    test_releases();
+    test_envlist();
+    test_model();
+    test_node(argc > 1 ? argv[1] : path);
+    test_noise();
+    return check_failures != 0;
+}

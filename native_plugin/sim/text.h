@@ -1,0 +1,31 @@
+/*
+ * A cursor over text that never reads past its end: all text that comes from a file or from the
+ * environment goes through it, so that there is one place to get the bounds right.
+ */
+#ifndef RCCLTUNE_SIM_TEXT_H
+#define RCCLTUNE_SIM_TEXT_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+struct text {
+    const char *at, *end;
+};
+
+struct text text_of(const char *string); /* of a terminated string */
+size_t text_length(struct text text);
+bool text_equals(struct text text, const char *string);
+
+/* Take off what stands before the first `separator` (or all of it); false when nothing is left.
+ * "a,,b" gives a, an empty text, b; "" gives nothing. */
+bool text_split(struct text *rest, char separator, struct text *piece);
+
+/* The whole text as a number: no blanks, nothing behind it, within the bounds given. */
+bool text_to_int(struct text text, int64_t min, int64_t max, int64_t *value);
+bool text_to_double(struct text text, double min, double max, double *value);
+
+/* Copy, undoing %XX; false where it does not fit, holds a control character or a bad escape. */
+bool text_copy(struct text text, char *out, size_t size);
+
+#endif

@@ -1,0 +1,264 @@
+#include "times.h"
+
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+bool selector_fits(const struct node *node, const struct selector *where, const struct situation *s)
+{
+    const struct decision *d = &s->what;
+    if (where->collective >= 0 && where->collective != s->collective)
+        return false;
+    if (where->path >= 0 &&
+        (where->path != d->path || (d->path == PATH_TUNED && (where->algorithm != d->algorithm ||
+                                                              where->protocol != d->protocol))))
+        return false;
+    return (where->cap < 0 || where->cap == d->cap) &&
+           (where->ranks < 0 || where->ranks == s->ranks) &&
+           (where->placement < 0 || where->placement == s->placement) &&
+           (where->variant < 0 || node->variants[where->variant].holds) &&
+           (where->in_place < 0 || where->in_place == s->in_place) &&
+           (where->dtype < 0 || where->dtype == s->dtype) &&
+           (uint64_t)where->min_bytes <= s->n_bytes && s->n_bytes <= (uint64_t)where->max_bytes;
+}
+
+/* Straight lines between the points on logarithmic axes; flat before the first.  Behind the last a
+ * time grows with the size (nothing but bandwidth is left there), a factor stays. */
+static double interpolate(const struct points *points, double log_bytes, bool is_time)
+{
+    const double *x = points->log_bytes, *y = points->log_value;
+    int last = points->n - 1;
+    if (log_bytes <= x[0])
+        return y[0];
+    if (log_bytes >= x[last])
+        return y[last] + (is_time ? log_bytes - x[last] : 0);
+    int i = 1;
+    while (x[i] < log_bytes)
+        i++;
+    return y[i - 1] + (y[i] - y[i - 1]) * (log_bytes - x[i - 1]) / (x[i] - x[i - 1]);
+}
+
+/* The rows below and above, straight lines in the logarithm of the channels; flat outside. */
+static double scaling(const struct effect *effect, int channels, double log_bytes)
+{
+    const struct channel_row *rows = effect->rows;
+    int last = effect->n_rows - 1, i = 0;
+    if (channels <= rows[0].channels)
+        return interpolate(&rows[0].points, log_bytes, false);
+    if (channels >= rows[last].channels)
+        return interpolate(&rows[last].points, log_bytes, false);
+    while (rows[i + 1].channels <= channels)
+        i++;
+    double low = interpolate(&rows[i].points, log_bytes, false);
+    double high = interpolate(&rows[i + 1].points, log_bytes, false);
+    double from = log2(rows[i].channels), to = log2(rows[i + 1].channels);
+    return low + (high - low) * (log2(channels) - from) / (to - from);
+}
+
+/* The most particular curve that fits: a later variant before an earlier one, then exact channels,
+ * placement, half of the row, type; the later in the file where all are equal.  A curve for exact
+ * channels fits those only, any other fits all. */
+static const struct curve *find_curve(const struct node *node, const struct situation *s)
+{
+    const struct curve *best = NULL;
+    int best_score = -1;
+    for (int i = 0; i < node->n_curves; i++) {
+        const struct selector *w = &node->curves[i].where;
+        if (!selector_fits(node, w, s))
+            continue;
+        int score = (w->variant + 1) * 32 + (w->cap >= 0) * 16 + (w->ranks >= 0) * 8 +
+                    (w->placement >= 0) * 4 + (w->in_place >= 0) * 2 + (w->dtype >= 0);
+        if (score >= best_score) {
+            best = &node->curves[i];
+            best_score = score;
+        }
+    }
+    return best;
+}
+
+static double effect_log(const struct effect *effect, const struct situation *s, double log_bytes,
+                         bool exact_channels)
+{
+    switch (effect->shape) {
+    case SHAPE_POINTS:
+        return interpolate(&effect->points, log_bytes, false);
+    case SHAPE_BETWEEN: {
+        double within = exp2(log_bytes - floor(log_bytes));
+        return within >= effect->low && within <= effect->high ? log2(effect->factor) : 0;
+    }
+    case SHAPE_CHANNELS: /* an exact curve already knows; 0 is the default that curves speak of */
+        return exact_channels || s->what.cap == 0 ? 0 : scaling(effect, s->what.cap, log_bytes);
+    default:
+        return log2(effect->factor);
+    }
+}
+
+double true_time(const struct node *node, const struct situation *s, bool *measured)
+{
+    static const double nothing_us = 0.05; /* 0 bytes: a call that returns at once */
+    const struct curve *curve = find_curve(node, s);
+    if (curve == NULL)
+        return -1;
+    if (measured != NULL)
+        *measured = false;
+    if (s->n_bytes == 0)
+        return nothing_us;
+    double log_bytes = log2((double)s->n_bytes);
+    double log_time = interpolate(&curve->points, log_bytes, true);
+    if (measured != NULL)
+        *measured = curve->measured && s->n_bytes >= (uint64_t)curve->measured_min &&
+                    s->n_bytes <= (uint64_t)curve->measured_max;
+    for (int i = 0; i < node->n_effects; i++) {
+        const struct effect *effect = &node->effects[i];
+        if (selector_fits(node, &effect->where, s) && (effect->mixed < 0 || s->mixed))
+            log_time += effect_log(effect, s, log_bytes, curve->where.cap >= 0);
+    }
+    return exp2(log_time);
+}
+
+static bool condition_holds(const struct condition *c, bool graph, bool registered)
+{
+    const char *value = getenv(c->name), *patches = getenv("RCCLTUNE_SIM_PATCHES");
+    switch (c->kind) {
+    case WHEN_ENV:
+        return value != NULL && strcmp(value, c->value) == 0;
+    case WHEN_SET:
+        return value != NULL && *value != '\0';
+    case WHEN_UNSET:
+        return value == NULL || *value == '\0';
+    case WHEN_GRAPH:
+        return graph;
+    case WHEN_REGISTERED:
+        return registered;
+    default:
+        return patches != NULL && strstr(patches, c->name) != NULL;
+    }
+}
+
+void settle_variants(struct node *node, bool graph, bool registered)
+{
+    for (int i = 0; i < node->n_variants; i++) {
+        struct variant *v = &node->variants[i];
+        v->holds = true;
+        for (int j = 0; j < v->n_conditions; j++)
+            v->holds = v->holds && condition_holds(&v->conditions[j], graph, registered);
+    }
+}
+
+/* splitmix64 (Steele, Lea, Flood 2014): one round mixes well enough for noise, and is quick. */
+static uint64_t mix(uint64_t x)
+{
+    x += 0x9e3779b97f4a7c15u;
+    x = (x ^ (x >> 30)) * 0xbf58476d1ce4e5b9u;
+    x = (x ^ (x >> 27)) * 0x94d049bb133111ebu;
+    return x ^ (x >> 31);
+}
+
+struct keys keys_of(uint64_t seed)
+{
+    return (struct keys){mix(seed)};
+}
+
+struct keys keys_with(struct keys keys, uint64_t value)
+{
+    return (struct keys){mix(keys.state ^ mix(value))};
+}
+
+struct keys keys_with_text(struct keys keys, const char *text)
+{
+    for (; *text != '\0'; text++)
+        keys = keys_with(keys, (unsigned char)*text);
+    return keys;
+}
+
+double keys_uniform(struct keys keys)
+{
+    return (double)(mix(keys.state) >> 11) * 0x1p-53;
+}
+
+double keys_normal(struct keys keys)
+{
+    double u = 1.0 - keys_uniform(keys_with(keys, 1)), v = keys_uniform(keys_with(keys, 2));
+    return sqrt(-2.0 * log(u)) * cos(6.283185307179586 * v);
+}
+
+enum { NOISE_LAUNCH = 1, NOISE_BLOCK, NOISE_OUTLIER, NOISE_RANK, NOISE_BURST, NOISE_FAULT };
+
+static struct keys block_keys(const struct noise *noise, const struct situation *s, uint64_t cycle,
+                              uint64_t what)
+{
+    const struct decision *d = &s->what;
+    struct keys keys = keys_with(keys_of(noise->seed), what);
+    keys = keys_with_text(keys, noise->launch);
+    keys = keys_with(keys, (uint64_t)s->collective << 40 | (uint64_t)s->dtype << 32 |
+                               (uint64_t)s->in_place << 24 | (uint64_t)d->path << 16 |
+                               (uint64_t)d->algorithm << 8 | d->protocol);
+    return keys_with(keys_with(keys_with(keys, s->n_bytes), cycle), d->cap);
+}
+
+static double drift_at(const struct node *node, double clock)
+{
+    const struct drift_point *p = node->drift;
+    int n = node->n_drift;
+    if (n == 0)
+        return 1;
+    if (clock <= p[0].seconds)
+        return p[0].factor;
+    for (int i = 1; i < n; i++) {
+        if (clock < p[i].seconds)
+            return p[i - 1].factor + (p[i].factor - p[i - 1].factor) * (clock - p[i - 1].seconds) /
+                                         (p[i].seconds - p[i - 1].seconds);
+    }
+    return p[n - 1].factor;
+}
+
+/* A collective is as slow as its slowest rank, so a slow one slows them all. */
+static double slowest_rank(const struct node *node, const struct situation *s)
+{
+    double factor = 1;
+    for (int i = 0; i < node->n_faults; i++) {
+        const struct fault *f = &node->faults[i];
+        if (f->active && f->kind == FAULT_SLOW_RANK && f->rank < s->ranks && f->factor > factor &&
+            selector_fits(node, &f->where, s))
+            factor = f->factor;
+    }
+    return factor;
+}
+
+double block_factor(const struct node *node, const struct noise *noise, const struct situation *s,
+                    uint64_t cycle, double clock)
+{
+    struct keys launch =
+        keys_with_text(keys_with(keys_of(noise->seed), NOISE_LAUNCH), noise->launch);
+    double factor = exp(node->sigma * keys_normal(block_keys(noise, s, cycle, NOISE_BLOCK)) +
+                        node->launch_sigma * keys_normal(launch));
+    if (keys_uniform(block_keys(noise, s, cycle, NOISE_OUTLIER)) < node->outlier_rate)
+        factor *= node->outlier_factor;
+    if (node->burst_seconds > 0) {
+        uint64_t window = (uint64_t)(clock / node->burst_seconds);
+        struct keys burst = keys_with(keys_with(keys_of(noise->seed), NOISE_BURST), window);
+        if (keys_uniform(burst) < node->burst_probability)
+            factor *= node->burst_factor;
+    }
+    return factor * slowest_rank(node, s) * drift_at(node, clock);
+}
+
+double rank_factor(const struct node *node, const struct noise *noise, const struct situation *s,
+                   uint64_t cycle, int rank)
+{
+    double factor = 1;
+    if (node->rank_sigma > 0) {
+        struct keys keys = keys_with(block_keys(noise, s, cycle, NOISE_RANK), (uint64_t)rank);
+        factor = exp(node->rank_sigma * keys_normal(keys));
+    }
+    return factor;
+}
+
+void settle_faults(struct node *node, const struct noise *noise)
+{
+    for (int i = 0; i < node->n_faults; i++) {
+        struct keys keys = keys_with(keys_with(keys_of(noise->seed), NOISE_FAULT), (uint64_t)i);
+        keys = keys_with_text(keys, noise->launch);
+        node->faults[i].active = keys_uniform(keys) < node->faults[i].probability;
+    }
+}

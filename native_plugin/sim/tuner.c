@@ -1,0 +1,214 @@
+#include "tuner.h"
+
+#include <dlfcn.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <strings.h>
+
+#include "debug.h"
+#include "tuner_abi.h"
+
+/* NCCL_TUNER_PLUGIN=none is understood since 2.27.6; before, it is a name like any other. */
+enum { NONE_SINCE = 22706, LONGEST_NAME = 255 };
+
+/* How the name is tried: as it stands, then as <prefix>-<name>.so unless it looks like a path or a
+ * library's file name (src/plugin/plugin_open.cc). */
+static void *open_named(const char *name, const char *default_name)
+{
+    char full[2 * LONGEST_NAME];
+    if (strlen(name) > LONGEST_NAME)
+        return NULL;
+    void *library = dlopen(name, RTLD_NOW | RTLD_LOCAL);
+    if (library != NULL)
+        return library;
+    debug_info(SUBSYS_INIT | SUBSYS_TUNING, "TUNER/Plugin: %s", dlerror());
+    size_t length = strlen(name);
+    bool is_file =
+        length > 6 && strncmp(name, "lib", 3) == 0 && strcmp(name + length - 3, ".so") == 0;
+    if (strchr(name, '/') != NULL || is_file)
+        return NULL;
+    int prefix = (int)strlen(default_name) - 3; /* without ".so" */
+    snprintf(full, sizeof full, "%.*s-%s.so", prefix, default_name, name);
+    return dlopen(full, RTLD_NOW | RTLD_LOCAL);
+}
+
+static bool find_symbol(struct tuner *tuner, int newest)
+{
+    for (int abi = newest; abi >= 2; abi--) {
+        char symbol[32];
+        snprintf(symbol, sizeof symbol, "ncclTunerPlugin_v%d", abi);
+        const void *table = dlsym(tuner->library, symbol);
+        if (table != NULL) {
+            tuner->abi = abi;
+            tuner->table = table;
+            tuner->name = *(const char *const *)table; /* the first member in every version */
+            debug_info(SUBSYS_INIT | SUBSYS_TUNING, "TUNER/Plugin: Using %s (v%d)", tuner->name,
+                       abi);
+            return true;
+        }
+        debug_info(SUBSYS_INIT | SUBSYS_TUNING, "TUNER/Plugin: Failed to find %s symbol.", symbol);
+    }
+    return false;
+}
+
+static void try_csv(struct tuner *tuner, int csv_form, const char *arch)
+{
+    if (csv_form == CSV_NONE)
+        return;
+    tuner->csv = csv_tuner_open(arch, csv_form == CSV_NEW);
+    if (tuner->csv != NULL) {
+        tuner->abi = TUNER_CSV;
+        tuner->name = "RcclCsvTuner";
+    }
+}
+
+void tuner_open(struct tuner *tuner, const struct rccl_family *family, int version, int csv_form,
+                const char *arch)
+{
+    const char *wanted = getenv("NCCL_TUNER_PLUGIN"), *net = getenv("NCCL_NET_PLUGIN");
+    memset(tuner, 0, sizeof *tuner);
+    tuner->family = family;
+    if (csv_form == CSV_OF_RELEASE)
+        csv_form = !family->csv_tuner ? CSV_NONE : family->strict_csv_tuner ? CSV_NEW : CSV_OLD;
+    if (wanted != NULL && *wanted != '\0') {
+        debug_info(SUBSYS_ENV | SUBSYS_TUNING, "NCCL_TUNER_PLUGIN set by environment to %s",
+                   wanted);
+        if (strcasecmp(wanted, "none") == 0 && version >= NONE_SINCE)
+            return;
+    } else {
+        wanted = family->default_plugin;
+    }
+    tuner->library = open_named(wanted, family->default_plugin);
+    if (tuner->library == NULL) {
+        debug_info(SUBSYS_INIT | SUBSYS_TUNING,
+                   "TUNER/Plugin: Could not find: %s. Using internal tuner plugin.", wanted);
+        if (net != NULL && *net != '\0' && strcasecmp(net, "none") != 0)
+            tuner->library = open_named(net, "librccl-net.so");
+        if (tuner->library == NULL) {
+            try_csv(tuner, csv_form, arch);
+            return;
+        }
+        wanted = net;
+    }
+    if (find_symbol(tuner, family->newest_abi)) {
+        debug_info(SUBSYS_INIT | SUBSYS_TUNING, "Successfully loaded external tuner plugin %s",
+                   wanted);
+        return;
+    }
+    /* A library without a known symbol disables the built-in tuner as well. */
+    debug_info(SUBSYS_INIT | SUBSYS_TUNING, "External tuner plugin %s is unsupported", wanted);
+    dlclose(tuner->library);
+    tuner->library = NULL;
+}
+
+void tuner_close(struct tuner *tuner)
+{
+    if (tuner->abi != TUNER_NONE)
+        debug_info(SUBSYS_TUNING, "TUNER/Plugin: Closing tuner: '%s'", tuner->name);
+    csv_tuner_close(tuner->csv);
+    if (tuner->library != NULL)
+        dlclose(tuner->library);
+    memset(tuner, 0, sizeof *tuner);
+}
+
+int tuner_init(const struct tuner *tuner, uint64_t comm_id, int n_ranks, int n_nodes,
+               void **context)
+{
+    /* Room behind the published members: RCCL appends to the constants without a new version. */
+    static double constants[512];
+    static int domain[3];
+    size_t ranks = (size_t)n_ranks, nodes = (size_t)n_nodes;
+    *context = NULL;
+    domain[0] = n_nodes;
+    domain[1] = domain[2] = n_ranks / n_nodes;
+    switch (tuner->abi) {
+    case 2:
+        return ((const struct abi_tuner_v2 *)tuner->table)
+            ->init(ranks, nodes, debug_logger, context);
+    case 3:
+        return ((const struct abi_tuner_v3 *)tuner->table)
+            ->init(ranks, nodes, debug_logger, context);
+    case 4:
+        return ((const struct abi_tuner_v4 *)tuner->table)
+            ->init(ranks, nodes, debug_logger, context);
+    case 5:
+        return ((const struct abi_tuner_v5 *)tuner->table)
+            ->init(context, comm_id, ranks, nodes, debug_logger,
+                   (struct abi_nvl_domain_info *)domain, (struct abi_tuner_constants *)constants);
+    case 6:
+        return ((const struct abi_tuner_v6 *)tuner->table)
+            ->init(context, comm_id, ranks, nodes, debug_logger,
+                   (struct abi_nvl_domain_info *)domain, (struct abi_tuner_constants *)constants);
+    default:
+        return NCCL_SUCCESS;
+    }
+}
+
+int tuner_finalize(const struct tuner *tuner, void *context)
+{
+    switch (tuner->abi) {
+    case 2:
+        return ((const struct abi_tuner_v2 *)tuner->table)->destroy(context);
+    case 3:
+        return ((const struct abi_tuner_v3 *)tuner->table)->destroy(context);
+    case 4:
+        return ((const struct abi_tuner_v4 *)tuner->table)->destroy(context);
+    case 5:
+        return ((const struct abi_tuner_v5 *)tuner->table)->finalize(context);
+    case 6:
+        return ((const struct abi_tuner_v6 *)tuner->table)->finalize(context);
+    default:
+        return NCCL_SUCCESS;
+    }
+}
+
+static int ask_v2(const struct tuner *tuner, void *context, const struct tuner_call *call,
+                  float table[N_ALGORITHMS][N_PROTOCOLS], int *n_channels, int *algorithm,
+                  int *protocol)
+{
+    const struct abi_tuner_v2 *plugin = tuner->table;
+    int result = plugin->get_coll_info(context, call->collective, call->n_bytes, 0, 0,
+                                       call->n_pipe_ops, algorithm, protocol, n_channels);
+    /* Newer hosts turn the answer into an edit, and only of a cell that can be chosen. */
+    if (tuner->family->newest_abi > 2 && *algorithm >= 0 && *algorithm < call->n_algorithms &&
+        *protocol >= 0 && *protocol < N_PROTOCOLS) {
+        if (table[*algorithm][*protocol] != -1.f)
+            table[*algorithm][*protocol] = 0.f;
+        *algorithm = *protocol = -1;
+    }
+    return result;
+}
+
+int tuner_ask(const struct tuner *tuner, void *context, const struct tuner_call *call,
+              float table[N_ALGORITHMS][N_PROTOCOLS], int *n_channels, int *algorithm,
+              int *protocol)
+{
+    float **cells = (float **)(void *)table; /* what the interface passes, although it is none */
+    switch (tuner->abi) {
+    case TUNER_CSV:
+        csv_tuner_ask(tuner->csv, context, call->collective, call->n_bytes, call->n_pipe_ops,
+                      call->reg_buff, table, call->n_algorithms, n_channels);
+        return NCCL_SUCCESS;
+    case 2:
+        return ask_v2(tuner, context, call, table, n_channels, algorithm, protocol);
+    case 3:
+        return ((const struct abi_tuner_v3 *)tuner->table)
+            ->get_coll_info(context, call->collective, call->n_bytes, call->n_pipe_ops, cells,
+                            call->n_algorithms, N_PROTOCOLS, n_channels);
+    case 4:
+        return ((const struct abi_tuner_v4 *)tuner->table)
+            ->get_coll_info(context, call->collective, call->n_bytes, call->n_pipe_ops, cells,
+                            call->n_algorithms, N_PROTOCOLS, call->reg_buff, n_channels);
+    case 5:
+        return ((const struct abi_tuner_v5 *)tuner->table)
+            ->get_coll_info(context, call->collective, call->n_bytes, call->n_pipe_ops, cells,
+                            call->n_algorithms, N_PROTOCOLS, call->reg_buff, n_channels);
+    case 6:
+        return ((const struct abi_tuner_v6 *)tuner->table)
+            ->get_coll_info(context, call->collective, call->n_bytes, call->n_pipe_ops, cells,
+                            call->n_algorithms, N_PROTOCOLS, call->reg_buff, n_channels);
+    default:
+        return NCCL_SUCCESS;
+    }
+}

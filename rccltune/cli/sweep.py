@@ -1,0 +1,166 @@
+"""``rccltune sweep``: measure every setting on this machine, or on a simulated one."""
+
+from __future__ import annotations
+
+import shlex
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from rccltune.cli.console import DEFAULT_SESSION, Console, common
+from rccltune.cli.options import COLLECTIVE, FOLDER, MODE, PAIR, SETTING, Word
+from rccltune.config import LAUNCHERS, PLACEMENTS, parse_duration
+from rccltune.errors import LaunchError
+from rccltune.units import parse_size
+from rccltune.vocab import DTYPE_BYTES, REDOPS
+
+if TYPE_CHECKING:
+    from rccltune.pipeline.sweeping import Prepared, Progress, Swept
+
+SIZE = Word("size", parse_size)
+DURATION = Word("duration", parse_duration)
+
+
+@click.command("sweep")
+@click.option("--mode", type=MODE, help="Mode of the machine: cpx-nps4, spx-nps1, … or none.")
+@click.option("-c", "--config", type=FOLDER, metavar="YAML", help="Wishes; options win over it.")
+@click.option("-o", "--output", type=FOLDER, default=DEFAULT_SESSION, help="Session folder.")
+@click.option("--simulate", metavar="NODE", help="A simulated node instead of this machine.")
+@click.option("--rccl-tests", type=FOLDER, metavar="DIR", help="Folder of all_reduce_perf.")
+@click.option("--librccl", type=FOLDER, metavar="FILE", help="Another librccl.so, for variants.")
+@click.option("--launcher", type=click.Choice(LAUNCHERS), help="What starts the ranks.")
+@click.option("--hostfile", type=FOLDER, metavar="FILE", help="Where ranks go.")
+@click.option("--np", type=click.IntRange(min=1), metavar="N", help="Ranks.")
+@click.option("--collective", type=COLLECTIVE, multiple=True, help="Again for each; default: five.")
+@click.option("--setting", type=SETTING, multiple=True, help="A/P or A/P/CHANNELS, again for each.")
+@click.option("--channels", metavar="LIST", help="Channel counts for every setting: 8,16,32.")
+@click.option("--min-bytes", type=SIZE, help="Smallest size. [default: 8]")
+@click.option("--max-bytes", type=SIZE, help="Largest size. [default: 1G]")
+@click.option("--factor", type=click.IntRange(min=2), metavar="N", help="Step factor. [default: 2]")
+@click.option("--step", type=SIZE, help="Step in bytes instead of a factor.")
+@click.option("--dtype", type=click.Choice(list(DTYPE_BYTES)), help="Data type. [default: float]")
+@click.option("--op", type=click.Choice(REDOPS), help="Operation. [default: sum]")
+@click.option("--placement", type=click.Choice(PLACEMENTS), help="Halves of a row. [default: both]")
+@click.option("--iters", type=click.IntRange(min=1), metavar="N", help="Timed calls. [default: 20]")
+@click.option("--warmup", type=click.IntRange(min=0), metavar="N", help="Others. [default: 5]")
+@click.option("--graph", type=click.IntRange(min=0), metavar="N", help="Graph replays, -G.")
+@click.option("--check", type=click.Choice(["0", "1"]), help="Check results. [default: 1]")
+@click.option("--repeats", type=click.IntRange(min=1), metavar="N", help="Launches. [default: 3]")
+@click.option("--timeout", type=DURATION, help="Longest time for one launch. [default: measured]")
+@click.option("--env", type=PAIR, multiple=True, metavar="NAME=VALUE", help="Set in every arm.")
+@click.option("--clear", multiple=True, metavar="NAME", help="Clear this one too.")
+@click.option("--seed", type=click.IntRange(min=0), help="Of the order (and of simulated noise).")
+@click.option("--plan", "plan_only", is_flag=True, help="Show what would run, and stop.")
+@click.option("--force", is_flag=True, help="Measure although untouched runs differ.")
+@common
+def sweep(
+    *,
+    console: Console,
+    config: Path | None,
+    output: Path,
+    plan_only: bool,
+    force: bool,
+    **options: Any,  # noqa: ANN401 - the options of a sweep file, by name
+) -> None:
+    """Measure every setting of every collective, and keep it in a session.
+
+    First three untouched runs of each collective, then every setting in rounds. Whatever a
+    launch asked for counts only where the plugin's trace proves that it ran. The same command
+    resumes a session that was interrupted.
+
+    \b
+    Example:
+      rccltune sweep --mode cpx-nps4 --np 64
+      rccltune sweep --mode cpx-nps4 --simulate mi300x --collective all_reduce
+
+    \b
+    Exit codes: 0 done, 2 command line, 3 sweep.yaml, 4 the machine cannot run it, 5 launches
+    failed, 7 the session is of another machine, 130 interrupted.
+    """
+    from rccltune import pipeline
+    from rccltune.pipeline import sweeping
+
+    wishes = pipeline.merge_wishes(config, options)
+    console.say(f"Session: {output}")
+    site = pipeline.find_site(wishes.site)
+    prepared = sweeping.prepare(wishes.sweep, site, output, timeout_s=wishes.timeout_s)
+    if plan_only:
+        console.result(sweeping.plan_as_plain(prepared), _plan_text(prepared))
+        return
+    _talk_before(console, prepared)
+    done = sweeping.sweep(
+        prepared,
+        tell=_teller(console),
+        note=console.say,
+        command=shlex.join(["rccltune", *sys.argv[1:]]),
+        force=force,
+    )
+    console.result(done.as_plain(), _text(done))
+    if done.failed:
+        raise LaunchError(
+            f"{len(done.failed)} of {done.n_launches} launches failed; the rest is kept",
+            where=f"{output}/launches/{done.failed[0].launch}/",
+            hint="the same command tries the failed ones again.",
+        )
+
+
+def _talk_before(console: Console, prepared: Prepared) -> None:
+    if prepared.site.node is not None:
+        console.say(f"SIMULATED node {prepared.site.node.name}: no hardware is measured")
+    for item in prepared.plan.impossible:
+        console.say(f"Not measured: {item.collective.value} {item.setting}: {item.reason}")
+    console.say(
+        f"{len(prepared.left)} launches to make, {len(prepared.done)} in the session already; "
+        f"about {_minutes(prepared.estimate_s)}"
+    )
+    if prepared.cleared:
+        names = ", ".join(name for name, _ in prepared.cleared)
+        console.say(f"Cleared for every rank, since they choose: {names}")
+
+
+def _teller(console: Console) -> Any:  # noqa: ANN401 - a function of Progress
+    def tell(progress: Progress) -> None:
+        ran = progress.ran
+        setting = ran.launch.schedule.settings[0] if ran.launch.schedule else None
+        collective = ran.launch.collectives[0].value
+        usable = sum(sample.doubt is None for sample in ran.samples)
+        line = (
+            f"[{progress.number}/{progress.of}] {collective} {setting}: "
+            f"{ran.outcome.status.value}, {usable} of {len(ran.samples)} half-rows usable, "
+            f"{ran.outcome.duration_s:.1f} s; {_minutes(progress.left_s)} left"
+        )
+        console.say(line)
+        console.warn(ran.outcome.notices)
+
+    return tell
+
+
+def _minutes(seconds: float) -> str:
+    return f"{seconds:.0f} s" if seconds < 120 else f"{seconds / 60:.0f} min"
+
+
+def _plan_text(prepared: Prepared) -> str:
+    lines = [
+        f"{one.id}  {one.collectives[0].value:<15} "
+        f"{one.schedule.settings[0] if one.schedule else '':<12}  {shlex.join(one.argv)}"
+        for one in prepared.left
+    ]
+    lines += [
+        f"not measured: {item.collective.value} {item.setting}: {item.reason}"
+        for item in prepared.plan.impossible
+    ]
+    for title, pairs in (("cleared", prepared.cleared), ("passed", prepared.passed)):
+        listed = [f"  {name}={value}" for name, value in pairs] or ["  (none)"]
+        lines += [f"{title}:", *listed]
+    lines.append(f"{len(prepared.left)} launches, about {_minutes(prepared.estimate_s)}")
+    return "\n".join(lines)
+
+
+def _text(done: Swept) -> str:
+    lines = [f"{done.n_samples} half-rows of {done.n_launches} launches in {done.session.path}"]
+    if done.tuner is not None:
+        lines.append(f"tuner of the untouched site: {done.tuner}")
+    lines.append("Next: rccltune fit, rccltune emit-config, rccltune plot")
+    return "\n".join(lines)

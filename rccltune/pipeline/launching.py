@@ -1,0 +1,287 @@
+"""One launch: its files, its run, what its log says, and what is known to have run."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from datetime import datetime, timezone
+from pathlib import Path
+from typing import Final
+
+from rccltune import emit, launch, parse, plugin, proof, session
+from rccltune.errors import LaunchError, RccltuneError
+from rccltune.launch import Ending, Job
+from rccltune.model import (
+    BASELINE,
+    Caution,
+    Fingerprint,
+    Launch,
+    Notice,
+    Outcome,
+    Role,
+    Rule,
+    Sample,
+    Setting,
+    Stated,
+    Status,
+)
+from rccltune.units import MAX_NBYTES
+from rccltune.vocab import Algorithm, Collective
+
+_COMPLETE: Final = b"# Avg bus bandwidth"
+_RULES: Final = "forced.csv"
+# The library says at start which tuner it uses; asked of one launch, since it is the same in all.
+TELL_TUNER: Final = (
+    ("NCCL_DEBUG", "INFO"),
+    ("NCCL_DEBUG_FILE", "{launch}/nccl-%h-%p.log"),
+    ("NCCL_DEBUG_SUBSYS", "INIT,ENV,TUNING"),
+)
+FORCE: Final = (
+    ("NCCL_TUNER_CONFIG_FILE", "{launch}/" + _RULES),
+    ("RCCLTUNE_TRACE", "{launch}/trace-%h-%p.csv"),
+)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Ran:
+    """What one launch gave."""
+
+    launch: Launch
+    outcome: Outcome
+    samples: tuple[Sample, ...]
+    tuner: str | None = None
+
+
+def setting_of(wanted: Launch) -> Setting:
+    """The one setting of a launch that measures one."""
+    return wanted.schedule.settings[0] if wanted.schedule else BASELINE
+
+
+def forcing() -> tuple[tuple[str, str], ...]:
+    """Environment that makes the plugin choose; paths are filled in when the launch runs."""
+    return (("NCCL_TUNER_PLUGIN", str(plugin.library())), *FORCE)
+
+
+def run_launch(
+    wanted: Launch,
+    folder: Path,
+    *,
+    site: Sequence[tuple[str, str]],
+    clear: Sequence[str],
+    fingerprint: Fingerprint,
+    explain: Callable[[str], str | None],
+) -> Ran:
+    """Run one launch and write its folder, outcome last.
+
+    Args:
+        wanted: what to run.
+        folder: the session.
+        site: the environment that rccltune was started with.
+        clear: further variables to clear.
+        fingerprint: the machine as it is known.
+        explain: from an error's text to what it means, None where it is unknown.
+    """
+    own = (folder / "launches" / wanted.id).resolve()
+    for leftover in (*own.glob("trace-*.csv"), *own.glob("nccl-*.log"), own / "outcome.json"):
+        leftover.unlink(missing_ok=True)
+    filled = {"{launch}": str(own), "{session}": str(folder.resolve()), "{id}": wanted.id}
+    environment = launch.environment(
+        dict(site),
+        [(name, _filled(value, filled)) for name, value in wanted.environment],
+        clear=clear,
+    )
+    session.write_atomically(own / "launch.json", _json(wanted))
+    setting = setting_of(wanted)
+    if setting.role is Role.FORCED:
+        session.write_atomically(own / _RULES, _forced(wanted, setting))
+    started = datetime.now(tz=timezone.utc).isoformat(timespec="seconds")
+    ending = launch.run(
+        Job(
+            argv=tuple(_filled(part, filled) for part in wanted.argv),
+            variables=environment.variables,
+            folder=own,
+            timeout_s=wanted.timeout_s or 600.0,
+            is_complete=_is_complete,
+        )
+    )
+    ran = _read(wanted, own, ending, explain)
+    outcome = replace(
+        ran.outcome,
+        started=started,
+        duration_s=round(ending.duration_s, 3),
+        fingerprint=fingerprint,
+    )
+    session.write_atomically(own / "outcome.json", _json(outcome))
+    return replace(ran, outcome=outcome)
+
+
+def read_launch(wanted: Launch, folder: Path, outcome: Outcome) -> tuple[Sample, ...]:
+    """Samples of a launch that ended earlier, from its raw files."""
+    own = folder / "launches" / wanted.id
+    if outcome.status is not Status.OK:
+        return ()
+    return _samples(wanted, own)[0]
+
+
+def _filled(text: str, values: dict[str, str]) -> str:
+    for name, value in values.items():
+        text = text.replace(name, value)
+    return text
+
+
+def _json(record: object) -> str:
+    return json.dumps(session.to_plain(record), indent=1, ensure_ascii=False) + "\n"
+
+
+def _forced(wanted: Launch, setting: Setting) -> str:
+    """A rule file that wants one setting at every size of every collective that has it."""
+    scale = wanted.scale
+    rules = [
+        Rule(
+            collective=collective,
+            min_nbytes=0,
+            max_nbytes=MAX_NBYTES,
+            setting=setting,
+            n_nodes=scale.n_nodes if scale else None,
+            n_ranks=scale.n_ranks if scale else None,
+        )
+        for collective in wanted.collectives
+        if setting.algorithm is not Algorithm.TREE or collective is Collective.ALL_REDUCE
+    ]
+    return emit.render_rules("one setting, to measure it", rules)
+
+
+def _is_complete(folder: Path) -> bool:
+    with (folder / "stdout.log").open("rb") as stream:
+        stream.seek(0, os.SEEK_END)
+        stream.seek(max(0, stream.tell() - 4096))
+        return _COMPLETE in stream.read()
+
+
+def _read(wanted: Launch, own: Path, ending: Ending, explain: Callable[[str], str | None]) -> Ran:
+    """What the launch's files say; a failure becomes an outcome, never an exception."""
+    status, why = _status(own, ending, explain)
+    samples: tuple[Sample, ...] = ()
+    notices: list[Notice] = []
+    version = None
+    if status is Status.OK:
+        try:
+            samples, reading, found = _samples(wanted, own)
+            notices += [*reading.notices, *found]
+            version = reading.library_version
+        except RccltuneError as error:
+            status, why = Status.FAILED, str(error)
+    if ending.lingered:
+        notices.append(
+            Notice(
+                caution=Caution.LINGERED,
+                message="the launcher did not return after all ranks were gone and was ended",
+                remedy="nothing was lost; a newer Open MPI may not do it.",
+                where=wanted.id,
+            )
+        )
+    if why is not None:
+        notices.append(
+            Notice(
+                caution=Caution.LAUNCH_FAILED,
+                message=why,
+                remedy=f"the whole output is in launches/{wanted.id}/.",
+                where=wanted.id,
+            )
+        )
+    outcome = Outcome(
+        launch=wanted.id,
+        status=status,
+        exit_code=ending.exit_code,
+        signal=ending.signal,
+        n_samples=len(samples),
+        library_version=version,
+        notices=tuple(notices),
+    )
+    logs = sorted(own.glob("nccl-*.log"))
+    tuner = proof.tuner_of(logs[0].read_text(errors="replace")) if logs else None
+    return Ran(launch=wanted, outcome=outcome, samples=samples, tuner=tuner)
+
+
+def _status(
+    own: Path, ending: Ending, explain: Callable[[str], str | None]
+) -> tuple[Status, str | None]:
+    if ending.timed_out:
+        return Status.TIMED_OUT, f"it ran for {ending.duration_s:.0f} s and was ended"
+    if ending.lingered or (ending.exit_code == 0 and ending.signal is None):
+        return Status.OK, None
+    text = "\n".join(_tail(own / name) for name in ("stdout.log", "stderr.log"))
+    # rccl-tests exit with 1 where results are wrong; the table then is complete and says so.
+    if ending.exit_code is not None and _is_complete(own):
+        return Status.OK, None
+    how = f"signal {ending.signal}" if ending.signal else f"exit code {ending.exit_code}"
+    known = explain(text)
+    return Status.FAILED, f"it ended with {how}" + (f": {known}" if known else "")
+
+
+def _tail(path: Path) -> str:
+    with path.open("rb") as stream:
+        stream.seek(0, os.SEEK_END)
+        stream.seek(max(0, stream.tell() - 65536))
+        return stream.read().decode("utf-8", "replace")
+
+
+def _samples(
+    wanted: Launch, own: Path
+) -> tuple[tuple[Sample, ...], parse.Reading, tuple[Notice, ...]]:
+    """Half-rows of a launch with what ran.
+
+    Raises:
+        OutputError: the table is not there or not understood.
+        CommandLineError: it is not the table that was asked for.
+        LaunchError: ranks were answered differently.
+    """
+    setting = setting_of(wanted)
+    stated = Stated(
+        collective=wanted.collectives[0],
+        setting=setting,
+        variant=wanted.variant,
+        n_ranks=wanted.scale.n_ranks if wanted.scale else None,
+        n_nodes=wanted.scale.n_nodes if wanted.scale else None,
+        assume=(("rank_placement", wanted.rank_placement or "node"),),
+    )
+    log = own / "stdout.log"
+    with log.open("rb") as stream:
+        reading = parse.read_stream(stream, str(log), stated, wanted.id)
+    if setting.role is not Role.FORCED:
+        return reading.samples, reading, ()
+    traces = {
+        path.name: proof.read_trace(path.read_text(errors="replace"), str(path))
+        for path in sorted(own.glob("trace-*.csv"))
+    }
+    if not traces:
+        raise LaunchError(
+            "the plugin left no trace, so what ran is not known",
+            where=str(own),
+            hint="the library did not load it: look for 'tuner' in its log with NCCL_DEBUG=INFO.",
+        )
+    differing = proof.agree(traces)
+    if differing is not None:
+        raise LaunchError(f"ranks were answered differently: {differing}", where=str(own))
+    samples = proof.prove(reading.samples, next(iter(traces.values())), setting)
+    return samples, reading, _doubts(samples, setting, wanted)
+
+
+def _doubts(samples: Sequence[Sample], setting: Setting, wanted: Launch) -> tuple[Notice, ...]:
+    """One notice for each way in which something else ran than was asked for."""
+    by_doubt: dict[str, list[Sample]] = {}
+    for sample in samples:
+        if sample.doubt is not None and sample.executed != setting:
+            by_doubt.setdefault(sample.doubt.meaning, []).append(sample)
+    return tuple(
+        Notice(
+            caution=Caution.DOUBTED_SAMPLES,
+            message=f"{setting}: {len(found)} half-rows from {min(s.nbytes for s in found)} to "
+            f"{max(s.nbytes for s in found)} bytes are not used: {meaning}",
+            remedy="see the columns doubt and executed in samples.csv.",
+            where=wanted.id,
+        )
+        for meaning, found in by_doubt.items()
+    )

@@ -1,0 +1,221 @@
+"""What a sweep runs on: benchmarks, launcher, library, and the machine as far as it is known."""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import socket
+import subprocess
+import tempfile
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+from rccltune import launch, plugin, session, simnode
+from rccltune.errors import CommandLineError, MachineError
+from rccltune.launch import Launcher
+from rccltune.model import Fingerprint, Mode, Scale
+from rccltune.vocab import Collective
+
+SIMULATED_MARK: Final = b"# SIMULATED"
+_USUAL: Final = (Path("/opt/rocm/bin"), Path("/opt/rccl-tests/build"))
+_OPTION: Final = re.compile(r"\[-(\w)[, ]")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SiteWish:
+    """What the user says about where to run.
+
+    Attributes:
+        simulate: name or path of a node file; None measures this machine.
+        added: --env, wins over the site's environment in every arm.
+        cleared: --clear, beyond the documented list.
+    """
+
+    mode: Mode | None = None
+    simulate: str | None = None
+    rccl_tests: Path | None = None
+    librccl: Path | None = None
+    launcher: str = "auto"
+    hostfile: Path | None = None
+    n_ranks: int | None = None
+    added: tuple[tuple[str, str], ...] = ()
+    cleared: tuple[str, ...] = ()
+    seed: int = 0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Site:
+    """What there is.
+
+    Attributes:
+        help_letters: option letters of the benchmark.
+        environment: set in every arm, baseline included.
+        node: the simulated node, None on a real machine.
+    """
+
+    programs: Mapping[Collective, str]
+    help_letters: frozenset[str]
+    launcher: Launcher
+    scale: Scale
+    fingerprint: Fingerprint
+    environment: tuple[tuple[str, str], ...]
+    cleared: tuple[str, ...]
+    hostfile: Path | None
+    has_patched_library: bool
+    node: simnode.SimulatedNode | None
+
+
+def find_site(wish: SiteWish) -> Site:
+    """Look at what is there.
+
+    Raises:
+        MachineError: no benchmark, no launcher, or a simulated benchmark given as a real one.
+        CommandLineError: what was said does not fit together.
+    """
+    return _simulated(wish) if wish.simulate else _real(wish)
+
+
+def _real(wish: SiteWish) -> Site:
+    folder = _benchmark_folder(wish.rccl_tests)
+    programs = _programs(folder)
+    first = next(iter(programs.values()))
+    if SIMULATED_MARK in Path(first).read_bytes():
+        raise MachineError(
+            "these are rccltune's stand-in benchmarks, not rccl-tests",
+            where=str(folder),
+            hint="use them with --simulate NODE; nothing simulated counts as a measurement.",
+        )
+    letters = _letters(first, os.environ)
+    if wish.n_ranks is None:
+        raise CommandLineError(
+            "how many ranks to start is not known",
+            hint="say it with --np: one rank for each GPU or partition.",
+        )
+    library: tuple[tuple[str, str], ...] = ()
+    if wish.librccl is not None:
+        path = os.pathsep.join(
+            filter(None, (str(wish.librccl.resolve().parent), os.environ.get("LD_LIBRARY_PATH")))
+        )
+        library = (("LD_LIBRARY_PATH", path),)
+    launcher = launch.find_launcher(wish.launcher, path=os.environ.get("PATH"))
+    return Site(
+        programs=programs,
+        help_letters=letters,
+        launcher=launcher,
+        scale=Scale(n_nodes=1, n_ranks=wish.n_ranks),
+        fingerprint=Fingerprint(
+            mode=wish.mode,
+            hosts=(socket.gethostname(),),
+            benchmark_sha256=session.sha256_of(Path(next(iter(programs.values())))),
+            ranks_per_process=1,
+        ),
+        environment=(*launcher.environment, *library, *wish.added),
+        cleared=wish.cleared,
+        hostfile=wish.hostfile,
+        has_patched_library=wish.librccl is not None,
+        node=None,
+    )
+
+
+def _simulated(wish: SiteWish) -> Site:
+    folder = plugin.native_folder() / "sim"
+    node = simnode.load_node(
+        simnode.node_path(str(wish.simulate), str(wish.mode) if wish.mode else None)
+    )
+    hardware = node.raw["hardware"]
+    mode = Mode.parse(hardware.get("mode", "none"))
+    if wish.mode not in (None, mode):
+        raise MachineError(
+            f"the simulated node {node.name} is in mode {mode}, not {wish.mode}",
+            hint=f"say --mode {mode}, or simulate another node.",
+        )
+    programs = _programs(folder)
+    one_process = wish.launcher == "none"
+    launcher = launch.find_launcher(wish.launcher, path=os.environ.get("PATH"))
+    n_ranks = wish.n_ranks or node.ranks
+    environment = [*launcher.environment, *wish.added]
+    environment.append(("RCCLTUNE_SIM_SEED", str(wish.seed)))
+    if one_process:
+        environment.append(("RCCLTUNE_SIM_RANKS", str(n_ranks)))
+    return Site(
+        programs=programs,
+        help_letters=_simulated_letters(next(iter(programs.values())), node),
+        launcher=launcher,
+        scale=Scale(n_nodes=node.nodes, n_ranks=n_ranks),
+        fingerprint=Fingerprint(
+            product=hardware.get("product"),
+            arch=hardware.get("arch"),
+            cu_count=hardware.get("compute_units"),
+            mode=mode,
+            hosts=(f"simulated {node.name}",),
+            benchmark_sha256=session.sha256_of(Path(next(iter(programs.values())))),
+            ranks_per_process=1,
+            simulated=True,
+        ),
+        environment=tuple(environment),
+        cleared=wish.cleared,
+        hostfile=wish.hostfile,
+        has_patched_library=True,
+        node=node,
+    )
+
+
+def _benchmark_folder(wish: Path | None) -> Path:
+    if wish is not None:
+        # Users name the checkout as often as its build folder.
+        return wish / "build" if (wish / "build").is_dir() else wish
+    found = shutil.which(Collective.ALL_REDUCE.benchmark)
+    if found is not None:
+        return Path(found).parent
+    for folder in _USUAL:
+        if (folder / Collective.ALL_REDUCE.benchmark).exists():
+            return folder
+    raise MachineError(
+        "rccl-tests were not found on PATH nor under /opt/rocm",
+        hint="build them with MPI=1 and name the folder with --rccl-tests; without a GPU use "
+        "--simulate mi300x.",
+    )
+
+
+def _programs(folder: Path) -> dict[Collective, str]:
+    found = {
+        collective: str((folder / collective.benchmark).resolve().parent / collective.benchmark)
+        for collective in Collective
+        if (folder / collective.benchmark).is_file()
+    }
+    if not found:
+        raise MachineError(
+            "there is no benchmark in this folder",
+            where=str(folder),
+            hint="name the folder that holds all_reduce_perf with --rccl-tests.",
+        )
+    return found
+
+
+def _simulated_letters(program: str, node: simnode.SimulatedNode) -> frozenset[str]:
+    """The stand-in's options depend on the benchmark release that its node names."""
+    with tempfile.NamedTemporaryFile(suffix=".node") as stream:
+        stream.write(simnode.written(node))
+        stream.flush()
+        return _letters(program, {**os.environ, "RCCLTUNE_SIM_NODE": stream.name})
+
+
+def _letters(program: str, variables: Mapping[str, str]) -> frozenset[str]:
+    """Option letters in what --help prints; benchmarks exit with 0 whatever they are asked."""
+    try:
+        done = subprocess.run(
+            [program, "--help"],
+            env=dict(variables),
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            text=True,
+            errors="replace",
+            timeout=60,
+            check=False,
+        )
+    except (OSError, subprocess.TimeoutExpired) as error:
+        raise MachineError(f"the benchmark does not start: {error}", where=program) from error
+    return frozenset(_OPTION.findall(done.stdout + done.stderr))

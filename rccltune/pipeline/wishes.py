@@ -1,0 +1,132 @@
+"""Options and sweep.yaml, joined into one wish."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+from rccltune import config
+from rccltune.errors import CommandLineError, InputFileError
+from rccltune.model import Setting, Sweep
+from rccltune.pipeline.site import SiteWish
+from rccltune.vocab import TUNABLE, Collective, Placement
+
+_PLACEMENTS = {
+    "out": (Placement.OUT_OF_PLACE,),
+    "in": (Placement.IN_PLACE,),
+    "both": (Placement.OUT_OF_PLACE, Placement.IN_PLACE),
+}
+# Which collectives matter most in training comes first, so that an early stop keeps them.
+_DEFAULT_ORDER = tuple(reversed(TUNABLE))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Wishes:
+    """What to measure, where, and how long a launch may take."""
+
+    sweep: Sweep
+    site: SiteWish
+    timeout_s: float | None
+
+
+def merge_wishes(path: Path | None, options: Mapping[str, Any]) -> Wishes:
+    """Read the file, let options win, fill in defaults.
+
+    Raises:
+        InputFileError: mistakes in the file, all at once.
+        CommandLineError: wishes that do not fit together.
+    """
+    said = {} if path is None else _read(path)
+    said |= {name: value for name, value in options.items() if value not in (None, ())}
+    sweep = Sweep(
+        collectives=tuple(said.get("collective", _DEFAULT_ORDER)),
+        settings=_settings(said),
+        min_nbytes=said.get("min_bytes", 8),
+        max_nbytes=said.get("max_bytes", 1 << 30),
+        factor=said.get("factor", 2),
+        step_nbytes=said.get("step"),
+        rank_placement=said.get("placement_of_ranks", "node"),
+        dtypes=_many(said.get("dtype", "float")),
+        redop=said.get("op", "sum"),
+        placements=_PLACEMENTS[said.get("placement", "both")],
+        graph=said.get("graph", 0),
+        iterations=said.get("iters", 20),
+        warmup=said.get("warmup", 5),
+        check=str(said.get("check", "1")) not in ("0", "False"),
+        repeats=said.get("repeats", 3),
+        mode=said.get("mode"),
+        seed=said.get("seed", 0),
+    )
+    _check(sweep)
+    site = SiteWish(
+        mode=sweep.mode,
+        simulate=said.get("simulate"),
+        rccl_tests=_path(said.get("rccl_tests")),
+        librccl=_path(said.get("librccl")),
+        launcher=said.get("launcher", "auto"),
+        hostfile=_path(said.get("hostfile")),
+        n_ranks=said.get("np"),
+        added=tuple(said.get("env", ())),
+        cleared=tuple(said.get("clear", ())),
+        seed=sweep.seed,
+    )
+    return Wishes(sweep=sweep, site=site, timeout_s=said.get("timeout"))
+
+
+def _read(path: Path) -> dict[str, Any]:
+    try:
+        text = path.read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        raise InputFileError(f"the sweep file cannot be read: {error}", where=str(path)) from error
+    return config.read_sweep_file(text, str(path))
+
+
+def _settings(said: Mapping[str, Any]) -> tuple[Setting, ...]:
+    """Settings, each with every channel count where counts are given."""
+    settings: tuple[Setting, ...] = tuple(said.get("setting", ()))
+    counts = _counts(said.get("channels", ()))
+    if not counts:
+        return settings
+    if not settings:
+        raise CommandLineError(
+            "--channels needs settings to go with", hint="add --setting ring/simple and the like."
+        )
+    return tuple(replace(s, channels=n) for s in settings for n in counts)
+
+
+def _counts(said: str | tuple[int, ...]) -> tuple[int, ...]:
+    if not isinstance(said, str):
+        return said
+    parts = said.split(",")
+    if not all(part.strip().isdigit() and int(part) > 0 for part in parts):
+        raise CommandLineError(f"'{said}' is no list of channel counts", hint="write 8,16,32.")
+    return tuple(int(part) for part in parts)
+
+
+def _many(value: str | tuple[str, ...]) -> tuple[str, ...]:
+    return (value,) if isinstance(value, str) else value
+
+
+def _path(value: str | Path | None) -> Path | None:
+    return None if value is None else Path(value)
+
+
+def _check(sweep: Sweep) -> None:
+    if sweep.max_nbytes < sweep.min_nbytes:
+        raise CommandLineError(
+            f"--max-bytes {sweep.max_nbytes} is below --min-bytes {sweep.min_nbytes}"
+        )
+    if len(sweep.dtypes) > 1:
+        raise CommandLineError(
+            "one data type at a time can be measured",
+            hint="sweep each type into a session of its own.",
+        )
+    if sweep.rank_placement != "node":
+        raise CommandLineError(
+            f"ranks cannot be placed as '{sweep.rank_placement}' yet", hint="leave it out."
+        )
+    for collective in sweep.collectives:
+        if not isinstance(collective, Collective):
+            raise CommandLineError(f"'{collective}' is no collective")

@@ -1,0 +1,94 @@
+"""The simulation built once a test run, node files compiled, and a way to start a benchmark.
+
+RCCLTUNE_TEST_SIM names a build directory of native_plugin/sim to use instead of building one;
+RCCLTUNE_TEST_PLUGIN the real plugin's .so for the tests that can use it.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+# pytest's importlib mode puts no test folder on the path; the tests here share simulation.py.
+sys.path.insert(0, str(Path(__file__).parent))
+
+from simulation import Sim, Small
+
+ROOT = Path(__file__).parents[2]
+
+
+def _build(folder: Path) -> None:
+    cmake = shutil.which("cmake", path=f"{Path(sys.executable).parent}:{os.environ['PATH']}")
+    if cmake is None:
+        pytest.skip("no cmake")
+    source = str(ROOT / "native_plugin/sim")
+    subprocess.run([cmake, "-S", source, "-B", str(folder)], check=True, capture_output=True)
+    subprocess.run([cmake, "--build", str(folder), "-j2"], check=True, capture_output=True)
+
+
+@pytest.fixture(scope="session")
+def sim(tmp_path_factory: pytest.TempPathFactory) -> Sim:
+    """The built simulation."""
+    given = os.environ.get("RCCLTUNE_TEST_SIM")
+    scratch = tmp_path_factory.mktemp("nodes")
+    # Beside the workers' folders where pytest-xdist makes several: they share one build.
+    shared = tmp_path_factory.getbasetemp()
+    shared = shared.parent if "PYTEST_XDIST_WORKER" in os.environ else shared
+    folder = Path(given) if given else shared / "sim-build"
+    with (shared / "sim-build.lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        if not (folder / "bin/hypercube_perf").exists():
+            _build(folder)
+    mpirun = Path(sys.executable).parent / "mpirun"
+    return Sim(folder=folder, scratch=scratch, mpirun=mpirun if mpirun.exists() else None)
+
+
+SMALL = """
+format: 1
+name: small
+hardware: {{product: AMD Instinct MI300X, arch: gfx942, mode: cpx-nps4, compute_units: 38, memory_gib: 24}}
+scale: {{ranks: {ranks}, nodes: {nodes}, devices_per_oam: 8}}
+release: {{rccl: {rccl}, benchmark: {benchmark}}}
+library:
+  channels: 32
+  channel_ceiling: 38
+  bypasses: {bypasses}
+  graph: {{ring: {{channels: 16, bw_intra: 3.0, bw_inter: 3.0}}, tree: {{channels: 16, bw_intra: 3.0, bw_inter: 3.0}}}}
+fill: [{{ranks: {ranks}, placement: node}}]
+curves:
+  - {{collective: all_reduce, setting: tree/ll, kind: measured, source: a test, points: [[8, 20], [1048576, 300]]}}
+  - {{collective: all_reduce, setting: ring/ll, kind: measured, source: a test, points: [[8, 30], [1048576, 200]]}}
+  - {{collective: all_reduce, setting: ring/simple, kind: measured, source: a test, points: [[8, 60], [65536, 70], [1048576, 100]]}}
+  - {{collective: all_reduce, setting: tree/simple, kind: measured, source: a test, points: [[8, 90], [1048576, 90]]}}
+  - {{collective: all_reduce, setting: tree/ll128, kind: measured, source: a test, points: [[8, 25], [1048576, 150]]}}
+  - {{collective: all_reduce, setting: ring/ll128, kind: measured, source: a test, points: [[8, 35], [1048576, 160]]}}
+"""
+
+
+@pytest.fixture
+def small(tmp_path: Path) -> Small:
+    """Writes a node file without noise: keywords change its head, ``more`` is appended."""
+
+    def write(
+        more: str = "",
+        *,
+        ranks: int = 4,
+        nodes: int = 1,
+        rccl: str = "2.28.3",
+        benchmark: str = "rtnew",
+        bypasses: bool = False,
+    ) -> Path:
+        text = SMALL.format(
+            ranks=ranks, nodes=nodes, rccl=rccl, benchmark=benchmark, bypasses=str(bypasses).lower()
+        )
+        path = tmp_path / f"node{len(list(tmp_path.iterdir()))}.yaml"
+        path.write_text(text + more)
+        return path
+
+    return write

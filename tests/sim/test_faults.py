@@ -1,0 +1,301 @@
+"""What goes wrong, goes wrong as on a real machine, and leaves nothing behind."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import time
+from pathlib import Path
+
+import pytest
+from simulation import Sim, Small, leftovers
+
+
+def stop(process: subprocess.Popen[str]) -> tuple[str, str]:
+    """End a launch as a user would, and collect what it said."""
+    process.send_signal(signal.SIGTERM)
+    return process.communicate(timeout=30)
+
+
+def busy_seconds(pid: int) -> float:
+    """CPU time of a process."""
+    fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+
+
+def test_hang_of_one_setting(sim: Sim, small: Small) -> None:
+    """The rows before it are out, the process sleeps."""
+    node = small("faults: [{kind: hang, setting: tree/ll, bytes: [4096, 8192]}]\n")
+    assert sim.run(node, "-b 8 -e 1M -f 2").code == 0  # ring/ll runs: nothing happens
+    process = sim.start(
+        node,
+        "-b 1K -e 64K -f 2 -w 0",
+        NCCL_ALGO="tree",
+    )
+    time.sleep(1)
+    assert process.poll() is None
+    assert busy_seconds(process.pid) < 0.5
+    out, _ = stop(process)
+    sizes = [int(x.split()[0]) for x in out.splitlines() if " float " in x and len(x.split()) > 8]
+    assert sizes == [1024, 2048]
+
+
+def test_timeout_option_ends_a_hang(sim: Sim, small: Small) -> None:
+    """-T, exit code 4."""
+    node = small("faults: [{kind: hang, setting: ring/ll}]\n")
+    got = sim.run(node, "-b 1K -e 1K -T 1")
+    assert got.code == 4
+    assert "simnode: Test timeout (1s)" in got.out
+
+
+def test_one_rank_without_the_plugin_hangs_the_job(sim: Sim, small: Small) -> None:
+    """Why a plugin must never be inert on one rank."""
+    node = small("faults: [{kind: no-plugin, rank: 3}]\n")
+    env = {"NCCL_TUNER_PLUGIN": sim.plugin(), "TESTPLUGIN_ANSWER": "tree/ll"}
+    assert sim.run(node, "-b 1K -e 1K -T 1", **env).code == 4
+    # Where the plugin answers what the library would have chosen anyway, nobody notices.
+    assert sim.run(node, "-b 1K -e 1K -T 1", **(env | {"TESTPLUGIN_ANSWER": "ring/ll"})).code == 0
+    assert sim.run(node, "-b 1K -e 1K -T 1").code == 0
+
+
+@pytest.mark.mpi
+def test_one_rank_that_differs_hangs_all_processes_asleep(sim: Sim, small: Small) -> None:
+    """As in the library, and without burning the machine."""
+    node = small("faults: [{kind: differs, rank: 2, with: tree/ll, bytes: [2048, 2048]}]\n")
+    process = sim.start(node, "-b 1K -e 4K -f 2", np=4, RCCLTUNE_RUN_ID="hang-test")
+    deadline = time.monotonic() + 15
+    ranks: list[int] = []
+    while len(ranks) < 4 and time.monotonic() < deadline:
+        time.sleep(0.2)
+        ranks = [p for p in children(process.pid) if "all_reduce_perf" in command(p)]
+    time.sleep(1.5)
+    assert process.poll() is None
+    before = sum(busy_seconds(p) for p in ranks)
+    time.sleep(1)
+    assert sum(busy_seconds(p) for p in ranks) - before < 0.1
+    assert not leftovers()  # its name is gone as soon as all have arrived
+    stop(process)
+    deadline = time.monotonic() + 10
+    while any(Path(f"/proc/{p}").exists() for p in ranks) and time.monotonic() < deadline:
+        time.sleep(0.1)
+    assert not any(Path(f"/proc/{p}").exists() for p in ranks)
+
+
+def command(pid: int) -> str:
+    """What a process was started as."""
+    try:
+        return Path(f"/proc/{pid}/cmdline").read_text()
+    except OSError:
+        return ""
+
+
+def children(pid: int) -> list[int]:
+    """All descendants."""
+    found = []
+    for entry in Path("/proc").iterdir():
+        if entry.name.isdigit():
+            try:
+                parent = int((entry / "stat").read_text().rpartition(")")[2].split()[1])
+            except OSError:
+                continue
+            if parent == pid:
+                found += [int(entry.name), *children(int(entry.name))]
+    return found
+
+
+@pytest.mark.parametrize(
+    ("how", "code"),
+    [("segv", -signal.SIGSEGV), ("abort", -signal.SIGABRT), ("kill", -signal.SIGKILL), ("exit", 7)],
+)
+def test_crash(sim: Sim, small: Small, how: str, code: int) -> None:
+    """One process that plays all ranks dies as a rank would."""
+    node = small(
+        f"faults: [{{kind: crash, setting: ring/ll, how: {how}, exit_code: 7, bytes: [2048, 2048]}}]\n"
+    )
+    got = sim.run(node, "-b 1K -e 4K -f 2 -w 0")
+    assert got.code == code
+    assert "1024" in got.out
+    assert "Out of bounds" not in got.out
+
+
+def test_memory_fault_says_so(sim: Sim, small: Small) -> None:
+    """The driver's words, then an abort."""
+    got = sim.run(small("faults: [{kind: crash, how: memory-fault}]\n"), "-b 1K -e 1K")
+    assert got.code == -signal.SIGABRT
+    assert "Memory access fault by GPU node-1" in got.err
+
+
+@pytest.mark.mpi
+def test_crash_of_one_rank_is_ended_by_mpirun(sim: Sim, small: Small) -> None:
+    """Exit code 139 is Open MPI 5's."""
+    node = small("faults: [{kind: crash, rank: 2, how: segv, bytes: [2048, 2048]}]\n")
+    got = sim.run(node, "-b 1K -e 4K -f 2", np=4)
+    assert got.code == 139
+    assert not leftovers()
+
+
+def test_wrong_results(sim: Sim, small: Small) -> None:
+    """#wrong, FAILED and exit code 1; unseen with -c 0."""
+    node = small("faults: [{kind: wrong, setting: tree/ll, elements: 12, bytes: [2048, 4096]}]\n")
+    good = sim.run(node, "-b 1K -e 8K -f 2")
+    assert good.code == 0
+    got = sim.run(node, "-b 1K -e 8K -f 2", NCCL_ALGO="tree")
+    assert got.code == 1
+    assert [row.wrong for row in got.rows] == ["0", "12", "12", "0"]
+    # Each of the 4 processes counts each of the 4 halves.
+    assert "# Out of bounds values : 16 FAILED" in got.out
+    unchecked = sim.run(node, "-b 1K -e 8K -f 2 -c 0", NCCL_ALGO="tree")
+    assert unchecked.code == 0
+
+
+def test_substitution_is_what_runs_and_what_is_logged(sim: Sim, small: Small) -> None:
+    """Requested is not executed (law 6)."""
+    node = small(
+        "faults: [{kind: substitute, setting: tree/ll, with: ring/simple, bytes: [0, 2048]}]\n"
+    )
+    got = sim.run(node, "-b 1K -e 4K -f 2 -A 1", NCCL_ALGO="tree")
+    assert [s.rsplit("/", 1)[0] for s in got.settings.values()] == [
+        "ring/simple",
+        "ring/simple",
+        "tree/ll",
+    ]
+    assert got.times[1024] > 60
+
+
+def test_slow_rank_slows_all(sim: Sim, small: Small) -> None:
+    """A collective is as slow as its slowest rank."""
+    node = small("faults: [{kind: slow-rank, rank: 3, factor: 1.5}]\n")
+    fast, slow = sim.run(small(), "-b 1K -e 1K"), sim.run(node, "-b 1K -e 1K")
+    assert slow.times[1024] == pytest.approx(1.5 * fast.times[1024], rel=0.01)
+
+
+def test_info_lines_between_rows_and_inside_them(sim: Sim, small: Small) -> None:
+    """NCCL_DEBUG=INFO on stdout splits rows (real log nv34)."""
+    between = sim.run(small("faults: [{kind: info-lines, share_of_rows: 1}]\n"), "-b 1K -e 8K -f 2")
+    assert between.out.count("NCCL INFO Channel") == 4
+    assert len(between.rows) == 4
+    glued = sim.run(
+        small("faults: [{kind: info-lines, share_of_rows: 1, glue: true}]\n"), "-b 1K -e 8K -f 2"
+    )
+    assert not glued.times
+    assert "-1simnode:" in glued.out
+
+
+def test_init_error(sim: Sim, small: Small) -> None:
+    """As common.cu prints an NCCL failure."""
+    got = sim.run(
+        small("faults: [{kind: init-error, message: failed to map shared memory}]\n"), "-b 1K -e 1K"
+    )
+    assert got.code == 3
+    assert (
+        "unhandled system error (run with NCCL_DEBUG=INFO for details) / failed to map shared memory"
+        in got.out
+    )
+
+
+def test_a_fault_may_strike_only_some_launches(sim: Sim, small: Small) -> None:
+    """Drawn once per launch, repeatable."""
+    node = small("faults: [{kind: init-error, message: x, probability: 0.5}]\n")
+    codes = [sim.run(node, "-b 1K -e 1K", RCCLTUNE_SIM_LAUNCH=str(i)).code for i in range(30)]
+    assert 5 < codes.count(3) < 25
+    assert codes == [
+        sim.run(node, "-b 1K -e 1K", RCCLTUNE_SIM_LAUNCH=str(i)).code for i in range(30)
+    ]
+
+
+def fake_launch(sim: Sim, node: Path, rank: int, size: int, **env: str) -> subprocess.Popen[str]:
+    """A rank as Hydra would start it; its siblings have the same parent."""
+    return subprocess.Popen(
+        sim.argv("all_reduce", "-b 1K -e 4K -f 2", None),
+        env=sim.environment(node, env | {"PMI_RANK": str(rank), "PMI_SIZE": str(size)}),
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+
+
+def test_ranks_of_hydra_and_srun_meet(sim: Sim, small: Small, tmp_path: Path) -> None:
+    """PMI_RANK under one parent, SLURM_PROCID within a step."""
+    node = small()
+    env = {"RCCLTUNE_SIM_SHM_DIR": str(tmp_path)}
+    hydra = [fake_launch(sim, node, rank, 4, **env) for rank in range(4)]
+    outs = [p.communicate(timeout=30)[0] for p in hydra]
+    assert [p.returncode for p in hydra] == [0] * 4
+    assert "Out of bounds values : 0 OK" in outs[0]
+    assert not any(outs[1:])
+    step = {"SLURM_NTASKS": "2", "SLURM_JOB_ID": "7", "SLURM_STEP_ID": "0"}
+    two = small(ranks=2)
+    srun = [
+        subprocess.Popen(
+            sim.argv("all_reduce", "-b 1K -e 4K -f 2", None),
+            env=sim.environment(two, env | step | {"SLURM_PROCID": str(rank)}),
+            stdout=subprocess.PIPE,
+            text=True,
+        )
+        for rank in range(2)
+    ]
+    assert all(p.wait(timeout=30) == 0 for p in srun)
+    assert not list(tmp_path.glob("rccltune-sim-*"))
+    for p in srun:
+        p.stdout.close()
+
+
+def test_what_a_killed_launch_left_is_swept_by_the_next(
+    sim: Sim, small: Small, tmp_path: Path
+) -> None:
+    """A meeting place whose maker is dead is removed."""
+    node = small()
+    env = {"RCCLTUNE_SIM_SHM_DIR": str(tmp_path), "RCCLTUNE_RUN_ID": "killed"}
+    lonely = fake_launch(sim, node, 0, 4, **env)  # the other three never come
+    deadline = time.monotonic() + 10
+    while not list(tmp_path.glob("rccltune-sim-*")) and time.monotonic() < deadline:
+        time.sleep(0.05)
+    time.sleep(0.2)
+    lonely.kill()
+    lonely.communicate()
+    (left,) = tmp_path.glob("rccltune-sim-*")
+    other = [
+        fake_launch(sim, node, rank, 4, **(env | {"RCCLTUNE_RUN_ID": "next"})) for rank in range(4)
+    ]
+    for p in other:
+        p.communicate(timeout=30)
+    assert [p.returncode for p in other] == [0] * 4
+    assert not left.exists()
+
+
+def test_a_stale_meeting_place_of_the_same_name_is_replaced(
+    sim: Sim, small: Small, tmp_path: Path
+) -> None:
+    """The name may come again; its maker is dead all the same."""
+    node = small()
+    env = {"RCCLTUNE_SIM_SHM_DIR": str(tmp_path), "RCCLTUNE_RUN_ID": "same"}
+    lonely = fake_launch(sim, node, 0, 4, **env)
+    time.sleep(0.5)
+    lonely.kill()
+    lonely.communicate()
+    assert list(tmp_path.glob("rccltune-sim-*"))
+    again = [fake_launch(sim, node, rank, 4, **env) for rank in range(4)]
+    for p in again:
+        p.communicate(timeout=30)
+    assert [p.returncode for p in again] == [0] * 4
+    assert not list(tmp_path.glob("rccltune-sim-*"))
+
+
+def test_wrong_launcher_gives_many_jobs_of_one_rank(sim: Sim, small: Small) -> None:
+    """A mismatch of launcher and MPI: every process runs alone and exits 0."""
+    node = small()
+    got = sim.run(node, "-b 1K -e 1K", RCCLTUNE_SIM_LINKED="openmpi", PMI_RANK="2", PMI_SIZE="4")
+    assert got.code == 0
+    assert got.out.count("#  Rank") == 1
+    assert len(got.rows) == 1
+
+
+def test_launched_ranks_live_half_a_second(sim: Sim, small: Small, tmp_path: Path) -> None:
+    """Open MPI's launcher can hang on shorter lives."""
+    began = time.monotonic()
+    env = {"RCCLTUNE_SIM_SHM_DIR": str(tmp_path)}
+    ranks = [fake_launch(sim, small(ranks=2), rank, 2, **env) for rank in range(2)]
+    for p in ranks:
+        p.communicate(timeout=30)
+    assert time.monotonic() - began >= 0.5

@@ -1,0 +1,488 @@
+"""The stand-in library chooses as RCCL does: plugins, gates, grammar, overrides, bypasses, CSV tuner."""
+
+from __future__ import annotations
+
+import os
+import re
+from pathlib import Path
+
+import pytest
+from simulation import Ended, Sim, Small
+
+# The order in which each release asks for a tuner (facts/rccl-and-nccl.md 1.1).
+ORDERS = {
+    "2.21.5": (2,),
+    "2.22.3": (3, 2),
+    "2.26.6": (4, 3, 2),
+    "2.27.7": (4, 3, 2),
+    "2.28.3": (5, 4, 3, 2),
+    "2.30.4": (6, 5, 4, 3, 2),
+    "2.31.2": (6, 5, 4, 3, 2),
+}
+# On stdout the library's lines would split the rows, as they do in reality.
+LOG = {"NCCL_DEBUG_FILE": "/dev/stderr"}
+TUNING = {"NCCL_DEBUG": "INFO", "NCCL_DEBUG_SUBSYS": "INIT,ENV,TUNING", **LOG}
+
+
+def ran(got: Ended) -> dict[int, str]:
+    """Settings by size, from the TUNING lines of the newer releases (all_reduce only)."""
+    line = re.compile(
+        r"AllReduce: (\d+) Bytes -> Algo (\w+) proto (\w+) channel\{Lo\.\.Hi\}=\{0\.\.(\d+)\}"
+    )
+    return {int(m[1]): f"{m[2]}/{m[3]}".lower() for m in line.finditer(got.err)}
+
+
+@pytest.mark.parametrize("release", ORDERS)
+def test_newest_version_that_the_release_knows_is_used(
+    sim: Sim, small: Small, release: str
+) -> None:
+    """And a plugin without a known version is not used at all."""
+    node, order = small(rccl=release), ORDERS[release]
+    all_of_them = sim.run(node, "-b 8 -e 8", NCCL_TUNER_PLUGIN=sim.plugin(), **TUNING)
+    assert f"TUNER/Plugin: Using TestPlugin (v{order[0]})" in all_of_them.err
+    for version in range(2, 7):
+        one = sim.run(
+            node,
+            "-b 8 -e 8",
+            NCCL_TUNER_PLUGIN=sim.plugin(str(version)),
+            TESTPLUGIN_ANSWER="tree/ll",
+            **TUNING,
+        )
+        loaded = f"Using TestPlugin (v{version})" in one.err
+        assert loaded == (version in order)
+        assert one.times[8] == pytest.approx(20 if loaded else 30, rel=0.01)
+        if not loaded:
+            assert "is unsupported" in one.err
+
+
+def test_init_and_questions_are_counted(sim: Sim, small: Small, tmp_path: Path) -> None:
+    """A scheduling plugin counts the questions, so there must be as many as in reality."""
+    log = tmp_path / "log"
+    sim.run(
+        small(),
+        "-b 1K -e 4K -f 2 -n 5 -w 2 -c 1",
+        NCCL_TUNER_PLUGIN=sim.plugin("5"),
+        TESTPLUGIN_LOG=str(log),
+    )
+    lines = log.read_text().splitlines()
+    assert lines.count("init v5 4 1") == 4
+    assert lines.count("end") == 4
+    # A rank asks per size: warm-up 2, then per half 1 to warm up, 5 timed, 1 to check.
+    for size in (1024, 2048, 4096):
+        assert lines.count(f"ask 4 {size} 7x3") == 4 * (2 + 2 * (1 + 5 + 1))
+
+
+def test_old_warm_up_order_and_table_size(sim: Sim, small: Small, tmp_path: Path) -> None:
+    """Before RTnew the largest size is warmed up first; before 2.23 the table has six rows."""
+    log = tmp_path / "log"
+    sim.run(
+        small(rccl="2.22.3", benchmark="rt24"),
+        "-b 1K -e 4K -f 2 -n 1 -w 3 -c 0",
+        NCCL_TUNER_PLUGIN=sim.plugin("3"),
+        TESTPLUGIN_LOG=str(log),
+        RCCLTUNE_SIM_RANKS="1",
+    )
+    # One rank asks nobody.
+    assert not [x for x in log.read_text().splitlines() if x.startswith("ask")]
+    log.unlink()
+    sim.run(
+        small(rccl="2.22.3", benchmark="rt24"),
+        "-b 1K -e 4K -f 2 -n 1 -w 3 -c 0",
+        NCCL_TUNER_PLUGIN=sim.plugin("3"),
+        TESTPLUGIN_LOG=str(log),
+    )
+    sizes = [int(x.split()[2]) for x in log.read_text().splitlines() if x.startswith("ask")]
+    assert sizes[:6] == [4096] * 3 + [1024] * 3  # of one rank: the largest, then the smallest
+    assert "ask 4 1024 6x3" in log.read_text()
+
+
+@pytest.mark.parametrize("release", ["2.26.6", "2.28.3"])
+def test_exact_zero_is_not_needed_to_win_but_only_it_skips_the_protocol_step(
+    sim: Sim, small: Small, release: str
+) -> None:
+    """PR #1985: why the plugin writes exactly 0.0."""
+    node = small(rccl=release, ranks=8)
+    answer = {"NCCL_TUNER_PLUGIN": sim.plugin(), "TESTPLUGIN_ANSWER": "ring/simple"}
+
+    def run(**env: str) -> Ended:
+        arguments = "-b 8K -e 8K -A 1"
+        return sim.run(node, arguments, collective="reduce_scatter", **answer, **env)
+
+    exact, nearly = run().settings[8192], run(TESTPLUGIN_COST="0.001").settings[8192]
+    assert exact.startswith("ring/simple")
+    # 2.28.3 forces LL for small ReduceScatter unless the cell is exactly 0.0 (PR #1985).
+    assert nearly.startswith("ring/ll" if release == "2.28.3" else "ring/simple")
+    assert (
+        run(TESTPLUGIN_COST="0.001", NCCL_PROTO="SIMPLE").settings[8192].startswith("ring/simple")
+    )
+
+
+def test_multi_node_protocol_is_overwritten_where_exact_zero_is_unknown(
+    sim: Sim, small: Small
+) -> None:
+    """ROCm 7.0 and 7.1 on several nodes (facts 5.3)."""
+    env = {"TESTPLUGIN_ANSWER": "tree/simple", **TUNING}
+    old = sim.run(
+        small(rccl="2.26.6", ranks=8, nodes=2),
+        "-b 64K -e 64K",
+        NCCL_TUNER_PLUGIN=sim.plugin(),
+        **env,
+    )
+    new = sim.run(
+        small(rccl="2.28.3", ranks=8, nodes=2),
+        "-b 64K -e 64K",
+        NCCL_TUNER_PLUGIN=sim.plugin(),
+        **env,
+    )
+    assert ran(new) == {65536: "tree/simple"}
+    # 2.26.6 uses tuning model 0 here, which has no ranges; model 5 overwrites.
+    assert ran(old) == {65536: "tree/simple"}
+    text = (
+        small(rccl="2.26.6", ranks=8, nodes=2)
+        .read_text()
+        .replace("channels: 32", "tuning_model: 5\n  channels: 32", 1)
+    )
+    path = small()
+    path.write_text(text)
+    forced = sim.run(path, "-b 64K -e 64K", NCCL_TUNER_PLUGIN=sim.plugin(), **env)
+    assert ran(forced) == {65536: "tree/ll"}
+
+
+def test_tree_simple_is_not_there_on_one_node(sim: Sim, small: Small) -> None:
+    """Neither by environment nor by a well-behaved plugin; a patched library has it."""
+    node = small()
+    forced = sim.run(node, "-b 1K -e 1K -A 1", NCCL_ALGO="Tree", NCCL_PROTO="Simple")
+    assert forced.settings[1024].startswith("ring/simple")
+    polite = sim.run(
+        node, "-b 1K -e 1K -A 1", NCCL_TUNER_PLUGIN=sim.plugin(), TESTPLUGIN_ANSWER="tree/simple"
+    )
+    assert polite.settings[1024].startswith("ring/ll")
+    rude = sim.run(
+        node,
+        "-b 1K -e 1K -A 1",
+        NCCL_TUNER_PLUGIN=sim.plugin(),
+        TESTPLUGIN_ANSWER="tree/simple",
+        TESTPLUGIN_CHECK="0",
+    )
+    # The code looks at the table alone: a plugin that does not check revives the cell (facts 5.3).
+    assert rude.settings[1024].startswith("tree/simple")
+    stock = sim.run(
+        node, "-b 1K -e 1K -A 1", NCCL_ALGO="Tree", NCCL_PROTO="Simple", RCCL_FORCE_TREE_SIMPLE="1"
+    )
+    assert stock.settings[1024].startswith("ring/simple")
+    patched = sim.run(
+        node,
+        "-b 1K -e 1K -A 1",
+        NCCL_ALGO="Tree",
+        NCCL_PROTO="Simple",
+        RCCL_FORCE_TREE_SIMPLE="1",
+        RCCLTUNE_SIM_PATCHES="force-tree-simple",
+    )
+    assert patched.settings[1024].startswith("tree/simple")
+    assert patched.times[1024] == pytest.approx(90, rel=0.01)
+
+
+def test_ll128_needs_its_variable_and_nccl_proto_does_not_open_it(sim: Sim, small: Small) -> None:
+    """The gate comes after NCCL_PROTO and before the tuner."""
+    node = small()
+    for env, expected in (
+        ({"NCCL_PROTO": "LL128"}, "ring/simple"),
+        ({"NCCL_PROTO": "LL128", "RCCL_LL128_FORCE_ENABLE": "1"}, "ring/ll128"),
+        ({"RCCL_LL128_FORCE_ENABLE": "1"}, "ring/ll"),  # the stock model never prefers it
+        ({"NCCL_TUNER_PLUGIN": sim.plugin(), "TESTPLUGIN_ANSWER": "tree/ll128"}, "ring/ll"),
+        (
+            {
+                "NCCL_TUNER_PLUGIN": sim.plugin(),
+                "TESTPLUGIN_ANSWER": "tree/ll128",
+                "RCCL_LL128_FORCE_ENABLE": "1",
+            },
+            "tree/ll128",
+        ),
+    ):
+        assert sim.run(node, "-b 1K -e 1K -A 1", **env).settings[1024].startswith(expected), env
+
+
+def test_v2_host_takes_an_answer_unchecked(sim: Sim, small: Small) -> None:
+    """RCCL 2.21.5 uses what a plugin says as it is."""
+    node = small(rccl="2.21.5", benchmark="rt24")
+    got = sim.run(
+        node,
+        "-b 1K -e 1K",
+        NCCL_TUNER_PLUGIN=sim.plugin("2"),
+        TESTPLUGIN_ANSWER="tree/simple",
+        NCCL_ALGO="Ring",
+    )
+    assert got.times[1024] == pytest.approx(90, rel=0.01)
+    # A newer host makes an edit of it, and only where the cell can be chosen.
+    newer = sim.run(
+        small(),
+        "-b 1K -e 1K -A 1",
+        NCCL_TUNER_PLUGIN=sim.plugin("2"),
+        TESTPLUGIN_ANSWER="tree/simple",
+    )
+    assert newer.settings[1024].startswith("ring/ll")
+
+
+def test_environment_grammar(sim: Sim, small: Small) -> None:
+    """Lists by function since 2.24, and errors on unknown words."""
+    node = small()
+    first = lambda **env: sim.run(node, "-b 1K -e 1K -A 1", **env).settings[1024].rsplit("/", 1)[0]  # noqa: E731
+    assert first(NCCL_ALGO="tree") == "tree/ll"
+    assert first(NCCL_ALGO="^ring") == "tree/ll"
+    assert first(NCCL_ALGO="ring;allreduce:tree") == "tree/ll"
+    assert first(NCCL_PROTO="^LL;allgather:LL") == "ring/simple"
+    bad = sim.run(node, "-b 1K -e 1K", NCCL_ALGO="rong", NCCL_DEBUG="WARN")
+    assert bad.code == 3
+    assert "Test NCCL failure" in bad.out
+    assert "invalid usage" in bad.out
+    old = sim.run(small(rccl="2.22.3"), "-b 1K -e 1K", NCCL_ALGO="rong")
+    assert old.code == 0
+
+
+def test_overrides_come_last_and_leave_ineligible_cells(sim: Sim, small: Small) -> None:
+    """RCCL_OVERRIDE_* beat the plugin, except where a cell cannot be chosen."""
+    node = small()
+    plugin = {"NCCL_TUNER_PLUGIN": sim.plugin(), "TESTPLUGIN_ANSWER": "tree/ll"}
+    assert (
+        sim.run(node, "-b 1K -e 1K -A 1", RCCL_OVERRIDE_ALGO="RING", **plugin).settings[1024]
+        == "ring/ll/1"
+    )
+    both = sim.run(
+        node, "-b 1K -e 1K -A 1", RCCL_OVERRIDE_ALGO="RING", RCCL_OVERRIDE_PROTO="SIMPLE", **plugin
+    )
+    assert both.settings[1024].startswith("ring/simple")
+    kept = sim.run(
+        node, "-b 1K -e 1K -A 1", RCCL_OVERRIDE_PROTO="SIMPLE", NCCL_DEBUG="WARN", **LOG, **plugin
+    )
+    assert kept.settings[1024].startswith("tree/ll")
+    assert "not applied" in kept.err
+    assert sim.run(node, "-b 1K -e 1K", RCCL_OVERRIDE_ALGO="rong").code == 3
+    old = sim.run(small(rccl="2.22.3"), "-b 1K -e 1K", RCCL_OVERRIDE_ALGO="rong")
+    assert old.code == 0
+
+
+def test_channels(sim: Sim, small: Small) -> None:
+    """A tuner's answer is an upper bound; what the communicator has is fixed at start."""
+    node = small(
+        "effects: [{by_channels: {8: [[1024, 2.0]], 16: [[1024, 1.5]], 32: [[1024, 1.0]], 38: [[1024, 0.9]]}}]\n"
+    )
+    big = "-b 1M -e 1M -A 1"
+    plain = sim.run(node, big)
+    assert plain.settings[2**20] == "ring/simple/32"
+    assert plain.times[2**20] == pytest.approx(100, rel=0.01)
+    eight = sim.run(node, big, NCCL_TUNER_PLUGIN=sim.plugin(), TESTPLUGIN_ANSWER="ring/simple/8")
+    assert eight.settings[2**20] == "ring/simple/8"
+    assert eight.times[2**20] == pytest.approx(200, rel=0.01)
+    # A tuner cannot go above what the communicator has, only the variable at start can.
+    more = sim.run(node, big, NCCL_TUNER_PLUGIN=sim.plugin(), TESTPLUGIN_ANSWER="ring/simple/64")
+    assert more.settings[2**20] == "ring/simple/32"
+    raised = sim.run(node, big, NCCL_MIN_NCHANNELS="38")
+    assert raised.settings[2**20] == "ring/simple/38"
+    assert raised.times[2**20] == pytest.approx(90, rel=0.01)
+    # 112 is above a CPX device's 38 and is dropped with a warning.
+    dropped = sim.run(node, big, NCCL_MIN_NCHANNELS="112", NCCL_DEBUG="WARN", **LOG)
+    assert dropped.settings[2**20] == "ring/simple/32"
+    assert "NCCL_MIN_NCHANNELS 112 is above the limit" in dropped.err
+    lowered = sim.run(node, big, NCCL_MAX_CTAS="16")
+    assert lowered.times[2**20] == pytest.approx(150, rel=0.01)
+
+
+def test_direct_all_gather_bypasses_the_tuner(sim: Sim, tmp_path: Path) -> None:
+    """Up to 4 MiB on a multiple of eight ranks, since 2.28."""
+    plugin = {"NCCL_TUNER_PLUGIN": sim.plugin(), "TESTPLUGIN_LOG": str(tmp_path / "log")}
+
+    def run(**env: str) -> Ended:
+        arguments = "-b 4M -e 8M -f 2 -A 1"
+        return sim.run("mi300x-cpx-nps4", arguments, collective="all_gather", **env)
+
+    got = run(**plugin)
+    assert got.settings[2**22].startswith("direct/")
+    assert got.settings[2**23].startswith("ring/simple")
+    assert f"ask 2 {2**23} 7x3" in (tmp_path / "log").read_text()
+    off = run(RCCL_DIRECT_ALLGATHER_DISABLE="1").settings[2**22]
+    assert off.startswith("ring/")
+    assert run(RCCL_DIRECT_ALLGATHER_THRESHOLD="-1").settings[2**22].startswith("ring/")
+    assert run(RCCLTUNE_SIM_RELEASE="2.27.7").settings[2**22].startswith("ring/")
+
+
+def test_msccl_and_mscclpp_on_spx(sim: Sim) -> None:
+    """The published figures' steps are MSCCL's and MSCCL++'s limits."""
+
+    def run(size: int, extra: str = "", **env: str) -> float:
+        return sim.run("mi300x-spx-nps1", f"-b {size} -e {size} {extra}", **env).times[size]
+
+    assert run(32) == pytest.approx(16.56, rel=0.15)
+    assert run(32, "-G 1") == pytest.approx(6.32, rel=0.15)  # MSCCL++
+    assert run(16, "-G 1") == pytest.approx(15.75, rel=0.15)  # no multiple of 32: MSCCL
+    assert run(2**25) == pytest.approx(244.1, rel=0.15)
+    assert run(2**20, RCCL_MSCCL_ENABLE="0") == pytest.approx(52.4, rel=0.5)  # modelled
+    assert run(2**20) == pytest.approx(27.4, rel=0.15)
+
+
+def test_dda_takes_small_calls_of_eight_ranks(sim: Sim) -> None:
+    """RCCL 2.30.4 and later, unless switched off or NCCL_ALGO is set."""
+    env = {"RCCLTUNE_SIM_RELEASE": "2.30.4", "RCCLTUNE_SIM_BENCHMARK": "rtnew"}
+
+    def run(**more: str) -> dict[int, str]:
+        arguments = "-b 8M -e 16M -f 2 -A 1"
+        return sim.run("mi300x-spx-nps1", arguments, **env, **more).settings
+
+    assert run()[2**23].startswith("dda-ipc/")
+    assert run()[2**24].startswith("ring/")
+    assert run(RCCL_DDA_ENABLE="0")[2**23].startswith("ring/")
+    assert run(NCCL_ALGO="Ring")[2**23].startswith("ring/")
+    cpx = sim.run("mi300x-cpx-nps4", "-b 1M -e 1M -A 1", **env).settings
+    assert cpx[2**20].startswith("ring/")
+
+
+def test_own_bypass_of_a_node_file(sim: Sim, small: Small) -> None:
+    """A trap for rules: a window that no tuner reaches."""
+    node = small(
+        "  - {collective: all_reduce, setting: shortcut, kind: modelled, source: x, points: [[8, 5], [65536, 5]]}\n"
+        "paths: [shortcut]\nbypasses: [{path: shortcut, collective: all_reduce, bytes: [2048, 4096]}]\n"
+    )
+    got = sim.run(node, "-b 1K -e 8K -f 2")
+    assert [got.times[2048], got.times[4096]] == [5, 5]
+    assert min(got.times[1024], got.times[8192]) > 20
+
+
+def test_built_in_csv_tuner(sim: Sim, small: Small, tmp_path: Path) -> None:
+    """RCCL's own reading of a rule file (facts 3), newer form."""
+    rules = tmp_path / "rules.csv"
+    rules.write_text(
+        "colltype,minbytes,maxbytes,algorithm,protocol,channels,nNodes,nRanks\n"
+        "# a comment\n"
+        "allreduce,0,2048,tree,ll128,-1,1,4\n"
+        "allreduce,0,1024,tree,ll,8,1,4,-1,-1\n"
+        "allreduce,0,4096,tree,ll,-1,1,99\n"
+    )
+    node = small(rccl="2.30.4")
+    env = {"NCCL_TUNER_CONFIG_FILE": str(rules), **TUNING}
+    got = sim.run(node, "-b 1K -e 2K -f 2", **env)
+    # ll128 cannot be chosen: the search goes on.
+    assert ran(got) == {1024: "tree/ll", 2048: "ring/ll"}
+    assert "Using built-in CSV tuner, config: " in got.err
+    assert "TUNER/CsvTuner: Loaded 3 tuning configurations" in got.err
+    assert (
+        "TUNER/CsvTuner: Applied config for allreduce, bytes=1024: algo=tree, proto=ll, channels=8"
+        in got.err
+    )
+    forced = sim.run(node, "-b 1K -e 2K -f 2", RCCL_LL128_FORCE_ENABLE="1", **env)
+    assert ran(forced) == {1024: "tree/ll128", 2048: "tree/ll128"}
+    # Any external plugin replaces it; "none" switches all of it off; older releases have none.
+    plugin = sim.run(node, "-b 1K -e 1K", NCCL_TUNER_PLUGIN=sim.plugin(), **env)
+    assert ran(plugin) == {1024: "ring/ll"}
+    assert ran(sim.run(node, "-b 1K -e 1K", NCCL_TUNER_PLUGIN="none", **env)) == {1024: "ring/ll"}
+    assert ran(sim.run(small(), "-b 1K -e 1K", **env)) == {1024: "ring/ll"}
+
+
+def test_old_csv_tuner_reads_a_header_row_as_a_rule(sim: Sim, small: Small, tmp_path: Path) -> None:
+    """Why no header row is ever written."""
+    rules = tmp_path / "rules.csv"
+    rules.write_text("colltype,minbytes,maxbytes,algorithm,protocol,channels,nNodes,nRanks\n")
+    text = small().read_text().replace("channels: 32", "csv_tuner: old\n  channels: 32", 1)
+    path = small()
+    path.write_text(text)
+    got = sim.run(path, "-b 1K -e 1K", NCCL_TUNER_CONFIG_FILE=str(rules), **TUNING)
+    assert "Loaded 1 tuning configurations" in got.err
+
+
+def test_plugin_names(sim: Sim, small: Small, tmp_path: Path) -> None:
+    """As it stands, with prefix, in the net plugin, or not found."""
+    node = small()
+    folder = tmp_path / "lib"
+    folder.mkdir()
+    (folder / "libnccl-tuner-mine.so").symlink_to(sim.plugin())
+    by_name = sim.run(
+        node, "-b 8 -e 8", NCCL_TUNER_PLUGIN="mine", LD_LIBRARY_PATH=str(folder), **TUNING
+    )
+    assert "Using TestPlugin (v5)" in by_name.err
+    missing = sim.run(node, "-b 8 -e 8", NCCL_TUNER_PLUGIN="/nowhere/lib.so", **TUNING)
+    assert "Could not find: /nowhere/lib.so. Using internal tuner plugin." in missing.err
+    assert missing.code == 0
+    net = sim.run(node, "-b 8 -e 8", NCCL_NET_PLUGIN=sim.plugin(), **TUNING)
+    assert "Using TestPlugin (v5)" in net.err
+    empty = sim.run(node, "-b 8 -e 8", NCCL_TUNER_PLUGIN=sim.plugin("none"), **TUNING)
+    assert "is unsupported" in empty.err
+
+
+def test_failing_plugin_fails_as_in_the_library(sim: Sim, small: Small) -> None:
+    """A failing init or question ends the job."""
+    node = small()
+    init = sim.run(node, "-b 8 -e 8", NCCL_TUNER_PLUGIN=sim.plugin(), TESTPLUGIN_INIT="fail")
+    assert init.code == 3
+    assert "Test NCCL failure" in init.out
+    ask = sim.run(node, "-b 8 -e 8", NCCL_TUNER_PLUGIN=sim.plugin(), TESTPLUGIN_ASK="fail")
+    assert ask.code == 3
+
+
+def test_logs_go_where_the_variables_say(sim: Sim, small: Small, tmp_path: Path) -> None:
+    """NCCL_DEBUG, _SUBSYS and _FILE with %h and %p."""
+    node = small()
+    pattern = tmp_path / "log.%h.%p"
+    got = sim.run(node, "-b 1K -e 1K", **(TUNING | {"NCCL_DEBUG_FILE": str(pattern)}))
+    (file,) = tmp_path.glob("log.simnode.*")
+    assert "Algo RING proto LL" in file.read_text()
+    assert "NCCL INFO" not in got.out
+    assert "RCCL version : 2.28.3-SIMULATED" in got.out
+    quiet = sim.run(node, "-b 1K -e 1K", NCCL_DEBUG="INFO")
+    assert "Init COMPLETE" in quiet.out
+    assert "-> Algo" not in quiet.out
+    assert "RCCL version" in sim.run(node, "-b 1K -e 1K", NCCL_DEBUG="VERSION").out
+    assert "RCCL version" not in sim.run(node, "-b 1K -e 1K").out
+
+
+def test_log_levels_moved_in_newer_releases(sim: Sim, small: Small) -> None:
+    """A plugin's INFO of 3 is a warning since 2.28.3 (facts 1.3)."""
+    env = {"NCCL_TUNER_PLUGIN": sim.plugin(), **TUNING}
+    old = sim.run(small(rccl="2.27.7"), "-b 8 -e 8", **env).err
+    new = sim.run(small(rccl="2.28.3"), "-b 8 -e 8", **env).err
+    assert "NCCL INFO TestPlugin says hello" in old
+    assert "NCCL WARN TestPlugin says hello" in new
+
+
+def test_old_releases_log_their_model(sim: Sim, small: Small) -> None:
+    """Before 2.24 the TUNING line has numbers for names."""
+    got = sim.run(small(rccl="2.22.3", benchmark="rt24"), "-b 1K -e 1K", **TUNING)
+    assert re.search(r"NCCL INFO 1024 Bytes -> Algo 1 proto 0 time \d", got.err)
+
+
+def test_aggregated_calls_are_one_question(sim: Sim, small: Small, tmp_path: Path) -> None:
+    """-m 4 asks once about the sum."""
+    log = tmp_path / "log"
+    got = sim.run(
+        small(),
+        "-b 1K -e 1K -m 4 -n 3 -w 0 -c 0",
+        NCCL_TUNER_PLUGIN=sim.plugin("5"),
+        TESTPLUGIN_LOG=str(log),
+    )
+    assert [x for x in log.read_text().splitlines() if x.startswith("ask")] == [
+        "ask 4 4096 7x3"
+    ] * (4 * 2 * 3)
+    assert got.times[1024] < 30
+
+
+def test_fp8_on_many_ranks_keeps_the_ring_out(sim: Sim) -> None:
+    """Every ring cell times 1024."""
+    got = sim.run("mi300x-cpx-nps4", "-b 1K -e 1K -d fp8_e4m3 -A 1")
+    assert got.settings[1024].startswith("tree/ll")
+
+
+def test_real_plugin(sim: Sim, small: Small, tmp_path: Path) -> None:
+    """Our own plugin under every release, where it has been built."""
+    plugin = os.environ.get("RCCLTUNE_TEST_PLUGIN")
+    if not plugin:
+        pytest.skip("RCCLTUNE_TEST_PLUGIN names no plugin")
+    rules = tmp_path / "rules.csv"
+    rules.write_text("allreduce,0,2048,tree,ll,-1,1,4,-1,-1\n")
+    for release in ORDERS:
+        got = sim.run(
+            small(rccl=release),
+            "-b 1K -e 4K -f 2",
+            NCCL_TUNER_PLUGIN=plugin,
+            NCCL_TUNER_CONFIG_FILE=str(rules),
+            **TUNING,
+        )
+        assert got.code == 0
+        # tree/ll is the rule's, ring/ll the library's own choice; their times differ.
+        assert got.times[2048] == pytest.approx(20 * (2048 / 8) ** 0.2296, rel=0.05)

@@ -1,0 +1,202 @@
+"""Node files: every mistake at once with its place, the compiled form, the truth's rules."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from simulation import Sim, Small
+
+from rccltune.errors import InputFileError
+from rccltune.simnode import compile_node, load_node, node_path, shipped_nodes, truth
+from rccltune.simnode.document import node_schema
+from rccltune.simnode.truth import interpolate
+
+
+def test_shipped_nodes_are_found_by_product_and_mode() -> None:
+    """--simulate mi300x --mode cpx-nps4."""
+    assert shipped_nodes() == ("mi300x-cpx-nps4", "mi300x-spx-nps1")
+    assert node_path("mi300x", "cpx-nps4").name == "mi300x-cpx-nps4.yaml"
+    assert node_path("some/where.yaml") == Path("some/where.yaml")
+    with pytest.raises(InputFileError, match="no simulated node 'mi300x' in mode tpx-nps1"):
+        node_path("mi300x", "tpx-nps1")
+
+
+def test_all_mistakes_are_listed_with_their_places(tmp_path: Path) -> None:
+    """One go at mending, not nine."""
+    path = tmp_path / "bad.yaml"
+    path.write_text(
+        "format: 2\n"
+        "name: Bad Name\n"
+        "hardware: {product: X, arch: gfx942, mode: cpx-nps4, compute_units: no, memory_gib: 24}\n"
+        "scale: {ranks: 0}\n"
+        "release: {rccl: 2.28.3, benchmark: rtnew}\n"
+        "library: {channels: 32, graph: {ring: {channels: 1, bw_intra: 1}}, colour: red}\n"
+        "curves:\n"
+        "  - {collective: all_reduce, setting: tree/ll, kind: guessed, source: x, points: [[8]]}\n"
+        "effects:\n"
+        "  - {factor: 1, points: [[8, 1]]}\n"
+    )
+    with pytest.raises(InputFileError) as caught:
+        load_node(path)
+    text = str(caught.value)
+    for place, message in (
+        ("1:9", "format is '2', not one of 1"),
+        ("2:7", "name is 'Bad Name', which does not match"),
+        ("3:74", "hardware.compute_units must be integer"),
+        ("4:16", "scale.ranks is 0, below 1"),
+        ("6:36", "library.graph lacks tree"),
+        ("6:83", "library.colour is unknown"),
+        ("8:58", "curves[0].kind is 'guessed'"),
+        ("8:86", "curves[0].points[0] has fewer than 2 elements"),
+        ("10:5", "effects[0] needs exactly one of factor, points, between, by_channels"),
+    ):
+        assert message in text
+        line = next(x for x in text.splitlines() if message in x)
+        assert line.startswith(f"{path}:{place.split(':')[0]}:"), line
+
+
+def test_mistakes_that_a_schema_cannot_see(small: Small) -> None:
+    """Names, orders and ranges that refer to each other."""
+    more = (
+        "  - {collective: all_reduce, setting: tree/fast, kind: modelled, source: x, points: [[8, 1]]}\n"
+        "  - {collective: all_reduce, setting: p2p, variant: gone, kind: modelled, source: x, points: [[9, 1], [8, 1]]}\n"
+        "effects: [{between: {low: 1.5, high: 1.2, factor: 2}}, {bytes: [9, 8], factor: 2}]\n"
+        "bypasses: [{path: nowhere}]\n"
+        "faults: [{kind: substitute}, {kind: differs, with: tree/ll}]\n"
+        "noise: {drift: [[5, 1], [5, 2]]}\n"
+    )
+    with pytest.raises(InputFileError) as caught:
+        load_node(small(more))
+    text = str(caught.value)
+    for message in (
+        "curves[6].setting is 'tree/fast'",
+        "curves[7].variant is 'gone'",
+        "curves[7].points has sizes that do not ascend",
+        "effects[0].between must have low below high",
+        "effects[1].bytes has its minimum above its maximum",
+        "bypasses[0].path is 'nowhere'",
+        "faults[0] of kind substitute lacks with",
+        "faults[1] of kind differs lacks rank",
+        "noise.drift has seconds that do not ascend",
+    ):
+        assert message in text
+
+
+@pytest.mark.parametrize("text", ["", "[]", "a: [", "name: x\nname: y\n", "\x00"])
+def test_what_is_no_node_file_is_refused(tmp_path: Path, text: str) -> None:
+    """With an error of ours, not a traceback."""
+    path = tmp_path / "x.yaml"
+    path.write_text(text)
+    with pytest.raises(InputFileError):
+        load_node(path)
+
+
+def test_missing_file_is_refused(tmp_path: Path) -> None:
+    """With its path."""
+    with pytest.raises(InputFileError, match="Cannot read the node file"):
+        load_node(tmp_path / "gone.yaml")
+
+
+def test_schema_is_valid_json_and_names_every_key_of_the_shipped_files() -> None:
+    """The schema that editors use is the one that is checked."""
+    schema = node_schema()
+    assert schema["$schema"].endswith("2020-12/schema")
+    json.dumps(schema)
+
+
+def test_compiled_form_is_ascii_and_ends_with_end(small: Small) -> None:
+    """What the C reader insists on."""
+    text = small().read_text().replace("a test", "'ein Artikel, 5 µs'")
+    path = small()
+    path.write_text(text, encoding="utf-8")
+    compiled = compile_node(path).decode("ascii")
+    assert compiled.startswith("rccltune-node 1\n")
+    assert compiled.endswith("\nend\n")
+    assert "ein%20Artikel,%205%20%C2%B5s" in compiled
+    assert "measured 8 1048576" in compiled
+
+
+def test_compiled_form_that_was_cut_off_is_refused(sim: Sim, small: Small) -> None:
+    """A half-written file never becomes times."""
+    compiled = compile_node(small())
+    target = sim.scratch / "cut.node"
+    target.write_bytes(compiled[: len(compiled) // 2])
+    done = subprocess.run(
+        [str(sim.folder / "bin/all_reduce_perf")],
+        env={"RCCLTUNE_SIM_NODE": str(target)},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 64
+    assert "cut.node, line " in done.stderr
+
+
+def test_truth_of_what_is_not_there_is_none(small: Small) -> None:
+    """Nothing is made up."""
+    node = load_node(small())
+    assert truth(node, "all_reduce", "pat/simple", 1024) is None
+    assert truth(node, "all_reduce", "tree/ll", 1024, ranks=2) is not None  # curves of any scale
+    assert truth(node, "broadcast", "ring/ll", 1024, ranks=2) is None  # the fill is for 4
+    assert truth(node, "all_reduce", "tree/ll", 0) == pytest.approx(0.05)
+
+
+def test_later_variant_and_exact_channels_win(small: Small) -> None:
+    """The order of particularity."""
+    node = load_node(
+        small(
+            "  - {collective: all_reduce, setting: tree/ll, variant: a, kind: modelled, source: x, points: [[8, 1]]}\n"
+            "  - {collective: all_reduce, setting: tree/ll, variant: b, kind: modelled, source: x, points: [[8, 2]]}\n"
+            "  - {collective: all_reduce, setting: tree/ll, channels: 4, kind: modelled, source: x, points: [[8, 3]]}\n"
+            "variants: [{name: a, when: {graph: true}}, {name: b, when: {set: [X]}}]\n"
+        )
+    )
+    at = lambda **kw: truth(node, "all_reduce", "tree/ll", 8, **kw)  # noqa: E731
+    assert at() == pytest.approx(20)
+    assert at(variants=("a",)) == pytest.approx(1)
+    assert at(variants=("b", "a")) == pytest.approx(2)
+    assert at(channels=4) == pytest.approx(3)
+    assert at(channels=4, variants=("a",)) == pytest.approx(1)
+
+
+def test_fill_keeps_the_shape_of_what_is_known() -> None:
+    """Modelled curves lean on measured ones."""
+    node = load_node(node_path("mi300x-cpx-nps4"))
+    for size in (1024, 2**20, 2**30):
+        # Half the steps, half the traffic: about half the time.
+        ratio = truth(node, "all_gather", "ring/simple", size) / truth(
+            node, "all_reduce", "ring/simple", size
+        )
+        assert 0.49 < ratio < 0.56
+    marked = [c for c in node.curves if c.measured is None]
+    assert all(c.source for c in marked)
+    assert {c.where.setting for c in node.curves if c.measured} <= {
+        "tree/ll",
+        "ring/ll",
+        "tree/ll128",
+        "ring/ll128",
+        "ring/simple",
+        "tree/simple",
+    }
+
+
+sizes = st.lists(st.integers(1, 2**40), min_size=1, max_size=8, unique=True).map(sorted)
+
+
+@given(sizes, st.data())
+def test_interpolation_meets_its_points_and_stays_between_them(
+    xs: list[int], data: st.DataObject
+) -> None:
+    """For any points and any size."""
+    ys = [data.draw(st.floats(0.1, 1e6)) for _ in xs]
+    points = tuple(zip(xs, ys, strict=True))
+    for x, y in points:
+        assert interpolate(points, x, is_time=True) == pytest.approx(y)
+    at = data.draw(st.integers(1, 2**41))
+    value = interpolate(points, at, is_time=False)
+    assert min(ys) * 0.999 <= value <= max(ys) * 1.001
