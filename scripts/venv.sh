@@ -21,8 +21,11 @@ ensure_venv() {
     local extras=$1 group=${2:-} stamp
     stamp=$(cat "$root/pyproject.toml" "$root/rccltune/__init__.py" \
         $(find "$root/native_plugin" -name '*.[ch]' -o -name '*.txt' -o -name '*.map' | sort) \
-        | sha256sum | cut -c1-16)-$extras-$group
-    if [ "$(cat "$venv/rccltune-stamp" 2>/dev/null)" = "$stamp" ]; then
+        | sha256sum | cut -c1-16)
+    # What was asked for before is asked for again, so that scripts do not undo each other.
+    extras=$(printf '%s\n' ${extras//,/ } $(cat "$venv/rccltune-extras" 2>/dev/null) | sort -u | paste -sd,)
+    group=${group:-$(cat "$venv/rccltune-group" 2>/dev/null)}
+    if [ "$(cat "$venv/rccltune-stamp" 2>/dev/null)" = "$stamp-$extras-$group" ]; then
         return
     fi
     if [ ! -x "$venv/bin/python" ]; then
@@ -36,6 +39,8 @@ ensure_venv() {
     "$venv/bin/python" -m pip install -q --disable-pip-version-check -U 'pip>=25.1' >&2
     # shellcheck disable=SC2086 - the group is two words or none
     "$venv/bin/python" -m pip install -q --disable-pip-version-check \
-        -e "$root[$extras]" ${group:+--group $group} >&2
-    echo "$stamp" >"$venv/rccltune-stamp"
+        -e "$root${extras:+[$extras]}" ${group:+--group $group} >&2
+    echo "$extras" | tr , '\n' >"$venv/rccltune-extras"
+    echo "$group" >"$venv/rccltune-group"
+    echo "$stamp-$extras-$group" >"$venv/rccltune-stamp"
 }
