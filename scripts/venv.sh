@@ -23,8 +23,8 @@ ensure_venv() {
         $(find "$root/native_plugin" -name '*.[ch]' -o -name '*.txt' -o -name '*.map' | sort) \
         | sha256sum | cut -c1-16)
     # What was asked for before is asked for again, so that scripts do not undo each other.
-    extras=$(printf '%s\n' ${extras//,/ } $(cat "$venv/rccltune-extras" 2>/dev/null) | sort -u | paste -sd,)
-    group=${group:-$(cat "$venv/rccltune-group" 2>/dev/null)}
+    extras=$(printf '%s\n' ${extras//,/ } $(cat "$venv/rccltune-extras" 2>/dev/null || true) | sort -u | paste -sd,)
+    group=${group:-$(cat "$venv/rccltune-group" 2>/dev/null || true)}
     if [ "$(cat "$venv/rccltune-stamp" 2>/dev/null)" = "$stamp-$extras-$group" ]; then
         return
     fi
