@@ -14,7 +14,7 @@ from difflib import get_close_matches
 from typing import Any, Final
 
 from rccltune.errors import InputFileError
-from rccltune.model import Mode, Setting
+from rccltune.model import Mode, Setting, Sweep
 from rccltune.units import parse_size
 from rccltune.vocab import DTYPE_BYTES, REDOPS, Collective
 
@@ -136,6 +136,35 @@ def read_sweep_file(text: str, name: str) -> dict[str, Any]:
             hint=f"keys are {', '.join(KEYS)}.",
         )
     return reader.values
+
+
+def dump_sweep(sweep: Sweep) -> str:
+    """A sweep as resolved, in the form that :func:`read_sweep_file` reads."""
+    import yaml
+
+    placements = [p.value for p in sweep.placements]
+    plain: dict[str, Any] = {
+        "mode": str(sweep.mode) if sweep.mode else None,
+        "collective": [c.value for c in sweep.collectives],
+        "setting": [str(s) for s in sweep.settings],
+        "min_bytes": sweep.min_nbytes,
+        "max_bytes": sweep.max_nbytes,
+        "factor": None if sweep.step_nbytes else sweep.factor,
+        "step": sweep.step_nbytes,
+        "dtype": list(sweep.dtypes),
+        "op": sweep.redop,
+        "placement": placements[0] if len(placements) == 1 else "both",
+        "placement_of_ranks": sweep.rank_placement,
+        "iters": sweep.iterations,
+        "warmup": sweep.warmup,
+        "graph": sweep.graph,
+        "check": sweep.check,
+        "repeats": sweep.repeats,
+        "seed": sweep.seed,
+    }
+    said = {name: value for name, value in plain.items() if value not in (None, [])}
+    text: str = yaml.safe_dump(said, sort_keys=False, allow_unicode=True)
+    return text
 
 
 class _Reader:

@@ -208,11 +208,25 @@ def with_ids(plan: Plan, identify: Callable[[Launch], str]) -> Plan:
     return replace(plan, launches=named)
 
 
-def estimate_s(launches: Sequence[Launch], sweep: Sweep, finished: Iterable[Outcome] = ()) -> float:
-    """Seconds that launches will take: from those that have ended, else from a rough model."""
+def estimate_s(
+    launches: Sequence[Launch],
+    sweep: Sweep,
+    finished: Iterable[Outcome] = (),
+    start_s: float | None = None,
+) -> float:
+    """Seconds that launches will take.
+
+    Args:
+        launches: those to be made.
+        sweep: their sizes and calls.
+        finished: launches that have ended; their median is the best guess there is.
+        start_s: what a launch is known to take, None where only a rough model is left.
+    """
     known = [o.duration_s for o in finished if o.duration_s is not None]
     if known:
         return len(launches) * median(known)
+    if start_s is not None:
+        return len(launches) * start_s
     # 50 µs and 10 GB/s: slower than any GPU collective at most sizes, so the guess is high.
     calls = (sweep.iterations + sweep.warmup) * len(sweep.placements)
     table_s = sum(calls * (50e-6 + nbytes / 10e9) for nbytes in sizes(sweep))

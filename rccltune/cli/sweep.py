@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import shlex
 import sys
 from pathlib import Path
@@ -11,13 +12,14 @@ import click
 
 from rccltune.cli.console import DEFAULT_SESSION, Console, common
 from rccltune.cli.options import COLLECTIVE, FOLDER, MODE, PAIR, SETTING, Word
+from rccltune.cli.progress import minutes, progress_of
 from rccltune.config import LAUNCHERS, PLACEMENTS, parse_duration
 from rccltune.errors import LaunchError
 from rccltune.units import parse_size
 from rccltune.vocab import DTYPE_BYTES, REDOPS
 
 if TYPE_CHECKING:
-    from rccltune.pipeline.sweeping import Prepared, Progress, Swept
+    from rccltune.pipeline.sweeping import Prepared, Swept
 
 SIZE = Word("size", parse_size)
 DURATION = Word("duration", parse_duration)
@@ -90,14 +92,18 @@ def sweep(
         console.result(sweeping.plan_as_plain(prepared), _plan_text(prepared))
         return
     _talk_before(console, prepared)
-    done = sweeping.sweep(
-        prepared,
-        tell=_teller(console),
-        note=console.say,
-        command=shlex.join(["rccltune", *sys.argv[1:]]),
-        force=force,
-    )
-    console.result(done.as_plain(), _text(done))
+    with progress_of(console, prepared) as tell:
+        done = sweeping.sweep(
+            prepared,
+            tell=tell,
+            note=console.say,
+            command=shlex.join(["rccltune", *sys.argv[1:]]),
+            force=force,
+        )
+    if console.as_json:
+        click.echo(json.dumps({"event": "done", **done.as_plain()}, ensure_ascii=False))
+    else:
+        click.echo(_text(done))
     if done.failed:
         raise LaunchError(
             f"{len(done.failed)} of {done.n_launches} launches failed; the rest is kept",
@@ -113,32 +119,11 @@ def _talk_before(console: Console, prepared: Prepared) -> None:
         console.say(f"Not measured: {item.collective.value} {item.setting}: {item.reason}")
     console.say(
         f"{len(prepared.left)} launches to make, {len(prepared.done)} in the session already; "
-        f"about {_minutes(prepared.estimate_s)}"
+        f"about {minutes(prepared.estimate_s)}"
     )
     if prepared.cleared:
         names = ", ".join(name for name, _ in prepared.cleared)
         console.say(f"Cleared for every rank, since they choose: {names}")
-
-
-def _teller(console: Console) -> Any:  # noqa: ANN401 - a function of Progress
-    def tell(progress: Progress) -> None:
-        ran = progress.ran
-        setting = ran.launch.schedule.settings[0] if ran.launch.schedule else None
-        collective = ran.launch.collectives[0].value
-        usable = sum(sample.doubt is None for sample in ran.samples)
-        line = (
-            f"[{progress.number}/{progress.of}] {collective} {setting}: "
-            f"{ran.outcome.status.value}, {usable} of {len(ran.samples)} half-rows usable, "
-            f"{ran.outcome.duration_s:.1f} s; {_minutes(progress.left_s)} left"
-        )
-        console.say(line)
-        console.warn(ran.outcome.notices)
-
-    return tell
-
-
-def _minutes(seconds: float) -> str:
-    return f"{seconds:.0f} s" if seconds < 120 else f"{seconds / 60:.0f} min"
 
 
 def _plan_text(prepared: Prepared) -> str:
@@ -154,7 +139,7 @@ def _plan_text(prepared: Prepared) -> str:
     for title, pairs in (("cleared", prepared.cleared), ("passed", prepared.passed)):
         listed = [f"  {name}={value}" for name, value in pairs] or ["  (none)"]
         lines += [f"{title}:", *listed]
-    lines.append(f"{len(prepared.left)} launches, about {_minutes(prepared.estimate_s)}")
+    lines.append(f"{len(prepared.left)} launches, about {minutes(prepared.estimate_s)}")
     return "\n".join(lines)
 
 

@@ -23,6 +23,7 @@ from rccltune.model import (
     Status,
     Variant,
 )
+from rccltune.pipeline.launching import read_launch
 from rccltune.session import Session
 
 Note = Callable[[str], None]
@@ -206,7 +207,10 @@ def load_samples(opened: Session, note: Note) -> tuple[Sample, ...]:
 def _samples_from_logs(opened: Session, note: Note) -> tuple[Sample, ...]:
     note("samples.csv is missing or older than the launches: reading the raw logs again")
     samples: list[Sample] = []
-    for launch, _ in session.read_launches(opened.path):
+    for launch, outcome in session.read_launches(opened.path):
+        if launch.argv:
+            samples.extend(read_launch(launch, opened.path, outcome))
+            continue
         raw = session.raw_log(opened.path, launch.id)
         samples.extend(parse.read(raw, launch.stated or Stated(), launch.id).samples)
     return tuple(samples)

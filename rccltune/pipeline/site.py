@@ -54,6 +54,7 @@ class Site:
         help_letters: option letters of the benchmark.
         environment: set in every arm, baseline included.
         node: the simulated node, None on a real machine.
+        start_s: what a launch is known to take.
     """
 
     programs: Mapping[Collective, str]
@@ -66,6 +67,7 @@ class Site:
     hostfile: Path | None
     has_patched_library: bool
     node: simnode.SimulatedNode | None
+    start_s: float | None = None
 
 
 def find_site(wish: SiteWish) -> Site:
@@ -160,6 +162,8 @@ def _simulated(wish: SiteWish) -> Site:
         hostfile=wish.hostfile,
         has_patched_library=True,
         node=node,
+        # Simulated collectives are not waited for, the library's start-up is.
+        start_s=1.0 + float(node.raw.get("start", {}).get("startup_s", 0)),
     )
 
 

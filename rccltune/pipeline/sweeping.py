@@ -10,7 +10,7 @@ from pathlib import Path
 from statistics import median
 from typing import Any, Final
 
-from rccltune import __version__, advice, launch, plan, session, simnode
+from rccltune import __version__, advice, config, launch, plan, session, simnode
 from rccltune.errors import LaunchError, MachineError, SessionError
 from rccltune.model import (
     KNOWN_VARIANTS,
@@ -61,7 +61,7 @@ class Prepared:
     @property
     def estimate_s(self) -> float:
         """Seconds for what is left."""
-        return plan.estimate_s(self.left, self.sweep, self.done.values())
+        return plan.estimate_s(self.left, self.sweep, self.done.values(), self.site.start_s)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -153,15 +153,19 @@ def _environment(site: Site) -> tuple[tuple[str, str], ...]:
         *site.environment,
         ("RCCLTUNE_SIM_NODE", "{session}/" + _NODE_FILE),
         ("RCCLTUNE_SIM_CLOCK", "{session}/clock"),
-        ("RCCLTUNE_SIM_LAUNCH", "{id}"),
     )
 
 
 def _completed(one: Launch, site: Site, timeout_s: float | None) -> Launch:
     """Add what forcing needs, and the time limit."""
     extra = dict(launching.forcing()) if setting_of(one).role is Role.FORCED else {}
-    if site.node is not None and one.variant.patched:
-        extra["RCCLTUNE_SIM_PATCHES"] = "force-tree-simple"
+    if site.node is not None:
+        # Noise depends on what is measured and not on how it is started, so that one process
+        # and 64 give the same samples.
+        name = f"{one.collectives[0].value} {setting_of(one)} {one.repeat}"
+        extra["RCCLTUNE_SIM_LAUNCH"] = name
+        if one.variant.patched:
+            extra["RCCLTUNE_SIM_PATCHES"] = "force-tree-simple"
     environment = tuple(sorted({**dict(one.environment), **extra}.items()))
     return replace(one, environment=environment, timeout_s=timeout_s)
 
@@ -245,7 +249,7 @@ def _begin(prepared: Prepared, command: str) -> None:
     folder, site = prepared.folder, prepared.site
     if not (folder / "session.json").exists():
         session.write_header(_header(prepared, command))
-    session.write_atomically(folder / "sweep.json", session.dump_json(prepared.sweep))
+    session.write_atomically(folder / "sweep.yaml", config.dump_sweep(prepared.sweep))
     if site.node is not None:
         session.write_atomically(folder / _NODE_FILE, simnode.written(site.node))
 

@@ -8,9 +8,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rccltune.config import KEYS, parse_duration, read_sweep_file
+from rccltune.config import KEYS, dump_sweep, parse_duration, read_sweep_file
 from rccltune.errors import InputFileError
-from rccltune.model import Mode, Setting
+from rccltune.model import Mode, Setting, Sweep
 from rccltune.vocab import Collective
 
 
@@ -94,3 +94,22 @@ def test_no_duration(text: str) -> None:
     """A limit of nothing is a mistake."""
     with pytest.raises(ValueError, match="no duration"):
         parse_duration(text)
+
+
+def test_a_resolved_sweep_reads_back() -> None:
+    """The session's sweep.yaml can be given to --config again."""
+    sweep = Sweep(
+        collectives=(Collective.BROADCAST,),
+        settings=(Setting.parse("ring/ll/8"),),
+        min_nbytes=8,
+        max_nbytes=1 << 30,
+        mode=Mode.parse("cpx-nps4"),
+        check=False,
+    )
+
+    values = read_sweep_file(dump_sweep(sweep), "sweep.yaml")
+
+    assert values["collective"] == sweep.collectives
+    assert values["setting"] == sweep.settings
+    assert (values["min_bytes"], values["max_bytes"], values["factor"]) == (8, 1 << 30, 2)
+    assert (values["mode"], values["check"]) == (sweep.mode, False)

@@ -15,6 +15,9 @@ from rccltune.errors import MachineError
 from rccltune.launch import Job, interruptible, run
 from rccltune.launch.process import TAG
 
+# Tells the processes of one test from those of another.
+MARK = "RCCLTUNE_TEST"
+
 # A launcher like Open MPI 5's: every rank in a process group of its own.
 FAMILY = """
 import os, subprocess, sys, time
@@ -28,15 +31,15 @@ def job(tmp_path: Path, script: str, *, timeout_s: float = 60.0, complete: bool 
     """A Python script as a launch."""
     return Job(
         argv=(sys.executable, "-c", script),
-        variables=dict(os.environ),
+        variables={**os.environ, MARK: str(tmp_path)},
         folder=tmp_path,
         timeout_s=timeout_s,
         is_complete=lambda _: complete,
     )
 
 
-def survivors() -> list[int]:
-    """Processes started under any launch tag from here."""
+def survivors(tmp_path: Path) -> list[int]:
+    """Processes of this test's launch that are still there; other tests run beside it."""
     found = []
     for entry in Path("/proc").iterdir():
         if entry.name.isdigit() and int(entry.name) != os.getpid():
@@ -44,7 +47,8 @@ def survivors() -> list[int]:
                 environ = (entry / "environ").read_bytes()
             except OSError:
                 continue
-            if TAG.encode() + b"=" in environ:
+            mine = f"{MARK}={tmp_path}".encode() in environ.split(b"\0")
+            if mine and TAG.encode() + b"=" in environ:
                 found.append(int(entry.name))
     return found
 
@@ -77,7 +81,7 @@ def test_time_out_ends_every_process(tmp_path: Path, own: bool) -> None:
 
     assert ending.timed_out
     assert ending.exit_code is None
-    assert survivors() == []
+    assert survivors(tmp_path) == []
 
 
 def test_ranks_that_outlive_their_launcher_are_ended(tmp_path: Path) -> None:
@@ -87,7 +91,7 @@ def test_ranks_that_outlive_their_launcher_are_ended(tmp_path: Path) -> None:
     ending = run(job(tmp_path, script))
 
     assert ending.exit_code == 9
-    assert survivors() == []
+    assert survivors(tmp_path) == []
 
 
 def test_a_launcher_that_ignores_sigterm_is_killed(tmp_path: Path) -> None:
@@ -97,7 +101,7 @@ def test_a_launcher_that_ignores_sigterm_is_killed(tmp_path: Path) -> None:
     ending = run(job(tmp_path, script, timeout_s=1.0))
 
     assert ending.timed_out
-    assert survivors() == []
+    assert survivors(tmp_path) == []
 
 
 def test_a_launcher_that_does_not_return_is_ended_and_counts(tmp_path: Path) -> None:
@@ -131,7 +135,7 @@ from rccltune.launch import Job, run, interruptible
 script = {script!r}
 try:
     with interruptible():
-        run(Job(argv=(sys.executable, "-c", script), variables=dict(os.environ),
+        run(Job(argv=(sys.executable, "-c", script), variables={{**os.environ, {mark!r}: sys.argv[1]}},
                 folder=Path(sys.argv[1]), timeout_s=120, is_complete=lambda _: False))
 except KeyboardInterrupt:
     sys.exit(130)
@@ -148,7 +152,7 @@ def test_interrupting_rccltune_ends_its_ranks(tmp_path: Path, kind: int, code: i
     process.send_signal(kind)
 
     assert process.wait(timeout=40) == code
-    assert survivors() == []
+    assert survivors(tmp_path) == []
 
 
 def test_killing_rccltune_ends_its_ranks(tmp_path: Path) -> None:
@@ -159,9 +163,9 @@ def test_killing_rccltune_ends_its_ranks(tmp_path: Path) -> None:
     process.wait(timeout=40)
 
     deadline = time.monotonic() + 20
-    while survivors() and time.monotonic() < deadline:
+    while survivors(tmp_path) and time.monotonic() < deadline:
         time.sleep(0.1)
-    assert survivors() == []
+    assert survivors(tmp_path) == []
 
 
 def _driver(tmp_path: Path) -> subprocess.Popen[bytes]:
@@ -175,7 +179,9 @@ def _driver(tmp_path: Path) -> subprocess.Popen[bytes]:
         "signal.signal(signal.SIGTERM, stop)\ntime.sleep(300)"
     )
     script = FAMILY.format(nap=300, own=True, then=then)
-    process = subprocess.Popen([sys.executable, "-c", DRIVER.format(script=script), str(tmp_path)])
+    process = subprocess.Popen(
+        [sys.executable, "-c", DRIVER.format(script=script, mark=MARK), str(tmp_path)]
+    )
     deadline = time.monotonic() + 20
     log = tmp_path / "stdout.log"
     while time.monotonic() < deadline and not (log.exists() and log.read_text()):

@@ -14,7 +14,6 @@ import pytest
 from rccltune.simnode import compile_node, node_path
 
 Small = Callable[..., Path]
-SHARED_MEMORY = Path("/dev/shm")  # noqa: S108 - where the ranks meet unless told otherwise
 
 # A row of any family: size, count, type, redop, root, then a half or two, then what -A and -S add.
 ROW = re.compile(r"^ *(\d+) +(\d+) +([a-z0-9_]+) +([a-z]+) +(-?\d+) (.*)$")
@@ -100,6 +99,13 @@ class Sim:
     mpirun: Path | None
     nodes: dict[Path, Path] = field(default_factory=dict)
 
+    @property
+    def meeting_place(self) -> Path:
+        """Where the ranks meet."""
+        folder = self.scratch / "meet"
+        folder.mkdir(exist_ok=True)
+        return folder
+
     def plugin(self, versions: str = "23456") -> str:
         """The test plugin that exports these versions (``none``, ``2`` … ``6``, ``23456``)."""
         return str(self.folder / f"plugins/libsim_testplugin_v{versions}.so")
@@ -118,6 +124,8 @@ class Sim:
         keep = {k: v for k, v in os.environ.items() if k in ("PATH", "HOME", "TMPDIR", "LANG")}
         keep["RCCLTUNE_SIM_NODE"] = str(self.node(path))
         keep["RCCLTUNE_SIM_LONGEST_LIFE_S"] = "60"
+        # A meeting place of its own: tests in another process look at theirs.
+        keep["RCCLTUNE_SIM_SHM_DIR"] = str(self.meeting_place)
         return keep | dict(env)
 
     def argv(self, collective: str, arguments: str, np: int | None) -> list[str]:
@@ -172,6 +180,6 @@ def plugin_env(sim: Sim, answer: str) -> dict[str, str]:
     return {"NCCL_TUNER_PLUGIN": sim.plugin(), "TESTPLUGIN_ANSWER": answer}
 
 
-def leftovers() -> list[Path]:
+def leftovers(sim: Sim) -> list[Path]:
     """Meeting places that nobody took away."""
-    return list(SHARED_MEMORY.glob("rccltune-sim-*"))
+    return list(sim.meeting_place.glob("rccltune-sim-*"))

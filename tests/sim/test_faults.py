@@ -74,7 +74,7 @@ def test_one_rank_that_differs_hangs_all_processes_asleep(sim: Sim, small: Small
     before = sum(busy_seconds(p) for p in ranks)
     time.sleep(1)
     assert sum(busy_seconds(p) for p in ranks) - before < 0.1
-    assert not leftovers()  # its name is gone as soon as all have arrived
+    assert not leftovers(sim)  # its name is gone as soon as all have arrived
     stop(process)
     deadline = time.monotonic() + 10
     while any(Path(f"/proc/{p}").exists() for p in ranks) and time.monotonic() < deadline:
@@ -132,7 +132,7 @@ def test_crash_of_one_rank_is_ended_by_mpirun(sim: Sim, small: Small) -> None:
     node = small("faults: [{kind: crash, rank: 2, how: segv, bytes: [2048, 2048]}]\n")
     got = sim.run(node, "-b 1K -e 4K -f 2", np=4)
     assert got.code == 139
-    assert not leftovers()
+    assert not leftovers(sim)
 
 
 def test_wrong_results(sim: Sim, small: Small) -> None:

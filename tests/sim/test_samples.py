@@ -256,7 +256,7 @@ def test_64_processes(sim: Sim) -> None:
         r.rest for r in sim.run("mi300x-cpx-nps4", arguments).rows
     ]
     assert len({x.split()[6] for x in many.out.splitlines() if x.startswith("#  Rank")}) == 64
-    assert not leftovers()
+    assert not leftovers(sim)
 
 
 def test_start_up_is_really_waited(sim: Sim, small: Small) -> None:

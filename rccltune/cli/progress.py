@@ -1,0 +1,123 @@
+"""How a sweep's progress is shown: a bar on a terminal, a line a launch elsewhere, or events."""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from rccltune.cli.console import Console
+from rccltune.units import format_size, format_time
+
+if TYPE_CHECKING:
+    from rccltune.pipeline.sweeping import Prepared, Progress
+
+Tell = Callable[["Progress"], None]
+
+
+@contextmanager
+def progress_of(console: Console, prepared: Prepared) -> Iterator[Tell]:
+    """What to call after each launch."""
+    if console.as_json:
+        yield lambda progress: click.echo(json.dumps(event(progress), ensure_ascii=False))
+    elif console.verbosity < 0:
+        yield lambda progress: console.warn(progress.ran.outcome.notices)
+    elif sys.stderr.isatty():
+        yield from _bar(console, prepared)
+    else:
+        yield lambda progress: _line(console, progress)
+
+
+def event(progress: Progress) -> dict[str, Any]:
+    """One launch for a program that reads along."""
+    ran = progress.ran
+    return {
+        "event": "launch",
+        "number": progress.number,
+        "of": progress.of,
+        "id": ran.launch.id,
+        "collective": ran.launch.collectives[0].value,
+        "setting": _setting(progress),
+        "status": ran.outcome.status.value,
+        "samples": len(ran.samples),
+        "usable": _usable(progress),
+        "elapsed_s": round(progress.elapsed_s, 1),
+        "left_s": round(progress.left_s, 1),
+        "notices": [notice.message for notice in ran.outcome.notices],
+    }
+
+
+def minutes(seconds: float) -> str:
+    """``45 s`` or ``3 min``."""
+    return f"{seconds:.0f} s" if seconds < 120 else f"{seconds / 60:.0f} min"
+
+
+def _setting(progress: Progress) -> str:
+    schedule = progress.ran.launch.schedule
+    return str(schedule.settings[0]) if schedule else ""
+
+
+def _usable(progress: Progress) -> int:
+    return sum(sample.doubt is None for sample in progress.ran.samples)
+
+
+def _text(progress: Progress) -> str:
+    ran = progress.ran
+    sizes = {sample.nbytes for sample in ran.samples}
+    return (
+        f"[{progress.number}/{progress.of}] {ran.launch.collectives[0].value} "
+        f"{_setting(progress)}: {ran.outcome.status.value}, {len(sizes)} sizes, "
+        f"{_usable(progress)} of {len(ran.samples)} half-rows usable, "
+        f"{ran.outcome.duration_s or 0:.1f} s; {minutes(progress.left_s)} left"
+    )
+
+
+def _line(console: Console, progress: Progress) -> None:
+    console.say(_text(progress))
+    console.warn(progress.ran.outcome.notices)
+
+
+def _best(progress: Progress) -> str:
+    """The fastest setting so far at a size in the middle of this launch's."""
+    sizes = sorted({sample.nbytes for sample in progress.ran.samples if sample.nbytes})
+    if not sizes:
+        return ""
+    key = (progress.ran.launch.collectives[0], sizes[len(sizes) // 2])
+    if key not in progress.best:
+        return ""
+    time_us, setting = progress.best[key]
+    return f"best at {format_size(key[1])}: {setting}, {format_time(time_us)}"
+
+
+def _bar(console: Console, prepared: Prepared) -> Iterator[Tell]:
+    from rich.console import Console as RichConsole
+    from rich.progress import BarColumn, MofNCompleteColumn, TextColumn, TimeElapsedColumn
+    from rich.progress import Progress as Bar
+
+    columns = (
+        TextColumn("{task.description}"),
+        BarColumn(),
+        MofNCompleteColumn(),
+        TimeElapsedColumn(),
+        TextColumn("{task.fields[left]} left  {task.fields[best]}"),
+    )
+    with Bar(*columns, console=RichConsole(stderr=True, no_color=not console.color)) as bar:
+        task = bar.add_task(
+            "measuring", total=len(prepared.left), left=minutes(prepared.estimate_s), best=""
+        )
+
+        def tell(progress: Progress) -> None:
+            bar.update(
+                task,
+                completed=progress.number,
+                description=f"{progress.ran.launch.collectives[0].value} {_setting(progress)}",
+                left=minutes(progress.left_s),
+                best=_best(progress),
+            )
+            console.warn(progress.ran.outcome.notices)
+
+        yield tell
