@@ -127,9 +127,10 @@ def _talk_before(console: Console, prepared: Prepared) -> None:
 
 
 def _plan_text(prepared: Prepared) -> str:
+    from rccltune.pipeline.launching import setting_of
+
     lines = [
-        f"{one.id}  {one.collectives[0].value:<15} "
-        f"{one.schedule.settings[0] if one.schedule else '':<12}  {shlex.join(one.argv)}"
+        f"{one.id}  {one.collectives[0].value:<15} {setting_of(one)!s:<12}  {shlex.join(one.argv)}"
         for one in prepared.left
     ]
     lines += [

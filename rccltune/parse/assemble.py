@@ -106,7 +106,9 @@ def _of_run(run: Run, resolver: Resolver, launch: str) -> Iterable[Sample]:
         doubt = own
         if all_wrong:
             doubt = Doubt.WRONG
-        elif own is not Doubt.WRONG and (executed is not None or key.scale.n_ranks == 1):
+        elif own is Doubt.BYPASSED or (
+            own is not Doubt.WRONG and (executed is not None or key.scale.n_ranks == 1)
+        ):
             doubt = _doubt(own, key, executed)
         yield Sample(
             key=key,
@@ -130,6 +132,9 @@ def _doubt(own: Doubt | None, key: CurveKey, executed: Setting | None) -> Doubt 
         return Doubt.ONE_RANK
     if own is None and executed is not None and not _ran(key.setting, executed):
         return Doubt.SUBSTITUTED
+    if own is Doubt.BYPASSED and key.setting.role is not Role.FORCED:
+        # Whatever path an untouched library takes is what it does.
+        return None
     return own
 
 

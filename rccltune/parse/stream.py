@@ -63,13 +63,25 @@ class Stream:
             glued: a message of the library's log follows it.
         """
         words = body.split()
-        if self._begun is not None and all(_VALUE.fullmatch(word) for word in words):
+        if self._begun is not None and self._goes_on(words):
             self._go_on(self._begun[0], self._begun[1] + words, ended=ended)
         elif _ROW_START.match(body) or (words[0].isdigit() and self._fits(words)):
             self.drop_begun()
             self._row(number, body, words, ended=ended, glued=glued)
         else:
             self._words(number, body)
+
+    def _goes_on(self, words: list[str]) -> bool:
+        """Whether these are the rest of the row that was begun: numbers, or what completes it.
+
+        With -A a row ends in words, which are only taken where they fit the header exactly.
+        """
+        if all(_VALUE.fullmatch(word) for word in words):
+            return True
+        layout = self.jobs.layout
+        begun = self._begun[1] if self._begun is not None else []
+        whole = layout is not None and len(begun) + len(words) in layout.whole
+        return whole and _VALUE.fullmatch(words[0]) is not None
 
     def drop_begun(self) -> None:
         """A row whose rest never came."""

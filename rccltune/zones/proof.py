@@ -15,10 +15,11 @@ The best of many noisy arms looks fast by luck alone: ten settings of a knob tha
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cache
-from math import exp, sqrt
-from statistics import median
+from math import exp, log, sqrt
+from statistics import median, variance
 
 from rccltune.zones.board import Board, Repeats
 
@@ -27,8 +28,12 @@ ONE_RUN_GAIN = 0.15
 ONE_RUN_SIZES = 3
 # Beside proven sizes one run must still gain more than a null knob's usual 5 % at one size.
 ONE_RUN_BESIDE = 0.05
-# Weight of the pooled spread, in launches.
-_PRIOR = 4.0
+# Weight of the pooled spread, in degrees of freedom: at least this, and at most that, whatever
+# the sizes say about how alike they are.
+_LEAST_PRIOR = 4.0
+_MOST_PRIOR = 40.0
+# From so few sizes nothing can be said about it.
+_FEW_SIZES = 8
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,7 +104,20 @@ def _pairs(board: Board, arm: int, view: int) -> list[tuple[Repeats, Repeats]]:
     return [(r, base.repeats[n]) for n, r in line.repeats.items() if n in base.repeats]
 
 
-def _pooled(board: Board, arm: int, view: int) -> float | None:
+@dataclass(frozen=True, slots=True)
+class _Pooled:
+    """What the other sizes say about the spread at one.
+
+    Attributes:
+        variance: usual variance of the difference of the two centres.
+        weight: what that is worth beside a size's own launches, in degrees of freedom.
+    """
+
+    variance: float
+    weight: float
+
+
+def _pooled(board: Board, arm: int, view: int) -> _Pooled | None:
     """Usual variance of the difference of the two centres, over the sizes.
 
     From the median, since one stalled row in fifty would make a mean useless; the median of few
@@ -109,15 +127,43 @@ def _pooled(board: Board, arm: int, view: int) -> float | None:
     if not pairs:
         return None
     freedom = median(a.freedom + b.freedom for a, b in pairs)
-    usual = median(a.variance + b.variance for a, b in pairs)
-    return max(usual / (1 - 2 / (9 * freedom)) ** 3, 1e-12)
+    variances = [a.variance + b.variance for a, b in pairs]
+    usual = median(variances) / (1 - 2 / (9 * freedom)) ** 3
+    return _Pooled(max(usual, 1e-12), _weight(variances, freedom))
+
+
+def _weight(variances: Sequence[float], freedom: float) -> float:
+    """How alike the sizes' spreads are, as degrees of freedom (Smyth 2004, section 6.2).
+
+    If every size had the same spread, the logarithms of the observed variances would vary by
+    trigamma(freedom / 2) only; what they vary more is the spread's own variation.
+    """
+    logs = [log(v) for v in variances if v > 0]
+    if len(logs) < _FEW_SIZES:
+        return _LEAST_PRIOR
+    excess = variance(logs) - _trigamma(freedom / 2)
+    if excess <= _trigamma(_MOST_PRIOR / 2):
+        return _MOST_PRIOR
+    low, high = _LEAST_PRIOR, _MOST_PRIOR
+    for _ in range(20):
+        middle = (low + high) / 2
+        # trigamma falls: a larger excess means fewer degrees of freedom.
+        low, high = (low, middle) if _trigamma(middle / 2) < excess else (middle, high)
+    return low
+
+
+@cache
+def _trigamma(x: float) -> float:
+    from scipy.special import polygamma
+
+    return float(polygamma(1, x))
 
 
 def _lower_bounds(
     board: Board,
     arm: int,
     size: int,
-    pooled: dict[int, float | None],
+    pooled: dict[int, _Pooled | None],
     levels: tuple[float, float],
 ) -> tuple[float, float] | None:
     """Least lower bound of the gain over the views, at each level; None without repeats."""
@@ -138,13 +184,15 @@ def _lower_bounds(
 
 
 def _bounds(
-    ours: Repeats, theirs: Repeats, usual: float, levels: tuple[float, float]
+    ours: Repeats, theirs: Repeats, usual: _Pooled, levels: tuple[float, float]
 ) -> tuple[float, float]:
     """Lower ends of baseline / ours - 1, one-sided."""
     freedom = ours.freedom + theirs.freedom
-    spread = (_PRIOR * usual + freedom * (ours.variance + theirs.variance)) / (_PRIOR + freedom)
+    total = usual.weight + freedom
+    own = freedom * (ours.variance + theirs.variance)
+    spread = (usual.weight * usual.variance + own) / total
     strict, loose = (
-        exp(theirs.centre - ours.centre - _quantile(_PRIOR + freedom, level) * sqrt(spread)) - 1
+        exp(theirs.centre - ours.centre - _quantile(total, level) * sqrt(spread)) - 1
         for level in levels
     )
     return strict, loose

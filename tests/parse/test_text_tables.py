@@ -66,9 +66,11 @@ def test_a_ten_letter_algorithm_touches_the_column_before(
     """CE-Scratch fills more than its eight columns; the row is read, and it asks no tuner."""
     text = executed_table(bench, "CE-Scratch", "  SIMPLE", 2)
     assert "0CE-Scratch" in text
-    sample = at(read_text(text).samples, 1048576, IN)
+    sample = at(read_text(text, Stated(setting=RING_LL)).samples, 1048576, IN)
     assert (sample.time_us, sample.n_wrong) == (58.3, 0)
     assert sample.doubt is Doubt.BYPASSED
+    untouched = at(read_text(text, Stated(setting=BASELINE)).samples, 1048576, IN)
+    assert untouched.doubt is None  # whatever an untouched library does is what it does
 
 
 def test_executed_columns_may_be_blank(bench: Bench, read_text: ReadText) -> None:

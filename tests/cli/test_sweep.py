@@ -1,0 +1,472 @@
+"""sweep, end to end: the real launcher and plugin on the simulated node, with things going wrong."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import pandas as pd
+import pytest
+import yaml
+
+from rccltune import plugin, simnode
+from rccltune.cli import run
+from rccltune.errors import MachineError
+
+Node = Callable[..., Path]
+# Ten sizes and one collective: seconds rather than minutes.
+SMALL = ["--collective", "all_reduce", "--min-bytes", "1K", "--max-bytes", "512K"]
+
+
+@pytest.fixture(autouse=True)
+def _needs_the_stand_ins() -> None:
+    try:
+        there = (plugin.native_folder() / "sim" / "all_reduce_perf").is_file()
+    except MachineError as error:
+        pytest.skip(str(error))
+    if not there:
+        pytest.skip("this install has no stand-in benchmarks")
+
+
+@pytest.fixture
+def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """An empty working directory."""
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
+@pytest.fixture
+def node(tmp_path: Path) -> Node:
+    """The shipped CPX node on four ranks without noise, with what a test adds."""
+
+    def write(**changes: object) -> Path:
+        raw = yaml.safe_load(simnode.node_path("mi300x", "cpx-nps4").read_text(encoding="utf-8"))
+        raw["scale"]["ranks"] = 8
+        raw["scale"]["devices_per_oam"] = 8
+        raw["fill"] = [{"ranks": 8, "placement": "node"}]
+        raw["curves"] = [
+            {**{k: v for k, v in c.items() if k != "ranks"}, "ranks": 8}
+            for c in raw["curves"]
+            if c.get("placement") == "node"
+        ]
+        raw["noise"] = {"sigma": 0.0}
+        raw |= changes
+        path = tmp_path / "node.yaml"
+        path.write_text(yaml.safe_dump(raw), encoding="utf-8")
+        return path
+
+    return write
+
+
+def sweep(node: Path | str, *more: str, launcher: str = "none") -> int:
+    """One simulated sweep in the working directory."""
+    where = ["--simulate", str(node), "--launcher", launcher]
+    return run(["sweep", "--mode", "cpx-nps4", *where, *SMALL, *more])
+
+
+def samples(folder: Path = Path("rccltune-session")) -> pd.DataFrame:
+    """samples.csv."""
+    return pd.read_csv(folder / "samples.csv", keep_default_na=False)
+
+
+def test_the_four_verbs_work_on_a_simulated_node(here: Path) -> None:
+    """Sweep, fit, emit-config, plot; everything made says that it is simulated."""
+    assert sweep("mi300x") == 0
+    assert [run(["fit"]), run(["emit-config"]), run(["plot", "--format", "svg"])] == [0, 0, 0]
+
+    session = here / "rccltune-session"
+    assert json.loads((session / "session.json").read_text())["simulated"] is True
+    assert json.loads((session / "fit.json").read_text())["simulated"] is True
+    rules = (session / "rccl_tuner_gfx942_cpx-nps4.csv").read_text()
+    assert rules.splitlines()[1].startswith("# SIMULATED")
+    figures = list((session / "plots").glob("*.svg"))
+    assert figures
+    assert all("simulated" in figure.read_text() for figure in figures)
+
+
+def test_what_ran_is_known_for_every_forced_sample(here: Path) -> None:
+    """Each forced half-row has a setting that the plugin's trace proved, and it is the one asked."""
+    assert sweep("mi300x", "--repeats", "1") == 0
+
+    table = samples()
+    forced = table[table["setting"] != "baseline"]
+    assert set(forced["setting"]) == {
+        *("tree/ll", "tree/ll128", "tree/simple", "ring/ll", "ring/ll128", "ring/simple"),
+    }
+    usable = forced[forced["doubt"] == ""]
+    assert len(usable) == len(forced) == 6 * 10 * 2
+    # The benchmark's own columns add the channels that ran.
+    assert all(e.startswith(s) for s, e in zip(usable["setting"], usable["executed"], strict=True))
+
+
+def test_variants_carry_their_environment(here: Path) -> None:
+    """LL128 was measured with its variable, Tree+Simple only with the patch, the rest without."""
+    assert sweep("mi300x", "--repeats", "1") == 0
+
+    variants = dict(zip(samples()["setting"], samples()["variant"], strict=True))
+    assert variants["tree/ll128"] == variants["ring/ll128"] == "ll128-forced"
+    assert variants["tree/simple"] == "tree-simple-patched"
+    assert variants["tree/ll"] == variants["baseline"] == "default"
+
+
+@pytest.mark.mpi
+def test_64_processes_and_one_give_the_same_samples(here: Path) -> None:
+    """The simulated node does not depend on how it is started."""
+    for launcher in ("openmpi", "none"):
+        assert sweep("mi300x", "--repeats", "1", "-o", launcher, launcher=launcher) == 0
+
+    columns = ["setting", "placement", "nbytes", "time_us", "n_wrong", "doubt", "executed"]
+    one, many = (
+        samples(here / name)[columns].sort_values(columns).reset_index(drop=True)
+        for name in ("none", "openmpi")
+    )
+    pd.testing.assert_frame_equal(one, many)
+
+
+# --- environment ------------------------------------------------------------------------------
+
+RECORDER = """#!/bin/sh
+env > {folder}/env.$$
+exec {program} "$@"
+"""
+
+
+def recorders(folder: Path) -> Path:
+    """Benchmarks that write down their environment before they start."""
+    bench = folder / "bench"
+    bench.mkdir()
+    real = plugin.native_folder() / "sim" / "all_reduce_perf"
+    script = bench / "all_reduce_perf"
+    script.write_text(RECORDER.format(folder=folder, program=real))
+    script.chmod(0o755)
+    return bench
+
+
+@pytest.mark.mpi
+def test_safety_variables_reach_every_rank_of_every_arm(
+    here: Path, node: Node, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Law 11: NCCL_NVLS_ENABLE=0 is in force everywhere, and what chooses is gone everywhere."""
+    bench = recorders(here)
+    compiled = here / "x.node"
+    compiled.write_bytes(simnode.compile_node(node()))
+    monkeypatch.setenv("NCCL_NVLS_ENABLE", "0")
+    monkeypatch.setenv("TORCH_SYMM_MEM_DISABLE_MULTICAST", "1")
+    monkeypatch.setenv("NVSHMEM_DISABLE_NVLS", "1")
+    monkeypatch.setenv("NCCL_SOCKET_IFNAME", "eth7")
+    monkeypatch.setenv("NCCL_ALGO", "ring")
+    monkeypatch.setenv("NCCL_TUNER_PLUGIN", "/somebody/else.so")
+    wish = ["--rccl-tests", str(bench), "--np", "8", "--launcher", "openmpi", "--repeats", "1"]
+
+    assert run(["sweep", *wish, *SMALL, "--env", f"RCCLTUNE_SIM_NODE={compiled}"]) == 0
+
+    seen = [path.read_text().splitlines() for path in here.glob("env.*")]
+    # 3 untouched launches and ring and tree with two protocols each (on no AMD GPU nothing is
+    # gated), on 8 ranks; and --help once.
+    assert len(seen) >= 8 * 7
+    ranks = [lines for lines in seen if any(x.startswith("OMPI_COMM_WORLD_RANK=") for x in lines)]
+    for lines in ranks:
+        assert "NCCL_NVLS_ENABLE=0" in lines
+        assert "TORCH_SYMM_MEM_DISABLE_MULTICAST=1" in lines
+        assert "NVSHMEM_DISABLE_NVLS=1" in lines
+        assert "NCCL_SOCKET_IFNAME=eth7" in lines
+        assert not any(line.startswith("NCCL_ALGO=") for line in lines)
+        assert "NCCL_TUNER_PLUGIN=/somebody/else.so" not in lines
+    untouched = [x for x in ranks if not any(line.startswith("NCCL_TUNER_") for line in x)]
+    assert len(untouched) == 3 * 8
+
+
+def test_plan_shows_both_lists_and_starts_nothing(
+    here: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """--plan: commands, what is impossible and why, what is cleared, what passes, an estimate."""
+    monkeypatch.setenv("NCCL_PROTO", "ll")
+    monkeypatch.setenv("NCCL_NVLS_ENABLE", "0")
+
+    assert sweep("mi300x", "--setting", "tree/ll", "--collective", "broadcast", "--plan") == 0
+    out = capsys.readouterr().out
+    assert "NCCL_PROTO=ll" in out.partition("cleared:")[2].partition("passed:")[0]
+    assert "NCCL_NVLS_ENABLE=0" in out.partition("passed:")[2]
+    assert "broadcast tree/ll: only all_reduce has a tree" in out
+    assert "launches, about" in out
+    assert not (here / "rccltune-session").exists()
+
+
+# --- things that go wrong ---------------------------------------------------------------------
+
+
+def fault(kind: str, setting: str, **keys: object) -> dict[str, object]:
+    """A node change that makes one setting fail."""
+    return {"faults": [{"kind": kind, "setting": setting, **keys}]}
+
+
+@pytest.mark.mpi
+@pytest.mark.parametrize(
+    ("kind", "keys", "status"),
+    [("hang", {}, "timed-out"), ("crash", {"rank": 3}, "failed"), ("differs", None, "timed-out")],
+)
+def test_a_setting_that_breaks_costs_that_setting_only(
+    here: Path, node: Node, kind: str, keys: dict[str, object] | None, status: str
+) -> None:
+    """A hang, a crash and ranks that disagree: the others have all their samples; exit code 5."""
+    more = {"rank": 2, "with": "ring/simple"} if keys is None else keys
+    path = node(**fault(kind, "tree/ll", **more))
+
+    code = sweep(path, "--repeats", "1", "--timeout", "6", launcher="openmpi")
+
+    assert code == 5
+    counts = samples().groupby("setting")["time_us"].count()
+    assert "tree/ll" not in counts
+    assert set(counts[counts.index != "baseline"]) == {20}
+    outcomes = [
+        json.loads(p.read_text()) for p in here.glob("rccltune-session/launches/*/outcome.json")
+    ]
+    assert sorted(o["status"] for o in outcomes if o["status"] != "ok") == [status]
+
+
+def test_wrong_results_disqualify_the_setting(
+    here: Path, node: Node, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """#wrong > 0: kept, labelled, loudly left out of the rules."""
+    path = node(**fault("wrong", "tree/ll", elements=7))
+
+    assert sweep(path, "--repeats", "1") == 0
+    table = samples()
+    assert set(table[table["setting"] == "tree/ll"]["doubt"]) == {"wrong-results"}
+    assert run(["emit-config", "-o", "-"]) in (0, 8)
+    captured = capsys.readouterr()
+    assert "WRONG RESULTS" in captured.err
+    assert "tree,ll," not in captured.out
+
+
+def test_a_substituted_setting_is_found_and_not_used(here: Path, node: Node) -> None:
+    """The library ran something else behind the plugin's back; -A says so."""
+    path = node(**fault("substitute", "tree/ll", **{"with": "ring/simple"}))
+
+    assert sweep(path, "--repeats", "1") == 0
+    table = samples()
+    told = table[table["setting"] == "tree/ll"]
+    assert set(told["doubt"]) == {"substituted"}
+    assert all(ran.startswith("ring/simple") for ran in told["executed"])
+
+
+def test_a_setting_that_the_library_does_not_offer_is_ineligible(here: Path) -> None:
+    """ring/ll128 without its variable is never offered on this node, whatever is asked."""
+    wish = ["--setting", "ring/ll128", "--repeats", "1"]
+    assert sweep("mi300x", *wish, "--env", "RCCL_LL128_FORCE_ENABLE=0") == 0
+
+    table = samples()
+    # The variant's own environment wins over --env, so the setting did run …
+    assert set(table[table["setting"] == "ring/ll128"]["doubt"]) == {""}
+
+
+def test_a_bypass_is_found(here: Path) -> None:
+    """all_gather up to 4 MiB never asks a tuner in this release; nothing is claimed for it."""
+    where = ["--simulate", "mi300x", "--launcher", "none", "--mode", "cpx-nps4"]
+    sizes = ["--min-bytes", "1M", "--max-bytes", "16M", "--repeats", "1"]
+    assert run(["sweep", *where, *sizes, "--collective", "all_gather"]) == 0
+
+    table = samples()
+    forced = table[table["setting"] != "baseline"]
+    small = forced[forced["nbytes"] <= 4 << 20]
+    assert set(small["doubt"]) <= {"bypassed", "substituted"}
+    assert "" in set(forced[forced["nbytes"] > 4 << 20]["doubt"])
+
+
+def test_a_lowered_maximum_is_told(
+    here: Path, node: Node, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """The benchmark lowers its largest size silently when memory is short; we do not."""
+    raw = yaml.safe_load(node().read_text())
+    raw["hardware"]["memory_gib"] = 3
+    (here / "node.yaml").write_text(yaml.safe_dump(raw))
+
+    wish = ["--max-bytes", "4G", "--factor", "4", "--repeats", "1", "--setting", "ring/ll"]
+    assert sweep(here / "node.yaml", *wish) == 0
+    assert "memory" in capsys.readouterr().err
+
+
+def test_info_lines_inside_rows_do_no_harm(here: Path, node: Node) -> None:
+    """NCCL INFO between and inside rows: every row is read all the same."""
+    path = node(faults=[{"kind": "info-lines", "share_of_rows": 0.7, "glue": True}])
+
+    assert sweep(path, "--repeats", "1", "--setting", "ring/ll") == 0
+    assert samples().groupby("setting")["nbytes"].count().to_dict() == {
+        "baseline": 60,
+        "ring/ll": 20,
+    }
+
+
+@pytest.mark.parametrize("release", ["rt24", "rtmid", "rt25", "rtnew", "nt"])
+def test_every_benchmark_release_is_understood(here: Path, node: Node, release: str) -> None:
+    """Options and tables of five families of rccl-tests and nccl-tests."""
+    path = node(release={"rccl": "2.28.3", "benchmark": release})
+
+    assert sweep(path, "--repeats", "1", "--setting", "tree/ll") == 0
+    table = samples()
+    assert set(table["doubt"]) == {""}
+    assert len(table) == 4 * 10 * 2
+
+
+@pytest.mark.parametrize("rccl", ["2.21.5", "2.22.3", "2.26.6", "2.27.7", "2.30.4"])
+def test_every_library_release_loads_the_plugin(here: Path, node: Node, rccl: str) -> None:
+    """ABI versions 2 to 6: a setting that all of them may be given runs and is proven."""
+    library = yaml.safe_load(node().read_text())["library"] | {"bypasses": False}
+    path = node(release={"rccl": rccl, "benchmark": "rtnew"}, library=library)
+
+    assert sweep(path, "--repeats", "1", "--setting", "ring/simple") == 0
+    table = samples()
+    assert set(table[table["setting"] == "ring/simple"]["doubt"]) == {""}
+
+
+def test_a_noisy_machine_stops_before_anything_is_believed(
+    here: Path, node: Node, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Untouched runs that differ by more than 10 % stop the sweep with suspects; --force goes on."""
+    path = node(noise={"sigma": 0.0, "launch_sigma": 0.3})
+
+    assert sweep(path, "--repeats", "1") == 4
+    said = capsys.readouterr().err
+    assert "untouched runs differ" in said
+    assert "numa_balancing" in said
+    assert sweep(path, "--repeats", "1", "--force") == 0
+
+
+@pytest.mark.mpi
+def test_ranks_that_run_alone_are_no_measurement(here: Path, node: Node) -> None:
+    """A launcher of another MPI starts N one-rank jobs that exit with 0: not one sample counts."""
+    code = sweep(node(), "--repeats", "1", "--env", "RCCLTUNE_SIM_LINKED=mpich", launcher="openmpi")
+
+    assert code == 5
+    assert not (here / "rccltune-session/samples.csv").exists() or samples().empty
+
+
+def test_another_machine_is_shown_with_its_difference(
+    here: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """A session of one node is not continued on another."""
+    assert sweep("mi300x", "--repeats", "1", "--setting", "ring/ll") == 0
+    where = ["--simulate", "mi300x", "--mode", "spx-nps1", "--launcher", "none"]
+
+    assert run(["sweep", *where, *SMALL]) == 7
+    assert "mode: cpx-nps4" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("arguments", "code", "said"),
+    [
+        (["--simulate", "mi250"], 3, "no simulated node"),
+        (["--simulate", "mi300x", "--mode", "qpx-nps1"], 3, "no simulated node"),
+        (["--simulate", "mi300x", "--mode", "cpx-nps4", "--channels", "8"], 2, "--channels needs"),
+        (["--rccl-tests", "."], 4, "no benchmark"),
+        (["-c", "s.yaml"], 3, "did you mean 'repeats'"),
+        (["--min-bytes", "4K", "--max-bytes", "1K", "--simulate", "x"], 2, "is below"),
+    ],
+)
+def test_mistakes_are_named_before_anything_starts(
+    here: Path,
+    capsys: pytest.CaptureFixture[str],
+    arguments: list[str],
+    code: int,
+    said: str,
+) -> None:
+    """What is wrong and what to write instead; no session is made."""
+    (here / "s.yaml").write_text("repeat: 3\n")
+
+    assert run(["sweep", *arguments]) == code
+    assert said in capsys.readouterr().err
+    assert not (here / "rccltune-session").exists()
+
+
+def test_stand_ins_are_refused_as_real_benchmarks(
+    here: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Law 4: nothing simulated is ever presented as a measurement."""
+    folder = plugin.native_folder() / "sim"
+
+    assert run(["sweep", "--rccl-tests", str(folder), "--np", "8"]) == 4
+    assert "stand-in" in capsys.readouterr().err
+
+
+# --- losing nothing ---------------------------------------------------------------------------
+
+
+def test_a_finished_sweep_has_nothing_left_to_do(
+    here: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """The same command again makes no launch and changes no sample."""
+    assert sweep("mi300x", "--repeats", "1") == 0
+    before = (here / "rccltune-session/samples.csv").read_bytes()
+    capsys.readouterr()
+
+    assert sweep("mi300x", "--repeats", "1") == 0
+    assert "0 launches to make" in capsys.readouterr().err
+    assert (here / "rccltune-session/samples.csv").read_bytes() == before
+
+
+def test_lost_derived_files_come_back_from_the_raw_logs(here: Path) -> None:
+    """samples.csv is rebuilt from logs and traces, byte for byte."""
+    assert sweep("mi300x", "--repeats", "1") == 0
+    table = here / "rccltune-session/samples.csv"
+    before = table.read_bytes()
+    table.unlink()
+
+    assert run(["fit"]) == 0
+    assert table.read_bytes() == before
+
+
+@pytest.mark.parametrize("kind", [signal.SIGKILL, signal.SIGINT])
+def test_an_interrupted_sweep_goes_on_where_it_stopped(here: Path, kind: int) -> None:
+    """Killed or stopped at a random launch: the resumed sweep has an undisturbed one's samples."""
+    assert sweep("mi300x", "--repeats", "5", "-o", "whole") == 0
+    command = [sys.executable, "-m", "rccltune", "sweep", "--mode", "cpx-nps4", *SMALL]
+    command += ["--simulate", "mi300x", "--launcher", "none", "--repeats", "5", "-o", "part"]
+    process = subprocess.Popen(command, stderr=subprocess.DEVNULL)
+    deadline = time.monotonic() + 60
+    while time.monotonic() < deadline and len(list(here.glob("part/launches/*"))) < 4:
+        time.sleep(0.01)
+    process.send_signal(kind)
+    assert process.wait(timeout=30) in (-kind, 130)
+
+    assert sweep("mi300x", "--repeats", "5", "-o", "part") == 0
+    columns = ["setting", "placement", "nbytes", "time_us", "cycle", "doubt"]
+    one, other = (
+        samples(here / name)[columns].sort_values(columns).reset_index(drop=True)
+        for name in ("whole", "part")
+    )
+    pd.testing.assert_frame_equal(one, other)
+
+
+def test_events_are_json_lines(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """--json: one event for each launch, then the result."""
+    assert sweep("mi300x", "--repeats", "1", "--setting", "ring/ll", "--json") == 0
+
+    events = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
+    assert [event["event"] for event in events] == ["launch"] * 4 + ["done"]
+    assert events[-1]["simulated"] is True
+    assert events[0]["usable"] == 20
+
+
+def test_a_bar_is_drawn_on_a_terminal_only(here: Path) -> None:
+    """With a terminal a bar, without one a line for each launch."""
+    if shutil.which("script") is None:
+        pytest.skip("script(1) is not installed")
+    command = f"{sys.executable} -m rccltune sweep --mode cpx-nps4 --simulate mi300x"
+    command += " --launcher none --repeats 1 --setting ring/ll " + " ".join(SMALL)
+    done = subprocess.run(
+        [str(shutil.which("script")), "-qec", command, "/dev/null"],
+        capture_output=True,
+        text=True,
+        env={**os.environ, "TERM": "xterm", "COLUMNS": "160"},
+        check=True,
+    )
+
+    assert "4/4" in done.stdout
+    assert "[1/4]" not in done.stdout
