@@ -117,6 +117,9 @@ def _talk_before(console: Console, prepared: Prepared) -> None:
         console.say(f"SIMULATED node {prepared.site.node.name}: no hardware is measured")
     for item in prepared.plan.impossible:
         console.say(f"Not measured: {item.collective.value} {item.setting}: {item.reason}")
+    for collective in prepared.sweep.collectives:
+        if not collective.is_tunable:
+            console.say(f"{collective.value} never asks a tuner: it is measured as it is")
     console.say(
         f"{len(prepared.left)} launches to make, {len(prepared.done)} in the session already; "
         f"about {minutes(prepared.estimate_s)}"

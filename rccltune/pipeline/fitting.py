@@ -2,22 +2,45 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 from rccltune import fit, session, zones
 from rccltune.errors import CommandLineError, TooLittleDataError
-from rccltune.model import BASELINE, Crossover, Curve, Notice, Separation, Setting
+from rccltune.model import (
+    BASELINE,
+    NOT_MEASURED,
+    Crossover,
+    Curve,
+    Notice,
+    Sample,
+    Scale,
+    Separation,
+    Setting,
+    Zone,
+)
 from rccltune.pipeline.importing import load_samples
 from rccltune.session import Session
+from rccltune.units import format_size
+from rccltune.vocab import Collective, Doubt
 
 if TYPE_CHECKING:
     from rccltune.zones import Choice, ChoiceOptions
 
 Note = Callable[[str], None]
 FIT_FILE: Final = "fit.json"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Bypass:
+    """Sizes at which the library was seen to take a path that never asks a tuner."""
+
+    collective: Collective
+    scale: Scale
+    min_nbytes: int
+    max_nbytes: int
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -34,6 +57,7 @@ class FitDone:
     crossovers: tuple[Crossover, ...]
     separations: tuple[Separation, ...]
     notices: tuple[Notice, ...]
+    bypasses: tuple[Bypass, ...] = ()
 
     def as_plain(self) -> dict[str, Any]:
         """For fit.json and --json."""
@@ -44,6 +68,7 @@ class FitDone:
             "crossovers": session.to_plain(self.crossovers),
             "separations": session.to_plain(self.separations),
             "notices": session.to_plain(self.notices),
+            "bypasses": session.to_plain(self.bypasses),
         }
 
 
@@ -81,6 +106,7 @@ def fit_session(folder: Path, *, note: Note, again: bool = False) -> FitDone:
         crossovers=fit.crossovers(fitted.curves),
         separations=fit.separate(fitted.curves),
         notices=fitted.notices,
+        bypasses=_bypasses(samples),
     )
     session.write_derived(folder, FIT_FILE, done.as_plain())
     return done
@@ -98,6 +124,7 @@ def _read(opened: Session, digest: str) -> FitDone | None:
         crossovers=tuple(session.from_plain(Crossover, c, where) for c in plain["crossovers"]),
         separations=tuple(session.from_plain(Separation, s, where) for s in plain["separations"]),
         notices=tuple(session.from_plain(Notice, n, where) for n in plain["notices"]),
+        bypasses=tuple(session.from_plain(Bypass, b, where) for b in plain.get("bypasses", [])),
     )
 
 
@@ -114,7 +141,31 @@ def choice_of(done: FitDone, options: ChoiceOptions) -> Choice:
     elif options.baseline is not None and options.baseline not in _settings(done):
         names = {str(setting) for setting in _settings(done)}
         raise _no_such_baseline(str(options.baseline), done, sorted(names))
-    return zones.choose(done.curves, replace(options, arch=done.session.fingerprint.arch))
+    chosen = zones.choose(done.curves, replace(options, arch=done.session.fingerprint.arch))
+    return replace(chosen, zones=tuple(_explained(zone, done.bypasses) for zone in chosen.zones))
+
+
+def _bypasses(samples: Sequence[Sample]) -> tuple[Bypass, ...]:
+    """One stretch for each collective and scale, from the smallest to the largest size seen."""
+    seen: dict[tuple[Collective, Scale], list[int]] = {}
+    for sample in samples:
+        if sample.doubt is Doubt.BYPASSED:
+            seen.setdefault((sample.key.collective, sample.key.scale), []).append(sample.nbytes)
+    return tuple(
+        Bypass(collective=c, scale=s, min_nbytes=min(found), max_nbytes=max(found))
+        for (c, s), found in seen.items()
+    )
+
+
+def _explained(zone: Zone, bypasses: Sequence[Bypass]) -> Zone:
+    """A hole under a bypass says so: there a rule would do nothing."""
+    for bypass in bypasses:
+        same = (zone.target.collective, zone.target.scale) == (bypass.collective, bypass.scale)
+        inside = zone.min_nbytes <= bypass.min_nbytes and bypass.max_nbytes <= zone.max_nbytes
+        if same and inside and zone.reason == NOT_MEASURED:
+            stretch = f"{format_size(bypass.min_nbytes)} to {format_size(bypass.max_nbytes)}"
+            return replace(zone, reason=f"bypassed from {stretch}; else {NOT_MEASURED}")
+    return zone
 
 
 def _settings(done: FitDone) -> set[Setting]:

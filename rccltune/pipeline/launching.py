@@ -28,7 +28,7 @@ from rccltune.model import (
     Status,
 )
 from rccltune.units import MAX_NBYTES
-from rccltune.vocab import Algorithm, Collective
+from rccltune.vocab import Algorithm, Collective, Doubt
 
 _COMPLETE: Final = b"# Avg bus bandwidth"
 _RULES: Final = "forced.csv"
@@ -273,7 +273,7 @@ def _doubts(samples: Sequence[Sample], setting: Setting, wanted: Launch) -> tupl
     """One notice for each way in which something else ran than was asked for."""
     by_doubt: dict[str, list[Sample]] = {}
     for sample in samples:
-        if sample.doubt is not None and sample.executed != setting:
+        if sample.doubt not in (None, Doubt.ZERO_BYTES) and sample.executed != setting:
             by_doubt.setdefault(sample.doubt.meaning, []).append(sample)
     return tuple(
         Notice(

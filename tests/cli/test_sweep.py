@@ -278,6 +278,8 @@ def test_a_bypass_is_found(here: Path) -> None:
     small = forced[forced["nbytes"] <= 4 << 20]
     assert set(small["doubt"]) <= {"bypassed", "substituted"}
     assert "" in set(forced[forced["nbytes"] > 4 << 20]["doubt"])
+    assert run(["emit-config", "-o", "rules.csv"]) == 0
+    assert "#@ hole 0 8388607 bypassed from 1 MiB to 4 MiB" in (here / "rules.csv").read_text()
 
 
 def test_a_lowered_maximum_is_told(
