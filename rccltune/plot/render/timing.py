@@ -76,9 +76,9 @@ def _notes(data: TimeData) -> str:
     if data.faint:
         notes.append("thin: other channel counts")
     if any(line.textbook for line in data.leads):
-        notes.append("grey: straight line latency + bytes/bandwidth")
+        notes.append("grey: latency + bytes/bandwidth")
     if any(c.crossover.linear_nbytes is not None for c in data.crossings):
-        notes.append("×: where straight lines cross")
+        notes.append("×: lines cross")
     if data.n_crossings_left_out:
         notes.append(f"{data.n_crossings_left_out} crossovers not shown")
     if data.n_residuals_left_out:
