@@ -70,7 +70,9 @@ def _collective() -> tuple[object, ...]:
     return (Collective.ALL_REDUCE,)
 
 
-def regrets(session: Path, node: simnode.SimulatedNode) -> list[float]:
+def regrets(
+    session: Path, node: simnode.SimulatedNode, per_octave: int = PER_OCTAVE
+) -> list[float]:
     """time(chosen) / time(best selectable) - 1 by the node file's truth, over the zones."""
     done = emit_rules(
         EmitWish(folders=(session,), options=lambda _: ChoiceOptions(), output=Path("-")),
@@ -81,7 +83,7 @@ def regrets(session: Path, node: simnode.SimulatedNode) -> list[float]:
     for zone in done.zones:
         low = max(zone.min_nbytes, 8)
         high = min(zone.max_nbytes, 1 << 30)
-        for nbytes in grid(low, high):
+        for nbytes in grid(low, high, per_octave):
             chosen = zone.setting or baseline.get(floor_power(nbytes))
             if chosen is not None:
                 best = min(truth(node, Setting.parse(s), nbytes) for s in SETTINGS)
@@ -89,10 +91,10 @@ def regrets(session: Path, node: simnode.SimulatedNode) -> list[float]:
     return found
 
 
-def grid(low: int, high: int) -> list[int]:
-    """Sizes from low to high, several an octave."""
-    count = 30 * PER_OCTAVE
-    sizes = (round(8 * 2 ** (i / PER_OCTAVE)) for i in range(count))
+def grid(low: int, high: int, per_octave: int) -> list[int]:
+    """Sizes from low to high; one an octave are the measured ones."""
+    count = 30 * per_octave
+    sizes = (round(8 * 2 ** (i / per_octave)) for i in range(count))
     return [size for size in sizes if low <= size <= high]
 
 
@@ -135,12 +137,13 @@ def main() -> None:
         folder = Path(name)
         path = noisy_node(folder, options.sigma)
         node = simnode.load_node(path)
-        means, worsts, rules = [], [], []
+        means, worsts, between, rules = [], [], [], []
         for seed in range(options.seeds):
             session = samples_of(folder, path, seed, "none")
-            found = regrets(session, node)
+            found = regrets(session, node, 1)
             means.append(statistics.fmean(found))
             worsts.append(max(found))
+            between.append(regrets(session, node))
             rules.append(n_rules(session))
         same = [same_samples(folder, path, seed) for seed in range(options.mpirun_seeds)]
     result = {
@@ -148,6 +151,9 @@ def main() -> None:
         "mean_regret": statistics.fmean(means),
         "worst_mean": max(means),
         "worst_regret": max(worsts),
+        "mean_between": statistics.fmean(statistics.fmean(found) for found in between),
+        "worst_between": max(max(found) for found in between),
+        "seeds_above_5_percent": [seed for seed, worst in enumerate(worsts) if worst > 0.05],
         "rules": [min(rules), max(rules)],
         "mpirun_seeds_with_the_same_samples": sum(same),
         "mpirun_seeds": len(same),
@@ -198,7 +204,12 @@ def show(result: dict[str, object], sigma: float) -> None:
         f"  {result['seeds']} seeds, 5 settings x 28 sizes x 3 repeats, one process: regret "
         f"{100 * float(str(result['mean_regret'])):.2f} % mean (1 wanted), "
         f"{100 * float(str(result['worst_regret'])):.2f} % worst (5 wanted), "
-        f"rules {result['rules']}"
+        f"in seeds {result['seeds_above_5_percent']}, rules {result['rules']}"
+    )
+    print(
+        f"  with the sizes between them, {PER_OCTAVE} an octave: "
+        f"{100 * float(str(result['mean_between'])):.2f} % mean, "
+        f"{100 * float(str(result['worst_between'])):.2f} % worst"
     )
     print(
         f"  {result['mpirun_seeds_with_the_same_samples']} of {result['mpirun_seeds']} seeds gave "

@@ -15,11 +15,10 @@ The best of many noisy arms looks fast by luck alone: ten settings of a knob tha
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache
 from math import exp, log, sqrt
-from statistics import median, variance
+from statistics import fmean, median
 
 from rccltune.zones.board import Board, Repeats
 
@@ -58,16 +57,50 @@ def standings(board: Board, min_gain: float) -> list[list[Standing]]:
     if not board.baseline:
         return []
     level = LEVEL / max(1, len(board.arms) * len(board.sizes))
-    return [_arm(board, arm, min_gain, level) for arm in range(len(board.arms))]
+    weight = _weight(board)
+    return [
+        _arm(board, arm, min_gain, _Judge(_spreads(board, arm), weight, (level, LEVEL)))
+        for arm in range(len(board.arms))
+    ]
 
 
-def _arm(board: Board, arm: int, min_gain: float, level: float) -> list[Standing]:
-    pooled = {view: _pooled(board, arm, view) for view in board.baseline}
+@dataclass(frozen=True, slots=True)
+class _Judge:
+    """What one arm is judged with.
+
+    Attributes:
+        usual: variance of the difference of the centres, by view, None without repeats.
+        weight: what that is worth beside a size's own launches, in degrees of freedom.
+        levels: chance of a false yes, for a proof and beside one.
+    """
+
+    usual: dict[int, float | None]
+    weight: float
+    levels: tuple[float, float]
+
+    def bounds(self, ours: Repeats, theirs: Repeats, usual: float) -> tuple[float, float]:
+        """Lower ends of baseline / ours - 1, one-sided, at each level."""
+        freedom = ours.freedom + theirs.freedom
+        total = self.weight + freedom
+        own = freedom * (ours.variance + theirs.variance)
+        spread = sqrt((self.weight * usual + own) / total)
+        difference = theirs.centre - ours.centre
+        strict, loose = (
+            exp(difference - _quantile(total, level) * spread) - 1 for level in self.levels
+        )
+        return strict, loose
+
+
+def _spreads(board: Board, arm: int) -> dict[int, float | None]:
+    return {view: _pooled(board, arm, view) for view in board.baseline}
+
+
+def _arm(board: Board, arm: int, min_gain: float, judge: _Judge) -> list[Standing]:
     single: list[float] = []
     made: list[Standing] = []
     for size in range(len(board.sizes)):
         gain = board.gain(arm, size)
-        lows = _lower_bounds(board, arm, size, pooled, (level, LEVEL))
+        lows = _lower_bounds(board, arm, size, judge)
         if gain is None or lows is None:
             single.append(gain if gain is not None else -1.0)
             beside = gain is not None and gain >= max(ONE_RUN_BESIDE, min_gain)
@@ -76,7 +109,22 @@ def _arm(board: Board, arm: int, min_gain: float, level: float) -> list[Standing
             single.append(gain)
             beside = gain >= min_gain and lows[1] > 0
             made.append(Standing(gain, lows[0] > min_gain, beside, repeated=True))
-    return _with_runs(made, single, max(ONE_RUN_GAIN, min_gain))
+    return _next_to_proven(_with_runs(made, single, max(ONE_RUN_GAIN, min_gain)))
+
+
+def _next_to_proven(made: list[Standing]) -> list[Standing]:
+    """Take the weaker evidence where the same arm is proven at the size before or behind.
+
+    The arm may be chosen there although another is chosen at that neighbour: that it beats the
+    baseline does not depend on which of two that do is the best.
+    """
+    proven = [standing.proven for standing in made]
+    return [
+        replace(s, proven=True)
+        if s.beside and s.repeated and any(proven[max(0, i - 1) : i + 2])
+        else s
+        for i, s in enumerate(made)
+    ]
 
 
 def _with_runs(made: list[Standing], gains: list[float], wanted: float) -> list[Standing]:
@@ -104,20 +152,7 @@ def _pairs(board: Board, arm: int, view: int) -> list[tuple[Repeats, Repeats]]:
     return [(r, base.repeats[n]) for n, r in line.repeats.items() if n in base.repeats]
 
 
-@dataclass(frozen=True, slots=True)
-class _Pooled:
-    """What the other sizes say about the spread at one.
-
-    Attributes:
-        variance: usual variance of the difference of the two centres.
-        weight: what that is worth beside a size's own launches, in degrees of freedom.
-    """
-
-    variance: float
-    weight: float
-
-
-def _pooled(board: Board, arm: int, view: int) -> _Pooled | None:
+def _pooled(board: Board, arm: int, view: int) -> float | None:
     """Usual variance of the difference of the two centres, over the sizes.
 
     From the median, since one stalled row in fifty would make a mean useless; the median of few
@@ -127,21 +162,37 @@ def _pooled(board: Board, arm: int, view: int) -> _Pooled | None:
     if not pairs:
         return None
     freedom = median(a.freedom + b.freedom for a, b in pairs)
-    variances = [a.variance + b.variance for a, b in pairs]
-    usual = median(variances) / (1 - 2 / (9 * freedom)) ** 3
-    return _Pooled(max(usual, 1e-12), _weight(variances, freedom))
+    usual = median(a.variance + b.variance for a, b in pairs)
+    return max(usual / (1 - 2 / (9 * freedom)) ** 3, 1e-12)
 
 
-def _weight(variances: Sequence[float], freedom: float) -> float:
-    """How alike the sizes' spreads are, as degrees of freedom (Smyth 2004, section 6.2).
+def _weight(board: Board) -> float:
+    """What the other sizes' spread is worth, in degrees of freedom (Smyth 2004, section 6.2).
 
-    If every size had the same spread, the logarithms of the observed variances would vary by
-    trigamma(freedom / 2) only; what they vary more is the spread's own variation.
+    If every size of an arm had the same spread, the logarithms of its observed variances would
+    vary by trigamma(freedom / 2) only; what they vary more is the spread's own variation. All
+    arms and views are taken together, since 28 sizes alone would give anything from 4 to 40.
     """
-    logs = [log(v) for v in variances if v > 0]
-    if len(logs) < _FEW_SIZES:
+    deviations: list[float] = []
+    freedoms: list[float] = []
+    groups = 0
+    for arm in range(len(board.arms)):
+        for view in board.baseline:
+            pairs = [(a, b) for a, b in _pairs(board, arm, view) if a.variance + b.variance > 0]
+            logs = [log(a.variance + b.variance) for a, b in pairs]
+            if len(logs) > 1:
+                middle = fmean(logs)
+                deviations += [x - middle for x in logs]
+                freedoms += [a.freedom + b.freedom for a, b in pairs]
+                groups += 1
+    if len(deviations) - groups < _FEW_SIZES:
         return _LEAST_PRIOR
-    excess = variance(logs) - _trigamma(freedom / 2)
+    observed = sum(d * d for d in deviations) / (len(deviations) - groups)
+    return _freedom_of(observed - _trigamma(median(freedoms) / 2))
+
+
+def _freedom_of(excess: float) -> float:
+    """The degrees of freedom whose half has this trigamma, within the limits."""
     if excess <= _trigamma(_MOST_PRIOR / 2):
         return _MOST_PRIOR
     low, high = _LEAST_PRIOR, _MOST_PRIOR
@@ -159,13 +210,7 @@ def _trigamma(x: float) -> float:
     return float(polygamma(1, x))
 
 
-def _lower_bounds(
-    board: Board,
-    arm: int,
-    size: int,
-    pooled: dict[int, _Pooled | None],
-    levels: tuple[float, float],
-) -> tuple[float, float] | None:
+def _lower_bounds(board: Board, arm: int, size: int, judge: _Judge) -> tuple[float, float] | None:
     """Least lower bound of the gain over the views, at each level; None without repeats."""
     nbytes = board.sizes[size]
     bounds: list[tuple[float, float]] = []
@@ -174,28 +219,13 @@ def _lower_bounds(
         if base is None or line is None:
             continue
         ours, theirs = line.repeats.get(nbytes), base.repeats.get(nbytes)
-        usual = pooled.get(view)
+        usual = judge.usual.get(view)
         if ours is None or theirs is None or usual is None:
             return None
-        bounds.append(_bounds(ours, theirs, usual, levels))
+        bounds.append(judge.bounds(ours, theirs, usual))
     if not bounds:
         return None
     return min(b[0] for b in bounds), min(b[1] for b in bounds)
-
-
-def _bounds(
-    ours: Repeats, theirs: Repeats, usual: _Pooled, levels: tuple[float, float]
-) -> tuple[float, float]:
-    """Lower ends of baseline / ours - 1, one-sided."""
-    freedom = ours.freedom + theirs.freedom
-    total = usual.weight + freedom
-    own = freedom * (ours.variance + theirs.variance)
-    spread = (usual.weight * usual.variance + own) / total
-    strict, loose = (
-        exp(theirs.centre - ours.centre - _quantile(total, level) * sqrt(spread)) - 1
-        for level in levels
-    )
-    return strict, loose
 
 
 @cache
