@@ -72,9 +72,11 @@ class Choosing:
     max_channels: int | None
     channel_cost: float
     extrapolate: bool
+    workload: Path | None
 
     def options(self, done: FitDone) -> ChoiceOptions:
         """What the zones room wants; the baseline is looked up among what was measured."""
+        from rccltune.parse import read_workload
         from rccltune.pipeline.fitting import baseline_named
         from rccltune.zones import ChoiceOptions
 
@@ -85,6 +87,7 @@ class Choosing:
             channel_cost=self.channel_cost / 100,
             baseline=baseline_named(self.baseline, done),
             extrapolate=self.extrapolate,
+            weights=read_workload(self.workload) if self.workload else (),
         )
 
 
@@ -123,6 +126,12 @@ _CHOOSING = (
         default=0.0,
         metavar="PCT",
         help="Time that one channel less may cost.",
+    ),
+    click.option(
+        "--workload",
+        type=FOLDER,
+        metavar="FILE",
+        help="Recorded calls of a job; often called sizes weigh more.",
     ),
     click.option("--extrapolate", is_flag=True, help="Let rules reach beyond the measured sizes."),
 )

@@ -12,5 +12,6 @@ together) → ``assemble`` (samples, doubts, notices).
 
 from rccltune.parse.read import read, read_stream
 from rccltune.parse.reading import Reading
+from rccltune.parse.workload import read_workload
 
-__all__ = ["Reading", "read", "read_stream"]
+__all__ = ["Reading", "read", "read_stream", "read_workload"]
