@@ -6,7 +6,7 @@ built-in CSV tuner, by the vendors' example plugins and by ours.
 
 from rccltune.emit.audit import Audit, Gap, audit
 from rccltune.emit.document import Hole, RuleDocument, Section, sections
-from rccltune.emit.read import Finding, RuleFile, Severity, read_rules
+from rccltune.emit.read import Finding, RuleFile, Severity, StatedHole, read_rules
 from rccltune.emit.write import render, render_rules
 
 __all__ = [
@@ -18,6 +18,7 @@ __all__ = [
     "RuleFile",
     "Section",
     "Severity",
+    "StatedHole",
     "audit",
     "read_rules",
     "render",

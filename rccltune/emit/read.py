@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from enum import Enum
 from typing import Final
 
-from rccltune.model import SILENT, Mode, Rule, Setting
+from rccltune.model import SILENT, Mode, Rule, Scale, Setting
 from rccltune.vocab import TUNABLE, Algorithm, Collective, Protocol
 
 
@@ -34,6 +34,25 @@ class Finding:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class StatedHole:
+    """Sizes that a file leaves to the library, in its own words.
+
+    Attributes:
+        section: what the last ``#@ section`` above it said; empty in files without sections.
+    """
+
+    min_nbytes: int
+    max_nbytes: int
+    reason: str
+    section: str
+
+    def is_of(self, collective: Collective, scale: Scale) -> bool:
+        """Whether it speaks of these calls."""
+        mine = f"{collective.csv_name} nodes={scale.n_nodes} ranks={scale.n_ranks}"
+        return self.section in ("", mine)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class RuleFile:
     """What a rule file says.
 
@@ -41,14 +60,14 @@ class RuleFile:
         rules: in file order; empty where the file is refused.
         requires: (key, value) pairs of ``#@ requires``.
         needs: (name, value) pairs of ``#@ needs``.
-        holes: (min, max, reason) of ``#@ hole``.
+        holes: of ``#@ hole``.
     """
 
     rules: tuple[Rule, ...]
     findings: tuple[Finding, ...]
     requires: tuple[tuple[str, str], ...] = ()
     needs: tuple[tuple[str, str], ...] = ()
-    holes: tuple[tuple[int, int, str], ...] = ()
+    holes: tuple[StatedHole, ...] = ()
 
     @property
     def errors(self) -> tuple[Finding, ...]:
@@ -104,7 +123,8 @@ class _Reader:
         self.findings: list[Finding] = []
         self.requires: dict[str, str] = {}
         self.needs: list[tuple[str, str]] = []
-        self.holes: list[tuple[int, int, str]] = []
+        self.holes: list[StatedHole] = []
+        self.section = ""
 
     def finish(self) -> RuleFile:
         refused = any(f.severity is Severity.ERROR for f in self.findings)
@@ -142,7 +162,18 @@ class _Reader:
                 name, _, value = pair.partition("=")
                 self.needs.append((name, value))
             case ["hole", low, high, *reason] if low.isdigit() and high.isdigit():
-                self.holes.append((int(low), int(high), " ".join(reason)))
+                self.holes.append(
+                    StatedHole(
+                        min_nbytes=int(low),
+                        max_nbytes=int(high),
+                        reason=" ".join(reason),
+                        section=self.section,
+                    )
+                )
+            case ["section", *rest]:
+                self.section = " ".join(rest)
+            case _:
+                pass  # other directives are for other readers
 
     def read_requires(self, pairs: list[str]) -> None:
         for pair in pairs:

@@ -42,6 +42,9 @@ def _comment(text: str) -> list[str]:
 def _section(section: Section) -> Iterator[str]:
     target = section.target
     yield "#"
+    # Holes are lines of their own, and a reader must know whose they are.
+    scale = target.scale
+    yield f"#@ section {target.collective.csv_name} nodes={scale.n_nodes} ranks={scale.n_ranks}"
     yield from _comment(
         f"{target.collective.value}, {target.scale}"
         + (f", rank placement {target.rank_placement}" if target.rank_placement else "")

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from rccltune import emit, plugin, verify, zones
-from rccltune.emit import Audit, RuleFile
+from rccltune.emit import Audit, RuleFile, StatedHole
 from rccltune.errors import CommandLineError, InputFileError, VerificationError
 from rccltune.model import DEFAULT_VARIANT, Mode, Rule, Scale, Setting, Target
 from rccltune.verify import Decision, Host
@@ -292,7 +292,9 @@ def _ask(case: _Case, abi: int) -> tuple[tuple[Decision, ...], tuple[Decision, .
 def _stretches(
     case: _Case, with_ll128: Sequence[Decision], without: Sequence[Decision]
 ) -> tuple[Stretch, ...]:
-    edges = sorted({d.min_nbytes for d in (*with_ll128, *without)})
+    decided = {d.min_nbytes for d in (*with_ll128, *without)}
+    holes = [h for h in case.file.holes if h.is_of(case.collective, case.scale)]
+    edges = sorted(decided | {h.min_nbytes for h in holes})
     ends = [edge - 1 for edge in edges[1:]] + [with_ll128[-1].max_nbytes]
     made = []
     for low, high in zip(edges, ends, strict=True):
@@ -311,7 +313,7 @@ def _stretches(
                 setting=setting,
                 without_ll128=_decided(without, low),
                 line=rule.line if rule else None,
-                reason=_reason(case.file, low) if setting is None else None,
+                reason=_reason(holes, low) if setting is None else None,
             )
         )
     return tuple(made)
@@ -326,8 +328,8 @@ def _answering(case: _Case, nbytes: int, setting: Setting | None) -> Rule | None
     return next((r for r in matching if r.setting == setting), None)
 
 
-def _reason(file: RuleFile, nbytes: int) -> str | None:
-    return next((why for low, high, why in file.holes if low <= nbytes <= high), None)
+def _reason(holes: Sequence[StatedHole], nbytes: int) -> str | None:
+    return next((h.reason for h in holes if h.min_nbytes <= nbytes <= h.max_nbytes), None)
 
 
 def _never(rules: Sequence[Rule], arch: str | None) -> tuple[tuple[int, str], ...]:

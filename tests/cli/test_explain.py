@@ -244,3 +244,27 @@ def test_a_rule_file_that_is_not_there_is_named(capsys: pytest.CaptureFixture[st
     """Exit code 3, the path and the reason."""
     assert run(["explain", "/no/such/file"]) == 3
     assert "/no/such/file" in capsys.readouterr().err
+
+
+def test_a_hole_speaks_of_its_own_collective_only(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Files with several collectives say whose a hole is; two holes side by side stay two."""
+    path = tmp_path / "rules.csv"
+    path.write_text(
+        "#@ section allgather nodes=1 ranks=8\n#@ hole 0 99 bypassed\n"
+        "allgather,100,200,ring,ll,-1,1,8\n"
+        "#@ section allreduce nodes=1 ranks=8\n#@ hole 0 9 not measured\n"
+        "#@ hole 10 19 baseline not beaten\nallreduce,20,200,ring,ll,-1,1,8\n"
+    )
+
+    assert run(["explain", str(path), "--json"]) == 0
+    parts = {p["collective"]: p for p in json.loads(capsys.readouterr().out)["parts"]}
+    said = {
+        name: [(s["min_nbytes"], s["reason"]) for s in part["stretches"] if s["reason"]]
+        for name, part in parts.items()
+    }
+    assert said == {
+        "all_gather": [(0, "bypassed")],
+        "all_reduce": [(0, "not measured"), (10, "baseline not beaten")],
+    }
