@@ -114,10 +114,16 @@ def _notices(fits: Sequence[FitDone], choices: Sequence[Choice]) -> tuple[Notice
 
 def file_name(fingerprint: Fingerprint) -> str:
     """``rccl_tuner_<arch>_<mode>.csv``, the name that the plugin looks for."""
-    parts = ["rccl_tuner", fingerprint.arch or ""]
-    if fingerprint.mode is not None:
+    parts = ["rccl_tuner", _gfx(fingerprint) or ""]
+    if fingerprint.mode is not None and fingerprint.mode.compute is not None:
         parts.append(str(fingerprint.mode))
     return "_".join(part for part in parts if part) + ".csv"
+
+
+def _gfx(fingerprint: Fingerprint) -> str | None:
+    """The name of an AMD architecture; nothing checks another vendor's."""
+    arch = fingerprint.arch
+    return arch if arch is not None and arch.startswith("gfx") else None
 
 
 def _one_machine(fits: Sequence[FitDone]) -> Fingerprint:
@@ -167,7 +173,7 @@ def _document(
 def _requires(fingerprint: Fingerprint) -> tuple[tuple[str, str], ...]:
     mode = fingerprint.mode
     pairs = (
-        ("arch", fingerprint.arch),
+        ("arch", _gfx(fingerprint)),
         ("cus", fingerprint.cu_count),
         ("compute", mode.compute if mode else None),
         ("memory", mode.memory if mode else None),

@@ -109,6 +109,7 @@ def _real(wish: SiteWish) -> Site:
         launcher=launcher,
         scale=Scale(n_nodes=1, n_ranks=wish.n_ranks),
         fingerprint=Fingerprint(
+            arch=_vendor(),
             mode=wish.mode,
             hosts=(socket.gethostname(),),
             benchmark_sha256=session.sha256_of(Path(next(iter(programs.values())))),
@@ -120,6 +121,12 @@ def _real(wish: SiteWish) -> Site:
         has_patched_library=wish.librccl is not None,
         node=None,
     )
+
+
+def _vendor() -> str | None:
+    """``nvidia`` where only such GPUs are: their library has other limits than RCCL's."""
+    amd, nvidia = Path("/sys/class/kfd/kfd"), Path("/proc/driver/nvidia/version")
+    return "nvidia" if nvidia.exists() and not amd.exists() else None
 
 
 def _simulated(wish: SiteWish) -> Site:
