@@ -430,7 +430,12 @@ def test_an_interrupted_sweep_goes_on_where_it_stopped(here: Path, kind: int) ->
     assert sweep("mi300x", "--repeats", "5", "-o", "whole") == 0
     command = [sys.executable, "-m", "rccltune", "sweep", "--mode", "cpx-nps4", *SMALL]
     command += ["--simulate", "mi300x", "--launcher", "none", "--repeats", "5", "-o", "part"]
-    process = subprocess.Popen(command, stderr=subprocess.DEVNULL)
+    process = subprocess.Popen(
+        command,
+        stderr=subprocess.DEVNULL,
+        # Tests that are started in the background inherit an ignored SIGINT.
+        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),  # noqa: PLW1509
+    )
     deadline = time.monotonic() + 60
     while time.monotonic() < deadline and len(list(here.glob("part/launches/*"))) < 4:
         time.sleep(0.01)

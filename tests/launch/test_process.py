@@ -180,7 +180,9 @@ def _driver(tmp_path: Path) -> subprocess.Popen[bytes]:
     )
     script = FAMILY.format(nap=300, own=True, then=then)
     process = subprocess.Popen(
-        [sys.executable, "-c", DRIVER.format(script=script, mark=MARK), str(tmp_path)]
+        [sys.executable, "-c", DRIVER.format(script=script, mark=MARK), str(tmp_path)],
+        # Tests that are started in the background inherit an ignored SIGINT.
+        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),  # noqa: PLW1509
     )
     deadline = time.monotonic() + 20
     log = tmp_path / "stdout.log"
