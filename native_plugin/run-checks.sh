@@ -152,6 +152,7 @@ fi
 if clang_links fuzzer 'int LLVMFuzzerTestOneInput(const char *d, unsigned long n){(void)d;(void)n;return 0;}'; then
     step "fuzz: build" build fuzz
     step "fuzz: rule reader, $fuzz_seconds s" fuzz rules
+    step "fuzz: schedule, $fuzz_seconds s" fuzz schedule
     step "fuzz: detector, $fuzz_seconds s" fuzz detector
 else
     skip "fuzz" "clang or its libFuzzer runtime is not installed"

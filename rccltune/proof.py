@@ -14,7 +14,7 @@ from dataclasses import dataclass, replace
 from typing import Final
 
 from rccltune.errors import OutputError
-from rccltune.model import Sample, Setting
+from rccltune.model import Role, Sample, Setting
 from rccltune.vocab import Algorithm, Collective, Doubt, Protocol
 
 _COLUMNS: Final = (
@@ -64,6 +64,8 @@ def read_trace(text: str, where: str) -> tuple[Asked, ...]:
         raise OutputError("the trace has other columns than this version's", where=f"{where}:2")
     found = []
     for number, row in enumerate(rows, start=3):
+        if row and row[0].startswith(("#@ begin", "#@ end")):
+            continue
         if row and row[0].startswith("#@"):
             raise OutputError(
                 f"the trace is incomplete: {row[0].removeprefix('#@').strip()}",
@@ -164,7 +166,9 @@ def prove(
 def _proven(sample: Sample, row: Asked | None, asked: Setting) -> Sample:
     if row is None:
         return replace(sample, doubt=Doubt.BYPASSED)
-    if row.answer == asked and not row.changed:
+    # A silent step is one in which the plugin says nothing.
+    wanted_answer = None if asked.role is Role.SILENT else asked
+    if row.answer == wanted_answer and not row.changed:
         return replace(sample, executed=sample.executed or row.answer)
     offered = {cell for cell, _ in row.offered}
     wanted = (asked.algorithm, asked.protocol)

@@ -123,11 +123,13 @@ static enum config_outcome choose_from_directory(struct load *load)
 static enum config_outcome choose_file(struct load *load)
 {
     const struct settings *settings = load->settings;
-    if (settings->rule_file != NULL) {
-        return text_copy(text_of(settings->rule_file), load->config->path,
-                         sizeof load->config->path)
+    bool scheduled = settings->schedule != NULL;
+    const char *named = scheduled ? settings->schedule : settings->rule_file;
+    if (named != NULL) {
+        return text_copy(text_of(named), load->config->path, sizeof load->config->path)
                    ? CONFIG_RULES
-                   : end(load, CONFIG_WRONG, "NCCL_TUNER_CONFIG_FILE: the path is too long");
+                   : end(load, CONFIG_WRONG, "%s: the path is too long",
+                         scheduled ? "RCCLTUNE_SCHEDULE" : "NCCL_TUNER_CONFIG_FILE");
     }
     if (settings->rule_dir != NULL) {
         return choose_from_directory(load);
@@ -167,10 +169,12 @@ static enum config_outcome read_all(struct load *load, int fd, char **content, s
 
 static enum config_outcome read_file(struct load *load, char **content, size_t *length)
 {
+    const struct settings *settings = load->settings;
     const char *path = load->config->path;
+    bool is_named = settings->schedule != NULL || settings->rule_file != NULL;
     /* O_NONBLOCK: a pipe without a writer must not hang the job. */
     int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY);
-    if (fd < 0 && errno == ENOENT && load->settings->rule_file == NULL) {
+    if (fd < 0 && errno == ENOENT && !is_named) {
         return end(load, CONFIG_NOTHING, "%s: no file for this arch and mode", path);
     }
     if (fd < 0) {
@@ -352,6 +356,39 @@ static void check_needs(struct config *config, const struct rule_file *file)
     }
 }
 
+static enum config_outcome use_schedule(struct load *load, struct text content)
+{
+    struct config *config = load->config;
+    struct schedule_mistake mistake;
+    config->schedule = calloc(1, sizeof *config->schedule);
+    if (config->schedule == NULL) {
+        return end_without_memory(load);
+    }
+    if (load->settings->log != LOG_OFF) {
+        sha256_text(content, config->sha256);
+    }
+    switch (schedule_parse(content, config->schedule, &mistake)) {
+    case SCHEDULE_OK:
+        break;
+    case SCHEDULE_NO_MEMORY:
+        config_release(config);
+        return end_without_memory(load);
+    case SCHEDULE_REFUSED:
+        config_release(config);
+        return end(load, CONFIG_WRONG, "%.300s: refused, line %u: %s", config->path,
+                   (unsigned)mistake.line, mistake.message);
+    }
+    uint64_t n_nodes = config->schedule->n_nodes;
+    uint64_t n_ranks = config->schedule->n_ranks;
+    if (n_nodes != load->n_nodes || n_ranks != load->n_ranks) {
+        config_release(config);
+        return end(load, CONFIG_NOTHING,
+                   "%s: the schedule is for %llu ranks on %llu nodes, and no rule file is read",
+                   config->path, (unsigned long long)n_ranks, (unsigned long long)n_nodes);
+    }
+    return CONFIG_RULES;
+}
+
 static enum config_outcome use_content(struct load *load, struct text content)
 {
     struct rule_file file;
@@ -388,7 +425,8 @@ enum config_outcome config_load(const struct settings *settings, uint64_t n_node
         outcome = read_file(&load, &content, &length);
     }
     if (outcome == CONFIG_RULES) {
-        outcome = use_content(&load, (struct text){content, length});
+        struct text text = {content, length};
+        outcome = settings->schedule != NULL ? use_schedule(&load, text) : use_content(&load, text);
     }
     free(content);
     return outcome;
@@ -398,4 +436,9 @@ void config_release(struct config *config)
 {
     rule_table_free(config->table);
     config->table = NULL;
+    if (config->schedule != NULL) {
+        schedule_free(config->schedule);
+        free(config->schedule);
+        config->schedule = NULL;
+    }
 }

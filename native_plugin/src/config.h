@@ -1,12 +1,13 @@
 /*
  * Which rules hold for a communicator: choose the file, read it, check it against the machine,
- * build the table.
+ * build the table.  Where a schedule is set it is read instead, and no rule file is.
  */
 #ifndef RCCLTUNE_CONFIG_H
 #define RCCLTUNE_CONFIG_H
 
 #include "partition.h"
 #include "rule_table.h"
+#include "schedule.h"
 #include "settings.h"
 #include "sha256.h"
 
@@ -17,7 +18,7 @@ enum {
 
 /* The outcomes of design §7. */
 enum config_outcome {
-    CONFIG_RULES,   /* there is a table */
+    CONFIG_RULES,   /* there is a table, or a schedule */
     CONFIG_NOTHING, /* case c: nothing to apply */
     CONFIG_WRONG,   /* case a: wrong for every rank */
     CONFIG_UNSURE,  /* case b: possibly wrong on this rank alone */
@@ -25,9 +26,10 @@ enum config_outcome {
 
 struct config {
     struct rule_table *table;        /* with CONFIG_RULES; release with config_release */
+    struct schedule *schedule;       /* the same; never both */
     char path[CONFIG_PATH_SIZE];     /* "" when no file was chosen */
     char sha256[SHA256_TEXT_SIZE];   /* "" when none was read, or nobody logs it */
-    char reason[CONFIG_REASON_SIZE]; /* why there is no table; may hold several lines */
+    char reason[CONFIG_REASON_SIZE]; /* why there is neither; may hold several lines */
     size_t n_rules;                  /* in the file, for any communicator */
     size_t n_warnings;
     char unmet_need[128]; /* the first `#@ needs` that the environment lacks, or "" */
@@ -40,7 +42,7 @@ struct config {
 enum config_outcome config_load(const struct settings *settings, uint64_t n_nodes, uint64_t n_ranks,
                                 struct config *config);
 
-/* Releases the table. */
+/* Releases the table and the schedule. */
 void config_release(struct config *config);
 
 #endif

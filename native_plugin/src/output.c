@@ -49,7 +49,8 @@ void lines_free(struct lines *lines)
 }
 
 /* What one % sequence stands for; NULL for an unknown one. */
-static const char *expansion(char letter, const char *comm, char *buffer, size_t size)
+static const char *expansion(char letter, const char *comm, unsigned context, char *buffer,
+                             size_t size)
 {
     switch (letter) {
     case 'h':
@@ -63,6 +64,9 @@ static const char *expansion(char letter, const char *comm, char *buffer, size_t
         return buffer;
     case 'c':
         return comm;
+    case 'n':
+        (void)snprintf(buffer, size, "%u", context);
+        return buffer;
     case '%':
         return "%";
     default:
@@ -70,7 +74,7 @@ static const char *expansion(char letter, const char *comm, char *buffer, size_t
     }
 }
 
-bool output_name(const char *pattern, const char *comm, char *buffer, size_t size)
+bool output_name(const char *pattern, const char *comm, unsigned context, char *buffer, size_t size)
 {
     char scratch[256];
     char plain[2] = {0};
@@ -80,7 +84,7 @@ bool output_name(const char *pattern, const char *comm, char *buffer, size_t siz
         plain[0] = *at;
         if (*at == '%') {
             at++;
-            piece = expansion(*at, comm, scratch, sizeof scratch);
+            piece = expansion(*at, comm, context, scratch, sizeof scratch);
         }
         if (piece == NULL || strlen(piece) >= size - used) {
             return false;

@@ -1,4 +1,4 @@
-/* Text that leaves the plugin: growing buffers, file names with %h %p %c, whole appends. */
+/* Text that leaves the plugin: growing buffers, file names with %h %p %c %n, whole appends. */
 #ifndef RCCLTUNE_OUTPUT_H
 #define RCCLTUNE_OUTPUT_H
 
@@ -20,9 +20,10 @@ __attribute__((format(printf, 2, 3))) void lines_add(struct lines *lines, const 
 /* Releases the buffer. */
 void lines_free(struct lines *lines);
 
-/* Fills in a file-name pattern: %h the host's name, %p the process id, %c `comm`, %% a percent
- * sign. False where it is malformed or does not fit. */
-bool output_name(const char *pattern, const char *comm, char *buffer, size_t size);
+/* Fills in a file-name pattern: %h the host's name, %p the process id, %c `comm`, %n `context`, %%
+ * a percent sign.  False where it is malformed or does not fit. */
+bool output_name(const char *pattern, const char *comm, unsigned context, char *buffer,
+                 size_t size);
 
 /* Appends `content` to the file `path` with one write, so that lines of several processes do not
  * mix; NULL is stderr.  A file that does not exist appears with `header` already in it.  False on

@@ -1,6 +1,7 @@
 #include "plugin.h"
 
 #include "config.h"
+#include "lock.h"
 #include "names.h"
 #include "watch.h"
 
@@ -8,11 +9,14 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-/* Immutable after plugin_init, but for what the watcher keeps behind its own lock. */
+/* Immutable after plugin_init, but for what the watcher keeps behind its own lock, and for the
+ * place in a schedule. */
 struct plugin {
-    struct rule_table
-        *table;          /* NULL when there is nothing to apply and only the trace was asked for */
-    struct watch *watch; /* NULL unless asked for */
+    struct rule_table *table;  /* NULL when there is a schedule, or only the trace was asked for */
+    struct watch *watch;       /* NULL unless asked for */
+    struct schedule *schedule; /* NULL unless one is set for this scale */
+    atomic_flag busy;          /* guards `place`, and that calls reach the watcher in its order */
+    struct schedule_place place;
 };
 
 static void complain(const struct plugin_comm *comm, const char *reason, bool unsure)
@@ -51,17 +55,24 @@ static void name_comm(const struct plugin_comm *comm, char *buffer, size_t size)
 static enum plugin_status start(const struct plugin_comm *comm, const struct settings *settings,
                                 struct config *config, struct plugin **plugin)
 {
+    static atomic_uint n_contexts;
     char id[32];
     char reason[CONFIG_REASON_SIZE];
     struct watch *watch = NULL;
     name_comm(comm, id, sizeof id);
-    struct trace_comm traced = {id, comm->n_nodes, comm->n_ranks, comm->abi};
+    struct trace_comm traced = {
+        .id = id,
+        .context = atomic_fetch_add_explicit(&n_contexts, 1, memory_order_relaxed),
+        .n_nodes = comm->n_nodes,
+        .n_ranks = comm->n_ranks,
+        .abi = comm->abi,
+    };
     bool watching = watch_start(settings, config, &traced, &watch, reason, sizeof reason);
     if (!watching && !settings->ignore_errors) {
         complain(comm, reason, false);
         return PLUGIN_WRONG;
     }
-    if (watch == NULL && config->table == NULL) {
+    if (watch == NULL && config->table == NULL && config->schedule == NULL) {
         return PLUGIN_READY; /* inert: no context, nothing to release */
     }
     *plugin = calloc(1, sizeof **plugin);
@@ -73,8 +84,12 @@ static enum plugin_status start(const struct plugin_comm *comm, const struct set
         complain(comm, "out of memory", true);
         return PLUGIN_UNSURE;
     }
-    **plugin = (struct plugin){config->table, watch};
+    (*plugin)->table = config->table;
+    (*plugin)->watch = watch;
+    (*plugin)->schedule = config->schedule;
+    atomic_flag_clear(&(*plugin)->busy);
     config->table = NULL;
+    config->schedule = NULL;
     return PLUGIN_READY;
 }
 
@@ -112,7 +127,10 @@ __attribute__((noinline)) static void watch_decided(struct plugin *plugin,
     struct trace_call seen = {.n_bytes = call->n_bytes, .collective = (int8_t)call->collective};
     trace_read_table(&seen, call->cells, call->n_algorithms, call->n_protocols);
     watch_call(plugin->watch, &seen, chosen,
-               chosen == NULL ? 0 : (uint32_t)(chosen - plugin->table->candidates), n_skipped);
+               chosen == NULL || plugin->table == NULL
+                   ? 0
+                   : (uint32_t)(chosen - plugin->table->candidates),
+               n_skipped);
 }
 
 /* Whether a rule's own conditions, beyond collective and size, hold for a call. */
@@ -136,6 +154,37 @@ static bool is_selectable(const struct candidate *rule, const struct plugin_call
                        (size_t)rule->protocol] >= 0.0F;
 }
 
+/* The answer of the step that a call belongs to.  Locked as a whole: a call must not be counted in
+ * another step than the one that answered it. */
+static const struct candidate *decide_by_schedule(struct plugin *plugin,
+                                                  const struct plugin_call *call)
+{
+    lock(&plugin->busy);
+    bool begins = schedule_advance(plugin->schedule, &plugin->place, call->n_bytes);
+    uint32_t step = plugin->place.step;
+    const struct candidate *wanted = schedule_answer(plugin->schedule, step);
+    const struct candidate *chosen = wanted != NULL && is_selectable(wanted, call) ? wanted : NULL;
+    if (plugin->watch != NULL) {
+        if (begins) {
+            watch_step(plugin->watch, step, wanted);
+        }
+        watch_decided(plugin, call, chosen, wanted != chosen ? 1 : 0);
+    }
+    unlock(&plugin->busy);
+    return chosen;
+}
+
+/* Apart from plugin_decide, whose way this is not: somebody measures. */
+__attribute__((noinline)) static const struct candidate *decide_without_table(
+    struct plugin *plugin, const struct plugin_call *call)
+{
+    if (plugin->schedule != NULL) {
+        return decide_by_schedule(plugin, call);
+    }
+    watch_decided(plugin, call, NULL, 0);
+    return NULL;
+}
+
 /* What a job waits for: no lock, no allocation, no getenv, and no output unless somebody watches.
  */
 const struct candidate *plugin_decide(struct plugin *plugin, const struct plugin_call *call)
@@ -147,9 +196,10 @@ const struct candidate *plugin_decide(struct plugin *plugin, const struct plugin
     if (plugin == NULL || (unsigned)call->collective >= TABLE_N_COLLECTIVES) {
         return NULL;
     }
-    if (plugin->table != NULL) {
-        order = rule_table_find(plugin->table, (unsigned)call->collective, call->n_bytes, &count);
+    if (plugin->table == NULL) {
+        return decide_without_table(plugin, call);
     }
+    order = rule_table_find(plugin->table, (unsigned)call->collective, call->n_bytes, &count);
     for (uint32_t i = 0; i < count && chosen == NULL; i++) {
         const struct candidate *rule = &plugin->table->candidates[order[i]];
         if (holds(rule, call)) {
@@ -170,5 +220,9 @@ void plugin_finalize(struct plugin *plugin)
     }
     watch_end(plugin->watch); /* first: it reads the table */
     rule_table_free(plugin->table);
+    if (plugin->schedule != NULL) {
+        schedule_free(plugin->schedule);
+        free(plugin->schedule);
+    }
     free(plugin);
 }

@@ -39,8 +39,9 @@ enum plugin_status {
  * is NULL unless PLUGIN_READY. */
 enum plugin_status plugin_init(const struct plugin_comm *comm, struct plugin **plugin);
 
-/* The rule to apply to a call, or NULL for none: the first selectable match in file order.  Reads
- * the cost table, writes nothing of the host's; safe from any thread. */
+/* The rule to apply to a call, or NULL for none: the first selectable match in file order, or what
+ * the schedule says where one is set.  Reads the cost table, writes nothing of the host's; safe
+ * from any thread. */
 const struct candidate *plugin_decide(struct plugin *plugin, const struct plugin_call *call);
 
 /* Writes what is still to be written and releases everything.  NULL is allowed. */

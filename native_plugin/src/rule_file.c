@@ -381,28 +381,13 @@ static void parse_line(struct parser *parser, struct text line)
     }
 }
 
-/* The line of the first character that no text file has, or 0. */
-static uint32_t first_binary_line(struct text content)
-{
-    uint32_t line = 1;
-    for (size_t i = 0; i < content.left; i++) {
-        unsigned char c = (unsigned char)content.at[i];
-        if (c == '\n') {
-            line++;
-        } else if ((c < ' ' && c != '\t' && c != '\r') || c == 0x7f) {
-            return line;
-        }
-    }
-    return 0;
-}
-
 bool rule_file_parse(struct text content, struct rule_file *file)
 {
     struct parser parser = {.file = file};
     struct text line;
     memset(file, 0, sizeof *file);
     (void)text_skip(&content, "\xef\xbb\xbf"); /* a byte-order mark, as some editors leave it */
-    parser.line = first_binary_line(content);
+    parser.line = text_first_binary_line(content);
     if (parser.line != 0) {
         note(&parser, FINDING_ERROR, "not-text", "this is not a text file");
         return !parser.no_memory;

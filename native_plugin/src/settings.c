@@ -73,18 +73,15 @@ static bool read_log(struct settings *settings, char *reason, size_t size)
                      reason, size);
 }
 
-static bool refuse_later_modes(char *reason, size_t size)
+static bool refuse_later_mode(char *reason, size_t size)
 {
-    static const char *const names[] = {"RCCLTUNE_SCHEDULE", "RCCLTUNE_RECORD"};
-    for (size_t i = 0; i < sizeof names / sizeof names[0]; i++) {
-        if (variable(names[i]) != NULL) {
-            /* Going on without it would measure, or record, something other than what was asked. */
-            (void)snprintf(reason, size, "%s is set, and this build of the plugin does not have it",
-                           names[i]);
-            return false;
-        }
+    if (variable("RCCLTUNE_RECORD") == NULL) {
+        return true;
     }
-    return true;
+    /* Going on without it would record nothing where something was asked for. */
+    (void)snprintf(reason, size,
+                   "RCCLTUNE_RECORD is set, and this build of the plugin does not have it");
+    return false;
 }
 
 bool settings_read(struct settings *settings, char *reason, size_t size)
@@ -92,6 +89,7 @@ bool settings_read(struct settings *settings, char *reason, size_t size)
     *settings = (struct settings){
         .rule_file = variable("NCCL_TUNER_CONFIG_FILE"),
         .rule_dir = variable("RCCLTUNE_CONFIG_DIR"),
+        .schedule = variable("RCCLTUNE_SCHEDULE"),
         .placement = variable("RCCLTUNE_PLACEMENT"),
         .trace = variable("RCCLTUNE_TRACE"),
         .sysroot = variable("RCCLTUNE_SYSROOT"),
@@ -99,7 +97,7 @@ bool settings_read(struct settings *settings, char *reason, size_t size)
     if (settings->sysroot == NULL) {
         settings->sysroot = "/";
     }
-    return read_on_error(settings, reason, size) && refuse_later_modes(reason, size) &&
+    return read_on_error(settings, reason, size) && refuse_later_mode(reason, size) &&
            read_strict(settings, reason, size) && read_mode(settings, reason, size) &&
            read_log(settings, reason, size);
 }

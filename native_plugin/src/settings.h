@@ -15,6 +15,7 @@ enum log_level { LOG_OFF, LOG_SUMMARY, LOG_DECISIONS };
 struct settings {
     const char *rule_file; /* NCCL_TUNER_CONFIG_FILE */
     const char *rule_dir;  /* RCCLTUNE_CONFIG_DIR */
+    const char *schedule;  /* RCCLTUNE_SCHEDULE; goes before both */
     const char *placement; /* RCCLTUNE_PLACEMENT */
     const char *trace;     /* RCCLTUNE_TRACE, a file-name pattern */
     const char *log_file;  /* from RCCLTUNE_LOG, a file-name pattern; NULL is stderr */

@@ -182,3 +182,17 @@ bool text_copy(struct text text, char *buffer, size_t size)
     buffer[text.left] = '\0';
     return true;
 }
+
+uint32_t text_first_binary_line(struct text text)
+{
+    uint32_t line = 1;
+    for (size_t i = 0; i < text.left; i++) {
+        unsigned char c = (unsigned char)text.at[i];
+        if (c == '\n') {
+            line++;
+        } else if ((c < ' ' && c != '\t' && c != '\r') || c == 0x7f) {
+            return line;
+        }
+    }
+    return 0;
+}

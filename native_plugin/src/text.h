@@ -68,4 +68,7 @@ enum text_number text_hex(struct text text, uint64_t *value);
 /* Copies `text` into `buffer` as a C string; false, and an empty string, where it does not fit. */
 bool text_copy(struct text text, char *buffer, size_t size);
 
+/* The line of the first character that no text file has, from 1; 0 when there is none. */
+uint32_t text_first_binary_line(struct text text);
+
 #endif

@@ -124,17 +124,21 @@ void trace_add_cell(struct lines *lines, int cell, int n_protocols)
     }
 }
 
+void trace_add_setting(struct lines *lines, const struct candidate *setting)
+{
+    lines_add(lines, "%s/%s", algorithm_name(setting->algorithm), protocol_name(setting->protocol));
+    if (setting->channels >= 1) {
+        lines_add(lines, "/%d", (int)setting->channels);
+    }
+}
+
 void trace_add_answer(struct lines *lines, const struct trace_call *call)
 {
     if (!call->has_answer) {
         lines_add(lines, "none");
         return;
     }
-    lines_add(lines, "%s/%s", algorithm_name(call->answer.algorithm),
-              protocol_name(call->answer.protocol));
-    if (call->answer.channels >= 1) {
-        lines_add(lines, "/%d", (int)call->answer.channels);
-    }
+    trace_add_setting(lines, &call->answer);
 }
 
 /* Microseconds with three decimals, without printf's %f, whose decimal point is the locale's. */
@@ -192,6 +196,15 @@ void trace_write(const struct trace *trace, const struct trace_comm *comm, unsig
         lines_add(lines, "#@ dropped comm=%s step=%u calls=%llu\n", comm->id, step,
                   (unsigned long long)trace->dropped);
     }
+}
+
+void trace_clear(struct trace *trace)
+{
+    if (trace->n_slots > 0) {
+        memset(trace->slots, 0, trace->n_slots * sizeof *trace->slots);
+    }
+    trace->n_records = 0;
+    trace->dropped = 0;
 }
 
 void trace_free(struct trace *trace)

@@ -52,6 +52,7 @@ struct trace_comm {
     uint64_t n_nodes;
     uint64_t n_ranks;
     unsigned abi;
+    unsigned context; /* this process's contexts are counted from 0: ranks of one process differ */
 };
 
 /* Reads a cost table into `call`: cells of `n_algorithms` x `n_protocols`, NULL where there is
@@ -70,8 +71,14 @@ void trace_write(const struct trace *trace, const struct trace_comm *comm, unsig
 /* Writes an answer as `tree/ll128`, `tree/ll128/16`, `-1/-1/16`, or `none`. */
 void trace_add_answer(struct lines *lines, const struct trace_call *call);
 
+/* Writes a setting in the same words. */
+void trace_add_setting(struct lines *lines, const struct candidate *setting);
+
 /* Writes a cell as `ring/simple`; `-` for -1. */
 void trace_add_cell(struct lines *lines, int cell, int n_protocols);
+
+/* Forgets the records and keeps their memory for the next step's. */
+void trace_clear(struct trace *trace);
 
 /* Releases the records. */
 void trace_free(struct trace *trace);

@@ -1,13 +1,13 @@
 #include "watch.h"
 
+#include "lock.h"
 #include "names.h"
 
-#include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-enum { COMM_ID_SIZE = 32 };
+enum { COMM_ID_SIZE = 32, SETTING_SIZE = 64 };
 
 struct watch {
     atomic_flag busy;
@@ -18,7 +18,12 @@ struct watch {
     struct trace_comm comm;          /* comm.id is `id` */
     char log_path[OUTPUT_PATH_SIZE]; /* "": stderr */
     char trace_path[OUTPUT_PATH_SIZE];
-    const char *setting;
+    bool trace_failed;
+    char setting[SETTING_SIZE]; /* in force */
+    uint32_t step;
+    uint32_t n_begun;      /* steps of the schedule, the silence behind the last one included */
+    uint32_t n_steps;      /* of the schedule; 0: there is none */
+    uint64_t n_step_calls; /* since the step began */
     const struct rule_table *table; /* outlives the watcher */
     uint64_t *hits;                 /* per candidate of the table */
     uint64_t n_calls;
@@ -28,19 +33,6 @@ struct watch {
     uint64_t n_fallbacks;    /* hits after a rule that was not selectable */
     struct trace trace;
 };
-
-static void lock(struct watch *watch)
-{
-    /* A spin lock: libc's mutexes are in another library before glibc 2.34, calls of one
-     * communicator come one at a time, and this is held for well under a microsecond. */
-    while (atomic_flag_test_and_set_explicit(&watch->busy, memory_order_acquire)) {
-    }
-}
-
-static void unlock(struct watch *watch)
-{
-    atomic_flag_clear_explicit(&watch->busy, memory_order_release);
-}
 
 /* Logs to the file, or to stderr where that cannot be written: a log must not stop a job. */
 static void flush_log(struct watch *watch, struct lines *lines)
@@ -57,14 +49,32 @@ static void flush_log(struct watch *watch, struct lines *lines)
     lines_free(lines);
 }
 
-static void log_start(struct watch *watch, const struct config *config, bool mode_is_set)
+/* What a schedule puts aside is said, so that nobody wonders about rules that did not work. */
+static void add_schedule(struct lines *lines, const struct config *config,
+                         const struct settings *settings)
 {
+    lines_add(lines, "schedule=%s steps=%u calls=%llu sha256=%s rules=not-read", config->path,
+              (unsigned)config->schedule->n_steps, (unsigned long long)config->schedule->n_calls,
+              config->sha256);
+    if (settings->rule_file != NULL || settings->rule_dir != NULL) {
+        lines_add(lines, " (%s is set, and a schedule goes before it)",
+                  settings->rule_file != NULL ? "NCCL_TUNER_CONFIG_FILE" : "RCCLTUNE_CONFIG_DIR");
+    }
+    lines_add(lines, "\n");
+}
+
+static void log_start(struct watch *watch, const struct config *config,
+                      const struct settings *settings)
+{
+    bool mode_is_set = settings->mode_is_set;
     struct lines lines = {.at = NULL};
     char mode[MODE_TEXT_SIZE];
     lines_add(&lines, "rccltune: comm=%s nodes=%llu ranks=%llu abi=v%u ", watch->id,
               (unsigned long long)watch->comm.n_nodes, (unsigned long long)watch->comm.n_ranks,
               watch->comm.abi);
-    if (config->table == NULL) {
+    if (config->schedule != NULL) {
+        add_schedule(&lines, config, settings);
+    } else if (config->table == NULL) {
         lines_add(&lines, "inert: %s\n", config->reason);
     } else {
         lines_add(&lines, "rules=%u of=%zu skipped-rows=%zu file=%s sha256=%s",
@@ -89,8 +99,9 @@ static bool open_outputs(struct watch *watch, const struct settings *settings, c
                          size_t size)
 {
     if (settings->log != LOG_OFF && settings->log_file != NULL &&
-        !output_name(settings->log_file, watch->id, watch->log_path, sizeof watch->log_path)) {
-        (void)snprintf(reason, size, "RCCLTUNE_LOG: '%.200s' is no file name (%%h, %%p, %%c)",
+        !output_name(settings->log_file, watch->id, watch->comm.context, watch->log_path,
+                     sizeof watch->log_path)) {
+        (void)snprintf(reason, size, "RCCLTUNE_LOG: '%.200s' is no file name (%%h, %%p, %%c, %%n)",
                        settings->log_file);
         return false;
     }
@@ -98,7 +109,8 @@ static bool open_outputs(struct watch *watch, const struct settings *settings, c
         return true;
     }
     /* The file is made now: a measurement that cannot be written down must not begin. */
-    if (!output_name(settings->trace, watch->id, watch->trace_path, sizeof watch->trace_path) ||
+    if (!output_name(settings->trace, watch->id, watch->comm.context, watch->trace_path,
+                     sizeof watch->trace_path) ||
         !output_append(watch->trace_path, trace_header, text_of(""))) {
         (void)snprintf(reason, size, "RCCLTUNE_TRACE: '%.200s' cannot be written", settings->trace);
         return false;
@@ -127,7 +139,9 @@ bool watch_start(const struct settings *settings, const struct config *config,
     made->log = settings->log;
     made->hits = hits;
     made->table = config->table;
-    made->setting = config->table == NULL ? "silent" : "rules";
+    made->n_steps = config->schedule == NULL ? 0 : config->schedule->n_steps;
+    (void)snprintf(made->setting, sizeof made->setting, "%s",
+                   config->table == NULL ? "silent" : "rules");
     made->comm = *comm;
     (void)snprintf(made->id, sizeof made->id, "%s", comm->id);
     made->comm.id = made->id;
@@ -137,7 +151,7 @@ bool watch_start(const struct settings *settings, const struct config *config,
         return false;
     }
     if (made->log != LOG_OFF) {
-        log_start(made, config, settings->mode_is_set);
+        log_start(made, config, settings);
     }
     *watch = made;
     return true;
@@ -156,6 +170,54 @@ static void log_decision(struct watch *watch, const struct trace_record *record)
     flush_log(watch, &lines);
 }
 
+static void append_trace(struct watch *watch, struct lines *lines)
+{
+    struct text content = {lines->at, lines->used};
+    if ((lines->failed || !output_append(watch->trace_path, trace_header, content)) &&
+        !watch->trace_failed) {
+        struct lines complaint = {.at = NULL};
+        lines_add(&complaint, "rccltune: error: comm=%s: the trace could not be written to %s\n",
+                  watch->id, watch->trace_path);
+        (void)output_append(NULL, "", (struct text){complaint.at, complaint.used});
+        lines_free(&complaint);
+        watch->trace_failed = true; /* said once, not once per step */
+    }
+    lines_free(lines);
+}
+
+void watch_step(struct watch *watch, uint32_t step, const struct candidate *answer)
+{
+    struct lines setting = {.at = NULL};
+    struct lines lines = {.at = NULL};
+    lock(&watch->busy);
+    if (watch->keeps_trace && watch->n_begun > 0) {
+        trace_write(&watch->trace, &watch->comm, watch->step, watch->setting, &lines);
+    }
+    trace_clear(&watch->trace);
+    watch->step = step;
+    watch->n_begun++;
+    watch->n_step_calls = 0;
+    if (answer != NULL) {
+        trace_add_setting(&setting, answer);
+    } else {
+        lines_add(&setting, "%s", step < watch->n_steps ? "silent" : "overrun");
+    }
+    (void)text_copy((struct text){setting.at, setting.used}, watch->setting, sizeof watch->setting);
+    if (watch->keeps_trace) {
+        lines_add(&lines, "#@ begin comm=%s context=%u step=%u of=%u setting=%s\n", watch->id,
+                  watch->comm.context, (unsigned)step, (unsigned)watch->n_steps, watch->setting);
+        lines.failed = lines.failed || setting.failed;
+        append_trace(watch, &lines);
+    }
+    if (watch->log == LOG_DECISIONS) {
+        lines_add(&lines, "rccltune: comm=%s step=%u of=%u setting=%s\n", watch->id, (unsigned)step,
+                  (unsigned)watch->n_steps, watch->setting);
+        flush_log(watch, &lines);
+    }
+    unlock(&watch->busy);
+    lines_free(&setting);
+}
+
 void watch_call(struct watch *watch, struct trace_call *call, const struct candidate *chosen,
                 uint32_t index, uint32_t n_skipped)
 {
@@ -166,8 +228,9 @@ void watch_call(struct watch *watch, struct trace_call *call, const struct candi
     if (chosen != NULL) {
         call->answer = *chosen;
     }
-    lock(watch);
+    lock(&watch->busy);
     watch->n_calls++;
+    watch->n_step_calls++;
     if (chosen != NULL) {
         watch->n_hits++;
         watch->hits[index]++;
@@ -183,7 +246,13 @@ void watch_call(struct watch *watch, struct trace_call *call, const struct candi
             log_decision(watch, record);
         }
     }
-    unlock(watch);
+    unlock(&watch->busy);
+}
+
+/* Calls that came when all steps were over. */
+static uint64_t overrun(const struct watch *watch)
+{
+    return watch->n_steps > 0 && watch->step == watch->n_steps ? watch->n_step_calls : 0;
 }
 
 static void log_end(struct watch *watch)
@@ -195,6 +264,11 @@ static void log_end(struct watch *watch)
               watch->id, (unsigned long long)watch->n_calls, (unsigned long long)watch->n_hits,
               (unsigned long long)watch->n_misses, (unsigned long long)watch->n_unselectable,
               (unsigned long long)watch->n_fallbacks);
+    if (watch->n_steps > 0) {
+        lines_add(&lines, "rccltune: comm=%s schedule begun=%u of=%u overrun-calls=%llu\n",
+                  watch->id, (unsigned)watch->n_begun, (unsigned)watch->n_steps,
+                  (unsigned long long)overrun(watch));
+    }
     for (uint32_t i = 0; watch->table != NULL && i < watch->table->n_candidates; i++) {
         const struct candidate *rule = &watch->table->candidates[i];
         if (watch->hits[i] > 0) {
@@ -211,16 +285,13 @@ static void log_end(struct watch *watch)
 static void write_trace(struct watch *watch)
 {
     struct lines lines = {.at = NULL};
-    trace_write(&watch->trace, &watch->comm, 0, watch->setting, &lines);
-    if (lines.failed ||
-        !output_append(watch->trace_path, trace_header, (struct text){lines.at, lines.used})) {
-        struct lines complaint = {.at = NULL};
-        lines_add(&complaint, "rccltune: error: comm=%s: the trace could not be written to %s\n",
-                  watch->id, watch->trace_path);
-        (void)output_append(NULL, "", (struct text){complaint.at, complaint.used});
-        lines_free(&complaint);
+    trace_write(&watch->trace, &watch->comm, watch->step, watch->setting, &lines);
+    if (watch->n_steps > 0) {
+        lines_add(&lines, "#@ end comm=%s context=%u begun=%u of=%u overrun-calls=%llu\n",
+                  watch->id, watch->comm.context, (unsigned)watch->n_begun,
+                  (unsigned)watch->n_steps, (unsigned long long)overrun(watch));
     }
-    lines_free(&lines);
+    append_trace(watch, &lines);
 }
 
 void watch_end(struct watch *watch)

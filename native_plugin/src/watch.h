@@ -17,6 +17,11 @@ struct watch;
 bool watch_start(const struct settings *settings, const struct config *config,
                  const struct trace_comm *comm, struct watch **watch, char *reason, size_t size);
 
+/* Ends the step of a schedule that was in force, and begins another: the records of the one are
+ * written with the announcement of the other, so that a launch that dies has named its setting.
+ * `answer` is what the new step answers, NULL for nothing. */
+void watch_step(struct watch *watch, uint32_t step, const struct candidate *answer);
+
 /* Notes one call.  `call` is complete but for the answer, `chosen` is that or NULL, `index` its
  * place in the table, `n_skipped` how many matching rules were passed over as not selectable. */
 void watch_call(struct watch *watch, struct trace_call *call, const struct candidate *chosen,

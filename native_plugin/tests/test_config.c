@@ -70,7 +70,7 @@ static void check_settings(void)
     static const char *const bad[][2] = {
         {"RCCLTUNE_ON_ERROR", "maybe"}, {"RCCLTUNE_STRICT", "yes"},
         {"RCCLTUNE_MODE", "cpx"},       {"RCCLTUNE_LOG", "loud"},
-        {"RCCLTUNE_SCHEDULE", "steps"}, {"RCCLTUNE_RECORD", "out.csv"},
+        {"RCCLTUNE_RECORD", "out.csv"}, {"RCCLTUNE_ON_ERROR", "Fail"},
         {"RCCLTUNE_LOG", "summaryx:f"}, {"RCCLTUNE_MODE", "cpx-nps4-x"}};
     static const char *const good[][2] = {{"RCCLTUNE_ON_ERROR", "fail"},
                                           {"RCCLTUNE_STRICT", "0"},

@@ -12,15 +12,17 @@ static void check_names_of_files(void)
 {
     char name[OUTPUT_PATH_SIZE];
     char wanted[64];
-    CHECK(output_name("/a/%p-%c-100%%.csv", "0123", name, sizeof name));
+    CHECK(output_name("/a/%p-%c-100%%.csv", "0123", 7, name, sizeof name));
     (void)snprintf(wanted, sizeof wanted, "/a/%ld-0123-100%%.csv", (long)getpid());
     CHECK_STRING(name, wanted);
-    CHECK(output_name("%h", "c", name, sizeof name) && name[0] != '\0' &&
+    CHECK(output_name("%h", "c", 7, name, sizeof name) && name[0] != '\0' &&
           strchr(name, '%') == NULL);
-    CHECK(!output_name("x%q", "c", name, sizeof name));
-    CHECK(!output_name("x%", "c", name, sizeof name));
-    CHECK(!output_name("", "c", name, sizeof name));
-    CHECK(!output_name("too long", "c", name, 4));
+    CHECK(output_name("%c-%n", "c", 7, name, sizeof name));
+    CHECK_STRING(name, "c-7");
+    CHECK(!output_name("x%q", "c", 7, name, sizeof name));
+    CHECK(!output_name("x%", "c", 7, name, sizeof name));
+    CHECK(!output_name("", "c", 7, name, sizeof name));
+    CHECK(!output_name("too long", "c", 7, name, 4));
 }
 
 static void read_back(const char *root, const char *name, char *buffer, size_t size)
@@ -103,7 +105,7 @@ static void check_trace(void)
 {
     struct trace trace = {.records = NULL};
     struct lines lines = {.at = NULL};
-    const struct trace_comm comm = {"abc", 1, 64, 5};
+    const struct trace_comm comm = {"abc", 1, 64, 5, 0};
     struct trace_call call = a_call(1024);
     CHECK(trace_count(&trace, &call) != NULL);
     CHECK(trace_count(&trace, &call) == NULL);

@@ -28,6 +28,7 @@ static void clear(void)
     (void)unsetenv("RCCLTUNE_TRACE");
     (void)unsetenv("RCCLTUNE_ON_ERROR");
     (void)unsetenv("RCCLTUNE_SCHEDULE");
+    (void)unsetenv("RCCLTUNE_RECORD");
     (void)unsetenv("RCCLTUNE_CONFIG_DIR");
     (void)unsetenv("RCCLTUNE_SYSROOT");
     set_path("NCCL_TUNER_CONFIG_FILE", "", "rules.csv");
@@ -117,9 +118,9 @@ static void check_failures_are_said(void)
     (void)setenv("RCCLTUNE_ON_ERROR", "ignore", 1);
     CHECK(run(5, 8) == ABI_SUCCESS);
     clear();
-    (void)setenv("RCCLTUNE_SCHEDULE", "/tmp/steps", 1);
+    (void)setenv("RCCLTUNE_RECORD", "/tmp/record", 1);
     CHECK(run(5, 8) == ABI_INVALID_USAGE);
-    CHECK(strstr(read_file("err.txt"), "RCCLTUNE_SCHEDULE") != NULL);
+    CHECK(strstr(read_file("err.txt"), "RCCLTUNE_RECORD") != NULL);
     (void)setenv("RCCLTUNE_ON_ERROR", "ignore", 1);
     CHECK(run(5, 8) == ABI_SUCCESS);
 }
@@ -196,6 +197,86 @@ static void check_trace(void)
     CHECK(strstr(read_file("err.txt"), "the trace could not be written") != NULL);
 }
 
+/* Of the calls of run(), the last one begins the second step. */
+static void check_schedule_is_traced(void)
+{
+    static const char line[] = "0000000000abcdef,5,1,8,";
+    char wanted[600];
+    clear();
+    CHECK(tree_put(root, "schedule",
+                   "#@ format 1\n#@ nodes=1 ranks=8 calls=0\nring/simple/16\nsilent\ntree/ll\n"));
+    set_path("RCCLTUNE_SCHEDULE", "", "schedule");
+    set_path("RCCLTUNE_TRACE", "", "trace-%c-%n.csv");
+    set_path("RCCLTUNE_LOG", "decisions:", "log.txt");
+    CHECK(run(5, 8) == ABI_SUCCESS);
+    char name[64];
+    const char *text = "";
+    for (int i = 0; i < 100 && text[0] == '\0'; i++) { /* contexts are counted since the start */
+        (void)snprintf(name, sizeof name, "trace-0000000000abcdef-%d.csv", i);
+        text = read_file(name);
+    }
+    text = strstr(text, "#@ begin");
+    CHECK(text != NULL);
+    if (text == NULL) {
+        return;
+    }
+    CHECK(strstr(text, " step=0 of=3 setting=ring/simple/16\n") != NULL);
+    const char *second = strstr(text, "#@ begin comm=0000000000abcdef context=");
+    second = strstr(second + 1, "#@ begin");
+    CHECK(second != NULL && strstr(second, " step=1 of=3 setting=silent\n") != NULL);
+    (void)snprintf(wanted, sizeof wanted, "\n%s0,ring/simple/16,allreduce,100,2,0,", line);
+    CHECK(strstr(text, wanted) != NULL && strstr(text, ",tree/ll,ring/simple/16,3\n") != NULL);
+    (void)snprintf(wanted, sizeof wanted, "\n%s0,ring/simple/16,allreduce,400,1,0,", line);
+    CHECK(strstr(text, wanted) != NULL && strstr(text, ",tree/ll,none,0\n") != NULL);
+    (void)snprintf(wanted, sizeof wanted, "\n%s1,silent,broadcast,100,1,0,", line);
+    CHECK(strstr(text, wanted) > second);
+    CHECK(strstr(text, " begun=2 of=3 overrun-calls=0\n") != NULL);
+    text = read_file("log.txt");
+    CHECK(strstr(text, " steps=3 calls=0 sha256=") != NULL &&
+          strstr(text, " rules=not-read (NCCL_TUNER_CONFIG_FILE is set, and ") != NULL);
+    CHECK(strstr(text, "step=1 of=3 setting=silent\n") != NULL);
+    CHECK(strstr(text, "decision collective=allreduce nbytes=100 answer=ring/simple/16 line=3") !=
+          NULL);
+    CHECK(strstr(text, "summary calls=6 hits=3 misses=1 not-selectable=2 fallbacks=0\n") != NULL);
+    CHECK(strstr(text, "schedule begun=2 of=3 overrun-calls=0\n") != NULL);
+}
+
+static void check_schedules_beside_the_usual(void)
+{
+    clear();
+    CHECK(tree_put(root, "schedule", "#@ format 1\n#@ nodes=1 ranks=8 calls=1\nsilent\n"));
+    set_path("RCCLTUNE_SCHEDULE", "", "schedule");
+    set_path("RCCLTUNE_TRACE", "", "trace-%c.csv");
+    CHECK(run(6, 8) == ABI_SUCCESS); /* over after the first call */
+    const char *text = read_file("trace-0000000000abcdef.csv");
+    CHECK(strstr(text, " step=1 of=1 setting=overrun\n") != NULL);
+    CHECK(strstr(text, ",1,overrun,allreduce,300,2,1,") != NULL);
+    CHECK(strstr(text, " begun=2 of=1 overrun-calls=5\n") != NULL);
+    CHECK(run(6, 16) == ABI_SUCCESS); /* another scale: inert, traced as ever */
+    text = read_file("trace-0000000000abcdef.csv");
+    CHECK(strstr(text, "#@ begin") == NULL && strstr(text, "#@ end") == NULL);
+    CHECK(strstr(text, ",0,silent,allreduce,100,2,0,") != NULL);
+    (void)unsetenv("RCCLTUNE_TRACE");
+    (void)setenv("RCCLTUNE_LOG", "summary", 1);
+    (void)unsetenv("NCCL_TUNER_CONFIG_FILE");
+    (void)setenv("RCCLTUNE_CONFIG_DIR", "/nonexistent", 1);
+    CHECK(run(6, 8) == ABI_SUCCESS);
+    CHECK(strstr(read_file("err.txt"), "(RCCLTUNE_CONFIG_DIR is set") != NULL);
+    CHECK(run(6, 16) == ABI_SUCCESS);
+    CHECK(strstr(read_file("err.txt"), "is for 8 ranks on 1 nodes, and no rule file is read") !=
+          NULL);
+    (void)setenv("RCCLTUNE_TRACE", "/dev/full", 1);
+    CHECK(run(6, 8) == ABI_SUCCESS);
+    text = strstr(read_file("err.txt"), "the trace could not be written");
+    CHECK(text != NULL && strstr(text + 1, "the trace could not be written") == NULL); /* once */
+    CHECK(tree_put(root, "schedule", "#@ format 1\n#@ nodes=1 ranks=8\nsilent\nbush/ll\n"));
+    CHECK(run(6, 8) == ABI_INVALID_USAGE);
+    CHECK(strstr(read_file("err.txt"), "schedule: refused, line 4: 'bush/ll' is no setting") !=
+          NULL);
+    (void)setenv("RCCLTUNE_ON_ERROR", "ignore", 1);
+    CHECK(run(6, 8) == ABI_SUCCESS);
+}
+
 int main(int argc, char **argv)
 {
     CHECK(argc == 2);
@@ -211,6 +292,8 @@ int main(int argc, char **argv)
     check_summary();
     check_decisions();
     check_trace();
+    check_schedule_is_traced();
+    check_schedules_beside_the_usual();
     tree_remove(root);
     return check_result();
 }

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import importlib.util
 import os
 import shutil
 import subprocess
 import sys
 from pathlib import Path
+from types import ModuleType
 
 import pytest
 
@@ -14,6 +16,21 @@ from rccltune.verify.host import Host
 
 # pytest's importlib mode puts no test folder on the path; machines.py is shared by several tests.
 sys.path.insert(0, str(Path(__file__).parent))
+
+
+def _fixtures_of(folder: Path) -> ModuleType:
+    """Another folder's conftest: the simulation is built once, by whoever comes first."""
+    spec = importlib.util.spec_from_file_location("sim_conftest", folder / "conftest.py")
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+_simulation = _fixtures_of(Path(__file__).parents[1] / "sim")
+sim = _simulation.sim
+small = _simulation.small
 
 
 @pytest.fixture(scope="session")
