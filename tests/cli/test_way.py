@@ -305,3 +305,16 @@ def test_options_have_environment_twins(here: Path, monkeypatch: pytest.MonkeyPa
 
     assert run(["import", EXAMPLE]) == 0
     assert (here / "elsewhere" / "session.json").exists()
+
+
+def test_our_own_nvidia_sweep_gives_its_three_rules(here: Path) -> None:
+    """The example gives what the session on the GPUs gave: ring/ll128 for three collectives."""
+    assert run(["import", "examples/h200x4-nccl-2.28.9/sweep.csv"]) == 0
+    assert run(["emit-config", "-o", "rules.csv"]) == 0
+
+    rules = emit.read_rules((here / "rules.csv").read_bytes()).rules
+    assert [(r.collective.csv_name, str(r.setting)) for r in rules] == [
+        ("broadcast", "ring/ll128"),
+        ("allgather", "ring/ll128"),
+        ("reducescatter", "ring/ll128"),
+    ]
