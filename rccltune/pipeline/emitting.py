@@ -147,9 +147,15 @@ def _machine(fingerprint: Fingerprint) -> str:
         fingerprint.product or "unknown product",
         fingerprint.arch or "",
         f"{fingerprint.cu_count} CUs" if fingerprint.cu_count else "",
-        f"mode {fingerprint.mode}" if fingerprint.mode else "mode unknown",
+        _mode(fingerprint),
     ]
     return ", ".join(part for part in parts if part)
+
+
+def _mode(fingerprint: Fingerprint) -> str:
+    if fingerprint.mode is None:
+        return "mode unknown"
+    return f"mode {fingerprint.mode}" if fingerprint.mode.compute else ""
 
 
 def _document(

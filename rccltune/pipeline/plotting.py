@@ -73,5 +73,6 @@ def _source(done: FitDone) -> str:
 
 def _machine(done: FitDone) -> str:
     fingerprint = done.session.fingerprint
-    parts = [fingerprint.product, str(fingerprint.mode) if fingerprint.mode else None]
+    mode = fingerprint.mode
+    parts = [fingerprint.product, str(mode) if mode and mode.compute else None]
     return ", ".join(part for part in parts if part)
