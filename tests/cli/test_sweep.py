@@ -477,3 +477,38 @@ def test_a_bar_is_drawn_on_a_terminal_only(here: Path) -> None:
 
     assert "4/4" in done.stdout
     assert "[1/4]" not in done.stdout
+
+
+def test_a_benchmark_that_refuses_an_option_is_no_measurement(
+    here: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """rccl-tests print their usage and exit with 0 after a bad option: nothing counts."""
+    bench = here / "bench"
+    bench.mkdir()
+    script = bench / "all_reduce_perf"
+    script.write_text("#!/bin/sh\necho \"invalid option 'f'\"\necho 'USAGE: all_reduce_perf'\n")
+    script.chmod(0o755)
+    wish = ["--rccl-tests", str(bench), "--np", "8", "--launcher", "none", *SMALL]
+
+    assert run(["sweep", *wish]) == 5
+    said = capsys.readouterr().err
+    assert "the untouched benchmark does not work" in said
+    assert "invalid option" in said
+
+
+def test_missing_sizes_are_told(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """A benchmark that stops half-way with exit code 0 is noticed by its own summary."""
+    bench = here / "bench"
+    bench.mkdir()
+    real = plugin.native_folder() / "sim" / "all_reduce_perf"
+    script = bench / "all_reduce_perf"
+    # The table loses its last rows, as when a disk was full; the summary stays.
+    script.write_text(f"#!/bin/sh\n{real} \"$@\" | grep -v '^ *\\(262144\\|524288\\) '\n")
+    script.chmod(0o755)
+    compiled = here / "x.node"
+    compiled.write_bytes(simnode.compile_node(simnode.node_path("mi300x", "cpx-nps4")))
+    wish = ["--rccl-tests", str(bench), "--np", "64", "--launcher", "none", *SMALL]
+    wish += ["--env", f"RCCLTUNE_SIM_NODE={compiled}", "--env", "RCCLTUNE_SIM_RANKS=64"]
+
+    assert run(["sweep", *wish, "--setting", "ring/ll", "--repeats", "1"]) == 0
+    assert "rows are missing" in capsys.readouterr().err
