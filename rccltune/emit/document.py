@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import groupby
 
 from rccltune.errors import VerificationError
-from rccltune.model import Rule, Scale, Target, Zone
+from rccltune.model import Rule, Setting, Target, Zone
 from rccltune.units import MAX_NBYTES
 
 
@@ -82,7 +82,7 @@ def _section(zones: Sequence[Zone]) -> Section:
         target=zones[0].target,
         entries=tuple(_entry(zone) for zone in zones),
         evidence=tuple(_evidence(zone) for zone in zones),
-        fallbacks=_merge(_fallback(zone) for zone in zones if zone.fallback is not None),
+        fallbacks=_fallbacks(zones),
     )
 
 
@@ -108,53 +108,32 @@ def _entry(zone: Zone) -> Rule | Hole:
         return Hole(
             min_nbytes=zone.min_nbytes, max_nbytes=zone.max_nbytes, reason=zone.reason or ""
         )
-    return _rule(zone)
+    return _rule(zone, zone.setting, fallback=False)
 
 
-def _rule(zone: Zone) -> Rule:
-    assert zone.setting is not None  # noqa: S101 - narrowed by the only caller
+def _rule(zone: Zone, setting: Setting, *, fallback: bool) -> Rule:
     return Rule(
         collective=zone.target.collective,
         min_nbytes=zone.min_nbytes,
         max_nbytes=zone.max_nbytes,
-        setting=zone.setting,
+        setting=setting,
         n_nodes=zone.target.scale.n_nodes,
         n_ranks=zone.target.scale.n_ranks,
         variant=zone.variant,
+        fallback=fallback,
     )
 
 
-def _fallback(zone: Zone) -> Rule:
-    assert zone.fallback is not None  # noqa: S101 - narrowed by the only caller
-    scale: Scale = zone.target.scale
-    return Rule(
-        collective=zone.target.collective,
-        min_nbytes=zone.min_nbytes,
-        max_nbytes=zone.max_nbytes,
-        setting=zone.fallback,
-        n_nodes=scale.n_nodes,
-        n_ranks=scale.n_ranks,
-        variant=zone.variant,
-        fallback=True,
-    )
-
-
-def _merge(rules: Iterable[Rule]) -> tuple[Rule, ...]:
-    """Join neighbours with the same setting: fewer lines say the same."""
+def _fallbacks(zones: Sequence[Zone]) -> tuple[Rule, ...]:
+    """Rules behind the others; neighbours with the same setting are joined."""
     merged: list[Rule] = []
-    for rule in rules:
+    for zone in zones:
+        if zone.fallback is None:
+            continue
+        rule = _rule(zone, zone.fallback, fallback=True)
         last = merged[-1] if merged else None
         if last and last.setting == rule.setting and last.max_nbytes + 1 == rule.min_nbytes:
-            merged[-1] = Rule(
-                collective=last.collective,
-                min_nbytes=last.min_nbytes,
-                max_nbytes=rule.max_nbytes,
-                setting=last.setting,
-                n_nodes=last.n_nodes,
-                n_ranks=last.n_ranks,
-                variant=last.variant,
-                fallback=True,
-            )
+            merged[-1] = replace(last, max_nbytes=rule.max_nbytes)
         else:
             merged.append(rule)
     return tuple(merged)
