@@ -18,6 +18,8 @@ _FAILURE: Final = re.compile(
     r"Test (?:NCCL |CUDA |HIP )?failure|Test timeout|\[ERROR\]|Invalid number of GPUs"
 )
 _VERSION: Final = re.compile(r"(?:n|r)ccl-tests(?: version|:\s*Version)\s+\S")
+# The library that runs, as a number: 22809 is 2.28.9 (NCCL_VERSION in nccl.h).
+_LINKED: Final = re.compile(r"[nr]ccl-library=(\d{4,6})\b")
 _LIBRARY: Final = re.compile(r"(?:RCCL|NCCL) version\s*:?\s*(\S+)")
 _AVERAGE: Final = re.compile(r"Avg bus bandwidth\s*:\s*([-+]?\d+(?:\.\d+)?(?:[eE][-+]?\d{1,3})?)")
 _BOUNDS: Final = re.compile(r"Out of bounds values\s*:\s*(\d{1,18})\s*(FAILED)?")
@@ -178,6 +180,7 @@ class Stream:
             each = self._own.preamble(number, lambda each: each.version is None)
             each.version = book.benchmark = text.strip()
             each.simulated = each.simulated or "SIMULATED" in text
+            book.library = book.library or _linked(text)
         elif (match := _LIBRARY.match(text)) is not None:
             book.library = match[1]
         elif "SIMULATED" in text:
@@ -215,3 +218,14 @@ class Stream:
 
     def _note(self, number: int, text: str) -> None:
         self._book.notes.append((number, text))
+
+
+def _linked(text: str) -> str | None:
+    """Version of the library in a benchmark's version line."""
+    match = _LINKED.search(text)
+    if match is None:
+        return None
+    number = int(match[1])
+    # Four digits up to 2.8, five since (NCCL 2.30.7 src/nccl.h.in, NCCL_VERSION).
+    thousand = 10_000 if number >= 10_000 else 1_000
+    return f"{number // thousand}.{number % thousand // 100}.{number % 100}"

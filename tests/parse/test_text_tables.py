@@ -276,3 +276,14 @@ def test_a_list_of_algorithms_is_no_setting(bench: Bench, read_text: ReadText) -
     info = "node0:1:2 [0] NCCL INFO NCCL_ALGO set by environment to Ring,Tree\n"
     text = bench.facts() + info + bench.header() + bench.row(8, 10.0, 10.0)
     assert {str(s.key.setting) for s in read_text(text, Stated()).samples} == {"unstated"}
+
+
+@pytest.mark.parametrize(("number", "version"), [("22902", "2.29.2"), ("2708", "2.7.8")])
+def test_the_linked_library_is_read_from_the_version_line(
+    bench: Bench, read_text: ReadText, number: str, version: str
+) -> None:
+    """nccl-library=22902 is NCCL 2.29.2, as the INFO log of the same public run (nv34) says."""
+    head = f"# nccl-tests version 2.18.3 nccl-headers={number} nccl-library={number}\n"
+    reading = read_text(head + executed_table(bench, "  RING", "  LL", 16), Stated(setting=RING_LL))
+
+    assert reading.library_version == version
