@@ -65,7 +65,7 @@ def _name(text: str) -> str:
 
 Parser = Callable[[str], Any]
 ONE: Final[Mapping[str, Parser]] = {
-    "mode": Mode.parse,
+    "mode": Mode.parse_wish,
     "min_bytes": parse_size,
     "max_bytes": parse_size,
     "factor": _whole(2),

@@ -31,6 +31,11 @@ class Mode:
     memory: str | None
 
     @classmethod
+    def parse_wish(cls, text: str) -> Mode | None:
+        """As :meth:`parse`, and ``auto``: the machine's own, whatever that is."""
+        return None if text.strip().lower() == "auto" else cls.parse(text)
+
+    @classmethod
     def parse(cls, text: str) -> Mode:
         """Read ``cpx-nps4``, ``spx`` or ``none``; ValueError for anything else."""
         match = _MODE.fullmatch(text.strip())

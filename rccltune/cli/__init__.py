@@ -21,6 +21,8 @@ _ISSUES: Final = "please report it with this file"
 # Verb -> (module, attribute, what it is for). The one-line help stands here so that the list of
 # verbs needs no import of them.
 _VERBS: Final = {
+    "detect": ("rccltune.cli.detect", "detect", "Show what this machine is."),
+    "doctor": ("rccltune.cli.doctor", "doctor", "Say what would spoil a measurement here."),
     "sweep": ("rccltune.cli.sweep", "sweep", "Measure every setting on this machine."),
     "import": ("rccltune.cli.import_", "import_", "Turn existing logs into a session."),
     "fit": ("rccltune.cli.fit", "fit", "Fit time against size; find where settings cross."),

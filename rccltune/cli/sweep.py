@@ -11,10 +11,11 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from rccltune.cli.console import DEFAULT_SESSION, Console, common
-from rccltune.cli.options import COLLECTIVE, FOLDER, MODE, PAIR, SETTING, Word
+from rccltune.cli.options import COLLECTIVE, FOLDER, PAIR, SETTING, Word
 from rccltune.cli.progress import minutes, progress_of
 from rccltune.config import LAUNCHERS, PLACEMENTS, parse_duration
 from rccltune.errors import LaunchError
+from rccltune.model import Mode
 from rccltune.units import parse_size
 from rccltune.vocab import DTYPE_BYTES, REDOPS
 
@@ -26,7 +27,11 @@ DURATION = Word("duration", parse_duration)
 
 
 @click.command("sweep")
-@click.option("--mode", type=MODE, help="Mode of the machine: cpx-nps4, spx-nps1, … or none.")
+@click.option(
+    "--mode",
+    type=Word("mode", Mode.parse_wish),
+    help="Mode of the machine: cpx-nps4, spx-nps1, …, none, or auto.",
+)
 @click.option("-c", "--config", type=FOLDER, metavar="YAML", help="Wishes; options win over it.")
 @click.option("-o", "--output", type=FOLDER, default=DEFAULT_SESSION, help="Session folder.")
 @click.option("--simulate", metavar="NODE", help="A simulated node instead of this machine.")
@@ -54,6 +59,7 @@ DURATION = Word("duration", parse_duration)
 @click.option("--env", type=PAIR, multiple=True, metavar="NAME=VALUE", help="Set in every arm.")
 @click.option("--clear", multiple=True, metavar="NAME", help="Clear this one too.")
 @click.option("--seed", type=click.IntRange(min=0), help="Of the order (and of simulated noise).")
+@click.option("--apply-mode", is_flag=True, help="Set --mode first, and put the old one back.")
 @click.option("--plan", "plan_only", is_flag=True, help="Show what would run, and stop.")
 @click.option("--force", is_flag=True, help="Measure although untouched runs differ.")
 @common
@@ -63,6 +69,7 @@ def sweep(
     config: Path | None,
     output: Path,
     plan_only: bool,
+    apply_mode: bool,
     force: bool,
     **options: Any,  # noqa: ANN401 - the options of a sweep file, by name
 ) -> None:
@@ -86,11 +93,18 @@ def sweep(
 
     wishes = pipeline.merge_wishes(config, options)
     console.say(f"Session: {output}")
-    site = pipeline.find_site(wishes.site)
-    prepared = sweeping.prepare(wishes.sweep, site, output, timeout_s=wishes.timeout_s)
-    if plan_only:
-        console.result(sweeping.plan_as_plain(prepared), _plan_text(prepared))
-        return
+    with pipeline.in_mode(wishes.sweep.mode, apply=apply_mode, note=console.say):
+        site = pipeline.find_site(wishes.site)
+        prepared = sweeping.prepare(wishes.sweep, site, output, timeout_s=wishes.timeout_s)
+        if plan_only:
+            console.result(sweeping.plan_as_plain(prepared), _plan_text(prepared))
+            return
+        _measure(console, prepared, force=force)
+
+
+def _measure(console: Console, prepared: Prepared, *, force: bool) -> None:
+    from rccltune.pipeline import sweeping
+
     _talk_before(console, prepared)
     with progress_of(console, prepared) as tell:
         done = sweeping.sweep(
@@ -107,7 +121,7 @@ def sweep(
     if done.failed:
         raise LaunchError(
             f"{len(done.failed)} of {done.n_launches} launches failed; the rest is kept",
-            where=f"{output}/launches/{done.failed[0].launch}/",
+            where=f"{prepared.folder}/launches/{done.failed[0].launch}/",
             hint="the same command tries the failed ones again.",
         )
 

@@ -8,7 +8,7 @@ from rccltune.pipeline.emitting import Emitted, EmitWish, emit_rules
 from rccltune.pipeline.fitting import FitDone, choice_of, fit_session
 from rccltune.pipeline.importing import Imported, import_files, load_samples
 from rccltune.pipeline.plotting import plot_session
-from rccltune.pipeline.site import find_site
+from rccltune.pipeline.site import find_site, in_mode
 from rccltune.pipeline.wishes import merge_wishes
 
 __all__ = [
@@ -21,6 +21,7 @@ __all__ = [
     "find_site",
     "fit_session",
     "import_files",
+    "in_mode",
     "load_samples",
     "merge_wishes",
     "plot_session",

@@ -72,6 +72,7 @@ def run_launch(
     clear: Sequence[str],
     fingerprint: Fingerprint,
     explain: Callable[[str], str | None],
+    changed: Callable[[], tuple[str, ...]] = tuple,
 ) -> Ran:
     """Run one launch and write its folder, outcome last.
 
@@ -82,6 +83,7 @@ def run_launch(
         clear: further variables to clear.
         fingerprint: the machine as it is known.
         explain: from an error's text to what it means, None where it is unknown.
+        changed: what of the machine is no longer as it was; a launch that saw a change has failed.
     """
     own = (folder / "launches" / wanted.id).resolve()
     for leftover in (*own.glob("trace-*.csv"), *own.glob("nccl-*.log"), own / "outcome.json"):
@@ -107,6 +109,8 @@ def run_launch(
         )
     )
     ran = _read(wanted, own, ending, explain)
+    if changed():
+        ran = replace(ran, outcome=replace(ran.outcome, status=Status.FAILED), samples=())
     outcome = replace(
         ran.outcome,
         started=started,

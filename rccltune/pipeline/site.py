@@ -5,15 +5,16 @@ from __future__ import annotations
 import os
 import re
 import shutil
-import socket
 import subprocess
+import sysconfig
 import tempfile
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Final
 
-from rccltune import launch, plugin, session, simnode
+from rccltune import detect, launch, plugin, session, simnode
 from rccltune.errors import CommandLineError, MachineError
 from rccltune.launch import Launcher
 from rccltune.model import Fingerprint, Mode, Scale
@@ -55,6 +56,7 @@ class Site:
         environment: set in every arm, baseline included.
         node: the simulated node, None on a real machine.
         start_s: what a launch is known to take.
+        changed: what of the machine is no longer as it was found.
     """
 
     programs: Mapping[Collective, str]
@@ -68,6 +70,7 @@ class Site:
     has_patched_library: bool
     node: simnode.SimulatedNode | None
     start_s: float | None = None
+    changed: Callable[[], tuple[str, ...]] = tuple
 
 
 def find_site(wish: SiteWish) -> Site:
@@ -91,7 +94,10 @@ def _real(wish: SiteWish) -> Site:
             hint="use them with --simulate NODE; nothing simulated counts as a measurement.",
         )
     letters = _letters(first, os.environ)
-    if wish.n_ranks is None:
+    system = _system()
+    detect.check_mode(wish.mode, system)
+    n_ranks = wish.n_ranks or len(system.gpus)
+    if not n_ranks:
         raise CommandLineError(
             "how many ranks to start is not known",
             hint="say it with --np: one rank for each GPU or partition.",
@@ -107,12 +113,12 @@ def _real(wish: SiteWish) -> Site:
         programs=programs,
         help_letters=letters,
         launcher=launcher,
-        scale=Scale(n_nodes=1, n_ranks=wish.n_ranks),
-        fingerprint=Fingerprint(
-            arch=_vendor(),
-            mode=wish.mode,
-            hosts=(socket.gethostname(),),
-            benchmark_sha256=session.sha256_of(Path(next(iter(programs.values())))),
+        scale=Scale(n_nodes=1, n_ranks=n_ranks),
+        fingerprint=replace(
+            detect.fingerprint(system),
+            arch=system.arch or _vendor(),
+            mode=system.mode or wish.mode,
+            benchmark_sha256=session.sha256_of(Path(first)),
             ranks_per_process=1,
         ),
         environment=(*launcher.environment, *library, *wish.added),
@@ -120,7 +126,44 @@ def _real(wish: SiteWish) -> Site:
         hostfile=wish.hostfile,
         has_patched_library=wish.librccl is not None,
         node=None,
+        changed=lambda: detect.changes(system, _system()),
     )
+
+
+def _system() -> detect.System:
+    """This machine, from sysfs alone: quick enough to look before and after each launch."""
+    return detect.look(detect.Look(variables=dict(os.environ), deep=False))
+
+
+@contextmanager
+def in_mode(wish: Mode | None, *, apply: bool, note: Callable[[str], None]) -> Iterator[None]:
+    """The machine in the mode that is wished for, where that was asked for; put back afterwards.
+
+    Raises:
+        MachineError: the mode cannot be set, or not put back.
+        CommandLineError: no mode is named.
+    """
+    if not apply:
+        yield
+        return
+    if wish is None:
+        raise CommandLineError(
+            "--apply-mode needs a mode", hint="say which with --mode, e.g. --mode cpx-nps4."
+        )
+    rocm = Path(os.environ.get("ROCM_PATH") or os.environ.get("ROCM_HOME") or "/opt/rocm")
+    packages = [Path(sysconfig.get_path(name)) for name in ("purelib", "platlib")]
+    folder = detect.bindings(rocm, packages)
+    system = _system()
+    for need in detect.needs(system, wish, is_root=os.geteuid() == 0):
+        note(f"--apply-mode needs {need}")
+    if folder is None:
+        raise MachineError(
+            "amdsmi is not installed, so the mode cannot be set",
+            hint=f"set it by hand: {'; '.join(detect.commands(wish))}.",
+        )
+    run = detect.runner(folder, os.environ)
+    with detect.applied(wish, system, run=run, look=_system, note=note):
+        yield
 
 
 def _vendor() -> str | None:

@@ -292,6 +292,7 @@ def _run_all(
         if not judged and setting_of(one).role is Role.FORCED:
             _judge_baseline(samples, force=force)
             judged = True
+        _stop_if_changed(prepared.site, "before")
         ran = launching.run_launch(
             replace(one, timeout_s=one.timeout_s or _limit_s(outcomes)),
             prepared.folder,
@@ -299,10 +300,12 @@ def _run_all(
             clear=prepared.site.cleared,
             fingerprint=prepared.site.fingerprint,
             explain=advice.meaning_of,
+            changed=prepared.site.changed,
         )
         samples += ran.samples
         outcomes.append(ran.outcome)
         _improve(best, ran.samples)
+        _stop_if_changed(prepared.site, "during")
         _stop_without_baseline(outcomes, ran)
         tell(
             Progress(
@@ -331,6 +334,16 @@ def _improve(
             key = (sample.key.collective, sample.nbytes)
             if key not in best or sample.time_us < best[key][0]:
                 best[key] = (sample.time_us, sample.key.setting)
+
+
+def _stop_if_changed(site: Site, when: str) -> None:
+    """Another mode, driver or start of the machine is another machine."""
+    changes = site.changed()
+    if changes:
+        raise MachineError(
+            f"the machine changed {when} a launch: {'; '.join(changes)}",
+            hint="sweep it anew into another session (-o); what was measured before is kept.",
+        )
 
 
 def _stop_without_baseline(outcomes: Sequence[Outcome], ran: Ran) -> None:

@@ -10,6 +10,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 
 import pandas as pd
@@ -19,6 +20,7 @@ import yaml
 from rccltune import plugin, simnode
 from rccltune.cli import run
 from rccltune.errors import MachineError
+from rccltune.pipeline import sweeping
 
 Node = Callable[..., Path]
 # Ten sizes and one collective: seconds rather than minutes.
@@ -368,6 +370,7 @@ def test_another_machine_is_shown_with_its_difference(
         (["--simulate", "mi300x", "--mode", "qpx-nps1"], 3, "no simulated node"),
         (["--simulate", "mi300x", "--mode", "cpx-nps4", "--channels", "8"], 2, "--channels needs"),
         (["--rccl-tests", "."], 4, "no benchmark"),
+        (["--apply-mode", "--rccl-tests", "."], 2, "needs a mode"),
         (["-c", "s.yaml"], 3, "did you mean 'repeats'"),
         (["--min-bytes", "4K", "--max-bytes", "1K", "--simulate", "x"], 2, "is below"),
     ],
@@ -512,3 +515,37 @@ def test_missing_sizes_are_told(here: Path, capsys: pytest.CaptureFixture[str]) 
 
     assert run(["sweep", *wish, "--setting", "ring/ll", "--repeats", "1"]) == 0
     assert "rows are missing" in capsys.readouterr().err
+
+
+def test_a_machine_in_another_mode_is_not_measured(
+    here: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """--mode against what is detected: both are said, with the way there (exit code 4)."""
+    if Path("/sys/class/kfd/kfd/topology/nodes").is_dir():
+        pytest.skip("this machine may be in that mode")
+    bench = recorders(here)
+
+    assert run(["sweep", "--mode", "cpx-nps4", "--rccl-tests", str(bench), "--np", "8"]) == 4
+    said = capsys.readouterr().err
+    assert "--mode cpx-nps4 was asked for" in said
+    assert "none" in said
+
+
+def test_a_change_of_the_machine_stops_the_sweep(
+    here: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """What a launch measured while the mode changed is thrown away, what was before is kept."""
+    looks = iter([(), (), (), ("the mode was cpx-nps4, is spx-nps1",)])
+    changed = lambda: next(looks, ("the mode was cpx-nps4, is spx-nps1",))  # noqa: E731
+    original = sweeping.prepare
+
+    def prepare(*args: object, **kwargs: object) -> object:
+        ready = original(*args, **kwargs)  # type: ignore[arg-type]
+        return replace(ready, site=replace(ready.site, changed=changed))
+
+    monkeypatch.setattr(sweeping, "prepare", prepare)
+
+    assert sweep("mi300x", "--repeats", "1") == 4
+    assert "the mode was cpx-nps4" in capsys.readouterr().err
+    assert set(samples()["setting"]) == {"baseline"}
+    assert len(set(samples()["launch"])) == 1

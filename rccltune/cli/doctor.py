@@ -1,0 +1,119 @@
+"""``rccltune doctor``: what would spoil a measurement here."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import pwd
+import resource
+from collections import Counter
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+
+import click
+
+from rccltune.cli.console import Console, common
+from rccltune.cli.detect import look, told
+from rccltune.errors import MachineError
+
+if TYPE_CHECKING:
+    from rccltune.detect import Circumstances, Finding, System
+
+_FOLDER = click.Path(path_type=Path, file_okay=False, exists=True)
+_LOG: Final = "/dev/kmsg"
+_LOG_BYTES: Final = 8 << 20
+
+
+@click.command("doctor")
+@click.option("--strict", is_flag=True, help="Exit with 4 on warnings too.")
+@click.option(
+    "--root",
+    type=_FOLDER,
+    envvar="RCCLTUNE_SYSROOT",
+    help="Read /sys and /proc below this folder: a captured machine.",
+)
+@click.option("--rccl-tests", type=_FOLDER, help="Folder of the benchmarks.")
+@common
+def doctor(*, console: Console, strict: bool, root: Path | None, rccl_tests: Path | None) -> None:
+    """Say what would spoil or falsify a measurement here, and the command that mends it.
+
+    Reads and changes nothing. Each finding says what is there, where it was read, what is expected,
+    the remedy, and whether it makes results unrepeatable. "stops": a sweep cannot run; "warns": it
+    runs and its figures are in doubt; "notes": to know and to keep the same.
+
+    \b
+    Example:
+      rccltune doctor --strict && rccltune sweep
+
+    \b
+    Exit codes: 0 done, also with warnings; 4 a sweep cannot run here (--strict: or a warning).
+    """
+    from rccltune import detect as room
+    from rccltune.detect.plain import finding_as_plain
+
+    system = look(root, rccl_tests)
+    findings = room.doctor(_circumstances(system, live=root is None))
+    plain = {"format": 1, "findings": [finding_as_plain(finding) for finding in findings]}
+    console.result(plain, told(findings, console) or "Nothing was found that spoils a measurement.")
+    _end(findings, strict=strict)
+
+
+def _end(findings: tuple[Finding, ...], *, strict: bool) -> None:
+    from rccltune.detect import Severity
+
+    counts = Counter(finding.severity for finding in findings)
+    if counts[Severity.STOPS]:
+        named = ", ".join(f.name for f in findings if f.severity is Severity.STOPS)
+        raise MachineError(
+            f"a sweep cannot run here: {named}",
+            hint="mend what 'stops' above; without a GPU, sweep with --simulate mi300x.",
+        )
+    if strict and counts[Severity.WARNS]:
+        raise MachineError(
+            f"{counts[Severity.WARNS]} warnings, and --strict was said",
+            hint="mend what 'warns' above.",
+        )
+
+
+def _circumstances(system: System, *, live: bool) -> Circumstances:
+    """What the process knows of itself; nothing of it belongs to a captured machine."""
+    from rccltune import detect as room
+    from rccltune import launch
+
+    if not live:
+        return room.Circumstances(system=system)
+    home = None
+    with contextlib.suppress(KeyError):
+        home = Path(pwd.getpwuid(os.getuid()).pw_dir)
+    return room.Circumstances(
+        system=system,
+        variables=dict(os.environ),
+        chooses=launch.chooses,
+        home=home,
+        limits={
+            "nofile": _limit(resource.RLIMIT_NOFILE),
+            "memlock": _limit(resource.RLIMIT_MEMLOCK),
+        },
+        n_cpus=len(os.sched_getaffinity(0)),
+        kernel_log=_kernel_log(),
+    )
+
+
+def _limit(which: int) -> int | None:
+    soft = resource.getrlimit(which)[0]
+    return None if soft == resource.RLIM_INFINITY else soft
+
+
+def _kernel_log() -> str | None:
+    """The kernel's log since its start, None where it may not be read."""
+    try:
+        handle = os.open(_LOG, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
+    except OSError:
+        return None
+    records: list[bytes] = []
+    # One record per read; "would block" is its end.
+    with contextlib.suppress(OSError):
+        while sum(map(len, records)) < _LOG_BYTES:
+            records.append(os.read(handle, 8192).split(b";", 1)[-1])
+    os.close(handle)
+    return b"\n".join(records).decode("utf-8", "replace")

@@ -1,0 +1,58 @@
+"""The detect room: what this machine is, in which mode, and what would falsify a measurement.
+
+KFD's topology first, then PCI sysfs, then amdsmi in a child process; every value says where it
+comes from, and sources that disagree are shown. All files are read below an injectable root, so a
+captured tree is a machine. Nothing is changed, but by :func:`applied`, which puts it back.
+"""
+
+from rccltune.detect.apply import applied, needs
+from rccltune.detect.assemble import Look, changes, devices_of, fingerprint, look
+from rccltune.detect.doctor import Circumstances, doctor
+from rccltune.detect.found import Benchmark, Library, Smi, SmiGpu, Starter
+from rccltune.detect.mode import check_mode, commands, fits
+from rccltune.detect.plain import as_plain
+from rccltune.detect.records import (
+    Disagreement,
+    Finding,
+    Gpu,
+    Link,
+    Oam,
+    Severity,
+    System,
+    mode_text,
+)
+from rccltune.detect.situations import situations
+from rccltune.detect.smi import bindings, query, runner
+
+__all__ = [
+    "Benchmark",
+    "Circumstances",
+    "Disagreement",
+    "Finding",
+    "Gpu",
+    "Library",
+    "Link",
+    "Look",
+    "Oam",
+    "Severity",
+    "Smi",
+    "SmiGpu",
+    "Starter",
+    "System",
+    "applied",
+    "as_plain",
+    "bindings",
+    "changes",
+    "check_mode",
+    "commands",
+    "devices_of",
+    "doctor",
+    "fingerprint",
+    "fits",
+    "look",
+    "mode_text",
+    "needs",
+    "query",
+    "runner",
+    "situations",
+]

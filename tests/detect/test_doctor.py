@@ -1,0 +1,468 @@
+"""Every finding fires on a machine that has the problem, and is silent on one that has not."""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+
+import pytest
+from trees import NODES, add, put, seen, write
+
+from rccltune import launch
+from rccltune.detect import Benchmark, Circumstances, Finding, Library, Severity, Starter, doctor
+from rccltune.detect.doctor import CHECKS
+from rccltune.detect.plain import verdict
+
+OAMS = tuple(f"0000:{bus}:00" for bus in ("05", "15", "65", "75", "85", "95", "e5", "f5"))
+DEVICE = "sys/bus/pci/devices/0000:05:00.0"
+AMD_CPU = "processor : 0\nvendor_id : AuthenticAMD\nflags : fpu vme"
+GUEST_CPU = "processor : 0\nvendor_id : AuthenticAMD\nflags : fpu hypervisor vme"
+INTEL_CPU = "processor : 0\nvendor_id : GenuineIntel\nflags : fpu vme"
+GIB = 1 << 30
+LIBRARY = Library(
+    path=Path("/opt/rocm/lib/librccl.so.1.0.70200"),
+    owner="ROCm",
+    version="RCCL 2.27.7",
+    rocm="7.2.0",
+    sha256="a",
+    n_bytes=1,
+)
+BENCHMARK = Benchmark(
+    name="all_reduce_perf",
+    path=Path("/opt/all_reduce_perf"),
+    version="2.17.6",
+    sha256="b",
+    mpi="openmpi",
+    simulated=False,
+)
+STARTER = Starter(path=Path("/usr/bin/mpirun"), flavour="openmpi", version="5.0.8")
+
+
+@dataclass
+class Patient:
+    """A machine that is well, to be made ill in one way at a time."""
+
+    root: Path
+    machine: str = "mi300x-spx-nps1"
+    variables: dict[str, str] = field(default_factory=dict)
+    limits: Mapping[str, int | None] = field(
+        default_factory=lambda: {"nofile": 65536, "memlock": None}
+    )
+    libraries: tuple[Library, ...] = (LIBRARY,)
+    benchmarks: tuple[Benchmark, ...] = (BENCHMARK,)
+    starters: tuple[Starter, ...] | None = (STARTER,)
+    n_cpus: int = 192
+    free: int = 64 * GIB
+    kernel_log: str = "amdgpu 0000:05:00.0: ring initialised"
+
+    def write(self) -> None:
+        """A node as its administrator should leave it."""
+        root = write(self.machine, self.root)
+        for index in range(len(list((root / NODES).iterdir())) - 2):
+            add(root, index + 2, {"fw_version": 177, "drm_render_minor": 128 + index})
+            put(root, f"dev/dri/renderD{128 + index}", "")
+        for name, text in {
+            "proc/sys/kernel/numa_balancing": "0",
+            "proc/sys/kernel/osrelease": "6.8.0-60-generic",
+            "proc/cmdline": "BOOT_IMAGE=/vmlinuz iommu=pt pci=realloc=off",
+            "proc/cpuinfo": AMD_CPU,
+            "proc/1/comm": "systemd",
+            "sys/kernel/mm/transparent_hugepage/enabled": "[always] madvise never",
+            "sys/module/amdgpu/version": "6.14.14",
+            "sys/devices/system/cpu/cpu0/cpufreq/scaling_governor": "performance",
+            "sys/devices/system/cpu/cpu0/cpuidle/state2/disable": "1",
+            "opt/rocm/.info/version": "7.2.0-81",
+            "dev/kfd": "",
+        }.items():
+            put(root, name, text)
+        (root / "dev/shm").mkdir()
+        for oam in OAMS:
+            folder = root / f"sys/bus/pci/devices/{oam}.0"
+            if folder.is_dir():
+                self.fit_out(f"sys/bus/pci/devices/{oam}.0")
+
+    def fit_out(self, device: str) -> None:
+        """Clocks, power, heat and memory of one OAM."""
+        put(self.root, f"{device}/numa_node", "0")
+        put(self.root, f"{device}/power_dpm_force_performance_level", "auto")
+        put(self.root, f"{device}/mem_info_vram_used", str(300 << 20))
+        put(self.root, f"{device}/hwmon/hwmon3/power1_cap", "750000000")
+        put(self.root, f"{device}/hwmon/hwmon3/power1_cap_default", "750000000")
+        put(self.root, f"{device}/hwmon/hwmon3/temp2_input", "45000")
+        put(self.root, f"{device}/config", config(source_validation=False))
+
+    def put(self, name: str, text: str | bytes) -> None:
+        """Change one file."""
+        put(self.root, name, text)
+
+    def findings(self) -> tuple[Finding, ...]:
+        """What the doctor says."""
+        system = replace(
+            seen(self.root),
+            libraries=self.libraries,
+            benchmarks=self.benchmarks,
+            starters=self.starters,
+        )
+        return doctor(
+            Circumstances(
+                system=system,
+                variables=self.variables,
+                chooses=launch.chooses,
+                home=Path("/home/ada"),
+                limits=self.limits,
+                n_cpus=self.n_cpus,
+                free=lambda _: self.free,
+                kernel_log=self.kernel_log,
+            )
+        )
+
+    def named(self, name: str) -> list[Finding]:
+        """Findings of one name."""
+        return [finding for finding in self.findings() if finding.name == name]
+
+
+def config(*, source_validation: bool) -> bytes:
+    """A PCIe configuration space: 0x100 is error reporting, which leads to ACS at 0x140."""
+    space = bytearray(4096)
+    struct.pack_into("<I", space, 0x100, 0x0001 | 1 << 16 | 0x140 << 20)
+    struct.pack_into("<IHH", space, 0x140, 0x000D | 1 << 16, 0x5F, int(source_validation))
+    return bytes(space)
+
+
+Ill = Callable[[Patient], None]
+
+
+def file(name: str, text: str | bytes) -> Ill:
+    """An illness that is one file."""
+    return lambda patient: patient.put(name, text)
+
+
+def variable(**pairs: str) -> Ill:
+    """An illness that is in the environment."""
+    return lambda patient: patient.variables.update(pairs)
+
+
+def known(**values: object) -> Ill:
+    """An illness that the process knows of itself."""
+
+    def change(patient: Patient) -> None:
+        for name, value in values.items():
+            setattr(patient, name, value)
+
+    return change
+
+
+def gone(name: str) -> Ill:
+    """A file that is not there."""
+    return lambda patient: (patient.root / name).unlink()
+
+
+S, W, N = Severity.STOPS, Severity.WARNS, Severity.NOTES
+CPUS = "sys/devices/system/cpu"
+# (finding, severity, spoils repeatability, illness, a word of its remedy); facts §6 and the seeds.
+ILLNESSES: tuple[tuple[str, Severity, bool, Ill, str], ...] = (
+    (
+        "numa-balancing",
+        W,
+        True,
+        file("proc/sys/kernel/numa_balancing", "1"),
+        "sysctl kernel.numa_balancing=0",
+    ),
+    ("numad", W, True, file("proc/812/comm", "numad"), "systemctl disable --now numad"),
+    ("iommu", W, False, file("proc/cmdline", "pci=realloc=off"), "grub"),
+    ("pci-realloc", W, False, file("proc/cmdline", "iommu=pt"), "grub"),
+    (
+        "pci-acs",
+        W,
+        False,
+        file(f"{DEVICE}/config", config(source_validation=True)),
+        "setpci -s 0000:05:00.0",
+    ),
+    (
+        "huge-pages",
+        N,
+        True,
+        file("sys/kernel/mm/transparent_hugepage/enabled", "always madvise [never]"),
+        "same",
+    ),
+    ("kernel-log", W, True, known(kernel_log="[1.0] amdgpu: GPU reset begin!"), "dmesg"),
+    (
+        "kernel-log",
+        W,
+        True,
+        known(kernel_log="amdgpu: Runlist is getting oversubscribed. Expect reduced"),
+        "dmesg",
+    ),
+    ("virtual-machine", N, True, file("proc/cpuinfo", GUEST_CPU), "host"),
+    (
+        "cpu-governor",
+        W,
+        True,
+        file(f"{CPUS}/cpu3/cpufreq/scaling_governor", "powersave"),
+        "cpupower frequency-set",
+    ),
+    (
+        "cpu-idle",
+        N,
+        True,
+        file(f"{CPUS}/cpu0/cpuidle/state2/disable", "0"),
+        "cpupower idle-set -d 2",
+    ),
+    ("few-cores", W, True, known(n_cpus=4), "exclusive"),
+    ("numa-node", W, True, file(f"{DEVICE}/numa_node", "-1"), "BIOS"),
+    ("open-files", W, False, known(limits={"nofile": 1024}), "ulimit -n 65536"),
+    ("shared-memory", W, False, known(free=64 << 20), "--shm-size"),
+    ("stale-shared-memory", W, False, file("dev/shm/nccl-4Xb2", ""), "rm /dev/shm/nccl-*"),
+    ("device-nodes", S, False, gone("dev/kfd"), "--device=/dev/kfd"),
+    ("kernel", W, False, file("proc/sys/kernel/osrelease", "5.4.0-200"), "newer"),
+    (
+        "mec-firmware",
+        W,
+        True,
+        lambda p: add(p.root, 4, {"fw_version": 168}),
+        "HSA_NO_SCRATCH_RECLAIM=1",
+    ),
+    (
+        "scratch-reclaim",
+        W,
+        True,
+        file("opt/rocm/.info/version", "6.3.1-48"),
+        "HSA_NO_SCRATCH_RECLAIM=1",
+    ),
+    ("clocks", W, True, file(f"{DEVICE}/power_dpm_force_performance_level", "low"), "rocm-smi"),
+    ("power-cap", W, True, file(f"{DEVICE}/hwmon/hwmon3/power1_cap", "500000000"), "power-cap"),
+    ("heat", W, True, file(f"{DEVICE}/hwmon/hwmon3/temp2_input", "97000"), "cool"),
+    ("other-users", W, True, file("sys/class/kfd/kfd/proc/4711/vram_1", "0"), "ps -o"),
+    ("memory-in-use", W, True, file(f"{DEVICE}/mem_info_vram_used", str(40 * GIB)), "fuser"),
+    ("kernarg", W, True, variable(HIP_FORCE_DEV_KERNARG="0"), "HIP_FORCE_DEV_KERNARG=1"),
+    ("runtime-variables", N, True, variable(HSA_ENABLE_SDMA="0"), "same"),
+    ("choosing-variables", W, True, variable(NCCL_ALGO="Ring"), "unset NCCL_ALGO"),
+    ("library-variables", N, False, variable(NCCL_SOCKET_IFNAME="eth0"), "job"),
+    ("mscclpp", W, True, variable(RCCL_MSCCLPP_THRESHOLD="1073741824"), "unset"),
+    (
+        "several-visible-devices",
+        W,
+        True,
+        variable(HIP_VISIBLE_DEVICES="0,1", ROCR_VISIBLE_DEVICES="0,1"),
+        "unset",
+    ),
+    ("no-visible-devices", S, False, variable(ROCR_VISIBLE_DEVICES=""), "unset"),
+    ("bad-visible-devices", W, True, variable(HIP_VISIBLE_DEVICES="0,1,1"), "unset"),
+    ("bad-visible-devices", W, True, variable(ROCR_VISIBLE_DEVICES="0,64"), "unset"),
+    ("visible-devices", N, True, variable(ROCR_VISIBLE_DEVICES="0,1"), "unset"),
+    ("hidden-file", W, True, file("home/ada/.rccl.conf", "NCCL_PROTO=LL # mine"), "mv "),
+    ("hidden-file", W, True, file("etc/rccl.conf", "NCCL_PROTO=LL"), "mv "),
+    ("no-library", W, False, known(libraries=()), "--librccl"),
+    (
+        "several-libraries",
+        W,
+        True,
+        known(libraries=(LIBRARY, replace(LIBRARY, owner="PyTorch", sha256="c"))),
+        "--librccl",
+    ),
+    ("no-benchmark", S, False, known(benchmarks=()), "--rccl-tests"),
+    (
+        "simulated-benchmark",
+        S,
+        False,
+        known(benchmarks=(replace(BENCHMARK, simulated=True),)),
+        "--simulate",
+    ),
+    ("no-launcher", S, False, known(starters=()), "rccltune[mpi]"),
+    (
+        "launcher-mismatch",
+        S,
+        False,
+        known(starters=(replace(STARTER, flavour="mpich"),)),
+        "mpirun of openmpi",
+    ),
+    (
+        "benchmark-without-mpi",
+        S,
+        False,
+        known(benchmarks=(replace(BENCHMARK, mpi="none"),)),
+        "MPI=1",
+    ),
+    ("all-gpus", N, False, variable(ROCR_VISIBLE_DEVICES="0,1,2,3"), "NCCL_MIN_NCHANNELS=32"),
+    ("channels", W, True, variable(NCCL_MIN_NCHANNELS="112"), "--variant channels-112"),
+)
+
+
+@pytest.fixture
+def patient(tmp_path: Path) -> Patient:
+    """A machine that is well."""
+    found = Patient(tmp_path)
+    found.write()
+    return found
+
+
+def test_a_machine_that_is_well(patient: Patient) -> None:
+    """Nothing but the reminder of graphs, which is advice and not a problem."""
+    assert [finding.name for finding in patient.findings()] == ["graph-mode"]
+
+
+@pytest.mark.parametrize(
+    ("name", "severity", "spoils", "illness", "remedy"),
+    ILLNESSES,
+    ids=[f"{number}-{illness[0]}" for number, illness in enumerate(ILLNESSES)],
+)
+def test_each_finding_fires(
+    patient: Patient, name: str, severity: Severity, spoils: bool, illness: Ill, remedy: str
+) -> None:
+    """On the machine with the problem, with a remedy; the well one above is silent."""
+    illness(patient)
+    found = patient.named(name)
+    assert len(found) == 1
+    assert (found[0].severity, found[0].spoils) == (severity, spoils)
+    assert remedy in found[0].remedy
+    assert found[0].where
+
+
+def test_every_kind_of_finding_was_seen(patient: Patient) -> None:
+    """No check is left without an illness: what the sources can say is what the list above has."""
+    import re
+
+    folder = Path(__import__("rccltune.detect.doctor", fromlist=["x"]).__file__).parent
+    text = "".join(path.read_text(encoding="utf-8") for path in folder.glob("*.py"))
+    names = set(re.findall(r'(?:warns|stops|notes)\(\s*"([a-z-]+)"', text))
+    tested = {illness[0] for illness in ILLNESSES}
+    elsewhere = {"graph-mode", "driver", "rocm", "locked-memory", "in-tree-driver"}
+    assert names - tested == elsewhere
+    assert len(CHECKS) > 25
+
+
+def test_drivers_older_than_partitions(tmp_path: Path) -> None:
+    """Only where the node is partitioned; ROCm before 6.3 does not know CPX."""
+    patient = Patient(tmp_path, machine="mi300x-cpx-nps4")
+    patient.write()
+    assert not patient.named("driver")
+    patient.put("sys/module/amdgpu/version", "6.10.5")
+    patient.put("opt/rocm/.info/version", "6.2.4-1")
+    patient.variables["HSA_NO_SCRATCH_RECLAIM"] = "1"
+    assert len(patient.named("driver")) == 1
+    assert len(patient.named("rocm")) == 1
+    assert not patient.named("scratch-reclaim")
+
+
+def test_the_kernels_own_driver(patient: Patient) -> None:
+    """It has a srcversion and no version."""
+    (patient.root / "sys/module/amdgpu/version").unlink()
+    patient.put("sys/module/amdgpu/srcversion", "0A1B2C")
+    assert "0A1B2C" in patient.named("in-tree-driver")[0].message
+
+
+def test_locked_memory_matters_with_network_cards(patient: Patient) -> None:
+    """Without RDMA nobody registers memory."""
+    patient.limits = {"memlock": 8 << 20}
+    assert not patient.named("locked-memory")
+    patient.put("sys/class/infiniband/mlx5_0/node_type", "1: CA")
+    assert len(patient.named("locked-memory")) == 1
+
+
+def test_scratch_reclaim_is_silent_where_set(patient: Patient) -> None:
+    """The variable answers the firmware's gate too."""
+    add(patient.root, 4, {"fw_version": 168})
+    patient.variables["HSA_NO_SCRATCH_RECLAIM"] = "1"
+    assert not patient.named("mec-firmware")
+
+
+def test_iommu_is_not_asked_of_a_guest(patient: Patient) -> None:
+    """RCCL skips it under a hypervisor; Intel needs a second word."""
+    patient.put("proc/cmdline", "quiet")
+    patient.put("proc/cpuinfo", GUEST_CPU)
+    assert not patient.named("iommu")
+    patient.put("proc/cpuinfo", INTEL_CPU)
+    assert "intel_iommu=on" in patient.named("iommu")[0].message
+
+
+def test_a_hidden_file_fills_only_what_is_open(patient: Patient) -> None:
+    """RCCL does not overwrite the environment with it."""
+    patient.put("opt/job.conf", "NCCL_PROTO=LL\nNCCL_ALGO = Tree\n# NCCL_DEBUG=INFO")
+    patient.variables |= {"NCCL_CONF_FILE": "/opt/job.conf", "NCCL_PROTO": "Simple"}
+    message = patient.named("hidden-file")[0].message
+    assert "NCCL_ALGO=Tree" in message
+    assert "NCCL_PROTO" not in message
+    assert "NCCL_DEBUG" not in message
+
+
+def test_some_benchmarks_simulated(patient: Patient) -> None:
+    """A mixture is a warning, and only the real ones are held against the launcher."""
+    fake = replace(BENCHMARK, name="alltoall_perf", simulated=True, mpi="none")
+    patient.benchmarks = (BENCHMARK, fake)
+    assert patient.named("simulated-benchmark")[0].severity is W
+    assert not patient.named("benchmark-without-mpi")
+
+
+@pytest.mark.parametrize(
+    ("machine", "name", "severity"),
+    [
+        ("mi300x-mixed", "mixed-modes", S),
+        ("mode-change-under-way", "mode-changing", S),
+        ("container-no-gpu", "hidden-gpus", S),
+        ("no-amd-gpu", "no-gpu", S),
+        ("mi300x-cpx-63-of-64", "missing-partitions", W),
+        ("sriov-guest", "sriov-guest", W),
+        ("mi300a-spx-nps1", "mi300a", N),
+    ],
+)
+def test_situations_are_findings(
+    machine: str, name: str, severity: Severity, tmp_path: Path
+) -> None:
+    """What detect names, the doctor weighs."""
+    findings = doctor(Circumstances(system=seen(write(machine, tmp_path))))
+    assert [f.severity for f in findings if f.name == name] == [severity]
+
+
+def test_what_stops_comes_first(patient: Patient) -> None:
+    """A reader may end at the first that is no longer his."""
+    patient.benchmarks = ()
+    patient.put("proc/sys/kernel/numa_balancing", "1")
+    order = [finding.severity for finding in patient.findings()]
+    assert order == sorted(order, key=list(Severity).index)
+    assert order[0] is S
+
+
+def test_when_a_sweep_may_run(patient: Patient) -> None:
+    """Warnings only stop under --strict; notes never."""
+    well = patient.findings()
+    assert verdict(well, strict=True)
+    patient.put("proc/sys/kernel/numa_balancing", "1")
+    warned = patient.findings()
+    assert verdict(warned, strict=False)
+    assert not verdict(warned, strict=True)
+    patient.benchmarks = ()
+    assert not verdict(patient.findings(), strict=False)
+
+
+def test_nothing_of_amd_is_asked_of_nvidia(tmp_path: Path) -> None:
+    """No /dev/kfd, no iommu=pt, no ROCm: none of it is a fault there; NUMA balancing is."""
+    root = write("no-amd-gpu", tmp_path)
+    put(root, "proc/driver/nvidia/gpus/0000:0f:00.0/information", "Model: NVIDIA H200")
+    put(root, "proc/cmdline", "quiet")
+    put(root, "proc/cpuinfo", AMD_CPU)
+    put(root, "proc/sys/kernel/numa_balancing", "1")
+    put(root, "home/ada/.nccl.conf", "NCCL_ALGO=Ring")
+    (root / "dev").mkdir()
+    facts = Circumstances(system=seen(root), home=Path("/home/ada"), free=lambda _: None)
+    names = {finding.name for finding in doctor(facts)}
+    assert names == {"nvidia-gpus", "numa-balancing", "hidden-file"}
+
+
+def test_an_empty_tree_is_no_crash(tmp_path: Path) -> None:
+    """Nothing can be read, so nothing is found but that."""
+    findings = doctor(Circumstances(system=seen(tmp_path)))
+    assert [finding.name for finding in findings] == ["no-sysfs"]
+
+
+def test_the_doctor_changes_nothing(patient: Patient) -> None:
+    """Every file is as it was."""
+
+    def state() -> dict[Path, tuple[bytes, int]]:
+        files = [path for path in patient.root.rglob("*") if path.is_file()]
+        return {path: (path.read_bytes(), path.stat().st_mtime_ns) for path in files}
+
+    before = state()
+    patient.findings()
+    assert state() == before

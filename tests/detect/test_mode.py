@@ -1,0 +1,272 @@
+"""The wished mode against the machine's, and setting one that is put back whatever happens."""
+
+from __future__ import annotations
+
+import os
+import signal
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+import pytest
+from test_amdsmi import environment
+from trees import put, seen, write
+
+from rccltune.detect import Smi, System, applied, check_mode, needs, runner
+from rccltune.detect.apply import obstacles, steps
+from rccltune.errors import MachineError
+from rccltune.model import Mode
+
+CPX4, CPX1, SPX1 = (Mode.parse(text) for text in ("cpx-nps4", "cpx-nps1", "spx-nps1"))
+BUSES = ("05", "15", "65", "75", "85", "95", "e5", "f5")
+
+
+@pytest.mark.parametrize(
+    ("wish", "machine"),
+    [
+        ("cpx-nps4", "mi300x-cpx-nps4"),
+        ("cpx", "mi300x-cpx-nps4"),
+        ("none", "mi250x"),
+        ("none", "no-amd-gpu"),
+        # Where the driver does not say, the user's word is the only one there is.
+        ("cpx-nps4", "old-driver-cpx"),
+        ("dpx-nps1", "old-driver-multi-xcc"),
+    ],
+)
+def test_modes_that_fit(wish: str, machine: str, tmp_path: Path) -> None:
+    """Nothing happens."""
+    check_mode(Mode.parse(wish), seen(write(machine, tmp_path)))
+
+
+@pytest.mark.parametrize(
+    ("wish", "machine", "found"),
+    [
+        ("cpx-nps4", "mi300x-spx-nps1", "spx-nps1"),
+        ("cpx-nps4", "mi300x-cpx-nps1", "cpx-nps1"),
+        ("spx", "mi300x-cpx-nps4", "cpx-nps4"),
+        ("spx-nps1", "old-driver-cpx", "cpx-?"),
+        ("cpx-nps4", "mi300x-mixed", "not clear"),
+        ("spx-nps1", "mode-change-under-way", "not clear"),
+        ("cpx-nps4", "no-amd-gpu", "none"),
+        ("none", "mi300x-spx-nps1", "spx-nps1"),
+    ],
+)
+def test_modes_that_do_not(wish: str, machine: str, found: str, tmp_path: Path) -> None:
+    """The message has both, the exit code is 4."""
+    with pytest.raises(MachineError) as caught:
+        check_mode(Mode.parse(wish), seen(write(machine, tmp_path)))
+    assert f"--mode {wish}" in caught.value.message
+    assert found in caught.value.message
+    assert caught.value.exit_code == 4
+
+
+def test_the_hint_has_the_commands(tmp_path: Path) -> None:
+    """As AMD's manual writes them."""
+    with pytest.raises(MachineError) as caught:
+        check_mode(CPX4, seen(write("mi300x-spx-nps1", tmp_path)))
+    hint = str(caught.value.hint)
+    assert "sudo amd-smi set --gpu all --compute-partition CPX" in hint
+    assert "sudo amd-smi set --gpu all --memory-partition NPS4" in hint
+    assert "--apply-mode" in hint
+
+
+def test_more_memory_parts_come_last_and_fewer_first() -> None:
+    """SPX under NPS4 is refused by the library with code 55."""
+    there = steps({"a": SPX1}, {"a": CPX4})
+    back = steps({"a": CPX4}, {"a": SPX1})
+    assert [step.what for step in there] == ["compute", "memory"]
+    assert [step.what for step in back] == ["memory", "compute"]
+    assert steps({"a": CPX4}, {"a": CPX4}) == ()
+
+
+class Node:
+    """A node in memory: what is set is what is seen, and every request is kept."""
+
+    def __init__(self, root: Path, machine: str) -> None:
+        """Write the tree."""
+        self.root = write(machine, root)
+        self.said: list[str] = []
+        self.refuse: str | None = None
+        self.resets = False
+        self.interrupts = False
+
+    def run(self, request: Mapping[str, Any], _timeout_s: float) -> tuple[str, Mapping[str, Any]]:
+        """Set a mode in the tree, as the driver would."""
+        what = request["what"]
+        if self.interrupts:
+            os.kill(os.getpid(), signal.SIGINT)
+        self.said.append(f"{what} {sorted(set(request['wanted'].values()))}")
+        if self.refuse == what:
+            return "answered", {"done": dict.fromkeys(request["wanted"], "code 30")}
+        for oam, value in request["wanted"].items():
+            self.set(oam, what, value)
+            if what == "memory" and self.resets:
+                self.set(oam, "compute", "SPX")
+        return "answered", {"done": dict.fromkeys(request["wanted"], "ok") | {"reload": "ok"}}
+
+    def set(self, oam: str, what: str, value: str) -> None:
+        """One attribute, and what KFD shows then."""
+        put(self.root, f"sys/bus/pci/devices/{oam}.0/current_{what}_partition", value)
+
+    def look(self) -> System:
+        """The tree as it is; KFD's nodes are left out, as right after a change."""
+        return seen(self.root, deep=False)
+
+    def applied(self, wish: Mode, *, is_root: bool = True) -> Any:  # noqa: ANN401
+        """The context manager over this node."""
+        return applied(
+            wish, self.look(), run=self.run, look=self.look, note=self.said.append, is_root=is_root
+        )
+
+
+@pytest.fixture
+def node(tmp_path: Path) -> Node:
+    """A node whose KFD is hidden, so that the tree stays sound when the mode changes."""
+    return Node(tmp_path, "container-no-kfd")
+
+
+def test_set_and_put_back(node: Node) -> None:
+    """Compute then memory, and the other way round afterwards."""
+    with node.applied(CPX4) as system:
+        assert system.mode == CPX4
+    assert node.look().mode == SPX1
+    calls = [line for line in node.said if "[" in line]
+    assert calls == ["compute ['CPX']", "memory ['NPS4']", "memory ['NPS1']", "compute ['SPX']"]
+    assert "go back by hand: amd-smi set --gpu all --compute-partition SPX" in node.said[0]
+
+
+@pytest.mark.parametrize("error", [RuntimeError, KeyboardInterrupt, SystemExit])
+def test_put_back_after_failure(node: Node, error: type[BaseException]) -> None:
+    """Whatever ends the block."""
+    with pytest.raises(error), node.applied(CPX4):
+        raise error
+    assert node.look().mode == SPX1
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT, signal.SIGHUP])
+def test_put_back_after_a_signal(node: Node, number: signal.Signals) -> None:
+    """A scheduler's SIGTERM unwinds the block as Ctrl-C does; handlers are as before."""
+    before = [signal.getsignal(n) for n in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)]
+    with pytest.raises(KeyboardInterrupt), node.applied(CPX4):
+        os.kill(os.getpid(), number)
+    assert node.look().mode == SPX1
+    assert [signal.getsignal(n) for n in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)] == before
+
+
+def test_nobody_interrupts_the_way_back(node: Node) -> None:
+    """A second Ctrl-C while the mode is put back waits for it."""
+    with pytest.raises(RuntimeError), node.applied(CPX4):
+        node.interrupts = True
+        raise RuntimeError
+    assert node.look().mode == SPX1
+
+
+def test_half_a_change_is_put_back(node: Node) -> None:
+    """The compute mode is set, the memory mode is refused: the compute mode goes back."""
+    node.refuse = "memory"
+    with pytest.raises(MachineError, match="busy"), node.applied(CPX4):
+        pytest.fail("the block must not run")
+    assert node.look().mode == SPX1
+
+
+def test_a_reload_that_resets_the_compute_mode(node: Node) -> None:
+    """It is set again, in both directions."""
+    node.resets = True
+    with node.applied(CPX4) as system:
+        assert system.mode == CPX4
+    assert node.look().mode == SPX1
+
+
+def test_not_put_back_is_said(node: Node) -> None:
+    """With what each OAM had and the commands."""
+    with pytest.raises(MachineError, match="was not put back") as caught, node.applied(CPX4):
+        node.refuse = "compute"
+    assert "0000:05:00 had spx-nps1" in str(caught.value.where)
+    assert "--compute-partition SPX" in str(caught.value.hint)
+
+
+def test_a_mode_that_is_there_needs_nothing(node: Node) -> None:
+    """Not even root."""
+    with node.applied(SPX1, is_root=False):
+        pass
+    assert node.said == []
+
+
+def test_mixed_modes_go_back_one_by_one(node: Node) -> None:
+    """Each OAM gets its own mode again."""
+    node.set("0000:15:00", "compute", "CPX")
+    node.set("0000:15:00", "memory", "NPS4")
+    with node.applied(CPX4):
+        assert {oam.mode for oam in node.look().oams} == {CPX4}
+    modes = {oam.address: oam.mode for oam in node.look().oams}
+    assert modes.pop("0000:15:00") == CPX4
+    assert set(modes.values()) == {SPX1}
+
+
+def test_what_stands_in_the_way(tmp_path: Path) -> None:
+    """No root, GPUs in use, a mode that could not be put back, no AMD GPU."""
+    root = write("mi300x-spx-nps1", tmp_path / "a")
+    put(root, "sys/class/kfd/kfd/proc/4711/vram_1", "1")
+    said = obstacles(seen(root), CPX4, is_root=False)
+    assert [line.split()[0] for line in said] == ["you", "the"]
+    assert "4711" in said[1]
+    half = obstacles(seen(write("old-driver-cpx", tmp_path / "b")), CPX4, is_root=True)
+    assert "could not be put back" in half[0]
+    assert obstacles(seen(write("no-amd-gpu", tmp_path / "c")), CPX4, is_root=True)
+    assert obstacles(seen(write("mi300x-spx-nps1", tmp_path / "d")), CPX4, is_root=True) == ()
+
+
+def test_what_it_needs_is_said(tmp_path: Path) -> None:
+    """Root, idle GPUs, the reload for a memory mode, calls that ROCm 10 deprecates."""
+    root = write("mi300x-spx-nps1", tmp_path)
+    put(root, "opt/rocm/.info/version", "7.2.0-81")
+    system = seen(root)
+    assert system.rocm == "7.2.0"
+    text = " ".join(needs(system, CPX4, is_root=False))
+    assert "root" in text
+    assert "idle" in text
+    assert "reload" in text
+    assert "ROCm 10" not in text
+    assert "reload" not in " ".join(needs(system, CPX1, is_root=False))
+    put(root, "opt/rocm/.info/version", "10.0.1")
+    assert "ROCm 10" in " ".join(needs(seen(root), CPX1, is_root=True))
+
+
+@pytest.mark.parametrize("release", ["6.4.4", "7.0.2"])
+@pytest.mark.parametrize("case", ["", "reset"])
+def test_through_the_real_bindings(
+    release: str, case: str, smi_release: Callable[[str], Path], tmp_path: Path
+) -> None:
+    """Enumerations by name, handles asked for again: the stand-in library's node changes and returns."""
+    folder = smi_release(release)
+    state = put(folder, "state", "SPX NPS1")
+    root = write("container-no-kfd", tmp_path)
+
+    def look() -> System:
+        compute, memory = state.read_text(encoding="ascii").split()
+        for bus in BUSES:
+            device = f"sys/bus/pci/devices/0000:{bus}:00.0"
+            put(root, f"{device}/current_compute_partition", compute)
+            put(root, f"{device}/current_memory_partition", memory)
+        return seen(root, deep=False, ask_smi=Smi)
+
+    run = runner(folder / "python", environment(folder, case))
+    with applied(CPX4, look(), run=run, look=look, note=lambda _: None, is_root=True) as system:
+        assert system.mode == CPX4
+        assert state.read_text(encoding="ascii") == "CPX NPS4\n"
+    assert state.read_text(encoding="ascii") == "SPX NPS1\n"
+
+
+def test_a_refusal_of_the_library(smi_release: Callable[[str], Path], tmp_path: Path) -> None:
+    """Its code 30, in words."""
+    folder = smi_release("7.0.2")
+    put(folder, "state", "SPX NPS1")
+    root = write("container-no-kfd", tmp_path)
+
+    def look() -> System:
+        return seen(root, deep=False)
+
+    run = runner(folder / "python", environment(folder, "refuse"))
+    context = applied(CPX4, look(), run=run, look=look, note=lambda _: None, is_root=True)
+    with pytest.raises(MachineError, match="the GPU is busy"), context:
+        pytest.fail("the block must not run")

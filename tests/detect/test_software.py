@@ -1,0 +1,126 @@
+"""Libraries, benchmarks and launchers are found, with versions and hashes."""
+
+from __future__ import annotations
+
+import hashlib
+from pathlib import Path
+
+import pytest
+from trees import put, seen
+
+from rccltune.detect.software import starters
+
+
+def test_every_library_that_a_job_could_load(tmp_path: Path) -> None:
+    """ROCm's, a PyTorch wheel's, LD_LIBRARY_PATH's; two names of one file are one."""
+    rocm = put(tmp_path, "opt/rocm/lib/librccl.so.1.0.70200", b"\0RCCL version 2.27.7+hip7.2\0")
+    for name in ("librccl.so.1", "librccl.so"):
+        (rocm.parent / name).symlink_to(rocm.name)
+    torch = put(tmp_path, "venv/torch/lib/librccl.so", b"\0RCCL version : 2.22.3-develop:abc1\0")
+    put(tmp_path, "venv/nvidia/nccl/lib/libnccl.so.2", b"\0NCCL version 2.28.3+cuda12.9\0")
+    own = put(tmp_path, "own/librccl.so.1", b"RCCL version %d.%d.%d without a number")
+    system = seen(
+        tmp_path,
+        site_packages=(tmp_path / "venv",),
+        variables={"LD_LIBRARY_PATH": "/nowhere:/own"},
+    )
+    assert [(lib.owner, lib.version, lib.rocm) for lib in system.libraries] == [
+        ("LD_LIBRARY_PATH", None, None),
+        ("ROCm", "RCCL 2.27.7+hip7.2", "7.2.0"),
+        ("PyTorch", "RCCL 2.22.3-develop:abc1", None),
+        ("NCCL wheel", "NCCL 2.28.3+cuda12.9", None),
+    ]
+    assert system.libraries[0].path == own
+    assert system.libraries[1].path == rocm
+    assert system.libraries[2].sha256 == hashlib.sha256(torch.read_bytes()).hexdigest()
+
+
+def test_an_empty_library_is_no_crash(tmp_path: Path) -> None:
+    """mmap refuses it."""
+    put(tmp_path, "opt/rocm/lib/librccl.so.1", b"")
+    (library,) = seen(tmp_path).libraries
+    assert (library.version, library.n_bytes) == (None, 0)
+
+
+@pytest.mark.parametrize(
+    ("content", "version", "mpi", "simulated"),
+    [
+        (b"\x7fELF rccl-tests: Version 2.17.6\0libmpi.so.40\0", "2.17.6", "openmpi", False),
+        (b"\x7fELF # nccl-tests version 2.17.8 nccl-\0libmpi.so.12\0", "2.17.8", "mpich", False),
+        (b"\x7fELF nccl-tests version %s\0libmpi_cray.so.12\0", None, None, False),
+        (b"\x7fELF\0", None, "none", False),
+        (b"\x7fELF # SIMULATED rccl-tests\0", None, "none", True),
+    ],
+)
+def test_benchmarks(
+    content: bytes, version: str | None, mpi: str | None, simulated: bool, tmp_path: Path
+) -> None:
+    """Version and MPI as far as the file says; rccltune's stand-ins are told apart."""
+    put(tmp_path, "opt/rccl-tests/build/all_reduce_perf", content)
+    (found,) = seen(tmp_path).benchmarks
+    assert (found.name, found.version, found.mpi, found.simulated) == (
+        "all_reduce_perf",
+        version,
+        mpi,
+        simulated,
+    )
+    stored = (tmp_path / "opt/rccl-tests/build/all_reduce_perf").read_bytes()
+    assert found.sha256 == hashlib.sha256(stored).hexdigest()
+
+
+def test_the_named_folder_or_its_build(tmp_path: Path) -> None:
+    """Users name the checkout as often as its build folder; then nothing else is looked at."""
+    put(tmp_path, "opt/rccl-tests/build/all_gather_perf", b"x")
+    put(tmp_path, "mine/build/all_reduce_perf", b"x")
+    found = seen(tmp_path, rccl_tests=tmp_path / "mine").benchmarks
+    assert [benchmark.name for benchmark in found] == ["all_reduce_perf"]
+
+
+def test_our_own_stand_ins_are_refused(tmp_path: Path) -> None:
+    """The ones that this install has."""
+    from rccltune import plugin
+
+    folder = plugin.native_folder() / "sim"
+    if not (folder / "all_reduce_perf").is_file():
+        pytest.skip("this install has no simulated benchmarks")
+    found = seen(tmp_path, rccl_tests=folder).benchmarks
+    assert found
+    assert all(benchmark.simulated for benchmark in found)
+
+
+# First lines of `mpirun --version` of each flavour, facts §4.2.
+SAID = {
+    "mpirun (Open MPI) 4.1.8\n\nReport bugs to": ("openmpi", "4.1.8"),
+    "mpirun (Open MPI) 5.0.11\n": ("openmpi", "5.0.11"),
+    "HYDRA build details:\n    Version:                                 5.0.2\n": (
+        "mpich",
+        "5.0.2",
+    ),
+    "Intel(R) MPI Library for Linux* OS, Version 2021.18.1 Build 2026": ("intel", "2021.18.1"),
+    "slurm 23.11.4": ("srun", "23.11.4"),
+    "somebody's own launcher": (None, None),
+    "": (None, None),
+}
+
+
+@pytest.mark.parametrize("text", SAID)
+def test_launchers_by_what_they_say(text: str, tmp_path: Path) -> None:
+    """One option that all of them know."""
+    program = put(tmp_path, "mpirun", f"#!/bin/sh\ncat <<'END'\n{text}\nEND\n")
+    program.chmod(0o755)
+    (found,) = starters([program])
+    assert (found.flavour, found.version) == SAID[text]
+
+
+def test_a_launcher_that_fails(tmp_path: Path) -> None:
+    """What it said is kept."""
+    program = put(tmp_path, "mpirun", "#!/bin/sh\necho mpiexec.hydra: not found >&2\nexit 127")
+    program.chmod(0o755)
+    (found,) = starters([program])
+    assert (found.flavour, found.detail) == (None, "mpiexec.hydra: not found")
+
+
+def test_a_program_that_does_not_start(tmp_path: Path) -> None:
+    """No crash."""
+    (found,) = starters([put(tmp_path, "mpirun", "no program")])
+    assert found.flavour is None

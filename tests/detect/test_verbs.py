@@ -1,0 +1,108 @@
+"""The two verbs as a user types them."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner, Result
+from trees import add_links, put, write
+
+from rccltune.cli.detect import detect
+from rccltune.cli.doctor import doctor
+from rccltune.errors import MachineError
+
+
+def run(verb: object, *arguments: str | Path) -> Result:
+    """One command line; errors of ours are left in the result."""
+    return CliRunner().invoke(verb, [str(a) for a in arguments])  # type: ignore[arg-type]
+
+
+def test_detect_shows_the_node(tmp_path: Path) -> None:
+    """Mode, OAMs with their devices, links."""
+    root = write("mi300x-cpx-63-of-64", tmp_path)
+    add_links(root)
+    done = run(detect, "--root", root)
+    assert done.exit_code == 0
+    assert "MI300X, mode cpx-nps4" in done.stdout
+    assert "63 devices on 8 OAMs, 38 compute units each" in done.stdout
+    assert "7 of 8" in done.stdout
+    assert "one link between OAMs" in done.stdout
+    assert "lacks partition 7" in done.stderr
+
+
+def test_detect_with_sources(tmp_path: Path) -> None:
+    """-v has each device, and where values were read."""
+    done = run(detect, "--root", write("mi300x-cpx-nps4", tmp_path), "-v")
+    assert "0000:f5:00.7" in done.stdout
+    assert (
+        "compute: /sys/bus/pci/drivers/amdgpu/0000:05:00.0/current_compute_partition" in done.stdout
+    )
+
+
+def test_detect_as_json(tmp_path: Path) -> None:
+    """stdout is one value, every OAM with its sources."""
+    root = write("mi300x-cpx-nps4", tmp_path)
+    add_links(root)
+    answer = json.loads(run(detect, "--root", root, "--json").stdout)
+    assert (answer["mode"], answer["n_devices"], answer["device_id"]) == ("cpx-nps4", 64, "0x74a1")
+    assert answer["oams"][0]["sources"]["memory"].endswith("current_memory_partition")
+    assert answer["devices"][63]["iods"] == [3]
+    assert answer["xgmi_hops"][0].split()[:9] == ["-", *"0000000", "1"]
+    assert answer["findings"] == []
+
+
+@pytest.mark.parametrize("name", ["no-amd-gpu", "no-sysfs", "mi300x-mixed", "container-no-gpu"])
+def test_detect_never_fails(name: str, tmp_path: Path) -> None:
+    """It describes; whether that will do is the doctor's answer."""
+    root = write(name, tmp_path)
+    assert run(detect, "--root", root).exit_code == 0
+    assert json.loads(run(detect, "--root", root, "--json").stdout)["findings"]
+
+
+def test_the_root_may_come_from_the_environment(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The same variable as the plugin's."""
+    monkeypatch.setenv("RCCLTUNE_SYSROOT", str(write("mi355x-spx-nps1", tmp_path)))
+    assert "MI355X, mode spx-nps1" in run(detect).stdout
+
+
+def test_doctor_exits_with_0_on_warnings(tmp_path: Path) -> None:
+    """And with 4 under --strict, after saying what it found."""
+    root = write("mi300x-spx-nps1", tmp_path)
+    put(root, "proc/sys/kernel/numa_balancing", "1")
+    mild = run(doctor, "--root", root)
+    assert mild.exit_code == 0
+    assert "sysctl kernel.numa_balancing=0" in mild.stdout
+    strict = run(doctor, "--root", root, "--strict")
+    assert isinstance(strict.exception, MachineError)
+    assert strict.exception.exit_code == 4
+    assert strict.stdout == mild.stdout
+
+
+def test_doctor_exits_with_4_where_no_sweep_can_run(tmp_path: Path) -> None:
+    """The findings are on stdout all the same, as JSON too."""
+    done = run(doctor, "--root", write("mi300x-mixed", tmp_path), "--json")
+    assert isinstance(done.exception, MachineError)
+    assert "mixed-modes" in done.exception.message
+    (first, *_) = json.loads(done.stdout)["findings"]
+    assert (first["name"], first["severity"], first["spoils"]) == ("mixed-modes", "stops", True)
+
+
+def test_this_machine_as_it_is() -> None:
+    """Whatever it is, both verbs end, and detect's JSON can be read."""
+    answer = json.loads(run(detect, "--json").stdout)
+    assert answer["root"] == "/"
+    done = run(doctor, "--json")
+    assert done.exception is None or isinstance(done.exception, MachineError)
+    assert json.loads(done.stdout)["format"] == 1
+
+
+@pytest.mark.parametrize("verb", [detect, doctor])
+def test_help_begins_with_what_it_is_for(verb: object) -> None:
+    """With an example and the exit codes."""
+    text = run(verb, "--help").output
+    assert "Example:" in text
+    assert "Exit codes:" in text
