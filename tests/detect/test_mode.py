@@ -160,7 +160,7 @@ def test_nobody_interrupts_the_way_back(node: Node) -> None:
         node.interrupts = True
         raise RuntimeError
 
-    with pytest.raises(RuntimeError), node.applied(CPX4):  # noqa: PT012 - the block is the test
+    with pytest.raises(RuntimeError), node.applied(CPX4):
         end()
     assert node.look().mode == SPX1
 
