@@ -185,23 +185,17 @@ __attribute__((noinline)) static const struct candidate *decide_without_table(
     return NULL;
 }
 
-/* What a job waits for: no lock, no allocation, no getenv, and no output unless somebody watches.
- */
-const struct candidate *plugin_decide(struct plugin *plugin, const struct plugin_call *call)
+/* The first candidate of a segment that holds and can be selected, looked at one by one; the
+ * watcher, where there is one, is told. */
+__attribute__((noinline)) static const struct candidate *decide_among(
+    struct plugin *plugin, const struct plugin_call *call, const struct segment_list *segment)
 {
+    const struct rule_table *table = plugin->table;
     const struct candidate *chosen = NULL;
-    const uint32_t *order = NULL;
-    uint32_t count = 0;
+    uint32_t count = segment != NULL ? segment->count : 0;
     uint32_t n_skipped = 0;
-    if (plugin == NULL || (unsigned)call->collective >= TABLE_N_COLLECTIVES) {
-        return NULL;
-    }
-    if (plugin->table == NULL) {
-        return decide_without_table(plugin, call);
-    }
-    order = rule_table_find(plugin->table, (unsigned)call->collective, call->n_bytes, &count);
     for (uint32_t i = 0; i < count && chosen == NULL; i++) {
-        const struct candidate *rule = &plugin->table->candidates[order[i]];
+        const struct candidate *rule = &table->candidates[table->order[segment->first + i]];
         if (holds(rule, call)) {
             chosen = is_selectable(rule, call) ? rule : NULL;
             n_skipped += chosen == NULL ? 1 : 0;
@@ -211,6 +205,30 @@ const struct candidate *plugin_decide(struct plugin *plugin, const struct plugin
         watch_decided(plugin, call, chosen, n_skipped);
     }
     return chosen;
+}
+
+/* What a job waits for: no lock, no allocation, no getenv, and no output unless somebody watches.
+ */
+const struct candidate *plugin_decide(struct plugin *plugin, const struct plugin_call *call)
+{
+    if (plugin == NULL || (unsigned)call->collective >= TABLE_N_COLLECTIVES) {
+        return NULL;
+    }
+    if (plugin->table == NULL) {
+        return decide_without_table(plugin, call);
+    }
+    const struct segment_list *segment =
+        rule_table_segment(plugin->table, (unsigned)call->collective, call->n_bytes);
+    if (plugin->watch != NULL) {
+        return decide_among(plugin, call, segment);
+    }
+    if (segment == NULL || segment->count == 0) {
+        return NULL;
+    }
+    if (holds(&segment->head, call) && is_selectable(&segment->head, call)) {
+        return &segment->head;
+    }
+    return segment->count > 1 ? decide_among(plugin, call, segment) : NULL;
 }
 
 void plugin_finalize(struct plugin *plugin)

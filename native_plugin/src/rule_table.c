@@ -203,8 +203,9 @@ static enum rule_table_status append_list(struct builder *builder, const uint32_
         builder->order = bigger;
         builder->order_room = room;
     }
-    *where = (struct segment_list){(uint32_t)builder->n_order, n};
+    *where = (struct segment_list){.first = (uint32_t)builder->n_order, .count = n};
     if (n > 0) {
+        where->head = builder->candidates[list[0]];
         memcpy(builder->order + builder->n_order, list, n * sizeof *list);
     }
     builder->n_order += n;

@@ -36,10 +36,13 @@ struct candidate {
     uint32_t line;
 };
 
-/* A run of sizes with the same candidates; it ends where the next one starts. */
+/* A run of sizes with the same candidates; it ends where the next one starts.  `head` is a copy of
+ * the first candidate: nearly every call ends with it, and finds it without two more loads that
+ * wait for each other. */
 struct segment_list {
     uint32_t first; /* into rule_table.order */
     uint32_t count;
+    struct candidate head; /* where count > 0 */
 };
 
 struct collective_segments {
@@ -76,16 +79,15 @@ enum rule_table_status rule_table_build(const struct rule *rules, size_t n,
 /* Releases a table; NULL is allowed. */
 void rule_table_free(struct rule_table *table);
 
-/* The candidates for a size, in file order, as indices into table->candidates.  `collective` must
- * be below TABLE_N_COLLECTIVES.  Inline, and without a branch that depends on the data: random
- * sizes cost what repeated ones do. */
-static inline const uint32_t *rule_table_find(const struct rule_table *table, unsigned collective,
-                                              uint64_t n_bytes, uint32_t *count)
+/* The segment that a size lies in, NULL where the collective has no rule.  `collective` must be
+ * below TABLE_N_COLLECTIVES.  Inline, and without a branch that depends on the data: random sizes
+ * cost what repeated ones do. */
+static inline const struct segment_list *rule_table_segment(const struct rule_table *table,
+                                                            unsigned collective, uint64_t n_bytes)
 {
     const struct collective_segments *segments = &table->of[collective];
     uint32_t n = segments->count;
     if (n == 0) {
-        *count = 0;
         return NULL;
     }
     const uint64_t *base = segments->starts;
@@ -94,9 +96,16 @@ static inline const uint32_t *rule_table_find(const struct rule_table *table, un
         base += base[half] <= n_bytes ? half : 0;
         n -= half;
     }
-    struct segment_list list = segments->lists[base - segments->starts];
-    *count = list.count;
-    return table->order + list.first;
+    return &segments->lists[base - segments->starts];
+}
+
+/* The candidates for a size, in file order, as indices into table->candidates. */
+static inline const uint32_t *rule_table_find(const struct rule_table *table, unsigned collective,
+                                              uint64_t n_bytes, uint32_t *count)
+{
+    const struct segment_list *list = rule_table_segment(table, collective, n_bytes);
+    *count = list != NULL ? list->count : 0;
+    return list != NULL ? table->order + list->first : NULL;
 }
 
 #endif

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import signal
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -143,6 +143,21 @@ def test_put_back_after_failure(node: Node, error: type[BaseException]) -> None:
     assert node.look().mode == SPX1
 
 
+@pytest.fixture
+def heard() -> Iterator[None]:
+    """No signal ignored: tests that are started in the background inherit some that are."""
+    usual = {
+        signal.SIGTERM: signal.SIG_DFL,
+        signal.SIGINT: signal.default_int_handler,
+        signal.SIGHUP: signal.SIG_DFL,
+    }
+    before = [signal.signal(number, handler) for number, handler in usual.items()]
+    yield
+    for number, handler in zip(usual, before, strict=True):
+        signal.signal(number, handler)
+
+
+@pytest.mark.usefixtures("heard")
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT, signal.SIGHUP])
 def test_put_back_after_a_signal(node: Node, number: signal.Signals) -> None:
     """A scheduler's SIGTERM unwinds the block as Ctrl-C does; handlers are as before."""
