@@ -146,7 +146,7 @@ def why_impossible(
 
 
 def _variant(setting: Setting, ground: Ground) -> Variant:
-    """The environment that a setting needs on this GPU; see facts in docs/model.md."""
+    """The environment that a setting needs on this GPU."""
     gated = ground.arch is not None and ground.arch.startswith(_GATED)
     one_node = ground.scale.n_nodes < TREE_SIMPLE_NEEDS_NODES
     if not (gated and one_node):

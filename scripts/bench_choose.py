@@ -1,4 +1,4 @@
-"""Measure what choosing is worth: seed 1's table, public sweeps, a null knob, bursts, speed.
+"""Measure what choosing is worth: AMD's published table, public sweeps, a null knob, bursts, speed.
 
 Usage: python scripts/bench_choose.py [--data DIR] [--json] [--quick]
 
@@ -84,7 +84,7 @@ def key_of(
 
 
 def seed_samples() -> list[Sample]:
-    """Seed 1's table; LL128 under its variable and Tree with Simple under its patch."""
+    """AMD's published table; LL128 under its variable and Tree with Simple under its patch."""
     scale = Scale(n_nodes=1, n_ranks=64)
     made = []
     for nbytes, row in SEED_TABLE.items():
@@ -236,7 +236,7 @@ def line(part: str, what: str, values: Sequence[float], **more: object) -> Row:
 
 
 def bench_seed() -> list[Row]:
-    """Seed 1: four zones without regret, three within 10 %, and both rivals on 88 sizes."""
+    """AMD's table: four zones without regret, three within 10 %, and both rivals on 88 sizes."""
     curves = fit.curves(seed_samples()).curves
     times = times_of(curves)
     # Four sizes an octave from the smallest measured one: 88 of them end below the largest.
@@ -256,9 +256,9 @@ def bench_seed() -> list[Row]:
             and 1.2 * KIB**2 <= ends[1] <= 2.4 * KIB**2
             and (len(rules) == 3 if tolerance > 0.05 else len(rules) == 4 and max(at_sizes) == 0)
         )
-        rows.append(line("seed 1", f"rccltune {tolerance:.0%}", on_grid, zones=text, ok=reached))
-    rows.append(line("seed 1", "vendors' method", regrets(vendor_rule(times), times, grid)))
-    rows.append(line("seed 1", "AMD's published rules", regrets(amd_rule, times, grid)))
+        rows.append(line("published", f"rccltune {tolerance:.0%}", on_grid, zones=text, ok=reached))
+    rows.append(line("published", "vendors' method", regrets(vendor_rule(times), times, grid)))
+    rows.append(line("published", "AMD's published rules", regrets(amd_rule, times, grid)))
     return rows
 
 

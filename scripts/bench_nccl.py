@@ -53,7 +53,7 @@ def command(options: argparse.Namespace, iterations: int) -> list[str]:
 
 
 def variables(added: dict[str, str]) -> dict[str, str]:
-    """The environment of an arm; multicast stays off in each (design law 11)."""
+    """The environment of an arm; multicast stays off in each."""
     made = environment(
         dict(os.environ) | SAFETY,
         {**added, "OMPI_ALLOW_RUN_AS_ROOT": "1", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1"}.items(),

@@ -1,6 +1,6 @@
 /*
  * How the stand-in library chooses for one call: the cost table, the tuner's edit, the pick, and
- * the steps after it in the library's order (facts/rccl-and-nccl.md 1.4 and 5.3, RCCL 2.28.3
+ * the steps after it in the library's order (RCCL 2.28.3
  * src/enqueue.cc topoGetAlgoInfo and src/rccl_wrap.cc).
  */
 #include <stdio.h>

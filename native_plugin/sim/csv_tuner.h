@@ -1,6 +1,6 @@
 /*
  * RCCL's built-in CSV tuner in both of its forms, with their faults: it is what a rule file meets
- * on a machine without a plugin.  Facts: facts/rccl-and-nccl.md 3.
+ * on a machine without a plugin.  Source: RCCL src/plugin/tuner/csv_tuner.cc.
  */
 #ifndef RCCLTUNE_SIM_CSV_TUNER_H
 #define RCCLTUNE_SIM_CSV_TUNER_H

@@ -94,7 +94,7 @@ void debug_start(const char *host, int info_level)
     debug.out = stdout;
     debug.host = host;
     debug.info_level = info_level;
-    /* RCCL of ROCm 7.2 and later prints errors without being asked (facts/machine-and-mpi.md 5). */
+    /* RCCL of ROCm 7.2 and later prints errors without being asked. */
     debug.level = info_level > 3 ? LEVEL_ERROR : LEVEL_NONE;
     if (level != NULL) {
         int found = find_name_any_case(level, strlen(level), names, 7);
@@ -170,7 +170,7 @@ void debug_logger(int level, unsigned long subsystems, const char *file, int lin
                   const char *format, ...)
 {
     /* RCCL 2.28.3 put ERROR at 1 and moved the rest up by one: a plugin built for the old numbers
-     * says INFO and the library hears WARN (facts/rccl-and-nccl.md 1.3). */
+     * says INFO and the library hears WARN. */
     int meant = debug.info_level > 3 || level == 0 ? level : level + 1;
     if (debug.level < meant ||
         (meant != LEVEL_WARN && meant != LEVEL_ERROR && (debug.subsystems & subsystems) == 0))

@@ -1,4 +1,4 @@
-/* What goes wrong on purpose, in the words that the real programs use (facts/machine-and-mpi.md 5).
+/* What goes wrong on purpose, in the words that the real programs use.
  */
 #include <signal.h>
 #include <stdio.h>

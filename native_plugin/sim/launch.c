@@ -24,7 +24,7 @@ static const char *word(const char *name)
 
 /* RCCLTUNE_SIM_LINKED=openmpi makes the program one that was linked to that MPI: another launcher's
  * environment means nothing to it and every process runs alone, which is what a real mismatch does
- * (facts/machine-and-mpi.md 4.5). */
+ *. */
 static bool linked_to(const char *name)
 {
     const char *linked = getenv("RCCLTUNE_SIM_LINKED");

@@ -12,7 +12,7 @@
 
 #include "bench.h"
 
-/* Open MPI's launcher can lose track of programs that live for less (facts/machine-and-mpi.md 4.4).
+/* Open MPI's launcher can lose track of programs that live for less.
  */
 static const double shortest_life_s = 0.5;
 

@@ -1,6 +1,6 @@
 /*
  * RCCL's cost model for gfx942, from the published tables: what the stand-in library believes,
- * which is not what the node file says is true.  Facts: facts/rccl-and-nccl.md 6 (RCCL 2.28.3
+ * which is not what the node file says is true.  Source: RCCL's published tables (RCCL 2.28.3
  * src/graph/tuning.cc).
  */
 #ifndef RCCLTUNE_SIM_MODEL_H

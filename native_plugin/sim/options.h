@@ -1,6 +1,6 @@
 /*
  * The command line of rccl-tests and nccl-tests, in each release's letters and with their faults:
- * an unknown option prints the usage and exits 0.  Facts: facts/rccl-and-nccl.md 8.1.
+ * an unknown option prints the usage and exits 0.  Source: rccl-tests src/common.cu.
  */
 #ifndef RCCLTUNE_SIM_OPTIONS_H
 #define RCCLTUNE_SIM_OPTIONS_H

@@ -79,7 +79,7 @@ static void sources(const struct node *node, int collective)
 void out_version(const struct node *node, int collective, const char *program)
 {
     int family = out.options->family, v = out.nccl_version;
-    /* The missing end of line is rccl-tests' own (facts 8.2). */
+    /* The missing end of line is rccl-tests' own. */
     if (family == BENCH_RTNEW && strncmp(node->arch, "gfx942", 6) == 0)
         SAY("On gfx942 architecture, using FNUZ FP8 types");
     if (family == BENCH_RTNEW)

@@ -1,6 +1,6 @@
 /*
  * What the benchmark prints: stdout's table in each family's format, and the files of -J and -Z.
- * Every form says SIMULATED (design law 4).  Facts: facts/rccl-and-nccl.md 8.1 and 8.2.
+ * Every form says SIMULATED.  Source: rccl-tests src/common.cu, nccl-tests 2.19.6 src/.
  */
 #ifndef RCCLTUNE_SIM_OUTPUT_H
 #define RCCLTUNE_SIM_OUTPUT_H

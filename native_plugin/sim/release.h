@@ -2,8 +2,8 @@
  * What differs between releases of RCCL and of the benchmarks, as far as a tuner can notice.
  *
  * A release is named by its version (2.28.3); the behaviour is that of the newest family not newer
- * than it.  Facts: facts/rccl-and-nccl.md 1.1 (lookup order), 1.3 (log levels), 5.3 (steps after
- * the plugin), 5.4 (bypasses), 8 (benchmarks).
+ * than it.  Source: RCCL src/plugin/tuner.cc (lookup order), nccl_common.h (log levels), enqueue.cc
+ * (steps after the plugin), 5.4 (bypasses), 8 (benchmarks).
  */
 #ifndef RCCLTUNE_SIM_RELEASE_H
 #define RCCLTUNE_SIM_RELEASE_H

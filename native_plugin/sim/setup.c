@@ -35,7 +35,7 @@ static int collective_of(const char *program)
 }
 
 /* ROCR_VISIBLE_DEVICES filters and reorders; then HIP_ or CUDA_VISIBLE_DEVICES index what is left.
- * A token that is no device ends the list (facts/machine-and-mpi.md 3.4). */
+ * A token that is no device ends the list. */
 static void apply_visible(struct bench *bench, const char *name)
 {
     const char *value = getenv(name);

@@ -42,7 +42,7 @@ enum {
 enum { PROTO_LL, PROTO_LL128, PROTO_SIMPLE, N_PROTOCOLS };
 
 /* Where a call goes.  PATH_TUNED means algorithm and protocol; every other path is taken before a
- * tuner is asked (facts/rccl-and-nccl.md 5.4) or has no tuner at all (point to point). */
+ * tuner is asked or has no tuner at all (point to point). */
 enum {
     PATH_TUNED,
     PATH_P2P,

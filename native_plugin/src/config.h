@@ -16,7 +16,7 @@ enum {
     CONFIG_REASON_SIZE = 1024,
 };
 
-/* The outcomes of design §7. */
+/* The outcomes of docs/plugin.md, "When it fails". */
 enum config_outcome {
     CONFIG_RULES,   /* there is a table, or a schedule */
     CONFIG_NOTHING, /* case c: nothing to apply */

@@ -31,7 +31,7 @@ struct plugin_call {
 
 enum plugin_status {
     PLUGIN_READY,  /* `*plugin` may be NULL: inert, and plugin_decide accepts that */
-    PLUGIN_WRONG,  /* case a of design §7, reported on stderr */
+    PLUGIN_WRONG,  /* case a of docs/plugin.md, reported on stderr */
     PLUGIN_UNSURE, /* case b, reported on stderr */
 };
 

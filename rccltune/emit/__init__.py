@@ -1,6 +1,6 @@
 """The emit room: zones to rules, rules to a rule file, and rule files back to rules.
 
-The dialect is RCCL's own (cli.md, "Rule files"): what is written here is read alike by RCCL's
+The dialect is RCCL's own: what is written here is read alike by RCCL's
 built-in CSV tuner, by the vendors' example plugins and by ours.
 """
 

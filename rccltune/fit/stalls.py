@@ -16,7 +16,7 @@ from statistics import median_low
 
 from rccltune.fit.gather import Row
 
-# Launches of one setting differ by 1-4 %, with stalls of 60 % and more (design §8).
+# Launches of one setting differ by 1-4 %, with stalls of 60 % and more.
 ABOVE_OTHER_LAUNCHES = 1.5
 # Real curves step too: a plateau's edge is up to 2.3x in public sweeps, a bad default up to 5x.
 ABOVE_OTHER_SIZES = 6.0

@@ -13,7 +13,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Final
 
-# Exact names and prefixes (ending in *) of what is cleared; design law 11.
+# Exact names and prefixes (ending in *) of what is cleared.
 CLEARED: Final = (
     "NCCL_ALGO",
     "NCCL_PROTO",

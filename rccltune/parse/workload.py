@@ -16,7 +16,7 @@ def read_workload(path: Path) -> tuple[tuple[Collective, int, float], ...]:
     """Calls by collective and size, summed over communicators.
 
     The file is CSV with ``#@ format 1`` above a header that names at least ``collective``,
-    ``nBytes`` and ``calls`` in any order (cli.md, "Record").
+    ``nBytes`` and ``calls`` in any order.
 
     Raises:
         OutputError: not readable, no such columns, or a row that is no call.

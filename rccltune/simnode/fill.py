@@ -28,13 +28,14 @@ _HOP_US: Final = {
     "tree": {"ll": 0.9, "ll128": 0.9, "simple": 2.3},
     "ring": {"ll": 0.8, "ll128": 0.8, "simple": 2.1},
 }
-# Shares of the bus bandwidth: LL carries half of what it moves, LL128 120 of 128 bytes (seed 1);
+# Shares of the bus bandwidth: LL carries half of what it moves, LL128 120 of 128 bytes (AMD's
+# article on the tuner interface);
 # the model's own ratios (0.06-0.08) are meant to steer the choice, not to be true.
 _SHARE: Final = {
     "tree": {"ll": 0.35, "ll128": 0.65, "simple": 0.45},
     "ring": {"ll": 0.45, "ll128": 0.8, "simple": 1.0},
 }
-# What the paths without a tuner gain over the best setting (facts 5.4 gives no curves; RCCLX claims
+# What the paths without a tuner gain over the best setting (no curves are published; RCCLX claims
 # 10-50 % for DDA). Shares of the best setting's time.
 _PATH_SHARE: Final = {"direct": 0.85, "dda": 0.7, "msccl": 0.8, "mscclpp": 0.6}
 _PATH_COLLECTIVES: Final = {

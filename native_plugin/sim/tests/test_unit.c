@@ -93,7 +93,7 @@ static struct model model_of(int index, int ranks, int nodes, bool ll128, bool t
     return model;
 }
 
-/* facts/rccl-and-nccl.md 6.4: the derived latency terms. */
+/* The latency terms that follow from RCCL 2.28.3 src/graph/tuning.cc, worked out by hand. */
 static void test_model(void)
 {
     static const struct {
