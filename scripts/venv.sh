@@ -19,9 +19,12 @@ find_python() {
 # ensure_venv EXTRAS [GROUP]: installs once per state of the files that decide what is installed.
 ensure_venv() {
     local extras=$1 group=${2:-} stamp
-    stamp=$(cat "$root/pyproject.toml" "$root/rccltune/__init__.py" \
-        $(find "$root/native_plugin" -name '*.[ch]' -o -name '*.txt' -o -name '*.map' | sort) \
-        | sha256sum | cut -c1-16)
+    # The editable install names each Python file, so a new or moved one needs another install.
+    stamp=$({
+        cat "$root/pyproject.toml" "$root/rccltune/__init__.py" \
+            $(find "$root/native_plugin" -name '*.[ch]' -o -name '*.txt' -o -name '*.map' | sort)
+        cd "$root" && find rccltune -name '*.py' | sort
+    } | sha256sum | cut -c1-16)
     # What was asked for before is asked for again, so that scripts do not undo each other.
     extras=$(printf '%s\n' ${extras//,/ } $(cat "$venv/rccltune-extras" 2>/dev/null || true) | sort -u | paste -sd,)
     group=${group:-$(cat "$venv/rccltune-group" 2>/dev/null || true)}
