@@ -1,0 +1,163 @@
+"""What choosing makes of curves: zones, rules, what verification finds in them."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import Enum
+from typing import Final
+
+from rccltune.model.settings import DEFAULT_VARIANT, Mode, Scale, Setting, Target, Variant, View
+from rccltune.units import MAX_NBYTES
+from rccltune.vocab import Collective
+
+
+class Proof(Enum):
+    """What a zone's gain over the baseline rests on."""
+
+    REPEATED = "repeated"
+    ONE_RUN = "one-run"
+    NO_BASELINE = "no-baseline"
+
+
+NOT_MEASURED: Final = "not measured"
+NOT_BEATEN: Final = "baseline not beaten"
+BASELINE_UNKNOWN: Final = "baseline not measured here"
+NOTHING_SELECTABLE: Final = "no selectable setting was measured"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LeftOut:
+    """A setting that was measured and can never be in a rule of this target.
+
+    Attributes:
+        variant: where it was measured.
+        n_fastest: sizes at which it was faster than every selectable setting in every view.
+    """
+
+    target: Target
+    setting: Setting
+    variant: Variant
+    reason: str
+    n_fastest: int = 0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Gain:
+    """baseline time / chosen time - 1 over a zone's sizes: least, median and largest."""
+
+    low: float
+    median: float
+    high: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Zone:
+    """An interval of sizes where one setting is chosen, or a hole where none is.
+
+    Attributes:
+        setting: None for a hole.
+        reason: why it is a hole, None for a choice.
+        measured_from: smallest measured size inside, None where nothing was measured.
+        measured_to: largest measured size inside.
+        worst_regret: time(chosen) / time(best measured) - 1, the largest over sizes and views.
+        gain: over baseline, None where no baseline was measured.
+        fallback: what to choose where the setting is not selectable.
+        variant: environment that the zone's setting needs (the target's own, or one that widens
+            it, as LL128 on one node does).
+        proof: what the gain rests on, None for a hole.
+    """
+
+    target: Target
+    min_nbytes: int
+    max_nbytes: int
+    setting: Setting | None
+    reason: str | None = None
+    measured_from: int | None = None
+    measured_to: int | None = None
+    n_sizes: int = 0
+    worst_regret: float | None = None
+    mean_regret: float | None = None
+    gain: Gain | None = None
+    fallback: Setting | None = None
+    variant: Variant = DEFAULT_VARIANT
+    proof: Proof | None = None
+
+    def __post_init__(self) -> None:
+        """A zone covers sizes and either chooses or says why not."""
+        if not 0 <= self.min_nbytes <= self.max_nbytes <= MAX_NBYTES:
+            raise ValueError(f"a zone cannot reach from {self.min_nbytes} to {self.max_nbytes}")
+        if (self.setting is None) != (self.reason is not None):
+            raise ValueError("a zone has either a setting or a reason for having none")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Rule:
+    """One line of a rule file; ``None`` stands for -1, which is *any* or *leave to RCCL*.
+
+    Attributes:
+        only_mode: partition mode that the row itself asks for (column 11 of a fork's dialect).
+        line: where it was read, from 1.
+        fallback: reached only when the rule before it is not selectable.
+    """
+
+    collective: Collective
+    min_nbytes: int
+    max_nbytes: int
+    setting: Setting
+    n_nodes: int | None = None
+    n_ranks: int | None = None
+    num_pipe_ops: int | None = None
+    reg_buff: int | None = None
+    only_mode: Mode | None = None
+    variant: Variant | None = None
+    line: int | None = None
+    fallback: bool = False
+
+    def matches(
+        self,
+        collective: Collective,
+        nbytes: int,
+        scale: Scale,
+        num_pipe_ops: int = 1,
+        reg_buff: int = 0,
+    ) -> bool:
+        """Whether a call falls under the rule; bounds are inclusive."""
+        return (
+            collective is self.collective
+            and self.min_nbytes <= nbytes <= self.max_nbytes
+            and self.n_nodes in (None, scale.n_nodes)
+            and self.n_ranks in (None, scale.n_ranks)
+            and self.num_pipe_ops in (None, num_pipe_ops)
+            and self.reg_buff in (None, reg_buff)
+        )
+
+
+class Judgement(Enum):
+    """What verification found at one size."""
+
+    BETTER = "better"
+    SAME = "same"
+    WORSE = "worse"
+    WRONG = "wrong"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Verdict:
+    """Tuned against baseline at one size.
+
+    Attributes:
+        ratio: baseline time / tuned time.
+        low: lower end of its interval.
+        high: upper end.
+    """
+
+    target: Target
+    view: View
+    nbytes: int
+    baseline_us: float
+    tuned_us: float
+    ratio: float
+    low: float
+    high: float
+    n_wrong: int | None
+    judgement: Judgement

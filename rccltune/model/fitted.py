@@ -1,0 +1,163 @@
+"""What fitting makes of samples: curves, crossovers, fixed and per-step latency."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import Enum
+
+from rccltune.model.settings import CurveKey, Scale, Setting, Target, View
+
+
+class Model(Enum):
+    """How time depends on size."""
+
+    LINEAR = "linear"
+    SEGMENTED = "segmented"
+    LOGLOG = "log-log"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Segment:
+    """time = latency_us + nbytes * us_per_byte for min_nbytes <= nbytes <= max_nbytes."""
+
+    min_nbytes: int
+    max_nbytes: int
+    latency_us: float
+    us_per_byte: float
+
+    def predict(self, nbytes: float) -> float:
+        """Time in µs, whatever the size."""
+        return self.latency_us + nbytes * self.us_per_byte
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CurvePoint:
+    """All samples of one curve at one size.
+
+    Attributes:
+        time_us: robust centre over launches and cycles.
+        low_us: lower end of the spread (equal to time_us from one sample).
+        high_us: upper end.
+        n_launches: launches behind it, the only repeats that count as independent.
+        launches: their ids, sorted; empty where a point was made without them.
+        launch_times_us: centre of each, in the order of ``launches``.
+        n_left_out: launches that stalled here and count in none of the numbers above.
+    """
+
+    nbytes: int
+    time_us: float
+    low_us: float
+    high_us: float
+    n_samples: int = 1
+    n_launches: int = 1
+    launches: tuple[str, ...] = ()
+    launch_times_us: tuple[float, ...] = ()
+    n_left_out: int = 0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Fit:
+    """One model fitted to one curve.
+
+    Attributes:
+        segments: one for LINEAR, several for SEGMENTED, none for LOGLOG (its points are the
+            model).
+        residuals: (fitted - measured) / measured at each point of the curve.
+        held_out_error: mean absolute relative error at inner sizes left out one at a time, None
+            from too few sizes.
+        held_out_worst: the largest of those errors.
+    """
+
+    model: Model
+    segments: tuple[Segment, ...]
+    residuals: tuple[float, ...]
+    held_out_error: float | None
+    held_out_worst: float | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Curve:
+    """A time model of one setting, valid from its smallest to its largest measured size.
+
+    Attributes:
+        points: by rising size, at least one.
+        fits: every model tried, in the order of Model.
+        chosen: the model with the least held-out error.
+        n_wrong: samples of this setting, collective and variant with wrong results, in whatever
+            view or scale; above 0 it is shown and never chosen.
+    """
+
+    key: CurveKey
+    points: tuple[CurvePoint, ...]
+    fits: tuple[Fit, ...]
+    chosen: Model
+    n_wrong: int = 0
+
+    @property
+    def min_nbytes(self) -> int:
+        """Smallest measured size."""
+        return self.points[0].nbytes
+
+    @property
+    def max_nbytes(self) -> int:
+        """Largest measured size."""
+        return self.points[-1].nbytes
+
+    def fit(self, model: Model) -> Fit | None:
+        """The fit of one model, None where the curve has too few points for it."""
+        return next((fit for fit in self.fits if fit.model is model), None)
+
+
+class Evidence(Enum):
+    """What stands behind a crossover's interval."""
+
+    BOOTSTRAP = "interval"
+    BRACKET = "bracket"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Crossover:
+    """The size from which another setting is faster.
+
+    Attributes:
+        low_nbytes: last size at which ``below`` is known to win, or the interval's lower end.
+        high_nbytes: first size at which ``above`` wins, or the interval's upper end.
+        at_nbytes: where the two curves cross.
+        linear_nbytes: where the two straight lines cross, None where they do not in range.
+    """
+
+    target: Target
+    view: View
+    below: Setting
+    above: Setting
+    at_nbytes: float
+    low_nbytes: float
+    high_nbytes: float
+    evidence: Evidence
+    linear_nbytes: float | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Separation:
+    """Latency of one setting split into a fixed part and a part per step, over several scales.
+
+    Attributes:
+        scales: by rising number of ranks, at least two with different step counts.
+        latencies_us: latency of the straight line at each scale.
+        steps: sequential steps as RCCL's own model counts them, at each scale.
+        blog_steps: as AMD's article on CPX counts them (ring 2n-1, tree 2 log2 n), shown beside.
+        base_us: part that does not grow with the steps.
+        per_step_us: time of one step, by RCCL's count.
+        blog_per_step_us: the same latencies over the article's count, None where it has none.
+    """
+
+    target: Target
+    view: View
+    setting: Setting
+    scales: tuple[Scale, ...]
+    latencies_us: tuple[float, ...]
+    steps: tuple[int, ...]
+    blog_steps: tuple[int | None, ...]
+    base_us: float
+    per_step_us: float
+    blog_per_step_us: float | None = None

@@ -1,0 +1,204 @@
+"""What a sweep wishes for, launches and keeps."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from enum import Enum
+
+from rccltune.model.notices import Notice
+from rccltune.model.settings import (
+    DEFAULT_VARIANT,
+    CurveKey,
+    Mode,
+    Scale,
+    Setting,
+    Variant,
+)
+from rccltune.vocab import Collective, Doubt, Placement
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Sample:
+    """One half-row of a benchmark's table.
+
+    Attributes:
+        launch: id of the launch it came from.
+        step: which step of the launch's schedule, None where there was none.
+        cycle: which pass over the sizes, from 0.
+        count: elements per call, None where the source does not say.
+        time_us: mean over ranks as printed, None where the row had no usable number.
+        n_wrong: None where results were not checked.
+        doubt: why it must not be used, None when it may.
+        executed: the setting that is known to have run, where something said so.
+        line: line of the raw log, from 1.
+    """
+
+    key: CurveKey
+    launch: str
+    nbytes: int
+    time_us: float | None
+    step: int | None = None
+    cycle: int = 0
+    count: int | None = None
+    n_wrong: int | None = None
+    doubt: Doubt | None = None
+    executed: Setting | None = None
+    line: int | None = None
+
+    def __post_init__(self) -> None:
+        """A sample without a doubt can be computed with."""
+        if self.doubt is None and not (
+            self.nbytes > 0 and self.time_us is not None and 0.0 < self.time_us < float("inf")
+        ):
+            raise ValueError(f"{self.nbytes} bytes in {self.time_us} µs needs a doubt")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Schedule:
+    """Settings tried in turn inside one launch.
+
+    Attributes:
+        calls: calls per step, 0 where a step ends when the size falls.
+    """
+
+    settings: tuple[Setting, ...]
+    scale: Scale | None = None
+    calls: int = 0
+
+    def __post_init__(self) -> None:
+        """A schedule has a step."""
+        if not self.settings:
+            raise ValueError("a schedule needs at least one setting")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Fingerprint:
+    """What must agree inside a session; another machine is an error.
+
+    Attributes:
+        devices: identities of the GPUs, in order.
+        benchmark_sha256: hash of the benchmark file.
+        simulated: measured on the stand-in benchmark, never on hardware.
+    """
+
+    product: str | None = None
+    arch: str | None = None
+    cu_count: int | None = None
+    mode: Mode | None = None
+    hosts: tuple[str, ...] = ()
+    devices: tuple[str, ...] = ()
+    benchmark_sha256: str | None = None
+    ranks_per_process: int | None = None
+    binding: str | None = None
+    simulated: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Sweep:
+    """What is wished for, as resolved from options and sweep.yaml."""
+
+    collectives: tuple[Collective, ...]
+    settings: tuple[Setting, ...]
+    min_nbytes: int
+    max_nbytes: int
+    factor: int = 2
+    step_nbytes: int | None = None
+    scales: tuple[Scale, ...] = ()
+    rank_placement: str = "node"
+    variants: tuple[Variant, ...] = (DEFAULT_VARIANT,)
+    dtypes: tuple[str, ...] = ("float",)
+    redop: str = "sum"
+    placements: tuple[Placement, ...] = (Placement.OUT_OF_PLACE, Placement.IN_PLACE)
+    graph: int = 0
+    iterations: int = 20
+    warmup: int = 5
+    check: bool = True
+    repeats: int = 3
+    mode: Mode | None = None
+    seed: int = 0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Launch:
+    """One start of a benchmark, or one imported file.
+
+    Attributes:
+        id: short hash of all that follows, so that resuming needs no counter.
+        argv: command, empty for an imported file.
+        environment: set on top of the site's, sorted pairs.
+        repeat: tells repeats of the same command apart.
+        source: name of the imported file.
+        source_sha256: hash of its bytes.
+        stated: what options said about an imported file, kept so that samples can be read again
+            from the raw log.
+    """
+
+    id: str
+    argv: tuple[str, ...] = ()
+    environment: tuple[tuple[str, str], ...] = ()
+    collectives: tuple[Collective, ...] = ()
+    schedule: Schedule | None = None
+    variant: Variant = DEFAULT_VARIANT
+    scale: Scale | None = None
+    rank_placement: str | None = None
+    repeat: int = 0
+    timeout_s: float | None = None
+    source: str | None = None
+    source_sha256: str | None = None
+    stated: Stated | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Stated:
+    """What the user says about files that somebody else measured.
+
+    Options fill what a file does not say; ``assume`` fills what neither says. ``None`` is unsaid.
+
+    Attributes:
+        setting: what ran; BASELINE where the files show the untouched site.
+        assume: sorted (key, value) pairs for unknown parts of the fingerprint or the curve key.
+    """
+
+    collective: Collective | None = None
+    setting: Setting | None = None
+    variant: Variant | None = None
+    n_ranks: int | None = None
+    n_nodes: int | None = None
+    mode: Mode | None = None
+    dtype: str | None = None
+    assume: tuple[tuple[str, str], ...] = ()
+
+
+class Status(Enum):
+    """How a launch ended."""
+
+    OK = "ok"
+    FAILED = "failed"
+    TIMED_OUT = "timed-out"
+    INTERRUPTED = "interrupted"
+    IMPORTED = "imported"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Outcome:
+    """How one launch ended.
+
+    Attributes:
+        started: UTC, ISO 8601.
+        n_samples: half-rows read from its log.
+        origin: whose measurement it is, as an imported file says ("AMD ROCm blog, …").
+        library_version: as the log names it.
+        notices: what was noticed while reading.
+    """
+
+    launch: str
+    status: Status
+    exit_code: int | None = None
+    signal: int | None = None
+    started: str | None = None
+    duration_s: float | None = None
+    n_samples: int = 0
+    fingerprint: Fingerprint = field(default_factory=Fingerprint)
+    origin: str | None = None
+    library_version: str | None = None
+    notices: tuple[Notice, ...] = ()

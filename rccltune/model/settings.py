@@ -1,0 +1,242 @@
+"""What can be chosen and what a time belongs to: modes, scales, settings, variants, curve keys."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass, replace
+from enum import Enum
+from typing import Final
+
+from rccltune.vocab import Algorithm, Collective, Placement, Protocol
+
+_MODE: Final = re.compile(r"([sdtqc]px|none|unknown)(?:-(nps\d+))?", re.IGNORECASE)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Mode:
+    """Compute and memory partition of a node's GPUs.
+
+    Attributes:
+        compute: ``CPX``, ``SPX`` …, ``None`` where GPUs have no partitions.
+        memory: ``NPS4`` …, ``None`` where unknown or not there.
+    """
+
+    compute: str | None
+    memory: str | None
+
+    @classmethod
+    def parse_wish(cls, text: str) -> Mode | None:
+        """As :meth:`parse`, and ``auto``: the machine's own, whatever that is."""
+        return None if text.strip().lower() == "auto" else cls.parse(text)
+
+    @classmethod
+    def parse(cls, text: str) -> Mode:
+        """Read ``cpx-nps4``, ``spx`` or ``none``; ValueError for anything else."""
+        match = _MODE.fullmatch(text.strip())
+        if match is None:
+            raise ValueError(f"'{text}' is no mode: write cpx-nps4, spx-nps1, … or none")
+        compute, memory = match.groups()
+        if compute.lower() in ("none", "unknown"):
+            return cls(compute=None, memory=None)
+        return cls(compute=compute.upper(), memory=memory.upper() if memory else None)
+
+    def __str__(self) -> str:
+        """``cpx-nps4``; ``none`` without partitions."""
+        parts = [part.lower() for part in (self.compute, self.memory) if part]
+        return "-".join(parts) or "none"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Scale:
+    """How many nodes and ranks a communicator spans."""
+
+    n_nodes: int
+    n_ranks: int
+
+    def __post_init__(self) -> None:
+        """Refuse counts that no communicator has."""
+        if self.n_nodes < 1 or self.n_ranks < self.n_nodes:
+            raise ValueError(f"{self.n_ranks} ranks on {self.n_nodes} nodes is no scale")
+
+    def __str__(self) -> str:
+        """``64 ranks on 1 node``."""
+        ranks = "1 rank" if self.n_ranks == 1 else f"{self.n_ranks} ranks"
+        return f"{ranks} on {self.n_nodes} node{'s' if self.n_nodes > 1 else ''}"
+
+
+class Role(Enum):
+    """Who chose the setting that ran."""
+
+    FORCED = "forced"
+    BASELINE = "baseline"
+    SILENT = "silent"
+    UNSTATED = "unstated"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Setting:
+    """What a tuner may choose; ``None`` leaves that part to RCCL."""
+
+    algorithm: Algorithm | None = None
+    protocol: Protocol | None = None
+    channels: int | None = None
+    role: Role = Role.FORCED
+
+    def __post_init__(self) -> None:
+        """Only a forced setting names parts; channels are at least one."""
+        named = (self.algorithm, self.protocol, self.channels) != (None, None, None)
+        if named != (self.role is Role.FORCED):
+            raise ValueError("a forced setting names a part, baseline and silent name none")
+        if self.channels is not None and self.channels < 1:
+            raise ValueError(f"{self.channels} channels is no setting")
+
+    @classmethod
+    def parse(cls, text: str) -> Setting:
+        """Read ``tree/ll128``, ``tree/ll128/16``, ``ring/-``, ``baseline``, ``silent``.
+
+        Raises:
+            ValueError: an unknown word or a number of channels below one.
+        """
+        folded = text.strip().lower()
+        if folded in _SETTING_BY_WORD:
+            return _SETTING_BY_WORD[folded]
+        parts = folded.split("/")
+        if not 2 <= len(parts) <= 3:
+            raise ValueError(f"'{text}' is no setting: write tree/ll128 or tree/ll128/16")
+        channels = parts[2] if len(parts) == 3 else "-"
+        if channels != "-" and not channels.isdigit():
+            raise ValueError(f"'{channels}' in '{text}' is no number of channels")
+        return cls(
+            algorithm=None if parts[0] == "-" else Algorithm.parse(parts[0]),
+            protocol=None if parts[1] == "-" else Protocol.parse(parts[1]),
+            channels=None if channels == "-" else int(channels),
+        )
+
+    def __str__(self) -> str:
+        """``tree/ll128/16``; the word for baseline, silent and unstated."""
+        if self.role is not Role.FORCED:
+            return str(self.role.value)
+        parts = [
+            self.algorithm.value if self.algorithm else "-",
+            self.protocol.value if self.protocol else "-",
+        ]
+        if self.channels is not None:
+            parts.append(str(self.channels))
+        return "/".join(parts)
+
+    @property
+    def is_complete(self) -> bool:
+        """Whether algorithm and protocol are both named, as a rule needs."""
+        return self.algorithm is not None and self.protocol is not None
+
+
+BASELINE: Final = Setting(role=Role.BASELINE)
+SILENT: Final = Setting(role=Role.SILENT)
+UNSTATED: Final = Setting(role=Role.UNSTATED)
+_SETTING_BY_WORD: Final = {str(s): s for s in (BASELINE, SILENT, UNSTATED)}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Variant:
+    """A named environment and library under which settings are measured.
+
+    Attributes:
+        name: ``default``, ``ll128-forced``, ``tree-simple-patched`` …
+        environment: what must be set, sorted (name, value) pairs.
+        widens: name of the variant of which this one only makes more cells selectable, so that
+            settings measured there may stand beside settings measured here.
+        patched: built from changed sources; shown and never emitted.
+        library_sha256: hash of the librccl file.
+        library_version: as the library prints it.
+    """
+
+    name: str = "default"
+    environment: tuple[tuple[str, str], ...] = ()
+    widens: str | None = None
+    patched: bool = False
+    library_sha256: str | None = None
+    library_version: str | None = None
+
+
+DEFAULT_VARIANT: Final = Variant()
+LL128_FORCED: Final = Variant(
+    name="ll128-forced", environment=(("RCCL_LL128_FORCE_ENABLE", "1"),), widens="default"
+)
+TREE_SIMPLE_PATCHED: Final = Variant(
+    name="tree-simple-patched", environment=(("RCCL_FORCE_TREE_SIMPLE", "1"),), patched=True
+)
+KNOWN_VARIANTS: Final = {v.name: v for v in (DEFAULT_VARIANT, LL128_FORCED, TREE_SIMPLE_PATCHED)}
+
+
+def base_variant(variant: Variant) -> Variant:
+    """The variant that ``variant`` only widens, with the same library; itself otherwise."""
+    if variant.widens is None:
+        return variant
+    known = KNOWN_VARIANTS.get(variant.widens, Variant(name=variant.widens))
+    return replace(
+        known,
+        library_sha256=variant.library_sha256,
+        library_version=variant.library_version,
+    )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CurveKey:
+    """All that two samples must share to lie on one curve.
+
+    Attributes:
+        graph: whether calls were replayed from a captured graph.
+        rank_placement: ``node``, ``one-oam``, ``one-per-oam`` …
+    """
+
+    collective: Collective
+    setting: Setting
+    placement: Placement
+    scale: Scale
+    dtype: str | None = None
+    redop: str | None = None
+    graph: bool | None = None
+    rank_placement: str | None = None
+    variant: Variant = DEFAULT_VARIANT
+
+    @property
+    def target(self) -> Target:
+        """What a rule can tell apart: the key without what no tuner sees."""
+        return Target(
+            collective=self.collective,
+            scale=self.scale,
+            rank_placement=self.rank_placement,
+            variant=self.variant,
+        )
+
+    @property
+    def view(self) -> View:
+        """What one rule must serve alike: the parts that no tuner sees."""
+        return View(dtype=self.dtype, redop=self.redop, placement=self.placement, graph=self.graph)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Target:
+    """What one list of zones is for."""
+
+    collective: Collective
+    scale: Scale
+    rank_placement: str | None
+    variant: Variant
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class View:
+    """The parts of a curve's key that a tuner cannot see; a rule serves all views alike."""
+
+    dtype: str | None
+    redop: str | None
+    placement: Placement
+    graph: bool | None
+
+    def __str__(self) -> str:
+        """``float sum out-of-place``."""
+        words = [self.dtype, self.redop if self.redop != "none" else None]
+        words.append("in-place" if self.placement is Placement.IN_PLACE else "out-of-place")
+        words.append("graph" if self.graph else None)
+        return " ".join(word for word in words if word)
