@@ -10,13 +10,11 @@ from __future__ import annotations
 import contextlib
 import os
 import re
-import signal
-import threading
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
-from types import FrameType
-from typing import Final, NoReturn
+from typing import Final
 
+from rccltune import interrupts
 from rccltune.detect.files import Root
 from rccltune.detect.mode import commands, fits
 from rccltune.detect.records import System, mode_text
@@ -123,11 +121,11 @@ def applied(
     target = {a: _merged(wish, mode) for a, mode in before.items()}
     back = "; ".join(commands(next(iter(before.values()))))
     note(f"Setting {mode_text(wish)}. Should this be killed, go back by hand: {back}")
-    with _interrupts_end_the_block():
+    with interrupts.interruptible():
         try:
             yield _reach(target, look, run, note)
         finally:
-            with _undisturbed():
+            with interrupts.held():
                 _put_back(before, look, run, note)
 
 
@@ -193,37 +191,3 @@ def _call(step: Step, run: Runner) -> None:
     if bad:
         named = "; ".join(f"{a}: {_CODES.get(said, said)}" for a, said in sorted(bad.items()))
         raise MachineError(f"amdsmi did not set the {step.what} mode: {named}")
-
-
-def _stop(number: int, frame: FrameType | None) -> NoReturn:
-    del number, frame
-    raise KeyboardInterrupt
-
-
-@contextlib.contextmanager
-def _handling(
-    handler: Callable[[int, FrameType | None], object] | signal.Handlers, *, only_default: bool
-) -> Iterator[None]:
-    if threading.current_thread() is not threading.main_thread():
-        yield
-        return
-    numbers = [signal.SIGTERM, signal.SIGHUP, *([] if only_default else [signal.SIGINT])]
-    old = {n: signal.getsignal(n) for n in numbers}
-    chosen = [n for n in numbers if not only_default or old[n] is signal.SIG_DFL]
-    for number in chosen:
-        signal.signal(number, handler)
-    try:
-        yield
-    finally:
-        for number in chosen:
-            signal.signal(number, old[number])
-
-
-def _interrupts_end_the_block() -> contextlib.AbstractContextManager[None]:
-    """A polite end from a scheduler unwinds the block, as Ctrl-C does."""
-    return _handling(_stop, only_default=True)
-
-
-def _undisturbed() -> contextlib.AbstractContextManager[None]:
-    """Nobody interrupts the way back half-way."""
-    return _handling(signal.SIG_IGN, only_default=False)

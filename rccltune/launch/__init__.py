@@ -7,7 +7,7 @@ happens, no process that it started is left running.
 
 from rccltune.launch.environment import CLEARED, Environment, chooses, environment
 from rccltune.launch.launchers import LAUNCHERS, Launcher, find_launcher
-from rccltune.launch.process import Ending, Job, interruptible, run
+from rccltune.launch.process import Ending, Job, run
 
 __all__ = [
     "CLEARED",
@@ -19,6 +19,5 @@ __all__ = [
     "chooses",
     "environment",
     "find_launcher",
-    "interruptible",
     "run",
 ]

@@ -16,13 +16,12 @@ import signal
 import subprocess
 import time
 import uuid
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from types import FrameType
 from typing import Final
 
+from rccltune import interrupts
 from rccltune.errors import LaunchError, MachineError
 
 TAG: Final = "RCCLTUNE_RUN_ID"
@@ -78,16 +77,21 @@ def run(job: Job) -> Ending:
     ctypes.CDLL(None).prctl(_PR_SET_CHILD_SUBREAPER, 1)
     tag = uuid.uuid4().hex
     start = time.monotonic()
-    process = _spawn(job, tag)
+    process: subprocess.Popen[bytes] | None = None
     try:
+        with interrupts.held():
+            process = _spawn(job, tag)
         timed_out, lingered = _watch(process, job, tag, start + job.timeout_s)
     except BaseException:
-        _end(process, tag)
+        if process is not None:
+            with interrupts.held():
+                _end(process, tag)
         raise
-    if timed_out or lingered:
-        _end(process, tag)
-    else:
-        _sweep_up(tag)
+    with interrupts.held():
+        if timed_out or lingered:
+            _end(process, tag)
+        else:
+            _sweep_up(tag)
     code = process.returncode
     ours = timed_out or lingered
     return Ending(
@@ -194,20 +198,3 @@ def _tagged(tag: str, but: int | None = None) -> set[int]:
             if wanted in stream.read().split(b"\0"):
                 found.add(int(entry))
     return found
-
-
-@contextmanager
-def interruptible() -> Iterator[None]:
-    """Let SIGTERM and a closed terminal end the block as Ctrl-C does."""
-
-    def interrupt(number: int, frame: FrameType | None) -> None:
-        del number, frame
-        raise KeyboardInterrupt
-
-    kinds = (signal.SIGTERM, signal.SIGHUP)
-    before = [(kind, signal.signal(kind, interrupt)) for kind in kinds]
-    try:
-        yield
-    finally:
-        for kind, handler in before:
-            signal.signal(kind, handler)

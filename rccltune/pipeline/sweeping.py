@@ -10,7 +10,7 @@ from pathlib import Path
 from statistics import median
 from typing import Any, Final
 
-from rccltune import __version__, advice, config, launch, plan, session, simnode
+from rccltune import __version__, advice, config, interrupts, launch, plan, session, simnode
 from rccltune.errors import LaunchError, MachineError, SessionError
 from rccltune.model import (
     KNOWN_VARIANTS,
@@ -217,7 +217,7 @@ def sweep(prepared: Prepared, *, tell: Tell, note: Note, command: str, force: bo
         KeyboardInterrupt: after all that was started is gone and the session is whole.
     """
     folder = prepared.folder
-    with session.writing(folder, note), launch.interruptible():
+    with session.writing(folder, note), interrupts.interruptible():
         _begin(prepared, command)
         samples: list[Sample] = []
         outcomes = dict(prepared.done)

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from rccltune.errors import MachineError
-from rccltune.launch import Job, interruptible, run
+from rccltune.launch import Job, run
 from rccltune.launch.process import TAG
 
 # Tells the processes of one test from those of another.
@@ -131,8 +131,9 @@ def test_a_missing_program_is_a_message(tmp_path: Path) -> None:
 DRIVER = """
 import os, sys
 from pathlib import Path
-from rccltune.launch import Job, run, interruptible
-script = {script!r}
+from rccltune.interrupts import interruptible
+from rccltune.launch import Job, run
+{first}script = {script!r}
 try:
     with interruptible():
         run(Job(argv=(sys.executable, "-c", script), variables={{**os.environ, {mark!r}: sys.argv[1]}},
@@ -155,6 +156,27 @@ def test_interrupting_rccltune_ends_its_ranks(tmp_path: Path, kind: int, code: i
     assert survivors(tmp_path) == []
 
 
+# Python drops what a handler raises around a fork, so a Ctrl-C at that moment would be lost.
+STRIKE = "os.register_at_fork(before=lambda: os.kill(os.getpid(), {kind}))\n"
+
+
+@pytest.mark.parametrize("kind", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
+def test_a_signal_at_the_start_of_a_launch_is_not_lost(tmp_path: Path, kind: int) -> None:
+    """It strikes when the launch is known, so that the launch is ended."""
+    script = "import time; time.sleep(300)"
+    code = DRIVER.format(script=script, mark=MARK, first=STRIKE.format(kind=int(kind)))
+
+    ended = subprocess.run(
+        [sys.executable, "-c", code, str(tmp_path)],
+        preexec_fn=_hear,
+        timeout=60,
+        check=False,
+    )
+
+    assert ended.returncode == 130
+    assert survivors(tmp_path) == []
+
+
 def test_killing_rccltune_ends_its_ranks(tmp_path: Path) -> None:
     """SIGKILL of rccltune: the kernel tells the launcher, which ends its ranks."""
     process = _driver(tmp_path)
@@ -166,6 +188,12 @@ def test_killing_rccltune_ends_its_ranks(tmp_path: Path) -> None:
     while survivors(tmp_path) and time.monotonic() < deadline:
         time.sleep(0.1)
     assert survivors(tmp_path) == []
+
+
+def _hear() -> None:
+    """Tests that are started in the background inherit signals that are ignored."""
+    for kind in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+        signal.signal(kind, signal.SIG_DFL)
 
 
 def _driver(tmp_path: Path) -> subprocess.Popen[bytes]:
@@ -180,9 +208,8 @@ def _driver(tmp_path: Path) -> subprocess.Popen[bytes]:
     )
     script = FAMILY.format(nap=300, own=True, then=then)
     process = subprocess.Popen(
-        [sys.executable, "-c", DRIVER.format(script=script, mark=MARK), str(tmp_path)],
-        # Tests that are started in the background inherit an ignored SIGINT.
-        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),  # noqa: PLW1509
+        [sys.executable, "-c", DRIVER.format(script=script, mark=MARK, first=""), str(tmp_path)],
+        preexec_fn=_hear,  # noqa: PLW1509 - this process has one thread
     )
     deadline = time.monotonic() + 20
     log = tmp_path / "stdout.log"
@@ -191,11 +218,3 @@ def _driver(tmp_path: Path) -> subprocess.Popen[bytes]:
     # The launcher prints before it installs its handler; give it that moment.
     time.sleep(0.3)
     return process
-
-
-def test_handlers_are_put_back() -> None:
-    """Outside a sweep the process behaves as any other."""
-    before = signal.getsignal(signal.SIGTERM)
-    with interruptible():
-        assert signal.getsignal(signal.SIGTERM) is not before
-    assert signal.getsignal(signal.SIGTERM) is before
