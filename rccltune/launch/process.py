@@ -74,7 +74,16 @@ def run(job: Job) -> Ending:
         LaunchError: a process cannot be killed (it hangs in the driver).
         KeyboardInterrupt: after everything that was started is gone.
     """
-    ctypes.CDLL(None).prctl(_PR_SET_CHILD_SUBREAPER, 1)
+    own = _children()
+    _adopt(orphans=True)
+    try:
+        return _run(job)
+    finally:
+        _adopt(orphans=False)
+        _reap(_children() - own)
+
+
+def _run(job: Job) -> Ending:
     tag = uuid.uuid4().hex
     start = time.monotonic()
     process: subprocess.Popen[bytes] | None = None
@@ -103,6 +112,11 @@ def run(job: Job) -> Ending:
     )
 
 
+def _adopt(*, orphans: bool) -> None:
+    """Whether processes whose parent died become our children, so that we see their end."""
+    ctypes.CDLL(None).prctl(_PR_SET_CHILD_SUBREAPER, int(orphans))
+
+
 def _spawn(job: Job, tag: str) -> subprocess.Popen[bytes]:
     job.folder.mkdir(parents=True, exist_ok=True)
     with (
@@ -117,7 +131,7 @@ def _spawn(job: Job, tag: str) -> subprocess.Popen[bytes]:
                 stdout=out,
                 stderr=err,
                 start_new_session=True,
-                preexec_fn=_prepare,  # noqa: PLW1509 - the process has one thread here
+                preexec_fn=_prepare,  # noqa: PLW1509 - it takes no lock, so no other thread's lock can stop it
             )
         except OSError as error:
             raise MachineError(
@@ -169,7 +183,6 @@ def _sweep_up(tag: str) -> None:
         for pid in left:
             with contextlib.suppress(ProcessLookupError):
                 os.kill(pid, signal.SIGKILL)
-        _reap(left)
         if time.monotonic() >= deadline:
             raise LaunchError(
                 f"{len(left)} processes cannot be killed: {', '.join(map(str, sorted(left)))}",
@@ -180,10 +193,22 @@ def _sweep_up(tag: str) -> None:
 
 
 def _reap(pids: set[int]) -> None:
-    """Collect orphans that were handed to us, so that they do not stay as zombies."""
+    """Collect what was handed to us and is dead, so that it does not stay as zombies."""
     for pid in pids:
         with contextlib.suppress(ChildProcessError):
             os.waitpid(pid, os.WNOHANG)
+
+
+def _children() -> set[int]:
+    """Our child processes, zombies included."""
+    own = os.getpid()
+    found = set()
+    for entry in Path("/proc").glob("[0-9]*/stat"):
+        with contextlib.suppress(OSError):
+            # The name in brackets may hold anything; state and parent come behind it.
+            if int(entry.read_text(errors="replace").rpartition(")")[2].split()[1]) == own:
+                found.add(int(entry.parent.name))
+    return found
 
 
 def _tagged(tag: str, but: int | None = None) -> set[int]:
@@ -194,7 +219,7 @@ def _tagged(tag: str, but: int | None = None) -> set[int]:
         if not entry.isdigit() or int(entry) == but:
             continue
         # A zombie's environment is empty, so it is not found; other users' cannot be read.
-        with contextlib.suppress(OSError), open(f"/proc/{entry}/environ", "rb") as stream:  # noqa: PTH123
+        with contextlib.suppress(OSError), open(f"/proc/{entry}/environ", "rb") as stream:  # noqa: PTH123 - ditto
             if wanted in stream.read().split(b"\0"):
                 found.add(int(entry))
     return found

@@ -7,6 +7,7 @@ import signal
 import subprocess
 import sys
 import time
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
@@ -126,6 +127,27 @@ def test_a_missing_program_is_a_message(tmp_path: Path) -> None:
     )
     with pytest.raises(MachineError, match="cannot be started"):
         run(wish)
+
+
+def test_orphans_do_not_stay_as_zombies(tmp_path: Path) -> None:
+    """A sweep makes hundreds of launches; what they orphan is collected."""
+    script = (
+        "import subprocess, time\nsubprocess.run(['sh', '-c', 'sleep 0.05 &'])\ntime.sleep(0.5)"
+    )
+    before = zombies()
+    run(job(tmp_path, script))
+    assert zombies() - before == set()
+
+
+def zombies() -> set[str]:
+    """Dead children of this process that nobody has waited for."""
+    found = set()
+    for status in Path("/proc").glob("[0-9]*/status"):
+        with suppress(OSError):
+            text = status.read_text()
+            if f"PPid:\t{os.getpid()}\n" in text and "State:\tZ" in text:
+                found.add(status.parent.name)
+    return found
 
 
 DRIVER = """
