@@ -11,13 +11,15 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Mapping
 from difflib import get_close_matches
-from typing import Any, Final
+from typing import Any, Final, TypeAlias
 
 from rccltune.errors import InputFileError
 from rccltune.model import Mode, Setting, Sweep
 from rccltune.units import parse_size
 from rccltune.vocab import DTYPE_BYTES, REDOPS, Collective
 
+# PyYAML's stubs leave out what its nodes are made of.
+Node: TypeAlias = Any
 _DURATION: Final = re.compile(r"([0-9]+(?:\.[0-9]+)?)\s*([smh]?)")
 _SECONDS: Final = {"": 1, "s": 1, "m": 60, "h": 3600}
 LAUNCHERS: Final = ("auto", "openmpi", "mpich", "intel", "srun", "none")
@@ -175,11 +177,11 @@ class _Reader:
         self.values: dict[str, Any] = {}
         self.mistakes: list[str] = []
 
-    def say(self, node: Any, what: str) -> None:  # noqa: ANN401 - PyYAML's nodes are untyped
+    def say(self, node: Node, what: str) -> None:
         mark = node.start_mark
         self.mistakes.append(f"  {self.name}:{mark.line + 1}:{mark.column + 1}: {what}")
 
-    def read(self, node: Any) -> None:  # noqa: ANN401
+    def read(self, node: Node) -> None:
         seen: set[str] = set()
         for key, value in node.value:
             name = str(key.value).replace("-", "_")
@@ -197,7 +199,7 @@ class _Reader:
                 self.say(key, f"unknown key '{key.value}'{meant}")
             seen.add(name)
 
-    def scalar(self, node: Any, parse: Parser) -> Any:  # noqa: ANN401
+    def scalar(self, node: Node, parse: Parser) -> Any:  # noqa: ANN401 - the parser's type
         if node.id != "scalar":
             self.say(node, "one value is wanted here")
             return None
@@ -207,14 +209,14 @@ class _Reader:
             self.say(node, str(error))
             return None
 
-    def many(self, node: Any, parse: Parser) -> tuple[Any, ...]:  # noqa: ANN401
+    def many(self, node: Node, parse: Parser) -> tuple[Any, ...]:
         if node.id == "mapping":
             self.say(node, "a list is wanted here")
             return ()
         items = node.value if node.id == "sequence" else [node]
         return tuple(self.scalar(item, parse) for item in items)
 
-    def pairs(self, node: Any, parse: Parser) -> tuple[tuple[str, str], ...]:  # noqa: ANN401
+    def pairs(self, node: Node, parse: Parser) -> tuple[tuple[str, str], ...]:
         if node.id != "mapping":
             self.say(node, "'NAME: value' lines are wanted here")
             return ()

@@ -11,10 +11,7 @@ repository; where they are missing their parts are skipped, saying so.
 from __future__ import annotations
 
 import argparse
-import csv
 import json
-import os
-import platform
 import random
 import sys
 import time
@@ -25,15 +22,25 @@ from itertools import pairwise, product
 from pathlib import Path
 from statistics import fmean
 
+from machine import machine
+from public_sweeps import (
+    NULL_COLLECTIVES,
+    SEED_TABLE,
+    channel_sweep,
+    find_data,
+    gpu107,
+    key_of,
+    null_sweep,
+    rccl_tests_csv,
+    seed_samples,
+)
+
 from rccltune import fit, zones
 from rccltune.interpolate import time_at
 from rccltune.model import (
     BASELINE,
-    LL128_FORCED,
-    TREE_SIMPLE_PATCHED,
     Caution,
     Curve,
-    CurveKey,
     Model,
     Sample,
     Scale,
@@ -41,140 +48,14 @@ from rccltune.model import (
     Zone,
 )
 from rccltune.units import KIB, approximate_size
-from rccltune.vocab import Algorithm, Collective, Placement, Protocol
+from rccltune.vocab import Placement
 
 Times = dict[str, dict[int, float]]
 Row = dict[str, object]
 Rule = Callable[[int], str | None]
 
-# AMD's article 'Optimizing MI300X Inter-Chiplet Communication via the RCCL Tuner API', its table
-# of out-of-place times in µs: AllReduce, 64 ranks on one MI300X node in CPX/NPS4, ROCm 7.2.
-SEED_SETTINGS = ("tree/ll", "ring/ll", "tree/ll128", "ring/ll128", "ring/simple", "tree/simple")
-SEED_TABLE = {
-    32: (76, 70, 106, 97, 198, 244),
-    1 << 10: (94, 154, 123, 203, 268, 248),
-    16 << 10: (87, 129, 111, 197, 271, 302),
-    256 << 10: (119, 148, 143, 706, 306, 359),
-    1 << 20: (286, 390, 258, 708, 314, 549),
-    4 << 20: (831, 701, 652, 726, 418, 836),
-    128 << 20: (21541, 18970, 13251, 11720, 9996, 19503),
-}
 # The same article's rules: upper end in bytes, setting.
 AMD_RULES = ((262144, "tree/ll"), (4194304, "tree/ll128"), (1 << 62, "ring/simple"))
-NULL_COLLECTIVES = ("AllReduce", "AllGather", "ReduceScatter", "Broadcast")
-ONE_NODE = Scale(n_nodes=1, n_ranks=8)
-TWO_NODES = Scale(n_nodes=2, n_ranks=16)
-
-
-def key_of(
-    setting: Setting,
-    collective: Collective = Collective.ALL_REDUCE,
-    placement: Placement = Placement.OUT_OF_PLACE,
-    scale: Scale = ONE_NODE,
-) -> CurveKey:
-    """The key under which a row of these files belongs."""
-    return CurveKey(
-        collective=collective,
-        setting=setting,
-        placement=placement,
-        scale=scale,
-        dtype="float",
-        redop="sum" if collective is Collective.ALL_REDUCE else "none",
-    )
-
-
-def seed_samples() -> list[Sample]:
-    """AMD's published table; LL128 under its variable and Tree with Simple under its patch."""
-    scale = Scale(n_nodes=1, n_ranks=64)
-    made = []
-    for nbytes, row in SEED_TABLE.items():
-        for name, time_us in zip(SEED_SETTINGS, row, strict=True):
-            key = key_of(Setting.parse(name), scale=scale)
-            if name == "tree/simple":
-                key = replace(key, variant=TREE_SIMPLE_PATCHED)
-            elif name.endswith("ll128"):
-                key = replace(key, variant=LL128_FORCED)
-            made.append(Sample(key=key, launch="table", nbytes=nbytes, time_us=float(time_us)))
-    return made
-
-
-def rccl_tests_csv(path: Path, setting: Setting, launch: str) -> list[Sample]:
-    """Half-rows of ``-Z csv``, whose rows have one value more than the header has names."""
-    with path.open(encoding="utf-8") as lines:
-        rows = list(csv.reader(lines))[1:]
-    scale = TWO_NODES if "_2n16r_" in path.name else ONE_NODE
-    return [
-        Sample(
-            key=key_of(
-                setting,
-                Collective.parse(row[1]),
-                Placement.IN_PLACE if row[9] == "1" else Placement.OUT_OF_PLACE,
-                scale,
-            ),
-            launch=launch,
-            nbytes=int(row[6]),
-            time_us=float(row[10]),
-        )
-        for row in rows
-    ]
-
-
-def gpu107(data: Path, prefix: str) -> list[Sample]:
-    """Forced arms of one campaign folder; the default is not among them."""
-    made: list[Sample] = []
-    for path in sorted((data / "sweeps/gpu107").glob(f"{prefix}_*.csv")):
-        name = path.stem.removeprefix(f"{prefix}_")
-        if not name.startswith("default"):
-            made += rccl_tests_csv(path, Setting.parse(name.replace("_", "/")), name)
-    return made
-
-
-def channel_sweep(data: Path, channels: int | None = None) -> list[Sample]:
-    """Sweep A: three pairs × ten channel counts, out of place; or one count of it."""
-    path = data / "sweeps/mi355x_1n8r_allreduce_algo_proto_ch.csv"
-    with path.open(encoding="utf-8") as lines:
-        rows = [row for row in csv.DictReader(lines) if row["requested"] == "forced"]
-    return [
-        Sample(
-            key=key_of(
-                Setting(
-                    algorithm=Algorithm.parse(row["algo"]),
-                    protocol=Protocol.parse(row["proto"]),
-                    channels=int(row["nchannels"]),
-                )
-            ),
-            launch="median-of-3",
-            nbytes=int(row["size_bytes"]),
-            time_us=float(row["time_oop_us"]),
-        )
-        for row in rows
-        if channels in (None, int(row["nchannels"]))
-    ]
-
-
-def null_sweep(data: Path) -> list[Sample]:
-    """Eleven settings of a knob that does nothing, as eleven channel counts of one pair."""
-    path = data / "sweeps/gpinkert_cta/float_rows.csv"
-    with path.open(encoding="utf-8") as lines:
-        rows = [r for r in csv.DictReader(lines) if r["collective"] in NULL_COLLECTIVES]
-    number = {name: i + 1 for i, name in enumerate(sorted({r["config"] for r in rows}))}
-    return [
-        Sample(
-            key=key_of(
-                Setting(
-                    algorithm=Algorithm.RING,
-                    protocol=Protocol.SIMPLE,
-                    channels=number[row["config"]],
-                ),
-                Collective.parse(row["collective"]),
-                Placement.IN_PLACE if row["inplace"] == "1" else Placement.OUT_OF_PLACE,
-            ),
-            launch=row["config"],
-            nbytes=int(row["size_bytes"]),
-            time_us=float(row["time_us"]),
-        )
-        for row in rows
-    ]
 
 
 def times_of(curves: Iterable[Curve], placement: Placement = Placement.OUT_OF_PLACE) -> Times:
@@ -437,25 +318,12 @@ def synthetic(n_samples: int, repeats: int) -> list[Sample]:
     return made[:n_samples]
 
 
-def machine() -> str:
-    """Where these figures were made."""
-    cores = os.cpu_count() or 0
-    return f"{platform.machine()}, {cores} cores, Python {platform.python_version()}"
-
-
-def find_data(stated: Path | None) -> Path | None:
-    """The folder of public data: as stated, or ../shared/data beside the repository."""
-    root = Path(__file__).resolve().parents[1]
-    for folder in (stated, root.parent / "shared/data"):
-        if folder is not None and (folder / "sweeps/gpu107").is_dir():
-            return folder
-    return None
-
-
 def show(rows: Sequence[Row]) -> None:
     """One line a row, for people."""
     for row in rows:
-        mark = {True: "ok  ", False: "MISS"}.get(row.get("ok"), "    ")  # type: ignore[call-overload]
+        mark = (
+            {True: "ok  ", False: "MISS"}.get(row.get("ok") is True, "") if "ok" in row else " " * 4
+        )
         rest = [f"{k} {v}" for k, v in row.items() if k not in {"part", "what", "ok"}]
         print(f"{mark} {row['part']:10} {row['what']}: {', '.join(rest)}")
 

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import argparse
 import json
-import platform
 import statistics
 import subprocess
 import sys
 import time
+
+from machine import machine
 
 
 def once(command: list[str]) -> float:
@@ -37,7 +38,7 @@ def main() -> None:
     if options.json:
         print(json.dumps({"medians_s": medians, "ratio": ratio}))
         return
-    print(f"{platform.machine()}, Python {platform.python_version()}, {options.repeats} repeats")
+    print(f"{machine()}, {options.repeats} repeats")
     for name, value in medians.items():
         print(f"  {name:<16} {1000 * value:6.0f} ms (median)")
     print(f"  ratio            {ratio:6.2f} (at most 3 wanted)")

@@ -4,16 +4,13 @@ from __future__ import annotations
 
 import argparse
 import json
-import os
-import platform
 import random
 import resource
 import statistics
-import subprocess
-import sys
 import tempfile
-import time
 from pathlib import Path
+
+from machine import machine, timed
 
 HEADER = """\
 # nThread 1 nGpus 1 minBytes 8 maxBytes 1073741824 step: 2(factor) warmup iters: 5 iters: 20 agg iters: 1 validation: 1 graph: 0
@@ -78,14 +75,8 @@ def write_noise(path: Path, n_rows: int, n_bytes: int) -> None:
 
 def run_import(log: Path, folder: Path) -> tuple[float, float]:
     """Seconds and peak MB of one import in a process of its own."""
-    command = [sys.executable, "-m", "rccltune", "import", str(log), "-o", str(folder)]
-    command += ["--collective", "all_reduce", "--baseline", "-q"]
-    start = time.perf_counter()
-    process = subprocess.Popen(command, stdout=subprocess.DEVNULL)
-    _, status, usage = os.wait4(process.pid, 0)
-    if status:
-        sys.exit(f"import failed with status {status}")
-    return time.perf_counter() - start, usage.ru_maxrss / 1024
+    command = ["import", str(log), "-o", str(folder), "--collective", "all_reduce", "--baseline"]
+    return timed(command, log.parent)
 
 
 def main() -> None:
@@ -125,7 +116,7 @@ def main() -> None:
     if options.json:
         print(json.dumps(result))
         return
-    print(f"{platform.machine()}, {os.cpu_count()} cores, Python {platform.python_version()}")
+    print(machine())
     print(
         f"  {options.rows} table rows: {whole:.2f} s whole process, {result['rows_per_s']:.0f} "
         f"rows/s; {result['rows_per_s_without_start_up']:.0f} rows/s without {start_up:.2f} s "

@@ -16,6 +16,7 @@ import subprocess
 import sys
 import tempfile
 from pathlib import Path
+from typing import Any
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
@@ -144,7 +145,7 @@ def main() -> None:
     show(report)
 
 
-def measure(options: argparse.Namespace, tuned: dict[str, str]) -> dict[str, object]:
+def measure(options: argparse.Namespace, tuned: dict[str, str]) -> dict[str, Any]:
     """All launches of the bench."""
     tell = {"NCCL_DEBUG": "INFO", "NCCL_DEBUG_SUBSYS": "INIT,TUNING,ENV"}
     logs = {
@@ -202,11 +203,11 @@ def row(
     }
 
 
-def show(report: dict[str, object]) -> None:
+def show(report: dict[str, Any]) -> None:
     """A table for documents."""
     print(f"NCCL {report['nccl']}, {report['ranks']} ranks, NVLS off in both arms")
     print(f"{'size':>10} {'rule':>14} {'alone':>16} {'with plugin':>16} {'ratio':>6}")
-    for one in report["rows"]:  # type: ignore[attr-defined]
+    for one in report["rows"]:
         cells = [
             "–" if cell is None else f"{cell[0]} x{cell[1]}" if cell[1] > 0 else cell[0]
             for cell in (one["rule"], one["baseline"], one["plugin"])
@@ -216,7 +217,7 @@ def show(report: dict[str, object]) -> None:
             f"{format_size(one['nbytes']):>10} {cells[0]:>14} {cells[1]:>16} {cells[2]:>16} "
             f"{one['ratio']:6.3f}{mark}"
         )
-    for line in report["plugin_says"]:  # type: ignore[attr-defined]
+    for line in report["plugin_says"]:
         print(line)
 
 

@@ -4,15 +4,15 @@ from __future__ import annotations
 
 import argparse
 import json
-import os
-import platform
 import statistics
 import sys
 import tempfile
 import time
+from dataclasses import replace
 from pathlib import Path
 
 import yaml
+from machine import machine
 
 from rccltune import simnode
 from rccltune.errors import RccltuneError
@@ -114,14 +114,12 @@ def baseline_choice(session: Path) -> dict[int, Setting]:
 
 def truth(node: simnode.SimulatedNode, setting: Setting, nbytes: int) -> float:
     """Noise-free µs."""
-    return simnode.truth(
-        node,
-        "all_reduce",
-        f"{setting.algorithm.value}/{setting.protocol.value}",  # type: ignore[union-attr]
-        nbytes,
-        ranks=64,
-        placement="node",
+    time_us = simnode.truth(
+        node, "all_reduce", str(replace(setting, channels=None)), nbytes, ranks=64, placement="node"
     )
+    if time_us is None:
+        sys.exit(f"the node file says nothing of {setting} at {nbytes} B")
+    return time_us
 
 
 def main() -> None:
@@ -196,10 +194,7 @@ def same_samples(folder: Path, path: Path, seed: int) -> bool:
 
 def show(result: dict[str, object], sigma: float) -> None:
     """For people."""
-    print(
-        f"SIMULATED node mi300x-{MODE} with {100 * sigma:.0f} % noise and bursts; "
-        f"{platform.machine()}, {os.cpu_count()} cores"
-    )
+    print(f"SIMULATED node mi300x-{MODE} with {100 * sigma:.0f} % noise and bursts; {machine()}")
     print(
         f"  {result['seeds']} seeds, 5 settings x 28 sizes x 3 repeats, one process: regret "
         f"{100 * float(str(result['mean_regret'])):.2f} % mean (1 wanted), "

@@ -4,14 +4,11 @@ from __future__ import annotations
 
 import argparse
 import json
-import os
-import platform
 import random
-import subprocess
-import sys
 import tempfile
-import time
 from pathlib import Path
+
+from machine import machine, timed
 
 COLLECTIVES = ("all_reduce", "all_gather", "reduce_scatter", "broadcast", "reduce")
 SIZES = tuple(8 << shift for shift in range(28))
@@ -43,20 +40,6 @@ def write_table(path: Path, n_samples: int) -> int:
     return repeats * per_repeat
 
 
-def timed(arguments: list[str], folder: Path) -> tuple[float, float]:
-    """Seconds and peak MB of one verb in a process of its own."""
-    start = time.perf_counter()
-    process = subprocess.Popen(
-        [sys.executable, "-m", "rccltune", *arguments, "-q"],
-        cwd=folder,
-        stdout=subprocess.DEVNULL,
-    )
-    _, status, usage = os.wait4(process.pid, 0)
-    if status:
-        sys.exit(f"rccltune {arguments[0]} failed with status {status}")
-    return time.perf_counter() - start, usage.ru_maxrss / 1024
-
-
 def main() -> None:
     """Import, then the three verbs."""
     parser = argparse.ArgumentParser(description=__doc__)
@@ -72,7 +55,7 @@ def main() -> None:
     if options.json:
         print(json.dumps({"samples": n_samples, "verbs": measured, "total_s": total}))
         return
-    print(f"{platform.machine()}, {os.cpu_count()} cores, Python {platform.python_version()}")
+    print(machine())
     for verb, (seconds, megabytes) in measured.items():
         print(f"  {verb:<12} {seconds:6.1f} s  {megabytes:5.0f} MB")
     print(f"  fit + emit-config + plot of {n_samples} samples: {total:.1f} s (20 s wanted)")

@@ -7,8 +7,9 @@ import os
 import sys
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
+from functools import wraps
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, TypeVar, cast
 
 import click
 
@@ -62,41 +63,52 @@ class Console:
 def common(command: F) -> F:
     """Options that every verb has; the verb gets a Console as ``console``."""
 
-    def gather(verbose: int, quiet: bool, as_json: bool, color: str) -> Console:
-        return Console(
-            verbosity=-1 if quiet else verbose, as_json=as_json, color=_wants_color(color)
+    def gather(given: dict[str, Any]) -> None:
+        verbose, quiet = given.pop("verbose"), given.pop("quiet")
+        given["console"] = Console(
+            verbosity=-1 if quiet else verbose,
+            as_json=given.pop("as_json"),
+            color=_wants_color(given.pop("color")),
         )
 
-    def wrapped(
-        *args: Any,  # noqa: ANN401 - click passes whatever the verb declares
-        verbose: int,
-        quiet: bool,
-        as_json: bool,
-        color: str,
-        **kwargs: Any,  # noqa: ANN401
-    ) -> Any:  # noqa: ANN401
-        return command(
-            *args,
-            console=gather(verbose=verbose, quiet=quiet, as_json=as_json, color=color),
-            **kwargs,
-        )
+    return with_options(command, _COMMON, gather)
 
-    wrapped.__doc__ = command.__doc__
-    wrapped.__name__ = command.__name__
-    wrapped.__click_params__ = list(getattr(command, "__click_params__", []))  # type: ignore[attr-defined]
-    for option in (
-        click.option(
-            "--color",
-            type=click.Choice(["auto", "always", "never"]),
-            default="auto",
-            help="Colour; auto is a terminal without NO_COLOR.",
-        ),
-        click.option("--json", "as_json", is_flag=True, help="Result as JSON on stdout."),
-        click.option("-q", "--quiet", is_flag=True, help="Errors and warnings only."),
-        click.option("-v", "--verbose", count=True, help="Say more."),
-    ):
-        option(wrapped)
-    return wrapped  # type: ignore[return-value]
+
+_COMMON = (
+    click.option("-v", "--verbose", count=True, help="Say more."),
+    click.option("-q", "--quiet", is_flag=True, help="Errors and warnings only."),
+    click.option("--json", "as_json", is_flag=True, help="Result as JSON on stdout."),
+    click.option(
+        "--color",
+        type=click.Choice(["auto", "always", "never"]),
+        default="auto",
+        help="Colour; auto is a terminal without NO_COLOR.",
+    ),
+)
+
+
+def with_options(
+    command: F, options: Sequence[Callable[[F], F]], gather: Callable[[dict[str, Any]], None]
+) -> F:
+    """The verb with more options, in the order of its help.
+
+    Args:
+        command: the verb, with the options that it has so far.
+        options: what click.option made.
+        gather: turns what click passes for these options into what the verb wants, in place.
+    """
+
+    @wraps(command)
+    def wrapped(**given: Any) -> Any:  # noqa: ANN401 - click passes whatever the verb declares
+        gather(given)
+        return command(**given)
+
+    verb = cast("F", wrapped)
+    # click appends in place, and wraps() shared the list with the verb underneath.
+    vars(verb)["__click_params__"] = list(getattr(command, "__click_params__", []))
+    for option in reversed(options):
+        option(verb)
+    return verb
 
 
 def _wants_color(choice: str) -> bool:

@@ -14,21 +14,14 @@ from typing import TYPE_CHECKING
 import click
 
 from rccltune.cli.console import Console, common, table
+from rccltune.cli.options import of_a_machine
 
 if TYPE_CHECKING:
     from rccltune.detect import Finding, Gpu, Oam, System
 
-_FOLDER = click.Path(path_type=Path, file_okay=False, exists=True)
-
 
 @click.command("detect")
-@click.option(
-    "--root",
-    type=_FOLDER,
-    envvar="RCCLTUNE_SYSROOT",
-    help="Read /sys and /proc below this folder: a captured machine.",
-)
-@click.option("--rccl-tests", type=_FOLDER, help="Folder of the benchmarks.")
+@of_a_machine
 @common
 def detect(*, console: Console, root: Path | None, rccl_tests: Path | None) -> None:
     """Show what this machine is: GPUs, partition mode, libraries, benchmarks, launcher.

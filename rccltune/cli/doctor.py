@@ -14,25 +14,19 @@ import click
 
 from rccltune.cli.console import Console, common
 from rccltune.cli.detect import look, told
+from rccltune.cli.options import of_a_machine
 from rccltune.errors import MachineError
 
 if TYPE_CHECKING:
     from rccltune.detect import Circumstances, Finding, System
 
-_FOLDER = click.Path(path_type=Path, file_okay=False, exists=True)
 _LOG: Final = "/dev/kmsg"
 _LOG_BYTES: Final = 8 << 20
 
 
 @click.command("doctor")
 @click.option("--strict", is_flag=True, help="Exit with 4 on warnings too.")
-@click.option(
-    "--root",
-    type=_FOLDER,
-    envvar="RCCLTUNE_SYSROOT",
-    help="Read /sys and /proc below this folder: a captured machine.",
-)
-@click.option("--rccl-tests", type=_FOLDER, help="Folder of the benchmarks.")
+@of_a_machine
 @common
 def doctor(*, console: Console, strict: bool, root: Path | None, rccl_tests: Path | None) -> None:
     """Say what would spoil or falsify a measurement here, and the command that mends it.

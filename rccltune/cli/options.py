@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
-from rccltune.cli.console import DEFAULT_SESSION
+from rccltune.cli.console import DEFAULT_SESSION, with_options
 from rccltune.model import Mode, Setting
 from rccltune.vocab import Collective
 
@@ -140,13 +140,31 @@ _CHOOSING = (
 def choosing(command: F) -> F:
     """What fit, emit-config, plot and report take into account when they choose."""
 
-    def wrapped(*args: Any, **kwargs: Any) -> Any:  # noqa: ANN401 - click passes what there is
-        taken = {f.name: kwargs.pop(f.name) for f in fields(Choosing)}
-        return command(*args, choosing=Choosing(**taken), **kwargs)
+    def gather(given: dict[str, Any]) -> None:
+        given["choosing"] = Choosing(**{f.name: given.pop(f.name) for f in fields(Choosing)})
 
-    wrapped.__doc__ = command.__doc__
-    wrapped.__name__ = command.__name__
-    wrapped.__click_params__ = list(getattr(command, "__click_params__", []))  # type: ignore[attr-defined]
-    for option in reversed(_CHOOSING):
-        option(wrapped)
-    return wrapped  # type: ignore[return-value]
+    return with_options(command, _CHOOSING, gather)
+
+
+_MACHINE = (
+    click.option(
+        "--root",
+        type=click.Path(path_type=Path, file_okay=False, exists=True),
+        envvar="RCCLTUNE_SYSROOT",
+        help="Read /sys and /proc below this folder: a captured machine.",
+    ),
+    click.option(
+        "--rccl-tests",
+        type=click.Path(path_type=Path, file_okay=False, exists=True),
+        help="Folder of the benchmarks.",
+    ),
+)
+
+
+def _as_given(given: dict[str, Any]) -> None:
+    """The verb takes what click passes."""
+
+
+def of_a_machine(command: F) -> F:
+    """Which machine detect and doctor look at, and where its benchmarks are."""
+    return with_options(command, _MACHINE, _as_given)

@@ -11,8 +11,10 @@ import json
 import os
 import sys
 from collections.abc import Callable
-from typing import Any, Final
+from typing import Any, Final, TypeAlias
 
+# Foreign bindings have no types.
+Bindings: TypeAlias = Any
 _QUESTIONS: Final = {
     "address": "amdsmi_get_gpu_device_bdf",
     "asic": "amdsmi_get_gpu_asic_info",
@@ -32,22 +34,22 @@ def _said(error: BaseException) -> str:
     return f"code {code}" if isinstance(code, int) else f"{type(error).__name__}: {error}"
 
 
-def _ask(smi: Any, handle: Any) -> dict[str, Any]:  # noqa: ANN401 - foreign bindings have no types
+def _ask(smi: Bindings, handle: Bindings) -> dict[str, Any]:
     answers: dict[str, Any] = {"errors": {}}
     for key, name in _QUESTIONS.items():
         try:
             answers[key] = getattr(smi, name)(handle)
-        except Exception as error:  # noqa: BLE001 - bindings raise anything, KeyError included
+        except Exception as error:  # noqa: BLE001 - bindings raise anything
             answers["errors"][key] = _said(error)
     return answers
 
 
-def _query(smi: Any, _request: dict[str, Any]) -> dict[str, Any]:  # noqa: ANN401
+def _query(smi: Bindings, _request: dict[str, Any]) -> dict[str, Any]:
     handles = smi.amdsmi_get_processor_handles()
     return {"gpus": [_ask(smi, handle) for handle in handles]}
 
 
-def _primaries(smi: Any) -> dict[str, Any]:  # noqa: ANN401
+def _primaries(smi: Bindings) -> dict[str, Any]:
     """The first processor of each socket: partition 0, the only one that takes a mode."""
     found: dict[str, Any] = {}
     for handle in smi.amdsmi_get_processor_handles():
@@ -58,7 +60,7 @@ def _primaries(smi: Any) -> dict[str, Any]:  # noqa: ANN401
     return found
 
 
-def _set(smi: Any, request: dict[str, Any]) -> dict[str, Any]:  # noqa: ANN401
+def _set(smi: Bindings, request: dict[str, Any]) -> dict[str, Any]:
     setter, enumeration = _SETTERS[request["what"]]
     done: dict[str, str] = {}
     for module, value in request["wanted"].items():
@@ -72,7 +74,7 @@ def _set(smi: Any, request: dict[str, Any]) -> dict[str, Any]:  # noqa: ANN401
         try:
             getattr(smi, setter)(handles[module], member)
             done[module] = "ok"
-        except Exception as error:  # noqa: BLE001
+        except Exception as error:  # noqa: BLE001 - bindings raise anything
             done[module] = _said(error)
         smi.amdsmi_shut_down()
         smi.amdsmi_init()
@@ -81,36 +83,36 @@ def _set(smi: Any, request: dict[str, Any]) -> dict[str, Any]:  # noqa: ANN401
     return {"done": done}
 
 
-def _reload(smi: Any) -> str:  # noqa: ANN401
+def _reload(smi: Bindings) -> str:
     """Since ROCm 7.0 a memory mode waits for a reload; before, setting it reloads by itself."""
     if not hasattr(smi, "amdsmi_gpu_driver_reload"):
         return "by the setter"
     try:
         smi.amdsmi_gpu_driver_reload()
-    except Exception as error:  # noqa: BLE001
+    except Exception as error:  # noqa: BLE001 - bindings raise anything
         return _said(error)
     return "ok"
 
 
 def _answer(request: dict[str, Any]) -> dict[str, Any]:
-    actions: dict[str, Callable[[Any, dict[str, Any]], dict[str, Any]]]
+    actions: dict[str, Callable[[Bindings, dict[str, Any]], dict[str, Any]]]
     actions = {"query": _query, "set": _set}
     # The bindings' folder goes behind the standard library: it may hold more than the bindings.
     sys.path.append(request["folder"])
     try:
         amdsmi = importlib.import_module("amdsmi")
-    except Exception as error:  # noqa: BLE001
+    except Exception as error:  # noqa: BLE001 - bindings raise anything
         return {"failed": _said(error), "at": "import"}
     try:
         amdsmi.amdsmi_init()
         answer = actions[request["action"]](amdsmi, request)
-    except Exception as error:  # noqa: BLE001
+    except Exception as error:  # noqa: BLE001 - bindings raise anything
         return {"failed": _said(error), "at": "first call"}
     answer["version"] = str(getattr(amdsmi, "__version__", ""))
     try:
         library = amdsmi.amdsmi_get_lib_version()
         answer["library"] = ".".join(str(library[k]) for k in ("major", "minor", "release"))
-    except Exception as error:  # noqa: BLE001
+    except Exception as error:  # noqa: BLE001 - bindings raise anything
         answer["library_failed"] = _said(error)
     return answer
 

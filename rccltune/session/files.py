@@ -46,7 +46,7 @@ def replacing(path: Path) -> Iterator[IO[bytes]]:
                 os.fsync(stream.fileno())
             # mkstemp makes files private; sessions are shared with colleagues.
             os.chmod(name, 0o666 & ~_umask())  # noqa: PTH101 - the name is a plain string here
-            os.replace(name, path)  # noqa: PTH105
+            os.replace(name, path)  # noqa: PTH105 - ditto
         except BaseException:
             Path(name).unlink(missing_ok=True)
             raise

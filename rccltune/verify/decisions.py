@@ -58,13 +58,14 @@ def decisions(
     for nbytes in sorted(_points(hints)):
         ask(nbytes)
     starts = sorted(known)
-    for low, high in pairwise(starts):
+    for start, end in pairwise(starts):
+        low, high = start, end
         while high - low > 1 and ask(low) != ask(high):
             middle = (low + high) // 2
             if ask(middle) == ask(low):
-                low = middle  # noqa: PLW2901 - bisection moves its ends
+                low = middle
             else:
-                high = middle  # noqa: PLW2901
+                high = middle
     return _merge(sorted(known.items()))
 
 

@@ -439,7 +439,7 @@ def test_an_interrupted_sweep_goes_on_where_it_stopped(here: Path, kind: int) ->
         command,
         stderr=subprocess.DEVNULL,
         # Tests that are started in the background inherit an ignored SIGINT.
-        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),  # noqa: PLW1509
+        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),  # noqa: PLW1509 - this process has one thread
     )
     deadline = time.monotonic() + 60
     while time.monotonic() < deadline and len(list(here.glob("part/launches/*"))) < 4:
@@ -538,11 +538,11 @@ def test_a_change_of_the_machine_stops_the_sweep(
 ) -> None:
     """What a launch measured while the mode changed is thrown away, what was before is kept."""
     looks = iter([(), (), (), ("the mode was cpx-nps4, is spx-nps1",)])
-    changed = lambda: next(looks, ("the mode was cpx-nps4, is spx-nps1",))  # noqa: E731
+    changed = lambda: next(looks, ("the mode was cpx-nps4, is spx-nps1",))  # noqa: E731 - names a long call
     original = sweeping.prepare
 
     def prepare(*args: object, **kwargs: object) -> object:
-        ready = original(*args, **kwargs)  # type: ignore[arg-type]
+        ready = original(*args, **kwargs)
         return replace(ready, site=replace(ready.site, changed=changed))
 
     monkeypatch.setattr(sweeping, "prepare", prepare)

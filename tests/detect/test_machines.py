@@ -154,7 +154,7 @@ def _ask(probe: Path, root: Path, hip: str = "") -> dict[str, str]:
 def test_python_and_plugin_agree(machine: object, probe: Path, tmp_path: Path) -> None:
     """On every tree, for the machine as a whole and seen from each of its GPUs."""
     tmp_path.joinpath("keep").mkdir()
-    system = seen(machine.write(tmp_path))  # type: ignore[attr-defined]
+    system = seen(machine.write(tmp_path))
     for hip in ("", *(f"{oam.address}.0" for oam in system.oams), "0000:7f:00.0"):
         ours, theirs = _as_probe(system, hip), _ask(probe, tmp_path, hip)
         assert {key: theirs[key] for key in ours} == ours

@@ -112,7 +112,7 @@ class Node:
         """The tree as it is; KFD's nodes are left out, as right after a change."""
         return seen(self.root, deep=False)
 
-    def applied(self, wish: Mode, *, is_root: bool = True) -> Any:  # noqa: ANN401
+    def applied(self, wish: Mode, *, is_root: bool = True) -> Any:  # noqa: ANN401 - whatever the block gives
         """The context manager over this node."""
         return applied(
             wish, self.look(), run=self.run, look=self.look, note=self.said.append, is_root=is_root

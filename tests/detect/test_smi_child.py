@@ -56,7 +56,7 @@ class Bindings(SimpleNamespace):
 
 def answer(monkeypatch: pytest.MonkeyPatch, bindings: object, **request: object) -> dict[str, Any]:
     """What the child would write."""
-    monkeypatch.setitem(sys.modules, "amdsmi", bindings)  # type: ignore[arg-type]
+    monkeypatch.setitem(sys.modules, "amdsmi", bindings)
     monkeypatch.setattr(sys, "path", list(sys.path))
     return smi_child._answer({"folder": "/nowhere", **request})
 
@@ -124,7 +124,7 @@ def test_a_version_that_cannot_be_had(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_the_answer_goes_to_the_descriptor(monkeypatch: pytest.MonkeyPatch) -> None:
     """And the process leaves without the library's exit handlers."""
-    monkeypatch.setitem(sys.modules, "amdsmi", Bindings())  # type: ignore[arg-type]
+    monkeypatch.setitem(sys.modules, "amdsmi", Bindings())
     monkeypatch.setattr(sys, "path", list(sys.path))
     left: list[int] = []
     monkeypatch.setattr(os, "_exit", left.append)

@@ -16,7 +16,7 @@ from rccltune.errors import MachineError
 
 def run(verb: object, *arguments: str | Path) -> Result:
     """One command line; errors of ours are left in the result."""
-    return CliRunner().invoke(verb, [str(a) for a in arguments])  # type: ignore[arg-type]
+    return CliRunner().invoke(verb, [str(a) for a in arguments])
 
 
 def test_detect_shows_the_node(tmp_path: Path) -> None:

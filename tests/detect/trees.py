@@ -34,7 +34,7 @@ def write(name: str, root: Path) -> Path:
 
 def seen(root: Path, **more: object) -> System:
     """What the room makes of a tree."""
-    return look(Look(root=root, **more))  # type: ignore[arg-type]
+    return look(Look(root=root, **more))
 
 
 def put(root: Path, name: str, content: str | bytes) -> Path:

@@ -161,7 +161,7 @@ def test_the_winner_order_is_as_short_as_any(table: list[list[int]]) -> None:
     made = []
     for name, row in zip(names, table, strict=True):
         by_size = dict(zip(sizes, row, strict=True))
-        made += samples(name, lambda n, by=by_size: float(by[n]), sizes)  # type: ignore[misc]
+        made += samples(name, lambda n, by=by_size: float(by[n]), sizes)
     order = fit.winner_order(fit.curves(made).curves, 0.02)
     best = [min(column) for column in zip(*table, strict=True)]
     fewest = min(

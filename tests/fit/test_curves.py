@@ -22,7 +22,7 @@ KEY = CurveKey(
 def sample(nbytes: int, time_us: float, launch: str = "a", **changes: object) -> Sample:
     """A good sample of one curve unless changed."""
     plain = Sample(key=KEY, launch=launch, nbytes=nbytes, time_us=time_us)
-    return replace(plain, **changes)  # type: ignore[arg-type]
+    return replace(plain, **changes)
 
 
 def test_a_launch_counts_once_with_the_median_of_its_cycles() -> None:

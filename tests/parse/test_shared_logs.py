@@ -65,7 +65,7 @@ _AVERAGE = re.compile(r"^(?:\s*0: )?# Avg bus bandwidth\s*: ([\d.]+)", re.MULTIL
 
 def import_log(shared: Path, name: str, **more: object) -> Reading:
     """Read one real log with the options that it needs."""
-    stated = replace(OPTIONS.get(name, Stated()), **more)  # type: ignore[arg-type]
+    stated = replace(OPTIONS.get(name, Stated()), **more)
     return read(shared / "logs" / name, stated, "L")
 
 

@@ -25,7 +25,7 @@ def sample(nbytes: int, **changes: object) -> Sample:
         placement=Placement.IN_PLACE,
         scale=Scale(n_nodes=1, n_ranks=8),
     )
-    return Sample(key=key, launch="a", nbytes=nbytes, time_us=1.0, **changes)  # type: ignore[arg-type]
+    return Sample(key=key, launch="a", nbytes=nbytes, time_us=1.0, **changes)
 
 
 @pytest.fixture(scope="module")

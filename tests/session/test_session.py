@@ -90,7 +90,7 @@ def sample(launch: str = "a1", **changes: object) -> Sample:
         scale=Scale(n_nodes=1, n_ranks=64),
         variant=LL128_FORCED,
     )
-    return replace(Sample(key=key, launch=launch, nbytes=1024, time_us=12.5), **changes)  # type: ignore[arg-type]
+    return replace(Sample(key=key, launch=launch, nbytes=1024, time_us=12.5), **changes)
 
 
 def committed(folder: Path, log: bytes = b"raw \xff log\n", name: str = "a1") -> session.Session:
@@ -342,7 +342,7 @@ def test_a_failed_write_leaves_the_old_file(tmp_path: Path) -> None:
     session.write_atomically(target, "old")
 
     with pytest.raises(TypeError), session.files.replacing(target) as stream:
-        stream.write("no bytes")  # type: ignore[arg-type]
+        stream.write("no bytes")
 
     assert target.read_text() == "old"
     assert list(tmp_path.iterdir()) == [target]

@@ -226,7 +226,7 @@ def test_v2_host_takes_an_answer_unchecked(sim: Sim, small: Small) -> None:
 def test_environment_grammar(sim: Sim, small: Small) -> None:
     """Lists by function since 2.24, and errors on unknown words."""
     node = small()
-    first = lambda **env: sim.run(node, "-b 1K -e 1K -A 1", **env).settings[1024].rsplit("/", 1)[0]  # noqa: E731
+    first = lambda **env: sim.run(node, "-b 1K -e 1K -A 1", **env).settings[1024].rsplit("/", 1)[0]  # noqa: E731 - names a long call
     assert first(NCCL_ALGO="tree") == "tree/ll"
     assert first(NCCL_ALGO="^ring") == "tree/ll"
     assert first(NCCL_ALGO="ring;allreduce:tree") == "tree/ll"

@@ -95,8 +95,8 @@ def test_every_benchmark_runs_on_every_shipped_node(sim: Sim, name: str, collect
 
 def test_noise_depends_on_seed_launch_and_cycle_alone(sim: Sim) -> None:
     """A launch that is repeated gives its samples again."""
-    run = lambda **env: sim.run("mi300x-cpx-nps4", "-b 8 -e 1M -f 2 -N 2", **env).out  # noqa: E731
-    rows = lambda text: [x for x in text.splitlines() if " float " in x]  # noqa: E731
+    run = lambda **env: sim.run("mi300x-cpx-nps4", "-b 8 -e 1M -f 2 -N 2", **env).out  # noqa: E731 - names a long call
+    rows = lambda text: [x for x in text.splitlines() if " float " in x]  # noqa: E731 - names a long call
     first = rows(run())
     assert rows(run()) == first
     assert rows(run(RCCLTUNE_SIM_SEED="1")) != first

@@ -156,7 +156,7 @@ def test_later_variant_and_exact_channels_win(small: Small) -> None:
             "variants: [{name: a, when: {graph: true}}, {name: b, when: {set: [X]}}]\n"
         )
     )
-    at = lambda **kw: truth(node, "all_reduce", "tree/ll", 8, **kw)  # noqa: E731
+    at = lambda **kw: truth(node, "all_reduce", "tree/ll", 8, **kw)  # noqa: E731 - names a long call
     assert at() == pytest.approx(20)
     assert at(variants=("a",)) == pytest.approx(1)
     assert at(variants=("b", "a")) == pytest.approx(2)

@@ -255,7 +255,7 @@ def test_selectable_is_what_rccl_can_be_made_to_choose(
     setting: str, changes: dict[str, object], arch: str | None, able: bool
 ) -> None:
     """From RCCL's own source; every refusal has a reason in words."""
-    target = replace(ONE, **changes)  # type: ignore[arg-type]
+    target = replace(ONE, **changes)
     reason = why_not_selectable(Setting.parse(setting), target, arch)
     assert (reason is None) == able
 
@@ -353,7 +353,7 @@ def test_a_replaced_table_of_what_is_selectable_is_obeyed(make_curves: MakeCurve
 def test_a_percentage_given_as_two_is_refused(name: str, value: float) -> None:
     """2 % is 0.02: a tolerance of 2 would allow anything."""
     with pytest.raises(ValueError, match="fraction"):
-        ChoiceOptions(**{name: value})  # type: ignore[arg-type]
+        ChoiceOptions(**{name: value})
 
 
 # --- against a baseline ----------------------------------------------------------------------

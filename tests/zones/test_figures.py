@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-import importlib.util
+import importlib
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 from types import ModuleType
 
@@ -11,16 +12,11 @@ import pytest
 
 
 @pytest.fixture(scope="module")
-def bench(repository: Path) -> ModuleType:
+def bench(repository: Path) -> Iterator[ModuleType]:
     """scripts/bench_choose.py as a module."""
-    path = repository / "scripts" / "bench_choose.py"
-    spec = importlib.util.spec_from_file_location("bench_choose", path)
-    assert spec is not None
-    assert spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    sys.modules[spec.name] = module
-    spec.loader.exec_module(module)
-    return module
+    with pytest.MonkeyPatch.context() as patch:
+        patch.syspath_prepend(str(repository / "scripts"))
+        yield importlib.import_module("bench_choose")
 
 
 def missed(rows: list[dict[str, object]]) -> list[dict[str, object]]:

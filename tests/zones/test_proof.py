@@ -72,7 +72,7 @@ def test_equal_settings_make_a_false_rule_in_at_most_one_of_twenty_sweeps(
     case: dict[str, float],
 ) -> None:
     """Forty sweeps of a knob without effect, judged with the default options."""
-    false = sum(bool(simulate(seed, **case)) for seed in range(40))  # type: ignore[arg-type]
+    false = sum(bool(simulate(seed, **case)) for seed in range(40))
     assert false <= 2
 
 

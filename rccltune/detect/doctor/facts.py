@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 
 from rccltune.detect.files import Root
@@ -66,7 +67,8 @@ class Circumstances:
         return len(flags) == 2 and b" hypervisor" in flags[1].split(b"\n", 1)[0]
 
 
-def warns(
+def _finding(
+    severity: Severity,
     name: str,
     message: str,
     where: str,
@@ -75,10 +77,9 @@ def warns(
     expected: str | None = None,
     spoils: bool = False,
 ) -> Finding:
-    """A finding that a sweep survives."""
     return Finding(
         name=name,
-        severity=Severity.WARNS,
+        severity=severity,
         message=message,
         where=where,
         expected=expected,
@@ -87,27 +88,7 @@ def warns(
     )
 
 
-def stops(
-    name: str, message: str, where: str, *, remedy: str, expected: str | None = None
-) -> Finding:
-    """A finding that a sweep does not survive."""
-    return Finding(
-        name=name,
-        severity=Severity.STOPS,
-        message=message,
-        where=where,
-        expected=expected,
-        remedy=remedy,
-    )
-
-
-def notes(name: str, message: str, where: str, *, remedy: str, spoils: bool = False) -> Finding:
-    """Something to know, with nothing wrong about it."""
-    return Finding(
-        name=name,
-        severity=Severity.NOTES,
-        message=message,
-        where=where,
-        remedy=remedy,
-        spoils=spoils,
-    )
+# A sweep does not survive the first, survives the second, and the third is only to know.
+stops = partial(_finding, Severity.STOPS)
+warns = partial(_finding, Severity.WARNS)
+notes = partial(_finding, Severity.NOTES)

@@ -1,0 +1,29 @@
+"""What every measurement says of itself: where it was made, and what a command cost."""
+
+from __future__ import annotations
+
+import os
+import platform
+import subprocess
+import sys
+import time
+from collections.abc import Sequence
+from pathlib import Path
+
+
+def machine() -> str:
+    """Where these figures were made."""
+    python = platform.python_version()
+    return f"{platform.machine()}, {os.cpu_count()} cores, Python {python}"
+
+
+def timed(arguments: Sequence[str], folder: Path) -> tuple[float, float]:
+    """Seconds and peak MB of one verb of rccltune in a process of its own, run in ``folder``."""
+    start = time.perf_counter()
+    process = subprocess.Popen(
+        [sys.executable, "-m", "rccltune", *arguments, "-q"], cwd=folder, stdout=subprocess.DEVNULL
+    )
+    _, status, usage = os.wait4(process.pid, 0)
+    if status:
+        sys.exit(f"rccltune {arguments[0]} failed with status {status}")
+    return time.perf_counter() - start, usage.ru_maxrss / 1024
