@@ -54,16 +54,34 @@ class Sample:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Questions:
+    """How often a benchmark asks the tuner; docs/schedule.md, "What each benchmark asks".
+
+    Attributes:
+        leading: steps before the table's first pass.
+        per_row: questions in one row.
+        extra: further ones at the smallest size of the first pass, which old rccl-tests warm up
+            behind the largest.
+    """
+
+    leading: int
+    per_row: int
+    extra: int = 0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Schedule:
     """Settings tried in turn inside one launch.
 
     Attributes:
         calls: calls per step, 0 where a step ends when the size falls.
+        questions: how the benchmark asks, where a launch walks through more than one setting.
     """
 
     settings: tuple[Setting, ...]
     scale: Scale | None = None
     calls: int = 0
+    questions: Questions | None = None
 
     def __post_init__(self) -> None:
         """A schedule has a step."""

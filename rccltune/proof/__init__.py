@@ -7,12 +7,11 @@ setting that is known to have run, or with a doubt. ``trace`` serves launches of
 
 from rccltune.proof.trace import Asked, Cell, agree, prove, read_trace
 from rccltune.proof.tuner import tuner_of
-from rccltune.proof.walk import Questions, Walk, agree_on_walk, place, read_walk
+from rccltune.proof.walk import Walk, agree_on_walk, place, read_walk
 
 __all__ = [
     "Asked",
     "Cell",
-    "Questions",
     "Walk",
     "agree",
     "agree_on_walk",

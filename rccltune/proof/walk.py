@@ -15,27 +15,11 @@ from dataclasses import dataclass, replace
 from typing import Final
 
 from rccltune.errors import LaunchError, OutputError
-from rccltune.model import Sample, Setting
+from rccltune.model import Questions, Sample, Setting
 from rccltune.proof.trace import Asked, agree, prove, read_trace
 from rccltune.vocab import Doubt
 
 _WORD: Final = re.compile(r"([a-z-]+)=(\S+)")
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Questions:
-    """How often a benchmark asks the tuner; docs/schedule.md, "What each benchmark asks".
-
-    Attributes:
-        leading: steps before the table's first pass.
-        per_row: questions in one row.
-        extra: further ones at the smallest size of the first pass, which old rccl-tests warm up
-            behind the largest.
-    """
-
-    leading: int
-    per_row: int
-    extra: int = 0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

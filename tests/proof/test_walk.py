@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 
 from rccltune import plugin, proof, verify
 from rccltune.errors import LaunchError, MachineError
-from rccltune.model import SILENT, CurveKey, Sample, Scale, Setting
+from rccltune.model import SILENT, CurveKey, Questions, Sample, Scale, Setting
 from rccltune.vocab import Algorithm, Collective, Doubt, Placement, Protocol
 
 SETTINGS = tuple(Setting.parse(s) for s in ("ring/ll", "tree/ll", "ring/simple/8"))
@@ -83,9 +83,9 @@ def table(n_passes: int) -> list[Sample]:
 N_PASSES = len(STEPS) - 1
 
 
-def questions(*, old: bool) -> proof.Questions:
+def questions(*, old: bool) -> Questions:
     """What the options imply."""
-    return proof.Questions(leading=1, per_row=PER_ROW, extra=N_WARM if old else 0)
+    return Questions(leading=1, per_row=PER_ROW, extra=N_WARM if old else 0)
 
 
 @pytest.mark.parametrize("old", [False, True])
