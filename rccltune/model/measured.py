@@ -60,8 +60,8 @@ class Questions:
     Attributes:
         leading: steps before the table's first pass.
         per_row: questions in one row.
-        extra: further ones at the smallest size of the first pass, which old rccl-tests warm up
-            behind the largest.
+        extra: further ones at the smallest size of the first pass, where a benchmark warms that
+            up last, as rccl-tests before 2.17 do; no option tells which order it is.
     """
 
     leading: int
@@ -113,7 +113,12 @@ class Fingerprint:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Sweep:
-    """What is wished for, as resolved from options and sweep.yaml."""
+    """What is wished for, as resolved from options and sweep.yaml.
+
+    Attributes:
+        method: ``one-launch`` walks through all settings in a launch, ``per-setting`` makes one
+            for each, ``auto`` leaves it to rccltune.
+    """
 
     collectives: tuple[Collective, ...]
     settings: tuple[Setting, ...]
@@ -134,6 +139,7 @@ class Sweep:
     repeats: int = 3
     mode: Mode | None = None
     seed: int = 0
+    method: str = "auto"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

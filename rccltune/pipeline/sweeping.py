@@ -123,7 +123,7 @@ def prepare(wanted: Sweep, site: Site, folder: Path, *, timeout_s: float | None)
         has_patched_library=site.has_patched_library,
         environment=_environment(site),
     )
-    made = plan.plan(wanted, ground)
+    made = _planned(wanted, ground)
     launches = tuple(_completed(one, site, timeout_s) for one in made.launches)
     named = plan.with_ids(replace(made, launches=_tell_tuner(launches)), session.launch_id)
     _same_machine(folder, site)
@@ -139,6 +139,23 @@ def prepare(wanted: Sweep, site: Site, folder: Path, *, timeout_s: float | None)
         cleared=seen.cleared,
         passed=seen.passed,
     )
+
+
+def _planned(wanted: Sweep, ground: plan.Ground) -> plan.Plan:
+    """By the method that is wished for.
+
+    Raises:
+        MachineError: this benchmark cannot walk.
+    """
+    if wanted.method != "one-launch":
+        return plan.plan(wanted, ground)
+    hindrance = plan.why_no_walk(wanted, ground)
+    if hindrance is not None:
+        raise MachineError(
+            f"--method one-launch cannot be used here: {hindrance}",
+            hint="leave it out, or say --method per-setting.",
+        )
+    return plan.plan_walks(wanted, ground)
 
 
 def _binding(site: Site) -> str | None:
@@ -158,11 +175,11 @@ def _environment(site: Site) -> tuple[tuple[str, str], ...]:
 
 def _completed(one: Launch, site: Site, timeout_s: float | None) -> Launch:
     """Add what forcing needs, and the time limit."""
-    extra = dict(launching.forcing()) if setting_of(one).role is Role.FORCED else {}
+    extra = dict(launching.choosing(one))
     if site.node is not None:
         # Noise depends on what is measured and not on how it is started, so that one process
         # and 64 give the same samples.
-        name = f"{one.collectives[0].value} {setting_of(one)} {one.repeat}"
+        name = f"{one.collectives[0].value} {launching.name_of(one)} {one.repeat}"
         extra["RCCLTUNE_SIM_LAUNCH"] = name
         if one.variant.patched:
             extra["RCCLTUNE_SIM_PATCHES"] = "force-tree-simple"
@@ -289,7 +306,7 @@ def _run_all(
     outcomes = list(prepared.done.values())
     judged = False
     for number, one in enumerate(left, start=1):
-        if not judged and setting_of(one).role is Role.FORCED:
+        if not judged and setting_of(one).role is not Role.BASELINE:
             _judge_baseline(samples, force=force)
             judged = True
         _stop_if_changed(prepared.site, "before")

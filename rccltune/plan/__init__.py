@@ -19,9 +19,10 @@ from rccltune.plan.launches import (
     why_impossible,
     with_ids,
 )
-from rccltune.plan.walks import plan_walks, why_no_walk
+from rccltune.plan.walks import LONGEST_S, plan_walks, schedule_text, why_no_walk
 
 __all__ = [
+    "LONGEST_S",
     "N_BASELINES",
     "Ground",
     "Impossible",
@@ -32,6 +33,7 @@ __all__ = [
     "estimate_s",
     "plan",
     "plan_walks",
+    "schedule_text",
     "sizes",
     "why_impossible",
     "why_no_walk",

@@ -147,6 +147,19 @@ def _walk(
     )
 
 
+def schedule_text(schedule: Schedule) -> str:
+    """The file that the plugin walks by; its format is in docs/schedule.md.
+
+    Raises:
+        ValueError: the schedule does not say for which scale it is.
+    """
+    if schedule.scale is None:
+        raise ValueError("a schedule needs a scale")
+    scale = schedule.scale
+    head = f"#@ nodes={scale.n_nodes} ranks={scale.n_ranks} calls={schedule.calls}"
+    return "\n".join(["#@ format 1", head, *map(str, schedule.settings), ""])
+
+
 def _questions(sweep: Sweep, ground: Ground, collective: Collective) -> Questions:
     """docs/schedule.md, "What each benchmark asks"."""
     options = benchmark_options(sweep, ground.letters, collective)
@@ -154,5 +167,5 @@ def _questions(sweep: Sweep, ground: Ground, collective: Collective) -> Question
     return Questions(
         leading=_LEADING,
         per_row=halves * (1 + sweep.iterations + int(sweep.check)) + ("-A" in options),
-        extra=0 if "N" in ground.letters else sweep.warmup,
+        extra=sweep.warmup,
     )
