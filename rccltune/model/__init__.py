@@ -30,6 +30,13 @@ from rccltune.model.fitted import (
     Segment,
     Separation,
 )
+from rccltune.model.links import (
+    LinkClass,
+    LinkMap,
+    LinkRow,
+    PairTimes,
+    Spread,
+)
 from rccltune.model.measured import (
     Fingerprint,
     Launch,
@@ -87,10 +94,14 @@ __all__ = [
     "Judgement",
     "Launch",
     "LeftOut",
+    "LinkClass",
+    "LinkMap",
+    "LinkRow",
     "Mode",
     "Model",
     "Notice",
     "Outcome",
+    "PairTimes",
     "Proof",
     "Role",
     "Rule",
@@ -100,6 +111,7 @@ __all__ = [
     "Segment",
     "Separation",
     "Setting",
+    "Spread",
     "Stated",
     "Status",
     "Sweep",
