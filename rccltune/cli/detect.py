@@ -15,7 +15,7 @@ import click
 
 from rccltune.cli.console import DEFAULT_SESSION, Console, common, table
 from rccltune.cli.options import FOLDER, Word
-from rccltune.config import LAUNCHERS
+from rccltune.config import LAUNCHERS, parse_duration
 from rccltune.errors import CommandLineError
 from rccltune.model import Mode
 
@@ -56,6 +56,7 @@ _FOLDER = click.Path(path_type=Path, file_okay=False, exists=True)
     metavar="N",
     help="Launches of each pair.",
 )
+@click.option("--timeout", type=Word("duration", parse_duration), help="Longest time of a launch.")
 @click.option("--seed", type=click.IntRange(min=0), default=0, help="Of simulated noise.")
 @click.option("--force", is_flag=True, help="Measure links that the session has.")
 @common
@@ -92,15 +93,24 @@ def detect(
     if links:
         _links_wanted(console, root, rccl_tests, simulate, options)
         return
-    if simulate is not None:
-        raise CommandLineError(
-            "a simulated node has nothing to detect but its links", hint="add --links."
-        )
+    _refuse_alone(("simulate", *options))
     system = look(root, rccl_tests)
     findings = room.situations(system, os.environ)
     console.result(room.as_plain(system, findings), _text(system, console))
     for finding in findings:
         console.say(f"{finding.severity.value}: {finding.message}\n  {finding.remedy}")
+
+
+def _refuse_alone(names: Iterable[str]) -> None:
+    """Options of --links do nothing without it, which nobody would notice."""
+    from click.core import ParameterSource
+
+    context = click.get_current_context()
+    typed = [n for n in names if context.get_parameter_source(n) is ParameterSource.COMMANDLINE]
+    if typed:
+        raise CommandLineError(
+            f"--{typed[0]} is for the link map alone", hint="add --links, or leave it out."
+        )
 
 
 def _links_wanted(
@@ -128,6 +138,7 @@ def _links_wanted(
         session=options["output"],
         per_class=options["pairs"],
         repeats=options["repeats"],
+        timeout_s=options["timeout"],
         force=options["force"],
     )
     show_links(console, wish, lambda: look(None, rccl_tests))

@@ -27,6 +27,7 @@ class LinkWish:
 
     Attributes:
         per_class: pairs of each class of links.
+        timeout_s: of one launch, None for ten times what the others took.
         force: measure although the session has a map.
     """
 
@@ -34,6 +35,7 @@ class LinkWish:
     session: Path
     per_class: int
     repeats: int
+    timeout_s: float | None
     force: bool
 
 
@@ -97,6 +99,7 @@ def _measured(console: Console, wish: LinkWish, look: Callable[[], System]) -> L
         system=look() if wish.site.simulate is None else None,
         per_class=wish.per_class,
         repeats=wish.repeats,
+        timeout_s=wish.timeout_s,
         anew=wish.force,
     )
     _talk_before(console, prepared)

@@ -70,6 +70,7 @@ def prepare_links(
     system: detect.System | None,
     per_class: int,
     repeats: int,
+    timeout_s: float | None = None,
     anew: bool,
 ) -> Prepared:
     """Find out which pairs there are and what to measure them with. Nothing is started.
@@ -80,6 +81,7 @@ def prepare_links(
         system: this machine; None where a node is simulated.
         per_class: how many pairs of each class of links.
         repeats: launches of each pair.
+        timeout_s: longest time for one launch, None for ten times what the others took.
         anew: measure although the session has a map.
 
     Raises:
@@ -105,12 +107,13 @@ def prepare_links(
     return Prepared(
         folder=folder,
         site=site,
-        machine=_machine(site),
+        machine=_machine(site, system),
         vendor=system.vendor,
         devices=tuple(sorted(gpu.index for gpu in gpus)),
         every=every,
         chosen=detect.representatives(every, per_class),
         repeats=repeats,
+        timeout_s=timeout_s,
         first_repeat=known.first_repeat if known else _next_repeat(folder) if anew else 0,
     )
 
@@ -281,9 +284,10 @@ def _next_repeat(folder: Path) -> int:
     return max(made, default=-1) + 1
 
 
-def _machine(site: Site) -> str:
+def _machine(site: Site, system: detect.System) -> str:
     mode = site.fingerprint.mode
-    parts = [site.fingerprint.product, str(mode) if mode and mode.compute else None]
+    product = site.fingerprint.product or system.product
+    parts = [product, str(mode) if mode and mode.compute else None]
     return ", ".join(part for part in parts if part) or "GPUs of unknown kind"
 
 

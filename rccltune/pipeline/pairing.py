@@ -34,6 +34,7 @@ class Prepared:
         every: all pairs of the machine.
         chosen: those that are measured.
         first_repeat: number of the first launch of each pair.
+        timeout_s: of one launch, None for ten times what launches took so far.
     """
 
     folder: Path
@@ -45,6 +46,7 @@ class Prepared:
     chosen: tuple[detect.Pair, ...]
     repeats: int
     first_repeat: int
+    timeout_s: float | None = None
 
     @property
     def links(self) -> Path:
@@ -148,7 +150,7 @@ def measure_pairs(prepared: Prepared, pairs: Mapping[detect.Pair, Tried], tell: 
 
 def _run(prepared: Prepared, one: Launch, outcomes: Sequence[Outcome]) -> launching.Ran:
     return launching.run_launch(
-        replace(one, timeout_s=sweeping.limit_s(outcomes)),
+        replace(one, timeout_s=prepared.timeout_s or sweeping.limit_s(outcomes)),
         prepared.links,
         site=tuple(os.environ.items()),
         # The site's choice of devices is in the pairs already; a second one would index the first.

@@ -10,6 +10,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterable, Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -234,6 +235,17 @@ def test_a_failing_class_is_shown_and_the_rest_goes_on(
     assert answer(capsys, None)["classes"][1]["measured"] == 3
 
 
+@pytest.mark.mpi
+def test_a_pair_that_hangs_is_ended(node: Node, capsys: pytest.CaptureFixture[str]) -> None:
+    """--timeout: it is shown as failed, and the other classes have their figures."""
+    path = node(faults=[{"kind": "hang", "placement": "one-iod"}])
+    more = ("--launcher", "openmpi", "--pairs", "1", "--repeats", "1", "--timeout", "3s")
+    assert links(path, *more) == 5
+    shown = capsys.readouterr()
+    assert "failed: it ran for 3 s and was ended" in shown.out
+    assert "1 of 3 pairs failed" in shown.err
+
+
 def test_wrong_results_are_no_figures(node: Node, capsys: pytest.CaptureFixture[str]) -> None:
     """Right first, fast second."""
     wrong = {"kind": "wrong", "elements": 3, "placement": "one-iod"}
@@ -324,7 +336,9 @@ def test_a_record_of_another_format(here: Path, capsys: pytest.CaptureFixture[st
     ("arguments", "message"),
     [
         (["--links", "--root", "/"], "a captured machine cannot be measured"),
-        (["--simulate", "mi300x-cpx-nps4"], "add --links"),
+        (["--simulate", "mi300x-cpx-nps4"], "--simulate is for the link map alone"),
+        (["--pairs", "3"], "add --links"),
+        (["-o", "here"], "--output is for the link map alone"),
     ],
 )
 def test_options_that_do_not_fit(
@@ -350,6 +364,7 @@ def two_gpus(vendor: str) -> detect.System:
         root=Path("/"),
         status="known" if amd else "none",
         vendor=vendor,
+        product="MI300X" if amd else "NVIDIA H200",
         gpus=tuple(
             detect.Gpu(index=i, oam=f"0000:0{i}:00", partition=0 if amd else None) for i in (0, 1)
         ),
@@ -410,10 +425,13 @@ def test_a_machine_that_is_there(
     """Each maker's variable, and no other; 671.09 µs for 64 MiB are 100 GB/s."""
     system = two_gpus(vendor)
     monkeypatch.setattr("rccltune.cli.detect.look", lambda *_: system)
-    monkeypatch.setattr(site_module, "_system", lambda: system)
+    # The quick look before a launch does not ask nvidia-smi, so it knows no product there.
+    quick = system if vendor == "amd" else replace(system, product=None)
+    monkeypatch.setattr(site_module, "_system", lambda: quick)
     monkeypatch.setenv("HIP_VISIBLE_DEVICES", "0,1")
     found = answer(capsys, None, "--rccl-tests", str(benchmarks), "--repeats", "2")
     assert found["simulated"] is False
+    assert found["machine"] == system.product
     (entry,) = found["classes"]
     assert (entry["link"], entry["pairs"], entry["measured"]) == (link, 1, 1)
     assert entry["latency_us"]["median"] == 10.0
