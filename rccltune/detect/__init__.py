@@ -9,6 +9,7 @@ from rccltune.detect.apply import applied, needs
 from rccltune.detect.assemble import Look, changes, devices_of, fingerprint, look
 from rccltune.detect.doctor import Circumstances, doctor
 from rccltune.detect.found import Benchmark, Library, Smi, SmiGpu, Starter
+from rccltune.detect.links import Pair, choosing, pairs, representatives, usable
 from rccltune.detect.mode import check_mode, commands, fits
 from rccltune.detect.plain import as_plain
 from rccltune.detect.records import (
@@ -21,10 +22,11 @@ from rccltune.detect.records import (
     System,
     mode_text,
 )
-from rccltune.detect.situations import situations
+from rccltune.detect.situations import VISIBLE, situations
 from rccltune.detect.smi import bindings, query, runner
 
 __all__ = [
+    "VISIBLE",
     "Benchmark",
     "Circumstances",
     "Disagreement",
@@ -34,6 +36,7 @@ __all__ = [
     "Link",
     "Look",
     "Oam",
+    "Pair",
     "Severity",
     "Smi",
     "SmiGpu",
@@ -44,6 +47,7 @@ __all__ = [
     "bindings",
     "changes",
     "check_mode",
+    "choosing",
     "commands",
     "devices_of",
     "doctor",
@@ -52,7 +56,10 @@ __all__ = [
     "look",
     "mode_text",
     "needs",
+    "pairs",
     "query",
+    "representatives",
     "runner",
     "situations",
+    "usable",
 ]

@@ -30,6 +30,13 @@ from rccltune.model.fitted import (
     Segment,
     Separation,
 )
+from rccltune.model.links import (
+    LinkClass,
+    LinkMap,
+    LinkRow,
+    PairTimes,
+    Spread,
+)
 from rccltune.model.measured import (
     Fingerprint,
     Launch,
@@ -88,10 +95,14 @@ __all__ = [
     "Judgement",
     "Launch",
     "LeftOut",
+    "LinkClass",
+    "LinkMap",
+    "LinkRow",
     "Mode",
     "Model",
     "Notice",
     "Outcome",
+    "PairTimes",
     "Proof",
     "Questions",
     "Role",
@@ -102,6 +113,7 @@ __all__ = [
     "Segment",
     "Separation",
     "Setting",
+    "Spread",
     "Stated",
     "Status",
     "Sweep",

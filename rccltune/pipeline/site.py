@@ -72,6 +72,11 @@ class Site:
     start_s: float | None = None
     changed: Callable[[], tuple[str, ...]] = tuple
 
+    @property
+    def binding(self) -> str | None:
+        """What ranks are bound to; a simulated node's have no memory to be near to."""
+        return "none" if self.node is not None else "numa"
+
 
 def find_site(wish: SiteWish) -> Site:
     """Look at what is there.
