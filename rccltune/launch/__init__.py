@@ -7,7 +7,7 @@ happens, no process that it started is left running.
 
 from rccltune.launch.environment import CLEARED, Environment, chooses, environment
 from rccltune.launch.launchers import LAUNCHERS, Launcher, find_launcher
-from rccltune.launch.process import Ending, Job, run
+from rccltune.launch.process import Ending, Job, end_leftovers, run
 
 __all__ = [
     "CLEARED",
@@ -17,6 +17,7 @@ __all__ = [
     "Job",
     "Launcher",
     "chooses",
+    "end_leftovers",
     "environment",
     "find_launcher",
     "run",
