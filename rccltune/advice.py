@@ -39,7 +39,7 @@ _MEANINGS: Final = {
         "two ranks use one GPU: check --np against the devices and *_VISIBLE_DEVICES"
     ),
     r"Mismatched NCCL version": ("ranks load different libraries: use one --librccl everywhere"),
-    r"Memory access fault by GPU": (
+    r"Memory access fault by GPU|illegal memory access|hipErrorIllegalAddress": (
         "a GPU memory fault: the setting, the driver or the firmware is at fault; see dmesg"
     ),
     r"invalid option|invalid argument": ("the benchmark or library refused an option"),
@@ -64,9 +64,26 @@ _MEANINGS: Final = {
     r"exited on signal 11|Segmentation fault": ("a rank crashed"),
     r"exited on signal 6|Aborted": ("a rank aborted"),
 }
+_MEMORY_FAULT: Final = re.compile(
+    r"Memory access fault by GPU|illegal memory access|hipErrorIllegalAddress"
+)
+_KILLED: Final = re.compile(r"exited on signal 9\b|Killed \(signal 9\)|signal 9 \(Killed\)")
 _TABLE: Final = tuple((re.compile(text), meaning) for text, meaning in _MEANINGS.items())
 
 
 def meaning_of(text: str) -> str | None:
     """What an error usually means and what to do; None where nothing in the text is known."""
     return next((meaning for pattern, meaning in _TABLE if pattern.search(text)), None)
+
+
+def is_memory_fault(text: str) -> bool:
+    """Whether a GPU touched memory that is not its own; ROCm's and CUDA's texts."""
+    return _MEMORY_FAULT.search(text) is not None
+
+
+def was_killed(text: str) -> bool:
+    """Whether a launcher says that a rank got SIGKILL, which no program sends itself.
+
+    Texts as Open MPI 5.0.11 and MPICH 5.0.2 printed them.
+    """
+    return _KILLED.search(text) is not None

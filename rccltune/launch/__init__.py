@@ -7,11 +7,12 @@ happens, no process that it started is left running.
 
 from rccltune.launch.environment import CLEARED, Environment, chooses, environment
 from rccltune.launch.launchers import LAUNCHERS, Launcher, find_launcher
-from rccltune.launch.process import Ending, Job, end_leftovers, run
+from rccltune.launch.process import RUN_ID, Ending, Job, end_leftovers, run
 
 __all__ = [
     "CLEARED",
     "LAUNCHERS",
+    "RUN_ID",
     "Ending",
     "Environment",
     "Job",

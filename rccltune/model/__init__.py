@@ -20,6 +20,7 @@ from rccltune.model.chosen import (
     Verdict,
     Zone,
 )
+from rccltune.model.failing import Failure, Quarantine
 from rccltune.model.fitted import (
     Crossover,
     Curve,
@@ -81,6 +82,7 @@ __all__ = [
     "CurveKey",
     "CurvePoint",
     "Evidence",
+    "Failure",
     "Fingerprint",
     "Fit",
     "Gain",
@@ -92,6 +94,7 @@ __all__ = [
     "Notice",
     "Outcome",
     "Proof",
+    "Quarantine",
     "Role",
     "Rule",
     "Sample",

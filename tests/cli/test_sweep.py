@@ -230,7 +230,8 @@ def test_a_setting_that_breaks_costs_that_setting_only(
     outcomes = [
         json.loads(p.read_text()) for p in here.glob("rccltune-session/launches/*/outcome.json")
     ]
-    assert sorted(o["status"] for o in outcomes if o["status"] != "ok") == [status]
+    # It was tried once more alone.
+    assert [o["status"] for o in outcomes if o["status"] != "ok"] == [status] * 2
 
 
 def test_wrong_results_disqualify_the_setting(
