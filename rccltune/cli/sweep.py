@@ -148,6 +148,8 @@ def _talk_before(console: Console, prepared: Prepared) -> None:
         f"{len(prepared.left)} launches to make, {len(prepared.done)} in the session already; "
         f"about {minutes(prepared.estimate_s)}"
     )
+    for where, name, value in prepared.filled:
+        console.say(f"{where} sets {name}={value} in every rank of every arm")
     if prepared.cleared:
         names = ", ".join(name for name, _ in prepared.cleared)
         console.say(f"Cleared for every rank, since they choose: {names}")
@@ -168,6 +170,8 @@ def _plan_text(prepared: Prepared) -> str:
     for title, pairs in (("cleared", prepared.cleared), ("passed", prepared.passed)):
         listed = [f"  {name}={value}" for name, value in pairs] or ["  (none)"]
         lines += [f"{title}:", *listed]
+    files = [f"  {name}={value} ({where})" for where, name, value in prepared.filled]
+    lines += ["set by configuration files:", *(files or ["  (none)"])]
     lines.append(f"{len(prepared.left)} launches, about {minutes(prepared.estimate_s)}")
     return "\n".join(lines)
 

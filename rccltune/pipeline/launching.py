@@ -79,6 +79,7 @@ def run_launch(
     site: Sequence[tuple[str, str]],
     clear: Sequence[str],
     fingerprint: Fingerprint,
+    files: Sequence[tuple[str, str, str]] = (),
     changed: Callable[[], tuple[str, ...]] = tuple,
 ) -> Ran:
     """Run one launch and write its folder, outcome last.
@@ -89,6 +90,7 @@ def run_launch(
         site: the environment that rccltune was started with.
         clear: further variables to clear.
         fingerprint: the machine as it is known.
+        files: what hidden files set, as (file, name, value); recorded beside the environment.
         changed: what of the machine is no longer as it was; a launch that saw a change counts as
             interrupted.
 
@@ -106,6 +108,7 @@ def run_launch(
         clear=clear,
     )
     session.write_atomically(own / "launch.json", _json(wanted))
+    session.write_atomically(own / "environment.json", _environment_json(environment, files))
     setting = setting_of(wanted)
     if setting.role is Role.FORCED:
         session.write_atomically(own / _RULES, _forced(wanted, setting))
@@ -159,6 +162,19 @@ def _hung(wanted: Launch, error: LaunchError, started: str, fingerprint: Fingerp
         notices=(why,),
         failure=Failure.HANG,
     )
+
+
+def _environment_json(
+    environment: launch.Environment, files: Sequence[tuple[str, str, str]]
+) -> str:
+    """What decided beside the command line, for whoever asks later why a time was what it was."""
+    plain = {
+        "cleared": dict(environment.cleared),
+        "passed": dict(environment.passed),
+        "added": dict(environment.added),
+        "files": [list(item) for item in files],
+    }
+    return json.dumps(plain, indent=1, ensure_ascii=False) + "\n"
 
 
 def read_launch(wanted: Launch, folder: Path, outcome: Outcome) -> tuple[Sample, ...]:

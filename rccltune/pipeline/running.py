@@ -151,6 +151,7 @@ class _Runner:
             site=tuple(os.environ.items()),
             clear=site.cleared,
             fingerprint=site.fingerprint,
+            files=prepared.filled,
             changed=site.changed,
         )
         ledger.add(ran.launch, ran.outcome)

@@ -18,7 +18,7 @@ from rccltune import (
     session,
     simnode,
 )
-from rccltune.errors import LaunchError, SessionError
+from rccltune.errors import LaunchError, MachineError, SessionError
 from rccltune.model import (
     KNOWN_VARIANTS,
     Launch,
@@ -48,6 +48,7 @@ class Prepared:
         lift: quarantined settings of the plan are tried again.
         cleared: site variables that no rank will see.
         passed: site variables that every rank of every arm will see.
+        filled: what hidden files set in every rank, as (file, name, value).
     """
 
     folder: Path
@@ -58,6 +59,7 @@ class Prepared:
     lift: bool
     cleared: tuple[tuple[str, str], ...]
     passed: tuple[tuple[str, str], ...]
+    filled: tuple[tuple[str, str, str], ...] = ()
 
     @property
     def left(self) -> tuple[Launch, ...]:
@@ -153,7 +155,7 @@ def prepare(
     ledger = open_ledger(folder)
     for one, outcome in ledger.forgiven(named.launches) if lift else ():
         ledger.add(one, outcome)
-    seen = launch.environment(os.environ, (), clear=site.cleared)
+    seen = launch.environment(os.environ, site.environment, clear=site.cleared)
     return Prepared(
         folder=folder,
         sweep=wanted,
@@ -163,6 +165,11 @@ def prepare(
         lift=lift,
         cleared=seen.cleared,
         passed=seen.passed,
+        filled=tuple(
+            (str(one.path), name, value)
+            for one in site.hidden
+            for name, value in one.fills(seen.variables)
+        ),
     )
 
 
@@ -232,6 +239,7 @@ def plan_as_plain(prepared: Prepared) -> dict[str, Any]:
         "quarantined": session.to_plain(prepared.quarantined),
         "cleared": dict(prepared.cleared),
         "passed": dict(prepared.passed),
+        "hidden": [list(item) for item in prepared.filled],
         "estimate_s": prepared.estimate_s,
     }
 
@@ -244,9 +252,11 @@ def sweep(prepared: Prepared, *, tell: Tell, note: Note, command: str, force: bo
 
     Raises:
         LaunchError: nothing could be measured, or the baseline never ended well.
-        MachineError: untouched runs differ too much (unless ``force``).
+        MachineError: untouched runs differ too much, or a hidden file chooses (unless ``force``).
         KeyboardInterrupt: after all that was started is gone and the session is whole.
     """
+    if not force:
+        _refuse_hidden_choices(prepared)
     folder, launches = prepared.folder, prepared.plan.launches
     with session.writing(folder, note), interrupts.interruptible():
         _begin(prepared, command)
@@ -283,6 +293,23 @@ def sweep(prepared: Prepared, *, tell: Tell, note: Note, command: str, force: bo
         quarantined=prepared.quarantined,
         tuner=_tuner(folder, ledger, launches),
     )
+
+
+def _refuse_hidden_choices(prepared: Prepared) -> None:
+    """A file that chooses would falsify every arm, and the environment cannot clear it.
+
+    Raises:
+        MachineError: there is one.
+    """
+    choosing = [item for item in prepared.filled if launch.chooses(item[1], prepared.site.cleared)]
+    if choosing:
+        path = choosing[0][0]
+        said = "; ".join(f"{where} sets {name}={value}" for where, name, value in choosing)
+        raise MachineError(
+            f"a configuration file chooses for every launch, the untouched ones too: {said}",
+            where=path,
+            hint=f"mv {path} {path}.off while measuring; --force measures all the same.",
+        )
 
 
 def _begin(prepared: Prepared, command: str) -> None:
