@@ -100,7 +100,7 @@ def sweep(
     with pipeline.in_mode(wishes.sweep.mode, apply=apply_mode, note=console.say):
         site = pipeline.find_site(wishes.site)
         prepared = sweeping.prepare(
-            wishes.sweep, site, output, timeout_s=wishes.timeout_s, lift=lift_quarantine
+            wishes.sweep, site, output, timeout_s=wishes.timeout_s, lifts=lift_quarantine
         )
         if plan_only:
             console.result(sweeping.plan_as_plain(prepared), _plan_text(prepared))

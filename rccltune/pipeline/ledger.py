@@ -81,13 +81,13 @@ class Ledger:
         following = replace(planned, attempt=max(tried) + 1 if tried else 0)
         return replace(following, id=session.launch_id(following))
 
-    def forgiven(self, launches: Sequence[Launch]) -> tuple[Ended, ...]:
-        """Failures behind the quarantines of these launches' settings, marked as lifted."""
+    def blamed(self, launches: Sequence[Launch]) -> tuple[Ended, ...]:
+        """Failed launches behind the quarantines of these launches' settings."""
         found = [
             one for one in self.quarantined if any(quarantine.covers(one, x) for x in launches)
         ]
         return tuple(
-            (launch, replace(outcome, lifted=True))
+            (launch, outcome)
             for launch, outcome in self.ended
             if any(launch.id in one.launches for one in found)
         )
@@ -96,6 +96,19 @@ class Ledger:
 def open_ledger(folder: Path) -> Ledger:
     """The ledger of a session; empty where there is none yet."""
     return Ledger(session.read_launches(folder))
+
+
+def lift(folder: Path, ledger: Ledger, one: Launch, outcome: Outcome) -> None:
+    """Let a failure count no more; its log stays.
+
+    Raises:
+        SessionError: the disk refuses.
+    """
+    lifted = replace(outcome, lifted=True)
+    ledger.add(one, lifted)
+    session.write_atomically(
+        folder / "launches" / one.id / "outcome.json", session.dump_json(lifted)
+    )
 
 
 def write_quarantine(folder: Path, ledger: Ledger) -> None:

@@ -16,6 +16,7 @@ from rccltune.errors import LaunchError, MachineError
 from rccltune.model import Failure, Launch, Outcome, Role, Sample, Setting, Status
 from rccltune.pipeline import launching
 from rccltune.pipeline.launching import Ran, setting_of
+from rccltune.pipeline.ledger import lift
 from rccltune.vocab import Collective
 
 if TYPE_CHECKING:
@@ -27,6 +28,8 @@ _SPREAD: Final = 0.10
 _FIRST_LIMIT_S: Final = 300.0
 # A second setting that makes a GPU touch foreign memory says more about the GPU than about it.
 _MEMORY_FAULTS: Final = 2
+# A second failure in a row may be the machine's.
+_IN_A_ROW: Final = 2
 
 Note = Callable[[str], None]
 Best = dict[tuple[Collective, int], tuple[float, Setting]]
@@ -65,7 +68,8 @@ def run_all(
 
     A launch that fails is tried again when the others of its round are over, since what disturbs
     from outside mostly lasts longer than a moment; the untouched site is tried again at once,
-    since everything is compared with it.
+    since everything is compared with it. After two failures in a row it is asked whether the
+    machine still works: a GPU that a hang has wedged would otherwise condemn every setting.
 
     Args:
         prepared: its ledger is filled.
@@ -89,11 +93,11 @@ def run_all(
             if not is_forced:
                 yield from runner.insist(one)
             elif prepared.ledger.is_left(one):
-                yield runner.run(one)
+                yield from runner.attempt(one)
                 again.append(one)
         for one in again:
             while prepared.ledger.is_left(one):
-                yield runner.run(one)
+                yield from runner.attempt(one)
 
 
 def _round(one: Launch) -> tuple[bool, int]:
@@ -116,6 +120,7 @@ class _Runner:
         self.outcomes = list(prepared.done)
         self.made = 0
         self.faults = 0
+        self.in_a_row: list[Ran] = []
         _improve(self.best, self.samples)
 
     def insist(self, planned: Launch) -> Iterator[Ran]:
@@ -132,6 +137,38 @@ class _Runner:
             yield ran
             if quarantine.is_hopeless(failures):
                 raise _no_baseline(ran, self.prepared.folder)
+
+    def attempt(self, planned: Launch) -> Iterator[Ran]:
+        """Make a launch of a setting; look after the machine where it fails as the one before did.
+
+        Raises:
+            LaunchError: the machine works no more; nothing is blamed on the settings then.
+        """
+        ran = self.run(planned)
+        yield ran
+        # Wrong results were computed by a machine that works.
+        if ran.outcome.failure in (None, Failure.WRONG):
+            self.in_a_row = []
+        else:
+            self.in_a_row.append(ran)
+        if len(self.in_a_row) >= _IN_A_ROW:
+            baseline = next(
+                one
+                for one in self.prepared.plan.launches
+                if not _round(one)[0] and one.collectives == planned.collectives
+            )
+            control = self.run(baseline)
+            yield control
+            if control.outcome.failure is not None:
+                self._forgive()
+                raise _machine_is_out(self.in_a_row, control, self.prepared.folder)
+            self.in_a_row = []
+        self._tell_quarantine(ran)
+
+    def _forgive(self) -> None:
+        """What failed while the machine did not work says nothing of the settings."""
+        for ran in self.in_a_row:
+            lift(self.prepared.folder, self.prepared.ledger, ran.launch, ran.outcome)
 
     def run(self, planned: Launch) -> Ran:
         """Make one launch and tell of it.
@@ -171,7 +208,6 @@ class _Runner:
                 best=self.best,
             )
         )
-        self._tell_quarantine(ran)
         self._stop_after_faults(ran)
         return ran
 
@@ -220,6 +256,21 @@ def _stop_if_changed(site: Site, when: str) -> None:
             f"the machine changed {when} a launch: {'; '.join(changes)}",
             hint="sweep it anew into another session (-o); what was measured before is kept.",
         )
+
+
+def _machine_is_out(failed: Sequence[Ran], control: Ran, folder: Path) -> LaunchError:
+    """Settings failed one after the other, and then the untouched benchmark did too."""
+    names = ", ".join(dict.fromkeys(str(setting_of(ran.launch)) for ran in failed))
+    first = failed[0].launch.id
+    last = control.outcome.notices[-1] if control.outcome.notices else None
+    return LaunchError(
+        f"the untouched benchmark worked before {names} failed and does not now: "
+        f"{last.message if last else 'no reason given'}",
+        where=f"{folder / 'launches' / first}/ and {folder / 'launches' / control.launch.id}/",
+        hint="a hang or a crash may have wedged a GPU: look into dmesg and for processes that are "
+        "still on the GPUs, reset them (an administrator's: rocm-smi --gpureset), then run the "
+        "same command again; none of these failures counts.",
+    )
 
 
 def _no_baseline(ran: Ran, folder: Path) -> LaunchError:

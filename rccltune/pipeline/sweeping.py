@@ -31,7 +31,7 @@ from rccltune.model import (
 )
 from rccltune.pipeline import launching
 from rccltune.pipeline.launching import setting_of
-from rccltune.pipeline.ledger import Ledger, open_ledger, samples_of, write_quarantine
+from rccltune.pipeline.ledger import Ledger, lift, open_ledger, samples_of, write_quarantine
 from rccltune.pipeline.running import Tell, run_all
 from rccltune.pipeline.site import Site
 from rccltune.session import Session
@@ -45,7 +45,7 @@ class Prepared:
 
     Attributes:
         ledger: what the session already has.
-        lift: quarantined settings of the plan are tried again.
+        lifts: quarantined settings of the plan are tried again.
         cleared: site variables that no rank will see.
         passed: site variables that every rank of every arm will see.
         filled: what hidden files set in every rank, as (file, name, value).
@@ -56,7 +56,7 @@ class Prepared:
     site: Site
     plan: plan.Plan
     ledger: Ledger
-    lift: bool
+    lifts: bool
     cleared: tuple[tuple[str, str], ...]
     passed: tuple[tuple[str, str], ...]
     filled: tuple[tuple[str, str, str], ...] = ()
@@ -123,7 +123,7 @@ Note = Callable[[str], None]
 
 
 def prepare(
-    wanted: Sweep, site: Site, folder: Path, *, timeout_s: float | None, lift: bool = False
+    wanted: Sweep, site: Site, folder: Path, *, timeout_s: float | None, lifts: bool = False
 ) -> Prepared:
     """Plan a sweep and find out what of it the session already has. Nothing is started or written.
 
@@ -132,7 +132,7 @@ def prepare(
         site: where.
         folder: the session.
         timeout_s: longest time for one launch, None to go by what launches take.
-        lift: try quarantined settings again.
+        lifts: try quarantined settings again.
 
     Raises:
         SessionError: the session is of another machine.
@@ -153,8 +153,8 @@ def prepare(
     named = plan.with_ids(replace(made, launches=_tell_tuner(launches)), session.launch_id)
     _same_machine(folder, site)
     ledger = open_ledger(folder)
-    for one, outcome in ledger.forgiven(named.launches) if lift else ():
-        ledger.add(one, outcome)
+    for one, outcome in ledger.blamed(named.launches) if lifts else ():
+        ledger.add(one, replace(outcome, lifted=True))
     seen = launch.environment(os.environ, site.environment, clear=site.cleared)
     return Prepared(
         folder=folder,
@@ -162,7 +162,7 @@ def prepare(
         site=site,
         plan=named,
         ledger=ledger,
-        lift=lift,
+        lifts=lifts,
         cleared=seen.cleared,
         passed=seen.passed,
         filled=tuple(
@@ -263,8 +263,8 @@ def sweep(prepared: Prepared, *, tell: Tell, note: Note, command: str, force: bo
         _end_leftovers(folder, note)
         # Looked at again: another rccltune may have gone on with it before we held it.
         ledger = open_ledger(folder)
-        if prepared.lift:
-            _lift(folder, ledger, launches, note)
+        if prepared.lifts:
+            _lift_all(folder, ledger, launches, note)
         prepared = replace(prepared, ledger=ledger)
         done = (ledger.done(one) for one in launches)
         known = {
@@ -343,13 +343,10 @@ def _end_leftovers(folder: Path, note: Note) -> None:
         note(f"{n_left} processes of an interrupted launch were still there; they are gone now")
 
 
-def _lift(folder: Path, ledger: Ledger, launches: Sequence[Launch], note: Note) -> None:
+def _lift_all(folder: Path, ledger: Ledger, launches: Sequence[Launch], note: Note) -> None:
     lifted = ledger.quarantined
-    for one, outcome in ledger.forgiven(launches):
-        ledger.add(one, outcome)
-        session.write_atomically(
-            folder / "launches" / one.id / "outcome.json", session.dump_json(outcome)
-        )
+    for one, outcome in ledger.blamed(launches):
+        lift(folder, ledger, one, outcome)
     still = ledger.quarantined
     for quarantined in lifted:
         if quarantined not in still:

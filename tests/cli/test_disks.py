@@ -80,7 +80,7 @@ def test_a_disk_that_fills_at_any_write_loses_nothing(
     print(f"seed {seed}")  # noqa: T201 - shown on failure
     rng = random.Random(seed)
     # A sweep of this size syncs some 60 times.
-    for number, n_writes in enumerate([0, *(rng.randrange(60) for _ in range(4))]):
+    for number, n_writes in enumerate([0, *(rng.randrange(60) for _ in range(3))]):
         free = full_after(n_writes)
         code = run(command(f"s{number}"))
         free()

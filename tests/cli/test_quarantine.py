@@ -235,3 +235,38 @@ def test_an_output_that_was_cut_off_is_no_measurement(
 
     assert run(["sweep", *wish]) == 5
     assert "ends before the benchmark's summary" in capsys.readouterr().err
+
+
+def test_a_machine_that_stops_working_condemns_no_setting(
+    node: Node, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """A hang may wedge a GPU, and then everything fails: the untouched benchmark tells."""
+    compiled = Path("x.node").resolve()
+    compiled.write_bytes(simnode.compile_node(node()))
+    bench = Path("bench").resolve()
+    bench.mkdir()
+    real = plugin.native_folder() / "sim" / "all_reduce_perf"
+    script = bench / "all_reduce_perf"
+    # From the first launch of tree/ll on nothing works.
+    (bench / "broken").touch()
+    rule = "grep -q ,tree,ll, $NCCL_TUNER_CONFIG_FILE 2>/dev/null"
+    wedge = f"[ -e {bench}/broken ] && {rule} && touch {bench}/wedged\n"
+    script.write_text(f'#!/bin/sh\n{wedge}[ -e {bench}/wedged ] && exit 3\nexec {real} "$@"\n')
+    script.chmod(0o755)
+    wish = ["sweep", "--rccl-tests", str(bench), "--np", "64", "--launcher", "none", *SMALL, *TWO]
+    wish += ["--setting", "ring/simple", "--repeats", "1", "--env", "RCCLTUNE_SIM_RANKS=64"]
+    wish += ["--env", f"RCCLTUNE_SIM_NODE={compiled}"]
+
+    assert run(wish) == 5
+    said = capsys.readouterr().err
+    assert "the untouched benchmark worked before" in said
+    assert "does not now" in said
+    assert "none of these failures counts" in said
+    assert "quarantined" not in said
+
+    # The GPU was reset, and tree/ll is mended.
+    (bench / "broken").unlink()
+    (bench / "wedged").unlink()
+    assert run(wish) == 0
+    assert set(samples()["doubt"]) == {""}
+    assert set(samples()["setting"]) == {"baseline", "tree/ll", "ring/ll", "ring/simple"}
