@@ -60,14 +60,20 @@ _MEANINGS: Final = {
     r"unhandled (cuda|hip) error|Test (HIP|CUDA) failure": ("the GPU runtime failed"),
     r"unhandled system error": ("RCCL's system call failed: NCCL_DEBUG=INFO says which"),
     r"Test timeout": ("a collective did not finish"),
-    r"exited on signal 9|Killed \(signal 9\)": ("a rank was killed (out of host memory?)"),
-    r"exited on signal 11|Segmentation fault": ("a rank crashed"),
-    r"exited on signal 6|Aborted": ("a rank aborted"),
+    r"exited\s+on\s+signal\s+9\b|Killed \(signal 9\)": ("a rank was killed (out of host memory?)"),
+    r"exited\s+on\s+signal\s+11|Segmentation\s+fault": ("a rank crashed"),
+    r"exited\s+on\s+signal\s+6\b|Aborted": ("a rank aborted"),
 }
 _MEMORY_FAULT: Final = re.compile(
     r"Memory access fault by GPU|illegal memory access|hipErrorIllegalAddress"
 )
-_KILLED: Final = re.compile(r"exited on signal 9\b|Killed \(signal 9\)|signal 9 \(Killed\)")
+# Open MPI breaks its sentences at any blank.
+_KILLED: Final = re.compile(
+    r"exited\s+on\s+signal\s+9\b|Killed\s+\(signal\s+9\)|signal\s+9\s+\(Killed\)"
+)
+_CRASHED: Final = re.compile(
+    r"Segmentation\s+fault|Aborted|Bus\s+error|[Ss]ignal:?\s+(4|6|7|8|11)\b"
+)
 _TABLE: Final = tuple((re.compile(text), meaning) for text, meaning in _MEANINGS.items())
 
 
@@ -82,8 +88,9 @@ def is_memory_fault(text: str) -> bool:
 
 
 def was_killed(text: str) -> bool:
-    """Whether a launcher says that a rank got SIGKILL, which no program sends itself.
+    """Whether a launcher says that a rank got SIGKILL, and none of them crashed before.
 
-    Texts as Open MPI 5.0.11 and MPICH 5.0.2 printed them.
+    Launchers kill the others when one rank crashes. Texts as Open MPI 5.0.11 and MPICH 5.0.2
+    printed them.
     """
-    return _KILLED.search(text) is not None
+    return _KILLED.search(text) is not None and _CRASHED.search(text) is None

@@ -146,10 +146,10 @@ class _Runner:
         """
         ran = self.run(planned)
         yield ran
-        # Wrong results were computed by a machine that works.
+        # Wrong results were computed by a machine that works; SIGKILL is no machine's.
         if ran.outcome.failure in (None, Failure.WRONG):
             self.in_a_row = []
-        else:
+        elif ran.outcome.failure is not Failure.KILLED:
             self.in_a_row.append(ran)
         if len(self.in_a_row) >= _IN_A_ROW:
             baseline = next(
