@@ -22,6 +22,7 @@ from typing import Final
 TAG: Final = "RCCLTUNE_RUN_ID"
 GRACE_S: Final = 10.0
 _POLL_S: Final = 0.05
+_SETTLE_S: Final = 1.0
 _DEAD: Final = ("Z", "X", "x")
 
 
@@ -123,6 +124,9 @@ def main() -> None:
         signal.signal(kind, signal.SIG_IGN)
     if os.read(0, 1):
         return
+    # Killed while it was starting the launcher, rccltune leaves a child that carries no tag before
+    # it has become the launcher, and that may miss the kernel's word.
+    time.sleep(_SETTLE_S)
     family = Family(sys.argv[2:])
     # The kernel has told mpirun to end; it knows the ranks of other hosts too.
     if not family.gone(float(sys.argv[1])):

@@ -431,11 +431,11 @@ def test_lost_derived_files_come_back_from_the_raw_logs(here: Path) -> None:
 @pytest.mark.parametrize("kind", [signal.SIGKILL, signal.SIGINT])
 def test_an_interrupted_sweep_goes_on_where_it_stopped(here: Path, kind: int) -> None:
     """Killed or stopped at a random launch: the resumed sweep has an undisturbed one's samples."""
-    assert sweep("mi300x", "--repeats", "5", "-o", "whole") == 0
+    assert sweep("mi300x", "--repeats", "2", "-o", "whole") == 0
     command = [sys.executable, "-m", "rccltune", "sweep", "--mode", "cpx-nps4", *SMALL]
     # A start-up that is really waited for leaves time to strike, however busy the machine is.
     slow = ["--env", "RCCLTUNE_SIM_STARTUP_S=0.2"]
-    command += ["--simulate", "mi300x", "--launcher", "none", "--repeats", "5", "-o", "part", *slow]
+    command += ["--simulate", "mi300x", "--launcher", "none", "--repeats", "2", "-o", "part", *slow]
     process = subprocess.Popen(
         command,
         stderr=subprocess.DEVNULL,
@@ -448,7 +448,7 @@ def test_an_interrupted_sweep_goes_on_where_it_stopped(here: Path, kind: int) ->
     process.send_signal(kind)
     assert process.wait(timeout=30) in (-kind, 130)
 
-    assert sweep("mi300x", "--repeats", "5", "-o", "part", *slow) == 0
+    assert sweep("mi300x", "--repeats", "2", "-o", "part", *slow) == 0
     columns = ["setting", "placement", "nbytes", "time_us", "cycle", "doubt"]
     one, other = (
         samples(here / name)[columns].sort_values(columns).reset_index(drop=True)
