@@ -259,7 +259,10 @@ def _end(process: subprocess.Popen[bytes], kin: Family) -> None:
         process.terminate()
         with contextlib.suppress(subprocess.TimeoutExpired):
             process.wait(timeout=GRACE_S)
-    _sweep_up(kin)
+    try:
+        _sweep_up(kin)
+    finally:
+        process.poll()
     process.wait(timeout=GRACE_S)
 
 

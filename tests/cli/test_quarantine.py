@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import re
+import subprocess
 from collections.abc import Callable
 from pathlib import Path
 
@@ -13,6 +15,8 @@ import yaml
 from rccltune import plugin, simnode
 from rccltune.cli import run
 from rccltune.errors import MachineError
+from rccltune.launch import process
+from rccltune.launch.family import Family
 
 SMALL = ["--collective", "all_reduce", "--min-bytes", "1K", "--max-bytes", "8K"]
 TWO = ["--setting", "tree/ll", "--setting", "ring/ll"]
@@ -270,3 +274,33 @@ def test_a_machine_that_stops_working_condemns_no_setting(
     assert run(wish) == 0
     assert set(samples()["doubt"]) == {""}
     assert set(samples()["setting"]) == {"baseline", "tree/ll", "ring/ll", "ring/simple"}
+
+
+def test_a_process_in_the_driver_stops_the_sweep(
+    node: Node, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """State D: it is named, nothing more is started, and the hang counts when the sweep goes on."""
+    real = Family.end
+
+    def end(self: Family, within_s: float) -> dict[int, str]:
+        left = dict.fromkeys(self.alive(), "D")
+        real(self, within_s)
+        return left
+
+    monkeypatch.setattr(process, "GRACE_S", 0.2)
+    # A launcher that SIGTERM does not reach either.
+    monkeypatch.setattr(subprocess.Popen, "terminate", lambda _: None)
+    path = node({"kind": "hang", "setting": "tree/ll"})
+    with monkeypatch.context() as patch:
+        patch.setattr(Family, "end", end)
+        assert sweep(path, "--timeout", "1", "--repeats", "1") == 5
+    said = capsys.readouterr().err
+    assert re.search(r"1 processes of this launch cannot be killed: \d+ \(state D\)", said)
+    assert "dmesg" in said
+    assert [o["failure"] for o in outcomes()["tree/ll"]] == ["hang"]
+    assert not (SESSION / "writer.lock").exists()
+
+    # The second hang is the last.
+    assert sweep(path, "--timeout", "1", "--repeats", "1") == 5
+    assert "tree/ll is quarantined: it hung in 2 launches" in capsys.readouterr().err
+    assert [o["status"] for o in outcomes()["ring/ll"]] == ["ok"]
