@@ -39,7 +39,7 @@ _MEANINGS: Final = {
         "two ranks use one GPU: check --np against the devices and *_VISIBLE_DEVICES"
     ),
     r"Mismatched NCCL version": ("ranks load different libraries: use one --librccl everywhere"),
-    r"Memory access fault by GPU": (
+    r"Memory access fault by GPU|illegal memory access|hipErrorIllegalAddress": (
         "a GPU memory fault: the setting, the driver or the firmware is at fault; see dmesg"
     ),
     r"invalid option|invalid argument": ("the benchmark or library refused an option"),
@@ -60,13 +60,37 @@ _MEANINGS: Final = {
     r"unhandled (cuda|hip) error|Test (HIP|CUDA) failure": ("the GPU runtime failed"),
     r"unhandled system error": ("RCCL's system call failed: NCCL_DEBUG=INFO says which"),
     r"Test timeout": ("a collective did not finish"),
-    r"exited on signal 9|Killed \(signal 9\)": ("a rank was killed (out of host memory?)"),
-    r"exited on signal 11|Segmentation fault": ("a rank crashed"),
-    r"exited on signal 6|Aborted": ("a rank aborted"),
+    r"exited\s+on\s+signal\s+9\b|Killed \(signal 9\)": ("a rank was killed (out of host memory?)"),
+    r"exited\s+on\s+signal\s+11|Segmentation\s+fault": ("a rank crashed"),
+    r"exited\s+on\s+signal\s+6\b|Aborted": ("a rank aborted"),
 }
+_MEMORY_FAULT: Final = re.compile(
+    r"Memory access fault by GPU|illegal memory access|hipErrorIllegalAddress"
+)
+# Open MPI breaks its sentences at any blank.
+_KILLED: Final = re.compile(
+    r"exited\s+on\s+signal\s+9\b|Killed\s+\(signal\s+9\)|signal\s+9\s+\(Killed\)"
+)
+_CRASHED: Final = re.compile(
+    r"Segmentation\s+fault|Aborted|Bus\s+error|[Ss]ignal:?\s+(4|6|7|8|11)\b"
+)
 _TABLE: Final = tuple((re.compile(text), meaning) for text, meaning in _MEANINGS.items())
 
 
 def meaning_of(text: str) -> str | None:
     """What an error usually means and what to do; None where nothing in the text is known."""
     return next((meaning for pattern, meaning in _TABLE if pattern.search(text)), None)
+
+
+def is_memory_fault(text: str) -> bool:
+    """Whether a GPU touched memory that is not its own; ROCm's and CUDA's texts."""
+    return _MEMORY_FAULT.search(text) is not None
+
+
+def was_killed(text: str) -> bool:
+    """Whether a launcher says that a rank got SIGKILL, and none of them crashed before.
+
+    Launchers kill the others when one rank crashes. Texts as Open MPI 5.0.11 and MPICH 5.0.2
+    printed them.
+    """
+    return _KILLED.search(text) is not None and _CRASHED.search(text) is None

@@ -145,6 +145,7 @@ class Doubt(Enum):
     ONE_RANK = "one-rank"
     NO_TIME = "no-time"
     CONNECTING = "connecting"
+    QUARANTINED = "quarantined"
 
     @property
     def meaning(self) -> str:
@@ -162,6 +163,7 @@ _DOUBT_MEANING: Final = {
     Doubt.ONE_RANK: "one rank: nothing was communicated",
     Doubt.NO_TIME: "the row has no usable time",
     Doubt.CONNECTING: "first use of an algorithm in a communicator: connections were set up",
+    Doubt.QUARANTINED: "the setting failed in other launches and is quarantined",
 }
 
 # Bytes per element, by the type names that nccl-tests and rccl-tests print (src/common.cu).

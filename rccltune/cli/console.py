@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import json
 import os
 import sys
@@ -17,6 +18,16 @@ from rccltune.model import Caution, Notice
 
 DEFAULT_SESSION = Path("rccltune-session")
 F = TypeVar("F", bound=Callable[..., Any])
+
+
+def talk(text: str) -> None:
+    """Say something on stderr; a terminal that is gone ends no sweep."""
+    try:
+        click.echo(text, err=True)
+    except OSError as error:
+        # A job that was disowned lives on when its terminal closes (EIO).
+        if error.errno != errno.EIO:
+            raise
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -35,12 +46,12 @@ class Console:
     def say(self, text: str) -> None:
         """Talk, unless quiet."""
         if self.verbosity >= 0:
-            click.echo(text, err=True)
+            talk(text)
 
     def detail(self, text: str) -> None:
         """Talk that only -v wants."""
         if self.verbosity > 0:
-            click.echo(text, err=True)
+            talk(text)
 
     def warn(self, notices: Iterable[Notice]) -> None:
         """Print each warning with its remedy; the same caution is spelled out three times."""
@@ -50,10 +61,10 @@ class Console:
             if seen[notice.caution] <= 3 or self.verbosity > 0:
                 where = f" ({notice.where})" if notice.where else ""
                 head = click.style("Warning:", fg="yellow") if self.color else "Warning:"
-                click.echo(f"{head} {notice.message}{where}\n  {notice.remedy}", err=True)
+                talk(f"{head} {notice.message}{where}\n  {notice.remedy}")
         for caution, count in seen.items():
             if count > 3 and self.verbosity == 0:
-                click.echo(f"Warning: {count - 3} more of '{caution.value}' (-v)", err=True)
+                talk(f"Warning: {count - 3} more of '{caution.value}' (-v)")
 
     def result(self, plain: object, text: str) -> None:
         """The result: JSON where asked for, text otherwise."""

@@ -36,7 +36,7 @@ def fit(*, console: Console, session: Path) -> None:
 
     console.say(f"Session: {session}")
     done = pipeline.fit_session(session, note=console.say, again=True)
-    console.warn(done.notices)
+    console.warn(done.warnings)
     console.result(done.as_plain(), _text(done))
 
 

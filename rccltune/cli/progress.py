@@ -14,7 +14,8 @@ from rccltune.cli.console import Console
 from rccltune.units import format_size, format_time
 
 if TYPE_CHECKING:
-    from rccltune.pipeline.sweeping import Prepared, Progress
+    from rccltune.pipeline.running import Progress
+    from rccltune.pipeline.sweeping import Prepared
 
 Tell = Callable[["Progress"], None]
 
@@ -43,6 +44,7 @@ def event(progress: Progress) -> dict[str, Any]:
         "collective": ran.launch.collectives[0].value,
         "setting": _setting(progress),
         "status": ran.outcome.status.value,
+        "failure": ran.outcome.failure.value if ran.outcome.failure else None,
         "samples": len(ran.samples),
         "usable": _usable(progress),
         "elapsed_s": round(progress.elapsed_s, 1),
@@ -115,6 +117,7 @@ def _bar(console: Console, prepared: Prepared) -> Iterator[Tell]:
             bar.update(
                 task,
                 completed=progress.number,
+                total=progress.of,
                 description=f"{progress.ran.launch.collectives[0].value} {_setting(progress)}",
                 left=minutes(progress.left_s),
                 best=_best(progress),

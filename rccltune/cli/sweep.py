@@ -62,6 +62,7 @@ DURATION = Word("duration", parse_duration)
 @click.option("--seed", type=click.IntRange(min=0), help="Of the order (and of simulated noise).")
 @click.option("--apply-mode", is_flag=True, help="Set --mode first, and put the old one back.")
 @click.option("--plan", "plan_only", is_flag=True, help="Show what would run, and stop.")
+@click.option("--lift-quarantine", is_flag=True, help="Try quarantined settings again.")
 @click.option("--force", is_flag=True, help="Measure although untouched runs differ.")
 @common
 def sweep(
@@ -71,6 +72,7 @@ def sweep(
     output: Path,
     plan_only: bool,
     apply_mode: bool,
+    lift_quarantine: bool,
     force: bool,
     **options: Any,  # noqa: ANN401 - the options of a sweep file, by name
 ) -> None:
@@ -78,7 +80,9 @@ def sweep(
 
     First three untouched runs of each collective, then every setting in rounds. Whatever a
     launch asked for counts only where the plugin's trace proves that it ran. The same command
-    resumes a session that was interrupted.
+    resumes a session that was interrupted. A setting whose launch hangs, crashes or gives wrong
+    results is tried once more; if it fails again it is quarantined: it is measured no more and
+    chosen nowhere, and all others are measured.
 
     \b
     Example:
@@ -96,7 +100,9 @@ def sweep(
     console.say(f"Session: {output}")
     with pipeline.in_mode(wishes.sweep.mode, apply=apply_mode, note=console.say):
         site = pipeline.find_site(wishes.site)
-        prepared = sweeping.prepare(wishes.sweep, site, output, timeout_s=wishes.timeout_s)
+        prepared = sweeping.prepare(
+            wishes.sweep, site, output, timeout_s=wishes.timeout_s, lifts=lift_quarantine
+        )
         if plan_only:
             console.result(sweeping.plan_as_plain(prepared), _plan_text(prepared))
             return
@@ -119,11 +125,13 @@ def _measure(console: Console, prepared: Prepared, *, force: bool) -> None:
         click.echo(json.dumps({"event": "done", **done.as_plain()}, ensure_ascii=False))
     else:
         click.echo(_text(done))
-    if done.failed:
+    if done.quarantined:
         raise LaunchError(
-            f"{len(done.failed)} of {done.n_launches} launches failed; the rest is kept",
-            where=f"{prepared.folder}/launches/{done.failed[0].launch}/",
-            hint="the same command tries the failed ones again.",
+            f"quarantined: {len(done.quarantined)}; everything else is measured: "
+            + "; ".join(f"{one}: {one.reason}" for one in done.quarantined),
+            where=f"{prepared.folder}/launches/{done.quarantined[0].launches[-1]}/",
+            hint="look into the log there; --lift-quarantine tries again (with --timeout where "
+            "it needs longer). Go on without them: rccltune fit.",
         )
 
 
@@ -132,6 +140,8 @@ def _talk_before(console: Console, prepared: Prepared) -> None:
         console.say(f"SIMULATED node {prepared.site.node.name}: no hardware is measured")
     for item in prepared.plan.impossible:
         console.say(f"Not measured: {item.collective.value} {item.setting}: {item.reason}")
+    for one in prepared.quarantined:
+        console.say(f"Not measured: {one}: quarantined, {one.reason} (--lift-quarantine)")
     for collective in prepared.sweep.collectives:
         if not collective.is_tunable:
             console.say(f"{collective.value} never asks a tuner: it is measured as it is")
@@ -139,6 +149,8 @@ def _talk_before(console: Console, prepared: Prepared) -> None:
         f"{len(prepared.left)} launches to make, {len(prepared.done)} in the session already; "
         f"about {minutes(prepared.estimate_s)}"
     )
+    for where, name, value in prepared.filled:
+        console.say(f"{where} sets {name}={value} in every rank of every arm")
     if prepared.cleared:
         names = ", ".join(name for name, _ in prepared.cleared)
         console.say(f"Cleared for every rank, since they choose: {names}")
@@ -155,9 +167,12 @@ def _plan_text(prepared: Prepared) -> str:
         f"not measured: {item.collective.value} {item.setting}: {item.reason}"
         for item in prepared.plan.impossible
     ]
+    lines += [f"not measured: {one}: quarantined, {one.reason}" for one in prepared.quarantined]
     for title, pairs in (("cleared", prepared.cleared), ("passed", prepared.passed)):
         listed = [f"  {name}={value}" for name, value in pairs] or ["  (none)"]
         lines += [f"{title}:", *listed]
+    files = [f"  {name}={value} ({where})" for where, name, value in prepared.filled]
+    lines += ["set by configuration files:", *(files or ["  (none)"])]
     lines.append(f"{len(prepared.left)} launches, about {minutes(prepared.estimate_s)}")
     return "\n".join(lines)
 

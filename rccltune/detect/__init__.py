@@ -8,7 +8,9 @@ captured tree is a machine. Nothing is changed, but by :func:`applied`, which pu
 from rccltune.detect.apply import applied, needs
 from rccltune.detect.assemble import Look, changes, devices_of, fingerprint, look
 from rccltune.detect.doctor import Circumstances, doctor
+from rccltune.detect.files import Root
 from rccltune.detect.found import Benchmark, Library, Smi, SmiGpu, Starter
+from rccltune.detect.hidden import HiddenFile, hidden_files
 from rccltune.detect.links import Pair, choosing, pairs, representatives, usable
 from rccltune.detect.mode import check_mode, commands, fits
 from rccltune.detect.plain import as_plain
@@ -32,11 +34,13 @@ __all__ = [
     "Disagreement",
     "Finding",
     "Gpu",
+    "HiddenFile",
     "Library",
     "Link",
     "Look",
     "Oam",
     "Pair",
+    "Root",
     "Severity",
     "Smi",
     "SmiGpu",
@@ -53,6 +57,7 @@ __all__ = [
     "doctor",
     "fingerprint",
     "fits",
+    "hidden_files",
     "look",
     "mode_text",
     "needs",

@@ -7,16 +7,18 @@ happens, no process that it started is left running.
 
 from rccltune.launch.environment import CLEARED, Environment, chooses, environment
 from rccltune.launch.launchers import LAUNCHERS, Launcher, find_launcher
-from rccltune.launch.process import Ending, Job, run
+from rccltune.launch.process import RUN_ID, Ending, Job, end_leftovers, run
 
 __all__ = [
     "CLEARED",
     "LAUNCHERS",
+    "RUN_ID",
     "Ending",
     "Environment",
     "Job",
     "Launcher",
     "chooses",
+    "end_leftovers",
     "environment",
     "find_launcher",
     "run",

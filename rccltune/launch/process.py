@@ -2,8 +2,10 @@
 
 Open MPI 5 puts every rank into a process group of its own, so killing mpirun's group leaves all
 ranks alive; only mpirun itself ends them, on SIGTERM. What even that leaves behind is found by a
-variable that all processes of a launch inherit, never by name. If rccltune is killed, the kernel
-sends mpirun the SIGTERM (PR_SET_PDEATHSIG); what mpirun leaves is then adopted by init.
+variable that all processes of a launch inherit (:mod:`rccltune.launch.family`). If rccltune is
+killed, the kernel sends mpirun the SIGTERM (PR_SET_PDEATHSIG), and a guardian process that waits
+for nothing else ends what mpirun leaves. If all three are killed, the launch's folder still names
+the run, and who goes on with the session ends it first (:func:`end_leftovers`).
 """
 
 from __future__ import annotations
@@ -14,21 +16,25 @@ import os
 import resource
 import signal
 import subprocess
+import sys
 import time
 import uuid
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Final
 
 from rccltune import interrupts
-from rccltune.errors import LaunchError, MachineError
+from rccltune.errors import LaunchError, MachineError, SessionError
+from rccltune.launch import family
+from rccltune.launch.family import GRACE_S, TAG, Family
 
-TAG: Final = "RCCLTUNE_RUN_ID"
+RUN_ID: Final = "run-id"
 _PR_SET_PDEATHSIG: Final = 1
 _PR_SET_CHILD_SUBREAPER: Final = 36
-_GRACE_S: Final = 10.0
 _POLL_S: Final = 0.05
+_LOOK_S: Final = 1.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -38,7 +44,7 @@ class Job:
     Attributes:
         argv: the whole command line; no shell is involved.
         variables: the whole environment.
-        folder: where stdout.log and stderr.log go.
+        folder: where stdout.log, stderr.log and the run's id go.
         is_complete: whether the output so far is all that is wanted; asked when no rank is left.
     """
 
@@ -71,6 +77,7 @@ def run(job: Job) -> Ending:
 
     Raises:
         MachineError: the program cannot be started.
+        SessionError: the folder cannot be written.
         LaunchError: a process cannot be killed (it hangs in the driver).
         KeyboardInterrupt: after everything that was started is gone.
     """
@@ -84,23 +91,34 @@ def run(job: Job) -> Ending:
 
 
 def _run(job: Job) -> Ending:
-    tag = uuid.uuid4().hex
+    run_id = uuid.uuid4().hex
+    with interrupts.held():
+        guardian = _guard(run_id)
+    try:
+        return _run_guarded(job, run_id)
+    finally:
+        with interrupts.held():
+            _dismiss(guardian)
+
+
+def _run_guarded(job: Job, run_id: str) -> Ending:
+    kin = Family([run_id])
     start = time.monotonic()
     process: subprocess.Popen[bytes] | None = None
     try:
         with interrupts.held():
-            process = _spawn(job, tag)
-        timed_out, lingered = _watch(process, job, tag, start + job.timeout_s)
+            process = _spawn(job, run_id)
+        timed_out, lingered = _watch(process, job, kin, start + job.timeout_s)
     except BaseException:
         if process is not None:
             with interrupts.held():
-                _end(process, tag)
+                _end(process, kin)
         raise
     with interrupts.held():
         if timed_out or lingered:
-            _end(process, tag)
+            _end(process, kin)
         else:
-            _sweep_up(tag)
+            _sweep_up(kin)
     code = process.returncode
     ours = timed_out or lingered
     return Ending(
@@ -112,13 +130,57 @@ def _run(job: Job) -> Ending:
     )
 
 
+def end_leftovers(folders: Iterable[Path]) -> int:
+    """End what is left of launches whose rccltune was killed; how many processes there were.
+
+    Args:
+        folders: of launches without an ending.
+
+    Raises:
+        LaunchError: a process cannot be killed (it hangs in the driver).
+    """
+    run_ids = []
+    for folder in folders:
+        with contextlib.suppress(OSError):
+            run_ids.append((folder / RUN_ID).read_text(encoding="ascii", errors="replace").strip())
+    kin = Family(filter(None, run_ids))
+    left = len(kin.alive()) if run_ids else 0
+    # Their launcher was told to end when rccltune was killed; it may just be doing so.
+    if left and not kin.gone(GRACE_S):
+        _sweep_up(kin)
+    return left
+
+
+def _guard(run_id: str) -> subprocess.Popen[bytes]:
+    """Who ends the launch if we are killed; it sleeps on a pipe that ends with us."""
+    return subprocess.Popen(
+        [sys.executable, "-I", "-S", str(family.__file__), str(GRACE_S), run_id],
+        env={name: value for name, value in os.environ.items() if name != TAG},
+        cwd="/",
+        stdin=subprocess.PIPE,
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.DEVNULL,
+        bufsize=0,
+        start_new_session=True,
+    )
+
+
+def _dismiss(guardian: subprocess.Popen[bytes]) -> None:
+    """Tell the guardian that we have ended the launch ourselves."""
+    if guardian.stdin is not None:
+        # Somebody may have killed it; nothing was lost by that.
+        with contextlib.suppress(BrokenPipeError), guardian.stdin as pipe:
+            pipe.write(b".")
+    guardian.wait()
+
+
 def _adopt(*, orphans: bool) -> None:
     """Whether processes whose parent died become our children, so that we see their end."""
     ctypes.CDLL(None).prctl(_PR_SET_CHILD_SUBREAPER, int(orphans))
 
 
-def _spawn(job: Job, tag: str) -> subprocess.Popen[bytes]:
-    job.folder.mkdir(parents=True, exist_ok=True)
+def _spawn(job: Job, run_id: str) -> subprocess.Popen[bytes]:
+    _write_run_id(job.folder, run_id)
     with (
         (job.folder / "stdout.log").open("wb") as out,
         (job.folder / "stderr.log").open("wb") as err,
@@ -126,12 +188,12 @@ def _spawn(job: Job, tag: str) -> subprocess.Popen[bytes]:
         try:
             return subprocess.Popen(
                 job.argv,
-                env=dict(job.variables) | {TAG: tag},
+                env=dict(job.variables) | {TAG: run_id},
                 stdin=subprocess.DEVNULL,
                 stdout=out,
                 stderr=err,
                 start_new_session=True,
-                preexec_fn=_prepare,  # noqa: PLW1509 - it takes no lock, so no other thread's lock can stop it
+                preexec_fn=partial(_prepare, os.getpid()),  # noqa: PLW1509 - it takes no lock, so no other thread's lock can stop it
             )
         except OSError as error:
             raise MachineError(
@@ -139,57 +201,89 @@ def _spawn(job: Job, tag: str) -> subprocess.Popen[bytes]:
             ) from error
 
 
-def _prepare() -> None:
+def _write_run_id(folder: Path, run_id: str) -> None:
+    """Before the start, so that whoever goes on with the session knows what to look for."""
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        (folder / RUN_ID).write_text(run_id, encoding="ascii")
+    except OSError as error:
+        raise SessionError(
+            f"cannot write the launch's files: {error.strerror}",
+            where=str(folder),
+            hint="free space or make the folder writable, then run the same command again; "
+            "what was measured so far is kept.",
+        ) from error
+
+
+def _prepare(parent: int) -> None:
     """In the child, before the program: die with rccltune, and write no core files."""
     ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGTERM)
+    if os.getppid() != parent:
+        # Killed between the fork and the line above: nobody would tell us any more.
+        os._exit(1)
     # 64 aborting ranks would otherwise write 64 cores.
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
 
 
 def _watch(
-    process: subprocess.Popen[bytes], job: Job, tag: str, deadline: float
+    process: subprocess.Popen[bytes], job: Job, kin: Family, deadline: float
 ) -> tuple[bool, bool]:
     """Wait; returns (timed out, lingered)."""
     alone_since: float | None = None
-    next_look = time.monotonic() + 1.0
+    next_look = next_roll = time.monotonic() + _LOOK_S
+    pause = _LOOK_S
     while process.poll() is None:
         now = time.monotonic()
         if now >= deadline:
             return True, False
+        if now >= next_roll:
+            # Who is remembered is found again when it hangs while it dies; looking through all
+            # processes costs time that ranks may want, so ever more seldom.
+            kin.alive()
+            pause *= 2
+            next_roll = now + pause
         if now >= next_look:
-            next_look = now + 1.0
-            alone = not _tagged(tag, but=process.pid) and job.is_complete(job.folder)
+            next_look = now + _LOOK_S
+            alone = job.is_complete(job.folder) and not kin.alive(but=process.pid)
             alone_since = (alone_since or now) if alone else None
-            if alone_since is not None and now - alone_since >= _GRACE_S:
+            if alone_since is not None and now - alone_since >= GRACE_S:
                 return False, True
         time.sleep(_POLL_S)
     return False, False
 
 
-def _end(process: subprocess.Popen[bytes], tag: str) -> None:
+def _end(process: subprocess.Popen[bytes], kin: Family) -> None:
     """SIGTERM to the launcher, then SIGKILL to whatever carries the tag."""
     if process.poll() is None:
+        kin.alive()
         process.terminate()
         with contextlib.suppress(subprocess.TimeoutExpired):
-            process.wait(timeout=_GRACE_S)
-    _sweep_up(tag)
-    process.wait(timeout=_GRACE_S)
+            process.wait(timeout=GRACE_S)
+    try:
+        _sweep_up(kin)
+    finally:
+        process.poll()
+    process.wait(timeout=GRACE_S)
 
 
-def _sweep_up(tag: str) -> None:
+def _sweep_up(kin: Family) -> None:
     """Kill every process of the launch that is still there, and wait until it is gone."""
-    deadline = time.monotonic() + _GRACE_S
-    while left := _tagged(tag):
-        for pid in left:
-            with contextlib.suppress(ProcessLookupError):
-                os.kill(pid, signal.SIGKILL)
-        if time.monotonic() >= deadline:
-            raise LaunchError(
-                f"{len(left)} processes cannot be killed: {', '.join(map(str, sorted(left)))}",
-                hint="they hang in the driver (state D in ps): the GPU needs its administrator; "
-                "dmesg says more. Nothing more is started.",
-            )
-        time.sleep(_POLL_S)
+    left = kin.end(GRACE_S)
+    if not left:
+        return
+    named = ", ".join(f"{pid} (state {state})" for pid, state in sorted(left.items()))
+    in_driver = "D" in left.values()
+    raise LaunchError(
+        f"{len(left)} processes of this launch cannot be killed: {named}",
+        where=", ".join(f"/proc/{pid}/stack" for pid in sorted(left)[:3]),
+        hint=(
+            "state D hangs in the driver, and the GPU with it: dmesg says more, and a reset of the "
+            "GPU or of the machine is the administrator's; then run the same command again."
+            if in_driver
+            else "end them by hand, or let their owner do it; then run the same command again."
+        )
+        + " Nothing more is started.",
+    )
 
 
 def _reap(pids: set[int]) -> None:
@@ -208,18 +302,4 @@ def _children() -> set[int]:
             # The name in brackets may hold anything; state and parent come behind it.
             if int(entry.read_text(errors="replace").rpartition(")")[2].split()[1]) == own:
                 found.add(int(entry.parent.name))
-    return found
-
-
-def _tagged(tag: str, but: int | None = None) -> set[int]:
-    """Processes on this host that carry the launch's tag, zombies left out."""
-    wanted = f"{TAG}={tag}".encode()
-    found = set()
-    for entry in os.listdir("/proc"):  # noqa: PTH208 - names suffice
-        if not entry.isdigit() or int(entry) == but:
-            continue
-        # A zombie's environment is empty, so it is not found; other users' cannot be read.
-        with contextlib.suppress(OSError), open(f"/proc/{entry}/environ", "rb") as stream:  # noqa: PTH123 - ditto
-            if wanted in stream.read().split(b"\0"):
-                found.add(int(entry))
     return found

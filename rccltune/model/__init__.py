@@ -20,6 +20,7 @@ from rccltune.model.chosen import (
     Verdict,
     Zone,
 )
+from rccltune.model.failing import Failure, Quarantine
 from rccltune.model.fitted import (
     Crossover,
     Curve,
@@ -89,6 +90,7 @@ __all__ = [
     "CurveKey",
     "CurvePoint",
     "Evidence",
+    "Failure",
     "Fingerprint",
     "Fit",
     "Gain",
@@ -104,6 +106,7 @@ __all__ = [
     "Outcome",
     "PairTimes",
     "Proof",
+    "Quarantine",
     "Questions",
     "Role",
     "Rule",

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from enum import Enum
 
+from rccltune.model.failing import Failure
 from rccltune.model.notices import Notice
 from rccltune.model.settings import (
     DEFAULT_VARIANT,
@@ -151,6 +152,7 @@ class Launch:
         argv: command, empty for an imported file.
         environment: set on top of the site's, sorted pairs.
         repeat: tells repeats of the same command apart.
+        attempt: how often it was tried before; each attempt has a folder of its own.
         source: name of the imported file.
         source_sha256: hash of its bytes.
         stated: what options said about an imported file, kept so that samples can be read again
@@ -166,6 +168,7 @@ class Launch:
     scale: Scale | None = None
     rank_placement: str | None = None
     repeat: int = 0
+    attempt: int = 0
     timeout_s: float | None = None
     source: str | None = None
     source_sha256: str | None = None
@@ -210,6 +213,8 @@ class Outcome:
     Attributes:
         started: UTC, ISO 8601.
         n_samples: half-rows read from its log.
+        failure: how it failed, None where it did not.
+        lifted: the failure was forgiven by the user and counts no more.
         origin: whose measurement it is, as an imported file says ("AMD ROCm blog, …").
         library_version: as the log names it.
         notices: what was noticed while reading.
@@ -226,3 +231,5 @@ class Outcome:
     origin: str | None = None
     library_version: str | None = None
     notices: tuple[Notice, ...] = ()
+    failure: Failure | None = None
+    lifted: bool = False

@@ -23,6 +23,7 @@ class Caution(Enum):
     INCOMPLETE_LOG = "incomplete-log"
     LINGERED = "lingered"
     LAUNCH_FAILED = "launch-failed"
+    QUARANTINED = "quarantined"
     NOISY_MACHINE = "noisy-machine"
     DERIVED_TIME = "derived-time"
     ASSUMED = "assumed"

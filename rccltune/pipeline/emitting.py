@@ -10,7 +10,16 @@ from typing import TYPE_CHECKING, Any
 from rccltune import __version__, emit, session
 from rccltune.emit import RuleDocument, Section
 from rccltune.errors import CommandLineError, SessionError, TooLittleDataError
-from rccltune.model import Fingerprint, LeftOut, Notice, Zone
+from rccltune.model import (
+    Fingerprint,
+    LeftOut,
+    Notice,
+    Quarantine,
+    Scale,
+    Target,
+    Zone,
+    base_variant,
+)
 from rccltune.pipeline.fitting import FitDone, choice_of, fit_session
 
 if TYPE_CHECKING:
@@ -101,13 +110,30 @@ def emit_rules(wish: EmitWish, *, note: Note) -> Emitted:
         path=path,
         text=text,
         zones=zones,
-        left_out=tuple(item for choice in choices for item in choice.left_out),
+        left_out=(
+            *(item for choice in choices for item in choice.left_out),
+            *(_left_out(one) for done in fits for one in done.quarantined),
+        ),
         notices=_notices(fits, choices),
     )
 
 
+def _left_out(one: Quarantine) -> LeftOut:
+    return LeftOut(
+        target=Target(
+            collective=one.collective,
+            scale=one.scale or Scale(n_nodes=1, n_ranks=1),
+            rank_placement=one.rank_placement,
+            variant=base_variant(one.variant),
+        ),
+        setting=one.setting,
+        variant=one.variant,
+        reason=f"quarantined: {one.reason}",
+    )
+
+
 def _notices(fits: Sequence[FitDone], choices: Sequence[Choice]) -> tuple[Notice, ...]:
-    fitted = (notice for done in fits for notice in done.notices)
+    fitted = (notice for done in fits for notice in done.warnings)
     chosen = (notice for choice in choices for notice in choice.notices)
     return (*fitted, *chosen)
 
@@ -211,5 +237,6 @@ def _session_lines(done: FitDone) -> list[str]:
         f"variants: {', '.join(variants)}",
         f"measured as: {', '.join(views)} (a tuner sees neither type, operation nor placement)",
         f"samples: sha256 {done.samples_sha256}",
+        *(f"not measured: {one}: quarantined, {one.reason}" for one in done.quarantined),
     ]
     return [line for line in lines if line]

@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
-from rccltune import fit, session, zones
+from rccltune import fit, quarantine, session, zones
 from rccltune.errors import CommandLineError, TooLittleDataError
 from rccltune.model import (
     BASELINE,
@@ -15,6 +15,7 @@ from rccltune.model import (
     Crossover,
     Curve,
     Notice,
+    Quarantine,
     Sample,
     Scale,
     Separation,
@@ -49,6 +50,7 @@ class FitDone:
 
     Attributes:
         samples_sha256: of the samples.csv that it was made from.
+        quarantined: settings that are not measured because their launches fail.
     """
 
     session: Session
@@ -58,6 +60,12 @@ class FitDone:
     separations: tuple[Separation, ...]
     notices: tuple[Notice, ...]
     bypasses: tuple[Bypass, ...] = ()
+    quarantined: tuple[Quarantine, ...] = ()
+
+    @property
+    def warnings(self) -> tuple[Notice, ...]:
+        """What weakens the fit, and what is missing from it."""
+        return (*self.notices, *quarantine.notices(self.quarantined))
 
     def as_plain(self) -> dict[str, Any]:
         """For fit.json and --json."""
@@ -69,6 +77,7 @@ class FitDone:
             "separations": session.to_plain(self.separations),
             "notices": session.to_plain(self.notices),
             "bypasses": session.to_plain(self.bypasses),
+            "quarantined": session.to_plain(self.quarantined),
         }
 
 
@@ -107,6 +116,7 @@ def fit_session(folder: Path, *, note: Note, again: bool = False) -> FitDone:
         separations=fit.separate(fitted.curves),
         notices=fitted.notices,
         bypasses=_bypasses(samples),
+        quarantined=_quarantined(folder),
     )
     session.write_derived(folder, FIT_FILE, done.as_plain())
     return done
@@ -125,7 +135,13 @@ def _read(opened: Session, digest: str) -> FitDone | None:
         separations=tuple(session.from_plain(Separation, s, where) for s in plain["separations"]),
         notices=tuple(session.from_plain(Notice, n, where) for n in plain["notices"]),
         bypasses=tuple(session.from_plain(Bypass, b, where) for b in plain.get("bypasses", [])),
+        # Not from the file: a failed launch changes no sample, and so no file.
+        quarantined=_quarantined(opened.path),
     )
+
+
+def _quarantined(folder: Path) -> tuple[Quarantine, ...]:
+    return quarantine.quarantines(session.read_launches(folder))
 
 
 def choice_of(done: FitDone, options: ChoiceOptions) -> Choice:

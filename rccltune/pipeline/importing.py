@@ -23,7 +23,7 @@ from rccltune.model import (
     Status,
     Variant,
 )
-from rccltune.pipeline.launching import read_launch
+from rccltune.pipeline.ledger import samples_of
 from rccltune.session import Session
 
 Note = Callable[[str], None]
@@ -206,11 +206,10 @@ def load_samples(opened: Session, note: Note) -> tuple[Sample, ...]:
 
 def _samples_from_logs(opened: Session, note: Note) -> tuple[Sample, ...]:
     note("samples.csv is missing or older than the launches: reading the raw logs again")
-    samples: list[Sample] = []
-    for launch, outcome in session.read_launches(opened.path):
-        if launch.argv:
-            samples.extend(read_launch(launch, opened.path, outcome))
-            continue
-        raw = session.raw_log(opened.path, launch.id)
-        samples.extend(parse.read(raw, launch.stated or Stated(), launch.id).samples)
-    return tuple(samples)
+    ended = session.read_launches(opened.path)
+    known = {}
+    for launch, _ in ended:
+        if not launch.argv:
+            raw = session.raw_log(opened.path, launch.id)
+            known[launch.id] = parse.read(raw, launch.stated or Stated(), launch.id).samples
+    return tuple(samples_of(opened.path, ended, known))

@@ -4,18 +4,20 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Callable, Sequence
+import signal
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime, timezone
 from pathlib import Path
 from typing import Final
 
-from rccltune import emit, launch, parse, plan, plugin, proof, session
+from rccltune import advice, emit, launch, parse, plan, plugin, proof, session
 from rccltune.errors import LaunchError, RccltuneError
 from rccltune.launch import Ending, Job
 from rccltune.model import (
     BASELINE,
     Caution,
+    Failure,
     Fingerprint,
     Launch,
     Notice,
@@ -33,6 +35,12 @@ from rccltune.vocab import Algorithm, Collective, Doubt
 _COMPLETE: Final = b"# Avg bus bandwidth"
 _RULES: Final = "forced.csv"
 _SCHEDULE: Final = "schedule"
+# What a launch counts as; wrong results were measured all the same, and are kept with a doubt.
+_STATUS: Final[Mapping[Failure | None, Status]] = {
+    None: Status.OK,
+    Failure.WRONG: Status.OK,
+    Failure.HANG: Status.TIMED_OUT,
+}
 # The library says at start which tuner it uses; asked of one launch, since it is the same in all.
 TELL_TUNER: Final = (
     ("NCCL_DEBUG", "INFO"),
@@ -93,7 +101,7 @@ def run_launch(
     site: Sequence[tuple[str, str]],
     clear: Sequence[str],
     fingerprint: Fingerprint,
-    explain: Callable[[str], str | None],
+    files: Sequence[tuple[str, str, str]] = (),
     changed: Callable[[], tuple[str, ...]] = tuple,
 ) -> Ran:
     """Run one launch and write its folder, outcome last.
@@ -104,8 +112,13 @@ def run_launch(
         site: the environment that rccltune was started with.
         clear: further variables to clear.
         fingerprint: the machine as it is known.
-        explain: from an error's text to what it means, None where it is unknown.
-        changed: what of the machine is no longer as it was; a launch that saw a change has failed.
+        files: what hidden files set, as (file, name, value); recorded beside the environment.
+        changed: what of the machine is no longer as it was; a launch that saw a change counts as
+            interrupted.
+
+    Raises:
+        SessionError: the disk refuses; the launch then has no outcome and is made again.
+        LaunchError: a process cannot be killed.
     """
     own = (folder / "launches" / wanted.id).resolve()
     for leftover in (*own.glob("trace-*.csv"), *own.glob("nccl-*.log"), own / "outcome.json"):
@@ -117,32 +130,75 @@ def run_launch(
         clear=clear,
     )
     session.write_atomically(own / "launch.json", _json(wanted))
+    session.write_atomically(own / "environment.json", _environment_json(environment, files))
     setting = setting_of(wanted)
     if is_walk(wanted) and wanted.schedule is not None:
         session.write_atomically(own / _SCHEDULE, plan.schedule_text(wanted.schedule))
     elif setting.role is Role.FORCED:
         session.write_atomically(own / _RULES, _forced(wanted, setting))
     started = datetime.now(tz=timezone.utc).isoformat(timespec="seconds")
-    ending = launch.run(
-        Job(
-            argv=tuple(_filled(part, filled) for part in wanted.argv),
-            variables=environment.variables,
-            folder=own,
-            timeout_s=wanted.timeout_s or 600.0,
-            is_complete=_is_complete,
-        )
+    job = Job(
+        argv=tuple(_filled(part, filled) for part in wanted.argv),
+        variables=environment.variables,
+        folder=own,
+        timeout_s=wanted.timeout_s or 600.0,
+        is_complete=_is_complete,
     )
-    ran = _read(wanted, own, ending, explain)
+    try:
+        ending = launch.run(job)
+    except LaunchError as error:
+        # What cannot be killed hangs as no other does; it must count when the sweep goes on.
+        _write_outcome(own, _hung(wanted, error, started, fingerprint))
+        raise
+    # A log that a full disk cut off would be blamed on the setting.
+    session.check_room(folder)
+    ran = _read(wanted, own, ending)
     if changed():
-        ran = replace(ran, outcome=replace(ran.outcome, status=Status.FAILED), samples=())
+        spoilt = replace(ran.outcome, status=Status.INTERRUPTED, failure=None, n_samples=0)
+        ran = replace(ran, outcome=spoilt, samples=())
     outcome = replace(
         ran.outcome,
         started=started,
         duration_s=round(ending.duration_s, 3),
         fingerprint=fingerprint,
     )
-    session.write_atomically(own / "outcome.json", _json(outcome))
+    _write_outcome(own, outcome)
     return replace(ran, outcome=outcome)
+
+
+def _write_outcome(own: Path, outcome: Outcome) -> None:
+    session.write_atomically(own / "outcome.json", _json(outcome))
+
+
+def _hung(wanted: Launch, error: LaunchError, started: str, fingerprint: Fingerprint) -> Outcome:
+    """The outcome of a launch whose processes could not be ended."""
+    why = Notice(
+        caution=Caution.LAUNCH_FAILED,
+        message=error.message,
+        remedy=error.hint or "",
+        where=wanted.id,
+    )
+    return Outcome(
+        launch=wanted.id,
+        status=Status.TIMED_OUT,
+        started=started,
+        fingerprint=fingerprint,
+        notices=(why,),
+        failure=Failure.HANG,
+    )
+
+
+def _environment_json(
+    environment: launch.Environment, files: Sequence[tuple[str, str, str]]
+) -> str:
+    """What decided beside the command line, for whoever asks later why a time was what it was."""
+    plain = {
+        "cleared": dict(environment.cleared),
+        "passed": dict(environment.passed),
+        "added": dict(environment.added),
+        "files": [list(item) for item in files],
+    }
+    return json.dumps(plain, indent=1, ensure_ascii=False) + "\n"
 
 
 def read_launch(wanted: Launch, folder: Path, outcome: Outcome) -> tuple[Sample, ...]:
@@ -188,19 +244,27 @@ def _is_complete(folder: Path) -> bool:
         return _COMPLETE in stream.read()
 
 
-def _read(wanted: Launch, own: Path, ending: Ending, explain: Callable[[str], str | None]) -> Ran:
+def _read(wanted: Launch, own: Path, ending: Ending) -> Ran:
     """What the launch's files say; a failure becomes an outcome, never an exception."""
-    status, why = _status(own, ending, explain)
+    failure, why = _failure(own, ending)
     samples: tuple[Sample, ...] = ()
     notices: list[Notice] = []
     version = None
-    if status is Status.OK:
+    if failure is None:
         try:
             samples, reading, found = _samples(wanted, own)
             notices += [*reading.notices, *found]
             version = reading.library_version
         except RccltuneError as error:
-            status, why = Status.FAILED, str(error)
+            failure, why = Failure.UNREADABLE, str(error)
+        else:
+            failure, why = _judge(samples, own)
+            if failure is Failure.WRONG and is_walk(wanted):
+                # The samples name the settings; the other ones were measured all the same.
+                failure = None
+    status = _STATUS.get(failure, Status.FAILED)
+    if status is not Status.OK:
+        samples = ()
     if ending.lingered:
         notices.append(
             Notice(
@@ -227,26 +291,39 @@ def _read(wanted: Launch, own: Path, ending: Ending, explain: Callable[[str], st
         n_samples=len(samples),
         library_version=version,
         notices=tuple(notices),
+        failure=failure,
     )
     logs = sorted(own.glob("nccl-*.log"))
     tuner = proof.tuner_of(logs[0].read_text(errors="replace")) if logs else None
     return Ran(launch=wanted, outcome=outcome, samples=samples, tuner=tuner)
 
 
-def _status(
-    own: Path, ending: Ending, explain: Callable[[str], str | None]
-) -> tuple[Status, str | None]:
+def _failure(own: Path, ending: Ending) -> tuple[Failure | None, str | None]:
+    """How the processes failed and why, before their output is read."""
     if ending.timed_out:
-        return Status.TIMED_OUT, f"it ran for {ending.duration_s:.0f} s and was ended"
+        return Failure.HANG, f"it ran for {ending.duration_s:.0f} s and was ended"
     if ending.lingered or (ending.exit_code == 0 and ending.signal is None):
-        return Status.OK, None
-    text = "\n".join(_tail(own / name) for name in ("stdout.log", "stderr.log"))
+        return None, None
     # rccl-tests exit with 1 where results are wrong; the table then is complete and says so.
     if ending.exit_code is not None and _is_complete(own):
-        return Status.OK, None
+        return None, None
+    text = "\n".join(_tail(own / name) for name in ("stdout.log", "stderr.log"))
     how = f"signal {ending.signal}" if ending.signal else f"exit code {ending.exit_code}"
-    known = explain(text)
-    return Status.FAILED, f"it ended with {how}" + (f": {known}" if known else "")
+    known = advice.meaning_of(text)
+    why = f"it ended with {how}" + (f": {known}" if known else "")
+    if advice.is_memory_fault(text):
+        return Failure.MEMORY_FAULT, why
+    if ending.signal == signal.SIGKILL or advice.was_killed(text):
+        return Failure.KILLED, why
+    return Failure.CRASH, why
+
+
+def _judge(samples: Sequence[Sample], own: Path) -> tuple[Failure | None, str | None]:
+    """What is wrong with an output that could be read."""
+    if not _is_complete(own):
+        return Failure.UNREADABLE, "its output ends before the benchmark's summary"
+    wrong = sum(sample.doubt is Doubt.WRONG for sample in samples)
+    return (Failure.WRONG, f"{wrong} half-rows have WRONG RESULTS") if wrong else (None, None)
 
 
 def _tail(path: Path) -> str:

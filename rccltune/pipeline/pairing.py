@@ -8,9 +8,9 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Final
 
-from rccltune import advice, detect, plan, session
+from rccltune import detect, plan, session
 from rccltune.model import Launch, Outcome, Sample, Scale, Status, Sweep
-from rccltune.pipeline import launching, sweeping
+from rccltune.pipeline import launching, running
 from rccltune.pipeline.site import Site
 from rccltune.units import format_size
 from rccltune.vocab import Collective, Doubt, Placement
@@ -132,11 +132,11 @@ def measure_pairs(prepared: Prepared, pairs: Mapping[detect.Pair, Tried], tell: 
             if known is not None and known.status is Status.OK:
                 tried.take(one, known, launching.read_launch(one, prepared.links, known))
                 continue
-            sweeping.stop_if_changed(prepared.site, "before")
+            running.stop_if_changed(prepared.site, "before")
             ran = _run(prepared, one, outcomes)
             outcomes.append(ran.outcome)
             tried.take(one, ran.outcome, ran.samples)
-            sweeping.stop_if_changed(prepared.site, "during")
+            running.stop_if_changed(prepared.site, "during")
             tell(
                 PairProgress(
                     number=number,
@@ -150,13 +150,12 @@ def measure_pairs(prepared: Prepared, pairs: Mapping[detect.Pair, Tried], tell: 
 
 def _run(prepared: Prepared, one: Launch, outcomes: Sequence[Outcome]) -> launching.Ran:
     return launching.run_launch(
-        replace(one, timeout_s=prepared.timeout_s or sweeping.limit_s(outcomes)),
+        replace(one, timeout_s=prepared.timeout_s or running.limit_s(outcomes)),
         prepared.links,
         site=tuple(os.environ.items()),
         # The site's choice of devices is in the pairs already; a second one would index the first.
         clear=(*prepared.site.cleared, *detect.VISIBLE),
         fingerprint=prepared.site.fingerprint,
-        explain=advice.meaning_of,
         changed=prepared.site.changed,
     )
 

@@ -40,11 +40,14 @@ def plot_session(
         zones=choice.zones if choice else (),
         baseline=wish.baseline,
         left_out=choice.left_out if choice else (),
+        quarantined=done.quarantined,
         source=_source(done),
         machine=_machine(done),
         simulated=done.session.simulated,
         published=bool(_origins(done)),
     )
+    for one in done.quarantined:
+        note(f"not measured: {one}: quarantined, {one.reason}")
     for sentence in plot.omissions(wanted):
         note(sentence)
     return plot.draw(wanted, directory or folder / "plots", formats=formats, overwrite=overwrite)

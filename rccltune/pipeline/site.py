@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import os
+import pwd
 import re
 import shutil
 import subprocess
 import sysconfig
 import tempfile
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Final
@@ -56,6 +57,7 @@ class Site:
         environment: set in every arm, baseline included.
         node: the simulated node, None on a real machine.
         start_s: what a launch is known to take.
+        hidden: files that set variables of the library behind everybody's back.
         changed: what of the machine is no longer as it was found.
     """
 
@@ -70,6 +72,7 @@ class Site:
     has_patched_library: bool
     node: simnode.SimulatedNode | None
     start_s: float | None = None
+    hidden: tuple[detect.HiddenFile, ...] = ()
     changed: Callable[[], tuple[str, ...]] = tuple
 
     @property
@@ -114,6 +117,7 @@ def _real(wish: SiteWish) -> Site:
         )
         library = (("LD_LIBRARY_PATH", path),)
     launcher = launch.find_launcher(wish.launcher, path=os.environ.get("PATH"))
+    hidden = _hidden(system)
     return Site(
         programs=programs,
         help_letters=letters,
@@ -131,8 +135,27 @@ def _real(wish: SiteWish) -> Site:
         hostfile=wish.hostfile,
         has_patched_library=wish.librccl is not None,
         node=None,
-        changed=lambda: detect.changes(system, _system()),
+        hidden=hidden,
+        changed=lambda: (*detect.changes(system, _system()), *_changed(hidden, _hidden(system))),
     )
+
+
+def _hidden(system: detect.System) -> tuple[detect.HiddenFile, ...]:
+    """Configuration files that the library would read in every rank."""
+    home = None
+    with suppress(KeyError):
+        home = Path(pwd.getpwuid(os.getuid()).pw_dir)
+    return detect.hidden_files(
+        detect.Root(system.root), dict(os.environ), home, amd=system.vendor == "amd"
+    )
+
+
+def _changed(
+    before: tuple[detect.HiddenFile, ...], now: tuple[detect.HiddenFile, ...]
+) -> tuple[str, ...]:
+    """Hidden files that came, went or say something else."""
+    names = sorted({str(one.path) for one in set(before) ^ set(now)})
+    return tuple(f"{name} is not what it was" for name in names)
 
 
 def _system() -> detect.System:

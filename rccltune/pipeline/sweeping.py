@@ -3,35 +3,37 @@
 from __future__ import annotations
 
 import os
-import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from statistics import median
 from typing import Any, Final
 
-from rccltune import __version__, advice, config, interrupts, launch, plan, session, simnode
+from rccltune import (
+    __version__,
+    config,
+    interrupts,
+    launch,
+    plan,
+    quarantine,
+    session,
+    simnode,
+)
 from rccltune.errors import LaunchError, MachineError, SessionError
 from rccltune.model import (
     KNOWN_VARIANTS,
     Launch,
     Outcome,
-    Role,
+    Quarantine,
     Sample,
-    Setting,
-    Status,
     Sweep,
     Variant,
 )
 from rccltune.pipeline import launching
-from rccltune.pipeline.launching import Ran, setting_of
+from rccltune.pipeline.ledger import Ledger, lift, open_ledger, samples_of, write_quarantine
+from rccltune.pipeline.running import Tell, run_all
 from rccltune.pipeline.site import Site
 from rccltune.session import Session
-from rccltune.vocab import Collective
 
-# Three untouched runs that differ by more than this at the median size are no ground to measure on.
-_SPREAD: Final = 0.10
-_FIRST_LIMIT_S: Final = 300.0
 _NODE_FILE: Final = "node.node"
 
 
@@ -40,54 +42,64 @@ class Prepared:
     """A sweep that could start now.
 
     Attributes:
-        done: launches of the plan that the session already has.
+        ledger: what the session already has.
+        lifts: quarantined settings of the plan are tried again.
         cleared: site variables that no rank will see.
         passed: site variables that every rank of every arm will see.
+        filled: what hidden files set in every rank, as (file, name, value).
     """
 
     folder: Path
     sweep: Sweep
     site: Site
     plan: plan.Plan
-    done: Mapping[str, Outcome]
+    ledger: Ledger
+    lifts: bool
     cleared: tuple[tuple[str, str], ...]
     passed: tuple[tuple[str, str], ...]
+    filled: tuple[tuple[str, str, str], ...] = ()
 
     @property
     def left(self) -> tuple[Launch, ...]:
         """Launches still to be made."""
-        return tuple(one for one in self.plan.launches if one.id not in self.done)
+        return tuple(one for one in self.plan.launches if self.ledger.is_left(one))
+
+    @property
+    def done(self) -> tuple[Outcome, ...]:
+        """Launches of the plan that ended well."""
+        found = (self.ledger.done(one) for one in self.plan.launches)
+        return tuple(pair[1] for pair in found if pair is not None)
+
+    @property
+    def quarantined(self) -> tuple[Quarantine, ...]:
+        """Settings of the plan that are not tried any more."""
+        return tuple(
+            one
+            for one in self.ledger.quarantined
+            if any(quarantine.covers(one, launch) for launch in self.plan.launches)
+        )
 
     @property
     def estimate_s(self) -> float:
         """Seconds for what is left."""
-        return plan.estimate_s(self.left, self.sweep, self.done.values(), self.site.start_s)
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Progress:
-    """Told after every launch.
-
-    Attributes:
-        best: fastest time in µs and its setting, by collective and size, so far.
-    """
-
-    number: int
-    of: int
-    ran: Ran
-    elapsed_s: float
-    left_s: float
-    best: Mapping[tuple[Collective, int], tuple[float, Setting]]
+        return plan.estimate_s(self.left, self.sweep, self.done, self.site.start_s)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Swept:
-    """How a sweep ended."""
+    """How a sweep ended.
+
+    Attributes:
+        n_launches: of the plan, those that ended well.
+        failed: attempts that failed, forgiven or tried again with success among them.
+        quarantined: settings of the plan that are not tried any more.
+    """
 
     session: Session
     n_launches: int
     n_samples: int
     failed: tuple[Outcome, ...]
+    quarantined: tuple[Quarantine, ...]
     tuner: str | None
 
     def as_plain(self) -> dict[str, Any]:
@@ -98,16 +110,27 @@ class Swept:
             "launches": self.n_launches,
             "samples": self.n_samples,
             "failed": [outcome.launch for outcome in self.failed],
+            "quarantined": [
+                {**session.to_plain(one), "reason": one.reason} for one in self.quarantined
+            ],
             "tuner_of_baseline": self.tuner,
         }
 
 
-Tell = Callable[[Progress], None]
 Note = Callable[[str], None]
 
 
-def prepare(wanted: Sweep, site: Site, folder: Path, *, timeout_s: float | None) -> Prepared:
-    """Plan a sweep and find out what of it the session already has. Nothing is started.
+def prepare(
+    wanted: Sweep, site: Site, folder: Path, *, timeout_s: float | None, lifts: bool = False
+) -> Prepared:
+    """Plan a sweep and find out what of it the session already has. Nothing is started or written.
+
+    Args:
+        wanted: the wish.
+        site: where.
+        folder: the session.
+        timeout_s: longest time for one launch, None to go by what launches take.
+        lifts: try quarantined settings again.
 
     Raises:
         SessionError: the session is of another machine.
@@ -127,17 +150,24 @@ def prepare(wanted: Sweep, site: Site, folder: Path, *, timeout_s: float | None)
     launches = tuple(_completed(one, site, timeout_s) for one in made.launches)
     named = plan.with_ids(replace(made, launches=_tell_tuner(launches)), session.launch_id)
     same_machine(folder, site)
-    ended = {one.id: outcome for one, outcome in session.read_launches(folder)}
-    kept = {name: o for name, o in ended.items() if o.status is Status.OK}
-    seen = launch.environment(os.environ, (), clear=site.cleared)
+    ledger = open_ledger(folder)
+    for one, outcome in ledger.blamed(named.launches) if lifts else ():
+        ledger.add(one, replace(outcome, lifted=True))
+    seen = launch.environment(os.environ, site.environment, clear=site.cleared)
     return Prepared(
         folder=folder,
         sweep=wanted,
         site=site,
         plan=named,
-        done={one.id: kept[one.id] for one in named.launches if one.id in kept},
+        ledger=ledger,
+        lifts=lifts,
         cleared=seen.cleared,
         passed=seen.passed,
+        filled=tuple(
+            (str(one.path), name, value)
+            for one in site.hidden
+            for name, value in one.fills(seen.variables)
+        ),
     )
 
 
@@ -205,12 +235,17 @@ def same_machine(folder: Path, site: Site) -> None:
             raise SessionError(
                 error.message, where=str(folder), hint="choose another session with -o."
             ) from error
-    elif folder.is_dir() and any(folder.iterdir()):
+    elif folder.is_dir() and any(not _is_ours(path.name) for path in folder.iterdir()):
         raise SessionError(
             "this folder is not empty and no session",
             where=str(folder),
             hint="choose another with -o.",
         )
+
+
+def _is_ours(name: str) -> bool:
+    """What a sweep that was killed in its first moment leaves: a marker, a file half written."""
+    return name.startswith(("writer.lock", ".writer.lock.", ".session.json."))
 
 
 def plan_as_plain(prepared: Prepared) -> dict[str, Any]:
@@ -221,8 +256,10 @@ def plan_as_plain(prepared: Prepared) -> dict[str, Any]:
             for one in prepared.left
         ],
         "impossible": session.to_plain(prepared.plan.impossible),
+        "quarantined": session.to_plain(prepared.quarantined),
         "cleared": dict(prepared.cleared),
         "passed": dict(prepared.passed),
+        "hidden": [list(item) for item in prepared.filled],
         "estimate_s": prepared.estimate_s,
     }
 
@@ -235,23 +272,33 @@ def sweep(prepared: Prepared, *, tell: Tell, note: Note, command: str, force: bo
 
     Raises:
         LaunchError: nothing could be measured, or the baseline never ended well.
-        MachineError: untouched runs differ too much (unless ``force``).
+        MachineError: untouched runs differ too much, or a hidden file chooses (unless ``force``).
         KeyboardInterrupt: after all that was started is gone and the session is whole.
     """
-    folder = prepared.folder
+    if not force:
+        _refuse_hidden_choices(prepared)
+    folder, launches = prepared.folder, prepared.plan.launches
     with session.writing(folder, note), interrupts.interruptible():
         _begin(prepared, command)
-        samples: list[Sample] = []
-        outcomes = dict(prepared.done)
-        for one in prepared.plan.launches:
-            if one.id in prepared.done:
-                samples += launching.read_launch(one, folder, prepared.done[one.id])
+        _end_leftovers(folder, note)
+        # Looked at again: another rccltune may have gone on with it before we held it.
+        ledger = open_ledger(folder)
+        if prepared.lifts:
+            _lift_all(folder, ledger, launches, note)
+        prepared = replace(prepared, ledger=ledger)
+        done = (ledger.done(one) for one in launches)
+        known = {
+            pair[0].id: launching.read_launch(pair[0], folder, pair[1])
+            for pair in done
+            if pair is not None
+        }
         try:
-            for ran in _run_all(prepared, samples, tell=tell, force=force):
-                outcomes[ran.launch.id] = ran.outcome
+            for ran in run_all(prepared, known.copy(), tell=tell, note=note, force=force):
+                known[ran.launch.id] = ran.samples
+                write_quarantine(folder, ledger)
         finally:
-            done = _finish(prepared, samples)
-    failed = tuple(o for o in outcomes.values() if o.status is not Status.OK)
+            opened, samples = _finish(prepared, known)
+    failed = tuple(o for _, o in ledger.ended if quarantine.failure_of(o) is not None)
     if not samples:
         raise LaunchError(
             "no launch gave a sample",
@@ -259,12 +306,30 @@ def sweep(prepared: Prepared, *, tell: Tell, note: Note, command: str, force: bo
             hint=failed[0].notices[-1].message if failed and failed[0].notices else None,
         )
     return Swept(
-        session=done,
-        n_launches=len(outcomes),
+        session=opened,
+        n_launches=len(prepared.done),
         n_samples=len(samples),
         failed=failed,
-        tuner=_tuner(folder, prepared.plan.launches),
+        quarantined=prepared.quarantined,
+        tuner=_tuner(folder, ledger, launches),
     )
+
+
+def _refuse_hidden_choices(prepared: Prepared) -> None:
+    """A file that chooses would falsify every arm, and the environment cannot clear it.
+
+    Raises:
+        MachineError: there is one.
+    """
+    choosing = [item for item in prepared.filled if launch.chooses(item[1], prepared.site.cleared)]
+    if choosing:
+        path = choosing[0][0]
+        said = "; ".join(f"{where} sets {name}={value}" for where, name, value in choosing)
+        raise MachineError(
+            f"a configuration file chooses for every launch, the untouched ones too: {said}",
+            where=path,
+            hint=f"mv {path} {path}.off while measuring; --force measures all the same.",
+        )
 
 
 def _begin(prepared: Prepared, command: str) -> None:
@@ -288,121 +353,40 @@ def _header(prepared: Prepared, command: str) -> Session:
     )
 
 
-def _finish(prepared: Prepared, samples: Sequence[Sample]) -> Session:
+def _end_leftovers(folder: Path, note: Note) -> None:
+    """What a killed sweep left running would disturb this one, if not worse."""
+    # Ended launches too: one may have left a process that could not be killed then.
+    n_left = launch.end_leftovers(
+        path.parent for path in folder.glob(f"launches/*/{launch.RUN_ID}")
+    )
+    if n_left:
+        note(f"{n_left} processes of an interrupted launch were still there; they are gone now")
+
+
+def _lift_all(folder: Path, ledger: Ledger, launches: Sequence[Launch], note: Note) -> None:
+    lifted = ledger.quarantined
+    for one, outcome in ledger.blamed(launches):
+        lift(folder, ledger, one, outcome)
+    still = ledger.quarantined
+    for quarantined in lifted:
+        if quarantined not in still:
+            note(f"{quarantined} is out of quarantine and tried again")
+
+
+def _finish(
+    prepared: Prepared, known: Mapping[str, tuple[Sample, ...]]
+) -> tuple[Session, list[Sample]]:
     folder = prepared.folder
-    have = {one.id for one in prepared.plan.launches}
     opened = session.open_session(folder)
-    stored = [
-        sample
-        for one, outcome in session.read_launches(folder)
-        if one.id not in have
-        for sample in launching.read_launch(one, folder, outcome)
-    ]
-    return session.commit(opened, [], [*stored, *samples])
+    ended = session.read_launches(folder)
+    samples = samples_of(folder, ended, known)
+    write_quarantine(folder, prepared.ledger)
+    return session.commit(opened, [], samples), samples
 
 
-def _run_all(
-    prepared: Prepared, samples: list[Sample], *, tell: Tell, force: bool
-) -> Iterator[Ran]:
-    start = time.monotonic()
-    left = prepared.left
-    best: dict[tuple[Collective, int], tuple[float, Setting]] = {}
-    _improve(best, samples)
-    outcomes = list(prepared.done.values())
-    judged = False
-    for number, one in enumerate(left, start=1):
-        if not judged and setting_of(one).role is not Role.BASELINE:
-            _judge_baseline(samples, force=force)
-            judged = True
-        stop_if_changed(prepared.site, "before")
-        ran = launching.run_launch(
-            replace(one, timeout_s=one.timeout_s or limit_s(outcomes)),
-            prepared.folder,
-            site=tuple(os.environ.items()),
-            clear=prepared.site.cleared,
-            fingerprint=prepared.site.fingerprint,
-            explain=advice.meaning_of,
-            changed=prepared.site.changed,
-        )
-        samples += ran.samples
-        outcomes.append(ran.outcome)
-        _improve(best, ran.samples)
-        stop_if_changed(prepared.site, "during")
-        _stop_without_baseline(outcomes, ran)
-        tell(
-            Progress(
-                number=number,
-                of=len(left),
-                ran=ran,
-                elapsed_s=time.monotonic() - start,
-                left_s=plan.estimate_s(left[number:], prepared.sweep, outcomes),
-                best=best,
-            )
-        )
-        yield ran
-
-
-def limit_s(outcomes: Sequence[Outcome]) -> float:
-    """Ten times what launches took so far; generous before anything is known."""
-    known = [o.duration_s for o in outcomes if o.duration_s and o.status is Status.OK]
-    return max(60.0, 10 * median(known)) if known else _FIRST_LIMIT_S
-
-
-def _improve(
-    best: dict[tuple[Collective, int], tuple[float, Setting]], samples: Sequence[Sample]
-) -> None:
-    for sample in samples:
-        if sample.doubt is None and sample.time_us is not None:
-            key = (sample.key.collective, sample.nbytes)
-            if key not in best or sample.time_us < best[key][0]:
-                best[key] = (sample.time_us, sample.key.setting)
-
-
-def stop_if_changed(site: Site, when: str) -> None:
-    """Another mode, driver or start of the machine is another machine."""
-    changes = site.changed()
-    if changes:
-        raise MachineError(
-            f"the machine changed {when} a launch: {'; '.join(changes)}",
-            hint="sweep it anew into another session (-o); what was measured before is kept.",
-        )
-
-
-def _stop_without_baseline(outcomes: Sequence[Outcome], ran: Ran) -> None:
-    """Two baselines that fail at once mean that nothing here works; say why and stop."""
-    is_baseline = setting_of(ran.launch).role is Role.BASELINE
-    if is_baseline and len(outcomes) >= 2 and all(o.status is not Status.OK for o in outcomes):
-        last = outcomes[-1].notices[-1] if outcomes[-1].notices else None
-        raise LaunchError(
-            f"the untouched benchmark does not work: {last.message if last else 'no reason given'}",
-            where=f"launches/{ran.launch.id}/",
-            hint="run its command by hand (launch.json has it) until it works.",
-        )
-
-
-def _judge_baseline(samples: Sequence[Sample], *, force: bool) -> None:
-    """Compare the untouched runs with each other before anything is compared with them."""
-    times: dict[tuple[object, int], list[float]] = {}
-    for sample in samples:
-        usable = sample.doubt is None and sample.time_us is not None
-        if usable and sample.key.setting.role is Role.BASELINE and sample.time_us:
-            times.setdefault((sample.key, sample.nbytes), []).append(sample.time_us)
-    spreads = [max(t) / min(t) - 1 for t in times.values() if len(t) > 1]
-    if spreads and median(spreads) > _SPREAD and not force:
-        raise MachineError(
-            f"untouched runs differ by {100 * median(spreads):.0f} % at the median size: "
-            "nothing measured now could be trusted",
-            hint="look for other jobs on the GPUs, NUMA balancing "
-            "(cat /proc/sys/kernel/numa_balancing), changing clocks and too few cores; --force "
-            "measures all the same.",
-        )
-
-
-def _tuner(folder: Path, launches: Sequence[Launch]) -> str | None:
+def _tuner(folder: Path, ledger: Ledger, launches: Sequence[Launch]) -> str | None:
     from rccltune import proof
 
-    for one in launches[:1]:
-        logs = sorted((folder / "launches" / one.id).glob("nccl-*.log"))
-        if logs:
-            return proof.tuner_of(logs[0].read_text(errors="replace"))
-    return None
+    first = ledger.done(launches[0]) if launches else None
+    logs = sorted((folder / "launches" / first[0].id).glob("nccl-*.log")) if first else []
+    return proof.tuner_of(logs[0].read_text(errors="replace")) if logs else None

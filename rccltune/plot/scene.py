@@ -4,7 +4,17 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from rccltune.model import Crossover, Curve, LeftOut, Scale, Setting, Variant, View, Zone
+from rccltune.model import (
+    Crossover,
+    Curve,
+    LeftOut,
+    Quarantine,
+    Scale,
+    Setting,
+    Variant,
+    View,
+    Zone,
+)
 from rccltune.vocab import Collective
 
 
@@ -24,6 +34,7 @@ class PlotInput:
         baseline: what speed-ups are relative to: a setting, the name of the variant whose baseline
             counts, or None for the site's own.
         left_out: settings that no rule of a target can choose, with the reasons.
+        quarantined: settings that are not measured because their launches fail.
         source: where the numbers come from, as a reader would cite it.
         machine: product and mode.
         simulated: measured on the stand-in node; every figure then says so.
@@ -35,6 +46,7 @@ class PlotInput:
     zones: tuple[Zone, ...] = ()
     baseline: Setting | str | None = None
     left_out: tuple[LeftOut, ...] = ()
+    quarantined: tuple[Quarantine, ...] = ()
     ceilings: tuple[Ceiling, ...] = ()
     source: str = ""
     machine: str = ""

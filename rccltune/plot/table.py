@@ -58,6 +58,15 @@ class TableData:
                 reasons.setdefault(column.unselectable, []).append(column.label)
         return tuple(f"{', '.join(who)}: {why}" for why, who in reasons.items())
 
+    @property
+    def missing(self) -> tuple[str, ...]:
+        """Settings without a column because their launches fail, with the reason."""
+        return tuple(
+            f"{one.setting}: quarantined, {one.reason}"
+            for one in self.scene.given.quarantined
+            if (one.collective, one.scale) == (self.scene.collective, self.scene.scale)
+        )
+
 
 def table_data(scene: Scene) -> TableData:
     """The table of one scene: leads first, then what the rules choose, then winners."""

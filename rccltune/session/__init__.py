@@ -6,7 +6,7 @@ never parses a log and never decides anything.
 """
 
 from rccltune.session.codec import from_plain, to_plain
-from rccltune.session.files import sha256_of, write_atomically
+from rccltune.session.files import check_room, sha256_of, write_atomically
 from rccltune.session.lock import writing
 from rccltune.session.store import (
     FORMAT,
@@ -32,6 +32,7 @@ __all__ = [
     "COLUMNS",
     "FORMAT",
     "Session",
+    "check_room",
     "combined_fingerprint",
     "commit",
     "dump_json",

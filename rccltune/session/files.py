@@ -59,6 +59,33 @@ def write_atomically(path: Path, data: bytes | str) -> None:
         stream.write(data.encode() if isinstance(data, str) else data)
 
 
+def clear_halves(folder: Path) -> None:
+    """Remove what :func:`replacing` had not finished when its process was killed.
+
+    Only for the holder of the session: another writer's unfinished files look alike.
+    """
+    for pattern in (".*.????????", "launches/*/.*.????????"):
+        for half in folder.glob(pattern):
+            if half.is_file() and not half.name.startswith(".writer.lock."):
+                half.unlink(missing_ok=True)
+
+
+def check_room(folder: Path) -> None:
+    """Find out whether files can still be written here, by writing one.
+
+    A full disk cuts logs and traces off without a word: their writers do not look. Free space
+    alone does not tell, since quotas are not in it.
+
+    Raises:
+        SessionError: the disk or the quota is full.
+    """
+    with disk_errors(folder / "launches"), tempfile.TemporaryFile(dir=folder) as stream:
+        # Zeros would cost nothing where files are compressed.
+        stream.write(os.urandom(_CHUNK))
+        stream.flush()
+        os.fsync(stream.fileno())
+
+
 def copy_hashing(source: Path, target: Path) -> str:
     """Copy a file of any size atomically; returns the SHA-256 of its bytes."""
     digest = hashlib.sha256()

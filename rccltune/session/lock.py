@@ -1,23 +1,28 @@
 """One writer at a time, held by a marker file that works on shared file systems.
 
-``fcntl`` locks are unreliable there; creating a file with O_EXCL is not. The marker says who holds
-it: host, boot, PID namespace, pid and the process's start time. A holder that is provably gone is
-replaced with a note. A live one, or one that cannot be seen from here, is an error.
+``fcntl`` locks are unreliable there; linking a finished file to a name that must not exist is not
+(O_EXCL where there are no links). The marker says who holds it: host, boot, PID namespace, pid and
+the process's start time, and is whole or not there. A holder that is provably gone is replaced
+with a note. A live one, or one that cannot be seen from here, is an error.
 """
 
 from __future__ import annotations
 
+import errno
 import json
 import os
 import socket
+import tempfile
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
 from rccltune.errors import SessionError
-from rccltune.session.files import disk_errors
+from rccltune.session.files import clear_halves, disk_errors
 
 MARKER = "writer.lock"
+# What link(2) says where the file system has none.
+_NO_LINKS = (errno.EPERM, errno.EOPNOTSUPP, errno.ENOSYS)
 
 
 @contextmanager
@@ -36,7 +41,8 @@ def writing(folder: Path, note: Callable[[str], None]) -> Iterator[None]:
     with disk_errors(marker):
         folder.mkdir(parents=True, exist_ok=True)
         while not _create(marker):
-            _take_over(marker, note)
+            if _take_over(marker, note):
+                clear_halves(folder)
     try:
         yield
     finally:
@@ -57,23 +63,52 @@ def _identity(pid: int) -> dict[str, str]:
 
 def _create(marker: Path) -> bool:
     """Create the marker; False when somebody else's is there."""
+    text = json.dumps(_identity(os.getpid())).encode()
+    handle, name = tempfile.mkstemp(prefix=f".{MARKER}.", dir=marker.parent)
+    try:
+        _fill(handle, text)
+        os.link(name, marker)
+    except FileExistsError:
+        return False
+    except OSError as error:
+        if error.errno not in _NO_LINKS:
+            raise
+        return _create_in_place(marker, text)
+    finally:
+        Path(name).unlink(missing_ok=True)
+    return True
+
+
+def _create_in_place(marker: Path, text: bytes) -> bool:
+    """For file systems without links; a kill between the two steps leaves an empty marker."""
     try:
         handle = os.open(marker, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o644)
     except FileExistsError:
         return False
-    with os.fdopen(handle, "w", encoding="utf-8") as stream:
-        json.dump(_identity(os.getpid()), stream)
-        stream.flush()
-        os.fsync(stream.fileno())
+    try:
+        _fill(handle, text)
+    except OSError:
+        # A disk that is full now must not lock the session for ever.
+        marker.unlink(missing_ok=True)
+        raise
     return True
 
 
-def _take_over(marker: Path, note: Callable[[str], None]) -> None:
-    """Remove a dead holder's marker, or say who holds it."""
+def _fill(handle: int, text: bytes) -> None:
+    with os.fdopen(handle, "wb") as stream:
+        stream.write(text)
+        stream.flush()
+        os.fsync(stream.fileno())
+        # mkstemp makes files private; who is locked out must be able to read by whom.
+        os.fchmod(stream.fileno(), 0o644)
+
+
+def _take_over(marker: Path, note: Callable[[str], None]) -> bool:
+    """Remove a dead holder's marker, or say who holds it; whether one was removed by us."""
     try:
         text = marker.read_text(encoding="utf-8", errors="replace")
     except FileNotFoundError:
-        return
+        return False
     holder = _parse(text)
     reason = _why_alive(holder)
     if reason is not None:
@@ -89,12 +124,14 @@ def _take_over(marker: Path, note: Callable[[str], None]) -> None:
     try:
         marker.rename(aside)
     except FileNotFoundError:
-        return
-    if aside.read_text(encoding="utf-8", errors="replace") != text:
-        os.link(aside, marker)
-    else:
+        return False
+    ours = aside.read_text(encoding="utf-8", errors="replace") == text
+    if ours:
         note(f"took over the session from process {holder.get('pid', '?')}, which is gone")
+    else:
+        os.link(aside, marker)
     aside.unlink()
+    return ours
 
 
 def _parse(text: str) -> dict[str, str]:

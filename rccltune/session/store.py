@@ -109,8 +109,11 @@ def _parse_header(path: Path, text: str) -> Session:
 
 
 def launch_id(launch: Launch) -> str:
-    """Ten hex digits that depend on everything in a launch but its id."""
-    plain = json.dumps(to_plain(replace(launch, id="")), sort_keys=True)
+    """Ten hex digits that depend on everything in a launch but its id and its time limit.
+
+    More patience measures the same, so that a sweep may be resumed with another limit.
+    """
+    plain = json.dumps(to_plain(replace(launch, id="", timeout_s=None)), sort_keys=True)
     return hashlib.sha256(plain.encode()).hexdigest()[:10]
 
 

@@ -221,7 +221,7 @@ def test_a_setting_that_breaks_costs_that_setting_only(
     more = {"rank": 2, "with": "ring/simple"} if keys is None else keys
     path = node(**fault(kind, "tree/ll", **more))
 
-    code = sweep(path, "--repeats", "1", "--timeout", "6", launcher="openmpi")
+    code = sweep(path, "--repeats", "1", "--timeout", "5", launcher="openmpi")
 
     assert code == 5
     counts = samples().groupby("setting")["time_us"].count()
@@ -230,7 +230,8 @@ def test_a_setting_that_breaks_costs_that_setting_only(
     outcomes = [
         json.loads(p.read_text()) for p in here.glob("rccltune-session/launches/*/outcome.json")
     ]
-    assert sorted(o["status"] for o in outcomes if o["status"] != "ok") == [status]
+    # It was tried once more alone.
+    assert [o["status"] for o in outcomes if o["status"] != "ok"] == [status] * 2
 
 
 def test_wrong_results_disqualify_the_setting(
@@ -239,7 +240,7 @@ def test_wrong_results_disqualify_the_setting(
     """#wrong > 0: kept, labelled, loudly left out of the rules."""
     path = node(**fault("wrong", "tree/ll", elements=7))
 
-    assert sweep(path, "--repeats", "1") == 0
+    assert sweep(path, "--repeats", "1") == 5
     table = samples()
     assert set(table[table["setting"] == "tree/ll"]["doubt"]) == {"wrong-results"}
     assert run(["emit-config", "-o", "-"]) in (0, 8)
@@ -430,11 +431,11 @@ def test_lost_derived_files_come_back_from_the_raw_logs(here: Path) -> None:
 @pytest.mark.parametrize("kind", [signal.SIGKILL, signal.SIGINT])
 def test_an_interrupted_sweep_goes_on_where_it_stopped(here: Path, kind: int) -> None:
     """Killed or stopped at a random launch: the resumed sweep has an undisturbed one's samples."""
-    assert sweep("mi300x", "--repeats", "5", "-o", "whole") == 0
+    assert sweep("mi300x", "--repeats", "2", "-o", "whole") == 0
     command = [sys.executable, "-m", "rccltune", "sweep", "--mode", "cpx-nps4", *SMALL]
     # A start-up that is really waited for leaves time to strike, however busy the machine is.
     slow = ["--env", "RCCLTUNE_SIM_STARTUP_S=0.2"]
-    command += ["--simulate", "mi300x", "--launcher", "none", "--repeats", "5", "-o", "part", *slow]
+    command += ["--simulate", "mi300x", "--launcher", "none", "--repeats", "2", "-o", "part", *slow]
     process = subprocess.Popen(
         command,
         stderr=subprocess.DEVNULL,
@@ -447,7 +448,7 @@ def test_an_interrupted_sweep_goes_on_where_it_stopped(here: Path, kind: int) ->
     process.send_signal(kind)
     assert process.wait(timeout=30) in (-kind, 130)
 
-    assert sweep("mi300x", "--repeats", "5", "-o", "part", *slow) == 0
+    assert sweep("mi300x", "--repeats", "2", "-o", "part", *slow) == 0
     columns = ["setting", "placement", "nbytes", "time_us", "cycle", "doubt"]
     one, other = (
         samples(here / name)[columns].sort_values(columns).reset_index(drop=True)

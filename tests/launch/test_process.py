@@ -12,9 +12,9 @@ from pathlib import Path
 
 import pytest
 
-from rccltune.errors import MachineError
-from rccltune.launch import Job, run
-from rccltune.launch.process import TAG
+from rccltune.errors import LaunchError, MachineError
+from rccltune.launch import Job, end_leftovers, family, process, run
+from rccltune.launch.family import TAG, Family
 
 # Tells the processes of one test from those of another.
 MARK = "RCCLTUNE_TEST"
@@ -95,8 +95,11 @@ def test_ranks_that_outlive_their_launcher_are_ended(tmp_path: Path) -> None:
     assert survivors(tmp_path) == []
 
 
-def test_a_launcher_that_ignores_sigterm_is_killed(tmp_path: Path) -> None:
-    """Ten seconds of grace, then SIGKILL."""
+def test_a_launcher_that_ignores_sigterm_is_killed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Some seconds of grace, then SIGKILL."""
+    monkeypatch.setattr(process, "GRACE_S", 1.0)
     script = "import signal, time\nsignal.signal(signal.SIGTERM, signal.SIG_IGN)\ntime.sleep(300)"
 
     ending = run(job(tmp_path, script, timeout_s=1.0))
@@ -105,8 +108,11 @@ def test_a_launcher_that_ignores_sigterm_is_killed(tmp_path: Path) -> None:
     assert survivors(tmp_path) == []
 
 
-def test_a_launcher_that_does_not_return_is_ended_and_counts(tmp_path: Path) -> None:
+def test_a_launcher_that_does_not_return_is_ended_and_counts(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Open MPI 5 sometimes hangs after its ranks are gone and all output is there."""
+    monkeypatch.setattr(process, "GRACE_S", 1.0)
     ending = run(
         job(tmp_path, "print('done', flush=True)\nimport time\ntime.sleep(300)", complete=True)
     )
@@ -206,10 +212,147 @@ def test_killing_rccltune_ends_its_ranks(tmp_path: Path) -> None:
     process.kill()
     process.wait(timeout=40)
 
-    deadline = time.monotonic() + 20
+    assert vanished(tmp_path)
+
+
+def vanished(tmp_path: Path) -> bool:
+    """Wait until nothing of this test's launch is left."""
+    deadline = time.monotonic() + 30
     while survivors(tmp_path) and time.monotonic() < deadline:
-        time.sleep(0.1)
+        time.sleep(0.05)
+    return not survivors(tmp_path)
+
+
+def test_killing_rccltune_ends_ranks_of_a_launcher_that_does_not_listen(tmp_path: Path) -> None:
+    """mpirun is told by the kernel and ignores it: the guardian ends it and its ranks."""
+    driver = _driver(tmp_path, first=HURRY, then=DEAF)
+
+    driver.kill()
+    driver.wait(timeout=40)
+
+    assert vanished(tmp_path)
+
+
+def test_killing_rccltune_and_its_launcher_leaves_no_rank(tmp_path: Path) -> None:
+    """kill -9 of both at once, as a memory limit does."""
+    driver = _driver(tmp_path, first=HURRY)
+    leaders = [pid for pid in survivors(tmp_path) if parent_of(pid) == driver.pid]
+
+    for pid in (driver.pid, *leaders):
+        os.kill(pid, signal.SIGKILL)
+    driver.wait(timeout=40)
+
+    assert leaders
+    assert vanished(tmp_path)
+
+
+def test_who_goes_on_ends_what_even_the_guardian_left(tmp_path: Path) -> None:
+    """rccltune, launcher and guardian killed: the launch's folder still names its processes."""
+    driver = _driver(tmp_path, then=DEAF)
+    run_id = (tmp_path / "run-id").read_text()
+    (guardian,) = guardians(run_id)
+
+    for pid in (guardian, driver.pid):
+        os.kill(pid, signal.SIGKILL)
+    driver.wait(timeout=40)
+    ranks = survivors(tmp_path)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(process, "GRACE_S", 0.5)
+        assert end_leftovers([tmp_path, tmp_path / "none"]) == len(ranks) == 4
     assert survivors(tmp_path) == []
+    assert end_leftovers([tmp_path]) == 0
+
+
+def test_a_finished_launch_has_no_guardian(tmp_path: Path) -> None:
+    """Nothing of rccltune itself stays either."""
+    run(job(tmp_path, "print()"))
+
+    assert guardians((tmp_path / "run-id").read_text()) == []
+
+
+def guardians(run_id: str) -> list[int]:
+    """Processes whose command line names a run."""
+    found = []
+    for entry in Path("/proc").glob("[0-9]*/cmdline"):
+        with suppress(OSError):
+            if run_id.encode() in entry.read_bytes().split(b"\0"):
+                found.append(int(entry.parent.name))
+    return found
+
+
+def parent_of(pid: int) -> int:
+    """A process's parent."""
+    status = Path(f"/proc/{pid}/status").read_text()
+    return int(next(x for x in status.splitlines() if x.startswith("PPid:")).split()[1])
+
+
+def test_a_process_that_cannot_be_killed_is_reported(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its number, its state and what to do; rccltune waits no longer than it says."""
+    script = FAMILY.format(nap=300, own=True, then="os._exit(0)")
+    with monkeypatch.context() as patch:
+        # No signal arrives, as where a process hangs in the driver.
+        patch.setattr(family, "_kill", lambda _: None)
+        patch.setattr(process, "GRACE_S", 0.3)
+        with pytest.raises(LaunchError, match=r"3 processes .* cannot be killed") as caught:
+            run(job(tmp_path, script))
+    left = survivors(tmp_path)
+
+    assert len(left) == 3
+    assert all(f"{pid} (state S)" in caught.value.message for pid in left)
+    assert "Nothing more is started" in str(caught.value.hint)
+    monkeypatch.setattr(process, "GRACE_S", 0.3)
+    assert end_leftovers([tmp_path]) == 3
+    assert survivors(tmp_path) == []
+
+
+def test_state_d_is_named_as_the_drivers(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Uninterruptible sleep: the remedy is the driver's and not the user's."""
+    monkeypatch.setattr(Family, "end", lambda *_, **__: {77: "D"})
+
+    with pytest.raises(LaunchError, match=r"77 \(state D\)") as caught:
+        run(job(tmp_path, "print()"))
+    assert caught.value.exit_code == 5
+    assert "dmesg" in str(caught.value.hint)
+
+
+def test_a_process_is_known_again_without_its_environment(tmp_path: Path) -> None:
+    """What dies inside the driver has no environment any more, and is not gone."""
+    child = subprocess.Popen(
+        ["/bin/sh", "-c", "read line; exec env -i sleep 300"],
+        env={**os.environ, TAG: "seen"},
+        stdin=subprocess.PIPE,
+        text=True,
+    )
+    try:
+        seen = Family(["seen"])
+        deadline = time.monotonic() + 20
+        while child.pid not in seen.alive() and time.monotonic() < deadline:
+            time.sleep(0.02)
+        assert child.stdin is not None
+        child.stdin.write("go\n")
+        child.stdin.flush()
+        while child.pid in Family(["seen"]).alive() and time.monotonic() < deadline:
+            time.sleep(0.02)
+        assert list(seen.alive()) == [child.pid]
+        assert Family(["seen"]).alive() == {}
+    finally:
+        child.kill()
+        child.communicate()
+    assert seen.alive() == {}
+
+
+def test_a_child_whose_parent_is_gone_starts_nothing() -> None:
+    """Killed between the fork and the wish to be told: the kernel would tell nobody."""
+    other = os.getpid() + 1
+    with pytest.raises(subprocess.CalledProcessError):
+        subprocess.run(
+            ["/bin/true"],
+            preexec_fn=lambda: process._prepare(other),
+            check=True,
+        )
 
 
 def _hear() -> None:
@@ -218,19 +361,23 @@ def _hear() -> None:
         signal.signal(kind, signal.SIG_DFL)
 
 
-def _driver(tmp_path: Path) -> subprocess.Popen[bytes]:
-    """rccltune's launch room in a process of its own, with a launch of four processes.
+# What a real launcher does when it is told to end …
+ENDS_RANKS = (
+    "import signal\n"
+    "def stop(*_):\n    [k.kill() for k in kids]\n    os._exit(1)\n"
+    "signal.signal(signal.SIGTERM, stop)\ntime.sleep(300)"
+)
+# … and one that does not listen, as MPICH's with stopped ranks.
+DEAF = "import signal\nsignal.signal(signal.SIGTERM, signal.SIG_IGN)\ntime.sleep(300)"
+HURRY = "from rccltune.launch import process\nprocess.GRACE_S = 0.5\n"
 
-    The stand-in launcher ends its ranks on SIGTERM, as every real one does.
-    """
-    then = (
-        "import signal\n"
-        "def stop(*_):\n    [k.kill() for k in kids]\n    os._exit(1)\n"
-        "signal.signal(signal.SIGTERM, stop)\ntime.sleep(300)"
-    )
+
+def _driver(tmp_path: Path, *, first: str = "", then: str = ENDS_RANKS) -> subprocess.Popen[bytes]:
+    """rccltune's launch room in a process of its own, with a launch of four processes."""
     script = FAMILY.format(nap=300, own=True, then=then)
+    code = DRIVER.format(script=script, mark=MARK, first=first)
     process = subprocess.Popen(
-        [sys.executable, "-c", DRIVER.format(script=script, mark=MARK, first=""), str(tmp_path)],
+        [sys.executable, "-c", code, str(tmp_path)],
         preexec_fn=_hear,  # noqa: PLW1509 - this process has one thread
     )
     deadline = time.monotonic() + 20

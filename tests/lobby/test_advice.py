@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from rccltune import advice
 from rccltune.advice import meaning_of
 
 
@@ -46,3 +47,40 @@ def test_a_public_failure_is_explained(shared_data: Path) -> None:
     log = shared_data / "logs/amd12_mi355x_8r_allreduce_shm_alloc_failed.log"
 
     assert "--shm-size" in (meaning_of(log.read_text(errors="replace")) or "")
+
+
+@pytest.mark.parametrize(
+    ("text", "killed"),
+    [
+        # prterun of Open MPI 5.0.11, its table of values left out.
+        (
+            "prterun noticed that process rank 1 with PID 77 on node simnode exited on\nsignal 9 (Killed).",
+            True,
+        ),
+        ("prterun noticed that process rank 1 exited on signal 11 (Segmentation fault).", False),
+        # Hydra of MPICH 5.0.2.
+        ("YOUR APPLICATION TERMINATED WITH THE EXIT STRING: Killed (signal 9)", True),
+        ("EXIT STRING: Segmentation fault (signal 11)\nEXIT STRING: Killed (signal 9)", False),
+        ("exited on signal 95", False),
+        ("", False),
+    ],
+)
+def test_a_kill_is_told_from_a_crash(text: str, killed: bool) -> None:
+    """Launchers kill the others when one rank crashes: then it was a crash."""
+    assert advice.was_killed(text) is killed
+
+
+@pytest.mark.parametrize(
+    ("text", "fault"),
+    [
+        (
+            "Memory access fault by GPU node-9 (Agent handle: 0x5) on address 0x7f. Reason: Page not present",
+            True,
+        ),
+        ("Test CUDA failure common.cu:1 'an illegal memory access was encountered'", True),
+        ("Test HIP failure: out of memory", False),
+    ],
+)
+def test_a_memory_fault_is_known_by_its_text(text: str, fault: bool) -> None:
+    """ROCm's runtime and CUDA's; too little memory is none."""
+    assert advice.is_memory_fault(text) is fault

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rccltune.model import BASELINE, LeftOut, Model, Segment, Setting
+from rccltune.model import BASELINE, Failure, LeftOut, Model, Quarantine, Segment, Setting
 from rccltune.plot import PlotInput
 from rccltune.plot.bandwidth import bandwidth_data
 from rccltune.plot.casting import MAX_LEADS, scenes
@@ -353,6 +353,22 @@ class TestTable:
         assert (cells["ring/ll"].best, cells["ring/ll"].best_selectable) == (True, False)
         assert [n for n, cell in cells.items() if cell.best_selectable] == ["tree/ll"]
         assert data.footnotes == ("ring/ll: 1 wrong results",)
+
+    def test_a_quarantined_setting_is_missing_for_a_reason(self, make: SimpleNamespace) -> None:
+        """Of this collective only: nobody should wonder where tree/ll is."""
+        curves = (make.curve("ring/ll", {8: 1.0}), make.curve("ring/simple", {8: 2.0}))
+        one = Quarantine(
+            collective=curves[0].key.collective,
+            setting=Setting.parse("tree/ll"),
+            variant=curves[0].key.variant,
+            scale=curves[0].key.scale,
+            rank_placement=None,
+            launches=("a", "b"),
+            failures=(Failure.HANG, Failure.HANG),
+        )
+        other = replace(one, collective=Collective.BROADCAST)
+        data = table_data(only(PlotInput(curves=curves, quarantined=(one, other))))
+        assert data.missing == ("tree/ll: quarantined, it hung in 2 launches",)
 
     def test_a_missing_cell_is_none_and_a_tie_is_two(self, make: SimpleNamespace) -> None:
         """Not 0, not NaN; equal times are equally best."""

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import errno
 import io
 import json
 import os
+import resource
 import signal
 import subprocess
 import sys
@@ -326,6 +328,57 @@ def test_many_writers_never_hold_it_together(tmp_path: Path) -> None:
     codes = [process.wait(timeout=max(1.0, deadline - time.monotonic())) for process in crowd]
 
     assert codes == [0] * 10
+
+
+@pytest.mark.parametrize("links", [True, False])
+def test_a_disk_that_is_full_locks_nothing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, links: bool
+) -> None:
+    """Neither with links nor on a file system without: no empty marker stays."""
+
+    def no_links(*_: object) -> None:
+        raise OSError(errno.EPERM, "Operation not permitted")
+
+    def full(_: int) -> None:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    if not links:
+        monkeypatch.setattr(os, "link", no_links)
+    with monkeypatch.context() as patch:
+        patch.setattr(os, "fsync", full)
+        with (
+            pytest.raises(SessionError, match="No space left"),
+            session.writing(tmp_path, print),
+        ):
+            pass
+    assert list(tmp_path.iterdir()) == []
+    with session.writing(tmp_path, print):
+        assert json.loads((tmp_path / "writer.lock").read_text())["pid"] == str(os.getpid())
+        with pytest.raises(SessionError, match="is running"), session.writing(tmp_path, print):
+            pass
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_full_disk_is_found_by_writing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nothing stays of the trial."""
+    session.check_room(tmp_path)
+    assert list(tmp_path.iterdir()) == []
+    limit = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (1 << 16, limit[1]))
+    try:
+        with pytest.raises(SessionError, match="cannot write") as caught:
+            session.check_room(tmp_path)
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, limit)
+    assert "free space" in str(caught.value.hint)
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_more_patience_measures_the_same() -> None:
+    """A sweep may be resumed with another --timeout; each attempt is a launch of its own."""
+    launch = Launch(id="", argv=("all_reduce_perf",))
+    assert session.launch_id(launch) == session.launch_id(replace(launch, timeout_s=9.0))
+    assert session.launch_id(launch) != session.launch_id(replace(launch, attempt=1))
 
 
 def test_a_read_only_folder_is_a_message(tmp_path: Path) -> None:

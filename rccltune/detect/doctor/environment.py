@@ -4,16 +4,15 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
-from pathlib import Path
 from typing import Final
 
 from rccltune.detect.doctor.facts import Circumstances, notes, stops, warns
+from rccltune.detect.hidden import hidden_files as files_of
 from rccltune.detect.records import Finding
 from rccltune.detect.situations import VISIBLE
 
 _OURS: Final = re.compile(r"(NCCL|RCCL)_\w+")
 _RUNTIME: Final = re.compile(r"(HSA|ROCR|AMD)_\w+")
-_LINE: Final = re.compile(rb"\s*([A-Za-z_]\w*)\s*=\s*(.*?)\s*")
 
 
 def visible_devices(facts: Circumstances) -> Iterator[Finding]:
@@ -127,38 +126,17 @@ def bypass(facts: Circumstances) -> Iterator[Finding]:
 
 def hidden_files(facts: Circumstances) -> Iterator[Finding]:
     """Files that set variables nobody sees; they fill only what the environment leaves open."""
-    stems = (".rccl.conf", "rccl.conf") if facts.has_amd else (".nccl.conf", "nccl.conf")
-    places: list[tuple[str, Path]] = []
-    if facts.home is not None:
-        places.append(("the home that passwd names", facts.root.at(str(facts.home)) / stems[0]))
-    places.append(("every user's", facts.root.at(f"etc/{stems[1]}")))
-    named = facts.variables.get("NCCL_CONF_FILE")
-    if named:
-        places.append(("NCCL_CONF_FILE", facts.root.at(named)))
-    for whose, path in places:
-        pairs = _pairs(path)
-        if pairs is None:
-            continue
-        won = [name for name in pairs if name not in facts.variables]
+    for hidden in files_of(facts.root, facts.variables, facts.home, amd=facts.has_amd):
+        won, path = hidden.fills(facts.variables), hidden.path
         yield warns(
             "hidden-file",
-            f"{path} ({whose}) sets "
-            + (", ".join(f"{n}={pairs[n]}" for n in won) if won else "nothing that is still open"),
+            f"{path} ({hidden.whose}) sets "
+            + (", ".join(f"{n}={v}" for n, v in won) if won else "nothing that is still open"),
             str(path),
             expected="no such file",
             remedy=f"mv {path} {path}.off while measuring, or set the same in every job.",
             spoils=True,
         )
-
-
-def _pairs(path: Path) -> dict[str, str] | None:
-    try:
-        with path.open("rb") as stream:
-            content = stream.read(1 << 16)
-    except OSError:
-        return None
-    found = (_LINE.fullmatch(line.split(b"#", 1)[0]) for line in content.split(b"\n"))
-    return {m[1].decode(): m[2].decode("utf-8", "replace") for m in found if m is not None}
 
 
 CHECKS: Final = (visible_devices, strays, runtime_variables, bypass, hidden_files)

@@ -49,7 +49,7 @@ def draw_table(data: TableData) -> Figure:
     left = max(text_width(name) for name in names) / POINTS_PER_INCH + 0.3
     header = _HEADER_LINE * max(_heading(c).count("\n") + 1 for c in data.columns) + 0.08
     width = max(6.5, left + body_width + 0.3)
-    foot = FOOT + _LEGEND + 0.17 * len(data.footnotes)
+    foot = FOOT + _LEGEND + 0.17 * (len(data.footnotes) + len(data.missing))
     height = HEAD + header + body_height + foot
     title = "time by size and setting"
     sheet = Sheet(data.scene, width, height, title, ", ".join(notes))
@@ -142,5 +142,7 @@ def _legend(sheet: Sheet, data: TableData, top: float) -> None:
         sheet.text(left + 0.2, top - 0.175, label, 6.5, ink, ha="center")
         left += 0.4
     sheet.text(left + 0.15, top - 0.16, ";  ".join(words), 7.0)
-    for i, note in enumerate(data.footnotes):
-        sheet.text(0.2, top - 0.4 - 0.17 * i, f"† not selectable: {note}", 7.0)
+    notes = [f"† not selectable: {note}" for note in data.footnotes]
+    notes += [f"not measured: {note}" for note in data.missing]
+    for i, note in enumerate(notes):
+        sheet.text(0.2, top - 0.4 - 0.17 * i, note, 7.0)

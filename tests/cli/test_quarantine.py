@@ -1,0 +1,306 @@
+"""A setting that fails costs itself only: tried once more alone, then quarantined, and told."""
+
+from __future__ import annotations
+
+import json
+import re
+import subprocess
+from collections.abc import Callable
+from pathlib import Path
+
+import pandas as pd
+import pytest
+import yaml
+
+from rccltune import plugin, simnode
+from rccltune.cli import run
+from rccltune.errors import MachineError
+from rccltune.launch import process
+from rccltune.launch.family import Family
+
+SMALL = ["--collective", "all_reduce", "--min-bytes", "1K", "--max-bytes", "8K"]
+TWO = ["--setting", "tree/ll", "--setting", "ring/ll"]
+SESSION = Path("rccltune-session")
+Node = Callable[..., Path]
+
+
+@pytest.fixture(autouse=True)
+def _needs_the_stand_ins() -> None:
+    try:
+        there = (plugin.native_folder() / "sim" / "all_reduce_perf").is_file()
+    except MachineError as error:
+        pytest.skip(str(error))
+    if not there:
+        pytest.skip("this install has no stand-in benchmarks")
+
+
+@pytest.fixture
+def node(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Node:
+    """The shipped CPX node without noise, with faults; the working directory is empty."""
+    monkeypatch.chdir(tmp_path)
+
+    def write(*faults: dict[str, object]) -> Path:
+        raw = yaml.safe_load(simnode.node_path("mi300x", "cpx-nps4").read_text(encoding="utf-8"))
+        path = tmp_path / "node.yaml"
+        raw |= {"noise": {"sigma": 0.0}, "faults": list(faults)}
+        path.write_text(yaml.safe_dump(raw), encoding="utf-8")
+        return path
+
+    return write
+
+
+def sweep(node: Path, *more: str) -> int:
+    """One process plays all ranks."""
+    where = ["--simulate", str(node), "--launcher", "none", "--mode", "cpx-nps4"]
+    return run(["sweep", *where, *SMALL, *TWO, *more])
+
+
+def outcomes() -> dict[str, list[dict[str, object]]]:
+    """Outcomes by setting, in the order of their attempts."""
+    found: dict[str, list[tuple[object, dict[str, object]]]] = {}
+    for path in SESSION.glob("launches/*/launch.json"):
+        launch = json.loads(path.read_text())
+        (setting,) = launch["schedule"]["settings"]
+        name = setting.get("role") or f"{setting['algorithm']}/{setting['protocol']}"
+        outcome = json.loads((path.parent / "outcome.json").read_text())
+        order = (launch.get("repeat", 0), launch.get("attempt", 0))
+        found.setdefault(name, []).append((order, outcome))
+    return {
+        name: [o for _, o in sorted(pairs, key=lambda p: p[0])] for name, pairs in found.items()
+    }  # type: ignore[arg-type,return-value] # pairs of numbers
+
+
+def samples() -> pd.DataFrame:
+    """samples.csv."""
+    return pd.read_csv(SESSION / "samples.csv", keep_default_na=False)
+
+
+CRASH = {"kind": "crash", "setting": "tree/ll", "how": "segv"}
+
+
+@pytest.mark.parametrize(
+    ("fault", "failure", "tries", "said"),
+    [
+        ({"kind": "hang"}, "hang", 2, "it hung in 2 launches"),
+        ({"kind": "crash", "how": "segv"}, "crash", 2, "it crashed in 2 launches"),
+        ({"kind": "crash", "how": "exit", "exit_code": 3}, "crash", 2, "it crashed in 2 launches"),
+        ({"kind": "crash", "how": "kill"}, "killed", 3, "it was killed in 3 launches"),
+        ({"kind": "wrong", "elements": 3}, "wrong-results", 2, "it gave wrong results in 2"),
+        (
+            {"kind": "crash", "how": "memory-fault"},
+            "memory-fault",
+            1,
+            "it ended with a GPU memory fault in 1 launch",
+        ),
+    ],
+)
+def test_a_setting_that_fails_is_quarantined_and_the_others_are_measured(
+    node: Node,
+    capsys: pytest.CaptureFixture[str],
+    fault: dict[str, object],
+    failure: str,
+    tries: int,
+    said: str,
+) -> None:
+    """One more try alone, after the others of its round; then no launch of it in any round.
+
+    SIGKILL comes from outside, so it is borne once more; a GPU's memory fault is not tried again.
+    """
+    assert sweep(node(fault | {"setting": "tree/ll"}), "--timeout", "1") == 5
+
+    ended = outcomes()
+    assert [o.get("failure") for o in ended["tree/ll"]] == [failure] * tries
+    assert [o["status"] for o in ended["ring/ll"]] == ["ok"] * 3
+    assert set(samples()["doubt"]) <= {"", "wrong-results"}
+    captured = capsys.readouterr()
+    assert f"all_reduce tree/ll is quarantined: {said}" in captured.err
+    log = SESSION / "launches" / str(ended["tree/ll"][-1]["launch"]) / "stdout.log"
+    assert str(log) in captured.err
+    assert log.exists()
+
+
+def test_every_verb_says_what_is_quarantined(
+    node: Node, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """fit, emit-config and plot: not measured, with the reason; the rules have no such setting."""
+    assert sweep(node(CRASH)) == 5
+    reason = "it crashed in 2 launches"
+    kept = json.loads((SESSION / "quarantine.json").read_text())["quarantined"]
+    assert [(q["setting"]["algorithm"], q["reason"]) for q in kept] == [("tree", reason)]
+    # It can be derived again from the launches.
+    (SESSION / "quarantine.json").unlink()
+    capsys.readouterr()
+
+    for verb in (["fit"], ["plot", "--format", "svg"], ["emit-config", "-o", "rules.csv"]):
+        assert run(verb) == 0
+        told = capsys.readouterr().err
+        assert "all_reduce tree/ll" in told
+        assert "quarantined" in told
+        assert reason in told
+    rules = Path("rules.csv").read_text()
+    assert f"# not measured: all_reduce tree/ll: quarantined, {reason}" in rules
+    assert "tree,ll," not in rules
+    assert (
+        f"tree/ll: quarantined, {reason}"
+        in (SESSION / "plots" / "all_reduce-1n64r-table.svg").read_text()
+    )
+    assert run(["fit", "--json"]) == 0
+    assert json.loads(capsys.readouterr().out)["quarantined"][0]["failures"] == ["crash"] * 2
+
+
+def test_a_resumed_sweep_keeps_the_quarantine_until_it_is_lifted(
+    node: Node, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """The same command starts nothing; --lift-quarantine tries again, and a mended one counts."""
+    assert sweep(node(CRASH)) == 5
+    capsys.readouterr()
+    assert sweep(node(CRASH)) == 5
+    said = capsys.readouterr().err
+    assert "Not measured: all_reduce tree/ll: quarantined, it crashed in 2 launches" in said
+    assert "0 launches to make" in said
+    assert len(outcomes()["tree/ll"]) == 2
+
+    assert sweep(node(CRASH), "--lift-quarantine", "--plan") == 0
+    assert "3 launches, about" in capsys.readouterr().out
+    assert sweep(node(CRASH), "--lift-quarantine") == 5
+    assert [o.get("lifted", False) for o in outcomes()["tree/ll"]] == [True, True, False, False]
+
+    # Mended: a new driver, say; failed attempts stay on disk and count no more.
+    assert sweep(node(), "--lift-quarantine") == 0
+    assert "is out of quarantine" in capsys.readouterr().err
+    assert samples().groupby("setting")["nbytes"].count()["tree/ll"] == 3 * 4 * 2
+    assert json.loads((SESSION / "quarantine.json").read_text()) == {"quarantined": []}
+
+
+def test_what_a_quarantined_setting_measured_before_is_not_used(
+    node: Node, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """A setting that hangs in one launch of two must not be chosen for its good one."""
+    assert sweep(node(), "--repeats", "1") == 0
+    assert sweep(node(CRASH), "--repeats", "2") == 5
+
+    table = samples()
+    tree = table[table["setting"] == "tree/ll"]
+    assert set(tree["doubt"]) == {"quarantined"}
+    assert len(tree) == 8
+    assert set(table[table["setting"] != "tree/ll"]["doubt"]) == {""}
+    capsys.readouterr()
+    # The table is the same when it is made from the logs again.
+    before = (SESSION / "samples.csv").read_bytes()
+    (SESSION / "samples.csv").unlink()
+    assert run(["fit"]) == 0
+    assert (SESSION / "samples.csv").read_bytes() == before
+
+
+def test_two_settings_with_memory_faults_stop_the_sweep(
+    node: Node, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Then it is the GPU and not the setting; the advice says what to look at."""
+    fault = {"kind": "crash", "how": "memory-fault"}
+    path = node(fault | {"setting": "tree/ll"}, fault | {"setting": "ring/simple"})
+
+    assert sweep(path, "--setting", "ring/simple") == 5
+    said = capsys.readouterr().err
+    assert "2 launches ended with a GPU memory fault" in said
+    assert "dmesg" in said
+    # The same command goes on with what is not at fault.
+    assert sweep(path, "--setting", "ring/simple") == 5
+    assert [o["status"] for o in outcomes()["ring/ll"]] == ["ok"] * 3
+
+
+def test_a_baseline_that_fails_stops_the_sweep(
+    node: Node, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Everything is compared with it: one more try at once, then advice and nothing more."""
+    assert sweep(node({"kind": "crash", "how": "segv"})) == 5
+
+    said = capsys.readouterr().err
+    assert "the untouched benchmark does not work (all_reduce, nothing forced)" in said
+    assert "run its command by hand" in said
+    assert {name: len(found) for name, found in outcomes().items()} == {"baseline": 2}
+    # Mended, the same command begins.
+    assert sweep(node(), "--repeats", "1") == 0
+
+
+def test_an_output_that_was_cut_off_is_no_measurement(
+    node: Node, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """A benchmark does not look whether its lines could be written, and exits with 0."""
+    compiled = Path("x.node").resolve()
+    compiled.write_bytes(simnode.compile_node(node()))
+    bench = Path("bench").resolve()
+    bench.mkdir()
+    real = plugin.native_folder() / "sim" / "all_reduce_perf"
+    script = bench / "all_reduce_perf"
+    script.write_text(f'#!/bin/sh\n{real} "$@" | grep -v "^# \\(Avg\\|Out of\\)"\n')
+    script.chmod(0o755)
+    wish = ["--rccl-tests", str(bench), "--np", "64", "--launcher", "none", *SMALL]
+    wish += ["--env", f"RCCLTUNE_SIM_NODE={compiled}", "--env", "RCCLTUNE_SIM_RANKS=64"]
+
+    assert run(["sweep", *wish]) == 5
+    assert "ends before the benchmark's summary" in capsys.readouterr().err
+
+
+def test_a_machine_that_stops_working_condemns_no_setting(
+    node: Node, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """A hang may wedge a GPU, and then everything fails: the untouched benchmark tells."""
+    compiled = Path("x.node").resolve()
+    compiled.write_bytes(simnode.compile_node(node()))
+    bench = Path("bench").resolve()
+    bench.mkdir()
+    real = plugin.native_folder() / "sim" / "all_reduce_perf"
+    script = bench / "all_reduce_perf"
+    # From the first launch of tree/ll on nothing works.
+    (bench / "broken").touch()
+    rule = "grep -q ,tree,ll, $NCCL_TUNER_CONFIG_FILE 2>/dev/null"
+    wedge = f"[ -e {bench}/broken ] && {rule} && touch {bench}/wedged\n"
+    script.write_text(f'#!/bin/sh\n{wedge}[ -e {bench}/wedged ] && exit 3\nexec {real} "$@"\n')
+    script.chmod(0o755)
+    wish = ["sweep", "--rccl-tests", str(bench), "--np", "64", "--launcher", "none", *SMALL, *TWO]
+    wish += ["--setting", "ring/simple", "--repeats", "1", "--env", "RCCLTUNE_SIM_RANKS=64"]
+    wish += ["--env", f"RCCLTUNE_SIM_NODE={compiled}"]
+
+    assert run(wish) == 5
+    said = capsys.readouterr().err
+    assert "the untouched benchmark worked before" in said
+    assert "does not now" in said
+    assert "none of these failures counts" in said
+    assert "quarantined" not in said
+
+    # The GPU was reset, and tree/ll is mended.
+    (bench / "broken").unlink()
+    (bench / "wedged").unlink()
+    assert run(wish) == 0
+    assert set(samples()["doubt"]) == {""}
+    assert set(samples()["setting"]) == {"baseline", "tree/ll", "ring/ll", "ring/simple"}
+
+
+def test_a_process_in_the_driver_stops_the_sweep(
+    node: Node, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """State D: it is named, nothing more is started, and the hang counts when the sweep goes on."""
+    real = Family.end
+
+    def end(self: Family, within_s: float) -> dict[int, str]:
+        left = dict.fromkeys(self.alive(), "D")
+        real(self, within_s)
+        return left
+
+    monkeypatch.setattr(process, "GRACE_S", 0.2)
+    # A launcher that SIGTERM does not reach either.
+    monkeypatch.setattr(subprocess.Popen, "terminate", lambda _: None)
+    path = node({"kind": "hang", "setting": "tree/ll"})
+    with monkeypatch.context() as patch:
+        patch.setattr(Family, "end", end)
+        assert sweep(path, "--timeout", "1", "--repeats", "1") == 5
+    said = capsys.readouterr().err
+    assert re.search(r"1 processes of this launch cannot be killed: \d+ \(state D\)", said)
+    assert "dmesg" in said
+    assert [o["failure"] for o in outcomes()["tree/ll"]] == ["hang"]
+    assert not (SESSION / "writer.lock").exists()
+
+    # The second hang is the last.
+    assert sweep(path, "--timeout", "1", "--repeats", "1") == 5
+    assert "tree/ll is quarantined: it hung in 2 launches" in capsys.readouterr().err
+    assert [o["status"] for o in outcomes()["ring/ll"]] == ["ok"]

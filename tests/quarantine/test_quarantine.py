@@ -1,0 +1,126 @@
+"""What makes a quarantine, from outcomes alone."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from rccltune import quarantine
+from rccltune.model import (
+    BASELINE,
+    CurveKey,
+    Failure,
+    Launch,
+    Outcome,
+    Sample,
+    Scale,
+    Schedule,
+    Setting,
+    Status,
+)
+from rccltune.vocab import Collective, Doubt, Placement
+
+TREE = Setting.parse("tree/ll")
+SCALE = Scale(n_nodes=1, n_ranks=8)
+Ended = tuple[Launch, Outcome]
+
+
+def ended(name: str, failure: Failure | None, **changes: object) -> Ended:
+    """One launch of tree/ll and how it ended."""
+    launch = Launch(
+        id=name,
+        argv=("all_reduce_perf",),
+        collectives=(Collective.ALL_REDUCE,),
+        schedule=Schedule(settings=(TREE,)),
+        scale=SCALE,
+    )
+    status = Status.FAILED if failure else Status.OK
+    return (
+        replace(launch, **changes),  # type: ignore[arg-type] # fields of a launch
+        Outcome(launch=name, status=status, failure=failure),
+    )
+
+
+@pytest.mark.parametrize(
+    ("failures", "hopeless"),
+    [
+        ([], False),
+        ([Failure.HANG], False),
+        ([Failure.HANG, Failure.CRASH], True),
+        ([Failure.WRONG, Failure.UNREADABLE], True),
+        ([Failure.MEMORY_FAULT], True),
+        # SIGKILL is nobody's fault, until it comes three times.
+        ([Failure.KILLED, Failure.KILLED], False),
+        ([Failure.KILLED, Failure.CRASH], False),
+        ([Failure.KILLED] * 3, True),
+        ([Failure.KILLED, Failure.CRASH, Failure.KILLED], True),
+    ],
+)
+def test_the_second_failure_is_the_settings_own(failures: list[Failure], hopeless: bool) -> None:
+    """One may be the machine's; in whatever round the second comes."""
+    pairs = [ended(str(i), failure, repeat=i) for i, failure in enumerate(failures)]
+    assert quarantine.is_hopeless(failures) is hopeless
+    assert bool(quarantine.quarantines([*pairs, ended("good", None)])) is hopeless
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"schedule": Schedule(settings=(Setting.parse("ring/ll"),))},
+        {"collectives": (Collective.BROADCAST,)},
+        {"scale": Scale(n_nodes=1, n_ranks=4)},
+        {"rank_placement": "one-oam"},
+        {"argv": ()},
+        {"schedule": Schedule(settings=(BASELINE,))},
+    ],
+)
+def test_failures_of_something_else_do_not_count(changes: dict[str, object]) -> None:
+    """Another setting, collective, scale or placement; an imported file; the untouched site."""
+    pairs = [ended("a", Failure.HANG), ended("b", Failure.HANG, **changes)]
+    assert quarantine.quarantines(pairs) == ()
+
+
+def test_a_lifted_failure_counts_no_more() -> None:
+    """And the order in which launches are found does not matter."""
+    first, second = ended("a", Failure.HANG), ended("b", Failure.CRASH, attempt=1)
+    (found,) = quarantine.quarantines([second, first])
+    assert found.launches == ("a", "b")
+    assert (str(found), found.reason) == (
+        "all_reduce tree/ll",
+        "it hung in 1 launch and crashed in 1 launch",
+    )
+    lifted = (second[0], replace(second[1], lifted=True))
+    assert quarantine.quarantines([first, lifted]) == ()
+
+
+def test_outcomes_of_older_sessions_count() -> None:
+    """They say that a launch failed, and not yet how."""
+    pairs = [
+        (ended("a", None)[0], Outcome(launch="a", status=Status.TIMED_OUT)),
+        (ended("b", None)[0], Outcome(launch="b", status=Status.FAILED)),
+        (ended("c", None)[0], Outcome(launch="c", status=Status.INTERRUPTED)),
+    ]
+    (found,) = quarantine.quarantines(pairs)
+    assert found.failures == (Failure.HANG, Failure.CRASH)
+
+
+def test_samples_of_a_quarantined_setting_are_doubted() -> None:
+    """Those that are doubted already keep their reason."""
+    key = CurveKey(
+        collective=Collective.ALL_REDUCE,
+        setting=TREE,
+        placement=Placement.IN_PLACE,
+        scale=SCALE,
+    )
+    good = Sample(key=key, launch="good", nbytes=8, time_us=1.0)
+    wrong = replace(good, doubt=Doubt.WRONG)
+    other = replace(good, launch="other")
+    pairs = [ended("a", Failure.HANG), ended("b", Failure.HANG), ended("good", None)]
+
+    assert [s.doubt for s in quarantine.doubted([good, wrong, other], pairs)] == [
+        Doubt.QUARANTINED,
+        Doubt.WRONG,
+        None,
+    ]
+    assert quarantine.doubted([good], pairs[1:]) == [good]
