@@ -129,6 +129,8 @@ def _measure(console: Console, prepared: Prepared, *, force: bool) -> None:
 def _talk_before(console: Console, prepared: Prepared) -> None:
     if prepared.site.node is not None:
         console.say(f"SIMULATED node {prepared.site.node.name}: no hardware is measured")
+    for remark in prepared.site.remarks:
+        console.say(remark)
     for item in prepared.plan.impossible:
         console.say(f"Not measured: {item.collective.value} {item.setting}: {item.reason}")
     for collective in prepared.sweep.collectives:

@@ -23,6 +23,7 @@ from rccltune.detect.records import (
 )
 from rccltune.detect.situations import situations
 from rccltune.detect.smi import bindings, query, runner
+from rccltune.detect.software import linked_mpi
 
 __all__ = [
     "Benchmark",
@@ -49,6 +50,7 @@ __all__ = [
     "doctor",
     "fingerprint",
     "fits",
+    "linked_mpi",
     "look",
     "mode_text",
     "needs",

@@ -6,18 +6,25 @@ happens, no process that it started is left running.
 """
 
 from rccltune.launch.environment import CLEARED, Environment, chooses, environment
-from rccltune.launch.launchers import LAUNCHERS, Launcher, find_launcher
-from rccltune.launch.process import Ending, Job, run
+from rccltune.launch.finding import find_launcher
+from rccltune.launch.hosts import hosts_used
+from rccltune.launch.launchers import LAUNCHERS, Launcher
+from rccltune.launch.process import TAG, Ending, Job, run
+from rccltune.launch.trying import Binding, find_binding
 
 __all__ = [
     "CLEARED",
     "LAUNCHERS",
+    "TAG",
+    "Binding",
     "Ending",
     "Environment",
     "Job",
     "Launcher",
     "chooses",
     "environment",
+    "find_binding",
     "find_launcher",
+    "hosts_used",
     "run",
 ]

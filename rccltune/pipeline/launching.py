@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime, timezone
 from pathlib import Path
@@ -32,6 +32,8 @@ from rccltune.vocab import Algorithm, Collective, Doubt
 
 _COMPLETE: Final = b"# Avg bus bandwidth"
 _RULES: Final = "forced.csv"
+# From names and the whole environment to a launcher's options and the environment with them.
+Carry = Callable[[Iterable[str], Mapping[str, str]], tuple[tuple[str, ...], Mapping[str, str]]]
 # The library says at start which tuner it uses; asked of one launch, since it is the same in all.
 TELL_TUNER: Final = (
     ("NCCL_DEBUG", "INFO"),
@@ -70,6 +72,7 @@ def run_launch(
     *,
     site: Sequence[tuple[str, str]],
     clear: Sequence[str],
+    carry: Carry,
     fingerprint: Fingerprint,
     explain: Callable[[str], str | None],
     changed: Callable[[], tuple[str, ...]] = tuple,
@@ -81,6 +84,7 @@ def run_launch(
         folder: the session.
         site: the environment that rccltune was started with.
         clear: further variables to clear.
+        carry: the launcher's way to take variables to ranks on other hosts.
         fingerprint: the machine as it is known.
         explain: from an error's text to what it means, None where it is unknown.
         changed: what of the machine is no longer as it was; a launch that saw a change has failed.
@@ -98,11 +102,13 @@ def run_launch(
     setting = setting_of(wanted)
     if setting.role is Role.FORCED:
         session.write_atomically(own / _RULES, _forced(wanted, setting))
+    argv = tuple(_filled(part, filled) for part in wanted.argv)
+    options, variables = _carried(environment, carry)
     started = datetime.now(tz=timezone.utc).isoformat(timespec="seconds")
     ending = launch.run(
         Job(
-            argv=tuple(_filled(part, filled) for part in wanted.argv),
-            variables=environment.variables,
+            argv=(argv[0], *options, *argv[1:]),
+            variables=variables,
             folder=own,
             timeout_s=wanted.timeout_s or 600.0,
             is_complete=_is_complete,
@@ -119,6 +125,15 @@ def run_launch(
     )
     session.write_atomically(own / "outcome.json", _json(outcome))
     return replace(ran, outcome=outcome)
+
+
+def _carried(
+    environment: launch.Environment, carry: Carry
+) -> tuple[tuple[str, ...], Mapping[str, str]]:
+    """Every rank of every arm sees what we set and what the site set, on other hosts too."""
+    names = {name for name, _ in (*environment.added, *environment.passed)}
+    # By the launch's tag its ranks are found again; it gets its value when they start.
+    return carry({*names, launch.TAG}, {**environment.variables, launch.TAG: ""})
 
 
 def read_launch(wanted: Launch, folder: Path, outcome: Outcome) -> tuple[Sample, ...]:
@@ -252,6 +267,7 @@ def _samples(
         assume=(("rank_placement", wanted.rank_placement or "node"),),
     )
     log = own / "stdout.log"
+    _check_met(log, wanted)
     with log.open("rb") as stream:
         reading = parse.read_stream(stream, str(log), stated, wanted.id)
     if setting.role is not Role.FORCED:
@@ -271,6 +287,24 @@ def _samples(
         raise LaunchError(f"ranks were answered differently: {differing}", where=str(own))
     samples = proof.prove(reading.samples, next(iter(traces.values())), setting)
     return samples, reading, _doubts(samples, setting, wanted)
+
+
+def _check_met(log: Path, wanted: Launch) -> None:
+    """Ranks that did not find each other each print a whole table of their own and exit with 0.
+
+    Raises:
+        LaunchError: they did not.
+    """
+    n_jobs = parse.jobs_in(log.read_bytes())
+    if n_jobs > 1:
+        asked = f"one of {wanted.scale.n_ranks} ranks" if wanted.scale else "one"
+        raise LaunchError(
+            f"{n_jobs} jobs ran instead of {asked}: the ranks did not find each other",
+            where=str(log),
+            hint="launcher and benchmark are of different MPIs, or the benchmark was built without "
+            "(make MPI=1); see ldd on it and mpirun --version. Under srun set SLURM_MPI_TYPE "
+            "(srun --mpi=list).",
+        )
 
 
 def _doubts(samples: Sequence[Sample], setting: Setting, wanted: Launch) -> tuple[Notice, ...]:

@@ -14,7 +14,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Final
 
-from rccltune import detect, launch, plugin, session, simnode
+from rccltune import advice, detect, launch, plugin, session, simnode
 from rccltune.errors import CommandLineError, MachineError
 from rccltune.launch import Launcher
 from rccltune.model import Fingerprint, Mode, Scale
@@ -55,6 +55,8 @@ class Site:
         help_letters: option letters of the benchmark.
         environment: set in every arm, baseline included.
         node: the simulated node, None on a real machine.
+        bind: what ranks are bound to, as the launcher could; None leaves it alone.
+        remarks: what the user should know of all this.
         start_s: what a launch is known to take.
         changed: what of the machine is no longer as it was found.
     """
@@ -69,6 +71,8 @@ class Site:
     hostfile: Path | None
     has_patched_library: bool
     node: simnode.SimulatedNode | None
+    bind: str | None = "none"
+    remarks: tuple[str, ...] = ()
     start_s: float | None = None
     changed: Callable[[], tuple[str, ...]] = tuple
 
@@ -108,12 +112,15 @@ def _real(wish: SiteWish) -> Site:
             filter(None, (str(wish.librccl.resolve().parent), os.environ.get("LD_LIBRARY_PATH")))
         )
         library = (("LD_LIBRARY_PATH", path),)
-    launcher = launch.find_launcher(wish.launcher, path=os.environ.get("PATH"))
+    launcher = _launcher(wish, Path(first))
+    hosts = _hosts(wish, launcher, n_ranks)
+    environment = (*launcher.environment, *library, *wish.added)
+    binding = _binding(wish, launcher, n_ranks, environment)
     return Site(
         programs=programs,
         help_letters=letters,
         launcher=launcher,
-        scale=Scale(n_nodes=1, n_ranks=n_ranks),
+        scale=Scale(n_nodes=max(1, len(hosts)), n_ranks=n_ranks),
         fingerprint=replace(
             detect.fingerprint(system),
             arch=system.arch or _vendor(),
@@ -121,13 +128,65 @@ def _real(wish: SiteWish) -> Site:
             benchmark_sha256=session.sha256_of(Path(first)),
             ranks_per_process=1,
         ),
-        environment=(*launcher.environment, *library, *wish.added),
+        environment=environment,
         cleared=wish.cleared,
         hostfile=wish.hostfile,
         has_patched_library=wish.librccl is not None,
         node=None,
+        bind=binding.bind,
+        remarks=_remarks(binding),
         changed=lambda: detect.changes(system, _system()),
     )
+
+
+def _launcher(wish: SiteWish, benchmark: Path | None) -> Launcher:
+    """The launcher wished for, or the first that fits the benchmark's MPI."""
+    return launch.find_launcher(
+        wish.launcher,
+        path=os.environ.get("PATH"),
+        family=detect.linked_mpi(benchmark) if benchmark is not None else None,
+        in_allocation="SLURM_JOB_ID" in os.environ,
+    )
+
+
+def _hosts(wish: SiteWish, launcher: Launcher, n_ranks: int) -> tuple[str, ...]:
+    """Hosts that the host file puts ranks on; none without a file."""
+    if wish.hostfile is None:
+        return ()
+    if launcher.program is None:
+        raise CommandLineError(
+            "--hostfile needs a launcher that reads it",
+            hint="leave out --hostfile, or --launcher none.",
+        )
+    return launch.hosts_used(wish.hostfile, launcher.flavour, n_ranks)
+
+
+def _binding(
+    wish: SiteWish, launcher: Launcher, n_ranks: int, added: tuple[tuple[str, str], ...]
+) -> launch.Binding:
+    """Try the launcher with ranks that do nothing, in the environment that launches will have."""
+    seen = launch.environment(os.environ, added, clear=wish.cleared)
+    with tempfile.TemporaryDirectory(prefix="rccltune-") as folder:
+        try:
+            return launch.find_binding(
+                launcher,
+                n_ranks,
+                hostfile=wish.hostfile,
+                variables=seen.variables,
+                folder=Path(folder),
+            )
+        except MachineError as error:
+            meaning = advice.meaning_of(error.message)
+            raise MachineError(
+                error.message, where=error.where, hint=meaning or error.hint
+            ) from error
+
+
+def _remarks(binding: launch.Binding) -> tuple[str, ...]:
+    if binding.refused is None:
+        return ()
+    text = "Ranks are not bound to their NUMA sets, times may vary more: the launcher refused"
+    return (f"{text} ({binding.refused})",)
 
 
 def _system() -> detect.System:
@@ -186,8 +245,9 @@ def _simulated(wish: SiteWish) -> Site:
         )
     programs = _programs(folder)
     one_process = wish.launcher == "none"
-    launcher = launch.find_launcher(wish.launcher, path=os.environ.get("PATH"))
+    launcher = _launcher(wish, None)
     n_ranks = wish.n_ranks or node.ranks
+    _hosts(wish, launcher, n_ranks)
     environment = [*launcher.environment, *wish.added]
     environment.append(("RCCLTUNE_SIM_SEED", str(wish.seed)))
     if one_process:

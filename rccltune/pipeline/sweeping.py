@@ -116,7 +116,7 @@ def prepare(wanted: Sweep, site: Site, folder: Path, *, timeout_s: float | None)
         programs=site.programs,
         letters=site.help_letters,
         launch=lambda n_ranks, program: site.launcher.argv(
-            n_ranks, program, bind=_binding(site), hostfile=site.hostfile
+            n_ranks, program, bind=site.bind, hostfile=site.hostfile
         ),
         scale=site.scale,
         arch=site.fingerprint.arch,
@@ -139,11 +139,6 @@ def prepare(wanted: Sweep, site: Site, folder: Path, *, timeout_s: float | None)
         cleared=seen.cleared,
         passed=seen.passed,
     )
-
-
-def _binding(site: Site) -> str | None:
-    # A simulated node's ranks have no memory to be near to.
-    return "none" if site.node is not None else "numa"
 
 
 def _environment(site: Site) -> tuple[tuple[str, str], ...]:
@@ -298,6 +293,7 @@ def _run_all(
             prepared.folder,
             site=tuple(os.environ.items()),
             clear=prepared.site.cleared,
+            carry=prepared.site.launcher.carry,
             fingerprint=prepared.site.fingerprint,
             explain=advice.meaning_of,
             changed=prepared.site.changed,
