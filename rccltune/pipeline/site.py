@@ -17,10 +17,13 @@ from typing import Final
 from rccltune import advice, detect, launch, plugin, session, simnode
 from rccltune.errors import CommandLineError, MachineError
 from rccltune.launch import Launcher
-from rccltune.model import Fingerprint, Mode, Scale
+from rccltune.model import TREE_SIMPLE_PATCHED, Fingerprint, Mode, Scale
 from rccltune.vocab import Collective
 
 SIMULATED_MARK: Final = b"# SIMULATED"
+# A library built after scripts/enable-tree-simple asks for this variable by name.
+TREE_SIMPLE_SWITCH: Final = TREE_SIMPLE_PATCHED.environment[0][0].encode()
+_LIBRARIES: Final = ("librccl.so.1", "librccl.so", "libnccl.so.2", "libnccl.so")
 _USUAL: Final = (Path("/opt/rocm/bin"), Path("/opt/rccl-tests/build"))
 _OPTION: Final = re.compile(r"\[-(\w)[, ]")
 
@@ -106,15 +109,10 @@ def _real(wish: SiteWish) -> Site:
             "how many ranks to start is not known",
             hint="say it with --np: one rank for each GPU or partition.",
         )
-    library: tuple[tuple[str, str], ...] = ()
-    if wish.librccl is not None:
-        path = os.pathsep.join(
-            filter(None, (str(wish.librccl.resolve().parent), os.environ.get("LD_LIBRARY_PATH")))
-        )
-        library = (("LD_LIBRARY_PATH", path),)
+    library = None if wish.librccl is None else _library(wish.librccl)
     launcher = _launcher(wish, Path(first))
     hosts = _hosts(wish, launcher, n_ranks)
-    environment = (*launcher.environment, *library, *wish.added)
+    environment = (*launcher.environment, *_loads(library), *wish.added)
     binding = _binding(wish, launcher, n_ranks, environment)
     return Site(
         programs=programs,
@@ -131,12 +129,32 @@ def _real(wish: SiteWish) -> Site:
         environment=environment,
         cleared=wish.cleared,
         hostfile=wish.hostfile,
-        has_patched_library=wish.librccl is not None,
+        has_patched_library=library is not None and TREE_SIMPLE_SWITCH in library.read_bytes(),
         node=None,
         bind=binding.bind,
         remarks=_remarks(binding),
         changed=lambda: detect.changes(system, _system()),
     )
+
+
+def _library(wish: Path) -> Path:
+    """The file that was named, or the librccl in the folder that was."""
+    found = next((wish / name for name in _LIBRARIES if (wish / name).is_file()), wish)
+    if not found.is_file():
+        raise MachineError(
+            "there is no such library",
+            where=str(wish),
+            hint="name the librccl.so.1 that was built with --librccl.",
+        )
+    return found.resolve()
+
+
+def _loads(library: Path | None) -> tuple[tuple[str, str], ...]:
+    """What makes the benchmark load a library instead of the site's."""
+    if library is None:
+        return ()
+    folders = (str(library.parent), os.environ.get("LD_LIBRARY_PATH"))
+    return (("LD_LIBRARY_PATH", os.pathsep.join(filter(None, folders))),)
 
 
 def _launcher(wish: SiteWish, benchmark: Path | None) -> Launcher:
