@@ -7,6 +7,7 @@ refuses the others' form or, worse, takes it for a name; that costs a queue's wa
 from __future__ import annotations
 
 import re
+from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Final
@@ -38,10 +39,14 @@ def hosts_used(path: Path, flavour: str, n_ranks: int) -> tuple[str, ...]:
         raise InputFileError(f"the host file cannot be read: {error}", where=str(path)) from error
     hosts: list[_Host] = []
     mistakes = []
-    for number, line in enumerate(lines, start=1):
-        text = line.partition("#")[0].strip()
+    texts = [line.partition("#")[0].strip() for line in lines]
+    named = Counter(text.split(maxsplit=1)[0] for text in texts if text)
+    for number, text in enumerate(texts, start=1):
         try:
-            hosts += _FORMS[flavour](text) if text else ()
+            if text and flavour == "openmpi":
+                hosts.append(_openmpi(text, named))
+            elif text:
+                hosts += _FORMS[flavour](text)
         except ValueError as error:
             mistakes.append(f"{path}:{number}: {error}")
     if mistakes or not hosts:
@@ -72,13 +77,20 @@ def _filled(hosts: list[_Host], n_ranks: int, path: Path, *, wraps: bool) -> tup
     return tuple(used)
 
 
-def _openmpi(text: str) -> Iterator[_Host]:
+def _openmpi(text: str, named: Mapping[str, int]) -> _Host:
+    """One line with slots, or a bare name as often as it has slots; Open MPI refuses a mixture.
+
+    A bare name that stands once has as many slots as cores, which is not known here.
+    """
+    name = text.split(maxsplit=1)[0]
     slots = _SLOTS.search(text)
     if _COLON.fullmatch(text):
         raise ValueError(f"'{text}' is MPICH's form")
-    if slots is None:
+    if slots is not None and named[name] > 1:
+        raise ValueError(f"'{name}' stands {named[name]} times, and slots= with it: say it once")
+    if slots is None and named[name] == 1:
         raise ValueError(f"'{text}' does not say slots=: how many ranks it takes is not known")
-    yield text.split(maxsplit=1)[0], int(slots[1])
+    return name, int(slots[1]) if slots is not None else 1
 
 
 def _hydra(text: str) -> Iterator[_Host]:
@@ -105,7 +117,6 @@ def _srun(text: str) -> Iterator[_Host]:
 
 
 _FORMS: Final[Mapping[str, Callable[[str], Iterator[_Host]]]] = {
-    "openmpi": _openmpi,
     "mpich": _hydra,
     "intel": _hydra,
     "srun": _srun,

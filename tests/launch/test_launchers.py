@@ -163,6 +163,7 @@ def test_each_variable_is_carried_once() -> None:
     [
         ("openmpi", "a slots=8\nb slots=8 max_slots=8\n", 16, ("a", "b")),
         ("openmpi", "# two\na slots=8\n\nb slots=8  # second\n", 8, ("a",)),
+        ("openmpi", "a\na\nb\nb\n", 3, ("a", "b")),
         ("mpich", "a:8\nb:8\n", 9, ("a", "b")),
         ("mpich", "a\na\n", 8, ("a",)),
         ("intel", "a:8\n", 16, ("a",)),
@@ -187,6 +188,7 @@ def test_hosts_are_filled_in_order(
             "hosts:2: 'b:8' is MPICH's form\n.*hosts:3: 'c' does not",
         ),
         ("openmpi", "a slots=4\n", "4 slots for 8 ranks"),
+        ("openmpi", "a slots=8\na\n", "hosts:1: 'a' stands 2 times"),
         ("mpich", "a slots=8\n", "hosts:1: 'a slots=8' is Open MPI's form"),
         ("intel", "a:x\n", "'x' is no number"),
         ("srun", "a:8\n", "srun reads names alone"),
