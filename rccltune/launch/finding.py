@@ -102,18 +102,18 @@ def _unfit(found: Launcher, family: str) -> MachineError:
 
 
 def _candidates(wish: str, path: str | None) -> Iterator[str]:
-    """Programs to ask: in each folder the first name that is there, srun last."""
+    """Programs to ask, in the order of folders and then of names; srun last."""
     folders = [str(Path(sys.executable).parent), *(path or "").split(os.pathsep)]
     kinds = [LAUNCHERS[wish]] if wish != "auto" else [Launcher, Srun]
     seen = set()
     for kind in kinds:
         for folder in filter(None, folders):
-            programs = [Path(folder) / name for name in kind.names]
-            there = next((p for p in programs if p.is_file() and os.access(p, os.X_OK)), None)
-            # /bin and /usr/bin are often one folder.
-            if there is not None and (there.name, there.parent.resolve()) not in seen:
-                seen.add((there.name, there.parent.resolve()))
-                yield str(there)
+            for program in (Path(folder) / name for name in kind.names):
+                # One program has several names, and /bin and /usr/bin are often one folder.
+                real = program.resolve()
+                if real not in seen and program.is_file() and os.access(program, os.X_OK):
+                    seen.add(real)
+                    yield str(program)
 
 
 def _ask(program: str) -> _Answer:
@@ -121,8 +121,9 @@ def _ask(program: str) -> _Answer:
     for kind in LAUNCHERS.values():
         match = re.search(kind.says or r"(?!)", said)
         if match is not None:
+            starts = kind.starts(Path(program))
             return _Answer(
-                program=program, said=said, launcher=kind(program=Path(program), version=match[1])
+                program=program, said=said, launcher=kind(program=starts, version=match[1])
             )
     return _Answer(program=program, said=said, launcher=None)
 

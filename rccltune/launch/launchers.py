@@ -36,9 +36,15 @@ class Launcher:
 
     flavour: ClassVar[str] = "none"
     says: ClassVar[str | None] = None
-    names: ClassVar[tuple[str, ...]] = ("mpirun", "mpiexec")
+    # Debian's own names come after those that its administrator may point elsewhere.
+    names: ClassVar[tuple[str, ...]] = ("mpirun", "mpiexec", "mpirun.openmpi", "mpirun.mpich")
     # MPI libraries whose programs meet under this launcher; others' ranks run alone, exit code 0.
     families: ClassVar[frozenset[str]] = frozenset({"openmpi", "mpich"})
+
+    @classmethod
+    def starts(cls, program: Path) -> Path:
+        """What is started instead of the program that was found."""
+        return program
 
     def options(self, n_ranks: int, bind: str | None, hostfile: Path | None) -> tuple[str, ...]:
         """What stands between the launcher and the benchmark."""
@@ -147,6 +153,12 @@ class IntelMpi(Launcher):
     says: ClassVar[str | None] = r"Intel\(R\) MPI Library.*?Version ([\d.]+)"
     families: ClassVar[frozenset[str]] = frozenset({"mpich"})
 
+    @classmethod
+    def starts(cls, program: Path) -> Path:
+        """Its mpirun is a shell script that dies of a signal and leaves mpiexec.hydra running."""
+        real = program.with_name("mpiexec.hydra")
+        return real if real.exists() else program
+
     def options(self, n_ranks: int, bind: str | None, hostfile: Path | None) -> tuple[str, ...]:
         """Binding is a variable here; left alone, it pins each rank to one core."""
         where = ("-f", str(hostfile)) if hostfile else ()
@@ -156,7 +168,7 @@ class IntelMpi(Launcher):
 
     @property
     def environment(self) -> Pairs:
-        """Its mpirun starts mpiexec.hydra by name, so its folder must be on PATH."""
+        """It starts its proxies by name, so its folder must be on PATH."""
         folder = str(self.program.parent) if self.program else ""
         return (("PATH", os.pathsep.join(filter(None, (folder, os.environ.get("PATH"))))),)
 

@@ -87,8 +87,6 @@ def _started(folder: Path) -> int:
 
 def _reason(folder: Path, ending: Ending, n_ranks: int) -> str:
     """First line that says something; launchers frame theirs with dashes and name themselves."""
-    if ending.timed_out:
-        return f"not all had started after {_LIMIT_S:.0f} s"
     text = (folder / "stderr.log").read_text(errors="replace")
     text += (folder / "stdout.log").read_text(errors="replace")
     # A sentence goes on over lines until an empty one.
@@ -96,4 +94,5 @@ def _reason(folder: Path, ending: Ending, n_ranks: int) -> str:
         words = " ".join(paragraph.split())
         if words and _SAYS not in words:
             return words[:300]
-    return f"{_started(folder)} of {n_ranks} came, exit code {ending.exit_code}"
+    how = f"{_LIMIT_S:.0f} s" if ending.timed_out else f"exit code {ending.exit_code}"
+    return f"{_started(folder)} of {n_ranks} had started, {how}"

@@ -73,6 +73,30 @@ def test_the_one_wished_for_is_found_behind_others(
     assert find_launcher("auto", path=path).flavour == "openmpi"
 
 
+def test_intels_own_starter_is_started_and_not_its_script(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The script dies of the signal that should end the ranks, and they go on."""
+    path = fake(tmp_path, "intel")
+    (tmp_path / "mpiexec.hydra").write_text("")
+    monkeypatch.setattr("sys.executable", str(tmp_path / "python"))
+
+    assert find_launcher("intel", path=path).program == tmp_path / "mpiexec.hydra"
+
+
+def test_of_two_in_one_folder_the_one_wished_for_is_found(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Debian has both under names of their own, and mpirun points to one of them."""
+    path = fake(tmp_path, "mpich")
+    (tmp_path / "mpirun").rename(tmp_path / "mpirun.mpich")
+    fake(tmp_path, "openmpi")
+    monkeypatch.setattr("sys.executable", str(tmp_path / "python"))
+
+    assert find_launcher("mpich", path=path).program == tmp_path / "mpirun.mpich"
+    assert find_launcher("auto", path=path).flavour == "openmpi"
+
+
 def test_the_benchmarks_own_mpi_decides(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A benchmark linked to MPICH under Open MPI is N jobs of one rank that exit with 0."""
     fake(tmp_path / "wheel", "openmpi")

@@ -28,6 +28,7 @@ FOLDER = Path(os.environ.get("RCCLTUNE_LAUNCHERS") or REPOSITORY / ".venv-mpi")
 NAMES = ("openmpi5", "openmpi4", "mpich", "intel", "srun")
 # Tells the processes of one Slurm from those of another.
 MARK = "SLURM_OF_THESE_TESTS"
+PREFIX = "rccltune-slurm-"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -121,7 +122,8 @@ def slurm() -> Iterator[Slurm]:
     programs = FOLDER / "slurm" / "usr"
     if not (programs / "bin" / "srun").exists():
         pytest.skip("Slurm is not unpacked: scripts/launchers does it, from Debian's packages")
-    folder = Path(tempfile.mkdtemp(prefix="rccltune-slurm-"))
+    _clear_up_after_killed_tests()
+    folder = Path(tempfile.mkdtemp(prefix=f"{PREFIX}{os.getpid()}-"))
     started: list[subprocess.Popen[bytes]] = []
     try:
         yield _start(programs, folder, started)
@@ -231,6 +233,16 @@ def _wait_for(
 def _die_with_the_tests() -> None:
     """In the child: SIGTERM if the tests are killed (prctl(2), PR_SET_PDEATHSIG)."""
     ctypes.CDLL(None).prctl(1, signal.SIGTERM)
+
+
+def _clear_up_after_killed_tests() -> None:
+    """Daemons end with the tests that started them, but a step's ranks outlive a killed daemon."""
+    for folder in Path(tempfile.gettempdir()).glob(f"{PREFIX}*-*"):
+        maker = folder.name.removeprefix(PREFIX).partition("-")[0]
+        mine = folder.stat().st_uid == os.geteuid()
+        if mine and maker.isdigit() and not Path("/proc", maker).exists():
+            _kill_marked(folder)
+            shutil.rmtree(folder, ignore_errors=True)
 
 
 def _kill_marked(folder: Path) -> None:

@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import json
 import os
+import subprocess
+import sys
+import time
 from collections.abc import Callable
 from pathlib import Path
 
@@ -97,6 +100,39 @@ def test_a_hanging_setting_is_ended_under_every_launcher(
     assert sweep(path, flavour, "--setting", "tree/ll", "--timeout", "8") == 5
     assert set(samples(flavour)["setting"]) == {"baseline"}
     assert left_running(tmp_path / flavour) == []
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_no_rank_outlives_a_killed_sweep(
+    node: Callable[..., Path], real: Real, tmp_path: Path, name: str
+) -> None:
+    """SIGKILL of rccltune while its ranks hang: the launcher is told and takes them with it."""
+    path = node(faults=[{"kind": "hang", "setting": "tree/ll"}])
+    python = str(Path(sys.prefix) / "bin" / "python")
+    flavour = real(name).flavour  # type: ignore[attr-defined] # conftest's Real
+    # As in this process: the launcher beside that Python goes first.
+    script = (
+        f"import sys; sys.executable = {sys.executable!r}\nfrom rccltune.cli import main; main()"
+    )
+    command = [python, "-c", script, "sweep", "--mode", "cpx-nps4", "-o", flavour, *SMALL]
+    command += ["--simulate", str(path), "--launcher", flavour, "--setting", "tree/ll"]
+    started = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+
+    session = tmp_path / flavour
+    # Three untouched launches come first; the fourth hangs when all four ranks have a trace.
+    _wait_for(lambda: len(list(session.glob("launches/*/trace-*.csv"))) >= 4 or started.poll())
+    assert started.poll() is None
+    assert left_running(session)
+    started.kill()
+    started.wait()
+    _wait_for(lambda: not left_running(session))
+    assert left_running(session) == []
+
+
+def _wait_for(true: Callable[[], object]) -> None:
+    deadline = time.monotonic() + 60
+    while not true() and time.monotonic() < deadline:
+        time.sleep(0.05)
 
 
 @pytest.mark.parametrize(("hidden", "bound"), [("1", "numa:overload-allowed"), ("0", "none")])
