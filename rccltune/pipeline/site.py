@@ -114,13 +114,17 @@ def _real(wish: SiteWish) -> Site:
     hosts = _hosts(wish, launcher, n_ranks)
     environment = (*launcher.environment, *_loads(library), *wish.added)
     binding = _binding(wish, launcher, n_ranks, environment)
+    known = detect.fingerprint(system)
     return Site(
         programs=programs,
         help_letters=letters,
         launcher=launcher,
         scale=Scale(n_nodes=max(1, len(hosts)), n_ranks=n_ranks),
         fingerprint=replace(
-            detect.fingerprint(system),
+            known,
+            # Ranks on other hosts are another machine than this one.
+            hosts=hosts or known.hosts,
+            binding=binding.bind,
             arch=system.arch or _vendor(),
             mode=system.mode or wish.mode,
             benchmark_sha256=session.sha256_of(Path(first)),

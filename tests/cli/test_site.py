@@ -69,6 +69,8 @@ def test_nodes_are_counted_in_the_host_file(bench: Path, tmp_path: Path) -> None
     hosts.write_text("127.0.0.1\n127.0.0.1\n")
     site = find_site(wish(bench, hostfile=hosts, launcher="openmpi"))
     assert (site.scale.n_nodes, site.scale.n_ranks, site.bind) == (1, 2, "numa")
+    # Measured elsewhere or bound otherwise is another machine, which a session refuses.
+    assert (site.fingerprint.hosts, site.fingerprint.binding) == (("127.0.0.1",), "numa")
 
     hosts.write_text("127.0.0.1:2\n")
     with pytest.raises(InputFileError, match="MPICH's form"):

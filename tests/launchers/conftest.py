@@ -73,6 +73,32 @@ def _srun(request: pytest.FixtureRequest) -> Real:
     return Real(flavour="srun", folder=slurm.programs / "bin", variables=slurm.variables)
 
 
+# An ssh to another host: options dropped, nothing of the environment carried, the command run here.
+SSH = """#!/bin/sh
+: >"$0.used"
+while [ "${1#-}" != "$1" ]; do shift; done
+shift
+exec env -i PATH=/usr/bin:/bin HOME=/tmp ON_ANOTHER_HOST=there sh -c "$*"
+"""
+# Where Open MPI 5 and 4, Hydra and Intel MPI are told what to use for ssh.
+AGENTS = (
+    "PRTE_MCA_plm_ssh_agent",
+    "OMPI_MCA_plm_rsh_agent",
+    "HYDRA_LAUNCHER_EXEC",
+    "I_MPI_HYDRA_BOOTSTRAP_EXEC",
+)
+
+
+@pytest.fixture
+def another_host(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """127.0.0.2 is another host for every launcher."""
+    agent = tmp_path / "ssh"
+    agent.write_text(SSH)
+    agent.chmod(0o755)
+    for name in AGENTS:
+        monkeypatch.setenv(name, str(agent))
+
+
 # --- Slurm ------------------------------------------------------------------------------------
 
 

@@ -89,6 +89,31 @@ def test_every_launcher_gives_the_samples_of_one_process(
     assert set(samples(flavour)["doubt"]) == {""}
 
 
+@pytest.mark.parametrize(
+    ("name", "line"),
+    [
+        ("openmpi5", "127.0.0.2 slots=4"),
+        ("openmpi4", "127.0.0.2 slots=4"),
+        ("mpich", "127.0.0.2:4"),
+        ("intel", "127.0.0.2:4"),
+        ("srun", os.uname().nodename.partition(".")[0]),
+    ],
+)
+def test_a_host_file_sends_a_sweep_to_another_host(
+    node: Callable[..., Path], real: Real, another_host: None, name: str, line: str
+) -> None:
+    """Nothing that a rank needs is left behind: settings are forced and proven there as here."""
+    path = node()
+    Path("hosts").write_text(line + "\n")
+    settings = ["--setting", "ring/ll"]
+    assert sweep(path, "none", *settings) == 0
+    flavour = real(name).flavour  # type: ignore[attr-defined] # conftest's Real
+
+    assert sweep(path, flavour, *settings, "--hostfile", "hosts") == 0
+    pd.testing.assert_frame_equal(samples("none"), samples(flavour))
+    assert Path("ssh.used").exists() or flavour == "srun"
+
+
 @pytest.mark.parametrize("name", NAMES)
 def test_a_hanging_setting_is_ended_under_every_launcher(
     node: Callable[..., Path], real: Real, tmp_path: Path, name: str
