@@ -54,7 +54,7 @@ def real(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Cal
         if name == "srun":
             found = _srun(request)
         else:
-            folder = Path(sys.executable).parent if name == "openmpi5" else FOLDER / name / "bin"
+            folder = (Path(sys.prefix) if name == "openmpi5" else FOLDER / name) / "bin"
             if not (folder / "mpirun").exists():
                 pytest.skip(f"{name} is not installed: scripts/launchers does it")
             found = Real(flavour=name.rstrip("45"), folder=folder, variables={})

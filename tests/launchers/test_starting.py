@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import os
 import re
+import shutil
+import subprocess
 import sys
 from collections.abc import Callable, Mapping
 from pathlib import Path
@@ -139,6 +141,49 @@ def test_srun_takes_hosts_from_a_file(real: Real, tmp_path: Path) -> None:
     argv = found.argv(3, (_python(), "-c", _tell("TMPDIR", "HOME")), bind="numa", hostfile=hosts)
 
     assert len(lines(tmp_path, argv, variables(found))) == 3
+
+
+HELLO = """#include <mpi.h>
+#include <stdio.h>
+int main(int argc, char **argv)
+{
+    int size;
+    MPI_Init(&argc, &argv);
+    MPI_Comm_size(MPI_COMM_WORLD, &size);
+    printf("of %d\\n", size);
+    fflush(stdout);
+    return MPI_Finalize();
+}
+"""
+
+
+@pytest.mark.parametrize("name", MPI)
+@pytest.mark.parametrize("built", ["openmpi5", "openmpi4", "mpich"])
+def test_ranks_meet_exactly_where_we_say_that_they_do(
+    real: Real, tmp_path: Path, name: str, built: str
+) -> None:
+    """A program of each MPI under each launcher: one job of three, or else three of one or none."""
+    home = Path(real(built).folder)  # type: ignore[attr-defined] # conftest's Real
+    source, program = tmp_path / "hello.c", tmp_path / "hello"
+    source.write_text(HELLO)
+    if shutil.which("cc") is None or not (home / "mpicc").exists():
+        pytest.skip("there is no C compiler, or this MPI has no mpicc")
+    subprocess.run([home / "mpicc", "-o", program, source], check=True, capture_output=True)
+    found = launcher(real, name)
+    seen = variables(found, LD_LIBRARY_PATH=str(home.parent / "lib"))
+
+    job = Job(
+        argv=found.argv(3, (str(program),), bind="none"),
+        variables=seen,
+        folder=tmp_path,
+        timeout_s=60,
+        is_complete=lambda _: False,
+    )
+    run(job)
+    met = (tmp_path / "stdout.log").read_text().splitlines() == ["of 3"] * 3
+    family = detect.linked_mpi(program)
+    assert family == built.rstrip("45")
+    assert met == (family in found.families)
 
 
 @pytest.mark.parametrize(
