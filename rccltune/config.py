@@ -24,6 +24,7 @@ _DURATION: Final = re.compile(r"([0-9]+(?:\.[0-9]+)?)\s*([smh]?)")
 _SECONDS: Final = {"": 1, "s": 1, "m": 60, "h": 3600}
 LAUNCHERS: Final = ("auto", "openmpi", "mpich", "intel", "srun", "none")
 PLACEMENTS: Final = ("out", "in", "both")
+METHODS: Final = ("auto", "one-launch", "per-setting")
 
 
 def parse_duration(text: str) -> float:
@@ -87,6 +88,7 @@ ONE: Final[Mapping[str, Parser]] = {
     "np": _whole(1),
     "placement_of_ranks": str,
     "seed": _whole(0),
+    "method": _one_of(METHODS),
     "simulate": str,
 }
 MANY: Final[Mapping[str, Parser]] = {
@@ -163,6 +165,7 @@ def dump_sweep(sweep: Sweep) -> str:
         "check": sweep.check,
         "repeats": sweep.repeats,
         "seed": sweep.seed,
+        "method": None if sweep.method == "auto" else sweep.method,
     }
     said = {name: value for name, value in plain.items() if value not in (None, [])}
     text: str = yaml.safe_dump(said, sort_keys=False, allow_unicode=True)

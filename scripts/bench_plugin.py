@@ -37,7 +37,7 @@ def main() -> int:
     parser.add_argument("--peer", type=Path, help="another tuner that reads the same rule files")
     parser.add_argument("--abi", type=int, default=5, help="ABI version to ask through (default 5)")
     parser.add_argument("--peer-abi", type=int, default=None, help="the peer's (default: --abi)")
-    parser.add_argument("--repeats", type=int, default=7)
+    parser.add_argument("--repeats", type=int, default=51)
     parser.add_argument("--json", action="store_true", help="print JSON instead of a table")
     arguments = parser.parse_args()
     with tempfile.TemporaryDirectory(prefix="rccltune-bench-") as folder:

@@ -15,9 +15,10 @@
 
 enum {
     MAX_REPEATS = 101,
-    WALK = 4096, /* calls of the random walk before it starts over */
-    MIN_NANOSECONDS =
-        20000000, /* per timed run: long against the clock's resolution and an interrupt */
+    WALK = 4096,               /* calls of the random walk before it starts over */
+    MIN_NANOSECONDS = 2000000, /* per timed run: long against the clock's resolution, and so
+                                  short that on a busy machine most runs are not disturbed */
+    MAX_CASES = 16,
     N_CELLS = 21,
 };
 
@@ -69,17 +70,31 @@ static double time_calls(struct host *host, const size_t *sizes, size_t n_sizes,
     return (now() - start) / (double)n_calls;
 }
 
-static double measure(struct host *host, const size_t *sizes, size_t n_sizes, int repeats)
-{
+/* One thing to measure: a list of sizes, and how many calls take long enough. */
+struct timed_case {
+    const size_t *sizes;
+    size_t n_sizes;
+    size_t n_calls;
     double values[MAX_REPEATS];
-    size_t n_calls = WALK;
-    while (time_calls(host, sizes, n_sizes, n_calls) * (double)n_calls < MIN_NANOSECONDS) {
-        n_calls *= 2;
+};
+
+/* Cases take turns, so that whatever slows the machine for a while slows each of them alike. */
+static void measure(struct host *host, struct timed_case *cases, int n_cases, int repeats)
+{
+    for (int k = 0; k < n_cases; k++) {
+        struct timed_case *one = &cases[k];
+        one->n_calls = WALK;
+        while (time_calls(host, one->sizes, one->n_sizes, one->n_calls) * (double)one->n_calls <
+               MIN_NANOSECONDS) {
+            one->n_calls *= 2;
+        }
     }
     for (int i = 0; i < repeats; i++) {
-        values[i] = time_calls(host, sizes, n_sizes, n_calls);
+        for (int k = 0; k < n_cases; k++) {
+            struct timed_case *one = &cases[k];
+            one->values[i] = time_calls(host, one->sizes, one->n_sizes, one->n_calls);
+        }
     }
-    return median(values, repeats);
 }
 
 static double measure_init(struct host *host, int repeats, bool *good)
@@ -103,7 +118,7 @@ int main(int argc, char **argv)
     bool good = false;
     int repeats = argc > 3 ? atoi(argv[3]) : 0;
     unsigned long long below = argc > 5 ? strtoull(argv[5], NULL, 10) : 0;
-    if (argc < 6 || repeats < 1 || repeats > MAX_REPEATS ||
+    if (argc < 6 || argc > 6 + MAX_CASES - 1 || repeats < 1 || repeats > MAX_REPEATS ||
         !host_load(&host, argv[1], atoi(argv[2]))) {
         (void)fprintf(stderr,
                       "usage: rccltune-bench LIBRARY VERSION REPEATS drop|none BELOW [SIZE...]\n");
@@ -113,10 +128,14 @@ int main(int argc, char **argv)
     double init = measure_init(&host, repeats, &good);
     (void)printf("{\"init_ms\": %.4f, \"accepted\": %s, \"ns\": {", init, good ? "true" : "false");
     if (good && below > 0 && host_init(&host, 8, 1) == ABI_SUCCESS) {
+        static struct timed_case cases[MAX_CASES];
+        static size_t single[MAX_CASES];
         unsigned long long random = 88172645463325252ULL;
-        for (int i = 6; i < argc; i++) {
-            size_t size = (size_t)strtoull(argv[i], NULL, 10);
-            (void)printf("\"%zu\": %.2f, ", size, measure(&host, &size, 1, repeats));
+        int n_sizes = argc - 6;
+        for (int i = 0; i < n_sizes; i++) {
+            single[i] = (size_t)strtoull(argv[i + 6], NULL, 10);
+            cases[i].sizes = &single[i];
+            cases[i].n_sizes = 1;
         }
         for (size_t i = 0; i < WALK; i++) {
             random ^= random << 13; /* xorshift64: the same walk every time */
@@ -124,7 +143,13 @@ int main(int argc, char **argv)
             random ^= random << 17;
             sizes[i] = (size_t)(random % below);
         }
-        (void)printf("\"random\": %.2f", measure(&host, sizes, WALK, repeats));
+        cases[n_sizes].sizes = sizes;
+        cases[n_sizes].n_sizes = WALK;
+        measure(&host, cases, n_sizes + 1, repeats);
+        for (int i = 0; i < n_sizes; i++) {
+            (void)printf("\"%zu\": %.2f, ", single[i], median(cases[i].values, repeats));
+        }
+        (void)printf("\"random\": %.2f", median(cases[n_sizes].values, repeats));
         (void)host_finalize(&host);
     }
     (void)printf("}}\n");

@@ -115,6 +115,7 @@ struct node {
     int compute_units;
     int64_t memory_mib;
     int ranks, nodes, devices_per_oam;
+    int devices_per_iod; /* 0: a device has several I/O dies, or how they lie is not known */
     char rccl[16];
     int benchmark;
     /* What the library knows of the node. */
@@ -139,7 +140,7 @@ struct node {
     int n_drift, n_curves, n_effects, n_faults, n_variants, n_bypasses;
 };
 
-enum { PLACE_NODE, PLACE_ONE_OAM, PLACE_ONE_PER_OAM, PLACE_OTHER, N_PLACES };
+enum { PLACE_NODE, PLACE_ONE_IOD, PLACE_ONE_OAM, PLACE_ONE_PER_OAM, PLACE_OTHER, N_PLACES };
 extern const char *const place_names[N_PLACES];
 
 /* Read a whole .node text; on a mistake returns false with a message that names the line. */

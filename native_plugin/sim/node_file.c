@@ -8,7 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-const char *const place_names[N_PLACES] = {"node", "one-oam", "one-per-oam", "other"};
+const char *const place_names[N_PLACES] = {"node", "one-iod", "one-oam", "one-per-oam", "other"};
 
 static const char *const first_line = "rccltune-node 1";
 enum { LONGEST_LINE = 2048, MAX_ELEMENTS = 1 << 20, LARGEST_FILE = 64 << 20 };

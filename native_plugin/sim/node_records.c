@@ -17,7 +17,8 @@ static bool read_scale(struct reader *r)
 {
     struct node *n = r->node;
     return take_small(r, 1, MAX_RANKS, &n->ranks) && take_small(r, 1, n->ranks, &n->nodes) &&
-           take_small(r, 1, MAX_RANKS, &n->devices_per_oam);
+           take_small(r, 1, MAX_RANKS, &n->devices_per_oam) &&
+           take_small(r, 0, n->devices_per_oam, &n->devices_per_iod);
 }
 
 static bool read_release(struct reader *r)

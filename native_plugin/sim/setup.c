@@ -98,17 +98,31 @@ static int device_of(const struct bench *bench, int rank)
     return bench->visible[index % bench->n_visible];
 }
 
+/* Which I/O die of the node a device is on; -1 where the file does not say. */
+static int iod_of(const struct node *node, int device)
+{
+    int of_oam = device % node->devices_per_oam, oam = device / node->devices_per_oam;
+    return node->devices_per_iod > 0 ? oam * node->devices_per_oam + of_oam / node->devices_per_iod
+                                     : -1;
+}
+
+/* The narrowest place that holds all of a communicator. */
 static int placement_of(const struct bench *bench, const int *ranks, int n)
 {
     const struct node *node = &bench->node;
     int per_oam[MAX_RANKS] = {0}, oams = 0, most = 0;
+    int first_iod = iod_of(node, device_of(bench, ranks[0]));
+    bool one_iod = first_iod >= 0;
     if (n == node->ranks)
         return PLACE_NODE;
     for (int i = 0; i < n; i++) {
-        int oam = device_of(bench, ranks[i]) / node->devices_per_oam;
+        int device = device_of(bench, ranks[i]), oam = device / node->devices_per_oam;
+        one_iod = one_iod && iod_of(node, device) == first_iod;
         oams += per_oam[oam]++ == 0;
         most = per_oam[oam] > most ? per_oam[oam] : most;
     }
+    if (one_iod)
+        return PLACE_ONE_IOD;
     return oams == 1 ? PLACE_ONE_OAM : most == 1 ? PLACE_ONE_PER_OAM : PLACE_OTHER;
 }
 

@@ -9,12 +9,15 @@ import sysconfig
 from collections import Counter
 from collections.abc import Iterable, Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import click
 
-from rccltune.cli.console import Console, common, table
-from rccltune.cli.options import of_a_machine
+from rccltune.cli.console import DEFAULT_SESSION, Console, common, table
+from rccltune.cli.options import FOLDER, Word, of_a_machine
+from rccltune.config import LAUNCHERS, parse_duration
+from rccltune.errors import CommandLineError
+from rccltune.model import Mode
 
 if TYPE_CHECKING:
     from rccltune.detect import Finding, Gpu, Oam, System
@@ -22,27 +25,115 @@ if TYPE_CHECKING:
 
 @click.command("detect")
 @of_a_machine
+@click.option("--links", is_flag=True, help="Measure pairs of devices, once a session.")
+@click.option(
+    "-o", "--output", type=FOLDER, default=DEFAULT_SESSION, help="Session folder, for --links."
+)
+@click.option("--simulate", metavar="NODE", help="A simulated node instead, for --links.")
+@click.option("--mode", type=Word("mode", Mode.parse_wish), help="Mode it must be in, for --links.")
+@click.option("--launcher", type=click.Choice(LAUNCHERS), help="What starts ranks, for --links.")
+@click.option(
+    "--pairs",
+    type=click.IntRange(min=1),
+    default=3,
+    show_default=True,
+    metavar="N",
+    help="Pairs of each class of links.",
+)
+@click.option(
+    "--repeats",
+    type=click.IntRange(min=1),
+    default=3,
+    show_default=True,
+    metavar="N",
+    help="Launches of each pair.",
+)
+@click.option("--timeout", type=Word("duration", parse_duration), help="Longest time of a launch.")
+@click.option("--seed", type=click.IntRange(min=0), default=0, help="Of simulated noise.")
+@click.option("--force", is_flag=True, help="Measure links that the session has.")
 @common
-def detect(*, console: Console, root: Path | None, rccl_tests: Path | None) -> None:
+def detect(
+    *,
+    console: Console,
+    root: Path | None,
+    rccl_tests: Path | None,
+    links: bool,
+    simulate: str | None,
+    **options: Any,  # noqa: ANN401 - the options of --links, by name
+) -> None:
     """Show what this machine is: GPUs, partition mode, libraries, benchmarks, launcher.
 
     Every value says where it was read (-v, --json): KFD's topology, then PCI sysfs, then amdsmi in
     a process of its own. Sources that disagree are shown. Nothing is changed.
 
+    With --links the answer is a link map instead: latency and bandwidth of sendrecv between a few
+    pairs of devices of one IOD, of one OAM, and of two. It is measured once, kept and drawn in
+    the session, and shown from there when asked for again.
+
     \b
     Example:
       rccltune detect --json | jq .mode
+      rccltune detect --links
+      rccltune detect --links --simulate mi300x-cpx-nps4
 
     \b
-    Exit codes: 0 done, also where there is no GPU (rccltune doctor says what that means).
+    Exit codes: 0 done, also where there is no GPU (rccltune doctor says what that means). With
+    --links also 2 command line, 4 the machine cannot run it, 5 pairs failed, 7 session.
     """
     from rccltune import detect as room
 
+    if links:
+        _links_wanted(console, root, rccl_tests, simulate, options)
+        return
+    _refuse_alone(("simulate", *options))
     system = look(root, rccl_tests)
     findings = room.situations(system, os.environ)
     console.result(room.as_plain(system, findings), _text(system, console))
     for finding in findings:
         console.say(f"{finding.severity.value}: {finding.message}\n  {finding.remedy}")
+
+
+def _refuse_alone(names: Iterable[str]) -> None:
+    """Options of --links do nothing without it, which nobody would notice."""
+    from click.core import ParameterSource
+
+    context = click.get_current_context()
+    typed = [n for n in names if context.get_parameter_source(n) is ParameterSource.COMMANDLINE]
+    if typed:
+        raise CommandLineError(
+            f"--{typed[0]} is for the link map alone", hint="add --links, or leave it out."
+        )
+
+
+def _links_wanted(
+    console: Console,
+    root: Path | None,
+    rccl_tests: Path | None,
+    simulate: str | None,
+    options: dict[str, Any],
+) -> None:
+    from rccltune.cli.links import LinkWish, show_links
+    from rccltune.pipeline.site import SiteWish
+
+    if root is not None:
+        raise CommandLineError(
+            "a captured machine cannot be measured", hint="leave --root out (or RCCLTUNE_SYSROOT)."
+        )
+    wish = LinkWish(
+        site=SiteWish(
+            mode=options["mode"],
+            simulate=simulate,
+            rccl_tests=rccl_tests,
+            launcher=options["launcher"] or "auto",
+            seed=options["seed"],
+        ),
+        session=options["output"],
+        per_class=options["pairs"],
+        repeats=options["repeats"],
+        timeout_s=options["timeout"],
+        force=options["force"],
+    )
+    show_links(console, wish, lambda: look(None, rccl_tests))
 
 
 def look(root: Path | None, rccl_tests: Path | None) -> System:

@@ -57,8 +57,9 @@ def minutes(seconds: float) -> str:
 
 
 def _setting(progress: Progress) -> str:
-    schedule = progress.ran.launch.schedule
-    return str(schedule.settings[0]) if schedule else ""
+    from rccltune.pipeline.launching import name_of
+
+    return name_of(progress.ran.launch)
 
 
 def _usable(progress: Progress) -> int:

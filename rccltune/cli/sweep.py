@@ -13,7 +13,7 @@ import click
 from rccltune.cli.console import DEFAULT_SESSION, Console, common
 from rccltune.cli.options import COLLECTIVE, FOLDER, PAIR, SETTING, Word
 from rccltune.cli.progress import minutes, progress_of
-from rccltune.config import LAUNCHERS, PLACEMENTS, parse_duration
+from rccltune.config import LAUNCHERS, METHODS, PLACEMENTS, parse_duration
 from rccltune.errors import LaunchError
 from rccltune.model import Mode
 from rccltune.units import parse_size
@@ -59,6 +59,7 @@ DURATION = Word("duration", parse_duration)
 @click.option("--graph", type=click.IntRange(min=0), metavar="N", help="Graph replays, -G.")
 @click.option("--check", type=click.Choice(["0", "1"]), help="Check results. [default: 1]")
 @click.option("--repeats", type=click.IntRange(min=1), metavar="N", help="Launches. [default: 3]")
+@click.option("--method", type=click.Choice(METHODS), help="All settings in a launch, or one each.")
 @click.option("--timeout", type=DURATION, help="Longest time for one launch. [default: measured]")
 @click.option("--env", type=PAIR, multiple=True, metavar="NAME=VALUE", help="Set in every arm.")
 @click.option("--clear", multiple=True, metavar="NAME", help="Clear this one too.")
@@ -150,10 +151,10 @@ def _talk_before(console: Console, prepared: Prepared) -> None:
 
 
 def _plan_text(prepared: Prepared) -> str:
-    from rccltune.pipeline.launching import setting_of
+    from rccltune.pipeline.launching import name_of
 
     lines = [
-        f"{one.id}  {one.collectives[0].value:<15} {setting_of(one)!s:<12}  {shlex.join(one.argv)}"
+        f"{one.id}  {one.collectives[0].value:<15} {name_of(one):<12}  {shlex.join(one.argv)}"
         for one in prepared.left
     ]
     lines += [

@@ -9,6 +9,7 @@ from rccltune.detect.apply import applied, needs
 from rccltune.detect.assemble import Look, changes, devices_of, fingerprint, look
 from rccltune.detect.doctor import Circumstances, doctor
 from rccltune.detect.found import Benchmark, Library, Smi, SmiGpu, Starter
+from rccltune.detect.links import Pair, choosing, pairs, representatives, usable
 from rccltune.detect.mode import check_mode, commands, fits
 from rccltune.detect.plain import as_plain
 from rccltune.detect.records import (
@@ -21,11 +22,12 @@ from rccltune.detect.records import (
     System,
     mode_text,
 )
-from rccltune.detect.situations import situations
+from rccltune.detect.situations import VISIBLE, situations
 from rccltune.detect.smi import bindings, query, runner
 from rccltune.detect.software import linked_mpi
 
 __all__ = [
+    "VISIBLE",
     "Benchmark",
     "Circumstances",
     "Disagreement",
@@ -35,6 +37,7 @@ __all__ = [
     "Link",
     "Look",
     "Oam",
+    "Pair",
     "Severity",
     "Smi",
     "SmiGpu",
@@ -45,6 +48,7 @@ __all__ = [
     "bindings",
     "changes",
     "check_mode",
+    "choosing",
     "commands",
     "devices_of",
     "doctor",
@@ -54,7 +58,10 @@ __all__ = [
     "look",
     "mode_text",
     "needs",
+    "pairs",
     "query",
+    "representatives",
     "runner",
     "situations",
+    "usable",
 ]

@@ -54,16 +54,34 @@ class Sample:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Questions:
+    """How often a benchmark asks the tuner; docs/schedule.md, "What each benchmark asks".
+
+    Attributes:
+        leading: steps before the table's first pass.
+        per_row: questions in one row.
+        extra: further ones at the smallest size of the first pass, where a benchmark warms that
+            up last, as rccl-tests before 2.17 do; no option tells which order it is.
+    """
+
+    leading: int
+    per_row: int
+    extra: int = 0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Schedule:
     """Settings tried in turn inside one launch.
 
     Attributes:
         calls: calls per step, 0 where a step ends when the size falls.
+        questions: how the benchmark asks, where a launch walks through more than one setting.
     """
 
     settings: tuple[Setting, ...]
     scale: Scale | None = None
     calls: int = 0
+    questions: Questions | None = None
 
     def __post_init__(self) -> None:
         """A schedule has a step."""
@@ -95,7 +113,12 @@ class Fingerprint:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Sweep:
-    """What is wished for, as resolved from options and sweep.yaml."""
+    """What is wished for, as resolved from options and sweep.yaml.
+
+    Attributes:
+        method: ``one-launch`` walks through all settings in a launch, ``per-setting`` makes one
+            for each, ``auto`` leaves it to rccltune.
+    """
 
     collectives: tuple[Collective, ...]
     settings: tuple[Setting, ...]
@@ -116,6 +139,7 @@ class Sweep:
     repeats: int = 3
     mode: Mode | None = None
     seed: int = 0
+    method: str = "auto"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

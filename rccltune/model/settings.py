@@ -112,6 +112,17 @@ class Setting:
             channels=None if channels == "-" else int(channels),
         )
 
+    def contradicts(self, executed: Setting) -> bool:
+        """Whether another setting than the forced one ran, in a part that both name."""
+        pairs = (
+            (self.algorithm, executed.algorithm),
+            (self.protocol, executed.protocol),
+            (self.channels, executed.channels),
+        )
+        return self.role is Role.FORCED and any(
+            asked is not None and ran is not None and asked != ran for asked, ran in pairs
+        )
+
     def __str__(self) -> str:
         """``tree/ll128/16``; the word for baseline, silent and unstated."""
         if self.role is not Role.FORCED:

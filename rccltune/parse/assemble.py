@@ -130,24 +130,12 @@ def _doubt(own: Doubt | None, key: CurveKey, executed: Setting | None) -> Doubt 
         return own
     if key.scale.n_ranks == 1:
         return Doubt.ONE_RANK
-    if own is None and executed is not None and not _ran(key.setting, executed):
+    if own is None and executed is not None and key.setting.contradicts(executed):
         return Doubt.SUBSTITUTED
     if own is Doubt.BYPASSED and key.setting.role is not Role.FORCED:
         # Whatever path an untouched library takes is what it does.
         return None
     return own
-
-
-def _ran(wanted: Setting, executed: Setting) -> bool:
-    """Whether what ran is what was asked for, in every part that both name."""
-    if wanted.role is not Role.FORCED:
-        return True
-    pairs = (
-        (wanted.algorithm, executed.algorithm),
-        (wanted.protocol, executed.protocol),
-        (wanted.channels, executed.channels),
-    )
-    return all(asked is None or ran is None or asked == ran for asked, ran in pairs)
 
 
 def _only(settings: set[Setting] | None) -> Setting | None:

@@ -57,6 +57,12 @@ class Jobs:
         self._waiting = [*self._waiting[-_MAX_PREAMBLES:], new]
         return new
 
+    def simulated(self, line: int) -> None:
+        """A line says so. The stand-in says it several times, so it begins no run of its own."""
+        silent = [each for each in self._waiting if not each.simulated]
+        told = silent or self._waiting[-1:] or [self.preamble(line, lambda _: True)]
+        told[0].simulated = True
+
     def section(self, line: int, text: str) -> None:
         """A script's mark: what was open is over, and the mark may name what runs below it."""
         mark = marked(text)

@@ -184,7 +184,7 @@ class Stream:
         elif (match := _LIBRARY.match(text)) is not None:
             book.library = match[1]
         elif "SIMULATED" in text:
-            self._own.preamble(number, lambda each: not each.simulated).simulated = True
+            self._own.simulated(number)
         elif "_perf" in text and not text.startswith("Collective test"):
             book.commanded = preamble.commanded(text) or book.commanded
 

@@ -7,6 +7,13 @@ there, so ``rccltune plot`` works right after ``rccltune import``.
 from rccltune.pipeline.emitting import Emitted, EmitWish, emit_rules
 from rccltune.pipeline.fitting import FitDone, choice_of, fit_session
 from rccltune.pipeline.importing import Imported, import_files, load_samples
+from rccltune.pipeline.linking import (
+    draw_links,
+    links_as_plain,
+    measure_links,
+    prepare_links,
+    stored_links,
+)
 from rccltune.pipeline.plotting import plot_session
 from rccltune.pipeline.site import find_site, in_mode
 from rccltune.pipeline.wishes import merge_wishes
@@ -17,12 +24,17 @@ __all__ = [
     "FitDone",
     "Imported",
     "choice_of",
+    "draw_links",
     "emit_rules",
     "find_site",
     "fit_session",
     "import_files",
     "in_mode",
+    "links_as_plain",
     "load_samples",
+    "measure_links",
     "merge_wishes",
     "plot_session",
+    "prepare_links",
+    "stored_links",
 ]

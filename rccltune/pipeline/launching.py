@@ -10,7 +10,7 @@ from datetime import datetime, timezone
 from pathlib import Path
 from typing import Final
 
-from rccltune import emit, launch, parse, plugin, proof, session
+from rccltune import emit, launch, parse, plan, plugin, proof, session
 from rccltune.errors import LaunchError, RccltuneError
 from rccltune.launch import Ending, Job
 from rccltune.model import (
@@ -34,6 +34,7 @@ _COMPLETE: Final = b"# Avg bus bandwidth"
 _RULES: Final = "forced.csv"
 # From names and the whole environment to a launcher's options and the environment with them.
 Carry = Callable[[Iterable[str], Mapping[str, str]], tuple[tuple[str, ...], Mapping[str, str]]]
+_SCHEDULE: Final = "schedule"
 # The library says at start which tuner it uses; asked of one launch, since it is the same in all.
 TELL_TUNER: Final = (
     ("NCCL_DEBUG", "INFO"),
@@ -43,6 +44,10 @@ TELL_TUNER: Final = (
 FORCE: Final = (
     ("NCCL_TUNER_CONFIG_FILE", "{launch}/" + _RULES),
     ("RCCLTUNE_TRACE", "{launch}/trace-%h-%p.csv"),
+)
+WALK: Final = (
+    ("RCCLTUNE_SCHEDULE", "{launch}/" + _SCHEDULE),
+    ("RCCLTUNE_TRACE", "{launch}/trace-%h-%p-%c-%n.csv"),
 )
 
 
@@ -61,9 +66,26 @@ def setting_of(wanted: Launch) -> Setting:
     return wanted.schedule.settings[0] if wanted.schedule else BASELINE
 
 
-def forcing() -> tuple[tuple[str, str], ...]:
+def name_of(wanted: Launch) -> str:
+    """What a launch measures, for people."""
+    if wanted.schedule is None or not is_walk(wanted):
+        return str(setting_of(wanted))
+    settings = {s for s in wanted.schedule.settings if s.role is Role.FORCED}
+    return f"{len(settings)} settings"
+
+
+def is_walk(wanted: Launch) -> bool:
+    """Whether the launch walks through settings."""
+    return wanted.schedule is not None and wanted.schedule.questions is not None
+
+
+def choosing(wanted: Launch) -> tuple[tuple[str, str], ...]:
     """Environment that makes the plugin choose; paths are filled in when the launch runs."""
-    return (("NCCL_TUNER_PLUGIN", str(plugin.library())), *FORCE)
+    if is_walk(wanted):
+        return (("NCCL_TUNER_PLUGIN", str(plugin.library())), *WALK)
+    if setting_of(wanted).role is Role.FORCED:
+        return (("NCCL_TUNER_PLUGIN", str(plugin.library())), *FORCE)
+    return ()
 
 
 def run_launch(
@@ -100,7 +122,9 @@ def run_launch(
     )
     session.write_atomically(own / "launch.json", _json(wanted))
     setting = setting_of(wanted)
-    if setting.role is Role.FORCED:
+    if is_walk(wanted) and wanted.schedule is not None:
+        session.write_atomically(own / _SCHEDULE, plan.schedule_text(wanted.schedule))
+    elif setting.role is Role.FORCED:
         session.write_atomically(own / _RULES, _forced(wanted, setting))
     argv = tuple(_filled(part, filled) for part in wanted.argv)
     options, variables = _carried(environment, carry)
@@ -270,6 +294,9 @@ def _samples(
     _check_met(log, wanted)
     with log.open("rb") as stream:
         reading = parse.read_stream(stream, str(log), stated, wanted.id)
+    if is_walk(wanted):
+        samples = _walked(wanted, own, reading.samples)
+        return samples, reading, _doubts(samples, wanted)
     if setting.role is not Role.FORCED:
         return reading.samples, reading, ()
     traces = {
@@ -277,16 +304,12 @@ def _samples(
         for path in sorted(own.glob("trace-*.csv"))
     }
     if not traces:
-        raise LaunchError(
-            "the plugin left no trace, so what ran is not known",
-            where=str(own),
-            hint="the library did not load it: look for 'tuner' in its log with NCCL_DEBUG=INFO.",
-        )
+        raise _no_trace(own)
     differing = proof.agree(traces)
     if differing is not None:
         raise LaunchError(f"ranks were answered differently: {differing}", where=str(own))
     samples = proof.prove(reading.samples, next(iter(traces.values())), setting)
-    return samples, reading, _doubts(samples, setting, wanted)
+    return samples, reading, _doubts(samples, wanted)
 
 
 def _check_met(log: Path, wanted: Launch) -> None:
@@ -307,12 +330,43 @@ def _check_met(log: Path, wanted: Launch) -> None:
         )
 
 
-def _doubts(samples: Sequence[Sample], setting: Setting, wanted: Launch) -> tuple[Notice, ...]:
+def _walked(wanted: Launch, own: Path, printed: Sequence[Sample]) -> tuple[Sample, ...]:
+    """Samples of a walk, each with its own setting.
+
+    Raises:
+        LaunchError: no trace, ranks that differ, or a table that the steps do not fit.
+    """
+    if wanted.schedule is None or wanted.schedule.questions is None:
+        raise ValueError("this launch walks through nothing")
+    walks = {
+        path.name: proof.read_walk(path.read_text(errors="replace"), str(path))
+        for path in sorted(own.glob("trace-*.csv"))
+    }
+    if not walks:
+        raise _no_trace(own)
+    differing = proof.agree_on_walk(walks)
+    if differing is not None:
+        raise LaunchError(f"ranks were answered differently: {differing}", where=str(own))
+    furthest = min(walks.values(), key=lambda walk: walk.n_whole)
+    return proof.place(printed, furthest, wanted.schedule.settings, wanted.schedule.questions)
+
+
+def _no_trace(own: Path) -> LaunchError:
+    return LaunchError(
+        "the plugin left no trace, so what ran is not known",
+        where=str(own),
+        hint="the library did not load it: look for 'tuner' in its log with NCCL_DEBUG=INFO.",
+    )
+
+
+def _doubts(samples: Sequence[Sample], wanted: Launch) -> tuple[Notice, ...]:
     """One notice for each way in which something else ran than was asked for."""
-    by_doubt: dict[str, list[Sample]] = {}
+    by_doubt: dict[tuple[Setting, str], list[Sample]] = {}
     for sample in samples:
-        if sample.doubt not in (None, Doubt.ZERO_BYTES) and sample.executed != setting:
-            by_doubt.setdefault(sample.doubt.meaning, []).append(sample)
+        setting, doubt = sample.key.setting, sample.doubt
+        expected = doubt in (None, Doubt.ZERO_BYTES, Doubt.CONNECTING)
+        if doubt is not None and not expected and sample.executed != setting:
+            by_doubt.setdefault((setting, doubt.meaning), []).append(sample)
     return tuple(
         Notice(
             caution=Caution.DOUBTED_SAMPLES,
@@ -321,5 +375,5 @@ def _doubts(samples: Sequence[Sample], setting: Setting, wanted: Launch) -> tupl
             remedy="see the columns doubt and executed in samples.csv.",
             where=wanted.id,
         )
-        for meaning, found in by_doubt.items()
+        for (setting, meaning), found in by_doubt.items()
     )

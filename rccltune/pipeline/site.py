@@ -58,7 +58,7 @@ class Site:
         help_letters: option letters of the benchmark.
         environment: set in every arm, baseline included.
         node: the simulated node, None on a real machine.
-        bind: what ranks are bound to, as the launcher could; None leaves it alone.
+        binding: what ranks are bound to, as the launcher could; None leaves it alone.
         remarks: what the user should know of all this.
         start_s: what a launch is known to take.
         changed: what of the machine is no longer as it was found.
@@ -74,7 +74,8 @@ class Site:
     hostfile: Path | None
     has_patched_library: bool
     node: simnode.SimulatedNode | None
-    bind: str | None = "none"
+    # A simulated node's ranks have no memory to be near to.
+    binding: str | None = "none"
     remarks: tuple[str, ...] = ()
     start_s: float | None = None
     changed: Callable[[], tuple[str, ...]] = tuple
@@ -135,7 +136,7 @@ def _real(wish: SiteWish) -> Site:
         hostfile=wish.hostfile,
         has_patched_library=library is not None and TREE_SIMPLE_SWITCH in library.read_bytes(),
         node=None,
-        bind=binding.bind,
+        binding=binding.bind,
         remarks=_remarks(binding),
         changed=lambda: detect.changes(system, _system()),
     )

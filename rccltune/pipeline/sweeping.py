@@ -116,17 +116,17 @@ def prepare(wanted: Sweep, site: Site, folder: Path, *, timeout_s: float | None)
         programs=site.programs,
         letters=site.help_letters,
         launch=lambda n_ranks, program: site.launcher.argv(
-            n_ranks, program, bind=site.bind, hostfile=site.hostfile
+            n_ranks, program, bind=site.binding, hostfile=site.hostfile
         ),
         scale=site.scale,
         arch=site.fingerprint.arch,
         has_patched_library=site.has_patched_library,
         environment=_environment(site),
     )
-    made = plan.plan(wanted, ground)
+    made = _planned(wanted, ground)
     launches = tuple(_completed(one, site, timeout_s) for one in made.launches)
     named = plan.with_ids(replace(made, launches=_tell_tuner(launches)), session.launch_id)
-    _same_machine(folder, site)
+    same_machine(folder, site)
     ended = {one.id: outcome for one, outcome in session.read_launches(folder)}
     kept = {name: o for name, o in ended.items() if o.status is Status.OK}
     seen = launch.environment(os.environ, (), clear=site.cleared)
@@ -141,6 +141,23 @@ def prepare(wanted: Sweep, site: Site, folder: Path, *, timeout_s: float | None)
     )
 
 
+def _planned(wanted: Sweep, ground: plan.Ground) -> plan.Plan:
+    """By the method that is wished for.
+
+    Raises:
+        MachineError: this benchmark cannot walk.
+    """
+    if wanted.method != "one-launch":
+        return plan.plan(wanted, ground)
+    hindrance = plan.why_no_walk(wanted, ground)
+    if hindrance is not None:
+        raise MachineError(
+            f"--method one-launch cannot be used here: {hindrance}",
+            hint="leave it out, or say --method per-setting.",
+        )
+    return plan.plan_walks(wanted, ground)
+
+
 def _environment(site: Site) -> tuple[tuple[str, str], ...]:
     if site.node is None:
         return site.environment
@@ -153,11 +170,11 @@ def _environment(site: Site) -> tuple[tuple[str, str], ...]:
 
 def _completed(one: Launch, site: Site, timeout_s: float | None) -> Launch:
     """Add what forcing needs, and the time limit."""
-    extra = dict(launching.forcing()) if setting_of(one).role is Role.FORCED else {}
+    extra = dict(launching.choosing(one))
     if site.node is not None:
         # Noise depends on what is measured and not on how it is started, so that one process
         # and 64 give the same samples.
-        name = f"{one.collectives[0].value} {setting_of(one)} {one.repeat}"
+        name = f"{one.collectives[0].value} {launching.name_of(one)} {one.repeat}"
         extra["RCCLTUNE_SIM_LAUNCH"] = name
         if one.variant.patched:
             extra["RCCLTUNE_SIM_PATCHES"] = "force-tree-simple"
@@ -174,10 +191,20 @@ def _tell_tuner(launches: Sequence[Launch]) -> tuple[Launch, ...]:
     return (replace(first, environment=environment), *launches[1:])
 
 
-def _same_machine(folder: Path, site: Site) -> None:
+def same_machine(folder: Path, site: Site) -> None:
+    """Stop where a folder is a session of another machine, or no session but not empty.
+
+    Raises:
+        SessionError: it is.
+    """
     if (folder / "session.json").exists():
         known = session.open_session(folder).fingerprint
-        session.combined_fingerprint([(str(folder), known), ("this machine", site.fingerprint)])
+        try:
+            session.combined_fingerprint([(str(folder), known), ("this machine", site.fingerprint)])
+        except SessionError as error:
+            raise SessionError(
+                error.message, where=str(folder), hint="choose another session with -o."
+            ) from error
     elif folder.is_dir() and any(folder.iterdir()):
         raise SessionError(
             "this folder is not empty and no session",
@@ -284,12 +311,12 @@ def _run_all(
     outcomes = list(prepared.done.values())
     judged = False
     for number, one in enumerate(left, start=1):
-        if not judged and setting_of(one).role is Role.FORCED:
+        if not judged and setting_of(one).role is not Role.BASELINE:
             _judge_baseline(samples, force=force)
             judged = True
-        _stop_if_changed(prepared.site, "before")
+        stop_if_changed(prepared.site, "before")
         ran = launching.run_launch(
-            replace(one, timeout_s=one.timeout_s or _limit_s(outcomes)),
+            replace(one, timeout_s=one.timeout_s or limit_s(outcomes)),
             prepared.folder,
             site=tuple(os.environ.items()),
             clear=prepared.site.cleared,
@@ -301,7 +328,7 @@ def _run_all(
         samples += ran.samples
         outcomes.append(ran.outcome)
         _improve(best, ran.samples)
-        _stop_if_changed(prepared.site, "during")
+        stop_if_changed(prepared.site, "during")
         _stop_without_baseline(outcomes, ran)
         tell(
             Progress(
@@ -316,7 +343,7 @@ def _run_all(
         yield ran
 
 
-def _limit_s(outcomes: Sequence[Outcome]) -> float:
+def limit_s(outcomes: Sequence[Outcome]) -> float:
     """Ten times what launches took so far; generous before anything is known."""
     known = [o.duration_s for o in outcomes if o.duration_s and o.status is Status.OK]
     return max(60.0, 10 * median(known)) if known else _FIRST_LIMIT_S
@@ -332,7 +359,7 @@ def _improve(
                 best[key] = (sample.time_us, sample.key.setting)
 
 
-def _stop_if_changed(site: Site, when: str) -> None:
+def stop_if_changed(site: Site, when: str) -> None:
     """Another mode, driver or start of the machine is another machine."""
     changes = site.changed()
     if changes:

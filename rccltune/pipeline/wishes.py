@@ -58,6 +58,7 @@ def merge_wishes(path: Path | None, options: Mapping[str, Any]) -> Wishes:
         repeats=said.get("repeats", 3),
         mode=said.get("mode"),
         seed=said.get("seed", 0),
+        method=said.get("method", "auto"),
     )
     _check(sweep)
     site = SiteWish(

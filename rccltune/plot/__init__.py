@@ -19,12 +19,14 @@ from typing import Final
 
 from matplotlib.figure import Figure
 
+from rccltune.model import LinkMap
 from rccltune.plot import files
 from rccltune.plot.bandwidth import bandwidth_data
 from rccltune.plot.casting import scenes
 from rccltune.plot.channels import channel_data
 from rccltune.plot.render.bandwidth import draw_bandwidth
 from rccltune.plot.render.channels import draw_channels
+from rccltune.plot.render.links import draw_link_map
 from rccltune.plot.render.sheet import house_style
 from rccltune.plot.render.speedup import draw_speedup
 from rccltune.plot.render.table import draw_table
@@ -34,7 +36,7 @@ from rccltune.plot.speedup import speedup_data
 from rccltune.plot.table import table_data
 from rccltune.plot.timing import time_data
 
-__all__ = ["Ceiling", "PlotInput", "draw", "omissions"]
+__all__ = ["Ceiling", "PlotInput", "draw", "draw_links", "omissions"]
 
 _NO_BASELINE: Final = "speed-up: no baseline was measured beside other settings (see --baseline)"
 _NO_BANDWIDTH: Final = "bandwidth: one rank sends nothing over any link"
@@ -76,6 +78,27 @@ def draw(
     contents = [content for drawn in _draw_all(seen, tuple(formats)) for content in drawn]
     for path, content in zip(paths, contents, strict=True):
         files.write(path, content)
+    return tuple(paths)
+
+
+def draw_links(
+    link_map: LinkMap, directory: Path, formats: Sequence[str] = ("svg", "png")
+) -> tuple[Path, ...]:
+    """Draw a link map as ``links.<format>``, in place of an older one, and return the files.
+
+    Raises:
+        CommandLineError: an unknown format.
+        OSError: the disk refuses.
+    """
+    files.check_formats(formats)
+    origin = "simulated" if link_map.simulated else "measured"
+    with house_style():
+        figure = draw_link_map(link_map, origin)
+        contents = {kind: files.encode(figure, kind, "links", origin) for kind in formats}
+    paths = []
+    for kind, content in contents.items():
+        paths.append(directory / f"links.{kind}")
+        files.write(paths[-1], content)
     return tuple(paths)
 
 

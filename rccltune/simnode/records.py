@@ -93,12 +93,17 @@ class Fault:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SimulatedNode:
-    """A node file, with its fill curves already computed."""
+    """A node file, with its fill curves already computed.
+
+    Attributes:
+        devices_per_iod: 0 where a device has several I/O dies, or where they lie is not known.
+    """
 
     name: str
     ranks: int
     nodes: int
     devices_per_oam: int
+    devices_per_iod: int
     channels: int
     curves: tuple[Curve, ...]
     effects: tuple[Effect, ...]
@@ -124,6 +129,7 @@ def read_records(path: Path) -> SimulatedNode:
         ranks=scale["ranks"],
         nodes=scale.get("nodes", 1),
         devices_per_oam=scale.get("devices_per_oam", 1),
+        devices_per_iod=scale.get("devices_per_iod", 0),
         channels=raw["library"]["channels"],
         curves=tuple(_curve(entry) for entry in raw["curves"]),
         effects=tuple(_effect(entry) for entry in raw.get("effects", ())),
@@ -185,11 +191,10 @@ def is_setting(text: str) -> bool:
 
 def _mistakes(document: Document) -> Iterator[tuple[str, str]]:
     raw = document.value
-    library, scale = raw["library"], raw["scale"]
+    library = raw["library"]
     if library.get("channel_ceiling", library["channels"]) < library["channels"]:
         yield "library.channel_ceiling", "is below the channels"
-    if scale["ranks"] % scale.get("nodes", 1):
-        yield "scale.ranks", "cannot be shared evenly by the nodes"
+    yield from _scale_mistakes(raw["scale"])
     seconds = [point[0] for point in raw.get("noise", {}).get("drift", ())]
     if seconds != sorted(set(seconds)):
         yield "noise.drift", "has seconds that do not ascend"
@@ -206,6 +211,13 @@ def _mistakes(document: Document) -> Iterator[tuple[str, str]]:
         for key in _NEEDS.get(entry["kind"], ()):
             if key not in entry:
                 yield f"faults[{index}]", f"of kind {entry['kind']} lacks {key}"
+
+
+def _scale_mistakes(scale: dict[str, int]) -> Iterator[tuple[str, str]]:
+    if scale["ranks"] % scale.get("nodes", 1):
+        yield "scale.ranks", "cannot be shared evenly by the nodes"
+    if scale.get("devices_per_oam", 1) % scale.get("devices_per_iod", 1):
+        yield "scale.devices_per_iod", "does not divide devices_per_oam"
 
 
 def _effect_mistakes(entry: dict[str, Any], at: str) -> Iterator[tuple[str, str]]:

@@ -52,7 +52,7 @@ def truth(
         nbytes: size as the tuner sees it.
         channels: 0 is the node's own default; a tuner's answer otherwise.
         ranks: of the communicator; None is all of the node.
-        placement: which devices a smaller communicator uses.
+        placement: which devices a smaller communicator uses (``one-iod``, ``one-oam`` …).
         variants: names of the variants that hold.
         in_place: which half of a row.
         dtype: element type.

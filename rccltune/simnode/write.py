@@ -17,7 +17,7 @@ def _records(node: SimulatedNode) -> Iterator[str]:
     raw = node.raw
     yield f"name {_text(node.name)}"
     yield from _hardware(raw["hardware"])
-    yield f"scale {node.ranks} {node.nodes} {node.devices_per_oam}"
+    yield f"scale {node.ranks} {node.nodes} {node.devices_per_oam} {node.devices_per_iod}"
     yield f"release {raw['release']['rccl']} {raw['release']['benchmark']}"
     yield from _library(raw["library"])
     start = raw.get("start", {})

@@ -68,7 +68,7 @@ def test_nodes_are_counted_in_the_host_file(bench: Path, tmp_path: Path) -> None
     hosts = tmp_path / "hosts"
     hosts.write_text("127.0.0.1\n127.0.0.1\n")
     site = find_site(wish(bench, hostfile=hosts, launcher="openmpi"))
-    assert (site.scale.n_nodes, site.scale.n_ranks, site.bind) == (1, 2, "numa")
+    assert (site.scale.n_nodes, site.scale.n_ranks, site.binding) == (1, 2, "numa")
     # Measured elsewhere or bound otherwise is another machine, which a session refuses.
     assert (site.fingerprint.hosts, site.fingerprint.binding) == (("127.0.0.1",), "numa")
 

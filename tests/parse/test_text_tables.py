@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from rccltune.errors import OutputError
+from rccltune.errors import CommandLineError, OutputError
 from rccltune.model import BASELINE, Caution, Setting, Stated
 from rccltune.vocab import Algorithm, Collective, Doubt, Placement, Protocol
 
@@ -233,6 +233,21 @@ def test_a_simulated_benchmark_is_known_by_its_version_line(
     text = "# rccl-tests version 2.17.9-rccltune SIMULATED\n" + bench.run([8, 16])
     assert read_text(text).fingerprint.simulated
     assert not read_text(bench.run([8, 16])).fingerprint.simulated
+
+
+def test_a_simulated_log_keeps_its_facts(
+    bench: Bench, read_text: ReadText, make_bench: type[Bench]
+) -> None:
+    """The stand-in says several times that it is one; its rank list counts all the same."""
+    lone = make_bench(Collective.SENDRECV, 1)
+    mark = "# SIMULATED node n: no hardware was measured\n# SIMULATED modelled sendrecv\n#\n"
+    head = "# rccl-tests version 2.17.9-rccltune SIMULATED\n"
+    text = head + lone.run([8]).replace("# Using devices\n", mark + "# Using devices\n")
+    reading = read_text(text, Stated(setting=RING_LL))
+    assert reading.fingerprint.simulated
+    assert {(s.key.scale.n_ranks, s.key.graph) for s in reading.samples} == {(1, False)}
+    with pytest.raises(CommandLineError, match="which says 1"):
+        read_text(text, Stated(setting=RING_LL, n_ranks=2, n_nodes=1))
 
 
 def test_split_communicators_have_the_size_of_a_group(

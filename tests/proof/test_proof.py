@@ -106,7 +106,7 @@ def test_ranks_that_differ_are_named(trace: tuple[proof.Asked, ...]) -> None:
 @given(st.text(max_size=300))
 def test_no_text_is_read_as_something_else(text: str) -> None:
     """A damaged trace is an error with its place, never a proof."""
-    for start in ("", "#@ format 1\n", "#@ format 1\n" + ",".join(proof._COLUMNS) + "\n"):
+    for start in ("", "#@ format 1\n", "#@ format 1\n" + ",".join(proof.trace._COLUMNS) + "\n"):
         with suppress(OutputError):
             assert len(proof.read_trace(start + text, "t")) <= text.count("\n") + 1
 

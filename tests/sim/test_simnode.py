@@ -60,6 +60,14 @@ def test_all_mistakes_are_listed_with_their_places(tmp_path: Path) -> None:
         assert line.startswith(f"{path}:{place.split(':')[0]}:"), line
 
 
+def test_dies_that_do_not_divide_an_oam(small: Small) -> None:
+    """Three devices on each I/O die leave two of an OAM's eight without one."""
+    path = small()
+    path.write_text(path.read_text().replace("_oam: 8", "_oam: 8, devices_per_iod: 3"))
+    with pytest.raises(InputFileError, match="does not divide devices_per_oam"):
+        load_node(path)
+
+
 def test_mistakes_that_a_schema_cannot_see(small: Small) -> None:
     """Names, orders and ranges that refer to each other."""
     more = (

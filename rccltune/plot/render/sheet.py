@@ -74,28 +74,37 @@ def text_width(text: str, size: float = SMALL, weight: str = "normal") -> float:
     return float(width)
 
 
-class Sheet:
+class Paper:
     """A figure with its head and foot; axes are placed in inches from the lower left corner."""
 
-    def __init__(self, scene: Scene, width: float, height: float, title: str, notes: str) -> None:
-        """Start a figure; ``notes`` follow machine, scale and view in the second line."""
+    def __init__(
+        self, width: float, height: float, *, title: str, second: str, source: str, origin: str
+    ) -> None:
+        """Start a figure.
+
+        Args:
+            width: inches.
+            height: inches.
+            title: what is shown.
+            second: the line below it.
+            source: where the numbers come from, for the foot; may be empty.
+            origin: ``simulated``, ``published`` or ``measured``.
+        """
         self.width = width
         self.height = height
         self.figure = Figure(figsize=(width, height))
         FigureCanvasAgg(self.figure)
-        self._origin(scene)
+        self._origin(origin)
         room = (width - 0.4) * POINTS_PER_INCH
-        self.text(0.2, height - 0.17, f"{scene.collective.value}: {title}", 11.5, weight="bold")
-        second = elide(_subtitle(scene, notes, room / 3), room, text_width)
-        self.text(0.2, height - 0.44, second, SMALL, GREY)
-        source = " ".join(scene.given.source.split())
+        self.text(0.2, height - 0.17, title, 11.5, weight="bold")
+        self.text(0.2, height - 0.44, elide(second, room, text_width), SMALL, GREY)
+        source = " ".join(source.split())
         if source:
             self.text(0.2, 0.19, elide(f"Source: {source}", room - 60, text_width), 7.0, GREY)
         self.text(width - 0.2, 0.19, "rccltune", 7.0, GREY, ha="right")
 
-    def _origin(self, scene: Scene) -> None:
+    def _origin(self, origin: str) -> None:
         """The word in the corner; a simulated figure must not be taken for a measurement."""
-        origin = scene.given.origin
         simulated = origin == "simulated"
         word = "SIMULATED, no hardware" if simulated else origin
         self.figure.text(
@@ -132,6 +141,21 @@ class Sheet:
         """Axes at a place given in inches."""
         return self.figure.add_axes(
             (left / self.width, bottom / self.height, width / self.width, height / self.height)
+        )
+
+
+class Sheet(Paper):
+    """The paper of a target's figure."""
+
+    def __init__(self, scene: Scene, width: float, height: float, title: str, notes: str) -> None:
+        """Start a figure; ``notes`` follow machine, scale and view in the second line."""
+        super().__init__(
+            width,
+            height,
+            title=f"{scene.collective.value}: {title}",
+            second=_subtitle(scene, notes, (width - 0.4) * POINTS_PER_INCH / 3),
+            source=scene.given.source,
+            origin=scene.given.origin,
         )
 
 

@@ -1,8 +1,4 @@
-"""The plan room: a sweep and what is there, turned into launches in an order that spreads drift.
-
-Pure: it starts nothing and looks at nothing. Every setting of every collective is either in a
-launch or in the list of what is impossible here, with the reason.
-"""
+"""A launch for each setting, in an order that spreads drift; and what all plans share."""
 
 from __future__ import annotations
 
@@ -35,7 +31,7 @@ _START_S: Final = 0.5
 _REDUCING: Final = (Collective.ALL_REDUCE, Collective.REDUCE_SCATTER, Collective.REDUCE)
 _GATED: Final = ("gfx94", "gfx95")
 
-_Arm = tuple[Collective, Setting, Variant]
+Arm = tuple[Collective, Setting, Variant]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -94,8 +90,23 @@ def plan(sweep: Sweep, ground: Ground) -> Plan:
     First the baselines, whose spread says whether the machine is fit to be measured; then whole
     rounds, each in an order of its own, so that a drift hits every setting alike.
     """
+    wanted, impossible = arms(sweep, ground)
+    launches = [
+        launch
+        for repeat in range(max(N_BASELINES, sweep.repeats))
+        for launch in baselines(sweep, ground, repeat)
+    ]
+    for repeat in range(sweep.repeats):
+        turn = list(wanted)
+        random.Random(f"{sweep.seed}/{repeat}").shuffle(turn)  # noqa: S311 - an order, no secret
+        launches += [launch_of(sweep, ground, arm, repeat) for arm in turn]
+    return Plan(launches=tuple(launches), impossible=impossible)
+
+
+def arms(sweep: Sweep, ground: Ground) -> tuple[list[Arm], tuple[Impossible, ...]]:
+    """What can be measured, with the environment that it needs, and what cannot."""
     impossible: list[Impossible] = []
-    wanted: list[_Arm] = []
+    wanted: list[Arm] = []
     for collective in sweep.collectives:
         for setting in sweep.settings or default_settings(collective):
             variant = _variant(setting, ground)
@@ -104,17 +115,16 @@ def plan(sweep: Sweep, ground: Ground) -> Plan:
                 wanted.append((collective, setting, variant))
             else:
                 impossible.append(Impossible(collective=collective, setting=setting, reason=reason))
-    launches = [
-        _launch(sweep, ground, (collective, BASELINE, DEFAULT_VARIANT), repeat)
-        for repeat in range(max(N_BASELINES, sweep.repeats))
+    return wanted, tuple(impossible)
+
+
+def baselines(sweep: Sweep, ground: Ground, repeat: int) -> list[Launch]:
+    """One launch of the untouched site for each collective."""
+    return [
+        launch_of(sweep, ground, (collective, BASELINE, DEFAULT_VARIANT), repeat)
         for collective in sweep.collectives
         if collective in ground.programs
     ]
-    for repeat in range(sweep.repeats):
-        turn = list(wanted)
-        random.Random(f"{sweep.seed}/{repeat}").shuffle(turn)  # noqa: S311 - an order, no secret
-        launches += [_launch(sweep, ground, arm, repeat) for arm in turn]
-    return Plan(launches=tuple(launches), impossible=tuple(impossible))
 
 
 def default_settings(collective: Collective) -> tuple[Setting, ...]:
@@ -158,7 +168,8 @@ def _variant(setting: Setting, ground: Ground) -> Variant:
     return DEFAULT_VARIANT
 
 
-def _launch(sweep: Sweep, ground: Ground, arm: _Arm, repeat: int) -> Launch:
+def launch_of(sweep: Sweep, ground: Ground, arm: Arm, repeat: int) -> Launch:
+    """One launch of one setting; the id comes later, from all of its content."""
     collective, setting, variant = arm
     program = (ground.programs[collective], *benchmark_options(sweep, ground.letters, collective))
     return Launch(
@@ -223,15 +234,22 @@ def estimate_s(
         start_s: what a launch is known to take, None where only a rough model is left.
     """
     known = [o.duration_s for o in finished if o.duration_s is not None]
-    if known:
+    if known and all(_n_passes(launch) == 1 for launch in launches):
         return len(launches) * median(known)
     if start_s is not None:
         return len(launches) * start_s
-    # 50 µs and 10 GB/s: slower than any GPU collective at most sizes, so the guess is high.
-    calls = (sweep.iterations + sweep.warmup) * len(sweep.placements)
-    table_s = sum(calls * (50e-6 + nbytes / 10e9) for nbytes in sizes(sweep))
     ranks = max((launch.scale.n_ranks for launch in launches if launch.scale), default=1)
-    return len(launches) * (2.0 + _START_S * ranks + table_s)
+    return sum(2.0 + _START_S * ranks + _n_passes(launch) * pass_s(sweep) for launch in launches)
+
+
+def _n_passes(launch: Launch) -> int:
+    return len(launch.schedule.settings) if launch.schedule else 1
+
+
+def pass_s(sweep: Sweep) -> float:
+    """Seconds for one pass over the sizes, guessed high: 50 µs and 10 GB/s."""
+    calls = (sweep.iterations + sweep.warmup) * len(sweep.placements)
+    return sum(calls * (50e-6 + nbytes / 10e9) for nbytes in sizes(sweep))
 
 
 def digest(plan: Plan) -> str:

@@ -1,7 +1,6 @@
-"""The proof room: requested is not executed, so what ran is read from what the plugin saw.
+"""The plugin's trace of every rank, and what it says of samples that one setting gave.
 
-In come samples and the plugin's trace of every rank; out come the same samples, each with the
-setting that is known to have run, or with a doubt. The trace's format is in docs/plugin.md.
+The trace's format is in docs/plugin.md.
 """
 
 from __future__ import annotations
@@ -174,21 +173,3 @@ def _proven(sample: Sample, row: Asked | None, asked: Setting) -> Sample:
     wanted = (asked.algorithm, asked.protocol)
     doubt = Doubt.SUBSTITUTED if wanted in offered or not offered else Doubt.INELIGIBLE
     return replace(sample, doubt=doubt, executed=row.answer or row.host_choice)
-
-
-def tuner_of(log: str) -> str:
-    """Which tuner a library used, from its INFO log; the lines are listed in docs/sweep.md.
-
-    Sources: RCCL 2.28.3 and NCCL 2.30.7 ``src/plugin/tuner.cc``, ``src/plugin/plugin_open.cc``,
-    RCCL's ``src/plugin/tuner/csv_tuner.cc``.
-    """
-    for pattern, said in (
-        (r"Using built-in CSV tuner, config: (\S+)", "built-in table {}"),
-        (r"TUNER/CsvTuner: Loaded \d+ tuning configurations from (\S+)", "built-in table {}"),
-        (r"TUNER/Plugin: Using (\S+) \(v\d+\)", "plugin {}"),
-        (r"Successfully loaded external tuner plugin (\S+)", "plugin {}"),
-    ):
-        match = re.search(pattern, log)
-        if match is not None:
-            return said.format(match[1])
-    return "none" if "NCCL INFO" in log else "unknown"

@@ -1,0 +1,190 @@
+"""``rccltune detect --links``: how fast pairs of devices are, by how they are linked."""
+
+from __future__ import annotations
+
+import shlex
+import sys
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from rccltune.cli.console import Console, table
+from rccltune.cli.progress import minutes
+from rccltune.errors import LaunchError, SessionError
+from rccltune.model import LinkMap, Spread
+from rccltune.units import format_size
+
+if TYPE_CHECKING:
+    from rccltune.detect import System
+    from rccltune.pipeline.pairing import PairProgress, Prepared
+    from rccltune.pipeline.site import SiteWish
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LinkWish:
+    """What the options of ``--links`` say.
+
+    Attributes:
+        per_class: pairs of each class of links.
+        timeout_s: of one launch, None for ten times what the others took.
+        force: measure although the session has a map.
+    """
+
+    site: SiteWish
+    session: Path
+    per_class: int
+    repeats: int
+    timeout_s: float | None
+    force: bool
+
+
+def show_links(console: Console, wish: LinkWish, look: Callable[[], System]) -> None:
+    """Show the session's link map, measured now where it has none.
+
+    Args:
+        console: where to.
+        wish: what was asked for.
+        look: finds out what this machine is; not asked where a node is simulated, or where the
+            map is there already.
+
+    Raises:
+        LaunchError: pairs failed; what the others gave is shown and kept.
+    """
+    from rccltune import pipeline
+
+    console.say(f"Session: {wish.session}")
+    done = None if wish.force else pipeline.stored_links(wish.session)
+    if done is not None and not done.failed and not _is_of_another(done, wish):
+        console.say(f"measured {done.measured}, not again; --force measures anew")
+        if done.simulated and wish.site.simulate is None:
+            console.say("of a simulated node; -o names another session for this machine")
+        measured = False
+    else:
+        done = _measured(console, wish, look)
+        measured = True
+    pictures: tuple[Path, ...] = ()
+    try:
+        pictures = pipeline.draw_links(done, wish.session, anew=measured)
+    except SessionError as error:
+        # A session to look at may be read-only; the figures are worth showing all the same.
+        console.say(f"not drawn: {error}")
+    plain = pipeline.links_as_plain(done, wish.session, pictures)
+    console.result(plain, _text(done, pictures))
+    if done.failed:
+        first = done.failed[0]
+        raise LaunchError(
+            f"{len(done.failed)} of {len(done.pairs)} pairs failed; the rest is kept",
+            where=f"{wish.session}/links/launches/{first.launches[-1]}/",
+            hint="the same command tries the failed ones again.",
+        )
+
+
+def _is_of_another(done: LinkMap, wish: LinkWish) -> bool:
+    """Whether a node is wished for that the map does not speak of; measuring then says so."""
+    from rccltune import simnode
+
+    if wish.site.simulate is None:
+        return False
+    mode = str(wish.site.mode) if wish.site.mode else None
+    return simnode.load_node(simnode.node_path(wish.site.simulate, mode)).name != done.node
+
+
+def _measured(console: Console, wish: LinkWish, look: Callable[[], System]) -> LinkMap:
+    from rccltune import pipeline
+
+    prepared = pipeline.prepare_links(
+        wish.site,
+        wish.session,
+        system=look() if wish.site.simulate is None else None,
+        per_class=wish.per_class,
+        repeats=wish.repeats,
+        timeout_s=wish.timeout_s,
+        anew=wish.force,
+    )
+    _talk_before(console, prepared)
+    return pipeline.measure_links(
+        prepared,
+        tell=lambda progress: _line(console, progress),
+        note=console.say,
+        command=shlex.join(["rccltune", *sys.argv[1:]]),
+    )
+
+
+def _talk_before(console: Console, prepared: Prepared) -> None:
+    site = prepared.site
+    if site.node is not None:
+        console.say(f"SIMULATED node {site.node.name}: no hardware is measured")
+    n_launches = len(prepared.chosen) * prepared.repeats
+    guess = f", about {minutes(n_launches * site.start_s)}" if site.start_s is not None else ""
+    console.say(
+        f"{len(prepared.chosen)} of {len(prepared.every)} pairs, {n_launches} launches in "
+        f"all{guess}"
+    )
+
+
+def _line(console: Console, progress: PairProgress) -> None:
+    pair = progress.pair
+    console.say(
+        f"[{progress.number}/{progress.of}] devices {pair.first.index} and {pair.second.index}, "
+        f"{pair.link.meaning}: {progress.failure or 'ok'}, {progress.seconds:.1f} s"
+    )
+
+
+def _text(done: LinkMap, pictures: tuple[Path, ...]) -> str:
+    head = [f"SIMULATED node {done.node}: no hardware was measured"] if done.simulated else []
+    n_there = sum(row.n_there for row in done.rows)
+    small, large = format_size(done.small_nbytes), format_size(done.large_nbytes)
+    library = f", library {done.library}" if done.library else ""
+    head.append(
+        f"{done.machine}: {len(done.devices)} devices, {len(done.pairs)} of {n_there} pairs tried, "
+        f"{done.times_text}"
+    )
+    head.append(
+        f"{done.benchmark}{library}, both devices sending at once: latency at {small}, bandwidth "
+        f"of one direction at {large}"
+    )
+    parts = ["\n".join(head), _classes(done), _pairs(done)]
+    parts += ["\n".join(f"drawn: {path}" for path in pictures)] if pictures else []
+    return "\n\n".join(parts)
+
+
+def _classes(done: LinkMap) -> str:
+    columns = ("link", "pairs", "latency µs", "least–most", "GB/s", "least–most", "failed")
+    rows = [
+        (
+            row.link.meaning,
+            f"{row.n_measured} of {row.n_there}",
+            *_spread(row.latency_us),
+            *_spread(row.gb_per_s),
+            str(row.n_failed) if row.n_failed else "–",
+        )
+        for row in done.rows
+    ]
+    return table(columns, rows, numeric=(1, 2, 3, 4, 5, 6))
+
+
+def _spread(spread: Spread | None) -> tuple[str, str]:
+    if spread is None:
+        return "–", "–"
+    return f"{spread.median:.1f}", f"{spread.least:.1f}–{spread.most:.1f}"
+
+
+def _pairs(done: LinkMap) -> str:
+    columns = ("devices", "addresses", "link", "latency µs", "GB/s", "")
+    rows = [
+        (
+            f"{pair.first}, {pair.second}",
+            ", ".join(pair.names),
+            pair.link.meaning,
+            _number(pair.latency_us),
+            _number(done.bandwidth(pair)),
+            f"failed: {pair.failure} (links/launches/{pair.launches[-1]}/)" if pair.failure else "",
+        )
+        for pair in done.pairs
+    ]
+    return table(columns, rows, numeric=(3, 4))
+
+
+def _number(value: float | None) -> str:
+    return "–" if value is None else f"{value:.1f}"

@@ -1,0 +1,171 @@
+"""Launches that walk through many settings: what a sweep costs is launches, not collectives.
+
+One launch measures all settings of a collective and a variant, in interleaved repeats; the plugin
+goes to the next one where the benchmark's table begins again (docs/schedule.md).
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Iterable, Sequence
+from dataclasses import replace
+from math import ceil
+from typing import Final
+
+from rccltune.model import (
+    SILENT,
+    Launch,
+    Questions,
+    Schedule,
+    Setting,
+    Sweep,
+    Variant,
+)
+from rccltune.plan.launches import (
+    N_BASELINES,
+    Arm,
+    Ground,
+    Plan,
+    arms,
+    baselines,
+    benchmark_options,
+    launch_of,
+    pass_s,
+    sizes,
+)
+from rccltune.vocab import Collective
+
+# A launch that fails takes no more than this along.
+LONGEST_S: Final = 120.0
+# The warm-up is one step of its own wherever two sizes or more are measured.
+_LEADING: Final = 1
+_Group = tuple[Collective, Variant]
+
+
+def why_no_walk(sweep: Sweep, ground: Ground) -> str | None:
+    """Why each setting needs a launch of its own here; None where one launch can walk."""
+    if not {"N", "s"} & ground.letters:
+        return "this benchmark cannot repeat its table (it has neither -N nor -s)"
+    if len(sizes(sweep)) < 2:
+        return "one size alone does not show where a step ends"
+    if sweep.warmup < 1:
+        return "without warm-up calls the first use of a setting would be timed"
+    if not any(collective.is_tunable for collective in sweep.collectives):
+        return "none of these collectives asks a tuner"
+    return None
+
+
+def plan_walks(sweep: Sweep, ground: Ground, *, longest_s: float = LONGEST_S) -> Plan:
+    """All launches of a sweep, as few as their length allows.
+
+    Baselines have launches of their own: first, last and between, since the walk must be compared
+    with the untouched site and a drift must be seen.
+
+    Args:
+        sweep: what to measure.
+        ground: what there is.
+        longest_s: no launch is planned to take longer, unless two passes already do.
+    """
+    wanted, impossible = arms(sweep, ground)
+    walks = [
+        walk
+        for group, settings in _groups(wanted)
+        for walk in _walks(sweep, ground, group, settings, longest_s)
+    ]
+    random.Random(f"{sweep.seed}/walks").shuffle(walks)  # noqa: S311 - an order, no secret
+    launches: list[Launch] = []
+    n = max(N_BASELINES, sweep.repeats)
+    for repeat in range(n):
+        launches += baselines(sweep, ground, repeat)
+        start, end = (len(walks) * k // (n - 1) for k in (repeat, repeat + 1))
+        launches += walks[start:end] if repeat < n - 1 else []
+    return Plan(launches=tuple(launches), impossible=impossible)
+
+
+def _groups(wanted: Iterable[Arm]) -> list[tuple[_Group, list[Setting]]]:
+    groups: dict[_Group, list[Setting]] = {}
+    for collective, setting, variant in wanted:
+        groups.setdefault((collective, variant), []).append(setting)
+    return list(groups.items())
+
+
+def _walks(
+    sweep: Sweep, ground: Ground, group: _Group, settings: Sequence[Setting], longest_s: float
+) -> list[Launch]:
+    """Launches of one group; settings are parted only where one repeat of all is too long."""
+    n_passes = max(1.0, longest_s / pass_s(sweep))
+    # A setting and silence, each thrown away once and kept once, is the least that can be.
+    at_once = max(1, int(n_passes / 2) - 1)
+    n_parts = ceil(len(settings) / at_once)
+    return [
+        walk
+        for part in (list(settings[k::n_parts]) for k in range(n_parts))
+        for walk in _repeats(sweep, ground, group, part, n_passes)
+    ]
+
+
+def _repeats(
+    sweep: Sweep, ground: Ground, group: _Group, settings: list[Setting], n_passes: float
+) -> list[Launch]:
+    fit = max(1, int(n_passes / (len(settings) + 1)) - 1)
+    n_launches = ceil(sweep.repeats / fit)
+    shares = [sweep.repeats * (k + 1) // n_launches for k in range(n_launches)]
+    counts = [end - start for start, end in zip([0, *shares], shares, strict=False)]
+    return [
+        _walk(sweep, ground, group, settings, n_repeats=count, number=number)
+        for number, count in enumerate(counts)
+    ]
+
+
+def _walk(
+    sweep: Sweep,
+    ground: Ground,
+    group: _Group,
+    settings: list[Setting],
+    *,
+    n_repeats: int,
+    number: int,
+) -> Launch:
+    collective, variant = group
+    turn = [SILENT, *settings]
+    steps = [SILENT] * _LEADING + turn
+    for repeat in range(n_repeats):
+        order = list(turn)
+        key = f"{sweep.seed}/{collective.value}/{variant.name}/{number}/{repeat}"
+        random.Random(key).shuffle(order)  # noqa: S311 - an order, no secret
+        steps += order
+    made = launch_of(sweep, ground, (collective, SILENT, variant), number)
+    letter = "-N" if "N" in ground.letters else "-s"
+    return replace(
+        made,
+        argv=(*made.argv, letter, str(len(steps) - _LEADING)),
+        schedule=Schedule(
+            settings=tuple(steps),
+            scale=ground.scale,
+            questions=_questions(sweep, ground, collective),
+        ),
+    )
+
+
+def schedule_text(schedule: Schedule) -> str:
+    """The file that the plugin walks by; its format is in docs/schedule.md.
+
+    Raises:
+        ValueError: the schedule does not say for which scale it is.
+    """
+    if schedule.scale is None:
+        raise ValueError("a schedule needs a scale")
+    scale = schedule.scale
+    head = f"#@ nodes={scale.n_nodes} ranks={scale.n_ranks} calls={schedule.calls}"
+    return "\n".join(["#@ format 1", head, *map(str, schedule.settings), ""])
+
+
+def _questions(sweep: Sweep, ground: Ground, collective: Collective) -> Questions:
+    """docs/schedule.md, "What each benchmark asks"."""
+    options = benchmark_options(sweep, ground.letters, collective)
+    halves = 1 if "-O" in options else 2
+    return Questions(
+        leading=_LEADING,
+        per_row=halves * (1 + sweep.iterations + int(sweep.check)) + ("-A" in options),
+        extra=sweep.warmup,
+    )

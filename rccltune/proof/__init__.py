@@ -1,0 +1,23 @@
+"""The proof room: requested is not executed, so what ran is read from what the plugin saw.
+
+In come samples and the plugin's trace of every rank; out come the same samples, each with the
+setting that is known to have run, or with a doubt. ``trace`` serves launches of one setting,
+``walk`` launches that walk through many.
+"""
+
+from rccltune.proof.trace import Asked, Cell, agree, prove, read_trace
+from rccltune.proof.tuner import tuner_of
+from rccltune.proof.walk import Walk, agree_on_walk, place, read_walk
+
+__all__ = [
+    "Asked",
+    "Cell",
+    "Walk",
+    "agree",
+    "agree_on_walk",
+    "place",
+    "prove",
+    "read_trace",
+    "read_walk",
+    "tuner_of",
+]

@@ -1,0 +1,461 @@
+"""detect --links, end to end: pairs of the simulated node, with things going wrong."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from rccltune import detect, plugin, simnode
+from rccltune.cli import run
+from rccltune.errors import MachineError
+from rccltune.launch.environment import Environment, environment
+from rccltune.pipeline import site as site_module
+
+Node = Callable[..., Path]
+SESSION = Path("rccltune-session")
+# docs/node-file.md: microseconds and GB/s of each class of links on the shipped CPX node.
+TABLE = {
+    "same-iod": (12.8, 331.0),
+    "same-oam": (13.6, 170.0),
+    "one-link": (14.4, 46.55),
+}
+LARGE = 64 * 2**20
+
+
+@pytest.fixture(autouse=True)
+def _needs_the_stand_ins() -> None:
+    try:
+        there = (plugin.native_folder() / "sim" / "sendrecv_perf").is_file()
+    except MachineError as error:
+        pytest.skip(str(error))
+    if not there:
+        pytest.skip("this install has no stand-in benchmarks")
+
+
+@pytest.fixture
+def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """An empty working directory."""
+    for name in detect.VISIBLE:
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
+@pytest.fixture
+def node(here: Path) -> Node:
+    """The shipped CPX node without noise, with what a test adds."""
+
+    def write(**changes: object) -> Path:
+        raw = yaml.safe_load(simnode.node_path("mi300x", "cpx-nps4").read_text(encoding="utf-8"))
+        raw["noise"] = {"sigma": 0.0}
+        raw |= changes
+        path = here / "node.yaml"
+        path.write_text(yaml.safe_dump(raw), encoding="utf-8")
+        return path
+
+    return write
+
+
+def links(node: Path | str | None, *more: str) -> int:
+    """One link map; one process plays both ranks unless a launcher is named."""
+    where = ["--simulate", str(node)] if node else []
+    launcher = [] if "--launcher" in more else ["--launcher", "none"]
+    return run(["detect", "--links", *where, *launcher, *more])
+
+
+def answer(capsys: pytest.CaptureFixture[str], *arguments: str) -> dict[str, Any]:
+    """What a program reads."""
+    capsys.readouterr()
+    links(*arguments, "--json")
+    found: dict[str, Any] = json.loads(capsys.readouterr().out)
+    return found
+
+
+def test_the_map_is_that_of_the_node(node: Node, capsys: pytest.CaptureFixture[str]) -> None:
+    """Latency and bandwidth of each class as the node file has them: L, and bytes / (L + bytes/B)."""
+    assert links(node(), "--repeats", "1") == 0
+
+    found = answer(capsys, None)
+    assert [entry["link"] for entry in found["classes"]] == list(TABLE)
+    assert [entry["pairs"] for entry in found["classes"]] == [32, 192, 1792]
+    for entry in found["classes"]:
+        latency_us, gb_per_s = TABLE[entry["link"]]
+        time_us = latency_us + LARGE / gb_per_s / 1000
+        assert entry["latency_us"]["median"] == pytest.approx(latency_us, abs=0.011)
+        # The node file's points and the benchmark's table have one and two decimals.
+        assert entry["gb_per_s"]["median"] == pytest.approx(LARGE / time_us / 1000, rel=5e-4)
+        assert (entry["measured"], entry["failed"]) == (3, 0)
+    assert len(found["pairs"]) == 9
+
+
+@pytest.mark.mpi
+def test_real_ranks_under_a_launcher(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Two ranks of the found mpirun, each on the device that was chosen; noise and all."""
+    assert links("mi300x-cpx-nps4", "--launcher", "auto", "--pairs", "1", "--repeats", "1") == 0
+
+    found = answer(capsys, None)
+    for entry in found["classes"]:
+        assert entry["latency_us"]["median"] == pytest.approx(TABLE[entry["link"]][0], rel=0.06)
+    for pair in found["pairs"]:
+        log = (SESSION / pair["logs"][0] / "stdout.log").read_text()
+        devices = [
+            int(line.split("device")[1].split()[0])
+            for line in log.splitlines()
+            if line.startswith("#  Rank")
+        ]
+        assert devices == pair["devices"]
+
+
+def test_everything_says_that_it_is_simulated(
+    here: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Text, JSON, record, session and both pictures."""
+    assert links("mi300x-cpx-nps4", "--pairs", "1", "--repeats", "1") == 0
+
+    assert capsys.readouterr().out.startswith("SIMULATED node mi300x-cpx-nps4: no hardware")
+    assert answer(capsys, None)["simulated"] is True
+    assert json.loads((SESSION / "links/links.json").read_text())["simulated"] is True
+    assert json.loads((SESSION / "session.json").read_text())["simulated"] is True
+    svg = (SESSION / "plots/links.svg").read_text()
+    assert "SIMULATED" in svg
+    assert "simulated" in svg
+    png = (SESSION / "plots/links.png").read_bytes()
+    assert png.startswith(b"\x89PNG")
+    assert b"simulated" in png
+
+
+def test_whole_gpus_have_one_class(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """In SPX there is nothing inside an OAM to tell apart."""
+    assert links("mi300x-spx-nps1", "--repeats", "1") == 0
+    out = capsys.readouterr().out
+    assert "other OAM, one XGMI link" in out
+    assert "IOD" not in out
+
+
+def test_it_is_measured_once_a_session(
+    node: Node, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Asked again it is shown, without looking for a benchmark or at the machine."""
+    assert links(node(), "--pairs", "1", "--repeats", "1") == 0
+    first = capsys.readouterr().out
+    logs = sorted(SESSION.glob("links/launches/*"))
+
+    monkeypatch.setattr(site_module, "find_site", None)
+    monkeypatch.setattr("rccltune.cli.detect.look", None)
+    assert links(None) == 0
+    again = capsys.readouterr()
+    assert again.out == first
+    assert "not again; --force measures anew" in again.err
+    assert sorted(SESSION.glob("links/launches/*")) == logs
+
+
+def test_a_map_is_shown_where_nothing_can_be_drawn(
+    node: Node, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """A colleague's session is read-only; the figures are there all the same."""
+    assert links(node(), "--pairs", "1", "--repeats", "1") == 0
+    shutil.rmtree(SESSION / "plots")
+    (SESSION / "plots").write_text("no folder")
+    capsys.readouterr()
+    assert links(None) == 0
+    shown = capsys.readouterr()
+    assert "same OAM, other IOD" in shown.out
+    assert "not drawn: cannot write the pictures" in shown.err
+
+
+def test_force_measures_anew_and_keeps_the_old_logs(
+    node: Node, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Raw logs are kept for ever."""
+    path = node(noise={"sigma": 0.02})
+    assert links(path, "--pairs", "1", "--repeats", "2") == 0
+    before = answer(capsys, None)
+    logs = set(SESSION.glob("links/launches/*"))
+    assert links(path, "--pairs", "1", "--repeats", "2", "--force") == 0
+    after = answer(capsys, None)
+    assert after["classes"] != before["classes"]
+    assert logs < set(SESSION.glob("links/launches/*"))
+
+
+def test_what_was_interrupted_goes_on(node: Node) -> None:
+    """kill -9 in the middle: the same command measures what is missing and nothing twice."""
+    path = node(start={"startup_s": 0.1})
+    where = ["--simulate", str(path), "--launcher", "none"]
+    command = [sys.executable, "-m", "rccltune", "detect", "--links", *where]
+    child = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+    while len(list(SESSION.glob("links/launches/*/outcome.json"))) < 2:
+        assert child.poll() is None
+        time.sleep(0.02)
+    os.kill(child.pid, signal.SIGKILL)
+    child.wait()
+    kept = {p: p.stat().st_mtime_ns for p in SESSION.glob("links/launches/*/outcome.json")}
+    assert not (SESSION / "links/links.json").exists()
+
+    assert links(path) == 0
+    assert all(p.stat().st_mtime_ns == at for p, at in kept.items())
+    assert len(list(SESSION.glob("links/launches/*/outcome.json"))) == 9 * 3
+
+
+def test_a_failing_class_is_shown_and_the_rest_goes_on(
+    node: Node, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Exit 5, the pairs that failed with their logs, the others with their figures."""
+    crash = {"kind": "crash", "how": "segv", "placement": "one-oam", "rank": 0}
+    assert links(node(faults=[crash]), "--repeats", "2") == 5
+    shown = capsys.readouterr()
+    assert "3 of 9 pairs failed" in shown.err
+    assert shown.out.count("failed: it ended with signal 11") == 3
+    assert "46.1" in shown.out
+
+    record = json.loads((SESSION / "links/links.json").read_text())
+    failed = [pair for pair in record["pairs"] if "failure" in pair]
+    # Tried once: what crashed in the first round is not started again in the second.
+    assert [len(pair["launches"]) for pair in failed] == [1, 1, 1]
+    assert all(
+        (SESSION / f"links/launches/{pair['launches'][0]}/stdout.log").exists() for pair in failed
+    )
+
+    # The same command tries the failed ones again, and only those.
+    done = {p: p.stat().st_mtime_ns for p in SESSION.glob("links/launches/*/outcome.json")}
+    assert links(node(), "--repeats", "2") == 0
+    again = {p: p.stat().st_mtime_ns for p in SESSION.glob("links/launches/*/outcome.json")}
+    assert sum(again[p] != at for p, at in done.items()) == 3
+    assert answer(capsys, None)["classes"][1]["measured"] == 3
+
+
+@pytest.mark.mpi
+def test_a_pair_that_hangs_is_ended(node: Node, capsys: pytest.CaptureFixture[str]) -> None:
+    """--timeout: it is shown as failed, and the other classes have their figures."""
+    path = node(faults=[{"kind": "hang", "placement": "one-iod"}])
+    more = ("--launcher", "openmpi", "--pairs", "1", "--repeats", "1", "--timeout", "3s")
+    assert links(path, *more) == 5
+    shown = capsys.readouterr()
+    assert "failed: it ran for 3 s and was ended" in shown.out
+    assert "1 of 3 pairs failed" in shown.err
+
+
+def test_wrong_results_are_no_figures(node: Node, capsys: pytest.CaptureFixture[str]) -> None:
+    """Right first, fast second."""
+    wrong = {"kind": "wrong", "elements": 3, "placement": "one-iod"}
+    assert links(node(faults=[wrong]), "--repeats", "1", "--pairs", "1") == 5
+    shown = capsys.readouterr()
+    assert "#wrong > 0" in shown.out
+    assert "1 of 3 pairs failed" in shown.err
+
+
+def test_too_little_memory_for_the_large_size(
+    node: Node, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """The benchmark lowers the largest size without an error; that is seen."""
+    hardware = {
+        **yaml.safe_load(simnode.node_path("mi300x", "cpx-nps4").read_text())["hardware"],
+        "memory_gib": 2.1,
+    }
+    assert links(node(hardware=hardware), "--repeats", "1", "--pairs", "1") == 5
+    assert "no usable row of 64 MiB" in capsys.readouterr().err
+
+
+def test_where_no_pair_works(node: Node, capsys: pytest.CaptureFixture[str]) -> None:
+    """The reason of the first, its log, and no record."""
+    init = {"kind": "init-error", "rank": 0, "message": "no memory"}
+    assert links(node(faults=[init]), "--repeats", "1", "--pairs", "1") == 5
+    said = capsys.readouterr().err
+    assert "sendrecv works between no two devices" in said
+    assert "links/launches/" in said
+    assert not (SESSION / "links/links.json").exists()
+
+
+@pytest.mark.mpi
+def test_ranks_of_another_mpi(
+    here: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Two jobs of one rank, which end well and are fast, are no pair."""
+
+    def mismatched(
+        site: Mapping[str, str], added: Iterable[tuple[str, str]], *, clear: Iterable[str] = ()
+    ) -> Environment:
+        more = [*added, ("RCCLTUNE_SIM_LINKED", "mpich")]
+        return environment(site, more, clear=clear)
+
+    monkeypatch.setattr("rccltune.launch.environment", mismatched)
+    more = ("--launcher", "openmpi", "--pairs", "1", "--repeats", "1")
+    assert links("mi300x-cpx-nps4", *more) == 5
+    assert "2 jobs ran instead of one of 2 ranks" in capsys.readouterr().err
+
+
+def test_a_sweep_and_a_link_map_share_a_session(
+    here: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """In either order; samples of pairs never come among those of the node."""
+    sweep = ["sweep", "--simulate", "mi300x", "--mode", "cpx-nps4", "--launcher", "none"]
+    sizes = ["--collective", "all_reduce", "--min-bytes", "1K", "--max-bytes", "4K"]
+    assert links("mi300x-cpx-nps4", "--pairs", "1", "--repeats", "1") == 0
+    assert run([*sweep, *sizes, "--repeats", "1"]) == 0
+    assert "sendrecv" not in (SESSION / "samples.csv").read_text()
+    assert links("mi300x-cpx-nps4", "--force", "--pairs", "1", "--repeats", "1") == 0
+    assert run(["fit"]) == 0
+
+
+def test_another_node_needs_another_session(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """The map of one machine is not shown for another."""
+    assert links("mi300x-spx-nps1", "--pairs", "1", "--repeats", "1") == 0
+    assert links("mi300x-cpx-nps4") == 7
+    said = capsys.readouterr().err
+    assert "two machines in one session" in said
+    assert "choose another session with -o" in said
+
+
+def test_a_session_that_cannot_be_written(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Before anything is started."""
+    (here / "file").write_text("no folder")
+    assert links("mi300x-cpx-nps4", "-o", "file/session") == 7
+    assert "make the folder writable" in capsys.readouterr().err
+
+
+def test_a_record_of_another_format(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """A newer rccltune's map is not guessed at."""
+    (SESSION / "links").mkdir(parents=True)
+    (SESSION / "links/links.json").write_text('{"format": 2}')
+    assert links(None) == 7
+    assert "format 2" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["--links", "--root", "/"], "a captured machine cannot be measured"),
+        (["--simulate", "mi300x-cpx-nps4"], "--simulate is for the link map alone"),
+        (["--pairs", "3"], "add --links"),
+        (["-o", "here"], "--output is for the link map alone"),
+    ],
+)
+def test_options_that_do_not_fit(
+    arguments: list[str], message: str, here: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Exit 2."""
+    assert run(["detect", *arguments]) == 2
+    assert message in capsys.readouterr().err
+
+
+def test_help_names_the_exit_codes(capsys: pytest.CaptureFixture[str]) -> None:
+    """And shows the simulated node as an example."""
+    assert run(["detect", "--help"]) == 0
+    out = capsys.readouterr().out
+    assert "--links --simulate mi300x-cpx-nps4" in out
+    assert "5 pairs failed" in out
+
+
+def two_gpus(vendor: str) -> detect.System:
+    """A machine of two GPUs."""
+    amd = vendor == "amd"
+    return detect.System(
+        root=Path("/"),
+        status="known" if amd else "none",
+        vendor=vendor,
+        product="MI300X" if amd else "NVIDIA H200",
+        gpus=tuple(
+            detect.Gpu(index=i, oam=f"0000:0{i}:00", partition=0 if amd else None) for i in (0, 1)
+        ),
+    )
+
+
+@pytest.fixture
+def benchmarks(here: Path) -> Path:
+    """Programs that print what sendrecv_perf prints, and a file with what they were asked."""
+    folder = here / "rccl-tests"
+    folder.mkdir()
+    script = (
+        "#!/bin/sh\n"
+        'if [ "$1" = --help ]; then echo "USAGE: [-b,--minbytes] [-g,--ngpus]"; exit; fi\n'
+        f'echo "$* R=$ROCR_VISIBLE_DEVICES C=$CUDA_VISIBLE_DEVICES H=$HIP_VISIBLE_DEVICES"'
+        f' >> "{here}/asked"\n'
+        "cat <<'END'\n"
+        "# nThread 1 nGpus 2 minBytes 8 maxBytes 67108864 step: 8388608(factor) warmup iters: 5"
+        " iters: 100 agg iters: 1 validation: 1 graph: 0\n"
+        "#\n"
+        "# Using devices\n"
+        "#  Rank  0 Group  0 Pid   9582 on    host device  0 [0x05] AMD\n"
+        "#  Rank  1 Group  0 Pid   9582 on    host device  1 [0x06] AMD\n"
+        "#\n"
+        "#                                                              out-of-place"
+        "                       in-place          \n"
+        "#       size         count      type   redop    root     time   algbw   busbw  #wrong"
+        "     time   algbw   busbw  #wrong  \n"
+        "#        (B)    (elements)                               (us)  (GB/s)  (GB/s)        "
+        "    (us)  (GB/s)  (GB/s)          \n"
+        "           8             2     float    none      -1    10.00    0.00    0.00       0"
+        "    10.00    0.00    0.00    N/A\n"
+        "    67108864      16777216     float    none      -1   671.09  100.00  100.00       0"
+        "   671.09  100.00  100.00    N/A\n"
+        "# Out of bounds values : 0 OK\n"
+        "# Avg bus bandwidth    : 50.0 \n"
+        "#\n"
+        "END\n"
+    )
+    for name in ("all_reduce_perf", "sendrecv_perf"):
+        (folder / name).write_text(script)
+        (folder / name).chmod(0o755)
+    return folder
+
+
+@pytest.mark.parametrize(
+    ("vendor", "chosen", "link"),
+    [("amd", "R=0,1 C= H=", "other-oam"), ("nvidia", "R= C=0,1 H=", "device-to-device")],
+)
+def test_a_machine_that_is_there(
+    vendor: str,
+    chosen: str,
+    link: str,
+    benchmarks: Path,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Each maker's variable, and no other; 671.09 µs for 64 MiB are 100 GB/s."""
+    system = two_gpus(vendor)
+    monkeypatch.setattr("rccltune.cli.detect.look", lambda *_: system)
+    # The quick look before a launch does not ask nvidia-smi, so it knows no product there.
+    quick = system if vendor == "amd" else replace(system, product=None)
+    monkeypatch.setattr(site_module, "_system", lambda: quick)
+    monkeypatch.setenv("HIP_VISIBLE_DEVICES", "0,1")
+    found = answer(capsys, None, "--rccl-tests", str(benchmarks), "--repeats", "2")
+    assert found["simulated"] is False
+    assert found["machine"] == system.product
+    (entry,) = found["classes"]
+    assert (entry["link"], entry["pairs"], entry["measured"]) == (link, 1, 1)
+    assert entry["latency_us"]["median"] == 10.0
+    assert entry["gb_per_s"]["median"] == pytest.approx(100.0, rel=1e-4)
+    asked = Path("asked").read_text().splitlines()
+    assert len(asked) == 2
+    for line in asked:
+        assert line.endswith(chosen)
+        # Without a launcher one process has both devices.
+        assert "-b 8 -e 67108864 -f 8388608" in line
+        assert "-g 2" in line
+
+
+def test_benchmarks_without_sendrecv(
+    benchmarks: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It says which one is missing and how to get it."""
+    system = two_gpus("amd")
+    monkeypatch.setattr("rccltune.cli.detect.look", lambda *_: system)
+    monkeypatch.setattr(site_module, "_system", lambda: system)
+    (benchmarks / "sendrecv_perf").unlink()
+    assert links(None, "--rccl-tests", str(benchmarks)) == 4
+    said = capsys.readouterr().err
+    assert "there is no sendrecv_perf" in said
+    assert str(benchmarks) in said
+    assert "make MPI=1" in said
+    assert not SESSION.exists()

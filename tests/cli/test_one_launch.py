@@ -1,0 +1,167 @@
+"""All settings in one launch: the same measurements as one launch each, at a fraction of them."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pandas as pd
+import pytest
+import yaml
+
+from rccltune import simnode
+from rccltune.cli import run
+
+SMALL = ["--collective", "all_reduce", "--min-bytes", "1K", "--max-bytes", "512K"]
+WALK = ["--method", "one-launch"]
+
+
+@pytest.fixture(autouse=True)
+def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A working directory of its own."""
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
+def quiet(folder: Path, **changes: object) -> Path:
+    """mi300x without noise, and with these changes."""
+    path = folder / "node.yaml"
+    raw = yaml.safe_load(simnode.node_path("mi300x", "cpx-nps4").read_text(encoding="utf-8"))
+    raw["noise"] = {"sigma": 0.0}
+    path.write_text(yaml.safe_dump({**raw, **changes}), encoding="utf-8")
+    return path
+
+
+def sweep(node: Path | str, *more: str, launcher: str = "none") -> int:
+    """One simulated sweep in the working directory."""
+    where = ["--simulate", str(node), "--launcher", launcher]
+    return run(["sweep", "--mode", "cpx-nps4", *where, *SMALL, *more])
+
+
+def samples(folder: Path = Path("rccltune-session")) -> pd.DataFrame:
+    """samples.csv."""
+    return pd.read_csv(folder / "samples.csv", keep_default_na=False)
+
+
+def folders(session: Path) -> list[Path]:
+    """Launches that were made."""
+    return [path for path in (session / "launches").iterdir() if path.is_dir()]
+
+
+def test_every_time_is_that_of_its_setting(here: Path) -> None:
+    """Without noise each half-row has the node file's own time, to the digits that are printed."""
+    path = quiet(here)
+    assert sweep(path, *WALK) == 0
+
+    node = simnode.load_node(path)
+    table = samples()
+    forced = table[(table["doubt"] == "") & ~table["setting"].isin(["baseline", "silent"])]
+    assert set(forced["setting"]) == {
+        *("tree/ll", "tree/ll128", "tree/simple", "ring/ll", "ring/ll128", "ring/simple"),
+    }
+    # Ten sizes, both placements, three repeats of each setting.
+    assert set(forced.groupby("setting").size()) == {10 * 2 * 3}
+    for row in forced.itertuples():
+        variants = () if row.variant == "default" else (row.variant,)
+        wanted = simnode.truth(
+            node,
+            "all_reduce",
+            row.setting,
+            row.nbytes,
+            ranks=64,
+            variants=variants,
+            in_place=row.placement == "in",
+        )
+        assert row.time_us == pytest.approx(wanted, rel=6e-3)
+
+
+def test_a_sweep_takes_few_launches(here: Path) -> None:
+    """One for each variant and repeat of nothing; baselines have their own: first, between, last."""
+    assert sweep(quiet(here), *WALK) == 0
+    assert len(folders(here / "rccltune-session")) == 3 + 3
+
+    assert sweep(quiet(here), "-o", "each") == 0
+    assert len(folders(here / "each")) == 3 + 6 * 3
+
+
+def test_both_methods_give_the_same_rules(here: Path) -> None:
+    """What reaches production does not depend on how it was measured."""
+    rules = []
+    for method in ("one-launch", "per-setting"):
+        assert sweep(quiet(here), "--method", method, "-o", method) == 0
+        assert [run(["fit", method]), run(["emit-config", method])] == [0, 0]
+        text = (here / method / "rccl_tuner_gfx942_cpx-nps4.csv").read_text()
+        rules.append([line for line in text.splitlines() if line[:1] not in ("#", "")])
+    assert rules[0]
+    assert rules[0] == rules[1]
+
+
+def test_the_first_use_of_a_setting_is_kept_but_not_used(here: Path) -> None:
+    """It pays for connections."""
+    assert sweep(quiet(here), *WALK, "--repeats", "1") == 0
+    table = samples()
+    first = table[table["doubt"] == "connecting"]
+    used = table[(table["doubt"] == "") & (table["setting"] != "baseline")]
+    assert len(first) == len(used)
+    assert (used["setting"] == "silent").any()
+
+
+@pytest.mark.parametrize("release", ["rt24", "rtmid", "rt25", "rtnew", "nt"])
+def test_every_benchmark_release_can_walk(here: Path, release: str) -> None:
+    """Whatever it calls the option, and whatever it warms up first."""
+    node = quiet(here)
+    raw = yaml.safe_load(node.read_text(encoding="utf-8"))
+    raw["release"]["benchmark"] = release
+    node.write_text(yaml.safe_dump(raw), encoding="utf-8")
+    assert sweep(node, *WALK, "--repeats", "1", "--setting", "tree/ll") == 0
+    table = samples()
+    assert len(table[(table["setting"] == "tree/ll") & (table["doubt"] == "")]) == 20
+
+
+@pytest.mark.mpi
+def test_64_processes_walk_as_one(here: Path) -> None:
+    """Every rank goes its own way through the schedule, and all go the same."""
+    wish = [*WALK, "--repeats", "1", "--setting", "tree/ll", "--setting", "ring/simple"]
+    columns = ["setting", "placement", "nbytes", "time_us", "doubt", "executed"]
+    tables = []
+    for launcher in ("openmpi", "none"):
+        assert sweep("mi300x", *wish, "-o", launcher, launcher=launcher) == 0
+        tables.append(samples(here / launcher)[columns].sort_values(columns).reset_index(drop=True))
+    pd.testing.assert_frame_equal(*tables)
+
+
+@pytest.mark.parametrize(
+    ("more", "why"),
+    [
+        (["--max-bytes", "1K"], "one size"),
+        (["--warmup", "0"], "warm-up"),
+        (["--collective", "sendrecv"], "asks a tuner"),
+    ],
+)
+def test_what_cannot_walk_says_why(
+    here: Path, capsys: pytest.CaptureFixture[str], more: list[str], why: str
+) -> None:
+    """And names the way out; nothing is started."""
+    wish = [word for word in SMALL if "--collective" not in more or word not in SMALL[:2]]
+    code = run(["sweep", "--simulate", "mi300x", "--mode", "cpx-nps4", *wish, *WALK, *more])
+    said = capsys.readouterr().err
+    assert code == 4
+    assert why in said
+    assert "--method per-setting" in said
+    assert not (here / "rccltune-session").exists()
+
+
+def test_a_finished_walk_has_nothing_left_to_do(
+    here: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """The same command again reads the same samples from the raw logs."""
+    node = quiet(here)
+    wish = [*WALK, "--repeats", "1"]
+    assert sweep(node, *wish) == 0
+    before = samples()
+    (here / "rccltune-session" / "samples.csv").unlink()
+    capsys.readouterr()
+    assert sweep(node, *wish, "--json") == 0
+    events = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
+    assert [event["event"] for event in events] == ["done"]
+    pd.testing.assert_frame_equal(before, samples())

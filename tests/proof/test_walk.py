@@ -1,0 +1,177 @@
+"""Rows of a launch that walked through a schedule get the setting that really ran, or none.
+
+The real plugin walks and writes its trace; the calls of a benchmark are made here, from the table
+in docs/schedule.md.
+"""
+
+from __future__ import annotations
+
+import tempfile
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from rccltune import plugin, proof, verify
+from rccltune.errors import LaunchError, MachineError
+from rccltune.model import SILENT, CurveKey, Questions, Sample, Scale, Setting
+from rccltune.vocab import Algorithm, Collective, Doubt, Placement, Protocol
+
+SETTINGS = tuple(Setting.parse(s) for s in ("ring/ll", "tree/ll", "ring/simple/8"))
+STEPS = (SILENT, SILENT, *SETTINGS, *SETTINGS, SILENT, *reversed(SETTINGS))
+SIZES = (8, 16, 64)
+N_ITERS, N_WARM = 3, 2
+PER_ROW = 2 * (1 + N_ITERS + 1)
+OFFERED = {
+    (Algorithm.RING, Protocol.LL),
+    (Algorithm.RING, Protocol.SIMPLE),
+    (Algorithm.TREE, Protocol.LL),
+}
+
+
+def calls(n_passes: int, *, old: bool) -> list[int]:
+    """Sizes of all questions: docs/schedule.md, with -w 2 -n 3 -c 1 -f 2 or -f 4."""
+    warm = [SIZES[-1]] * N_WARM + [SIZES[0]] * N_WARM if old else [n for n in SIZES for _ in "ab"]
+    return warm + [n for _ in range(n_passes) for n in SIZES for _ in range(PER_ROW)]
+
+
+def walked(sizes: Sequence[int], steps: Sequence[Setting] = STEPS) -> proof.Walk:
+    """What the real plugin writes about these calls."""
+    try:
+        host = verify.Host(plugin.library())
+    except MachineError as error:
+        pytest.skip(str(error))
+    with tempfile.TemporaryDirectory() as name:
+        folder = Path(name)
+        lines = "".join(f"{step}\n" for step in steps)
+        (folder / "steps").write_text(f"#@ format 1\n#@ nodes=1 ranks=8\n{lines}")
+        env = {
+            "RCCLTUNE_SCHEDULE": str(folder / "steps"),
+            "RCCLTUNE_TRACE": str(folder / "trace-%p.csv"),
+        }
+        with host.communicator(abi=5, n_nodes=1, n_ranks=8, env=env) as communicator:
+            for nbytes in sizes:
+                communicator.ask(Collective.ALL_REDUCE, nbytes, verify.cost_table(OFFERED))
+        (path,) = folder.glob("trace-*.csv")
+        return proof.read_walk(path.read_text(), path.name)
+
+
+def table(n_passes: int) -> list[Sample]:
+    """The rows of that benchmark; the time names pass and size."""
+    rows = [(number, nbytes) for number in range(n_passes) for nbytes in SIZES]
+    return [
+        Sample(
+            key=CurveKey(
+                collective=Collective.ALL_REDUCE,
+                setting=SILENT,
+                placement=placement,
+                scale=Scale(n_nodes=1, n_ranks=8),
+            ),
+            launch="abc",
+            nbytes=nbytes,
+            time_us=1000.0 * (number + 1) + nbytes,
+            line=line,
+        )
+        for line, (number, nbytes) in enumerate(rows, start=10)
+        for placement in Placement
+    ]
+
+
+N_PASSES = len(STEPS) - 1
+
+
+def questions(*, old: bool) -> Questions:
+    """What the options imply."""
+    return Questions(leading=1, per_row=PER_ROW, extra=N_WARM if old else 0)
+
+
+@pytest.mark.parametrize("old", [False, True])
+def test_every_row_gets_the_setting_of_its_step(*, old: bool) -> None:
+    """Out of place and in place, in the order of the schedule; a first use is thrown away."""
+    placed = proof.place(
+        table(N_PASSES), walked(calls(N_PASSES, old=old)), STEPS, questions(old=old)
+    )
+    assert len(placed) == N_PASSES * len(SIZES) * 2
+    for sample in placed:
+        number = int((sample.time_us or 0) // 1000)
+        assert sample.step == number
+        assert sample.key.setting == STEPS[number]
+        first = STEPS.index(STEPS[number], 1) == number
+        assert sample.doubt is (Doubt.CONNECTING if first else None)
+        assert sample.launch == ("abc" if first else f"abc.{STEPS[1:number].count(STEPS[number])}")
+    used = [s for s in placed if s.doubt is None and s.key.setting == SETTINGS[1]]
+    assert {s.executed for s in used} == {SETTINGS[1]}
+
+
+@pytest.mark.parametrize("old", [False, True])
+@given(data=st.data())
+def test_one_question_more_or_less_voids_the_launch(data: st.DataObject, *, old: bool) -> None:
+    """Wherever in the table it is: no row may stand beside another's setting."""
+    asked = calls(N_PASSES, old=old)
+    n_warm = len(asked) - N_PASSES * len(SIZES) * PER_ROW
+    at = data.draw(st.integers(n_warm + 1, len(asked) - 1))
+    if data.draw(st.booleans()):
+        asked.insert(at, data.draw(st.sampled_from((*SIZES, 32))))
+    else:
+        del asked[at]
+    with pytest.raises(LaunchError, match="do not belong together"):
+        proof.place(table(N_PASSES), walked(asked), STEPS, questions(old=old))
+
+
+@given(n_printed=st.integers(0, N_PASSES), n_asked=st.integers(0, N_PASSES))
+def test_a_launch_that_was_cut_off_keeps_its_whole_passes(n_printed: int, n_asked: int) -> None:
+    """Steps that another followed, of passes that were printed whole."""
+    walk = walked(calls(n_asked, old=False))
+    # Without its last line, as a killed rank leaves it.
+    cut = replace(walk, ended=False)
+    # And without the last row, as a killed benchmark leaves its table.
+    rows = table(n_printed)[:-2]
+    placed = proof.place(rows, cut, STEPS, questions(old=False))
+    n_whole = max(0, min(n_printed - 1, n_asked - 1))
+    assert [s.step for s in placed] == [1 + k for k in range(n_whole) for _ in range(6)]
+    assert all(s.key.setting == STEPS[s.step or 0] for s in placed)
+
+
+def test_the_last_step_that_began_is_named() -> None:
+    """Who hung or crashed."""
+    walk = walked(calls(3, old=False))
+    assert walk.last == STEPS[3]
+    assert (walk.n_begun, walk.n_over, walk.ended) == (4, 0, True)
+    assert replace(walk, ended=False).n_whole == 3
+
+
+def test_a_bypassed_size_is_doubted_and_costs_no_other() -> None:
+    """It has no record; its neighbours have theirs."""
+    asked = [nbytes for nbytes in calls(N_PASSES, old=False) if nbytes != 16]
+    placed = proof.place(table(N_PASSES), walked(asked), STEPS, questions(old=False))
+    assert {s.nbytes for s in placed if s.doubt is Doubt.BYPASSED} == {16}
+    assert {s.nbytes for s in placed if s.doubt is None} == {8, 64}
+
+
+def test_what_the_benchmark_saw_run_is_believed_before_the_plugin() -> None:
+    """Columns of -A: another setting than the step's is a substitution."""
+    rows = [replace(s, executed=Setting.parse("ring/ll")) for s in table(N_PASSES)]
+    walk = walked(calls(N_PASSES, old=False))
+    placed = proof.place(rows, walk, STEPS, questions(old=False))
+    doubted = {s.key.setting for s in placed if s.doubt is Doubt.SUBSTITUTED}
+    assert doubted == {SETTINGS[1], SETTINGS[2]}
+
+
+def test_ranks_that_walked_differently_are_found() -> None:
+    """Other answers, other numbers of calls, other numbers of steps."""
+    one = walked(calls(N_PASSES, old=False))
+    assert proof.agree_on_walk({"a": one, "b": walked(calls(N_PASSES, old=False))}) is None
+    assert "steps" in str(proof.agree_on_walk({"a": one, "b": walked(calls(2, old=False))}))
+    more = calls(N_PASSES, old=False)
+    more.insert(len(more) // 2, more[len(more) // 2])
+    assert "often" in str(proof.agree_on_walk({"a": one, "b": walked(more)}))
+    other = (SILENT, SILENT, *reversed(STEPS[2:]))
+    assert "told" in str(
+        proof.agree_on_walk({"a": one, "b": walked(calls(N_PASSES, old=False), other)})
+    )
+    # A rank that was cut off is compared as far as it got.
+    behind = replace(walked(calls(2, old=False)), ended=False)
+    assert proof.agree_on_walk({"a": replace(one, ended=False), "b": behind}) is None
