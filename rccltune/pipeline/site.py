@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import mmap
 import os
 import re
 import shutil
@@ -134,7 +135,7 @@ def _real(wish: SiteWish) -> Site:
         environment=environment,
         cleared=wish.cleared,
         hostfile=wish.hostfile,
-        has_patched_library=library is not None and TREE_SIMPLE_SWITCH in library.read_bytes(),
+        has_patched_library=library is not None and _names(library, TREE_SIMPLE_SWITCH),
         node=None,
         binding=binding.bind,
         remarks=_remarks(binding),
@@ -152,6 +153,15 @@ def _library(wish: Path) -> Path:
             hint="name the librccl.so.1 that was built with --librccl.",
         )
     return found.resolve()
+
+
+def _names(library: Path, variable: bytes) -> bool:
+    """Whether a library asks for a variable; built for every GPU it has a gigabyte and more."""
+    with library.open("rb") as stream:
+        if os.fstat(stream.fileno()).st_size == 0:
+            return False
+        with mmap.mmap(stream.fileno(), 0, access=mmap.ACCESS_READ) as content:
+            return content.find(variable) >= 0
 
 
 def _loads(library: Path | None) -> tuple[tuple[str, str], ...]:
