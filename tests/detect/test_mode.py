@@ -168,6 +168,7 @@ def test_put_back_after_a_signal(node: Node, number: signal.Signals) -> None:
     assert [signal.getsignal(n) for n in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)] == before
 
 
+@pytest.mark.usefixtures("heard")
 def test_nobody_interrupts_the_way_back(node: Node) -> None:
     """A second Ctrl-C while the mode is put back waits for it."""
 
