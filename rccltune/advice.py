@@ -49,8 +49,10 @@ _MEANINGS: Final = {
     r"PMIX_ERR_SYS_LIMITS_PIPES|Too many open files": (
         "too few open files are allowed: ulimit -n 65536"
     ),
-    r"unsupported PMI version|not compatible with PMI1": (
-        "the benchmark was built with another MPI than this launcher's"
+    r"unsupported PMI version|not compatible with PMI1|OPAL ERROR: Unreachable|"
+    r"Fatal error in internal_Init": (
+        "the benchmark was built with another MPI than this launcher's; under srun set "
+        "SLURM_MPI_TYPE (srun --mpi=list): pmix for Open MPI, pmi2 for MPICH"
     ),
     r"more processes than (cpus|ranks)|bind-to": ("binding failed: add --launcher none or fix it"),
     r"remote process exited or there was a network error": (

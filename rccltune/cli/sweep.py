@@ -36,9 +36,13 @@ DURATION = Word("duration", parse_duration)
 @click.option("-o", "--output", type=FOLDER, default=DEFAULT_SESSION, help="Session folder.")
 @click.option("--simulate", metavar="NODE", help="A simulated node instead of this machine.")
 @click.option("--rccl-tests", type=FOLDER, metavar="DIR", help="Folder of all_reduce_perf.")
-@click.option("--librccl", type=FOLDER, metavar="FILE", help="Another librccl.so, for variants.")
-@click.option("--launcher", type=click.Choice(LAUNCHERS), help="What starts the ranks.")
-@click.option("--hostfile", type=FOLDER, metavar="FILE", help="Where ranks go.")
+@click.option("--librccl", type=FOLDER, metavar="FILE", help="Another librccl.so, in every arm.")
+@click.option(
+    "--launcher",
+    type=click.Choice(LAUNCHERS),
+    help="What starts the ranks. [default: one that fits the benchmark's MPI]",
+)
+@click.option("--hostfile", type=FOLDER, metavar="FILE", help="Hosts, in the launcher's own form.")
 @click.option("--np", type=click.IntRange(min=1), metavar="N", help="Ranks.")
 @click.option("--collective", type=COLLECTIVE, multiple=True, help="Again for each; default: five.")
 @click.option("--setting", type=SETTING, multiple=True, help="A/P or A/P/CHANNELS, again for each.")
@@ -138,6 +142,8 @@ def _measure(console: Console, prepared: Prepared, *, force: bool) -> None:
 def _talk_before(console: Console, prepared: Prepared) -> None:
     if prepared.site.node is not None:
         console.say(f"SIMULATED node {prepared.site.node.name}: no hardware is measured")
+    for remark in prepared.site.remarks:
+        console.say(remark)
     for item in prepared.plan.impossible:
         console.say(f"Not measured: {item.collective.value} {item.setting}: {item.reason}")
     for one in prepared.quarantined:

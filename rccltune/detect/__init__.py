@@ -26,6 +26,7 @@ from rccltune.detect.records import (
 )
 from rccltune.detect.situations import VISIBLE, situations
 from rccltune.detect.smi import bindings, query, runner
+from rccltune.detect.software import linked_mpi
 
 __all__ = [
     "VISIBLE",
@@ -58,6 +59,7 @@ __all__ = [
     "fingerprint",
     "fits",
     "hidden_files",
+    "linked_mpi",
     "look",
     "mode_text",
     "needs",

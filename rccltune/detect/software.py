@@ -137,9 +137,26 @@ def _benchmark(path: Path) -> Benchmark:
         path=path,
         version=found[0] if found else None,
         sha256=digest,
-        mpi=next((family for mark, family in _MPI if mark in content), "none"),
+        mpi=_family(content),
         simulated=SIMULATED_MARK in content,
     )
+
+
+def linked_mpi(program: Path) -> str | None:
+    """Family of MPI that a program is linked to, None where that cannot be read off.
+
+    A script around the benchmark, or one linked statically, names no library.
+    """
+    try:
+        family = _family(program.read_bytes())
+    except OSError:
+        return None
+    return None if family == "none" else family
+
+
+def _family(content: bytes) -> str | None:
+    """``none`` where no MPI library is named, None for one that is not known."""
+    return next((family for mark, family in _MPI if mark in content), "none")
 
 
 def starters(programs: Sequence[Path]) -> tuple[Starter, ...]:

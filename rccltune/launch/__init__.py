@@ -6,13 +6,19 @@ happens, no process that it started is left running.
 """
 
 from rccltune.launch.environment import CLEARED, Environment, chooses, environment
-from rccltune.launch.launchers import LAUNCHERS, Launcher, find_launcher
+from rccltune.launch.family import TAG
+from rccltune.launch.finding import find_launcher
+from rccltune.launch.hosts import hosts_used
+from rccltune.launch.launchers import LAUNCHERS, Launcher
 from rccltune.launch.process import RUN_ID, Ending, Job, end_leftovers, run
+from rccltune.launch.trying import Binding, find_binding
 
 __all__ = [
     "CLEARED",
     "LAUNCHERS",
     "RUN_ID",
+    "TAG",
+    "Binding",
     "Ending",
     "Environment",
     "Job",
@@ -20,6 +26,8 @@ __all__ = [
     "chooses",
     "end_leftovers",
     "environment",
+    "find_binding",
     "find_launcher",
+    "hosts_used",
     "run",
 ]

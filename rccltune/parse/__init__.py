@@ -10,8 +10,9 @@ as the file tells them) → ``resolve`` (what the file, the options and the assu
 together) → ``assemble`` (samples, doubts, notices).
 """
 
+from rccltune.parse.jobs import jobs_in
 from rccltune.parse.read import read, read_stream
 from rccltune.parse.reading import Reading
 from rccltune.parse.workload import read_workload
 
-__all__ = ["Reading", "read", "read_stream", "read_workload"]
+__all__ = ["Reading", "jobs_in", "read", "read_stream", "read_workload"]

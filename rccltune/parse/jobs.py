@@ -6,6 +6,7 @@ both headers, and then their rows as they come; a job that died leaves its pream
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from typing import Final
 
@@ -19,6 +20,15 @@ from rccltune.parse.table import Table
 # More than ever wait or run side by side; what noise piles up beyond is forgotten.
 _MAX_PREAMBLES: Final = 64
 _MAX_OPEN: Final = 16
+
+
+# Each job's first rank names its device; a job that reads on in cycles names it once.
+_FIRST_RANK: Final = re.compile(rb"^#\s+Rank\s+0\s+(?:Group|Pid)\b", re.MULTILINE)
+
+
+def jobs_in(log: bytes) -> int:
+    """How many benchmarks wrote into one log: more than one where ranks did not meet."""
+    return len(_FIRST_RANK.findall(log))
 
 
 class Jobs:

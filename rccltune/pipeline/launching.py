@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import os
 import signal
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime, timezone
 from pathlib import Path
@@ -34,6 +34,8 @@ from rccltune.vocab import Algorithm, Collective, Doubt
 
 _COMPLETE: Final = b"# Avg bus bandwidth"
 _RULES: Final = "forced.csv"
+# From names and the whole environment to a launcher's options and the environment with them.
+Carry = Callable[[Iterable[str], Mapping[str, str]], tuple[tuple[str, ...], Mapping[str, str]]]
 _SCHEDULE: Final = "schedule"
 # What a launch counts as; wrong results were measured all the same, and are kept with a doubt.
 _STATUS: Final[Mapping[Failure | None, Status]] = {
@@ -100,6 +102,7 @@ def run_launch(
     *,
     site: Sequence[tuple[str, str]],
     clear: Sequence[str],
+    carry: Carry,
     fingerprint: Fingerprint,
     files: Sequence[tuple[str, str, str]] = (),
     changed: Callable[[], tuple[str, ...]] = tuple,
@@ -111,6 +114,7 @@ def run_launch(
         folder: the session.
         site: the environment that rccltune was started with.
         clear: further variables to clear.
+        carry: the launcher's way to take variables to ranks on other hosts.
         fingerprint: the machine as it is known.
         files: what hidden files set, as (file, name, value); recorded beside the environment.
         changed: what of the machine is no longer as it was; a launch that saw a change counts as
@@ -136,10 +140,12 @@ def run_launch(
         session.write_atomically(own / _SCHEDULE, plan.schedule_text(wanted.schedule))
     elif setting.role is Role.FORCED:
         session.write_atomically(own / _RULES, _forced(wanted, setting))
+    argv = tuple(_filled(part, filled) for part in wanted.argv)
+    options, variables = _carried(environment, carry)
     started = datetime.now(tz=timezone.utc).isoformat(timespec="seconds")
     job = Job(
-        argv=tuple(_filled(part, filled) for part in wanted.argv),
-        variables=environment.variables,
+        argv=(argv[0], *options, *argv[1:]),
+        variables=variables,
         folder=own,
         timeout_s=wanted.timeout_s or 600.0,
         is_complete=_is_complete,
@@ -199,6 +205,15 @@ def _environment_json(
         "files": [list(item) for item in files],
     }
     return json.dumps(plain, indent=1, ensure_ascii=False) + "\n"
+
+
+def _carried(
+    environment: launch.Environment, carry: Carry
+) -> tuple[tuple[str, ...], Mapping[str, str]]:
+    """Every rank of every arm sees what we set and what the site set, on other hosts too."""
+    names = {name for name, _ in (*environment.added, *environment.passed)}
+    # By the launch's tag its ranks are found again; it gets its value when they start.
+    return carry({*names, launch.TAG}, {**environment.variables, launch.TAG: ""})
 
 
 def read_launch(wanted: Launch, folder: Path, outcome: Outcome) -> tuple[Sample, ...]:
@@ -353,6 +368,7 @@ def _samples(
         assume=(("rank_placement", wanted.rank_placement or "node"),),
     )
     log = own / "stdout.log"
+    _check_met(log, wanted)
     with log.open("rb") as stream:
         reading = parse.read_stream(stream, str(log), stated, wanted.id)
     if is_walk(wanted):
@@ -371,6 +387,24 @@ def _samples(
         raise LaunchError(f"ranks were answered differently: {differing}", where=str(own))
     samples = proof.prove(reading.samples, next(iter(traces.values())), setting)
     return samples, reading, _doubts(samples, wanted)
+
+
+def _check_met(log: Path, wanted: Launch) -> None:
+    """Ranks that did not find each other each print a whole table of their own and exit with 0.
+
+    Raises:
+        LaunchError: they did not.
+    """
+    n_jobs = parse.jobs_in(log.read_bytes())
+    if n_jobs > 1:
+        asked = f"one of {wanted.scale.n_ranks} ranks" if wanted.scale else "one"
+        raise LaunchError(
+            f"{n_jobs} jobs ran instead of {asked}: the ranks did not find each other",
+            where=str(log),
+            hint="launcher and benchmark are of different MPIs, or the benchmark was built without "
+            "(make MPI=1); see ldd on it and mpirun --version. Under srun set SLURM_MPI_TYPE "
+            "(srun --mpi=list).",
+        )
 
 
 def _walked(wanted: Launch, own: Path, printed: Sequence[Sample]) -> tuple[Sample, ...]:

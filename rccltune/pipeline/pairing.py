@@ -155,6 +155,7 @@ def _run(prepared: Prepared, one: Launch, outcomes: Sequence[Outcome]) -> launch
         site=tuple(os.environ.items()),
         # The site's choice of devices is in the pairs already; a second one would index the first.
         clear=(*prepared.site.cleared, *detect.VISIBLE),
+        carry=prepared.site.launcher.carry,
         fingerprint=prepared.site.fingerprint,
         changed=prepared.site.changed,
     )

@@ -193,6 +193,7 @@ class _Runner:
             prepared.folder,
             site=tuple(os.environ.items()),
             clear=site.cleared,
+            carry=site.launcher.carry,
             fingerprint=site.fingerprint,
             files=prepared.filled,
             changed=site.changed,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import mmap
 import os
 import pwd
 import re
@@ -15,13 +16,16 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Final
 
-from rccltune import detect, launch, plugin, session, simnode
+from rccltune import advice, detect, launch, plugin, session, simnode
 from rccltune.errors import CommandLineError, MachineError
 from rccltune.launch import Launcher
-from rccltune.model import Fingerprint, Mode, Scale
+from rccltune.model import TREE_SIMPLE_PATCHED, Fingerprint, Mode, Scale
 from rccltune.vocab import Collective
 
 SIMULATED_MARK: Final = b"# SIMULATED"
+# A library built after scripts/enable-tree-simple asks for this variable by name.
+TREE_SIMPLE_SWITCH: Final = TREE_SIMPLE_PATCHED.environment[0][0].encode()
+_LIBRARIES: Final = ("librccl.so.1", "librccl.so", "libnccl.so.2", "libnccl.so")
 _USUAL: Final = (Path("/opt/rocm/bin"), Path("/opt/rccl-tests/build"))
 _OPTION: Final = re.compile(r"\[-(\w)[, ]")
 
@@ -56,6 +60,8 @@ class Site:
         help_letters: option letters of the benchmark.
         environment: set in every arm, baseline included.
         node: the simulated node, None on a real machine.
+        binding: what ranks are bound to, as the launcher could; None leaves it alone.
+        remarks: what the user should know of all this.
         start_s: what a launch is known to take.
         hidden: files that set variables of the library behind everybody's back.
         changed: what of the machine is no longer as it was found.
@@ -71,14 +77,12 @@ class Site:
     hostfile: Path | None
     has_patched_library: bool
     node: simnode.SimulatedNode | None
+    # A simulated node's ranks have no memory to be near to.
+    binding: str | None = "none"
+    remarks: tuple[str, ...] = ()
     start_s: float | None = None
     hidden: tuple[detect.HiddenFile, ...] = ()
     changed: Callable[[], tuple[str, ...]] = tuple
-
-    @property
-    def binding(self) -> str | None:
-        """What ranks are bound to; a simulated node's have no memory to be near to."""
-        return "none" if self.node is not None else "numa"
 
 
 def find_site(wish: SiteWish) -> Site:
@@ -110,31 +114,35 @@ def _real(wish: SiteWish) -> Site:
             "how many ranks to start is not known",
             hint="say it with --np: one rank for each GPU or partition.",
         )
-    library: tuple[tuple[str, str], ...] = ()
-    if wish.librccl is not None:
-        path = os.pathsep.join(
-            filter(None, (str(wish.librccl.resolve().parent), os.environ.get("LD_LIBRARY_PATH")))
-        )
-        library = (("LD_LIBRARY_PATH", path),)
-    launcher = launch.find_launcher(wish.launcher, path=os.environ.get("PATH"))
+    library = None if wish.librccl is None else _library(wish.librccl)
+    launcher = _launcher(wish, Path(first))
+    hosts = _hosts(wish, launcher, n_ranks)
+    environment = (*launcher.environment, *_loads(library), *wish.added)
+    binding = _binding(wish, launcher, n_ranks, environment)
+    known = detect.fingerprint(system)
     hidden = _hidden(system)
     return Site(
         programs=programs,
         help_letters=letters,
         launcher=launcher,
-        scale=Scale(n_nodes=1, n_ranks=n_ranks),
+        scale=Scale(n_nodes=max(1, len(hosts)), n_ranks=n_ranks),
         fingerprint=replace(
-            detect.fingerprint(system),
+            known,
+            # Ranks on other hosts are another machine than this one.
+            hosts=hosts or known.hosts,
+            binding=binding.bind,
             arch=system.arch or _vendor(),
             mode=system.mode or wish.mode,
             benchmark_sha256=session.sha256_of(Path(first)),
             ranks_per_process=1,
         ),
-        environment=(*launcher.environment, *library, *wish.added),
+        environment=environment,
         cleared=wish.cleared,
         hostfile=wish.hostfile,
-        has_patched_library=wish.librccl is not None,
+        has_patched_library=library is not None and _names(library, TREE_SIMPLE_SWITCH),
         node=None,
+        binding=binding.bind,
+        remarks=_remarks(binding),
         hidden=hidden,
         changed=lambda: (*detect.changes(system, _system()), *_changed(hidden, _hidden(system))),
     )
@@ -156,6 +164,85 @@ def _changed(
     """Hidden files that came, went or say something else."""
     names = sorted({str(one.path) for one in set(before) ^ set(now)})
     return tuple(f"{name} is not what it was" for name in names)
+
+
+def _library(wish: Path) -> Path:
+    """The file that was named, or the librccl in the folder that was."""
+    found = next((wish / name for name in _LIBRARIES if (wish / name).is_file()), wish)
+    if not found.is_file():
+        raise MachineError(
+            "there is no such library",
+            where=str(wish),
+            hint="name the librccl.so.1 that was built with --librccl.",
+        )
+    return found.resolve()
+
+
+def _names(library: Path, variable: bytes) -> bool:
+    """Whether a library asks for a variable; built for every GPU it has a gigabyte and more."""
+    with library.open("rb") as stream:
+        if os.fstat(stream.fileno()).st_size == 0:
+            return False
+        with mmap.mmap(stream.fileno(), 0, access=mmap.ACCESS_READ) as content:
+            return content.find(variable) >= 0
+
+
+def _loads(library: Path | None) -> tuple[tuple[str, str], ...]:
+    """What makes the benchmark load a library instead of the site's."""
+    if library is None:
+        return ()
+    folders = (str(library.parent), os.environ.get("LD_LIBRARY_PATH"))
+    return (("LD_LIBRARY_PATH", os.pathsep.join(filter(None, folders))),)
+
+
+def _launcher(wish: SiteWish, benchmark: Path | None) -> Launcher:
+    """The launcher wished for, or the first that fits the benchmark's MPI."""
+    return launch.find_launcher(
+        wish.launcher,
+        path=os.environ.get("PATH"),
+        family=detect.linked_mpi(benchmark) if benchmark is not None else None,
+        in_allocation="SLURM_JOB_ID" in os.environ,
+    )
+
+
+def _hosts(wish: SiteWish, launcher: Launcher, n_ranks: int) -> tuple[str, ...]:
+    """Hosts that the host file puts ranks on; none without a file."""
+    if wish.hostfile is None:
+        return ()
+    if launcher.program is None:
+        raise CommandLineError(
+            "--hostfile needs a launcher that reads it",
+            hint="leave out --hostfile, or --launcher none.",
+        )
+    return launch.hosts_used(wish.hostfile, launcher.flavour, n_ranks)
+
+
+def _binding(
+    wish: SiteWish, launcher: Launcher, n_ranks: int, added: tuple[tuple[str, str], ...]
+) -> launch.Binding:
+    """Try the launcher with ranks that do nothing, in the environment that launches will have."""
+    seen = launch.environment(os.environ, added, clear=wish.cleared)
+    with tempfile.TemporaryDirectory(prefix="rccltune-") as folder:
+        try:
+            return launch.find_binding(
+                launcher,
+                n_ranks,
+                hostfile=wish.hostfile,
+                variables=seen.variables,
+                folder=Path(folder),
+            )
+        except MachineError as error:
+            meaning = advice.meaning_of(error.message)
+            raise MachineError(
+                error.message, where=error.where, hint=meaning or error.hint
+            ) from error
+
+
+def _remarks(binding: launch.Binding) -> tuple[str, ...]:
+    if binding.refused is None:
+        return ()
+    text = "Ranks are not bound to their NUMA sets, times may vary more: the launcher refused"
+    return (f"{text} ({binding.refused})",)
 
 
 def _system() -> detect.System:
@@ -214,8 +301,9 @@ def _simulated(wish: SiteWish) -> Site:
         )
     programs = _programs(folder)
     one_process = wish.launcher == "none"
-    launcher = launch.find_launcher(wish.launcher, path=os.environ.get("PATH"))
+    launcher = _launcher(wish, None)
     n_ranks = wish.n_ranks or node.ranks
+    _hosts(wish, launcher, n_ranks)
     environment = [*launcher.environment, *wish.added]
     environment.append(("RCCLTUNE_SIM_SEED", str(wish.seed)))
     if one_process:

@@ -149,8 +149,8 @@ def why_impossible(
         return "only all_reduce has a tree"
     if variant.patched and not ground.has_patched_library:
         return (
-            "this RCCL ignores Tree with Simple on one node; point --librccl at a build with "
-            "the change in scripts/ to measure it"
+            "this RCCL leaves Tree with Simple out on one node; point --librccl at a build with "
+            "the change of scripts/enable-tree-simple to measure it"
         )
     return None
 

@@ -292,7 +292,7 @@ def test_ranks_of_another_mpi(
     monkeypatch.setattr("rccltune.launch.environment", mismatched)
     more = ("--launcher", "openmpi", "--pairs", "1", "--repeats", "1")
     assert links("mi300x-cpx-nps4", *more) == 5
-    assert "which says 1" in capsys.readouterr().err
+    assert "2 jobs ran instead of one of 2 ranks" in capsys.readouterr().err
 
 
 def test_a_sweep_and_a_link_map_share_a_session(

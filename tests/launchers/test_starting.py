@@ -1,0 +1,217 @@
+"""What each real launcher makes of our options: ranks, binding, environment, hosts."""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import subprocess
+import sys
+from collections.abc import Callable, Mapping
+from pathlib import Path
+
+import pytest
+
+from rccltune import detect
+from rccltune.errors import MachineError
+from rccltune.launch import Job, Launcher, find_binding, find_launcher, hosts_used, run
+
+Real = Callable[[str], object]
+MPI = ("openmpi5", "openmpi4", "mpich", "intel")
+NAMES = (*MPI, "srun")
+# A value with everything that a shell or a list would trip over.
+AWKWARD = "a;b c:d,e=f"
+
+pytestmark = pytest.mark.mpi
+
+
+def launcher(real: Real, name: str) -> Launcher:
+    """The real one, found as sweep finds it."""
+    flavour = real(name).flavour  # type: ignore[attr-defined] # conftest's Real
+    found = find_launcher(flavour, path=os.environ["PATH"], in_allocation=True)
+    assert found.flavour == flavour
+    return found
+
+
+def variables(found: Launcher, **more: str) -> dict[str, str]:
+    """The environment that launches get."""
+    return {**os.environ, **dict(found.environment), **more}
+
+
+def lines(folder: Path, argv: tuple[str, ...], environment: Mapping[str, str]) -> list[str]:
+    """What the ranks print."""
+    job = Job(
+        argv=argv,
+        variables=environment,
+        folder=folder,
+        timeout_s=60,
+        is_complete=lambda _: False,
+    )
+    ending = run(job)
+    errors = (folder / "stderr.log").read_text(errors="replace")
+    assert ending.exit_code == 0, errors
+    return (folder / "stdout.log").read_text().splitlines()
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_ranks_are_bound_to_numa_sets_where_that_works(
+    real: Real, tmp_path: Path, name: str
+) -> None:
+    """More ranks than cores bind all the same; nothing is refused on an ordinary machine."""
+    found = launcher(real, name)
+    n_ranks = 2 * (os.cpu_count() or 1) + 1
+
+    binding = find_binding(
+        found, n_ranks, hostfile=None, variables=variables(found), folder=tmp_path
+    )
+    assert (binding.bind, binding.refused) == ("numa", None)
+
+
+@pytest.mark.parametrize("name", ["openmpi5", "openmpi4"])
+def test_where_nothing_can_be_bound_ranks_start_unbound(
+    real: Real, tmp_path: Path, name: str
+) -> None:
+    """As in a container that forbids it; hwloc is told that this is not its own machine."""
+    found = launcher(real, name)
+    seen = variables(found, HWLOC_THISSYSTEM="0")
+
+    binding = find_binding(found, 3, hostfile=None, variables=seen, folder=tmp_path)
+    assert binding.bind == "none"
+    assert re.search(r"NOT +support +binding", binding.refused or "")
+
+
+def test_a_launcher_that_starts_nothing_says_why(real: Real, tmp_path: Path) -> None:
+    """Too few slots: refused before any benchmark, with the launcher's own words."""
+    found = launcher(real, "openmpi5")
+    hosts = tmp_path / "hosts"
+    hosts.write_text("127.0.0.1 slots=2\n")
+
+    with pytest.raises(MachineError, match="does not start 3 ranks: There are not enough slots"):
+        find_binding(found, 3, hostfile=hosts, variables=variables(found), folder=tmp_path)
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_unbound_ranks_may_use_every_core(real: Real, tmp_path: Path, name: str) -> None:
+    """bind none: Intel MPI would otherwise pin each rank to one core."""
+    found = launcher(real, name)
+    program = "import os, time; time.sleep(0.5); print(sorted(os.sched_getaffinity(0)))"
+    argv = found.argv(3, (_python(), "-c", program), bind="none")
+
+    assert lines(tmp_path, argv, variables(found)) == [str(sorted(os.sched_getaffinity(0)))] * 3
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_every_rank_sees_each_variable_as_it_was_set(real: Real, tmp_path: Path, name: str) -> None:
+    """Values with blanks, colons, commas and semicolons; empty is empty and not unset."""
+    found = launcher(real, name)
+    argv = found.argv(3, (_python(), "-c", _tell("NCCL_AWKWARD", "NCCL_EMPTY")), bind="none")
+
+    seen = lines(tmp_path, argv, variables(found, NCCL_AWKWARD=AWKWARD, NCCL_EMPTY=""))
+    assert seen == [f"{AWKWARD}||here"] * 3
+
+
+HOSTS = {"openmpi": "{} slots=2\n", "mpich": "{}:2\n", "intel": "{}:2\n"}
+
+
+@pytest.mark.parametrize("name", MPI)
+def test_ranks_on_another_host_see_the_same(
+    real: Real, another_host: None, tmp_path: Path, name: str
+) -> None:
+    """Two hosts in the launcher's own host file; Open MPI by itself takes no variable along."""
+    found = launcher(real, name)
+    hosts = tmp_path / "hosts"
+    hosts.write_text("".join(HOSTS[found.flavour].format(h) for h in ("127.0.0.1", "127.0.0.2")))
+    argv = found.argv(
+        4, (_python(), "-c", _tell("NCCL_AWKWARD", "NCCL_EMPTY")), bind="numa", hostfile=hosts
+    )
+    names = ["NCCL_AWKWARD", "NCCL_EMPTY"]
+    options, seen = found.carry(names, variables(found, NCCL_AWKWARD=AWKWARD, NCCL_EMPTY=""))
+    argv = (argv[0], *options, *argv[1:])
+
+    assert hosts_used(hosts, found.flavour, 4) == ("127.0.0.1", "127.0.0.2")
+    told = sorted(lines(tmp_path, argv, seen))
+    assert told == [f"{AWKWARD}||here"] * 2 + [f"{AWKWARD}||there"] * 2
+
+
+def test_srun_takes_hosts_from_a_file(real: Real, tmp_path: Path) -> None:
+    """Names of the allocation, one a line."""
+    found = launcher(real, "srun")
+    hosts = tmp_path / "hosts"
+    hosts.write_text(os.uname().nodename.partition(".")[0] + "\n")
+    argv = found.argv(3, (_python(), "-c", _tell("TMPDIR", "HOME")), bind="numa", hostfile=hosts)
+
+    assert len(lines(tmp_path, argv, variables(found))) == 3
+
+
+HELLO = """#include <mpi.h>
+#include <stdio.h>
+int main(int argc, char **argv)
+{
+    int size;
+    MPI_Init(&argc, &argv);
+    MPI_Comm_size(MPI_COMM_WORLD, &size);
+    printf("of %d\\n", size);
+    fflush(stdout);
+    return MPI_Finalize();
+}
+"""
+
+
+@pytest.mark.parametrize("name", MPI)
+@pytest.mark.parametrize("built", ["openmpi5", "openmpi4", "mpich"])
+def test_ranks_meet_exactly_where_we_say_that_they_do(
+    real: Real, tmp_path: Path, name: str, built: str
+) -> None:
+    """A program of each MPI under each launcher: one job of three, or else three of one or none."""
+    home = Path(real(built).folder)  # type: ignore[attr-defined] # conftest's Real
+    source, program = tmp_path / "hello.c", tmp_path / "hello"
+    source.write_text(HELLO)
+    if shutil.which("cc") is None or not (home / "mpicc").exists():
+        pytest.skip("there is no C compiler, or this MPI has no mpicc")
+    subprocess.run([home / "mpicc", "-o", program, source], check=True, capture_output=True)
+    found = launcher(real, name)
+    seen = variables(found, LD_LIBRARY_PATH=str(home.parent / "lib"))
+
+    job = Job(
+        argv=found.argv(3, (str(program),), bind="none"),
+        variables=seen,
+        folder=tmp_path,
+        timeout_s=60,
+        is_complete=lambda _: False,
+    )
+    run(job)
+    met = (tmp_path / "stdout.log").read_text().splitlines() == ["of 3"] * 3
+    family = detect.linked_mpi(program)
+    assert family == built.rstrip("45")
+    assert met == (family in found.families)
+
+
+@pytest.mark.parametrize(
+    ("name", "program", "family"),
+    [
+        ("openmpi5", "ompi_info", "openmpi"),
+        ("openmpi4", "ompi_info", "openmpi"),
+        ("mpich", "mpivars", "mpich"),
+        ("intel", "IMB-MPI1", "mpich"),
+    ],
+)
+def test_a_programs_mpi_is_read_off_it(real: Real, name: str, program: str, family: str) -> None:
+    """Programs that came with each MPI name its library, as a benchmark built with it does."""
+    path = Path(real(name).folder) / program  # type: ignore[attr-defined] # conftest's Real
+    if not path.is_file():
+        pytest.skip(f"this {name} has no {program}")
+
+    assert detect.linked_mpi(path) == family
+    assert detect.linked_mpi(Path("/bin/sh")) is None
+
+
+def _python() -> str:
+    """The real one; fixtures change sys.executable."""
+    return str(Path(sys.prefix) / "bin" / "python")
+
+
+def _tell(*names: str) -> str:
+    """A rank that prints variables and where it runs; at once, in one write."""
+    listed = ", ".join(f"os.environ.get({name!r}, 'unset')" for name in names)
+    where = "os.environ.get('ON_ANOTHER_HOST', 'here')"
+    return f"import os, time; time.sleep(0.5); os.write(1, ('|'.join([{listed}, {where}]) + chr(10)).encode())"

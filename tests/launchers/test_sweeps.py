@@ -1,0 +1,213 @@
+"""A sweep under each real launcher gives what one process gives, and leaves nothing running."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import pandas as pd
+import pytest
+import yaml
+
+from rccltune import plugin, simnode
+from rccltune.cli import run
+from rccltune.launch.process import TAG
+
+Real = Callable[[str], object]
+NAMES = ("openmpi5", "openmpi4", "mpich", "intel", "srun")
+SMALL = ["--collective", "all_reduce", "--min-bytes", "4K", "--max-bytes", "32K", "--repeats", "1"]
+COLUMNS = ["setting", "variant", "placement", "nbytes", "time_us", "n_wrong", "doubt", "executed"]
+
+pytestmark = pytest.mark.mpi
+
+
+@pytest.fixture
+def node(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., Path]:
+    """The shipped CPX node with four ranks, in an empty working directory."""
+    if not (plugin.native_folder() / "sim" / "all_reduce_perf").is_file():
+        pytest.skip("this install has no stand-in benchmarks")
+    monkeypatch.chdir(tmp_path)
+
+    def write(**changes: object) -> Path:
+        raw = yaml.safe_load(simnode.node_path("mi300x", "cpx-nps4").read_text(encoding="utf-8"))
+        raw["scale"] |= {"ranks": 4, "devices_per_oam": 4}
+        raw["fill"] = [{"ranks": 4, "placement": "node"}]
+        # Curves of the placement that four ranks of one OAM have; all else is filled in.
+        raw["curves"] = [
+            {**curve, "ranks": 4} for curve in raw["curves"] if curve.get("placement") == "node"
+        ]
+        path = tmp_path / "node.yaml"
+        path.write_text(yaml.safe_dump(raw | changes), encoding="utf-8")
+        return path
+
+    return write
+
+
+def sweep(node: Path, launcher: str, *more: str) -> int:
+    """One simulated sweep into a session named like its launcher."""
+    where = ["--simulate", str(node), "--launcher", launcher, "-o", launcher]
+    return run(["sweep", "--mode", "cpx-nps4", *where, *SMALL, *more])
+
+
+def samples(launcher: str) -> pd.DataFrame:
+    """What is in samples.csv, in an order of its own."""
+    table = pd.read_csv(Path(launcher) / "samples.csv", keep_default_na=False)[COLUMNS]
+    return table.sort_values(COLUMNS).reset_index(drop=True)
+
+
+def left_running(session: Path) -> list[str]:
+    """Processes of any launch of a session: ranks carry its tag and a path into the session."""
+    found = []
+    for entry in Path("/proc").glob("[0-9]*/environ"):
+        try:
+            environ = entry.read_bytes()
+        except OSError:
+            continue
+        ours = f"={session}/".encode() in environ and TAG.encode() in environ
+        if ours and int(entry.parent.name) != os.getpid():
+            found.append(entry.parent.name)
+    return found
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_every_launcher_gives_the_samples_of_one_process(
+    node: Callable[..., Path], real: Real, name: str
+) -> None:
+    """Settings forced and proven on every rank: the launcher is no part of the result."""
+    path = node()
+    settings = ["--setting", "ring/ll", "--setting", "tree/simple"]
+    assert sweep(path, "none", *settings) == 0
+    flavour = real(name).flavour  # type: ignore[attr-defined] # conftest's Real
+
+    assert sweep(path, flavour, *settings) == 0
+    pd.testing.assert_frame_equal(samples("none"), samples(flavour))
+    assert set(samples(flavour)["doubt"]) == {""}
+
+
+@pytest.mark.parametrize(
+    ("name", "line"),
+    [
+        ("openmpi5", "127.0.0.2 slots=4"),
+        ("openmpi4", "127.0.0.2 slots=4"),
+        ("mpich", "127.0.0.2:4"),
+        ("intel", "127.0.0.2:4"),
+        ("srun", os.uname().nodename.partition(".")[0]),
+    ],
+)
+def test_a_host_file_sends_a_sweep_to_another_host(
+    node: Callable[..., Path], real: Real, another_host: None, name: str, line: str
+) -> None:
+    """Nothing that a rank needs is left behind: settings are forced and proven there as here."""
+    path = node()
+    Path("hosts").write_text(line + "\n")
+    settings = ["--setting", "ring/ll"]
+    assert sweep(path, "none", *settings) == 0
+    flavour = real(name).flavour  # type: ignore[attr-defined] # conftest's Real
+
+    assert sweep(path, flavour, *settings, "--hostfile", "hosts") == 0
+    pd.testing.assert_frame_equal(samples("none"), samples(flavour))
+    assert Path("ssh.used").exists() or flavour == "srun"
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_a_hanging_setting_is_ended_under_every_launcher(
+    node: Callable[..., Path], real: Real, tmp_path: Path, name: str
+) -> None:
+    """Time-out: the launcher and all its ranks are gone, the other launches keep their samples."""
+    path = node(faults=[{"kind": "hang", "setting": "tree/ll", "rank": 2}])
+    flavour = real(name).flavour  # type: ignore[attr-defined] # conftest's Real
+
+    assert sweep(path, flavour, "--setting", "tree/ll", "--timeout", "8") == 5
+    assert set(samples(flavour)["setting"]) == {"baseline"}
+    assert left_running(tmp_path / flavour) == []
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_no_rank_outlives_a_killed_sweep(
+    node: Callable[..., Path], real: Real, tmp_path: Path, name: str
+) -> None:
+    """SIGKILL of rccltune while its ranks hang: the launcher is told and takes them with it."""
+    path = node(faults=[{"kind": "hang", "setting": "tree/ll"}])
+    python = str(Path(sys.prefix) / "bin" / "python")
+    flavour = real(name).flavour  # type: ignore[attr-defined] # conftest's Real
+    # As in this process: the launcher beside that Python goes first.
+    script = (
+        f"import sys; sys.executable = {sys.executable!r}\nfrom rccltune.cli import main; main()"
+    )
+    command = [python, "-c", script, "sweep", "--mode", "cpx-nps4", "-o", flavour, *SMALL]
+    command += ["--simulate", str(path), "--launcher", flavour, "--setting", "tree/ll"]
+    started = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+
+    session = tmp_path / flavour
+    # Three untouched launches come first; the fourth hangs when all four ranks have a trace.
+    _wait_for(lambda: len(list(session.glob("launches/*/trace-*.csv"))) >= 4 or started.poll())
+    assert started.poll() is None
+    assert left_running(session)
+    started.kill()
+    started.wait()
+    _wait_for(lambda: not left_running(session))
+    assert left_running(session) == []
+
+
+def _wait_for(true: Callable[[], object]) -> None:
+    deadline = time.monotonic() + 60
+    while not true() and time.monotonic() < deadline:
+        time.sleep(0.05)
+
+
+@pytest.mark.parametrize(("hidden", "bound"), [("1", "numa:overload-allowed"), ("0", "none")])
+def test_a_real_benchmark_is_bound_or_the_user_is_told(
+    node: Callable[..., Path],
+    real: Real,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+    hidden: str,
+    bound: str,
+) -> None:
+    """--bind-to numa by default; where the launcher cannot, none, and the sweep says so."""
+    real("openmpi5")
+    compiled = node().with_suffix(".node")
+    compiled.write_bytes(simnode.compile_node(node()))
+    program = plugin.native_folder() / "sim" / "all_reduce_perf"
+    bench = compiled.parent / "all_reduce_perf"
+    bench.write_text(f'#!/bin/sh\nexec {program} "$@"\n')
+    bench.chmod(0o755)
+    # 0 tells hwloc that this is not the machine it runs on: nothing can be bound.
+    monkeypatch.setenv("HWLOC_THISSYSTEM", hidden)
+    wish = ["--rccl-tests", str(bench.parent), "--np", "4", "--launcher", "openmpi", "-o", "real"]
+    wish += ["--env", f"RCCLTUNE_SIM_NODE={compiled}", "--setting", "ring/ll"]
+
+    assert run(["sweep", *wish, *SMALL]) == 0
+    launches = [json.loads(p.read_text()) for p in Path("real").glob("launches/*/launch.json")]
+    assert {one["argv"][one["argv"].index("--bind-to") + 1] for one in launches} == {bound}
+    told = "Ranks are not bound to their NUMA sets" in capsys.readouterr().err
+    assert told == (bound == "none")
+
+
+@pytest.mark.parametrize(
+    ("name", "linked"),
+    [("mpich", "openmpi"), ("intel", "openmpi"), ("openmpi4", "mpich"), ("srun", "openmpi")],
+)
+def test_ranks_that_run_alone_are_named_as_that(
+    node: Callable[..., Path],
+    real: Real,
+    capsys: pytest.CaptureFixture[str],
+    name: str,
+    linked: str,
+) -> None:
+    """Launcher and benchmark of different MPIs: N one-rank jobs, exit code 0, not one sample."""
+    path = node()
+    flavour = real(name).flavour  # type: ignore[attr-defined] # conftest's Real
+
+    assert sweep(path, flavour, "--env", f"RCCLTUNE_SIM_LINKED={linked}") == 5
+    said = capsys.readouterr().err
+    assert "4 jobs ran instead of one of 4 ranks" in said
+    assert "different MPIs" in said
+    outcomes = [json.loads(p.read_text()) for p in Path(flavour).glob("launches/*/outcome.json")]
+    assert {outcome["status"] for outcome in outcomes} == {"failed"}
+    assert {outcome["exit_code"] for outcome in outcomes} == {0}
