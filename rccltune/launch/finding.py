@@ -101,9 +101,14 @@ def _unfit(found: Launcher, family: str) -> MachineError:
     )
 
 
+def own_folder() -> Path:
+    """The running Python's: an MPI from a wheel has its launcher there."""
+    return Path(sys.executable).parent
+
+
 def _candidates(wish: str, path: str | None) -> Iterator[str]:
     """Programs to ask, in the order of folders and then of names; srun last."""
-    folders = [str(Path(sys.executable).parent), *(path or "").split(os.pathsep)]
+    folders = [str(own_folder()), *(path or "").split(os.pathsep)]
     kinds = [LAUNCHERS[wish]] if wish != "auto" else [Launcher, Srun]
     seen = set()
     for kind in kinds:

@@ -67,7 +67,7 @@ def outcomes() -> dict[str, list[dict[str, object]]]:
         found.setdefault(name, []).append((order, outcome))
     return {
         name: [o for _, o in sorted(pairs, key=lambda p: p[0])] for name, pairs in found.items()
-    }  # type: ignore[arg-type,return-value] # pairs of numbers
+    }
 
 
 def samples() -> pd.DataFrame:

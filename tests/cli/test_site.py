@@ -28,7 +28,7 @@ def bench(tmp_path: Path) -> Path:
 def wish(bench: Path, **more: object) -> SiteWish:
     """One process on that benchmark."""
     given = {"rccl_tests": bench, "n_ranks": 2, "launcher": "none", **more}
-    return SiteWish(**given)  # type: ignore[arg-type] # each test gives fields that fit
+    return SiteWish(**given)
 
 
 @pytest.mark.parametrize(

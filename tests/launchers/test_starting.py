@@ -27,7 +27,7 @@ pytestmark = pytest.mark.mpi
 
 def launcher(real: Real, name: str) -> Launcher:
     """The real one, found as sweep finds it."""
-    flavour = real(name).flavour  # type: ignore[attr-defined] # conftest's Real
+    flavour = real(name).flavour
     found = find_launcher(flavour, path=os.environ["PATH"], in_allocation=True)
     assert found.flavour == flavour
     return found
@@ -95,7 +95,7 @@ def test_unbound_ranks_may_use_every_core(real: Real, tmp_path: Path, name: str)
     """bind none: Intel MPI would otherwise pin each rank to one core."""
     found = launcher(real, name)
     program = "import os, time; time.sleep(0.5); print(sorted(os.sched_getaffinity(0)))"
-    argv = found.argv(3, (_python(), "-c", program), bind="none")
+    argv = found.argv(3, (sys.executable, "-c", program), bind="none")
 
     assert lines(tmp_path, argv, variables(found)) == [str(sorted(os.sched_getaffinity(0)))] * 3
 
@@ -104,7 +104,7 @@ def test_unbound_ranks_may_use_every_core(real: Real, tmp_path: Path, name: str)
 def test_every_rank_sees_each_variable_as_it_was_set(real: Real, tmp_path: Path, name: str) -> None:
     """Values with blanks, colons, commas and semicolons; empty is empty and not unset."""
     found = launcher(real, name)
-    argv = found.argv(3, (_python(), "-c", _tell("NCCL_AWKWARD", "NCCL_EMPTY")), bind="none")
+    argv = found.argv(3, (sys.executable, "-c", _tell("NCCL_AWKWARD", "NCCL_EMPTY")), bind="none")
 
     seen = lines(tmp_path, argv, variables(found, NCCL_AWKWARD=AWKWARD, NCCL_EMPTY=""))
     assert seen == [f"{AWKWARD}||here"] * 3
@@ -122,7 +122,7 @@ def test_ranks_on_another_host_see_the_same(
     hosts = tmp_path / "hosts"
     hosts.write_text("".join(HOSTS[found.flavour].format(h) for h in ("127.0.0.1", "127.0.0.2")))
     argv = found.argv(
-        4, (_python(), "-c", _tell("NCCL_AWKWARD", "NCCL_EMPTY")), bind="numa", hostfile=hosts
+        4, (sys.executable, "-c", _tell("NCCL_AWKWARD", "NCCL_EMPTY")), bind="numa", hostfile=hosts
     )
     names = ["NCCL_AWKWARD", "NCCL_EMPTY"]
     options, seen = found.carry(names, variables(found, NCCL_AWKWARD=AWKWARD, NCCL_EMPTY=""))
@@ -138,7 +138,9 @@ def test_srun_takes_hosts_from_a_file(real: Real, tmp_path: Path) -> None:
     found = launcher(real, "srun")
     hosts = tmp_path / "hosts"
     hosts.write_text(os.uname().nodename.partition(".")[0] + "\n")
-    argv = found.argv(3, (_python(), "-c", _tell("TMPDIR", "HOME")), bind="numa", hostfile=hosts)
+    argv = found.argv(
+        3, (sys.executable, "-c", _tell("TMPDIR", "HOME")), bind="numa", hostfile=hosts
+    )
 
     assert len(lines(tmp_path, argv, variables(found))) == 3
 
@@ -163,7 +165,7 @@ def test_ranks_meet_exactly_where_we_say_that_they_do(
     real: Real, tmp_path: Path, name: str, built: str
 ) -> None:
     """A program of each MPI under each launcher: one job of three, or else three of one or none."""
-    home = Path(real(built).folder)  # type: ignore[attr-defined] # conftest's Real
+    home = Path(real(built).folder)
     source, program = tmp_path / "hello.c", tmp_path / "hello"
     source.write_text(HELLO)
     if shutil.which("cc") is None or not (home / "mpicc").exists():
@@ -197,17 +199,12 @@ def test_ranks_meet_exactly_where_we_say_that_they_do(
 )
 def test_a_programs_mpi_is_read_off_it(real: Real, name: str, program: str, family: str) -> None:
     """Programs that came with each MPI name its library, as a benchmark built with it does."""
-    path = Path(real(name).folder) / program  # type: ignore[attr-defined] # conftest's Real
+    path = Path(real(name).folder) / program
     if not path.is_file():
         pytest.skip(f"this {name} has no {program}")
 
     assert detect.linked_mpi(path) == family
     assert detect.linked_mpi(Path("/bin/sh")) is None
-
-
-def _python() -> str:
-    """The real one; fixtures change sys.executable."""
-    return str(Path(sys.prefix) / "bin" / "python")
 
 
 def _tell(*names: str) -> str:

@@ -82,7 +82,7 @@ def test_every_launcher_gives_the_samples_of_one_process(
     path = node()
     settings = ["--setting", "ring/ll", "--setting", "tree/simple"]
     assert sweep(path, "none", *settings) == 0
-    flavour = real(name).flavour  # type: ignore[attr-defined] # conftest's Real
+    flavour = real(name).flavour
 
     assert sweep(path, flavour, *settings) == 0
     pd.testing.assert_frame_equal(samples("none"), samples(flavour))
@@ -107,7 +107,7 @@ def test_a_host_file_sends_a_sweep_to_another_host(
     Path("hosts").write_text(line + "\n")
     settings = ["--setting", "ring/ll"]
     assert sweep(path, "none", *settings) == 0
-    flavour = real(name).flavour  # type: ignore[attr-defined] # conftest's Real
+    flavour = real(name).flavour
 
     assert sweep(path, flavour, *settings, "--hostfile", "hosts") == 0
     pd.testing.assert_frame_equal(samples("none"), samples(flavour))
@@ -120,7 +120,7 @@ def test_a_hanging_setting_is_ended_under_every_launcher(
 ) -> None:
     """Time-out: the launcher and all its ranks are gone, the other launches keep their samples."""
     path = node(faults=[{"kind": "hang", "setting": "tree/ll", "rank": 2}])
-    flavour = real(name).flavour  # type: ignore[attr-defined] # conftest's Real
+    flavour = real(name).flavour
 
     assert sweep(path, flavour, "--setting", "tree/ll", "--timeout", "8") == 5
     assert set(samples(flavour)["setting"]) == {"baseline"}
@@ -133,13 +133,15 @@ def test_no_rank_outlives_a_killed_sweep(
 ) -> None:
     """SIGKILL of rccltune while its ranks hang: the launcher is told and takes them with it."""
     path = node(faults=[{"kind": "hang", "setting": "tree/ll"}])
-    python = str(Path(sys.prefix) / "bin" / "python")
-    flavour = real(name).flavour  # type: ignore[attr-defined] # conftest's Real
+    found = real(name)
+    flavour = found.flavour
     # As in this process: the launcher beside that Python goes first.
     script = (
-        f"import sys; sys.executable = {sys.executable!r}\nfrom rccltune.cli import main; main()"
+        f"from pathlib import Path\nfrom rccltune.launch import finding\n"
+        f"finding.own_folder = lambda: Path({str(found.folder)!r})\n"
+        "from rccltune.cli import main; main()"
     )
-    command = [python, "-c", script, "sweep", "--mode", "cpx-nps4", "-o", flavour, *SMALL]
+    command = [sys.executable, "-c", script, "sweep", "--mode", "cpx-nps4", "-o", flavour, *SMALL]
     command += ["--simulate", str(path), "--launcher", flavour, "--setting", "tree/ll"]
     started = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
 
@@ -202,7 +204,7 @@ def test_ranks_that_run_alone_are_named_as_that(
 ) -> None:
     """Launcher and benchmark of different MPIs: N one-rank jobs, exit code 0, not one sample."""
     path = node()
-    flavour = real(name).flavour  # type: ignore[attr-defined] # conftest's Real
+    flavour = real(name).flavour
 
     assert sweep(path, flavour, "--env", f"RCCLTUNE_SIM_LINKED={linked}") == 5
     said = capsys.readouterr().err

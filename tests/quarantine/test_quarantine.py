@@ -37,7 +37,7 @@ def ended(name: str, failure: Failure | None, **changes: object) -> Ended:
     )
     status = Status.FAILED if failure else Status.OK
     return (
-        replace(launch, **changes),  # type: ignore[arg-type] # fields of a launch
+        replace(launch, **changes),
         Outcome(launch=name, status=status, failure=failure),
     )
 
