@@ -129,6 +129,14 @@ def _measure(console: Console, prepared: Prepared, *, force: bool) -> None:
         click.echo(json.dumps({"event": "done", **done.as_plain()}, ensure_ascii=False))
     else:
         click.echo(_text(done))
+    if done.left:
+        raise LaunchError(
+            f"{len(done.left)} of the launches that walk through settings failed; everything else "
+            "is measured",
+            where=f"{prepared.folder}/launches/{done.failed[-1].launch}/",
+            hint="which setting is at fault is seen with --method per-setting; the same command "
+            "tries these launches again.",
+        )
     if done.quarantined:
         raise LaunchError(
             f"quarantined: {len(done.quarantined)}; everything else is measured: "

@@ -79,7 +79,7 @@ def name_of(wanted: Launch) -> str:
     if wanted.schedule is None or not is_walk(wanted):
         return str(setting_of(wanted))
     settings = {s for s in wanted.schedule.settings if s.role is Role.FORCED}
-    return f"{len(settings)} settings"
+    return f"{len(settings)} setting{'' if len(settings) == 1 else 's'}"
 
 
 def is_walk(wanted: Launch) -> bool:

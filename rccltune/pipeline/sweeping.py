@@ -93,6 +93,7 @@ class Swept:
         n_launches: of the plan, those that ended well.
         failed: attempts that failed, forgiven or tried again with success among them.
         quarantined: settings of the plan that are not tried any more.
+        left: launches that failed although nothing is quarantined for it: walks.
     """
 
     session: Session
@@ -100,6 +101,7 @@ class Swept:
     n_samples: int
     failed: tuple[Outcome, ...]
     quarantined: tuple[Quarantine, ...]
+    left: tuple[Launch, ...]
     tuner: str | None
 
     def as_plain(self) -> dict[str, Any]:
@@ -113,6 +115,7 @@ class Swept:
             "quarantined": [
                 {**session.to_plain(one), "reason": one.reason} for one in self.quarantined
             ],
+            "left": [one.id for one in self.left],
             "tuner_of_baseline": self.tuner,
         }
 
@@ -311,6 +314,7 @@ def sweep(prepared: Prepared, *, tell: Tell, note: Note, command: str, force: bo
         n_samples=len(samples),
         failed=failed,
         quarantined=prepared.quarantined,
+        left=prepared.left,
         tuner=_tuner(folder, ledger, launches),
     )
 

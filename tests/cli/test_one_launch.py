@@ -130,6 +130,28 @@ def test_64_processes_walk_as_one(here: Path) -> None:
     pd.testing.assert_frame_equal(*tables)
 
 
+def test_a_walk_that_hangs_is_tried_twice_and_costs_its_own_settings(
+    here: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """The other variants' walks are whole; nothing is blamed on silence."""
+    node = quiet(here, faults=[{"kind": "hang", "setting": "tree/ll"}])
+    assert sweep(node, *WALK, "--repeats", "1", "--timeout", "4") == 5
+    assert "1 of the launches that walk" in capsys.readouterr().err
+    table = samples()
+    used = set(table[table["doubt"] == ""]["setting"])
+    assert used == {"baseline", "silent", "tree/ll128", "ring/ll128", "tree/simple"}
+    assert not (here / "rccltune-session" / "quarantine.json").exists()
+
+
+def test_wrong_results_in_a_walk_cost_their_setting(here: Path) -> None:
+    """The samples say whose they are."""
+    node = quiet(here, faults=[{"kind": "wrong", "setting": "tree/ll", "elements": 3}])
+    assert sweep(node, *WALK, "--repeats", "1") == 0
+    table = samples()
+    assert set(table[table["doubt"] == "wrong-results"]["setting"]) == {"tree/ll"}
+    assert (table[table["setting"] == "ring/ll"]["doubt"] == "").any()
+
+
 @pytest.mark.parametrize(
     ("more", "why"),
     [

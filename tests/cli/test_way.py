@@ -318,3 +318,11 @@ def test_our_own_nvidia_sweep_gives_its_three_rules(here: Path) -> None:
         ("allgather", "ring/ll128"),
         ("reducescatter", "ring/ll128"),
     ]
+
+
+def test_our_own_rule_file_is_made_again(here: Path) -> None:
+    """The one that is kept beside the example's table, byte for byte."""
+    assert run(["import", "examples/h200x4-nccl-2.28.9/sweep.csv"]) == 0
+    assert run(["emit-config", "-o", "rules.csv"]) == 0
+    kept = here / "examples" / "h200x4-nccl-2.28.9" / "rccl_tuner.csv"
+    assert (here / "rules.csv").read_bytes() == kept.read_bytes()
