@@ -59,7 +59,7 @@ def minutes(seconds: float) -> str:
 
 
 def _setting(progress: Progress) -> str:
-    from rccltune.pipeline.launching import name_of
+    from rccltune.pipeline.proving import name_of
 
     return name_of(progress.ran.launch)
 

@@ -171,7 +171,7 @@ def _talk_before(console: Console, prepared: Prepared) -> None:
 
 
 def _plan_text(prepared: Prepared) -> str:
-    from rccltune.pipeline.launching import name_of
+    from rccltune.pipeline.proving import name_of
 
     lines = [
         f"{one.id}  {one.collectives[0].value:<15} {name_of(one):<12}  {shlex.join(one.argv)}"

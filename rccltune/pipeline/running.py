@@ -15,8 +15,9 @@ from rccltune import plan, quarantine
 from rccltune.errors import LaunchError, MachineError
 from rccltune.model import Failure, Launch, Outcome, Role, Sample, Setting, Status
 from rccltune.pipeline import launching
-from rccltune.pipeline.launching import Ran, is_walk, name_of, setting_of
+from rccltune.pipeline.launching import Ran
 from rccltune.pipeline.ledger import lift
+from rccltune.pipeline.proving import is_walk, name_of, setting_of
 from rccltune.vocab import Collective
 
 if TYPE_CHECKING:

@@ -30,6 +30,7 @@ from rccltune.model import (
 )
 from rccltune.pipeline import launching
 from rccltune.pipeline.ledger import Ledger, lift, open_ledger, samples_of, write_quarantine
+from rccltune.pipeline.proving import name_of
 from rccltune.pipeline.running import Tell, run_all
 from rccltune.pipeline.site import Site
 from rccltune.session import Session
@@ -207,7 +208,7 @@ def _completed(one: Launch, site: Site, timeout_s: float | None) -> Launch:
     if site.node is not None:
         # Noise depends on what is measured and not on how it is started, so that one process
         # and 64 give the same samples.
-        name = f"{one.collectives[0].value} {launching.name_of(one)} {one.repeat}"
+        name = f"{one.collectives[0].value} {name_of(one)} {one.repeat}"
         extra["RCCLTUNE_SIM_LAUNCH"] = name
         if one.variant.patched:
             extra["RCCLTUNE_SIM_PATCHES"] = "force-tree-simple"

@@ -1,0 +1,137 @@
+"""What a launch measures, and its half-rows with what is known to have run."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+
+from rccltune import parse, proof
+from rccltune.errors import LaunchError
+from rccltune.model import BASELINE, Caution, Launch, Notice, Role, Sample, Setting, Stated
+from rccltune.vocab import Doubt
+
+
+def setting_of(wanted: Launch) -> Setting:
+    """The one setting of a launch that measures one."""
+    return wanted.schedule.settings[0] if wanted.schedule else BASELINE
+
+
+def name_of(wanted: Launch) -> str:
+    """What a launch measures, for people."""
+    if wanted.schedule is None or not is_walk(wanted):
+        return str(setting_of(wanted))
+    settings = {s for s in wanted.schedule.settings if s.role is Role.FORCED}
+    return f"{len(settings)} setting{'' if len(settings) == 1 else 's'}"
+
+
+def is_walk(wanted: Launch) -> bool:
+    """Whether the launch walks through settings."""
+    return wanted.schedule is not None and wanted.schedule.questions is not None
+
+
+def samples_of_launch(
+    wanted: Launch, own: Path
+) -> tuple[tuple[Sample, ...], parse.Reading, tuple[Notice, ...]]:
+    """Half-rows of a launch with what ran.
+
+    Raises:
+        OutputError: the table is not there or not understood.
+        CommandLineError: it is not the table that was asked for.
+        LaunchError: ranks were answered differently.
+    """
+    setting = setting_of(wanted)
+    stated = Stated(
+        collective=wanted.collectives[0],
+        setting=setting,
+        variant=wanted.variant,
+        n_ranks=wanted.scale.n_ranks if wanted.scale else None,
+        n_nodes=wanted.scale.n_nodes if wanted.scale else None,
+        assume=(("rank_placement", wanted.rank_placement or "node"),),
+    )
+    log = own / "stdout.log"
+    _check_met(log, wanted)
+    with log.open("rb") as stream:
+        reading = parse.read_stream(stream, str(log), stated, wanted.id)
+    if is_walk(wanted):
+        samples = _walked(wanted, own, reading.samples)
+        return samples, reading, _doubts(samples, wanted)
+    if setting.role is not Role.FORCED:
+        return reading.samples, reading, ()
+    traces = {
+        path.name: proof.read_trace(path.read_text(errors="replace"), str(path))
+        for path in sorted(own.glob("trace-*.csv"))
+    }
+    if not traces:
+        raise _no_trace(own)
+    differing = proof.agree(traces)
+    if differing is not None:
+        raise LaunchError(f"ranks were answered differently: {differing}", where=str(own))
+    samples = proof.prove(reading.samples, next(iter(traces.values())), setting)
+    return samples, reading, _doubts(samples, wanted)
+
+
+def _check_met(log: Path, wanted: Launch) -> None:
+    """Ranks that did not find each other each print a whole table of their own and exit with 0.
+
+    Raises:
+        LaunchError: they did not.
+    """
+    n_jobs = parse.jobs_in(log.read_bytes())
+    if n_jobs > 1:
+        asked = f"one of {wanted.scale.n_ranks} ranks" if wanted.scale else "one"
+        raise LaunchError(
+            f"{n_jobs} jobs ran instead of {asked}: the ranks did not find each other",
+            where=str(log),
+            hint="launcher and benchmark are of different MPIs, or the benchmark was built without "
+            "(make MPI=1); see ldd on it and mpirun --version. Under srun set SLURM_MPI_TYPE "
+            "(srun --mpi=list).",
+        )
+
+
+def _walked(wanted: Launch, own: Path, printed: Sequence[Sample]) -> tuple[Sample, ...]:
+    """Samples of a walk, each with its own setting.
+
+    Raises:
+        LaunchError: no trace, ranks that differ, or a table that the steps do not fit.
+    """
+    if wanted.schedule is None or wanted.schedule.questions is None:
+        raise ValueError("this launch walks through nothing")
+    walks = {
+        path.name: proof.read_walk(path.read_text(errors="replace"), str(path))
+        for path in sorted(own.glob("trace-*.csv"))
+    }
+    if not walks:
+        raise _no_trace(own)
+    differing = proof.agree_on_walk(walks)
+    if differing is not None:
+        raise LaunchError(f"ranks were answered differently: {differing}", where=str(own))
+    furthest = min(walks.values(), key=lambda walk: walk.n_whole)
+    return proof.place(printed, furthest, wanted.schedule.settings, wanted.schedule.questions)
+
+
+def _no_trace(own: Path) -> LaunchError:
+    return LaunchError(
+        "the plugin left no trace, so what ran is not known",
+        where=str(own),
+        hint="the library did not load it: look for 'tuner' in its log with NCCL_DEBUG=INFO.",
+    )
+
+
+def _doubts(samples: Sequence[Sample], wanted: Launch) -> tuple[Notice, ...]:
+    """One notice for each way in which something else ran than was asked for."""
+    by_doubt: dict[tuple[Setting, str], list[Sample]] = {}
+    for sample in samples:
+        setting, doubt = sample.key.setting, sample.doubt
+        expected = doubt in (None, Doubt.ZERO_BYTES, Doubt.CONNECTING)
+        if doubt is not None and not expected and sample.executed != setting:
+            by_doubt.setdefault((setting, doubt.meaning), []).append(sample)
+    return tuple(
+        Notice(
+            caution=Caution.DOUBTED_SAMPLES,
+            message=f"{setting}: {len(found)} half-rows from {min(s.nbytes for s in found)} to "
+            f"{max(s.nbytes for s in found)} bytes are not used: {meaning}",
+            remedy="see the columns doubt and executed in samples.csv.",
+            where=wanted.id,
+        )
+        for (setting, meaning), found in by_doubt.items()
+    )
