@@ -16,24 +16,14 @@ from pathlib import Path
 import pandas as pd
 import pytest
 
-from rccltune import plugin, session
+from rccltune import session
 from rccltune.cli import run
-from rccltune.errors import MachineError
+
+pytestmark = pytest.mark.usefixtures("stand_ins", "here")
 
 SMALL = ["--collective", "all_reduce", "--min-bytes", "1K", "--max-bytes", "64K"]
 SMALL += ["--setting", "tree/ll", "--setting", "ring/simple", "--repeats", "2"]
 COLUMNS = ["setting", "placement", "nbytes", "time_us", "n_wrong", "doubt", "executed"]
-
-
-@pytest.fixture(autouse=True)
-def _needs_the_stand_ins(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    try:
-        there = (plugin.native_folder() / "sim" / "all_reduce_perf").is_file()
-    except MachineError as error:
-        pytest.skip(str(error))
-    if not there:
-        pytest.skip("this install has no stand-in benchmarks")
-    monkeypatch.chdir(tmp_path)
 
 
 def command(folder: Path | str, *more: str) -> list[str]:

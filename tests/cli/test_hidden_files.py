@@ -9,26 +9,10 @@ import pytest
 
 from rccltune import plugin, simnode
 from rccltune.cli import run
-from rccltune.errors import MachineError
+
+pytestmark = pytest.mark.usefixtures("stand_ins")
 
 SMALL = ["--collective", "all_reduce", "--min-bytes", "1K", "--max-bytes", "8K"]
-
-
-@pytest.fixture(autouse=True)
-def _needs_the_stand_ins() -> None:
-    try:
-        there = (plugin.native_folder() / "sim" / "all_reduce_perf").is_file()
-    except MachineError as error:
-        pytest.skip(str(error))
-    if not there:
-        pytest.skip("this install has no stand-in benchmarks")
-
-
-@pytest.fixture
-def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """An empty working directory."""
-    monkeypatch.chdir(tmp_path)
-    return tmp_path
 
 
 def hidden_file(here: Path, monkeypatch: pytest.MonkeyPatch, text: str) -> list[str]:

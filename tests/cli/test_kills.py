@@ -22,27 +22,16 @@ import pandas as pd
 import pytest
 import yaml
 
-from rccltune import plugin, simnode
+from rccltune import simnode
 from rccltune.cli import run
-from rccltune.errors import MachineError
 from rccltune.launch.family import TAG
 
-pytestmark = pytest.mark.mpi
+pytestmark = [pytest.mark.mpi, pytest.mark.usefixtures("stand_ins")]
 # Every process of a test inherits it, rccltune's guardian among them.
 MARK = "TEST_OF_KILLS"
 SMALL = ["--collective", "all_reduce", "--min-bytes", "1K", "--max-bytes", "16K"]
 SMALL += ["--setting", "tree/ll", "--setting", "ring/simple", "--repeats", "2", "--force"]
 PATIENCE_S = 60.0
-
-
-@pytest.fixture(autouse=True)
-def _needs_the_stand_ins() -> None:
-    try:
-        there = (plugin.native_folder() / "sim" / "all_reduce_perf").is_file()
-    except MachineError as error:
-        pytest.skip(str(error))
-    if not there:
-        pytest.skip("this install has no stand-in benchmarks")
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -17,11 +17,12 @@ from typing import Any
 import pytest
 import yaml
 
-from rccltune import detect, plugin, simnode
+from rccltune import detect, simnode
 from rccltune.cli import run
-from rccltune.errors import MachineError
 from rccltune.launch.environment import Environment, environment
 from rccltune.pipeline import site as site_module
+
+pytestmark = pytest.mark.usefixtures("stand_ins")
 
 Node = Callable[..., Path]
 SESSION = Path("rccltune-session")
@@ -32,16 +33,6 @@ TABLE = {
     "one-link": (14.4, 46.55),
 }
 LARGE = 64 * 2**20
-
-
-@pytest.fixture(autouse=True)
-def _needs_the_stand_ins() -> None:
-    try:
-        there = (plugin.native_folder() / "sim" / "sendrecv_perf").is_file()
-    except MachineError as error:
-        pytest.skip(str(error))
-    if not there:
-        pytest.skip("this install has no stand-in benchmarks")
 
 
 @pytest.fixture

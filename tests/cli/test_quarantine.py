@@ -14,24 +14,15 @@ import yaml
 
 from rccltune import plugin, simnode
 from rccltune.cli import run
-from rccltune.errors import MachineError
 from rccltune.launch import process
 from rccltune.launch.family import Family
+
+pytestmark = pytest.mark.usefixtures("stand_ins")
 
 SMALL = ["--collective", "all_reduce", "--min-bytes", "1K", "--max-bytes", "8K"]
 TWO = ["--setting", "tree/ll", "--setting", "ring/ll"]
 SESSION = Path("rccltune-session")
 Node = Callable[..., Path]
-
-
-@pytest.fixture(autouse=True)
-def _needs_the_stand_ins() -> None:
-    try:
-        there = (plugin.native_folder() / "sim" / "all_reduce_perf").is_file()
-    except MachineError as error:
-        pytest.skip(str(error))
-    if not there:
-        pytest.skip("this install has no stand-in benchmarks")
 
 
 @pytest.fixture

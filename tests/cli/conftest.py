@@ -1,0 +1,28 @@
+"""What tests of verbs share: a working directory, and the simulated node's benchmarks."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from rccltune import plugin
+from rccltune.errors import MachineError
+
+
+@pytest.fixture
+def stand_ins() -> None:
+    """Skip where this install was built without the stand-in benchmarks."""
+    try:
+        there = (plugin.native_folder() / "sim" / "all_reduce_perf").is_file()
+    except MachineError as error:
+        pytest.skip(str(error))
+    if not there:
+        pytest.skip("this install has no stand-in benchmarks")
+
+
+@pytest.fixture
+def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """An empty working directory."""
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
