@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
+from typing import TypeVar
 
 from rccltune import parse, proof
 from rccltune.errors import LaunchError
 from rccltune.model import BASELINE, Caution, Launch, Notice, Role, Sample, Setting, Stated
 from rccltune.vocab import Doubt
+
+T = TypeVar("T")
 
 
 def setting_of(wanted: Launch) -> Setting:
@@ -57,15 +60,7 @@ def samples_of_launch(
         return samples, reading, _doubts(samples, wanted)
     if setting.role is not Role.FORCED:
         return reading.samples, reading, ()
-    traces = {
-        path.name: proof.read_trace(path.read_text(errors="replace"), str(path))
-        for path in sorted(own.glob("trace-*.csv"))
-    }
-    if not traces:
-        raise _no_trace(own)
-    differing = proof.agree(traces)
-    if differing is not None:
-        raise LaunchError(f"ranks were answered differently: {differing}", where=str(own))
+    traces = _of_all_ranks(own, proof.read_trace, proof.agree)
     samples = proof.prove(reading.samples, next(iter(traces.values())), setting)
     return samples, reading, _doubts(samples, wanted)
 
@@ -96,25 +91,34 @@ def _walked(wanted: Launch, own: Path, printed: Sequence[Sample]) -> tuple[Sampl
     """
     if wanted.schedule is None or wanted.schedule.questions is None:
         raise ValueError("this launch walks through nothing")
-    walks = {
-        path.name: proof.read_walk(path.read_text(errors="replace"), str(path))
+    walks = _of_all_ranks(own, proof.read_walk, proof.agree_on_walk)
+    # Only what every rank has finished is proven.
+    shortest = min(walks.values(), key=lambda walk: walk.n_whole)
+    return proof.place(printed, shortest, wanted.schedule.settings, wanted.schedule.questions)
+
+
+def _of_all_ranks(
+    own: Path, read: Callable[[str, str], T], differences: Callable[[Mapping[str, T]], str | None]
+) -> dict[str, T]:
+    """The traces of a launch by file, one for each rank, which are alike.
+
+    Raises:
+        LaunchError: there is none, or they are not alike.
+    """
+    traces = {
+        path.name: read(path.read_text(errors="replace"), str(path))
         for path in sorted(own.glob("trace-*.csv"))
     }
-    if not walks:
-        raise _no_trace(own)
-    differing = proof.agree_on_walk(walks)
+    if not traces:
+        raise LaunchError(
+            "the plugin left no trace, so what ran is not known",
+            where=str(own),
+            hint="the library did not load it: look for 'tuner' in its log with NCCL_DEBUG=INFO.",
+        )
+    differing = differences(traces)
     if differing is not None:
         raise LaunchError(f"ranks were answered differently: {differing}", where=str(own))
-    furthest = min(walks.values(), key=lambda walk: walk.n_whole)
-    return proof.place(printed, furthest, wanted.schedule.settings, wanted.schedule.questions)
-
-
-def _no_trace(own: Path) -> LaunchError:
-    return LaunchError(
-        "the plugin left no trace, so what ran is not known",
-        where=str(own),
-        hint="the library did not load it: look for 'tuner' in its log with NCCL_DEBUG=INFO.",
-    )
+    return traces
 
 
 def _doubts(samples: Sequence[Sample], wanted: Launch) -> tuple[Notice, ...]:

@@ -213,20 +213,24 @@ def test_a_baseline_that_fails_stops_the_sweep(
     assert sweep(node(), "--repeats", "1") == 0
 
 
+def benchmark(node: Node, script: str) -> list[str]:
+    """A sweep's options for a benchmark of this folder, which is a script around the stand-in."""
+    compiled = Path("x.node").resolve()
+    compiled.write_bytes(simnode.compile_node(node()))
+    program = Path("bench").resolve() / "all_reduce_perf"
+    program.parent.mkdir(exist_ok=True)
+    real = plugin.native_folder() / "sim" / program.name
+    program.write_text(f"#!/bin/sh\nREAL={real}\n{script}\n")
+    program.chmod(0o755)
+    where = ["--rccl-tests", str(program.parent), "--np", "64", "--launcher", "none", *SMALL]
+    return [*where, "--env", f"RCCLTUNE_SIM_NODE={compiled}", "--env", "RCCLTUNE_SIM_RANKS=64"]
+
+
 def test_an_output_that_was_cut_off_is_no_measurement(
     node: Node, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """A benchmark does not look whether its lines could be written, and exits with 0."""
-    compiled = Path("x.node").resolve()
-    compiled.write_bytes(simnode.compile_node(node()))
-    bench = Path("bench").resolve()
-    bench.mkdir()
-    real = plugin.native_folder() / "sim" / "all_reduce_perf"
-    script = bench / "all_reduce_perf"
-    script.write_text(f'#!/bin/sh\n{real} "$@" | grep -v "^# \\(Avg\\|Out of\\)"\n')
-    script.chmod(0o755)
-    wish = ["--rccl-tests", str(bench), "--np", "64", "--launcher", "none", *SMALL]
-    wish += ["--env", f"RCCLTUNE_SIM_NODE={compiled}", "--env", "RCCLTUNE_SIM_RANKS=64"]
+    wish = benchmark(node, '$REAL "$@" | grep -v "^# \\(Avg\\|Out of\\)"')
 
     assert run(["sweep", *wish]) == 5
     assert "ends before the benchmark's summary" in capsys.readouterr().err
@@ -236,21 +240,14 @@ def test_a_machine_that_stops_working_condemns_no_setting(
     node: Node, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """A hang may wedge a GPU, and then everything fails: the untouched benchmark tells."""
-    compiled = Path("x.node").resolve()
-    compiled.write_bytes(simnode.compile_node(node()))
     bench = Path("bench").resolve()
     bench.mkdir()
-    real = plugin.native_folder() / "sim" / "all_reduce_perf"
-    script = bench / "all_reduce_perf"
     # From the first launch of tree/ll on nothing works.
     (bench / "broken").touch()
     rule = "grep -q ,tree,ll, $NCCL_TUNER_CONFIG_FILE 2>/dev/null"
-    wedge = f"[ -e {bench}/broken ] && {rule} && touch {bench}/wedged\n"
-    script.write_text(f'#!/bin/sh\n{wedge}[ -e {bench}/wedged ] && exit 3\nexec {real} "$@"\n')
-    script.chmod(0o755)
-    wish = ["sweep", "--rccl-tests", str(bench), "--np", "64", "--launcher", "none", *SMALL, *TWO]
-    wish += ["--setting", "ring/simple", "--repeats", "1", "--env", "RCCLTUNE_SIM_RANKS=64"]
-    wish += ["--env", f"RCCLTUNE_SIM_NODE={compiled}"]
+    wedge = f"[ -e {bench}/broken ] && {rule} && touch {bench}/wedged"
+    script = f'{wedge}\n[ -e {bench}/wedged ] && exit 3\nexec $REAL "$@"'
+    wish = ["sweep", *benchmark(node, script), *TWO, "--setting", "ring/simple", "--repeats", "1"]
 
     assert run(wish) == 5
     said = capsys.readouterr().err
