@@ -67,6 +67,10 @@ class Ledger:
             None,
         )
 
+    def of(self, planned: Launch) -> tuple[Ended, ...]:
+        """Every launch that was made for a planned one."""
+        return tuple(self._by_plan.get(planned.id, ()))
+
     def is_left(self, planned: Launch) -> bool:
         """Whether a planned launch is still to be made."""
         return self.done(planned) is None and not self.is_quarantined(planned)

@@ -2,7 +2,7 @@
 
 Pure: it starts nothing and looks at nothing. Every setting of every collective is either in a
 launch or in the list of what is impossible here, with the reason. ``launches`` plans one launch for
-each setting, ``walks`` launches that walk through many.
+each setting, ``walks`` launches that walk through many, ``rounds`` those of one round of a search.
 """
 
 from rccltune.plan.launches import (
@@ -10,15 +10,18 @@ from rccltune.plan.launches import (
     Ground,
     Impossible,
     Plan,
+    arms,
     benchmark_options,
     default_settings,
     digest,
     estimate_s,
     plan,
     sizes,
+    sizes_of,
     why_impossible,
     with_ids,
 )
+from rccltune.plan.rounds import Pace, over, plan_round, seconds
 from rccltune.plan.walks import LONGEST_S, plan_walks, schedule_text, why_no_walk
 
 __all__ = [
@@ -26,15 +29,21 @@ __all__ = [
     "N_BASELINES",
     "Ground",
     "Impossible",
+    "Pace",
     "Plan",
+    "arms",
     "benchmark_options",
     "default_settings",
     "digest",
     "estimate_s",
+    "over",
     "plan",
+    "plan_round",
     "plan_walks",
     "schedule_text",
+    "seconds",
     "sizes",
+    "sizes_of",
     "why_impossible",
     "why_no_walk",
     "with_ids",

@@ -39,7 +39,7 @@ from rccltune.vocab import Collective
 LONGEST_S: Final = 120.0
 # The warm-up is one step of its own wherever two sizes or more are measured.
 _LEADING: Final = 1
-_Group = tuple[Collective, Variant]
+Group = tuple[Collective, Variant]
 
 
 def why_no_walk(sweep: Sweep, ground: Ground) -> str | None:
@@ -69,8 +69,8 @@ def plan_walks(sweep: Sweep, ground: Ground, *, longest_s: float = LONGEST_S) ->
     wanted, impossible = arms(sweep, ground)
     walks = [
         walk
-        for group, settings in _groups(wanted)
-        for walk in _walks(sweep, ground, group, settings, longest_s)
+        for group, settings in groups_of(wanted)
+        for walk in walks_of(sweep, ground, group, settings, longest_s / pass_s(sweep))
     ]
     random.Random(f"{sweep.seed}/walks").shuffle(walks)  # noqa: S311 - an order, no secret
     launches: list[Launch] = []
@@ -82,21 +82,30 @@ def plan_walks(sweep: Sweep, ground: Ground, *, longest_s: float = LONGEST_S) ->
     return Plan(launches=tuple(launches), impossible=impossible)
 
 
-def _groups(wanted: Iterable[Arm]) -> list[tuple[_Group, list[Setting]]]:
-    groups: dict[_Group, list[Setting]] = {}
+def groups_of(wanted: Iterable[Arm]) -> list[tuple[Group, list[Setting]]]:
+    """Settings by collective and variant, in the order in which they come."""
+    groups: dict[Group, list[Setting]] = {}
     for collective, setting, variant in wanted:
         groups.setdefault((collective, variant), []).append(setting)
     return list(groups.items())
 
 
-def _walks(
-    sweep: Sweep, ground: Ground, group: _Group, settings: Sequence[Setting], longest_s: float
+def walks_of(
+    sweep: Sweep, ground: Ground, group: Group, settings: Sequence[Setting], n_passes: float
 ) -> list[Launch]:
-    """Launches of one group; settings are parted only where one repeat of all is too long."""
-    n_passes = max(1.0, longest_s / pass_s(sweep))
+    """Launches of one group; settings are parted only where one repeat of all is too long.
+
+    Args:
+        sweep: sizes and repeats.
+        ground: what there is.
+        group: collective and variant, which all steps of a walk share.
+        settings: forced ones; with none silence walks alone.
+        n_passes: over the sizes, that one launch may make.
+    """
+    n_passes = max(1.0, n_passes)
     # A setting and silence, each thrown away once and kept once, is the least that can be.
     at_once = max(1, int(n_passes / 2) - 1)
-    n_parts = ceil(len(settings) / at_once)
+    n_parts = max(1, ceil(len(settings) / at_once))
     return [
         walk
         for part in (list(settings[k::n_parts]) for k in range(n_parts))
@@ -105,7 +114,7 @@ def _walks(
 
 
 def _repeats(
-    sweep: Sweep, ground: Ground, group: _Group, settings: list[Setting], n_passes: float
+    sweep: Sweep, ground: Ground, group: Group, settings: list[Setting], n_passes: float
 ) -> list[Launch]:
     fit = max(1, int(n_passes / (len(settings) + 1)) - 1)
     n_launches = ceil(sweep.repeats / fit)
@@ -120,7 +129,7 @@ def _repeats(
 def _walk(
     sweep: Sweep,
     ground: Ground,
-    group: _Group,
+    group: Group,
     settings: list[Setting],
     *,
     n_repeats: int,
