@@ -77,7 +77,7 @@ def begin(sweep: Sweep, ground: plan.Ground) -> Search:
 def _spanning(sweep: Sweep) -> Range:
     """Sizes at which the untouched site is measured: about every second octave, to the end."""
     grid = plan.sizes(sweep)
-    if sweep.step_nbytes or len(grid) < 4 or sweep.factor > 2:
+    if sweep.step_nbytes or sweep.factor > 2 or set(search.coarse_sizes(grid)) == set(grid):
         return Range(
             min_nbytes=grid[0],
             max_nbytes=grid[-1],
@@ -127,11 +127,11 @@ def known_of(sweep: Sweep, samples: Sequence[Sample], arch: str | None) -> tuple
             curve
             for curve in curves
             if curve.key.collective is collective
-            and curve.key.setting.role is Role.FORCED
+            and curve.key.setting.role in (Role.FORCED, Role.BASELINE)
             and not curve.n_wrong
             and not curve.key.variant.patched
         )
-        if own:
+        if any(curve.key.setting.role is Role.FORCED for curve in own):
             found.append(
                 search.Known(
                     collective=collective,

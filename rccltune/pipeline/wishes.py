@@ -40,7 +40,8 @@ def merge_wishes(path: Path | None, options: Mapping[str, Any]) -> Wishes:
         CommandLineError: wishes that do not fit together.
     """
     said = {} if path is None else _read(path)
-    said |= {name: value for name, value in options.items() if value not in (None, (), False)}
+    # A flag that is not given says nothing; 0 does.
+    said |= {n: v for n, v in options.items() if v is not False and v not in (None, ())}
     sweep = Sweep(
         collectives=tuple(said.get("collective", _DEFAULT_ORDER)),
         settings=_settings(said),

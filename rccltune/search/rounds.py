@@ -9,7 +9,7 @@ from typing import Final
 
 import numpy as np
 
-from rccltune.model import Curve, Dropped, Expected, Motive, Round, Setting, Want
+from rccltune.model import Curve, Dropped, Expected, Motive, Role, Round, Setting, Want
 from rccltune.search.coarse import between, coarse_sizes
 from rccltune.search.estimates import Estimates, estimate
 from rccltune.search.regret import Prospect, prospect
@@ -35,10 +35,11 @@ class Known:
     """What is known of one collective.
 
     Attributes:
-        curves: forced settings, every view and variant.
+        curves: forced settings in every view and variant, and the untouched site, since leaving a
+            size to it is a choice too.
         grid: sizes that an exhaustive sweep would measure, rising.
         barred: sizes at which a setting was tried and cannot run.
-        chosen: what would be chosen now, by measured size; sizes without a rule are left out.
+        chosen: settings of the rules as they would be now, by measured size.
         counts: channel counts to try on settings that leave channels to the library.
         n_ranks: so that sizes can be cut evenly.
         repeats: launches that a winner is to have at each of its sizes.
@@ -114,6 +115,14 @@ class _Look:
         self.prospect: Prospect = prospect(self.estimates)
         self.on_grid = set(known.grid)
 
+    @property
+    def _settings(self) -> tuple[Setting, ...]:
+        return self.estimates.settings
+
+    @staticmethod
+    def _is_forced(setting: Setting) -> bool:
+        return setting.role is Role.FORCED
+
     def open(self, number: int) -> list[Want]:
         """Sizes at which more is to be known, with the settings that may change the choice."""
         found = [self._want(x) for x in self._open_sizes()]
@@ -158,33 +167,38 @@ class _Look:
             rest -= float(shares[arm])
             if int(arm) not in chosen:
                 chosen.append(int(arm))
-        counts = [int(self.estimates.repeats[arm, x]) for arm in chosen]
+        forced = [arm for arm in chosen if self._is_forced(self._settings[arm])]
+        counts = [int(self.estimates.repeats[arm, x]) for arm in forced]
         if counts and min(counts) >= _ENOUGH:
             chosen = []
         return Want(
             collective=self.known.collective,
             nbytes=nbytes,
-            settings=tuple(self.estimates.settings[arm] for arm in chosen),
+            settings=tuple(s for arm in chosen if self._is_forced(s := self._settings[arm])),
             motive=Motive.CONTEND if nbytes in self.on_grid else Motive.CROSSOVER,
             promise=float(self.prospect.expected[x]),
         )
 
     def _channels(self) -> list[Want]:
         """Counts of channels for the settings that are chosen, where the coarse pass looked."""
-        if any(setting.channels is not None for setting in self.estimates.settings):
+        if any(setting.channels is not None for setting in self._settings):
             return []
         coarse = set(coarse_sizes(self.known.grid))
         found = []
         for x, nbytes in enumerate(self.known.sizes):
-            survivors = np.flatnonzero(self.prospect.chance[:, x] >= _SURVIVES)
-            if nbytes in coarse and self.known.counts and survivors.size:
+            survivors = [
+                self._settings[arm]
+                for arm in np.flatnonzero(self.prospect.chance[:, x] >= _SURVIVES)
+                if self._is_forced(self._settings[arm])
+            ]
+            if nbytes in coarse and self.known.counts and survivors:
                 found.append(
                     Want(
                         collective=self.known.collective,
                         nbytes=nbytes,
                         settings=tuple(
-                            replace(self.estimates.settings[arm], channels=n)
-                            for arm in survivors
+                            replace(setting, channels=n)
+                            for setting in survivors
                             for n in self.known.counts
                         ),
                         motive=Motive.CHANNELS,
@@ -196,23 +210,30 @@ class _Look:
     def confirmed(self) -> list[Want]:
         """Winners that were not measured often enough to be believed."""
         found = []
-        index = {setting: arm for arm, setting in enumerate(self.estimates.settings)}
         for x, nbytes in enumerate(self.known.sizes):
-            setting = self.known.chosen.get(nbytes)
-            if setting is None or setting not in index:
-                continue
-            n = int(self.estimates.repeats[index[setting], x])
-            if 0 < n < self.known.repeats:
+            # What looks fastest may still lack the proof that makes it a rule.
+            arm = int(self.prospect.choice[x])
+            best = self._settings[arm] if arm >= 0 else None
+            winners = dict.fromkeys((self.known.chosen.get(nbytes), best))
+            settings = tuple(s for s in winners if s is not None and self._is_thin(s, x))
+            if settings:
                 found.append(
                     Want(
                         collective=self.known.collective,
                         nbytes=nbytes,
-                        settings=(setting,),
+                        settings=settings,
                         motive=Motive.CONFIRM,
                         promise=float(self.prospect.expected[x]),
                     )
                 )
         return found
+
+    def _is_thin(self, setting: Setting, x: int) -> bool:
+        """Whether a winner that was measured here was measured too seldom."""
+        if not self._is_forced(setting) or setting not in self._settings:
+            return False
+        n = int(self.estimates.repeats[self._settings.index(setting), x])
+        return 0 < n < self.known.repeats
 
     def expected(self) -> Expected:
         """Over the grid and between."""
@@ -232,8 +253,12 @@ class _Look:
         """Settings that are the fastest nowhere, whatever may still be unknown."""
         wanted = {s for w in wants if w.collective is self.known.collective for s in w.settings}
         found = []
-        for arm, setting in enumerate(self.estimates.settings):
-            if setting in wanted or float(self.prospect.chance[arm].max()) > _HOPELESS:
+        for arm, setting in enumerate(self._settings):
+            if (
+                not self._is_forced(setting)
+                or setting in wanted
+                or float(self.prospect.chance[arm].max()) > _HOPELESS
+            ):
                 continue
             behind = self._least_loss(arm)
             if behind is not None and behind > 0:
