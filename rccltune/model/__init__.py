@@ -7,6 +7,7 @@ reduce_scatter, which is the size column of rccl-tests).
 
 from __future__ import annotations
 
+from rccltune.model.agreement import Equivalence, Silence, SizeRatio, Stretch
 from rccltune.model.chosen import (
     BASELINE_UNKNOWN,
     NOT_BEATEN,
@@ -89,6 +90,7 @@ __all__ = [
     "Curve",
     "CurveKey",
     "CurvePoint",
+    "Equivalence",
     "Evidence",
     "Failure",
     "Fingerprint",
@@ -116,9 +118,12 @@ __all__ = [
     "Segment",
     "Separation",
     "Setting",
+    "Silence",
+    "SizeRatio",
     "Spread",
     "Stated",
     "Status",
+    "Stretch",
     "Sweep",
     "Target",
     "Variant",
