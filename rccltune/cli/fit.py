@@ -43,6 +43,7 @@ def fit(*, console: Console, session: Path) -> None:
 def _text(done: FitDone) -> str:
     parts = [_curves(done.curves), "", _crossovers(done.crossovers)]
     parts += [_separation(done)] if done.separations else []
+    parts += ["", *done.agreements.lines] if done.agreements.lines else []
     return "\n".join(parts)
 
 

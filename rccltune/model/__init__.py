@@ -7,6 +7,7 @@ reduce_scatter, which is the size column of rccl-tests).
 
 from __future__ import annotations
 
+from rccltune.model.agreement import Equivalence, Silence, SizeRatio, Stretch
 from rccltune.model.chosen import (
     BASELINE_UNKNOWN,
     NOT_BEATEN,
@@ -98,6 +99,7 @@ __all__ = [
     "CurveKey",
     "CurvePoint",
     "Dropped",
+    "Equivalence",
     "Evidence",
     "Expected",
     "Failure",
@@ -129,9 +131,12 @@ __all__ = [
     "Segment",
     "Separation",
     "Setting",
+    "Silence",
+    "SizeRatio",
     "Spread",
     "Stated",
     "Status",
+    "Stretch",
     "Sweep",
     "Target",
     "Variant",

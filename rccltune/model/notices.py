@@ -25,6 +25,8 @@ class Caution(Enum):
     LAUNCH_FAILED = "launch-failed"
     QUARANTINED = "quarantined"
     NOISY_MACHINE = "noisy-machine"
+    SILENCE_DIFFERS = "silence-differs"
+    METHODS_DISAGREE = "methods-disagree"
     DERIVED_TIME = "derived-time"
     ASSUMED = "assumed"
 

@@ -46,6 +46,8 @@ def plot_session(
         simulated=done.session.simulated,
         published=bool(_origins(done)),
     )
+    for notice in done.agreements.notices:
+        note(f"{notice.message} ({notice.where})")
     for one in done.quarantined:
         note(f"not measured: {one}: quarantined, {one.reason}")
     for sentence in plot.omissions(wanted):

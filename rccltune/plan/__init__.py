@@ -5,6 +5,7 @@ launch or in the list of what is impossible here, with the reason. ``launches`` 
 each setting, ``walks`` launches that walk through many, ``rounds`` those of one round of a search.
 """
 
+from rccltune.plan.controlling import N_CONTROL_SIZES, controls
 from rccltune.plan.launches import (
     N_BASELINES,
     Ground,
@@ -27,12 +28,14 @@ from rccltune.plan.walks import LONGEST_S, plan_walks, schedule_text, why_no_wal
 __all__ = [
     "LONGEST_S",
     "N_BASELINES",
+    "N_CONTROL_SIZES",
     "Ground",
     "Impossible",
     "Pace",
     "Plan",
     "arms",
     "benchmark_options",
+    "controls",
     "default_settings",
     "digest",
     "estimate_s",
