@@ -7,6 +7,7 @@ reduce_scatter, which is the size column of rccl-tests).
 
 from __future__ import annotations
 
+from rccltune.model.belief import AS_GOOD, Belief, Held, by_target, comparable, hold
 from rccltune.model.chosen import (
     BASELINE_UNKNOWN,
     NOT_BEATEN,
@@ -73,6 +74,7 @@ from rccltune.model.settings import (
 )
 
 __all__ = [
+    "AS_GOOD",
     "BASELINE",
     "BASELINE_UNKNOWN",
     "DEFAULT_VARIANT",
@@ -84,6 +86,7 @@ __all__ = [
     "SILENT",
     "TREE_SIMPLE_PATCHED",
     "UNSTATED",
+    "Belief",
     "Caution",
     "Crossover",
     "Curve",
@@ -94,6 +97,7 @@ __all__ = [
     "Fingerprint",
     "Fit",
     "Gain",
+    "Held",
     "Judgement",
     "Launch",
     "LeftOut",
@@ -126,4 +130,7 @@ __all__ = [
     "View",
     "Zone",
     "base_variant",
+    "by_target",
+    "comparable",
+    "hold",
 ]

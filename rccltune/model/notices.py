@@ -27,6 +27,7 @@ class Caution(Enum):
     NOISY_MACHINE = "noisy-machine"
     DERIVED_TIME = "derived-time"
     ASSUMED = "assumed"
+    BELIEFS_DIFFER = "beliefs-differ"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -12,6 +12,7 @@ from rccltune.errors import CommandLineError, TooLittleDataError
 from rccltune.model import (
     BASELINE,
     NOT_MEASURED,
+    Belief,
     Crossover,
     Curve,
     Notice,
@@ -22,6 +23,7 @@ from rccltune.model import (
     Setting,
     Zone,
 )
+from rccltune.pipeline.believing import gather_beliefs
 from rccltune.pipeline.importing import load_samples
 from rccltune.session import Session
 from rccltune.units import format_size
@@ -51,6 +53,7 @@ class FitDone:
     Attributes:
         samples_sha256: of the samples.csv that it was made from.
         quarantined: settings that are not measured because their launches fail.
+        beliefs: what the library would have done by itself, where launches were traced.
     """
 
     session: Session
@@ -61,6 +64,7 @@ class FitDone:
     notices: tuple[Notice, ...]
     bypasses: tuple[Bypass, ...] = ()
     quarantined: tuple[Quarantine, ...] = ()
+    beliefs: tuple[Belief, ...] = ()
 
     @property
     def warnings(self) -> tuple[Notice, ...]:
@@ -78,6 +82,7 @@ class FitDone:
             "notices": session.to_plain(self.notices),
             "bypasses": session.to_plain(self.bypasses),
             "quarantined": session.to_plain(self.quarantined),
+            **({"beliefs": session.to_plain(self.beliefs)} if self.beliefs else {}),
         }
 
 
@@ -108,15 +113,18 @@ def fit_session(folder: Path, *, note: Note, again: bool = False) -> FitDone:
             where=str(folder / "samples.csv"),
             hint="its column 'doubt' says why for each of them.",
         )
+    launches = session.read_launches(folder)
+    believed = gather_beliefs(folder, launches, fitted.curves, samples)
     done = FitDone(
         session=opened,
         samples_sha256=digest,
         curves=fitted.curves,
         crossovers=fit.crossovers(fitted.curves),
         separations=fit.separate(fitted.curves),
-        notices=fitted.notices,
+        notices=(*fitted.notices, *believed.notices),
         bypasses=_bypasses(samples),
-        quarantined=_quarantined(folder),
+        quarantined=quarantine.quarantines(launches),
+        beliefs=believed.beliefs,
     )
     session.write_derived(folder, FIT_FILE, done.as_plain())
     return done
@@ -137,6 +145,7 @@ def _read(opened: Session, digest: str) -> FitDone | None:
         bypasses=tuple(session.from_plain(Bypass, b, where) for b in plain.get("bypasses", [])),
         # Not from the file: a failed launch changes no sample, and so no file.
         quarantined=_quarantined(opened.path),
+        beliefs=tuple(session.from_plain(Belief, b, where) for b in plain.get("beliefs", [])),
     )
 
 
