@@ -186,8 +186,9 @@ class _Reader:
         more = f" and {others} other size{'s' if others > 1 else ''}" if others else ""
         return Notice(
             caution=Caution.BELIEFS_DIFFER,
-            message=f"{self.target.collective.value}, {self.target.scale}: the library did not "
-            f"offer or predict the same twice at {format_size(first)}{more}",
+            message=f"{self.target.collective.value}, {self.target.scale}, "
+            f"{self.target.variant.name}: the library did not offer or predict the same twice "
+            f"at {format_size(first)}{more}",
             remedy="what is shown as its belief is what it said first; look for what else than "
             "the size changes between calls: registered buffers, groups of calls.",
             where=self.differing[first],

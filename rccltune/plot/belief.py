@@ -57,7 +57,7 @@ def belief_data(scene: Scene) -> BeliefData | None:
     if not mine:
         return None
     own = mine.get("default") or next(iter(mine.values()))
-    lines = tuple(line for series in scene.leads if (line := _line(series, mine, own)) is not None)
+    lines = tuple(line for series in scene.leads if (line := _line(series, mine)) is not None)
     if not any(line.predicted for line in lines):
         return None
     curves = [series.curve for series in scene.everyone]
@@ -84,9 +84,7 @@ def _mine(scene: Scene) -> Mapping[str, Sequence[Belief]]:
     }
 
 
-def _line(
-    series: Series, mine: Mapping[str, Sequence[Belief]], own: Sequence[Belief]
-) -> BeliefLine | None:
+def _line(series: Series, mine: Mapping[str, Sequence[Belief]]) -> BeliefLine | None:
     """None for the untouched site and for settings without a cell of their own."""
     setting = series.setting
     if setting.role is not Role.FORCED or not setting.is_complete:
@@ -94,7 +92,7 @@ def _line(
     times = series.time_by_size
     predicted = (
         (float(belief.nbytes), time_us)
-        for belief in mine.get(series.curve.key.variant.name, own)
+        for belief in mine.get(series.curve.key.variant.name, ())
         if min(times) <= belief.nbytes <= max(times)
         and (time_us := belief.predicted_us(setting)) is not None
         and 0 < time_us < math.inf

@@ -109,6 +109,7 @@ def _main(axes: Axes, data: BeliefData, limits: tuple[float, float], inches: flo
                 color=style.colour,
                 linewidth=1.1,
                 linestyle=(_shift(line), (_DASH, _DASH)),
+                marker="_" if len(line.predicted) == 1 else None,
                 zorder=3,
             )
             ends.append(_predicted_end(line, reach))
