@@ -37,9 +37,9 @@ def _target(one: Checked, others: Sequence[Checked]) -> str:
     head = f"The library's belief: {_name(one.target)} ({one.view})"
     default = _default_of(one, others)
     if not any(held.choice for held in one.held):
-        parts = [f"{head}: it shows a tuner no times, so its choice is not known."]
+        parts = [f"{head}: it shows a tuner no times, so its choice is not known"]
     elif default is not None and _tables(default.held) == _tables(one.held):
-        parts = [f"{head}: it would choose the same as without."]
+        parts = [f"{head}: it would choose the same as without"]
     else:
         rows = [_row(run) for run in _runs(one.held)]
         parts = [head, table(_COLUMNS, rows, numeric=(3, 5))]
@@ -146,6 +146,9 @@ def _offers(one: Checked, others: Sequence[Checked]) -> str:
     """Which cells the library does not offer, or not at every size."""
     from rccltune.model import Setting
 
+    if all(time_us is None for belief in one.beliefs for _, time_us in belief.offered):
+        known = dict.fromkeys(str(cell) for belief in one.beliefs for cell, _ in belief.offered)
+        return f"A plugin may answer {', '.join(known)} there; its table is not shown."
     algorithms = [Algorithm.RING]
     algorithms += [Algorithm.TREE] if one.target.collective is Collective.ALL_REDUCE else []
     cells = [Setting(algorithm=a, protocol=p) for a, p in product(algorithms, Protocol)]

@@ -7,6 +7,7 @@ file's graph (16 channels of 3 GB/s) and RCCL 2.28.3's tuning model 5 (src/graph
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -14,6 +15,7 @@ import yaml
 
 from rccltune import plugin, proof, simnode
 from rccltune.cli import run
+from rccltune.cli.belief import belief_text
 from rccltune.errors import MachineError
 from rccltune.model import Belief, Setting, Target
 from rccltune.pipeline import FitDone, check_beliefs, fit_session
@@ -44,11 +46,11 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return sweep(tmp_path_factory.mktemp("belief"), "one-launch")
 
 
-def sweep(where: Path, method: str) -> Path:
-    """A session beside its node file."""
+def sweep(where: Path, method: str, **changes: object) -> Path:
+    """A session beside its node file, which has these changes."""
     raw = yaml.safe_load(simnode.node_path("mi300x", "cpx-nps4").read_text(encoding="utf-8"))
     raw["noise"] = {"sigma": 0.0}
-    (where / "node.yaml").write_text(yaml.safe_dump(raw), encoding="utf-8")
+    (where / "node.yaml").write_text(yaml.safe_dump({**raw, **changes}), encoding="utf-8")
     words = [word for name in COLLECTIVES for word in ("--collective", name)]
     words += ["--min-bytes", "1K", "--max-bytes", "64M", "--repeats", "1", "--factor", "4"]
     words += ["--mode", "cpx-nps4", "--simulate", str(where / "node.yaml"), "--launcher", "none"]
@@ -203,6 +205,46 @@ def test_fit_says_it_in_a_few_lines(folder: Path, capsys: pytest.CaptureFixture[
     assert "it would choose the same as without" in forced
     (corrected,) = (p for p in parts if p.startswith("reduce_scatter, 64 ranks on 1 node (float"))
     assert "it ran ring/ll, its table says ring/simple" in corrected
+
+
+def test_a_host_without_a_table_is_said_to_have_none(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """RCCL 2.21.5 asks with tuner ABI v2; nothing is invented, and nothing drawn."""
+    session = sweep(tmp_path, "one-launch", release={"rccl": "2.21.5", "benchmark": "rt24"})
+    capsys.readouterr()
+    assert run(["fit", str(session)]) == 0
+    text = capsys.readouterr().out
+    assert "shows a tuner no times, so its choice is not known" in text
+    assert "Not offered" not in text
+    assert run(["plot", str(session)]) == 0
+    said = capsys.readouterr()
+    assert "belief: no time that the library predicts is known here" in said.err
+    assert "-belief" not in said.out
+
+
+def test_a_choice_that_was_not_measured_has_no_loss(done: FitDone) -> None:
+    """As where NCCL would take NVLS and the sweep had ring and tree."""
+    nvls = Setting.parse("nvls/simple")
+    beliefs = [
+        replace(belief, offered=((nvls, 1.0), *belief.offered), choice=nvls, ran=None)
+        for belief in of(done, "all_reduce").values()
+    ]
+    text = belief_text(beliefs, done.curves)
+    row = next(line for line in text.splitlines() if "nvls/simple" in line)
+    assert "tree/ll" in row
+    assert row.split()[-4:] == ["–"] * 4
+    assert belief_text([], done.curves) == ""
+
+
+def test_what_is_offered_at_some_sizes_is_listed_with_them(done: FitDone) -> None:
+    """From which to which size."""
+    tree = Setting.parse("tree/ll")
+    beliefs = [
+        replace(b, offered=tuple(o for o in b.offered if o[0] != tree or b.nbytes >= MIB))
+        for b in of(done, "all_reduce").values()
+    ]
+    assert "Offered: tree/ll only at 1 MiB – 64 MiB." in belief_text(beliefs, done.curves)
 
 
 def test_fit_json_keeps_it(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
