@@ -8,6 +8,7 @@ reduce_scatter, which is the size column of rccl-tests).
 from __future__ import annotations
 
 from rccltune.model.agreement import Equivalence, Silence, SizeRatio, Stretch
+from rccltune.model.belief import AS_GOOD, Belief, Held, by_target, comparable, hold
 from rccltune.model.chosen import (
     BASELINE_UNKNOWN,
     NOT_BEATEN,
@@ -82,6 +83,7 @@ from rccltune.model.settings import (
 )
 
 __all__ = [
+    "AS_GOOD",
     "BASELINE",
     "BASELINE_UNKNOWN",
     "DEFAULT_VARIANT",
@@ -93,6 +95,7 @@ __all__ = [
     "SILENT",
     "TREE_SIMPLE_PATCHED",
     "UNSTATED",
+    "Belief",
     "Caution",
     "Crossover",
     "Curve",
@@ -106,6 +109,7 @@ __all__ = [
     "Fingerprint",
     "Fit",
     "Gain",
+    "Held",
     "Judgement",
     "Launch",
     "LeftOut",
@@ -145,4 +149,7 @@ __all__ = [
     "Want",
     "Zone",
     "base_variant",
+    "by_target",
+    "comparable",
+    "hold",
 ]

@@ -29,6 +29,7 @@ class Caution(Enum):
     METHODS_DISAGREE = "methods-disagree"
     DERIVED_TIME = "derived-time"
     ASSUMED = "assumed"
+    BELIEFS_DIFFER = "beliefs-differ"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -5,6 +5,7 @@ there, so ``rccltune plot`` works right after ``rccltune import``.
 """
 
 from rccltune.pipeline.agreeing import Agreements, agreements
+from rccltune.pipeline.believing import Checked, check_beliefs
 from rccltune.pipeline.emitting import Emitted, EmitWish, emit_rules
 from rccltune.pipeline.fitting import FitDone, choice_of, fit_session
 from rccltune.pipeline.importing import Imported, import_files, load_samples
@@ -21,11 +22,13 @@ from rccltune.pipeline.wishes import merge_wishes
 
 __all__ = [
     "Agreements",
+    "Checked",
     "EmitWish",
     "Emitted",
     "FitDone",
     "Imported",
     "agreements",
+    "check_beliefs",
     "choice_of",
     "draw_links",
     "emit_rules",

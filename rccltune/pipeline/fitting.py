@@ -12,6 +12,7 @@ from rccltune.errors import CommandLineError, TooLittleDataError
 from rccltune.model import (
     BASELINE,
     NOT_MEASURED,
+    Belief,
     Crossover,
     Curve,
     Notice,
@@ -23,6 +24,7 @@ from rccltune.model import (
     Zone,
 )
 from rccltune.pipeline.agreeing import Agreements, agreements, agreements_from_plain
+from rccltune.pipeline.believing import gather_beliefs
 from rccltune.pipeline.importing import load_samples
 from rccltune.session import Session
 from rccltune.units import format_size
@@ -53,6 +55,7 @@ class FitDone:
         samples_sha256: of the samples.csv that it was made from.
         quarantined: settings that are not measured because their launches fail.
         agreements: silence beside the untouched site, one launch beside separate ones.
+        beliefs: what the library would have done by itself, where launches were traced.
     """
 
     session: Session
@@ -64,6 +67,7 @@ class FitDone:
     bypasses: tuple[Bypass, ...] = ()
     quarantined: tuple[Quarantine, ...] = ()
     agreements: Agreements = field(default_factory=Agreements)
+    beliefs: tuple[Belief, ...] = ()
 
     @property
     def warnings(self) -> tuple[Notice, ...]:
@@ -83,6 +87,7 @@ class FitDone:
             "bypasses": session.to_plain(self.bypasses),
             "quarantined": session.to_plain(self.quarantined),
             **self.agreements.as_plain(),
+            **({"beliefs": session.to_plain(self.beliefs)} if self.beliefs else {}),
         }
 
 
@@ -113,16 +118,19 @@ def fit_session(folder: Path, *, note: Note, again: bool = False) -> FitDone:
             where=str(folder / "samples.csv"),
             hint="its column 'doubt' says why for each of them.",
         )
+    launches = session.read_launches(folder)
+    believed = gather_beliefs(folder, launches, fitted.curves, samples)
     done = FitDone(
         session=opened,
         samples_sha256=digest,
         curves=fitted.curves,
         crossovers=fit.crossovers(fitted.curves),
         separations=fit.separate(fitted.curves),
-        notices=fitted.notices,
+        notices=(*fitted.notices, *believed.notices),
         bypasses=_bypasses(samples),
-        quarantined=_quarantined(folder),
+        quarantined=quarantine.quarantines(launches),
         agreements=agreements(samples, fitted.curves),
+        beliefs=believed.beliefs,
     )
     session.write_derived(folder, FIT_FILE, done.as_plain())
     return done
@@ -144,6 +152,7 @@ def _read(opened: Session, digest: str) -> FitDone | None:
         # Not from the file: a failed launch changes no sample, and so no file.
         quarantined=_quarantined(opened.path),
         agreements=agreements_from_plain(plain, where),
+        beliefs=tuple(session.from_plain(Belief, b, where) for b in plain.get("beliefs", [])),
     )
 
 

@@ -41,6 +41,7 @@ def plot_session(
         baseline=wish.baseline,
         left_out=choice.left_out if choice else (),
         quarantined=done.quarantined,
+        beliefs=done.beliefs,
         source=_source(done),
         machine=_machine(done),
         simulated=done.session.simulated,
