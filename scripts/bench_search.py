@@ -31,13 +31,14 @@ from machine import machine
 from search_nodes import CHARACTERS, MODE, N_RANKS, SETTINGS, Character, best_us, truth_us
 
 from rccltune import emit, plugin, simnode
+from rccltune.config import parse_duration
 from rccltune.errors import RccltuneError
 from rccltune.model import Rule, Setting
 from rccltune.pipeline import emit_rules, find_site, merge_wishes
 from rccltune.pipeline.emitting import EmitWish
 from rccltune.pipeline.sweeping import prepare, sweep
 from rccltune.session import read_launches
-from rccltune.units import parse_size
+from rccltune.units import format_size, parse_size
 from rccltune.vocab import Collective
 from rccltune.zones import ChoiceOptions
 
@@ -47,6 +48,7 @@ PER_OCTAVE = 4
 # What the issue asks of the search, as shares of measuring everything, and of its rules.
 COLLECTIVE_SHARE, WALL_SHARE = 0.2, 0.5
 MEAN_REGRET, WORST_REGRET = 0.01, 0.03
+MOST_LINES = 10
 # "At most 1 %" is met by a setting that is 1 % behind, whatever its floating point says.
 _EXACT = 1e-6
 Choose = Callable[[int], Setting]
@@ -60,7 +62,7 @@ class Wish:
     max_bytes: int
     repeats: int
     startup_s: float
-    budget: str | None = None
+    budget: float | None = None
 
     @property
     def sizes(self) -> list[int]:
@@ -82,11 +84,15 @@ class Judged:
     Attributes:
         regrets: time(chosen) / time(best) - 1 at the sizes of the grid.
         between: the same between them.
+        worst_at: the size of the largest regret on the grid.
+        worst_choice: what was chosen there.
     """
 
     n_rules: int
     regrets: list[float]
     between: list[float]
+    worst_at: int
+    worst_choice: str
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -182,10 +188,14 @@ def judge(
 ) -> Judged:
     """What the rules cost, at every size."""
     choose = partial(chosen, rules, library)
+    found = regrets(node, choose, wish.sizes)
+    worst_at = wish.sizes[found.index(max(found))]
     return Judged(
         n_rules=distinct(rules),
-        regrets=regrets(node, choose, wish.sizes),
+        regrets=found,
         between=regrets(node, choose, wish.between),
+        worst_at=worst_at,
+        worst_choice=str(choose(worst_at)),
     )
 
 
@@ -251,8 +261,40 @@ def overhead_s(path: Path, wish: Wish, seeds: int) -> tuple[float, list[dict[str
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Summary:
+    """Rules of many seeds against the truth: regrets over all seeds and sizes."""
+
+    rules: list[int]
+    mean: float
+    worst: float
+    mean_between: float
+    worst_between: float
+
+    @classmethod
+    def of(cls, found: Sequence[Judged]) -> Summary:
+        """Sum up."""
+        regrets = [regret for one in found for regret in one.regrets]
+        between = [regret for one in found for regret in one.between]
+        return cls(
+            rules=sorted({one.n_rules for one in found}),
+            mean=statistics.fmean(regrets),
+            worst=max(regrets),
+            mean_between=statistics.fmean(between),
+            worst_between=max(between),
+        )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Verdict:
-    """A node's figures over its seeds, regrets by tolerance, and the goals that were missed."""
+    """A node's figures over its seeds, means by arm, and the goals that were missed.
+
+    Attributes:
+        collective_share: adaptive / exhaustive.
+        wall_share: the same of launches and collectives together.
+        summaries: by arm and tolerance.
+        expected: regret that the search expects of itself.
+        complaints: what is wrong with single seeds.
+    """
 
     node: str
     n_seeds: int
@@ -261,73 +303,60 @@ class Verdict:
     python_s: dict[str, float]
     collective_share: float
     wall_share: float
-    rules: dict[str, list[int]]
-    mean: dict[str, float]
-    worst: dict[str, float]
-    mean_between: dict[str, float]
-    worst_between: dict[str, float]
+    summaries: dict[str, Summary]
     expected: float | None
-    bad_seeds: list[int]
+    complaints: list[str]
     missed: list[str]
 
 
 def verdict(character: Character, runs: Sequence[Run], launch_s: float) -> Verdict:
     """One node's runs, at least one of each arm."""
     by_arm = {arm: [run for run in runs if run.arm == arm] for arm in ARMS}
-    collective, launches, python = (
-        {
-            arm: statistics.fmean(getattr(run, name) for run in found)
-            for arm, found in by_arm.items()
-        }
+    collective_s, n_launches, python_s = (
+        {arm: statistics.fmean(getattr(r, name) for r in found) for arm, found in by_arm.items()}
         for name in ("collective_s", "n_launches", "python_s")
     )
-    wall = {arm: launches[arm] * launch_s + collective[arm] for arm in ARMS}
-    keys = {
-        f"{arm} {100 * tolerance:.0f} %": [run.judged[tolerance] for run in found]
+    wall_s = {arm: n_launches[arm] * launch_s + collective_s[arm] for arm in ARMS}
+    shares = [of["adaptive"] / of["exhaustive"] for of in (collective_s, wall_s)]
+    summaries = {
+        f"{arm} {100 * tolerance:.0f} %": Summary.of([run.judged[tolerance] for run in found])
         for arm, found in by_arm.items()
         for tolerance in TOLERANCES
     }
-    judged = keys["adaptive 2 %"]
-    said = [run.expected_regret for run in by_arm["adaptive"] if run.expected_regret is not None]
-    figures = {
-        "collective_share": collective["adaptive"] / collective["exhaustive"],
-        "wall_share": wall["adaptive"] / wall["exhaustive"],
-    }
-    mean = {
-        key: statistics.fmean(r for one in all_ for r in one.regrets) for key, all_ in keys.items()
-    }
-    worst = {key: max(r for one in all_ for r in one.regrets) for key, all_ in keys.items()}
-    n_rules = {key: sorted({one.n_rules for one in all_}) for key, all_ in keys.items()}
+    ours = summaries["adaptive 2 %"]
     goals = {
-        "collective time": figures["collective_share"] > COLLECTIVE_SHARE,
-        "wall time": figures["wall_share"] > WALL_SHARE,
-        "mean regret": mean["adaptive 2 %"] > MEAN_REGRET + _EXACT,
-        "worst regret": worst["adaptive 2 %"] > WORST_REGRET + _EXACT,
-        "no rule": character.no_rule and n_rules["adaptive 2 %"] != [0],
+        "collective time": shares[0] > COLLECTIVE_SHARE,
+        "wall time": shares[1] > WALL_SHARE,
+        "mean regret": ours.mean > MEAN_REGRET + _EXACT,
+        "worst regret": ours.worst > WORST_REGRET + _EXACT,
+        "no rule": character.no_rule and ours.rules != [0],
     }
+    said = [run.expected_regret for run in by_arm["adaptive"] if run.expected_regret is not None]
     return Verdict(
         node=character.name,
-        n_seeds=len(judged),
-        collective_s=collective,
-        n_launches=launches,
-        python_s=python,
-        **figures,
-        rules=n_rules,
-        mean=mean,
-        worst=worst,
-        mean_between={
-            k: statistics.fmean(r for one in v for r in one.between) for k, v in keys.items()
-        },
-        worst_between={k: max(r for one in v for r in one.between) for k, v in keys.items()},
+        n_seeds=len(by_arm["adaptive"]),
+        collective_s=collective_s,
+        n_launches=n_launches,
+        python_s=python_s,
+        collective_share=shares[0],
+        wall_share=shares[1],
+        summaries=summaries,
         expected=statistics.fmean(said) if said else None,
-        bad_seeds=sorted(
-            run.seed
-            for run in by_arm["adaptive"]
-            if max(run.judged[0.02].regrets) > WORST_REGRET + _EXACT
-            or (character.no_rule and run.judged[0.02].n_rules)
-        ),
+        complaints=[line for run in by_arm["adaptive"] if (line := complaint(character, run))],
         missed=[goal for goal, is_missed in goals.items() if is_missed],
     )
+
+
+def complaint(character: Character, run: Run) -> str | None:
+    """What is wrong with one seed's rules, None where nothing is."""
+    judged = run.judged[0.02]
+    if character.no_rule and judged.n_rules:
+        return f"seed {run.seed}: {judged.n_rules} rules"
+    worst = max(judged.regrets)
+    if worst <= WORST_REGRET + _EXACT:
+        return None
+    size = format_size(judged.worst_at)
+    return f"seed {run.seed}: {judged.worst_choice} at {size} is {100 * worst:.1f} % behind"
 
 
 def main() -> int:
@@ -397,7 +426,7 @@ def read_options() -> argparse.Namespace:
     parser.add_argument("--min-bytes", type=parse_size, default=parse_size("8"))
     parser.add_argument("--max-bytes", type=parse_size, default=parse_size("1G"))
     parser.add_argument("--repeats", type=int, default=3)
-    parser.add_argument("--budget", help="of the adaptive sweeps")
+    parser.add_argument("--budget", type=parse_duration, help="of the adaptive sweeps")
     parser.add_argument("--startup", type=float, default=10.0, help="seconds of the library")
     parser.add_argument("--overhead", type=float, default=2.0, help="seconds of a launch beside it")
     parser.add_argument(
@@ -448,16 +477,18 @@ def show(verdicts: Sequence[Verdict], wish: Wish, launch_s: float) -> None:
             f"wall {100 * v.wall_share:.0f} %; {v.python_s['adaptive']:.1f} and "
             f"{v.python_s['exhaustive']:.1f} s of our own"
         )
-        for key in v.mean:
+        for key, one in v.summaries.items():
             print(
-                f"    {key:>16}: regret {100 * v.mean[key]:.2f} % mean, {100 * v.worst[key]:.2f} % worst "
-                f"(between the sizes {100 * v.mean_between[key]:.2f} and "
-                f"{100 * v.worst_between[key]:.1f}), rules {', '.join(map(str, v.rules[key]))}"
+                f"    {key:>16}: regret {100 * one.mean:.2f} % mean, {100 * one.worst:.2f} % worst "
+                f"(between the sizes {100 * one.mean_between:.2f} and "
+                f"{100 * one.worst_between:.1f}), rules {', '.join(map(str, one.rules))}"
             )
         if v.expected is not None:
             print(f"    the search itself expects {100 * v.expected:.2f} %")
         if v.missed:
-            print(f"    MISSED: {', '.join(v.missed)} (seeds {v.bad_seeds})")
+            print(f"    MISSED: {', '.join(v.missed)}")
+        for line in v.complaints[:MOST_LINES]:
+            print(f"      {line}")
 
 
 if __name__ == "__main__":

@@ -111,3 +111,39 @@ def test_channels_above_the_communicators_are_its_own(bench: ModuleType, tmp_pat
     own = bench.truth_us(node, Setting.parse("ring/ll128"), 1 << 20)
     assert bench.truth_us(node, Setting.parse("ring/ll128/64"), 1 << 20) == own
     assert bench.truth_us(node, Setting.parse("ring/ll128/8"), 1 << 20) < own
+
+
+def run(
+    bench: ModuleType, arm: str, regret: float = 0.0, n_rules: int = 1, **more: float
+) -> object:
+    """A sweep of two sizes as it might have ended."""
+    judged = bench.Judged(
+        n_rules=n_rules,
+        regrets=[0.0, regret],
+        between=[regret],
+        worst_at=16,
+        worst_choice="ring/ll",
+    )
+    figures = {"collective_s": 100.0, "n_launches": 10, "python_s": 1.0, **more}
+    by_tolerance = dict.fromkeys(bench.TOLERANCES, judged)
+    return bench.Run(node="n", seed=3, arm=arm, judged=by_tolerance, **figures)
+
+
+def test_goals_are_those_of_the_issue(bench: ModuleType) -> None:
+    """A fifth and a half are still right; 12 s a launch: 5 x 12 + 20 s of 10 x 12 + 100 s."""
+    one, none = (bench.Character(name="n", no_rule=no_rule) for no_rule in (False, True))
+    whole = run(bench, "exhaustive")
+    good = run(bench, "adaptive", 0.02, collective_s=20.0, n_launches=5)
+    found = bench.verdict(one, [good, whole], 12.0)
+    assert (found.collective_share, found.wall_share) == (0.2, pytest.approx(80 / 220))
+    assert (found.missed, found.complaints) == ([], [])
+    assert found.summaries["adaptive 2 %"].mean == pytest.approx(0.01)
+    assert bench.verdict(none, [good, whole], 12.0).missed == ["no rule"]
+
+
+def test_every_goal_can_be_missed(bench: ModuleType) -> None:
+    """And the seed says where."""
+    bad = run(bench, "adaptive", 0.04, collective_s=21.0, n_launches=8)
+    found = bench.verdict(bench.Character(name="n"), [bad, run(bench, "exhaustive")], 12.0)
+    assert found.missed == ["collective time", "wall time", "mean regret", "worst regret"]
+    assert found.complaints == ["seed 3: ring/ll at 16 B is 4.0 % behind"]
