@@ -2,9 +2,11 @@
 
 Pure: it starts nothing and looks at nothing. Every setting of every collective is either in a
 launch or in the list of what is impossible here, with the reason. ``launches`` plans one launch for
-each setting, ``walks`` launches that walk through many.
+each setting, ``walks`` launches that walk through many, ``continuing`` what comes after a walk that
+failed.
 """
 
+from rccltune.plan.continuing import alone, continuation, is_walked, n_kept
 from rccltune.plan.launches import (
     N_BASELINES,
     Ground,
@@ -27,10 +29,14 @@ __all__ = [
     "Ground",
     "Impossible",
     "Plan",
+    "alone",
     "benchmark_options",
+    "continuation",
     "default_settings",
     "digest",
     "estimate_s",
+    "is_walked",
+    "n_kept",
     "plan",
     "plan_walks",
     "schedule_text",

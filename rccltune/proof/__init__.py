@@ -7,7 +7,7 @@ setting that is known to have run, or with a doubt. ``trace`` serves launches of
 
 from rccltune.proof.trace import Asked, Cell, agree, prove, read_trace
 from rccltune.proof.tuner import tuner_of
-from rccltune.proof.walk import Walk, agree_on_walk, place, read_walk
+from rccltune.proof.walk import Walk, agree_on_walk, place, read_walk, suspect
 
 __all__ = [
     "Asked",
@@ -19,5 +19,6 @@ __all__ = [
     "prove",
     "read_trace",
     "read_walk",
+    "suspect",
     "tuner_of",
 ]
