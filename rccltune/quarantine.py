@@ -4,6 +4,9 @@ A setting that hangs or crashes here would do so in a job. One failure may be th
 is tried once more, alone; the second makes it a quarantined setting of this session: nothing more
 is started for it, what it measured before is not used, and everybody says why. Pure: whatever is
 lost can be derived again from the launches' outcomes.
+
+A launch that walks through settings fails for the one that was in force, and gives wrong results
+for those whose they are; the others have nothing to do with it.
 """
 
 from __future__ import annotations
@@ -28,6 +31,7 @@ from rccltune.model import (
 from rccltune.vocab import Collective, Doubt
 
 Ended = tuple[Launch, Outcome]
+_Failed = tuple[Launch, Setting, Failure]
 _Arm = tuple[Collective, Setting, str, Scale | None, str | None]
 
 # A second failure is the setting's own. SIGKILL comes from outside (somebody, or the kernel where
@@ -61,20 +65,48 @@ def quarantines(ended: Iterable[Ended]) -> tuple[Quarantine, ...]:
     Args:
         ended: all launches of a session that ended, in any order; imported ones never count.
     """
-    failed: dict[_Arm, list[Ended]] = {}
+    failed: dict[_Arm, list[_Failed]] = {}
     for launch, outcome in ended:
-        if _forced(launch) is not None and failure_of(outcome) is not None:
-            failed.setdefault(_arm(launch), []).append((launch, outcome))
+        for setting, failure in failures(launch, outcome).items():
+            failed.setdefault(_arm(launch, setting), []).append((launch, setting, failure))
     return tuple(
         _quarantine(found)
         for found in failed.values()
-        if is_hopeless(failure for _, o in found if (failure := failure_of(o)) is not None)
+        if is_hopeless(failure for *_, failure in found)
     )
 
 
+def failures(launch: Launch, outcome: Outcome) -> dict[Setting, Failure]:
+    """What a launch says against which settings; nothing where its failure was forgiven."""
+    if not launch.argv or outcome.lifted:
+        return {}
+    how = failure_of(outcome)
+    if _is_walk(launch):
+        found = dict.fromkeys((s for s in outcome.wrong if s.role is Role.FORCED), Failure.WRONG)
+        return found | ({outcome.suspect: how} if outcome.suspect and how else {})
+    setting = _forced(launch)
+    return {setting: how} if setting and how else {}
+
+
 def covers(quarantine: Quarantine, launch: Launch) -> bool:
-    """Whether a launch measures a quarantined setting."""
-    return _forced(launch) is not None and _arm(launch) == (
+    """Whether a launch measures a quarantined setting and nothing else."""
+    setting = _forced(launch)
+    return setting is not None and _is_of(quarantine, launch, setting)
+
+
+def barred(found: Iterable[Quarantine], launch: Launch) -> frozenset[Setting]:
+    """Settings of a launch that are quarantined; a walk goes on without them."""
+    if not launch.argv or launch.schedule is None or not launch.collectives:
+        return frozenset()
+    return frozenset(
+        setting
+        for setting in dict.fromkeys(launch.schedule.settings)
+        if any(_is_of(one, launch, setting) for one in found)
+    )
+
+
+def _is_of(quarantine: Quarantine, launch: Launch, setting: Setting) -> bool:
+    return _arm(launch, setting) == (
         quarantine.collective,
         quarantine.setting,
         quarantine.variant.name,
@@ -89,10 +121,10 @@ def doubted(samples: Iterable[Sample], ended: Iterable[Ended]) -> list[Sample]:
     found = quarantines(pairs)
     if not found:
         return list(samples)
-    barred = {launch.id for launch, _ in pairs if any(covers(one, launch) for one in found)}
+    out = {(launch.id, setting) for launch, _ in pairs for setting in barred(found, launch)}
     return [
         replace(sample, doubt=Doubt.QUARANTINED)
-        if sample.doubt is None and sample.launch.partition(".")[0] in barred
+        if sample.doubt is None and (sample.launch.partition(".")[0], sample.key.setting) in out
         else sample
         for sample in samples
     ]
@@ -111,18 +143,20 @@ def notices(found: Iterable[Quarantine]) -> tuple[Notice, ...]:
     )
 
 
+def _is_walk(launch: Launch) -> bool:
+    """Whether the launch walks through settings."""
+    return launch.schedule is not None and launch.schedule.questions is not None
+
+
 def _forced(launch: Launch) -> Setting | None:
     """The setting that a launch forces; baselines, imported files and walks force no single one."""
-    if not launch.argv or launch.schedule is None or not launch.collectives:
-        return None
-    if launch.schedule.questions is not None:
+    if not launch.argv or launch.schedule is None or not launch.collectives or _is_walk(launch):
         return None
     setting = launch.schedule.settings[0]
     return None if setting.role is Role.BASELINE else setting
 
 
-def _arm(launch: Launch) -> _Arm:
-    setting = launch.schedule.settings[0] if launch.schedule else Setting(role=Role.UNSTATED)
+def _arm(launch: Launch, setting: Setting) -> _Arm:
     return (
         launch.collectives[0],
         setting,
@@ -132,16 +166,16 @@ def _arm(launch: Launch) -> _Arm:
     )
 
 
-def _quarantine(failed: list[Ended]) -> Quarantine:
-    ordered = sorted(failed, key=lambda pair: (pair[0].repeat, pair[0].attempt))
-    first = ordered[0][0]
-    collective, setting, _, scale, placement = _arm(first)
+def _quarantine(failed: list[_Failed]) -> Quarantine:
+    ordered = sorted(failed, key=lambda one: (one[0].repeat, one[0].attempt))
+    first, setting, _ = ordered[0]
+    collective, _, _, scale, placement = _arm(first, setting)
     return Quarantine(
         collective=collective,
         setting=setting,
         variant=first.variant,
         scale=scale,
         rank_placement=placement,
-        launches=tuple(launch.id for launch, _ in ordered),
-        failures=tuple(f for _, outcome in ordered if (f := failure_of(outcome)) is not None),
+        launches=tuple(launch.id for launch, *_ in ordered),
+        failures=tuple(failure for *_, failure in ordered),
     )

@@ -158,6 +158,8 @@ class Launch:
         repeat: tells repeats of the same command apart.
         round: of a search, from 1; 0 where everything was planned at once.
         attempt: how often it was tried before; each attempt has a folder of its own.
+        part_of: id of the planned walk that it goes on with, or of which it tries a setting alone;
+            None where it is what was planned.
         source: name of the imported file.
         source_sha256: hash of its bytes.
         stated: what options said about an imported file, kept so that samples can be read again
@@ -175,6 +177,7 @@ class Launch:
     repeat: int = 0
     round: int = 0
     attempt: int = 0
+    part_of: str | None = None
     timeout_s: float | None = None
     source: str | None = None
     source_sha256: str | None = None
@@ -224,6 +227,10 @@ class Outcome:
         origin: whose measurement it is, as an imported file says ("AMD ROCm blog, …").
         library_version: as the log names it.
         notices: what was noticed while reading.
+        n_steps: steps of a walk that are proven, from its first one and the warm-up's among them;
+            None where it was no walk or nothing of it is proven.
+        suspect: setting of a walk that was in force when it failed, where one was.
+        wrong: settings of a walk that gave wrong results.
     """
 
     launch: str
@@ -239,3 +246,6 @@ class Outcome:
     notices: tuple[Notice, ...] = ()
     failure: Failure | None = None
     lifted: bool = False
+    n_steps: int | None = None
+    suspect: Setting | None = None
+    wrong: tuple[Setting, ...] = ()

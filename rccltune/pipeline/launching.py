@@ -27,7 +27,14 @@ from rccltune.model import (
     Setting,
     Status,
 )
-from rccltune.pipeline.proving import is_walk, samples_of_launch, setting_of
+from rccltune.pipeline.proving import (
+    is_walk,
+    samples_before_the_end,
+    samples_of_launch,
+    setting_of,
+    suspect_of,
+    wrong_in,
+)
 from rccltune.units import MAX_NBYTES
 from rccltune.vocab import Algorithm, Collective, Doubt
 
@@ -75,6 +82,13 @@ def choosing(wanted: Launch) -> tuple[tuple[str, str], ...]:
     if setting_of(wanted).role is Role.FORCED:
         return (("NCCL_TUNER_PLUGIN", str(plugin.library())), *FORCE)
     return ()
+
+
+def choosing_anew(wanted: Launch) -> Launch:
+    """The same launch with what makes the plugin choose for it, and nothing of another way."""
+    names = {name for name, _ in (*FORCE, *WALK)}
+    kept = {name: value for name, value in wanted.environment if name not in names}
+    return replace(wanted, environment=tuple(sorted({**kept, **dict(choosing(wanted))}.items())))
 
 
 def run_launch(
@@ -200,9 +214,54 @@ def _carried(
 def read_launch(wanted: Launch, folder: Path, outcome: Outcome) -> tuple[Sample, ...]:
     """Samples of a launch that ended earlier, from its raw files."""
     own = folder / "launches" / wanted.id
-    if outcome.status is not Status.OK:
+    if outcome.status is Status.OK:
+        return samples_of_launch(wanted, own)[0]
+    return samples_before_the_end(wanted, own) if outcome.n_steps else ()
+
+
+def interrupted_walks(folder: Path, fingerprint: Fingerprint) -> list[Ran]:
+    """Walks that somebody interrupted: what they had proven until then counts from now on.
+
+    One without a proven step stays as it is, and is made again.
+
+    Raises:
+        SessionError: the disk refuses, or a launch's own file is damaged.
+    """
+    found = []
+    for own in sorted((folder / "launches").glob("*")):
+        plan_file = own / "launch.json"
+        if not plan_file.exists() or (own / "outcome.json").exists():
+            continue
+        wanted = session.read_launch(own)
+        samples = _proven_before_the_end(wanted, own) if is_walk(wanted) else ()
+        if not samples:
+            continue
+        began = datetime.fromtimestamp(plan_file.stat().st_mtime, tz=timezone.utc)
+        outcome = Outcome(
+            launch=wanted.id,
+            status=Status.INTERRUPTED,
+            started=began.isoformat(timespec="seconds"),
+            n_samples=len(samples),
+            fingerprint=fingerprint,
+            n_steps=_n_steps(samples),
+            wrong=wrong_in(samples),
+        )
+        _write_outcome(own, outcome)
+        found.append(Ran(launch=wanted, outcome=outcome, samples=samples))
+    return found
+
+
+def _proven_before_the_end(wanted: Launch, own: Path) -> tuple[Sample, ...]:
+    try:
+        return samples_before_the_end(wanted, own)
+    except (RccltuneError, OSError):
+        # Cut off before its first row or its first step, or nothing of it belongs together.
         return ()
-    return samples_of_launch(wanted, own)[0]
+
+
+def _n_steps(samples: Sequence[Sample]) -> int | None:
+    """How many steps of a walk these samples prove."""
+    return max((s.step + 1 for s in samples if s.step is not None), default=None)
 
 
 def _filled(text: str, values: dict[str, str]) -> str:
@@ -259,8 +318,11 @@ def _read(wanted: Launch, own: Path, ending: Ending) -> Ran:
                 # The samples name the settings; the other ones were measured all the same.
                 failure = None
     status = _STATUS.get(failure, Status.FAILED)
+    suspect = None
     if status is not Status.OK:
-        samples = ()
+        samples = _proven_before_the_end(wanted, own) if is_walk(wanted) else ()
+        suspect = suspect_of(wanted, own)
+        why = f"{why}{_told(wanted, suspect, samples)}"
     if ending.lingered:
         notices.append(
             Notice(
@@ -288,10 +350,22 @@ def _read(wanted: Launch, own: Path, ending: Ending) -> Ran:
         library_version=version,
         notices=tuple(notices),
         failure=failure,
+        n_steps=_n_steps(samples),
+        suspect=suspect,
+        wrong=wrong_in(samples) if is_walk(wanted) else (),
     )
     logs = sorted(own.glob("nccl-*.log"))
     tuner = proof.tuner_of(logs[0].read_text(errors="replace")) if logs else None
     return Ran(launch=wanted, outcome=outcome, samples=samples, tuner=tuner)
+
+
+def _told(wanted: Launch, suspect: Setting | None, samples: Sequence[Sample]) -> str:
+    """Who is blamed for a walk that failed, and what of it counts."""
+    if not is_walk(wanted) or wanted.schedule is None:
+        return ""
+    who = f" while {suspect} was in force" if suspect else ""
+    n_steps = _n_steps(samples) or 0
+    return f"{who}; {n_steps} of its {len(wanted.schedule.settings)} steps count"
 
 
 def _failure(own: Path, ending: Ending) -> tuple[Failure | None, str | None]:

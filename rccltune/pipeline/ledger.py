@@ -10,12 +10,15 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Final
 
-from rccltune import quarantine, session
-from rccltune.model import Launch, Outcome, Quarantine, Sample, Status
-from rccltune.pipeline.launching import read_launch
+from rccltune import plan, quarantine, session
+from rccltune.model import Failure, Launch, Outcome, Quarantine, Sample, Setting, Status
+from rccltune.pipeline.launching import choosing_anew, read_launch
+from rccltune.pipeline.proving import is_walk, name_of, setting_of
 
 Ended = tuple[Launch, Outcome]
 QUARANTINE_FILE: Final = "quarantine.json"
+# What simulated noise depends on beside what is measured.
+SIM_LAUNCH: Final = "RCCLTUNE_SIM_LAUNCH"
 
 
 class Ledger:
@@ -40,7 +43,8 @@ class Ledger:
         """Note how an attempt ended."""
         self._quarantined = None
         self._ended[one.id] = (one, outcome)
-        planned = session.launch_id(replace(one, attempt=0)) if one.argv else one.id
+        whole = one.part_of or session.launch_id(replace(one, attempt=0))
+        planned = whole if one.argv else one.id
         others = [pair for pair in self._by_plan.get(planned, ()) if pair[0].id != one.id]
         self._by_plan[planned] = [*others, (one, outcome)]
 
@@ -56,45 +60,126 @@ class Ledger:
             self._quarantined = quarantine.quarantines(self.ended)
         return self._quarantined
 
-    def done(self, planned: Launch) -> Ended | None:
-        """The attempt of a planned launch that ended well."""
-        return next(
-            (
-                (one, outcome)
-                for one, outcome in self._by_plan.get(planned.id, ())
-                if outcome.status is Status.OK and quarantine.failure_of(outcome) is None
-            ),
-            None,
-        )
-
     def of(self, planned: Launch) -> tuple[Ended, ...]:
-        """Every launch that was made for a planned one."""
-        return tuple(self._by_plan.get(planned.id, ()))
+        """Every launch that was made for a planned one, in the order in which they were made.
+
+        Attempts; of a walk what it was gone on with, and settings of it that were tried alone.
+        """
+        return tuple(sorted(self._by_plan.get(planned.id, ()), key=lambda pair: pair[0].attempt))
+
+    def done(self, planned: Launch) -> Ended | None:
+        """The attempt of a planned launch that ended well; of a walk the last one that it took."""
+        if is_walk(planned):
+            walks = self._walks(planned)
+            return walks[-1] if walks and not self.is_left(planned) else None
+        return next((pair for pair in self.of(planned) if _is_good(pair)), None)
 
     def is_left(self, planned: Launch) -> bool:
-        """Whether a planned launch is still to be made."""
+        """Whether a planned launch is still to be made, or something of it."""
+        if is_walk(planned):
+            return self.is_to_walk(planned) or bool(self.suspects(planned))
         return self.done(planned) is None and not self.is_quarantined(planned)
 
     def is_quarantined(self, planned: Launch) -> bool:
         """Whether its setting is not tried any more."""
         return any(quarantine.covers(one, planned) for one in self.quarantined)
 
+    def is_to_walk(self, planned: Launch) -> bool:
+        """Whether a walk lacks repeats of a setting that is not under suspicion."""
+        return not plan.is_walked(planned, self._walked(planned), self._left_out(planned))
+
     def next_attempt(self, planned: Launch) -> Launch:
         """The launch to make; failed attempts keep their folders."""
-        tried = [one.attempt for one, _ in self._by_plan.get(planned.id, ())]
-        following = replace(planned, attempt=max(tried) + 1 if tried else 0)
+        if not is_walk(planned):
+            return self._named(planned, planned)
+        following = plan.continuation(planned, self._walked(planned), self._left_out(planned))
+        return self._named(planned, following)
+
+    def suspects(self, planned: Launch) -> dict[Setting, Failure]:
+        """Settings with which a walk failed and that are to be tried alone, and how it did."""
+        barred = quarantine.barred(self.quarantined, planned)
+        made = self.of(planned)
+        acquitted = {setting_of(one) for one, o in made if not is_walk(one) and _is_good((one, o))}
+        return {
+            setting: failure
+            for setting, failure in self._failures(planned).items()
+            if setting not in barred and setting not in acquitted and failure is not Failure.KILLED
+        }
+
+    def next_alone(self, planned: Launch, setting: Setting) -> Launch:
+        """The launch that tries a setting of a walk alone."""
+        return self._named(planned, choosing_anew(plan.alone(planned, setting)))
+
+    def kept(self, planned: Launch, setting: Setting) -> tuple[int, int]:
+        """How often a setting of a walk was measured, alone too, and how often it was to be."""
+        n_walked, n_planned = plan.n_kept(planned, self._walked(planned), setting)
+        alone = [
+            pair
+            for pair in self.of(planned)
+            if not is_walk(pair[0]) and setting_of(pair[0]) == setting and _is_good(pair)
+        ]
+        return n_walked + len(alone), n_planned
+
+    def _walks(self, planned: Launch) -> list[Ended]:
+        return [pair for pair in self.of(planned) if is_walk(pair[0])]
+
+    def _walked(self, planned: Launch) -> list[tuple[Launch, int]]:
+        """How far the launches of a walk came."""
+        return [(one, _n_steps(one, outcome)) for one, outcome in self._walks(planned)]
+
+    def _left_out(self, planned: Launch) -> frozenset[Setting]:
+        """What a walk goes on without: SIGKILL comes from outside and says nothing of a setting."""
+        failed = self._failures(planned).items()
+        suspected = {setting for setting, failure in failed if failure is not Failure.KILLED}
+        return quarantine.barred(self.quarantined, planned) | suspected
+
+    def _failures(self, planned: Launch) -> dict[Setting, Failure]:
+        """The worst that launches of a walk say against each setting."""
+        found: dict[Setting, Failure] = {}
+        for one, outcome in self._walks(planned):
+            for setting, failure in quarantine.failures(one, outcome).items():
+                if found.get(setting, Failure.KILLED) is Failure.KILLED:
+                    found[setting] = failure
+        return found
+
+    def _named(self, planned: Launch, one: Launch) -> Launch:
+        """With a folder of its own."""
+        tried = [made.attempt for made, _ in self.of(planned)]
+        attempt = max(tried) + 1 if tried else 0
+        if one != planned:
+            one = _told_apart(replace(one, part_of=planned.id), attempt)
+        following = replace(one, attempt=attempt)
         return replace(following, id=session.launch_id(following))
 
     def blamed(self, launches: Sequence[Launch]) -> tuple[Ended, ...]:
         """Failed launches behind the quarantines of these launches' settings."""
         found = [
-            one for one in self.quarantined if any(quarantine.covers(one, x) for x in launches)
+            one for one in self.quarantined if any(quarantine.barred([one], x) for x in launches)
         ]
         return tuple(
             (launch, outcome)
             for launch, outcome in self.ended
             if any(launch.id in one.launches for one in found)
         )
+
+
+def _is_good(pair: Ended) -> bool:
+    return pair[1].status is Status.OK and quarantine.failure_of(pair[1]) is None
+
+
+def _n_steps(one: Launch, outcome: Outcome) -> int:
+    """Steps of a walk that count; sessions of older versions do not say how many."""
+    if outcome.status is Status.OK and one.schedule is not None:
+        return len(one.schedule.settings)
+    return outcome.n_steps or 0
+
+
+def _told_apart(one: Launch, attempt: int) -> Launch:
+    """Simulated noise of what a walk goes on with is not that of its beginning again."""
+    names = dict(one.environment)
+    if SIM_LAUNCH in names:
+        names[SIM_LAUNCH] = f"{one.collectives[0].value} {name_of(one)} {one.repeat} {attempt}"
+    return replace(one, environment=tuple(sorted(names.items())))
 
 
 def open_ledger(folder: Path) -> Ledger:

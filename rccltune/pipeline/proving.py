@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import replace
 from pathlib import Path
 from typing import TypeVar
 
 from rccltune import parse, proof
-from rccltune.errors import LaunchError
+from rccltune.errors import LaunchError, RccltuneError
 from rccltune.model import BASELINE, Caution, Launch, Notice, Role, Sample, Setting, Stated
 from rccltune.vocab import Doubt
 
@@ -43,26 +45,65 @@ def samples_of_launch(
         LaunchError: ranks were answered differently.
     """
     setting = setting_of(wanted)
-    stated = Stated(
-        collective=wanted.collectives[0],
-        setting=setting,
-        variant=wanted.variant,
-        n_ranks=wanted.scale.n_ranks if wanted.scale else None,
-        n_nodes=wanted.scale.n_nodes if wanted.scale else None,
-        assume=(("rank_placement", wanted.rank_placement or "node"),),
-    )
     log = own / "stdout.log"
     _check_met(log, wanted)
     with log.open("rb") as stream:
-        reading = parse.read_stream(stream, str(log), stated, wanted.id)
+        reading = parse.read_stream(stream, str(log), _stated(wanted), wanted.id)
     if is_walk(wanted):
-        samples = _walked(wanted, own, reading.samples)
+        samples = _walked(wanted, _walks(own), reading.samples)
         return samples, reading, _doubts(samples, wanted)
     if setting.role is not Role.FORCED:
         return reading.samples, reading, ()
     traces = _of_all_ranks(own, proof.read_trace, proof.agree)
     samples = proof.prove(reading.samples, next(iter(traces.values())), setting)
     return samples, reading, _doubts(samples, wanted)
+
+
+def samples_before_the_end(wanted: Launch, own: Path) -> tuple[Sample, ...]:
+    """Half-rows of a walk that failed or was interrupted: of its proven steps, which may be none.
+
+    Raises:
+        RccltuneError: nothing of it can be used.
+    """
+    log = own / "stdout.log"
+    _check_met(log, wanted)
+    with log.open("rb") as stream:
+        # Half a line may look like a whole one with another number in it.
+        whole = (line for line in stream if line.endswith(b"\n"))
+        reading = parse.read_stream(whole, str(log), _stated(wanted), wanted.id)
+    walks = _walks(own)
+    if any(walk.n_over for walk in walks.values()):
+        raise LaunchError("more was asked than the walk has steps", where=str(own))
+    cut = {name: replace(walk, ended=False) for name, walk in walks.items()}
+    return _walked(wanted, cut, reading.samples)
+
+
+def suspect_of(wanted: Launch, own: Path) -> Setting | None:
+    """The setting that was in force when a walk failed; None where nobody can be blamed."""
+    if wanted.schedule is None or wanted.schedule.questions is None:
+        return None
+    walks = []
+    for path in own.glob("trace-*.csv"):
+        # A rank that had no time to write its file says nothing.
+        with suppress(RccltuneError):
+            walks.append(proof.read_walk(path.read_text(errors="replace"), str(path)))
+    return proof.suspect(walks, wanted.schedule.questions)
+
+
+def wrong_in(samples: Sequence[Sample]) -> tuple[Setting, ...]:
+    """Settings that gave wrong results, in the order in which they were first seen to."""
+    return tuple(dict.fromkeys(s.key.setting for s in samples if s.doubt is Doubt.WRONG))
+
+
+def _stated(wanted: Launch) -> Stated:
+    return Stated(
+        collective=wanted.collectives[0],
+        setting=setting_of(wanted),
+        variant=wanted.variant,
+        n_ranks=wanted.scale.n_ranks if wanted.scale else None,
+        n_nodes=wanted.scale.n_nodes if wanted.scale else None,
+        assume=(("rank_placement", wanted.rank_placement or "node"),),
+    )
 
 
 def _check_met(log: Path, wanted: Launch) -> None:
@@ -83,15 +124,25 @@ def _check_met(log: Path, wanted: Launch) -> None:
         )
 
 
-def _walked(wanted: Launch, own: Path, printed: Sequence[Sample]) -> tuple[Sample, ...]:
+def _walks(own: Path) -> dict[str, proof.Walk]:
+    """Every rank's way.
+
+    Raises:
+        LaunchError: no trace, or ranks that differ.
+    """
+    return _of_all_ranks(own, proof.read_walk, proof.agree_on_walk)
+
+
+def _walked(
+    wanted: Launch, walks: Mapping[str, proof.Walk], printed: Sequence[Sample]
+) -> tuple[Sample, ...]:
     """Samples of a walk, each with its own setting.
 
     Raises:
-        LaunchError: no trace, ranks that differ, or a table that the steps do not fit.
+        LaunchError: a table that the steps do not fit.
     """
     if wanted.schedule is None or wanted.schedule.questions is None:
         raise ValueError("this launch walks through nothing")
-    walks = _of_all_ranks(own, proof.read_walk, proof.agree_on_walk)
     # Only what every rank has finished is proven.
     shortest = min(walks.values(), key=lambda walk: walk.n_whole)
     return proof.place(printed, shortest, wanted.schedule.settings, wanted.schedule.questions)

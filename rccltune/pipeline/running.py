@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import groupby
 from pathlib import Path
@@ -73,6 +73,9 @@ def run_all(
     since everything is compared with it. After two failures in a row it is asked whether the
     machine still works: a GPU that a hang has wedged would otherwise condemn every setting.
 
+    A walk that fails is gone on with at once, without the setting at fault; when all others are
+    measured, each of those is tried alone.
+
     Args:
         prepared: its ledger is filled.
         launches: those of its plan to be made now, where they are left.
@@ -86,26 +89,19 @@ def run_all(
         MachineError: untouched runs differ too much, or the machine changed.
     """
     runner = _Runner(prepared, known, tell, note)
+    runner.take_over_interrupted()
     judged = False
     for (is_forced, _), group in groupby(launches, key=_round):
         if is_forced and not judged:
             _judge_baseline(runner.samples, force=force)
             judged = True
-        again = []
+        if is_forced:
+            yield from runner.round(tuple(group))
+            continue
         for one in group:
-            if not is_forced:
-                yield from runner.insist(one)
-            elif prepared.ledger.is_left(one):
-                yield from runner.attempt(one)
-                again.append(one)
-        for one in again:
-            if is_walk(one):
-                # Which of its settings is at fault is not known, so none is quarantined.
-                if prepared.ledger.is_left(one):
-                    yield from runner.attempt(one)
-                continue
-            while prepared.ledger.is_left(one):
-                yield from runner.attempt(one)
+            yield from runner.insist(one)
+    for one in filter(is_walk, prepared.plan.launches):
+        yield from runner.try_suspects(one)
 
 
 def _round(one: Launch) -> tuple[bool, int]:
@@ -132,6 +128,65 @@ class _Runner:
         self.in_a_row: list[Ran] = []
         _improve(self.best, self.samples)
 
+    def take_over_interrupted(self) -> None:
+        """What walks had proven when somebody interrupted them counts.
+
+        Raises:
+            SessionError: the disk refuses.
+        """
+        prepared = self.prepared
+        for ran in launching.interrupted_walks(prepared.folder, prepared.site.fingerprint):
+            prepared.ledger.add(ran.launch, ran.outcome)
+            self.samples += ran.samples
+            _improve(self.best, ran.samples)
+            n_steps = ran.outcome.n_steps
+            self.note(f"launch {ran.launch.id} was interrupted; {n_steps} whole steps of it count")
+
+    def round(self, launches: Sequence[Launch]) -> Iterator[Ran]:
+        """Try each launch, and those that failed once more when all others are over.
+
+        Raises:
+            LaunchError: the machine works no more.
+        """
+        ledger = self.prepared.ledger
+        again = [one for one in launches if ledger.is_left(one)]
+        for one in again:
+            if is_walk(one):
+                yield from self.walk(one)
+            elif ledger.is_left(one):
+                yield from self.attempt(one)
+        for one in again:
+            if is_walk(one):
+                yield from self.walk(one)
+                continue
+            while ledger.is_left(one):
+                yield from self.attempt(one)
+
+    def walk(self, planned: Launch) -> Iterator[Ran]:
+        """Walk until nothing is left, or until a launch fails and no setting can be blamed.
+
+        Raises:
+            LaunchError: the machine works no more.
+        """
+        while self.prepared.ledger.is_to_walk(planned):
+            ran = yield from self.attempt(planned)
+            if ran.outcome.failure is not None and ran.outcome.suspect is None:
+                return
+
+    def try_suspects(self, planned: Launch) -> Iterator[Ran]:
+        """Try each setting with which a walk failed alone, until it ends well or is quarantined.
+
+        Raises:
+            LaunchError: the machine works no more.
+        """
+        ledger = self.prepared.ledger
+        while suspects := ledger.suspects(planned):
+            setting, failure = next(iter(suspects.items()))
+            ran = yield from self.attempt(planned, alone=setting)
+            if ran.outcome.failure is None:
+                n_kept, n_planned = ledger.kept(planned, setting)
+                self.note(_acquitted(ran, failure, n_kept, n_planned))
+
     def insist(self, planned: Launch) -> Iterator[Ran]:
         """Try an untouched launch until it ends well.
 
@@ -140,46 +195,58 @@ class _Runner:
         """
         failures: list[Failure] = []
         while self.prepared.ledger.is_left(planned):
-            ran = self.run(planned)
+            ran = self.run(self.prepared.ledger.next_attempt(planned))
             if ran.outcome.failure is not None:
                 failures.append(ran.outcome.failure)
             yield ran
             if quarantine.is_hopeless(failures):
                 raise _no_baseline(ran, self.prepared.folder)
 
-    def attempt(self, planned: Launch) -> Iterator[Ran]:
-        """Make a launch of a setting; look after the machine where it fails as the one before did.
+    def attempt(
+        self, planned: Launch, *, alone: Setting | None = None
+    ) -> Generator[Ran, None, Ran]:
+        """Make a launch of settings; look after the machine where it fails as the one before did.
+
+        Args:
+            planned: as planned; what of it is left is made.
+            alone: the setting of a walk to try instead.
 
         Raises:
             LaunchError: the machine works no more; nothing is blamed on the settings then.
         """
-        ran = self.run(planned)
+        ledger = self.prepared.ledger
+        one = ledger.next_alone(planned, alone) if alone else ledger.next_attempt(planned)
+        ran = self.run(one)
         yield ran
-        # Wrong results were computed by a machine that works; SIGKILL is no machine's.
-        if ran.outcome.failure in (None, Failure.WRONG):
+        # Wrong results were computed by a machine that works, and so was what came before a
+        # failure; SIGKILL is no machine's.
+        if ran.samples or ran.outcome.failure in (None, Failure.WRONG):
             self.in_a_row = []
-        elif ran.outcome.failure is not Failure.KILLED:
+        if ran.outcome.failure not in (None, Failure.WRONG, Failure.KILLED):
             self.in_a_row.append(ran)
         if len(self.in_a_row) >= _IN_A_ROW:
-            baseline = next(
-                one
-                for one in self.prepared.plan.launches
-                if not _round(one)[0] and one.collectives == planned.collectives
-            )
-            control = self.run(baseline)
+            control = self.run(ledger.next_attempt(self._untouched(planned)))
             yield control
             if control.outcome.failure is not None:
                 self._forgive()
                 raise _machine_is_out(self.in_a_row, control, self.prepared.folder)
             self.in_a_row = []
         self._tell_quarantine(ran)
+        return ran
+
+    def _untouched(self, planned: Launch) -> Launch:
+        return next(
+            one
+            for one in self.prepared.plan.launches
+            if not _round(one)[0] and one.collectives == planned.collectives
+        )
 
     def _forgive(self) -> None:
         """What failed while the machine did not work says nothing of the settings."""
         for ran in self.in_a_row:
             lift(self.prepared.folder, self.prepared.ledger, ran.launch, ran.outcome)
 
-    def run(self, planned: Launch) -> Ran:
+    def run(self, one: Launch) -> Ran:
         """Make one launch and tell of it.
 
         Raises:
@@ -190,9 +257,12 @@ class _Runner:
         prepared, ledger = self.prepared, self.prepared.ledger
         site = prepared.site
         stop_if_changed(site, "before")
-        one = ledger.next_attempt(planned)
+        limit = limit_s(self.outcomes)
+        if is_walk(one):
+            # What launches of one pass took says nothing of many.
+            limit += plan.estimate_s([one], prepared.sweep)
         ran = launching.run_launch(
-            replace(one, timeout_s=one.timeout_s or limit_s(self.outcomes)),
+            replace(one, timeout_s=one.timeout_s or limit),
             prepared.folder,
             site=tuple(os.environ.items()),
             clear=site.cleared,
@@ -222,8 +292,8 @@ class _Runner:
         return ran
 
     def _tell_quarantine(self, ran: Ran) -> None:
-        found = [q for q in self.prepared.ledger.quarantined if quarantine.covers(q, ran.launch)]
-        for one in found if ran.outcome.failure is not None else ():
+        found = [q for q in self.prepared.ledger.quarantined if ran.launch.id in q.launches]
+        for one in found:
             log = self.prepared.folder / "launches" / ran.launch.id / "stdout.log"
             self.note(
                 f"{one} is quarantined: {one.reason}. Nothing more is started for it; its log is "
@@ -248,6 +318,20 @@ def limit_s(outcomes: Sequence[Outcome]) -> float:
     """Ten times what launches took so far; generous before anything is known."""
     known = [o.duration_s for o in outcomes if o.duration_s and o.status is Status.OK]
     return max(60.0, 10 * median(known)) if known else _FIRST_LIMIT_S
+
+
+def _acquitted(ran: Ran, failure: Failure, n_kept: int, n_planned: int) -> str:
+    """What is told of a setting with which a walk failed and that ends well alone."""
+    who = f"{ran.launch.collectives[0].value} {name_of(ran.launch)}"
+    if failure is Failure.WRONG:
+        return (
+            f"{who} gave wrong results among other settings and right ones alone: it is not "
+            "quarantined, and its wrong results disqualify it all the same"
+        )
+    return (
+        f"{who}: the launch that walks through settings {failure.words} with it, and it ends well "
+        f"alone; it is measured {n_kept} of {n_planned} times"
+    )
 
 
 def _improve(best: Best, samples: Sequence[Sample]) -> None:

@@ -89,7 +89,7 @@ class Prepared:
         return tuple(
             one
             for one in self.ledger.quarantined
-            if any(quarantine.covers(one, launch) for launch in self.plan.launches)
+            if any(quarantine.barred([one], launch) for launch in self.plan.launches)
         )
 
     @property
@@ -106,7 +106,7 @@ class Swept:
         n_launches: of the plan, those that ended well.
         failed: attempts that failed, forgiven or tried again with success among them.
         quarantined: settings of the plan that are not tried any more.
-        left: launches that failed although nothing is quarantined for it: walks.
+        left: walks that failed although no setting could be blamed.
         expected: regret that is still expected of the best choice; empty without a search.
         unaffordable: launches that the budget did not allow.
     """

@@ -2,9 +2,12 @@
 
 Pure: it starts nothing and looks at nothing. Every setting of every collective is either in a
 launch or in the list of what is impossible here, with the reason. ``launches`` plans one launch for
-each setting, ``walks`` launches that walk through many, ``rounds`` those of one round of a search.
+each setting, ``walks`` launches that walk through many, ``rounds`` those of one round of a search,
+``controlling`` the separate launches that walks are compared with, ``continuing`` what comes after
+a walk that failed.
 """
 
+from rccltune.plan.continuing import alone, continuation, is_walked, n_kept
 from rccltune.plan.controlling import N_CONTROL_SIZES, controls
 from rccltune.plan.launches import (
     N_BASELINES,
@@ -33,12 +36,16 @@ __all__ = [
     "Impossible",
     "Pace",
     "Plan",
+    "alone",
     "arms",
     "benchmark_options",
+    "continuation",
     "controls",
     "default_settings",
     "digest",
     "estimate_s",
+    "is_walked",
+    "n_kept",
     "over",
     "plan",
     "plan_round",

@@ -9,7 +9,7 @@ would have done by itself.
 from rccltune.proof.belief import Shown, read_beliefs
 from rccltune.proof.trace import Asked, Cell, agree, prove, read_trace
 from rccltune.proof.tuner import tuner_of
-from rccltune.proof.walk import Walk, agree_on_walk, place, read_walk
+from rccltune.proof.walk import Walk, agree_on_walk, place, read_walk, suspect
 
 __all__ = [
     "Asked",
@@ -23,5 +23,6 @@ __all__ = [
     "read_beliefs",
     "read_trace",
     "read_walk",
+    "suspect",
     "tuner_of",
 ]

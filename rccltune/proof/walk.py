@@ -15,7 +15,7 @@ from dataclasses import dataclass, replace
 from typing import Final
 
 from rccltune.errors import LaunchError, OutputError
-from rccltune.model import Questions, Sample, Setting
+from rccltune.model import Questions, Role, Sample, Setting
 from rccltune.proof.trace import Asked, agree, prove, read_trace
 from rccltune.vocab import Doubt
 
@@ -31,7 +31,7 @@ class Walk:
         n_begun: steps that began.
         n_over: calls after the last step.
         ended: whether the communicator was finalized; a trace without it was cut off.
-        last: setting of the last step that began, None before the first.
+        last: setting of the last step that began, None before the first and after the last.
     """
 
     rows: tuple[Asked, ...]
@@ -58,16 +58,33 @@ def read_walk(text: str, where: str) -> Walk:
     begun = [dict(_WORD.findall(line)) for line in lines if line.startswith("#@ begin ")]
     ends = [dict(_WORD.findall(line)) for line in lines if line.startswith("#@ end ")]
     try:
-        begun = [words for words in begun if words["setting"] != "overrun"]
+        steps = [words for words in begun if words["setting"] != "overrun"]
         return Walk(
             rows=read_trace(text, where),
-            n_begun=int(ends[-1]["begun"]) if ends else len(begun),
-            n_over=int(ends[-1]["overrun-calls"]) if ends else 0,
+            n_begun=int(ends[-1]["begun"]) if ends else len(steps),
+            n_over=int(ends[-1]["overrun-calls"]) if ends else len(begun) - len(steps),
             ended=bool(ends),
-            last=Setting.parse(begun[-1]["setting"]) if begun else None,
+            last=Setting.parse(begun[-1]["setting"]) if begun and begun == steps else None,
         )
     except (KeyError, ValueError) as error:
         raise OutputError(f"a '#@' line cannot be read: {error}", where=where) from error
+
+
+def suspect(walks: Iterable[Walk], questions: Questions) -> Setting | None:
+    """The setting that was in force when a walk failed.
+
+    Args:
+        walks: of all ranks; the one that got furthest tells, since others may not have asked yet.
+        questions: what the benchmark's options imply.
+
+    Returns:
+        None where nobody can be blamed: before the first pass, in a silent step, where nothing of
+        ours chooses, and after the walk.
+    """
+    furthest = max(walks, key=lambda walk: (walk.ended, walk.n_begun), default=None)
+    if furthest is None or furthest.ended or furthest.n_begun <= questions.leading:
+        return None
+    return furthest.last if furthest.last and furthest.last.role is Role.FORCED else None
 
 
 def agree_on_walk(walks: Mapping[str, Walk]) -> str | None:
@@ -125,12 +142,14 @@ def place(
         asked[row.step, row.nbytes] += row.calls
     found: list[Sample] = []
     seen: Counter[Setting] = Counter()
+    n_halves = max(_halves(passes), default=0)
     for number, rows in enumerate(passes):
         step = questions.leading + number
         if step >= min(walk.n_whole, len(steps)):
             break
         printed = {row.nbytes for row in rows}
-        if not walk.ended and any(at == step and n not in printed for at, n in asked):
+        is_cut = any(at == step and n not in printed for at, n in asked)
+        if not walk.ended and (is_cut or min(_halves([rows])) < n_halves):
             break  # the benchmark died while it printed this pass
         _check_questions(rows, step, asked, questions)
         setting = steps[step]
@@ -149,6 +168,11 @@ def _passes(samples: Iterable[Sample]) -> list[list[Sample]]:
         passes[-1].append(sample)
         last = sample.nbytes
     return passes
+
+
+def _halves(passes: Iterable[Iterable[Sample]]) -> list[int]:
+    """Half-rows of each line."""
+    return list(Counter(row.line for rows in passes for row in rows).values())
 
 
 def _check_questions(

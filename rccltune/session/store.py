@@ -119,12 +119,20 @@ def launch_id(launch: Launch) -> str:
 
 def read_launches(path: Path) -> tuple[tuple[Launch, Outcome], ...]:
     """Every complete launch, by id; one without an outcome was interrupted and does not count."""
-    found = []
-    for folder in sorted((path / "launches").glob("*")):
-        if (folder / "outcome.json").exists():
-            launch = _read_record(folder / "launch.json", Launch)
-            found.append((launch, _read_record(folder / "outcome.json", Outcome)))
-    return tuple(found)
+    return tuple(
+        (read_launch(folder), _read_record(folder / "outcome.json", Outcome))
+        for folder in sorted((path / "launches").glob("*"))
+        if (folder / "outcome.json").exists()
+    )
+
+
+def read_launch(folder: Path) -> Launch:
+    """What a launch's folder says that it was to be.
+
+    Raises:
+        SessionError: it cannot be read.
+    """
+    return _read_record(folder / "launch.json", Launch)
 
 
 def _read_record(path: Path, kind: type[T]) -> T:

@@ -143,6 +143,32 @@ def test_the_last_step_that_began_is_named() -> None:
     assert replace(walk, ended=False).n_whole == 3
 
 
+@given(n_begun=st.integers(0, len(STEPS)), ended=st.booleans())
+def test_nobody_is_suspected_where_nothing_of_ours_chose(n_begun: int, *, ended: bool) -> None:
+    """Before the first pass, in a silent step, after the end; else the last one that began."""
+    last = STEPS[n_begun - 1] if n_begun else None
+    far = proof.Walk(rows=(), n_begun=n_begun, n_over=0, ended=ended, last=last)
+    behind = proof.Walk(
+        rows=(), n_begun=max(0, n_begun - 1), n_over=0, ended=False, last=STEPS[n_begun - 2]
+    )
+    found = proof.suspect([behind, far, behind], questions(old=False))
+    is_ours = n_begun > 1 and last is not None and last != SILENT
+    assert found == (last if is_ours and not ended else None)
+    assert proof.suspect([], questions(old=False)) is None
+
+
+@given(at=st.integers(0, N_PASSES * len(SIZES) - 1))
+def test_half_a_row_ends_what_counts(at: int) -> None:
+    """Where a table is cut in the middle of a row, one half of it may look whole."""
+    rows = table(N_PASSES)[: 2 * at + 1]
+    cut = replace(walked(calls(N_PASSES, old=False)), ended=False)
+    placed = proof.place(rows, cut, STEPS, questions(old=False))
+    # A first row with one half is, for all that is known, a benchmark of one placement.
+    if at:
+        n_whole = min(at // len(SIZES), N_PASSES - 1)
+        assert [s.step for s in placed] == [1 + k for k in range(n_whole) for _ in range(6)]
+
+
 def test_a_bypassed_size_is_doubted_and_costs_no_other() -> None:
     """It has no record; its neighbours have theirs."""
     asked = [nbytes for nbytes in calls(N_PASSES, old=False) if nbytes != 16]

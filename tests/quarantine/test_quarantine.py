@@ -9,10 +9,12 @@ import pytest
 from rccltune import quarantine
 from rccltune.model import (
     BASELINE,
+    SILENT,
     CurveKey,
     Failure,
     Launch,
     Outcome,
+    Questions,
     Sample,
     Scale,
     Schedule,
@@ -103,6 +105,61 @@ def test_outcomes_of_older_sessions_count() -> None:
     ]
     (found,) = quarantine.quarantines(pairs)
     assert found.failures == (Failure.HANG, Failure.CRASH)
+
+
+RING = Setting.parse("ring/ll")
+
+
+def walked(name: str, failure: Failure | None = None, **changes: object) -> Ended:
+    """A launch that walks through silence, tree/ll and ring/ll, and how it ended."""
+    schedule = Schedule(
+        settings=(SILENT, SILENT, TREE, RING), questions=Questions(leading=1, per_row=4)
+    )
+    launch, outcome = ended(name, failure, schedule=schedule)
+    return launch, replace(outcome, **changes)
+
+
+def test_a_walk_fails_for_the_setting_that_was_in_force() -> None:
+    """Its failure is the first one, that of the setting alone the second."""
+    first = walked("walk", Failure.HANG, suspect=TREE)
+    (found,) = quarantine.quarantines([first, ended("alone", Failure.CRASH, attempt=1)])
+    assert (found.setting, found.launches) == (TREE, ("walk", "alone"))
+    assert found.failures == (Failure.HANG, Failure.CRASH)
+
+    assert quarantine.quarantines([first, ended("alone", None, attempt=1)]) == ()
+    other = ended("other", Failure.HANG, schedule=Schedule(settings=(RING,)))
+    assert quarantine.quarantines([first, other]) == ()
+    # Whom nobody suspects nobody condemns.
+    assert quarantine.quarantines([walked("a", Failure.HANG), walked("b", Failure.HANG)]) == ()
+    (found,) = quarantine.quarantines([walked("a", Failure.MEMORY_FAULT, suspect=RING)])
+    assert found.setting == RING
+
+
+def test_wrong_results_in_a_walk_are_their_own_settings() -> None:
+    """In a walk that ended well, or in one that another setting brought down."""
+    hung = walked("a", Failure.HANG, suspect=RING, wrong=(TREE, SILENT))
+    assert quarantine.failures(*hung) == {TREE: Failure.WRONG, RING: Failure.HANG}
+    whole = walked("b", wrong=(TREE,))
+    (found,) = quarantine.quarantines([hung, whole])
+    assert (found.setting, found.failures) == (TREE, (Failure.WRONG, Failure.WRONG))
+    lifted = (whole[0], replace(whole[1], lifted=True))
+    assert quarantine.quarantines([hung, lifted]) == ()
+
+
+def test_a_walk_goes_on_without_what_is_quarantined() -> None:
+    """Only samples of that setting are doubted, whatever launch they are from."""
+    pairs = [walked("walk", Failure.HANG, suspect=TREE), ended("alone", Failure.HANG, attempt=1)]
+    (found,) = quarantine.quarantines(pairs)
+    assert not quarantine.covers(found, pairs[0][0])
+    assert quarantine.barred([found], pairs[0][0]) == {TREE}
+    assert quarantine.barred([found], replace(pairs[0][0], rank_placement="one-oam")) == set()
+
+    key = CurveKey(
+        collective=Collective.ALL_REDUCE, setting=TREE, placement=Placement.IN_PLACE, scale=SCALE
+    )
+    tree = Sample(key=key, launch="walk.1", nbytes=8, time_us=1.0)
+    ring = replace(tree, key=replace(key, setting=RING))
+    assert [s.doubt for s in quarantine.doubted([tree, ring], pairs)] == [Doubt.QUARANTINED, None]
 
 
 def test_samples_of_a_quarantined_setting_are_doubted() -> None:

@@ -1,0 +1,334 @@
+"""A launch that walks through settings loses the one at fault and nothing else.
+
+The order of launches is that of ``--json``; what counts is read from the session.
+"""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+import time
+from collections import Counter
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+import pytest
+import yaml
+
+from rccltune import plugin, simnode
+from rccltune.cli import run
+
+pytestmark = pytest.mark.usefixtures("stand_ins", "here")
+
+SESSION = Path("rccltune-session")
+REPEATS, SIZES, HALVES = 2, 4, 2
+SMALL = ["--collective", "all_reduce", "--min-bytes", "1K", "--max-bytes", "8K"]
+SMALL += ["--method", "one-launch", "--repeats", str(REPEATS), "--timeout", "3"]
+TWO = ["--setting", "tree/ll", "--setting", "ring/ll"]
+# Of one variant, so that they are all in one launch.
+ALL = [
+    f"{kind}/{channels}"
+    for kind in ("tree/ll", "ring/ll", "ring/simple")
+    for channels in (1, 2, 4, 8, 12, 16, 24, 32)
+]
+
+
+def node(*faults: dict[str, object]) -> Path:
+    """The shipped CPX node without noise, with faults."""
+    raw = yaml.safe_load(simnode.node_path("mi300x", "cpx-nps4").read_text(encoding="utf-8"))
+    path = Path("node.yaml")
+    raw |= {"noise": {"sigma": 0.0}, "faults": list(faults)}
+    path.write_text(yaml.safe_dump(raw), encoding="utf-8")
+    return path
+
+
+def fault(kind: str, setting: str, **more: object) -> dict[str, object]:
+    """A fault of one setting, with its channels where it has some."""
+    algorithm, protocol, *channels = setting.split("/")
+    where = {"channels": int(channels[0])} if channels else {}
+    return {"kind": kind, "setting": f"{algorithm}/{protocol}", **where, **more}
+
+
+def sweep(path: Path, *more: str, session: Path = SESSION) -> int:
+    """One process plays all ranks."""
+    where = ["--simulate", str(path), "--launcher", "none", "--mode", "cpx-nps4"]
+    return run(["sweep", *where, *SMALL, *more, "-o", str(session)])
+
+
+def wish(*settings: str) -> list[str]:
+    """As options."""
+    return [word for setting in settings for word in ("--setting", setting)]
+
+
+def samples(session: Path = SESSION) -> pd.DataFrame:
+    """samples.csv."""
+    return pd.read_csv(session / "samples.csv", keep_default_na=False)
+
+
+def usable(session: Path = SESSION) -> Counter[str]:
+    """Half-rows of each setting that may be used."""
+    table = samples(session)
+    names = table["setting"][table["doubt"] == ""]
+    return Counter(names)
+
+
+def events(capsys: pytest.CaptureFixture[str]) -> list[dict[str, Any]]:
+    """Launches in the order in which they were made."""
+    lines = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
+    return [line for line in lines if line["event"] == "launch"]
+
+
+def record(name: str, file: str, session: Path = SESSION) -> dict[str, Any]:
+    """A JSON file of a launch."""
+    found: dict[str, Any] = json.loads((session / "launches" / name / file).read_text())
+    return found
+
+
+def quarantined(session: Path = SESSION) -> dict[str, list[str]]:
+    """How each quarantined setting failed."""
+    kept = json.loads((session / "quarantine.json").read_text())["quarantined"]
+    return {
+        "/".join(
+            str(q["setting"][part])
+            for part in ("algorithm", "protocol", "channels")
+            if part in q["setting"]
+        ): q["failures"]
+        for q in kept
+    }
+
+
+EACH = REPEATS * SIZES * HALVES
+HANG, CRASH, WRONG = "ring/ll/2", "ring/simple/16", "tree/ll/8"
+THREE = (
+    fault("hang", HANG),
+    fault("crash", CRASH, how="segv"),
+    fault("wrong", WRONG, elements=3),
+)
+GOOD = [setting for setting in ALL if setting not in (HANG, CRASH, WRONG)]
+
+
+def test_three_faulty_settings_of_24_cost_themselves_and_at_most_three_launches(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    """One hangs, one crashes, one is wrong: the other 21 are whole before those are tried alone."""
+    assert len(ALL) == 24
+    code = sweep(node(*THREE), *wish(*ALL), "--json")
+
+    assert code == 5
+    made = events(capsys)
+    walks = [e for e in made if e["setting"].endswith("settings")]
+    others = [e for e in made if e not in walks and e["setting"] != "baseline"]
+    assert [e["failure"] for e in walks] == ["hang", "crash", None]
+    assert made.index(walks[-1]) - made.index(walks[0]) <= 3
+    # All that the 21 have comes from walks, and the faulty ones come after them.
+    found = samples()
+    found = found[(found["doubt"] == "") & found["setting"].isin(GOOD)]
+    assert dict(Counter(found["setting"])) == dict.fromkeys(GOOD, EACH)
+    assert set(found["launch"].str.partition(".")[0]) <= {e["id"] for e in walks}
+    assert made.index(others[0]) > made.index(walks[-1])
+    assert {e["setting"] for e in others} == {HANG, CRASH, WRONG}
+    assert len(others) == 3
+    assert quarantined() == {
+        HANG: ["hang"] * 2,
+        CRASH: ["crash"] * 2,
+        WRONG: ["wrong-results"] * 2,
+    }
+    assert set(usable()) == {*GOOD, "silent", "baseline"}
+
+
+@pytest.mark.long
+@pytest.mark.timeout(300)
+def test_a_sweep_that_is_killed_again_and_again_has_the_same_samples(here: Path) -> None:
+    """SIGKILL after each launch, or soon after the next began: whole steps of that one count."""
+    path = node(*THREE)
+    assert sweep(path, *wish(*ALL), session=here / "whole") == 5
+    columns = ["setting", "placement", "nbytes", "time_us", "executed", "doubt"]
+
+    def used(session: Path) -> pd.DataFrame:
+        table = samples(session)
+        table = table[(table["doubt"] == "") & (table["setting"] != "baseline")][columns]
+        return table.sort_values(columns).reset_index(drop=True)
+
+    where = ["--simulate", str(path), "--launcher", "none", "--mode", "cpx-nps4", "--json"]
+    command = [sys.executable, "-m", "rccltune", "sweep", *where, *SMALL, *wish(*ALL), "-o", "part"]
+    n_killed = 0
+    for _ in range(30):
+        with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL) as one:
+            assert one.stdout is not None
+            line = one.stdout.readline()
+            if json.loads(line)["event"] == "done":
+                break
+            time.sleep(0.05 * (n_killed % 4))
+            one.kill()
+            n_killed += 1
+    assert n_killed >= 5
+    assert one.returncode == 5
+    pd.testing.assert_frame_equal(used(here / "part"), used(here / "whole"))
+    assert quarantined(here / "part") == quarantined(here / "whole")
+
+
+def test_sigkill_is_borne_twice_and_bars_nobody(capsys: pytest.CaptureFixture[str]) -> None:
+    """It comes from outside: the walk is made again with all its settings; the third one counts."""
+    path = node(fault("crash", "tree/ll", how="kill"))
+    assert sweep(path, *TWO, "--json") == 5
+    walks = [e for e in events(capsys) if "setting" in e["setting"]]
+    assert [(e["setting"], e["failure"]) for e in walks] == [
+        *[("2 settings", "killed")] * 3,
+        ("1 setting", None),
+    ]
+    assert quarantined() == {"tree/ll": ["killed"] * 3}
+    assert usable()["ring/ll"] == EACH
+
+
+def test_a_memory_fault_is_not_tried_again(capsys: pytest.CaptureFixture[str]) -> None:
+    """Not alone either; the others are measured, and a second one stops the sweep."""
+    one = fault("crash", "tree/ll", how="memory-fault")
+    assert sweep(node(one), *TWO, "--json") == 5
+    made = events(capsys)
+    assert [e["failure"] for e in made].count("memory-fault") == 1
+    assert "tree/ll" not in {e["setting"] for e in made}
+    assert quarantined() == {"tree/ll": ["memory-fault"]}
+    assert usable()["ring/ll"] == EACH
+
+    path = node(one, fault("crash", "ring/simple", how="memory-fault"))
+    more = [*TWO, "--setting", "ring/simple"]
+    assert sweep(path, *more, session=Path("two")) == 5
+    assert "2 launches ended with a GPU memory fault" in capsys.readouterr().err
+
+
+def test_a_quarantined_setting_is_left_out_of_later_walks_until_it_is_lifted(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    """The same command makes nothing, another wish walks without it, and mended it is whole."""
+    path = node(fault("crash", "tree/ll", how="segv"))
+    assert sweep(path, *TWO) == 5
+    said = capsys.readouterr().err
+    assert "all_reduce tree/ll is quarantined: it crashed in 2 launches" in said
+    assert f"{SESSION}/launches/" in said
+    assert sweep(path, *TWO, "--json") == 5
+    assert events(capsys) == []
+
+    assert sweep(path, *TWO, "--max-bytes", "16K", "--json") == 5
+    walks = [e for e in events(capsys) if e["setting"] != "baseline"]
+    assert [(e["setting"], e["failure"]) for e in walks] == [("1 setting", None)]
+    # The other settings' own walks need no more than what was lifted.
+    assert sweep(node(), *TWO, "--lift-quarantine", "--json") == 0
+    walks = [e for e in events(capsys) if e["setting"] != "baseline"]
+    assert [(e["setting"], e["failure"]) for e in walks] == [("1 setting", None)]
+    assert usable()["tree/ll"] == EACH
+    assert quarantined() == {}
+
+
+def benchmark(script: str, *faults: dict[str, object]) -> list[str]:
+    """A sweep's options for a script around the stand-in; $WALK is set in a walk."""
+    for name, found in (("good", ()), ("bad", faults)):
+        Path(f"{name}.node").write_bytes(simnode.compile_node(node(*found)))
+    program = Path("bench").resolve() / "all_reduce_perf"
+    program.parent.mkdir()
+    real = plugin.native_folder() / "sim" / program.name
+    names = f"HERE={Path.cwd()}\nREAL={real}\nWALK=$RCCLTUNE_SCHEDULE\n"
+    # Without --env too: what it can do is asked before anything is swept.
+    names += "export RCCLTUNE_SIM_NODE=$HERE/good.node RCCLTUNE_SIM_RANKS=64\n"
+    program.write_text(f"#!/bin/bash\n{names}{script}\n")
+    program.chmod(0o755)
+    where = ["--rccl-tests", str(program.parent), "--np", "64", "--launcher", "none", *SMALL]
+    return ["sweep", *where, *TWO, "--json"]
+
+
+# Steps: silent; silent, tree/ll, ring/ll; tree/ll, ring/ll, silent; tree/ll, … The walk ends in
+# step 5, and its table in the middle of a row, as a node that crashed leaves it.
+CUT = """
+if [ -n "$WALK" ] && [ ! -e $HERE/cut ]; then
+  touch $HERE/cut
+  $REAL "$@" > $HERE/table
+  for trace in ${RCCLTUNE_TRACE%/*}/trace-*.csv; do sed -i '/^#@ begin .* step=5 /q' $trace; done
+  head -c $(($(grep -b -m5 -E '^ +1024 ' $HERE/table | tail -1 | cut -d: -f1) + 60)) $HERE/table
+  kill -SEGV $$
+fi
+exec $REAL "$@"
+"""
+
+
+def test_whole_steps_of_a_walk_that_crashed_count_and_are_not_made_again(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    """The suspect ends well alone: it is not quarantined, and what it lacks is told."""
+    assert run(benchmark(CUT)) == 0
+    captured = capsys.readouterr()
+    lines = [json.loads(line) for line in captured.out.splitlines()]
+    made = [e for e in lines if e["event"] == "launch" and e["setting"] != "baseline"]
+    assert [(e["setting"], e["failure"]) for e in made] == [
+        ("2 settings", "crash"),
+        ("1 setting", None),
+        ("ring/ll", None),
+    ]
+    outcome = record(made[0]["id"], "outcome.json")
+    assert (outcome["n_steps"], outcome["n_samples"]) == (5, 4 * SIZES * HALVES)
+    assert outcome["suspect"] == {"algorithm": "ring", "protocol": "ll"}
+    # One repeat of tree/ll was whole, so there is one more; silence goes along.
+    schedule = record(made[1]["id"], "launch.json")["schedule"]["settings"]
+    assert [s.get("role", s.get("algorithm")) for s in schedule] == [
+        *("silent", "silent", "tree", "silent", "tree", "silent"),
+    ]
+    assert usable() == Counter(
+        {"tree/ll": EACH, "silent": EACH, "ring/ll": EACH // REPEATS, "baseline": 3 * EACH // 2}
+    )
+    assert "all_reduce ring/ll: " in captured.err
+    assert "ends well alone; it is measured 1 of 2 times" in captured.err
+    # The same samples come from the raw logs.
+    before = samples()
+    (SESSION / "samples.csv").unlink()
+    assert run(["fit"]) in (0, 8)
+    pd.testing.assert_frame_equal(samples(), before)
+
+
+def test_wrong_among_others_and_right_alone_is_told(capsys: pytest.CaptureFixture[str]) -> None:
+    """It is not quarantined; its wrong results disqualify it all the same."""
+    script = '[ -n "$WALK" ] && export RCCLTUNE_SIM_NODE=$HERE/bad.node\nexec $REAL "$@"'
+    assert run(benchmark(script, fault("wrong", "tree/ll", elements=3))) == 0
+    assert "tree/ll gave wrong results among other settings" in capsys.readouterr().err
+    assert not (SESSION / "quarantine.json").exists()
+    found = samples()
+    assert (found[found["setting"] == "tree/ll"]["doubt"] == "wrong-results").any()
+    assert usable()["ring/ll"] == EACH
+    assert run(["fit"]) == 0
+    assert run(["emit-config", "-o", "rules.csv"]) == 0
+    assert ",tree,ll," not in Path("rules.csv").read_text()
+
+
+def test_a_walk_that_fails_before_a_setting_is_made_once_more_and_blames_nobody(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    """Then it counts as failed, and the same command tries it again."""
+    wanted = benchmark('[ -n "$WALK" ] && exit 3\nexec $REAL "$@"')
+    for _ in range(2):
+        assert run(wanted) == 5
+        captured = capsys.readouterr()
+        assert "1 of the launches that walk" in captured.err
+        made = [json.loads(line) for line in captured.out.splitlines()]
+        walks = [e for e in made if e["event"] == "launch" and e["setting"] == "2 settings"]
+        assert [e["failure"] for e in walks] == ["crash"] * 2
+    assert not (SESSION / "quarantine.json").exists()
+
+
+def test_a_machine_that_stops_working_condemns_no_setting_of_a_walk(
+    here: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """After the first walk nothing works: the untouched benchmark tells, and nothing counts."""
+    wedge = '[ -n "$WALK" ] && [ -e $HERE/broken ] && touch $HERE/wedged && bad=1\n'
+    wedge += 'if [ -n "$bad" ] && [ ! -e $HERE/seen ]; then touch $HERE/seen; '
+    wedge += 'RCCLTUNE_SIM_NODE=$HERE/bad.node exec $REAL "$@"; fi\n'
+    wedge += '[ -e $HERE/wedged ] && exit 3\nexec $REAL "$@"'
+    wanted = benchmark(wedge, fault("crash", "tree/ll", how="segv"))
+    (here / "broken").touch()
+    assert run(wanted) == 5
+    said = capsys.readouterr().err
+    assert "the untouched benchmark worked before" in said
+    assert "quarantined" not in said
+
+    for name in ("broken", "wedged"):
+        (here / name).unlink()
+    assert run(wanted) == 0
+    assert usable()["ring/ll"] == usable()["tree/ll"] == EACH
