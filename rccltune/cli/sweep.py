@@ -207,6 +207,7 @@ def _text(done: Swept) -> str:
     lines = [f"{done.n_samples} half-rows of {done.n_launches} launches in {done.session.path}"]
     if done.tuner is not None:
         lines.append(f"tuner of the untouched site: {done.tuner}")
+    lines += done.agreements.lines
     lines += _undecided(done)
     lines.append("Next: rccltune fit, rccltune emit-config, rccltune plot")
     return "\n".join(lines)

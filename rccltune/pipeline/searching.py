@@ -70,7 +70,11 @@ def begin(sweep: Sweep, ground: plan.Ground) -> Search:
     for collective, setting, _ in wanted:
         arms[collective].append(setting)
     first = search.first_round(arms, plan.sizes(sweep))
-    launches = plan.plan_round(sweep, ground, first, baseline_over=_spanning(sweep))
+    made = plan.plan_round(sweep, ground, first, baseline_over=_spanning(sweep))
+    # No larger than the coarse pass goes, where all settings are measured.
+    coarse = replace(sweep, max_nbytes=search.coarse_sizes(plan.sizes(sweep))[-1])
+    controls = (replace(one, round=1) for one in plan.controls(coarse, ground))
+    launches = (*made, *controls)
     return Search(sweep=sweep, ground=ground, rounds=(first,), planned=(launches,))
 
 
@@ -119,7 +123,8 @@ def step(
 
 def known_of(sweep: Sweep, samples: Sequence[Sample], arch: str | None) -> tuple[search.Known, ...]:
     """What the samples say of each collective that asks a tuner."""
-    curves = fit.curves(samples).curves
+    # Sizes between those of the untouched site's launches are known from silence.
+    curves = fit.strengthened(fit.curves(samples).curves)
     chosen = _chosen(curves, arch)
     found = []
     for collective in sweep.collectives:

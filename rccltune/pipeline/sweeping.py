@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Final
 
@@ -30,6 +30,7 @@ from rccltune.model import (
     Variant,
 )
 from rccltune.pipeline import launching, searching
+from rccltune.pipeline.agreeing import Agreements, agreements
 from rccltune.pipeline.ledger import Ledger, lift, open_ledger, samples_of, write_quarantine
 from rccltune.pipeline.proving import name_of
 from rccltune.pipeline.running import Tell, run_all
@@ -109,6 +110,7 @@ class Swept:
         left: walks that failed although no setting could be blamed.
         expected: regret that is still expected of the best choice; empty without a search.
         unaffordable: launches that the budget did not allow.
+        agreements: silence beside the untouched site, one launch beside separate ones.
     """
 
     session: Session
@@ -120,6 +122,7 @@ class Swept:
     tuner: str | None
     expected: tuple[Expected, ...] = ()
     unaffordable: tuple[Launch, ...] = ()
+    agreements: Agreements = field(default_factory=Agreements)
 
     def as_plain(self) -> dict[str, Any]:
         """For --json."""
@@ -136,6 +139,7 @@ class Swept:
             "tuner_of_baseline": self.tuner,
             "expected_regret": session.to_plain(self.expected),
             "unaffordable": [one.id for one in self.unaffordable],
+            **self.agreements.as_plain(),
         }
 
 
@@ -182,6 +186,7 @@ def prepare(
         made = plan.plan(wanted, ground)
     elif wanted.exhaustive:
         made = plan.plan_walks(wanted, ground)
+        made = replace(made, launches=(*made.launches, *plan.controls(wanted, ground)))
     else:
         search = searching.begin(wanted, ground)
         made = plan.Plan(launches=search.launches, impossible=plan.arms(wanted, ground)[1])
@@ -407,6 +412,7 @@ def sweep(prepared: Prepared, *, tell: Tell, note: Note, command: str, force: bo
         tuner=_tuner(folder, ledger, launches),
         expected=_expected(prepared, known),
         unaffordable=unaffordable,
+        agreements=agreements(samples),
     )
 
 
