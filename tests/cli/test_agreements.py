@@ -9,8 +9,9 @@ from pathlib import Path
 import pytest
 import yaml
 
-from rccltune import emit, pipeline, simnode
+from rccltune import emit, pipeline, simnode, zones
 from rccltune.cli import run
+from rccltune.model import BASELINE, Curve
 
 SMALL = ["--collective", "all_reduce", "--min-bytes", "1K", "--max-bytes", "512K"]
 WALK = ["--method", "one-launch"]
@@ -77,15 +78,32 @@ def test_a_built_in_table_is_told_and_gains_are_taken_against_it(
     assert "slower from 1 KiB to 64 KiB" in capsys.readouterr().err
 
 
-def test_silence_that_is_the_site_makes_the_baseline_stronger(here: Path) -> None:
+def test_silence_that_is_the_site_makes_the_baseline_stronger(
+    here: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Twice the launches stand behind it in choosing, and its curve is shown as measured."""
     assert sweep(node(here, quiet=False), *WALK) == 0
     done = pipeline.fit_session(SESSION, note=print)
     assert {one.n_sizes for one in done.agreements.silence} == {10}
     assert not done.agreements.notices
     assert all("agree within noise" in line for line in done.agreements.lines)
-    shown = [c for c in done.curves if str(c.key.setting) == "baseline"]
-    assert {p.n_launches + p.n_left_out for c in shown for p in c.points} == {3}
+    assert launches_of_baseline(done.curves) == {3}
+
+    judged: list[Sequence[Curve]] = []
+
+    def choose(curves: Sequence[Curve], options: zones.ChoiceOptions) -> zones.Choice:
+        judged.append(curves)
+        return zones.choosing.choose(curves, options)
+
+    monkeypatch.setattr(zones, "choose", choose)
+    pipeline.choice_of(done, zones.ChoiceOptions())
+    assert launches_of_baseline(judged[0]) == {6}
+
+
+def launches_of_baseline(curves: Sequence[Curve]) -> set[int]:
+    """Behind each of its points, those that stalled included."""
+    points = [p for c in curves if c.key.setting == BASELINE for p in c.points]
+    return {p.n_launches + p.n_left_out for p in points}
 
 
 def test_a_session_without_walks_compares_nothing(
