@@ -90,7 +90,8 @@ def comparable(curves: Iterable[Curve], target: Target, view: View) -> tuple[Cur
     """Curves that a belief of the target is held against.
 
     What was measured in a variant that only widens what can be chosen stands beside the rest;
-    what needs a patched library or gave wrong results does not.
+    what needs a patched library or gave wrong results does not. The untouched site is among them:
+    where it is known what ran, it measured that.
     """
     wanted = _base(target)
     return tuple(
@@ -98,8 +99,7 @@ def comparable(curves: Iterable[Curve], target: Target, view: View) -> tuple[Cur
         for curve in curves
         if curve.key.view == view
         and _base(curve.key.target) == wanted
-        and curve.key.setting.role is Role.FORCED
-        and curve.key.setting.is_complete
+        and (curve.key.setting.is_complete or curve.key.setting.role is Role.BASELINE)
         and not curve.n_wrong
     )
 
@@ -116,26 +116,30 @@ def hold(belief: Belief, curves: Iterable[Curve]) -> Held:
         belief: of one size.
         curves: as :func:`comparable` gives them.
     """
-    times = [
-        (point.time_us, curve.key)
+    measured = [
+        (point.time_us, curve.key.setting, curve.key.variant)
         for curve in curves
         for point in curve.points
         if point.nbytes == belief.nbytes
     ]
-    best_us, best = min(times, key=lambda found: found[0], default=(None, None))
+    times = [found for found in measured if found[1].role is Role.FORCED]
     choice = belief.ran or belief.choice
-    own = [time_us for time_us, key in times if key.setting == choice]
+    if belief.ran is not None and belief.ran not in [setting for _, setting, _ in times]:
+        untouched = [found for found in measured if found[1].role is Role.BASELINE]
+        times += [(us, belief.ran, v) for us, _, v in untouched if v == belief.target.variant]
+    best = min(times, key=lambda found: found[0], default=None)
+    own = [found for found in times if found[1] == choice]
     # Measured in several variants, it is what the belief's own variant gave.
-    same = [t for t, k in times if k.setting == choice and k.variant == belief.target.variant]
+    same = [found for found in own if found[2] == belief.target.variant]
     return Held(
         nbytes=belief.nbytes,
         choice=choice,
         table=belief.choice,
-        choice_us=min(same or own, default=None),
+        choice_us=min((us for us, _, _ in same or own), default=None),
         predicted_us=belief.predicted_us(choice) if choice else None,
-        best=best.setting if best else None,
-        best_variant=best.variant if best else None,
-        best_us=best_us,
+        best=best[1] if best else None,
+        best_variant=best[2] if best else None,
+        best_us=best[0] if best else None,
     )
 
 

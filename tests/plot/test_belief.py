@@ -101,6 +101,22 @@ def test_what_ran_goes_before_what_the_table_says(two: PlotInput) -> None:
     assert data.held[0].optimism == pytest.approx(6 / 20)
 
 
+def test_what_only_the_untouched_site_ran_has_its_time(make: SimpleNamespace) -> None:
+    """As where NCCL takes NVLS and the sweep forces ring: known only where something said so."""
+    ring = make.curve("ring/ll", {8: 10.0, 16: 10.0})
+    base = make.curve(BASELINE, {8: 15.0, 16: 5.0})
+    times = {"nvls/simple": 1.0, "ring/ll": 2.0}
+    seen = tuple(belief(ring, n, times, ran="nvls/simple") for n in (8, 16))
+    data = only(PlotInput(curves=(base, ring), beliefs=seen))
+    assert [held.loss for held in data.held] == pytest.approx([0.5, 0.0])
+    assert [str(held.best) for held in data.held] == ["ring/ll", "nvls/simple"]
+    unseen = tuple(replace(b, ran=None) for b in seen)
+    assert [held.loss for held in only(PlotInput(curves=(base, ring), beliefs=unseen)).held] == [
+        None,
+        None,
+    ]
+
+
 def test_a_variant_that_only_widens_may_be_the_fastest(make: SimpleNamespace) -> None:
     """LL128 under its variable counts; what needs a patched library does not."""
     tree = make.curve("tree/ll", {8: 10.0})
