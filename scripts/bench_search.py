@@ -166,8 +166,7 @@ def swept(
     )
     prepared = prepare(wishes.sweep, find_site(wishes.site), session, timeout_s=None)
     done = sweep(prepared, tell=lambda _: None, note=lambda _: None, command="bench", force=True)
-    said: float | None = getattr(done, "expected_regret", None)
-    return said
+    return done.expected[0].mean if done.expected else None
 
 
 def rules_of(session: Path, tolerance: float) -> tuple[Rule, ...]:
