@@ -51,6 +51,7 @@ class Want:
     Attributes:
         settings: forced ones; silence is measured along with whatever is.
         motive: the first of the reasons.
+        repeats: passes that count.
         promise: regret that is expected there as things are; 1 where nothing is known yet.
     """
 
@@ -58,6 +59,7 @@ class Want:
     nbytes: int
     settings: tuple[Setting, ...]
     motive: Motive
+    repeats: int = 1
     promise: float = 1.0
 
 
@@ -101,7 +103,6 @@ class Round:
         wants: by collective and size; empty where the search is over.
         expected: as it was before this round, by collective; empty before the first.
         dropped: since the round before.
-        repeats: passes that count, for every want.
         is_last: nothing but doubts about this round's own result would make another.
     """
 
@@ -109,5 +110,4 @@ class Round:
     wants: tuple[Want, ...]
     expected: tuple[Expected, ...] = ()
     dropped: tuple[Dropped, ...] = ()
-    repeats: int = 1
     is_last: bool = False

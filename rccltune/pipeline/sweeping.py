@@ -425,11 +425,12 @@ def _run(
     force: bool,
 ) -> tuple[Prepared, tuple[Launch, ...]]:
     """Round after round, until the search is over or the budget is spent."""
+    wanted = prepared.plan.launches
     while True:
         search = prepared.search
         if search is not None and not search.is_over:
             note(searching.round_text(search.rounds[-1]))
-        batch = [one for one in prepared.plan.launches if prepared.ledger.is_left(one)]
+        batch = [one for one in wanted if prepared.ledger.is_left(one)]
         tried: set[str] = set()
         while affordable := [one for one in _affordable(prepared, batch) if one.id not in tried]:
             tried |= {one.id for one in affordable}
@@ -442,6 +443,8 @@ def _run(
         if search is None or search.is_over or out:
             return prepared, out
         prepared = _next_round(prepared, search, known)
+        # What failed twice in an earlier round is left to the next command.
+        wanted = prepared.search.planned[-1] if prepared.search is not None else ()
         _write_search(prepared, known)
 
 

@@ -11,11 +11,13 @@ import itertools
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from math import gcd
+from typing import Final
 
 from rccltune.model import Range, Setting
 
 # A range that measures many sizes that nobody wants is no cover.
-_MOST_SIZES = 64
+_MOST_SIZES: Final = 64
+_LEAST: Final = 16
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -39,15 +41,23 @@ def ranges_over(sizes: Sequence[int]) -> Iterator[Range]:
     """
     first, last = sizes[0], sizes[-1]
     if len(sizes) == 1:
-        if first % 2 == 0 and first > 16:
-            yield Range(min_nbytes=first // 2, max_nbytes=first)
-        yield Range(min_nbytes=first, max_nbytes=2 * first)
+        # A far smaller one costs next to nothing.
+        far = next((f for f in (16, 4, 2) if first % f == 0 and first // f >= _LEAST), None)
+        if far is not None:
+            yield Range(min_nbytes=first // far, max_nbytes=first, factor=far)
+        else:
+            yield Range(min_nbytes=first, max_nbytes=2 * first)
         return
     for factor in _factors(sizes):
         yield Range(min_nbytes=first, max_nbytes=last, factor=factor)
     step = gcd(*(b - a for a, b in itertools.pairwise(sizes)))
-    if (last - first) // step < _MOST_SIZES:
-        yield Range(min_nbytes=first, max_nbytes=last, step_nbytes=step)
+    # Newer benchmarks warm up at the first size, twice that, and so on: with less than twice the
+    # first size that is one size alone, and no size falls where the table begins.
+    start = first
+    while last < 2 * start and start > step:
+        start -= step
+    if last >= 2 * start and (last - start) // step < _MOST_SIZES:
+        yield Range(min_nbytes=start, max_nbytes=last, step_nbytes=step)
 
 
 def _factors(sizes: Sequence[int]) -> Iterator[int]:

@@ -98,43 +98,51 @@ class _Walks:
         found: list[tuple[float, Launch]] = []
         for variant, by_size in _by_variant(wants, self.ground):
             group = (wants[0].collective, variant)
-            for stretch in self._stretches(group, by_size):
+            for stretch in self._stretches(group, by_size, wants):
                 wanted = [want for want in wants if want.nbytes in stretch.range.sizes]
                 promise = sum(want.promise for want in wanted)
-                promise /= self._price(group, stretch.range, len(stretch.settings))
-                found += [(promise, walk) for walk in self._of_stretch(group, stretch)]
+                repeats = max(want.repeats for want in wanted)
+                promise /= self._price(group, stretch.range, len(stretch.settings), repeats)
+                found += [(promise, walk) for walk in self._of_stretch(group, stretch, repeats)]
         return found
 
     def _stretches(
-        self, group: Group, wants: Mapping[int, frozenset[Setting]]
+        self, group: Group, by_size: Mapping[int, frozenset[Setting]], wants: Sequence[Want]
     ) -> tuple[Stretch, ...]:
         """One range over the grid's sizes and those between, or ranges of their own."""
+        repeats = {want.nbytes: want.repeats for want in wants}
 
         def price(sizes: Range, n_settings: int) -> float:
-            return self._price(group, sizes, n_settings)
+            most = max(repeats.get(nbytes, 1) for nbytes in sizes.sizes)
+            return self._price(group, sizes, n_settings, most)
 
         grid = set(sizes(self.sweep))
         parts = [
-            {nbytes: settings for nbytes, settings in wants.items() if (nbytes in grid) is inside}
+            {nbytes: settings for nbytes, settings in by_size.items() if (nbytes in grid) is inside}
             for inside in (True, False)
         ]
         apart = tuple(stretch for part in parts for stretch in stretches(part, price))
-        together = stretches(wants, price)
+        together = stretches(by_size, price)
         costs = [
             sum(price(stretch.range, len(stretch.settings)) for stretch in way)
             for way in (together, apart)
         ]
         return together if costs[0] <= costs[1] else apart
 
-    def _price(self, group: Group, sizes: Range, n_settings: int) -> float:
-        n_passes = (n_settings + 1) * (self.made.repeats + 1)
+    def _price(self, group: Group, sizes: Range, n_settings: int, repeats: int) -> float:
+        n_passes = (n_settings + self._is_silence_worth(group)) * (repeats + 1)
         return self.pace.launch_s + n_passes * seconds(over(self.sweep, sizes), group[0], self.pace)
 
-    def _of_stretch(self, group: Group, stretch: Stretch) -> list[Launch]:
-        here = replace(over(self.sweep, stretch.range), repeats=self.made.repeats)
+    def _is_silence_worth(self, group: Group) -> bool:
+        """Only the plain variant's is compared with the untouched site; once shows the others."""
+        return self.made.number == 1 or base_variant(group[1]) == group[1]
+
+    def _of_stretch(self, group: Group, stretch: Stretch, repeats: int) -> list[Launch]:
+        here = replace(over(self.sweep, stretch.range), repeats=repeats)
         n_passes = self.longest_s / seconds(here, group[0], self.pace)
         settings = sorted(stretch.settings, key=str)
-        return walks_of(here, self.ground, group, settings, n_passes)
+        silence = self._is_silence_worth(group)
+        return walks_of(here, self.ground, group, settings, n_passes, silence=silence)
 
 
 def _by_variant(

@@ -48,6 +48,8 @@ def why_no_walk(sweep: Sweep, ground: Ground) -> str | None:
         return "this benchmark cannot repeat its table (it has neither -N nor -s)"
     if len(sizes(sweep)) < 2:
         return "one size alone does not show where a step ends"
+    if sizes(sweep)[-1] < 2 * sizes(sweep)[0]:
+        return "sizes from one to less than its double do not show where a step ends"
     if sweep.warmup < 1:
         return "without warm-up calls the first use of a setting would be timed"
     if not any(collective.is_tunable for collective in sweep.collectives):
@@ -91,7 +93,13 @@ def groups_of(wanted: Iterable[Arm]) -> list[tuple[Group, list[Setting]]]:
 
 
 def walks_of(
-    sweep: Sweep, ground: Ground, group: Group, settings: Sequence[Setting], n_passes: float
+    sweep: Sweep,
+    ground: Ground,
+    group: Group,
+    settings: Sequence[Setting],
+    n_passes: float,
+    *,
+    silence: bool = True,
 ) -> list[Launch]:
     """Launches of one group; settings are parted only where one repeat of all is too long.
 
@@ -101,6 +109,7 @@ def walks_of(
         group: collective and variant, which all steps of a walk share.
         settings: forced ones; with none silence walks alone.
         n_passes: over the sizes, that one launch may make.
+        silence: walks along.
     """
     n_passes = max(1.0, n_passes)
     # A setting and silence, each thrown away once and kept once, is the least that can be.
@@ -109,19 +118,26 @@ def walks_of(
     return [
         walk
         for part in (list(settings[k::n_parts]) for k in range(n_parts))
-        for walk in _repeats(sweep, ground, group, part, n_passes)
+        for walk in _repeats(sweep, ground, group, part, n_passes, silence=silence)
     ]
 
 
 def _repeats(
-    sweep: Sweep, ground: Ground, group: Group, settings: list[Setting], n_passes: float
+    sweep: Sweep,
+    ground: Ground,
+    group: Group,
+    settings: list[Setting],
+    n_passes: float,
+    *,
+    silence: bool,
 ) -> list[Launch]:
-    fit = max(1, int(n_passes / (len(settings) + 1)) - 1)
+    turn = [SILENT, *settings] if silence else settings
+    fit = max(1, int(n_passes / len(turn)) - 1)
     n_launches = ceil(sweep.repeats / fit)
     shares = [sweep.repeats * (k + 1) // n_launches for k in range(n_launches)]
     counts = [end - start for start, end in zip([0, *shares], shares, strict=False)]
     return [
-        _walk(sweep, ground, group, settings, n_repeats=count, number=number)
+        _walk(sweep, ground, group, turn, n_repeats=count, number=number)
         for number, count in enumerate(counts)
     ]
 
@@ -130,13 +146,12 @@ def _walk(
     sweep: Sweep,
     ground: Ground,
     group: Group,
-    settings: list[Setting],
+    turn: list[Setting],
     *,
     n_repeats: int,
     number: int,
 ) -> Launch:
     collective, variant = group
-    turn = [SILENT, *settings]
     steps = [SILENT] * _LEADING + turn
     for repeat in range(n_repeats):
         order = list(turn)

@@ -20,8 +20,10 @@ MOST_ROUNDS: Final = 4
 AIM: Final = 0.01
 # Between the grid's sizes a boundary may move by what a choice tolerates.
 _AIM_BETWEEN: Final = 0.02
-# Settings at one size and round, and repeats after which noise is not worth fighting any more.
+# Settings at one size and round, fewer where a size is dear; and repeats after which noise is not
+# worth fighting any more.
 _AT_ONCE: Final = 6
+_AT_ONCE_DEAR: Final = 3
 _ENOUGH: Final = 8
 _HOPELESS: Final = 0.01
 _CHANNELS_IN: Final = 2
@@ -83,7 +85,6 @@ def following(known: Sequence[Known], number: int) -> Round:
         wants=tuple(wants),
         expected=tuple(look.expected() for look in looks),
         dropped=tuple(one for look in looks for one in look.dropped(wants)),
-        repeats=2,
         is_last=is_last,
     )
 
@@ -102,7 +103,8 @@ def _joined(first: Sequence[Want], second: Sequence[Want]) -> list[Want]:
             found[want.nbytes] = want
         else:
             settings = tuple(dict.fromkeys((*known.settings, *want.settings)))
-            found[want.nbytes] = replace(known, settings=settings)
+            repeats = max(known.repeats, want.repeats)
+            found[want.nbytes] = replace(known, settings=settings, repeats=repeats)
     return [found[nbytes] for nbytes in sorted(found)]
 
 
@@ -114,6 +116,7 @@ class _Look:
         self.estimates: Estimates = estimate(known.curves, known.sizes, known.barred)
         self.prospect: Prospect = prospect(self.estimates)
         self.on_grid = set(known.grid)
+        self.cheap_to = coarse_sizes(known.grid)[-1]
 
     @property
     def _settings(self) -> tuple[Setting, ...]:
@@ -154,6 +157,11 @@ class _Look:
         return sorted(taken)
 
     def _is_open(self, x: int, nbytes: int) -> bool:
+        if nbytes not in self.on_grid:
+            # Between two sizes with the same choice there is no boundary to be found.
+            choice = self.prospect.choice
+            if choice[x - 1] == choice[x + 1] == choice[x]:
+                return False
         return float(self.prospect.expected[x]) > self._aim(nbytes)
 
     def _want(self, x: int) -> Want:
@@ -161,8 +169,10 @@ class _Look:
         shares = self.prospect.shares[:, x]
         rest = float(self.prospect.expected[x])
         chosen = [int(self.prospect.choice[x])] if self.prospect.choice[x] >= 0 else []
+        is_dear = nbytes > self.cheap_to
+        at_once = _AT_ONCE_DEAR if is_dear else _AT_ONCE
         for arm in np.argsort(-shares):
-            if rest <= self._aim(nbytes) / 2 or len(chosen) >= _AT_ONCE or shares[arm] <= 0:
+            if rest <= self._aim(nbytes) / 2 or len(chosen) >= at_once or shares[arm] <= 0:
                 break
             rest -= float(shares[arm])
             if int(arm) not in chosen:
@@ -176,6 +186,7 @@ class _Look:
             nbytes=nbytes,
             settings=tuple(s for arm in chosen if self._is_forced(s := self._settings[arm])),
             motive=Motive.CONTEND if nbytes in self.on_grid else Motive.CROSSOVER,
+            repeats=1 if is_dear else 2,
             promise=float(self.prospect.expected[x]),
         )
 
@@ -202,6 +213,7 @@ class _Look:
                             for n in self.known.counts
                         ),
                         motive=Motive.CHANNELS,
+                        repeats=2,
                         promise=_AIM_BETWEEN,
                     )
                 )
@@ -223,6 +235,7 @@ class _Look:
                         nbytes=nbytes,
                         settings=settings,
                         motive=Motive.CONFIRM,
+                        repeats=2,
                         promise=float(self.prospect.expected[x]),
                     )
                 )
