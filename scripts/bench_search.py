@@ -246,7 +246,7 @@ def overhead_s(path: Path, wish: Wish, seeds: int) -> tuple[float, list[dict[str
     """Seconds of a launch beyond the library's start-up and its collectives, under mpirun."""
     rows, found = [], []
     for seed in range(seeds):
-        row = {"seed": float(seed)}
+        row: dict[str, float] = {}
         for arm in ARMS:
             session = path.parent / f"mpirun-{arm}-{seed}"
             start = time.perf_counter()
@@ -402,8 +402,11 @@ def main() -> int:
         )
     else:
         show(verdicts, wish, launch_s)
-        for wait in waits:
-            print("  under mpirun: " + ", ".join(f"{k} {v:.1f}" for k, v in wait.items()))
+        for seed, wait in enumerate(waits):
+            print(
+                f"  under mpirun, seed {seed}: "
+                + ", ".join(f"{k} {v:.1f}" for k, v in wait.items())
+            )
         for line in failed:
             print(f"  FAILED {line}")
         print(f"  {time.perf_counter() - start:.0f} s in all")
