@@ -27,6 +27,8 @@ import yaml
 from machine import machine, timed
 from search_nodes import SETTINGS, shipped
 
+from rccltune.pipeline.proving import name_of
+from rccltune.session import read_launches
 from rccltune.units import format_size
 
 METHODS = ("one-launch", "per-setting")
@@ -187,7 +189,7 @@ def recovered(folder: Path, wish: Sequence[str], repeats: int, seed: int) -> Rec
     if done.returncode not in _DONE:
         sys.exit(f"the sweep of the node with faults failed:\n{done.stderr}")
     seconds = time.perf_counter() - start
-    order = in_order(session)
+    order, kinds = in_order(session), kinds_of(session)
     samples = samples_of(session)
     healthy = [name for name in SETTINGS if name not in faulty()]
     n_until, lacking = until_complete(samples, order, healthy, repeats)
@@ -196,7 +198,7 @@ def recovered(folder: Path, wish: Sequence[str], repeats: int, seed: int) -> Rec
         n_until=n_until,
         n_made=len(order),
         lacking=lacking,
-        kinds=[kind_of(session / "launches" / name) for name in order],
+        kinds=[kinds[name] for name in order],
         seconds=seconds,
     )
 
@@ -212,13 +214,12 @@ def in_order(session: Path) -> list[str]:
     return [path.parent.name for path in outcomes]
 
 
-def kind_of(launch: Path) -> str:
-    """For people: how many settings, and how it ended."""
-    outcome = json.loads((launch / "outcome.json").read_text(encoding="utf-8"))
-    wanted = json.loads((launch / "launch.json").read_text(encoding="utf-8"))
-    settings = {json.dumps(step) for step in wanted["schedule"]["settings"]}
-    ended = outcome.get("failure") or outcome["status"]
-    return f"{len(settings)} settings: {ended}"
+def kinds_of(session: Path) -> dict[str, str]:
+    """For people, by launch: what it was for, and how it ended."""
+    return {
+        one.id: f"{name_of(one)}: {(outcome.failure or outcome.status).value}"
+        for one, outcome in read_launches(session)
+    }
 
 
 def until_complete(
