@@ -20,6 +20,8 @@ MOST_ROUNDS: Final = 4
 AIM: Final = 0.01
 # Between the grid's sizes a boundary may move by what a choice tolerates.
 _AIM_BETWEEN: Final = 0.02
+# The largest sizes cost nearly all of the time: there more is left open.
+_DEAR: Final = 1.5
 # Settings at one size and round, fewer where a size is dear; and repeats after which noise is not
 # worth fighting any more.
 _AT_ONCE: Final = 6
@@ -138,7 +140,8 @@ class _Look:
         return wants
 
     def _aim(self, nbytes: int) -> float:
-        return AIM if nbytes in self.on_grid else _AIM_BETWEEN
+        aim = AIM if nbytes in self.on_grid else _AIM_BETWEEN
+        return aim * (_DEAR if nbytes > self.cheap_to else 1)
 
     def _open_sizes(self) -> list[int]:
         """By size; of two unmeasured neighbours the one that promises more."""
@@ -227,7 +230,9 @@ class _Look:
             arm = int(self.prospect.choice[x])
             best = self._settings[arm] if arm >= 0 else None
             winners = dict.fromkeys((self.known.chosen.get(nbytes), best))
-            settings = tuple(s for s in winners if s is not None and self._is_thin(s, x))
+            wanted = self.known.repeats - (nbytes > self.cheap_to)
+            thin = {s: wanted - self._n(s, x) for s in winners if s is not None}
+            settings = tuple(s for s, n in thin.items() if 0 < n < wanted)
             if settings:
                 found.append(
                     Want(
@@ -235,18 +240,17 @@ class _Look:
                         nbytes=nbytes,
                         settings=settings,
                         motive=Motive.CONFIRM,
-                        repeats=2,
+                        repeats=max(thin[s] for s in settings),
                         promise=float(self.prospect.expected[x]),
                     )
                 )
         return found
 
-    def _is_thin(self, setting: Setting, x: int) -> bool:
-        """Whether a winner that was measured here was measured too seldom."""
+    def _n(self, setting: Setting, x: int) -> int:
+        """Launches of a forced setting at a size."""
         if not self._is_forced(setting) or setting not in self._settings:
-            return False
-        n = int(self.estimates.repeats[self._settings.index(setting), x])
-        return 0 < n < self.known.repeats
+            return 0
+        return int(self.estimates.repeats[self._settings.index(setting), x])
 
     def expected(self) -> Expected:
         """Over the grid and between."""
