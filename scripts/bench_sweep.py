@@ -18,7 +18,6 @@ import tempfile
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -49,17 +48,9 @@ MORE_LAUNCHES = 3
 _DONE = (0, 5)
 
 
-@cache
-def whole_grid() -> tuple[str, ...]:
-    """What makes one launch measure every setting at every size, as the others do."""
-    command = [sys.executable, "-m", "rccltune", "sweep", "--help"]
-    text = subprocess.run(command, capture_output=True, text=True, check=True).stdout
-    return ("--exhaustive",) if "--exhaustive" in text else ()
-
-
 def options_of(method: str) -> list[str]:
     """Both methods measure everything; launches for each setting cannot do otherwise."""
-    return ["--method", method, *(whole_grid() if method == "one-launch" else ())]
+    return ["--method", method, *(("--exhaustive",) if method == "one-launch" else ())]
 
 
 def measure(folder: Path, wish: list[str], seed: int) -> dict[str, tuple[float, pd.DataFrame]]:
