@@ -10,6 +10,7 @@ import subprocess
 import sys
 import time
 from collections import Counter
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +20,8 @@ import yaml
 
 from rccltune import plugin, simnode
 from rccltune.cli import run
+from rccltune.pipeline import sweeping
+from rccltune.pipeline.ledger import open_ledger
 
 pytestmark = pytest.mark.usefixtures("stand_ins", "here")
 
@@ -137,6 +140,15 @@ def test_three_faulty_settings_of_24_cost_themselves_and_at_most_three_launches(
     }
     assert set(usable()) == {*GOOD, "silent", "baseline"}
 
+    # Whoever asks for a planned walk is told of all that was made for it, in that order.
+    ledger = open_ledger(SESSION)
+    (planned,) = (one for one, _ in ledger.ended if one.id == walks[0]["id"])
+    assert [one.id for one, _ in ledger.of(planned)] == [e["id"] for e in (*walks, *others)]
+    assert not ledger.is_left(planned)
+    done = ledger.done(planned)
+    assert done is not None
+    assert done[0].id == walks[-1]["id"]
+
 
 @pytest.mark.long
 @pytest.mark.timeout(300)
@@ -182,6 +194,32 @@ def test_sigkill_is_borne_twice_and_bars_nobody(capsys: pytest.CaptureFixture[st
     assert usable()["ring/ll"] == EACH
 
 
+@pytest.mark.mpi
+def test_a_rank_that_hangs_or_crashes_under_mpirun_names_its_setting(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    """Every rank has a trace of its own, and others may not have come as far."""
+    raw = yaml.safe_load(simnode.node_path("mi300x", "cpx-nps4").read_text(encoding="utf-8"))
+    raw["scale"] |= {"ranks": 4, "devices_per_oam": 4}
+    raw["fill"] = [{"ranks": 4, "placement": "node"}]
+    raw["curves"] = [c | {"ranks": 4} for c in raw["curves"] if c.get("placement") == "node"]
+    found = [
+        fault("hang", "ring/simple/4", rank=2),
+        fault("crash", "tree/ll/8", rank=0, how="abort"),
+    ]
+    path = Path("four.yaml")
+    raw |= {"noise": {"sigma": 0.0}, "faults": found}
+    path.write_text(yaml.safe_dump(raw), encoding="utf-8")
+    good = ["tree/ll/2", "ring/ll/2", "ring/ll/4"]
+    where = ["--simulate", str(path), "--launcher", "openmpi", "--mode", "cpx-nps4"]
+    wanted = [*wish("ring/ll/2", "ring/simple/4", "tree/ll/2", "tree/ll/8", "ring/ll/4"), "--json"]
+    assert run(["sweep", *where, *SMALL, "--timeout", "6", *wanted]) == 5
+    assert quarantined() == {"ring/simple/4": ["hang"] * 2, "tree/ll/8": ["crash"] * 2}
+    walks = [e["failure"] for e in events(capsys) if e["setting"].endswith("settings")]
+    assert walks == ["hang", "crash", None]
+    assert {name: usable()[name] for name in good} == dict.fromkeys(good, EACH)
+
+
 def test_a_memory_fault_is_not_tried_again(capsys: pytest.CaptureFixture[str]) -> None:
     """Not alone either; the others are measured, and a second one stops the sweep."""
     one = fault("crash", "tree/ll", how="memory-fault")
@@ -219,6 +257,27 @@ def test_a_quarantined_setting_is_left_out_of_later_walks_until_it_is_lifted(
     assert [(e["setting"], e["failure"]) for e in walks] == [("1 setting", None)]
     assert usable()["tree/ll"] == EACH
     assert quarantined() == {}
+
+
+@pytest.mark.parametrize("method", ["one-launch", "per-setting"])
+def test_wrong_results_that_are_lifted_are_tried_again(
+    capsys: pytest.CaptureFixture[str], method: str
+) -> None:
+    """And again until they are right or in quarantine once more."""
+    path = node(fault("wrong", "tree/ll", elements=3))
+    assert sweep(path, *TWO, "--method", method) == 5
+    capsys.readouterr()
+    assert sweep(path, *TWO, "--method", method, "--lift-quarantine", "--json") == 5
+    made = [e for e in events(capsys) if e["setting"] != "baseline"]
+    assert [(e["setting"], e["failure"]) for e in made] == [("tree/ll", "wrong-results")] * 2
+    assert quarantined() == {"tree/ll": ["wrong-results"] * 2}
+
+    assert sweep(node(), *TWO, "--method", method, "--lift-quarantine", "--json") == 0
+    made = [e for e in events(capsys) if e["setting"] != "baseline"]
+    assert {(e["setting"], e["failure"]) for e in made} == {("tree/ll", None)}
+    # What was wrong on this machine once disqualifies in this session.
+    assert run(["fit"]) == 0
+    assert "WRONG RESULTS" in capsys.readouterr().err
 
 
 def benchmark(script: str, *faults: dict[str, object]) -> list[str]:
@@ -298,18 +357,30 @@ def test_wrong_among_others_and_right_alone_is_told(capsys: pytest.CaptureFixtur
     assert ",tree,ll," not in Path("rules.csv").read_text()
 
 
+MEMORY = "Memory access fault by GPU node-1 (Agent handle: 0x1) on address 0x7f0000000000."
+
+
+@pytest.mark.parametrize(
+    ("end", "failures"),
+    [
+        ("exit 3", ["crash"] * 2),
+        ("kill -KILL $$", ["killed"] * 3),
+        (f"echo '{MEMORY}' >&2; kill -ABRT $$", ["memory-fault"]),
+    ],
+)
 def test_a_walk_that_fails_before_a_setting_is_made_once_more_and_blames_nobody(
-    capsys: pytest.CaptureFixture[str],
+    capsys: pytest.CaptureFixture[str], end: str, failures: list[str]
 ) -> None:
-    """Then it counts as failed, and the same command tries it again."""
-    wanted = benchmark('[ -n "$WALK" ] && exit 3\nexec $REAL "$@"')
+    """SIGKILL is borne once more, a memory fault not at all; then it counts as failed."""
+    wanted = benchmark(f'if [ -n "$WALK" ]; then {end}; fi\nexec $REAL "$@"')
+    # The same command tries it again.
     for _ in range(2):
         assert run(wanted) == 5
         captured = capsys.readouterr()
         assert "1 of the launches that walk" in captured.err
         made = [json.loads(line) for line in captured.out.splitlines()]
         walks = [e for e in made if e["event"] == "launch" and e["setting"] == "2 settings"]
-        assert [e["failure"] for e in walks] == ["crash"] * 2
+        assert [e["failure"] for e in walks] == failures
     assert not (SESSION / "quarantine.json").exists()
 
 
@@ -332,3 +403,27 @@ def test_a_machine_that_stops_working_condemns_no_setting_of_a_walk(
         (here / name).unlink()
     assert run(wanted) == 0
     assert usable()["ring/ll"] == usable()["tree/ll"] == EACH
+
+
+def test_nothing_of_a_walk_counts_during_which_the_machine_changed(
+    here: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Whole as it may be."""
+    wanted = benchmark('[ -n "$WALK" ] && touch $HERE/walked\nexec $REAL "$@"')
+    original = sweeping.prepare
+
+    def changed() -> tuple[str, ...]:
+        return ("the driver was 6.3, is 6.4",) if (here / "walked").exists() else ()
+
+    def prepare(*args: object, **kwargs: object) -> object:
+        ready = original(*args, **kwargs)
+        return replace(ready, site=replace(ready.site, changed=changed))
+
+    with monkeypatch.context() as patch:
+        patch.setattr(sweeping, "prepare", prepare)
+        assert run(wanted) == 4
+    assert "the driver was 6.3" in capsys.readouterr().err
+    assert set(usable()) == {"baseline"}
+
+    assert run(wanted) == 0
+    assert usable()["tree/ll"] == usable()["ring/ll"] == EACH
