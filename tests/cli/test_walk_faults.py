@@ -6,6 +6,7 @@ The order of launches is that of ``--json``; what counts is read from the sessio
 from __future__ import annotations
 
 import json
+import signal
 import subprocess
 import sys
 import time
@@ -304,7 +305,7 @@ if [ -n "$WALK" ] && [ ! -e $HERE/cut ]; then
   $REAL "$@" > $HERE/table
   for trace in ${RCCLTUNE_TRACE%/*}/trace-*.csv; do sed -i '/^#@ begin .* step=5 /q' $trace; done
   head -c $(($(grep -b -m5 -E '^ +1024 ' $HERE/table | tail -1 | cut -d: -f1) + 60)) $HERE/table
-  kill -SEGV $$
+  END
 fi
 exec $REAL "$@"
 """
@@ -314,7 +315,7 @@ def test_whole_steps_of_a_walk_that_crashed_count_and_are_not_made_again(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     """The suspect ends well alone: it is not quarantined, and what it lacks is told."""
-    assert run(benchmark(CUT)) == 0
+    assert run(benchmark(CUT.replace("END", "kill -SEGV $$"))) == 0
     captured = capsys.readouterr()
     lines = [json.loads(line) for line in captured.out.splitlines()]
     made = [e for e in lines if e["event"] == "launch" and e["setting"] != "baseline"]
@@ -341,6 +342,36 @@ def test_whole_steps_of_a_walk_that_crashed_count_and_are_not_made_again(
     (SESSION / "samples.csv").unlink()
     assert run(["fit"]) in (0, 8)
     pd.testing.assert_frame_equal(samples(), before)
+
+
+def test_whole_steps_of_a_walk_that_was_interrupted_count(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    """rccltune itself is killed: nobody is suspected, and the same command makes the rest."""
+    wanted = benchmark(CUT.replace("END", "kill -KILL $PPID; exec sleep 60"))
+    command = [sys.executable, "-m", "rccltune", *wanted]
+    silence = {"stdout": subprocess.DEVNULL, "stderr": subprocess.DEVNULL}
+    assert subprocess.run(command, check=False, **silence).returncode == -signal.SIGKILL
+
+    assert run(wanted) == 0
+    captured = capsys.readouterr()
+    lines = [json.loads(line) for line in captured.out.splitlines()]
+    (made,) = (e for e in lines if e["event"] == "launch" and e["setting"] != "baseline")
+    assert "was interrupted; 5 whole steps of it count" in captured.err
+    (first,) = (
+        path.parent.name
+        for path in SESSION.glob("launches/*/schedule")
+        if made["id"] not in str(path)
+    )
+    outcome = record(first, "outcome.json")
+    assert (outcome["status"], outcome["n_steps"]) == ("interrupted", 5)
+    assert not {"failure", "suspect"} & set(outcome)
+    schedule = record(made["id"], "launch.json")["schedule"]["settings"]
+    assert [s.get("role", s.get("algorithm")) for s in schedule] == [
+        *("silent", "silent", "tree", "ring", "ring", "silent", "tree", "ring", "silent"),
+    ]
+    found = usable()
+    assert [found[name] for name in ("tree/ll", "ring/ll", "silent")] == [EACH] * 3
 
 
 def test_wrong_among_others_and_right_alone_is_told(capsys: pytest.CaptureFixture[str]) -> None:
