@@ -13,7 +13,7 @@ from typing import Final
 from rccltune import plan, quarantine, session
 from rccltune.model import Failure, Launch, Outcome, Quarantine, Sample, Setting, Status
 from rccltune.pipeline.launching import choosing_anew, read_launch
-from rccltune.pipeline.proving import is_walk, name_of, setting_of
+from rccltune.pipeline.proving import is_walk, setting_of
 
 Ended = tuple[Launch, Outcome]
 QUARANTINE_FILE: Final = "quarantine.json"
@@ -186,7 +186,7 @@ def _told_apart(one: Launch, attempt: int) -> Launch:
     """Simulated noise of what a walk goes on with is not that of its beginning again."""
     names = dict(one.environment)
     if SIM_LAUNCH in names:
-        names[SIM_LAUNCH] = f"{one.collectives[0].value} {name_of(one)} {one.repeat} {attempt}"
+        names[SIM_LAUNCH] += f" {attempt}"
     return replace(one, environment=tuple(sorted(names.items())))
 
 
