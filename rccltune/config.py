@@ -80,7 +80,9 @@ ONE: Final[Mapping[str, Parser]] = {
     "graph": _whole(0),
     "check": _flag,
     "repeats": _whole(1),
+    "exhaustive": _flag,
     "timeout": parse_duration,
+    "budget": parse_duration,
     "launcher": _one_of(LAUNCHERS),
     "rccl_tests": str,
     "librccl": str,
@@ -165,7 +167,9 @@ def dump_sweep(sweep: Sweep) -> str:
         "check": sweep.check,
         "repeats": sweep.repeats,
         "seed": sweep.seed,
+        "channels": list(sweep.counts),
         "method": None if sweep.method == "auto" else sweep.method,
+        "exhaustive": sweep.exhaustive or None,
     }
     said = {name: value for name, value in plain.items() if value not in (None, [])}
     text: str = yaml.safe_dump(said, sort_keys=False, allow_unicode=True)

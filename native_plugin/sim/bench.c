@@ -175,11 +175,17 @@ static void warm_up(struct bench *bench, size_t bytes, int dtype, int op, int in
     run_block(bench, &block, &decision);
 }
 
+static void next_pass(struct history *history)
+{
+    history->settings_before |= history->settings_seen;
+    history->settings_seen = 0;
+}
+
 static void new_pass(struct bench *bench)
 {
     bench->cycle++;
     for (int c = 0; c < bench->n_comms; c++)
-        bench->history[c].settings_seen = 0;
+        next_pass(&bench->history[c]);
 }
 
 /* Newer releases warm every size up, doubling whatever -f says; older ones the largest, then the

@@ -12,6 +12,7 @@ enum { MAX_GROUPS = 64 };
 /* What a communicator remembers. */
 struct history {
     uint64_t settings_seen;                 /* in this pass over the sizes, a bit each */
+    uint64_t settings_before;               /* in all earlier ones */
     int calls_of[N_ALGORITHMS + MAX_PATHS]; /* since an algorithm was first used */
 };
 

@@ -85,7 +85,9 @@ static double noise_free(const struct bench *bench, const struct history *histor
 {
     if (s->ranks == 1) /* a copy within the device, or nothing at all in place (real log amd02) */
         return s->in_place ? 1.8 : 2.0 + (double)s->n_bytes / 2e6;
-    s->mixed = (history->settings_seen & ~setting_bit(&s->what)) != 0;
+    uint64_t others = ~setting_bit(&s->what);
+    s->mixed = (history->settings_seen & others) != 0;
+    s->mixed_launch = s->mixed || (history->settings_before & others) != 0;
     double time = true_time(&bench->node, s, NULL);
     if (time < 0) {
         const struct decision *d = &s->what;

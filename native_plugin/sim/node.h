@@ -35,6 +35,7 @@ struct curve {
     struct points points;
 };
 
+enum { MIXED_ALWAYS, MIXED_PASS, MIXED_LAUNCH };
 enum { SHAPE_FACTOR, SHAPE_POINTS, SHAPE_BETWEEN, SHAPE_CHANNELS };
 
 struct channel_row {
@@ -44,7 +45,7 @@ struct channel_row {
 
 struct effect {
     struct selector where;
-    int mixed; /* 1: only where the pass over the sizes has run another setting too; -1: always */
+    int mixed; /* where another setting ran before, in this pass or in this launch; or always */
     int shape;
     double factor;
     double low, high; /* SHAPE_BETWEEN: the part of each octave, 1 <= low < high <= 2 */

@@ -146,13 +146,11 @@ static bool read_effect(struct reader *r)
 {
     static const char *const shapes[] = {"factor", "points", "between", "channels"};
     struct node *n = r->node;
-    int mixed;
     n->effects = grow(n->effects, &n->n_effects, sizeof *n->effects);
     struct effect *effect = &n->effects[n->n_effects - 1];
-    if (!take_selector(r, &effect->where, true) || !take_small(r, 0, 1, &mixed) ||
+    if (!take_selector(r, &effect->where, true) || !take_small(r, 0, 2, &effect->mixed) ||
         !take_name(r, shapes, 4, false, &effect->shape))
         return false;
-    effect->mixed = mixed == 1 ? 1 : -1;
     r->factors = true;
     if (effect->shape == SHAPE_BETWEEN &&
         (!take_double(r, 1, 2, &effect->low) || !take_double(r, effect->low, 2, &effect->high)))

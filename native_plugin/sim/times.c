@@ -93,6 +93,11 @@ static double effect_log(const struct effect *effect, const struct situation *s,
     }
 }
 
+static bool was_mixed(int wanted, const struct situation *s)
+{
+    return wanted == MIXED_ALWAYS || (wanted == MIXED_PASS ? s->mixed : s->mixed_launch);
+}
+
 double true_time(const struct node *node, const struct situation *s, bool *measured)
 {
     static const double nothing_us = 0.05; /* 0 bytes: a call that returns at once */
@@ -110,7 +115,7 @@ double true_time(const struct node *node, const struct situation *s, bool *measu
                     s->n_bytes <= (uint64_t)curve->measured_max;
     for (int i = 0; i < node->n_effects; i++) {
         const struct effect *effect = &node->effects[i];
-        if (selector_fits(node, &effect->where, s) && (effect->mixed < 0 || s->mixed))
+        if (selector_fits(node, &effect->where, s) && was_mixed(effect->mixed, s))
             log_time += effect_log(effect, s, log_bytes, curve->where.cap >= 0);
     }
     return exp2(log_time);

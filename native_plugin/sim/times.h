@@ -13,7 +13,7 @@ struct situation {
     struct decision what;
     int ranks, placement, in_place, dtype;
     size_t n_bytes;
-    bool mixed;
+    bool mixed, mixed_launch; /* another setting ran before: in this pass, in this launch */
 };
 
 bool selector_fits(const struct node *node, const struct selector *where,

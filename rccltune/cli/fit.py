@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 import click
 
+from rccltune.cli.belief import belief_text
 from rccltune.cli.console import Console, common, table
 from rccltune.cli.options import session_argument
 from rccltune.units import approximate_size, format_size
@@ -43,6 +44,8 @@ def fit(*, console: Console, session: Path) -> None:
 def _text(done: FitDone) -> str:
     parts = [_curves(done.curves), "", _crossovers(done.crossovers)]
     parts += [_separation(done)] if done.separations else []
+    parts += ["", *done.agreements.lines] if done.agreements.lines else []
+    parts += ["\n" + belief_text(done.beliefs, done.curves)] if done.beliefs else []
     return "\n".join(parts)
 
 

@@ -36,7 +36,8 @@ def plot(
     """Draw what was measured, fitted and chosen.
 
     Speed-up over baseline, bus bandwidth, time with fitted curves and zones, time against
-    channels, and a table of all settings, for each collective and scale.
+    channels, measured against what the library predicted, and a table of all settings, for each
+    collective and scale.
 
     \b
     Example:

@@ -16,7 +16,7 @@ from rccltune.cli.progress import minutes, progress_of
 from rccltune.config import LAUNCHERS, METHODS, PLACEMENTS, parse_duration
 from rccltune.errors import LaunchError
 from rccltune.model import Mode
-from rccltune.units import parse_size
+from rccltune.units import format_size, parse_size
 from rccltune.vocab import DTYPE_BYTES, REDOPS
 
 if TYPE_CHECKING:
@@ -46,7 +46,9 @@ DURATION = Word("duration", parse_duration)
 @click.option("--np", type=click.IntRange(min=1), metavar="N", help="Ranks.")
 @click.option("--collective", type=COLLECTIVE, multiple=True, help="Again for each; default: five.")
 @click.option("--setting", type=SETTING, multiple=True, help="A/P or A/P/CHANNELS, again for each.")
-@click.option("--channels", metavar="LIST", help="Channel counts for every setting: 8,16,32.")
+@click.option(
+    "--channels", metavar="LIST", help="Counts for every --setting, or for survivors: 8,16."
+)
 @click.option("--min-bytes", type=SIZE, help="Smallest size. [default: 8]")
 @click.option("--max-bytes", type=SIZE, help="Largest size. [default: 1G]")
 @click.option("--factor", type=click.IntRange(min=2), metavar="N", help="Step factor. [default: 2]")
@@ -60,6 +62,8 @@ DURATION = Word("duration", parse_duration)
 @click.option("--check", type=click.Choice(["0", "1"]), help="Check results. [default: 1]")
 @click.option("--repeats", type=click.IntRange(min=1), metavar="N", help="Launches. [default: 3]")
 @click.option("--method", type=click.Choice(METHODS), help="All settings in a launch, or one each.")
+@click.option("--exhaustive", is_flag=True, help="Every setting at every size; no search.")
+@click.option("--budget", type=DURATION, help="Wall time to spend, 5m or 1h. [default: as needed]")
 @click.option("--timeout", type=DURATION, help="Longest time for one launch. [default: measured]")
 @click.option("--env", type=PAIR, multiple=True, metavar="NAME=VALUE", help="Set in every arm.")
 @click.option("--clear", multiple=True, metavar="NAME", help="Clear this one too.")
@@ -105,7 +109,12 @@ def sweep(
     with pipeline.in_mode(wishes.sweep.mode, apply=apply_mode, note=console.say):
         site = pipeline.find_site(wishes.site)
         prepared = sweeping.prepare(
-            wishes.sweep, site, output, timeout_s=wishes.timeout_s, lifts=lift_quarantine
+            wishes.sweep,
+            site,
+            output,
+            timeout_s=wishes.timeout_s,
+            budget_s=wishes.budget_s,
+            lifts=lift_quarantine,
         )
         if plan_only:
             console.result(sweeping.plan_as_plain(prepared), _plan_text(prepared))
@@ -152,6 +161,7 @@ def _talk_before(console: Console, prepared: Prepared) -> None:
         console.say(f"SIMULATED node {prepared.site.node.name}: no hardware is measured")
     for remark in prepared.site.remarks:
         console.say(remark)
+    console.say(f"Method: {prepared.method}")
     for item in prepared.plan.impossible:
         console.say(f"Not measured: {item.collective.value} {item.setting}: {item.reason}")
     for one in prepared.quarantined:
@@ -187,7 +197,9 @@ def _plan_text(prepared: Prepared) -> str:
         lines += [f"{title}:", *listed]
     files = [f"  {name}={value} ({where})" for where, name, value in prepared.filled]
     lines += ["set by configuration files:", *(files or ["  (none)"])]
-    lines.append(f"{len(prepared.left)} launches, about {minutes(prepared.estimate_s)}")
+    lines.append(f"method: {prepared.method}")
+    more = "" if prepared.search is None else "; what follows depends on what they find"
+    lines.append(f"{len(prepared.left)} launches, about {minutes(prepared.estimate_s)}{more}")
     return "\n".join(lines)
 
 
@@ -195,5 +207,28 @@ def _text(done: Swept) -> str:
     lines = [f"{done.n_samples} half-rows of {done.n_launches} launches in {done.session.path}"]
     if done.tuner is not None:
         lines.append(f"tuner of the untouched site: {done.tuner}")
+    lines += done.agreements.lines
+    lines += _undecided(done)
     lines.append("Next: rccltune fit, rccltune emit-config, rccltune plot")
     return "\n".join(lines)
+
+
+def _undecided(done: Swept) -> list[str]:
+    """What the search still expects to lose, and what the budget left out."""
+    from rccltune.pipeline.searching import expected_text
+
+    lines = [f"expected regret: {expected_text(one)}" for one in done.expected]
+    for one in done.expected:
+        if one.open_nbytes:
+            sizes = ", ".join(format_size(nbytes) for nbytes in one.open_nbytes[:_SHOWN])
+            more = ", …" if len(one.open_nbytes) > _SHOWN else ""
+            lines.append(f"undecided: {one.collective.value} at {sizes}{more}")
+    if done.unaffordable:
+        lines.append(
+            f"the budget left out {len(done.unaffordable)} launches; the same command with a "
+            "larger --budget goes on"
+        )
+    return lines
+
+
+_SHOWN = 8

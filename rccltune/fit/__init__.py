@@ -9,8 +9,10 @@ error at sizes left out says which of them to trust.
 from __future__ import annotations
 
 from rccltune.fit.crossing import crossovers, winner_order
+from rccltune.fit.equivalence import equivalence_notices, equivalences
 from rccltune.fit.fitting import Fitted, curves
 from rccltune.fit.predicting import predict, times
+from rccltune.fit.silence import silence_notices, silences, strengthened
 from rccltune.fit.steps import STEPS_NOTE, blog_steps, rccl_steps, separate
 
 __all__ = [
@@ -19,9 +21,14 @@ __all__ = [
     "blog_steps",
     "crossovers",
     "curves",
+    "equivalence_notices",
+    "equivalences",
     "predict",
     "rccl_steps",
     "separate",
+    "silence_notices",
+    "silences",
+    "strengthened",
     "times",
     "winner_order",
 ]

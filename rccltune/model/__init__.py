@@ -7,6 +7,8 @@ reduce_scatter, which is the size column of rccl-tests).
 
 from __future__ import annotations
 
+from rccltune.model.agreement import Equivalence, Silence, SizeRatio, Stretch
+from rccltune.model.belief import AS_GOOD, Belief, Held, by_target, comparable, hold
 from rccltune.model.chosen import (
     BASELINE_UNKNOWN,
     NOT_BEATEN,
@@ -53,6 +55,14 @@ from rccltune.model.notices import (
     Caution,
     Notice,
 )
+from rccltune.model.searching import (
+    Dropped,
+    Expected,
+    Motive,
+    Range,
+    Round,
+    Want,
+)
 from rccltune.model.settings import (
     BASELINE,
     DEFAULT_VARIANT,
@@ -73,6 +83,7 @@ from rccltune.model.settings import (
 )
 
 __all__ = [
+    "AS_GOOD",
     "BASELINE",
     "BASELINE_UNKNOWN",
     "DEFAULT_VARIANT",
@@ -84,16 +95,21 @@ __all__ = [
     "SILENT",
     "TREE_SIMPLE_PATCHED",
     "UNSTATED",
+    "Belief",
     "Caution",
     "Crossover",
     "Curve",
     "CurveKey",
     "CurvePoint",
+    "Dropped",
+    "Equivalence",
     "Evidence",
+    "Expected",
     "Failure",
     "Fingerprint",
     "Fit",
     "Gain",
+    "Held",
     "Judgement",
     "Launch",
     "LeftOut",
@@ -102,13 +118,16 @@ __all__ = [
     "LinkRow",
     "Mode",
     "Model",
+    "Motive",
     "Notice",
     "Outcome",
     "PairTimes",
     "Proof",
     "Quarantine",
     "Questions",
+    "Range",
     "Role",
+    "Round",
     "Rule",
     "Sample",
     "Scale",
@@ -116,14 +135,21 @@ __all__ = [
     "Segment",
     "Separation",
     "Setting",
+    "Silence",
+    "SizeRatio",
     "Spread",
     "Stated",
     "Status",
+    "Stretch",
     "Sweep",
     "Target",
     "Variant",
     "Verdict",
     "View",
+    "Want",
     "Zone",
     "base_variant",
+    "by_target",
+    "comparable",
+    "hold",
 ]

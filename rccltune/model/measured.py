@@ -119,6 +119,8 @@ class Sweep:
     Attributes:
         method: ``one-launch`` walks through all settings in a launch, ``per-setting`` makes one
             for each, ``auto`` leaves it to rccltune.
+        exhaustive: measure every setting at every size, instead of searching.
+        counts: channel counts that a search tries on the settings that survive.
     """
 
     collectives: tuple[Collective, ...]
@@ -141,6 +143,8 @@ class Sweep:
     mode: Mode | None = None
     seed: int = 0
     method: str = "auto"
+    exhaustive: bool = False
+    counts: tuple[int, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -152,6 +156,7 @@ class Launch:
         argv: command, empty for an imported file.
         environment: set on top of the site's, sorted pairs.
         repeat: tells repeats of the same command apart.
+        round: of a search, from 1; 0 where everything was planned at once.
         attempt: how often it was tried before; each attempt has a folder of its own.
         part_of: id of the planned walk that it goes on with, or of which it tries a setting alone;
             None where it is what was planned.
@@ -170,6 +175,7 @@ class Launch:
     scale: Scale | None = None
     rank_placement: str | None = None
     repeat: int = 0
+    round: int = 0
     attempt: int = 0
     part_of: str | None = None
     timeout_s: float | None = None

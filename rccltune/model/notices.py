@@ -25,8 +25,11 @@ class Caution(Enum):
     LAUNCH_FAILED = "launch-failed"
     QUARANTINED = "quarantined"
     NOISY_MACHINE = "noisy-machine"
+    SILENCE_DIFFERS = "silence-differs"
+    METHODS_DISAGREE = "methods-disagree"
     DERIVED_TIME = "derived-time"
     ASSUMED = "assumed"
+    BELIEFS_DIFFER = "beliefs-differ"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -4,6 +4,8 @@ Each step reads what the step before it left in the session folder and makes it 
 there, so ``rccltune plot`` works right after ``rccltune import``.
 """
 
+from rccltune.pipeline.agreeing import Agreements, agreements
+from rccltune.pipeline.believing import Checked, check_beliefs
 from rccltune.pipeline.emitting import Emitted, EmitWish, emit_rules
 from rccltune.pipeline.fitting import FitDone, choice_of, fit_session
 from rccltune.pipeline.importing import Imported, import_files, load_samples
@@ -19,10 +21,14 @@ from rccltune.pipeline.site import find_site, in_mode
 from rccltune.pipeline.wishes import merge_wishes
 
 __all__ = [
+    "Agreements",
+    "Checked",
     "EmitWish",
     "Emitted",
     "FitDone",
     "Imported",
+    "agreements",
+    "check_beliefs",
     "choice_of",
     "draw_links",
     "emit_rules",

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
@@ -12,6 +12,7 @@ from rccltune.errors import CommandLineError, TooLittleDataError
 from rccltune.model import (
     BASELINE,
     NOT_MEASURED,
+    Belief,
     Crossover,
     Curve,
     Notice,
@@ -22,6 +23,8 @@ from rccltune.model import (
     Setting,
     Zone,
 )
+from rccltune.pipeline.agreeing import Agreements, agreements, agreements_from_plain
+from rccltune.pipeline.believing import gather_beliefs
 from rccltune.pipeline.importing import load_samples
 from rccltune.session import Session
 from rccltune.units import format_size
@@ -51,6 +54,8 @@ class FitDone:
     Attributes:
         samples_sha256: of the samples.csv that it was made from.
         quarantined: settings that are not measured because their launches fail.
+        agreements: silence beside the untouched site, one launch beside separate ones.
+        beliefs: what the library would have done by itself, where launches were traced.
     """
 
     session: Session
@@ -61,11 +66,14 @@ class FitDone:
     notices: tuple[Notice, ...]
     bypasses: tuple[Bypass, ...] = ()
     quarantined: tuple[Quarantine, ...] = ()
+    agreements: Agreements = field(default_factory=Agreements)
+    beliefs: tuple[Belief, ...] = ()
 
     @property
     def warnings(self) -> tuple[Notice, ...]:
         """What weakens the fit, and what is missing from it."""
-        return (*self.notices, *quarantine.notices(self.quarantined))
+        missing = quarantine.notices(self.quarantined)
+        return (*self.notices, *self.agreements.notices, *missing)
 
     def as_plain(self) -> dict[str, Any]:
         """For fit.json and --json."""
@@ -78,6 +86,8 @@ class FitDone:
             "notices": session.to_plain(self.notices),
             "bypasses": session.to_plain(self.bypasses),
             "quarantined": session.to_plain(self.quarantined),
+            **self.agreements.as_plain(),
+            **({"beliefs": session.to_plain(self.beliefs)} if self.beliefs else {}),
         }
 
 
@@ -108,15 +118,19 @@ def fit_session(folder: Path, *, note: Note, again: bool = False) -> FitDone:
             where=str(folder / "samples.csv"),
             hint="its column 'doubt' says why for each of them.",
         )
+    launches = session.read_launches(folder)
+    believed = gather_beliefs(folder, launches, fitted.curves, samples)
     done = FitDone(
         session=opened,
         samples_sha256=digest,
         curves=fitted.curves,
         crossovers=fit.crossovers(fitted.curves),
         separations=fit.separate(fitted.curves),
-        notices=fitted.notices,
+        notices=(*fitted.notices, *believed.notices),
         bypasses=_bypasses(samples),
-        quarantined=_quarantined(folder),
+        quarantined=quarantine.quarantines(launches),
+        agreements=agreements(samples, fitted.curves),
+        beliefs=believed.beliefs,
     )
     session.write_derived(folder, FIT_FILE, done.as_plain())
     return done
@@ -124,7 +138,7 @@ def fit_session(folder: Path, *, note: Note, again: bool = False) -> FitDone:
 
 def _read(opened: Session, digest: str) -> FitDone | None:
     plain = session.read_derived(opened.path, FIT_FILE)
-    if plain is None or plain.get("samples_sha256") != digest:
+    if plain is None or plain.get("samples_sha256") != digest or "silence" not in plain:
         return None
     where = str(opened.path / FIT_FILE)
     return FitDone(
@@ -137,6 +151,8 @@ def _read(opened: Session, digest: str) -> FitDone | None:
         bypasses=tuple(session.from_plain(Bypass, b, where) for b in plain.get("bypasses", [])),
         # Not from the file: a failed launch changes no sample, and so no file.
         quarantined=_quarantined(opened.path),
+        agreements=agreements_from_plain(plain, where),
+        beliefs=tuple(session.from_plain(Belief, b, where) for b in plain.get("beliefs", [])),
     )
 
 
@@ -146,6 +162,9 @@ def _quarantined(folder: Path) -> tuple[Quarantine, ...]:
 
 def choice_of(done: FitDone, options: ChoiceOptions) -> Choice:
     """Zones for a fitted session.
+
+    Where our plugin answering nothing is known to be the untouched site, what was measured of it
+    counts as baseline too.
 
     Raises:
         CommandLineError: the baseline that was named is not in the session.
@@ -157,7 +176,8 @@ def choice_of(done: FitDone, options: ChoiceOptions) -> Choice:
     elif options.baseline is not None and options.baseline not in _settings(done):
         names = {str(setting) for setting in _settings(done)}
         raise _no_such_baseline(str(options.baseline), done, sorted(names))
-    chosen = zones.choose(done.curves, replace(options, arch=done.session.fingerprint.arch))
+    curves = fit.strengthened(done.curves)
+    chosen = zones.choose(curves, replace(options, arch=done.session.fingerprint.arch))
     return replace(chosen, zones=tuple(_explained(zone, done.bypasses) for zone in chosen.zones))
 
 

@@ -41,11 +41,14 @@ def plot_session(
         baseline=wish.baseline,
         left_out=choice.left_out if choice else (),
         quarantined=done.quarantined,
+        beliefs=done.beliefs,
         source=_source(done),
         machine=_machine(done),
         simulated=done.session.simulated,
         published=bool(_origins(done)),
     )
+    for notice in done.agreements.notices:
+        note(f"{notice.message} ({notice.where})")
     for one in done.quarantined:
         note(f"not measured: {one}: quarantined, {one.reason}")
     for sentence in plot.omissions(wanted):

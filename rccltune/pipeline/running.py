@@ -59,6 +59,7 @@ Tell = Callable[[Progress], None]
 
 def run_all(
     prepared: Prepared,
+    launches: Sequence[Launch],
     known: Mapping[str, Sequence[Sample]],
     *,
     tell: Tell,
@@ -77,6 +78,7 @@ def run_all(
 
     Args:
         prepared: its ledger is filled.
+        launches: those of its plan to be made now, where they are left.
         known: samples of the launches that the session has.
         tell: told after every launch.
         note: told when a setting is quarantined.
@@ -89,7 +91,7 @@ def run_all(
     runner = _Runner(prepared, known, tell, note)
     runner.take_over_interrupted()
     judged = False
-    for (is_forced, _), group in groupby(prepared.plan.launches, key=_round):
+    for (is_forced, _), group in groupby(launches, key=_round):
         if is_forced and not judged:
             _judge_baseline(runner.samples, force=force)
             judged = True

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Final
 
@@ -21,6 +21,7 @@ from rccltune import (
 from rccltune.errors import LaunchError, MachineError, SessionError
 from rccltune.model import (
     KNOWN_VARIANTS,
+    Expected,
     Launch,
     Outcome,
     Quarantine,
@@ -28,10 +29,12 @@ from rccltune.model import (
     Sweep,
     Variant,
 )
-from rccltune.pipeline import launching
+from rccltune.pipeline import launching, searching
+from rccltune.pipeline.agreeing import Agreements, agreements
 from rccltune.pipeline.ledger import Ledger, lift, open_ledger, samples_of, write_quarantine
 from rccltune.pipeline.proving import name_of
 from rccltune.pipeline.running import Tell, run_all
+from rccltune.pipeline.searching import Search
 from rccltune.pipeline.site import Site
 from rccltune.session import Session
 
@@ -43,7 +46,13 @@ class Prepared:
     """A sweep that could start now.
 
     Attributes:
+        plan: every launch that is planned as far as is known; a search adds to it.
         ledger: what the session already has.
+        method: how settings are measured, and why so.
+        search: None where everything is planned at once.
+        timeout_s: longest time for one launch, None to go by what launches take.
+        budget_s: wall time for the launches of the session, those before included; None for
+            as long as it takes.
         lifts: quarantined settings of the plan are tried again.
         cleared: site variables that no rank will see.
         passed: site variables that every rank of every arm will see.
@@ -55,6 +64,10 @@ class Prepared:
     site: Site
     plan: plan.Plan
     ledger: Ledger
+    method: str
+    search: Search | None
+    timeout_s: float | None
+    budget_s: float | None
     lifts: bool
     cleared: tuple[tuple[str, str], ...]
     passed: tuple[tuple[str, str], ...]
@@ -95,6 +108,9 @@ class Swept:
         failed: attempts that failed, forgiven or tried again with success among them.
         quarantined: settings of the plan that are not tried any more.
         left: walks that failed although no setting could be blamed.
+        expected: regret that is still expected of the best choice; empty without a search.
+        unaffordable: launches that the budget did not allow.
+        agreements: silence beside the untouched site, one launch beside separate ones.
     """
 
     session: Session
@@ -104,6 +120,9 @@ class Swept:
     quarantined: tuple[Quarantine, ...]
     left: tuple[Launch, ...]
     tuner: str | None
+    expected: tuple[Expected, ...] = ()
+    unaffordable: tuple[Launch, ...] = ()
+    agreements: Agreements = field(default_factory=Agreements)
 
     def as_plain(self) -> dict[str, Any]:
         """For --json."""
@@ -118,6 +137,9 @@ class Swept:
             ],
             "left": [one.id for one in self.left],
             "tuner_of_baseline": self.tuner,
+            "expected_regret": session.to_plain(self.expected),
+            "unaffordable": [one.id for one in self.unaffordable],
+            **self.agreements.as_plain(),
         }
 
 
@@ -125,7 +147,13 @@ Note = Callable[[str], None]
 
 
 def prepare(
-    wanted: Sweep, site: Site, folder: Path, *, timeout_s: float | None, lifts: bool = False
+    wanted: Sweep,
+    site: Site,
+    folder: Path,
+    *,
+    timeout_s: float | None,
+    budget_s: float | None = None,
+    lifts: bool = False,
 ) -> Prepared:
     """Plan a sweep and find out what of it the session already has. Nothing is started or written.
 
@@ -134,10 +162,12 @@ def prepare(
         site: where.
         folder: the session.
         timeout_s: longest time for one launch, None to go by what launches take.
+        budget_s: wall time for all launches of the session.
         lifts: try quarantined settings again.
 
     Raises:
         SessionError: the session is of another machine.
+        MachineError: this benchmark cannot walk, and a walk was asked for.
     """
     ground = plan.Ground(
         programs=site.programs,
@@ -150,20 +180,34 @@ def prepare(
         has_patched_library=site.has_patched_library,
         environment=_environment(site),
     )
-    made = _planned(wanted, ground)
-    launches = tuple(_completed(one, site, timeout_s) for one in made.launches)
-    named = plan.with_ids(replace(made, launches=_tell_tuner(launches)), session.launch_id)
+    method, hindrance = _method(wanted, ground)
+    search = None
+    if hindrance is not None:
+        made = plan.plan(wanted, ground)
+    elif wanted.exhaustive:
+        made = plan.plan_walks(wanted, ground)
+        made = replace(made, launches=(*made.launches, *plan.controls(wanted, ground)))
+    else:
+        search = searching.begin(wanted, ground)
+        made = plan.Plan(launches=search.launches, impossible=plan.arms(wanted, ground)[1])
+    named = replace(made, launches=_named(made.launches, site, timeout_s, is_first=True))
+    if search is not None:
+        search = replace(search, planned=(named.launches,))
     same_machine(folder, site)
     ledger = open_ledger(folder)
     for one, outcome in ledger.blamed(named.launches) if lifts else ():
         ledger.add(one, replace(outcome, lifted=True))
     seen = launch.environment(os.environ, site.environment, clear=site.cleared)
-    return Prepared(
+    prepared = Prepared(
         folder=folder,
         sweep=wanted,
         site=site,
         plan=named,
         ledger=ledger,
+        method=method,
+        search=search,
+        timeout_s=timeout_s,
+        budget_s=budget_s,
         lifts=lifts,
         cleared=seen.cleared,
         passed=seen.passed,
@@ -173,23 +217,74 @@ def prepare(
             for name, value in one.fills(seen.variables)
         ),
     )
+    return _caught_up(prepared, {})
 
 
-def _planned(wanted: Sweep, ground: plan.Ground) -> plan.Plan:
-    """By the method that is wished for.
+def _method(wanted: Sweep, ground: plan.Ground) -> tuple[str, str | None]:
+    """How settings are measured, in words, and what stands against one launch for many.
 
     Raises:
-        MachineError: this benchmark cannot walk.
+        MachineError: one launch was asked for, and something stands against it.
     """
-    if wanted.method != "one-launch":
-        return plan.plan(wanted, ground)
+    if wanted.method == "per-setting":
+        return "one launch for each setting, as asked for", "asked for"
     hindrance = plan.why_no_walk(wanted, ground)
-    if hindrance is not None:
+    if hindrance is None:
+        how = "every setting at every size" if wanted.exhaustive else "searching in rounds"
+        letter = "-N" if "N" in ground.letters else "-s"
+        return f"one launch walks through many settings ({letter}), {how}", None
+    if wanted.method == "one-launch":
         raise MachineError(
             f"--method one-launch cannot be used here: {hindrance}",
             hint="leave it out, or say --method per-setting.",
         )
-    return plan.plan_walks(wanted, ground)
+    return f"one launch for each setting, since {hindrance}", hindrance
+
+
+def _named(
+    launches: Sequence[Launch], site: Site, timeout_s: float | None, *, is_first: bool
+) -> tuple[Launch, ...]:
+    """Launches with all that they need, and their ids."""
+    complete = tuple(_completed(one, site, timeout_s) for one in launches)
+    told = _tell_tuner(complete) if is_first else complete
+    made = plan.Plan(launches=told, impossible=())
+    return plan.with_ids(made, session.launch_id).launches
+
+
+def _caught_up(prepared: Prepared, known: dict[str, tuple[Sample, ...]]) -> Prepared:
+    """The plan as far as what the session has decides it."""
+    while prepared.search is not None and not prepared.search.is_over:
+        if any(prepared.ledger.is_left(one) for one in prepared.search.planned[-1]):
+            break
+        prepared = _next_round(prepared, prepared.search, known)
+    return prepared
+
+
+def _next_round(
+    prepared: Prepared, search: Search, known: dict[str, tuple[Sample, ...]]
+) -> Prepared:
+    """Decide what follows the launches that have ended."""
+    ended = _ended(prepared)
+    made = searching.step(search, _samples(prepared, known), ended, prepared.site.fingerprint.arch)
+    named = _named(made.planned[-1], prepared.site, prepared.timeout_s, is_first=False)
+    made = replace(made, planned=(*made.planned[:-1], named))
+    return replace(prepared, search=made, plan=replace(prepared.plan, launches=made.launches))
+
+
+def _ended(prepared: Prepared) -> list[tuple[Launch, Outcome]]:
+    """All that was made for the plan."""
+    found = [pair for one in prepared.plan.launches for pair in prepared.ledger.of(one)]
+    return list({one.id: (one, outcome) for one, outcome in found}.values())
+
+
+def _samples(prepared: Prepared, known: dict[str, tuple[Sample, ...]]) -> list[Sample]:
+    """Samples of the plan's launches; read ones are kept in ``known``."""
+    ended = _ended(prepared)
+    for one, outcome in ended:
+        if one.id not in known:
+            known[one.id] = launching.read_launch(one, prepared.folder, outcome)
+    found = [sample for one, _ in ended for sample in known[one.id]]
+    return quarantine.doubted(found, ended)
 
 
 def _environment(site: Site) -> tuple[tuple[str, str], ...]:
@@ -209,6 +304,8 @@ def _completed(one: Launch, site: Site, timeout_s: float | None) -> Launch:
         # Noise depends on what is measured and not on how it is started, so that one process
         # and 64 give the same samples.
         name = f"{one.collectives[0].value} {name_of(one)} {one.repeat}"
+        if one.round:
+            name += f" {one.variant.name} {one.round} {plan.sizes_of(one)}"
         extra["RCCLTUNE_SIM_LAUNCH"] = name
         if one.variant.patched:
             extra["RCCLTUNE_SIM_PATCHES"] = "force-tree-simple"
@@ -290,16 +387,12 @@ def sweep(prepared: Prepared, *, tell: Tell, note: Note, command: str, force: bo
         if prepared.lifts:
             _lift_all(folder, ledger, launches, note)
         prepared = replace(prepared, ledger=ledger)
-        done = (ledger.done(one) for one in launches)
-        known = {
-            pair[0].id: launching.read_launch(pair[0], folder, pair[1])
-            for pair in done
-            if pair is not None
-        }
+        known: dict[str, tuple[Sample, ...]] = {}
+        _samples(prepared, known)
         try:
-            for ran in run_all(prepared, known.copy(), tell=tell, note=note, force=force):
-                known[ran.launch.id] = ran.samples
-                write_quarantine(folder, ledger)
+            prepared, unaffordable = _run(
+                _caught_up(prepared, known), known, tell=tell, note=note, force=force
+            )
         finally:
             opened, samples = _finish(prepared, known)
     failed = tuple(o for _, o in ledger.ended if quarantine.failure_of(o) is not None)
@@ -315,9 +408,78 @@ def sweep(prepared: Prepared, *, tell: Tell, note: Note, command: str, force: bo
         n_samples=len(samples),
         failed=failed,
         quarantined=prepared.quarantined,
-        left=prepared.left,
+        left=tuple(one for one in prepared.left if one not in unaffordable),
         tuner=_tuner(folder, ledger, launches),
+        expected=_expected(prepared, known),
+        unaffordable=unaffordable,
+        agreements=agreements(samples),
     )
+
+
+def _run(
+    prepared: Prepared,
+    known: dict[str, tuple[Sample, ...]],
+    *,
+    tell: Tell,
+    note: Note,
+    force: bool,
+) -> tuple[Prepared, tuple[Launch, ...]]:
+    """Round after round, until the search is over or the budget is spent."""
+    wanted = prepared.plan.launches
+    while True:
+        search = prepared.search
+        if search is not None and not search.is_over:
+            note(searching.round_text(search.rounds[-1]))
+        batch = [one for one in wanted if prepared.ledger.is_left(one)]
+        tried: set[str] = set()
+        while affordable := [one for one in _affordable(prepared, batch) if one.id not in tried]:
+            tried |= {one.id for one in affordable}
+            for ran in run_all(
+                prepared, affordable, _known(known), tell=tell, note=note, force=force
+            ):
+                known[ran.launch.id] = ran.samples
+                write_quarantine(prepared.folder, prepared.ledger)
+        out = tuple(one for one in batch if one.id not in tried)
+        if search is None or search.is_over or out:
+            return prepared, out
+        prepared = _next_round(prepared, search, known)
+        # What failed twice in an earlier round is left to the next command.
+        wanted = prepared.search.planned[-1] if prepared.search is not None else ()
+        _write_search(prepared, known)
+
+
+def _known(known: Mapping[str, tuple[Sample, ...]]) -> Mapping[str, tuple[Sample, ...]]:
+    return dict(known)
+
+
+def _affordable(prepared: Prepared, batch: Sequence[Launch]) -> list[Launch]:
+    """As many of the launches, in their order, as the budget is thought to allow."""
+    if prepared.budget_s is None:
+        return list(batch)
+    left = prepared.budget_s - sum(o.duration_s or 0.0 for _, o in prepared.ledger.ended)
+    found: list[Launch] = []
+    for one in batch:
+        left -= plan.estimate_s([one], prepared.sweep, prepared.done, prepared.site.start_s)
+        if left >= 0:
+            found.append(one)
+    return found
+
+
+def _expected(prepared: Prepared, known: dict[str, tuple[Sample, ...]]) -> tuple[Expected, ...]:
+    """What the best choice is still expected to lose."""
+    if prepared.search is None:
+        return ()
+    from rccltune import search
+
+    arch = prepared.site.fingerprint.arch
+    return search.undecided(searching.known_of(prepared.sweep, _samples(prepared, known), arch))
+
+
+def _write_search(prepared: Prepared, known: dict[str, tuple[Sample, ...]]) -> None:
+    """Keep the decisions where people and programs find them; derived, like samples.csv."""
+    if prepared.search is not None:
+        plain = searching.as_plain(prepared.search, _expected(prepared, known))
+        session.write_derived(prepared.folder, searching.SEARCH_FILE, plain)
 
 
 def _refuse_hidden_choices(prepared: Prepared) -> None:

@@ -29,6 +29,7 @@ class Wishes:
     sweep: Sweep
     site: SiteWish
     timeout_s: float | None
+    budget_s: float | None = None
 
 
 def merge_wishes(path: Path | None, options: Mapping[str, Any]) -> Wishes:
@@ -39,7 +40,8 @@ def merge_wishes(path: Path | None, options: Mapping[str, Any]) -> Wishes:
         CommandLineError: wishes that do not fit together.
     """
     said = {} if path is None else _read(path)
-    said |= {name: value for name, value in options.items() if value not in (None, ())}
+    # A flag that is not given says nothing; 0 does.
+    said |= {n: v for n, v in options.items() if v is not False and v not in (None, ())}
     sweep = Sweep(
         collectives=tuple(said.get("collective", _DEFAULT_ORDER)),
         settings=_settings(said),
@@ -59,6 +61,8 @@ def merge_wishes(path: Path | None, options: Mapping[str, Any]) -> Wishes:
         mode=said.get("mode"),
         seed=said.get("seed", 0),
         method=said.get("method", "auto"),
+        exhaustive=bool(said.get("exhaustive", False)),
+        counts=() if said.get("setting") else _counts(said.get("channels", ())),
     )
     _check(sweep)
     site = SiteWish(
@@ -73,7 +77,9 @@ def merge_wishes(path: Path | None, options: Mapping[str, Any]) -> Wishes:
         cleared=tuple(said.get("clear", ())),
         seed=sweep.seed,
     )
-    return Wishes(sweep=sweep, site=site, timeout_s=said.get("timeout"))
+    return Wishes(
+        sweep=sweep, site=site, timeout_s=said.get("timeout"), budget_s=said.get("budget")
+    )
 
 
 def _read(path: Path) -> dict[str, Any]:
@@ -90,10 +96,6 @@ def _settings(said: Mapping[str, Any]) -> tuple[Setting, ...]:
     counts = _counts(said.get("channels", ()))
     if not counts:
         return settings
-    if not settings:
-        raise CommandLineError(
-            "--channels needs settings to go with", hint="add --setting ring/simple and the like."
-        )
     return tuple(replace(s, channels=n) for s in settings for n in counts)
 
 

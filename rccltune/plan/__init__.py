@@ -2,45 +2,58 @@
 
 Pure: it starts nothing and looks at nothing. Every setting of every collective is either in a
 launch or in the list of what is impossible here, with the reason. ``launches`` plans one launch for
-each setting, ``walks`` launches that walk through many, ``continuing`` what comes after a walk that
-failed.
+each setting, ``walks`` launches that walk through many, ``rounds`` those of one round of a search,
+``controlling`` the separate launches that walks are compared with, ``continuing`` what comes after
+a walk that failed.
 """
 
 from rccltune.plan.continuing import alone, continuation, is_walked, n_kept
+from rccltune.plan.controlling import N_CONTROL_SIZES, controls
 from rccltune.plan.launches import (
     N_BASELINES,
     Ground,
     Impossible,
     Plan,
+    arms,
     benchmark_options,
     default_settings,
     digest,
     estimate_s,
     plan,
     sizes,
+    sizes_of,
     why_impossible,
     with_ids,
 )
+from rccltune.plan.rounds import Pace, over, plan_round, seconds
 from rccltune.plan.walks import LONGEST_S, plan_walks, schedule_text, why_no_walk
 
 __all__ = [
     "LONGEST_S",
     "N_BASELINES",
+    "N_CONTROL_SIZES",
     "Ground",
     "Impossible",
+    "Pace",
     "Plan",
     "alone",
+    "arms",
     "benchmark_options",
     "continuation",
+    "controls",
     "default_settings",
     "digest",
     "estimate_s",
     "is_walked",
     "n_kept",
+    "over",
     "plan",
+    "plan_round",
     "plan_walks",
     "schedule_text",
+    "seconds",
     "sizes",
+    "sizes_of",
     "why_impossible",
     "why_no_walk",
     "with_ids",

@@ -41,7 +41,7 @@ def continuation(walk: Launch, walked: Sequence[Walked], barred: Container[Setti
     """
     leading, steps = _parts(walk)
     left = _left(walk, walked, barred)
-    if not _is_worth(left):
+    if not _is_worth(left, steps):
         raise ValueError("nothing of this walk is left")
     turn = [setting for setting in dict.fromkeys(steps) if left[setting]]
     done = Counter(steps)
@@ -59,9 +59,9 @@ def continuation(walk: Launch, walked: Sequence[Walked], barred: Container[Setti
 def is_walked(walk: Launch, walked: Sequence[Walked], barred: Container[Setting]) -> bool:
     """Whether every setting that is not barred was kept as often as planned.
 
-    Silence walks along to be compared with; no launch is made for it alone.
+    Silence walks along to be compared with; what is left of a walk is not made for it alone.
     """
-    return not _is_worth(_left(walk, walked, barred))
+    return not _is_worth(_left(walk, walked, barred), _parts(walk)[1])
 
 
 def n_kept(walk: Launch, walked: Sequence[Walked], setting: Setting) -> tuple[int, int]:
@@ -106,7 +106,9 @@ def _left(walk: Launch, walked: Sequence[Walked], barred: Container[Setting]) ->
     return Counter({s: n for s, n in left.items() if n > 0 and s not in barred})
 
 
-def _is_worth(left: Counter[Setting]) -> bool:
+def _is_worth(left: Counter[Setting], steps: Sequence[Setting]) -> bool:
+    if all(setting.role is not Role.FORCED for setting in steps):
+        return bool(left)
     return any(setting.role is Role.FORCED for setting in left)
 
 

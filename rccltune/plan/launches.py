@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import itertools
 import random
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -16,6 +17,7 @@ from rccltune.model import (
     TREE_SIMPLE_PATCHED,
     Launch,
     Outcome,
+    Range,
     Scale,
     Schedule,
     Setting,
@@ -75,13 +77,19 @@ class Plan:
 
 def sizes(sweep: Sweep) -> tuple[int, ...]:
     """The sizes that rccl-tests steps through, before it rounds them to whole elements."""
-    found = [sweep.min_nbytes]
-    while True:
-        step = sweep.step_nbytes
-        following = found[-1] + step if step else found[-1] * sweep.factor
-        if following > sweep.max_nbytes or following == found[-1]:
-            return tuple(found)
-        found.append(following)
+    return Range(
+        min_nbytes=sweep.min_nbytes,
+        max_nbytes=sweep.max_nbytes,
+        factor=sweep.factor,
+        step_nbytes=sweep.step_nbytes,
+    ).sizes
+
+
+def sizes_of(launch: Launch) -> str:
+    """The sizes of a launch as its command line has them."""
+    words = launch.argv
+    pairs = itertools.pairwise(words)
+    return " ".join(f"{a} {b}" for a, b in pairs if a in ("-b", "-e", "-f", "-i"))
 
 
 def plan(sweep: Sweep, ground: Ground) -> Plan:
@@ -108,14 +116,22 @@ def arms(sweep: Sweep, ground: Ground) -> tuple[list[Arm], tuple[Impossible, ...
     impossible: list[Impossible] = []
     wanted: list[Arm] = []
     for collective in sweep.collectives:
-        for setting in sweep.settings or default_settings(collective):
-            variant = _variant(setting, ground)
+        for setting in _settings(sweep, collective):
+            variant = variant_of(setting, ground)
             reason = why_impossible(collective, setting, variant, ground)
             if reason is None:
                 wanted.append((collective, setting, variant))
             else:
                 impossible.append(Impossible(collective=collective, setting=setting, reason=reason))
     return wanted, tuple(impossible)
+
+
+def _settings(sweep: Sweep, collective: Collective) -> tuple[Setting, ...]:
+    """Those wished for; the usual ones otherwise, with each count where everything is measured."""
+    usual = sweep.settings or default_settings(collective)
+    if sweep.settings or not sweep.exhaustive:
+        return usual
+    return (*usual, *(replace(s, channels=n) for s in usual for n in sweep.counts))
 
 
 def baselines(sweep: Sweep, ground: Ground, repeat: int) -> list[Launch]:
@@ -155,7 +171,7 @@ def why_impossible(
     return None
 
 
-def _variant(setting: Setting, ground: Ground) -> Variant:
+def variant_of(setting: Setting, ground: Ground) -> Variant:
     """The environment that a setting needs on this GPU."""
     gated = ground.arch is not None and ground.arch.startswith(_GATED)
     one_node = ground.scale.n_nodes < TREE_SIMPLE_NEEDS_NODES

@@ -39,7 +39,7 @@ from rccltune.vocab import Collective
 LONGEST_S: Final = 120.0
 # The warm-up is one step of its own wherever two sizes or more are measured.
 _LEADING: Final = 1
-_Group = tuple[Collective, Variant]
+Group = tuple[Collective, Variant]
 
 
 def why_no_walk(sweep: Sweep, ground: Ground) -> str | None:
@@ -48,6 +48,8 @@ def why_no_walk(sweep: Sweep, ground: Ground) -> str | None:
         return "this benchmark cannot repeat its table (it has neither -N nor -s)"
     if len(sizes(sweep)) < 2:
         return "one size alone does not show where a step ends"
+    if sizes(sweep)[-1] < 2 * sizes(sweep)[0]:
+        return "sizes from one to less than its double do not show where a step ends"
     if sweep.warmup < 1:
         return "without warm-up calls the first use of a setting would be timed"
     if not any(collective.is_tunable for collective in sweep.collectives):
@@ -69,8 +71,8 @@ def plan_walks(sweep: Sweep, ground: Ground, *, longest_s: float = LONGEST_S) ->
     wanted, impossible = arms(sweep, ground)
     walks = [
         walk
-        for group, settings in _groups(wanted)
-        for walk in _walks(sweep, ground, group, settings, longest_s)
+        for group, settings in groups_of(wanted)
+        for walk in walks_of(sweep, ground, group, settings, longest_s / pass_s(sweep))
     ]
     random.Random(f"{sweep.seed}/walks").shuffle(walks)  # noqa: S311 - an order, no secret
     launches: list[Launch] = []
@@ -82,37 +84,60 @@ def plan_walks(sweep: Sweep, ground: Ground, *, longest_s: float = LONGEST_S) ->
     return Plan(launches=tuple(launches), impossible=impossible)
 
 
-def _groups(wanted: Iterable[Arm]) -> list[tuple[_Group, list[Setting]]]:
-    groups: dict[_Group, list[Setting]] = {}
+def groups_of(wanted: Iterable[Arm]) -> list[tuple[Group, list[Setting]]]:
+    """Settings by collective and variant, in the order in which they come."""
+    groups: dict[Group, list[Setting]] = {}
     for collective, setting, variant in wanted:
         groups.setdefault((collective, variant), []).append(setting)
     return list(groups.items())
 
 
-def _walks(
-    sweep: Sweep, ground: Ground, group: _Group, settings: Sequence[Setting], longest_s: float
+def walks_of(
+    sweep: Sweep,
+    ground: Ground,
+    group: Group,
+    settings: Sequence[Setting],
+    n_passes: float,
+    *,
+    silence: bool = True,
 ) -> list[Launch]:
-    """Launches of one group; settings are parted only where one repeat of all is too long."""
-    n_passes = max(1.0, longest_s / pass_s(sweep))
+    """Launches of one group; settings are parted only where one repeat of all is too long.
+
+    Args:
+        sweep: sizes and repeats.
+        ground: what there is.
+        group: collective and variant, which all steps of a walk share.
+        settings: forced ones; with none silence walks alone.
+        n_passes: over the sizes, that one launch may make.
+        silence: walks along.
+    """
+    n_passes = max(1.0, n_passes)
     # A setting and silence, each thrown away once and kept once, is the least that can be.
     at_once = max(1, int(n_passes / 2) - 1)
-    n_parts = ceil(len(settings) / at_once)
+    n_parts = max(1, ceil(len(settings) / at_once))
     return [
         walk
         for part in (list(settings[k::n_parts]) for k in range(n_parts))
-        for walk in _repeats(sweep, ground, group, part, n_passes)
+        for walk in _repeats(sweep, ground, group, part, n_passes, silence=silence)
     ]
 
 
 def _repeats(
-    sweep: Sweep, ground: Ground, group: _Group, settings: list[Setting], n_passes: float
+    sweep: Sweep,
+    ground: Ground,
+    group: Group,
+    settings: list[Setting],
+    n_passes: float,
+    *,
+    silence: bool,
 ) -> list[Launch]:
-    fit = max(1, int(n_passes / (len(settings) + 1)) - 1)
+    turn = [SILENT, *settings] if silence else settings
+    fit = max(1, int(n_passes / len(turn)) - 1)
     n_launches = ceil(sweep.repeats / fit)
     shares = [sweep.repeats * (k + 1) // n_launches for k in range(n_launches)]
     counts = [end - start for start, end in zip([0, *shares], shares, strict=False)]
     return [
-        _walk(sweep, ground, group, settings, n_repeats=count, number=number)
+        _walk(sweep, ground, group, turn, n_repeats=count, number=number)
         for number, count in enumerate(counts)
     ]
 
@@ -120,14 +145,13 @@ def _repeats(
 def _walk(
     sweep: Sweep,
     ground: Ground,
-    group: _Group,
-    settings: list[Setting],
+    group: Group,
+    turn: list[Setting],
     *,
     n_repeats: int,
     number: int,
 ) -> Launch:
     collective, variant = group
-    turn = [SILENT, *settings]
     steps = [SILENT] * _LEADING + turn
     for repeat in range(n_repeats):
         order = list(turn)

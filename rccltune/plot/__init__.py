@@ -1,7 +1,8 @@
 """Figures of one or several targets: pure figure data, thin renderers, deterministic files.
 
 ``draw`` is the way in. Each figure is a function from a Scene to frozen data (speedup, bandwidth,
-timing, channels, table), tested without drawing, and a renderer of the same name in ``render``.
+timing, belief, channels, table), tested without drawing, and a renderer of the same name in
+``render``.
 matplotlib is imported with this room, so the command line imports the room late.
 """
 
@@ -22,9 +23,11 @@ from matplotlib.figure import Figure
 from rccltune.model import LinkMap
 from rccltune.plot import files
 from rccltune.plot.bandwidth import bandwidth_data
+from rccltune.plot.belief import belief_data
 from rccltune.plot.casting import scenes
 from rccltune.plot.channels import channel_data
 from rccltune.plot.render.bandwidth import draw_bandwidth
+from rccltune.plot.render.belief import draw_belief
 from rccltune.plot.render.channels import draw_channels
 from rccltune.plot.render.links import draw_link_map
 from rccltune.plot.render.sheet import house_style
@@ -40,6 +43,7 @@ __all__ = ["Ceiling", "PlotInput", "draw", "draw_links", "omissions"]
 
 _NO_BASELINE: Final = "speed-up: no baseline was measured beside other settings (see --baseline)"
 _NO_BANDWIDTH: Final = "bandwidth: one rank sends nothing over any link"
+_NO_TIMES: Final = "belief: no time that the library predicts is known here"
 # From this many targets on, starting processes costs less than it saves.
 _WORTH_PROCESSES: Final = 3
 _NO_CHANNELS: Final = "channels: no setting was measured with several numbers of channels"
@@ -131,6 +135,8 @@ def omissions(figures_input: PlotInput) -> tuple[str, ...]:
             left_out.append(f"{scene.stem}: {_NO_BASELINE}")
         if bandwidth_data(scene) is None:
             left_out.append(f"{scene.stem}: {_NO_BANDWIDTH}")
+        if figures_input.beliefs and belief_data(scene) is None:
+            left_out.append(f"{scene.stem}: {_NO_TIMES}")
         if channel_data(scene) is None:
             left_out.append(f"{scene.stem}: {_NO_CHANNELS}")
     return tuple(left_out)
@@ -138,11 +144,12 @@ def omissions(figures_input: PlotInput) -> tuple[str, ...]:
 
 def _plan(scene: Scene) -> list[_Planned]:
     speedup, bandwidth = speedup_data(scene), bandwidth_data(scene)
-    channels = channel_data(scene)
+    channels, belief = channel_data(scene), belief_data(scene)
     steps: list[tuple[str, Callable[[], Figure] | None]] = [
         ("speedup", partial(draw_speedup, speedup) if speedup else None),
         ("bandwidth", partial(draw_bandwidth, bandwidth) if bandwidth else None),
         ("time", partial(draw_timing, time_data(scene))),
+        ("belief", partial(draw_belief, belief) if belief else None),
         ("channels", partial(draw_channels, channels) if channels else None),
         ("table", partial(draw_table, table_data(scene))),
     ]

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from rccltune.model import (
+    Belief,
     Crossover,
     Curve,
     LeftOut,
@@ -35,6 +36,7 @@ class PlotInput:
             counts, or None for the site's own.
         left_out: settings that no rule of a target can choose, with the reasons.
         quarantined: settings that are not measured because their launches fail.
+        beliefs: what the library would have done by itself, where that is known.
         source: where the numbers come from, as a reader would cite it.
         machine: product and mode.
         simulated: measured on the stand-in node; every figure then says so.
@@ -47,6 +49,7 @@ class PlotInput:
     baseline: Setting | str | None = None
     left_out: tuple[LeftOut, ...] = ()
     quarantined: tuple[Quarantine, ...] = ()
+    beliefs: tuple[Belief, ...] = ()
     ceilings: tuple[Ceiling, ...] = ()
     source: str = ""
     machine: str = ""

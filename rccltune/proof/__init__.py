@@ -2,9 +2,11 @@
 
 In come samples and the plugin's trace of every rank; out come the same samples, each with the
 setting that is known to have run, or with a doubt. ``trace`` serves launches of one setting,
-``walk`` launches that walk through many.
+``walk`` launches that walk through many. ``belief`` reads from the same trace what the library
+would have done by itself.
 """
 
+from rccltune.proof.belief import Shown, read_beliefs
 from rccltune.proof.trace import Asked, Cell, agree, prove, read_trace
 from rccltune.proof.tuner import tuner_of
 from rccltune.proof.walk import Walk, agree_on_walk, place, read_walk, suspect
@@ -12,11 +14,13 @@ from rccltune.proof.walk import Walk, agree_on_walk, place, read_walk, suspect
 __all__ = [
     "Asked",
     "Cell",
+    "Shown",
     "Walk",
     "agree",
     "agree_on_walk",
     "place",
     "prove",
+    "read_beliefs",
     "read_trace",
     "read_walk",
     "suspect",

@@ -10,6 +10,7 @@ import io
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import lru_cache
 from typing import Final
 
 from rccltune.errors import OutputError
@@ -22,6 +23,8 @@ _COLUMNS: Final = (
 )
 # Cells of hosts with more algorithms or protocols than have names today.
 _UNNAMED: Final = re.compile(r"algorithm\d|protocol\d")
+# What a row says, its communicator and line left out: there all ranks' traces are alike.
+_SAID: Final = slice(_COLUMNS.index("step"), _COLUMNS.index("line"))
 Cell = tuple[Algorithm, Protocol]
 
 
@@ -75,7 +78,7 @@ def read_trace(text: str, where: str) -> tuple[Asked, ...]:
                 hint="trace fewer sizes at a time.",
             )
         try:
-            found.append(_row(row))
+            found.append(_asked(tuple(row[_SAID])))
         except (ValueError, IndexError) as error:
             raise OutputError(
                 f"the trace's row cannot be read: {error}", where=f"{where}:{number}"
@@ -83,23 +86,27 @@ def read_trace(text: str, where: str) -> tuple[Asked, ...]:
     return tuple(found)
 
 
-def _row(row: list[str]) -> Asked:
-    cells = row[10].split() if row[10] != "-" else []
-    times = [float(text) for text in row[11].split()] if row[11] != "-" else []
+@lru_cache(maxsize=1 << 16)
+def _asked(said: tuple[str, ...]) -> Asked:
+    """One row; 64 ranks write the same ones, so that most are read once for all of them."""
+    step, _, collective, nbytes, calls, changed, selectable, host_times, host_choice, answer = said
+    cells = selectable.split() if selectable != "-" else []
+    times = [float(text) for text in host_times.split()] if host_times != "-" else []
     offered = [
         (_cell(cell), time)
         for cell, time in zip(cells, times, strict=False)
         if not _UNNAMED.search(cell)
     ]
+    unknown = host_choice == "-" or _UNNAMED.search(host_choice)
     return Asked(
-        step=int(row[4]),
-        collective=Collective.parse(row[6]),
-        nbytes=int(row[7]),
-        calls=int(row[8]),
-        changed=int(row[9]),
+        step=int(step),
+        collective=Collective.parse(collective),
+        nbytes=int(nbytes),
+        calls=int(calls),
+        changed=int(changed),
         offered=tuple(offered),
-        host_choice=None if _UNNAMED.search(row[12]) or row[12] == "-" else Setting.parse(row[12]),
-        answer=_answer(row[13]),
+        host_choice=None if unknown else Setting.parse(host_choice),
+        answer=_answer(answer),
     )
 
 

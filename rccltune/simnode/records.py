@@ -62,10 +62,15 @@ class Curve:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Effect:
-    """A factor on times: constant, by size, between powers of two, or by channels and size."""
+    """A factor on times: constant, by size, between powers of two, or by channels and size.
+
+    Attributes:
+        mixed: only where another setting ran before, in the same pass over the sizes (True) or
+            in the same launch (``launch``).
+    """
 
     where: Selector
-    mixed: bool
+    mixed: bool | str
     factor: float | None = None
     points: Points = ()
     between: tuple[float, float, float] | None = None

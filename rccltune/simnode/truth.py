@@ -42,6 +42,7 @@ def truth(
     in_place: bool = False,
     dtype: str = "float",
     mixed: bool = False,
+    mixed_launch: bool = False,
 ) -> float | None:
     """Microseconds of one call, None where the node file says nothing.
 
@@ -57,6 +58,7 @@ def truth(
         in_place: which half of a row.
         dtype: element type.
         mixed: whether the pass over the sizes ran other settings as well.
+        mixed_launch: whether an earlier pass of the launch did.
     """
     asked = Selector(
         collective=collective,
@@ -90,7 +92,8 @@ def truth(
         return NOTHING_US
     time_us = interpolate(best.points, nbytes, is_time=True)
     for effect in node.effects:
-        if _fits(effect.where, asked, variants) and (mixed or not effect.mixed):
+        held = {False: True, True: mixed, "launch": mixed or mixed_launch}[effect.mixed]
+        if held and _fits(effect.where, asked, variants):
             time_us *= _factor(effect, asked, exact_channels=best.where.channels is not None)
     return time_us
 

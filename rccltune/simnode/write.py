@@ -137,7 +137,8 @@ def _curve(curve: Curve) -> Iterator[str]:
 
 def _effect(effect: Effect) -> Iterator[str]:
     where = effect.where
-    head = f"effect {_selector(where)} {where.min_bytes} {where.max_bytes} {int(effect.mixed)}"
+    mixed = 2 if effect.mixed == "launch" else int(bool(effect.mixed))
+    head = f"effect {_selector(where)} {where.min_bytes} {where.max_bytes} {mixed}"
     if effect.factor is not None:
         yield _line(head, "factor", effect.factor)
     elif effect.between is not None:

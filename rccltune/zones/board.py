@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -18,6 +19,9 @@ INF = float("inf")
 # A launch this far above the middle one hit something that is no everyday noise (1-4 %); the mean
 # of the others wastes less of them than a median would.
 _SLOW = log(1.2)
+# What lies between two sizes of the untouched site at most this far apart is known well enough to
+# join proven sizes, never to prove anything.
+_CLOSE = 4
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,6 +64,14 @@ class Line:
         """Time in µs at a measured size."""
         point = self.points.get(nbytes)
         return None if point is None else point.time_us
+
+    def near(self, nbytes: int) -> float | None:
+        """Time in µs where measured, or between two close sizes that were."""
+        right = bisect_left(self._sizes, nbytes)
+        if right == len(self._sizes) or self._sizes[right] == nbytes or right == 0:
+            return self.measured(nbytes)
+        is_close = self._sizes[right] <= _CLOSE * self._sizes[right - 1]
+        return self.at(nbytes) if is_close else None
 
     def at(self, nbytes: float) -> float | None:
         """Time in µs, interpolated in log-log; None outside the measured range."""
@@ -141,7 +153,7 @@ class Board:
             if base is None:
                 continue
             ours = None if line is None else line.at(nbytes)
-            theirs = base.measured(nbytes)
+            theirs = base.near(nbytes)
             if ours is None or theirs is None:
                 return None
             gains.append(theirs / ours - 1)

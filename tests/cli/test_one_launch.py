@@ -13,7 +13,7 @@ from rccltune import simnode
 from rccltune.cli import run
 
 SMALL = ["--collective", "all_reduce", "--min-bytes", "1K", "--max-bytes", "512K"]
-WALK = ["--method", "one-launch"]
+WALK = ["--method", "one-launch", "--exhaustive"]
 pytestmark = pytest.mark.usefixtures("stand_ins", "here")
 
 
@@ -74,7 +74,7 @@ def test_a_sweep_takes_few_launches(here: Path) -> None:
     assert sweep(quiet(here), *WALK) == 0
     assert len(folders(here / "rccltune-session")) == 3 + 3
 
-    assert sweep(quiet(here), "-o", "each") == 0
+    assert sweep(quiet(here), "--method", "per-setting", "-o", "each") == 0
     assert len(folders(here / "each")) == 3 + 6 * 3
 
 
@@ -82,7 +82,7 @@ def test_both_methods_give_the_same_rules(here: Path) -> None:
     """What reaches production does not depend on how it was measured."""
     rules = []
     for method in ("one-launch", "per-setting"):
-        assert sweep(quiet(here), "--method", method, "-o", method) == 0
+        assert sweep(quiet(here), "--method", method, "--exhaustive", "-o", method) == 0
         assert [run(["fit", method]), run(["emit-config", method])] == [0, 0]
         text = (here / method / "rccl_tuner_gfx942_cpx-nps4.csv").read_text()
         rules.append([line for line in text.splitlines() if line[:1] not in ("#", "")])

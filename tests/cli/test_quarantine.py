@@ -20,6 +20,7 @@ from rccltune.launch.family import Family
 pytestmark = pytest.mark.usefixtures("stand_ins")
 
 SMALL = ["--collective", "all_reduce", "--min-bytes", "1K", "--max-bytes", "8K"]
+SMALL += ["--method", "per-setting"]
 TWO = ["--setting", "tree/ll", "--setting", "ring/ll"]
 SESSION = Path("rccltune-session")
 Node = Callable[..., Path]

@@ -29,7 +29,7 @@ pytestmark = pytest.mark.usefixtures("stand_ins", "here")
 SESSION = Path("rccltune-session")
 REPEATS, SIZES, HALVES = 2, 4, 2
 SMALL = ["--collective", "all_reduce", "--min-bytes", "1K", "--max-bytes", "8K"]
-SMALL += ["--method", "one-launch", "--repeats", str(REPEATS), "--timeout", "3"]
+SMALL += ["--method", "one-launch", "--exhaustive", "--timeout", "3", "--repeats", str(REPEATS)]
 TWO = ["--setting", "tree/ll", "--setting", "ring/ll"]
 # Of one variant, so that they are all in one launch.
 ALL = [
@@ -74,14 +74,26 @@ def samples(session: Path = SESSION) -> pd.DataFrame:
 def usable(session: Path = SESSION) -> Counter[str]:
     """Half-rows of each setting that may be used."""
     table = samples(session)
-    names = table["setting"][table["doubt"] == ""]
-    return Counter(names)
+    ids = table["launch"].str.partition(".")[0]
+    controls = {name for name in set(ids) if is_control(name, session)}
+    return Counter(table["setting"][(table["doubt"] == "") & ~ids.isin(controls)])
+
+
+def made_in(out: str) -> list[dict[str, Any]]:
+    """Launches in the order in which they were made."""
+    lines = [json.loads(line) for line in out.splitlines()]
+    return [line for line in lines if line["event"] == "launch"]
 
 
 def events(capsys: pytest.CaptureFixture[str]) -> list[dict[str, Any]]:
-    """Launches in the order in which they were made."""
-    lines = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
-    return [line for line in lines if line["event"] == "launch"]
+    """The same of what was printed last, without controls."""
+    return [e for e in made_in(capsys.readouterr().out) if not is_control(e["id"])]
+
+
+def is_control(name: str, session: Path = SESSION) -> bool:
+    """Whether a launch is one of those with which a walk is compared, and no part of it."""
+    launch = record(name, "launch.json", session)
+    return list(launch["schedule"]["settings"][0]) != ["role"] and "part_of" not in launch
 
 
 def record(name: str, file: str, session: Path = SESSION) -> dict[str, Any]:
@@ -128,9 +140,9 @@ def test_three_faulty_settings_of_24_cost_themselves_and_at_most_three_launches(
     assert made.index(walks[-1]) - made.index(walks[0]) <= 3
     # All that the 21 have comes from walks, and the faulty ones come after them.
     found = samples()
+    found = found[found["launch"].str.partition(".")[0].isin([e["id"] for e in walks])]
     found = found[(found["doubt"] == "") & found["setting"].isin(GOOD)]
     assert dict(Counter(found["setting"])) == dict.fromkeys(GOOD, EACH)
-    assert set(found["launch"].str.partition(".")[0]) <= {e["id"] for e in walks}
     assert made.index(others[0]) > made.index(walks[-1])
     assert {e["setting"] for e in others} == {HANG, CRASH, WRONG}
     assert len(others) == 3
@@ -269,13 +281,13 @@ def test_wrong_results_that_are_lifted_are_tried_again(
     assert sweep(path, *TWO, "--method", method) == 5
     capsys.readouterr()
     assert sweep(path, *TWO, "--method", method, "--lift-quarantine", "--json") == 5
-    made = [e for e in events(capsys) if e["setting"] != "baseline"]
-    assert [(e["setting"], e["failure"]) for e in made] == [("tree/ll", "wrong-results")] * 2
+    made = [e for e in made_in(capsys.readouterr().out) if e["setting"] == "tree/ll"]
+    assert [e["failure"] for e in made] == ["wrong-results"] * 2
     assert quarantined() == {"tree/ll": ["wrong-results"] * 2}
 
     assert sweep(node(), *TWO, "--method", method, "--lift-quarantine", "--json") == 0
-    made = [e for e in events(capsys) if e["setting"] != "baseline"]
-    assert {(e["setting"], e["failure"]) for e in made} == {("tree/ll", None)}
+    made = [e for e in made_in(capsys.readouterr().out) if e["setting"] == "tree/ll"]
+    assert {e["failure"] for e in made} == {None}
     # What was wrong on this machine once disqualifies in this session.
     assert run(["fit"]) == 0
     assert "WRONG RESULTS" in capsys.readouterr().err
@@ -317,8 +329,9 @@ def test_whole_steps_of_a_walk_that_crashed_count_and_are_not_made_again(
     """The suspect ends well alone: it is not quarantined, and what it lacks is told."""
     assert run(benchmark(CUT.replace("END", "kill -SEGV $$"))) == 0
     captured = capsys.readouterr()
-    lines = [json.loads(line) for line in captured.out.splitlines()]
-    made = [e for e in lines if e["event"] == "launch" and e["setting"] != "baseline"]
+    made = [
+        e for e in made_in(captured.out) if e["setting"] != "baseline" and not is_control(e["id"])
+    ]
     assert [(e["setting"], e["failure"]) for e in made] == [
         ("2 settings", "crash"),
         ("1 setting", None),
@@ -355,8 +368,7 @@ def test_whole_steps_of_a_walk_that_was_interrupted_count(
 
     assert run(wanted) == 0
     captured = capsys.readouterr()
-    lines = [json.loads(line) for line in captured.out.splitlines()]
-    (made,) = (e for e in lines if e["event"] == "launch" and e["setting"] != "baseline")
+    (made,) = (e for e in made_in(captured.out) if "part_of" in record(e["id"], "launch.json"))
     assert "was interrupted; 5 whole steps of it count" in captured.err
     (first,) = (
         path.parent.name
@@ -409,8 +421,7 @@ def test_a_walk_that_fails_before_a_setting_is_made_once_more_and_blames_nobody(
         assert run(wanted) == 5
         captured = capsys.readouterr()
         assert "1 of the launches that walk" in captured.err
-        made = [json.loads(line) for line in captured.out.splitlines()]
-        walks = [e for e in made if e["event"] == "launch" and e["setting"] == "2 settings"]
+        walks = [e for e in made_in(captured.out) if e["setting"] == "2 settings"]
         assert [e["failure"] for e in walks] == failures
     assert not (SESSION / "quarantine.json").exists()
 

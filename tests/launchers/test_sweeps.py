@@ -21,6 +21,7 @@ from rccltune.launch.process import TAG
 Real = Callable[[str], object]
 NAMES = ("openmpi5", "openmpi4", "mpich", "intel", "srun")
 SMALL = ["--collective", "all_reduce", "--min-bytes", "4K", "--max-bytes", "32K", "--repeats", "1"]
+SMALL += ["--method", "per-setting"]
 COLUMNS = ["setting", "variant", "placement", "nbytes", "time_us", "n_wrong", "doubt", "executed"]
 
 pytestmark = pytest.mark.mpi

@@ -185,6 +185,16 @@ def test_slow_when_rules_are_mixed(sim: Sim, small: Small) -> None:
     assert mixed == pytest.approx(200, rel=0.01)
 
 
+def test_slow_where_the_launch_ran_others_before(sim: Sim, small: Small) -> None:
+    """A trap for walks: passes of one setting each, slow after the first that was another's."""
+    node = small("effects: [{setting: ring/simple, mixed: launch, factor: 2}]\n")
+    wish = "-b 64K -e 1M -f 4 -N 2"
+    alone = sim.run(node, wish, **plugin_env(sim, "ring/simple")).rows
+    mixed = sim.run(node, wish, **plugin_env(sim, "tree/ll,0-100000")).rows
+    assert [r.time_us for r in alone if r.size == 2**20] == pytest.approx([100] * 2, rel=0.01)
+    assert [r.time_us for r in mixed if r.size == 2**20] == pytest.approx([200] * 2, rel=0.01)
+
+
 def test_smaller_communicators_and_their_placement(sim: Sim) -> None:
     """A scale without a curve ends with the reason, never with an invented time."""
     eight = {"RCCLTUNE_SIM_RANKS": "8"}

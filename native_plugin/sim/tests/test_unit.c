@@ -163,7 +163,7 @@ static void test_node(const char *path)
     struct node node;
     CHECK(node_parse(data, length, &node, message, sizeof message));
     CHECK(strcmp(node.product, "AMD Instinct MI300X") == 0);
-    CHECK(node.ranks == 8 && node.n_curves == 2 && node.n_effects == 4 && node.n_faults == 4);
+    CHECK(node.ranks == 8 && node.n_curves == 2 && node.n_effects == 5 && node.n_faults == 4);
     settle_variants(&node, false, false);
     struct situation s = {
         .collective = COLL_ALL_REDUCE,
@@ -183,7 +183,11 @@ static void test_node(const char *path)
     double plain = true_time(&node, &s, NULL);
     s.mixed = true;
     CHECK_NEAR(true_time(&node, &s, NULL) / plain, 1.6, 1e-9);
+    s.mixed_launch = true; /* as it is wherever mixed is */
+    CHECK_NEAR(true_time(&node, &s, NULL) / plain, 1.6 * 1.25, 1e-9);
     s.mixed = false;
+    CHECK_NEAR(true_time(&node, &s, NULL) / plain, 1.25, 1e-9);
+    s.mixed_launch = false;
     s.n_bytes = 1048576;
     s.what.cap = 16; /* halfway between 8 (twice as slow) and 32 */
     CHECK_NEAR(true_time(&node, &s, NULL), 286 * sqrt(2), 1e-6);

@@ -1,0 +1,267 @@
+"""A search for settings in rounds: what is known, what is planned next, and what was decided.
+
+Each round is a function of the launches of the rounds before it and of nothing else, so a search
+that was interrupted goes on as if it had not been, and its decisions can be derived again.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from statistics import median, quantiles
+from typing import Any, Final
+
+from rccltune import fit, plan, search, session, zones
+from rccltune.errors import TooLittleDataError
+from rccltune.interpolate import time_at
+from rccltune.model import (
+    Curve,
+    Expected,
+    Launch,
+    Outcome,
+    Range,
+    Role,
+    Round,
+    Sample,
+    Setting,
+    Sweep,
+)
+from rccltune.pipeline.proving import is_walk
+from rccltune.units import format_size
+from rccltune.vocab import Collective, Doubt
+from rccltune.zones import ChoiceOptions
+
+SEARCH_FILE: Final = "search.json"
+# Tried on settings that survive, where the user names no settings of his own.
+_COUNTS: Final = (4, 8, 16, 32)
+# These say that a setting cannot run at a size; the others may be otherwise next time.
+_CLOSED: Final = (Doubt.INELIGIBLE, Doubt.SUBSTITUTED, Doubt.BYPASSED)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Search:
+    """What is searched, and how far it is.
+
+    Attributes:
+        rounds: planned so far; the last one may be under way.
+        planned: the launches of each, in their order.
+    """
+
+    sweep: Sweep
+    ground: plan.Ground
+    rounds: tuple[Round, ...]
+    planned: tuple[tuple[Launch, ...], ...]
+
+    @property
+    def launches(self) -> tuple[Launch, ...]:
+        """Of all rounds."""
+        return tuple(one for launches in self.planned for one in launches)
+
+    @property
+    def is_over(self) -> bool:
+        """Whether nothing more is wanted."""
+        return not self.rounds[-1].wants
+
+
+def begin(sweep: Sweep, ground: plan.Ground) -> Search:
+    """The coarse pass, launches without ids."""
+    wanted, _ = plan.arms(sweep, ground)
+    arms: dict[Collective, list[Setting]] = {c: [] for c in sweep.collectives}
+    for collective, setting, _ in wanted:
+        arms[collective].append(setting)
+    first = search.first_round(arms, plan.sizes(sweep))
+    made = plan.plan_round(sweep, ground, first, baseline_over=_spanning(sweep))
+    # No larger than the coarse pass goes, where all settings are measured.
+    coarse = replace(sweep, max_nbytes=search.coarse_sizes(plan.sizes(sweep))[-1])
+    controls = (replace(one, round=1) for one in plan.controls(coarse, ground))
+    launches = (*made, *controls)
+    return Search(sweep=sweep, ground=ground, rounds=(first,), planned=(launches,))
+
+
+def _spanning(sweep: Sweep) -> Range:
+    """Sizes at which the untouched site is measured: about every second octave, to the end."""
+    grid = plan.sizes(sweep)
+    if sweep.step_nbytes or sweep.factor > 2 or set(search.coarse_sizes(grid)) == set(grid):
+        return Range(
+            min_nbytes=grid[0],
+            max_nbytes=grid[-1],
+            factor=sweep.factor,
+            step_nbytes=sweep.step_nbytes,
+        )
+    # The coarse pass's sizes, and on; the largest may be left to silence.
+    return Range(min_nbytes=grid[0], max_nbytes=grid[-1], factor=4)
+
+
+def step(
+    before: Search,
+    samples: Sequence[Sample],
+    ended: Sequence[tuple[Launch, Outcome]],
+    arch: str | None,
+) -> Search:
+    """The search with its next round; a round without wants and launches ends it.
+
+    Args:
+        before: all its launches have ended.
+        samples: of those launches.
+        ended: those launches, whichever way they ended.
+        arch: of the GPUs.
+    """
+    number = len(before.rounds) + 1
+    known = known_of(before.sweep, samples, arch)
+    following = search.following(known, number)
+    launches: tuple[Launch, ...] = ()
+    if following.wants:
+        launches = plan.plan_round(
+            before.sweep,
+            before.ground,
+            following,
+            _pace(before.sweep, known, ended),
+            baseline_over=_spanning(before.sweep),
+        )
+    return replace(before, rounds=(*before.rounds, following), planned=(*before.planned, launches))
+
+
+def known_of(sweep: Sweep, samples: Sequence[Sample], arch: str | None) -> tuple[search.Known, ...]:
+    """What the samples say of each collective that asks a tuner."""
+    # Sizes between those of the untouched site's launches are known from silence.
+    curves = fit.strengthened(fit.curves(samples).curves)
+    chosen = _chosen(curves, arch)
+    found = []
+    for collective in sweep.collectives:
+        own = tuple(
+            curve
+            for curve in curves
+            if curve.key.collective is collective
+            and curve.key.setting.role in (Role.FORCED, Role.BASELINE)
+            and not curve.n_wrong
+            and not curve.key.variant.patched
+        )
+        if any(curve.key.setting.role is Role.FORCED for curve in own):
+            found.append(
+                search.Known(
+                    collective=collective,
+                    curves=own,
+                    grid=plan.sizes(sweep),
+                    barred=_barred(samples, collective),
+                    chosen=chosen.get(collective, {}),
+                    counts=() if sweep.settings else sweep.counts or _COUNTS,
+                    n_ranks=own[0].key.scale.n_ranks,
+                    repeats=sweep.repeats,
+                )
+            )
+    return tuple(found)
+
+
+def _chosen(curves: Sequence[Curve], arch: str | None) -> dict[Collective, dict[int, Setting]]:
+    """The setting of the rule at each of its measured sizes, as things are."""
+    try:
+        choice = zones.choose(curves, ChoiceOptions(arch=arch))
+    except TooLittleDataError:
+        return {}
+    measured: dict[tuple[Collective, Setting], set[int]] = {}
+    for curve in curves:
+        key = (curve.key.collective, curve.key.setting)
+        measured.setdefault(key, set()).update(point.nbytes for point in curve.points)
+    found: dict[Collective, dict[int, Setting]] = {}
+    for zone in choice.zones:
+        if zone.setting is None:
+            continue
+        collective = zone.target.collective
+        for nbytes in measured.get((collective, zone.setting), ()):
+            if zone.min_nbytes <= nbytes <= zone.max_nbytes:
+                found.setdefault(collective, {})[nbytes] = zone.setting
+    return found
+
+
+def _barred(samples: Sequence[Sample], collective: Collective) -> Mapping[Setting, frozenset[int]]:
+    """Sizes at which a setting was tried and never ran."""
+    closed: dict[Setting, set[int]] = {}
+    ran: set[tuple[Setting, int]] = set()
+    for sample in samples:
+        setting = sample.key.setting
+        if sample.key.collective is not collective or setting.role is not Role.FORCED:
+            continue
+        if sample.doubt is None:
+            ran.add((setting, sample.nbytes))
+        elif sample.doubt in _CLOSED:
+            closed.setdefault(setting, set()).add(sample.nbytes)
+    return {
+        setting: frozenset(n for n in sizes if (setting, n) not in ran)
+        for setting, sizes in closed.items()
+    }
+
+
+def _pace(
+    sweep: Sweep, known: Sequence[search.Known], ended: Sequence[tuple[Launch, Outcome]]
+) -> plan.Pace:
+    """What calls and launches took so far."""
+    times = {one.collective: _typical(one.curves) for one in known}
+
+    def call_us(collective: Collective, nbytes: int) -> float | None:
+        sizes, typical = times.get(collective, ((), ()))
+        if not sizes:
+            return None
+        if nbytes >= sizes[-1]:
+            return typical[-1] * nbytes / sizes[-1]
+        return time_at(sizes, typical, max(nbytes, sizes[0]))
+
+    rough = plan.Pace(call_us=call_us)
+    spanning = plan.over(sweep, _spanning(sweep))
+    starts = [
+        outcome.duration_s - plan.seconds(spanning, one.collectives[0], rough)
+        for one, outcome in ended
+        if outcome.duration_s is not None and not is_walk(one)
+    ]
+    return replace(rough, launch_s=max(rough.launch_s, median(starts) if starts else 0.0))
+
+
+def _typical(curves: Sequence[Curve]) -> tuple[tuple[float, ...], tuple[float, ...]]:
+    """Sizes, and the time of a faster setting at each: slow ones are not measured again."""
+    by_size: dict[int, list[float]] = {}
+    for curve in curves:
+        for point in curve.points:
+            by_size.setdefault(point.nbytes, []).append(point.time_us)
+    sizes = sorted(by_size)
+    faster = [
+        quantiles(by_size[n], n=4)[0] if len(by_size[n]) > 1 else by_size[n][0] for n in sizes
+    ]
+    return tuple(float(n) for n in sizes), tuple(faster)
+
+
+def as_plain(done: Search, expected: Sequence[Expected]) -> dict[str, Any]:
+    """For search.json: every decision, with what it rested on."""
+    return {
+        "rounds": [
+            {
+                **session.to_plain(made),
+                "number": made.number,
+                "launches": [one.id for one in launches],
+            }
+            for made, launches in zip(done.rounds, done.planned, strict=True)
+            if made.wants
+        ],
+        "is_over": done.is_over,
+        "expected": session.to_plain(tuple(expected)),
+    }
+
+
+def round_text(made: Round) -> str:
+    """What a round is for, in a few words."""
+    motives = dict.fromkeys(want.motive.value for want in made.wants)
+    pairs = sum(len(want.settings) for want in made.wants)
+    text = f"Round {made.number} of {search.MOST_ROUNDS} at most: {pairs} points; "
+    text += "; ".join(motives)
+    if made.expected:
+        text += f". Expected regret now: {'; '.join(map(expected_text, made.expected))}"
+    for one in made.dropped:
+        text += f"\nDropped: {one.collective.value} {one.setting}, slower everywhere"
+        text += f" (by {100 * one.by:.0f} % and more)"
+    return text
+
+
+def expected_text(expected: Expected) -> str:
+    """``all_reduce 0.3 % in the mean, 1.2 % at worst (at 2M)``."""
+    return (
+        f"{expected.collective.value} {100 * expected.mean:.1f} % in the mean, "
+        f"{100 * expected.worst:.1f} % at worst (at {format_size(expected.at_nbytes)})"
+    )

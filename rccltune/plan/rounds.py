@@ -1,0 +1,170 @@
+"""The launches of one round of a search: what it wants, in the fewest and shortest walks."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Final
+
+from rccltune.model import Launch, Range, Round, Setting, Sweep, Variant, Want, base_variant
+from rccltune.plan.launches import Ground, baselines, pass_s, sizes, variant_of
+from rccltune.plan.ranges import Stretch, stretches
+from rccltune.plan.walks import LONGEST_S, Group, walks_of
+from rccltune.vocab import Collective
+
+# What a launch costs beside its collectives, before one was made.
+_START_S: Final = 10.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Pace:
+    """How long things take here.
+
+    Attributes:
+        launch_s: a launch beside its collectives.
+        call_us: one call of a collective at a size, None where nothing is known yet.
+    """
+
+    launch_s: float = _START_S
+    call_us: Callable[[Collective, int], float | None] = lambda _collective, _nbytes: None
+
+
+def plan_round(
+    sweep: Sweep,
+    ground: Ground,
+    made: Round,
+    pace: Pace | None = None,
+    *,
+    baseline_over: Range,
+    longest_s: float = LONGEST_S,
+) -> tuple[Launch, ...]:
+    """Launches of a round, baselines among them, ids still empty.
+
+    The untouched site is measured before the first two rounds and after the last, over sizes that
+    span the whole range; between them silence, which walks along, stands for it where both are
+    known to agree.
+
+    Args:
+        sweep: options of all launches; its sizes and repeats are those of the round here.
+        ground: what there is.
+        made: what is wanted.
+        pace: how long launches and calls take.
+        baseline_over: sizes at which the untouched site is measured.
+        longest_s: no walk is planned to take longer, unless two passes already do.
+    """
+    pace = pace or Pace()
+    spanned = replace(over(sweep, baseline_over), repeats=1)
+    launches = baselines(spanned, ground, made.number - 1) if made.number <= _FIRST else []
+    walks: list[tuple[float, Launch]] = []
+    for collective in sweep.collectives:
+        wants = [want for want in made.wants if want.collective is collective]
+        walks += _Walks(sweep, ground, made, pace, longest_s).over(wants)
+    # What promises most in its time comes first, since a budget may end between any two.
+    launches += [launch for _, launch in sorted(walks, key=lambda pair: -pair[0])]
+    launches = [replace(one, round=made.number) for one in launches]
+    if made.is_last:
+        ends = baselines(spanned, ground, max(made.number, _FIRST))
+        launches += [replace(one, round=made.number) for one in ends]
+    return tuple(launches)
+
+
+# Rounds that begin with the untouched site.
+_FIRST: Final = 2
+
+
+def over(sweep: Sweep, sizes: Range) -> Sweep:
+    """The same sweep over other sizes."""
+    return replace(
+        sweep,
+        min_nbytes=sizes.min_nbytes,
+        max_nbytes=sizes.max_nbytes,
+        factor=sizes.factor,
+        step_nbytes=sizes.step_nbytes,
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class _Walks:
+    """What the walks of one round have in common."""
+
+    sweep: Sweep
+    ground: Ground
+    made: Round
+    pace: Pace
+    longest_s: float
+
+    def over(self, wants: Sequence[Want]) -> list[tuple[float, Launch]]:
+        """Walks of one collective, each with the regret that it may save in a second."""
+        found: list[tuple[float, Launch]] = []
+        for variant, by_size in _by_variant(wants, self.ground):
+            group = (wants[0].collective, variant)
+            for stretch in self._stretches(group, by_size, wants):
+                wanted = [want for want in wants if want.nbytes in stretch.range.sizes]
+                promise = sum(want.promise for want in wanted)
+                repeats = max(want.repeats for want in wanted)
+                promise /= self._price(group, stretch.range, len(stretch.settings), repeats)
+                found += [(promise, walk) for walk in self._of_stretch(group, stretch, repeats)]
+        return found
+
+    def _stretches(
+        self, group: Group, by_size: Mapping[int, frozenset[Setting]], wants: Sequence[Want]
+    ) -> tuple[Stretch, ...]:
+        """One range over the grid's sizes and those between, or ranges of their own."""
+        repeats = {want.nbytes: want.repeats for want in wants}
+
+        def price(sizes: Range, n_settings: int) -> float:
+            most = max(repeats.get(nbytes, 1) for nbytes in sizes.sizes)
+            return self._price(group, sizes, n_settings, most)
+
+        grid = set(sizes(self.sweep))
+        parts = [
+            {nbytes: settings for nbytes, settings in by_size.items() if (nbytes in grid) is inside}
+            for inside in (True, False)
+        ]
+        apart = tuple(stretch for part in parts for stretch in stretches(part, price))
+        together = stretches(by_size, price)
+        costs = [
+            sum(price(stretch.range, len(stretch.settings)) for stretch in way)
+            for way in (together, apart)
+        ]
+        return together if costs[0] <= costs[1] else apart
+
+    def _price(self, group: Group, sizes: Range, n_settings: int, repeats: int) -> float:
+        n_passes = (n_settings + self._is_silence_worth(group)) * (repeats + 1)
+        return self.pace.launch_s + n_passes * seconds(over(self.sweep, sizes), group[0], self.pace)
+
+    def _is_silence_worth(self, group: Group) -> bool:
+        """Only the plain variant's is compared with the untouched site; once shows the others."""
+        return self.made.number == 1 or base_variant(group[1]) == group[1]
+
+    def _of_stretch(self, group: Group, stretch: Stretch, repeats: int) -> list[Launch]:
+        here = replace(over(self.sweep, stretch.range), repeats=repeats)
+        n_passes = self.longest_s / seconds(here, group[0], self.pace)
+        settings = sorted(stretch.settings, key=str)
+        silence = self._is_silence_worth(group)
+        return walks_of(here, self.ground, group, settings, n_passes, silence=silence)
+
+
+def _by_variant(
+    wants: Sequence[Want], ground: Ground
+) -> Iterable[tuple[Variant, dict[int, frozenset[Setting]]]]:
+    """Settings by size for each environment; silence is wanted at all sizes of the plain one."""
+    found: dict[Variant, dict[int, set[Setting]]] = {}
+    for want in wants:
+        for setting in want.settings:
+            variant = variant_of(setting, ground)
+            found.setdefault(variant, {}).setdefault(want.nbytes, set()).add(setting)
+            plain = base_variant(variant) if not variant.patched else None
+            if plain is not None:
+                found.setdefault(plain, {}).setdefault(want.nbytes, set())
+    for variant, by_size in found.items():
+        yield variant, {nbytes: frozenset(settings) for nbytes, settings in by_size.items()}
+
+
+def seconds(sweep: Sweep, collective: Collective, pace: Pace) -> float:
+    """One pass over the sizes."""
+    calls = (sweep.iterations + sweep.warmup + 1) * len(sweep.placements)
+    times = [pace.call_us(collective, nbytes) for nbytes in sizes(sweep)]
+    if any(time is None for time in times):
+        return pass_s(sweep)
+    return sum(calls * time * 1e-6 for time in times if time is not None)

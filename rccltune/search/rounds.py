@@ -1,0 +1,288 @@
+"""One round after the other: who is measured again, where, and when it is enough."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from math import expm1
+from typing import Final
+
+import numpy as np
+
+from rccltune.model import Curve, Dropped, Expected, Motive, Role, Round, Setting, Want
+from rccltune.search.coarse import between, coarse_sizes
+from rccltune.search.estimates import Estimates, estimate
+from rccltune.search.regret import Prospect, prospect
+from rccltune.vocab import Collective
+
+MOST_ROUNDS: Final = 4
+# Expected regret that is not worth a launch: half of the default tolerance of a choice.
+AIM: Final = 0.01
+# Between the grid's sizes a boundary may move by what a choice tolerates.
+_AIM_BETWEEN: Final = 0.02
+# Settings at one size and round, fewer where a size is dear; and repeats after which noise is not
+# worth fighting any more.
+_AT_ONCE: Final = 6
+_AT_ONCE_DEAR: Final = 3
+_ENOUGH: Final = 8
+_HOPELESS: Final = 0.01
+_CHANNELS_IN: Final = 2
+_BETWEEN_FROM: Final = 3
+# A setting with this chance of being the fastest has survived.
+_SURVIVES: Final = 0.2
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Known:
+    """What is known of one collective.
+
+    Attributes:
+        curves: forced settings in every view and variant, and the untouched site, since leaving a
+            size to it is a choice too.
+        grid: sizes that an exhaustive sweep would measure, rising.
+        barred: sizes at which a setting was tried and cannot run.
+        chosen: settings of the rules as they would be now, by measured size.
+        counts: channel counts to try on settings that leave channels to the library.
+        n_ranks: so that sizes can be cut evenly.
+        repeats: launches that a winner is to have at each of its sizes.
+    """
+
+    collective: Collective
+    curves: tuple[Curve, ...]
+    grid: tuple[int, ...]
+    barred: Mapping[Setting, frozenset[int]] = field(default_factory=dict)
+    chosen: Mapping[int, Setting] = field(default_factory=dict)
+    counts: tuple[int, ...] = ()
+    n_ranks: int = 1
+    repeats: int = 3
+
+    @property
+    def sizes(self) -> tuple[int, ...]:
+        """The grid and a size between each two neighbours."""
+        return tuple(sorted({*self.grid, *between(self.grid, self.n_ranks)}))
+
+
+def following(known: Sequence[Known], number: int) -> Round:
+    """The next round; one without wants where the search is over.
+
+    Args:
+        known: of each collective that is searched.
+        number: of the round to be planned, from 2.
+    """
+    looks = [_Look(one) for one in known]
+    wants: list[Want] = []
+    if number < MOST_ROUNDS:
+        wants = [want for look in looks for want in look.open(number)]
+    is_last = not wants or number >= MOST_ROUNDS
+    if is_last and number <= MOST_ROUNDS:
+        wants = [
+            want
+            for look in looks
+            for want in _joined(look.confirmed(), look.open(number) if number > 2 else [])
+        ]
+    return Round(
+        number=number,
+        wants=tuple(wants),
+        expected=tuple(look.expected() for look in looks),
+        dropped=tuple(one for look in looks for one in look.dropped(wants)),
+        is_last=is_last,
+    )
+
+
+def undecided(known: Sequence[Known]) -> tuple[Expected, ...]:
+    """What is still expected to be lost."""
+    return tuple(_Look(one).expected() for one in known)
+
+
+def _joined(first: Sequence[Want], second: Sequence[Want]) -> list[Want]:
+    """Wants of both, settings of a size together, under the first one's motive."""
+    found: dict[int, Want] = {}
+    for want in (*first, *second):
+        known = found.get(want.nbytes)
+        if known is None:
+            found[want.nbytes] = want
+        else:
+            settings = tuple(dict.fromkeys((*known.settings, *want.settings)))
+            repeats = max(known.repeats, want.repeats)
+            found[want.nbytes] = replace(known, settings=settings, repeats=repeats)
+    return [found[nbytes] for nbytes in sorted(found)]
+
+
+class _Look:
+    """One collective as it looks now."""
+
+    def __init__(self, known: Known) -> None:
+        self.known = known
+        self.estimates: Estimates = estimate(known.curves, known.sizes, known.barred)
+        self.prospect: Prospect = prospect(self.estimates)
+        self.on_grid = set(known.grid)
+        self.cheap_to = coarse_sizes(known.grid)[-1]
+
+    @property
+    def _settings(self) -> tuple[Setting, ...]:
+        return self.estimates.settings
+
+    @staticmethod
+    def _is_forced(setting: Setting) -> bool:
+        return setting.role is Role.FORCED
+
+    def open(self, number: int) -> list[Want]:
+        """Sizes at which more is to be known, with the settings that may change the choice."""
+        found = [self._want(x) for x in self._open_sizes()]
+        wants = [want for want in found if want.settings]
+        # A boundary is not worth finding before it is known which settings meet there.
+        if number < _BETWEEN_FROM:
+            wants = [want for want in wants if want.nbytes in self.on_grid]
+        if number == _CHANNELS_IN:
+            wants = _joined(self._channels(), wants)
+        return wants
+
+    def _aim(self, nbytes: int) -> float:
+        return AIM if nbytes in self.on_grid else _AIM_BETWEEN
+
+    def _open_sizes(self) -> list[int]:
+        """By size; of two unmeasured neighbours the one that promises more."""
+        measured = self.estimates.repeats.max(axis=0) > 0
+        by_promise = sorted(
+            (x for x, nbytes in enumerate(self.known.sizes) if self._is_open(x, nbytes)),
+            key=lambda x: -float(self.prospect.expected[x]),
+        )
+        # The user's largest size is measured whatever is expected there.
+        last = len(self.known.sizes) - 1
+        taken = [] if measured[last] else [last]
+        for x in by_promise:
+            near = any(abs(x - y) <= 2 and not measured[y] for y in taken)
+            if x not in taken and (measured[x] or not near):
+                taken.append(x)
+        return sorted(taken)
+
+    def _is_open(self, x: int, nbytes: int) -> bool:
+        if nbytes not in self.on_grid:
+            # Between two sizes with the same choice there is no boundary to be found.
+            choice = self.prospect.choice
+            if choice[x - 1] == choice[x + 1] == choice[x]:
+                return False
+        return float(self.prospect.expected[x]) > self._aim(nbytes)
+
+    def _want(self, x: int) -> Want:
+        nbytes = self.known.sizes[x]
+        shares = self.prospect.shares[:, x]
+        rest = float(self.prospect.expected[x])
+        chosen = [int(self.prospect.choice[x])] if self.prospect.choice[x] >= 0 else []
+        is_dear = nbytes > self.cheap_to
+        at_once = _AT_ONCE_DEAR if is_dear else _AT_ONCE
+        for arm in np.argsort(-shares):
+            if rest <= self._aim(nbytes) / 2 or len(chosen) >= at_once or shares[arm] <= 0:
+                break
+            rest -= float(shares[arm])
+            if int(arm) not in chosen:
+                chosen.append(int(arm))
+        forced = [arm for arm in chosen if self._is_forced(self._settings[arm])]
+        counts = [int(self.estimates.repeats[arm, x]) for arm in forced]
+        if counts and min(counts) >= _ENOUGH:
+            chosen = []
+        return Want(
+            collective=self.known.collective,
+            nbytes=nbytes,
+            settings=tuple(s for arm in chosen if self._is_forced(s := self._settings[arm])),
+            motive=Motive.CONTEND if nbytes in self.on_grid else Motive.CROSSOVER,
+            repeats=1 if is_dear else 2,
+            promise=float(self.prospect.expected[x]),
+        )
+
+    def _channels(self) -> list[Want]:
+        """Counts of channels for the settings that are chosen, where the coarse pass looked."""
+        if any(setting.channels is not None for setting in self._settings):
+            return []
+        coarse = set(coarse_sizes(self.known.grid))
+        found = []
+        for x, nbytes in enumerate(self.known.sizes):
+            survivors = [
+                self._settings[arm]
+                for arm in np.flatnonzero(self.prospect.chance[:, x] >= _SURVIVES)
+                if self._is_forced(self._settings[arm])
+            ]
+            if nbytes in coarse and self.known.counts and survivors:
+                found.append(
+                    Want(
+                        collective=self.known.collective,
+                        nbytes=nbytes,
+                        settings=tuple(
+                            replace(setting, channels=n)
+                            for setting in survivors
+                            for n in self.known.counts
+                        ),
+                        motive=Motive.CHANNELS,
+                        repeats=2,
+                        promise=_AIM_BETWEEN,
+                    )
+                )
+        return found
+
+    def confirmed(self) -> list[Want]:
+        """Winners that were not measured often enough to be believed."""
+        found = []
+        for x, nbytes in enumerate(self.known.sizes):
+            # What looks fastest may still lack the proof that makes it a rule.
+            arm = int(self.prospect.choice[x])
+            best = self._settings[arm] if arm >= 0 else None
+            winners = dict.fromkeys((self.known.chosen.get(nbytes), best))
+            settings = tuple(s for s in winners if s is not None and self._is_thin(s, x))
+            if settings:
+                found.append(
+                    Want(
+                        collective=self.known.collective,
+                        nbytes=nbytes,
+                        settings=settings,
+                        motive=Motive.CONFIRM,
+                        repeats=2,
+                        promise=float(self.prospect.expected[x]),
+                    )
+                )
+        return found
+
+    def _is_thin(self, setting: Setting, x: int) -> bool:
+        """Whether a winner that was measured here was measured too seldom."""
+        if not self._is_forced(setting) or setting not in self._settings:
+            return False
+        n = int(self.estimates.repeats[self._settings.index(setting), x])
+        return 0 < n < self.known.repeats
+
+    def expected(self) -> Expected:
+        """Over the grid and between."""
+        losses = self.prospect.expected
+        worst = int(losses.argmax())
+        return Expected(
+            collective=self.known.collective,
+            mean=float(losses.mean()),
+            worst=float(losses[worst]),
+            at_nbytes=self.known.sizes[worst],
+            open_nbytes=tuple(
+                nbytes for x, nbytes in enumerate(self.known.sizes) if self._is_open(x, nbytes)
+            ),
+        )
+
+    def dropped(self, wants: Sequence[Want]) -> list[Dropped]:
+        """Settings that are the fastest nowhere, whatever may still be unknown."""
+        wanted = {s for w in wants if w.collective is self.known.collective for s in w.settings}
+        found = []
+        for arm, setting in enumerate(self._settings):
+            if (
+                not self._is_forced(setting)
+                or setting in wanted
+                or float(self.prospect.chance[arm].max()) > _HOPELESS
+            ):
+                continue
+            behind = self._least_loss(arm)
+            if behind is not None and behind > 0:
+                found.append(Dropped(collective=self.known.collective, setting=setting, by=behind))
+        return found
+
+    def _least_loss(self, arm: int) -> float | None:
+        best = self.estimates.centre.min(axis=0)
+        losses = [
+            float((self.estimates.centre[arm, :, x] - best[:, x]).max())
+            for x in np.flatnonzero(self.estimates.repeats[arm] > 0)
+            if np.isfinite(self.estimates.centre[arm, :, x]).all()
+        ]
+        return expm1(min(losses)) if losses else None

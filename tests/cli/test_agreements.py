@@ -1,0 +1,159 @@
+"""Whether the ways of measuring agree, on simulated nodes where it is known whether they do."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+import pytest
+import yaml
+
+from rccltune import emit, pipeline, simnode, zones
+from rccltune.cli import run
+from rccltune.model import BASELINE, Curve
+
+SMALL = ["--collective", "all_reduce", "--min-bytes", "1K", "--max-bytes", "512K"]
+WALK = ["--method", "one-launch"]
+SESSION = Path("rccltune-session")
+pytestmark = pytest.mark.usefixtures("stand_ins", "here")
+
+
+def node(
+    folder: Path,
+    *,
+    quiet: bool = True,
+    library: Mapping[str, str] | None = None,
+    effects: Sequence[object] = (),
+) -> Path:
+    """mi300x with these changes; quiet is without noise."""
+    path = folder / "node.yaml"
+    raw = yaml.safe_load(simnode.node_path("mi300x", "cpx-nps4").read_text(encoding="utf-8"))
+    raw["library"] |= library or {}
+    raw["effects"] = [*raw.get("effects", []), *effects]
+    if quiet:
+        raw["noise"] = {"sigma": 0.0}
+    path.write_text(yaml.safe_dump(raw), encoding="utf-8")
+    return path
+
+
+def sweep(path: Path, *more: str) -> int:
+    """One simulated sweep in the working directory."""
+    where = ["--simulate", str(path), "--mode", "cpx-nps4", "--launcher", "none"]
+    return run(["sweep", *where, *SMALL, *more])
+
+
+def with_table(here: Path) -> tuple[Path, list[str]]:
+    """A node whose library has a table of its own: tree/ll up to 64 KiB."""
+    table = here / "tuner" / "rccl_tuner_gfx942.csv"
+    table.parent.mkdir()
+    table.write_text("allreduce,0,65536,tree,ll,-1,1,64,-1,-1\n")
+    path = node(here, library={"csv_tuner": "new"})
+    return path, ["--env", f"RCCLTUNE_SIM_LIBRARY_DIR={here}"]
+
+
+def test_a_built_in_table_is_told_and_gains_are_taken_against_it(
+    here: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Where the library already runs tree/ll, tree/ll gains nothing, whatever it gains on silence."""
+    path, told = with_table(here)
+    assert sweep(path, *WALK, *told) == 0
+    capsys.readouterr()
+    assert run(["fit", "--json"]) == 0
+    said = capsys.readouterr()
+    assert "slower from 1 KiB to 64 KiB" in said.err
+    assert "gains are taken against the untouched site" in said.err
+    found = json.loads(said.out)["silence"]
+    differing = [[s["nbytes"] for s in one["stretches"][0]["sizes"]] for one in found]
+    assert differing == [[1024 << i for i in range(7)]] * 2
+
+    assert run(["emit-config", "-o", "rules.csv"]) == 0
+    assert "slower from 1 KiB to 64 KiB" in capsys.readouterr().err
+    rules = emit.read_rules((here / "rules.csv").read_bytes()).rules
+    # The untouched library takes ring/ll from 128 KiB on, which tree/ll does beat.
+    assert [str(rule.setting) for rule in rules] == ["tree/ll"]
+    assert 64 << 10 < rules[0].min_nbytes < 128 << 10
+
+    assert run(["plot"]) == 0
+    assert "slower from 1 KiB to 64 KiB" in capsys.readouterr().err
+
+
+def test_silence_that_is_the_site_makes_the_baseline_stronger(
+    here: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Twice the launches stand behind it in choosing, and its curve is shown as measured."""
+    assert sweep(node(here, quiet=False), *WALK) == 0
+    done = pipeline.fit_session(SESSION, note=print)
+    assert {one.n_sizes for one in done.agreements.silence} == {10}
+    assert not done.agreements.notices
+    assert all("agree within noise" in line for line in done.agreements.lines)
+    assert launches_of_baseline(done.curves) == {3}
+
+    judged: list[Sequence[Curve]] = []
+
+    def choose(curves: Sequence[Curve], options: zones.ChoiceOptions) -> zones.Choice:
+        judged.append(curves)
+        return zones.choosing.choose(curves, options)
+
+    monkeypatch.setattr(zones, "choose", choose)
+    pipeline.choice_of(done, zones.ChoiceOptions())
+    assert launches_of_baseline(judged[0]) == {6}
+
+
+def launches_of_baseline(curves: Sequence[Curve]) -> set[int]:
+    """Behind each of its points, those that stalled included."""
+    points = [p for c in curves if c.key.setting == BASELINE for p in c.points]
+    return {p.n_launches + p.n_left_out for p in points}
+
+
+def test_a_session_without_walks_compares_nothing(
+    here: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """And says nothing about it."""
+    assert sweep(node(here), "--repeats", "1") == 0
+    capsys.readouterr()
+    assert run(["fit", "--json"]) == 0
+    plain = json.loads(capsys.readouterr().out)
+    assert (plain["silence"], plain["equivalence"]) == ([], [])
+    assert run(["fit"]) == 0
+    assert "silent" not in capsys.readouterr().out
+
+
+@pytest.mark.parametrize("factor", [1.0, 1.12])
+def test_walks_that_measure_something_else_are_told(
+    here: Path, capsys: pytest.CaptureFixture[str], factor: float
+) -> None:
+    """tree/ll is slow wherever its launch ran another setting before; alone it is not."""
+    effect = {"setting": "tree/ll", "mixed": "launch", "factor": factor}
+    path = node(here, effects=[effect])
+    pair = ["--setting", "tree/ll", "--setting", "ring/simple"]
+    assert sweep(path, *WALK, *pair) == 0
+    assert sweep(path, "--method", "per-setting", *pair, "--repeats", "1") == 0
+    capsys.readouterr()
+    assert run(["fit"]) == 0
+    said = capsys.readouterr()
+    disagrees = factor > 1
+    assert ("disagree for tree/ll" in said.err) is disagrees
+    assert "disagree for ring/simple" not in said.err
+    assert ("12 % slower from 1 KiB to 512 KiB" in said.err) is disagrees
+    (line,) = [line for line in said.out.splitlines() if line.startswith("tree/ll in one launch")]
+    wanted = "DIFFER beyond noise at 20 of 20" if disagrees else "agree within noise at all 20"
+    assert wanted in line
+
+    kept = json.loads((SESSION / "fit.json").read_text())["equivalence"]
+    ratios = {(one["key"]["setting"]["algorithm"], round(one["median_ratio"], 2)) for one in kept}
+    assert ratios == {("tree", factor), ("ring", 1.0)}
+    done = pipeline.fit_session(SESSION, note=print)
+    samples = pipeline.load_samples(done.session, print)
+    assert pipeline.agreements(samples) == done.agreements
+
+
+def test_a_fit_from_before_there_was_a_comparison_is_made_again(here: Path) -> None:
+    """Its file is current by its samples, but lacks what is asked of it."""
+    assert sweep(node(here), *WALK, "--repeats", "1") == 0
+    assert run(["fit"]) == 0
+    written = json.loads((SESSION / "fit.json").read_text())
+    older = {k: v for k, v in written.items() if k not in ("silence", "equivalence")}
+    (SESSION / "fit.json").write_text(json.dumps(older))
+    assert run(["emit-config", "-o", "-"]) == 0
+    assert json.loads((SESSION / "fit.json").read_text()) == written

@@ -1,0 +1,118 @@
+"""The control of a walk: two launches, comparable with it, for any sweep."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from rccltune import plan
+from rccltune.model import LL128_FORCED, Scale, Setting, Sweep
+from rccltune.vocab import Collective
+
+GROUND = plan.Ground(
+    programs={c: f"/bench/{c.benchmark}" for c in Collective},
+    letters=frozenset("befnwcgdoGAON"),
+    launch=lambda n, program: ("mpirun", "-np", str(n), *program),
+    scale=Scale(n_nodes=1, n_ranks=64),
+    arch="gfx942",
+)
+SWEEP = Sweep(
+    collectives=(Collective.ALL_REDUCE,), settings=(), min_nbytes=8, max_nbytes=1 << 27, repeats=3
+)
+
+
+def named(sweep: Sweep, ground: plan.Ground = GROUND) -> list[str]:
+    """Collective and setting of each control."""
+    return [
+        f"{one.collectives[0].value} {one.schedule.settings[0]}"
+        for one in plan.controls(sweep, ground)
+        if one.schedule
+    ]
+
+
+def option(argv: tuple[str, ...], name: str) -> int:
+    """A number that a benchmark is told."""
+    return int(argv[argv.index(name) + 1])
+
+
+def asked(argv: tuple[str, ...]) -> set[int]:
+    """The sizes that rccl-tests steps through with these options."""
+    found = {option(argv, "-b")}
+    while True:
+        last = max(found)
+        following = last * option(argv, "-f") if "-f" in argv else last + option(argv, "-i")
+        if following > option(argv, "-e") or following == last:
+            return found
+        found.add(following)
+
+
+def test_two_settings_as_unlike_as_can_be() -> None:
+    """Another algorithm and another protocol, of the default variant."""
+    assert named(SWEEP) == ["all_reduce tree/ll", "all_reduce ring/simple"]
+    assert [one.variant.name for one in plan.controls(SWEEP, GROUND)] == ["default"] * 2
+
+
+@pytest.mark.parametrize(
+    ("collectives", "settings", "wanted"),
+    [
+        (["all_gather"], [], ["all_gather ring/ll", "all_gather ring/simple"]),
+        (["sendrecv", "reduce"], [], ["reduce ring/ll", "reduce ring/simple"]),
+        (["all_reduce"], ["ring/ll"], []),
+        (["all_reduce"], ["ring/ll", "tree/ll"], ["all_reduce ring/ll", "all_reduce tree/ll"]),
+        (["sendrecv"], [], []),
+        # One in the default variant, none to compare it with there.
+        (["all_reduce"], ["ring/ll", "tree/ll128", "tree/simple"], []),
+        # Each collective has one; two settings of two collectives are no pair.
+        (["all_gather", "reduce"], ["ring/ll"], []),
+    ],
+)
+def test_what_there_is_decides(
+    collectives: list[str], settings: list[str], wanted: list[str]
+) -> None:
+    """The first collective that has two settings in one variant; else nothing."""
+    sweep = replace(
+        SWEEP,
+        collectives=tuple(Collective(name) for name in collectives),
+        settings=tuple(map(Setting.parse, settings)),
+    )
+    assert named(sweep) == wanted
+
+
+def test_another_variant_where_the_default_one_has_no_pair() -> None:
+    """LL128 alone needs its variable, in the control as in the walk."""
+    sweep = replace(SWEEP, settings=(Setting.parse("tree/ll128"), Setting.parse("ring/ll128")))
+    made = plan.controls(sweep, GROUND)
+    assert [one.variant for one in made] == [LL128_FORCED] * 2
+    assert all(set(LL128_FORCED.environment) <= set(one.environment) for one in made)
+
+
+@given(
+    low=st.sampled_from([8, 1 << 10, 3000]),
+    octaves=st.integers(0, 24),
+    factor=st.integers(2, 5),
+    step=st.none() | st.integers(8, 1 << 16),
+)
+def test_a_control_is_short_and_measures_sizes_of_the_sweep(
+    low: int, octaves: int, factor: int, step: int | None
+) -> None:
+    """What the walk did not measure could not be compared."""
+    high = low << octaves if step is None else low + step * octaves
+    sweep = replace(SWEEP, min_nbytes=low, max_nbytes=high, factor=factor, step_nbytes=step)
+    for one in plan.controls(sweep, GROUND):
+        sizes = asked(one.argv)
+        assert sizes <= set(plan.sizes(sweep))
+        assert len(sizes) <= plan.N_CONTROL_SIZES
+        # As spread out as the sweep's own.
+        assert len(sizes) >= min(len(plan.sizes(sweep)), plan.N_CONTROL_SIZES // 2)
+
+
+def test_a_control_is_an_ordinary_launch_of_its_setting() -> None:
+    """One step, no walk: it is run, proven and kept as any other."""
+    for one in plan.controls(SWEEP, GROUND):
+        assert one.schedule is not None
+        assert (len(one.schedule.settings), one.schedule.questions) == (1, None)
+        assert "-N" not in one.argv
+    assert plan.controls(SWEEP, GROUND) == plan.controls(SWEEP, GROUND)
