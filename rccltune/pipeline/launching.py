@@ -155,8 +155,7 @@ def run_launch(
     session.check_room(folder)
     ran = _read(wanted, own, ending)
     if changed():
-        spoilt = replace(ran.outcome, status=Status.INTERRUPTED, failure=None, n_samples=0)
-        ran = replace(ran, outcome=spoilt, samples=())
+        ran = replace(ran, outcome=_spoilt(ran.outcome), samples=())
     outcome = replace(
         ran.outcome,
         started=started,
@@ -169,6 +168,19 @@ def run_launch(
 
 def _write_outcome(own: Path, outcome: Outcome) -> None:
     session.write_atomically(own / "outcome.json", _json(outcome))
+
+
+def _spoilt(outcome: Outcome) -> Outcome:
+    """Nothing of a launch counts during which the machine became another one."""
+    return replace(
+        outcome,
+        status=Status.INTERRUPTED,
+        failure=None,
+        n_samples=0,
+        n_steps=None,
+        suspect=None,
+        wrong=(),
+    )
 
 
 def _hung(wanted: Launch, error: LaunchError, started: str, fingerprint: Fingerprint) -> Outcome:
@@ -392,8 +404,11 @@ def _judge(samples: Sequence[Sample], own: Path) -> tuple[Failure | None, str | 
     """What is wrong with an output that could be read."""
     if not _is_complete(own):
         return Failure.UNREADABLE, "its output ends before the benchmark's summary"
-    wrong = sum(sample.doubt is Doubt.WRONG for sample in samples)
-    return (Failure.WRONG, f"{wrong} half-rows have WRONG RESULTS") if wrong else (None, None)
+    settings = wrong_in(samples)
+    if not settings:
+        return None, None
+    n = sum(sample.doubt is Doubt.WRONG for sample in samples)
+    return Failure.WRONG, f"{n} half-rows of {', '.join(map(str, settings))} have WRONG RESULTS"
 
 
 def _tail(path: Path) -> str:

@@ -13,7 +13,7 @@ from typing import Final
 from rccltune import plan, quarantine, session
 from rccltune.model import Failure, Launch, Outcome, Quarantine, Sample, Setting, Status
 from rccltune.pipeline.launching import choosing_anew, read_launch
-from rccltune.pipeline.proving import is_walk, name_of, setting_of
+from rccltune.pipeline.proving import is_walk, setting_of
 
 Ended = tuple[Launch, Outcome]
 QUARANTINE_FILE: Final = "quarantine.json"
@@ -100,9 +100,10 @@ class Ledger:
         barred = quarantine.barred(self.quarantined, planned)
         made = self.of(planned)
         acquitted = {setting_of(one) for one, o in made if not is_walk(one) and _is_good((one, o))}
+        failed = {**self._forgiven(planned), **self._failures(planned)}
         return {
             setting: failure
-            for setting, failure in self._failures(planned).items()
+            for setting, failure in failed.items()
             if setting not in barred and setting not in acquitted and failure is not Failure.KILLED
         }
 
@@ -142,6 +143,12 @@ class Ledger:
                     found[setting] = failure
         return found
 
+    def _forgiven(self, planned: Launch) -> dict[Setting, Failure]:
+        """Wrong results that were forgiven; the steps were walked, so only alone is left to try."""
+        lifted = (replace(o, lifted=False) for _, o in self._walks(planned) if o.lifted)
+        pairs = (quarantine.failures(planned, outcome).items() for outcome in lifted)
+        return {s: failure for found in pairs for s, failure in found if failure is Failure.WRONG}
+
     def _named(self, planned: Launch, one: Launch) -> Launch:
         """With a folder of its own."""
         tried = [made.attempt for made, _ in self.of(planned)]
@@ -164,7 +171,8 @@ class Ledger:
 
 
 def _is_good(pair: Ended) -> bool:
-    return pair[1].status is Status.OK and quarantine.failure_of(pair[1]) is None
+    """Whether all that a launch was made for is there; wrong results are not, forgiven or not."""
+    return pair[1].status is Status.OK and pair[1].failure is None
 
 
 def _n_steps(one: Launch, outcome: Outcome) -> int:
@@ -178,7 +186,7 @@ def _told_apart(one: Launch, attempt: int) -> Launch:
     """Simulated noise of what a walk goes on with is not that of its beginning again."""
     names = dict(one.environment)
     if SIM_LAUNCH in names:
-        names[SIM_LAUNCH] = f"{one.collectives[0].value} {name_of(one)} {one.repeat} {attempt}"
+        names[SIM_LAUNCH] += f" {attempt}"
     return replace(one, environment=tuple(sorted(names.items())))
 
 

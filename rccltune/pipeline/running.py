@@ -126,6 +126,8 @@ class _Runner:
         self.made = 0
         self.faults = 0
         self.in_a_row: list[Ran] = []
+        # Failures of walks in which no setting of theirs was in force.
+        self.unexplained: dict[str, list[Failure]] = {}
         _improve(self.best, self.samples)
 
     def take_over_interrupted(self) -> None:
@@ -157,10 +159,16 @@ class _Runner:
                 yield from self.attempt(one)
         for one in again:
             if is_walk(one):
-                yield from self.walk(one)
+                while self.is_to_walk(one):
+                    yield from self.walk(one)
                 continue
             while ledger.is_left(one):
                 yield from self.attempt(one)
+
+    def is_to_walk(self, planned: Launch) -> bool:
+        """Whether a walk is to be gone on with; not where nobody is known whom it fails for."""
+        hopeless = quarantine.is_hopeless(self.unexplained.get(planned.id, ()))
+        return self.prepared.ledger.is_to_walk(planned) and not hopeless
 
     def walk(self, planned: Launch) -> Iterator[Ran]:
         """Walk until nothing is left, or until a launch fails and no setting can be blamed.
@@ -168,9 +176,10 @@ class _Runner:
         Raises:
             LaunchError: the machine works no more.
         """
-        while self.prepared.ledger.is_to_walk(planned):
+        while self.is_to_walk(planned):
             ran = yield from self.attempt(planned)
             if ran.outcome.failure is not None and ran.outcome.suspect is None:
+                self.unexplained.setdefault(planned.id, []).append(ran.outcome.failure)
                 return
 
     def try_suspects(self, planned: Launch) -> Iterator[Ran]:
@@ -235,9 +244,11 @@ class _Runner:
         return ran
 
     def _untouched(self, planned: Launch) -> Launch:
+        """An untouched launch of the same collective; every sweep begins with some."""
+        ended = (one for one, _ in self.prepared.ledger.ended if one.argv and not one.attempt)
         return next(
             one
-            for one in self.prepared.plan.launches
+            for one in (*self.prepared.plan.launches, *ended)
             if not _round(one)[0] and one.collectives == planned.collectives
         )
 

@@ -12,12 +12,13 @@ from collections import Counter
 from collections.abc import Container, Sequence
 from dataclasses import replace
 from itertools import islice
+from typing import Final
 
 from rccltune.model import Launch, Role, Schedule, Setting
 
 # A launch of a walk, and the steps of it that are proven, from its first one.
 Walked = tuple[Launch, int]
-_CYCLES = ("-N", "-s")
+_CYCLES: Final = ("-N", "-s")
 
 
 def continuation(walk: Launch, walked: Sequence[Walked], barred: Container[Setting]) -> Launch:

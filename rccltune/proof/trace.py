@@ -61,6 +61,9 @@ def read_trace(text: str, where: str) -> tuple[Asked, ...]:
     lines = text.splitlines()
     if not lines or lines[0] != "#@ format 1":
         raise OutputError("this is no trace of format 1", where=where)
+    if "\0" in text:
+        # A machine that went down leaves zeros where the file was not on the disk yet.
+        raise OutputError("the trace is damaged: it holds a zero byte", where=where)
     rows = csv.reader(io.StringIO("\n".join(lines[1:])))
     if tuple(next(rows, ())) != _COLUMNS:
         raise OutputError("the trace has other columns than this version's", where=f"{where}:2")

@@ -6,10 +6,12 @@ The order of launches is that of ``--json``; what counts is read from the sessio
 from __future__ import annotations
 
 import json
+import signal
 import subprocess
 import sys
 import time
 from collections import Counter
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -19,13 +21,15 @@ import yaml
 
 from rccltune import plugin, simnode
 from rccltune.cli import run
+from rccltune.pipeline import sweeping
+from rccltune.pipeline.ledger import open_ledger
 
 pytestmark = pytest.mark.usefixtures("stand_ins", "here")
 
 SESSION = Path("rccltune-session")
 REPEATS, SIZES, HALVES = 2, 4, 2
 SMALL = ["--collective", "all_reduce", "--min-bytes", "1K", "--max-bytes", "8K"]
-SMALL += ["--method", "one-launch", "--repeats", str(REPEATS), "--timeout", "3"]
+SMALL += ["--method", "one-launch", "--exhaustive", "--timeout", "3", "--repeats", str(REPEATS)]
 TWO = ["--setting", "tree/ll", "--setting", "ring/ll"]
 # Of one variant, so that they are all in one launch.
 ALL = [
@@ -70,14 +74,26 @@ def samples(session: Path = SESSION) -> pd.DataFrame:
 def usable(session: Path = SESSION) -> Counter[str]:
     """Half-rows of each setting that may be used."""
     table = samples(session)
-    names = table["setting"][table["doubt"] == ""]
-    return Counter(names)
+    ids = table["launch"].str.partition(".")[0]
+    controls = {name for name in set(ids) if is_control(name, session)}
+    return Counter(table["setting"][(table["doubt"] == "") & ~ids.isin(controls)])
+
+
+def made_in(out: str) -> list[dict[str, Any]]:
+    """Launches in the order in which they were made."""
+    lines = [json.loads(line) for line in out.splitlines()]
+    return [line for line in lines if line["event"] == "launch"]
 
 
 def events(capsys: pytest.CaptureFixture[str]) -> list[dict[str, Any]]:
-    """Launches in the order in which they were made."""
-    lines = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
-    return [line for line in lines if line["event"] == "launch"]
+    """The same of what was printed last, without controls."""
+    return [e for e in made_in(capsys.readouterr().out) if not is_control(e["id"])]
+
+
+def is_control(name: str, session: Path = SESSION) -> bool:
+    """Whether a launch is one of those with which a walk is compared, and no part of it."""
+    launch = record(name, "launch.json", session)
+    return list(launch["schedule"]["settings"][0]) != ["role"] and "part_of" not in launch
 
 
 def record(name: str, file: str, session: Path = SESSION) -> dict[str, Any]:
@@ -124,9 +140,9 @@ def test_three_faulty_settings_of_24_cost_themselves_and_at_most_three_launches(
     assert made.index(walks[-1]) - made.index(walks[0]) <= 3
     # All that the 21 have comes from walks, and the faulty ones come after them.
     found = samples()
+    found = found[found["launch"].str.partition(".")[0].isin([e["id"] for e in walks])]
     found = found[(found["doubt"] == "") & found["setting"].isin(GOOD)]
     assert dict(Counter(found["setting"])) == dict.fromkeys(GOOD, EACH)
-    assert set(found["launch"].str.partition(".")[0]) <= {e["id"] for e in walks}
     assert made.index(others[0]) > made.index(walks[-1])
     assert {e["setting"] for e in others} == {HANG, CRASH, WRONG}
     assert len(others) == 3
@@ -136,6 +152,15 @@ def test_three_faulty_settings_of_24_cost_themselves_and_at_most_three_launches(
         WRONG: ["wrong-results"] * 2,
     }
     assert set(usable()) == {*GOOD, "silent", "baseline"}
+
+    # Whoever asks for a planned walk is told of all that was made for it, in that order.
+    ledger = open_ledger(SESSION)
+    (planned,) = (one for one, _ in ledger.ended if one.id == walks[0]["id"])
+    assert [one.id for one, _ in ledger.of(planned)] == [e["id"] for e in (*walks, *others)]
+    assert not ledger.is_left(planned)
+    done = ledger.done(planned)
+    assert done is not None
+    assert done[0].id == walks[-1]["id"]
 
 
 @pytest.mark.long
@@ -182,6 +207,32 @@ def test_sigkill_is_borne_twice_and_bars_nobody(capsys: pytest.CaptureFixture[st
     assert usable()["ring/ll"] == EACH
 
 
+@pytest.mark.mpi
+def test_a_rank_that_hangs_or_crashes_under_mpirun_names_its_setting(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    """Every rank has a trace of its own, and others may not have come as far."""
+    raw = yaml.safe_load(simnode.node_path("mi300x", "cpx-nps4").read_text(encoding="utf-8"))
+    raw["scale"] |= {"ranks": 4, "devices_per_oam": 4}
+    raw["fill"] = [{"ranks": 4, "placement": "node"}]
+    raw["curves"] = [c | {"ranks": 4} for c in raw["curves"] if c.get("placement") == "node"]
+    found = [
+        fault("hang", "ring/simple/4", rank=2),
+        fault("crash", "tree/ll/8", rank=0, how="abort"),
+    ]
+    path = Path("four.yaml")
+    raw |= {"noise": {"sigma": 0.0}, "faults": found}
+    path.write_text(yaml.safe_dump(raw), encoding="utf-8")
+    good = ["tree/ll/2", "ring/ll/2", "ring/ll/4"]
+    where = ["--simulate", str(path), "--launcher", "openmpi", "--mode", "cpx-nps4"]
+    wanted = [*wish("ring/ll/2", "ring/simple/4", "tree/ll/2", "tree/ll/8", "ring/ll/4"), "--json"]
+    assert run(["sweep", *where, *SMALL, "--timeout", "6", *wanted]) == 5
+    assert quarantined() == {"ring/simple/4": ["hang"] * 2, "tree/ll/8": ["crash"] * 2}
+    walks = [e["failure"] for e in events(capsys) if e["setting"].endswith("settings")]
+    assert walks == ["hang", "crash", None]
+    assert {name: usable()[name] for name in good} == dict.fromkeys(good, EACH)
+
+
 def test_a_memory_fault_is_not_tried_again(capsys: pytest.CaptureFixture[str]) -> None:
     """Not alone either; the others are measured, and a second one stops the sweep."""
     one = fault("crash", "tree/ll", how="memory-fault")
@@ -221,6 +272,27 @@ def test_a_quarantined_setting_is_left_out_of_later_walks_until_it_is_lifted(
     assert quarantined() == {}
 
 
+@pytest.mark.parametrize("method", ["one-launch", "per-setting"])
+def test_wrong_results_that_are_lifted_are_tried_again(
+    capsys: pytest.CaptureFixture[str], method: str
+) -> None:
+    """And again until they are right or in quarantine once more."""
+    path = node(fault("wrong", "tree/ll", elements=3))
+    assert sweep(path, *TWO, "--method", method) == 5
+    capsys.readouterr()
+    assert sweep(path, *TWO, "--method", method, "--lift-quarantine", "--json") == 5
+    made = [e for e in made_in(capsys.readouterr().out) if e["setting"] == "tree/ll"]
+    assert [e["failure"] for e in made] == ["wrong-results"] * 2
+    assert quarantined() == {"tree/ll": ["wrong-results"] * 2}
+
+    assert sweep(node(), *TWO, "--method", method, "--lift-quarantine", "--json") == 0
+    made = [e for e in made_in(capsys.readouterr().out) if e["setting"] == "tree/ll"]
+    assert {e["failure"] for e in made} == {None}
+    # What was wrong on this machine once disqualifies in this session.
+    assert run(["fit"]) == 0
+    assert "WRONG RESULTS" in capsys.readouterr().err
+
+
 def benchmark(script: str, *faults: dict[str, object]) -> list[str]:
     """A sweep's options for a script around the stand-in; $WALK is set in a walk."""
     for name, found in (("good", ()), ("bad", faults)):
@@ -245,7 +317,7 @@ if [ -n "$WALK" ] && [ ! -e $HERE/cut ]; then
   $REAL "$@" > $HERE/table
   for trace in ${RCCLTUNE_TRACE%/*}/trace-*.csv; do sed -i '/^#@ begin .* step=5 /q' $trace; done
   head -c $(($(grep -b -m5 -E '^ +1024 ' $HERE/table | tail -1 | cut -d: -f1) + 60)) $HERE/table
-  kill -SEGV $$
+  END
 fi
 exec $REAL "$@"
 """
@@ -255,10 +327,11 @@ def test_whole_steps_of_a_walk_that_crashed_count_and_are_not_made_again(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     """The suspect ends well alone: it is not quarantined, and what it lacks is told."""
-    assert run(benchmark(CUT)) == 0
+    assert run(benchmark(CUT.replace("END", "kill -SEGV $$"))) == 0
     captured = capsys.readouterr()
-    lines = [json.loads(line) for line in captured.out.splitlines()]
-    made = [e for e in lines if e["event"] == "launch" and e["setting"] != "baseline"]
+    made = [
+        e for e in made_in(captured.out) if e["setting"] != "baseline" and not is_control(e["id"])
+    ]
     assert [(e["setting"], e["failure"]) for e in made] == [
         ("2 settings", "crash"),
         ("1 setting", None),
@@ -284,6 +357,35 @@ def test_whole_steps_of_a_walk_that_crashed_count_and_are_not_made_again(
     pd.testing.assert_frame_equal(samples(), before)
 
 
+def test_whole_steps_of_a_walk_that_was_interrupted_count(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    """rccltune itself is killed: nobody is suspected, and the same command makes the rest."""
+    wanted = benchmark(CUT.replace("END", "kill -KILL $PPID; exec sleep 60"))
+    command = [sys.executable, "-m", "rccltune", *wanted]
+    silence = {"stdout": subprocess.DEVNULL, "stderr": subprocess.DEVNULL}
+    assert subprocess.run(command, check=False, **silence).returncode == -signal.SIGKILL
+
+    assert run(wanted) == 0
+    captured = capsys.readouterr()
+    (made,) = (e for e in made_in(captured.out) if "part_of" in record(e["id"], "launch.json"))
+    assert "was interrupted; 5 whole steps of it count" in captured.err
+    (first,) = (
+        path.parent.name
+        for path in SESSION.glob("launches/*/schedule")
+        if made["id"] not in str(path)
+    )
+    outcome = record(first, "outcome.json")
+    assert (outcome["status"], outcome["n_steps"]) == ("interrupted", 5)
+    assert not {"failure", "suspect"} & set(outcome)
+    schedule = record(made["id"], "launch.json")["schedule"]["settings"]
+    assert [s.get("role", s.get("algorithm")) for s in schedule] == [
+        *("silent", "silent", "tree", "ring", "ring", "silent", "tree", "ring", "silent"),
+    ]
+    found = usable()
+    assert [found[name] for name in ("tree/ll", "ring/ll", "silent")] == [EACH] * 3
+
+
 def test_wrong_among_others_and_right_alone_is_told(capsys: pytest.CaptureFixture[str]) -> None:
     """It is not quarantined; its wrong results disqualify it all the same."""
     script = '[ -n "$WALK" ] && export RCCLTUNE_SIM_NODE=$HERE/bad.node\nexec $REAL "$@"'
@@ -298,18 +400,29 @@ def test_wrong_among_others_and_right_alone_is_told(capsys: pytest.CaptureFixtur
     assert ",tree,ll," not in Path("rules.csv").read_text()
 
 
+MEMORY = "Memory access fault by GPU node-1 (Agent handle: 0x1) on address 0x7f0000000000."
+
+
+@pytest.mark.parametrize(
+    ("end", "failures"),
+    [
+        ("exit 3", ["crash"] * 2),
+        ("kill -KILL $$", ["killed"] * 3),
+        (f"echo '{MEMORY}' >&2; kill -ABRT $$", ["memory-fault"]),
+    ],
+)
 def test_a_walk_that_fails_before_a_setting_is_made_once_more_and_blames_nobody(
-    capsys: pytest.CaptureFixture[str],
+    capsys: pytest.CaptureFixture[str], end: str, failures: list[str]
 ) -> None:
-    """Then it counts as failed, and the same command tries it again."""
-    wanted = benchmark('[ -n "$WALK" ] && exit 3\nexec $REAL "$@"')
+    """SIGKILL is borne once more, a memory fault not at all; then it counts as failed."""
+    wanted = benchmark(f'if [ -n "$WALK" ]; then {end}; fi\nexec $REAL "$@"')
+    # The same command tries it again.
     for _ in range(2):
         assert run(wanted) == 5
         captured = capsys.readouterr()
         assert "1 of the launches that walk" in captured.err
-        made = [json.loads(line) for line in captured.out.splitlines()]
-        walks = [e for e in made if e["event"] == "launch" and e["setting"] == "2 settings"]
-        assert [e["failure"] for e in walks] == ["crash"] * 2
+        walks = [e for e in made_in(captured.out) if e["setting"] == "2 settings"]
+        assert [e["failure"] for e in walks] == failures
     assert not (SESSION / "quarantine.json").exists()
 
 
@@ -332,3 +445,27 @@ def test_a_machine_that_stops_working_condemns_no_setting_of_a_walk(
         (here / name).unlink()
     assert run(wanted) == 0
     assert usable()["ring/ll"] == usable()["tree/ll"] == EACH
+
+
+def test_nothing_of_a_walk_counts_during_which_the_machine_changed(
+    here: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Whole as it may be."""
+    wanted = benchmark('[ -n "$WALK" ] && touch $HERE/walked\nexec $REAL "$@"')
+    original = sweeping.prepare
+
+    def changed() -> tuple[str, ...]:
+        return ("the driver was 6.3, is 6.4",) if (here / "walked").exists() else ()
+
+    def prepare(*args: object, **kwargs: object) -> object:
+        ready = original(*args, **kwargs)
+        return replace(ready, site=replace(ready.site, changed=changed))
+
+    with monkeypatch.context() as patch:
+        patch.setattr(sweeping, "prepare", prepare)
+        assert run(wanted) == 4
+    assert "the driver was 6.3" in capsys.readouterr().err
+    assert set(usable()) == {"baseline"}
+
+    assert run(wanted) == 0
+    assert usable()["tree/ll"] == usable()["ring/ll"] == EACH

@@ -111,6 +111,13 @@ def test_no_text_is_read_as_something_else(text: str) -> None:
             assert len(proof.read_trace(start + text, "t")) <= text.count("\n") + 1
 
 
+def test_a_trace_with_zeros_is_damaged() -> None:
+    """As a machine that went down leaves a file that was not on the disk yet."""
+    head = "#@ format 1\n" + ",".join(proof.trace._COLUMNS) + "\n"
+    with pytest.raises(OutputError, match="zero byte"):
+        proof.read_walk(head + "\0" * 512 + "\n", "t")
+
+
 # Lines of public logs (nv34 of the shared data) and of the sources named in tuner_of.
 @pytest.mark.parametrize(
     ("line", "tuner"),

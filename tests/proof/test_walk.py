@@ -169,6 +169,18 @@ def test_half_a_row_ends_what_counts(at: int) -> None:
         assert [s.step for s in placed] == [1 + k for k in range(n_whole) for _ in range(6)]
 
 
+def test_calls_after_the_last_step_blame_nobody() -> None:
+    """And half a line, which a killed rank leaves, is not read."""
+    head = "#@ format 1\n" + ",".join(proof.trace._COLUMNS) + "\n"
+    begin = "#@ begin comm=a context=0 step={} of=2 setting={}\n"
+    whole = head + begin.format(0, "silent") + begin.format(1, "ring/ll")
+    walk = proof.read_walk(whole + begin.format(2, "overrun")[:-6], "t")
+    assert (walk.n_begun, walk.n_over, walk.last) == (2, 0, SETTINGS[0])
+    walk = proof.read_walk(whole + begin.format(2, "overrun"), "t")
+    assert (walk.n_begun, walk.n_over, walk.last) == (2, 1, None)
+    assert proof.suspect([walk], questions(old=False)) is None
+
+
 def test_a_bypassed_size_is_doubted_and_costs_no_other() -> None:
     """It has no record; its neighbours have theirs."""
     asked = [nbytes for nbytes in calls(N_PASSES, old=False) if nbytes != 16]
