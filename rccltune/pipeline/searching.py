@@ -32,6 +32,9 @@ from rccltune.vocab import Collective, Doubt
 from rccltune.zones import ChoiceOptions
 
 SEARCH_FILE: Final = "search.json"
+# What a launch costs beside its collectives: before one was made, and at least.
+_START_S: Final = 10.0
+_LEAST_START_S: Final = 1.0
 # Tried on settings that survive, where the user names no settings of his own.
 _COUNTS: Final = (4, 8, 16, 32)
 # These say that a setting cannot run at a size; the others may be otherwise next time.
@@ -97,6 +100,7 @@ def step(
     samples: Sequence[Sample],
     ended: Sequence[tuple[Launch, Outcome]],
     arch: str | None,
+    start_s: float | None,
 ) -> Search:
     """The search with its next round; a round without wants and launches ends it.
 
@@ -105,6 +109,7 @@ def step(
         samples: of those launches.
         ended: those launches, whichever way they ended.
         arch: of the GPUs.
+        start_s: what a launch takes beside its collectives, None where it is to be measured.
     """
     number = len(before.rounds) + 1
     known = known_of(before.sweep, samples, arch)
@@ -115,7 +120,7 @@ def step(
             before.sweep,
             before.ground,
             following,
-            _pace(before.sweep, known, ended),
+            _pace(before.sweep, known, ended, start_s),
             baseline_over=_spanning(before.sweep),
         )
     return replace(before, rounds=(*before.rounds, following), planned=(*before.planned, launches))
@@ -192,7 +197,10 @@ def _barred(samples: Sequence[Sample], collective: Collective) -> Mapping[Settin
 
 
 def _pace(
-    sweep: Sweep, known: Sequence[search.Known], ended: Sequence[tuple[Launch, Outcome]]
+    sweep: Sweep,
+    known: Sequence[search.Known],
+    ended: Sequence[tuple[Launch, Outcome]],
+    start_s: float | None,
 ) -> plan.Pace:
     """What calls and launches took so far."""
     times = {one.collective: _typical(one.curves) for one in known}
@@ -205,6 +213,8 @@ def _pace(
             return typical[-1] * nbytes / sizes[-1]
         return time_at(sizes, typical, max(nbytes, sizes[0]))
 
+    if start_s is not None:
+        return plan.Pace(launch_s=start_s, call_us=call_us)
     rough = plan.Pace(call_us=call_us)
     spanning = plan.over(sweep, _spanning(sweep))
     starts = [
@@ -212,7 +222,7 @@ def _pace(
         for one, outcome in ended
         if outcome.duration_s is not None and not is_walk(one)
     ]
-    return replace(rough, launch_s=max(rough.launch_s, median(starts) if starts else 0.0))
+    return replace(rough, launch_s=max(_LEAST_START_S, median(starts)) if starts else _START_S)
 
 
 def _typical(curves: Sequence[Curve]) -> tuple[tuple[float, ...], tuple[float, ...]]:

@@ -265,7 +265,9 @@ def _next_round(
 ) -> Prepared:
     """Decide what follows the launches that have ended."""
     ended = _ended(prepared)
-    made = searching.step(search, _samples(prepared, known), ended, prepared.site.fingerprint.arch)
+    site = prepared.site
+    samples = _samples(prepared, known)
+    made = searching.step(search, samples, ended, site.fingerprint.arch, site.start_s)
     named = _named(made.planned[-1], prepared.site, prepared.timeout_s, is_first=False)
     made = replace(made, planned=(*made.planned[:-1], named))
     return replace(prepared, search=made, plan=replace(prepared.plan, launches=made.launches))

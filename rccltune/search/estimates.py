@@ -9,9 +9,9 @@ size time grows by the last bytes' rate, and the spread with the distance.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from math import exp, log, log2, sqrt
-from statistics import fmean, median
+from statistics import fmean, median, variance
 from typing import Final
 
 import numpy as np
@@ -25,9 +25,9 @@ _SLOW: Final = log(1.2)
 # Spread of one measurement before repeats tell: two launches differ by 1-4 %.
 _USUAL: Final = 0.02
 _USUAL_WEIGHT: Final = 8.0
-# Roughness in log-time per square root of an octave: at least, at most, and beyond what was
-# measured, where no two points hold the curve.
-_LEAST: Final = 0.03
+# Roughness in log-time per square root of an octave: at least, at most, and at most beyond what was
+# measured, where bandwidth alone is left.
+_LEAST: Final = 0.01
 _MOST: Final = 0.25
 _BEYOND: Final = 0.08
 # One measurement this far above its neighbours is more likely a stall than a plateau.
@@ -62,6 +62,13 @@ class _Point:
     n: int
 
 
+_Key = tuple[Setting, View]
+# Settings that are drawn together: at least three, within this many spreads of the best.
+_CLUSTER: Final = 3
+_NEAR: Final = 4.0
+_LEAST_SHARE: Final = 0.1
+
+
 def estimate(
     curves: Sequence[Curve], sizes: Sequence[int], barred: Mapping[Setting, frozenset[int]]
 ) -> Estimates:
@@ -75,9 +82,9 @@ def estimate(
     settings = tuple(dict.fromkeys(curve.key.setting for curve in curves))
     views = tuple(dict.fromkeys(curve.key.view for curve in curves))
     by_key = {(curve.key.setting, curve.key.view): curve for curve in curves}
-    variance = _variance(curves)
-    points = {key: _points(curve, variance) for key, curve in by_key.items()}
-    rough = _roughness(points.values())
+    noise = _noise(curves)
+    points = _shrunk({key: _points(curve, noise) for key, curve in by_key.items()})
+    rough = _roughness(points)
     centre = np.full((len(settings), len(views), len(sizes)), np.inf)
     spread = np.zeros_like(centre)
     repeats = np.zeros((len(settings), len(sizes)), dtype=np.int64)
@@ -88,39 +95,46 @@ def estimate(
             if row:
                 centre[a, v], spread[a, v] = _row(row, sizes, closed, rough)
         repeats[a] = [_repeats(by_key, setting, views, nbytes) for nbytes in sizes]
-    _shrink(centre, spread, repeats > 0)
     return Estimates(settings, tuple(sizes), centre, spread, repeats)
 
 
-def _shrink(centre: Array, spread: Array, measured: npt.NDArray[np.bool_]) -> None:
-    """Draw measured settings that noise alone may part towards each other, in place.
+def _shrunk(points: Mapping[_Key, Sequence[_Point]]) -> dict[_Key, list[_Point]]:
+    """Settings that noise alone may part, drawn towards each other at every size.
 
     Of ten equal settings one always looks fastest; what their centres vary more than noise makes
     them is what they truly differ by (James and Stein 1961).
     """
-    _, n_views, n_sizes = centre.shape
-    for v in range(n_views):
-        for x in range(n_sizes):
-            able = np.flatnonzero(measured[:, x] & np.isfinite(centre[:, v, x]))
-            if able.size < _CLUSTER:
-                continue
-            best = able[centre[able, v, x].argmin()]
-            near = centre[able, v, x] - centre[best, v, x] <= _NEAR * spread[best, v, x]
-            cluster = able[near]
-            if cluster.size < _CLUSTER:
-                continue
-            noise = float((spread[cluster, v, x] ** 2).mean())
-            own = max(0.0, float(centre[cluster, v, x].var(ddof=1)) - noise)
-            share = max(own / (own + noise), _LEAST_SHARE) if noise > 0 else 1.0
-            middle = centre[cluster, v, x].mean()
-            centre[cluster, v, x] = middle + share * (centre[cluster, v, x] - middle)
-            spread[cluster, v, x] *= sqrt(share)
+    made = {key: list(row) for key, row in points.items()}
+    places: dict[tuple[View, float], list[tuple[_Key, int]]] = {}
+    for key, row in points.items():
+        for i, point in enumerate(row):
+            places.setdefault((key[1], point.at), []).append((key, i))
+    for members in places.values():
+        best = min((points[key][i] for key, i in members), key=lambda point: point.centre)
+        reach = best.centre + _NEAR * sqrt(best.variance)
+        cluster = [(key, i) for key, i in members if points[key][i].centre <= reach]
+        if len(cluster) >= _CLUSTER:
+            for (key, i), point in zip(
+                cluster, _drawn([points[key][i] for key, i in cluster]), strict=True
+            ):
+                made[key][i] = point
+    return made
 
 
-# Settings that are drawn together: at least three, within this many spreads of the best.
-_CLUSTER: Final = 3
-_NEAR: Final = 4.0
-_LEAST_SHARE: Final = 0.1
+def _drawn(cluster: Sequence[_Point]) -> list[_Point]:
+    centres = [point.centre for point in cluster]
+    noise = fmean(point.variance for point in cluster)
+    own = max(0.0, variance(centres) - noise)
+    share = max(own / (own + noise), _LEAST_SHARE) if noise > 0 else 1.0
+    middle = fmean(centres)
+    return [
+        replace(
+            point,
+            centre=middle + share * (point.centre - middle),
+            variance=share * point.variance,
+        )
+        for point in cluster
+    ]
 
 
 def _repeats(
@@ -147,7 +161,7 @@ def _logs(point: CurvePoint) -> list[float]:
     return [x for x in logs if x <= logs[(len(logs) - 1) // 2] + _SLOW]
 
 
-def _variance(curves: Iterable[Curve]) -> float:
+def _noise(curves: Iterable[Curve]) -> float:
     """Of one measurement, from all that were repeated and what is usual."""
     squares = []
     for curve in curves:
@@ -160,9 +174,9 @@ def _variance(curves: Iterable[Curve]) -> float:
     return total / (len(squares) + _USUAL_WEIGHT)
 
 
-def _points(curve: Curve, variance: float) -> list[_Point]:
+def _points(curve: Curve, noise: float) -> list[_Point]:
     made = [
-        _Point(log2(point.nbytes), fmean(logs), variance / len(logs), len(logs))
+        _Point(log2(point.nbytes), fmean(logs), noise / len(logs), len(logs))
         for point in curve.points
         if (logs := _logs(point))
     ]
@@ -188,18 +202,38 @@ def _between(left: _Point, right: _Point, at: float) -> float:
     return (1 - share) * left.centre + share * right.centre
 
 
-def _roughness(rows: Iterable[Sequence[_Point]]) -> float:
-    """By how much a point misses the line through its neighbours, by the law of a bridge."""
+def _roughness(points: Mapping[_Key, Sequence[_Point]]) -> float:
+    """By how much a point misses the line through its neighbours, by the law of a bridge.
+
+    What all settings have in common tells nothing of who is faster, so each curve is taken beside
+    the middle of all, at the sizes at which nearly all were measured.
+    """
     misses = []
-    for row in rows:
-        for left, here, right in zip(row, row[1:], row[2:], strict=False):
-            span = (here.at - left.at) * (right.at - here.at) / (right.at - left.at)
-            misses.append(abs(here.centre - _between(left, right, here.at)) / sqrt(span))
+    for view in dict.fromkeys(view for _, view in points):
+        rows = [row for (_, of), row in points.items() if of == view]
+        by_size: dict[float, list[float]] = {}
+        for row in rows:
+            for point in row:
+                by_size.setdefault(point.at, []).append(point.centre)
+        most = max(map(len, by_size.values()), default=0)
+        middles = {at: median(found) for at, found in by_size.items() if len(found) >= 0.8 * most}
+        for row in rows:
+            beside = [replace(p, centre=p.centre - middles[p.at]) for p in row if p.at in middles]
+            misses += [_miss(*three) for three in zip(beside, beside[1:], beside[2:], strict=False)]
     if not misses:
         return _MOST / 2
     # Half mean, half median: kinks are rare, but they are what crossovers are made of.
     typical = (fmean(misses) * 1.25 + median(misses) * 1.48) / 2
     return min(max(typical, _LEAST), _MOST)
+
+
+def _miss(left: _Point, here: _Point, right: _Point) -> float:
+    """Beyond what noise explains, per square root of an octave."""
+    share = (here.at - left.at) / (right.at - left.at)
+    span = (here.at - left.at) * (right.at - here.at) / (right.at - left.at)
+    noise = here.variance + (1 - share) ** 2 * left.variance + share**2 * right.variance
+    square = (here.centre - _between(left, right, here.at)) ** 2
+    return sqrt(max(0.0, square - noise) / span)
 
 
 def _row(
@@ -210,11 +244,11 @@ def _row(
     for nbytes in sizes:
         at = log2(nbytes)
         if _is_barred(points, closed, at):
-            centre, variance = float("inf"), 0.0
+            centre, square = float("inf"), 0.0
         else:
-            centre, variance = _at(points, at, rough)
+            centre, square = _at(points, at, rough)
         centres.append(centre)
-        spreads.append(sqrt(variance))
+        spreads.append(sqrt(square))
     return centres, spreads
 
 
@@ -232,7 +266,7 @@ def _at(points: Sequence[_Point], at: float, rough: float) -> tuple[float, float
         first = points[0]
         return first.centre, first.variance + rough**2 * (first.at - at)
     if at > points[-1].at:
-        return _above(points, at)
+        return _above(points, at, min(rough, _BEYOND))
     i = next(i for i, point in enumerate(points) if point.at >= at)
     right, left = points[i], points[i - 1]
     share = (at - left.at) / (right.at - left.at)
@@ -241,7 +275,7 @@ def _at(points: Sequence[_Point], at: float, rough: float) -> tuple[float, float
     return _between(left, right, at), held + rough**2 * span
 
 
-def _above(points: Sequence[_Point], at: float) -> tuple[float, float]:
+def _above(points: Sequence[_Point], at: float, rough: float) -> tuple[float, float]:
     """Beyond the largest size: more bytes at the rate of the last ones."""
     last = points[-1]
     nbytes, time = 2**last.at, exp(last.centre)
@@ -251,4 +285,4 @@ def _above(points: Sequence[_Point], at: float) -> tuple[float, float]:
         rate = max(0.0, (time - exp(before.centre)) / (nbytes - 2**before.at))
     centre = log(time + rate * (2**at - nbytes))
     # The rate rests on two noisy points.
-    return centre, 4 * last.variance + _BEYOND**2 * (at - last.at)
+    return centre, 4 * last.variance + rough**2 * (at - last.at)

@@ -29,6 +29,8 @@ _AT_ONCE_DEAR: Final = 3
 _ENOUGH: Final = 8
 _HOPELESS: Final = 0.01
 _CHANNELS_IN: Final = 2
+# Below, one channel carries all there is.
+_CHANNELS_FROM: Final = 64 << 10
 _BETWEEN_FROM: Final = 3
 # A setting with this chance of being the fastest has survived.
 _SURVIVES: Final = 0.2
@@ -205,7 +207,7 @@ class _Look:
                 for arm in np.flatnonzero(self.prospect.chance[:, x] >= _SURVIVES)
                 if self._is_forced(self._settings[arm])
             ]
-            if nbytes in coarse and self.known.counts and survivors:
+            if nbytes >= _CHANNELS_FROM and nbytes in coarse and self.known.counts and survivors:
                 found.append(
                     Want(
                         collective=self.known.collective,
