@@ -1,0 +1,141 @@
+"""The library's own log, and what it says of samples that no plugin could watch.
+
+A library that looks up no tuner is told through its switches what to run. At INFO with the
+subsystem TUNING it then writes one line for every call, from rank 0 alone:
+
+    ``8 Bytes -> Algo 1 proto 0 time 12.8``
+    ``AllReduce: 8 Bytes -> Algo RING proto LL channel{Lo..Hi}={0..3}``
+
+the first from 2.20.3 on, in NCCL and RCCL, the second from 2.24 on
+(``src/enqueue.cc``; RCCL 2.18 of ROCm 6.0 and 6.1 has the line only in debugging builds). The
+older line names no collective and gives the size as a tuner would see it, the newer one the bytes
+of a rank's own buffer. A call that took another path before the choice has no line.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Final
+
+from rccltune.model import Sample, Setting
+from rccltune.vocab import Algorithm, Collective, Doubt, Protocol
+
+_CHOICE: Final = re.compile(
+    r"NCCL INFO (?:(\w+): )?(\d{1,19}) Bytes -> Algo (\w+) proto (\w+) (?:time \S|channel\{)"
+)
+_CHANNELS: Final = re.compile(r"NCCL INFO (\d{1,6}) coll channels, ")
+# The newer line counts a rank's own elements, these collectives' sizes are totals.
+_SHARED: Final = (Collective.ALL_GATHER, Collective.REDUCE_SCATTER)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Logged:
+    """What the logs of one launch's ranks say.
+
+    Attributes:
+        choices: settings by (collective, bytes) as written; the collective is None where the line
+            names none, a setting None where its algorithm or protocol has no name today.
+        channels: what the ranks' communicators have; more than one number where they differ.
+    """
+
+    choices: Mapping[tuple[Collective | None, int], frozenset[Setting | None]]
+    channels: frozenset[int]
+
+
+def read_log(texts: Iterable[str]) -> Logged:
+    """Read the logs of all ranks of a launch; lines of any other kind are passed over."""
+    choices: dict[tuple[Collective | None, int], set[Setting | None]] = {}
+    channels: set[int] = set()
+    for text in texts:
+        channels |= {int(match[1]) for match in _CHANNELS.finditer(text)}
+        # A launch writes thousands of lines that say the same.
+        for name, nbytes, algorithm, protocol in set(_CHOICE.findall(text)):
+            collective = _collective(name)
+            if name and collective is None:
+                continue
+            said = choices.setdefault((collective, int(nbytes)), set())
+            said.add(_setting(algorithm, protocol))
+    return Logged(
+        choices={key: frozenset(said) for key, said in choices.items()},
+        channels=frozenset(channels),
+    )
+
+
+def prove_by_log(
+    samples: Iterable[Sample], logged: Logged | None, asked: Setting
+) -> tuple[Sample, ...]:
+    """Say of each sample what ran.
+
+    Where the benchmark's own columns have said it already, the log is not asked.
+
+    Args:
+        samples: of one launch.
+        logged: its ranks' logs, None where the library was not made to write any.
+        asked: the setting that the library's switches were set to.
+    """
+    return tuple(
+        sample
+        if sample.doubt is not None or sample.executed is not None
+        else _proven(sample, logged, asked)
+        for sample in samples
+    )
+
+
+def _proven(sample: Sample, logged: Logged | None, asked: Setting) -> Sample:
+    if logged is None or not logged.choices:
+        # Nothing at all may be a path around every choice, or a release that says nothing.
+        return replace(sample, doubt=Doubt.UNPROVEN)
+    said = _said(sample, logged)
+    if not said:
+        return replace(sample, doubt=Doubt.BYPASSED)
+    others = [ran for ran in said if ran is None or asked.contradicts(ran)]
+    if others:
+        return replace(sample, doubt=Doubt.SUBSTITUTED, executed=others[0])
+    return _with_channels(replace(sample, executed=said[0]), logged.channels, asked)
+
+
+def _said(sample: Sample, logged: Logged) -> Sequence[Setting | None]:
+    """Every setting that the log names for calls of this size, in a steady order."""
+    key = sample.key
+    share = key.scale.n_ranks if key.collective in _SHARED else 1
+    named = logged.choices.get((key.collective, sample.nbytes // share), frozenset())
+    unnamed = logged.choices.get((None, sample.nbytes), frozenset())
+    return sorted(named | unnamed, key=str)
+
+
+def _with_channels(sample: Sample, channels: frozenset[int], asked: Setting) -> Sample:
+    """Channels are the communicator's: all of its calls have them."""
+    if asked.channels is None or sample.executed is None:
+        return sample
+    if not channels:
+        return replace(sample, doubt=Doubt.UNPROVEN)
+    ran = replace(
+        sample.executed, channels=min(channels - {asked.channels}, default=asked.channels)
+    )
+    return replace(
+        sample, executed=ran, doubt=Doubt.SUBSTITUTED if ran.channels != asked.channels else None
+    )
+
+
+def _collective(name: str) -> Collective | None:
+    try:
+        return Collective.parse(name)
+    except ValueError:
+        return None
+
+
+def _setting(algorithm: str, protocol: str) -> Setting | None:
+    """Older releases print numbers, those of the tuner interface."""
+    try:
+        return Setting(
+            algorithm=tuple(Algorithm)[int(algorithm)]
+            if algorithm.isdigit()
+            else Algorithm.parse(algorithm),
+            protocol=tuple(Protocol)[int(protocol)]
+            if protocol.isdigit()
+            else Protocol.parse(protocol),
+        )
+    except (ValueError, IndexError):
+        return None
