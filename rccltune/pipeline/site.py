@@ -104,9 +104,9 @@ def find_site(wish: SiteWish) -> Site:
 
 def _without_tuner(site: Site) -> Site:
     """How what runs is known there, and what the user should know of it."""
-    added = [name for name, _ in site.environment]
-    tells, against = switching.may_tell(site.help_letters, os.environ, added, site.cleared)
-    said = switching.remark(str(site.tunerless), site.help_letters, against)
+    seen = launch.environment(os.environ, site.environment, clear=site.cleared)
+    letters = site.help_letters
+    tells, said = switching.how_to_prove(str(site.tunerless), letters, seen.variables)
     return replace(site, tells=tells, remarks=(*site.remarks, said))
 
 

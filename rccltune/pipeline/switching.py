@@ -11,13 +11,14 @@ import re
 from collections.abc import Collection, Iterable
 from typing import Final
 
-from rccltune import launch
 from rccltune.model import Caution, Launch, Notice, Role, Setting
 from rccltune.vocab import Algorithm, Protocol
 
 HOW: Final = "forced through NCCL_ALGO and NCCL_PROTO"
 # The first releases that look for a tuner which the plugin exports, version 2 of the interface.
 _FIRST: Final = {"RCCL": (2, 21, 5), "NCCL": (2, 21, 0)}
+# The first releases whose log has a line for every choice (src/enqueue.cc of both).
+_TELLING: Final = (2, 20, 3)
 _NAME: Final = re.compile(r"([RN]CCL) (\d+)\.(\d+)\.(\d+)")
 _ALGORITHMS: Final = {
     Algorithm.TREE: "Tree",
@@ -47,10 +48,11 @@ def tunerless(library: str | None) -> str | None:
         library: as its file says, None where that is not known; it is then taken for a newer one.
     """
     match = _NAME.match(library or "")
-    if match is None:
-        return None
-    release = tuple(int(match[at]) for at in (2, 3, 4))
-    return match[0] if release < _FIRST[match[1]] else None
+    return match[0] if match is not None and _release(match) < _FIRST[match[1]] else None
+
+
+def _release(match: re.Match[str]) -> tuple[int, ...]:
+    return tuple(int(match[at]) for at in (2, 3, 4))
 
 
 def switches(setting: Setting, *, tells: bool) -> tuple[tuple[str, str], ...]:
@@ -78,40 +80,35 @@ def is_switched(wanted: Launch) -> bool:
     return forced and _TRACE not in names and not names.isdisjoint(_SWITCHES)
 
 
-def may_tell(
-    letters: Collection[str],
-    site: Iterable[str],
-    added: Iterable[str],
-    cleared: tuple[str, ...],
-) -> tuple[bool, tuple[str, ...]]:
-    """Whether the library's log is to say what ran, and which variables stand against it.
+def how_to_prove(
+    library: str, letters: Collection[str], variables: Iterable[str]
+) -> tuple[bool, str]:
+    """Whether the library's log is to say what ran, and what the user should know of it.
 
     Args:
+        library: as :func:`tunerless` names it.
         letters: options of the benchmark; with -A its columns say it and cost nothing.
-        site: names of the variables that rccltune was started with.
-        added: names of those set in every arm.
-        cleared: names of --clear.
+        variables: names of all that a launch gets from the site and from --env.
     """
-    own = {name for name in site if not launch.chooses(name, cleared)} | set(added)
-    against = tuple(sorted(name for name in own if name.startswith(_DEBUG)))
-    return "A" not in letters and not against, against
-
-
-def remark(library: str, letters: Collection[str], against: tuple[str, ...]) -> str:
-    """What the user should know before such a sweep begins."""
     start = f"{library} looks for no tuner plugin: settings are {HOW}"
+    against = sorted(name for name in variables if name.startswith(_DEBUG))
+    match = _NAME.match(library)
     if "A" in letters:
-        return f"{start}, and the benchmark's own columns say what ran"
-    if not against:
-        return (
-            f"{start}, and the library's log of every call says what ran; in every arm, the "
-            "untouched one too, small sizes take a little longer for it"
+        return False, f"{start}, and the benchmark's own columns say what ran"
+    if match is not None and _release(match) < _TELLING:
+        return False, (
+            f"{start}, and nothing will say what ran, since its log names no choice before 2.20.3: "
+            "no forced time will count. Measure with a newer library (--librccl)"
         )
-    clear = " ".join(f"--clear {name}" for name in against)
-    return (
-        f"{start}, and nothing will say what ran, since {', '.join(against)} "
-        f"{'is' if len(against) == 1 else 'are'} set here: no forced time will count. "
-        f"Say {clear} to let rccltune log it."
+    if against:
+        return False, (
+            f"{start}, and nothing will say what ran, since the site sets {', '.join(against)}: no "
+            f"forced time will count. {' '.join(f'--clear {name}' for name in against)} lets "
+            "rccltune log it"
+        )
+    return True, (
+        f"{start}, and the library's log of every call says what ran; in every arm, the "
+        "untouched one too, small sizes take a little longer for it"
     )
 
 

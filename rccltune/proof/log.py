@@ -3,13 +3,13 @@
 A library that looks up no tuner is told through its switches what to run. At INFO with the
 subsystem TUNING it then writes one line for every call, from rank 0 alone:
 
-    ``8 Bytes -> Algo 1 proto 0 time 12.8``
-    ``AllReduce: 8 Bytes -> Algo RING proto LL channel{Lo..Hi}={0..3}``
+    ``8 Bytes -> Algo 1 proto 0 time 12.8``                               2.20.3 to 2.22
+    ``AllReduce: 8 Bytes -> Algo 1 proto 0 time 12.8``                    2.23
+    ``AllReduce: 8 Bytes -> Algo RING proto LL channel{Lo..Hi}={0..3}``   2.24 and later
 
-the first from 2.20.3 on, in NCCL and RCCL, the second from 2.24 on
-(``src/enqueue.cc``; RCCL 2.18 of ROCm 6.0 and 6.1 has the line only in debugging builds). The
-older line names no collective and gives the size as a tuner would see it, the newer one the bytes
-of a rank's own buffer. A call that took another path before the choice has no line.
+(``src/enqueue.cc`` of NCCL and RCCL; before 2.20.3 only debugging builds have one.) A line with a
+time gives the size as a tuner would see it, one with channels the bytes of a rank's own buffer. A
+call that took another path before the choice has no line.
 """
 
 from __future__ import annotations
@@ -23,11 +23,13 @@ from rccltune.model import Sample, Setting
 from rccltune.vocab import Algorithm, Collective, Doubt, Protocol
 
 _CHOICE: Final = re.compile(
-    r"NCCL INFO (?:(\w+): )?(\d{1,19}) Bytes -> Algo (\w+) proto (\w+) (?:time \S|channel\{)"
+    r"NCCL INFO (?:(\w+): )?(\d{1,19}) Bytes -> Algo (\w+) proto (\w+) (time \S|channel\{)"
 )
 _CHANNELS: Final = re.compile(r"NCCL INFO (\d{1,6}) coll channels, ")
-# The newer line counts a rank's own elements, these collectives' sizes are totals.
+# Of these a tuner sees the total over all ranks.
 _SHARED: Final = (Collective.ALL_GATHER, Collective.REDUCE_SCATTER)
+# Collective, None where the line names none; bytes; whether these are a rank's own.
+Call = tuple[Collective | None, int, bool]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -35,28 +37,27 @@ class Logged:
     """What the logs of one launch's ranks say.
 
     Attributes:
-        choices: settings by (collective, bytes) as written; the collective is None where the line
-            names none, a setting None where its algorithm or protocol has no name today.
+        choices: settings as written; one is None where its algorithm or protocol has no name today.
         channels: what the ranks' communicators have; more than one number where they differ.
     """
 
-    choices: Mapping[tuple[Collective | None, int], frozenset[Setting | None]]
+    choices: Mapping[Call, frozenset[Setting | None]]
     channels: frozenset[int]
 
 
 def read_log(texts: Iterable[str]) -> Logged:
     """Read the logs of all ranks of a launch; lines of any other kind are passed over."""
-    choices: dict[tuple[Collective | None, int], set[Setting | None]] = {}
+    choices: dict[Call, set[Setting | None]] = {}
     channels: set[int] = set()
     for text in texts:
         channels |= {int(match[1]) for match in _CHANNELS.finditer(text)}
         # A launch writes thousands of lines that say the same.
-        for name, nbytes, algorithm, protocol in set(_CHOICE.findall(text)):
+        for name, nbytes, algorithm, protocol, rest in set(_CHOICE.findall(text)):
             collective = _collective(name)
             if name and collective is None:
                 continue
-            said = choices.setdefault((collective, int(nbytes)), set())
-            said.add(_setting(algorithm, protocol))
+            call = (collective, int(nbytes), rest.startswith("channel"))
+            choices.setdefault(call, set()).add(_setting(algorithm, protocol))
     return Logged(
         choices={key: frozenset(said) for key, said in choices.items()},
         channels=frozenset(channels),
@@ -98,11 +99,15 @@ def _proven(sample: Sample, logged: Logged | None, asked: Setting) -> Sample:
 
 def _said(sample: Sample, logged: Logged) -> Sequence[Setting | None]:
     """Every setting that the log names for calls of this size, in a steady order."""
-    key = sample.key
-    share = key.scale.n_ranks if key.collective in _SHARED else 1
-    named = logged.choices.get((key.collective, sample.nbytes // share), frozenset())
-    unnamed = logged.choices.get((None, sample.nbytes), frozenset())
-    return sorted(named | unnamed, key=str)
+    collective, nbytes = sample.key.collective, sample.nbytes
+    share = sample.key.scale.n_ranks if collective in _SHARED else 1
+    calls: tuple[Call, ...] = (
+        (None, nbytes, False),
+        (collective, nbytes, False),
+        (collective, nbytes // share, True),
+    )
+    found = frozenset[Setting | None]().union(*(logged.choices.get(call, ()) for call in calls))
+    return sorted(found, key=str)
 
 
 def _with_channels(sample: Sample, channels: frozenset[int], asked: Setting) -> Sample:
@@ -111,11 +116,11 @@ def _with_channels(sample: Sample, channels: frozenset[int], asked: Setting) -> 
         return sample
     if not channels:
         return replace(sample, doubt=Doubt.UNPROVEN)
-    ran = replace(
-        sample.executed, channels=min(channels - {asked.channels}, default=asked.channels)
-    )
+    other = min(channels - {asked.channels}, default=asked.channels)
     return replace(
-        sample, executed=ran, doubt=Doubt.SUBSTITUTED if ran.channels != asked.channels else None
+        sample,
+        executed=replace(sample.executed, channels=other),
+        doubt=None if other == asked.channels else Doubt.SUBSTITUTED,
     )
 
 

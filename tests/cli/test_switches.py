@@ -171,12 +171,33 @@ def test_a_site_that_logs_by_itself_is_left_alone(
     monkeypatch.setenv("NCCL_DEBUG", "WARN")
     assert sweep(old_node(here), "--setting", "tree/ll") == 0
     said = capsys.readouterr().err
-    assert "no forced time will count. Say --clear NCCL_DEBUG" in said
+    assert "no forced time will count. --clear NCCL_DEBUG lets rccltune log it" in said
     assert set(forced(samples())["doubt"]) == {"unproven"}
     assert "NCCL_DEBUG" not in environments()["tree/ll"]
 
     assert sweep(old_node(here), "--setting", "tree/ll", "--clear", "NCCL_DEBUG", "-o", "b") == 0
     assert set(forced(samples(here / "b"))["doubt"]) == {""}
+
+
+@pytest.mark.parametrize(
+    ("library", "letters", "variables", "tells", "word"),
+    [
+        ("RCCL 2.20.5", "bef", ["NCCL_NET"], True, "a little longer"),
+        ("NCCL 2.20.3", "bef", [], True, "a little longer"),
+        ("RCCL 2.20.5", "befA", ["NCCL_DEBUG"], False, "columns"),
+        ("RCCL 2.18.6", "befA", [], False, "columns"),
+        ("RCCL 2.20.5", "bef", ["NCCL_DEBUG_FILE"], False, "--clear NCCL_DEBUG_FILE"),
+        ("RCCL 2.18.6", "bef", [], False, "Measure with a newer library"),
+        ("NCCL 2.19.4", "bef", ["NCCL_DEBUG"], False, "Measure with a newer library"),
+    ],
+)
+def test_what_will_prove_it_is_told_beforehand(
+    library: str, letters: str, variables: list[str], tells: bool, word: str
+) -> None:
+    """Columns where there are some, the log where it says it and is ours to ask for."""
+    said = switching.how_to_prove(library, letters, variables)
+    assert said[0] is tells
+    assert word in said[1]
 
 
 def test_columns_need_no_log(here: Path, monkeypatch: pytest.MonkeyPatch) -> None:

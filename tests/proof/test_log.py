@@ -64,6 +64,10 @@ def test_newer_lines_count_a_ranks_own_bytes() -> None:
     assert told(gathered, line.format("AllGather")) == (None, "ring/ll")
     assert told(gathered, line.format("AllReduce")) == ("bypassed", "None")
     assert told(gathered, line.format("SomethingNew")) == ("unproven", "None")
+    # NCCL 2.23 names the collective and still gives the total.
+    line = "n:1:1 [0] NCCL INFO AllGather: {} Bytes -> Algo 1 proto 0 time 12.8\n"
+    assert told(gathered, line.format(64)) == (None, "ring/ll")
+    assert told(gathered, line.format(8)) == ("bypassed", "None")
 
 
 @given(
@@ -84,7 +88,7 @@ def test_only_the_setting_asked_for_counts(
 
 @pytest.mark.parametrize("text", ["", INIT.format(16), "n:1:1 [0] NCCL INFO Bytes -> Algo\n"])
 def test_a_log_without_any_choice_proves_nothing(text: str) -> None:
-    """RCCL 2.18 writes none; that is not taken for a path around the choice."""
+    """Releases before 2.20.3 write none; that is not taken for a path around the choice."""
     assert told(sample(8, "tree/ll"), text) == ("unproven", "None")
 
 
