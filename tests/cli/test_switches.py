@@ -100,6 +100,7 @@ def test_nothing_of_ours_is_loaded_and_all_arms_are_told_alike(here: Path) -> No
     assert (arms["ring/ll128"]["NCCL_ALGO"], arms["ring/ll128"]["NCCL_PROTO"]) == ("Ring", "LL128")
     channels = [arms["tree/ll/16"][f"NCCL_{word}_NCHANNELS"] for word in ("MIN", "MAX")]
     assert channels == ["16", "16"]
+    assert not list(here.glob("rccltune-session/launches/*/forced.csv"))
 
 
 def test_channels_that_the_communicator_does_not_get_are_not_believed(here: Path) -> None:
