@@ -43,12 +43,12 @@ def forced(table: pd.DataFrame) -> pd.DataFrame:
     return table[table["setting"] != "baseline"]
 
 
-def environments() -> dict[str, dict[str, str]]:
-    """Environment that was added to the launch of each setting."""
+def environments() -> dict[tuple[str, int], dict[str, str]]:
+    """Environment that was added to each launch, by its setting and repeat."""
     found = {}
     for one, _ in session.read_launches(Path("rccltune-session")):
         assert one.schedule is not None
-        found[str(one.schedule.settings[0])] = dict(one.environment)
+        found[str(one.schedule.settings[0]), one.repeat] = dict(one.environment)
     return found
 
 
@@ -91,14 +91,18 @@ def test_nothing_of_ours_is_loaded_and_all_arms_are_told_alike(here: Path) -> No
     assert sweep(old_node(here), "--setting", "ring/ll128", "--setting", "tree/ll/16") == 0
 
     arms = environments()
-    assert set(arms) == {"baseline", "ring/ll128", "tree/ll/16"}
-    for name, variables in arms.items():
+    assert set(arms) == {
+        *(("baseline", repeat) for repeat in range(3)),
+        *(("ring/ll128", 0), ("tree/ll/16", 0)),
+    }
+    for (name, _), variables in arms.items():
         assert not [n for n in variables if n.startswith(("NCCL_TUNER", "RCCLTUNE_TRACE"))]
         assert variables["NCCL_DEBUG"] == "INFO"
         assert "TUNING" in variables["NCCL_DEBUG_SUBSYS"]
         assert ("NCCL_ALGO" in variables) == (name != "baseline")
-    assert (arms["ring/ll128"]["NCCL_ALGO"], arms["ring/ll128"]["NCCL_PROTO"]) == ("Ring", "LL128")
-    channels = [arms["tree/ll/16"][f"NCCL_{word}_NCHANNELS"] for word in ("MIN", "MAX")]
+    ring = arms["ring/ll128", 0]
+    assert (ring["NCCL_ALGO"], ring["NCCL_PROTO"]) == ("Ring", "LL128")
+    channels = [arms["tree/ll/16", 0][f"NCCL_{word}_NCHANNELS"] for word in ("MIN", "MAX")]
     assert channels == ["16", "16"]
     assert not list(here.glob("rccltune-session/launches/*/forced.csv"))
 
@@ -174,7 +178,7 @@ def test_a_site_that_logs_by_itself_is_left_alone(
     said = capsys.readouterr().err
     assert "no forced time will count. --clear NCCL_DEBUG lets rccltune log it" in said
     assert set(forced(samples())["doubt"]) == {"unproven"}
-    assert "NCCL_DEBUG" not in environments()["tree/ll"]
+    assert "NCCL_DEBUG" not in environments()["tree/ll", 0]
 
     assert sweep(old_node(here), "--setting", "tree/ll", "--clear", "NCCL_DEBUG", "-o", "b") == 0
     assert set(forced(samples(here / "b"))["doubt"]) == {""}
@@ -208,7 +212,7 @@ def test_columns_need_no_log(here: Path, monkeypatch: pytest.MonkeyPatch) -> Non
     table = forced(samples())
     assert set(table["doubt"]) == {""}
     assert all(text.startswith("tree/ll/") for text in table["executed"])
-    assert "NCCL_DEBUG_FILE" not in environments()["tree/ll"]
+    assert "NCCL_DEBUG_FILE" not in environments()["tree/ll", 0]
 
 
 @pytest.mark.parametrize(
