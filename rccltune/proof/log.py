@@ -9,7 +9,8 @@ subsystem TUNING it then writes one line for every call, from rank 0 alone:
 
 (``src/enqueue.cc`` of NCCL and RCCL; before 2.20.3 only debugging builds have one.) A line with a
 time gives the size as a tuner would see it, one with channels the bytes of a rank's own buffer. A
-call that took another path before the choice has no line.
+call that took another path before the choice has no line. At start rank 0 writes its model, a row
+for each collective with latency and bandwidth of each cell; a bandwidth of 0 cannot be chosen.
 """
 
 from __future__ import annotations
@@ -25,6 +26,12 @@ from rccltune.vocab import Algorithm, Collective, Doubt, Protocol
 _CHOICE: Final = re.compile(
     r"NCCL INFO (?:(\w+): )?(\d{1,19}) Bytes -> Algo (\w+) proto (\w+) (time \S|channel\{)"
 )
+# "   AllReduce |     5.1/   0.0 |     9.8/   8.1 | …": Tree and Ring with the protocols come first.
+_MODEL: Final = re.compile(r"NCCL INFO +(\w+) \|((?: *[\d.]+/ *[\d.]+ \|){6})")
+_BANDWIDTH: Final = re.compile(r"/ *([\d.]+) \|")
+_MODELLED: Final = tuple(
+    Setting(algorithm=a, protocol=p) for a in (Algorithm.TREE, Algorithm.RING) for p in Protocol
+)
 _CHANNELS: Final = re.compile(r"NCCL INFO (\d{1,6}) coll channels, ")
 # Of these a tuner sees the total over all ranks.
 _SHARED: Final = (Collective.ALL_GATHER, Collective.REDUCE_SCATTER)
@@ -39,18 +46,22 @@ class Logged:
     Attributes:
         choices: settings as written; one is None where its algorithm or protocol has no name today.
         channels: what the ranks' communicators have; more than one number where they differ.
+        refused: settings that the library's model leaves out at every size, as far as it was shown.
     """
 
     choices: Mapping[Call, frozenset[Setting | None]]
     channels: frozenset[int]
+    refused: frozenset[tuple[Collective, Setting]]
 
 
 def read_log(texts: Iterable[str]) -> Logged:
     """Read the logs of all ranks of a launch; lines of any other kind are passed over."""
     choices: dict[Call, set[Setting | None]] = {}
     channels: set[int] = set()
+    refused: set[tuple[Collective, Setting]] = set()
     for text in texts:
         channels |= {int(match[1]) for match in _CHANNELS.finditer(text)}
+        refused |= _refused(text)
         # A launch writes thousands of lines that say the same.
         for name, nbytes, algorithm, protocol, rest in set(_CHOICE.findall(text)):
             collective = _collective(name)
@@ -61,6 +72,7 @@ def read_log(texts: Iterable[str]) -> Logged:
     return Logged(
         choices={key: frozenset(said) for key, said in choices.items()},
         channels=frozenset(channels),
+        refused=frozenset(refused),
     )
 
 
@@ -93,7 +105,9 @@ def _proven(sample: Sample, logged: Logged | None, asked: Setting) -> Sample:
         return replace(sample, doubt=Doubt.BYPASSED)
     others = [ran for ran in said if ran is None or asked.contradicts(ran)]
     if others:
-        return replace(sample, doubt=Doubt.SUBSTITUTED, executed=others[0])
+        wanted = (sample.key.collective, replace(asked, channels=None))
+        doubt = Doubt.INELIGIBLE if wanted in logged.refused else Doubt.SUBSTITUTED
+        return replace(sample, doubt=doubt, executed=others[0])
     return _with_channels(replace(sample, executed=said[0]), logged.channels, asked)
 
 
@@ -122,6 +136,21 @@ def _with_channels(sample: Sample, channels: frozenset[int], asked: Setting) -> 
         executed=replace(sample.executed, channels=other),
         doubt=None if other == asked.channels else Doubt.SUBSTITUTED,
     )
+
+
+def _refused(text: str) -> set[tuple[Collective, Setting]]:
+    """Settings without any bandwidth in the model."""
+    found: set[tuple[Collective, Setting]] = set()
+    seen: set[Collective] = set()
+    for name, cells in _MODEL.findall(text):
+        collective = _collective(name)
+        # Further rows of a collective are other algorithms'.
+        if collective is None or collective in seen:
+            continue
+        seen.add(collective)
+        bandwidths = zip(_MODELLED, _BANDWIDTH.findall(cells), strict=True)
+        found |= {(collective, setting) for setting, text in bandwidths if not text.strip("0.")}
+    return found
 
 
 def _collective(name: str) -> Collective | None:

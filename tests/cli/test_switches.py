@@ -302,14 +302,14 @@ def bench(here: Path) -> list[str]:
     wish = ["sweep", "--rccl-tests", str(folder), "--np", "64", "--launcher", "none", *SMALL]
     for pair in (f"RCCLTUNE_SIM_NODE={compiled}", "RCCLTUNE_SIM_RANKS=64"):
         wish += ["--env", pair]
-    return [*wish, "--setting", "tree/ll", "--method", "per-setting"]
+    return [*wish, "--method", "per-setting"]
 
 
 def test_an_unknown_library_is_taken_for_one_with_a_tuner(
     bench: list[str], capsys: pytest.CaptureFixture[str]
 ) -> None:
     """The first launch that leaves no trace says why that may be, and what to do."""
-    assert run(bench) == 5
+    assert run([*bench, "--setting", "tree/ll"]) == 5
     said = capsys.readouterr().err
     assert "the plugin left no trace" in said
     assert "One before RCCL 2.21.5 or NCCL 2.21 looks for none" in said
@@ -317,10 +317,14 @@ def test_an_unknown_library_is_taken_for_one_with_a_tuner(
 
 
 def test_naming_the_library_is_enough(bench: list[str], here: Path) -> None:
-    """Its file says how old it is."""
+    """Its file says how old it is. Its model leaves Tree with Simple out on one node."""
     library = here / "lib" / "librccl.so.1"
     library.parent.mkdir()
     library.write_bytes(b"\x7fELF\0RCCL version 2.20.5+hip6.2\0")
-    assert run([*bench, "--librccl", str(library)]) == 0
+    wish = ["--setting", "tree/ll", "--setting", "tree/simple"]
+    assert run([*bench, *wish, "--librccl", str(library)]) == 0
     table = forced(samples())
-    assert (set(table["setting"]), set(table["doubt"])) == ({"tree/ll"}, {""})
+    assert set(table[table["setting"] == "tree/ll"]["doubt"]) == {""}
+    refused = table[table["setting"] == "tree/simple"]
+    assert set(refused["doubt"]) == {"ineligible"}
+    assert all(text.startswith("ring/") for text in refused["executed"])

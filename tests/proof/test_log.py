@@ -51,10 +51,10 @@ def test_real_lines_of_the_age_without_a_tuner() -> None:
 
 
 def test_real_lines_of_newer_releases(shared_data: Path) -> None:
-    """Four GPUs with NCCL 2.29.2 ran NVLS/Simple at 256 MiB (tests of the shared data)."""
+    """Four GPUs with NCCL 2.29.2, made to run NVLS: its model leaves the ring no bandwidth."""
     text = (shared_data / "logs/nv34_4gpu_allreduce_rows_split_by_info.log").read_text()
     assert told(sample(1 << 28, "nvls/simple", n_ranks=4), text) == (None, "nvls/simple")
-    assert told(sample(1 << 28, "ring/simple", n_ranks=4), text) == ("substituted", "nvls/simple")
+    assert told(sample(1 << 28, "ring/simple", n_ranks=4), text) == ("ineligible", "nvls/simple")
 
 
 def test_newer_lines_count_a_ranks_own_bytes() -> None:
@@ -84,6 +84,42 @@ def test_only_the_setting_asked_for_counts(
     doubt, executed = told(sample(8, wanted), LINE.format(8, ran.index, in_protocol.index))
     assert executed == f"{ran.value}/{in_protocol.value}"
     assert doubt == (None if executed == wanted else "substituted")
+
+
+def model(**bandwidths: float) -> str:
+    """The model as src/graph/tuning.cc of rocm-6.2.0 prints it, two rows a collective."""
+    names = ("tree/ll", "tree/ll128", "tree/simple", "ring/ll", "ring/ll128", "ring/simple")
+    values = [bandwidths.get(name.replace("/", "_"), 0.0) for name in names]
+    first = "".join(f"{5.1:8.1f}/{value:6.1f} |" for value in (*values, 0.0, 0.0, 0.0))
+    other = "".join(f"{0.0:8.1f}/{0.0:6.1f} |" for _ in range(9))
+    rows = [f"{name:>13} |{cells}" for cells in (first, other) for name in ("Reduce", "AllReduce")]
+    return "".join(f"n:1:1 [0] NCCL INFO {row}\n" for row in rows)
+
+
+def test_what_the_librarys_model_leaves_out_was_not_offered() -> None:
+    """Told apart from another setting that ran although the model knows the one asked for."""
+    ring = LINE.format(8, 1, 0)
+    told_apart = [
+        told(sample(8, "tree/simple"), ring, model(ring_ll=2.4)),
+        told(sample(8, "tree/simple/16"), ring, model(ring_ll=2.4)),
+        told(sample(8, "tree/simple"), ring, model(ring_ll=2.4, tree_simple=0.1)),
+        told(sample(8, "tree/simple"), ring),
+    ]
+    doubts = ["ineligible", "ineligible", "substituted", "substituted"]
+    assert told_apart == [(doubt, "ring/ll") for doubt in doubts]
+    # What ran did run, whatever a model says.
+    assert told(sample(8, "ring/ll"), ring, model()) == (None, "ring/ll")
+
+
+WORDS = ["NCCL INFO ", "AllReduce", ": ", "8", "9" * 30, " Bytes -> Algo ", "RING", " proto ", "7"]
+WORDS += ["LL", " time 1", " channel{", " |", "   5.1/   0.0 |" * 6, " coll channels, ", "\n", "²"]
+
+
+@given(st.lists(st.sampled_from(WORDS) | st.text(max_size=5), max_size=40).map("".join))
+def test_no_text_makes_the_reader_fail(text: str) -> None:
+    """A log is whatever a library, a full disk or another program wrote."""
+    doubt, _ = told(sample(8, "tree/ll"), text)
+    assert doubt in (None, "unproven", "bypassed", "substituted", "ineligible")
 
 
 @pytest.mark.parametrize("text", ["", INIT.format(16), "n:1:1 [0] NCCL INFO Bytes -> Algo\n"])
