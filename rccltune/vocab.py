@@ -146,6 +146,7 @@ class Doubt(Enum):
     NO_TIME = "no-time"
     CONNECTING = "connecting"
     QUARANTINED = "quarantined"
+    UNPROVEN = "unproven"
 
     @property
     def meaning(self) -> str:
@@ -164,6 +165,7 @@ _DOUBT_MEANING: Final = {
     Doubt.NO_TIME: "the row has no usable time",
     Doubt.CONNECTING: "first use of an algorithm in a communicator: connections were set up",
     Doubt.QUARANTINED: "the setting failed in other launches and is quarantined",
+    Doubt.UNPROVEN: "nothing says which setting ran",
 }
 
 # Bytes per element, by the type names that nccl-tests and rccl-tests print (src/common.cu).

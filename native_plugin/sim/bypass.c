@@ -1,6 +1,6 @@
 /*
  * Paths that the library takes before a tuner is asked, so that no rule reaches them.
- * Facts: RCCL 2.21 to 2.30 src/enqueue.cc, src/collectives.cc, with the releases and switches named
+ * Facts: RCCL 2.20 to 2.30 src/enqueue.cc, src/collectives.cc, with the releases and switches named
  * below.
  */
 #include <stdlib.h>

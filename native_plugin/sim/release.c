@@ -3,9 +3,16 @@
 #include <stdio.h>
 #include <string.h>
 
-/* Newest last.  `since` are the releases of ROCm 6.3, 6.4, 7.0, 7.1/7.2, 7.11-7.13, 7.14/10.0, 10.1
- * and the next one. */
+/* Newest last.  `since` are the releases of ROCm 6.2, 6.3, 6.4, 7.0, 7.1/7.2, 7.11-7.13, 7.14/10.0,
+ * 10.1 and the next one. */
 static const struct rccl_family families[] = {
+    {.since = OLDEST_RELEASE,
+     .rocm = "6.2.0",
+     .newest_abi = 1,
+     .n_algorithms = 6,
+     .info_level = 3,
+     .msccl = 2,
+     .default_plugin = "librccl-tuner.so"},
     {.since = 22105,
      .rocm = "6.3.0",
      .newest_abi = 2,
@@ -155,7 +162,8 @@ int version_code(const char *text)
     int major, minor, patch, used = 0;
     if (sscanf(text, "%2d.%2d.%2d%n", &major, &minor, &patch, &used) != 3 || text[used] != '\0')
         return 0;
-    if (major != 2 || minor < 21 || minor > 99 || patch < 0 || patch > 99)
+    if (major != 2 || minor < 0 || minor > 99 || patch < 0 || patch > 99)
         return 0;
-    return major * 10000 + minor * 100 + patch;
+    int code = major * 10000 + minor * 100 + patch;
+    return code < OLDEST_RELEASE ? 0 : code;
 }

@@ -11,10 +11,12 @@
 #include <stdbool.h>
 #include <stddef.h>
 
+enum { OLDEST_RELEASE = 22005 };
+
 struct rccl_family {
     int since;        /* version code: 22803 */
     const char *rocm; /* the ROCm that ships it, for the version lines */
-    int newest_abi;   /* tuner versions looked for: newest_abi down to 2 (2.21.5: v2 only) */
+    int newest_abi; /* tuner versions looked for: newest_abi down to 2 (2.21.5: v2 only; 1: none) */
     int n_algorithms; /* rows of the cost table: 6 through 2.22, 7 since */
     int info_level;   /* INFO at the plugin's logger: 3, and 4 since RCCL 2.28.3 */
     bool tuner_before_transports;
@@ -54,7 +56,7 @@ const struct rccl_family *rccl_family(int version);
 const struct benchmark_family *benchmark_family(int family);
 int benchmark_by_name(const char *name, size_t length); /* -1 where unknown */
 
-/* "2.28.3" to 22803; 0 where it is no version of 2.21 or later. */
+/* "2.28.3" to 22803; 0 where it is no version of 2.20.5 or later. */
 int version_code(const char *text);
 
 #endif

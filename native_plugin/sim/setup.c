@@ -200,7 +200,7 @@ void bench_setup(struct bench *bench, int argc, char **argv)
         release = node->rccl;
     int version = version_code(release);
     if (version == 0)
-        sim_fail("'%s' is no release of RCCL from 2.21.5 on", release);
+        sim_fail("'%s' is no release of RCCL from 2.20.5 on", release);
     bench->benchmark = node->benchmark;
     if (benchmark != NULL && *benchmark != '\0')
         bench->benchmark = benchmark_by_name(benchmark, strlen(benchmark));

@@ -63,12 +63,36 @@ static void try_csv(struct tuner *tuner, int csv_form, const char *arch)
     }
 }
 
+/* A library of before 2.21.5 asks for version 1 alone, which is not simulated: it says so and goes
+ * on without (src/misc/tuner.cc of ROCm 6.2). */
+static void refuse_plugin(const char *name)
+{
+    if (name == NULL)
+        return;
+    debug_info(SUBSYS_TUNING, "NCCL_TUNER_PLUGIN set to %s", name);
+    void *library = dlopen(name, RTLD_LAZY | RTLD_LOCAL);
+    if (library == NULL) {
+        debug_info(SUBSYS_TUNING, "Tuner: no plugin found '%s', using default tuner instead.",
+                   name);
+        return;
+    }
+    debug_info(SUBSYS_TUNING,
+               "Tuner: failed to find ncclTunerPlugin_v1 in plugin (%s), using default tuner "
+               "instead.",
+               name);
+    dlclose(library);
+}
+
 void tuner_open(struct tuner *tuner, const struct rccl_family *family, int version, int csv_form,
                 const char *arch)
 {
     const char *wanted = getenv("NCCL_TUNER_PLUGIN"), *net = getenv("NCCL_NET_PLUGIN");
     memset(tuner, 0, sizeof *tuner);
     tuner->family = family;
+    if (family->newest_abi < 2) {
+        refuse_plugin(wanted);
+        return;
+    }
     if (csv_form == CSV_OF_RELEASE)
         csv_form = !family->csv_tuner ? CSV_NONE : family->strict_csv_tuner ? CSV_NEW : CSV_OLD;
     if (wanted != NULL && *wanted != '\0') {

@@ -12,6 +12,7 @@ from rccltune.detect.files import Root
 from rccltune.detect.found import Benchmark, Library, Smi, SmiGpu, Starter
 from rccltune.detect.hidden import HiddenFile, hidden_files
 from rccltune.detect.links import Pair, choosing, pairs, representatives, usable
+from rccltune.detect.loading import library_of, version_of
 from rccltune.detect.mode import check_mode, commands, fits
 from rccltune.detect.plain import as_plain
 from rccltune.detect.records import (
@@ -59,6 +60,7 @@ __all__ = [
     "fingerprint",
     "fits",
     "hidden_files",
+    "library_of",
     "linked_mpi",
     "look",
     "mode_text",
@@ -69,4 +71,5 @@ __all__ = [
     "runner",
     "situations",
     "usable",
+    "version_of",
 ]

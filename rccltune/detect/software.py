@@ -26,7 +26,7 @@ _WHEELS: Final = (
 )
 # As compiled in so that `strings` shows it: "RCCL version 2.18.6+hip6.0", "RCCL version : 2.22.3-
 # develop:abc", "NCCL version 2.28.3+cuda12.9" (init.cc). A format with %d is not a version.
-_VERSION: Final = re.compile(rb"([RN]CCL) version *:? *(\d+\.\d+\.\d+[\w.+:-]*)")
+VERSION: Final = re.compile(rb"([RN]CCL) version *:? *(\d+\.\d+\.\d+[\w.+:-]*)")
 _TESTS: Final = re.compile(rb"[rn]ccl-tests(?:: Version| version) *:? *(\d[\w.+-]*)")
 # librccl.so.1.0.70200 is that of ROCm 7.2.0.
 _ROCM: Final = re.compile(r"\.so\.\d+\.\d+\.(\d)(\d\d)(\d\d)$")
@@ -78,7 +78,7 @@ def _library_files(
 
 def _library(owner: str, path: Path) -> Library:
     real = path.resolve()
-    digest, found = _scan(real, _VERSION)
+    digest, found = _scan(real, VERSION)
     name = _ROCM.search(real.name)
     return Library(
         path=real,

@@ -12,14 +12,17 @@ from rccltune.emit import RuleDocument, Section
 from rccltune.errors import CommandLineError, SessionError, TooLittleDataError
 from rccltune.model import (
     Fingerprint,
+    Launch,
     LeftOut,
     Notice,
+    Outcome,
     Quarantine,
     Scale,
     Target,
     Zone,
     base_variant,
 )
+from rccltune.pipeline import switching
 from rccltune.pipeline.fitting import FitDone, choice_of, fit_session
 
 if TYPE_CHECKING:
@@ -135,7 +138,20 @@ def _left_out(one: Quarantine) -> LeftOut:
 def _notices(fits: Sequence[FitDone], choices: Sequence[Choice]) -> tuple[Notice, ...]:
     fitted = (notice for done in fits for notice in done.warnings)
     chosen = (notice for choice in choices for notice in choice.notices)
-    return (*fitted, *chosen)
+    forced = (
+        switching.notice(", ".join(_libraries(made)))
+        for made in (session.read_launches(done.session.path) for done in fits)
+        if _is_switched(made)
+    )
+    return (*fitted, *chosen, *forced)
+
+
+def _is_switched(made: Sequence[tuple[Launch, Outcome]]) -> bool:
+    return any(switching.is_switched(one) for one, _ in made)
+
+
+def _libraries(made: Sequence[tuple[Launch, Outcome]]) -> list[str]:
+    return sorted({o.library_version for _, o in made if o.library_version})
 
 
 def file_name(fingerprint: Fingerprint) -> str:
@@ -224,9 +240,10 @@ def _provenance(fits: Sequence[FitDone], fingerprint: Fingerprint) -> tuple[str,
 
 
 def _session_lines(done: FitDone) -> list[str]:
-    outcomes = [outcome for _, outcome in session.read_launches(done.session.path)]
+    made = session.read_launches(done.session.path)
+    outcomes = [outcome for _, outcome in made]
     origins = sorted({o.origin for o in outcomes if o.origin})
-    libraries = sorted({o.library_version for o in outcomes if o.library_version})
+    libraries = _libraries(made)
     dates = sorted({o.started[:10] for o in outcomes if o.started and not o.origin})
     views = sorted({str(curve.key.view) for curve in done.curves})
     variants = sorted({curve.key.variant.name for curve in done.curves})
@@ -234,6 +251,7 @@ def _session_lines(done: FitDone) -> list[str]:
         f"source: {', '.join(origins)}" if origins else "",
         f"measured: {dates[0]} to {dates[-1]}" if dates else "",
         f"library: {', '.join(libraries) if libraries else 'not recorded'}",
+        switching.PROVENANCE if _is_switched(made) else "",
         f"variants: {', '.join(variants)}",
         f"measured as: {', '.join(views)} (a tuner sees neither type, operation nor placement)",
         f"samples: sha256 {done.samples_sha256}",

@@ -35,6 +35,7 @@ from rccltune.pipeline.proving import (
     suspect_of,
     wrong_in,
 )
+from rccltune.pipeline.switching import is_switched, switches
 from rccltune.units import MAX_NBYTES
 from rccltune.vocab import Algorithm, Collective, Doubt
 
@@ -75,8 +76,18 @@ class Ran:
     tuner: str | None = None
 
 
-def choosing(wanted: Launch) -> tuple[tuple[str, str], ...]:
-    """Environment that makes the plugin choose; paths are filled in when the launch runs."""
+def choosing(
+    wanted: Launch, *, tunerless: bool = False, tells: bool = False
+) -> tuple[tuple[str, str], ...]:
+    """Environment that makes the plugin choose; paths are filled in when the launch runs.
+
+    Args:
+        wanted: what to run.
+        tunerless: the library loads no plugin of ours; its own switches choose.
+        tells: its log then says what ran.
+    """
+    if tunerless:
+        return switches(setting_of(wanted), tells=tells)
     if is_walk(wanted):
         return (("NCCL_TUNER_PLUGIN", str(plugin.library())), *WALK)
     if setting_of(wanted).role is Role.FORCED:
@@ -133,7 +144,7 @@ def run_launch(
     setting = setting_of(wanted)
     if is_walk(wanted) and wanted.schedule is not None:
         session.write_atomically(own / _SCHEDULE, plan.schedule_text(wanted.schedule))
-    elif setting.role is Role.FORCED:
+    elif setting.role is Role.FORCED and not is_switched(wanted):
         session.write_atomically(own / _RULES, _forced(wanted, setting))
     argv = tuple(_filled(part, filled) for part in wanted.argv)
     options, variables = _carried(environment, carry)

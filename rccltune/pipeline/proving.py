@@ -11,6 +11,7 @@ from typing import TypeVar
 from rccltune import parse, proof
 from rccltune.errors import LaunchError, RccltuneError
 from rccltune.model import BASELINE, Caution, Launch, Notice, Role, Sample, Setting, Stated
+from rccltune.pipeline.switching import is_switched
 from rccltune.vocab import Doubt
 
 T = TypeVar("T")
@@ -54,6 +55,9 @@ def samples_of_launch(
         return samples, reading, _doubts(samples, wanted)
     if setting.role is not Role.FORCED:
         return reading.samples, reading, ()
+    if is_switched(wanted):
+        samples = proof.prove_by_log(reading.samples, _logged(own), setting)
+        return samples, reading, _doubts(samples, wanted)
     traces = _of_all_ranks(own, proof.read_trace, proof.agree)
     samples = proof.prove(reading.samples, next(iter(traces.values())), setting)
     return samples, reading, _doubts(samples, wanted)
@@ -124,6 +128,12 @@ def _check_met(log: Path, wanted: Launch) -> None:
         )
 
 
+def _logged(own: Path) -> proof.Logged | None:
+    """What the library's logs of all ranks say; None where it was not made to write any."""
+    logs = sorted(own.glob("nccl-*.log"))
+    return proof.read_log(path.read_text(errors="replace") for path in logs) if logs else None
+
+
 def _walks(own: Path) -> dict[str, proof.Walk]:
     """Every rank's way.
 
@@ -164,7 +174,9 @@ def _of_all_ranks(
         raise LaunchError(
             "the plugin left no trace, so what ran is not known",
             where=str(own),
-            hint="the library did not load it: look for 'tuner' in its log with NCCL_DEBUG=INFO.",
+            hint="the library did not load it: look for 'tuner' in its log with NCCL_DEBUG=INFO. "
+            "One before RCCL 2.21.5 or NCCL 2.21 looks for none; with --librccl naming its file "
+            "that is seen, and its own switches force the settings.",
         )
     differing = differences(traces)
     if differing is not None:

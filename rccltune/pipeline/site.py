@@ -20,6 +20,7 @@ from rccltune import advice, detect, launch, plugin, session, simnode
 from rccltune.errors import CommandLineError, MachineError
 from rccltune.launch import Launcher
 from rccltune.model import TREE_SIMPLE_PATCHED, Fingerprint, Mode, Scale
+from rccltune.pipeline import switching
 from rccltune.vocab import Collective
 
 SIMULATED_MARK: Final = b"# SIMULATED"
@@ -65,6 +66,9 @@ class Site:
         start_s: what a launch is known to take.
         hidden: files that set variables of the library behind everybody's back.
         changed: what of the machine is no longer as it was found.
+        tunerless: the library (``RCCL 2.20.5``) where it is too old to load the plugin; None where
+            it loads it or is not known.
+        tells: such a library's log is to say what ran.
     """
 
     programs: Mapping[Collective, str]
@@ -83,6 +87,8 @@ class Site:
     start_s: float | None = None
     hidden: tuple[detect.HiddenFile, ...] = ()
     changed: Callable[[], tuple[str, ...]] = tuple
+    tunerless: str | None = None
+    tells: bool = False
 
 
 def find_site(wish: SiteWish) -> Site:
@@ -92,7 +98,16 @@ def find_site(wish: SiteWish) -> Site:
         MachineError: no benchmark, no launcher, or a simulated benchmark given as a real one.
         CommandLineError: what was said does not fit together.
     """
-    return _simulated(wish) if wish.simulate else _real(wish)
+    found = _simulated(wish) if wish.simulate else _real(wish)
+    return _without_tuner(found) if found.tunerless is not None else found
+
+
+def _without_tuner(site: Site) -> Site:
+    """How what runs is known there, and what the user should know of it."""
+    seen = launch.environment(os.environ, site.environment, clear=site.cleared)
+    letters = site.help_letters
+    tells, said = switching.how_to_prove(str(site.tunerless), letters, seen.variables)
+    return replace(site, tells=tells, remarks=(*site.remarks, said))
 
 
 def _real(wish: SiteWish) -> Site:
@@ -145,7 +160,21 @@ def _real(wish: SiteWish) -> Site:
         remarks=_remarks(binding),
         hidden=hidden,
         changed=lambda: (*detect.changes(system, _system()), *_changed(hidden, _hidden(system))),
+        tunerless=switching.tunerless(_version(Path(first), library, environment, wish.cleared)),
     )
+
+
+def _version(
+    program: Path,
+    library: Path | None,
+    added: tuple[tuple[str, str], ...],
+    cleared: tuple[str, ...],
+) -> str | None:
+    """What the library that the benchmark will load calls itself, None where that is not seen."""
+    seen = launch.environment(os.environ, added, clear=cleared)
+    # Of a script around the benchmark the loader knows nothing; what was named counts then.
+    found = detect.library_of(program, seen.variables) or library
+    return detect.version_of(found) if found is not None else None
 
 
 def _hidden(system: detect.System) -> tuple[detect.HiddenFile, ...]:
@@ -330,7 +359,13 @@ def _simulated(wish: SiteWish) -> Site:
         node=node,
         # Simulated collectives are not waited for, the library's start-up is.
         start_s=1.0 + float(node.raw.get("start", {}).get("startup_s", 0)),
+        tunerless=switching.tunerless(f"RCCL {_release(wish, node)}"),
     )
+
+
+def _release(wish: SiteWish, node: simnode.SimulatedNode) -> str:
+    """The library's release that is played."""
+    return dict(wish.added).get("RCCLTUNE_SIM_RELEASE") or str(node.raw["release"]["rccl"])
 
 
 def _benchmark_folder(wish: Path | None) -> Path:

@@ -29,7 +29,7 @@ from rccltune.model import (
     Sweep,
     Variant,
 )
-from rccltune.pipeline import launching, searching
+from rccltune.pipeline import launching, searching, switching
 from rccltune.pipeline.agreeing import Agreements, agreements
 from rccltune.pipeline.ledger import Ledger, lift, open_ledger, samples_of, write_quarantine
 from rccltune.pipeline.proving import name_of
@@ -179,6 +179,7 @@ def prepare(
         arch=site.fingerprint.arch,
         has_patched_library=site.has_patched_library,
         environment=_environment(site),
+        tunerless=site.tunerless,
     )
     method, hindrance = _method(wanted, ground)
     search = None
@@ -226,8 +227,9 @@ def _method(wanted: Sweep, ground: plan.Ground) -> tuple[str, str | None]:
     Raises:
         MachineError: one launch was asked for, and something stands against it.
     """
+    each = "one launch for each setting" + (f", {switching.HOW}" if ground.tunerless else "")
     if wanted.method == "per-setting":
-        return "one launch for each setting, as asked for", "asked for"
+        return f"{each}, as asked for", "asked for"
     hindrance = plan.why_no_walk(wanted, ground)
     if hindrance is None:
         how = "every setting at every size" if wanted.exhaustive else "searching in rounds"
@@ -238,7 +240,7 @@ def _method(wanted: Sweep, ground: plan.Ground) -> tuple[str, str | None]:
             f"--method one-launch cannot be used here: {hindrance}",
             hint="leave it out, or say --method per-setting.",
         )
-    return f"one launch for each setting, since {hindrance}", hindrance
+    return f"{each}, since {hindrance}", hindrance
 
 
 def _named(
@@ -301,7 +303,7 @@ def _environment(site: Site) -> tuple[tuple[str, str], ...]:
 
 def _completed(one: Launch, site: Site, timeout_s: float | None) -> Launch:
     """Add what forcing needs, and the time limit."""
-    extra = dict(launching.choosing(one))
+    extra = dict(launching.choosing(one, tunerless=site.tunerless is not None, tells=site.tells))
     if site.node is not None:
         # Noise depends on what is measured and not on how it is started, so that one process
         # and 64 give the same samples.

@@ -18,6 +18,7 @@ from rccltune.model import (
     Launch,
     Outcome,
     Range,
+    Role,
     Scale,
     Schedule,
     Setting,
@@ -47,6 +48,8 @@ class Ground:
         arch: ``gfx942`` …, None for GPUs of another vendor.
         has_patched_library: whether --librccl is a build that can run Tree with Simple.
         environment: set in every arm, baseline included (--env and what the launcher needs).
+        tunerless: the library (``RCCL 2.20.5``) where it is too old to load the plugin, so that
+            its own switches must force a setting; None where it loads it or is not known.
     """
 
     programs: Mapping[Collective, str]
@@ -56,6 +59,7 @@ class Ground:
     arch: str | None
     has_patched_library: bool = False
     environment: tuple[tuple[str, str], ...] = ()
+    tunerless: str | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -163,6 +167,8 @@ def why_impossible(
         return f"{collective.value} never asks a tuner; it is measured as it is"
     if setting.algorithm is Algorithm.TREE and collective is not Collective.ALL_REDUCE:
         return "only all_reduce has a tree"
+    if setting.role is Role.SILENT and ground.tunerless is not None:
+        return f"a plugin that answers nothing must be loaded, and {ground.tunerless} loads none"
     if variant.patched and not ground.has_patched_library:
         return (
             "this RCCL leaves Tree with Simple out on one node; point --librccl at a build with "

@@ -44,17 +44,25 @@ Group = tuple[Collective, Variant]
 
 def why_no_walk(sweep: Sweep, ground: Ground) -> str | None:
     """Why each setting needs a launch of its own here; None where one launch can walk."""
-    if not {"N", "s"} & ground.letters:
-        return "this benchmark cannot repeat its table (it has neither -N nor -s)"
-    if len(sizes(sweep)) < 2:
-        return "one size alone does not show where a step ends"
-    if sizes(sweep)[-1] < 2 * sizes(sweep)[0]:
-        return "sizes from one to less than its double do not show where a step ends"
-    if sweep.warmup < 1:
-        return "without warm-up calls the first use of a setting would be timed"
-    if not any(collective.is_tunable for collective in sweep.collectives):
-        return "none of these collectives asks a tuner"
-    return None
+    found = sizes(sweep)
+    hindrances = (
+        (ground.tunerless is not None, f"this library ({ground.tunerless}) has no tuner plugin"),
+        (
+            not {"N", "s"} & ground.letters,
+            "this benchmark cannot repeat its table (it has neither -N nor -s)",
+        ),
+        (len(found) < 2, "one size alone does not show where a step ends"),
+        (
+            found[-1] < 2 * found[0],
+            "sizes from one to less than its double do not show where a step ends",
+        ),
+        (sweep.warmup < 1, "without warm-up calls the first use of a setting would be timed"),
+        (
+            not any(collective.is_tunable for collective in sweep.collectives),
+            "none of these collectives asks a tuner",
+        ),
+    )
+    return next((why for stands, why in hindrances if stands), None)
 
 
 def plan_walks(sweep: Sweep, ground: Ground, *, longest_s: float = LONGEST_S) -> Plan:

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import shutil
+import subprocess
 from pathlib import Path
 
 import pytest
@@ -54,6 +56,39 @@ def test_a_library_that_is_not_there_is_named(bench: Path, tmp_path: Path) -> No
     """Not measured with the site's own instead."""
     with pytest.raises(MachineError, match="there is no such library"):
         find_site(wish(bench, librccl=tmp_path / "build"))
+
+
+@pytest.mark.parametrize(
+    ("version", "tunerless"),
+    [("2.20.5+hip6.2", "RCCL 2.20.5"), ("2.28.3+hip7.11", None)],
+)
+def test_the_library_that_is_loaded_is_what_counts(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, version: str, tunerless: str | None
+) -> None:
+    """Not the first one that lies about: --librccl and LD_LIBRARY_PATH both go by the loader."""
+    compiler = shutil.which("cc")
+    if compiler is None or shutil.which("ldd") is None:
+        pytest.skip("no compiler, or no ldd")
+    folder, bench = tmp_path / "lib", tmp_path / "bench"
+    for one in (folder, bench):
+        one.mkdir()
+    source, library = tmp_path / "x.c", folder / "librccl.so.1"
+    source.write_text(f'const char version[] = "RCCL version {version}";\n')
+    shared = ["-shared", "-fPIC", "-Wl,-soname,librccl.so.1"]
+    subprocess.run([compiler, *shared, source, "-o", library], check=True)
+    source.write_text(
+        "#include <stdio.h>\nextern const char version[];\n"
+        'int main(void) { puts("[-b,--minbytes]"); return version[0] == 0; }\n'
+    )
+    program = bench / "all_reduce_perf"
+    subprocess.run([compiler, source, library, "-o", program], check=True)
+
+    monkeypatch.setenv("LD_LIBRARY_PATH", str(folder))
+    site = find_site(wish(bench))
+    assert site.tunerless == tunerless
+    assert site.tells is (tunerless is not None)
+    assert len(site.remarks) == (tunerless is not None)
+    assert find_site(wish(bench, librccl=folder)).tunerless == tunerless
 
 
 def test_a_host_file_needs_somebody_to_read_it(bench: Path, tmp_path: Path) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from dataclasses import replace
 
 from hypothesis import given
 from hypothesis import strategies as st
@@ -108,3 +109,15 @@ def test_variants_do_not_share_a_launch(sweep: Sweep) -> None:
 def test_a_plan_is_the_same_again(sweep: Sweep) -> None:
     """Resuming needs no record of an order."""
     assert plan.plan_walks(sweep, GROUND) == plan.plan_walks(sweep, GROUND)
+
+
+def test_a_library_without_a_tuner_cannot_walk() -> None:
+    """Whatever the benchmark can, nothing in its library hears the plugin; it says which one."""
+    sweep = Sweep(
+        collectives=(Collective.ALL_REDUCE,), settings=(SILENT,), min_nbytes=8, max_nbytes=64
+    )
+    ground = replace(GROUND, tunerless="RCCL 2.20.5")
+    assert plan.why_no_walk(sweep, GROUND) is None
+    assert "RCCL 2.20.5" in (plan.why_no_walk(sweep, ground) or "")
+    # Silence is a plugin that answers nothing.
+    assert [one.setting for one in plan.plan(sweep, ground).impossible] == [SILENT]

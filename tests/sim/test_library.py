@@ -55,6 +55,35 @@ def test_newest_version_that_the_release_knows_is_used(
             assert "is unsupported" in one.err
 
 
+@pytest.mark.parametrize(
+    ("switches", "choice", "time_us"),
+    [
+        ({}, (1, 0), 30),
+        ({"NCCL_ALGO": "Tree"}, (0, 0), 20),
+        ({"NCCL_ALGO": "Ring", "NCCL_PROTO": "Simple"}, (1, 2), 60),
+        # Gated on one node: nothing is left to choose, and the fastest ring runs.
+        ({"NCCL_ALGO": "Tree", "NCCL_PROTO": "Simple"}, (1, 0), 30),
+    ],
+)
+def test_a_library_before_tuners_goes_by_its_switches(
+    sim: Sim, small: Small, switches: dict[str, str], choice: tuple[int, int], time_us: float
+) -> None:
+    """ROCm 6.2 asks for version 1 alone, and says at every call what it chose, by numbers."""
+    got = sim.run(
+        small(rccl="2.20.5", benchmark="rt24"),
+        "-b 8 -e 8 -n 3 -w 1 -c 1",
+        NCCL_TUNER_PLUGIN=sim.plugin(),
+        TESTPLUGIN_ANSWER="ring/ll128",
+        **switches,
+        **TUNING,
+    )
+    assert "failed to find ncclTunerPlugin_v1 in plugin" in got.err
+    assert got.times[8] == pytest.approx(time_us, rel=0.01)
+    said = re.findall(r"NCCL INFO (\d+) Bytes -> Algo (\d) proto (\d) time ", got.err)
+    # Warm-up at the largest and the smallest size, then per half one, three and one to check.
+    assert said == [("8", *map(str, choice))] * (1 + 1 + 2 * (1 + 3 + 1))
+
+
 def test_init_and_questions_are_counted(sim: Sim, small: Small, tmp_path: Path) -> None:
     """A scheduling plugin counts the questions, so there must be as many as in reality."""
     log = tmp_path / "log"

@@ -38,9 +38,12 @@ static void test_text(void)
 static void test_releases(void)
 {
     CHECK(version_code("2.28.3") == 22803);
-    CHECK(version_code("2.20.5") == 0);
+    CHECK(version_code("2.20.5") == 22005);
+    CHECK(version_code("2.20.4") == 0);
+    CHECK(version_code("2.18.6") == 0);
     CHECK(version_code("2.28") == 0);
     CHECK(version_code("2.28.3x") == 0);
+    CHECK(rccl_family(22005)->newest_abi == 1);
     CHECK(rccl_family(22105)->newest_abi == 2);
     CHECK(rccl_family(22203)->newest_abi == 3);
     CHECK(rccl_family(22709)->newest_abi == 4);
