@@ -227,7 +227,11 @@ def library_choice(path: Path, sizes: Iterable[int]) -> dict[int, Setting]:
     compiled = path.with_suffix(".node")
     compiled.write_bytes(simnode.compile_node(path))
     program = plugin.native_folder() / "sim" / "all_reduce_perf"
-    environment = {"PATH": os.environ["PATH"], "RCCLTUNE_SIM_NODE": str(compiled)}
+    environment = {
+        "PATH": os.environ["PATH"],
+        "RCCLTUNE_SIM_NODE": str(compiled),
+        "RCCLTUNE_SIM_STARTUP_S": "0",
+    }
     found = {}
     for nbytes in sizes:
         size = str(nbytes - nbytes % 4)
