@@ -36,6 +36,9 @@ SEARCH_FILE: Final = "search.json"
 _COUNTS: Final = (4, 8, 16, 32)
 # These say that a setting cannot run at a size; the others may be otherwise next time.
 _CLOSED: Final = (Doubt.INELIGIBLE, Doubt.SUBSTITUTED, Doubt.BYPASSED)
+# Their sizes are cut into a share for each rank, in units of so many bytes.
+_CUT: Final = (Collective.ALL_GATHER, Collective.REDUCE_SCATTER)
+_ALIGNED: Final = 16
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -107,7 +110,7 @@ def step(
         arch: of the GPUs.
     """
     number = len(before.rounds) + 1
-    known = known_of(before.sweep, samples, arch)
+    known = tuple(_without_dropped(one, before) for one in known_of(before.sweep, samples, arch))
     following = search.following(known, number)
     launches: tuple[Launch, ...] = ()
     if following.wants:
@@ -117,8 +120,23 @@ def step(
             following,
             _pace(before.sweep, known, ended),
             baseline_over=_spanning(before.sweep),
+            asked_from={one.collective: _asked_from(one) for one in known},
         )
     return replace(before, rounds=(*before.rounds, following), planned=(*before.planned, launches))
+
+
+def _asked_from(known: search.Known) -> int:
+    """The smallest size at which a forced setting was proven to run."""
+    return min(curve.min_nbytes for curve in known.curves if curve.key.setting.role is Role.FORCED)
+
+
+def _without_dropped(known: search.Known, before: Search) -> search.Known:
+    """What earlier rounds dropped stays dropped."""
+    dropped = (one for made in before.rounds for one in made.dropped)
+    return replace(
+        known,
+        dropped=frozenset(one.setting for one in dropped if one.collective is known.collective),
+    )
 
 
 def known_of(sweep: Sweep, samples: Sequence[Sample], arch: str | None) -> tuple[search.Known, ...]:
@@ -141,7 +159,7 @@ def known_of(sweep: Sweep, samples: Sequence[Sample], arch: str | None) -> tuple
                 search.Known(
                     collective=collective,
                     curves=own,
-                    grid=plan.sizes(sweep),
+                    grid=_grid(sweep, collective, own[0].key.scale.n_ranks),
                     barred=_barred(samples, collective),
                     chosen=chosen.get(collective, {}),
                     counts=() if sweep.settings else sweep.counts or _COUNTS,
@@ -150,6 +168,13 @@ def known_of(sweep: Sweep, samples: Sequence[Sample], arch: str | None) -> tuple
                 )
             )
     return tuple(found)
+
+
+def _grid(sweep: Sweep, collective: Collective, n_ranks: int) -> tuple[int, ...]:
+    """Sizes at which every rank has something to send; all where none has."""
+    least = _ALIGNED * n_ranks if collective in _CUT else 0
+    whole = plan.sizes(sweep)
+    return tuple(nbytes for nbytes in whole if nbytes >= least) or whole
 
 
 def _chosen(curves: Sequence[Curve], arch: str | None) -> dict[Collective, dict[int, Setting]]:
