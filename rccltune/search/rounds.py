@@ -155,7 +155,8 @@ class _Look:
         # The user's largest size is measured whatever is expected there, by launches of ours too.
         last = len(self.known.sizes) - 1
         forced = [arm for arm, setting in enumerate(self._settings) if self._is_forced(setting)]
-        taken = [] if self.estimates.repeats[forced, last].any() else [last]
+        is_known = self.estimates.repeats[forced, last].any()
+        taken = [] if is_known or not self._want(last).settings else [last]
         for x in by_promise:
             near = any(abs(x - y) <= 2 and not measured[y] for y in taken)
             if x not in taken and (measured[x] or not near):
