@@ -6,6 +6,7 @@ that was interrupted goes on as if it had not been, and its decisions can be der
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from statistics import median, quantiles
@@ -141,6 +142,7 @@ def _without_dropped(known: search.Known, before: Search) -> search.Known:
 
 def known_of(sweep: Sweep, samples: Sequence[Sample], arch: str | None) -> tuple[search.Known, ...]:
     """What the samples say of each collective that asks a tuner."""
+    samples = _as_wanted(sweep, samples)
     # Sizes between those of the untouched site's launches are known from silence.
     curves = fit.strengthened(fit.curves(samples).curves)
     chosen = _chosen(curves, arch)
@@ -168,6 +170,26 @@ def known_of(sweep: Sweep, samples: Sequence[Sample], arch: str | None) -> tuple
                 )
             )
     return tuple(found)
+
+
+def _as_wanted(sweep: Sweep, samples: Sequence[Sample]) -> list[Sample]:
+    """Samples at the sizes that were asked for, where the benchmark cut them to what ranks share.
+
+    Six ranks share no 1 MiB: it is measured at 1 MiB less 64 B, and would be looked for for ever.
+    """
+    asked: dict[tuple[Collective, int], tuple[int, ...]] = {}
+    found = []
+    for sample in samples:
+        collective, n_ranks = sample.key.collective, sample.key.scale.n_ranks
+        key = (collective, n_ranks)
+        if key not in asked:
+            asked[key] = search.looked_at(_grid(sweep, collective, n_ranks), n_ranks)
+        at = bisect_left(asked[key], sample.nbytes)
+        wanted = asked[key][at] if at < len(asked[key]) else sample.nbytes
+        unit = _ALIGNED * (n_ranks if collective in _CUT else 1)
+        is_cut = 0 < sample.nbytes < wanted < sample.nbytes + unit
+        found.append(replace(sample, nbytes=wanted) if is_cut else sample)
+    return found
 
 
 def _grid(sweep: Sweep, collective: Collective, n_ranks: int) -> tuple[int, ...]:

@@ -10,7 +10,7 @@ from typing import Final
 import numpy as np
 
 from rccltune.model import Curve, Dropped, Expected, Motive, Role, Round, Setting, Want
-from rccltune.search.coarse import between, coarse_sizes
+from rccltune.search.coarse import coarse_sizes, looked_at
 from rccltune.search.estimates import Estimates, estimate
 from rccltune.search.regret import Prospect, prospect
 from rccltune.vocab import Collective
@@ -63,7 +63,7 @@ class Known:
     @property
     def sizes(self) -> tuple[int, ...]:
         """The grid and a size between each two neighbours."""
-        return tuple(sorted({*self.grid, *between(self.grid, self.n_ranks)}))
+        return looked_at(self.grid, self.n_ranks)
 
 
 def following(known: Sequence[Known], number: int) -> Round:

@@ -14,11 +14,12 @@ import yaml
 
 from rccltune import emit, simnode
 from rccltune.cli import run
-from rccltune.model import Rule, Setting
-from rccltune.pipeline import find_site, merge_wishes, site
+from rccltune.model import Role, Rule, Setting
+from rccltune.pipeline import find_site, merge_wishes, searching, site
 from rccltune.pipeline.running import Tell
 from rccltune.pipeline.sweeping import Prepared, prepare, sweep
 from rccltune.plan import sizes as sizes_of_sweep
+from rccltune.session import open_session, stored_samples
 from rccltune.vocab import Collective
 
 pytestmark = pytest.mark.usefixtures("stand_ins", "here")
@@ -382,6 +383,34 @@ def test_no_size_is_wanted_at_which_ranks_have_nothing_to_send() -> None:
     assert search(quiet(), *wish) == 0
     for made in decided()["rounds"][1:]:
         assert all(want["nbytes"] >= 1024 for want in made["wants"])
+
+
+def test_sizes_that_ranks_cannot_share_evenly_are_known_by_what_was_asked_for() -> None:
+    """Six ranks, 16 bytes each: the benchmark measures 96 B where 128 B were asked for."""
+    raw = yaml.safe_load(simnode.node_path("mi300x", "cpx-nps4").read_text(encoding="utf-8"))
+    curves = [c | {"ranks": 6} for c in raw["curves"] if c.get("placement") == "node"]
+    scale = raw["scale"] | {"ranks": 6, "devices_per_oam": 6}
+    fill = [{"ranks": 6, "placement": "node"}]
+    node = quiet(scale=scale, fill=fill, curves=curves)
+    wish = ["--collective", "reduce_scatter", "--np", "6", "--max-bytes", "1M", *TWO[2:]]
+    assert search(node, *wish) == 0
+    assert set(samples()["nbytes"]) >= {0, 96, 480, 1048512}
+
+    read = stored_samples(open_session(SESSION))
+    assert read is not None
+    known_sweep = merge_wishes(SESSION / "sweep.yaml", {}).sweep
+    [known] = searching.known_of(known_sweep, read, "gfx942")
+    measured = {
+        point.nbytes
+        for curve in known.curves
+        if curve.key.setting.role is Role.FORCED
+        for point in curve.points
+    }
+    assert measured <= set(known.sizes)
+    assert {128, 512, 1 << 20} <= measured
+    # The largest one is measured once and confirmed once, and not again and again.
+    wants = [want for made in decided()["rounds"] for want in made["wants"]]
+    assert sum(want["nbytes"] == 1 << 20 for want in wants) <= 2
 
 
 @pytest.mark.parametrize(
