@@ -63,11 +63,14 @@ class Questions:
         per_row: questions in one row.
         extra: further ones at the smallest size of the first pass, where a benchmark warms that
             up last, as rccl-tests before 2.17 do; no option tells which order it is.
+        columns: those of a row that no call asks but what prints the columns of ``-A``; they are
+            asked even where calls take a path that asks no tuner.
     """
 
     leading: int
     per_row: int
     extra: int = 0
+    columns: int = 0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

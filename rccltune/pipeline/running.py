@@ -270,8 +270,9 @@ class _Runner:
         stop_if_changed(site, "before")
         limit = limit_s(self.outcomes)
         if is_walk(one):
-            # What launches of one pass took says nothing of many.
-            limit += plan.estimate_s([one], prepared.sweep)
+            # What launches of one pass took says nothing of many; as if it went over all sizes of
+            # the sweep, since its settings may be far slower than what is usual.
+            limit += plan.estimate_s([replace(one, argv=())], prepared.sweep)
         ran = launching.run_launch(
             replace(one, timeout_s=one.timeout_s or limit),
             prepared.folder,

@@ -6,6 +6,7 @@ that was interrupted goes on as if it had not been, and its decisions can be der
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from statistics import median, quantiles
@@ -39,6 +40,9 @@ _LEAST_START_S: Final = 1.0
 _COUNTS: Final = (4, 8, 16, 32)
 # These say that a setting cannot run at a size; the others may be otherwise next time.
 _CLOSED: Final = (Doubt.INELIGIBLE, Doubt.SUBSTITUTED, Doubt.BYPASSED)
+# Their sizes are cut into a share for each rank, in units of so many bytes.
+_CUT: Final = (Collective.ALL_GATHER, Collective.REDUCE_SCATTER)
+_ALIGNED: Final = 16
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -112,7 +116,7 @@ def step(
         start_s: what a launch takes beside its collectives, None where it is to be measured.
     """
     number = len(before.rounds) + 1
-    known = known_of(before.sweep, samples, arch)
+    known = tuple(_without_dropped(one, before) for one in known_of(before.sweep, samples, arch))
     following = search.following(known, number)
     launches: tuple[Launch, ...] = ()
     if following.wants:
@@ -122,12 +126,28 @@ def step(
             following,
             _pace(before.sweep, known, ended, start_s),
             baseline_over=_spanning(before.sweep),
+            asked_from={one.collective: _asked_from(one) for one in known},
         )
     return replace(before, rounds=(*before.rounds, following), planned=(*before.planned, launches))
 
 
+def _asked_from(known: search.Known) -> int:
+    """The smallest size at which a forced setting was proven to run."""
+    return min(curve.min_nbytes for curve in known.curves if curve.key.setting.role is Role.FORCED)
+
+
+def _without_dropped(known: search.Known, before: Search) -> search.Known:
+    """What earlier rounds dropped stays dropped."""
+    dropped = (one for made in before.rounds for one in made.dropped)
+    return replace(
+        known,
+        dropped=frozenset(one.setting for one in dropped if one.collective is known.collective),
+    )
+
+
 def known_of(sweep: Sweep, samples: Sequence[Sample], arch: str | None) -> tuple[search.Known, ...]:
     """What the samples say of each collective that asks a tuner."""
+    samples = _as_wanted(sweep, samples)
     # Sizes between those of the untouched site's launches are known from silence.
     curves = fit.strengthened(fit.curves(samples).curves)
     chosen = _chosen(curves, arch)
@@ -146,7 +166,7 @@ def known_of(sweep: Sweep, samples: Sequence[Sample], arch: str | None) -> tuple
                 search.Known(
                     collective=collective,
                     curves=own,
-                    grid=plan.sizes(sweep),
+                    grid=_grid(sweep, collective, own[0].key.scale.n_ranks),
                     barred=_barred(samples, collective),
                     chosen=chosen.get(collective, {}),
                     counts=() if sweep.settings else sweep.counts or _COUNTS,
@@ -155,6 +175,33 @@ def known_of(sweep: Sweep, samples: Sequence[Sample], arch: str | None) -> tuple
                 )
             )
     return tuple(found)
+
+
+def _as_wanted(sweep: Sweep, samples: Sequence[Sample]) -> list[Sample]:
+    """Samples at the sizes that were asked for, where the benchmark cut them to what ranks share.
+
+    Six ranks share no 1 MiB: it is measured at 1 MiB less 64 B, and would be looked for for ever.
+    """
+    asked: dict[tuple[Collective, int], tuple[int, ...]] = {}
+    found = []
+    for sample in samples:
+        collective, n_ranks = sample.key.collective, sample.key.scale.n_ranks
+        key = (collective, n_ranks)
+        if key not in asked:
+            asked[key] = search.looked_at(_grid(sweep, collective, n_ranks), n_ranks)
+        at = bisect_left(asked[key], sample.nbytes)
+        wanted = asked[key][at] if at < len(asked[key]) else sample.nbytes
+        unit = _ALIGNED * (n_ranks if collective in _CUT else 1)
+        is_cut = 0 < sample.nbytes < wanted < sample.nbytes + unit
+        found.append(replace(sample, nbytes=wanted) if is_cut else sample)
+    return found
+
+
+def _grid(sweep: Sweep, collective: Collective, n_ranks: int) -> tuple[int, ...]:
+    """Sizes at which every rank has something to send; all where none has."""
+    least = _ALIGNED * n_ranks if collective in _CUT else 0
+    whole = plan.sizes(sweep)
+    return tuple(nbytes for nbytes in whole if nbytes >= least) or whole
 
 
 def _chosen(curves: Sequence[Curve], arch: str | None) -> dict[Collective, dict[int, Setting]]:

@@ -18,7 +18,7 @@ from rccltune import (
     session,
     simnode,
 )
-from rccltune.errors import LaunchError, MachineError, SessionError
+from rccltune.errors import CommandLineError, LaunchError, MachineError, SessionError
 from rccltune.model import (
     KNOWN_VARIANTS,
     Expected,
@@ -376,6 +376,7 @@ def sweep(prepared: Prepared, *, tell: Tell, note: Note, command: str, force: bo
     goes on with the rest.
 
     Raises:
+        CommandLineError: the budget allows no launch at all.
         LaunchError: nothing could be measured, or the baseline never ended well.
         MachineError: untouched runs differ too much, or a hidden file chooses (unless ``force``).
         KeyboardInterrupt: after all that was started is gone and the session is whole.
@@ -400,6 +401,12 @@ def sweep(prepared: Prepared, *, tell: Tell, note: Note, command: str, force: bo
         finally:
             opened, samples = _finish(prepared, known)
     failed = tuple(o for _, o in ledger.ended if quarantine.failure_of(o) is not None)
+    if not samples and unaffordable and not failed:
+        raise CommandLineError(
+            f"the budget allows not even one launch, which takes about "
+            f"{_cost_s(prepared, unaffordable[0]):.0f} s",
+            hint="give more with --budget; the same command then begins.",
+        )
     if not samples:
         raise LaunchError(
             "no launch gave a sample",
@@ -430,13 +437,14 @@ def _run(
 ) -> tuple[Prepared, tuple[Launch, ...]]:
     """Round after round, until the search is over or the budget is spent."""
     wanted = prepared.plan.launches
+    _write_search(prepared, known)
     while True:
         search = prepared.search
         if search is not None and not search.is_over:
             note(searching.round_text(search.rounds[-1]))
         batch = [one for one in wanted if prepared.ledger.is_left(one)]
         tried: set[str] = set()
-        while affordable := [one for one in _affordable(prepared, batch) if one.id not in tried]:
+        while affordable := _affordable(prepared, [o for o in batch if o.id not in tried]):
             tried |= {one.id for one in affordable}
             for ran in run_all(
                 prepared, affordable, _known(known), tell=tell, note=note, force=force
@@ -445,6 +453,7 @@ def _run(
                 write_quarantine(prepared.folder, prepared.ledger)
         out = tuple(one for one in batch if one.id not in tried)
         if search is None or search.is_over or out:
+            _write_search(prepared, known)
             return prepared, out
         prepared = _next_round(prepared, search, known)
         # What failed twice in an earlier round is left to the next command.
@@ -457,16 +466,21 @@ def _known(known: Mapping[str, tuple[Sample, ...]]) -> Mapping[str, tuple[Sample
 
 
 def _affordable(prepared: Prepared, batch: Sequence[Launch]) -> list[Launch]:
-    """As many of the launches, in their order, as the budget is thought to allow."""
+    """Launches, in their order, that the budget is thought to allow; a long one bars no other."""
     if prepared.budget_s is None:
         return list(batch)
     left = prepared.budget_s - sum(o.duration_s or 0.0 for _, o in prepared.ledger.ended)
     found: list[Launch] = []
     for one in batch:
-        left -= plan.estimate_s([one], prepared.sweep, prepared.done, prepared.site.start_s)
-        if left >= 0:
+        cost = _cost_s(prepared, one)
+        if cost <= left:
+            left -= cost
             found.append(one)
     return found
+
+
+def _cost_s(prepared: Prepared, one: Launch) -> float:
+    return plan.estimate_s([one], prepared.sweep, prepared.done, prepared.site.start_s)
 
 
 def _expected(prepared: Prepared, known: dict[str, tuple[Sample, ...]]) -> tuple[Expected, ...]:

@@ -91,9 +91,23 @@ def sizes(sweep: Sweep) -> tuple[int, ...]:
 
 def sizes_of(launch: Launch) -> str:
     """The sizes of a launch as its command line has them."""
-    words = launch.argv
-    pairs = itertools.pairwise(words)
-    return " ".join(f"{a} {b}" for a, b in pairs if a in ("-b", "-e", "-f", "-i"))
+    return " ".join(f"{a} {b}" for a, b in _sizes_told(launch).items())
+
+
+def _sizes_told(launch: Launch) -> dict[str, str]:
+    return {a: b for a, b in itertools.pairwise(launch.argv) if a in ("-b", "-e", "-f", "-i")}
+
+
+def _own(sweep: Sweep, launch: Launch) -> Sweep:
+    """The sweep over the launch's own sizes, where its command line says them."""
+    told = {name: int(word) for name, word in _sizes_told(launch).items() if word.isdigit()}
+    return replace(
+        sweep,
+        min_nbytes=told.get("-b", sweep.min_nbytes),
+        max_nbytes=told.get("-e", sweep.max_nbytes),
+        factor=told.get("-f", sweep.factor),
+        step_nbytes=told.get("-i") if {"-f", "-i"} & told.keys() else sweep.step_nbytes,
+    )
 
 
 def plan(sweep: Sweep, ground: Ground) -> Plan:
@@ -250,8 +264,8 @@ def estimate_s(
     """Seconds that launches will take.
 
     Args:
-        launches: those to be made.
-        sweep: their sizes and calls.
+        launches: those to be made, each with its own sizes.
+        sweep: their calls, and the sizes of launches that do not say theirs.
         finished: launches that have ended; their median is the best guess there is.
         start_s: what a launch is known to take, None where only a rough model is left.
     """
@@ -261,7 +275,9 @@ def estimate_s(
     if start_s is not None:
         return len(launches) * start_s
     ranks = max((launch.scale.n_ranks for launch in launches if launch.scale), default=1)
-    return sum(2.0 + _START_S * ranks + _n_passes(launch) * pass_s(sweep) for launch in launches)
+    # The shortest launch was little more than its start.
+    start = min([2.0 + _START_S * ranks, *known])
+    return sum(start + _n_passes(one) * pass_s(_own(sweep, one)) for one in launches)
 
 
 def _n_passes(launch: Launch) -> int:

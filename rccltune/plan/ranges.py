@@ -32,17 +32,19 @@ class Stretch:
 Price = Callable[[Range, int], float]
 
 
-def ranges_over(sizes: Sequence[int]) -> Iterator[Range]:
+def ranges_over(sizes: Sequence[int], least: int = 1) -> Iterator[Range]:
     """Every range from the first to the last size that holds all of them.
 
     Args:
         sizes: rising, in bytes; at least one. One size alone gets a neighbour, since a walk sees
             where a step ends by a size that falls.
+        least: no size is added below so many bytes, where perhaps no tuner is asked.
     """
     first, last = sizes[0], sizes[-1]
     if len(sizes) == 1:
         # A far smaller one costs next to nothing.
-        far = next((f for f in (16, 4, 2) if first % f == 0 and first // f >= _LEAST), None)
+        lowest = max(_LEAST, least)
+        far = next((f for f in (16, 4, 2) if first % f == 0 and first // f >= lowest), None)
         if far is not None:
             yield Range(min_nbytes=first // far, max_nbytes=first, factor=far)
         else:
@@ -54,7 +56,7 @@ def ranges_over(sizes: Sequence[int]) -> Iterator[Range]:
     # Newer benchmarks warm up at the first size, twice that, and so on: with less than twice the
     # first size that is one size alone, and no size falls where the table begins.
     start = first
-    while last < 2 * start and start > step:
+    while last < 2 * start and start - step >= least:
         start -= step
     if last >= 2 * start and (last - start) // step < _MOST_SIZES:
         yield Range(min_nbytes=start, max_nbytes=last, step_nbytes=step)
@@ -73,12 +75,15 @@ def _factors(sizes: Sequence[int]) -> Iterator[int]:
             yield factor
 
 
-def stretches(wants: Mapping[int, frozenset[Setting]], price: Price) -> tuple[Stretch, ...]:
+def stretches(
+    wants: Mapping[int, frozenset[Setting]], price: Price, least: int = 1
+) -> tuple[Stretch, ...]:
     """The cheapest launches that measure every wanted setting at its sizes.
 
     Args:
         wants: settings by size in bytes; an empty set where silence alone is wanted.
         price: of one launch.
+        least: no size is added below so many bytes.
 
     Returns:
         By rising size. Settings may be measured at sizes where nobody wants them, where that is
@@ -91,7 +96,7 @@ def stretches(wants: Mapping[int, frozenset[Setting]], price: Price) -> tuple[St
         for start in range(end):
             members = sizes[start:end]
             settings = frozenset[Setting]().union(*(wants[n] for n in members))
-            for one in ranges_over(members):
+            for one in ranges_over(members, least):
                 cost = best[start][0] + price(one, len(settings))
                 ways.append((cost, start, Stretch(range=one, settings=settings)))
         cost, start, stretch = min(ways, key=lambda way: (way[0], -way[1]))

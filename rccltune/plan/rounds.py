@@ -37,6 +37,7 @@ def plan_round(
     *,
     baseline_over: Range,
     longest_s: float = LONGEST_S,
+    asked_from: Mapping[Collective, int] | None = None,
 ) -> tuple[Launch, ...]:
     """Launches of a round, baselines among them, ids still empty.
 
@@ -51,6 +52,8 @@ def plan_round(
         pace: how long launches and calls take.
         baseline_over: sizes at which the untouched site is measured.
         longest_s: no walk is planned to take longer, unless two passes already do.
+        asked_from: smallest size in bytes at which a tuner is known to be asked: below it ranks
+            may have nothing to send, or the library may take another path.
     """
     pace = pace or Pace()
     spanned = replace(over(sweep, baseline_over), repeats=1)
@@ -58,7 +61,7 @@ def plan_round(
     walks: list[tuple[float, Launch]] = []
     for collective in sweep.collectives:
         wants = [want for want in made.wants if want.collective is collective]
-        walks += _Walks(sweep, ground, made, pace, longest_s).over(wants)
+        walks += _Walks(sweep, ground, made, pace, longest_s, asked_from or {}).over(wants)
     # What promises most in its time comes first, since a budget may end between any two.
     launches += [launch for _, launch in sorted(walks, key=lambda pair: -pair[0])]
     launches = [replace(one, round=made.number) for one in launches]
@@ -92,6 +95,7 @@ class _Walks:
     made: Round
     pace: Pace
     longest_s: float
+    asked_from: Mapping[Collective, int]
 
     def over(self, wants: Sequence[Want]) -> list[tuple[float, Launch]]:
         """Walks of one collective, each with the regret that it may save in a second."""
@@ -116,13 +120,14 @@ class _Walks:
             most = max(repeats.get(nbytes, 1) for nbytes in sizes.sizes)
             return self._price(group, sizes, n_settings, most)
 
+        least = self.asked_from.get(group[0], 1)
         grid = set(sizes(self.sweep))
         parts = [
             {nbytes: settings for nbytes, settings in by_size.items() if (nbytes in grid) is inside}
             for inside in (True, False)
         ]
-        apart = tuple(stretch for part in parts for stretch in stretches(part, price))
-        together = stretches(by_size, price)
+        apart = tuple(stretch for part in parts for stretch in stretches(part, price, least))
+        together = stretches(by_size, price, least)
         costs = [
             sum(price(stretch.range, len(stretch.settings)) for stretch in way)
             for way in (together, apart)

@@ -200,4 +200,5 @@ def _questions(sweep: Sweep, ground: Ground, collective: Collective) -> Question
         leading=_LEADING,
         per_row=halves * (1 + sweep.iterations + int(sweep.check)) + ("-A" in options),
         extra=sweep.warmup,
+        columns=int("-A" in options),
     )

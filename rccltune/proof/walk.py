@@ -151,9 +151,10 @@ def place(
         is_cut = any(at == step and n not in printed for at, n in asked)
         if not walk.ended and (is_cut or min(_halves([rows])) < n_halves):
             break  # the benchmark died while it printed this pass
-        _check_questions(rows, step, asked, questions)
+        bypassed = _check_questions(rows, step, asked, questions)
+        trace = [row for row in walk.rows if row.step == step and row.nbytes not in bypassed]
         setting = steps[step]
-        found += _of_step(rows, walk.rows, setting, step, seen[setting])
+        found += _of_step(rows, trace, setting, step, seen[setting])
         seen[setting] += 1
     return tuple(found)
 
@@ -177,14 +178,21 @@ def _halves(passes: Iterable[Iterable[Sample]]) -> list[int]:
 
 def _check_questions(
     rows: Sequence[Sample], step: int, asked: Mapping[tuple[int, int], int], questions: Questions
-) -> None:
-    """Every size of the pass was asked for as often as the options imply, and no other."""
+) -> frozenset[int]:
+    """Every size of the pass was asked for as often as the options imply, and no other.
+
+    Returns:
+        Sizes in bytes at which nobody asked but what prints the benchmark's columns.
+    """
     n_lines = Counter(nbytes for nbytes, _ in {(s.nbytes, s.line) for s in rows if s.nbytes})
     here = {nbytes: calls for (at, nbytes), calls in asked.items() if at == step}
     for nbytes in here.keys() - n_lines.keys():
         raise _void(f"step {step} was asked at {nbytes} bytes, which its pass does not print")
     smallest = min(n_lines, default=None)
+    bypassed = {n for n, n_rows in n_lines.items() if here.get(n) == n_rows * questions.columns}
     for nbytes, n in n_lines.items():
+        if nbytes in bypassed:
+            continue
         wanted = n * questions.per_row
         allowed = {wanted}
         if step == questions.leading and nbytes == smallest:
@@ -194,6 +202,7 @@ def _check_questions(
             raise _void(
                 f"step {step} was asked {here[nbytes]} times at {nbytes} bytes, not {wanted} times"
             )
+    return frozenset(bypassed)
 
 
 def _of_step(

@@ -10,7 +10,7 @@ four rounds at the latest, and says what it still expects to lose.
 
 from __future__ import annotations
 
-from rccltune.search.coarse import coarse_sizes, first_round
+from rccltune.search.coarse import coarse_sizes, first_round, looked_at
 from rccltune.search.rounds import AIM, MOST_ROUNDS, Known, following, undecided
 
 __all__ = [
@@ -20,5 +20,6 @@ __all__ = [
     "coarse_sizes",
     "first_round",
     "following",
+    "looked_at",
     "undecided",
 ]

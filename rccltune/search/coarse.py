@@ -53,6 +53,11 @@ def first_round(arms: Mapping[Collective, Sequence[Setting]], grid: Sequence[int
 _C: Final = Motive.COARSE
 
 
+def looked_at(grid: Sequence[int], n_ranks: int) -> tuple[int, ...]:
+    """The grid and a size between each two neighbours, rising, in bytes."""
+    return tuple(sorted({*grid, *between(grid, n_ranks)}))
+
+
 def between(grid: Sequence[int], n_ranks: int) -> tuple[int, ...]:
     """A size between each two neighbours that every rank's share can be cut to, where there is one.
 

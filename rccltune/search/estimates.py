@@ -191,9 +191,12 @@ def _is_stalled(points: Sequence[_Point], i: int) -> bool:
     right = points[i + 1] if i + 1 < len(points) else None
     if right is not None and here.centre > right.centre + _FALLS:
         return True
-    if right is None or i == 0:
+    if i == 0:
         return False
     left = points[i - 1]
+    if right is None:
+        # Time grows no faster than the bytes do.
+        return here.centre > left.centre + log(2) * (here.at - left.at) + _STALL
     return here.centre > _between(left, right, here.at) + _STALL
 
 

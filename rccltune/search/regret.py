@@ -41,17 +41,17 @@ def prospect(estimates: Estimates) -> Prospect:
     """
     n_settings, _, n_sizes = estimates.centre.shape
     rng = np.random.default_rng(_SEED)
-    # One draw for all views of a setting at a size: what is not known is mostly the curve's shape.
-    z = rng.standard_normal((n_sizes, _DRAWS, n_settings, 1))
     choice = np.full(n_sizes, -1, dtype=np.int64)
     expected = np.zeros(n_sizes)
     shares = np.zeros((n_settings, n_sizes))
     chance = np.zeros((n_settings, n_sizes))
     for x in range(n_sizes):
+        # One for all views of a setting: what is not known is mostly the curve's shape.
+        z = rng.standard_normal((_DRAWS, n_settings, 1))
         able = np.flatnonzero(np.isfinite(estimates.centre[:, :, x]).all(axis=1))
         if able.size == 0:
             continue
-        drawn = z[x][:, able]
+        drawn = z[:, able]
         logs = estimates.centre[able, :, x] + estimates.spread[able, :, x] * drawn
         over = logs - logs.min(axis=1, keepdims=True)
         regrets = np.expm1(over.max(axis=2))

@@ -10,7 +10,7 @@ from typing import Final
 import numpy as np
 
 from rccltune.model import Curve, Dropped, Expected, Motive, Role, Round, Setting, Want
-from rccltune.search.coarse import between, coarse_sizes
+from rccltune.search.coarse import coarse_sizes, looked_at
 from rccltune.search.estimates import Estimates, estimate
 from rccltune.search.regret import Prospect, prospect
 from rccltune.vocab import Collective
@@ -49,6 +49,7 @@ class Known:
         counts: channel counts to try on settings that leave channels to the library.
         n_ranks: so that sizes can be cut evenly.
         repeats: launches that a winner is to have at each of its sizes.
+        dropped: settings that earlier rounds dropped; they are nobody's rivals any more.
     """
 
     collective: Collective
@@ -59,11 +60,12 @@ class Known:
     counts: tuple[int, ...] = ()
     n_ranks: int = 1
     repeats: int = 3
+    dropped: frozenset[Setting] = frozenset()
 
     @property
     def sizes(self) -> tuple[int, ...]:
         """The grid and a size between each two neighbours."""
-        return tuple(sorted({*self.grid, *between(self.grid, self.n_ranks)}))
+        return looked_at(self.grid, self.n_ranks)
 
 
 def following(known: Sequence[Known], number: int) -> Round:
@@ -152,9 +154,11 @@ class _Look:
             (x for x, nbytes in enumerate(self.known.sizes) if self._is_open(x, nbytes)),
             key=lambda x: -float(self.prospect.expected[x]),
         )
-        # The user's largest size is measured whatever is expected there.
+        # The user's largest size is measured whatever is expected there, by launches of ours too.
         last = len(self.known.sizes) - 1
-        taken = [] if measured[last] else [last]
+        forced = [arm for arm, setting in enumerate(self._settings) if self._is_forced(setting)]
+        is_known = self.estimates.repeats[forced, last].any()
+        taken = [] if is_known or not self._want(last).settings else [last]
         for x in by_promise:
             near = any(abs(x - y) <= 2 and not measured[y] for y in taken)
             if x not in taken and (measured[x] or not near):
@@ -179,6 +183,8 @@ class _Look:
         for arm in np.argsort(-shares):
             if rest <= self._aim(nbytes) / 2 or len(chosen) >= at_once or shares[arm] <= 0:
                 break
+            if self._settings[arm] in self.known.dropped:
+                continue
             rest -= float(shares[arm])
             if int(arm) not in chosen:
                 chosen.append(int(arm))
@@ -275,7 +281,7 @@ class _Look:
         for arm, setting in enumerate(self._settings):
             if (
                 not self._is_forced(setting)
-                or setting in wanted
+                or setting in wanted | self.known.dropped
                 or float(self.prospect.chance[arm].max()) > _HOPELESS
             ):
                 continue

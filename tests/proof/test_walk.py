@@ -189,6 +189,23 @@ def test_a_bypassed_size_is_doubted_and_costs_no_other() -> None:
     assert {s.nbytes for s in placed if s.doubt is None} == {8, 64}
 
 
+def test_a_bypassed_size_for_whose_columns_alone_was_asked_is_doubted_too() -> None:
+    """-A asks once for a row, whatever path its calls took; twice is one too often."""
+    in_rows = [nbytes for nbytes in calls(0, old=False) if nbytes != 8]
+    for _ in range(N_PASSES):
+        for nbytes in SIZES:
+            in_rows += [nbytes] * (1 if nbytes == 8 else PER_ROW + 1)
+    told = Questions(leading=1, per_row=PER_ROW + 1, columns=1)
+    placed = proof.place(table(N_PASSES), walked(in_rows), STEPS, told)
+    assert {s.nbytes for s in placed if s.doubt is Doubt.BYPASSED} == {8}
+    assert {s.nbytes for s in placed if s.doubt is None} == {16, 64}
+
+    with pytest.raises(LaunchError, match="do not belong together"):
+        proof.place(table(N_PASSES), walked([*in_rows[:4], 8, *in_rows[4:]]), STEPS, told)
+    with pytest.raises(LaunchError, match="do not belong together"):
+        proof.place(table(N_PASSES), walked(in_rows), STEPS, replace(told, columns=0))
+
+
 def test_what_the_benchmark_saw_run_is_believed_before_the_plugin() -> None:
     """Columns of -A: another setting than the step's is a substitution."""
     rows = [replace(s, executed=Setting.parse("ring/ll")) for s in table(N_PASSES)]

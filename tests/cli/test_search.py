@@ -1,0 +1,480 @@
+"""A search from end to end on simulated nodes: what it measures, says, keeps and goes on with."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+import pytest
+import yaml
+
+from rccltune import emit, simnode
+from rccltune.cli import run
+from rccltune.model import Role, Rule, Setting
+from rccltune.pipeline import find_site, merge_wishes, searching, site
+from rccltune.pipeline.running import Tell
+from rccltune.pipeline.sweeping import Prepared, prepare, sweep
+from rccltune.plan import sizes as sizes_of_sweep
+from rccltune.session import open_session, stored_samples
+from rccltune.vocab import Collective
+
+pytestmark = pytest.mark.usefixtures("stand_ins", "here")
+
+SESSION = Path("rccltune-session")
+SMALL = ["--collective", "all_reduce", "--min-bytes", "1K", "--max-bytes", "32M"]
+TWO = ["--setting", "tree/ll", "--setting", "ring/simple"]
+RULES = "rccl_tuner_gfx942_cpx-nps4.csv"
+
+
+def quiet(name: str = "node.yaml", **changes: object) -> Path:
+    """The shipped CPX node without noise, and with these changes."""
+    path = Path(name)
+    raw = yaml.safe_load(simnode.node_path("mi300x", "cpx-nps4").read_text(encoding="utf-8"))
+    path.write_text(yaml.safe_dump({**raw, "noise": {"sigma": 0.0}, **changes}), encoding="utf-8")
+    return path
+
+
+def search(node: Path | str, *more: str, session: Path = SESSION) -> int:
+    """One simulated sweep; one process plays all ranks."""
+    wish = more if "--collective" in more else (*SMALL, *more)
+    where = ["--simulate", str(node), "--launcher", "none", "--mode", "cpx-nps4"]
+    return run(["sweep", *where, *wish, "-o", str(session)])
+
+
+def decided(session: Path = SESSION) -> dict[str, Any]:
+    """search.json."""
+    found: dict[str, Any] = json.loads((session / "search.json").read_text())
+    return found
+
+
+def samples(session: Path = SESSION) -> pd.DataFrame:
+    """samples.csv."""
+    return pd.read_csv(session / "samples.csv", keep_default_na=False)
+
+
+def launches(session: Path = SESSION) -> set[str]:
+    """Those that ended."""
+    return {path.parent.name for path in session.glob("launches/*/outcome.json")}
+
+
+def rules_of(session: Path, *more: str) -> tuple[Rule, ...]:
+    """What reaches production."""
+    assert run(["emit-config", str(session), "--force", *more]) == 0
+    read = emit.read_rules((session / RULES).read_bytes())
+    return tuple(rule for rule in read.rules if not rule.fallback)
+
+
+def chosen(rules: tuple[Rule, ...], nbytes: int) -> Setting | None:
+    """The first rule that matches; None leaves it to the library."""
+    found = (r.setting for r in rules if r.min_nbytes <= nbytes <= r.max_nbytes)
+    return next(found, None)
+
+
+def truth_us(node: Path, setting: Setting, nbytes: int, collective: str = "all_reduce") -> float:
+    """The node file's own time."""
+    pair = "/".join(str(setting).split("/")[:2])
+    time_us = simnode.truth(
+        loaded(node.resolve()), collective, pair, nbytes, channels=setting.channels or 0, ranks=64
+    )
+    assert time_us is not None
+    return time_us
+
+
+@cache
+def loaded(node: Path) -> simnode.SimulatedNode:
+    """Read once; tests have folders of their own."""
+    return simnode.load_node(node)
+
+
+def test_a_sweep_searches_and_keeps_every_decision(capsys: pytest.CaptureFixture[str]) -> None:
+    """Rounds, what each is for, what is dropped, and what is still expected to be lost."""
+    assert search("mi300x") == 0
+    captured = capsys.readouterr()
+    method = "Method: one launch walks through many settings (-N), searching in rounds"
+    assert method in captured.err
+    assert "Round 1 of 4 at most: " in captured.err
+    assert "a coarse pass over all settings" in captured.err
+    assert "Expected regret now: all_reduce " in captured.err
+    said = [line.split(",")[0] for line in captured.err.splitlines() if "Dropped: " in line]
+    assert said
+    assert len(said) == len(set(said))
+    assert "expected regret: all_reduce " in captured.out
+    assert "% in the mean" in captured.out
+
+    kept = decided()
+    assert kept["is_over"] is True
+    assert 2 <= len(kept["rounds"]) <= 4
+    assert [made["number"] for made in kept["rounds"]] == [*range(1, len(kept["rounds"]) + 1)]
+    assert {name for made in kept["rounds"] for name in made["launches"]} == launches()
+    for made in kept["rounds"]:
+        assert made["launches"]
+        assert all(want["motive"] and want["settings"] for want in made["wants"])
+    for made in kept["rounds"][1:]:
+        [expected] = made["expected"]
+        assert 0 <= expected["mean"] <= expected["worst"]
+    [last] = kept["expected"]
+    assert last["mean"] < kept["rounds"][1]["expected"][0]["mean"]
+
+    # Derived: the same command finds nothing to do and writes the same again.
+    (SESSION / "search.json").unlink()
+    capsys.readouterr()
+    assert search("mi300x", "--json") == 0
+    [event] = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
+    assert event["event"] == "done"
+    assert event["expected_regret"] == kept["expected"]
+    assert decided() == kept
+
+
+@pytest.mark.parametrize("collective", ["all_reduce", "reduce"])
+def test_rules_are_as_good_as_those_of_the_whole_grid(collective: str) -> None:
+    """On a quiet node, at every size of the grid, within the tolerance of a choice."""
+    node = quiet()
+    wish = ["--collective", collective, *SMALL[2:], "--repeats", "2"]
+    assert search(node, *wish, session=Path("s")) == 0
+    assert search(node, *wish, "--exhaustive", session=Path("x")) == 0
+    assert not Path("x/search.json").exists()
+    assert len(launches(Path("s"))) <= 3 * len(launches(Path("x")))
+    ours, whole = rules_of(Path("s")), rules_of(Path("x"))
+    for nbytes in (1 << power for power in range(10, 26)):
+        one, other = chosen(ours, nbytes), chosen(whole, nbytes)
+        assert (one is None) == (other is None)
+        if one is not None and other is not None:
+            ratio = truth_us(node, one, nbytes, collective) / truth_us(
+                node, other, nbytes, collective
+            )
+            assert ratio <= 1.02 + 1e-9
+
+
+def test_a_count_of_channels_that_is_a_tenth_faster_becomes_the_rule() -> None:
+    """Nobody named it: the search tries counts on the settings that survive."""
+    effect = {
+        "setting": "ring/simple",
+        "by_channels": {
+            4: [[8, 1.3]],
+            8: [[65536, 1.0], [1 << 20, 0.9], [8 << 20, 0.9], [16 << 20, 1.2]],
+            16: [[8, 1.0]],
+            32: [[8, 1.0]],
+        },
+    }
+    node = quiet(effects=[effect])
+    # Cheap at those sizes: whatever else there is, ring/simple is the best pair from 1 MiB on.
+    assert search(node) == 0
+    rules = rules_of(SESSION)
+    eight = Setting.parse("ring/simple/8")
+    pairs = [Setting.parse(p) for p in ("tree/ll", "tree/ll128", "ring/ll", "ring/ll128")]
+    middle = [
+        n
+        for n in (1 << 20, 1 << 21, 1 << 22, 1 << 23)
+        if all(truth_us(node, eight, n) < 0.9 * truth_us(node, p, n) for p in pairs)
+    ]
+    assert middle
+    assert {chosen(rules, n) for n in middle} == {eight}
+    wants = [w for made in decided()["rounds"] for w in made["wants"]]
+    tried = {
+        (s["algorithm"], s["protocol"]) for w in wants for s in w["settings"] if "channels" in s
+    }
+    assert ("ring", "simple") in tried
+    assert ("ring", "ll128") not in tried
+
+
+def without(monkeypatch: pytest.MonkeyPatch, letters: str) -> None:
+    """A benchmark whose --help does not list these options."""
+    real = site._simulated_letters
+    monkeypatch.setattr(
+        site, "_simulated_letters", lambda *given: real(*given) - frozenset(letters)
+    )
+
+
+def test_a_benchmark_that_cannot_repeat_its_table_gets_a_launch_for_each_setting(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """And says why; nothing is searched."""
+    without(monkeypatch, "Ns")
+    assert search(quiet(), *TWO, "--repeats", "1") == 0
+    said = capsys.readouterr().err
+    assert "Method: one launch for each setting, since this benchmark cannot repeat" in said
+    assert len(launches()) == 3 + 2
+    assert not (SESSION / "search.json").exists()
+
+
+@pytest.mark.parametrize(
+    ("more", "why"),
+    [
+        (["--max-bytes", "1K"], "one size alone"),
+        (["--step", "128", "--max-bytes", "1920"], "less than its double"),
+        (["--warmup", "0"], "without warm-up"),
+        (["--method", "per-setting"], "as asked for"),
+    ],
+)
+def test_what_cannot_be_searched_is_measured_one_by_one(
+    more: list[str], why: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """A plan says so as well."""
+    assert search(quiet(), *TWO, *more, "--plan") == 0
+    out = capsys.readouterr().out
+    assert "method: one launch for each setting, " in out
+    assert why in out
+
+
+def test_a_plan_is_the_first_round_and_starts_nothing(capsys: pytest.CaptureFixture[str]) -> None:
+    """What follows depends on what is found; --exhaustive shows everything."""
+    node = quiet()
+    assert search(node, *TWO, "--plan") == 0
+    out = capsys.readouterr().out
+    assert "what follows depends on what they find" in out
+    assert "searching in rounds" in out
+    assert search(node, *TWO, "--plan", "--exhaustive") == 0
+    out = capsys.readouterr().out
+    assert "every setting at every size" in out
+    assert "depends" not in out
+    assert not SESSION.exists()
+
+
+def test_budget_and_exhaustive_can_stand_in_sweep_yaml(capsys: pytest.CaptureFixture[str]) -> None:
+    """As the options do; and a session's own sweep.yaml repeats its sweep."""
+    quiet()
+    Path("wish.yaml").write_text("exhaustive: true\nbudget: 90s\n")
+    assert search("node.yaml", *TWO, "-c", "wish.yaml", "--plan") == 0
+    assert "every setting at every size" in capsys.readouterr().out
+    Path("wish.yaml").write_text("exhaustive: perhaps\nbudget: lots\n")
+    assert search("node.yaml", *TWO, "-c", "wish.yaml", "--plan") == 3
+    said = capsys.readouterr().err
+    assert "exhaustive" in said
+    assert "budget" in said
+
+    assert search("node.yaml", *TWO, "--exhaustive", "--repeats", "1") == 0
+    where = ["--simulate", "node.yaml", "--launcher", "none", "-o", str(SESSION)]
+    capsys.readouterr()
+    assert run(["sweep", "-c", str(SESSION / "sweep.yaml"), *where, "--plan"]) == 0
+    assert "\n0 launches" in capsys.readouterr().out
+
+
+def prepared(session: Path, *settings: str) -> Prepared:
+    """As the command does."""
+    wish: Mapping[str, Any] = {
+        "simulate": "mi300x-cpx-nps4",
+        "launcher": "none",
+        "collective": (Collective.ALL_REDUCE,),
+        "setting": tuple(map(Setting.parse, settings)),
+        "min_bytes": 1 << 10,
+        "max_bytes": 32 << 20,
+    }
+    wishes = merge_wishes(None, wish)
+    return prepare(wishes.sweep, find_site(wishes.site), session, timeout_s=None)
+
+
+class Stop:
+    """Interrupts after so many launches."""
+
+    def __init__(self, after: int) -> None:
+        """None of them is lost."""
+        self.left = after
+
+    def __call__(self, _: object) -> None:
+        """Told after every launch."""
+        self.left -= 1
+        if self.left == 0:
+            raise KeyboardInterrupt
+
+
+COLUMNS = ["launch", "setting", "placement", "nbytes", "time_us", "doubt", "executed"]
+
+
+def kept(session: Path) -> pd.DataFrame:
+    """All samples, in an order of their own."""
+    return samples(session)[COLUMNS].sort_values(COLUMNS).reset_index(drop=True)
+
+
+def run_it(one: Prepared, tell: Tell) -> None:
+    """Without talk."""
+    sweep(one, tell=tell, note=lambda _: None, command="", force=True)
+
+
+def is_interrupted(session: Path, *settings: str) -> bool:
+    """After one launch, unless there is none left."""
+    try:
+        run_it(prepared(session, *settings), Stop(1))
+    except KeyboardInterrupt:
+        return True
+    return False
+
+
+def test_a_search_that_is_interrupted_after_every_launch_is_the_same_search(here: Path) -> None:
+    """Launches, samples and decisions are those of one that nobody disturbed."""
+    settings = ("tree/ll", "ring/simple", "ring/ll128")
+    whole, part = here / "whole", here / "part"
+    run_it(prepared(whole, *settings), lambda _: None)
+    n_interrupted = 0
+    while is_interrupted(part, *settings):
+        n_interrupted += 1
+        # Decisions so far are there at any moment.
+        begun = [made["number"] for made in decided(part)["rounds"]]
+        assert begun == list(range(1, len(begun) + 1))
+    assert n_interrupted == len(launches(whole)) > 5
+    assert launches(part) == launches(whole)
+    pd.testing.assert_frame_equal(kept(part), kept(whole))
+    assert decided(part) == decided(whole)
+
+
+def test_a_budget_leaves_out_what_it_does_not_allow_and_can_be_raised(
+    here: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """A simulated walk is taken for a second, which is no more there after the first launch."""
+    assert search("mi300x", *TWO, "--budget", "1s") == 0
+    captured = capsys.readouterr()
+    n_first = len(launches())
+    assert n_first >= 1
+    assert "the budget left out " in captured.out
+    assert "--budget goes on" in captured.out
+    kept_early = decided()
+    assert kept_early["is_over"] is False
+
+    assert search("mi300x", *TWO, "--budget", "1h", "--json") == 0
+    done = json.loads(capsys.readouterr().out.splitlines()[-1])
+    assert done["unaffordable"] == []
+    assert search("mi300x", *TWO, session=here / "whole") == 0
+    assert launches() == launches(here / "whole")
+    pd.testing.assert_frame_equal(kept(SESSION), kept(here / "whole"))
+    assert decided() == decided(here / "whole")
+
+
+def test_a_budget_for_nothing_says_what_a_launch_takes(capsys: pytest.CaptureFixture[str]) -> None:
+    """Nothing is started."""
+    assert search("mi300x", "--budget", "0.01s") == 2
+    said = capsys.readouterr().err
+    assert "not even one launch" in said
+    assert launches() == set()
+
+
+def test_a_budget_holds_without_a_search_too(capsys: pytest.CaptureFixture[str]) -> None:
+    """A second for each launch of the whole grid."""
+    assert search(quiet(), *TWO, "--exhaustive", "--repeats", "1", "--budget", "1s") == 0
+    assert "the budget left out " in capsys.readouterr().out
+
+
+def test_collectives_are_searched_side_by_side(capsys: pytest.CaptureFixture[str]) -> None:
+    """all_gather asks no tuner up to 4 MiB in this release, and nothing below 1 KiB is sent."""
+    wish = [w for c in ("all_reduce", "all_gather", "broadcast") for w in ("--collective", c)]
+    assert search("mi300x", *wish, "--max-bytes", "64M", *TWO[2:], "--repeats", "2") == 0
+    out = capsys.readouterr().out
+    for name in ("all_reduce", "all_gather", "broadcast"):
+        assert f"expected regret: {name} " in out
+    for made in decided()["rounds"][1:]:
+        for want in made["wants"]:
+            if want["collective"] == "all_gather":
+                assert want["nbytes"] > 4 << 20
+    table = samples()
+    gathered = table[(table["collective"] == "all_gather") & (table["doubt"] == "")]
+    assert (gathered[gathered["setting"] == "ring/simple"]["nbytes"] > 4 << 20).all()
+    assert set(table[table["doubt"] == ""]["collective"]) == {
+        "all_reduce",
+        "all_gather",
+        "broadcast",
+    }
+
+
+def test_no_size_is_wanted_at_which_ranks_have_nothing_to_send() -> None:
+    """reduce_scatter of 64 ranks below 1 KiB: the coarse pass sees nothing, no other looks."""
+    wish = ["--collective", "reduce_scatter", "--max-bytes", "1M", "--repeats", "2"]
+    assert search(quiet(), *wish) == 0
+    for made in decided()["rounds"][1:]:
+        assert all(want["nbytes"] >= 1024 for want in made["wants"])
+
+
+def test_sizes_that_ranks_cannot_share_evenly_are_known_by_what_was_asked_for() -> None:
+    """Six ranks, 16 bytes each: the benchmark measures 96 B where 128 B were asked for."""
+    raw = yaml.safe_load(simnode.node_path("mi300x", "cpx-nps4").read_text(encoding="utf-8"))
+    curves = [c | {"ranks": 6} for c in raw["curves"] if c.get("placement") == "node"]
+    scale = raw["scale"] | {"ranks": 6, "devices_per_oam": 6}
+    fill = [{"ranks": 6, "placement": "node"}]
+    node = quiet(scale=scale, fill=fill, curves=curves)
+    wish = ["--collective", "reduce_scatter", "--np", "6", "--max-bytes", "1M", *TWO[2:]]
+    assert search(node, *wish) == 0
+    assert set(samples()["nbytes"]) >= {0, 96, 480, 1048512}
+
+    read = stored_samples(open_session(SESSION))
+    assert read is not None
+    known_sweep = merge_wishes(SESSION / "sweep.yaml", {}).sweep
+    [known] = searching.known_of(known_sweep, read, "gfx942")
+    measured = {
+        point.nbytes
+        for curve in known.curves
+        if curve.key.setting.role is Role.FORCED
+        for point in curve.points
+    }
+    assert measured <= set(known.sizes)
+    assert {128, 512, 1 << 20} <= measured
+    # The largest one is measured once and confirmed once, and not again and again.
+    wants = [want for made in decided()["rounds"] for want in made["wants"]]
+    assert sum(want["nbytes"] == 1 << 20 for want in wants) <= 2
+
+
+@pytest.mark.parametrize(
+    "more",
+    [
+        ["--setting", "tree/ll"],
+        ["--max-bytes", "2K"],
+        ["--placement", "in"],
+        ["--placement", "out"],
+        ["--factor", "16"],
+        ["--step", "1M", "--min-bytes", "1M", "--max-bytes", "20M"],
+        ["--repeats", "1"],
+    ],
+)
+def test_odd_wishes_are_searched(more: list[str]) -> None:
+    """One setting, two sizes, one half of a row, other steps: every winner has a launch or more."""
+    settings = [] if "--setting" in more else TWO
+    assert search("mi300x", *settings, *more) == 0
+    kept_now = decided()
+    assert kept_now["is_over"] is True
+    table = samples()
+    used = table[(table["doubt"] == "") & ~table["setting"].isin(["baseline", "silent"])]
+    assert len(used)
+    if "--placement" in more:
+        assert set(table["placement"]) == {more[1]}
+    assert run(["fit", str(SESSION)]) == 0
+    grid = sizes_of_sweep(merge_wishes(SESSION / "sweep.yaml", {}).sweep)
+    assert {want["nbytes"] for want in kept_now["rounds"][0]["wants"]} <= set(grid)
+    # One setting alone is beaten by the untouched site at the largest size: nobody asks further.
+    assert grid[-1] in set(used["nbytes"]) or more == ["--setting", "tree/ll"]
+
+
+def test_a_setting_that_is_quarantined_is_not_wanted_again(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    """It crashes in the first round; all others are searched."""
+    node = quiet(faults=[{"kind": "crash", "setting": "tree/ll", "how": "segv"}])
+    assert search(node, "--repeats", "2") == 5
+    assert "all_reduce tree/ll is quarantined" in capsys.readouterr().err
+    for made in decided()["rounds"][1:]:
+        for want in made["wants"]:
+            for setting in want["settings"]:
+                assert (setting["algorithm"], setting["protocol"]) != ("tree", "ll")
+    assert decided()["is_over"] is True
+
+
+def test_no_usable_sample_of_any_setting_ends_the_search(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    """All settings give wrong results: nothing is expected, nothing more is wanted."""
+    faults = [{"kind": "wrong", "setting": s, "elements": 3} for s in ("tree/ll", "ring/ll128")]
+    two = ["--setting", "tree/ll", "--setting", "ring/ll128"]
+    assert search(quiet(faults=faults), *two, "--repeats", "1") == 5
+    kept_now = decided()
+    assert (len(kept_now["rounds"]), kept_now["is_over"]) == (1, True)
+    assert kept_now["expected"] == []
+    assert "quarantined: 2" in capsys.readouterr().err
+
+
+def test_nothing_at_all_is_an_error_with_a_way_out(capsys: pytest.CaptureFixture[str]) -> None:
+    """Even the untouched site crashes."""
+    node = quiet(faults=[{"kind": "crash", "setting": s, "how": "segv"} for s in EVERYTHING])
+    assert search(node, *TWO, "--repeats", "1") == 5
+    assert "does not work" in capsys.readouterr().err
+
+
+EVERYTHING = ("tree/ll", "tree/ll128", "tree/simple", "ring/ll", "ring/ll128", "ring/simple")

@@ -1,0 +1,269 @@
+"""The launches of a round: all that is wanted, silence beside it, baselines around it, none long."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator
+from dataclasses import replace
+
+import pytest
+from hypothesis import given
+from hypothesis import settings as hypothesis_settings
+from hypothesis import strategies as st
+
+from rccltune import plan
+from rccltune.model import (
+    BASELINE,
+    DEFAULT_VARIANT,
+    LL128_FORCED,
+    SILENT,
+    Launch,
+    Motive,
+    Outcome,
+    Range,
+    Round,
+    Scale,
+    Setting,
+    Status,
+    Sweep,
+    Want,
+)
+from rccltune.vocab import Collective
+
+GROUND = plan.Ground(
+    programs={c: f"/bench/{c.benchmark}" for c in Collective},
+    letters=frozenset("befnwcgdoGAON"),
+    launch=lambda n, program: ("mpirun", "-np", str(n), *program),
+    scale=Scale(n_nodes=1, n_ranks=64),
+    arch="gfx942",
+)
+SWEEP = Sweep(
+    collectives=(Collective.ALL_REDUCE, Collective.BROADCAST),
+    settings=(),
+    min_nbytes=1 << 10,
+    max_nbytes=1 << 30,
+)
+SPANNING = Range(min_nbytes=1 << 10, max_nbytes=1 << 30, factor=4)
+NAMES = ("tree/ll", "tree/ll128", "ring/ll", "ring/ll128", "ring/simple", "ring/ll128/8")
+GRID = plan.sizes(SWEEP)
+WANTS = st.lists(
+    st.builds(
+        Want,
+        collective=st.sampled_from(SWEEP.collectives),
+        nbytes=st.sampled_from([*GRID, *(n + n // 2 for n in GRID[:-1])]),
+        settings=st.lists(
+            st.sampled_from(NAMES[2:]).map(Setting.parse), min_size=1, max_size=4, unique=True
+        ).map(tuple),
+        motive=st.sampled_from(Motive),
+        repeats=st.integers(1, 3),
+        promise=st.floats(0, 1),
+    ),
+    min_size=1,
+    max_size=10,
+    unique_by=lambda want: (want.collective, want.nbytes),
+)
+ROUNDS = st.builds(Round, number=st.integers(1, 4), wants=WANTS.map(tuple), is_last=st.booleans())
+
+
+def option(argv: tuple[str, ...], name: str) -> int:
+    """A number that a benchmark is told."""
+    return int(argv[argv.index(name) + 1])
+
+
+def asked(launch: Launch) -> tuple[int, ...]:
+    """The sizes that rccl-tests step through with these options."""
+    argv = launch.argv
+    found, size = [], option(argv, "-b")
+    while size <= option(argv, "-e"):
+        found.append(size)
+        size = size * option(argv, "-f") if "-f" in argv else size + option(argv, "-i")
+    return tuple(found)
+
+
+def planned(made: Round, **more: object) -> tuple[Launch, ...]:
+    """Of the sweep above."""
+    return plan.plan_round(SWEEP, GROUND, made, baseline_over=SPANNING, **more)  # type: ignore[arg-type]
+
+
+def is_baseline(launch: Launch) -> bool:
+    """The untouched site's own."""
+    return launch.schedule is not None and launch.schedule.settings == (BASELINE,)
+
+
+def passes(launch: Launch) -> Iterator[tuple[Setting, int]]:
+    """Settings of a walk, and how often each is kept; its first pass is thrown away."""
+    assert launch.schedule is not None
+    counts = Counter(launch.schedule.settings[1:])
+    yield from ((setting, n - 1) for setting, n in counts.items())
+
+
+@hypothesis_settings(max_examples=60)
+@given(made=ROUNDS)
+def test_whatever_is_wanted_is_measured_as_often_as_wanted(made: Round) -> None:
+    """Each setting at each of its sizes, in the environment that it needs."""
+    kept: Counter[tuple[Collective, Setting, int]] = Counter()
+    for launch in planned(made):
+        assert launch.round == made.number
+        if is_baseline(launch):
+            continue
+        for setting, n in passes(launch):
+            if setting != SILENT:
+                gated = "ll128" in str(setting)
+                assert launch.variant == (LL128_FORCED if gated else DEFAULT_VARIANT)
+            for nbytes in asked(launch):
+                kept[launch.collectives[0], setting, nbytes] += n
+    for want in made.wants:
+        for setting in want.settings:
+            assert kept[want.collective, setting, want.nbytes] >= want.repeats
+        # What has been compared with the untouched site stands for it at every size.
+        assert kept[want.collective, SILENT, want.nbytes] >= 1
+
+
+@hypothesis_settings(max_examples=40)
+@given(made=ROUNDS)
+def test_silence_walks_along_where_it_is_of_use(made: Round) -> None:
+    """The plain variant's at every size that is wanted; that of others in the first round only."""
+    for launch in planned(made):
+        if is_baseline(launch):
+            continue
+        is_along = any(setting == SILENT for setting, _ in passes(launch))
+        assert is_along == (launch.variant == DEFAULT_VARIANT or made.number == 1)
+    plain = {
+        (launch.collectives[0], nbytes)
+        for launch in planned(made)
+        if launch.variant == DEFAULT_VARIANT and not is_baseline(launch)
+        for nbytes in asked(launch)
+    }
+    assert {(want.collective, want.nbytes) for want in made.wants} <= plain
+
+
+@given(made=ROUNDS)
+@hypothesis_settings(max_examples=40)
+def test_the_untouched_site_comes_first_in_two_rounds_and_last_in_the_last(made: Round) -> None:
+    """One launch of each collective each time, over the sizes that it is measured at."""
+    launches = planned(made)
+    n = len(SWEEP.collectives)
+    at = [i for i, launch in enumerate(launches) if is_baseline(launch)]
+    first = list(range(n)) if made.number <= 2 else []
+    last = list(range(len(launches) - n, len(launches))) if made.is_last else []
+    assert at == first + last
+    for i in at:
+        assert asked(launches[i]) == SPANNING.sizes
+
+
+@hypothesis_settings(max_examples=30)
+@given(wants=WANTS, last=st.integers(2, 4))
+def test_no_two_launches_of_a_search_are_the_same(wants: list[Want], last: int) -> None:
+    """Though every round wants the same: an id is a hash of what a launch is."""
+    made = [
+        launch
+        for number in range(1, last + 1)
+        for launch in planned(Round(number=number, wants=tuple(wants), is_last=number == last))
+    ]
+    assert len(set(made)) == len(made)
+
+
+def call_us(_collective: Collective, nbytes: int) -> float:
+    """50 us, and 1 GB/s: a slow machine."""
+    return 50 + nbytes / 1000
+
+
+def pass_s(launch: Launch) -> float:
+    """Twenty calls, five for warming up and a checked one, out of place and in place."""
+    return sum(2 * 26 * call_us(Collective.ALL_REDUCE, n) * 1e-6 for n in asked(launch))
+
+
+@hypothesis_settings(max_examples=40)
+@given(made=ROUNDS, longest_s=st.sampled_from([1.0, 30.0, 120.0, 1e4]))
+def test_no_walk_is_long_that_could_be_shorter(made: Round, longest_s: float) -> None:
+    """By the pace of this machine; a setting and silence, thrown away and kept, is the least."""
+    pace = plan.Pace(launch_s=5.0, call_us=call_us)
+    for launch in planned(made, pace=pace, longest_s=longest_s):
+        if is_baseline(launch):
+            continue
+        assert launch.schedule is not None
+        n_passes = len(launch.schedule.settings) - 1
+        if n_passes * pass_s(launch) > longest_s * (1 + 1e-9):
+            forced = {s for s, _ in passes(launch) if s != SILENT}
+            assert len(forced) <= 1
+            assert {n for _, n in passes(launch)} == {1}
+
+
+def test_what_promises_most_in_its_time_comes_first() -> None:
+    """A budget may end between any two; untouched runs come before all."""
+    wants = [
+        Want(
+            collective=collective,
+            nbytes=nbytes,
+            settings=(Setting.parse("ring/simple"),),
+            motive=Motive.CONTEND,
+            promise=promise,
+        )
+        for collective, nbytes, promise in (
+            (Collective.ALL_REDUCE, 1 << 30, 0.02),
+            (Collective.BROADCAST, 1 << 12, 0.01),
+        )
+    ]
+    made = planned(
+        Round(number=3, wants=tuple(wants)), pace=plan.Pace(launch_s=0.01, call_us=call_us)
+    )
+    assert [asked(launch)[-1] for launch in made] == [1 << 12, 1 << 30]
+
+
+@pytest.mark.parametrize(("launch_s", "n_walks"), [(0.001, 2), (100.0, 1)])
+def test_a_dear_launch_brings_sizes_together(launch_s: float, n_walks: int) -> None:
+    """4 KiB and 64 MiB of two settings: apart where a start is cheap."""
+    wants = [
+        Want(
+            collective=Collective.ALL_REDUCE,
+            nbytes=nbytes,
+            settings=(Setting.parse(name),),
+            motive=Motive.CONTEND,
+        )
+        for nbytes, name in ((1 << 12, "tree/ll"), (1 << 26, "ring/simple"))
+    ]
+    pace = plan.Pace(launch_s=launch_s, call_us=call_us)
+    made = planned(Round(number=3, wants=tuple(wants)), pace=pace)
+    assert len(made) == n_walks
+
+
+def test_the_same_round_is_planned_the_same_again() -> None:
+    """Resuming needs no record of an order."""
+    want = Want(
+        collective=Collective.BROADCAST,
+        nbytes=1 << 20,
+        settings=tuple(map(Setting.parse, NAMES[2:])),
+        motive=Motive.CONFIRM,
+        repeats=3,
+    )
+    made = Round(number=2, wants=(want,), is_last=True)
+    assert planned(made) == planned(made)
+
+
+def outcome(launch: Launch, seconds: float) -> Outcome:
+    """It ended well after so long."""
+    return Outcome(launch=launch.id, status=Status.OK, duration_s=seconds)
+
+
+def test_an_estimate_goes_by_each_launchs_own_sizes() -> None:
+    """Two walks that differ by the sizes alone: 50 us and 10 GB/s, two halves of 25 calls."""
+    want = Want(
+        collective=Collective.ALL_REDUCE,
+        nbytes=1 << 12,
+        settings=(Setting.parse("ring/ll"),),
+        motive=Motive.CONTEND,
+    )
+    small, large = (
+        planned(Round(number=3, wants=(replace(want, nbytes=nbytes),)))[0]
+        for nbytes in (1 << 12, 1 << 30)
+    )
+    started = [outcome(small, 3.0)]
+    found = [plan.estimate_s([one], SWEEP, started) for one in (small, large)]
+    for one, seconds in zip((small, large), found, strict=True):
+        assert one.schedule is not None
+        calls = 50 * len(one.schedule.settings)
+        wanted = 3.0 + calls * sum(50e-6 + n / 10e9 for n in asked(one))
+        assert seconds == pytest.approx(wanted)
+    # Without any launch to go by a start is guessed, for 64 ranks half a minute.
+    assert plan.estimate_s([small], SWEEP) > 30
+    assert plan.estimate_s([small, large], SWEEP, start_s=1.0) == 2.0
