@@ -67,6 +67,7 @@ _Key = tuple[Setting, View]
 _CLUSTER: Final = 3
 _NEAR: Final = 4.0
 _LEAST_SHARE: Final = 0.1
+_NEARLY_ALL: Final = 0.8
 
 
 def estimate(
@@ -209,7 +210,7 @@ def _roughness(points: Mapping[_Key, Sequence[_Point]]) -> float:
     """By how much a point misses the line through its neighbours, by the law of a bridge.
 
     What all settings have in common tells nothing of who is faster, so each curve is taken beside
-    the middle of all, at the sizes at which nearly all were measured.
+    the middle of all, at the sizes at which nearly all were measured; two have no middle.
     """
     misses = []
     for view in dict.fromkeys(view for _, view in points):
@@ -219,7 +220,11 @@ def _roughness(points: Mapping[_Key, Sequence[_Point]]) -> float:
             for point in row:
                 by_size.setdefault(point.at, []).append(point.centre)
         most = max(map(len, by_size.values()), default=0)
-        middles = {at: median(found) for at, found in by_size.items() if len(found) >= 0.8 * most}
+        middles = {
+            at: median(found) if most >= _CLUSTER else 0.0
+            for at, found in by_size.items()
+            if len(found) >= _NEARLY_ALL * most
+        }
         for row in rows:
             beside = [replace(p, centre=p.centre - middles[p.at]) for p in row if p.at in middles]
             misses += [_miss(*three) for three in zip(beside, beside[1:], beside[2:], strict=False)]
@@ -273,7 +278,8 @@ def _at(points: Sequence[_Point], at: float, rough: float) -> tuple[float, float
     i = next(i for i, point in enumerate(points) if point.at >= at)
     right, left = points[i], points[i - 1]
     share = (at - left.at) / (right.at - left.at)
-    held = (1 - share) ** 2 * left.variance + share**2 * right.variance
+    # Never surer than where it was measured.
+    held = (1 - share) * left.variance + share * right.variance
     span = (at - left.at) * (right.at - at) / (right.at - left.at)
     return _between(left, right, at), held + rough**2 * span
 

@@ -55,6 +55,7 @@ def sweep(where: Path, method: str, **changes: object) -> Path:
     words += ["--min-bytes", "1K", "--max-bytes", "64M", "--repeats", "1", "--factor", "4"]
     words += ["--mode", "cpx-nps4", "--simulate", str(where / "node.yaml"), "--launcher", "none"]
     session = where / method
+    words += ["--exhaustive"] if method == "one-launch" else []
     assert run(["sweep", *words, "--method", method, "-o", str(session), "-q"]) == 0
     return session
 
