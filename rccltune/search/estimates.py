@@ -159,7 +159,9 @@ def _point_at(curve: Curve, nbytes: int) -> CurvePoint | None:
 def _logs(point: CurvePoint) -> list[float]:
     """Launches that count, in logs."""
     logs = sorted(log(time) for time in point.launch_times_us) or [log(point.time_us)]
-    return [x for x in logs if x <= logs[(len(logs) - 1) // 2] + _SLOW]
+    usual = logs[(len(logs) - 1) // 2]
+    # Nothing makes a launch this much faster than it is; then most of them stalled.
+    return [x for x in logs if x <= (logs[0] if usual > logs[0] + _STALL else usual) + _SLOW]
 
 
 def _noise(curves: Iterable[Curve]) -> float:

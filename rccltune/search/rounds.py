@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from itertools import pairwise
 from math import expm1
 from typing import Final
 
@@ -27,6 +28,8 @@ _DEAR: Final = 1.5
 _AT_ONCE: Final = 6
 _AT_ONCE_DEAR: Final = 3
 _ENOUGH: Final = 8
+# Part of the expected regret that measuring a few settings at a dear size must be about.
+_PAYS: Final = 0.3
 _HOPELESS: Final = 0.01
 _CHANNELS_IN: Final = 2
 # Below, one channel carries all there is.
@@ -123,6 +126,7 @@ class _Look:
         self.prospect: Prospect = prospect(self.estimates)
         self.on_grid = set(known.grid)
         self.cheap_to = coarse_sizes(known.grid)[-1]
+        self.brackets = self._brackets()
 
     @property
     def _settings(self) -> tuple[Setting, ...]:
@@ -163,7 +167,22 @@ class _Look:
             near = any(abs(x - y) <= 2 and not measured[y] for y in taken)
             if x not in taken and (measured[x] or not near):
                 taken.append(x)
-        return sorted(taken)
+        return sorted({*taken, *self.brackets})
+
+    def _brackets(self) -> dict[int, tuple[int, int]]:
+        """Cheap sizes of the grid between two measured ones with different choices, and these.
+
+        A step can lie anywhere between them, whatever the curves promise.
+        """
+        sizes = self.known.sizes
+        measured = np.flatnonzero(self.estimates.repeats.max(axis=0) > 0)
+        found: dict[int, tuple[int, int]] = {}
+        for low, high in pairwise(int(x) for x in measured):
+            ends = (int(self.prospect.choice[low]), int(self.prospect.choice[high]))
+            if ends[0] != ends[1] and min(ends) >= 0 and sizes[high] <= self.cheap_to:
+                inner = (x for x in range(low + 1, high) if sizes[x] in self.on_grid)
+                found |= dict.fromkeys(inner, ends)
+        return found
 
     def _is_open(self, x: int, nbytes: int) -> bool:
         if nbytes not in self.on_grid:
@@ -177,7 +196,8 @@ class _Look:
         nbytes = self.known.sizes[x]
         shares = self.prospect.shares[:, x]
         rest = float(self.prospect.expected[x])
-        chosen = [int(self.prospect.choice[x])] if self.prospect.choice[x] >= 0 else []
+        choice = int(self.prospect.choice[x])
+        chosen = list(dict.fromkeys(arm for arm in (choice, *self.brackets.get(x, ())) if arm >= 0))
         is_dear = nbytes > self.cheap_to
         at_once = _AT_ONCE_DEAR if is_dear else _AT_ONCE
         for arm in np.argsort(-shares):
@@ -188,6 +208,11 @@ class _Look:
             rest -= float(shares[arm])
             if int(arm) not in chosen:
                 chosen.append(int(arm))
+        saved = sum(float(shares[arm]) for arm in chosen)
+        if is_dear and saved < _PAYS * float(self.prospect.expected[x]):
+            # Whom it would be lost to cannot be told by measuring a few.
+            is_new = x == len(self.known.sizes) - 1
+            chosen = chosen[:1] if is_new and not self.estimates.repeats[:, x].any() else []
         forced = [arm for arm in chosen if self._is_forced(self._settings[arm])]
         counts = [int(self.estimates.repeats[arm, x]) for arm in forced]
         if counts and min(counts) >= _ENOUGH:
