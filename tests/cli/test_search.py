@@ -466,6 +466,17 @@ def test_odd_wishes_are_searched(more: list[str]) -> None:
     assert grid[-1] in set(used["nbytes"]) or more == ["--setting", "tree/ll"]
 
 
+def test_the_untouched_site_is_measured_last_though_the_first_round_says_all() -> None:
+    """One setting, one launch each: nothing more is wanted, and a drift must be seen."""
+    assert search(quiet(), "--setting", "tree/ll", "--max-bytes", "64K", "--repeats", "1") == 0
+    first, last = decided()["rounds"]
+    assert (last["wants"], last["is_last"]) == ([], True)
+    assert decided()["is_over"] is True
+    assert len(launches()) == len(first["launches"]) + len(last["launches"])
+    table = samples()
+    assert table[table["setting"] == "baseline"]["launch"].nunique() == 3
+
+
 def test_a_setting_that_is_quarantined_is_not_wanted_again(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
