@@ -66,7 +66,7 @@ class Search:
 
     @property
     def is_over(self) -> bool:
-        """Whether nothing more is wanted."""
+        """Whether nothing more is wanted; the last launches may still be to be made."""
         return not self.rounds[-1].wants
 
 
@@ -106,7 +106,10 @@ def step(
     arch: str | None,
     start_s: float | None,
 ) -> Search:
-    """The search with its next round; a round without wants and launches ends it.
+    """The search with its next round; a round without wants ends it.
+
+    Where the round before was not planned as the last one, that round has launches all the same:
+    the untouched site is measured once more.
 
     Args:
         before: all its launches have ended.
@@ -119,7 +122,7 @@ def step(
     known = tuple(_without_dropped(one, before) for one in known_of(before.sweep, samples, arch))
     following = search.following(known, number)
     launches: tuple[Launch, ...] = ()
-    if following.wants:
+    if following.wants or (known and not before.rounds[-1].is_last):
         launches = plan.plan_round(
             before.sweep,
             before.ground,
@@ -295,7 +298,7 @@ def as_plain(done: Search, expected: Sequence[Expected]) -> dict[str, Any]:
                 "launches": [one.id for one in launches],
             }
             for made, launches in zip(done.rounds, done.planned, strict=True)
-            if made.wants
+            if made.wants or launches
         ],
         "is_over": done.is_over,
         "expected": session.to_plain(tuple(expected)),
