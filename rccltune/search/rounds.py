@@ -222,7 +222,7 @@ class _Look:
             nbytes=nbytes,
             settings=tuple(s for arm in chosen if self._is_forced(s := self._settings[arm])),
             motive=Motive.CONTEND if nbytes in self.on_grid else Motive.CROSSOVER,
-            repeats=1 if is_dear else 2,
+            repeats=1 if is_dear else 3,
             promise=float(self.prospect.expected[x]),
         )
 
