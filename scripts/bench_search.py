@@ -167,7 +167,9 @@ def swept(
             ),
         },
     )
-    prepared = prepare(wishes.sweep, find_site(wishes.site), session, timeout_s=None)
+    prepared = prepare(
+        wishes.sweep, find_site(wishes.site), session, timeout_s=None, budget_s=wishes.budget_s
+    )
     done = sweep(prepared, tell=lambda _: None, note=lambda _: None, command="bench", force=True)
     return done.expected[0].mean if done.expected else None
 
