@@ -170,7 +170,7 @@ class _Look:
         return sorted({*taken, *self.brackets})
 
     def _brackets(self) -> dict[int, tuple[int, int]]:
-        """Cheap sizes of the grid between two measured ones with different choices, and these.
+        """Sizes of the grid between two measured ones with different choices, and these choices.
 
         A step can lie anywhere between them, whatever the curves promise.
         """
@@ -179,7 +179,7 @@ class _Look:
         found: dict[int, tuple[int, int]] = {}
         for low, high in pairwise(int(x) for x in measured):
             ends = (int(self.prospect.choice[low]), int(self.prospect.choice[high]))
-            if ends[0] != ends[1] and min(ends) >= 0 and sizes[high] <= self.cheap_to:
+            if ends[0] != ends[1] and min(ends) >= 0:
                 inner = (x for x in range(low + 1, high) if sizes[x] in self.on_grid)
                 found |= dict.fromkeys(inner, ends)
         return found
@@ -197,7 +197,9 @@ class _Look:
         shares = self.prospect.shares[:, x]
         rest = float(self.prospect.expected[x])
         choice = int(self.prospect.choice[x])
-        chosen = list(dict.fromkeys(arm for arm in (choice, *self.brackets.get(x, ())) if arm >= 0))
+        able = np.isfinite(self.estimates.centre[:, :, x]).all(axis=1)
+        ends = [arm for arm in self.brackets.get(x, ()) if able[arm]]
+        chosen = list(dict.fromkeys(arm for arm in (choice, *ends) if arm >= 0))
         is_dear = nbytes > self.cheap_to
         at_once = _AT_ONCE_DEAR if is_dear else _AT_ONCE
         for arm in np.argsort(-shares):
@@ -209,7 +211,9 @@ class _Look:
             if int(arm) not in chosen:
                 chosen.append(int(arm))
         saved = sum(float(shares[arm]) for arm in chosen)
-        if is_dear and saved < _PAYS * float(self.prospect.expected[x]):
+        if is_dear and ends:
+            chosen = ends
+        elif is_dear and saved < _PAYS * float(self.prospect.expected[x]):
             # Whom it would be lost to cannot be told by measuring a few.
             is_new = x == len(self.known.sizes) - 1
             chosen = chosen[:1] if is_new and not self.estimates.repeats[:, x].any() else []

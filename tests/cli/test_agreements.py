@@ -14,7 +14,7 @@ from rccltune.cli import run
 from rccltune.model import BASELINE, Curve
 
 SMALL = ["--collective", "all_reduce", "--min-bytes", "1K", "--max-bytes", "512K"]
-WALK = ["--method", "one-launch"]
+WALK = ["--method", "one-launch", "--exhaustive"]
 SESSION = Path("rccltune-session")
 pytestmark = pytest.mark.usefixtures("stand_ins", "here")
 
@@ -110,7 +110,7 @@ def test_a_session_without_walks_compares_nothing(
     here: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """And says nothing about it."""
-    assert sweep(node(here), "--repeats", "1") == 0
+    assert sweep(node(here), "--repeats", "1", "--method", "per-setting") == 0
     capsys.readouterr()
     assert run(["fit", "--json"]) == 0
     plain = json.loads(capsys.readouterr().out)

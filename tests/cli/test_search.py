@@ -118,7 +118,7 @@ def test_a_sweep_searches_and_keeps_every_decision(capsys: pytest.CaptureFixture
         [expected] = made["expected"]
         assert 0 <= expected["mean"] <= expected["worst"]
     [last] = kept["expected"]
-    assert last["mean"] < AIM
+    assert last["mean"] < 2 * AIM
 
     # Derived: the same command finds nothing to do and writes the same again.
     (SESSION / "search.json").unlink()
