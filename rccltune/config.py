@@ -14,7 +14,7 @@ from difflib import get_close_matches
 from typing import Any, Final, TypeAlias
 
 from rccltune.errors import InputFileError
-from rccltune.model import Mode, Setting, Sweep
+from rccltune.model import LONGEST_S, Mode, Setting, Sweep
 from rccltune.units import parse_size
 from rccltune.vocab import DTYPE_BYTES, REDOPS, Collective
 
@@ -83,6 +83,7 @@ ONE: Final[Mapping[str, Parser]] = {
     "exhaustive": _flag,
     "timeout": parse_duration,
     "budget": parse_duration,
+    "longest": parse_duration,
     "launcher": _one_of(LAUNCHERS),
     "rccl_tests": str,
     "librccl": str,
@@ -170,6 +171,7 @@ def dump_sweep(sweep: Sweep) -> str:
         "channels": list(sweep.counts),
         "method": None if sweep.method == "auto" else sweep.method,
         "exhaustive": sweep.exhaustive or None,
+        "longest": None if sweep.longest_s == LONGEST_S else f"{sweep.longest_s:g}s",
     }
     said = {name: value for name, value in plain.items() if value not in (None, [])}
     text: str = yaml.safe_dump(said, sort_keys=False, allow_unicode=True)

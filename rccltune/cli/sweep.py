@@ -64,6 +64,7 @@ DURATION = Word("duration", parse_duration)
 @click.option("--method", type=click.Choice(METHODS), help="All settings in a launch, or one each.")
 @click.option("--exhaustive", is_flag=True, help="Every setting at every size; no search.")
 @click.option("--budget", type=DURATION, help="Wall time to spend, 5m or 1h. [default: as needed]")
+@click.option("--longest", type=DURATION, help="Plan no launch to take longer. [default: 2m]")
 @click.option("--timeout", type=DURATION, help="Longest time for one launch. [default: measured]")
 @click.option("--env", type=PAIR, multiple=True, metavar="NAME=VALUE", help="Set in every arm.")
 @click.option("--clear", multiple=True, metavar="NAME", help="Clear this one too.")
@@ -84,13 +85,14 @@ def sweep(
     force: bool,
     **options: Any,  # noqa: ANN401 - the options of a sweep file, by name
 ) -> None:
-    """Measure every setting of every collective, and keep it in a session.
+    """Find out which setting of each collective is fast at which size, and keep it in a session.
 
-    First three untouched runs of each collective, then every setting in rounds. Whatever a
-    launch asked for counts only where the plugin's trace proves that it ran. The same command
-    resumes a session that was interrupted. A setting whose launch hangs, crashes or gives wrong
-    results is tried once more; if it fails again it is quarantined: it is measured no more and
-    chosen nowhere, and all others are measured.
+    Few launches walk through many settings each, in rounds that look only where it pays, and the
+    untouched site is measured beside them. Where the benchmark cannot repeat its table each
+    setting has its own launches, in rounds. Whatever was asked for counts only where the plugin's
+    trace proves that it ran. The same command resumes a session that was interrupted. A setting
+    that hangs, crashes or gives wrong results is tried once more, alone; if it fails again it is
+    quarantined: it is measured no more and chosen nowhere, and all others are measured.
 
     \b
     Example:

@@ -41,6 +41,7 @@ from rccltune.model.links import (
     Spread,
 )
 from rccltune.model.measured import (
+    LONGEST_S,
     Fingerprint,
     Launch,
     Outcome,
@@ -89,6 +90,7 @@ __all__ = [
     "DEFAULT_VARIANT",
     "KNOWN_VARIANTS",
     "LL128_FORCED",
+    "LONGEST_S",
     "NOTHING_SELECTABLE",
     "NOT_BEATEN",
     "NOT_MEASURED",

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 from enum import Enum
+from typing import Final
 
 from rccltune.model.failing import Failure
 from rccltune.model.notices import Notice
@@ -16,6 +17,9 @@ from rccltune.model.settings import (
     Variant,
 )
 from rccltune.vocab import Collective, Doubt, Placement
+
+# A launch that fails takes no more than this along.
+LONGEST_S: Final = 120.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -124,6 +128,7 @@ class Sweep:
             for each, ``auto`` leaves it to rccltune.
         exhaustive: measure every setting at every size, instead of searching.
         counts: channel counts that a search tries on the settings that survive.
+        longest_s: no launch that walks is planned to take longer, unless two passes already do.
     """
 
     collectives: tuple[Collective, ...]
@@ -148,6 +153,7 @@ class Sweep:
     method: str = "auto"
     exhaustive: bool = False
     counts: tuple[int, ...] = ()
+    longest_s: float = LONGEST_S
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -9,7 +9,7 @@ from typing import Any
 
 from rccltune import config
 from rccltune.errors import CommandLineError, InputFileError
-from rccltune.model import Setting, Sweep
+from rccltune.model import LONGEST_S, Setting, Sweep
 from rccltune.pipeline.site import SiteWish
 from rccltune.vocab import TUNABLE, Collective, Placement
 
@@ -61,6 +61,7 @@ def merge_wishes(path: Path | None, options: Mapping[str, Any]) -> Wishes:
         mode=said.get("mode"),
         seed=said.get("seed", 0),
         method=said.get("method", "auto"),
+        longest_s=said.get("longest", LONGEST_S),
         exhaustive=bool(said.get("exhaustive", False)),
         counts=() if said.get("setting") else _counts(said.get("channels", ())),
     )

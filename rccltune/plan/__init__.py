@@ -26,10 +26,9 @@ from rccltune.plan.launches import (
     with_ids,
 )
 from rccltune.plan.rounds import Pace, over, plan_round, seconds
-from rccltune.plan.walks import LONGEST_S, plan_walks, schedule_text, why_no_walk
+from rccltune.plan.walks import plan_walks, schedule_text, why_no_walk
 
 __all__ = [
-    "LONGEST_S",
     "N_BASELINES",
     "N_CONTROL_SIZES",
     "Ground",

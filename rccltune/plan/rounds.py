@@ -9,7 +9,7 @@ from typing import Final
 from rccltune.model import Launch, Range, Round, Setting, Sweep, Variant, Want, base_variant
 from rccltune.plan.launches import Ground, baselines, pass_s, sizes, variant_of
 from rccltune.plan.ranges import Stretch, stretches
-from rccltune.plan.walks import LONGEST_S, Group, walks_of
+from rccltune.plan.walks import Group, walks_of
 from rccltune.vocab import Collective
 
 # What a launch costs beside its collectives, before one was made.
@@ -36,7 +36,6 @@ def plan_round(
     pace: Pace | None = None,
     *,
     baseline_over: Range,
-    longest_s: float = LONGEST_S,
     asked_from: Mapping[Collective, int] | None = None,
 ) -> tuple[Launch, ...]:
     """Launches of a round, baselines among them, ids still empty.
@@ -51,7 +50,6 @@ def plan_round(
         made: what is wanted.
         pace: how long launches and calls take.
         baseline_over: sizes at which the untouched site is measured.
-        longest_s: no walk is planned to take longer, unless two passes already do.
         asked_from: smallest size in bytes at which a tuner is known to be asked: below it ranks
             may have nothing to send, or the library may take another path.
     """
@@ -61,7 +59,7 @@ def plan_round(
     walks: list[tuple[float, Launch]] = []
     for collective in sweep.collectives:
         wants = [want for want in made.wants if want.collective is collective]
-        walks += _Walks(sweep, ground, made, pace, longest_s, asked_from or {}).over(wants)
+        walks += _Walks(sweep, ground, made, pace, asked_from or {}).over(wants)
     # What promises most in its time comes first, since a budget may end between any two.
     launches += [launch for _, launch in sorted(walks, key=lambda pair: -pair[0])]
     launches = [replace(one, round=made.number) for one in launches]
@@ -94,7 +92,6 @@ class _Walks:
     ground: Ground
     made: Round
     pace: Pace
-    longest_s: float
     asked_from: Mapping[Collective, int]
 
     def over(self, wants: Sequence[Want]) -> list[tuple[float, Launch]]:
@@ -144,7 +141,7 @@ class _Walks:
 
     def _of_stretch(self, group: Group, stretch: Stretch, repeats: int) -> list[Launch]:
         here = replace(over(self.sweep, stretch.range), repeats=repeats)
-        n_passes = self.longest_s / seconds(here, group[0], self.pace)
+        n_passes = self.sweep.longest_s / seconds(here, group[0], self.pace)
         settings = sorted(stretch.settings, key=str)
         silence = self._is_silence_worth(group)
         return walks_of(here, self.ground, group, settings, n_passes, silence=silence)

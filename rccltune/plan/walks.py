@@ -35,8 +35,6 @@ from rccltune.plan.launches import (
 )
 from rccltune.vocab import Collective
 
-# A launch that fails takes no more than this along.
-LONGEST_S: Final = 120.0
 # The warm-up is one step of its own wherever two sizes or more are measured.
 _LEADING: Final = 1
 Group = tuple[Collective, Variant]
@@ -65,7 +63,7 @@ def why_no_walk(sweep: Sweep, ground: Ground) -> str | None:
     return next((why for stands, why in hindrances if stands), None)
 
 
-def plan_walks(sweep: Sweep, ground: Ground, *, longest_s: float = LONGEST_S) -> Plan:
+def plan_walks(sweep: Sweep, ground: Ground) -> Plan:
     """All launches of a sweep, as few as their length allows.
 
     Baselines have launches of their own: first, last and between, since the walk must be compared
@@ -74,13 +72,12 @@ def plan_walks(sweep: Sweep, ground: Ground, *, longest_s: float = LONGEST_S) ->
     Args:
         sweep: what to measure.
         ground: what there is.
-        longest_s: no launch is planned to take longer, unless two passes already do.
     """
     wanted, impossible = arms(sweep, ground)
     walks = [
         walk
         for group, settings in groups_of(wanted)
-        for walk in walks_of(sweep, ground, group, settings, longest_s / pass_s(sweep))
+        for walk in walks_of(sweep, ground, group, settings, sweep.longest_s / pass_s(sweep))
     ]
     random.Random(f"{sweep.seed}/walks").shuffle(walks)  # noqa: S311 - an order, no secret
     launches: list[Launch] = []

@@ -197,8 +197,7 @@ class _Look:
         shares = self.prospect.shares[:, x]
         rest = float(self.prospect.expected[x])
         choice = int(self.prospect.choice[x])
-        able = np.isfinite(self.estimates.centre[:, :, x]).all(axis=1)
-        ends = [arm for arm in self.brackets.get(x, ()) if able[arm]]
+        ends = [arm for arm in self.brackets.get(x, ()) if self._is_able(arm, x)]
         chosen = list(dict.fromkeys(arm for arm in (choice, *ends) if arm >= 0))
         is_dear = nbytes > self.cheap_to
         at_once = _AT_ONCE_DEAR if is_dear else _AT_ONCE
@@ -229,6 +228,9 @@ class _Look:
             repeats=1 if is_dear else 3,
             promise=float(self.prospect.expected[x]),
         )
+
+    def _is_able(self, arm: int, x: int) -> bool:
+        return bool(np.isfinite(self.estimates.centre[arm, :, x]).all())
 
     def _channels(self) -> list[Want]:
         """Counts of channels for the settings that are chosen, where the coarse pass looked."""

@@ -80,9 +80,9 @@ def asked(launch: Launch) -> tuple[int, ...]:
     return tuple(found)
 
 
-def planned(made: Round, **more: object) -> tuple[Launch, ...]:
+def planned(made: Round, *, sweep: Sweep = SWEEP, **more: object) -> tuple[Launch, ...]:
     """Of the sweep above."""
-    return plan.plan_round(SWEEP, GROUND, made, baseline_over=SPANNING, **more)  # type: ignore[arg-type]
+    return plan.plan_round(sweep, GROUND, made, baseline_over=SPANNING, **more)  # type: ignore[arg-type]
 
 
 def is_baseline(launch: Launch) -> bool:
@@ -178,7 +178,7 @@ def pass_s(launch: Launch) -> float:
 def test_no_walk_is_long_that_could_be_shorter(made: Round, longest_s: float) -> None:
     """By the pace of this machine; a setting and silence, thrown away and kept, is the least."""
     pace = plan.Pace(launch_s=5.0, call_us=call_us)
-    for launch in planned(made, pace=pace, longest_s=longest_s):
+    for launch in planned(made, sweep=replace(SWEEP, longest_s=longest_s), pace=pace):
         if is_baseline(launch):
             continue
         assert launch.schedule is not None

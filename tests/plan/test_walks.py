@@ -81,7 +81,7 @@ def test_no_launch_is_long_that_could_be_shorter(sweep: Sweep) -> None:
     for launch in plan.plan_walks(sweep, GROUND).launches:
         assert launch.schedule is not None
         n_settings = len(set(launch.schedule.settings) - {SILENT})
-        if launch.schedule.settings != (BASELINE,) and guess_s(launch, sweep) > plan.LONGEST_S:
+        if launch.schedule.settings != (BASELINE,) and guess_s(launch, sweep) > sweep.longest_s:
             assert n_settings == 1
             assert len(launch.schedule.settings) == 1 + 4
 
