@@ -22,7 +22,7 @@ import time
 from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import ProcessPoolExecutor, as_completed
 from dataclasses import asdict, dataclass
-from functools import partial
+from functools import cache, partial
 from math import log2
 from pathlib import Path
 
@@ -52,6 +52,8 @@ MOST_LINES = 10
 # "At most 1 %" is met by a setting that is 1 % behind, whatever its floating point says.
 _EXACT = 1e-6
 Choose = Callable[[int], Setting]
+# Node files have thousands of points and are read three times a sweep; here they do not change.
+vars(simnode)["load_node"] = cache(simnode.load_node)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

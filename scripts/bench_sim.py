@@ -51,6 +51,7 @@ def samples_of(folder: Path, node: Path, seed: int, launcher: str) -> Path:
         {
             "simulate": str(node),
             "launcher": launcher,
+            "method": "per-setting",
             "seed": seed,
             "collective": _collective(),
             "min_bytes": parse_size("8"),
