@@ -13,6 +13,7 @@ from rccltune.model import (
     BASELINE,
     NOT_MEASURED,
     Belief,
+    Caution,
     Crossover,
     Curve,
     Notice,
@@ -26,6 +27,7 @@ from rccltune.model import (
 from rccltune.pipeline.agreeing import Agreements, agreements, agreements_from_plain
 from rccltune.pipeline.believing import gather_beliefs
 from rccltune.pipeline.importing import load_samples
+from rccltune.pipeline.searching import SEARCH_FILE
 from rccltune.session import Session
 from rccltune.units import format_size
 from rccltune.vocab import Collective, Doubt
@@ -178,7 +180,15 @@ def choice_of(done: FitDone, options: ChoiceOptions) -> Choice:
         raise _no_such_baseline(str(options.baseline), done, sorted(names))
     curves = fit.strengthened(done.curves)
     chosen = zones.choose(curves, replace(options, arch=done.session.fingerprint.arch))
-    return replace(chosen, zones=tuple(_explained(zone, done.bypasses) for zone in chosen.zones))
+    # A search measures no setting everywhere, on purpose.
+    searched = (done.session.path / SEARCH_FILE).exists()
+    return replace(
+        chosen,
+        zones=tuple(_explained(zone, done.bypasses) for zone in chosen.zones),
+        notices=tuple(
+            n for n in chosen.notices if not (searched and n.caution is Caution.MISSING_VIEW)
+        ),
+    )
 
 
 def _bypasses(samples: Sequence[Sample]) -> tuple[Bypass, ...]:
