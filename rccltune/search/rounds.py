@@ -28,6 +28,9 @@ _DEAR: Final = 1.5
 _AT_ONCE: Final = 6
 _AT_ONCE_DEAR: Final = 3
 _ENOUGH: Final = 8
+# Launches beyond the wished-for number that a winner is to have where sizes are cheap; nobody who
+# asks for one wants more.
+_MORE: Final = 2
 # Part of the expected regret that measuring a few settings at a dear size must be about.
 _PAYS: Final = 0.3
 _HOPELESS: Final = 0.01
@@ -51,7 +54,8 @@ class Known:
         chosen: settings of the rules as they would be now, by measured size.
         counts: channel counts to try on settings that leave channels to the library.
         n_ranks: so that sizes can be cut evenly.
-        repeats: launches that a winner is to have at each of its sizes.
+        repeats: launches that a winner is to have at each of its sizes; two more where sizes are
+            cheap, one less where they are dear.
         dropped: settings that earlier rounds dropped; they are nobody's rivals any more.
     """
 
@@ -225,7 +229,7 @@ class _Look:
             nbytes=nbytes,
             settings=tuple(s for arm in chosen if self._is_forced(s := self._settings[arm])),
             motive=Motive.CONTEND if nbytes in self.on_grid else Motive.CROSSOVER,
-            repeats=1 if is_dear else 3,
+            repeats=1 if is_dear else 4,
             promise=float(self.prospect.expected[x]),
         )
 
@@ -265,13 +269,13 @@ class _Look:
         """Winners that were not measured often enough to be believed."""
         found = []
         for x, nbytes in enumerate(self.known.sizes):
-            # What looks fastest may still lack the proof that makes it a rule.
-            arm = int(self.prospect.choice[x])
-            best = self._settings[arm] if arm >= 0 else None
-            winners = dict.fromkeys((self.known.chosen.get(nbytes), best))
-            wanted = self.known.repeats - (nbytes > self.cheap_to)
-            thin = {s: wanted - self._n(s, x) for s in winners if s is not None}
-            settings = tuple(s for s, n in thin.items() if 0 < n < wanted)
+            # What looks fastest may still lack the proof that makes it a rule; and where others
+            # were measured it must have been measured too.
+            winners = dict.fromkeys((self.known.chosen.get(nbytes), *self._winners(x)))
+            more = _MORE if self.known.repeats > 1 else 0
+            wanted = self.known.repeats + (-1 if nbytes > self.cheap_to else more)
+            thin = {s: wanted - self._n(s, x) for s in winners if s and self._is_forced(s)}
+            settings = tuple(s for s, n in thin.items() if n > 0)
             if settings:
                 found.append(
                     Want(
@@ -284,6 +288,15 @@ class _Look:
                     )
                 )
         return found
+
+    def _winners(self, x: int) -> list[Setting]:
+        """The choice and the fastest that was measured; none where nothing was."""
+        measured = np.flatnonzero(self.estimates.repeats[:, x] > 0)
+        choice = int(self.prospect.choice[x])
+        if measured.size == 0 or choice < 0:
+            return []
+        means = self.estimates.centre[measured, :, x].mean(axis=1)
+        return [self._settings[choice], self._settings[int(measured[means.argmin()])]]
 
     def _n(self, setting: Setting, x: int) -> int:
         """Launches of a forced setting at a size."""
