@@ -86,17 +86,17 @@ def begin(sweep: Sweep, ground: plan.Ground) -> Search:
 
 
 def _spanning(sweep: Sweep) -> Range:
-    """Sizes at which the untouched site is measured: about every second octave, to the end."""
-    grid = plan.sizes(sweep)
-    if sweep.step_nbytes or sweep.factor > 2 or set(search.coarse_sizes(grid)) == set(grid):
-        return Range(
-            min_nbytes=grid[0],
-            max_nbytes=grid[-1],
-            factor=sweep.factor,
-            step_nbytes=sweep.step_nbytes,
-        )
-    # The coarse pass's sizes, and on; the largest may be left to silence.
-    return Range(min_nbytes=grid[0], max_nbytes=grid[-1], factor=4)
+    """Sizes at which the untouched site is measured: all of the grid.
+
+    Silence could stand for most of them, but a size where it seems to differ would be one without
+    a baseline, and a hole in the middle of a rule.
+    """
+    return Range(
+        min_nbytes=sweep.min_nbytes,
+        max_nbytes=sweep.max_nbytes,
+        factor=sweep.factor,
+        step_nbytes=sweep.step_nbytes,
+    )
 
 
 def step(

@@ -129,6 +129,9 @@ class _Look:
         self.estimates: Estimates = estimate(known.curves, known.sizes, known.barred)
         self.prospect: Prospect = prospect(self.estimates)
         self.on_grid = set(known.grid)
+        is_ours = [self._is_forced(setting) for setting in self._settings]
+        # The untouched site is measured everywhere; that tells nothing of ours.
+        self.ours = self.estimates.repeats * np.array(is_ours, dtype=np.int64)[:, None]
         self.cheap_to = coarse_sizes(known.grid)[-1]
         self.brackets = self._brackets()
 
@@ -157,16 +160,14 @@ class _Look:
 
     def _open_sizes(self) -> list[int]:
         """By size; of two unmeasured neighbours the one that promises more."""
-        measured = self.estimates.repeats.max(axis=0) > 0
+        measured = self.ours.max(axis=0) > 0
         by_promise = sorted(
             (x for x, nbytes in enumerate(self.known.sizes) if self._is_open(x, nbytes)),
             key=lambda x: -float(self.prospect.expected[x]),
         )
         # The user's largest size is measured whatever is expected there, by launches of ours too.
         last = len(self.known.sizes) - 1
-        forced = [arm for arm, setting in enumerate(self._settings) if self._is_forced(setting)]
-        is_known = self.estimates.repeats[forced, last].any()
-        taken = [] if is_known or not self._want(last).settings else [last]
+        taken = [] if self.ours[:, last].any() or not self._want(last).settings else [last]
         for x in by_promise:
             near = any(abs(x - y) <= 2 and not measured[y] for y in taken)
             if x not in taken and (measured[x] or not near):
@@ -179,11 +180,11 @@ class _Look:
         A step can lie anywhere between them, whatever the curves promise.
         """
         sizes = self.known.sizes
-        measured = np.flatnonzero(self.estimates.repeats.max(axis=0) > 0)
+        measured = np.flatnonzero(self.ours.max(axis=0) > 0)
         found: dict[int, tuple[int, int]] = {}
         for low, high in pairwise(int(x) for x in measured):
             ends = (int(self.prospect.choice[low]), int(self.prospect.choice[high]))
-            if ends[0] != ends[1] and min(ends) >= 0:
+            if ends[0] != ends[1] and min(ends) >= 0 and self._matters(ends, low, high):
                 inner = (x for x in range(low + 1, high) if sizes[x] in self.on_grid)
                 found |= dict.fromkeys(inner, ends)
         return found
@@ -219,7 +220,7 @@ class _Look:
         elif is_dear and saved < _PAYS * float(self.prospect.expected[x]):
             # Whom it would be lost to cannot be told by measuring a few.
             is_new = x == len(self.known.sizes) - 1
-            chosen = chosen[:1] if is_new and not self.estimates.repeats[:, x].any() else []
+            chosen = chosen[:1] if is_new and not self.ours[:, x].any() else []
         forced = [arm for arm in chosen if self._is_forced(self._settings[arm])]
         counts = [int(self.estimates.repeats[arm, x]) for arm in forced]
         if counts and min(counts) >= _ENOUGH:
@@ -289,14 +290,37 @@ class _Look:
                 )
         return found
 
+    def _matters(self, ends: tuple[int, int], low: int, high: int) -> bool:
+        """Whether a boundary at the wrong place between two sizes could lose what is not tolerated.
+
+        Args:
+            ends: the choices at the lower and at the higher size.
+            low: index of the lower size.
+            high: of the higher one.
+        """
+        centre = self.estimates.centre
+        return any(
+            not np.isfinite(loss) or loss > _AIM_BETWEEN
+            for x, (right, wrong) in ((low, ends), (high, ends[::-1]))
+            for loss in centre[wrong, :, x] - centre[right, :, x]
+        )
+
     def _winners(self, x: int) -> list[Setting]:
-        """The choice and the fastest that was measured; none where nothing was."""
-        measured = np.flatnonzero(self.estimates.repeats[:, x] > 0)
+        """The choice and the fastest that was measured; none where the untouched site wins.
+
+        Where a size is dear, a choice that was not measured there must promise more than what a
+        rule tolerates anyway.
+        """
+        measured = np.flatnonzero(self.ours[:, x] > 0)
         choice = int(self.prospect.choice[x])
-        if measured.size == 0 or choice < 0:
+        if measured.size == 0 or choice < 0 or not self._is_forced(self._settings[choice]):
             return []
-        means = self.estimates.centre[measured, :, x].mean(axis=1)
-        return [self._settings[choice], self._settings[int(measured[means.argmin()])]]
+        means = self.estimates.centre[:, :, x].mean(axis=1)
+        fastest = int(measured[means[measured].argmin()])
+        is_dear = self.known.sizes[x] > self.cheap_to
+        if is_dear and not self.ours[choice, x] and means[fastest] - means[choice] < _AIM_BETWEEN:
+            return [self._settings[fastest]]
+        return [self._settings[choice], self._settings[fastest]]
 
     def _n(self, setting: Setting, x: int) -> int:
         """Launches of a forced setting at a size."""
