@@ -28,9 +28,10 @@ _DEAR: Final = 1.5
 _AT_ONCE: Final = 6
 _AT_ONCE_DEAR: Final = 3
 _ENOUGH: Final = 8
-# Launches beyond the wished-for number that a winner is to have where sizes are cheap; nobody who
-# asks for one wants more.
+# Launches beyond the wished-for number that a winner is to have where sizes are cheap: up to this
+# share of the largest size of the coarse pass.
 _MORE: Final = 2
+_SHARE: Final = 8
 # Part of the expected regret that measuring a few settings at a dear size must be about.
 _PAYS: Final = 0.3
 _HOPELESS: Final = 0.01
@@ -230,7 +231,7 @@ class _Look:
             nbytes=nbytes,
             settings=tuple(s for arm in chosen if self._is_forced(s := self._settings[arm])),
             motive=Motive.CONTEND if nbytes in self.on_grid else Motive.CROSSOVER,
-            repeats=1 if is_dear else 4,
+            repeats=1 if is_dear else 4 if nbytes <= self.cheap_to // _SHARE else 2,
             promise=float(self.prospect.expected[x]),
         )
 
@@ -273,8 +274,7 @@ class _Look:
             # What looks fastest may still lack the proof that makes it a rule; and where others
             # were measured it must have been measured too.
             winners = dict.fromkeys((self.known.chosen.get(nbytes), *self._winners(x)))
-            more = _MORE if self.known.repeats > 1 else 0
-            wanted = self.known.repeats + (-1 if nbytes > self.cheap_to else more)
+            wanted = self.known.repeats + self._more(nbytes)
             thin = {s: wanted - self._n(s, x) for s in winners if s and self._is_forced(s)}
             settings = tuple(s for s, n in thin.items() if n > 0)
             if settings:
@@ -289,6 +289,13 @@ class _Look:
                     )
                 )
         return found
+
+    def _more(self, nbytes: int) -> int:
+        """Launches of a winner beyond the wished-for number; nobody who asks for one wants more."""
+        if nbytes > self.cheap_to:
+            return -1
+        is_cheap = nbytes <= self.cheap_to // _SHARE
+        return _MORE if is_cheap and self.known.repeats > 1 else 0
 
     def _matters(self, ends: tuple[int, int], low: int, high: int) -> bool:
         """Whether a boundary at the wrong place between two sizes could lose what is not tolerated.
