@@ -52,8 +52,6 @@ MOST_LINES = 10
 # "At most 1 %" is met by a setting that is 1 % behind, whatever its floating point says.
 _EXACT = 1e-6
 Choose = Callable[[int], Setting]
-# Node files have thousands of points and are read three times a sweep; here they do not change.
-vars(simnode)["load_node"] = cache(simnode.load_node)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -469,7 +467,7 @@ def run_all(
     choices = {path: library_choice(path, [*wish.sizes, *wish.between]) for path in paths}
     found: dict[str, list[Run]] = {path.stem: [] for path in paths}
     failed = []
-    with ProcessPoolExecutor(jobs) as pool:
+    with ProcessPoolExecutor(jobs, initializer=read_nodes_once) as pool:
         running = {
             pool.submit(run_once, path, arm, seed, wish, choices[path]): f"{path.stem} {arm} {seed}"
             for path, arm, seed in tasks
@@ -483,6 +481,14 @@ def run_all(
             if sys.stderr.isatty():
                 print(f"\r{number + 1} of {len(tasks)} sweeps", end="", file=sys.stderr)
     return {name: sorted(runs, key=lambda run: run.seed) for name, runs in found.items()}, failed
+
+
+def read_nodes_once() -> None:
+    """Node files have thousands of points and are read three times a sweep; here none changes.
+
+    In a process of this bench only: elsewhere a file may change under its name.
+    """
+    vars(simnode)["load_node"] = cache(simnode.load_node)
 
 
 def show(verdicts: Sequence[Verdict], wish: Wish, launch_s: float) -> None:
