@@ -16,7 +16,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from functools import cache
 from itertools import groupby
 from math import exp, log, log1p, sqrt
 from statistics import fmean, median
@@ -25,6 +24,7 @@ import numpy as np
 
 from rccltune.fit.linear import Array
 from rccltune.model import SizeRatio, Stretch
+from rccltune.repeats import limit_of, upper_quantile
 
 # Times in µs by size and launch, as the gathered samples of one curve have them.
 Side = Mapping[int, Mapping[str, float]]
@@ -41,8 +41,6 @@ _LAUNCH_SPREAD = 0.015
 _LAUNCH_WEIGHT = 4.0
 # A common factor is believed to be a launch's up to this many standard deviations.
 _COMMON_REACH = 2.5
-# As in choosing: a repeat this far above the middle one hit something that is no everyday noise.
-_SLOW = log(1.2)
 # Weight of the neighbouring sizes' spread, in degrees of freedom, and neighbours on each side.
 _ROW_WEIGHT = 6.0
 _REACH = 3
@@ -122,7 +120,7 @@ def _rows(side: Side) -> dict[int, _Row]:
     made: dict[int, _Row] = {}
     for nbytes, times in side.items():
         logs = {launch: log(time) for launch, time in times.items()}
-        limit = sorted(logs.values())[(len(logs) - 1) // 2] + _SLOW
+        limit = limit_of(logs.values())
         made[nbytes] = _Row({launch: x for launch, x in logs.items() if x <= limit})
     return made
 
@@ -249,7 +247,7 @@ class _Laid:
             raw = float(self.calm[part].mean())
             variance = float(self.variances[part].sum()) / len(window) ** 2 + spread
             freedom = _ROW_WEIGHT + sum(self.freedoms[part])
-            if abs(raw - shift) > _quantile(freedom, level / 2) * sqrt(variance):
+            if abs(raw - shift) > upper_quantile(freedom, level / 2) * sqrt(variance):
                 yield window, raw
 
     def _mark(self, differs: list[bool], window: range, raw: float, shift: float) -> None:
@@ -257,7 +255,7 @@ class _Laid:
         least = max(log1p(RELEVANT), abs(raw) / 2)
         for i in window:
             own = min((self.logs[i], float(self.calm[i])), key=abs)
-            limit = _quantile(_ROW_WEIGHT + self.freedoms[i], BESIDE) * sqrt(self.variances[i])
+            limit = upper_quantile(_ROW_WEIGHT + self.freedoms[i], BESIDE) * sqrt(self.variances[i])
             sure = (own - shift) * raw > 0 and abs(own - shift) > limit
             differs[i] |= sure and own * raw > 0 and abs(own) > least
 
@@ -349,11 +347,3 @@ def _common(rows: Mapping[int, _Row], noise: Noise) -> float:
         spread = sum((x - middle) ** 2 for x in factors) / (len(factors) - 1)
         variance += spread / len(factors)
     return variance
-
-
-@cache
-def _quantile(freedom: float, level: float) -> float:
-    """Upper quantile of Student's t."""
-    from scipy.special import stdtrit
-
-    return float(stdtrit(freedom, 1 - level))

@@ -18,10 +18,9 @@ import numpy as np
 import numpy.typing as npt
 
 from rccltune.model import Curve, CurvePoint, Setting, View
+from rccltune.repeats import SLOW, limit_of
 
 Array = npt.NDArray[np.float64]
-# Launches this far above the lower middle one hit something that is no everyday noise.
-_SLOW: Final = log(1.2)
 # Spread of one measurement before repeats tell: two launches differ by 1-4 %.
 _USUAL: Final = 0.02
 _USUAL_WEIGHT: Final = 8.0
@@ -159,9 +158,11 @@ def _point_at(curve: Curve, nbytes: int) -> CurvePoint | None:
 def _logs(point: CurvePoint) -> list[float]:
     """Launches that count, in logs."""
     logs = sorted(log(time) for time in point.launch_times_us) or [log(point.time_us)]
-    usual = logs[(len(logs) - 1) // 2]
-    # Nothing makes a launch this much faster than it is; then most of them stalled.
-    return [x for x in logs if x <= (logs[0] if usual > logs[0] + _STALL else usual) + _SLOW]
+    limit = limit_of(logs)
+    if limit > logs[0] + _STALL + SLOW:
+        # Nothing makes a launch this much faster than it is; then most of them stalled.
+        limit = logs[0] + SLOW
+    return [x for x in logs if x <= limit]
 
 
 def _noise(curves: Iterable[Curve]) -> float:

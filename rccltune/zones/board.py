@@ -10,15 +10,13 @@ from math import log
 
 from rccltune.interpolate import time_at
 from rccltune.model import Curve, CurvePoint, View
+from rccltune.repeats import limit_of
 from rccltune.zones.arms import Arm, Group
 from rccltune.zones.options import ChoiceOptions
 
 INF = float("inf")
 
 
-# A launch this far above the middle one hit something that is no everyday noise (1-4 %); the mean
-# of the others wastes less of them than a median would.
-_SLOW = log(1.2)
 # What lies between two sizes of the untouched site at most this far apart is known well enough to
 # join proven sizes, never to prove anything.
 _CLOSE = 4
@@ -43,7 +41,9 @@ def _repeats(point: CurvePoint) -> Repeats | None:
     logs = sorted(log(time) for time in point.launch_times_us)
     if len(logs) < 2:
         return None
-    ordinary = [x for x in logs if x <= logs[(len(logs) - 1) // 2] + _SLOW]
+    # The mean of those that count wastes less of them than a median would.
+    limit = limit_of(logs)
+    ordinary = [x for x in logs if x <= limit]
     kept = ordinary if len(ordinary) >= 2 else logs
     n = len(kept)
     mean = sum(kept) / n

@@ -20,6 +20,7 @@ from functools import cache
 from math import exp, log, sqrt
 from statistics import fmean, median
 
+from rccltune.repeats import upper_quantile
 from rccltune.zones.board import Board, Repeats
 
 LEVEL = 0.05
@@ -86,7 +87,7 @@ class _Judge:
         spread = sqrt((self.weight * usual + own) / total)
         difference = theirs.centre - ours.centre
         strict, loose = (
-            exp(difference - _quantile(total, level) * spread) - 1 for level in self.levels
+            exp(difference - upper_quantile(total, level) * spread) - 1 for level in self.levels
         )
         return strict, loose
 
@@ -226,11 +227,3 @@ def _lower_bounds(board: Board, arm: int, size: int, judge: _Judge) -> tuple[flo
     if not bounds:
         return None
     return min(b[0] for b in bounds), min(b[1] for b in bounds)
-
-
-@cache
-def _quantile(freedom: float, level: float) -> float:
-    """Upper quantile of Student's t."""
-    from scipy.special import stdtrit
-
-    return float(stdtrit(freedom, 1 - level))
