@@ -14,8 +14,8 @@ from rccltune.cli.console import Console
 from rccltune.units import format_size, format_time
 
 if TYPE_CHECKING:
+    from rccltune.pipeline.preparing import Prepared
     from rccltune.pipeline.running import Progress
-    from rccltune.pipeline.sweeping import Prepared
 
 Tell = Callable[["Progress"], None]
 

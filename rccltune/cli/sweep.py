@@ -20,7 +20,8 @@ from rccltune.units import format_size, parse_size
 from rccltune.vocab import DTYPE_BYTES, REDOPS
 
 if TYPE_CHECKING:
-    from rccltune.pipeline.sweeping import Prepared, Swept
+    from rccltune.pipeline.preparing import Prepared
+    from rccltune.pipeline.sweeping import Swept
 
 SIZE = Word("size", parse_size)
 DURATION = Word("duration", parse_duration)
@@ -104,13 +105,13 @@ def sweep(
     failed, 7 the session is of another machine, 130 interrupted.
     """
     from rccltune import pipeline
-    from rccltune.pipeline import sweeping
+    from rccltune.pipeline import preparing
 
     wishes = pipeline.merge_wishes(config, options)
     console.say(f"Session: {output}")
     with pipeline.in_mode(wishes.sweep.mode, apply=apply_mode, note=console.say):
         site = pipeline.find_site(wishes.site)
-        prepared = sweeping.prepare(
+        prepared = preparing.prepare(
             wishes.sweep,
             site,
             output,
@@ -119,7 +120,7 @@ def sweep(
             lifts=lift_quarantine,
         )
         if plan_only:
-            console.result(sweeping.plan_as_plain(prepared), _plan_text(prepared))
+            console.result(preparing.plan_as_plain(prepared), _plan_text(prepared))
             return
         _measure(console, prepared, force=force)
 

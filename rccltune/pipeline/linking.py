@@ -21,7 +21,7 @@ from rccltune.model import (
     PairTimes,
     Spread,
 )
-from rccltune.pipeline import sweeping
+from rccltune.pipeline import preparing
 from rccltune.pipeline.pairing import (
     FOLDER,
     LARGE,
@@ -101,7 +101,7 @@ def prepare_links(
         gpus = detect.usable(system, os.environ)
     if system is None:
         raise AssertionError("a real machine was looked at")
-    sweeping.same_machine(folder, site)
+    preparing.same_machine(folder, site)
     every = detect.pairs(gpus, system.links)
     known = None if anew else stored_links(folder)
     return Prepared(

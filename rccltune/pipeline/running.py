@@ -21,8 +21,8 @@ from rccltune.pipeline.proving import is_walk, name_of, setting_of
 from rccltune.vocab import Collective
 
 if TYPE_CHECKING:
+    from rccltune.pipeline.preparing import Prepared
     from rccltune.pipeline.site import Site
-    from rccltune.pipeline.sweeping import Prepared
 
 # Three untouched runs that differ by more than this at the median size are no ground to measure on.
 _SPREAD: Final = 0.10

@@ -20,7 +20,6 @@ from rccltune.model import (
     Expected,
     Launch,
     Outcome,
-    Range,
     Role,
     Round,
     Sample,
@@ -77,26 +76,12 @@ def begin(sweep: Sweep, ground: plan.Ground) -> Search:
     for collective, setting, _ in wanted:
         arms[collective].append(setting)
     first = search.first_round(arms, plan.sizes(sweep))
-    made = plan.plan_round(sweep, ground, first, baseline_over=_spanning(sweep))
+    made = plan.plan_round(sweep, ground, first)
     # No larger than the coarse pass goes, where all settings are measured.
     coarse = replace(sweep, max_nbytes=search.coarse_sizes(plan.sizes(sweep))[-1])
     controls = (replace(one, round=1) for one in plan.controls(coarse, ground))
     launches = (*made, *controls)
     return Search(sweep=sweep, ground=ground, rounds=(first,), planned=(launches,))
-
-
-def _spanning(sweep: Sweep) -> Range:
-    """Sizes at which the untouched site is measured: all of the grid.
-
-    Silence could stand for most of them, but a size where it seems to differ would be one without
-    a baseline, and a hole in the middle of a rule.
-    """
-    return Range(
-        min_nbytes=sweep.min_nbytes,
-        max_nbytes=sweep.max_nbytes,
-        factor=sweep.factor,
-        step_nbytes=sweep.step_nbytes,
-    )
 
 
 def step(
@@ -128,7 +113,6 @@ def step(
             before.ground,
             following,
             _pace(before.sweep, known, ended, start_s),
-            baseline_over=_spanning(before.sweep),
             asked_from={one.collective: _asked_from(one) for one in known},
         )
     return replace(before, rounds=(*before.rounds, following), planned=(*before.planned, launches))
@@ -266,9 +250,8 @@ def _pace(
     if start_s is not None:
         return plan.Pace(launch_s=start_s, call_us=call_us)
     rough = plan.Pace(call_us=call_us)
-    spanning = plan.over(sweep, _spanning(sweep))
     starts = [
-        outcome.duration_s - plan.seconds(spanning, one.collectives[0], rough)
+        outcome.duration_s - plan.seconds(plan.over_own(sweep, one), one.collectives[0], rough)
         for one, outcome in ended
         if outcome.duration_s is not None and not is_walk(one)
     ]

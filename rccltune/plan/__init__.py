@@ -19,13 +19,14 @@ from rccltune.plan.launches import (
     default_settings,
     digest,
     estimate_s,
+    over_own,
     plan,
     sizes,
     sizes_of,
     why_impossible,
     with_ids,
 )
-from rccltune.plan.rounds import Pace, over, plan_round, seconds
+from rccltune.plan.rounds import Pace, plan_round, seconds
 from rccltune.plan.walks import plan_walks, schedule_text, why_no_walk
 
 __all__ = [
@@ -45,7 +46,7 @@ __all__ = [
     "estimate_s",
     "is_walked",
     "n_kept",
-    "over",
+    "over_own",
     "plan",
     "plan_round",
     "plan_walks",

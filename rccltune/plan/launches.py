@@ -98,7 +98,7 @@ def _sizes_told(launch: Launch) -> dict[str, str]:
     return {a: b for a, b in itertools.pairwise(launch.argv) if a in ("-b", "-e", "-f", "-i")}
 
 
-def _own(sweep: Sweep, launch: Launch) -> Sweep:
+def over_own(sweep: Sweep, launch: Launch) -> Sweep:
     """The sweep over the launch's own sizes, where its command line says them."""
     told = {name: int(word) for name, word in _sizes_told(launch).items() if word.isdigit()}
     return replace(
@@ -277,7 +277,7 @@ def estimate_s(
     ranks = max((launch.scale.n_ranks for launch in launches if launch.scale), default=1)
     # The shortest launch was little more than its start.
     start = min([2.0 + _START_S * ranks, *known])
-    return sum(start + _n_passes(one) * pass_s(_own(sweep, one)) for one in launches)
+    return sum(start + _n_passes(one) * pass_s(over_own(sweep, one)) for one in launches)
 
 
 def _n_passes(launch: Launch) -> int:

@@ -35,27 +35,24 @@ def plan_round(
     made: Round,
     pace: Pace | None = None,
     *,
-    baseline_over: Range,
     asked_from: Mapping[Collective, int] | None = None,
 ) -> tuple[Launch, ...]:
     """Launches of a round, baselines among them, ids still empty.
 
-    The untouched site is measured before the first two rounds and after the last, over sizes that
-    span the whole range; between them silence, which walks along, stands for it where both are
-    known to agree.
+    The untouched site is measured before the first two rounds and after the last, at every size of
+    the sweep: silence could stand for most of them, but a size where it seems to differ would be
+    one without a baseline, and a hole in the middle of a rule.
 
     Args:
-        sweep: options of all launches; its sizes and repeats are those of the round here.
+        sweep: options of all launches; sizes and repeats of walks are those of the wants.
         ground: what there is.
         made: what is wanted.
         pace: how long launches and calls take.
-        baseline_over: sizes at which the untouched site is measured.
         asked_from: smallest size in bytes at which a tuner is known to be asked: below it ranks
             may have nothing to send, or the library may take another path.
     """
     pace = pace or Pace()
-    spanned = replace(over(sweep, baseline_over), repeats=1)
-    launches = baselines(spanned, ground, made.number - 1) if made.number <= _FIRST else []
+    launches = baselines(sweep, ground, made.number - 1) if made.number <= _FIRST else []
     walks: list[tuple[float, Launch]] = []
     for collective in sweep.collectives:
         wants = [want for want in made.wants if want.collective is collective]
@@ -64,7 +61,7 @@ def plan_round(
     launches += [launch for _, launch in sorted(walks, key=lambda pair: -pair[0])]
     launches = [replace(one, round=made.number) for one in launches]
     if made.is_last:
-        ends = baselines(spanned, ground, max(made.number, _FIRST))
+        ends = baselines(sweep, ground, max(made.number, _FIRST))
         launches += [replace(one, round=made.number) for one in ends]
     return tuple(launches)
 

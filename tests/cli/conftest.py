@@ -10,7 +10,7 @@ from rccltune import plugin
 from rccltune.errors import MachineError
 
 
-@pytest.fixture
+@pytest.fixture(scope="session")
 def stand_ins() -> None:
     """Skip where this install was built without the stand-in benchmarks."""
     try:

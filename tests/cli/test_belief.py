@@ -13,10 +13,9 @@ from pathlib import Path
 import pytest
 import yaml
 
-from rccltune import plugin, proof, simnode
+from rccltune import proof, simnode
 from rccltune.cli import run
 from rccltune.cli.belief import belief_text
-from rccltune.errors import MachineError
 from rccltune.model import Belief, Setting, Target
 from rccltune.pipeline import FitDone, check_beliefs, fit_session
 from rccltune.vocab import Collective
@@ -35,14 +34,8 @@ RS_LL = 352128
 
 
 @pytest.fixture(scope="module")
-def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def folder(stand_ins: None, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A sweep of the simulated mi300x without noise."""
-    try:
-        there = (plugin.native_folder() / "sim" / "all_reduce_perf").is_file()
-    except MachineError as error:
-        pytest.skip(str(error))
-    if not there:
-        pytest.skip("this install has no stand-in benchmarks")
     return sweep(tmp_path_factory.mktemp("belief"), "one-launch")
 
 

@@ -16,8 +16,9 @@ from rccltune import emit, simnode
 from rccltune.cli import run
 from rccltune.model import Role, Rule, Setting
 from rccltune.pipeline import find_site, merge_wishes, searching, site
+from rccltune.pipeline.preparing import Prepared, prepare
 from rccltune.pipeline.running import Tell
-from rccltune.pipeline.sweeping import Prepared, prepare, sweep
+from rccltune.pipeline.sweeping import sweep
 from rccltune.plan import sizes as sizes_of_sweep
 from rccltune.search import AIM
 from rccltune.session import open_session, read_launches, stored_samples

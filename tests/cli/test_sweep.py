@@ -19,7 +19,7 @@ import yaml
 
 from rccltune import plugin, simnode
 from rccltune.cli import run
-from rccltune.pipeline import sweeping
+from rccltune.pipeline import preparing
 
 pytestmark = pytest.mark.usefixtures("stand_ins")
 
@@ -525,13 +525,13 @@ def test_a_change_of_the_machine_stops_the_sweep(
     """What a launch measured while the mode changed is thrown away, what was before is kept."""
     looks = iter([(), (), (), ("the mode was cpx-nps4, is spx-nps1",)])
     changed = lambda: next(looks, ("the mode was cpx-nps4, is spx-nps1",))  # noqa: E731 - names a long call
-    original = sweeping.prepare
+    original = preparing.prepare
 
     def prepare(*args: object, **kwargs: object) -> object:
         ready = original(*args, **kwargs)
         return replace(ready, site=replace(ready.site, changed=changed))
 
-    monkeypatch.setattr(sweeping, "prepare", prepare)
+    monkeypatch.setattr(preparing, "prepare", prepare)
 
     assert sweep("mi300x", "--repeats", "1") == 4
     assert "the mode was cpx-nps4" in capsys.readouterr().err

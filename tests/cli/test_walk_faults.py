@@ -21,7 +21,7 @@ import yaml
 
 from rccltune import plugin, simnode
 from rccltune.cli import run
-from rccltune.pipeline import sweeping
+from rccltune.pipeline import preparing
 from rccltune.pipeline.ledger import open_ledger
 
 pytestmark = pytest.mark.usefixtures("stand_ins", "here")
@@ -452,7 +452,7 @@ def test_nothing_of_a_walk_counts_during_which_the_machine_changed(
 ) -> None:
     """Whole as it may be."""
     wanted = benchmark('[ -n "$WALK" ] && touch $HERE/walked\nexec $REAL "$@"')
-    original = sweeping.prepare
+    original = preparing.prepare
 
     def changed() -> tuple[str, ...]:
         return ("the driver was 6.3, is 6.4",) if (here / "walked").exists() else ()
@@ -462,7 +462,7 @@ def test_nothing_of_a_walk_counts_during_which_the_machine_changed(
         return replace(ready, site=replace(ready.site, changed=changed))
 
     with monkeypatch.context() as patch:
-        patch.setattr(sweeping, "prepare", prepare)
+        patch.setattr(preparing, "prepare", prepare)
         assert run(wanted) == 4
     assert "the driver was 6.3" in capsys.readouterr().err
     assert set(usable()) == {"baseline"}

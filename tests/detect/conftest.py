@@ -14,8 +14,6 @@ from pathlib import Path
 import pytest
 
 HERE = Path(__file__).parent
-# pytest's importlib mode puts no test folder on the path; both folders have helpers.
-sys.path[:0] = [str(HERE), str(HERE.parent / "plugin")]
 
 
 @pytest.fixture(scope="session")

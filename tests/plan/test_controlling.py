@@ -5,20 +5,14 @@ from __future__ import annotations
 from dataclasses import replace
 
 import pytest
+from grounds import GROUND, option
 from hypothesis import given
 from hypothesis import strategies as st
 
 from rccltune import plan
-from rccltune.model import LL128_FORCED, Scale, Setting, Sweep
+from rccltune.model import LL128_FORCED, Setting, Sweep
 from rccltune.vocab import Collective
 
-GROUND = plan.Ground(
-    programs={c: f"/bench/{c.benchmark}" for c in Collective},
-    letters=frozenset("befnwcgdoGAON"),
-    launch=lambda n, program: ("mpirun", "-np", str(n), *program),
-    scale=Scale(n_nodes=1, n_ranks=64),
-    arch="gfx942",
-)
 SWEEP = Sweep(
     collectives=(Collective.ALL_REDUCE,), settings=(), min_nbytes=8, max_nbytes=1 << 27, repeats=3
 )
@@ -31,11 +25,6 @@ def named(sweep: Sweep, ground: plan.Ground = GROUND) -> list[str]:
         for one in plan.controls(sweep, ground)
         if one.schedule
     ]
-
-
-def option(argv: tuple[str, ...], name: str) -> int:
-    """A number that a benchmark is told."""
-    return int(argv[argv.index(name) + 1])
 
 
 def asked(argv: tuple[str, ...]) -> set[int]:

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import replace
 
 import pytest
+from grounds import GROUND, option
 from hypothesis import given
 from hypothesis import settings as hypothesis_settings
 from hypothesis import strategies as st
@@ -20,9 +21,7 @@ from rccltune.model import (
     Launch,
     Motive,
     Outcome,
-    Range,
     Round,
-    Scale,
     Setting,
     Status,
     Sweep,
@@ -30,20 +29,12 @@ from rccltune.model import (
 )
 from rccltune.vocab import Collective
 
-GROUND = plan.Ground(
-    programs={c: f"/bench/{c.benchmark}" for c in Collective},
-    letters=frozenset("befnwcgdoGAON"),
-    launch=lambda n, program: ("mpirun", "-np", str(n), *program),
-    scale=Scale(n_nodes=1, n_ranks=64),
-    arch="gfx942",
-)
 SWEEP = Sweep(
     collectives=(Collective.ALL_REDUCE, Collective.BROADCAST),
     settings=(),
     min_nbytes=1 << 10,
     max_nbytes=1 << 30,
 )
-SPANNING = Range(min_nbytes=1 << 10, max_nbytes=1 << 30, factor=4)
 NAMES = ("tree/ll", "tree/ll128", "ring/ll", "ring/ll128", "ring/simple", "ring/ll128/8")
 GRID = plan.sizes(SWEEP)
 WANTS = st.lists(
@@ -65,11 +56,6 @@ WANTS = st.lists(
 ROUNDS = st.builds(Round, number=st.integers(1, 4), wants=WANTS.map(tuple), is_last=st.booleans())
 
 
-def option(argv: tuple[str, ...], name: str) -> int:
-    """A number that a benchmark is told."""
-    return int(argv[argv.index(name) + 1])
-
-
 def asked(launch: Launch) -> tuple[int, ...]:
     """The sizes that rccl-tests step through with these options."""
     argv = launch.argv
@@ -80,9 +66,15 @@ def asked(launch: Launch) -> tuple[int, ...]:
     return tuple(found)
 
 
-def planned(made: Round, *, sweep: Sweep = SWEEP, **more: object) -> tuple[Launch, ...]:
+def planned(
+    made: Round,
+    *,
+    sweep: Sweep = SWEEP,
+    pace: plan.Pace | None = None,
+    asked_from: Mapping[Collective, int] | None = None,
+) -> tuple[Launch, ...]:
     """Of the sweep above."""
-    return plan.plan_round(sweep, GROUND, made, baseline_over=SPANNING, **more)  # type: ignore[arg-type]
+    return plan.plan_round(sweep, GROUND, made, pace, asked_from=asked_from)
 
 
 def is_baseline(launch: Launch) -> bool:
@@ -140,7 +132,7 @@ def test_silence_walks_along_where_it_is_of_use(made: Round) -> None:
 @given(made=ROUNDS)
 @hypothesis_settings(max_examples=40)
 def test_the_untouched_site_comes_first_in_two_rounds_and_last_in_the_last(made: Round) -> None:
-    """One launch of each collective each time, over the sizes that it is measured at."""
+    """One launch of each collective each time, over the whole grid."""
     launches = planned(made)
     n = len(SWEEP.collectives)
     at = [i for i, launch in enumerate(launches) if is_baseline(launch)]
@@ -148,7 +140,7 @@ def test_the_untouched_site_comes_first_in_two_rounds_and_last_in_the_last(made:
     last = list(range(len(launches) - n, len(launches))) if made.is_last else []
     assert at == first + last
     for i in at:
-        assert asked(launches[i]) == SPANNING.sizes
+        assert asked(launches[i]) == GRID
 
 
 @hypothesis_settings(max_examples=30)

@@ -5,20 +5,14 @@ from __future__ import annotations
 from collections import Counter
 from dataclasses import replace
 
+from grounds import GROUND
 from hypothesis import given
 from hypothesis import strategies as st
 
 from rccltune import plan
-from rccltune.model import BASELINE, SILENT, Launch, Scale, Setting, Sweep
+from rccltune.model import BASELINE, SILENT, Launch, Setting, Sweep
 from rccltune.vocab import Algorithm, Collective, Protocol
 
-GROUND = plan.Ground(
-    programs={c: f"/bench/{c.benchmark}" for c in Collective},
-    letters=frozenset("befnwcgdoGAON"),
-    launch=lambda n, program: ("mpirun", "-np", str(n), *program),
-    scale=Scale(n_nodes=1, n_ranks=64),
-    arch="gfx942",
-)
 SETTINGS = st.lists(
     st.builds(
         Setting,

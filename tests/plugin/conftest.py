@@ -6,16 +6,12 @@ import importlib.util
 import os
 import shutil
 import subprocess
-import sys
 from pathlib import Path
 from types import ModuleType
 
 import pytest
 
 from rccltune.verify.host import Host
-
-# pytest's importlib mode puts no test folder on the path; machines.py is shared by several tests.
-sys.path.insert(0, str(Path(__file__).parent))
 
 
 def _fixtures_of(folder: Path) -> ModuleType:

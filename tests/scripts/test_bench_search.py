@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 from types import ModuleType
@@ -26,10 +27,22 @@ def bench(repository: Path) -> Iterator[ModuleType]:
         yield bench_search
 
 
-def node_of(bench: ModuleType, name: str, folder: Path) -> tuple[Path, simnode.SimulatedNode]:
+@pytest.fixture(scope="module")
+def verdicts(bench: ModuleType) -> ModuleType:
+    """What judges its runs."""
+    return sys.modules["search_verdicts"]
+
+
+@pytest.fixture(scope="module")
+def nodes(bench: ModuleType) -> ModuleType:
+    """What it runs on."""
+    return sys.modules["search_nodes"]
+
+
+def node_of(nodes: ModuleType, name: str, folder: Path) -> tuple[Path, simnode.SimulatedNode]:
     """A character's node file and what it says."""
-    character = next(one for one in bench.CHARACTERS if one.name == name)
-    path = bench.search_nodes.write_node(character, folder)
+    character = next(one for one in nodes.CHARACTERS if one.name == name)
+    path = nodes.write_node(character, folder)
     return path, simnode.load_node(path)
 
 
@@ -43,81 +56,83 @@ def rule(name: str, low: int, high: int) -> Rule:
     )
 
 
-def test_there_are_24_settings_that_a_stock_library_can_choose(bench: ModuleType) -> None:
+def test_there_are_24_settings_that_a_stock_library_can_choose(nodes: ModuleType) -> None:
     """All different, and without Tree with Simple."""
-    settings = [Setting.parse(name) for name in bench.SETTINGS]
+    settings = [Setting.parse(name) for name in nodes.SETTINGS]
     assert len(set(settings)) == 24
-    assert not any(name.startswith("tree/simple") for name in bench.SETTINGS)
+    assert not any(name.startswith("tree/simple") for name in nodes.SETTINGS)
 
 
 @pytest.mark.parametrize("name", ["five-crossovers", "plateaus", "mi300x-as-shipped"])
 def test_the_truths_own_best_settings_have_no_regret(
-    bench: ModuleType, tmp_path: Path, name: str
+    verdicts: ModuleType, nodes: ModuleType, tmp_path: Path, name: str
 ) -> None:
     """Whatever the character."""
-    _, node = node_of(bench, name, tmp_path)
+    _, node = node_of(nodes, name, tmp_path)
 
     def best(nbytes: int) -> Setting:
-        settings = [Setting.parse(name) for name in bench.SETTINGS]
-        return min(settings, key=lambda setting: bench.truth_us(node, setting, nbytes))
+        settings = [Setting.parse(name) for name in nodes.SETTINGS]
+        return min(settings, key=lambda setting: nodes.truth_us(node, setting, nbytes))
 
-    assert max(bench.regrets(node, best, [*SIZES, *BETWEEN])) == 0
+    assert max(verdicts.regrets(node, best, [*SIZES, *BETWEEN])) == 0
 
 
 def test_five_crossovers_has_six_winners_one_after_the_other(
-    bench: ModuleType, tmp_path: Path
+    verdicts: ModuleType, nodes: ModuleType, tmp_path: Path
 ) -> None:
     """Written down here once more: rules that say so have no regret."""
-    _, node = node_of(bench, "five-crossovers", tmp_path)
+    _, node = node_of(nodes, "five-crossovers", tmp_path)
     ends = [3 << 10, 40 << 10, 300 << 10, 2500 << 10, 36 << 20, 1 << 30]
     winners = ["tree/ll/4", "tree/ll", "tree/ll128/16", "ring/ll128/8", "ring/ll128", "ring/simple"]
     lows = [0, *(end + 1 for end in ends)]
     rules = [rule(name, low, high) for name, low, high in zip(winners, lows, ends, strict=False)]
 
     def choose(nbytes: int) -> Setting:
-        return bench.chosen(rules, {nbytes: Setting.parse("ring/ll")}, nbytes)
+        return verdicts.chosen(rules, {nbytes: Setting.parse("ring/ll")}, nbytes)
 
-    assert max(bench.regrets(node, choose, [*SIZES, *BETWEEN])) == pytest.approx(0, abs=1e-6)
+    assert max(verdicts.regrets(node, choose, [*SIZES, *BETWEEN])) == pytest.approx(0, abs=1e-6)
 
 
-def test_a_wrong_rule_costs_what_the_character_says(bench: ModuleType, tmp_path: Path) -> None:
+def test_a_wrong_rule_costs_what_the_character_says(
+    verdicts: ModuleType, nodes: ModuleType, tmp_path: Path
+) -> None:
     """ring/simple is 40 % behind at every size."""
-    _, node = node_of(bench, "no-crossover", tmp_path)
-    [found] = bench.regrets(node, lambda _: Setting.parse("ring/simple"), [1 << 20])
+    _, node = node_of(nodes, "no-crossover", tmp_path)
+    [found] = verdicts.regrets(node, lambda _: Setting.parse("ring/simple"), [1 << 20])
     assert found == pytest.approx(0.4, abs=1e-4)
 
 
 def test_where_nothing_beats_the_library_it_chooses_the_best_itself(
-    bench: ModuleType, tmp_path: Path
+    bench: ModuleType, verdicts: ModuleType, nodes: ModuleType, tmp_path: Path
 ) -> None:
     """Without any rule, between the sizes as well: the turn of the cost model is where it is."""
-    path, node = node_of(bench, "baseline-is-best", tmp_path)
+    path, node = node_of(nodes, "baseline-is-best", tmp_path)
     library = bench.library_choice(path, [*SIZES, *BETWEEN])
     assert {str(setting) for setting in library.values()} == {"ring/ll", "ring/simple"}
-    assert max(bench.regrets(node, library.__getitem__, library)) == pytest.approx(0, abs=1e-4)
+    assert max(verdicts.regrets(node, library.__getitem__, library)) == pytest.approx(0, abs=1e-4)
 
 
-def test_a_size_without_a_rule_is_the_librarys(bench: ModuleType) -> None:
+def test_a_size_without_a_rule_is_the_librarys(verdicts: ModuleType) -> None:
     """And the first of two rules counts."""
     rules = [rule("tree/ll", 100, 200), rule("ring/ll128", 150, 200)]
     own = dict.fromkeys((99, 100, 150, 201), Setting.parse("ring/simple"))
-    names = [str(bench.chosen(rules, own, nbytes)) for nbytes in own]
+    names = [str(verdicts.chosen(rules, own, nbytes)) for nbytes in own]
     assert names == ["ring/simple", "tree/ll", "tree/ll", "ring/simple"]
 
 
-def test_channels_above_the_communicators_are_its_own(bench: ModuleType, tmp_path: Path) -> None:
+def test_channels_above_the_communicators_are_its_own(nodes: ModuleType, tmp_path: Path) -> None:
     """The library caps them at 32."""
-    _, node = node_of(bench, "five-crossovers", tmp_path)
-    own = bench.truth_us(node, Setting.parse("ring/ll128"), 1 << 20)
-    assert bench.truth_us(node, Setting.parse("ring/ll128/64"), 1 << 20) == own
-    assert bench.truth_us(node, Setting.parse("ring/ll128/8"), 1 << 20) < own
+    _, node = node_of(nodes, "five-crossovers", tmp_path)
+    own = nodes.truth_us(node, Setting.parse("ring/ll128"), 1 << 20)
+    assert nodes.truth_us(node, Setting.parse("ring/ll128/64"), 1 << 20) == own
+    assert nodes.truth_us(node, Setting.parse("ring/ll128/8"), 1 << 20) < own
 
 
 def run(
-    bench: ModuleType, arm: str, regret: float = 0.0, n_rules: int = 1, **more: float
+    verdicts: ModuleType, arm: str, regret: float = 0.0, n_rules: int = 1, **more: float
 ) -> object:
     """A sweep of two sizes as it might have ended."""
-    judged = bench.Judged(
+    judged = verdicts.Judged(
         n_rules=n_rules,
         regrets=[0.0, regret],
         between=[regret],
@@ -125,25 +140,25 @@ def run(
         worst_choice="ring/ll",
     )
     figures = {"collective_s": 100.0, "n_launches": 10, "python_s": 1.0, **more}
-    by_tolerance = dict.fromkeys(bench.TOLERANCES, judged)
-    return bench.Run(node="n", seed=3, arm=arm, judged=by_tolerance, **figures)
+    by_tolerance = dict.fromkeys(verdicts.TOLERANCES, judged)
+    return verdicts.Run(node="n", seed=3, arm=arm, judged=by_tolerance, **figures)
 
 
-def test_goals_are_those_of_the_issue(bench: ModuleType) -> None:
+def test_goals_are_those_of_the_issue(verdicts: ModuleType, nodes: ModuleType) -> None:
     """A fifth and a half are still right; 12 s a launch: 5 x 12 + 20 s of 10 x 12 + 100 s."""
-    one, none = (bench.Character(name="n", no_rule=no_rule) for no_rule in (False, True))
-    whole = run(bench, "exhaustive")
-    good = run(bench, "adaptive", 0.02, collective_s=20.0, n_launches=5)
-    found = bench.verdict(one, [good, whole], 12.0)
+    one, none = (nodes.Character(name="n", no_rule=no_rule) for no_rule in (False, True))
+    whole = run(verdicts, "exhaustive")
+    good = run(verdicts, "adaptive", 0.02, collective_s=20.0, n_launches=5)
+    found = verdicts.verdict(one, [good, whole], 12.0)
     assert (found.collective_share, found.wall_share) == (0.2, pytest.approx(80 / 220))
     assert (found.missed, found.complaints) == ([], [])
     assert found.summaries["adaptive 2 %"].mean == pytest.approx(0.01)
-    assert bench.verdict(none, [good, whole], 12.0).missed == ["no rule"]
+    assert verdicts.verdict(none, [good, whole], 12.0).missed == ["no rule"]
 
 
-def test_every_goal_can_be_missed(bench: ModuleType) -> None:
+def test_every_goal_can_be_missed(verdicts: ModuleType, nodes: ModuleType) -> None:
     """And the seed says where."""
-    bad = run(bench, "adaptive", 0.04, collective_s=21.0, n_launches=8)
-    found = bench.verdict(bench.Character(name="n"), [bad, run(bench, "exhaustive")], 12.0)
+    bad = run(verdicts, "adaptive", 0.04, collective_s=21.0, n_launches=8)
+    found = verdicts.verdict(nodes.Character(name="n"), [bad, run(verdicts, "exhaustive")], 12.0)
     assert found.missed == ["collective time", "wall time", "mean regret", "worst regret"]
     assert found.complaints == ["seed 3: ring/ll at 16 B is 4.0 % behind"]

@@ -19,6 +19,7 @@ from rccltune.vocab import Collective
 
 GRID = Range(min_nbytes=1 << 10, max_nbytes=1 << 28).sizes
 SHORT = Range(min_nbytes=1 << 10, max_nbytes=1 << 22).sizes
+THREE = settings("tree/ll", "ring/simple", "ring/ll")
 NAMES = ("tree/ll", "tree/ll128", "ring/ll", "ring/ll128", "ring/simple", "tree/simple")
 LINE = st.tuples(st.floats(10, 200), st.floats(1, 100))
 
@@ -80,9 +81,7 @@ def test_stalls_do_not_decide(seed: int, share: float) -> None:
         assert time_us is not None
         return time_us * (20 if rng.random() < share else 1)
 
-    made = Machine(
-        truth=truth, grid=SHORT, arms=settings("tree/ll", "ring/simple", "ring/ll"), sigma=0.01
-    ).search()
+    made = Machine(truth=truth, grid=SHORT, arms=THREE, sigma=0.01).search()
     choice = made.choice()
     best = {n: min(made.arms, key=lambda s: calm(s, n) or 0.0) for n in SHORT}
     losses = [(calm(choice[n], n) or 0.0) / (calm(best[n], n) or 1.0) - 1 for n in SHORT]
@@ -91,9 +90,7 @@ def test_stalls_do_not_decide(seed: int, share: float) -> None:
 
 def test_a_setting_far_behind_is_dropped_once_and_never_wanted_again() -> None:
     """ring/ll is five times as slow where latency counts and ten times where bandwidth does."""
-    found = Machine(
-        truth=crossing(), grid=GRID, arms=settings("tree/ll", "ring/simple", "ring/ll"), sigma=0.01
-    ).search()
+    found = Machine(truth=crossing(), grid=GRID, arms=THREE, sigma=0.01).search()
     [slow] = settings("ring/ll")
     dropped = [(made.number, one) for made in found.rounds for one in made.dropped]
     assert [(number, one.setting) for number, one in dropped if one.setting == slow] == [(2, slow)]
@@ -113,7 +110,7 @@ def test_no_survivor_is_called_dropped() -> None:
         found = Machine(
             truth=crossing(),
             grid=GRID,
-            arms=settings("tree/ll", "ring/simple", "ring/ll"),
+            arms=THREE,
             sigma=0.02,
             seed=seed,
         )
@@ -128,7 +125,7 @@ def test_winners_have_their_repeats_where_sizes_are_cheap(repeats: int) -> None:
     found = Machine(
         truth=crossing(),
         grid=GRID,
-        arms=settings("tree/ll", "ring/simple", "ring/ll"),
+        arms=THREE,
         sigma=0.005,
         repeats=repeats,
     ).search()
@@ -204,7 +201,7 @@ def test_channels_are_tried_on_survivors_and_the_best_count_is_chosen() -> None:
     found = Machine(
         truth=by_channels,
         grid=GRID,
-        arms=settings("tree/ll", "ring/simple", "ring/ll"),
+        arms=THREE,
         counts=(4, 8, 16, 32),
         sigma=0.005,
     ).search()
@@ -243,9 +240,7 @@ def test_a_setting_that_cannot_run_at_a_size_is_not_wanted_there_again() -> None
         is_closed = str(setting) == "tree/ll" and nbytes <= 16 << 10
         return None if is_closed else crossing()(setting, nbytes)
 
-    found = Machine(
-        truth=truth, grid=SHORT, arms=settings("tree/ll", "ring/simple", "ring/ll")
-    ).search()
+    found = Machine(truth=truth, grid=SHORT, arms=THREE).search()
     [tree] = settings("tree/ll")
     for made in found.rounds[1:]:
         for want in made.wants:
@@ -276,7 +271,7 @@ def test_the_same_measurements_lead_to_the_same_rounds() -> None:
         Machine(
             truth=by_channels,
             grid=GRID,
-            arms=settings(*("tree/ll", "ring/simple", "ring/ll")),
+            arms=THREE,
             counts=(8, 16),
             sigma=0.02,
             seed=5,
@@ -293,7 +288,7 @@ def test_expected_regret_falls_from_round_to_round_and_is_about_the_true_one() -
         found = Machine(
             truth=crossing(),
             grid=GRID,
-            arms=settings("tree/ll", "ring/simple", "ring/ll"),
+            arms=THREE,
             sigma=0.02,
             seed=seed,
         ).search()

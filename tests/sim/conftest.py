@@ -14,10 +14,6 @@ import sys
 from pathlib import Path
 
 import pytest
-
-# pytest's importlib mode puts no test folder on the path; the tests here share simulation.py.
-sys.path.insert(0, str(Path(__file__).parent))
-
 from simulation import Sim, Small
 
 ROOT = Path(__file__).parents[2]

@@ -1,0 +1,20 @@
+"""A node to plan for, and what a planned command line says."""
+
+from __future__ import annotations
+
+from rccltune import plan
+from rccltune.model import Scale
+from rccltune.vocab import Collective
+
+GROUND = plan.Ground(
+    programs={c: f"/bench/{c.benchmark}" for c in Collective},
+    letters=frozenset("befnwcgdoGAON"),
+    launch=lambda n, program: ("mpirun", "-np", str(n), *program),
+    scale=Scale(n_nodes=1, n_ranks=64),
+    arch="gfx942",
+)
+
+
+def option(argv: tuple[str, ...], name: str) -> int:
+    """A number that a benchmark is told."""
+    return int(argv[argv.index(name) + 1])
