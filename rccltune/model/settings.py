@@ -159,6 +159,10 @@ class Variant:
         patched: built from changed sources; shown and never emitted.
         library_sha256: hash of the librccl file.
         library_version: as the library prints it.
+        options: further (letter, value) options of the benchmark, ``("-G", "2")``; ``{ranks}`` in a
+            value stands for the number of ranks, which are then threads of one process.
+        threshold: variable that confines the variant to calls of at most its value in bytes.
+        lossy: results are rounded more than the benchmark allows; never chosen silently.
     """
 
     name: str = "default"
@@ -167,6 +171,14 @@ class Variant:
     patched: bool = False
     library_sha256: str | None = None
     library_version: str | None = None
+    options: tuple[tuple[str, str], ...] = ()
+    threshold: str | None = None
+    lossy: bool = False
+
+    @property
+    def one_process(self) -> bool:
+        """Whether all ranks are threads of one process."""
+        return any("{ranks}" in value for _, value in self.options)
 
 
 DEFAULT_VARIANT: Final = Variant()
