@@ -160,7 +160,7 @@ class Recovery:
     """What faults cost.
 
     Attributes:
-        n_planned: launches of the same sweep without faults.
+        n_planned: launches of the same sweep without faults, until its last walk has ended.
         n_until: launches made when the healthy settings had all their samples, None if never.
         n_made: launches made in all.
         lacking: (setting, placement, size) of healthy settings with too few samples at the end.
@@ -206,13 +206,18 @@ def recovered(folder: Path, wish: Sequence[str], repeats: int, seed: int) -> Rec
     healthy = [name for name in SETTINGS if name not in faulty()]
     n_until, lacking = until_complete(samples, order, healthy, repeats)
     return Recovery(
-        n_planned=len(json.loads(planned.stdout)["launches"]),
+        n_planned=last_walk(json.loads(planned.stdout)["launches"]),
         n_until=n_until,
         n_made=len(order),
         lacking=lacking,
         kinds=[kinds[name] for name in order],
         seconds=seconds,
     )
+
+
+def last_walk(planned: Sequence[dict[str, Any]]) -> int:
+    """The number of the last launch that walks through settings; controls and baselines follow."""
+    return max(number for number, one in enumerate(planned, 1) if "-N" in one["argv"])
 
 
 def faulty() -> set[str]:
