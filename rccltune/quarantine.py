@@ -16,6 +16,7 @@ from dataclasses import replace
 from typing import Final
 
 from rccltune.model import (
+    DEFAULT_VARIANT,
     Caution,
     Failure,
     Launch,
@@ -153,7 +154,9 @@ def _forced(launch: Launch) -> Setting | None:
     if not launch.argv or launch.schedule is None or not launch.collectives or _is_walk(launch):
         return None
     setting = launch.schedule.settings[0]
-    return None if setting.role is Role.BASELINE else setting
+    # What the library does by itself in another environment may fail like any setting.
+    untouched = setting.role is Role.BASELINE and launch.variant.name == DEFAULT_VARIANT.name
+    return None if untouched else setting
 
 
 def _arm(launch: Launch, setting: Setting) -> _Arm:

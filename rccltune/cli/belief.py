@@ -176,7 +176,8 @@ def _offers_cell(belief: Belief, cell: Setting) -> bool:
 
 def _where_offered(cell: Setting, one: Checked, others: Iterable[Checked]) -> str:
     """Where else in this session the cell is offered, in brackets; empty where nowhere."""
-    for other in _siblings(one, others):
+    siblings = _siblings(one, others)
+    for other in sorted(siblings, key=lambda found: len(found.target.variant.environment)):
         if any(_offers_cell(belief, cell) for belief in other.beliefs):
             variant = other.target.variant
             needs = " ".join(f"{name}={value}" for name, value in variant.environment)

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 import click
 
 from rccltune.cli.console import DEFAULT_SESSION, Console, common, table
+from rccltune.cli.environments import environment_lines
 from rccltune.cli.options import FOLDER, Choosing, choosing
 from rccltune.units import MAX_NBYTES, format_size
 
@@ -19,6 +20,14 @@ if TYPE_CHECKING:
 @click.command("emit-config")
 @click.argument("sessions", nargs=-1, type=FOLDER, metavar="[SESSION]...")
 @click.option("-o", "--output", type=FOLDER, help="File; - is stdout. Default: in the session.")
+@click.option(
+    "--format",
+    "form",
+    type=click.Choice(["rccl", "env", "all"]),
+    default="rccl",
+    show_default=True,
+    help="Rules, exports for a shell with what each gains, or both.",
+)
 @click.option("--force", is_flag=True, help="Replace a file that is there and differs.")
 @choosing
 @common
@@ -27,6 +36,7 @@ def emit_config(
     console: Console,
     sessions: tuple[Path, ...],
     output: Path | None,
+    form: str,
     force: bool,
     choosing: Choosing,
 ) -> None:
@@ -48,11 +58,15 @@ def emit_config(
     folders = sessions or (DEFAULT_SESSION,)
     console.say(f"Session: {', '.join(str(folder) for folder in folders)}")
     wish = pipeline.EmitWish(
-        folders=folders, options=choosing.options, output=output, overwrite=force
+        folders=folders,
+        options=choosing.options,
+        output=output,
+        overwrite=force,
+        formats=("rccl", "env") if form == "all" else (form,),
     )
     done = pipeline.emit_rules(wish, note=console.say)
     console.warn(done.notices)
-    if done.path is None:
+    if done.path is None and done.environment_path is None:
         console.result(done.as_plain(), done.text.rstrip("\n"))
         return
     console.result(done.as_plain(), _text(done))
@@ -60,14 +74,21 @@ def emit_config(
 
 def _text(done: Emitted) -> str:
     columns = ("collective", "ranks", "from", "to", "setting", "sizes", "regret", "gain", "why")
-    rows = table(columns, (_row(zone) for zone in done.zones), numeric=(1, 2, 3, 5, 6, 7))
-    count = f"{done.n_rules} rule{'' if done.n_rules == 1 else 's'}"
-    return f"{rows}\n\n{count} in {done.path}\n{_how_to_use(done)}"
+    parts = []
+    if done.path is not None:
+        rows = table(columns, (_row(zone) for zone in done.zones), numeric=(1, 2, 3, 5, 6, 7))
+        count = f"{done.n_rules} rule{'' if done.n_rules == 1 else 's'}"
+        parts += [rows, "", f"{count} in {done.path}"]
+    parts += environment_lines(done.environments)
+    if done.environment_path is not None:
+        parts.append(f"To use it: source {done.environment_path.resolve()}")
+    else:
+        parts.append(_how_to_use(done))
+    return "\n".join(parts)
 
 
 def _how_to_use(done: Emitted) -> str:
-    needs = sorted({p for z in done.zones if z.setting for p in z.variant.environment})
-    exports = [f"{name}={value}" for name, value in needs]
+    exports = [f"{name}={value}" for name, value in done.needs]
     exports.append(f"NCCL_TUNER_CONFIG_FILE={done.path.resolve() if done.path else ''}")
     return "To use it: export " + " ".join(exports)
 

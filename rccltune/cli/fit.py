@@ -9,6 +9,7 @@ import click
 
 from rccltune.cli.belief import belief_text
 from rccltune.cli.console import Console, common, table
+from rccltune.cli.environments import environment_lines
 from rccltune.cli.options import session_argument
 from rccltune.units import approximate_size, format_size
 
@@ -42,9 +43,13 @@ def fit(*, console: Console, session: Path) -> None:
 
 
 def _text(done: FitDone) -> str:
+    from rccltune.pipeline.judging import judged_variants
+
     parts = [_curves(done.curves), "", _crossovers(done.crossovers)]
     parts += [_separation(done)] if done.separations else []
     parts += ["", *done.agreements.lines] if done.agreements.lines else []
+    variants = environment_lines(judged_variants(done))
+    parts += ["", *variants] if variants else []
     parts += ["\n" + belief_text(done.beliefs, done.curves)] if done.beliefs else []
     return "\n".join(parts)
 

@@ -73,6 +73,8 @@ class Choosing:
     channel_cost: float
     extrapolate: bool
     workload: Path | None
+    variant: str | None
+    allow_lossy: bool
 
     def options(self, done: FitDone) -> ChoiceOptions:
         """What the zones room wants; the baseline is looked up among what was measured."""
@@ -88,6 +90,8 @@ class Choosing:
             baseline=baseline_named(self.baseline, done),
             extrapolate=self.extrapolate,
             weights=read_workload(self.workload) if self.workload else (),
+            variant=self.variant,
+            allow_lossy=self.allow_lossy,
         )
 
 
@@ -133,6 +137,12 @@ _CHOOSING = (
         metavar="FILE",
         help="Recorded calls of a job; often called sizes weigh more.",
     ),
+    click.option(
+        "--variant",
+        metavar="NAME",
+        help="Choose for this measured variant, or for default. Else gains decide.",
+    ),
+    click.option("--allow-lossy", is_flag=True, help="A lossy variant may be chosen."),
     click.option("--extrapolate", is_flag=True, help="Let rules reach beyond the measured sizes."),
 )
 

@@ -6,6 +6,7 @@ built-in CSV tuner, by the vendors' example plugins and by ours.
 
 from rccltune.emit.audit import Audit, Gap, audit
 from rccltune.emit.document import Hole, RuleDocument, Section, sections
+from rccltune.emit.environment import finding_lines, render_environment
 from rccltune.emit.read import Finding, RuleFile, Severity, StatedHole, read_rules
 from rccltune.emit.write import render, render_rules
 
@@ -20,8 +21,10 @@ __all__ = [
     "Severity",
     "StatedHole",
     "audit",
+    "finding_lines",
     "read_rules",
     "render",
+    "render_environment",
     "render_rules",
     "sections",
 ]

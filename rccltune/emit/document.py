@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from itertools import groupby
 
 from rccltune.errors import VerificationError
-from rccltune.model import Rule, Setting, Target, Zone
+from rccltune.model import DEFAULT_VARIANT, Rule, Setting, Target, Zone
 from rccltune.units import MAX_NBYTES
 
 
@@ -146,8 +146,11 @@ def _evidence(zone: Zone) -> str:
     if zone.worst_regret is not None:
         parts.append(f"at most {_percent(zone.worst_regret)} behind the best measured setting")
     if zone.gain is not None:
+        name = zone.target.variant.name
+        plain = name == DEFAULT_VARIANT.name
+        slower = "baseline" if plain else f"the library's own choice in {name}"
         parts.append(
-            f"baseline is {_percent(zone.gain.median)} slower in the median "
+            f"{slower} is {_percent(zone.gain.median)} slower in the median "
             f"({_percent(zone.gain.low)} to {_percent(zone.gain.high)})"
         )
     return ", ".join(parts)

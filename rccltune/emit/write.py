@@ -48,6 +48,7 @@ def _section(section: Section) -> Iterator[str]:
     yield from _comment(
         f"{target.collective.value}, {target.scale}"
         + (f", rank placement {target.rank_placement}" if target.rank_placement else "")
+        + (f", variant {target.variant.name}" if target.variant.name != "default" else "")
     )
     for entry, evidence in zip(section.entries, section.evidence, strict=True):
         if isinstance(entry, Hole):

@@ -14,12 +14,16 @@ from rccltune.model.chosen import (
     NOT_BEATEN,
     NOT_MEASURED,
     NOTHING_SELECTABLE,
+    Environment,
     Gain,
+    GainRange,
     Judgement,
     LeftOut,
     Proof,
     Rule,
+    VariantGain,
     Verdict,
+    WrongShare,
     Zone,
 )
 from rccltune.model.failing import Failure, Quarantine
@@ -81,6 +85,7 @@ from rccltune.model.settings import (
     Variant,
     View,
     base_variant,
+    ll128_forced,
 )
 
 __all__ = [
@@ -104,6 +109,7 @@ __all__ = [
     "CurveKey",
     "CurvePoint",
     "Dropped",
+    "Environment",
     "Equivalence",
     "Evidence",
     "Expected",
@@ -111,6 +117,7 @@ __all__ = [
     "Fingerprint",
     "Fit",
     "Gain",
+    "GainRange",
     "Held",
     "Judgement",
     "Launch",
@@ -146,12 +153,15 @@ __all__ = [
     "Sweep",
     "Target",
     "Variant",
+    "VariantGain",
     "Verdict",
     "View",
     "Want",
+    "WrongShare",
     "Zone",
     "base_variant",
     "by_target",
     "comparable",
     "hold",
+    "ll128_forced",
 ]

@@ -132,6 +132,78 @@ class Rule:
         )
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GainRange:
+    """Neighbouring measured sizes that a variant makes faster, or slower.
+
+    Attributes:
+        gain: untouched site's time / time in the variant - 1, below 0 where it is slower.
+    """
+
+    min_nbytes: int
+    max_nbytes: int
+    n_sizes: int
+    gain: Gain
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WrongShare:
+    """How much of a lossy variant's results the benchmark does not accept.
+
+    Attributes:
+        share: largest share of the elements of all ranks at one size, 0 to 1.
+        at_nbytes: that size.
+        from_nbytes: smallest size with such elements, None where there is none.
+    """
+
+    target: Target
+    share: float
+    at_nbytes: int
+    from_nbytes: int | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class VariantGain:
+    """What a variant does to one collective, with the rules that belong to it.
+
+    Attributes:
+        target: what for; its variant is the one judged.
+        better: faster than the untouched site by more than noise and the wanted gain.
+        worse: slower than it by more than noise and the tolerance.
+        ahead: faster than the untouched site with the default variant's own rules.
+        behind: slower than that.
+        wrong: of a lossy variant; None where it is none, or where results were not checked.
+    """
+
+    target: Target
+    better: tuple[GainRange, ...]
+    worse: tuple[GainRange, ...]
+    ahead: tuple[GainRange, ...]
+    behind: tuple[GainRange, ...]
+    wrong: WrongShare | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Environment:
+    """A variant as it would be exported.
+
+    Attributes:
+        variant: its threshold, where it has one, is the crossover that was measured.
+        threshold_nbytes: that crossover; None without a threshold, or where nothing is won.
+        gains: by collective, scale and placement of ranks.
+        score: mean over sizes of log(time with the default variant's rules / time in it).
+        against: why nobody should export it unasked; None where it may be chosen.
+        chosen: rules are for this one.
+    """
+
+    variant: Variant
+    threshold_nbytes: int | None
+    gains: tuple[VariantGain, ...]
+    score: float
+    against: str | None = None
+    chosen: bool = False
+
+
 class Judgement(Enum):
     """What verification found at one size."""
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from enum import Enum
 from typing import Final
 
-from rccltune.model.settings import Scale, Setting, Variant
+from rccltune.model.settings import KNOWN_VARIANTS, Scale, Setting, Variant
 from rccltune.vocab import Collective
 
 
@@ -74,5 +74,6 @@ class Quarantine:
         return f"it {' and '.join(parts)}"
 
     def __str__(self) -> str:
-        """``all_reduce tree/ll``."""
-        return f"{self.collective.value} {self.setting}"
+        """``all_reduce tree/ll``, with its variant where that is what a user asked for."""
+        said = f"{self.collective.value} {self.setting}"
+        return said if self.variant.name in KNOWN_VARIANTS else f"{said} in {self.variant.name}"

@@ -163,6 +163,9 @@ class Variant:
             value stands for the number of ranks, which are then threads of one process.
         threshold: variable that confines the variant to calls of at most its value in bytes.
         lossy: results are rounded more than the benchmark allows; never chosen silently.
+        path: serves calls before a tuner is asked, so that no setting can be measured in it.
+        serves: collectives that a path serves; empty where that is not known, all then.
+        up_to: largest call in bytes that a path serves, None where nothing bounds it.
     """
 
     name: str = "default"
@@ -174,6 +177,9 @@ class Variant:
     options: tuple[tuple[str, str], ...] = ()
     threshold: str | None = None
     lossy: bool = False
+    path: bool = False
+    serves: tuple[Collective, ...] = ()
+    up_to: int | None = None
 
     @property
     def one_process(self) -> bool:
@@ -195,11 +201,21 @@ def base_variant(variant: Variant) -> Variant:
     """The variant that ``variant`` only widens, with the same library; itself otherwise."""
     if variant.widens is None:
         return variant
-    known = KNOWN_VARIANTS.get(variant.widens, Variant(name=variant.widens))
+    added = LL128_FORCED.environment
+    kept = tuple(pair for pair in variant.environment if pair not in added)
+    return replace(variant, name=variant.widens, widens=None, environment=kept)
+
+
+def ll128_forced(base: Variant) -> Variant:
+    """The same variant with LL128 made selectable."""
+    if any(pair in base.environment for pair in LL128_FORCED.environment):
+        return base
+    plain = base.name == DEFAULT_VARIANT.name
     return replace(
-        known,
-        library_sha256=variant.library_sha256,
-        library_version=variant.library_version,
+        base,
+        name=LL128_FORCED.name if plain else f"{base.name}+{LL128_FORCED.name}",
+        widens=base.name,
+        environment=tuple(sorted((*base.environment, *LL128_FORCED.environment))),
     )
 
 

@@ -11,6 +11,7 @@ from rccltune import __version__, emit, session
 from rccltune.emit import RuleDocument, Section
 from rccltune.errors import CommandLineError, SessionError, TooLittleDataError
 from rccltune.model import (
+    Environment,
     Fingerprint,
     Launch,
     LeftOut,
@@ -24,6 +25,7 @@ from rccltune.model import (
 )
 from rccltune.pipeline import switching
 from rccltune.pipeline.fitting import FitDone, choice_of, fit_session
+from rccltune.pipeline.judging import environments_of, zones_in
 
 if TYPE_CHECKING:
     from rccltune.zones import Choice, ChoiceOptions
@@ -38,12 +40,14 @@ class EmitWish:
     Attributes:
         options: for each session, since a baseline is found in its own curves.
         output: None is the default name inside the first session; ``-`` writes no file.
+        formats: ``rccl`` for the rule file, ``env`` for the exports beside it.
     """
 
     folders: tuple[Path, ...]
     options: Callable[[FitDone], ChoiceOptions]
     output: Path | None = None
     overwrite: bool = False
+    formats: tuple[str, ...] = ("rccl",)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -52,10 +56,17 @@ class Emitted:
 
     Attributes:
         path: None where the text goes to stdout.
+        text: of the rule file; of the exports where no rule file was asked for.
+        environment_path: of the exports, None where none were asked for or they go to stdout.
+        environments: variants that were measured beside the untouched site, judged.
+        needs: what the rules need to be exported.
     """
 
     path: Path | None
     text: str
+    environment_path: Path | None
+    environments: tuple[Environment, ...]
+    needs: tuple[tuple[str, str], ...]
     zones: tuple[Zone, ...]
     left_out: tuple[LeftOut, ...]
     notices: tuple[Notice, ...]
@@ -69,6 +80,9 @@ class Emitted:
         """For --json."""
         return {
             "path": str(self.path) if self.path else None,
+            "environment_path": str(self.environment_path) if self.environment_path else None,
+            "environments": session.to_plain(self.environments),
+            "needs": dict(self.needs),
             "rules": self.n_rules,
             "zones": session.to_plain(self.zones),
             "left_out": session.to_plain(self.left_out),
@@ -87,7 +101,12 @@ def emit_rules(wish: EmitWish, *, note: Note) -> Emitted:
     """
     fits = [fit_session(folder, note=note) for folder in wish.folders]
     choices = [choice_of(done, wish.options(done)) for done in fits]
-    zones = tuple(zone for choice in choices for zone in choice.zones)
+    judged = [
+        environments_of(done, choice, wish.options(done))
+        for done, choice in zip(fits, choices, strict=True)
+    ]
+    environments = _one_environment(judged, wish)
+    zones = tuple(zone for choice in choices for zone in zones_in(choice.zones, environments))
     if not zones:
         raise TooLittleDataError(
             "there is nothing to choose from: no collective has two settings that a rule can name",
@@ -95,23 +114,33 @@ def emit_rules(wish: EmitWish, *, note: Note) -> Emitted:
             hint="measure or import forced settings (--algorithm, --protocol) beside these.",
         )
     fingerprint = _one_machine(fits)
-    text = emit.render(_document(fits, fingerprint, emit.sections(zones)))
+    document = _document(fits, fingerprint, emit.sections(zones), environments)
     path = wish.output
     if path is None:
         path = wish.folders[0] / file_name(fingerprint)
-    if str(path) == "-":
-        path = None
-    elif path.exists() and not wish.overwrite and path.read_bytes() != text.encode():
-        raise CommandLineError(
-            "the rule file is there already and would change",
-            where=str(path),
-            hint="add --force, or write elsewhere with -o FILE (-o - is stdout).",
-        )
-    else:
-        session.write_atomically(path, text)
+    to_files = str(path) != "-"
+    rules = path if "rccl" in wish.formats and to_files else None
+    exports = path if rules is None and wish.output is not None else path.with_suffix(".env")
+    files = {
+        "rccl": (rules, emit.render(document)),
+        "env": (
+            exports if to_files else None,
+            emit.render_environment(
+                document.provenance,
+                environments,
+                document.needs,
+                str(rules.resolve()) if rules else None,
+            ),
+        ),
+    }
+    wanted = [files[name] for name in wish.formats]
+    _write(wanted, overwrite=wish.overwrite)
     return Emitted(
-        path=path,
-        text=text,
+        path=rules,
+        text="".join(text for _, text in wanted),
+        environment_path=files["env"][0] if "env" in wish.formats else None,
+        environments=environments,
+        needs=document.needs,
         zones=zones,
         left_out=(
             *(item for choice in choices for item in choice.left_out),
@@ -119,6 +148,42 @@ def emit_rules(wish: EmitWish, *, note: Note) -> Emitted:
         ),
         notices=_notices(fits, choices),
     )
+
+
+def _write(files: Sequence[tuple[Path | None, str]], *, overwrite: bool) -> None:
+    """All files, or none where one would be replaced.
+
+    Raises:
+        CommandLineError: one is there and differs.
+    """
+    for path, text in files:
+        if path and path.exists() and not overwrite and path.read_bytes() != text.encode():
+            raise CommandLineError(
+                "the rule file is there already and would change",
+                where=str(path),
+                hint="add --force, or write elsewhere with -o FILE (-o - is stdout).",
+            )
+    for path, text in files:
+        if path is not None:
+            session.write_atomically(path, text)
+
+
+def _one_environment(
+    judged: Sequence[tuple[Environment, ...]], wish: EmitWish
+) -> tuple[Environment, ...]:
+    """The variants of all sessions, with the one that all agree on.
+
+    Raises:
+        CommandLineError: sessions choose different environments, and one job has but one.
+    """
+    names = {next((e.variant.name for e in found if e.chosen), "default") for found in judged}
+    if len(names) > 1:
+        raise CommandLineError(
+            f"the sessions are for different environments: {', '.join(sorted(names))}",
+            where=", ".join(str(folder) for folder in wish.folders),
+            hint="a job has one environment; name it with --variant.",
+        )
+    return tuple(one for found in judged for one in found)
 
 
 def _left_out(one: Quarantine) -> LeftOut:
@@ -201,9 +266,13 @@ def _mode(fingerprint: Fingerprint) -> str:
 
 
 def _document(
-    fits: Sequence[FitDone], fingerprint: Fingerprint, sections: tuple[Section, ...]
+    fits: Sequence[FitDone],
+    fingerprint: Fingerprint,
+    sections: tuple[Section, ...],
+    environments: Sequence[Environment],
 ) -> RuleDocument:
-    needs = {
+    exported = {pair for one in environments if one.chosen for pair in one.variant.environment}
+    needs = exported | {
         pair
         for section in sections
         for rule in (*section.entries, *section.fallbacks)
@@ -211,7 +280,7 @@ def _document(
         for pair in rule.variant.environment
     }
     return RuleDocument(
-        provenance=_provenance(fits, fingerprint),
+        provenance=(*_provenance(fits, fingerprint), *_chosen_lines(environments)),
         requires=_requires(fingerprint),
         needs=tuple(sorted(needs)),
         sections=sections,
@@ -237,6 +306,18 @@ def _provenance(fits: Sequence[FitDone], fingerprint: Fingerprint) -> tuple[str,
     for done in fits:
         lines += _session_lines(done)
     return tuple(lines)
+
+
+def _chosen_lines(environments: Sequence[Environment]) -> list[str]:
+    """The environment that the rules are for, with what it gains and costs."""
+    lines: list[str] = []
+    for one in environments:
+        if one.chosen:
+            lines.append(f"environment: {one.variant.name}")
+            lines += [line for gain in one.gains for line in emit.finding_lines(gain)]
+            if one.variant.path:
+                lines.append("the rules beyond what it serves were measured without it")
+    return lines
 
 
 def _session_lines(done: FitDone) -> list[str]:

@@ -22,11 +22,13 @@ from rccltune.model import (
     Scale,
     Separation,
     Setting,
+    WrongShare,
     Zone,
 )
 from rccltune.pipeline.agreeing import Agreements, agreements, agreements_from_plain
 from rccltune.pipeline.believing import gather_beliefs
 from rccltune.pipeline.importing import load_samples
+from rccltune.pipeline.rounding import wrong_shares
 from rccltune.pipeline.searching import SEARCH_FILE
 from rccltune.session import Session
 from rccltune.units import format_size
@@ -58,6 +60,7 @@ class FitDone:
         quarantined: settings that are not measured because their launches fail.
         agreements: silence beside the untouched site, one launch beside separate ones.
         beliefs: what the library would have done by itself, where launches were traced.
+        wrong: what lossy variants got wrong.
     """
 
     session: Session
@@ -70,6 +73,7 @@ class FitDone:
     quarantined: tuple[Quarantine, ...] = ()
     agreements: Agreements = field(default_factory=Agreements)
     beliefs: tuple[Belief, ...] = ()
+    wrong: tuple[WrongShare, ...] = ()
 
     @property
     def warnings(self) -> tuple[Notice, ...]:
@@ -90,6 +94,7 @@ class FitDone:
             "quarantined": session.to_plain(self.quarantined),
             **self.agreements.as_plain(),
             **({"beliefs": session.to_plain(self.beliefs)} if self.beliefs else {}),
+            **({"wrong": session.to_plain(self.wrong)} if self.wrong else {}),
         }
 
 
@@ -133,6 +138,7 @@ def fit_session(folder: Path, *, note: Note, again: bool = False) -> FitDone:
         quarantined=quarantine.quarantines(launches),
         agreements=agreements(samples, fitted.curves),
         beliefs=believed.beliefs,
+        wrong=wrong_shares(samples),
     )
     session.write_derived(folder, FIT_FILE, done.as_plain())
     return done
@@ -155,6 +161,7 @@ def _read(opened: Session, digest: str) -> FitDone | None:
         quarantined=_quarantined(opened.path),
         agreements=agreements_from_plain(plain, where),
         beliefs=tuple(session.from_plain(Belief, b, where) for b in plain.get("beliefs", [])),
+        wrong=tuple(session.from_plain(WrongShare, w, where) for w in plain.get("wrong", [])),
     )
 
 

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 from rccltune import plot, session
 from rccltune.errors import TooLittleDataError
 from rccltune.pipeline.fitting import FitDone, choice_of, fit_session
+from rccltune.pipeline.judging import environments_of, zones_in
 
 if TYPE_CHECKING:
     from rccltune.zones import Choice, ChoiceOptions
@@ -34,10 +35,11 @@ def plot_session(
     done = fit_session(folder, note=note)
     wish = options(done)
     choice = _choice_or_none(done, wish, note)
+    zones = zones_in(choice.zones, environments_of(done, choice, wish)) if choice else ()
     wanted = plot.PlotInput(
         curves=done.curves,
         crossovers=done.crossovers,
-        zones=choice.zones if choice else (),
+        zones=zones,
         baseline=wish.baseline,
         left_out=choice.left_out if choice else (),
         quarantined=done.quarantined,

@@ -10,7 +10,7 @@ from typing import Any, Final
 
 from rccltune import launch, plan, quarantine, session
 from rccltune.errors import MachineError, SessionError
-from rccltune.model import Launch, Outcome, Quarantine, Sample, Sweep
+from rccltune.model import KNOWN_VARIANTS, Launch, Outcome, Quarantine, Sample, Sweep
 from rccltune.pipeline import launching, searching, switching
 from rccltune.pipeline.ledger import Ledger, open_ledger
 from rccltune.pipeline.proving import name_of
@@ -32,6 +32,7 @@ class Prepared:
         ledger: what the session already has.
         method: how settings are measured, and why so.
         search: None where everything is planned at once.
+        varied: launches of variants, which no search plans.
         timeout_s: longest time for one launch, None to go by what launches take.
         budget_s: wall time for the launches of the session, those before included; None for
             as long as it takes.
@@ -48,6 +49,7 @@ class Prepared:
     ledger: Ledger
     method: str
     search: Search | None
+    varied: tuple[Launch, ...]
     timeout_s: float | None
     budget_s: float | None
     lifts: bool
@@ -129,6 +131,9 @@ def prepare(
     named = replace(made, launches=_named(made.launches, site, timeout_s, is_first=True))
     if search is not None:
         search = replace(search, planned=(named.launches,))
+    others = plan.plan_variants(wanted, ground, walks=hindrance is None)
+    varied = _named(others, site, timeout_s, is_first=False)
+    named = replace(named, launches=(*named.launches, *varied))
     same_machine(folder, site)
     ledger = open_ledger(folder)
     for one, outcome in ledger.blamed(named.launches) if lifts else ():
@@ -142,6 +147,7 @@ def prepare(
         ledger=ledger,
         method=method,
         search=search,
+        varied=varied,
         timeout_s=timeout_s,
         budget_s=budget_s,
         lifts=lifts,
@@ -205,7 +211,8 @@ def next_round(prepared: Prepared, search: Search, known: Read) -> Prepared:
     made = searching.step(search, samples, ended, site.fingerprint.arch, site.start_s)
     named = _named(made.planned[-1], prepared.site, prepared.timeout_s, is_first=False)
     made = replace(made, planned=(*made.planned[:-1], named))
-    return replace(prepared, search=made, plan=replace(prepared.plan, launches=made.launches))
+    launches = (*made.launches, *prepared.varied)
+    return replace(prepared, search=made, plan=replace(prepared.plan, launches=launches))
 
 
 def _ended(prepared: Prepared) -> list[tuple[Launch, Outcome]]:
@@ -241,7 +248,7 @@ def _completed(one: Launch, site: Site, timeout_s: float | None) -> Launch:
         # Noise depends on what is measured and not on how it is started, so that one process
         # and 64 give the same samples.
         name = f"{one.collectives[0].value} {name_of(one)} {one.repeat}"
-        if one.round:
+        if one.round or one.variant.name not in KNOWN_VARIANTS:
             name += f" {one.variant.name} {one.round} {plan.sizes_of(one)}"
         extra["RCCLTUNE_SIM_LAUNCH"] = name
         if one.variant.patched:

@@ -40,6 +40,9 @@ def samples_of_launch(
 ) -> tuple[tuple[Sample, ...], parse.Reading, tuple[Notice, ...]]:
     """Half-rows of a launch with what ran.
 
+    In a lossy variant elements beyond the benchmark's tolerance are what it is measured for, and
+    no doubt.
+
     Raises:
         OutputError: the table is not there or not understood.
         CommandLineError: it is not the table that was asked for.
@@ -50,6 +53,8 @@ def samples_of_launch(
     _check_met(log, wanted)
     with log.open("rb") as stream:
         reading = parse.read_stream(stream, str(log), _stated(wanted), wanted.id)
+    if wanted.variant.lossy:
+        reading = replace(reading, samples=tuple(map(_tolerated, reading.samples)))
     if is_walk(wanted):
         samples = _walked(wanted, _walks(own), reading.samples)
         return samples, reading, _doubts(samples, wanted)
@@ -97,6 +102,12 @@ def suspect_of(wanted: Launch, own: Path) -> Setting | None:
 def wrong_in(samples: Sequence[Sample]) -> tuple[Setting, ...]:
     """Settings that gave wrong results, in the order in which they were first seen to."""
     return tuple(dict.fromkeys(s.key.setting for s in samples if s.doubt is Doubt.WRONG))
+
+
+def _tolerated(sample: Sample) -> Sample:
+    """The same sample without the doubt that its wrong elements bring, where they are counted."""
+    counted = sample.doubt is Doubt.WRONG and sample.n_wrong and sample.time_us
+    return replace(sample, doubt=None) if counted else sample
 
 
 def _stated(wanted: Launch) -> Stated:

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Final
 
 from rccltune import plan, quarantine
 from rccltune.errors import LaunchError, MachineError
-from rccltune.model import Failure, Launch, Outcome, Role, Sample, Setting, Status
+from rccltune.model import DEFAULT_VARIANT, Failure, Launch, Outcome, Role, Sample, Setting, Status
 from rccltune.pipeline import launching
 from rccltune.pipeline.launching import Ran
 from rccltune.pipeline.ledger import lift
@@ -106,7 +106,7 @@ def run_all(
 
 def _round(one: Launch) -> tuple[bool, int]:
     """Whether something of ours chooses, and which round it belongs to."""
-    is_ours = setting_of(one).role is not Role.BASELINE
+    is_ours = setting_of(one).role is not Role.BASELINE or one.variant != DEFAULT_VARIANT
     return is_ours, one.repeat if is_ours else 0
 
 

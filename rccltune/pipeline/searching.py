@@ -16,6 +16,7 @@ from rccltune import fit, plan, search, session, zones
 from rccltune.errors import TooLittleDataError
 from rccltune.interpolate import time_at
 from rccltune.model import (
+    DEFAULT_VARIANT,
     Curve,
     Expected,
     Launch,
@@ -25,6 +26,8 @@ from rccltune.model import (
     Sample,
     Setting,
     Sweep,
+    Variant,
+    base_variant,
 )
 from rccltune.pipeline.proving import is_walk
 from rccltune.units import format_size
@@ -134,7 +137,7 @@ def _without_dropped(known: search.Known, before: Search) -> search.Known:
 
 def known_of(sweep: Sweep, samples: Sequence[Sample], arch: str | None) -> tuple[search.Known, ...]:
     """What the samples say of each collective that asks a tuner."""
-    samples = _as_wanted(sweep, samples)
+    samples = _as_wanted(sweep, [s for s in samples if _is_searched(s.key.variant)])
     # Sizes between those of the untouched site's launches are known from silence.
     curves = fit.strengthened(fit.curves(samples).curves)
     chosen = _chosen(curves, arch)
@@ -162,6 +165,11 @@ def known_of(sweep: Sweep, samples: Sequence[Sample], arch: str | None) -> tuple
                 )
             )
     return tuple(found)
+
+
+def _is_searched(variant: Variant) -> bool:
+    """Whether a search measured it; other variants are measured whole, and compared afterwards."""
+    return variant.patched or base_variant(variant).name == DEFAULT_VARIANT.name
 
 
 def _as_wanted(sweep: Sweep, samples: Sequence[Sample]) -> list[Sample]:

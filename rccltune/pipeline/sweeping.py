@@ -234,8 +234,14 @@ def _refuse_hidden_choices(prepared: Prepared) -> None:
 
 def _begin(prepared: Prepared, command: str) -> None:
     folder, site = prepared.folder, prepared.site
-    if not (folder / "session.json").exists():
-        session.write_header(_header(prepared, command))
+    made = _header(prepared, command)
+    if (folder / "session.json").exists():
+        # A variant that an earlier command did not measure comes to those that it did.
+        there = session.open_session(folder)
+        known = {one.name for one in there.variants}
+        added = tuple(one for one in made.variants if one.name not in known)
+        made = replace(there, variants=(*there.variants, *added)) if added else there
+    session.write_header(made)
     session.write_atomically(folder / "sweep.yaml", config.dump_sweep(prepared.sweep))
     if site.node is not None:
         session.write_atomically(folder / NODE_FILE, simnode.written(site.node))

@@ -27,6 +27,7 @@ from rccltune.plan.launches import (
     with_ids,
 )
 from rccltune.plan.rounds import Pace, plan_round, seconds
+from rccltune.plan.varying import plan_variants
 from rccltune.plan.walks import plan_walks, schedule_text, why_no_walk
 
 __all__ = [
@@ -49,6 +50,7 @@ __all__ = [
     "over_own",
     "plan",
     "plan_round",
+    "plan_variants",
     "plan_walks",
     "schedule_text",
     "seconds",

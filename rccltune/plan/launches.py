@@ -13,7 +13,6 @@ from typing import Final
 from rccltune.model import (
     BASELINE,
     DEFAULT_VARIANT,
-    LL128_FORCED,
     TREE_SIMPLE_PATCHED,
     Launch,
     Outcome,
@@ -24,6 +23,7 @@ from rccltune.model import (
     Setting,
     Sweep,
     Variant,
+    ll128_forced,
 )
 from rccltune.vocab import TREE_SIMPLE_NEEDS_NODES, Algorithm, Collective, Placement, Protocol
 
@@ -129,13 +129,15 @@ def plan(sweep: Sweep, ground: Ground) -> Plan:
     return Plan(launches=tuple(launches), impossible=impossible)
 
 
-def arms(sweep: Sweep, ground: Ground) -> tuple[list[Arm], tuple[Impossible, ...]]:
-    """What can be measured, with the environment that it needs, and what cannot."""
+def arms(
+    sweep: Sweep, ground: Ground, base: Variant = DEFAULT_VARIANT
+) -> tuple[list[Arm], tuple[Impossible, ...]]:
+    """What can be measured in a variant, with the environment that it needs, and what cannot."""
     impossible: list[Impossible] = []
     wanted: list[Arm] = []
     for collective in sweep.collectives:
         for setting in _settings(sweep, collective):
-            variant = variant_of(setting, ground)
+            variant = variant_of(setting, ground, base)
             reason = why_impossible(collective, setting, variant, ground)
             if reason is None:
                 wanted.append((collective, setting, variant))
@@ -152,10 +154,15 @@ def _settings(sweep: Sweep, collective: Collective) -> tuple[Setting, ...]:
     return (*usual, *(replace(s, channels=n) for s in usual for n in sweep.counts))
 
 
-def baselines(sweep: Sweep, ground: Ground, repeat: int) -> list[Launch]:
-    """One launch of the untouched site for each collective."""
+def baselines(
+    sweep: Sweep, ground: Ground, repeat: int, variant: Variant = DEFAULT_VARIANT
+) -> list[Launch]:
+    """One launch for each collective in which nothing of ours is loaded.
+
+    In the default variant that is the untouched site.
+    """
     return [
-        launch_of(sweep, ground, (collective, BASELINE, DEFAULT_VARIANT), repeat)
+        launch_of(sweep, ground, (collective, BASELINE, variant), repeat)
         for collective in sweep.collectives
         if collective in ground.programs
     ]
@@ -191,26 +198,27 @@ def why_impossible(
     return None
 
 
-def variant_of(setting: Setting, ground: Ground) -> Variant:
-    """The environment that a setting needs on this GPU."""
+def variant_of(setting: Setting, ground: Ground, base: Variant = DEFAULT_VARIANT) -> Variant:
+    """The environment that a setting needs on this GPU, beside that of the variant it is in."""
     gated = ground.arch is not None and ground.arch.startswith(_GATED)
     one_node = ground.scale.n_nodes < TREE_SIMPLE_NEEDS_NODES
     if not (gated and one_node):
-        return DEFAULT_VARIANT
+        return base
     if setting.protocol is Protocol.LL128:
-        return LL128_FORCED
+        return ll128_forced(base)
     if (setting.algorithm, setting.protocol) == (Algorithm.TREE, Protocol.SIMPLE):
         return TREE_SIMPLE_PATCHED
-    return DEFAULT_VARIANT
+    return base
 
 
 def launch_of(sweep: Sweep, ground: Ground, arm: Arm, repeat: int) -> Launch:
     """One launch of one setting; the id comes later, from all of its content."""
     collective, setting, variant = arm
-    program = (ground.programs[collective], *benchmark_options(sweep, ground.letters, collective))
+    options = benchmark_options(sweep, ground.letters, collective)
+    program = (ground.programs[collective], *_varied(options, variant, ground.scale.n_ranks))
     return Launch(
         id="",
-        argv=ground.launch(ground.scale.n_ranks, program),
+        argv=ground.launch(1 if variant.one_process else ground.scale.n_ranks, program),
         environment=tuple(
             sorted({**dict(ground.environment), **dict(variant.environment)}.items())
         ),
@@ -221,6 +229,13 @@ def launch_of(sweep: Sweep, ground: Ground, arm: Arm, repeat: int) -> Launch:
         rank_placement=sweep.rank_placement,
         repeat=repeat,
     )
+
+
+def _varied(options: tuple[str, ...], variant: Variant, n_ranks: int) -> tuple[str, ...]:
+    """The benchmark's options with those of a variant, which win."""
+    pairs = dict(zip(options[::2], options[1::2], strict=True))
+    pairs |= {letter: value.replace("{ranks}", str(n_ranks)) for letter, value in variant.options}
+    return tuple(part for pair in pairs.items() for part in pair)
 
 
 def benchmark_options(

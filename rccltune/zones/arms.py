@@ -8,7 +8,6 @@ from dataclasses import dataclass, field, replace
 from rccltune.model import (
     BASELINE,
     DEFAULT_VARIANT,
-    LL128_FORCED,
     Curve,
     Role,
     Setting,
@@ -16,6 +15,7 @@ from rccltune.model import (
     Variant,
     View,
     base_variant,
+    ll128_forced,
 )
 from rccltune.zones.options import ChoiceOptions
 from rccltune.zones.selectable import needs_ll128_forced, why_not_selectable
@@ -150,19 +150,9 @@ def _barred(
 def _needed(setting: Setting, variant: Variant, target: Target, options: ChoiceOptions) -> Variant:
     """The environment without which a rule with this setting would be skipped."""
     if needs_ll128_forced(setting, target.scale, options.arch):
-        return variant if variant.widens else _forced_ll128(target.variant)
+        return variant if variant.widens else ll128_forced(target.variant)
     # A widening variant changes nothing for a cell that was selectable anyway.
-    return target.variant if variant.name == LL128_FORCED.name else variant
-
-
-def _forced_ll128(base: Variant) -> Variant:
-    return replace(
-        LL128_FORCED,
-        widens=base.name,
-        environment=tuple(sorted((*base.environment, *LL128_FORCED.environment))),
-        library_sha256=base.library_sha256,
-        library_version=base.library_version,
-    )
+    return target.variant if variant.widens else variant
 
 
 def _leave_out_patched(
@@ -182,6 +172,7 @@ def _leave_out_patched(
     host.barred.extend(
         Barred(setting, variant, "its library is patched; the stock one cannot choose it", views)
         for (setting, variant), views in named.items()
+        if setting.role is Role.FORCED
     )
 
 

@@ -27,6 +27,8 @@ class ChoiceOptions:
             between equally short lists of zones. Without it every measured size counts alike.
         extrapolate: let the first and last zone reach to 0 and 2^63-1 whatever was measured.
         arch: ``gfx942`` …; None is taken for a GPU of the gfx94x family.
+        variant: name of the variant to choose whatever it costs; None lets gains decide.
+        allow_lossy: a lossy variant may be chosen.
         selectable: why a setting cannot be in a rule for a target, None where it can; replaces
             the built-in table of RCCL's limits.
     """
@@ -39,6 +41,8 @@ class ChoiceOptions:
     weights: tuple[tuple[Collective, int, float], ...] = ()
     extrapolate: bool = False
     arch: str | None = None
+    variant: str | None = None
+    allow_lossy: bool = False
     selectable: Selectable | None = None
 
     def __post_init__(self) -> None:

@@ -1,0 +1,22 @@
+"""Variants against the untouched site, for people."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from rccltune.model import Environment
+
+
+def environment_lines(environments: Iterable[Environment]) -> list[str]:
+    """What each variant gains and costs, and which one the rules are for."""
+    from rccltune.emit import finding_lines
+
+    lines: list[str] = []
+    for one in environments:
+        fate = "the rules are for it" if one.chosen else (one.against or "another gains more")
+        exports = " ".join(f"{name}={value}" for name, value in one.variant.environment)
+        lines.append(f"variant {one.variant.name} ({exports or 'no environment'}): {fate}")
+        lines += [f"  {line}" for gain in one.gains for line in finding_lines(gain)]
+    return lines

@@ -1,0 +1,103 @@
+"""Variants against the untouched site: which environment the rules are for, and what it costs."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import replace
+
+from rccltune import fit, zones
+from rccltune.errors import CommandLineError, TooLittleDataError
+from rccltune.model import (
+    DEFAULT_VARIANT,
+    Environment,
+    Variant,
+    Zone,
+    base_variant,
+)
+from rccltune.pipeline.fitting import FitDone, choice_of
+from rccltune.units import format_size
+from rccltune.zones import Choice, ChoiceOptions
+
+
+def environments_of(
+    done: FitDone, choice: Choice, options: ChoiceOptions
+) -> tuple[Environment, ...]:
+    """The variants of a session, judged, with at most one chosen.
+
+    Raises:
+        CommandLineError: the variant that was named was not measured, or is lossy.
+    """
+    found = zones.environments(
+        fit.strengthened(done.curves), choice.zones, options, wrong=done.wrong
+    )
+    if options.variant in (None, DEFAULT_VARIANT.name):
+        return found
+    named = next((one for one in found if one.variant.name == options.variant), None)
+    if named is None:
+        names = [DEFAULT_VARIANT.name, *(one.variant.name for one in found)]
+        raise CommandLineError(
+            f"the variant '{options.variant}' was not measured beside the untouched site",
+            where=str(done.session.path),
+            hint=f"measured are {', '.join(names)}.",
+        )
+    if named.variant.lossy and not options.allow_lossy:
+        raise CommandLineError(
+            f"the variant '{options.variant}' is lossy: its results differ by more than the "
+            "benchmark allows",
+            where=str(done.session.path),
+            hint="rules for it are written with --allow-lossy alone.",
+        )
+    return found
+
+
+def judged_variants(done: FitDone) -> tuple[Environment, ...]:
+    """The variants of a session as they are judged by default; none where nothing can be chosen."""
+    options = ChoiceOptions()
+    try:
+        return environments_of(done, choice_of(done, options), options)
+    except TooLittleDataError:
+        return ()
+
+
+def zones_in(found: Sequence[Zone], environments: Iterable[Environment]) -> tuple[Zone, ...]:
+    """The zones of the environment that is chosen; of the default one where none is.
+
+    What a path serves before a tuner is asked is a hole: a rule there would do nothing.
+    """
+    chosen = next((one for one in environments if one.chosen), None)
+    if chosen is None:
+        return tuple(zone for zone in found if _is_default(zone.target.variant))
+    if not chosen.variant.path:
+        name = chosen.variant.name
+        return tuple(zone for zone in found if zone.target.variant.name == name)
+    kept = [zone for zone in found if _is_default(zone.target.variant)]
+    reach = chosen.threshold_nbytes or chosen.variant.up_to
+    return tuple(part for zone in kept for part in _behind(zone, chosen.variant, reach))
+
+
+def _is_default(variant: Variant) -> bool:
+    return base_variant(variant).name == DEFAULT_VARIANT.name
+
+
+def _behind(zone: Zone, variant: Variant, reach: int | None) -> list[Zone]:
+    """What is left of a zone where a path serves calls up to a size; the rest becomes a hole."""
+    serves = not variant.serves or zone.target.collective in variant.serves
+    if not serves or (reach is not None and zone.min_nbytes > reach):
+        return [zone]
+    up_to = "" if reach is None else f" up to {format_size(reach)}"
+    last = zone.max_nbytes if reach is None else min(zone.max_nbytes, reach)
+    hole = replace(
+        zone,
+        max_nbytes=last,
+        setting=None,
+        reason=f"{variant.name} serves it{up_to}, before a tuner is asked",
+        measured_from=None,
+        measured_to=None,
+        n_sizes=0,
+        worst_regret=None,
+        mean_regret=None,
+        gain=None,
+        fallback=None,
+        proof=None,
+    )
+    return [hole] if last == zone.max_nbytes else [hole, replace(zone, min_nbytes=last + 1)]

@@ -1,0 +1,61 @@
+"""Launches of variants: implementations and environments that no tuner can switch.
+
+Each variant is measured as the library behaves in it by itself, with nothing of ours loaded, as
+often as the untouched site; where a tuner is still asked there, all settings are measured in it
+too. Samples of different variants are compared and never pooled.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Iterable
+
+from rccltune.model import DEFAULT_VARIANT, Launch, Sweep, Variant
+from rccltune.plan.launches import N_BASELINES, Ground, arms, baselines, launch_of, pass_s
+from rccltune.plan.walks import groups_of, walks_of, why_no_walk
+
+
+def plan_variants(sweep: Sweep, ground: Ground, *, walks: bool) -> list[Launch]:
+    """Launches of all variants but the default one, ids still empty.
+
+    Rounds of all variants follow each other, so that a drift hits each alike.
+
+    Args:
+        sweep: its variants, and what is measured in each.
+        ground: what there is.
+        walks: whether one launch may walk through many settings.
+    """
+    varied = [one for one in sweep.variants if one.name != DEFAULT_VARIANT.name]
+    n_rounds = max(N_BASELINES, sweep.repeats)
+    parts = {one.name: _settings_in(one, sweep, ground, walks=walks) for one in varied}
+    launches: list[Launch] = []
+    for repeat in range(n_rounds):
+        for one in _turned(varied, sweep, repeat):
+            launches += baselines(sweep, ground, repeat, one)
+            whole = parts[one.name]
+            start, end = (len(whole) * k // n_rounds for k in (repeat, repeat + 1))
+            launches += whole[start:end]
+    return launches
+
+
+def _turned(varied: Iterable[Variant], sweep: Sweep, repeat: int) -> list[Variant]:
+    turn = list(varied)
+    random.Random(f"{sweep.seed}/variants/{repeat}").shuffle(turn)  # noqa: S311 - an order, no secret
+    return turn
+
+
+def _settings_in(variant: Variant, sweep: Sweep, ground: Ground, *, walks: bool) -> list[Launch]:
+    """All settings in a variant; none where it takes calls before a tuner is asked."""
+    if variant.path:
+        return []
+    wanted = [arm for arm in arms(sweep, ground, variant)[0] if not arm[2].patched]
+    if walks and not variant.one_process and why_no_walk(sweep, ground) is None:
+        n_passes = sweep.longest_s / pass_s(sweep)
+        return [
+            walk
+            for group, settings in groups_of(wanted)
+            for walk in walks_of(sweep, ground, group, settings, n_passes)
+        ]
+    return [
+        launch_of(sweep, ground, arm, repeat) for repeat in range(sweep.repeats) for arm in wanted
+    ]

@@ -1,0 +1,239 @@
+"""Which environment is exported: known times in, closed forms for what must come out."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+from math import exp
+
+import pytest
+from hypothesis import given
+from hypothesis import settings as hypothesis_settings
+from hypothesis import strategies as st
+
+from rccltune import fit
+from rccltune.model import (
+    DEFAULT_VARIANT,
+    Curve,
+    CurveKey,
+    Environment,
+    Sample,
+    Scale,
+    Setting,
+    Variant,
+    WrongShare,
+)
+from rccltune.vocab import Collective, Placement
+from rccltune.zones import ChoiceOptions, choose, environments
+
+SIZES = [1 << power for power in range(10, 27)]
+PATH = Variant(
+    name="pp",
+    environment=(("PP_ENABLE", "1"), ("PP_MAX", str(1 << 40))),
+    threshold="PP_MAX",
+    path=True,
+    serves=(Collective.ALL_REDUCE,),
+)
+CHANNELS = Variant(name="channels-32", environment=(("NCCL_MIN_NCHANNELS", "32"),))
+Time = Callable[[int], float]
+Table = Mapping[tuple[str, Variant], Time]
+
+
+def line(latency_us: float, gb_per_s: float) -> Time:
+    """Latency and bandwidth."""
+    return lambda nbytes: latency_us + nbytes / (1e3 * gb_per_s)
+
+
+def curves_of(
+    table: Table, *, sigma: float = 0.003, seed: int = 0, collective: str = "all_reduce"
+) -> tuple[Curve, ...]:
+    """Three launches of each setting in each variant."""
+    rng = random.Random(seed)
+    samples = [
+        Sample(
+            key=CurveKey(
+                collective=Collective(collective),
+                setting=Setting.parse(name),
+                placement=Placement.OUT_OF_PLACE,
+                scale=Scale(n_nodes=1, n_ranks=8),
+                variant=variant,
+            ),
+            launch=f"{name} {variant.name} {repeat}",
+            nbytes=nbytes,
+            time_us=time(nbytes) * exp(rng.gauss(0, sigma)),
+        )
+        for (name, variant), time in table.items()
+        for repeat in range(3)
+        for nbytes in SIZES
+    ]
+    return fit.curves(samples).curves
+
+
+def judge(
+    curves: Sequence[Curve], wrong: Sequence[WrongShare] = (), **options: object
+) -> dict[str, Environment]:
+    """As emit-config does, by name."""
+    wish = ChoiceOptions(arch="gfx942", **options)  # type: ignore[arg-type] - a test's shorthand
+    found = environments(curves, choose(curves, wish).zones, wish, wrong=wrong)
+    return {one.variant.name: one for one in found}
+
+
+BASE = line(40, 100)
+# One rule at most: ring/ll is what the library runs.
+PLAIN = {("baseline", DEFAULT_VARIANT): BASE, ("ring/ll", DEFAULT_VARIANT): BASE}
+
+
+@given(latency_us=st.floats(5, 30), gb_per_s=st.floats(20, 80), seed=st.integers(0, 99))
+@hypothesis_settings(max_examples=30, deadline=None)
+def test_a_threshold_is_where_the_curves_cross(
+    latency_us: float, gb_per_s: float, seed: int
+) -> None:
+    """40 + n/100e3 = L + n/(1e3 B), solved for n; within what 0.3 % of noise can move it."""
+    ours = line(latency_us, gb_per_s)
+    crossing = (40 - latency_us) / (1 / (1e3 * gb_per_s) - 1 / 1e5)
+    found = judge(curves_of({**PLAIN, ("baseline", PATH): ours}, seed=seed))["pp"]
+    assert found.chosen
+    assert found.threshold_nbytes is not None
+    if SIZES[0] < crossing < SIZES[-1]:
+        # There neither side is ahead by more than 2 %, whichever of them is taken.
+        ratio = ours(found.threshold_nbytes) / BASE(found.threshold_nbytes)
+        assert ratio == pytest.approx(1, abs=0.02)
+    assert dict(found.variant.environment)["PP_MAX"] == str(found.threshold_nbytes)
+    for gain in found.gains:
+        assert not gain.worse
+        assert all(one.max_nbytes <= found.threshold_nbytes for one in gain.better)
+
+
+def test_a_path_that_wins_everywhere_is_taken_up_to_the_largest_size() -> None:
+    """Nobody measured beyond it."""
+    found = judge(curves_of({**PLAIN, ("baseline", PATH): line(20, 200)}))["pp"]
+    assert (found.chosen, found.threshold_nbytes) == (True, SIZES[-1])
+
+
+def test_a_path_that_is_slower_at_small_sizes_cannot_be_confined() -> None:
+    """A threshold bounds from above only: calls below it would all take the path."""
+    found = judge(curves_of({**PLAIN, ("baseline", PATH): line(60, 400)}))["pp"]
+    assert not found.chosen
+    assert found.threshold_nbytes is None
+    assert found.against == "no threshold makes it faster than the site with its rules"
+    [gain] = found.gains
+    # 60 + n/400e3 against 40 + n/100e3: half as slow again at 1 KiB, 2.6 times faster at 64 MiB.
+    assert gain.worse[0].min_nbytes == SIZES[0]
+    assert gain.worse[0].gain.low == pytest.approx(BASE(1024) / line(60, 400)(1024) - 1, abs=0.02)
+    assert gain.better[-1].max_nbytes == SIZES[-1]
+
+
+def test_rules_may_make_a_path_superfluous() -> None:
+    """A setting that beats the path everywhere leaves it nothing, though the site loses to it."""
+    table = {
+        **PLAIN,
+        ("tree/ll", DEFAULT_VARIANT): line(10, 300),
+        ("baseline", PATH): line(20, 200),
+    }
+    found = judge(curves_of(table))["pp"]
+    assert not found.chosen
+    assert found.gains[0].better
+    assert found.gains[0].behind
+
+
+def mixed(factor_small: float, factor_large: float) -> Time:
+    """The base, changed by factors below and above 256 KiB."""
+    return lambda n: BASE(n) * (factor_small if n < 1 << 18 else factor_large)
+
+
+def test_an_environment_that_harms_some_sizes_is_shown_and_not_chosen() -> None:
+    """A tenth faster above 256 KiB, a quarter slower below; asked for, it is chosen."""
+    time = mixed(1.25, 0.9)
+    table = {**PLAIN, ("baseline", CHANNELS): time, ("ring/ll", CHANNELS): time}
+    curves = curves_of(table, sigma=0.0005)
+    found = judge(curves)["channels-32"]
+    assert not found.chosen
+    assert found.against == "it makes all_reduce up to 25 % slower than the untouched site"
+    [gain] = found.gains
+    [better], [worse] = gain.better, gain.worse
+    assert (better.min_nbytes, better.max_nbytes) == (1 << 18, SIZES[-1])
+    assert (worse.min_nbytes, worse.max_nbytes) == (SIZES[0], 1 << 17)
+    assert better.gain.median == pytest.approx(1 / 0.9 - 1, abs=0.01)
+    assert worse.gain.median == pytest.approx(1 / 1.25 - 1, abs=0.01)
+    assert judge(curves, variant="channels-32")["channels-32"].chosen
+
+
+def test_rules_that_belong_to_an_environment_can_take_away_its_harm() -> None:
+    """With fewer channels small calls are there what they are without it."""
+    time = mixed(1.25, 0.9)
+    table = {
+        **PLAIN,
+        ("baseline", CHANNELS): time,
+        ("ring/ll", CHANNELS): time,
+        ("ring/ll/8", CHANNELS): mixed(0.99, 1.2),
+    }
+    found = judge(curves_of(table))["channels-32"]
+    assert found.chosen
+    assert not found.gains[0].worse
+
+
+def test_one_that_changes_nothing_is_not_chosen() -> None:
+    """Noise of 1 % and twenty seeds."""
+    for seed in range(20):
+        table = {**PLAIN, ("baseline", CHANNELS): BASE, ("ring/ll", CHANNELS): BASE}
+        found = judge(curves_of(table, sigma=0.01, seed=seed))["channels-32"]
+        assert not found.chosen
+        assert found.against == "it makes nothing faster than the site with its rules"
+
+
+def test_a_lossy_variant_is_never_chosen_silently() -> None:
+    """Twice as fast, and wrong from 16 MiB on."""
+    lossy = Variant(name="lp", environment=(("LP", "1"),), path=True, lossy=True)
+    curves = curves_of({**PLAIN, ("baseline", lossy): line(20, 200)})
+    target = next(c.key.target for c in curves if c.key.variant.name == "lp")
+    wrong = [WrongShare(target=target, share=0.4, at_nbytes=1 << 26, from_nbytes=1 << 24)]
+    found = judge(curves, wrong)["lp"]
+    assert not found.chosen
+    assert "lossy" in str(found.against)
+    assert found.gains[0].wrong == wrong[0]
+    assert judge(curves, wrong, allow_lossy=True)["lp"].chosen
+
+
+def test_a_way_to_call_the_library_is_no_environment() -> None:
+    """Graphs are faster, and nobody can export them."""
+    graph = Variant(name="graph-2", options=(("-G", "2"),))
+    table = {**PLAIN, ("baseline", graph): line(20, 200), ("ring/ll", graph): line(20, 200)}
+    found = judge(curves_of(table))["graph-2"]
+    assert not found.chosen
+    assert found.gains[0].better
+
+
+def test_the_best_of_several_is_chosen_and_no_other() -> None:
+    """One job has one environment."""
+    other = replace(CHANNELS, name="channels-64", environment=(("NCCL_MIN_NCHANNELS", "64"),))
+    table = {
+        **PLAIN,
+        ("baseline", CHANNELS): mixed(1, 0.9),
+        ("baseline", other): mixed(1, 0.8),
+    }
+    found = judge(curves_of(table))
+    assert {name for name, one in found.items() if one.chosen} == {"channels-64"}
+    assert judge(curves_of(table), variant="default").keys() == found.keys()
+    assert not any(one.chosen for one in judge(curves_of(table), variant="default").values())
+
+
+def test_collectives_that_a_path_does_not_serve_keep_their_rules() -> None:
+    """They are what they were, whatever the path's launches show for them."""
+    served = curves_of({**PLAIN, ("baseline", PATH): line(20, 50)})
+    other = curves_of(
+        {**PLAIN, ("tree/ll", DEFAULT_VARIANT): line(10, 300), ("baseline", PATH): BASE},
+        collective="reduce_scatter",
+    )
+    found = judge((*served, *other))["pp"]
+    assert found.chosen
+    by_name = {gain.target.collective.value: gain for gain in found.gains}
+    assert not by_name["reduce_scatter"].worse
+    assert not by_name["reduce_scatter"].behind
+
+
+def test_without_the_untouched_site_nothing_is_judged() -> None:
+    """Tables that somebody else measured."""
+    curves = curves_of({("ring/ll", DEFAULT_VARIANT): BASE, ("baseline", PATH): line(20, 50)})
+    assert judge(curves)["pp"].gains == ()
+    assert not judge(curves)["pp"].chosen
