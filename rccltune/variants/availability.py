@@ -1,0 +1,220 @@
+"""Why a variant cannot be measured here: in one sentence, with who has it instead."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Final
+
+from rccltune.variants.calls import allows, speaks_of
+from rccltune.variants.records import Needs, Parameter, VariantSpec
+from rccltune.variants.releases import Library, Version, name_all, parse_library
+from rccltune.vocab import Collective
+
+# RCCL 2.28.3 src/graph/connect.cc:816-828, 911-925 and src/include/device.h (MAXCHANNELS).
+_BY_CUS: Final = ("gfx942", "gfx950")
+_RCCL_MOST: Final = 128
+_FEW_RANKS_MOST: Final = 64
+# NCCL 2.29 src/graph/connect.cc:335: a larger minimum is lowered to MAXCHANNELS.
+_NCCL_MOST: Final = 64
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Site:
+    """Where a variant would be measured; what is None or empty is not known and refuses nothing.
+
+    Attributes:
+        library: as the library prints it: ``RCCL 2.28.3``, ``NCCL 2.28.9``.
+        is_rcclx: whether that RCCL is Meta's RCCLX, which prints RCCL's number.
+        arch: ``gfx942`` …; NVIDIA GPUs' names do as well.
+        cu_count: compute units of one device (38 in CPX).
+        collectives: those that will be measured.
+        graph: whether calls are replayed from a captured graph.
+        registered: whether buffers are registered.
+        parameter: what stands behind the variant's name.
+    """
+
+    library: str | None = None
+    is_rcclx: bool | None = None
+    arch: str | None = None
+    cu_count: int | None = None
+    n_nodes: int | None = None
+    n_ranks: int | None = None
+    collectives: tuple[Collective, ...] = ()
+    dtype: str | None = None
+    redop: str | None = None
+    graph: bool | None = None
+    registered: bool | None = None
+    parameter: str | None = None
+
+
+def why_absent(spec: VariantSpec, site: Site) -> str | None:
+    """One sentence, or None where nothing known speaks against measuring the variant there."""
+    return next(_reasons(spec, site), None)
+
+
+def _reasons(spec: VariantSpec, site: Site) -> Iterator[str]:
+    if spec.not_tunable is not None:
+        yield f"{spec.name} cannot be measured as a variant: {spec.not_tunable}"
+    if spec.runner == "torch":
+        yield (
+            f"{spec.name} acts on PyTorch's memory allocator, which rccl-tests does not use: "
+            "measure it with a PyTorch benchmark"
+        )
+    # Another library than the one at hand is loaded, so that its releases do not matter.
+    if spec.library_file is None:
+        yield from _release(spec, site)
+    yield from _place(spec, site)
+    yield from _calls(spec, site)
+    if spec.parameter is Parameter.CHANNELS and site.parameter is not None:
+        yield from _channels(int(site.parameter), site)
+
+
+# --- releases -------------------------------------------------------------------------------------
+
+
+def _release(spec: VariantSpec, site: Site) -> Iterator[str]:
+    families = _families(site)
+    if not spec.releases or families is None:
+        return
+    named = parse_library(site.library)
+    version = named[1] if named else None
+    having = [
+        one
+        for one in spec.releases
+        if one.library in families and (version is None or one.has(version))
+    ]
+    others = tuple(one for one in spec.releases if one not in having)
+    if not having:
+        yield f"{_library(site)} has no {spec.feature}; {name_all(spec.releases)}"
+    elif not any(one.has_nodes(site.n_nodes) for one in having):
+        nodes = having[0].nodes or (1, 1)
+        also = f"; {name_all(others)} it on others too" if others else ""
+        yield (
+            f"{_library(site)} has {spec.feature} on {nodes[0]} to {nodes[1]} nodes only, "
+            f"not on {site.n_nodes}{also}"
+        )
+
+
+def _families(site: Site) -> tuple[Library, ...] | None:
+    """Whose library it may be; None where nothing is known."""
+    named = parse_library(site.library)
+    if named is None:
+        return (Library.RCCLX,) if site.is_rcclx else None
+    if named[0] is Library.NCCL:
+        return (Library.NCCL,)
+    if site.is_rcclx is None:
+        return (Library.RCCL, Library.RCCLX)
+    return (Library.RCCLX,) if site.is_rcclx else (Library.RCCL,)
+
+
+def _library(site: Site) -> str:
+    named = parse_library(site.library)
+    if named is None:
+        return "RCCLX"
+    number = _dotted(named[1])
+    return f"RCCLX (RCCL {number})" if site.is_rcclx else f"{named[0].value} {number}"
+
+
+def _dotted(version: Version) -> str:
+    return ".".join(str(part) for part in version)
+
+
+# --- machine and communicator ---------------------------------------------------------------------
+
+
+def _place(spec: VariantSpec, site: Site) -> Iterator[str]:
+    needs, what = spec.needs, spec.name
+    if needs.arch and site.arch is not None and not site.arch.startswith(needs.arch):
+        yield f"{what} is for {_any(needs.arch)}, and this is {site.arch}"
+    if not allows(needs, site.n_ranks, site.n_nodes):
+        yield f"{what} is for {scale_words(needs)}, not for {_scale(site)}"
+    if needs.graph and site.graph is False:
+        yield f"{what} takes calls of a captured graph only: add --graph 2"
+    if needs.registered is True and site.registered is False:
+        yield f"{what} takes calls with registered buffers only: add the option -R 1"
+    if needs.registered is False and site.registered is True:
+        yield f"{what} takes calls without registered buffers only: leave -R 1 out"
+
+
+def scale_words(needs: Needs) -> str | None:
+    """``8 ranks on one node``; None where every communicator does."""
+    words = []
+    if needs.ranks:
+        words.append(f"{_any(needs.ranks)} rank{'' if needs.ranks == (1,) else 's'}")
+    if needs.ranks_multiple_of > 1:
+        words.append(f"multiples of {needs.ranks_multiple_of} ranks")
+    if needs.one_node:
+        words.append("on one node" if words else "one node")
+    return " ".join(words) or None
+
+
+def _scale(site: Site) -> str:
+    ranks = "" if site.n_ranks is None else f"{site.n_ranks} rank{'' if site.n_ranks == 1 else 's'}"
+    nodes = "" if site.n_nodes is None else f"{site.n_nodes} node{'' if site.n_nodes == 1 else 's'}"
+    return " on ".join(part for part in (ranks, nodes) if part)
+
+
+def _any(values: tuple[object, ...]) -> str:
+    words = [str(value) for value in values]
+    return words[0] if len(words) == 1 else f"{', '.join(words[:-1])} or {words[-1]}"
+
+
+# --- calls ----------------------------------------------------------------------------------------
+
+
+def _calls(spec: VariantSpec, site: Site) -> Iterator[str]:
+    if not spec.calls:
+        return
+    wanted = site.collectives or (None,)
+    spoken = [
+        speaks_of(calls, collective, site.dtype, site.redop)
+        for calls in spec.calls
+        for collective in wanted
+    ]
+    if all(one is False for one in spoken):
+        kinds = " and ".join(
+            word for word in (_collectives(site), site.dtype, site.redop) if word is not None
+        )
+        yield f"{spec.name} concerns {calls_words(spec)}, not {kinds}"
+
+
+def _collectives(site: Site) -> str | None:
+    return ", ".join(one.value for one in site.collectives) or None
+
+
+def calls_words(spec: VariantSpec) -> str:
+    """``all_reduce (half, float; sum) and all_gather``; without sizes."""
+    kinds = []
+    for calls in spec.calls:
+        names = ", ".join(one.value for one in calls.collectives) or "every collective"
+        inside = [", ".join(calls.dtypes), ", ".join(calls.redops)]
+        more = "; ".join(word for word in inside if word)
+        kinds.append(f"{names} ({more})" if more else names)
+    unique = list(dict.fromkeys(kinds))
+    return " and ".join(unique) or "every call"
+
+
+# --- channels -------------------------------------------------------------------------------------
+
+
+def _channels(channels: int, site: Site) -> Iterator[str]:
+    """Where a minimum of channels comes to nothing."""
+    named = parse_library(site.library)
+    if named is not None and named[0] is Library.NCCL:
+        if channels > _NCCL_MOST:
+            yield f"NCCL lowers NCCL_MIN_NCHANNELS to {_NCCL_MOST}: ask for channels-{_NCCL_MOST}"
+        return
+    if site.arch is None or not site.arch.startswith(_BY_CUS):
+        return
+    dropped = "RCCL drops a larger NCCL_MIN_NCHANNELS to 2 with a WARN"
+    most = _RCCL_MOST if site.cu_count is None else min(site.cu_count, _RCCL_MOST)
+    # On several nodes the minimum is lowered to 64 before it is compared.
+    asked = min(channels, 64) if (site.n_nodes or 1) > 1 else channels
+    if asked > most:
+        device = "" if site.cu_count is None else f" with {site.cu_count} compute units"
+        yield f"a device{device} takes {most} channels at most: {dropped}"
+    elif asked > _FEW_RANKS_MOST and site.n_ranks is not None and site.n_ranks < 8:
+        yield f"fewer than 8 ranks take {_FEW_RANKS_MOST} channels at most: {dropped}"
+    elif channels > 64 and (site.n_nodes or 1) > 1:
+        yield "RCCL lowers NCCL_MIN_NCHANNELS to 64 on several nodes: ask for channels-64"

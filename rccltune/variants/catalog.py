@@ -1,0 +1,172 @@
+"""The catalog: the shipped variants, a user's own, and finding one by what the user typed."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+from dataclasses import dataclass
+from difflib import get_close_matches
+from functools import cache
+from pathlib import Path
+from typing import Final
+
+from rccltune.errors import CommandLineError, InputFileError
+from rccltune.variants.reader import Reader
+from rccltune.variants.reading import Entry, read_entries
+from rccltune.variants.records import Parameter, VariantSpec
+
+# Not importlib.resources: in editable installs it does not see file names that are no identifiers.
+SHIPPED: Final = Path(__file__).parents[1] / "data" / "variants.yaml"
+_NUMBERED: Final = re.compile(r"(.+)-(\d+)")
+_LIST: Final = "'rccltune variants' lists all of them."
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Catalog:
+    """All variants that can be asked for, in the order of their files."""
+
+    specs: tuple[VariantSpec, ...]
+
+    def find(self, word: str) -> tuple[VariantSpec, str | None]:
+        """The variant and its parameter: ``mscclpp``, ``channels-32``, ``msccl-xml=DIR``.
+
+        Raises:
+            CommandLineError: there is none of that name, it cannot be measured (its reason is
+                given), or its parameter is missing, too much or wrong.
+        """
+        spec, parameter = self.look_up(word)
+        if spec.not_tunable is not None:
+            raise CommandLineError(
+                f"'{spec.name}' cannot be measured as a variant: {spec.not_tunable}"
+            )
+        return spec, _checked(spec, parameter)
+
+    def look_up(self, word: str) -> tuple[VariantSpec, str | None]:
+        """The entry and whatever parameter was typed, to tell about it.
+
+        Raises:
+            CommandLineError: there is none of that name.
+        """
+        typed = word.strip()
+        name, equals, given = typed.partition("=")
+        spec, parameter = self._named(name.lower()), given if equals else None
+        if spec is None and parameter is None:
+            spec, parameter = self._numbered(typed.lower())
+        if spec is None:
+            raise self._unknown(typed)
+        return spec, parameter
+
+    def _named(self, name: str) -> VariantSpec | None:
+        return next((spec for spec in self.specs if spec.name == name), None)
+
+    def _numbered(self, typed: str) -> tuple[VariantSpec | None, str | None]:
+        """``channels-32`` as the variant and its number."""
+        match = _NUMBERED.fullmatch(typed)
+        spec = self._named(match[1]) if match else None
+        if match is None or spec is None or spec.parameter is not Parameter.CHANNELS:
+            return None, None
+        return spec, match[2]
+
+    def _unknown(self, typed: str) -> CommandLineError:
+        names = [spec.name for spec in self.specs]
+        near = get_close_matches(typed.partition("=")[0].lower(), names, n=3, cutoff=0.5)
+        meant = f"did you mean {' or '.join(near)}? " if near else ""
+        return CommandLineError(f"there is no variant '{typed}'", hint=f"{meant}{_LIST}")
+
+
+def read_catalog(path: Path | None) -> Catalog:
+    """The shipped variants and those of a user's file, where there is one.
+
+    Raises:
+        InputFileError: it cannot be read, or has mistakes.
+    """
+    if path is None:
+        return load_catalog()
+    try:
+        content = path.read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        raise InputFileError(
+            f"the file of variants cannot be read: {error}", where=str(path)
+        ) from error
+    return load_catalog(content, str(path))
+
+
+@cache
+def _shipped() -> tuple[VariantSpec, ...]:
+    entries, reader = read_entries(SHIPPED.read_text("utf-8"), SHIPPED.name, own=False)
+    _check_widened(entries, [entry.spec.name for entry in entries], reader)
+    reader.end()
+    return tuple(entry.spec for entry in entries)
+
+
+def load_catalog(extra: str | None = None, name: str = "") -> Catalog:
+    """The shipped variants and, behind them, those of a user's file.
+
+    Args:
+        extra: the text of that file, in the shipped file's own format.
+        name: its path, for messages.
+
+    Raises:
+        InputFileError: every mistake, one a line, each with line and column.
+    """
+    specs = {spec.name: spec for spec in _shipped()}
+    if extra is not None:
+        own, reader = read_entries(extra, name, own=True)
+        _check_names(own, specs, reader)
+        _check_widened(own, [*specs, *(entry.spec.name for entry in own)], reader)
+        reader.end()
+        specs |= {entry.spec.name: entry.spec for entry in own}
+    return Catalog(specs=tuple(specs.values()))
+
+
+def _check_names(own: Iterable[Entry], shipped: dict[str, VariantSpec], reader: Reader) -> None:
+    """A user's entry replaces a shipped one only where it says so."""
+    known = Catalog(specs=tuple(shipped.values()))
+    for entry in own:
+        name = entry.spec.name
+        numbered = known._numbered(name)[0]  # noqa: SLF001 - the same module
+        if name == "default":
+            reader.say(entry.node, "'default' is the site as it is and cannot be replaced")
+        elif name in shipped and not entry.replaces:
+            reader.say(entry.node, f"'{name}' is shipped; add 'replaces: true' to replace it")
+        elif name not in shipped and entry.replaces:
+            reader.say(entry.node, f"'{name}' is not shipped, so that it replaces nothing")
+        elif numbered is not None:
+            reader.say(entry.node, f"'{name}' is {numbered.title} already; take another name")
+
+
+def _check_widened(entries: Iterable[Entry], names: list[str], reader: Reader) -> None:
+    for entry in entries:
+        widened = entry.spec.widens
+        if widened is not None and (widened not in names or widened == entry.spec.name):
+            reader.say(entry.node, f"it widens '{widened}', which is no other variant")
+
+
+def _checked(spec: VariantSpec, parameter: str | None) -> str | None:
+    """The parameter as the variant wants it."""
+    if spec.parameter is None:
+        if parameter is not None:
+            raise CommandLineError(
+                f"the variant '{spec.name}' takes no parameter, but '{parameter}' is given",
+                hint=f"write {spec.name}.",
+            )
+        return None
+    if not parameter:
+        example = f"{spec.name}={'32' if spec.parameter is Parameter.CHANNELS else '/path/of/xmls'}"
+        raise CommandLineError(
+            f"the variant '{spec.name}' wants its parameter", hint=f"write {example}."
+        )
+    return _channels(parameter) if spec.parameter is Parameter.CHANNELS else _folder(parameter)
+
+
+def _channels(parameter: str) -> str:
+    if not re.fullmatch(r"[0-9]{1,6}", parameter) or not int(parameter):
+        raise CommandLineError(f"'{parameter}' is no number of channels", hint="write channels-32.")
+    return str(int(parameter))
+
+
+def _folder(parameter: str) -> str:
+    # RCCL takes its own files, without an error, where this one cannot be opened.
+    if not Path(parameter).is_dir():
+        raise CommandLineError(f"there is no directory '{parameter}'")
+    return str(Path(parameter).absolute())

@@ -1,0 +1,270 @@
+"""The shipped catalog: what issue and sources want in it, and how an entry is found."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+import yaml
+
+from rccltune.errors import CommandLineError, InputFileError
+from rccltune.model import DEFAULT_VARIANT, LL128_FORCED
+from rccltune.variants import (
+    SHIPPED,
+    Acts,
+    Site,
+    VariantSpec,
+    Where,
+    load_catalog,
+    read_catalog,
+    resolve,
+    table,
+    why_absent,
+)
+
+CATALOG = load_catalog()
+WHERE = Where(max_nbytes=2**30, n_ranks=8)
+SPECS = [spec for spec in CATALOG.specs if spec.not_tunable is None]
+# Every release of the map in the facts, and NCCL's of the examples.
+LIBRARIES = [
+    *((f"RCCL {v}", False) for v in ("2.18.3", "2.21.5", "2.22.3", "2.26.6", "2.27.7")),
+    *((f"RCCL {v}", False) for v in ("2.28.3", "2.30.4")),
+    ("RCCL 2.28.3", True),
+    ("NCCL 2.28.9", None),
+]
+WANTED = {
+    *("default", "ll128-forced", "msccl-off", "msccl-forced", "msccl-threads", "msccl-xml"),
+    *("mscclpp", "mscclpp-read", "mscclpp-off", "dev-kernarg", "fine-grain-pcie"),
+    *("torch-register-hook", "dda-off", "dda-relaxed", "rcclx-dda-flat", "rcclx-dda-tree"),
+    *("low-precision", "direct-allgather-off", "direct-allgather", "channels"),
+    *("graph-1", "graph-2", "threads", "one-thread", "registered", "alltoallv-dynamic"),
+}
+
+
+def parameter_of(spec: VariantSpec) -> str | None:
+    """Some parameter for those that want one."""
+    return {"channels": "32", "dir": "/xmls", None: None}[
+        spec.parameter.value if spec.parameter else None
+    ]
+
+
+def test_everything_that_was_asked_for_is_there() -> None:
+    """The names that other parts and documents rely on."""
+    assert {spec.name for spec in CATALOG.specs} >= WANTED
+
+
+def test_those_that_the_model_knows_are_the_same() -> None:
+    """A session measured before the catalog goes on under it."""
+    for known in (DEFAULT_VARIANT, LL128_FORCED):
+        assert resolve(*CATALOG.find(known.name), WHERE) == known
+
+
+@pytest.mark.parametrize(
+    ("word", "environment"),
+    [
+        ("msccl-off", "RCCL_MSCCL_ENABLE=0"),
+        ("mscclpp", "RCCL_MSCCLPP_ENABLE=1 RCCL_MSCCLPP_THRESHOLD=1073741824"),
+        ("channels-32", "NCCL_MIN_NCHANNELS=32"),
+        ("dev-kernarg", "HIP_FORCE_DEV_KERNARG=1"),
+        ("fine-grain-pcie", "HSA_FORCE_FINE_GRAIN_PCIE=1"),
+        ("dda-off", "RCCL_DDA_ENABLE=0"),
+        ("low-precision", "RCCL_LOW_PRECISION_ENABLE=1"),
+        ("direct-allgather", "RCCL_DIRECT_ALLGATHER_THRESHOLD=1073741824"),
+        # RCCLX asks the tree's limit, 29 MiB, first; its buffer holds 32 MiB (AlgoInit.h).
+        (
+            "rcclx-dda-flat",
+            "RCCL_DDA_ALL_REDUCE_FLAT_MAX_BYTES=30408704 RCCL_ENABLE_DDA_ALL_REDUCE=1",
+        ),
+        (
+            "rcclx-dda-tree",
+            (
+                "RCCL_DDA_ALL_REDUCE_FLAT_MAX_BYTES=0 "
+                "RCCL_DDA_ALL_REDUCE_TREE_MAX_BYTES=33554432 RCCL_ENABLE_DDA_ALL_REDUCE=1"
+            ),
+        ),
+    ],
+)
+def test_environments_are_those_of_the_sources(word: str, environment: str) -> None:
+    """As AMD's usage tips, Meta's post and the libraries' sources write them, for 1 GiB."""
+    made = resolve(*CATALOG.find(word), WHERE)
+    assert " ".join(f"{name}={value}" for name, value in made.environment) == environment
+
+
+def test_the_command_of_amds_tips_is_a_variant() -> None:
+    """Seed 3's exports with its 1 GiB threshold, and graph capture needed."""
+    spec, parameter = CATALOG.find("mscclpp-read")
+    made = resolve(spec, parameter, WHERE)
+    tips = {
+        "HIP_FORCE_DEV_KERNARG": "1",
+        "RCCL_MSCCLPP_THRESHOLD": "1073741824",
+        "MSCCLPP_READ_ALLRED": "1",
+    }
+    assert tips.items() <= dict(made.environment).items()
+    assert made.threshold == "RCCL_MSCCLPP_THRESHOLD"
+    assert spec.needs.graph
+
+
+def test_launch_shapes_are_options() -> None:
+    """Threads and one thread fill their own {ranks}: a launch tells one process by it."""
+    found = {word: resolve(*CATALOG.find(word), WHERE) for word in ("threads", "one-thread")}
+    assert dict(found["threads"].options) == {"-t": "{ranks}", "-g": "1"}
+    assert dict(found["one-thread"].options) == {"-t": "1", "-g": "{ranks}"}
+    assert all(made.one_process for made in found.values())
+    assert resolve(*CATALOG.find("graph-2"), WHERE).options == (("-G", "2"),)
+
+
+def test_only_what_loses_precision_is_lossy() -> None:
+    """FP8 on the way is RCCLX's alone."""
+    assert [spec.name for spec in CATALOG.specs if spec.lossy] == ["low-precision"]
+    assert resolve(*CATALOG.find("low-precision"), WHERE).lossy
+
+
+# --- properties of every entry --------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("spec", SPECS, ids=lambda spec: spec.name)
+def test_every_entry_resolves(spec: VariantSpec) -> None:
+    """Nothing is left in braces but an option's {ranks}; names are fit for files; pairs sorted."""
+    made = resolve(spec, parameter_of(spec), WHERE)
+    assert not [value for _, value in made.environment if "{" in value]
+    assert {value for _, value in made.options if "{" in value} <= {"{ranks}"}
+    assert made.environment == tuple(sorted(made.environment))
+    assert re.fullmatch(r"[A-Za-z0-9.-]+", made.name)
+
+
+@pytest.mark.parametrize("spec", CATALOG.specs, ids=lambda spec: spec.name)
+def test_every_entry_names_known_kinds_of_variables_and_its_source(spec: VariantSpec) -> None:
+    """Only what RCCL, NCCL, MSCCL, HIP, ROCr and PyTorch read, and where that was found."""
+    kinds = re.compile(r"(N|R|MS)CCL(PP)?_[A-Z0-9_]+|(HIP|HSA|TORCH_NCCL)_[A-Z0-9_]+")
+    assert all(kinds.fullmatch(name) for name, _ in spec.environment)
+    assert spec.source
+    assert not spec.own
+
+
+def test_nothing_names_nvls() -> None:
+    """Its variables are safety switches of shared machines: no variant touches them."""
+    assert "nvls" not in SHIPPED.read_text(encoding="utf-8").lower()
+
+
+@pytest.mark.parametrize("spec", CATALOG.specs, ids=lambda spec: spec.name)
+def test_some_release_has_every_entry(spec: VariantSpec) -> None:
+    """Refused everywhere are only what PyTorch alone runs and what cannot be tuned."""
+    sites = [Site(library=library, is_rcclx=rcclx) for library, rcclx in LIBRARIES]
+    absent = [why_absent(spec, site) for site in sites]
+    refused = spec.runner == "torch" or spec.not_tunable is not None
+    assert (None not in absent) == refused
+    assert all(why is None or (why and "\n" not in why) for why in absent)
+
+
+@pytest.mark.parametrize("spec", SPECS, ids=lambda spec: spec.name)
+def test_a_threshold_is_the_variables_of_a_path(spec: VariantSpec) -> None:
+    """The measured value lets the whole sweep through, so that the crossover is inside."""
+    if spec.threshold is None:
+        return
+    assert spec.acts is Acts.PATH
+    made = resolve(spec, None, Where(max_nbytes=2**20, n_ranks=8))
+    assert dict(made.environment)[spec.threshold.variable] == str(2**20)
+    assert made.threshold == spec.threshold.variable
+
+
+# --- finding --------------------------------------------------------------------------------------
+
+
+def test_channels_are_found_in_both_spellings() -> None:
+    """channels=32 and channels-32, and one name for both."""
+    found = [CATALOG.find(word) for word in ("channels=32", "channels-32", "Channels-032")]
+    assert {(spec.name, parameter) for spec, parameter in found} == {("channels", "32")}
+    assert {resolve(*one, WHERE).name for one in found} == {"channels-32"}
+
+
+def test_two_directories_are_two_variants(tmp_path: Path) -> None:
+    """Equal last names in different places are told apart, in names that files can have."""
+    folders = [tmp_path / "a" / "my xmls", tmp_path / "b" / "my xmls"]
+    for folder in folders:
+        folder.mkdir(parents=True)
+    made = [resolve(*CATALOG.find(f"msccl-xml={folder}"), WHERE) for folder in folders]
+    assert len({one.name for one in made}) == 2
+    assert all(one.name.startswith("msccl-xml-my-xmls-") for one in made)
+    assert dict(made[0].environment)["MSCCL_ALGO_DIR"] == str(folders[0])
+
+
+@pytest.mark.parametrize(
+    ("word", "said"),
+    [
+        ("mscclp", "did you mean mscclpp"),
+        ("nonsense", "'rccltune variants' lists all"),
+        ("channels", "write channels=32"),
+        ("channels=", "write channels=32"),
+        ("channels=many", "'many' is no number of channels"),
+        ("channels-0", "'0' is no number of channels"),
+        ("mscclpp=1", "takes no parameter, but '1' is given"),
+        ("graph-3", "did you mean graph"),
+        ("msccl-xml=/no/such/place", "there is no directory '/no/such/place'"),
+        ("alltoallv-dynamic", "asks no tuner"),
+    ],
+)
+def test_what_cannot_be_had_says_why(word: str, said: str) -> None:
+    """Exit code 2, with what to write instead."""
+    with pytest.raises(CommandLineError) as caught:
+        CATALOG.find(word)
+    assert said in str(caught.value)
+
+
+# --- a file of one's own --------------------------------------------------------------------------
+
+
+def test_the_documents_example_is_read(repository: Path) -> None:
+    """docs/variants.md shows a file that works, behind the shipped entries."""
+    example = re.search(
+        r"```yaml\n(.*?)```", (repository / "docs/variants.md").read_text(), re.DOTALL
+    )
+    assert example is not None
+    catalog = load_catalog(example[1], "mine.yaml")
+    assert catalog.specs[: len(CATALOG.specs)] == CATALOG.specs
+    own, _ = catalog.find("my-rccl")
+    assert own.own
+    assert own.library_file == "/opt/rccl-ours/lib/librccl.so.1"
+    assert resolve(own, None, WHERE).environment == (("NCCL_BUFFSIZE", "8388608"),)
+    assert set(yaml.safe_load(example[1])["variants"]) == {"my-rccl", "p2p-batch"}
+
+
+def test_another_library_is_not_asked_for_its_release() -> None:
+    """Releases speak of the library at hand; a variant's own file is loaded in its place."""
+    text = (
+        "format: 1\nvariants:\n  x: {summary: s, library: /opt/x/librccl.so, releases: [RCCLX],"
+        " environment: {RCCL_LOW_PRECISION_ENABLE: 1}}\n"
+    )
+    spec, _ = load_catalog(text, "x.yaml").find("x")
+    assert why_absent(spec, Site(library="RCCL 2.21.5", is_rcclx=False)) is None
+
+
+def test_a_shipped_entry_is_replaced_where_the_user_says_so() -> None:
+    """In its place and marked as the user's."""
+    text = (
+        "format: 1\nvariants:\n"
+        "  mscclpp-off:\n    summary: Mine\n    replaces: true\n    environment: {MSCCLPP_X: 0}\n"
+    )
+    catalog = load_catalog(text, "mine.yaml")
+    spec, _ = catalog.find("mscclpp-off")
+    assert (spec.summary, spec.own) == ("Mine", True)
+    assert [one.name for one in catalog.specs] == [one.name for one in CATALOG.specs]
+
+
+def test_an_empty_file_adds_nothing_and_an_unreadable_one_is_told(tmp_path: Path) -> None:
+    """read_catalog() is load_catalog() with the file's troubles."""
+    empty = tmp_path / "empty.yaml"
+    empty.write_text("# nothing yet\n")
+    assert read_catalog(empty) == read_catalog(None) == CATALOG
+    (tmp_path / "latin.yaml").write_bytes(b"format: 1 # \xe9\n")
+    for name in ("latin.yaml", "none.yaml"):
+        with pytest.raises(InputFileError, match="cannot be read"):
+            read_catalog(tmp_path / name)
+
+
+def test_the_documents_table_is_the_catalogs(repository: Path) -> None:
+    """docs/variants.md holds what ``variants.table(variants.load_catalog())`` gives."""
+    text = (repository / "docs/variants.md").read_text(encoding="utf-8")
+    between = re.search(r"<!-- begin table -->\n(.*)\n<!-- end table -->", text, re.DOTALL)
+    assert between is not None
+    assert between[1] == table(CATALOG)
