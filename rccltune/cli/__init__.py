@@ -29,6 +29,7 @@ _VERBS: Final = {
     "emit-config": ("rccltune.cli.emit_config", "emit_config", "Choose settings, write rules."),
     "plot": ("rccltune.cli.plot", "plot", "Draw what was measured, fitted and chosen."),
     "explain": ("rccltune.cli.explain", "explain", "Show what a rule file will do."),
+    "variants": ("rccltune.cli.variants", "variants", "List what no tuner can switch."),
     "plugin": ("rccltune.cli.plugin", "plugin", "Find, use and check the tuner plugin."),
 }
 

@@ -1,0 +1,141 @@
+"""``rccltune variants``: the catalog of what no tuner can switch."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from rccltune.cli.console import Console, common
+from rccltune.cli.options import FOLDER
+from rccltune.errors import CommandLineError
+
+if TYPE_CHECKING:
+    from rccltune.variants import Site, VariantSpec
+
+
+@click.command("variants")
+@click.argument("names", nargs=-1, metavar="[NAME]...")
+@click.option("--variants", "own", type=FOLDER, metavar="FILE", help="Your own, added to these.")
+@click.option(
+    "--library", metavar="L", help='Say what it has: "RCCL 2.28.3", RCCLX, "NCCL 2.28.9".'
+)
+@common
+def variants(
+    *, console: Console, names: tuple[str, ...], own: Path | None, library: str | None
+) -> None:
+    """List variants: implementations and environments that no tuner can switch.
+
+    With names, everything known of these, each source included. The format of a file of your own
+    and what each variant does are in docs/variants.md.
+
+    \b
+    Example:
+      rccltune variants --library "RCCL 2.26.6"
+      rccltune variants mscclpp channels-32
+
+    \b
+    Exit codes: 0 done, 2 no such variant or library, 3 mistakes in FILE.
+    """
+    from rccltune.variants import read_catalog
+
+    catalog = read_catalog(own)
+    site = _site(library)
+    found = [catalog.look_up(name) for name in names] or [(spec, None) for spec in catalog.specs]
+    told = [(spec, _with(site, parameter)) for spec, parameter in found]
+    text = "\n\n".join(_details(*one) for one in told) if names else _list(told)
+    console.result([_plain(*one) for one in told], text)
+
+
+def _site(library: str | None) -> Site:
+    from rccltune.variants import Site, parse_library
+
+    if library is None:
+        return Site()
+    is_rcclx = library.upper().startswith("RCCLX")
+    # RCCLX prints RCCL's number; its own entries name no releases, so that it may be left out.
+    named = library.upper().replace("RCCLX", "RCCL", 1).strip()
+    if parse_library(named) is None and not (is_rcclx and named == "RCCL"):
+        raise CommandLineError(
+            f"'{library}' is no library", hint='write "RCCL 2.28.3", "RCCLX" or "NCCL 2.28.9".'
+        )
+    return Site(library=named, is_rcclx=is_rcclx)
+
+
+def _with(site: Site, parameter: str | None) -> Site:
+    from dataclasses import replace
+
+    return replace(site, parameter=parameter)
+
+
+def _list(told: list[tuple[VariantSpec, Site]]) -> str:
+    """Three lines for each: what it sets, which calls it concerns, who has it and what of it."""
+    from rccltune.variants import calls_of, releases_of, sets
+
+    width = max(len(spec.title) for spec, _ in told) + 2
+    lines = []
+    for spec, site in told:
+        lines.append(f"{spec.title:<{width}}{sets(spec)}")
+        releases = f"{releases_of(spec)}: {_status(spec, site)}"
+        lines += [f"{'':<{width}}{text}" for text in (calls_of(spec), releases) if text != "–"]
+    return "\n".join(lines)
+
+
+def _status(spec: VariantSpec, site: Site) -> str:
+    from rccltune.variants import status
+
+    return status(spec, site)
+
+
+def _details(spec: VariantSpec, site: Site) -> str:
+    from rccltune.variants import calls_of, releases_of, sets
+
+    parts = [
+        ("sets", sets(spec)),
+        ("concerns", calls_of(spec)),
+        ("releases", releases_of(spec)),
+        ("threshold", _threshold(spec)),
+        ("status", _status(spec, site)),
+        ("source", spec.source),
+        ("unverified", spec.unverified),
+    ]
+    lines = [f"{spec.title}: {spec.summary}"]
+    lines += [f"  {label + ':':<11} {text}" for label, text in parts if text]
+    return "\n".join(lines)
+
+
+def _threshold(spec: VariantSpec) -> str | None:
+    from rccltune.units import format_size
+
+    if spec.threshold is None:
+        return None
+    most = "most" if spec.threshold.from_above else "least"
+    default = spec.threshold.default_nbytes
+    text = "unset" if default is None else format_size(default)
+    return f"calls of at {most} {spec.threshold.variable} bytes; default {text}"
+
+
+def _plain(spec: VariantSpec, site: Site) -> dict[str, Any]:
+    from rccltune.variants import calls_of, why_absent
+
+    threshold = spec.threshold
+    return {
+        "name": spec.name,
+        "title": spec.title,
+        "summary": spec.summary,
+        "environment": dict(spec.environment),
+        "options": dict(spec.options),
+        "library": spec.library_file,
+        "releases": [str(one) for one in spec.releases],
+        "concerns": calls_of(spec),
+        "acts": spec.acts.value,
+        "threshold": threshold.variable if threshold else None,
+        "threshold_default": threshold.default_nbytes if threshold else None,
+        "lossy": spec.lossy,
+        "runner": spec.runner,
+        "why_absent": why_absent(spec, site),
+        "source": spec.source,
+        "unverified": spec.unverified,
+        "own": spec.own,
+    }
