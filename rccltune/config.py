@@ -93,6 +93,7 @@ ONE: Final[Mapping[str, Parser]] = {
     "seed": _whole(0),
     "method": _one_of(METHODS),
     "simulate": str,
+    "variants": str,
 }
 MANY: Final[Mapping[str, Parser]] = {
     "collective": Collective.parse,
@@ -168,6 +169,7 @@ def dump_sweep(sweep: Sweep) -> str:
         "check": sweep.check,
         "repeats": sweep.repeats,
         "seed": sweep.seed,
+        "variant": list(sweep.named_variants),
         "channels": list(sweep.counts),
         "method": None if sweep.method == "auto" else sweep.method,
         "exhaustive": sweep.exhaustive or None,

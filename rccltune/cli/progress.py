@@ -59,9 +59,9 @@ def minutes(seconds: float) -> str:
 
 
 def _setting(progress: Progress) -> str:
-    from rccltune.pipeline.proving import name_of
+    from rccltune.pipeline.proving import named_in
 
-    return name_of(progress.ran.launch)
+    return named_in(progress.ran.launch)
 
 
 def _usable(progress: Progress) -> int:

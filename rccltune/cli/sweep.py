@@ -50,6 +50,8 @@ DURATION = Word("duration", parse_duration)
 @click.option(
     "--channels", metavar="LIST", help="Counts for every --setting, or for survivors: 8,16."
 )
+@click.option("--variant", multiple=True, metavar="NAME", help="Again for each; rccltune variants.")
+@click.option("--variants", type=FOLDER, metavar="YAML", help="Variants of your own.")
 @click.option("--min-bytes", type=SIZE, help="Smallest size. [default: 8]")
 @click.option("--max-bytes", type=SIZE, help="Largest size. [default: 1G]")
 @click.option("--factor", type=click.IntRange(min=2), metavar="N", help="Step factor. [default: 2]")
@@ -105,19 +107,21 @@ def sweep(
     failed, 7 the session is of another machine, 130 interrupted.
     """
     from rccltune import pipeline
-    from rccltune.pipeline import preparing
+    from rccltune.pipeline import preparing, varying
 
     wishes = pipeline.merge_wishes(config, options)
     console.say(f"Session: {output}")
     with pipeline.in_mode(wishes.sweep.mode, apply=apply_mode, note=console.say):
         site = pipeline.find_site(wishes.site)
+        wanted, refused = varying.with_variants(wishes, site)
         prepared = preparing.prepare(
-            wishes.sweep,
+            wanted,
             site,
             output,
             timeout_s=wishes.timeout_s,
             budget_s=wishes.budget_s,
             lifts=lift_quarantine,
+            refused=refused,
         )
         if plan_only:
             console.result(preparing.plan_as_plain(prepared), _plan_text(prepared))
@@ -169,6 +173,8 @@ def _talk_before(console: Console, prepared: Prepared) -> None:
         console.say(f"Not measured: {item.collective.value} {item.setting}: {item.reason}")
     for one in prepared.quarantined:
         console.say(f"Not measured: {one}: quarantined, {one.reason} (--lift-quarantine)")
+    for said in prepared.refused:
+        console.say(f"Not measured: variant {said}")
     for collective in prepared.sweep.collectives:
         if not collective.is_tunable:
             console.say(f"{collective.value} never asks a tuner: it is measured as it is")
@@ -184,10 +190,10 @@ def _talk_before(console: Console, prepared: Prepared) -> None:
 
 
 def _plan_text(prepared: Prepared) -> str:
-    from rccltune.pipeline.proving import name_of
+    from rccltune.pipeline.proving import named_in
 
     lines = [
-        f"{one.id}  {one.collectives[0].value:<15} {name_of(one):<12}  {shlex.join(one.argv)}"
+        f"{one.id}  {one.collectives[0].value:<15} {named_in(one):<12}  {shlex.join(one.argv)}"
         for one in prepared.left
     ]
     lines += [
@@ -195,6 +201,7 @@ def _plan_text(prepared: Prepared) -> str:
         for item in prepared.plan.impossible
     ]
     lines += [f"not measured: {one}: quarantined, {one.reason}" for one in prepared.quarantined]
+    lines += [f"not measured: variant {said}" for said in prepared.refused]
     for title, pairs in (("cleared", prepared.cleared), ("passed", prepared.passed)):
         listed = [f"  {name}={value}" for name, value in pairs] or ["  (none)"]
         lines += [f"{title}:", *listed]

@@ -172,6 +172,8 @@ class VariantGain:
         worse: slower than it by more than noise and the tolerance.
         ahead: faster than the untouched site with the default variant's own rules.
         behind: slower than that.
+        points: (size in bytes, untouched site's time / time in the variant - 1), with its rules.
+        tuned: the same of the untouched site with the default variant's rules.
         wrong: of a lossy variant; None where it is none, or where results were not checked.
     """
 
@@ -180,6 +182,8 @@ class VariantGain:
     worse: tuple[GainRange, ...]
     ahead: tuple[GainRange, ...]
     behind: tuple[GainRange, ...]
+    points: tuple[tuple[int, float], ...] = ()
+    tuned: tuple[tuple[int, float], ...] = ()
     wrong: WrongShare | None = None
 
 

@@ -127,6 +127,7 @@ class Sweep:
         method: ``one-launch`` walks through all settings in a launch, ``per-setting`` makes one
             for each, ``auto`` leaves it to rccltune.
         exhaustive: measure every setting at every size, instead of searching.
+        named_variants: the variants as a user typed them.
         counts: channel counts that a search tries on the settings that survive.
         longest_s: no launch that walks is planned to take longer, unless two passes already do.
     """
@@ -153,6 +154,7 @@ class Sweep:
     method: str = "auto"
     exhaustive: bool = False
     counts: tuple[int, ...] = ()
+    named_variants: tuple[str, ...] = ()
     longest_s: float = LONGEST_S
 
 

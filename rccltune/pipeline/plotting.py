@@ -8,6 +8,14 @@ from typing import TYPE_CHECKING
 
 from rccltune import plot, session
 from rccltune.errors import TooLittleDataError
+from rccltune.model import (
+    BASELINE,
+    DEFAULT_VARIANT,
+    Curve,
+    Environment,
+    Variant,
+    base_variant,
+)
 from rccltune.pipeline.fitting import FitDone, choice_of, fit_session
 from rccltune.pipeline.judging import environments_of, zones_in
 
@@ -35,11 +43,12 @@ def plot_session(
     done = fit_session(folder, note=note)
     wish = options(done)
     choice = _choice_or_none(done, wish, note)
-    zones = zones_in(choice.zones, environments_of(done, choice, wish)) if choice else ()
+    environments = environments_of(done, choice, wish) if choice else ()
     wanted = plot.PlotInput(
-        curves=done.curves,
-        crossovers=done.crossovers,
-        zones=zones,
+        curves=_of_one(done.curves, environments),
+        crossovers=tuple(c for c in done.crossovers if _is_drawn(c.target.variant, environments)),
+        zones=zones_in(choice.zones, environments) if choice else (),
+        environments=environments,
         baseline=wish.baseline,
         left_out=choice.left_out if choice else (),
         quarantined=done.quarantined,
@@ -56,6 +65,28 @@ def plot_session(
     for sentence in plot.omissions(wanted):
         note(sentence)
     return plot.draw(wanted, directory or folder / "plots", formats=formats, overwrite=overwrite)
+
+
+def _of_one(curves: Sequence[Curve], environments: Sequence[Environment]) -> tuple[Curve, ...]:
+    """Curves of the environment that is chosen, and of the untouched site.
+
+    All variants at once would be a picture with fifty lines; what they gain has a figure of its
+    own.
+    """
+    return tuple(
+        curve
+        for curve in curves
+        if _is_drawn(curve.key.variant, environments)
+        or (curve.key.setting == BASELINE and curve.key.variant.name == DEFAULT_VARIANT.name)
+    )
+
+
+def _is_drawn(variant: Variant, environments: Sequence[Environment]) -> bool:
+    """Whether a variant is the chosen one, or none that is judged as an environment."""
+    base = base_variant(variant).name
+    chosen = next((e.variant.name for e in environments if e.chosen and not e.variant.path), None)
+    others = {one.variant.name for one in environments}
+    return base == chosen if chosen is not None else base not in others
 
 
 def _choice_or_none(done: FitDone, wish: ChoiceOptions, note: Note) -> Choice | None:

@@ -40,6 +40,7 @@ class Prepared:
         cleared: site variables that no rank will see.
         passed: site variables that every rank of every arm will see.
         filled: what hidden files set in every rank, as (file, name, value).
+        refused: variants that cannot be measured here, each with the reason.
     """
 
     folder: Path
@@ -56,6 +57,7 @@ class Prepared:
     cleared: tuple[tuple[str, str], ...]
     passed: tuple[tuple[str, str], ...]
     filled: tuple[tuple[str, str, str], ...] = ()
+    refused: tuple[str, ...] = ()
 
     @property
     def left(self) -> tuple[Launch, ...]:
@@ -91,6 +93,7 @@ def prepare(
     timeout_s: float | None,
     budget_s: float | None = None,
     lifts: bool = False,
+    refused: tuple[str, ...] = (),
 ) -> Prepared:
     """Plan a sweep and find out what of it the session already has. Nothing is started or written.
 
@@ -101,6 +104,7 @@ def prepare(
         timeout_s: longest time for one launch, None to go by what launches take.
         budget_s: wall time for all launches of the session.
         lifts: try quarantined settings again.
+        refused: variants that cannot be measured, for the user to know.
 
     Raises:
         SessionError: the session is of another machine.
@@ -158,6 +162,7 @@ def prepare(
             for one in site.hidden
             for name, value in one.fills(seen.variables)
         ),
+        refused=refused,
     )
     return caught_up(prepared, {})
 
@@ -251,6 +256,8 @@ def _completed(one: Launch, site: Site, timeout_s: float | None) -> Launch:
         if one.round or one.variant.name not in KNOWN_VARIANTS:
             name += f" {one.variant.name} {one.round} {plan.sizes_of(one)}"
         extra["RCCLTUNE_SIM_LAUNCH"] = name
+        if one.variant.one_process:
+            extra["RCCLTUNE_SIM_RANKS"] = "1"
         if one.variant.patched:
             extra["RCCLTUNE_SIM_PATCHES"] = "force-tree-simple"
     environment = tuple(sorted({**dict(one.environment), **extra}.items()))
@@ -302,6 +309,7 @@ def plan_as_plain(prepared: Prepared) -> dict[str, Any]:
         ],
         "impossible": session.to_plain(prepared.plan.impossible),
         "quarantined": session.to_plain(prepared.quarantined),
+        "refused": list(prepared.refused),
         "cleared": dict(prepared.cleared),
         "passed": dict(prepared.passed),
         "hidden": [list(item) for item in prepared.filled],

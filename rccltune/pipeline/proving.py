@@ -10,7 +10,18 @@ from typing import TypeVar
 
 from rccltune import parse, proof
 from rccltune.errors import LaunchError, RccltuneError
-from rccltune.model import BASELINE, Caution, Launch, Notice, Role, Sample, Setting, Stated
+from rccltune.model import (
+    BASELINE,
+    KNOWN_VARIANTS,
+    Caution,
+    Launch,
+    Notice,
+    Role,
+    Sample,
+    Setting,
+    Stated,
+    base_variant,
+)
 from rccltune.pipeline.switching import is_switched
 from rccltune.vocab import Doubt
 
@@ -28,6 +39,12 @@ def name_of(wanted: Launch) -> str:
         return str(setting_of(wanted))
     settings = {s for s in wanted.schedule.settings if s.role is Role.FORCED}
     return f"{len(settings)} setting{'' if len(settings) == 1 else 's'}"
+
+
+def named_in(wanted: Launch) -> str:
+    """The same with the variant that a user asked for, where it is in one."""
+    base = base_variant(wanted.variant).name
+    return name_of(wanted) if base in KNOWN_VARIANTS else f"{name_of(wanted)} in {base}"
 
 
 def is_walk(wanted: Launch) -> bool:

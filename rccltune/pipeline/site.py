@@ -26,6 +26,8 @@ from rccltune.vocab import Collective
 SIMULATED_MARK: Final = b"# SIMULATED"
 # A library built after scripts/enable-tree-simple asks for this variable by name.
 TREE_SIMPLE_SWITCH: Final = TREE_SIMPLE_PATCHED.environment[0][0].encode()
+# RCCLX prints RCCL's number; this variable is its own (torchcomms, comms/rcclx).
+RCCLX_SWITCH: Final = b"RCCL_LOW_PRECISION_ENABLE"
 _LIBRARIES: Final = ("librccl.so.1", "librccl.so", "libnccl.so.2", "libnccl.so")
 _USUAL: Final = (Path("/opt/rocm/bin"), Path("/opt/rccl-tests/build"))
 _OPTION: Final = re.compile(r"\[-(\w)[, ]")
@@ -69,6 +71,8 @@ class Site:
         tunerless: the library (``RCCL 2.20.5``) where it is too old to load the plugin; None where
             it loads it or is not known.
         tells: such a library's log is to say what ran.
+        library: what it calls itself (``RCCL 2.28.3``), None where that is not known.
+        is_rcclx: whether it is Meta's RCCLX, None where that is not known.
     """
 
     programs: Mapping[Collective, str]
@@ -89,6 +93,8 @@ class Site:
     changed: Callable[[], tuple[str, ...]] = tuple
     tunerless: str | None = None
     tells: bool = False
+    library: str | None = None
+    is_rcclx: bool | None = None
 
 
 def find_site(wish: SiteWish) -> Site:
@@ -136,6 +142,8 @@ def _real(wish: SiteWish) -> Site:
     binding = _binding(wish, launcher, n_ranks, environment)
     known = detect.fingerprint(system)
     hidden = _hidden(system)
+    loaded = _loaded(Path(first), library, environment, wish.cleared)
+    version = detect.version_of(loaded) if loaded is not None else None
     return Site(
         programs=programs,
         help_letters=letters,
@@ -160,21 +168,22 @@ def _real(wish: SiteWish) -> Site:
         remarks=_remarks(binding),
         hidden=hidden,
         changed=lambda: (*detect.changes(system, _system()), *_changed(hidden, _hidden(system))),
-        tunerless=switching.tunerless(_version(Path(first), library, environment, wish.cleared)),
+        tunerless=switching.tunerless(version),
+        library=version,
+        is_rcclx=_names(loaded, RCCLX_SWITCH) if loaded is not None else None,
     )
 
 
-def _version(
+def _loaded(
     program: Path,
     library: Path | None,
     added: tuple[tuple[str, str], ...],
     cleared: tuple[str, ...],
-) -> str | None:
-    """What the library that the benchmark will load calls itself, None where that is not seen."""
+) -> Path | None:
+    """The library that the benchmark will load, None where that is not seen."""
     seen = launch.environment(os.environ, added, clear=cleared)
     # Of a script around the benchmark the loader knows nothing; what was named counts then.
-    found = detect.library_of(program, seen.variables) or library
-    return detect.version_of(found) if found is not None else None
+    return detect.library_of(program, seen.variables) or library
 
 
 def _hidden(system: detect.System) -> tuple[detect.HiddenFile, ...]:
@@ -360,6 +369,7 @@ def _simulated(wish: SiteWish) -> Site:
         # Simulated collectives are not waited for, the library's start-up is.
         start_s=1.0 + float(node.raw.get("start", {}).get("startup_s", 0)),
         tunerless=switching.tunerless(f"RCCL {_release(wish, node)}"),
+        library=f"RCCL {_release(wish, node)}",
     )
 
 

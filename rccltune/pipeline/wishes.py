@@ -24,12 +24,19 @@ _DEFAULT_ORDER = tuple(reversed(TUNABLE))
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Wishes:
-    """What to measure, where, and how long a launch may take."""
+    """What to measure, where, and how long a launch may take.
+
+    Attributes:
+        variants: as typed; what they are here is known when the site is.
+        variants_file: the user's own.
+    """
 
     sweep: Sweep
     site: SiteWish
     timeout_s: float | None
     budget_s: float | None = None
+    variants: tuple[str, ...] = ()
+    variants_file: Path | None = None
 
 
 def merge_wishes(path: Path | None, options: Mapping[str, Any]) -> Wishes:
@@ -79,7 +86,12 @@ def merge_wishes(path: Path | None, options: Mapping[str, Any]) -> Wishes:
         seed=sweep.seed,
     )
     return Wishes(
-        sweep=sweep, site=site, timeout_s=said.get("timeout"), budget_s=said.get("budget")
+        sweep=sweep,
+        site=site,
+        timeout_s=said.get("timeout"),
+        budget_s=said.get("budget"),
+        variants=_many(said.get("variant", ())),
+        variants_file=_path(said.get("variants")),
     )
 
 

@@ -1,8 +1,8 @@
 """Figures of one or several targets: pure figure data, thin renderers, deterministic files.
 
 ``draw`` is the way in. Each figure is a function from a Scene to frozen data (speedup, bandwidth,
-timing, belief, channels, table), tested without drawing, and a renderer of the same name in
-``render``.
+timing, belief, variants, channels, table), tested without drawing, and a renderer of the same
+name in ``render``.
 matplotlib is imported with this room, so the command line imports the room late.
 """
 
@@ -34,10 +34,12 @@ from rccltune.plot.render.sheet import house_style
 from rccltune.plot.render.speedup import draw_speedup
 from rccltune.plot.render.table import draw_table
 from rccltune.plot.render.timing import draw_timing
+from rccltune.plot.render.variants import draw_variants
 from rccltune.plot.scene import Ceiling, PlotInput, Scene
 from rccltune.plot.speedup import speedup_data
 from rccltune.plot.table import table_data
 from rccltune.plot.timing import time_data
+from rccltune.plot.variants import variant_data
 
 __all__ = ["Ceiling", "PlotInput", "draw", "draw_links", "omissions"]
 
@@ -145,11 +147,13 @@ def omissions(figures_input: PlotInput) -> tuple[str, ...]:
 def _plan(scene: Scene) -> list[_Planned]:
     speedup, bandwidth = speedup_data(scene), bandwidth_data(scene)
     channels, belief = channel_data(scene), belief_data(scene)
+    variants = variant_data(scene)
     steps: list[tuple[str, Callable[[], Figure] | None]] = [
         ("speedup", partial(draw_speedup, speedup) if speedup else None),
         ("bandwidth", partial(draw_bandwidth, bandwidth) if bandwidth else None),
         ("time", partial(draw_timing, time_data(scene))),
         ("belief", partial(draw_belief, belief) if belief else None),
+        ("variants", partial(draw_variants, variants) if variants else None),
         ("channels", partial(draw_channels, channels) if channels else None),
         ("table", partial(draw_table, table_data(scene))),
     ]

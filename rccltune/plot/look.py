@@ -19,6 +19,16 @@ BLACK: Final = "#000000"
 GREY: Final = "#6b6b6b"
 PALE: Final = "#d9d9d9"
 VERMILLION: Final = "#D55E00"
+# For things that are no settings, each with the ink of its text; black is the site's own.
+PALETTE: Final = (
+    (BLACK, BLACK),
+    ("#0072B2", "#005b8e"),
+    ("#D55E00", "#a34800"),
+    ("#009E73", "#00694c"),
+    ("#CC79A7", "#94457a"),
+    ("#E69F00", "#8f6200"),
+    ("#56B4E9", "#1f6f9e"),
+)
 
 _COLOUR: Final = {Protocol.LL: "#0072B2", Protocol.LL128: "#E69F00", Protocol.SIMPLE: "#009E73"}
 # Text needs more contrast with white paper than a line does.

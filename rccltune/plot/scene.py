@@ -8,6 +8,7 @@ from rccltune.model import (
     Belief,
     Crossover,
     Curve,
+    Environment,
     LeftOut,
     Quarantine,
     Scale,
@@ -37,6 +38,7 @@ class PlotInput:
         left_out: settings that no rule of a target can choose, with the reasons.
         quarantined: settings that are not measured because their launches fail.
         beliefs: what the library would have done by itself, where that is known.
+        environments: variants that were measured beside the untouched site.
         source: where the numbers come from, as a reader would cite it.
         machine: product and mode.
         simulated: measured on the stand-in node; every figure then says so.
@@ -50,6 +52,7 @@ class PlotInput:
     left_out: tuple[LeftOut, ...] = ()
     quarantined: tuple[Quarantine, ...] = ()
     beliefs: tuple[Belief, ...] = ()
+    environments: tuple[Environment, ...] = ()
     ceilings: tuple[Ceiling, ...] = ()
     source: str = ""
     machine: str = ""

@@ -151,6 +151,12 @@ def _at(curve: Curve, sizes: set[int]) -> list[CurvePoint]:
     return [point for point in curve.points if point.nbytes in sizes]
 
 
+def points(found: Race) -> tuple[tuple[int, float], ...]:
+    """Gain at each size."""
+    pairs = zip(found.sizes, found.standings, strict=False)
+    return tuple((nbytes, one.gain) for nbytes, one in pairs if one.gain is not None)
+
+
 def ranges(found: Race, *, inverse: bool = False) -> tuple[GainRange, ...]:
     """Neighbouring sizes at which the first beats the second by more than noise.
 

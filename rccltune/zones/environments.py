@@ -26,7 +26,16 @@ from rccltune.model import (
     Zone,
     base_variant,
 )
-from rccltune.zones.composite import Race, Times, joined, race, ranges, untouched, with_rules
+from rccltune.zones.composite import (
+    Race,
+    Times,
+    joined,
+    points,
+    race,
+    ranges,
+    untouched,
+    with_rules,
+)
 from rccltune.zones.edges import boundary
 from rccltune.zones.options import ChoiceOptions
 
@@ -115,6 +124,8 @@ def _judged(
                 worse=ranges(slower, inverse=True),
                 ahead=ranges(ahead),
                 behind=ranges(behind, inverse=True),
+                points=points(faster),
+                tuned=points(race(place.tuned, place.base, options.min_gain, place.target)),
                 wrong=next((one for one in wrong if one.target == place.target), None),
             )
         )

@@ -4,11 +4,15 @@ from __future__ import annotations
 
 import csv
 from collections import defaultdict
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from itertools import combinations
 from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
+from matplotlib.backends.backend_agg import FigureCanvasAgg
+from matplotlib.figure import Figure
+from matplotlib.text import Text
 
 from rccltune.model import (
     BASELINE,
@@ -196,3 +200,35 @@ def real_sweep(make: SimpleNamespace, shared_data: Path) -> PlotInput:
             times[setting][int(row["size_bytes"])] = float(row["time_oop_us"])
     scale = Scale(n_nodes=1, n_ranks=8)
     return PlotInput(curves=tuple(make.curve(s, t, scale=scale) for s, t in times.items()))
+
+
+@pytest.fixture
+def tidy() -> Callable[[Figure], None]:
+    """Asserts that every label is inside its figure, and that none covers another."""
+    return _assert_tidy
+
+
+def _assert_tidy(figure: Figure) -> None:
+    figure.set_dpi(150)  # as files are
+    canvas = FigureCanvasAgg(figure)
+    canvas.draw()
+    renderer = canvas.get_renderer()
+    texts = [*figure.texts]
+    for axes in figure.axes:
+        labels = [*axes.get_xticklabels(), *axes.get_yticklabels()] if axes.axison else []
+        names = [axes.xaxis.label, axes.yaxis.label] if axes.axison else []
+        texts += [*axes.texts, *names, *labels]
+    boxes = [
+        (text.get_text(), box)
+        for text in texts
+        # Not an annotation's own extent, which has its leader in it.
+        if text.get_text() and (box := Text.get_window_extent(text, renderer)).width
+    ]
+    for words, box in boxes:
+        assert box.x0 >= 0, words
+        assert box.y0 >= 0, words
+        assert box.x1 <= figure.bbox.x1, words
+        assert box.y1 <= figure.bbox.y1, words
+    for (one, first), (other, second) in combinations(boxes, 2):
+        # A font's box is taller than its letters; a point of it may be shared.
+        assert not first.shrunk(0.97, 0.85).overlaps(second.shrunk(0.97, 0.85)), (one, other)

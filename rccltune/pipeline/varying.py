@@ -1,0 +1,104 @@
+"""Variants that a user names, as this site can have them."""
+
+from __future__ import annotations
+
+import os
+from dataclasses import replace
+from pathlib import Path
+
+from rccltune import detect, session, variants
+from rccltune.errors import MachineError
+from rccltune.model import DEFAULT_VARIANT, Sweep, Variant
+from rccltune.pipeline.site import Site
+from rccltune.pipeline.wishes import Wishes
+from rccltune.variants import Acts, VariantSpec
+
+_GRAPH = "-G"
+_REGISTERED = "-R"
+
+
+def with_variants(wishes: Wishes, site: Site) -> tuple[Sweep, tuple[str, ...]]:
+    """The sweep with its variants, and why others that were named are not measured here.
+
+    Raises:
+        CommandLineError: a name that nobody knows, or a parameter that is missing.
+        InputFileError: mistakes in the user's file, all at once.
+        MachineError: a variant's library is not there.
+    """
+    sweep = wishes.sweep
+    catalog = variants.read_catalog(wishes.variants_file)
+    found: dict[str, Variant] = {DEFAULT_VARIANT.name: DEFAULT_VARIANT}
+    refused: list[str] = []
+    where = variants.Where(max_nbytes=sweep.max_nbytes, n_ranks=site.scale.n_ranks)
+    for word in wishes.variants:
+        spec, parameter = catalog.find(word)
+        why = variants.why_absent(spec, _seen(site, sweep, spec, parameter))
+        if why is not None:
+            refused.append(f"{word}: {why}")
+            continue
+        one = variants.resolve(spec, parameter, where)
+        # The default's own LL128 is measured wherever a setting needs it.
+        if one.widens is None:
+            found.setdefault(one.name, _served(spec, _with_library(spec, one)))
+    made = replace(sweep, variants=tuple(found.values()), named_variants=wishes.variants)
+    return made, tuple(refused)
+
+
+def _seen(site: Site, sweep: Sweep, spec: VariantSpec, parameter: str | None) -> variants.Site:
+    options = dict(spec.options)
+    return variants.Site(
+        library=site.library,
+        is_rcclx=site.is_rcclx,
+        arch=site.fingerprint.arch,
+        cu_count=site.fingerprint.cu_count,
+        n_nodes=site.scale.n_nodes,
+        n_ranks=site.scale.n_ranks,
+        collectives=sweep.collectives,
+        dtype=sweep.dtypes[0],
+        redop=sweep.redop,
+        graph=bool(sweep.graph) or options.get(_GRAPH, "0") != "0",
+        registered=options.get(_REGISTERED, "0") != "0",
+        parameter=parameter,
+    )
+
+
+def _served(spec: VariantSpec, made: Variant) -> Variant:
+    """With the calls that its path takes, as far as the catalog knows them."""
+    if spec.acts is not Acts.PATH:
+        return made
+    named = all(calls.collectives for calls in spec.calls)
+    bounds = [calls.max_nbytes for calls in spec.calls]
+    known = [bound for bound in bounds if bound is not None]
+    return replace(
+        made,
+        path=True,
+        serves=tuple(dict.fromkeys(c for calls in spec.calls for c in calls.collectives))
+        if named
+        else (),
+        up_to=max(known) if known and len(known) == len(bounds) else None,
+    )
+
+
+def _with_library(spec: VariantSpec, made: Variant) -> Variant:
+    """With what makes the benchmark load the variant's own library, and what that is.
+
+    Raises:
+        MachineError: it is not there.
+    """
+    if spec.library_file is None:
+        return made
+    library = Path(spec.library_file)
+    if not library.is_file():
+        raise MachineError(
+            f"the library of variant '{made.name}' is not there",
+            where=str(library),
+            hint="correct its path in the file of variants.",
+        )
+    folders = (str(library.resolve().parent), os.environ.get("LD_LIBRARY_PATH"))
+    loads = ("LD_LIBRARY_PATH", os.pathsep.join(filter(None, folders)))
+    return replace(
+        made,
+        environment=tuple(sorted((*made.environment, loads))),
+        library_sha256=session.sha256_of(library),
+        library_version=detect.version_of(library),
+    )

@@ -1,0 +1,155 @@
+"""The file of exports: what a shell makes of it, and what people read in it."""
+
+from __future__ import annotations
+
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from rccltune import emit
+from rccltune.model import (
+    DEFAULT_VARIANT,
+    Environment,
+    Gain,
+    GainRange,
+    Scale,
+    Target,
+    Variant,
+    VariantGain,
+    WrongShare,
+)
+from rccltune.vocab import Collective
+
+TARGET = Target(
+    collective=Collective.ALL_REDUCE,
+    scale=Scale(n_nodes=1, n_ranks=8),
+    rank_placement="one-oam",
+    variant=DEFAULT_VARIANT,
+)
+
+
+def span(low: int, high: int, *gains: float) -> GainRange:
+    """A range with its least, median and largest gain."""
+    return GainRange(
+        min_nbytes=low,
+        max_nbytes=high,
+        n_sizes=3,
+        gain=Gain(low=gains[0], median=gains[1], high=gains[2]),
+    )
+
+
+def gain(
+    better: tuple[GainRange, ...] = (),
+    worse: tuple[GainRange, ...] = (),
+    wrong: WrongShare | None = None,
+) -> VariantGain:
+    """Of all_reduce."""
+    return VariantGain(target=TARGET, better=better, worse=worse, ahead=(), behind=(), wrong=wrong)
+
+
+CHOSEN = Environment(
+    variant=Variant(
+        name="mscclpp",
+        environment=(("RCCL_MSCCLPP_ENABLE", "1"), ("RCCL_MSCCLPP_THRESHOLD", "3145728")),
+        threshold="RCCL_MSCCLPP_THRESHOLD",
+    ),
+    threshold_nbytes=3145728,
+    gains=(gain(better=(span(1 << 15, 1 << 21, 0.1, 0.25, 0.5),)),),
+    score=0.2,
+    chosen=True,
+)
+OTHER = Environment(
+    variant=Variant(name="my own", environment=(("PATHS", "/a b;rm -rf $HOME"),)),
+    threshold_nbytes=None,
+    gains=(gain(worse=(span(1024, 4096, -0.5, -0.2, -0.1),)),),
+    score=-0.1,
+    against="it makes all_reduce up to 100 % slower than the untouched site",
+)
+
+
+def text(*environments: Environment, rules: str | None = "/r/rules.csv") -> str:
+    """The file."""
+    needs = [pair for one in environments if one.chosen for pair in one.variant.environment]
+    return emit.render_environment(["SIMULATED", "by hand"], environments, needs, rules)
+
+
+def sourced(content: str, folder: Path) -> dict[str, str]:
+    """What a POSIX shell has after it read the file."""
+    file = folder / "x.env"
+    file.write_text(content, encoding="utf-8")
+    done = subprocess.run(
+        ["/bin/sh", "-euc", '. "$1"; env -0', "sh", str(file)],
+        env={},
+        capture_output=True,
+        check=True,
+    )
+    pairs = (item.partition("=") for item in done.stdout.decode().split("\0") if item)
+    return {name: value for name, _, value in pairs if name not in ("PWD", "_", "SHLVL", "OLDPWD")}
+
+
+def test_a_shell_gets_the_chosen_environment_and_no_other(tmp_path: Path) -> None:
+    """With the rule file's path."""
+    assert sourced(text(CHOSEN, OTHER), tmp_path) == {
+        "RCCL_MSCCLPP_ENABLE": "1",
+        "RCCL_MSCCLPP_THRESHOLD": "3145728",
+        "NCCL_TUNER_CONFIG_FILE": "/r/rules.csv",
+    }
+
+
+def test_where_none_is_chosen_nothing_but_the_rules_is_exported(tmp_path: Path) -> None:
+    """And it says so."""
+    made = text(OTHER)
+    assert sourced(made, tmp_path) == {"NCCL_TUNER_CONFIG_FILE": "/r/rules.csv"}
+    assert "no variant is exported" in made
+    assert sourced(text(OTHER, rules=None), tmp_path) == {}
+
+
+@pytest.mark.parametrize("value", ["/a b", "$(touch x)", "a'b", 'a"b', "a\\b", "; exit 1"])
+def test_values_are_taken_literally(tmp_path: Path, value: str) -> None:
+    """Whatever a path or a user's file holds."""
+    one = Environment(
+        variant=Variant(name="odd", environment=(("ODD", value),)),
+        threshold_nbytes=None,
+        gains=(),
+        score=1.0,
+        chosen=True,
+    )
+    assert sourced(text(one, rules=value), tmp_path) == {
+        "ODD": value,
+        "NCCL_TUNER_CONFIG_FILE": value,
+    }
+    assert not (tmp_path / "x").exists()
+
+
+def test_each_gain_stands_beside_its_export_with_what_it_rests_on() -> None:
+    """25 % faster in the median; half the speed is 100 % slower, not 50 %."""
+    made = " ".join(text(CHOSEN, OTHER).replace("\n# ", " ").split())
+    assert "mscclpp: the rules are for this environment." in made
+    assert "threshold: 3145728 bytes (RCCL_MSCCLPP_THRESHOLD), where the curves cross" in made
+    assert (
+        "all_reduce, 8 ranks on 1 node, one-oam: 32 KiB to 2 MiB 25.0 % faster in the median "
+        "(10.0 to 50.0 %) than the untouched site"
+    ) in made
+    assert "my own: not exported, since it makes all_reduce up to 100 % slower" in made
+    assert "1 KiB to 4 KiB 25.0 % slower in the median (11.1 to 100.0 %)" in made
+    assert "# export PATHS=" in text(CHOSEN, OTHER)
+
+
+def test_what_a_lossy_variant_gets_wrong_is_said() -> None:
+    """As a share, from which size on, and that it is none where it is none."""
+    wrong = WrongShare(target=TARGET, share=0.125, at_nbytes=1 << 26, from_nbytes=1 << 24)
+    [line] = [x for x in emit.finding_lines(gain(wrong=wrong)) if "allows" in x]
+    assert "from 16 MiB on" in line
+    assert "12 % of all elements (at 64 MiB)" in line
+    right = WrongShare(target=TARGET, share=0.0, at_nbytes=1 << 26, from_nbytes=None)
+    assert any(
+        "within the benchmark's tolerance" in x for x in emit.finding_lines(gain(wrong=right))
+    )
+
+
+def test_lines_are_short_comments_or_exports() -> None:
+    """Whatever is in it."""
+    for line in text(CHOSEN, OTHER).splitlines():
+        assert len(line) <= 100
+        assert line.startswith(("#", "export "))

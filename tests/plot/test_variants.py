@@ -1,0 +1,115 @@
+"""The variants figure: ratios against the untouched site, thresholds, and what is chosen."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from types import SimpleNamespace
+
+import pytest
+from matplotlib.figure import Figure
+
+from rccltune.model import Environment, GainRange, Variant, VariantGain
+from rccltune.plot import PlotInput
+from rccltune.plot.casting import scenes
+from rccltune.plot.render.sheet import house_style
+from rccltune.plot.render.variants import draw_variants
+from rccltune.plot.variants import VariantData, variant_data
+
+SIZES = [1 << power for power in range(10, 27)]
+NOTHING: tuple[GainRange, ...] = ()
+
+
+def environment(
+    target: object, name: str, gain: float, threshold: int | None = None, **more: object
+) -> Environment:
+    """One that gains this much at every size."""
+    found = VariantGain(
+        target=target,
+        better=NOTHING,
+        worse=NOTHING,
+        ahead=NOTHING,
+        behind=NOTHING,
+        points=tuple((n, gain) for n in SIZES),
+        tuned=tuple((n, 0.25) for n in SIZES),
+    )
+    return Environment(
+        variant=Variant(name=name, lossy=bool(more.pop("lossy", False))),
+        threshold_nbytes=threshold,
+        gains=(found,),
+        score=gain,
+        **more,
+    )
+
+
+@pytest.fixture
+def given(make: SimpleNamespace) -> PlotInput:
+    """A site with two variants, one confined and lossy."""
+    curves = [make.curve("baseline", dict.fromkeys(SIZES, 10.0)), make.curve("ring/ll", {8: 1.0})]
+    target = curves[0].key.target
+    return PlotInput(
+        curves=tuple(curves),
+        environments=(
+            environment(target, "channels-32", 1.0, chosen=True),
+            environment(target, "low-precision", -0.5, 1 << 20, lossy=True),
+        ),
+        source="a source " * 30,
+        machine="a machine " * 9,
+        simulated=True,
+    )
+
+
+def data_of(given: PlotInput) -> VariantData | None:
+    """Of its one scene."""
+    (scene,) = scenes(given)
+    return variant_data(scene)
+
+
+def test_gains_are_drawn_as_ratios_and_the_sites_rules_come_first(given: PlotInput) -> None:
+    """Twice as fast is 2, half as fast 0.5; 25 % faster 1.25."""
+    data = data_of(given)
+    assert data is not None
+    assert [line.label for line in data.lines] == [
+        "site with its rules",
+        "channels-32, chosen",
+        "low-precision up to 1 MiB, lossy",
+    ]
+    assert [{y for _, y in line.points} for line in data.lines] == [{1.25}, {2.0}, {0.5}]
+    assert [line.threshold_nbytes for line in data.lines] == [None, None, 1 << 20]
+
+
+def test_where_no_variant_is_chosen_the_sites_rules_are(given: PlotInput) -> None:
+    """Something always is."""
+    plain = tuple(replace(one, chosen=False) for one in given.environments)
+    data = data_of(replace(given, environments=plain))
+    assert data is not None
+    assert [line.chosen for line in data.lines] == [True, False, False]
+
+
+def test_variants_of_another_collective_are_not_drawn(
+    given: PlotInput, make: SimpleNamespace
+) -> None:
+    """And without any there is no figure."""
+    far = [
+        replace(one, gains=tuple(replace(g, target=_elsewhere(g)) for g in one.gains))
+        for one in given.environments
+    ]
+    assert data_of(replace(given, environments=tuple(far))) is None
+    assert data_of(replace(given, environments=())) is None
+
+
+def _elsewhere(gain: VariantGain) -> object:
+    return replace(gain.target, scale=replace(gain.target.scale, n_ranks=8))
+
+
+@pytest.mark.parametrize("n", [1, 12])
+def test_no_text_overlaps_or_leaves(
+    given: PlotInput, tidy: Callable[[Figure], None], n: int
+) -> None:
+    """With one variant and with a dozen."""
+    target = given.environments[0].gains[0].target
+    many = [environment(target, f"variant-{k}", 0.1 * k, 1 << (12 + k)) for k in range(n)]
+    data = data_of(replace(given, environments=tuple(many)))
+    assert data is not None
+    with house_style():
+        tidy(draw_variants(data))
