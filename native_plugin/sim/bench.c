@@ -105,6 +105,39 @@ static bool is_checked(const struct bench *bench, int in_place)
     return bench->options.check > 0 && !(exchange && in_place);
 }
 
+/* What the node file says of the block that was just timed, one line a half of a row: for tests. */
+static void tell_truth(const struct bench *bench, const struct call *call,
+                       const struct decision *decision)
+{
+    const struct comm *comm = &bench->comms[0];
+    const char *path = getenv("RCCLTUNE_SIM_TRUTH");
+    struct situation s = comm_situation(comm, call, decision);
+    if (path == NULL || *path == '\0' || bench->first_rank != 0 || call->n_bytes == 0 ||
+        comm->n_ranks == 1)
+        return;
+    FILE *file = fopen(path, "a");
+    if (file == NULL)
+        sim_fail("cannot write to %s", path);
+    bool tuned = decision->path == PATH_TUNED;
+    fprintf(file, "%s %zu %s %s %s%s%s %d %d %s %.17g\n", collective_names[call->collective],
+            call->n_bytes, call->in_place ? "in" : "out", dtype_names[call->dtype],
+            tuned ? algorithm_names[decision->algorithm] : bench->node.path_names[decision->path],
+            tuned ? "/" : "", tuned ? protocol_names[decision->protocol] : "", decision->cap,
+            comm->n_ranks, place_names[comm->placement], true_time(&bench->node, &s, NULL));
+    fclose(file);
+}
+
+/* A benchmark compares exactly; what went through FP8 is off wherever its value is not one of
+ * FP8's.  Counted over all ranks, as with MPI. */
+static int64_t rounded_elements(const struct bench *bench, const struct decision *decision,
+                                struct counts counts)
+{
+    if (decision->path != PATH_LOW_PRECISION)
+        return 0;
+    double share = bench->node.wrong_share * (double)counts.receive;
+    return (int64_t)ceil(share) * bench->comms[0].n_ranks;
+}
+
 static void bench_time(struct bench *bench, const struct row *row, struct counts counts, int dtype,
                        int op, int in_place)
 {
@@ -122,6 +155,7 @@ static void bench_time(struct bench *bench, const struct row *row, struct counts
     block.timed = true;
     int group = o->agg_iters > 1 ? o->agg_iters : 1;
     struct half half = {.time_us = run_block(bench, &block, &decision) / group, .wrong = -1};
+    tell_truth(bench, &block.call, &decision);
     if (o->cpu_time)
         half.time_us =
             half.time_us < 5 ? half.time_us : 5; /* handing a call over costs about this */
@@ -129,7 +163,7 @@ static void bench_time(struct bench *bench, const struct row *row, struct counts
     if (o->check > 0) {
         int checks = o->check;
         struct situation s = comm_situation(&bench->comms[0], &single, &decision);
-        int64_t wrong = wrong_elements(bench, &s);
+        int64_t wrong = wrong_elements(bench, &s) + rounded_elements(bench, &decision, counts);
         if (wrong > 0)
             checks = 1; /* the first wrong result ends them */
         run_block(bench, &(struct block){.call = single, .n_calls = checks}, &decision);

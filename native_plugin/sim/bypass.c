@@ -1,17 +1,28 @@
 /*
  * Paths that the library takes before a tuner is asked, so that no rule reaches them.
- * Facts: RCCL 2.20 to 2.30 src/enqueue.cc, src/collectives.cc, with the releases and switches named
- * below.
+ * Facts: RCCL 2.20 to 2.30 src/enqueue.cc, src/collectives.cc, src/misc/msccl/msccl_lifecycle.cc,
+ * with the releases and switches named below; RCCLX in bypass_rcclx.c.
  */
 #include <stdlib.h>
 #include <string.h>
 
 #include "rccl.h"
 
-static int env_number(const char *name, int otherwise)
+int64_t env_number(const char *name, int64_t otherwise)
 {
     const char *value = getenv(name);
-    return value == NULL || *value == '\0' ? otherwise : (int)strtol(value, NULL, 0);
+    return value == NULL || *value == '\0' ? otherwise : strtoll(value, NULL, 0);
+}
+
+bool msccl_is_on(const struct library *library)
+{
+    int level = library->family->msccl;
+    return level > 0 && env_number("RCCL_MSCCL_ENABLE", level == 2) != 0;
+}
+
+bool msccl_is_forced(void)
+{
+    return env_number("RCCL_MSCCL_FORCE_ENABLE", 0) == 1;
 }
 
 /* MSCCL knows one MI300X node of 8 GPUs: its shipped schedules are for AllReduce up to 20 MiB and
@@ -19,39 +30,43 @@ static int env_number(const char *name, int otherwise)
 static bool msccl_takes(const struct comm *comm, const struct call *call)
 {
     const struct library *library = comm->library;
-    int level = library->family->msccl;
-    bool forced = env_number("RCCL_MSCCL_FORCE_ENABLE", 0) == 1;
-    if (level == 0 || env_number("RCCL_MSCCL_ENABLE", level == 2) == 0)
+    bool forced = msccl_is_forced();
+    if (!msccl_is_on(library) || !(library->node->rome_model || forced) || call->op >= OP_AVG)
         return false;
     if (call->many_per_process && env_number("RCCL_MSCCL_ENABLE_SINGLE_PROCESS", 0) == 0)
         return false;
+    if (getenv("MSCCL_ALGO_DIR") != NULL)
+        return schedules_take(&library->schedules, comm, call);
     if (call->collective == COLL_ALL_GATHER)
         return forced && (comm->n_ranks == 16 || comm->n_ranks == 32);
-    if (comm->n_nodes != 1 || comm->n_ranks != 8 || !(library->node->rome_model || forced))
+    if (comm->n_nodes != 1 || comm->n_ranks != 8)
         return false;
     if (call->collective == COLL_ALL_REDUCE)
         return call->n_bytes <= 20971520;
     return call->collective == COLL_ALLTOALL && call->n_bytes <= 45088768;
 }
 
-/* MSCCL++: asked for by RCCL_MSCCLPP_ENABLE=1, or in graph mode and with registered buffers unless
- * that is 0; non-zero multiples of 32 bytes up to the threshold; AllReduce sums of five types. */
+/* MSCCL++: in graph mode, with registered buffers or by force, whatever else is set; a non-zero
+ * multiple of 32 bytes a rank up to the threshold; AllReduce sums of five types, AllGather of all
+ * but FP8.  RCCL_MSCCL_ENABLE=0 takes it away as well. */
 static bool mscclpp_takes(const struct comm *comm, const struct call *call)
 {
     const struct library *library = comm->library;
-    const char *threshold = getenv("RCCL_MSCCLPP_THRESHOLD");
-    size_t largest = library->version < 22203 ? 1048576 : 16777216;
-    bool asked = call->graph || call->registered;
-    if (!library->family->mscclpp || env_number("RCCL_MSCCLPP_ENABLE", asked) == 0)
+    int64_t usual = library->version < 22203 ? 1048576 : 16777216;
+    uint64_t largest = (uint64_t)env_number("RCCL_MSCCLPP_THRESHOLD", usual);
+    bool gather = call->collective == COLL_ALL_GATHER;
+    size_t mine = gather ? call->n_bytes / (size_t)comm->n_ranks : call->n_bytes;
+    if (!library->family->mscclpp || !msccl_is_on(library) ||
+        env_number("RCCL_MSCCLPP_ENABLE", 1) == 0)
         return false;
-    if (threshold != NULL && *threshold != '\0')
-        largest = (size_t)strtoull(threshold, NULL, 0);
+    if (!call->graph && !call->registered && env_number("RCCL_MSCCLPP_FORCE_ENABLE", 0) == 0)
+        return false;
     if (comm->n_nodes != 1 || comm->n_ranks != 8 || call->many_per_process)
         return false;
-    if (call->n_bytes == 0 || call->n_bytes % 32 != 0 || call->n_bytes > largest)
+    if (mine == 0 || mine % 32 != 0 || call->n_bytes > largest)
         return false;
-    if (call->collective == COLL_ALL_GATHER)
-        return true;
+    if (gather)
+        return call->dtype != DTYPE_FP8_E4M3 && call->dtype != DTYPE_FP8_E5M2;
     return call->collective == COLL_ALL_REDUCE && call->op == OP_SUM &&
            (call->dtype == DTYPE_HALF || call->dtype == DTYPE_INT32 ||
             call->dtype == DTYPE_UINT32 || call->dtype == DTYPE_FLOAT ||
@@ -73,11 +88,13 @@ static bool direct_takes(const struct comm *comm, const struct call *call)
     return family->direct_many_nodes && comm->n_nodes >= 2 && comm->n_nodes <= 16;
 }
 
+/* RCCLX has it as well, but there it must be asked for. */
 static bool dda_takes(const struct comm *comm, const struct call *call)
 {
     const struct library *library = comm->library;
-    bool relaxed = env_number("RCCL_DDA_NRANKS_RELAX", 0) != 0;
-    if (!library->family->dda || env_number("RCCL_DDA_ENABLE", 1) == 0 || library->algo_env)
+    bool relaxed = env_number("RCCL_DDA_NRANKS_RELAX", 0) != 0, rcclx = library->node->rcclx;
+    if (!(library->family->dda || rcclx) || env_number("RCCL_DDA_ENABLE", !rcclx) == 0 ||
+        library->algo_env)
         return false;
     if (comm->n_nodes != 1 || call->grouped || comm->n_ranks > 8 ||
         (comm->n_ranks != 8 && !relaxed))
@@ -95,24 +112,50 @@ static bool dda_takes(const struct comm *comm, const struct call *call)
     }
 }
 
+static int library_path(const struct comm *comm, const struct call *call)
+{
+    int path = comm->library->node->rcclx ? rcclx_path(comm, call) : PATH_TUNED;
+    if (path != PATH_TUNED)
+        return path;
+    if (mscclpp_takes(comm, call))
+        return PATH_MSCCLPP;
+    if (msccl_takes(comm, call))
+        return PATH_MSCCL;
+    if (dda_takes(comm, call))
+        return PATH_DDA;
+    return direct_takes(comm, call) ? PATH_DIRECT : PATH_TUNED;
+}
+
 int bypass_path(const struct comm *comm, const struct call *call)
 {
     const struct node *node = comm->library->node;
     struct decision nothing = {0};
     struct situation s = comm_situation(comm, call, &nothing);
+    int path = PATH_TUNED;
     for (int i = 0; i < node->n_bypasses; i++) {
         if (selector_fits(node, &node->bypasses[i].where, &s))
             return node->bypasses[i].path;
     }
-    if (node->library_bypasses && comm->n_ranks > 1) {
-        if (mscclpp_takes(comm, call))
-            return PATH_MSCCLPP;
-        if (msccl_takes(comm, call))
-            return PATH_MSCCL;
-        if (dda_takes(comm, call))
-            return PATH_DDA;
-        if (direct_takes(comm, call))
-            return PATH_DIRECT;
-    }
+    if (node->library_bypasses && comm->n_ranks > 1)
+        path = library_path(comm, call);
+    if (path != PATH_TUNED)
+        return path;
     return call->collective >= N_TUNABLE ? PATH_P2P : PATH_TUNED;
+}
+
+const char *path_title(const struct library *library, int path)
+{
+    switch (path) {
+    case PATH_DIRECT:
+        return "Direct";
+    case PATH_DDA:
+        return "DDA-IPC";
+    case PATH_DDA_FLAT:
+    case PATH_DDA_TREE:
+    case PATH_LOW_PRECISION:
+    case PATH_P2P_GATHER:
+        return NULL;
+    default:
+        return library->node->path_names[path];
+    }
 }

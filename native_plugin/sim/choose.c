@@ -259,14 +259,22 @@ static int decide(struct comm *comm, int local, struct decision *decision, float
     return result;
 }
 
+/* What sends and receives uses the communicator's channels; the others start kernels of their own.
+ */
+static bool has_channels(int path)
+{
+    return path == PATH_P2P || path == PATH_DIRECT || path == PATH_P2P_GATHER ||
+           path >= N_LIBRARY_PATHS;
+}
+
 int comm_decide(struct comm *comm, int local, struct decision *decision)
 {
     if (comm->bypass != PATH_TUNED) {
-        *decision = (struct decision){
-            .path = (uint8_t)comm->bypass,
-            .channels = (uint8_t)comm->n_channels,
-            .cap = (uint8_t)(comm->n_channels == comm->library->node->channels ? 0
-                                                                               : comm->n_channels)};
+        int usual = comm->library->node->channels;
+        bool changed = has_channels(comm->bypass) && comm->n_channels != usual;
+        *decision = (struct decision){.path = (uint8_t)comm->bypass,
+                                      .channels = (uint8_t)comm->n_channels,
+                                      .cap = (uint8_t)(changed ? comm->n_channels : 0)};
         return NCCL_SUCCESS;
     }
     float cost;
@@ -297,10 +305,9 @@ int comm_explain(struct comm *comm, int local, const struct call *call, const ch
     *algorithm = algorithm_titles[decision.algorithm];
     *protocol = protocol_titles[decision.protocol];
     *channels = decision.channels;
-    if (path != PATH_TUNED && comm->library->version >= 22803) {
-        *algorithm = path == PATH_DIRECT ? "Direct"
-                     : path == PATH_DDA  ? "DDA-IPC"
-                                         : comm->library->node->path_names[path];
+    const char *title = path == PATH_TUNED ? NULL : path_title(comm->library, path);
+    if (title != NULL && comm->library->version >= 22803) {
+        *algorithm = title;
         *protocol = "N/A";
         *channels = comm->n_channels;
     }

@@ -82,9 +82,21 @@ struct fault {
 };
 
 /* A variant holds where all of its conditions do. */
-enum { WHEN_ENV, WHEN_SET, WHEN_UNSET, WHEN_GRAPH, WHEN_REGISTERED, WHEN_PATCH };
+enum {
+    WHEN_ENV,
+    WHEN_SET,
+    WHEN_UNSET,
+    WHEN_GRAPH,
+    WHEN_REGISTERED,
+    WHEN_PATCH,
+    WHEN_LAUNCHES,
+    WHEN_THREADS,
+    WHEN_GPUS,
+    N_WHENS
+};
 struct condition {
     int kind;
+    int number; /* launches: how often the graph is launched */
     char name[64], value[128];
 };
 struct variant {
@@ -119,6 +131,8 @@ struct node {
     int devices_per_iod; /* 0: a device has several I/O dies, or how they lie is not known */
     char rccl[16];
     int benchmark;
+    bool rcclx;         /* Meta's RCCLX on top of that release */
+    double wrong_share; /* of the elements, beyond a benchmark's tolerance, in low precision */
     /* What the library knows of the node. */
     struct graph ring, tree;
     bool nvlink_inside, ll128_enabled, all_xgmi, intel_cpu, rome_model;

@@ -180,8 +180,11 @@ void *grow(void *array, int *n, size_t element)
 
 static void start(struct node *node)
 {
-    static const char *const paths[N_LIBRARY_PATHS] = {"tuned",   "p2p",    "msccl",
-                                                       "mscclpp", "direct", "dda"};
+    static const char *const paths[N_LIBRARY_PATHS] = {
+        "tuned",         "p2p",        "msccl",          "mscclpp",
+        "direct",        "dda",        "rcclx-dda-flat", "rcclx-dda-tree",
+        "low-precision", "p2p-gather",
+    };
     memset(node, 0, sizeof *node);
     for (int i = 0; i < N_LIBRARY_PATHS; i++)
         strcpy(node->path_names[i], paths[i]);

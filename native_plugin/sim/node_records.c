@@ -24,8 +24,14 @@ static bool read_scale(struct reader *r)
 static bool read_release(struct reader *r)
 {
     static const char *const names[] = {"rt24", "rtmid", "rt25", "rtnew", "nt"};
-    return take_string(r, r->node->rccl, sizeof r->node->rccl) &&
-           take_name(r, names, 5, false, &r->node->benchmark);
+    static const char *const libraries[] = {"rccl", "rcclx"};
+    int library;
+    if (!take_string(r, r->node->rccl, sizeof r->node->rccl) ||
+        !take_name(r, names, 5, false, &r->node->benchmark) ||
+        !take_name(r, libraries, 2, false, &library))
+        return false;
+    r->node->rcclx = library == 1;
+    return true;
 }
 
 static bool read_graph(struct reader *r)
@@ -48,7 +54,8 @@ static bool read_library(struct reader *r)
            take_flag(r, &n->rome_model) && take_flag(r, &n->intel_cpu) &&
            take_small(r, 1, MAX_CHANNELS, &n->channels) &&
            take_small(r, n->channels, MAX_CHANNELS, &n->channel_ceiling) &&
-           take_flag(r, &n->library_bypasses) && take_name(r, csv, 4, false, &n->csv_tuner);
+           take_flag(r, &n->library_bypasses) && take_name(r, csv, 4, false, &n->csv_tuner) &&
+           take_double(r, 0, 1, &n->wrong_share);
 }
 
 static bool read_noise(struct reader *r)
@@ -105,18 +112,22 @@ static bool read_variant(struct reader *r)
 
 static bool read_when(struct reader *r)
 {
-    static const char *const kinds[] = {"env", "set", "unset", "graph", "registered", "patch"};
+    static const char *const kinds[N_WHENS] = {
+        "env", "set", "unset", "graph", "registered", "patch", "launches", "threads", "gpus",
+    };
     struct variant *v = r->open_variant;
     int kind;
     if (v == NULL)
         return say(r, "a condition stands outside a variant");
-    if (!take_name(r, kinds, 6, false, &kind))
+    if (!take_name(r, kinds, N_WHENS, false, &kind))
         return false;
     v->conditions = grow(v->conditions, &v->n_conditions, sizeof *v->conditions);
     struct condition *c = &v->conditions[v->n_conditions - 1];
     c->kind = kind;
-    if (kind == WHEN_GRAPH || kind == WHEN_REGISTERED)
+    if (kind == WHEN_GRAPH || kind == WHEN_REGISTERED || kind == WHEN_THREADS || kind == WHEN_GPUS)
         return true;
+    if (kind == WHEN_LAUNCHES)
+        return take_small(r, 1, 1 << 20, &c->number);
     if (!take_string(r, c->name, sizeof c->name))
         return false;
     return kind != WHEN_ENV || take_string(r, c->value, sizeof c->value);

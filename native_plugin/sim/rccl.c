@@ -51,6 +51,10 @@ int library_start(struct library *library, const struct node *node, int version)
         library->override_algo = env("RCCL_OVERRIDE_ALGO");
         library->override_proto = env("RCCL_OVERRIDE_PROTO");
     }
+    const char *directory = getenv("MSCCL_ALGO_DIR");
+    if (result == NCCL_SUCCESS && directory != NULL && msccl_is_on(library) &&
+        (node->rome_model || msccl_is_forced()))
+        result = schedules_read(directory, &library->schedules);
     return result;
 }
 

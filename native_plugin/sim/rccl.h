@@ -11,6 +11,21 @@
 #include "times.h"
 #include "tuner.h"
 
+/* An MSCCL schedule's head: for which calls it was made. */
+struct schedule {
+    int collective, n_ranks, chunks;
+    int64_t min_bytes, max_bytes; /* 0 as a maximum: any */
+    bool in_place, out_of_place;
+};
+enum { MAX_SCHEDULES = 128 };
+struct schedules { /* of MSCCL_ALGO_DIR */
+    struct schedule list[MAX_SCHEDULES];
+    int n;
+};
+
+/* Read the directory; NCCL_INVALID_USAGE where it cannot be opened. */
+int schedules_read(const char *directory, struct schedules *schedules);
+
 struct library { /* one a process */
     const struct node *node;
     const struct rccl_family *family;
@@ -21,6 +36,7 @@ struct library { /* one a process */
     const char *override_algo, *override_proto;
     struct tuner tuner;
     bool tuner_opened;
+    struct schedules schedules;
 };
 
 /* One collective as a rank issues it. */
@@ -77,6 +93,23 @@ int comm_explain(struct comm *comm, int local, const struct call *call, const ch
 
 /* bypass.c: the path that takes this call before a tuner is asked, or PATH_TUNED. */
 int bypass_path(const struct comm *comm, const struct call *call);
+
+/* What -A calls a path; NULL where it does not know of it and names the tuner's choice. */
+const char *path_title(const struct library *library, int path);
+
+/* bypass_rcclx.c: Meta's own paths, or PATH_TUNED. */
+int rcclx_path(const struct comm *comm, const struct call *call);
+
+/* Of MSCCL and MSCCL++ alike. */
+bool msccl_is_on(const struct library *library);
+bool msccl_is_forced(void);
+
+/* A whole number from the environment, in C's notations. */
+int64_t env_number(const char *name, int64_t otherwise);
+
+/* schedules.c: whether a schedule of MSCCL_ALGO_DIR is for this call. */
+bool schedules_take(const struct schedules *schedules, const struct comm *comm,
+                    const struct call *call);
 
 struct situation comm_situation(const struct comm *comm, const struct call *call,
                                 const struct decision *decision);

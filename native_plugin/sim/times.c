@@ -121,7 +121,7 @@ double true_time(const struct node *node, const struct situation *s, bool *measu
     return exp2(log_time);
 }
 
-static bool condition_holds(const struct condition *c, bool graph, bool registered)
+static bool condition_holds(const struct condition *c, const struct manner *manner)
 {
     const char *value = getenv(c->name), *patches = getenv("RCCLTUNE_SIM_PATCHES");
     switch (c->kind) {
@@ -132,21 +132,27 @@ static bool condition_holds(const struct condition *c, bool graph, bool register
     case WHEN_UNSET:
         return value == NULL || *value == '\0';
     case WHEN_GRAPH:
-        return graph;
+        return manner->graph > 0;
+    case WHEN_LAUNCHES:
+        return manner->graph == c->number;
     case WHEN_REGISTERED:
-        return registered;
+        return manner->registered;
+    case WHEN_THREADS:
+        return manner->threads > 1;
+    case WHEN_GPUS:
+        return manner->gpus > 1;
     default:
         return patches != NULL && strstr(patches, c->name) != NULL;
     }
 }
 
-void settle_variants(struct node *node, bool graph, bool registered)
+void settle_variants(struct node *node, const struct manner *manner)
 {
     for (int i = 0; i < node->n_variants; i++) {
         struct variant *v = &node->variants[i];
         v->holds = true;
         for (int j = 0; j < v->n_conditions; j++)
-            v->holds = v->holds && condition_holds(&v->conditions[j], graph, registered);
+            v->holds = v->holds && condition_holds(&v->conditions[j], manner);
     }
 }
 

@@ -23,8 +23,15 @@ bool selector_fits(const struct node *node, const struct selector *where,
  * `measured`, unless NULL, tells whether a published measurement covers this size. */
 double true_time(const struct node *node, const struct situation *s, bool *measured);
 
+/* What the benchmark was asked for, as far as variants know it. */
+struct manner {
+    int graph; /* launches of a captured graph; 0 without one */
+    bool registered;
+    int threads, gpus; /* of a process, of a thread */
+};
+
 /* Decide which variants hold, from the environment and from what the benchmark was asked. */
-void settle_variants(struct node *node, bool graph, bool registered);
+void settle_variants(struct node *node, const struct manner *manner);
 
 /* Uniform in [0, 1) and standard normal, functions of their keys alone: the same on every machine,
  * in every process, in any order. */

@@ -13,7 +13,7 @@ from rccltune.errors import InputFileError
 from rccltune.simnode.document import DATA
 from rccltune.simnode.fill import filled
 from rccltune.simnode.records import Curve, Effect, Fault, SimulatedNode, Variant, read_records
-from rccltune.simnode.truth import truth
+from rccltune.simnode.truth import truth, variants_holding
 from rccltune.simnode.write import written
 
 __all__ = [
@@ -27,6 +27,7 @@ __all__ = [
     "node_path",
     "shipped_nodes",
     "truth",
+    "variants_holding",
     "written",
 ]
 

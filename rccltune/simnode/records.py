@@ -13,7 +13,19 @@ from rccltune.vocab import Algorithm, Protocol
 Points = tuple[tuple[int, float], ...]
 
 # Paths of the library that are no setting (native_plugin/sim/sim.h), in its order.
-LIBRARY_PATHS: Final = ("p2p", "msccl", "mscclpp", "direct", "dda")
+LIBRARY_PATHS: Final = (
+    "p2p",
+    "msccl",
+    "mscclpp",
+    "direct",
+    "dda",
+    "rcclx-dda-flat",
+    "rcclx-dda-tree",
+    "low-precision",
+    "p2p-gather",
+)
+# Conditions that the benchmark's command line fulfils, and that need no name.
+_OF_THE_CALL: Final = ("graph", "registered", "threads", "gpus")
 MAX_BYTES: Final = 2**63 - 1
 MAX_CHANNELS: Final = 128  # MAXCHANNELS of RCCL
 _NEEDS: Final = {
@@ -152,7 +164,8 @@ def _points(entry: list[list[float]]) -> Points:
 
 def _curve(entry: dict[str, Any]) -> Curve:
     points = _points(entry["points"])
-    measured = (points[0][0], points[-1][0]) if entry["kind"] == "measured" else None
+    low, high = entry.get("measured", (points[0][0], points[-1][0]))
+    measured = (low, high) if entry["kind"] == "measured" else None
     return Curve(where=Selector.of(entry), measured=measured, source=entry["source"], points=points)
 
 
@@ -173,7 +186,9 @@ def _variant(entry: dict[str, Any]) -> Variant:
     when = entry["when"]
     conditions = [("env", name, value) for name, value in when.get("env", {}).items()]
     conditions += [(kind, name, "") for kind in ("set", "unset") for name in when.get(kind, ())]
-    conditions += [(kind, "", "") for kind in ("graph", "registered") if when.get(kind)]
+    conditions += [(kind, "", "") for kind in _OF_THE_CALL if when.get(kind)]
+    if "graph_launches" in when:
+        conditions.append(("launches", "", str(when["graph_launches"])))
     conditions += [("patch", when["patch"], "")] if "patch" in when else []
     return Variant(name=entry["name"], when=tuple(conditions))
 
@@ -246,9 +261,12 @@ def _selector_mistakes(
         yield f"{at}.{key}", f"is '{text}', not {wanted} ({', '.join(sorted(paths))})"
     if entry.get("variant") not in {None, *variants}:
         yield f"{at}.variant", f"is '{entry['variant']}', which no entry under variants defines"
-    low, high = entry.get("bytes", (0, 0))
-    if low > high:
-        yield f"{at}.bytes", "has its minimum above its maximum"
+    for key in ("bytes", "measured"):
+        low, high = entry.get(key, (0, 0))
+        if low > high:
+            yield f"{at}.{key}", "has its minimum above its maximum"
+    if "measured" in entry and entry["kind"] != "measured":
+        yield f"{at}.measured", "stands in a curve that is modelled"
 
 
 def _points_mistakes(points: list[list[float]] | None, at: str) -> Iterator[tuple[str, str]]:

@@ -8,6 +8,7 @@ factor stays. The most particular curve that fits counts, then every effect that
 from __future__ import annotations
 
 from bisect import bisect_left
+from collections.abc import Collection, Mapping
 from math import exp2, floor, log2
 from typing import Final
 
@@ -96,6 +97,44 @@ def truth(
         if held and _fits(effect.where, asked, variants):
             time_us *= _factor(effect, asked, exact_channels=best.where.channels is not None)
     return time_us
+
+
+def variants_holding(
+    node: SimulatedNode,
+    environment: Mapping[str, str],
+    *,
+    graph_launches: int = 0,
+    registered: bool = False,
+    threads: int = 1,
+    gpus: int = 1,
+    patches: Collection[str] = (),
+) -> tuple[str, ...]:
+    """Names of the node file's variants whose conditions all hold, for ``truth``.
+
+    Args:
+        node: from ``load_node``.
+        environment: of the benchmark.
+        graph_launches: its ``-G``.
+        registered: whether its ``-R`` is above 0.
+        threads: its ``-t``.
+        gpus: its ``-g``.
+        patches: those of the library.
+    """
+
+    def holds(kind: str, name: str, value: str) -> bool:
+        return {
+            "env": environment.get(name) == value,
+            "set": bool(environment.get(name)),
+            "unset": not environment.get(name),
+            "graph": graph_launches > 0,
+            "launches": str(graph_launches) == value,
+            "registered": registered,
+            "threads": threads > 1,
+            "gpus": gpus > 1,
+            "patch": name in patches,
+        }[kind]
+
+    return tuple(v.name for v in node.variants if all(holds(*when) for when in v.when))
 
 
 def _fits(where: Selector, asked: Selector, variants: tuple[str, ...]) -> bool:

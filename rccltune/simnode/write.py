@@ -18,7 +18,8 @@ def _records(node: SimulatedNode) -> Iterator[str]:
     yield f"name {_text(node.name)}"
     yield from _hardware(raw["hardware"])
     yield f"scale {node.ranks} {node.nodes} {node.devices_per_oam} {node.devices_per_iod}"
-    yield f"release {raw['release']['rccl']} {raw['release']['benchmark']}"
+    release = raw["release"]
+    yield _line("release", release["rccl"], release["benchmark"], release.get("library", "rccl"))
     yield from _library(raw["library"])
     start = raw.get("start", {})
     yield _line(
@@ -89,6 +90,7 @@ def _library(library: dict[str, Any]) -> Iterator[str]:
         library.get("channel_ceiling", library["channels"]),
         library.get("bypasses", True),
         library.get("csv_tuner", "release"),
+        library.get("low_precision_wrong", 0),
     )
     for name, graph in sorted(library["graph"].items()):
         inter = graph.get("bw_inter", 0), graph.get("latency_inter", 0)

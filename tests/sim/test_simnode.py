@@ -12,14 +12,21 @@ from hypothesis import strategies as st
 from simulation import Sim, Small
 
 from rccltune.errors import InputFileError
-from rccltune.simnode import compile_node, load_node, node_path, shipped_nodes, truth
+from rccltune.simnode import (
+    compile_node,
+    load_node,
+    node_path,
+    shipped_nodes,
+    truth,
+    variants_holding,
+)
 from rccltune.simnode.document import node_schema
 from rccltune.simnode.truth import interpolate
 
 
 def test_shipped_nodes_are_found_by_product_and_mode() -> None:
     """--simulate mi300x --mode cpx-nps4."""
-    assert shipped_nodes() == ("mi300x-cpx-nps4", "mi300x-spx-nps1")
+    assert {"mi300x-cpx-nps4", "mi300x-spx-nps1"} < set(shipped_nodes())
     assert node_path("mi300x", "cpx-nps4").name == "mi300x-cpx-nps4.yaml"
     assert node_path("some/where.yaml") == Path("some/where.yaml")
     with pytest.raises(InputFileError, match="no simulated node 'mi300x' in mode tpx-nps1"):
@@ -73,6 +80,8 @@ def test_mistakes_that_a_schema_cannot_see(small: Small) -> None:
     more = (
         "  - {collective: all_reduce, setting: tree/fast, kind: modelled, source: x, points: [[8, 1]]}\n"
         "  - {collective: all_reduce, setting: p2p, variant: gone, kind: modelled, source: x, points: [[9, 1], [8, 1]]}\n"
+        "  - {collective: all_reduce, setting: p2p, measured: [9, 8], kind: measured, source: x, points: [[8, 1]]}\n"
+        "  - {collective: all_reduce, setting: p2p, measured: [8, 9], kind: modelled, source: x, points: [[8, 1]]}\n"
         "effects: [{between: {low: 1.5, high: 1.2, factor: 2}}, {bytes: [9, 8], factor: 2}]\n"
         "bypasses: [{path: nowhere}]\n"
         "faults: [{kind: substitute}, {kind: differs, with: tree/ll}]\n"
@@ -85,6 +94,8 @@ def test_mistakes_that_a_schema_cannot_see(small: Small) -> None:
         "curves[6].setting is 'tree/fast'",
         "curves[7].variant is 'gone'",
         "curves[7].points has sizes that do not ascend",
+        "curves[8].measured has its minimum above its maximum",
+        "curves[9].measured stands in a curve that is modelled",
         "effects[0].between must have low below high",
         "effects[1].bytes has its minimum above its maximum",
         "bypasses[0].path is 'nowhere'",
@@ -170,6 +181,37 @@ def test_later_variant_and_exact_channels_win(small: Small) -> None:
     assert at(variants=("b", "a")) == pytest.approx(2)
     assert at(channels=4) == pytest.approx(3)
     assert at(channels=4, variants=("a",)) == pytest.approx(1)
+
+
+def test_a_curve_may_be_measured_in_part(small: Small) -> None:
+    """A peak that somebody published, on a curve whose shape is modelled."""
+    more = (
+        "  - {collective: all_reduce, setting: p2p, kind: measured, measured: [64, 128],\n"
+        "     source: x, points: [[8, 1], [64, 2], [128, 3]]}\n"
+    )
+    assert load_node(small(more)).curves[6].measured == (64, 128)
+    assert " measured 64 128 x" in compile_node(small(more)).decode("ascii")
+
+
+def test_variants_hold_where_all_conditions_do(small: Small) -> None:
+    """Of the environment and of how the benchmark was called."""
+    node = load_node(
+        small(
+            "variants:\n"
+            "  - {name: a, when: {env: {X: '1'}, unset: [Y], graph: true}}\n"
+            "  - {name: b, when: {graph_launches: 2, registered: true}}\n"
+            "  - {name: c, when: {threads: true}}\n"
+            "  - {name: d, when: {gpus: true, set: [Y]}}\n"
+            "  - {name: e, when: {patch: p}}\n"
+        )
+    )
+    assert variants_holding(node, {}) == ()
+    assert variants_holding(node, {"X": "1", "Y": ""}, graph_launches=1) == ("a",)
+    assert variants_holding(node, {"X": "1", "Y": "2"}, graph_launches=1) == ()
+    assert variants_holding(node, {}, graph_launches=2, registered=True) == ("b",)
+    assert variants_holding(node, {}, graph_launches=3, registered=True) == ()
+    assert variants_holding(node, {"Y": "0"}, threads=2, gpus=2) == ("c", "d")
+    assert variants_holding(node, {}, patches=("p",)) == ("e",)
 
 
 def test_fill_keeps_the_shape_of_what_is_known() -> None:

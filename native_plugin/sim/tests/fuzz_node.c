@@ -24,7 +24,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     if (!node_parse((const char *)data, size, &node, message, sizeof message))
         return 0;
     /* What was accepted must also be usable. */
-    settle_variants(&node, true, false);
+    settle_variants(&node, &(struct manner){.graph = 2});
     for (int i = 0; i < node.n_curves; i++) {
         const struct selector *w = &node.curves[i].where;
         struct situation s = {.collective = w->collective,

@@ -167,7 +167,16 @@ static void test_node(const char *path)
     CHECK(node_parse(data, length, &node, message, sizeof message));
     CHECK(strcmp(node.product, "AMD Instinct MI300X") == 0);
     CHECK(node.ranks == 8 && node.n_curves == 2 && node.n_effects == 5 && node.n_faults == 4);
-    settle_variants(&node, false, false);
+    CHECK(node.rcclx && node.wrong_share == 0.5);
+    struct manner manner = {.graph = 2, .threads = 8, .gpus = 2};
+    settle_variants(&node, &manner);
+    CHECK(!node.variants[0].holds && node.variants[1].holds);
+    manner.graph = 1; /* captured, and launched once */
+    settle_variants(&node, &manner);
+    CHECK(!node.variants[1].holds);
+    manner = (struct manner){.graph = 2, .threads = 8, .gpus = 1};
+    settle_variants(&node, &manner);
+    CHECK(!node.variants[1].holds);
     struct situation s = {
         .collective = COLL_ALL_REDUCE,
         .ranks = 8,
