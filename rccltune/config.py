@@ -15,8 +15,9 @@ from typing import Any, Final, TypeAlias
 
 from rccltune.errors import InputFileError
 from rccltune.model import LONGEST_S, Mode, Setting, Sweep
+from rccltune.presets import PRESETS
 from rccltune.units import parse_size
-from rccltune.vocab import DTYPE_BYTES, REDOPS, Collective
+from rccltune.vocab import DTYPE_BYTES, RANK_PLACEMENTS, REDOPS, Collective
 
 # PyYAML's stubs leave out what its nodes are made of.
 Node: TypeAlias = Any
@@ -89,7 +90,8 @@ ONE: Final[Mapping[str, Parser]] = {
     "librccl": str,
     "hostfile": str,
     "np": _whole(1),
-    "placement_of_ranks": str,
+    "placement_of_ranks": _one_of(RANK_PLACEMENTS),
+    "preset": _one_of(tuple(PRESETS)),
     "seed": _whole(0),
     "method": _one_of(METHODS),
     "simulate": str,

@@ -191,3 +191,18 @@ REDOPS: Final = ("sum", "prod", "max", "min", "avg", "mulsum", "none")
 # What a fit on an AMD GPU of gfx94x/gfx950 can never be given by a rule on one node: RCCL 2.28.3
 # src/graph/tuning.cc:660 leaves Tree+Simple out where all GPUs of the topology take part.
 TREE_SIMPLE_NEEDS_NODES: Final = 2
+
+
+class RankPlacement(Enum):
+    """Which devices of a node a communicator's ranks are on; docs/placements.md."""
+
+    NODE = "node"
+    ONE_OAM = "one-oam"
+    ONE_PER_OAM = "one-per-oam"
+    ONE_IOD = "one-iod"
+    FIRST = "first"
+    EVERY_OAM = "every-oam"
+    ACROSS_OAMS = "across-oams"
+
+
+RANK_PLACEMENTS: Final = tuple(placement.value for placement in RankPlacement)

@@ -16,8 +16,9 @@ from rccltune.cli.progress import minutes, progress_of
 from rccltune.config import LAUNCHERS, METHODS, PLACEMENTS, parse_duration
 from rccltune.errors import LaunchError
 from rccltune.model import Mode
+from rccltune.presets import PRESETS
 from rccltune.units import format_size, parse_size
-from rccltune.vocab import DTYPE_BYTES, REDOPS
+from rccltune.vocab import DTYPE_BYTES, RANK_PLACEMENTS, REDOPS
 
 if TYPE_CHECKING:
     from rccltune.pipeline.preparing import Prepared
@@ -45,6 +46,12 @@ DURATION = Word("duration", parse_duration)
 )
 @click.option("--hostfile", type=FOLDER, metavar="FILE", help="Hosts, in the launcher's own form.")
 @click.option("--np", type=click.IntRange(min=1), metavar="N", help="Ranks.")
+@click.option(
+    "--placement-of-ranks",
+    type=click.Choice(RANK_PLACEMENTS),
+    help="Devices of the ranks. [default: all of the node, or the first --np]",
+)
+@click.option("--preset", type=click.Choice(list(PRESETS)), help="Wishes by name; others win.")
 @click.option("--collective", type=COLLECTIVE, multiple=True, help="Again for each; default: five.")
 @click.option("--setting", type=SETTING, multiple=True, help="A/P or A/P/CHANNELS, again for each.")
 @click.option(

@@ -14,6 +14,7 @@ from rccltune.detect.hidden import HiddenFile, hidden_files
 from rccltune.detect.links import Pair, choosing, pairs, representatives, usable
 from rccltune.detect.loading import library_of, version_of
 from rccltune.detect.mode import check_mode, commands, fits
+from rccltune.detect.places import SPLITTING, Layout, Placed, layout_of, place
 from rccltune.detect.plain import as_plain
 from rccltune.detect.records import (
     Disagreement,
@@ -30,6 +31,7 @@ from rccltune.detect.smi import bindings, query, runner
 from rccltune.detect.software import linked_mpi
 
 __all__ = [
+    "SPLITTING",
     "VISIBLE",
     "Benchmark",
     "Circumstances",
@@ -37,11 +39,13 @@ __all__ = [
     "Finding",
     "Gpu",
     "HiddenFile",
+    "Layout",
     "Library",
     "Link",
     "Look",
     "Oam",
     "Pair",
+    "Placed",
     "Root",
     "Severity",
     "Smi",
@@ -60,12 +64,14 @@ __all__ = [
     "fingerprint",
     "fits",
     "hidden_files",
+    "layout_of",
     "library_of",
     "linked_mpi",
     "look",
     "mode_text",
     "needs",
     "pairs",
+    "place",
     "query",
     "representatives",
     "runner",

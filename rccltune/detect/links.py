@@ -42,7 +42,7 @@ def usable(system: System, variables: Mapping[str, str]) -> tuple[Gpu, ...]:
             hint="rccltune doctor says what hides the GPUs; in a container pass /dev/kfd and "
             "/dev/dri on. Without GPUs: --simulate mi300x-cpx-nps4.",
         )
-    gpus = _chosen(system.gpus, variables)
+    gpus = chosen(system.gpus, variables)
     if len(gpus) < 2:
         some = f"of {len(system.gpus)} " if len(system.gpus) > len(gpus) else ""
         raise MachineError(
@@ -79,19 +79,24 @@ def representatives(every: Sequence[Pair], per_class: int) -> tuple[Pair, ...]:
     return tuple(chosen)
 
 
-def choosing(vendor: str | None, first: int, second: int) -> tuple[tuple[str, str], ...]:
-    """The environment in which a job sees these two devices alone, in this order.
+def choosing(vendor: str | None, *numbers: int) -> tuple[tuple[str, str], ...]:
+    """The environment in which a job sees these devices alone, in this order.
 
     ROCR's variable is the one that AMD's own instructions use, and hides devices from everything
     above it. CUDA numbers by speed unless told otherwise, nvidia-smi by address.
     """
-    devices = f"{first},{second}"
+    devices = ",".join(map(str, numbers))
     if vendor == "nvidia":
         return (("CUDA_DEVICE_ORDER", "PCI_BUS_ID"), ("CUDA_VISIBLE_DEVICES", devices))
     return ((_AMD, devices),)
 
 
-def _chosen(gpus: Sequence[Gpu], variables: Mapping[str, str]) -> tuple[Gpu, ...]:
+def chosen(gpus: Sequence[Gpu], variables: Mapping[str, str]) -> tuple[Gpu, ...]:
+    """What one of ``*_VISIBLE_DEVICES`` leaves of the devices, in its order; all without one.
+
+    Raises:
+        MachineError: several of them, or one that names identities.
+    """
     given = [name for name in VISIBLE if name in variables]
     if not given:
         return tuple(gpus)
@@ -107,7 +112,7 @@ def _chosen(gpus: Sequence[Gpu], variables: Mapping[str, str]) -> tuple[Gpu, ...
         text = word.strip()
         if text.upper().startswith(("GPU-", "MIG-")):
             raise MachineError(
-                "the devices are chosen by their identity, and pairs are chosen by number",
+                "the devices are chosen by their identity, and rccltune chooses by number",
                 where=f"{given[0]}={variables[given[0]]}",
                 hint=f"say their numbers (rccltune detect -v has them), or unset {given[0]}.",
             )

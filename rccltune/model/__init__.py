@@ -60,6 +60,7 @@ from rccltune.model.notices import (
     Caution,
     Notice,
 )
+from rccltune.model.placed import Place
 from rccltune.model.searching import (
     Dropped,
     Expected,
@@ -131,6 +132,7 @@ __all__ = [
     "Notice",
     "Outcome",
     "PairTimes",
+    "Place",
     "Proof",
     "Quarantine",
     "Questions",

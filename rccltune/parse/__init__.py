@@ -11,8 +11,9 @@ together) → ``assemble`` (samples, doubts, notices).
 """
 
 from rccltune.parse.jobs import jobs_in
+from rccltune.parse.preamble import buses_in
 from rccltune.parse.read import read, read_stream
 from rccltune.parse.reading import Reading
 from rccltune.parse.workload import read_workload
 
-__all__ = ["Reading", "jobs_in", "read", "read_stream", "read_workload"]
+__all__ = ["Reading", "buses_in", "jobs_in", "read", "read_stream", "read_workload"]

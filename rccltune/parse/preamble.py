@@ -94,6 +94,12 @@ def rank_of(body: str, line: int) -> Rank | None:
     return Rank(int(group or 0), int(rank), host, f"{device} [{bus}]", product.strip(), line)
 
 
+def buses_in(log: bytes) -> dict[int, str]:
+    """Bus address of each rank's device, as the rank list of a log has it."""
+    found = (match.groups() for match in _RANK.finditer(log.decode("utf-8", "replace")))
+    return {int(rank): bus for rank, _, _, _, bus, _ in found}
+
+
 def numbers_of(body: str) -> dict[str, int]:
     """Numbers of the ``# nThread …`` line; ``step:`` is negative where it is added."""
     found: dict[str, int] = {}

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Final
 
 from rccltune import advice, emit, launch, plan, plugin, proof, session
-from rccltune.errors import LaunchError, RccltuneError
+from rccltune.errors import LaunchError, MachineError, RccltuneError
 from rccltune.launch import Ending, Job
 from rccltune.model import (
     Caution,
@@ -112,6 +112,7 @@ def run_launch(
     fingerprint: Fingerprint,
     files: Sequence[tuple[str, str, str]] = (),
     changed: Callable[[], tuple[str, ...]] = tuple,
+    strayed: Callable[[Path], str | None] = lambda _log: None,
 ) -> Ran:
     """Run one launch and write its folder, outcome last.
 
@@ -125,10 +126,12 @@ def run_launch(
         files: what hidden files set, as (file, name, value); recorded beside the environment.
         changed: what of the machine is no longer as it was; a launch that saw a change counts as
             interrupted.
+        strayed: which rank a log says to have run on another device than it was to.
 
     Raises:
         SessionError: the disk refuses; the launch then has no outcome and is made again.
         LaunchError: a process cannot be killed.
+        MachineError: ranks ran on other devices than they were to; nothing of it counts.
     """
     own = (folder / "launches" / wanted.id).resolve()
     for leftover in (*own.glob("trace-*.csv"), *own.glob("nccl-*.log"), own / "outcome.json"):
@@ -165,7 +168,8 @@ def run_launch(
     # A log that a full disk cut off would be blamed on the setting.
     session.check_room(folder)
     ran = _read(wanted, own, ending)
-    if changed():
+    elsewhere = strayed(own / "stdout.log")
+    if changed() or elsewhere:
         ran = replace(ran, outcome=_spoilt(ran.outcome), samples=())
     outcome = replace(
         ran.outcome,
@@ -174,6 +178,13 @@ def run_launch(
         fingerprint=fingerprint,
     )
     _write_outcome(own, outcome)
+    if elsewhere:
+        raise MachineError(
+            f"the ranks did not run where the placement puts them: {elsewhere}",
+            where=str(own / "stdout.log"),
+            hint="something between rccltune and the benchmark chooses devices: a wrapper script, "
+            "the scheduler's binding, or a device list of its own on the host.",
+        )
     return replace(ran, outcome=outcome)
 
 

@@ -21,7 +21,7 @@ from rccltune.model import (
     PairTimes,
     Spread,
 )
-from rccltune.pipeline import preparing
+from rccltune.pipeline import places, preparing
 from rccltune.pipeline.pairing import (
     FOLDER,
     LARGE,
@@ -97,7 +97,7 @@ def prepare_links(
             hint="build all of rccl-tests (make MPI=1) and name the folder with --rccl-tests.",
         )
     if site.node is not None:
-        system = _simulated(site.node)
+        system = places.simulated_system(site.node)
         gpus = detect.usable(system, os.environ)
     if system is None:
         raise AssertionError("a real machine was looked at")
@@ -289,24 +289,3 @@ def _machine(site: Site, system: detect.System) -> str:
     product = site.fingerprint.product or system.product
     parts = [product, str(mode) if mode and mode.compute else None]
     return ", ".join(part for part in parts if part) or "GPUs of unknown kind"
-
-
-def _simulated(node: simnode.SimulatedNode) -> detect.System:
-    """The devices of one host of a simulated node, as a look at such a machine would find them."""
-    per_oam, per_iod = node.devices_per_oam, node.devices_per_iod
-    gpus = tuple(
-        detect.Gpu(
-            index=index,
-            oam=f"oam{index // per_oam}",
-            partition=index % per_oam,
-            iods=(index % per_oam // per_iod,) if per_iod else (),
-        )
-        for index in range(node.ranks // node.nodes)
-    )
-    links = tuple(
-        detect.Link(origin=a.index, target=b.index, hops=int(a.oam != b.oam), weight=0)
-        for a in gpus
-        for b in gpus
-        if a is not b and node.raw["library"].get("all_xgmi", True)
-    )
-    return detect.System(root=Path("/"), status="known", vendor="amd", gpus=gpus, links=links)

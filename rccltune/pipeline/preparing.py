@@ -11,7 +11,7 @@ from typing import Any, Final
 from rccltune import launch, plan, quarantine, session
 from rccltune.errors import MachineError, SessionError
 from rccltune.model import KNOWN_VARIANTS, Launch, Outcome, Quarantine, Sample, Sweep
-from rccltune.pipeline import launching, searching, switching
+from rccltune.pipeline import launching, places, searching, switching
 from rccltune.pipeline.ledger import Ledger, open_ledger
 from rccltune.pipeline.proving import name_of
 from rccltune.pipeline.searching import Search
@@ -110,11 +110,13 @@ def prepare(
         SessionError: the session is of another machine.
         MachineError: this benchmark cannot walk, and a walk was asked for.
     """
+    wanted = replace(wanted, rank_placement=site.ground.place.name)
     ground = plan.Ground(
         programs=site.programs,
         letters=site.help_letters,
-        launch=lambda n_ranks, program: site.launcher.argv(
-            n_ranks, program, bind=site.binding, hostfile=site.hostfile
+        # Groups that run side by side have fewer ranks each than are started.
+        launch=lambda _n_ranks, program: site.launcher.argv(
+            site.ground.n_started, program, bind=site.binding, hostfile=site.hostfile
         ),
         scale=site.scale,
         arch=site.fingerprint.arch,
@@ -139,6 +141,7 @@ def prepare(
     varied = _named(others, site, timeout_s, is_first=False)
     named = replace(named, launches=(*named.launches, *varied))
     same_machine(folder, site)
+    places.same_place(folder, site.ground)
     ledger = open_ledger(folder)
     for one, outcome in ledger.blamed(named.launches) if lifts else ():
         ledger.add(one, replace(outcome, lifted=True))

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Final
 from rccltune import plan, quarantine
 from rccltune.errors import LaunchError, MachineError
 from rccltune.model import DEFAULT_VARIANT, Failure, Launch, Outcome, Role, Sample, Setting, Status
-from rccltune.pipeline import launching
+from rccltune.pipeline import launching, places
 from rccltune.pipeline.launching import Ran
 from rccltune.pipeline.ledger import lift
 from rccltune.pipeline.proving import is_walk, name_of, setting_of
@@ -282,6 +282,7 @@ class _Runner:
             fingerprint=site.fingerprint,
             files=prepared.filled,
             changed=site.changed,
+            strayed=lambda log: places.strayed(log, site.ground.gpus) if site.ground.gpus else None,
         )
         ledger.add(ran.launch, ran.outcome)
         self.made += 1

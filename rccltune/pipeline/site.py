@@ -20,8 +20,9 @@ from rccltune import advice, detect, launch, plugin, session, simnode
 from rccltune.errors import CommandLineError, MachineError
 from rccltune.launch import Launcher
 from rccltune.model import TREE_SIMPLE_PATCHED, Fingerprint, Mode, Scale
-from rccltune.pipeline import switching
-from rccltune.vocab import Collective
+from rccltune.pipeline import places, switching
+from rccltune.pipeline.places import Ground
+from rccltune.vocab import Collective, RankPlacement
 
 SIMULATED_MARK: Final = b"# SIMULATED"
 # A library built after scripts/enable-tree-simple asks for this variable by name.
@@ -39,6 +40,7 @@ class SiteWish:
 
     Attributes:
         simulate: name or path of a node file; None measures this machine.
+        placement: None is the whole node, or its first devices where ``n_ranks`` is fewer.
         added: --env, wins over the site's environment in every arm.
         cleared: --clear, beyond the documented list.
     """
@@ -50,6 +52,7 @@ class SiteWish:
     launcher: str = "auto"
     hostfile: Path | None = None
     n_ranks: int | None = None
+    placement: RankPlacement | None = None
     added: tuple[tuple[str, str], ...] = ()
     cleared: tuple[str, ...] = ()
     seed: int = 0
@@ -61,6 +64,8 @@ class Site:
 
     Attributes:
         help_letters: option letters of the benchmark.
+        scale: of a communicator; where ranks are parted into groups there are several.
+        ground: which devices the ranks are on, and how many are started.
         environment: set in every arm, baseline included.
         node: the simulated node, None on a real machine.
         binding: what ranks are bound to, as the launcher could; None leaves it alone.
@@ -79,6 +84,7 @@ class Site:
     help_letters: frozenset[str]
     launcher: Launcher
     scale: Scale
+    ground: Ground
     fingerprint: Fingerprint
     environment: tuple[tuple[str, str], ...]
     cleared: tuple[str, ...]
@@ -129,17 +135,16 @@ def _real(wish: SiteWish) -> Site:
     letters = _letters(first, os.environ)
     system = _system()
     detect.check_mode(wish.mode, system)
-    n_ranks = wish.n_ranks or len(system.gpus)
-    if not n_ranks:
-        raise CommandLineError(
-            "how many ranks to start is not known",
-            hint="say it with --np: one rank for each GPU or partition.",
-        )
+    ground = places.ground_of(wish.placement, wish.n_ranks, system, _seen(wish))
+    n_started = ground.n_started
     library = None if wish.librccl is None else _library(wish.librccl)
     launcher = _launcher(wish, Path(first))
-    hosts = _hosts(wish, launcher, n_ranks)
-    environment = (*launcher.environment, *_loads(library), *wish.added)
-    binding = _binding(wish, launcher, n_ranks, environment)
+    hosts = _hosts(wish, launcher, n_started)
+    if len(hosts) > 1:
+        ground = places.over_hosts(wish.placement, ground, len(hosts), len(system.gpus))
+    added = (*_loads(library), *wish.added, *ground.environment)
+    environment = tuple({**dict(launcher.environment), **dict(added)}.items())
+    binding = _binding(wish, launcher, n_started, environment)
     known = detect.fingerprint(system)
     hidden = _hidden(system)
     loaded = _loaded(Path(first), library, environment, wish.cleared)
@@ -148,7 +153,8 @@ def _real(wish: SiteWish) -> Site:
         programs=programs,
         help_letters=letters,
         launcher=launcher,
-        scale=Scale(n_nodes=max(1, len(hosts)), n_ranks=n_ranks),
+        scale=ground.place.scale,
+        ground=ground,
         fingerprint=replace(
             known,
             # Ranks on other hosts are another machine than this one.
@@ -160,12 +166,12 @@ def _real(wish: SiteWish) -> Site:
             ranks_per_process=1,
         ),
         environment=environment,
-        cleared=wish.cleared,
+        cleared=(*wish.cleared, *ground.cleared),
         hostfile=wish.hostfile,
         has_patched_library=library is not None and _names(library, TREE_SIMPLE_SWITCH),
         node=None,
         binding=binding.bind,
-        remarks=_remarks(binding),
+        remarks=(*_remarks(binding), *_said(ground)),
         hidden=hidden,
         changed=lambda: (*detect.changes(system, _system()), *_changed(hidden, _hidden(system))),
         tunerless=switching.tunerless(version),
@@ -283,6 +289,16 @@ def _remarks(binding: launch.Binding) -> tuple[str, ...]:
     return (f"{text} ({binding.refused})",)
 
 
+def _seen(wish: SiteWish) -> dict[str, str]:
+    """The site's environment with --env and --clear, before devices are chosen."""
+    kept = {name: value for name, value in os.environ.items() if name not in wish.cleared}
+    return kept | dict(wish.added)
+
+
+def _said(ground: Ground) -> tuple[str, ...]:
+    return () if ground.remark is None else (ground.remark,)
+
+
 def _system() -> detect.System:
     """This machine, from sysfs alone: quick enough to look before and after each launch."""
     return detect.look(detect.Look(variables=dict(os.environ), deep=False))
@@ -340,17 +356,18 @@ def _simulated(wish: SiteWish) -> Site:
     programs = _programs(folder)
     one_process = wish.launcher == "none"
     launcher = _launcher(wish, None)
-    n_ranks = wish.n_ranks or node.ranks
-    _hosts(wish, launcher, n_ranks)
-    environment = [*launcher.environment, *wish.added]
+    ground = _simulated_ground(wish, node)
+    _hosts(wish, launcher, ground.n_started)
+    environment = [*launcher.environment, *wish.added, *ground.environment]
     environment.append(("RCCLTUNE_SIM_SEED", str(wish.seed)))
     if one_process:
-        environment.append(("RCCLTUNE_SIM_RANKS", str(n_ranks)))
+        environment.append(("RCCLTUNE_SIM_RANKS", str(ground.n_started)))
     return Site(
         programs=programs,
         help_letters=_simulated_letters(next(iter(programs.values())), node),
         launcher=launcher,
-        scale=Scale(n_nodes=node.nodes, n_ranks=n_ranks),
+        scale=ground.place.scale,
+        ground=ground,
         fingerprint=Fingerprint(
             product=hardware.get("product"),
             arch=hardware.get("arch"),
@@ -362,7 +379,8 @@ def _simulated(wish: SiteWish) -> Site:
             simulated=True,
         ),
         environment=tuple(environment),
-        cleared=wish.cleared,
+        cleared=(*wish.cleared, *ground.cleared),
+        remarks=_said(ground),
         hostfile=wish.hostfile,
         has_patched_library=True,
         node=node,
@@ -371,6 +389,17 @@ def _simulated(wish: SiteWish) -> Site:
         tunerless=switching.tunerless(f"RCCL {_release(wish, node)}"),
         library=f"RCCL {_release(wish, node)}",
     )
+
+
+def _simulated_ground(wish: SiteWish, node: simnode.SimulatedNode) -> Ground:
+    """A node file of several hosts is played as a whole, or as one host where ranks are fewer."""
+    system = places.simulated_system(node)
+    if node.nodes == 1:
+        return places.ground_of(wish.placement, wish.n_ranks, system, _seen(wish))
+    whole = places.ground_of(None, wish.n_ranks or node.ranks, system, _seen(wish))
+    if whole.n_started < node.ranks and wish.placement is None:
+        return whole
+    return places.over_hosts(wish.placement, whole, node.nodes, len(system.gpus))
 
 
 def _release(wish: SiteWish, node: simnode.SimulatedNode) -> str:

@@ -32,6 +32,7 @@ from rccltune.model import (
 from rccltune.pipeline import searching
 from rccltune.pipeline.agreeing import Agreements, agreements
 from rccltune.pipeline.ledger import Ledger, lift, open_ledger, samples_of, write_quarantine
+from rccltune.pipeline.places import PLACE_FILE
 from rccltune.pipeline.preparing import (
     NODE_FILE,
     Prepared,
@@ -242,6 +243,7 @@ def _begin(prepared: Prepared, command: str) -> None:
         added = tuple(one for one in made.variants if one.name not in known)
         made = replace(there, variants=(*there.variants, *added)) if added else there
     session.write_header(made)
+    session.write_atomically(folder / PLACE_FILE, session.dump_json(site.ground.place))
     session.write_atomically(folder / "sweep.yaml", config.dump_sweep(prepared.sweep))
     if site.node is not None:
         session.write_atomically(folder / NODE_FILE, simnode.written(site.node))

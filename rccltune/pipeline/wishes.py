@@ -11,7 +11,8 @@ from rccltune import config
 from rccltune.errors import CommandLineError, InputFileError
 from rccltune.model import LONGEST_S, Setting, Sweep
 from rccltune.pipeline.site import SiteWish
-from rccltune.vocab import TUNABLE, Collective, Placement
+from rccltune.presets import PRESETS
+from rccltune.vocab import TUNABLE, Collective, Placement, RankPlacement
 
 _PLACEMENTS = {
     "out": (Placement.OUT_OF_PLACE,),
@@ -49,6 +50,8 @@ def merge_wishes(path: Path | None, options: Mapping[str, Any]) -> Wishes:
     said = {} if path is None else _read(path)
     # A flag that is not given says nothing; 0 does.
     said |= {n: v for n, v in options.items() if v is not False and v not in (None, ())}
+    said = {**PRESETS.get(said.get("preset", ""), {}), **said}
+    placement = said.get("placement_of_ranks")
     sweep = Sweep(
         collectives=tuple(said.get("collective", _DEFAULT_ORDER)),
         settings=_settings(said),
@@ -56,7 +59,7 @@ def merge_wishes(path: Path | None, options: Mapping[str, Any]) -> Wishes:
         max_nbytes=said.get("max_bytes", 1 << 30),
         factor=said.get("factor", 2),
         step_nbytes=said.get("step"),
-        rank_placement=said.get("placement_of_ranks", "node"),
+        rank_placement=placement or RankPlacement.NODE.value,
         dtypes=_many(said.get("dtype", "float")),
         redop=said.get("op", "sum"),
         placements=_PLACEMENTS[said.get("placement", "both")],
@@ -81,6 +84,7 @@ def merge_wishes(path: Path | None, options: Mapping[str, Any]) -> Wishes:
         launcher=said.get("launcher", "auto"),
         hostfile=_path(said.get("hostfile")),
         n_ranks=said.get("np"),
+        placement=RankPlacement(placement) if placement else None,
         added=tuple(said.get("env", ())),
         cleared=tuple(said.get("clear", ())),
         seed=sweep.seed,
@@ -138,10 +142,6 @@ def _check(sweep: Sweep) -> None:
         raise CommandLineError(
             "one data type at a time can be measured",
             hint="sweep each type into a session of its own.",
-        )
-    if sweep.rank_placement != "node":
-        raise CommandLineError(
-            f"ranks cannot be placed as '{sweep.rank_placement}' yet", hint="leave it out."
         )
     for collective in sweep.collectives:
         if not isinstance(collective, Collective):
