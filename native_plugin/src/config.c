@@ -22,6 +22,7 @@ struct load {
     struct config *config;
     uint64_t n_nodes;
     uint64_t n_ranks;
+    const char *placement; /* the file at hand is the directory's for this one; NULL: for any */
 };
 
 __attribute__((format(printf, 3, 4))) static enum config_outcome end(struct load *load,
@@ -85,7 +86,56 @@ static const char *mode_doubt(const struct load *load)
     return machine->mixed ? "the GPUs of this node are in different partition modes" : NULL;
 }
 
-/* Chooses the file for this arch and mode in RCCLTUNE_CONFIG_DIR. */
+/* Which devices of a node a communicator uses is invisible to a tuner.  `node` is what files are
+ * for unless they say otherwise.  `one-oam` is certain only when the process can see no second OAM
+ * and the ranks of a node all fit on the one: with a cgroup per rank every rank sees a single OAM,
+ * its own. */
+static bool placement_holds(struct load *load, const char *wanted)
+{
+    if (wanted[0] == '\0') {
+        return true;
+    }
+    if (load->settings->placement != NULL) {
+        return strcmp(load->settings->placement, wanted) == 0;
+    }
+    if (strcmp(wanted, "one-oam") != 0) {
+        return strcmp(wanted, "node") == 0;
+    }
+    detect(load);
+    const struct machine *machine = &load->config->machine;
+    return load->n_nodes == 1 && machine->n_sockets == 1 && machine->n_hidden == 0 &&
+           machine->n_visible >= load->n_ranks;
+}
+
+/* The placement whose own file comes before the one for any; NULL where there is none to look for.
+ * ROCR_VISIBLE_DEVICES says nothing here: every rank may have another list. */
+static const char *placement_to_look_for(struct load *load)
+{
+    const char *declared = load->settings->placement;
+    if (declared != NULL) {
+        return strcmp(declared, "node") == 0 ? NULL : declared;
+    }
+    return placement_holds(load, "one-oam") ? "one-oam" : NULL;
+}
+
+/* Writes the path of the directory's file for this arch and mode, and for `placement` unless that
+ * is NULL. */
+static enum config_outcome name_in_directory(struct load *load, const char *placement)
+{
+    struct config *config = load->config;
+    char mode[MODE_TEXT_SIZE];
+    int length =
+        snprintf(config->path, sizeof config->path, "%s/rccl_tuner_%s_%s%s%s.csv",
+                 load->settings->rule_dir, config->machine.arch, mode_text(config->mode, mode),
+                 placement != NULL ? "_" : "", placement != NULL ? placement : "");
+    load->placement = placement;
+    if (length < 0 || (size_t)length >= sizeof config->path) {
+        return end(load, CONFIG_WRONG, "RCCLTUNE_CONFIG_DIR: the path is too long");
+    }
+    return CONFIG_RULES;
+}
+
+/* Chooses the file for this arch, mode and placement in RCCLTUNE_CONFIG_DIR. */
 static enum config_outcome choose_from_directory(struct load *load)
 {
     struct config *config = load->config;
@@ -112,12 +162,7 @@ static enum config_outcome choose_from_directory(struct load *load)
                    "all ranks",
                    machine->reason[0] != '\0' ? machine->reason : "KFD cannot be read");
     }
-    int length = snprintf(config->path, sizeof config->path, "%s/rccl_tuner_%s_%s.csv", directory,
-                          machine->arch, mode_text(config->mode, mode));
-    if (length < 0 || (size_t)length >= sizeof config->path) {
-        return end(load, CONFIG_WRONG, "RCCLTUNE_CONFIG_DIR: the path is too long");
-    }
-    return CONFIG_RULES;
+    return name_in_directory(load, placement_to_look_for(load));
 }
 
 static enum config_outcome choose_file(struct load *load)
@@ -252,27 +297,6 @@ static enum config_outcome check_machine(struct load *load, const struct require
             (unsigned)machine->device, (unsigned)machine->n_cus, mode_text(config->mode, mode));
     }
     return CONFIG_RULES;
-}
-
-/* Which devices of a node a communicator uses is invisible to a tuner.  `node` is what files are
- * for unless they say otherwise.  `one-oam` is certain only when the process can see no second OAM
- * and the ranks of a node all fit on the one: with a cgroup per rank every rank sees a single OAM,
- * its own. */
-static bool placement_holds(struct load *load, const char *wanted)
-{
-    if (wanted[0] == '\0') {
-        return true;
-    }
-    if (load->settings->placement != NULL) {
-        return strcmp(load->settings->placement, wanted) == 0;
-    }
-    if (strcmp(wanted, "one-oam") != 0) {
-        return strcmp(wanted, "node") == 0;
-    }
-    detect(load);
-    const struct machine *machine = &load->config->machine;
-    return load->n_nodes == 1 && machine->n_sockets == 1 && machine->n_hidden == 0 &&
-           machine->n_visible >= load->n_ranks;
 }
 
 static enum config_outcome check_requirement(struct load *load, const struct requirement *wanted)
@@ -413,22 +437,46 @@ static enum config_outcome use_content(struct load *load, struct text content)
     return outcome;
 }
 
+/* Reads the file that was chosen and makes a table or a schedule of it. */
+static enum config_outcome load_file(struct load *load)
+{
+    char *content = NULL;
+    size_t length = 0;
+    enum config_outcome outcome = read_file(load, &content, &length);
+    if (outcome == CONFIG_RULES) {
+        struct text text = {content, length};
+        outcome =
+            load->settings->schedule != NULL ? use_schedule(load, text) : use_content(load, text);
+    }
+    free(content);
+    return outcome;
+}
+
+/* Goes on with the directory's file for any placement, as if the other had not been there. */
+static enum config_outcome load_file_for_any(struct load *load)
+{
+    struct config *config = load->config;
+    config->n_rules = 0;
+    config->n_warnings = 0;
+    config->sha256[0] = '\0';
+    config->reason[0] = '\0';
+    config->unmet_need[0] = '\0';
+    enum config_outcome outcome = name_in_directory(load, NULL);
+    return outcome == CONFIG_RULES ? load_file(load) : outcome;
+}
+
 enum config_outcome config_load(const struct settings *settings, uint64_t n_nodes, uint64_t n_ranks,
                                 struct config *config)
 {
-    struct load load = {settings, config, n_nodes, n_ranks};
-    char *content = NULL;
-    size_t length = 0;
+    struct load load = {settings, config, n_nodes, n_ranks, NULL};
     *config = (struct config){.table = NULL, .mode = settings->mode};
     enum config_outcome outcome = choose_file(&load);
     if (outcome == CONFIG_RULES) {
-        outcome = read_file(&load, &content, &length);
+        outcome = load_file(&load);
     }
-    if (outcome == CONFIG_RULES) {
-        struct text text = {content, length};
-        outcome = settings->schedule != NULL ? use_schedule(&load, text) : use_content(&load, text);
+    if (outcome == CONFIG_NOTHING && load.placement != NULL) {
+        outcome = load_file_for_any(&load);
     }
-    free(content);
     return outcome;
 }
 

@@ -2,6 +2,9 @@
 
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
+
+enum { MAX_PLACEMENT = 24 }; /* struct requirement has room for as much */
 
 /* A variable's value; NULL where it is unset or empty, which mean the same everywhere here. */
 static const char *variable(const char *name)
@@ -49,6 +52,15 @@ static bool read_mode(struct settings *settings, char *reason, size_t size)
     return settings->mode_is_set ||
            bad_value("RCCLTUNE_MODE", value, "auto, none, or a mode such as cpx-nps4", reason,
                      size);
+}
+
+/* A placement becomes a part of a file name and is compared with what a file requires. */
+static bool read_placement(struct settings *settings, char *reason, size_t size)
+{
+    const char *value = settings->placement;
+    size_t length = value != NULL ? strspn(value, "abcdefghijklmnopqrstuvwxyz0123456789-") : 0;
+    return value == NULL || (value[length] == '\0' && length < MAX_PLACEMENT) ||
+           bad_value("RCCLTUNE_PLACEMENT", value, "a name such as node or one-oam", reason, size);
 }
 
 static bool read_log(struct settings *settings, char *reason, size_t size)
@@ -99,5 +111,5 @@ bool settings_read(struct settings *settings, char *reason, size_t size)
     }
     return read_on_error(settings, reason, size) && refuse_later_mode(reason, size) &&
            read_strict(settings, reason, size) && read_mode(settings, reason, size) &&
-           read_log(settings, reason, size);
+           read_placement(settings, reason, size) && read_log(settings, reason, size);
 }

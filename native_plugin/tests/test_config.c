@@ -67,16 +67,23 @@ static void expect(int line, uint64_t n_ranks, enum config_outcome wanted, const
 
 static void check_settings(void)
 {
-    static const char *const bad[][2] = {
-        {"RCCLTUNE_ON_ERROR", "maybe"}, {"RCCLTUNE_STRICT", "yes"},
-        {"RCCLTUNE_MODE", "cpx"},       {"RCCLTUNE_LOG", "loud"},
-        {"RCCLTUNE_RECORD", "out.csv"}, {"RCCLTUNE_ON_ERROR", "Fail"},
-        {"RCCLTUNE_LOG", "summaryx:f"}, {"RCCLTUNE_MODE", "cpx-nps4-x"}};
+    static const char *const bad[][2] = {{"RCCLTUNE_ON_ERROR", "maybe"},
+                                         {"RCCLTUNE_STRICT", "yes"},
+                                         {"RCCLTUNE_MODE", "cpx"},
+                                         {"RCCLTUNE_LOG", "loud"},
+                                         {"RCCLTUNE_RECORD", "out.csv"},
+                                         {"RCCLTUNE_ON_ERROR", "Fail"},
+                                         {"RCCLTUNE_LOG", "summaryx:f"},
+                                         {"RCCLTUNE_MODE", "cpx-nps4-x"},
+                                         {"RCCLTUNE_PLACEMENT", "../x"},
+                                         {"RCCLTUNE_PLACEMENT", "One-OAM"},
+                                         {"RCCLTUNE_PLACEMENT", "aaaaaaaaaaaaaaaaaaaaaaaa"}};
     static const char *const good[][2] = {{"RCCLTUNE_ON_ERROR", "fail"},
                                           {"RCCLTUNE_STRICT", "0"},
                                           {"RCCLTUNE_MODE", "auto"},
                                           {"RCCLTUNE_LOG", "off"},
                                           {"RCCLTUNE_LOG", "decisions:/tmp/x"},
+                                          {"RCCLTUNE_PLACEMENT", "aaaaaaaaaaaaaaaaaaaaaaa"},
                                           {"RCCLTUNE_SCHEDULE", ""}};
     for (size_t i = 0; i < sizeof bad / sizeof bad[0]; i++) {
         clear();
@@ -263,6 +270,45 @@ static void check_placement(void)
     EXPECT(8, CONFIG_RULES, "");
 }
 
+#define PLAIN "allreduce,0,1024,tree,ll,-1,1,64\n"
+#define OWN   "#@ requires placement=one-oam\nallreduce,0,1024,tree,ll,-1,1,8\n"
+
+/* A directory with a file for one placement beside the one for any: what is declared, or known
+ * without a doubt, is looked for first, and whatever it has no rule for is asked of the other. */
+static void check_placement_in_directory(void)
+{
+    const char *plain = "rccl_tuner_gfx942_cpx-nps4.csv";
+    const char *own = "rccl_tuner_gfx942_cpx-nps4_one-oam.csv";
+    clear();
+    (void)setenv("RCCLTUNE_CONFIG_DIR", root, 1);
+    use_machine("mi300x-cpx-nps4");
+    CHECK(tree_put(root, plain, PLAIN));
+    CHECK(tree_put(root, own, OWN));
+    EXPECT(8, CONFIG_NOTHING, "cpx-nps4.csv: no rule for 8 ranks");
+    EXPECT(64, CONFIG_RULES, "");
+    (void)setenv("RCCLTUNE_PLACEMENT", "node", 1);
+    EXPECT(8, CONFIG_NOTHING, "cpx-nps4.csv: no rule for 8 ranks");
+    (void)setenv("RCCLTUNE_PLACEMENT", "one-per-oam", 1); /* has no file of its own */
+    EXPECT(8, CONFIG_NOTHING, "cpx-nps4.csv: no rule for 8 ranks");
+    EXPECT(64, CONFIG_RULES, "");
+    (void)setenv("RCCLTUNE_PLACEMENT", "one-oam", 1);
+    EXPECT(8, CONFIG_RULES, "");
+    EXPECT(64, CONFIG_RULES, ""); /* the job's other communicators */
+    CHECK(tree_put(root, own, "#@ requires placement=one-iod\n" ROW)); /* under a false name */
+    EXPECT(8, CONFIG_NOTHING, "cpx-nps4.csv: no rule for 8 ranks");
+    CHECK(tree_put(root, own, "allreduce,0,1024,bush,ll,-1,-1,8\n"));
+    EXPECT(8, CONFIG_WRONG, "_one-oam.csv: refused");
+    EXPECT(64, CONFIG_WRONG, "_one-oam.csv: refused");
+    CHECK(tree_put(root, own, OWN));
+    (void)unsetenv("RCCLTUNE_PLACEMENT");
+    use_machine("old-driver-cpx"); /* one OAM with eight partitions */
+    (void)setenv("RCCLTUNE_MODE", "cpx-nps4", 1);
+    EXPECT(8, CONFIG_RULES, "");
+    EXPECT(16, CONFIG_NOTHING, "cpx-nps4.csv: no rule for 16 ranks");
+    use_machine("container-one-oam");
+    EXPECT(8, CONFIG_NOTHING, "cpx-nps4.csv: no rule for 8 ranks");
+}
+
 static void check_rows_for_a_mode(void)
 {
     clear();
@@ -314,6 +360,7 @@ int main(int argc, char **argv)
     check_long_directory();
     check_requirements();
     check_placement();
+    check_placement_in_directory();
     check_rows_for_a_mode();
     check_hip(argv[2]);
     tree_remove(root);
