@@ -84,11 +84,13 @@ def _text(done: Emitted) -> str:
         parts.append(f"To use it: source {done.environment_path.resolve()}")
     else:
         parts.append(_how_to_use(done))
-    return "\n".join(parts)
+    return "\n\n".join(("\n".join(parts), *(_text(one) for one in done.beside)))
 
 
 def _how_to_use(done: Emitted) -> str:
     exports = [f"{name}={value}" for name, value in done.needs]
+    if done.placement is not None:
+        exports.append(f"RCCLTUNE_PLACEMENT={done.placement}")
     exports.append(f"NCCL_TUNER_CONFIG_FILE={done.path.resolve() if done.path else ''}")
     return "To use it: export " + " ".join(exports)
 

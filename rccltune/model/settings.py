@@ -266,16 +266,22 @@ class Target:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class View:
-    """The parts of a curve's key that a tuner cannot see; a rule serves all views alike."""
+    """The parts of a curve's key that a tuner cannot see; a rule serves all views alike.
+
+    Attributes:
+        ranks: where the ranks are, while a rule for several placements of them is chosen.
+    """
 
     dtype: str | None
     redop: str | None
     placement: Placement
     graph: bool | None
+    ranks: str | None = None
 
     def __str__(self) -> str:
         """``float sum out-of-place``."""
         words = [self.dtype, self.redop if self.redop != "none" else None]
         words.append("in-place" if self.placement is Placement.IN_PLACE else "out-of-place")
         words.append("graph" if self.graph else None)
+        words.append(self.ranks)
         return " ".join(word for word in words if word)

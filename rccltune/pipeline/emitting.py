@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from rccltune import __version__, emit, session
-from rccltune.emit import RuleDocument, Section
+from rccltune.emit import RuleDocument
 from rccltune.errors import CommandLineError, SessionError, TooLittleDataError
 from rccltune.model import (
     Environment,
@@ -23,9 +23,10 @@ from rccltune.model import (
     Zone,
     base_variant,
 )
-from rccltune.pipeline import switching
+from rccltune.pipeline import placing, switching
 from rccltune.pipeline.fitting import FitDone, choice_of, fit_session
-from rccltune.pipeline.judging import environments_of, zones_in
+from rccltune.pipeline.judging import environments_of, together, zones_in
+from rccltune.pipeline.placing import Sheet
 
 if TYPE_CHECKING:
     from rccltune.zones import Choice, ChoiceOptions
@@ -58,18 +59,24 @@ class Emitted:
         path: None where the text goes to stdout.
         text: of the rule file; of the exports where no rule file was asked for.
         environment_path: of the exports, None where none were asked for or they go to stdout.
+        environment_text: of the exports.
         environments: variants that were measured beside the untouched site, judged.
         needs: what the rules need to be exported.
+        placement: the only one that the rules are for, None where they are for any.
+        beside: files for one placement of ranks each, where there are more files than one.
     """
 
     path: Path | None
     text: str
-    environment_path: Path | None
-    environments: tuple[Environment, ...]
-    needs: tuple[tuple[str, str], ...]
     zones: tuple[Zone, ...]
-    left_out: tuple[LeftOut, ...]
-    notices: tuple[Notice, ...]
+    environment_path: Path | None = None
+    environment_text: str = ""
+    environments: tuple[Environment, ...] = ()
+    needs: tuple[tuple[str, str], ...] = ()
+    left_out: tuple[LeftOut, ...] = ()
+    notices: tuple[Notice, ...] = ()
+    placement: str | None = None
+    beside: tuple[Emitted, ...] = ()
 
     @property
     def n_rules(self) -> int:
@@ -88,6 +95,8 @@ class Emitted:
             "left_out": session.to_plain(self.left_out),
             "notices": session.to_plain(self.notices),
             "text": self.text,
+            "placement": self.placement,
+            "beside": [one.as_plain() for one in self.beside],
         }
 
 
@@ -105,7 +114,7 @@ def emit_rules(wish: EmitWish, *, note: Note) -> Emitted:
         environments_of(done, choice, wish.options(done))
         for done, choice in zip(fits, choices, strict=True)
     ]
-    environments = _one_environment(judged, wish)
+    environments = together(judged, note=note)
     zones = tuple(zone for choice in choices for zone in zones_in(choice.zones, environments))
     if not zones:
         raise TooLittleDataError(
@@ -114,50 +123,94 @@ def emit_rules(wish: EmitWish, *, note: Note) -> Emitted:
             hint="measure or import forced settings (--algorithm, --protocol) beside these.",
         )
     fingerprint = _one_machine(fits)
-    document = _document(fits, fingerprint, emit.sections(zones), environments)
-    path = wish.output
-    if path is None:
-        path = wish.folders[0] / file_name(fingerprint)
-    to_files = str(path) != "-"
-    rules = path if "rccl" in wish.formats and to_files else None
-    exports = path if rules is None and wish.output is not None else path.with_suffix(".env")
-    files = {
-        "rccl": (rules, emit.render(document)),
-        "env": (
-            exports if to_files else None,
-            emit.render_environment(
-                document.provenance,
-                environments,
-                document.needs,
-                str(rules.resolve()) if rules else None,
-            ),
-        ),
-    }
-    wanted = [files[name] for name in wish.formats]
-    _write(wanted, overwrite=wish.overwrite)
-    return Emitted(
-        path=rules,
-        text="".join(text for _, text in wanted),
-        environment_path=files["env"][0] if "env" in wish.formats else None,
+    sheets = placing.sheets(
+        fits,
+        choices,
+        wish.options,
+        keep=lambda found: zones_in(found, environments),
+        note=note,
+    )
+    paths = _paths(wish, fingerprint, sheets)
+    first, *others = (
+        _emitted(wish, path, sheet, _document(fits, fingerprint, sheet, environments), environments)
+        for path, sheet in zip(paths, sheets, strict=True)
+    )
+    _write((first, *others), overwrite=wish.overwrite)
+    return replace(
+        first,
         environments=environments,
-        needs=document.needs,
-        zones=zones,
         left_out=(
             *(item for choice in choices for item in choice.left_out),
             *(_left_out(one) for done in fits for one in done.quarantined),
         ),
-        notices=_notices(fits, choices),
+        notices=tuple(
+            # What every placement says by itself their joint choice says again.
+            dict.fromkeys((*_notices(fits, choices), *(n for s in sheets for n in s.notices)))
+        ),
+        beside=tuple(others),
     )
 
 
-def _write(files: Sequence[tuple[Path | None, str]], *, overwrite: bool) -> None:
-    """All files, or none where one would be replaced.
+def _paths(wish: EmitWish, fingerprint: Fingerprint, sheets: Sequence[Sheet]) -> list[Path | None]:
+    """Where each file goes; a name that was given is the first one's."""
+    given = wish.output
+    if given is not None and str(given) == "-":
+        if len(sheets) > 1:
+            names = ", ".join(sheet.placement or "any" for sheet in sheets)
+            raise CommandLineError(
+                f"these sessions make {len(sheets)} files, by placement of ranks ({names}), and "
+                "stdout takes one",
+                hint="write them with -o FILE; the others stand beside it.",
+            )
+        return [None]
+    plain = given or wish.folders[0] / file_name(fingerprint)
+    named = [plain.with_name(placing.file_name(plain.name, one.placement)) for one in sheets]
+    return [given, *named[1:]] if given is not None else [*named]
+
+
+def _emitted(
+    wish: EmitWish,
+    path: Path | None,
+    sheet: Sheet,
+    document: RuleDocument,
+    environments: Sequence[Environment],
+) -> Emitted:
+    """The files of one sheet as they will be written."""
+    rules = path if "rccl" in wish.formats else None
+    exports = path
+    if path is not None and ("rccl" in wish.formats or wish.output is None):
+        exports = path.with_suffix(".env")
+    placed = () if sheet.placement is None else (("RCCLTUNE_PLACEMENT", sheet.placement),)
+    environment = emit.render_environment(
+        document.provenance,
+        environments,
+        (*document.needs, *placed),
+        str(rules.resolve()) if rules else None,
+    )
+    texts = {"rccl": emit.render(document), "env": environment}
+    # Only stdout takes both at once.
+    formats = wish.formats if path is None else wish.formats[:1]
+    return Emitted(
+        path=rules,
+        text="".join(texts[name] for name in formats),
+        environment_path=exports if "env" in wish.formats else None,
+        environment_text=environment,
+        needs=document.needs,
+        zones=sheet.zones,
+        placement=sheet.placement,
+    )
+
+
+def _write(emitted: Sequence[Emitted], *, overwrite: bool) -> None:
+    """All of them or, where one is in the way, none.
 
     Raises:
-        CommandLineError: one is there and differs.
+        CommandLineError: a file is there and would change.
     """
+    files = [(one.path, one.text) for one in emitted]
+    files += [(one.environment_path, one.environment_text) for one in emitted]
     for path, text in files:
-        if path and path.exists() and not overwrite and path.read_bytes() != text.encode():
+        if path is not None and not overwrite and _differs(path, text):
             raise CommandLineError(
                 "the rule file is there already and would change",
                 where=str(path),
@@ -168,22 +221,8 @@ def _write(files: Sequence[tuple[Path | None, str]], *, overwrite: bool) -> None
             session.write_atomically(path, text)
 
 
-def _one_environment(
-    judged: Sequence[tuple[Environment, ...]], wish: EmitWish
-) -> tuple[Environment, ...]:
-    """The variants of all sessions, with the one that all agree on.
-
-    Raises:
-        CommandLineError: sessions choose different environments, and one job has but one.
-    """
-    names = {next((e.variant.name for e in found if e.chosen), "default") for found in judged}
-    if len(names) > 1:
-        raise CommandLineError(
-            f"the sessions are for different environments: {', '.join(sorted(names))}",
-            where=", ".join(str(folder) for folder in wish.folders),
-            hint="a job has one environment; name it with --variant.",
-        )
-    return tuple(one for found in judged for one in found)
+def _differs(path: Path, text: str) -> bool:
+    return path.exists() and path.read_bytes() != text.encode()
 
 
 def _left_out(one: Quarantine) -> LeftOut:
@@ -268,9 +307,10 @@ def _mode(fingerprint: Fingerprint) -> str:
 def _document(
     fits: Sequence[FitDone],
     fingerprint: Fingerprint,
-    sections: tuple[Section, ...],
+    sheet: Sheet,
     environments: Sequence[Environment],
 ) -> RuleDocument:
+    sections = emit.sections(sheet.zones)
     exported = {pair for one in environments if one.chosen for pair in one.variant.environment}
     needs = exported | {
         pair
@@ -280,8 +320,12 @@ def _document(
         for pair in rule.variant.environment
     }
     return RuleDocument(
-        provenance=(*_provenance(fits, fingerprint), *_chosen_lines(environments)),
-        requires=_requires(fingerprint),
+        provenance=(
+            *_provenance(fits, fingerprint),
+            *sheet.lines,
+            *_chosen_lines(environments),
+        ),
+        requires=(*_requires(fingerprint), *sheet.requires),
         needs=tuple(sorted(needs)),
         sections=sections,
     )

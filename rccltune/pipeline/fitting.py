@@ -191,7 +191,7 @@ def choice_of(done: FitDone, options: ChoiceOptions) -> Choice:
     searched = (done.session.path / SEARCH_FILE).exists()
     return replace(
         chosen,
-        zones=tuple(_explained(zone, done.bypasses) for zone in chosen.zones),
+        zones=explained(chosen.zones, done.bypasses),
         notices=tuple(
             n for n in chosen.notices if not (searched and n.caution is Caution.MISSING_VIEW)
         ),
@@ -208,6 +208,11 @@ def _bypasses(samples: Sequence[Sample]) -> tuple[Bypass, ...]:
         Bypass(collective=c, scale=s, min_nbytes=min(found), max_nbytes=max(found))
         for (c, s), found in seen.items()
     )
+
+
+def explained(chosen: Sequence[Zone], bypasses: Sequence[Bypass]) -> tuple[Zone, ...]:
+    """The same zones, with holes that say where the library asks no tuner."""
+    return tuple(_explained(zone, bypasses) for zone in chosen)
 
 
 def _explained(zone: Zone, bypasses: Sequence[Bypass]) -> Zone:

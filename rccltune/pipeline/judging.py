@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 
 from rccltune import fit, zones
@@ -15,8 +15,10 @@ from rccltune.model import (
     base_variant,
 )
 from rccltune.pipeline.fitting import FitDone, choice_of
-from rccltune.units import format_size
+from rccltune.units import MAX_NBYTES, format_size
 from rccltune.zones import Choice, ChoiceOptions
+
+Note = Callable[[str], None]
 
 
 def environments_of(
@@ -57,6 +59,42 @@ def judged_variants(done: FitDone) -> tuple[Environment, ...]:
         return environments_of(done, choice_of(done, options), options)
     except TooLittleDataError:
         return ()
+
+
+def together(judged: Sequence[tuple[Environment, ...]], *, note: Note) -> tuple[Environment, ...]:
+    """The variants of several sessions as one, since a job has one environment.
+
+    One is chosen where every session chooses it; a threshold is the smallest of theirs, so that
+    it is beyond no session's crossover.
+
+    Args:
+        judged: of each session.
+        note: told where sessions want different environments.
+    """
+    names = {next((e.variant.name for e in found if e.chosen), "default") for found in judged}
+    if len(names) > 1:
+        note(
+            f"the sessions are best in different environments ({', '.join(sorted(names))}), and a "
+            "job has one: the rules are for the default one; --variant names another, and each "
+            "session by itself has its own"
+        )
+    made: dict[str, Environment] = {}
+    for one in (one for found in judged for one in found):
+        known = made.get(one.variant.name)
+        kept = replace(one, chosen=one.chosen and len(names) == 1)
+        made[one.variant.name] = kept if known is None else _both(known, kept)
+    return tuple(made.values())
+
+
+def _both(one: Environment, other: Environment) -> Environment:
+    """The same variant in two sessions."""
+    first = min(one, other, key=lambda found: found.threshold_nbytes or MAX_NBYTES)
+    return replace(
+        first,
+        gains=(*one.gains, *other.gains),
+        score=(one.score + other.score) / 2,
+        against=one.against or other.against,
+    )
 
 
 def zones_in(found: Sequence[Zone], environments: Iterable[Environment]) -> tuple[Zone, ...]:

@@ -8,9 +8,16 @@ curves cross; and where the untouched library is known, a zone must beat it by m
 
 from __future__ import annotations
 
-from rccltune.zones.choosing import choose
+from rccltune.zones.choosing import choose, choose_together
 from rccltune.zones.environments import environments
 from rccltune.zones.options import Choice, ChoiceOptions
 from rccltune.zones.selectable import why_not_selectable
 
-__all__ = ["Choice", "ChoiceOptions", "choose", "environments", "why_not_selectable"]
+__all__ = [
+    "Choice",
+    "ChoiceOptions",
+    "choose",
+    "choose_together",
+    "environments",
+    "why_not_selectable",
+]

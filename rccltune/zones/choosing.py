@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from itertools import groupby, pairwise
 from math import log
 
@@ -25,6 +25,7 @@ from rccltune.zones.edges import Ends, boundary
 from rccltune.zones.notices import left_out, notices
 from rccltune.zones.options import Choice, ChoiceOptions
 from rccltune.zones.path import HOLE
+from rccltune.zones.together import together
 
 # How many sizes at an end must agree before a zone reaches beyond what was measured.
 END_SIZES = 3
@@ -47,6 +48,26 @@ def choose(curves: Sequence[Curve], options: ChoiceOptions | None = None) -> Cho
     options = options or ChoiceOptions()
     groups = groups_of(curves, options)
     _refuse_nothing(groups, options)
+    return _choice(groups, options)
+
+
+def choose_together(
+    parts: Mapping[str, Sequence[Curve]], options: ChoiceOptions | None = None
+) -> Choice:
+    """Choose a setting that is right wherever the ranks are.
+
+    Args:
+        parts: curves by the name of where the ranks were, all at one scale.
+        options: as for one of them.
+
+    Returns:
+        Zones of each tunable target that every part has with a baseline; there may be none.
+    """
+    options = options or ChoiceOptions()
+    return _choice(together(parts, options), options)
+
+
+def _choice(groups: Sequence[Group], options: ChoiceOptions) -> Choice:
     zones: list[Zone] = []
     said: list[Notice] = []
     out: list[LeftOut] = []
