@@ -60,9 +60,11 @@ def _not_exported(one: Environment) -> Iterator[str]:
 
 def _findings(one: Environment) -> Iterator[str]:
     if one.threshold_nbytes is not None:
+        measured = max((n for gain in one.gains for n, _ in gain.points), default=0)
+        whole = one.threshold_nbytes >= measured
+        why = "the largest size measured" if whole else "where the curves cross"
         yield from _comment(
-            f"threshold: {one.threshold_nbytes} bytes ({one.variant.threshold}), where the curves "
-            "cross"
+            f"threshold: {one.threshold_nbytes} bytes ({one.variant.threshold}), {why}"
         )
     for gain in one.gains:
         for line in finding_lines(gain):

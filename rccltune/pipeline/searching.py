@@ -221,19 +221,27 @@ def _chosen(curves: Sequence[Curve], arch: str | None) -> dict[Collective, dict[
 
 
 def _barred(samples: Sequence[Sample], collective: Collective) -> Mapping[Setting, frozenset[int]]:
-    """Sizes at which a setting was tried and never ran."""
+    """Sizes at which a setting was tried and never ran, or no setting can.
+
+    A path that goes past the tuner does so whatever was asked for: also a setting that was never
+    tried there, a number of channels of a later round say, cannot run.
+    """
     closed: dict[Setting, set[int]] = {}
     ran: set[tuple[Setting, int]] = set()
+    bypassed: set[int] = set()
     for sample in samples:
         setting = sample.key.setting
         if sample.key.collective is not collective or setting.role is not Role.FORCED:
             continue
+        own = closed.setdefault(setting, set())
         if sample.doubt is None:
             ran.add((setting, sample.nbytes))
         elif sample.doubt in _CLOSED:
-            closed.setdefault(setting, set()).add(sample.nbytes)
+            own.add(sample.nbytes)
+            bypassed |= {sample.nbytes} if sample.doubt is Doubt.BYPASSED else set()
+    never = bypassed - {nbytes for _, nbytes in ran}
     return {
-        setting: frozenset(n for n in sizes if (setting, n) not in ran)
+        setting: frozenset(never | {n for n in sizes if (setting, n) not in ran})
         for setting, sizes in closed.items()
     }
 
