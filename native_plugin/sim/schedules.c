@@ -3,6 +3,7 @@
  * What a schedule does is not read; its time is the node file's.  Facts: RCCL
  * src/misc/msccl/msccl_lifecycle.cc (mscclInternalSchedulerInit, _SelectAlgo), msccl_parser.cc.
  */
+#include <ctype.h>
 #include <dirent.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -18,7 +19,7 @@ static const char *attribute(const char *head, const char *name, char *value, si
 {
     size_t length = strlen(name);
     for (const char *at = strstr(head, name); at != NULL; at = strstr(at + 1, name)) {
-        if (at[-1] != ' ' || strncmp(at + length, "=\"", 2) != 0)
+        if (!isspace((unsigned char)at[-1]) || strncmp(at + length, "=\"", 2) != 0)
             continue;
         const char *start = at + length + 2, *end = strchr(start, '"');
         if (end == NULL || (size_t)(end - start) >= size)

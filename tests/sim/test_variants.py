@@ -367,7 +367,7 @@ def test_msccl_on_partitions_only_by_force(sim: Sim) -> None:
 
 
 SCHEDULE = """<algo name="{name}" nchunksperloop="8" nchannels="4" proto="Simple" ngpus="{ranks}"
-  coll="{collective}" inplace="{inside}" outofplace="1" minBytes="{low}" maxBytes="{high}">
+coll="{collective}" inplace="{inside}" outofplace="1" minBytes="{low}" maxBytes="{high}">
   <gpu id="0"/></algo>
 """
 
