@@ -139,7 +139,7 @@ def _paths(node: SimulatedNode) -> Iterator[tuple[str, float, tuple[str, ...]]]:
     """Paths without a tuner that the node's library has, what each takes of the time, of what."""
     for path, collectives in _PATH_COLLECTIVES.items():
         yield path, _PATH_SHARE[path], collectives
-    if node.raw["release"].get("library") == "rcclx":
+    if node.library == "rcclx":
         for path, collectives in _RCCLX_COLLECTIVES.items():
             yield path, _RCCLX_SHARE[path], collectives
 

@@ -114,9 +114,11 @@ class SimulatedNode:
 
     Attributes:
         devices_per_iod: 0 where a device has several I/O dies, or where they lie is not known.
+        library: ``rccl``, or ``rcclx`` where Meta's library stands on that release.
     """
 
     name: str
+    library: str
     ranks: int
     nodes: int
     devices_per_oam: int
@@ -143,6 +145,7 @@ def read_records(path: Path) -> SimulatedNode:
     scale = raw["scale"]
     return SimulatedNode(
         name=raw["name"],
+        library=raw["release"].get("library", "rccl"),
         ranks=scale["ranks"],
         nodes=scale.get("nodes", 1),
         devices_per_oam=scale.get("devices_per_oam", 1),

@@ -19,7 +19,7 @@ def _records(node: SimulatedNode) -> Iterator[str]:
     yield from _hardware(raw["hardware"])
     yield f"scale {node.ranks} {node.nodes} {node.devices_per_oam} {node.devices_per_iod}"
     release = raw["release"]
-    yield _line("release", release["rccl"], release["benchmark"], release.get("library", "rccl"))
+    yield _line("release", release["rccl"], release["benchmark"], node.library)
     yield from _library(raw["library"])
     start = raw.get("start", {})
     yield _line(

@@ -82,6 +82,26 @@ def test_the_tips_command_as_it_stands(sim: Sim) -> None:
     assert float(last.rest[2]) == pytest.approx(340, rel=0.05)
 
 
+def test_processes_of_mpirun_decide_alike(sim: Sim, tmp_path: Path) -> None:
+    """Eight processes on one OAM: one of them tells the truth, once a half."""
+    told = tmp_path / "told"
+    got = sim.run(
+        OAM,
+        "-b 1M -e 2M -f 2 -G 2",
+        np=8,
+        ROCR_VISIBLE_DEVICES="0,1,2,3,4,5,6,7",
+        RCCLTUNE_SIM_TRUTH=str(told),
+    )
+    assert got.code == 0
+    lines = [line.split() for line in told.read_text().splitlines()]
+    assert [(line[1], line[2], line[4]) for line in lines] == [
+        (str(MIB), "out", "mscclpp"),
+        (str(MIB), "in", "mscclpp"),
+        (str(2 * MIB), "out", "ring/simple"),
+        (str(2 * MIB), "in", "ring/simple"),
+    ]
+
+
 @pytest.mark.parametrize(
     ("collective", "size", "options", "env", "takes"),
     [
@@ -749,6 +769,12 @@ def test_what_is_measured_has_a_source(name: str) -> None:
         assert len(tips) == 3
     if node_path(name) in (DDA, RCCLX, DIRECT):
         assert not measured
+
+
+def test_one_node_is_of_another_library() -> None:
+    """Whose release alone does not tell which variants it has."""
+    libraries = {name: load_node(node_path(name)).library for name in shipped_nodes()}
+    assert {name for name, library in libraries.items() if library != "rccl"} == {RCCLX.stem}
 
 
 @pytest.mark.parametrize("name", shipped_nodes())
