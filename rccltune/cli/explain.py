@@ -71,6 +71,7 @@ def _plain(found: Explanation) -> dict[str, Any]:
         "dead": [rule.line for rule in found.audit.dead],
         "fallback": [rule.line for rule in found.audit.fallbacks],
         "never_selectable": [{"line": line, "reason": why} for line, why in found.never],
+        "placement": found.placement,
         "parts": found.parts,
     }
 
@@ -121,6 +122,13 @@ def _remarks(found: Explanation) -> list[str]:
     lines += [f"not selectable: line {line}: {why}" for line, why in found.never]
     if file.requires:
         lines.append("requires " + " ".join(f"{key}={value}" for key, value in file.requires))
+    if found.placement is not None:
+        name, without = found.placement.name, "used" if found.placement.without else "not used"
+        used = "used" if found.placement.with_it else "not used"
+        lines.append(
+            f"asked of the plugin: {used} under RCCLTUNE_PLACEMENT={name} (on every rank), "
+            f"{without} without it on this machine"
+        )
     lines += [f"needs {name}={value} on every rank" for name, value in file.needs]
     return lines
 

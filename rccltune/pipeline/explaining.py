@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import tempfile
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -53,11 +53,26 @@ class Explained:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Declared:
+    """Whether the plugin uses a file that is for one placement of ranks.
+
+    Attributes:
+        with_it: where RCCLTUNE_PLACEMENT names the placement.
+        without: where nothing does, as far as this machine shows where its devices are.
+    """
+
+    name: str
+    with_it: bool
+    without: bool
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Explanation:
     """A whole file.
 
     Attributes:
         never: (line, reason) of rules for cells that the library never offers.
+        placement: where the file is for one placement of ranks only.
     """
 
     path: Path
@@ -65,6 +80,7 @@ class Explanation:
     audit: Audit
     parts: tuple[Explained, ...]
     never: tuple[tuple[int, str], ...]
+    placement: Declared | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -125,12 +141,15 @@ def explain(path: Path, question: Question) -> Explanation:
             for collective in _collectives(rules, question)
             for scale in _scales(rules, collective, question)
         )
+        copy.write_bytes(_with_placement_alone(content, file))
+        declared = _declared(host, copy, file, parts, question.mode)
     return Explanation(
         path=path,
         file=file,
         audit=emit.audit(rules),
         parts=parts,
         never=_never(rules, dict(file.requires).get("arch")),
+        placement=declared,
     )
 
 
@@ -180,6 +199,46 @@ def _without_requirements(content: bytes) -> bytes:
     return b"\n".join(
         b"#" if line.lstrip(b" \t\xef\xbb\xbf").startswith(b"#@ requires") else line
         for line in lines
+    )
+
+
+def _with_placement_alone(content: bytes, file: RuleFile) -> bytes:
+    """The file with nothing required but its placement, which depends on the job."""
+    placement = dict(file.requires).get("placement")
+    head = f"#@ requires placement={placement}\n" if placement else ""
+    return head.encode() + _without_requirements(content)
+
+
+def _declared(
+    host: Host, path: Path, file: RuleFile, parts: Sequence[Explained], mode: Mode | None
+) -> Declared | None:
+    """Ask the plugin with RCCLTUNE_PLACEMENT and without it."""
+    placement = dict(file.requires).get("placement")
+    part = next((p for p in parts if any(s.setting is not None for s in p.stretches)), None)
+    if placement is None or part is None:
+        return None
+    arch = dict(file.requires).get("arch")
+    table = verify.cost_table(_offered(part.collective, part.scale, arch, ll128=True))
+
+    told = {"NCCL_TUNER_CONFIG_FILE": str(path)}
+    if mode is not None:
+        told["RCCLTUNE_MODE"] = str(mode)
+
+    def answers(declared: Mapping[str, str]) -> bool:
+        with host.communicator(
+            abi=max(host.abi_versions),
+            n_nodes=part.scale.n_nodes,
+            n_ranks=part.scale.n_ranks,
+            env={**told, **declared},
+        ) as communicator:
+            hints = {stretch.min_nbytes for stretch in part.stretches}
+            decided = verify.decisions(communicator, part.collective, table, hints)
+        return any(one.setting is not None for one in decided)
+
+    return Declared(
+        name=placement,
+        with_it=answers({"RCCLTUNE_PLACEMENT": placement}),
+        without=answers({}),
     )
 
 

@@ -1,0 +1,253 @@
+"""Placements of ranks from sweep to rule files, on simulated nodes where it is known what wins."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+import yaml
+
+from rccltune import plugin, simnode, verify
+from rccltune.cli import run
+from rccltune.errors import SessionError
+from rccltune.model import Scale
+from rccltune.pipeline.wishes import merge_wishes
+from rccltune.units import parse_size
+from rccltune.vocab import Algorithm, Collective, Protocol
+
+pytestmark = pytest.mark.usefixtures("stand_ins", "here")
+PLAIN = "rccl_tuner_gfx942_cpx-nps4.csv"
+TABLE = {(a, p) for a in (Algorithm.TREE, Algorithm.RING) for p in (Protocol.LL, Protocol.SIMPLE)}
+QUICK = ["--collective", "all_reduce", "--exhaustive", "--min-bytes", "1K", "--max-bytes", "1M"]
+SETTINGS = ["--setting", "tree/ll", "--setting", "ring/ll", "--setting", "ring/simple"]
+
+
+def node(folder: Path) -> Path:
+    """mi300x whose eight ranks of one OAM and one per OAM agree up to 64 KiB, and not above.
+
+    The library itself takes ring/ll up to there, and ring/simple above.
+    """
+    raw = yaml.safe_load(simnode.node_path("mi300x", "cpx-nps4").read_text(encoding="utf-8"))
+    raw["noise"] = {"sigma": 0.01}
+    raw["fill"] = [{"ranks": 8, "placement": name} for name in ("one-oam", "one-per-oam")]
+    small, large = [1024, 65536], [131072, 1 << 20]
+
+    def curve(setting: str, placement: str, low: float, high: float) -> dict[str, object]:
+        points = [[n, t] for t, sizes in ((low, small), (high, large)) for n in sizes]
+        return {
+            "collective": "all_reduce",
+            "setting": setting,
+            "ranks": 8,
+            "placement": placement,
+            "kind": "modelled",
+            "source": "made up",
+            "points": points,
+        }
+
+    raw["curves"] = [one for one in raw["curves"] if one.get("ranks") != 8]
+    for name, simple in (("one-oam", 50), ("one-per-oam", 300)):
+        raw["curves"] += [
+            curve("tree/ll", name, 50, 400),
+            curve("ring/ll", name, 100, 100),
+            curve("ring/simple", name, 300, simple),
+        ]
+    path = folder / "node.yaml"
+    path.write_text(yaml.safe_dump(raw), encoding="utf-8")
+    return path
+
+
+def sweep(path: Path | str, session: str, *more: str) -> int:
+    """One simulated sweep, all ranks in one process."""
+    where = ["--simulate", str(path), "--launcher", "none", "-o", session]
+    return run(["sweep", *where, *QUICK, *SETTINGS, *more])
+
+
+def answer(env: dict[str, str], nbytes: int, n_ranks: int = 8) -> str | None:
+    """What the plugin tells a communicator of one node that has what the files require."""
+    host = verify.Host(plugin.library())
+    abi = max(host.abi_versions)
+    with host.communicator(abi=abi, n_nodes=1, n_ranks=n_ranks, env=env) as communicator:
+        found = verify.decisions(
+            communicator, Collective.ALL_REDUCE, verify.cost_table(TABLE), {nbytes}
+        )
+    chosen = next(d.setting for d in found if d.min_nbytes <= nbytes <= d.max_nbytes)
+    return None if chosen is None else str(chosen)
+
+
+def placed_alone(file: Path) -> Path:
+    """A copy that requires its placement and no machine, which this one is not."""
+    placement = file.stem.partition("nps4_")[2]
+    lines = [line for line in file.read_text().splitlines() if "#@ requires" not in line]
+    needed = [f"#@ requires placement={placement}"] if placement else []
+    copy = file.with_name(f"copy-of-{file.name}")
+    copy.write_text("\n".join([*needed, *lines, ""]))
+    return copy
+
+
+def test_rules_are_for_any_placement_only_where_every_placement_gains(
+    here: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Two sessions; what the plugin says with RCCLTUNE_PLACEMENT and without it."""
+    path = node(here)
+    assert sweep(path, "one", "--placement-of-ranks", "one-oam") == 0
+    assert sweep(path, "other", "--placement-of-ranks", "one-per-oam") == 0
+    assert run(["emit-config", "one", "other", "-o", PLAIN]) == 0
+    capsys.readouterr()
+
+    own = PLAIN.replace(".csv", "_one-oam.csv")
+    files = {name: (here / name).read_text() for name in (PLAIN, own)}
+    assert "placement=" not in files[PLAIN]
+    assert "#@ requires" in files[own]
+    assert " placement=one-oam\n" in files[own]
+    # Above 64 KiB ring/ll gains where the library's own ring/simple is slow, and loses elsewhere.
+    named = {"NCCL_TUNER_CONFIG_FILE": str(placed_alone(here / PLAIN))}
+    assert answer(named, 4096) == "tree/ll"
+    assert answer(named, 1 << 19) is None
+    capsys.readouterr()
+
+    assert run(["explain", own, "--json"]) == 0
+    said = json.loads(capsys.readouterr().out)["placement"]
+    assert said == {"name": "one-oam", "with_it": True, "without": False}
+
+
+def test_a_placements_file_is_used_where_it_is_declared(here: Path) -> None:
+    """And neither without a word nor under another one."""
+    path = node(here)
+    for session, name in (("one", "one-oam"), ("other", "one-per-oam")):
+        assert sweep(path, session, "--placement-of-ranks", name) == 0
+    assert run(["emit-config", "one", "other"]) == 0
+
+    file = placed_alone(here / "one" / PLAIN.replace(".csv", "_one-per-oam.csv"))
+    named = {"NCCL_TUNER_CONFIG_FILE": str(file)}
+    assert answer({**named, "RCCLTUNE_PLACEMENT": "one-per-oam"}, 4096) == "tree/ll"
+    assert answer({**named, "RCCLTUNE_PLACEMENT": "one-per-oam"}, 1 << 19) == "ring/ll"
+    assert answer(named, 4096) is None
+    assert answer({**named, "RCCLTUNE_PLACEMENT": "node"}, 4096) is None
+
+
+def test_one_placement_alone_makes_a_file_of_its_own(
+    here: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """And the user is told what else to measure."""
+    assert sweep(node(here), "one", "--placement-of-ranks", "one-oam") == 0
+    assert run(["emit-config", "one"]) == 0
+    said = capsys.readouterr()
+
+    assert not (here / "one" / PLAIN).exists()
+    assert (here / "one" / PLAIN.replace(".csv", "_one-oam.csv")).exists()
+    assert "one-per-oam was not measured" in said.err
+    assert "RCCLTUNE_PLACEMENT=one-oam" in said.out
+
+
+def test_several_files_do_not_fit_stdout(here: Path) -> None:
+    """And none is written half."""
+    path = node(here)
+    assert sweep(path, "one", "--placement-of-ranks", "one-oam") == 0
+    assert sweep(path, "other", "--placement-of-ranks", "one-per-oam") == 0
+    assert run(["emit-config", "one", "other", "-o", "-"]) == 2
+    assert not list(here.rglob("rccl_tuner_*"))
+
+
+@pytest.mark.parametrize(
+    ("name", "n_ranks", "variable"),
+    [
+        ("every-oam", 8, "0xf8"),
+        ("across-oams", 8, "0x7"),
+        ("one-oam", 8, None),
+    ],
+)
+def test_samples_have_the_scale_of_a_group(
+    here: Path, name: str, n_ranks: int, variable: str | None
+) -> None:
+    """Not of all the ranks that were started; the baseline is placed like every other arm."""
+    assert sweep(node(here), "s", "--placement-of-ranks", name) == 0
+    rows = (here / "s/samples.csv").read_text().splitlines()
+    header = rows[0].split(",")
+    assert {row.split(",")[header.index("n_ranks")] for row in rows[1:]} == {str(n_ranks)}
+    assert {row.split(",")[header.index("rank_placement")] for row in rows[1:]} == {name}
+    for launch in (here / "s/launches").glob("*/environment.json"):
+        added = json.loads(launch.read_text())["added"]
+        assert "ROCR_VISIBLE_DEVICES" in added
+        mask = added.get("NCCL_TESTS_SPLIT_MASK")
+        # Bits above the highest rank mean nothing.
+        assert (mask and int(mask, 16) & 63) == (variable and int(variable, 16) & 63)
+
+
+def test_fewer_ranks_than_the_node_holds_are_not_the_node(here: Path) -> None:
+    """Four of eight MI300X have a name of their own, and any four of them are alike."""
+    spx = ["--np", "4", "--mode", "spx-nps1"]
+    assert sweep("mi300x-spx-nps1", "four", *spx) == 0
+    place = json.loads((here / "four/placement.json").read_text())
+    assert place["name"] == "first"
+    assert place["devices"] == [0, 1, 2, 3]
+
+    assert run(["emit-config", "four"]) == 0
+    (written,) = (here / "four").glob("rccl_tuner_*.csv")
+    assert written.name == "rccl_tuner_gfx942_spx-nps1.csv"
+
+
+def test_the_sites_list_of_devices_is_chosen_from(
+    here: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A list that is set already would index ours, or ours index it."""
+    monkeypatch.setenv("HIP_VISIBLE_DEVICES", ",".join(map(str, range(16, 32))))
+    assert sweep(node(here), "s", "--placement-of-ranks", "one-oam") == 0
+    for launch in (here / "s/launches").glob("*/environment.json"):
+        said = json.loads(launch.read_text())
+        assert said["added"]["ROCR_VISIBLE_DEVICES"] == "16,17,18,19,20,21,22,23"
+        assert "HIP_VISIBLE_DEVICES" in said["cleared"]
+
+    monkeypatch.setenv("ROCR_VISIBLE_DEVICES", "0,1")
+    assert sweep(node(here), "t", "--placement-of-ranks", "one-oam") == 4
+
+
+def test_a_launch_that_ran_on_other_devices_does_not_count(
+    here: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Something behind our back moved the ranks by one device."""
+    moved = ["--env", "NCCL_TESTS_DEVICE=1"]
+    assert sweep(node(here), "s", "--placement-of-ranks", "one-per-oam", *moved) == 4
+    assert "rank 0 ran on 0000:25:00" in capsys.readouterr().err
+    (outcome,) = (here / "s/launches").glob("*/outcome.json")
+    assert json.loads(outcome.read_text())["status"] == "interrupted"
+
+
+def test_a_session_has_one_placement(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Samples of two machines, as it were, are never pooled."""
+    path = node(here)
+    assert sweep(path, "s", "--placement-of-ranks", "one-oam") == 0
+    assert sweep(path, "s", "--placement-of-ranks", "one-per-oam") == SessionError.exit_code
+    assert "one-oam" in capsys.readouterr().err
+    (here / "s/placement.json").unlink()
+    assert sweep(path, "s", "--placement-of-ranks", "one-per-oam") == SessionError.exit_code
+    assert sweep(path, "s", "--placement-of-ranks", "one-oam") == 0
+
+
+def test_presets_are_the_documents_commands(here: Path) -> None:
+    """AMD's RCCL usage tips; a file wins over them, an option over both."""
+    plain = merge_wishes(None, {"preset": "cpx-64"})
+    assert (plain.sweep.min_nbytes, plain.sweep.max_nbytes, plain.sweep.factor) == (8, 1 << 30, 2)
+    assert plain.site.n_ranks == 64
+
+    graph = merge_wishes(None, {"preset": "cpx-one-oam-graph"})
+    assert graph.sweep.min_nbytes == parse_size("32")
+    assert (graph.sweep.graph, graph.sweep.warmup, graph.sweep.iterations) == (2, 20, 50)
+    assert graph.sweep.collectives == (Collective.ALL_REDUCE,)
+    assert graph.sweep.rank_placement == "one-oam"
+
+    file = here / "sweep.yaml"
+    file.write_text("preset: cpx-one-oam-graph\nwarmup: 7\niters: 8\n")
+    both = merge_wishes(file, {"iters": 9})
+    assert (both.sweep.warmup, both.sweep.iterations, both.sweep.graph) == (7, 9, 2)
+    file.write_text("preset: cpx-one-oan\nplacement_of_ranks: two-oams\n")
+    assert run(["sweep", "-c", str(file), "--simulate", "mi300x"]) == 3
+
+
+def test_a_preset_sweeps(here: Path) -> None:
+    """One OAM of the simulated node, as the document's second command has it."""
+    preset = ["--preset", "cpx-one-oam", "--mode", "cpx-nps4"]
+    assert sweep("mi300x", "s", *preset) == 0
+    place = json.loads((here / "s/placement.json").read_text())
+    assert (place["name"], place["scale"]) == ("one-oam", {"n_nodes": 1, "n_ranks": 8})
+    assert Scale(**place["scale"]).n_ranks == 8

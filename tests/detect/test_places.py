@@ -1,0 +1,203 @@
+"""Placements of ranks: on which devices, by numbers that are certain, or an error."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from rccltune import detect
+from rccltune.detect import Gpu, Link, Placed, System, layout_of, place
+from rccltune.errors import CommandLineError, MachineError, RccltuneError
+from rccltune.vocab import RankPlacement as P
+
+
+def machine(oams: int, per_oam: int, *, per_iod: int = 0, n_hidden: int = 0) -> System:
+    """A node whose OAMs are numbered one after the other, fully meshed."""
+    gpus = tuple(
+        Gpu(
+            index=oam * per_oam + part,
+            oam=f"0000:{oam:02x}:00",
+            partition=part,
+            iods=(part // per_iod,) if per_iod else (),
+        )
+        for oam in range(oams)
+        for part in range(per_oam)
+    )
+    links = tuple(
+        Link(origin=a.index, target=b.index, hops=int(a.oam != b.oam), weight=15)
+        for a in gpus
+        for b in gpus
+        if a is not b
+    )
+    return System(
+        root=Path("/"), status="known", vendor="amd", gpus=gpus, links=links, n_hidden=n_hidden
+    )
+
+
+def placed(wished: P | None, system: System, n_ranks: int | None = None, **site: str) -> Placed:
+    """The placement in a site's environment."""
+    return place(wished, layout_of(system, site), n_ranks)
+
+
+def numbers(found: Placed) -> list[int]:
+    """Devices in the order of the ranks."""
+    return [gpu.index for gpu in found.gpus]
+
+
+def colour(found: Placed, rank: int) -> int:
+    """The group of a rank, as nccl-tests works it out from the two variables."""
+    if not found.split:
+        return 0
+    ((name, value),) = found.split
+    if name == "NCCL_TESTS_SPLIT_MASK":
+        return rank & int(value, 16)
+    number = int(value[3:])
+    return rank // number if value.startswith("DIV") else rank % number
+
+
+CPX = machine(8, 8, per_iod=2)
+SPX = machine(8, 1)
+
+
+@pytest.mark.parametrize(
+    ("wished", "system", "devices"),
+    [
+        (P.ONE_OAM, CPX, [0, 1, 2, 3, 4, 5, 6, 7]),
+        (P.ONE_PER_OAM, CPX, [0, 8, 16, 24, 32, 40, 48, 56]),
+        (P.ONE_IOD, CPX, [0, 1]),
+        (P.NODE, SPX, [0, 1, 2, 3, 4, 5, 6, 7]),
+        (None, CPX, list(range(64))),
+    ],
+)
+def test_placements_of_an_mi300x(wished: P | None, system: System, devices: list[int]) -> None:
+    """AMD's own instructions for one OAM say ROCR_VISIBLE_DEVICES=0,…,7."""
+    assert numbers(placed(wished, system)) == devices
+
+
+@given(st.integers(2, 8), st.integers(2, 8), st.sampled_from([P.EVERY_OAM, P.ACROSS_OAMS]))
+def test_groups_have_one_oam_each_or_one_device_of_every_oam(
+    oams: int, per_oam: int, wished: P
+) -> None:
+    """Whatever the numbers, powers of two or not: the benchmark's own split makes them."""
+    found = placed(wished, machine(oams, per_oam))
+    groups: dict[int, list[str]] = {}
+    for rank, gpu in enumerate(found.gpus):
+        groups.setdefault(colour(found, rank), []).append(gpu.oam)
+
+    assert sorted(numbers(found)) == list(range(oams * per_oam))
+    assert {len(own) for own in groups.values()} == {found.n_ranks}
+    each = {len(set(own)) for own in groups.values()}
+    assert each == ({1} if wished is P.EVERY_OAM else {oams})
+
+
+@given(st.integers(1, 8), st.integers(1, 8), st.integers(1, 64))
+def test_the_first_devices_have_the_name_of_what_they_are(
+    oams: int, per_oam: int, n_ranks: int
+) -> None:
+    """Two sessions of the same devices must not have two names."""
+    system = machine(oams, per_oam)
+    n = min(n_ranks, oams * per_oam)
+    found = placed(None, system, n)
+
+    assert numbers(found) == list(range(n))
+    if n == oams * per_oam:
+        assert found.placement is P.NODE
+    elif n == per_oam > 1:
+        assert found.placement is P.ONE_OAM
+    else:
+        assert found.placement is P.FIRST
+
+
+def test_rules_are_for_any_placement_only_where_all_of_them_have_a_name() -> None:
+    """Eight of 64 are the two extremes; four of 64 can lie in ways that have none."""
+    both = (P.ONE_OAM, P.ONE_PER_OAM)
+    assert placed(P.ONE_OAM, CPX).alike == placed(P.ONE_PER_OAM, CPX).alike == both
+    assert placed(P.EVERY_OAM, CPX).alike == both
+    assert placed(None, CPX, 4).alike == ()
+    assert placed(None, SPX, 4).alike == (P.FIRST,)
+    assert placed(None, replace(SPX, links=()), 4).alike == ()
+    # Of what is hidden nobody knows how it lies.
+    assert placed(None, machine(1, 8, n_hidden=7)).alike == ()
+    assert placed(None, machine(1, 8, n_hidden=7)).placement is P.ONE_OAM
+
+
+@pytest.mark.parametrize("variable", ["ROCR_VISIBLE_DEVICES", "HIP_VISIBLE_DEVICES"])
+def test_a_site_that_restricts_devices_is_chosen_from(variable: str) -> None:
+    """In its order, by numbers of the whole node."""
+    allowed = [*range(3, 8), *range(23, 7, -1)]
+    site = {variable: ",".join(map(str, allowed))}
+
+    assert numbers(placed(P.ONE_OAM, CPX, **site)) == [23, 22, 21, 20, 19, 18, 17, 16]
+    assert numbers(placed(None, CPX, 4, **site)) == [3, 4, 5, 6]
+    with pytest.raises(MachineError, match="21 of the node's 64"):
+        placed(P.NODE, CPX, **site)
+    with pytest.raises(MachineError, match="one-per-oam"):
+        placed(P.ONE_PER_OAM, CPX, **site)
+    with pytest.raises(MachineError, match="as many on every one"):
+        placed(P.EVERY_OAM, CPX, **site)
+
+
+@pytest.mark.parametrize(
+    "site",
+    [
+        {"ROCR_VISIBLE_DEVICES": "GPU-1234567890abcdef"},
+        {"ROCR_VISIBLE_DEVICES": "0,1", "HIP_VISIBLE_DEVICES": "0"},
+    ],
+)
+def test_an_order_that_is_not_certain_is_an_error(site: dict[str, str]) -> None:
+    """An identity is shared by eight partitions; two lists index each other."""
+    with pytest.raises(MachineError) as caught:
+        layout_of(CPX, site)
+    assert caught.value.exit_code == 4
+
+
+def test_a_device_without_a_render_node_shifts_the_numbers() -> None:
+    """ROCr leaves it out and numbers the others anew."""
+    shut = replace(CPX.gpus[3], can_open=False, render_minor=131)
+    gpus = (*CPX.gpus[:3], shut, *CPX.gpus[4:])
+    with pytest.raises(MachineError, match="no render node"):
+        layout_of(replace(CPX, gpus=gpus), {})
+
+
+@pytest.mark.parametrize(
+    ("wished", "n_ranks", "error"),
+    [
+        (P.ONE_OAM, 4, CommandLineError),
+        (P.NODE, 8, CommandLineError),
+        (P.FIRST, None, CommandLineError),
+        (P.FIRST, 1, MachineError),
+        (P.EVERY_OAM, 64, CommandLineError),
+    ],
+)
+def test_ranks_that_do_not_fit_are_refused(
+    wished: P, n_ranks: int | None, error: type[RccltuneError]
+) -> None:
+    """Nothing else is measured under the name that was asked for."""
+    with pytest.raises(error):
+        placed(wished, CPX, n_ranks)
+
+
+@pytest.mark.parametrize("wished", [P.ONE_OAM, P.ONE_IOD, P.EVERY_OAM, P.ACROSS_OAMS])
+def test_a_machine_without_partitions_has_no_such_placement(wished: P) -> None:
+    """Each OAM is one device there."""
+    with pytest.raises(MachineError):
+        placed(wished, SPX)
+    assert placed(P.ONE_PER_OAM, SPX).placement is P.NODE
+
+
+@pytest.mark.parametrize(
+    ("vendor", "pairs"),
+    [
+        ("amd", (("ROCR_VISIBLE_DEVICES", "0,8,16"),)),
+        ("nvidia", (("CUDA_DEVICE_ORDER", "PCI_BUS_ID"), ("CUDA_VISIBLE_DEVICES", "0,8,16"))),
+    ],
+)
+def test_devices_are_chosen_by_the_vendors_variable(
+    vendor: str, pairs: tuple[tuple[str, str], ...]
+) -> None:
+    """In the order of the ranks."""
+    assert detect.choosing(vendor, 0, 8, 16) == pairs
