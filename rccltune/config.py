@@ -17,7 +17,7 @@ from rccltune.errors import InputFileError
 from rccltune.model import LONGEST_S, Mode, Setting, Sweep
 from rccltune.presets import PRESETS
 from rccltune.units import parse_size
-from rccltune.vocab import DTYPE_BYTES, RANK_PLACEMENTS, REDOPS, Collective
+from rccltune.vocab import DTYPE_BYTES, RANK_PLACEMENTS, REDOPS, Collective, RankPlacement
 
 # PyYAML's stubs leave out what its nodes are made of.
 Node: TypeAlias = Any
@@ -153,6 +153,8 @@ def dump_sweep(sweep: Sweep) -> str:
     import yaml
 
     placements = [p.value for p in sweep.placements]
+    # The first devices are a placement only with their number.
+    is_first = sweep.rank_placement == RankPlacement.FIRST.value and sweep.scales
     plain: dict[str, Any] = {
         "mode": str(sweep.mode) if sweep.mode else None,
         "collective": [c.value for c in sweep.collectives],
@@ -165,6 +167,7 @@ def dump_sweep(sweep: Sweep) -> str:
         "op": sweep.redop,
         "placement": placements[0] if len(placements) == 1 else "both",
         "placement_of_ranks": sweep.rank_placement,
+        "np": sweep.scales[0].n_ranks if is_first else None,
         "iters": sweep.iterations,
         "warmup": sweep.warmup,
         "graph": sweep.graph,

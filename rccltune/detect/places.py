@@ -87,6 +87,12 @@ def layout_of(system: System, variables: Mapping[str, str]) -> Layout:
             where=f"/dev/dri/renderD{shut[0].render_minor}",
             hint="start the container with --device=/dev/dri, all of it.",
         )
+    if system.vendor == "nvidia" and system.product is None and _by_speed(variables):
+        raise MachineError(
+            "these GPUs are not alike, and CUDA numbers them by speed unless told otherwise",
+            where="CUDA_VISIBLE_DEVICES",
+            hint="set CUDA_DEVICE_ORDER=PCI_BUS_ID with it; that is how nvidia-smi numbers them.",
+        )
     gpus = chosen(system.gpus, variables)
     counts: dict[str, int] = {}
     for gpu in system.gpus:
@@ -102,6 +108,12 @@ def layout_of(system: System, variables: Mapping[str, str]) -> Layout:
             (a.index, b.index) in linked for a in system.gpus for b in system.gpus if a is not b
         ),
     )
+
+
+def _by_speed(variables: Mapping[str, str]) -> bool:
+    """Whether the site's own list is in CUDA's order, which nothing here can tell."""
+    given = "CUDA_VISIBLE_DEVICES" in variables
+    return given and variables.get("CUDA_DEVICE_ORDER") != "PCI_BUS_ID"
 
 
 def place(wished: RankPlacement | None, layout: Layout, n_ranks: int | None) -> Placed:

@@ -110,7 +110,7 @@ def prepare(
         SessionError: the session is of another machine.
         MachineError: this benchmark cannot walk, and a walk was asked for.
     """
-    wanted = replace(wanted, rank_placement=site.ground.place.name)
+    wanted = replace(wanted, rank_placement=site.ground.place.name, scales=(site.scale,))
     ground = plan.Ground(
         programs=site.programs,
         letters=site.help_letters,

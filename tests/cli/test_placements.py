@@ -7,14 +7,17 @@ from pathlib import Path
 
 import pytest
 import yaml
+from machines import DESCRIPTIONS, load
 
-from rccltune import plugin, simnode, verify
+from rccltune import detect, plugin, simnode, verify
 from rccltune.cli import run
-from rccltune.errors import SessionError
+from rccltune.errors import CommandLineError, MachineError, SessionError
 from rccltune.model import Scale
+from rccltune.pipeline import places
+from rccltune.pipeline import site as site_module
 from rccltune.pipeline.wishes import merge_wishes
 from rccltune.units import parse_size
-from rccltune.vocab import Algorithm, Collective, Protocol
+from rccltune.vocab import Algorithm, Collective, Protocol, RankPlacement
 
 pytestmark = pytest.mark.usefixtures("stand_ins", "here")
 PLAIN = "rccl_tuner_gfx942_cpx-nps4.csv"
@@ -124,6 +127,133 @@ def test_a_placements_file_is_used_where_it_is_declared(here: Path) -> None:
     assert answer({**named, "RCCLTUNE_PLACEMENT": "one-per-oam"}, 1 << 19) == "ring/ll"
     assert answer(named, 4096) is None
     assert answer({**named, "RCCLTUNE_PLACEMENT": "node"}, 4096) is None
+
+
+def test_a_directory_has_a_file_for_each_placement(
+    here: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As emitted, on a captured MI300X: declared, the placement's rules; else those for any.
+
+    Rules for the whole node hold beside either.
+    """
+    path = node(here)
+    for session, name in (("one", "one-oam"), ("other", "one-per-oam"), ("all", "node")):
+        assert sweep(path, session, "--placement-of-ranks", name) == 0
+    assert run(["emit-config", "one", "other", "all"]) == 0
+
+    root = load(DESCRIPTIONS / "mi300x-cpx-nps4.machine").write(here / "root")
+    monkeypatch.setenv("RCCLTUNE_SYSROOT", str(root))
+    chosen = {"RCCLTUNE_CONFIG_DIR": str(here / "one"), "RCCLTUNE_SYSROOT": str(root)}
+    apart = {**chosen, "RCCLTUNE_PLACEMENT": "one-per-oam"}
+    assert answer(chosen, 4096) == answer(apart, 4096) == "tree/ll"
+    assert answer(chosen, 1 << 19) is None
+    assert answer(apart, 1 << 19) == "ring/ll"
+    assert answer(chosen, 1 << 16, n_ranks=64) == answer(apart, 1 << 16, n_ranks=64) == "tree/ll"
+
+
+class Captured:
+    """A site of a captured machine, with a benchmark that does nothing."""
+
+    def __init__(self, folder: Path, name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+        """Write both."""
+        root = load(DESCRIPTIONS / f"{name}.machine").write(folder / "root")
+        monkeypatch.setattr(
+            site_module,
+            "_system",
+            lambda: detect.look(detect.Look(root=root, variables={}, deep=False)),
+        )
+        self.bench = folder / "bench"
+        self.bench.mkdir()
+        script = self.bench / "all_reduce_perf"
+        script.write_text("#!/bin/sh\necho 'USAGE: [-b,--minbytes] [-N,--run_cycles]'\n")
+        script.chmod(0o755)
+
+    def site(self, placement: str | None, **more: object) -> site_module.Site:
+        """What a sweep would run on."""
+        wished = RankPlacement(placement) if placement else None
+        given = {"rccl_tests": self.bench, "launcher": "none", "placement": wished, **more}
+        return site_module.find_site(site_module.SiteWish(**given))
+
+
+@pytest.mark.parametrize(
+    ("placement", "n_ranks", "n_started", "devices"),
+    [
+        (None, 64, 64, None),
+        ("one-oam", 8, 8, "0,1,2,3,4,5,6,7"),
+        ("one-per-oam", 8, 8, "0,8,16,24,32,40,48,56"),
+        ("one-iod", 2, 2, "0,1"),
+        ("every-oam", 8, 64, ",".join(map(str, range(64)))),
+    ],
+)
+def test_a_captured_mi300x_is_placed_by_its_topology(
+    here: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    placement: str | None,
+    n_ranks: int,
+    n_started: int,
+    devices: str | None,
+) -> None:
+    """The real way: from KFD's nodes to what every arm has."""
+    site = Captured(here, "mi300x-cpx-nps4", monkeypatch).site(placement)
+
+    assert (site.scale, site.ground.n_started) == (Scale(n_nodes=1, n_ranks=n_ranks), n_started)
+    assert dict(site.environment).get("ROCR_VISIBLE_DEVICES") == devices
+    assert site.ground.place.name == (placement or "node")
+
+
+def test_hidden_devices_are_not_the_node(here: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A container with one OAM sees eight devices, and says one-oam, not node."""
+    captured = Captured(here, "container-one-oam", monkeypatch)
+    assert captured.site(None).ground.place.name == "one-oam"
+    assert captured.site(None).ground.place.alike == ()
+    with pytest.raises(MachineError, match="8 of the node's"):
+        captured.site("node")
+    with pytest.raises(MachineError):
+        captured.site("across-oams")
+
+
+def test_placements_are_of_one_host(here: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The devices of other hosts cannot be seen from here."""
+    captured = Captured(here, "mi300x-cpx-nps4", monkeypatch)
+    monkeypatch.setattr(site_module, "_hosts", lambda *_: ("one", "other"))
+    with pytest.raises(CommandLineError, match="several hosts"):
+        captured.site("one-oam")
+    whole = captured.site(None, n_ranks=128).ground
+    assert (whole.place.name, whole.place.scale) == ("node", Scale(n_nodes=2, n_ranks=128))
+    part = captured.site(None, n_ranks=16).ground
+    assert (part.place.name, part.environment) == ("first", ())
+
+
+@pytest.mark.parametrize(
+    ("bus", "strays"),
+    [
+        ("0000:05:00.1", False),
+        ("0000:05:00.0", False),
+        ("0000:05:00", False),
+        ("0x05", False),
+        ("0000:15:00.1", True),
+        ("0000:15:00", True),
+        ("0001:05:00", True),
+    ],
+)
+def test_ranks_are_looked_up_in_what_a_launch_printed(here: Path, bus: str, strays: bool) -> None:
+    """As far as a benchmark's release says where they were."""
+    log = here / "stdout.log"
+    log.write_text(f"#   Rank  0 Pid    12 on      host device  0 [{bus}] AMD Instinct MI300X\n")
+    wanted = detect.Gpu(index=1, oam="0000:05:00", partition=1)
+    assert (places.strayed(log, [wanted]) is not None) is strays
+
+
+def test_another_partition_of_the_same_oam_is_another_device(here: Path) -> None:
+    """Where partitions are printed at all: some releases print function 0 for each."""
+    log = here / "stdout.log"
+    lines = [
+        f"#   Rank  {rank} Pid    12 on      host device  0 [0000:05:00.{part}] MI300X\n"
+        for rank, part in ((0, 0), (1, 2))
+    ]
+    log.write_text("".join(lines))
+    gpus = [detect.Gpu(index=part, oam="0000:05:00", partition=part) for part in (0, 1)]
+    assert "rank 1 ran on 0000:05:00.2" in str(places.strayed(log, gpus))
 
 
 def test_one_placement_alone_makes_a_file_of_its_own(

@@ -163,6 +163,19 @@ def test_a_device_without_a_render_node_shifts_the_numbers() -> None:
         layout_of(replace(CPX, gpus=gpus), {})
 
 
+def test_numbers_by_speed_are_not_numbers_by_address() -> None:
+    """CUDA's own order matters only where the GPUs differ."""
+    alike = replace(SPX, vendor="nvidia", product="H200")
+    mixed = replace(alike, product=None)
+    by_address = {"CUDA_DEVICE_ORDER": "PCI_BUS_ID"}
+    listed = {"CUDA_VISIBLE_DEVICES": "2,3"}
+
+    assert numbers(placed(None, alike, **listed)) == [2, 3]
+    assert numbers(placed(None, mixed, **listed, **by_address)) == [2, 3]
+    with pytest.raises(MachineError, match="not alike"):
+        layout_of(mixed, listed)
+
+
 @pytest.mark.parametrize(
     ("wished", "n_ranks", "error"),
     [
