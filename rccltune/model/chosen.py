@@ -194,6 +194,8 @@ class Environment:
     Attributes:
         variant: its threshold, where it has one, is the crossover that was measured.
         threshold_nbytes: that crossover; None without a threshold, or where nothing is won.
+        beyond: name of the variant whose rules hold where no path takes the calls.
+        reach: calls of at most so many bytes never reach a tuner; None where that is not bounded.
         gains: by collective, scale and placement of ranks.
         score: mean over sizes of log(time with the default variant's rules / time in it).
         against: why nobody should export it unasked; None where it may be chosen.
@@ -202,6 +204,8 @@ class Environment:
 
     variant: Variant
     threshold_nbytes: int | None
+    beyond: str = "default"
+    reach: int | None = None
     gains: tuple[VariantGain, ...]
     score: float
     against: str | None = None

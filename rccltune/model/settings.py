@@ -164,8 +164,10 @@ class Variant:
         threshold: variable that confines the variant to calls of at most its value in bytes.
         lossy: results are rounded more than the benchmark allows; never chosen silently.
         path: serves calls before a tuner is asked, so that no setting can be measured in it.
-        serves: collectives that a path serves; empty where that is not known, all then.
+        serves: collectives that it concerns; empty for all.
         up_to: largest call in bytes that a path serves, None where nothing bounds it.
+        without: name of the variant in which the library goes on beyond a path's threshold; None
+            for the default one.
     """
 
     name: str = "default"
@@ -180,6 +182,7 @@ class Variant:
     path: bool = False
     serves: tuple[Collective, ...] = ()
     up_to: int | None = None
+    without: str | None = None
 
     @property
     def one_process(self) -> bool:

@@ -360,7 +360,7 @@ def _chosen_lines(environments: Sequence[Environment]) -> list[str]:
             lines.append(f"environment: {one.variant.name}")
             lines += [line for gain in one.gains for line in emit.finding_lines(gain)]
             if one.variant.path:
-                lines.append("the rules beyond what it serves were measured without it")
+                lines.append(f"rules beyond what it serves are those of {one.beyond}")
     return lines
 
 

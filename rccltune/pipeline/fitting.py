@@ -11,6 +11,8 @@ from rccltune import fit, quarantine, session, zones
 from rccltune.errors import CommandLineError, TooLittleDataError
 from rccltune.model import (
     BASELINE,
+    DEFAULT_VARIANT,
+    NOT_BEATEN,
     NOT_MEASURED,
     Belief,
     Caution,
@@ -24,6 +26,7 @@ from rccltune.model import (
     Setting,
     WrongShare,
     Zone,
+    base_variant,
 )
 from rccltune.pipeline.agreeing import Agreements, agreements, agreements_from_plain
 from rccltune.pipeline.believing import gather_beliefs
@@ -43,12 +46,17 @@ FIT_FILE: Final = "fit.json"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Bypass:
-    """Sizes at which the library was seen to take a path that never asks a tuner."""
+    """Sizes at which the library was seen to take a path that never asks a tuner.
+
+    Attributes:
+        variant: name of that in which it was seen.
+    """
 
     collective: Collective
     scale: Scale
     min_nbytes: int
     max_nbytes: int
+    variant: str = DEFAULT_VARIANT.name
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -200,13 +208,15 @@ def choice_of(done: FitDone, options: ChoiceOptions) -> Choice:
 
 def _bypasses(samples: Sequence[Sample]) -> tuple[Bypass, ...]:
     """One stretch for each collective and scale, from the smallest to the largest size seen."""
-    seen: dict[tuple[Collective, Scale], list[int]] = {}
+    seen: dict[tuple[Collective, Scale, str], list[int]] = {}
     for sample in samples:
         if sample.doubt is Doubt.BYPASSED:
-            seen.setdefault((sample.key.collective, sample.key.scale), []).append(sample.nbytes)
+            key = sample.key
+            where = (key.collective, key.scale, base_variant(key.variant).name)
+            seen.setdefault(where, []).append(sample.nbytes)
     return tuple(
-        Bypass(collective=c, scale=s, min_nbytes=min(found), max_nbytes=max(found))
-        for (c, s), found in seen.items()
+        Bypass(collective=c, scale=s, min_nbytes=min(found), max_nbytes=max(found), variant=v)
+        for (c, s, v), found in seen.items()
     )
 
 
@@ -218,11 +228,15 @@ def explained(chosen: Sequence[Zone], bypasses: Sequence[Bypass]) -> tuple[Zone,
 def _explained(zone: Zone, bypasses: Sequence[Bypass]) -> Zone:
     """A hole under a bypass says so: there a rule would do nothing."""
     for bypass in bypasses:
-        same = (zone.target.collective, zone.target.scale) == (bypass.collective, bypass.scale)
+        target = zone.target
+        same = (target.collective, target.scale, target.variant.name) == (
+            *(bypass.collective, bypass.scale),
+            bypass.variant,
+        )
         inside = zone.min_nbytes <= bypass.min_nbytes and bypass.max_nbytes <= zone.max_nbytes
-        if same and inside and zone.reason == NOT_MEASURED:
+        if same and inside and zone.reason in (NOT_MEASURED, NOT_BEATEN):
             stretch = f"{format_size(bypass.min_nbytes)} to {format_size(bypass.max_nbytes)}"
-            return replace(zone, reason=f"bypassed from {stretch}; else {NOT_MEASURED}")
+            return replace(zone, reason=f"bypassed from {stretch}; else {zone.reason}")
     return zone
 
 

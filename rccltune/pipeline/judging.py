@@ -9,6 +9,7 @@ from rccltune import fit, zones
 from rccltune.errors import CommandLineError, TooLittleDataError
 from rccltune.model import (
     DEFAULT_VARIANT,
+    LL128_FORCED,
     Environment,
     Variant,
     Zone,
@@ -100,27 +101,63 @@ def _both(one: Environment, other: Environment) -> Environment:
 def zones_in(found: Sequence[Zone], environments: Iterable[Environment]) -> tuple[Zone, ...]:
     """The zones of the environment that is chosen; of the default one where none is.
 
-    What a path serves before a tuner is asked is a hole: a rule there would do nothing.
+    What a path serves before a tuner is asked is a hole: a rule there would do nothing. Collectives
+    that the environment does not concern keep the default's.
     """
+    plain = [zone for zone in found if _is_default(zone.target.variant)]
     chosen = next((one for one in environments if one.chosen), None)
     if chosen is None:
-        return tuple(zone for zone in found if _is_default(zone.target.variant))
-    if not chosen.variant.path:
-        name = chosen.variant.name
-        return tuple(zone for zone in found if zone.target.variant.name == name)
-    kept = [zone for zone in found if _is_default(zone.target.variant)]
-    reach = chosen.threshold_nbytes or chosen.variant.up_to
-    return tuple(part for zone in kept for part in _behind(zone, chosen.variant, reach))
+        return tuple(plain)
+    variant = chosen.variant
+    name = chosen.beyond if variant.path else variant.name
+    own = [zone for zone in found if zone.target.variant.name == name]
+    concerned = {zone.target.collective for zone in own if _concerns(variant, zone)}
+    kept = [zone for zone in plain if zone.target.collective not in concerned]
+    kept += [zone for zone in own if zone.target.collective in concerned]
+    if not variant.path:
+        return tuple(kept)
+    bare = [_in_default(zone) for zone in kept]
+    parts = (part for zone in bare for part in _behind(zone, variant, chosen.reach))
+    return tuple(_as_one(parts))
+
+
+def _as_one(found: Iterable[Zone]) -> list[Zone]:
+    """Zones with neighbouring holes of one reason as one."""
+    made: list[Zone] = []
+    for zone in found:
+        last = made[-1] if made else None
+        if (
+            last is not None
+            and last.setting is None
+            and (last.target, last.reason) == (zone.target, zone.reason)
+            and last.max_nbytes + 1 == zone.min_nbytes
+        ):
+            made[-1] = replace(last, max_nbytes=zone.max_nbytes)
+        else:
+            made.append(zone)
+    return made
 
 
 def _is_default(variant: Variant) -> bool:
     return base_variant(variant).name == DEFAULT_VARIANT.name
 
 
+def _concerns(variant: Variant, zone: Zone) -> bool:
+    return not variant.serves or zone.target.collective in variant.serves
+
+
+def _in_default(zone: Zone) -> Zone:
+    """A zone of the variant in which a path is off, as it stands beyond the path's threshold.
+
+    There the library is in the same state, so that the rule needs nothing of that variant.
+    """
+    plain = DEFAULT_VARIANT if zone.variant.widens is None else LL128_FORCED
+    return replace(zone, target=replace(zone.target, variant=DEFAULT_VARIANT), variant=plain)
+
+
 def _behind(zone: Zone, variant: Variant, reach: int | None) -> list[Zone]:
     """What is left of a zone where a path serves calls up to a size; the rest becomes a hole."""
-    serves = not variant.serves or zone.target.collective in variant.serves
-    if not serves or (reach is not None and zone.min_nbytes > reach):
+    if not _concerns(variant, zone) or (reach is not None and zone.min_nbytes > reach):
         return [zone]
     up_to = "" if reach is None else f" up to {format_size(reach)}"
     last = zone.max_nbytes if reach is None else min(zone.max_nbytes, reach)

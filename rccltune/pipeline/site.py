@@ -388,6 +388,7 @@ def _simulated(wish: SiteWish) -> Site:
         start_s=1.0 + float(node.raw.get("start", {}).get("startup_s", 0)),
         tunerless=switching.tunerless(f"RCCL {_release(wish, node)}"),
         library=f"RCCL {_release(wish, node)}",
+        is_rcclx=node.library == "rcclx",
     )
 
 

@@ -30,12 +30,16 @@ def with_variants(wishes: Wishes, site: Site) -> tuple[Sweep, tuple[str, ...]]:
     found: dict[str, Variant] = {DEFAULT_VARIANT.name: DEFAULT_VARIANT}
     refused: list[str] = []
     where = variants.Where(max_nbytes=sweep.max_nbytes, n_ranks=site.scale.n_ranks)
-    for word in wishes.variants:
+    words = list(wishes.variants)
+    for word in words:
         spec, parameter = catalog.find(word)
         why = variants.why_absent(spec, _seen(site, sweep, spec, parameter))
         if why is not None:
             refused.append(f"{word}: {why}")
             continue
+        if spec.without is not None and spec.without not in words:
+            # What a threshold is best depends on what runs beyond it.
+            words.append(spec.without)
         one = variants.resolve(spec, parameter, where)
         # The default's own LL128 is measured wherever a setting needs it.
         if one.widens is None:
@@ -63,19 +67,18 @@ def _seen(site: Site, sweep: Sweep, spec: VariantSpec, parameter: str | None) ->
 
 
 def _served(spec: VariantSpec, made: Variant) -> Variant:
-    """With the calls that its path takes, as far as the catalog knows them."""
-    if spec.acts is not Acts.PATH:
-        return made
+    """With the calls that it concerns, as far as the catalog knows them."""
     named = all(calls.collectives for calls in spec.calls)
+    served = dict.fromkeys(c for calls in spec.calls for c in calls.collectives)
     bounds = [calls.max_nbytes for calls in spec.calls]
     known = [bound for bound in bounds if bound is not None]
+    is_path = spec.acts is Acts.PATH
+    is_bounded = is_path and bool(known) and len(known) == len(bounds)
     return replace(
         made,
-        path=True,
-        serves=tuple(dict.fromkeys(c for calls in spec.calls for c in calls.collectives))
-        if named
-        else (),
-        up_to=max(known) if known and len(known) == len(bounds) else None,
+        path=is_path,
+        serves=tuple(served) if named else (),
+        up_to=max(known) if is_bounded else None,
     )
 
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import random
 from collections.abc import Iterable
+from dataclasses import replace
 
 from rccltune.model import DEFAULT_VARIANT, Launch, Sweep, Variant
 from rccltune.plan.launches import N_BASELINES, Ground, arms, baselines, launch_of, pass_s
@@ -31,11 +32,17 @@ def plan_variants(sweep: Sweep, ground: Ground, *, walks: bool) -> list[Launch]:
     launches: list[Launch] = []
     for repeat in range(n_rounds):
         for one in _turned(varied, sweep, repeat):
-            launches += baselines(sweep, ground, repeat, one)
+            launches += baselines(_concerned(sweep, one), ground, repeat, one)
             whole = parts[one.name]
             start, end = (len(whole) * k // n_rounds for k in (repeat, repeat + 1))
             launches += whole[start:end]
     return launches
+
+
+def _concerned(sweep: Sweep, variant: Variant) -> Sweep:
+    """The sweep of those collectives alone that a variant concerns."""
+    wanted = tuple(c for c in sweep.collectives if not variant.serves or c in variant.serves)
+    return replace(sweep, collectives=wanted)
 
 
 def _turned(varied: Iterable[Variant], sweep: Sweep, repeat: int) -> list[Variant]:
@@ -48,7 +55,8 @@ def _settings_in(variant: Variant, sweep: Sweep, ground: Ground, *, walks: bool)
     """All settings in a variant; none where it takes calls before a tuner is asked."""
     if variant.path:
         return []
-    wanted = [arm for arm in arms(sweep, ground, variant)[0] if not arm[2].patched]
+    concerned = _concerned(sweep, variant)
+    wanted = [arm for arm in arms(concerned, ground, variant)[0] if not arm[2].patched]
     if walks and not variant.one_process and why_no_walk(sweep, ground) is None:
         n_passes = sweep.longest_s / pass_s(sweep)
         return [

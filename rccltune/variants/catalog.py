@@ -137,6 +137,9 @@ def _check_names(own: Iterable[Entry], shipped: dict[str, VariantSpec], reader: 
 
 def _check_widened(entries: Iterable[Entry], names: list[str], reader: Reader) -> None:
     for entry in entries:
+        beyond = entry.spec.without
+        if beyond is not None and (beyond not in names or beyond == entry.spec.name):
+            reader.say(entry.node, f"without it there is '{beyond}', which is no other variant")
         widened = entry.spec.widens
         if widened is not None and (widened not in names or widened == entry.spec.name):
             reader.say(entry.node, f"it widens '{widened}', which is no other variant")

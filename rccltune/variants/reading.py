@@ -198,6 +198,7 @@ _FIELDS: Final[Mapping[str, Field]] = {
     "runner": scalar(one_of("torch")),
     "not_tunable": scalar(text),
     "widens": scalar(text),
+    "without": scalar(text),
     "source": scalar(text),
     "unverified": scalar(text),
     "replaces": scalar(flag),

@@ -94,6 +94,7 @@ class VariantSpec:
         runner: ``torch`` where only PyTorch can run it.
         not_tunable: why it cannot be measured as a variant.
         widens: the variant of which this one only makes more settings selectable.
+        without: the variant in which the library goes on beyond this one's threshold.
         unverified: what neither a run nor a source has settled.
         own: from a user's file.
     """
@@ -114,6 +115,7 @@ class VariantSpec:
     runner: str | None = None
     not_tunable: str | None = None
     widens: str | None = None
+    without: str | None = None
     source: str | None = None
     unverified: str | None = None
     own: bool = False

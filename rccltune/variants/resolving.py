@@ -39,6 +39,7 @@ def resolve(spec: VariantSpec, parameter: str | None, where: Where) -> Variant:
         name=resolved_name(spec, parameter),
         environment=tuple((name, _filled(value, words)) for name, value in spec.environment),
         widens=spec.widens,
+        without=spec.without,
         options=spec.options,
         threshold=spec.threshold.variable if spec.threshold and bounded else None,
         lossy=spec.lossy,

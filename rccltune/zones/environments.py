@@ -8,8 +8,9 @@ threshold of its own is confined by it to the sizes at which it wins.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from itertools import accumulate
 from math import log, log1p
 from statistics import fmean
 from typing import Final
@@ -51,13 +52,46 @@ class _Place:
         target: its variant is the one judged.
         base: the untouched site.
         tuned: the untouched site with the default variant's rules.
+        rest: what runs where the variant's path does not take a call.
         ours: the variant, with its own rules; without a threshold's bound.
     """
 
     target: Target
     base: Times
     tuned: Times
+    rest: Times
     ours: Times
+
+
+@dataclass(frozen=True, slots=True)
+class _Outcome:
+    """A variant as a job would get it.
+
+    Attributes:
+        variant: with its threshold, where it has one.
+        last: the threshold in bytes, None without one or where nothing is won.
+        beyond: name of the variant whose rules hold where no path takes the calls.
+        reach: calls of at most so many bytes never reach a tuner.
+        places: what was measured of it.
+        times: what a job gets in each place.
+    """
+
+    variant: Variant
+    last: int | None
+    beyond: str
+    reach: int | None
+    places: tuple[_Place, ...]
+    times: tuple[Times, ...]
+
+    def at(self, target: Target) -> Times | None:
+        """What a job gets for the same collective, scale and placement."""
+        key = _key(target)
+        pairs = zip(self.places, self.times, strict=True)
+        return next((times for place, times in pairs if _key(place.target) == key), None)
+
+
+def _key(target: Target) -> tuple[object, ...]:
+    return target.collective, target.scale, target.rank_placement
 
 
 def environments(
@@ -78,11 +112,12 @@ def environments(
     Returns:
         In the order in which variants first appear; at most one is chosen.
     """
-    judged = [_judged(variant, curves, zones, options, wrong) for variant in _variants(curves)]
-    wanted = options.variant
+    found = _variants(curves)
+    site = _Site(curves, zones, options, {one.name: one for one in found})
+    judged = [_judged(site.outcome(variant.name), options, wrong) for variant in found]
     able = [one for one in judged if one.against is None]
     best = max(able, key=lambda one: one.score, default=None)
-    name = wanted or (best.variant.name if best else DEFAULT_VARIANT.name)
+    name = options.variant or (best.variant.name if best else DEFAULT_VARIANT.name)
     return tuple(replace(one, chosen=one.variant.name == name) for one in judged)
 
 
@@ -97,60 +132,91 @@ def _variants(curves: Iterable[Curve]) -> list[Variant]:
     return list(found.values())
 
 
-def _judged(
-    variant: Variant,
-    curves: Sequence[Curve],
-    zones: Sequence[Zone],
-    options: ChoiceOptions,
-    wrong: Sequence[WrongShare],
-) -> Environment:
-    places = list(_places(variant, curves, zones))
-    last = _threshold(places, options) if variant.threshold else None
-    reach = last if variant.threshold else variant.up_to
-    if variant.threshold and last is None:
-        # Nothing is won at any size: shown as it was measured, everywhere.
-        reach = None
-    gains, scores = [], []
-    for place in places:
-        ours = _confined(place, variant, reach)
-        faster = race(ours, place.base, options.min_gain, place.target)
-        slower = race(place.base, ours, options.tolerance, place.target)
-        ahead = race(ours, place.tuned, options.min_gain, place.target)
-        behind = race(place.tuned, ours, options.min_gain, place.target)
-        gains.append(
-            VariantGain(
-                target=place.target,
-                better=ranges(faster),
-                worse=ranges(slower, inverse=True),
-                ahead=ranges(ahead),
-                behind=ranges(behind, inverse=True),
-                points=points(faster),
-                tuned=points(race(place.tuned, place.base, options.min_gain, place.target)),
-                wrong=next((one for one in wrong if one.target == place.target), None),
-            )
+class _Site:
+    """What is known of all variants; each outcome is worked out once."""
+
+    def __init__(
+        self,
+        curves: Sequence[Curve],
+        zones: Sequence[Zone],
+        options: ChoiceOptions,
+        variants: Mapping[str, Variant],
+    ) -> None:
+        self.curves = curves
+        self.zones = zones
+        self.options = options
+        self.variants = variants
+        self.made: dict[tuple[str, bool], _Outcome] = {}
+
+    def outcome(self, name: str, *, follows: bool = False) -> _Outcome:
+        """A variant confined to where it wins, with what runs beyond.
+
+        Args:
+            name: of the variant.
+            follows: another path takes the small calls, so that those do not matter.
+        """
+        key = (name, follows)
+        if key not in self.made:
+            self.made[key] = self._outcome(self.variants[name], follows=follows)
+        return self.made[key]
+
+    def _outcome(self, variant: Variant, *, follows: bool) -> _Outcome:
+        rest = self._rest(variant)
+        places = tuple(self._places(variant, rest))
+        if not variant.path:
+            times = tuple(place.ours for place in places)
+            return _Outcome(variant, None, variant.name, 0, places, times)
+        last = _threshold(places, self.options, follows=follows) if variant.threshold else None
+        if variant.threshold and follows and last is None:
+            # It wins nowhere: no call at all is left to it.
+            last = 0
+        # Where no threshold wins it is shown as it was measured, everywhere.
+        own = last if variant.threshold else variant.up_to
+        times = tuple(
+            place.ours if own is None else joined(place.ours, place.rest, own) for place in places
         )
-        scores.append(_score(ahead))
-    made = Environment(
-        variant=_with_threshold(variant, last),
-        threshold_nbytes=last,
-        gains=tuple(gains),
-        score=fmean(scores) if scores else 0.0,
-    )
-    return replace(made, against=_against(made, options, confined=last is not None))
+        beyond = rest.beyond if rest is not None else DEFAULT_VARIANT.name
+        reach = own
+        if own is not None and rest is not None and rest.variant.path:
+            reach = max(own, rest.reach or own)
+        return _Outcome(self._set(variant, last, rest), last, beyond, reach, places, times)
 
+    def _set(self, variant: Variant, last: int | None, rest: _Outcome | None) -> Variant:
+        """With its threshold, and with that of the path that follows it."""
+        if variant.threshold is None or last is None:
+            return variant
+        pairs = dict(variant.environment)
+        if rest is not None and rest.last is not None and rest.variant.threshold is not None:
+            # The path that follows is on with a threshold of its own, which never ends before ours
+            # does: RCCLX takes no call at all beyond the second one.
+            pairs = {**dict(rest.variant.environment), **pairs}
+            pairs[rest.variant.threshold] = str(max(rest.last, last))
+        pairs[variant.threshold] = str(last)
+        return replace(variant, environment=tuple(sorted(pairs.items())))
 
-def _places(variant: Variant, curves: Sequence[Curve], zones: Sequence[Zone]) -> Iterable[_Place]:
-    """Where both the variant and the untouched site were measured."""
-    seen: dict[Target, None] = {}
-    for curve in curves:
-        if base_variant(curve.key.variant).name == variant.name:
-            seen.setdefault(replace(curve.key.target, variant=variant))
-    for target in seen:
-        plain = _plain(target, curves)
-        base = untouched(plain, curves)
-        if base and untouched(target, curves):
-            tuned = with_rules(plain, zones, curves)
-            yield _Place(target, base, tuned, with_rules(target, zones, curves))
+    def _rest(self, variant: Variant) -> _Outcome | None:
+        """The variant that goes on beyond a path, where it was measured."""
+        name = variant.without
+        if name is None or name not in self.variants:
+            return None
+        return self.outcome(name, follows=True)
+
+    def _places(self, variant: Variant, rest: _Outcome | None) -> Iterable[_Place]:
+        """Where both the variant and the untouched site were measured, of what it concerns."""
+        seen: dict[Target, None] = {}
+        for curve in self.curves:
+            target = replace(curve.key.target, variant=variant)
+            is_of = base_variant(curve.key.variant).name == variant.name
+            if is_of and (not variant.serves or target.collective in variant.serves):
+                seen.setdefault(target)
+        for target in seen:
+            plain = _plain(target, self.curves)
+            base = untouched(plain, self.curves)
+            if base and untouched(target, self.curves):
+                tuned = with_rules(plain, self.zones, self.curves)
+                beyond = rest.at(target) if rest is not None else None
+                ours = with_rules(target, self.zones, self.curves)
+                yield _Place(target, base, tuned, beyond or tuned, ours)
 
 
 def _plain(target: Target, curves: Sequence[Curve]) -> Target:
@@ -162,13 +228,36 @@ def _plain(target: Target, curves: Sequence[Curve]) -> Target:
     return replace(target, variant=default)
 
 
-def _confined(place: _Place, variant: Variant, reach: int | None) -> Times:
-    """What a job gets: beyond what a path serves, the default variant's rules go on."""
-    if variant.serves and place.target.collective not in variant.serves:
-        return place.tuned
-    if not variant.path or reach is None:
-        return place.ours
-    return joined(place.ours, place.tuned, reach)
+def _judged(found: _Outcome, options: ChoiceOptions, wrong: Sequence[WrongShare]) -> Environment:
+    gains, scores = [], []
+    for place, ours in zip(found.places, found.times, strict=True):
+        target = place.target
+        faster = race(ours, place.base, options.min_gain, target)
+        slower = race(place.base, ours, options.tolerance, target)
+        ahead = race(ours, place.tuned, options.min_gain, target)
+        behind = race(place.tuned, ours, options.min_gain, target)
+        gains.append(
+            VariantGain(
+                target=target,
+                better=ranges(faster),
+                worse=ranges(slower, inverse=True),
+                ahead=ranges(ahead),
+                behind=ranges(behind, inverse=True),
+                points=points(faster),
+                tuned=points(race(place.tuned, place.base, options.min_gain, target)),
+                wrong=next((one for one in wrong if one.target == target), None),
+            )
+        )
+        scores.append(_score(ahead))
+    made = Environment(
+        variant=found.variant,
+        threshold_nbytes=found.last,
+        beyond=found.beyond,
+        reach=found.reach,
+        gains=tuple(gains),
+        score=fmean(scores) if scores else 0.0,
+    )
+    return replace(made, against=_against(made, options, confined=found.last is not None))
 
 
 def _score(ahead: Race) -> float:
@@ -196,37 +285,27 @@ def _against(made: Environment, options: ChoiceOptions, *, confined: bool) -> st
     return None if made.score > 0 else _LESS
 
 
-def _with_threshold(variant: Variant, last: int | None) -> Variant:
-    if variant.threshold is None or last is None:
-        return variant
-    pairs = {**dict(variant.environment), variant.threshold: str(last)}
-    return replace(variant, environment=tuple(sorted(pairs.items())))
-
-
-def _threshold(places: Sequence[_Place], options: ChoiceOptions) -> int | None:
+def _threshold(places: Sequence[_Place], options: ChoiceOptions, *, follows: bool) -> int | None:
     """The size up to which a path is worth taking, in bytes; None where it never is.
 
     One threshold holds for all collectives that the path serves: the one with the largest gain in
     all, below which nothing is slower than the untouched site. Between the last size that it takes
     and the next, the boundary lies where the curves cross.
     """
-    served = [p for p in places if _serves(p)]
-    races = [(p, race(p.ours, p.tuned, options.min_gain, p.target)) for p in served]
-    harm = [_first_harm(p, options) for p in served]
-    limit = min((n for n in harm if n is not None), default=None)
+    races = [(p, race(p.ours, p.rest, options.min_gain, p.target)) for p in places]
     sizes = sorted({n for _, found in races for n in found.sizes})
-    if limit is not None:
-        sizes = [n for n in sizes if n < limit]
-    sums = [(_won(races, last), last) for last in sizes]
-    won, last = max(sums, default=(0.0, 0))
+    if not follows:
+        harm = [_first_harm(p, options) for p in places]
+        limit = min((n for n in harm if n is not None), default=None)
+        sizes = [n for n in sizes if limit is None or n < limit]
+    sums = [_won(races, last) for last in sizes]
+    # Where another path takes the small calls, what is lost on them is lost by nobody.
+    given = list(accumulate(sums, min, initial=0.0)) if follows else [0.0] * len(sums)
+    gains = (gain - lost for gain, lost in zip(sums, given, strict=False))
+    won, last = max(zip(gains, sizes, strict=True), default=(0.0, 0))
     if won <= 0 or not any(_is_ahead(found, last) for _, found in races):
         return None
     return _crossing(races, last)
-
-
-def _serves(place: _Place) -> bool:
-    serves = place.target.variant.serves
-    return not serves or place.target.collective in serves
 
 
 def _first_harm(place: _Place, options: ChoiceOptions) -> int | None:

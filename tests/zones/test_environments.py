@@ -219,7 +219,7 @@ def test_the_best_of_several_is_chosen_and_no_other() -> None:
 
 
 def test_collectives_that_a_path_does_not_serve_keep_their_rules() -> None:
-    """They are what they were, whatever the path's launches show for them."""
+    """They are what they were, and nothing is said of them."""
     served = curves_of({**PLAIN, ("baseline", PATH): line(20, 50)})
     other = curves_of(
         {**PLAIN, ("tree/ll", DEFAULT_VARIANT): line(10, 300), ("baseline", PATH): BASE},
@@ -227,9 +227,7 @@ def test_collectives_that_a_path_does_not_serve_keep_their_rules() -> None:
     )
     found = judge((*served, *other))["pp"]
     assert found.chosen
-    by_name = {gain.target.collective.value: gain for gain in found.gains}
-    assert not by_name["reduce_scatter"].worse
-    assert not by_name["reduce_scatter"].behind
+    assert {gain.target.collective.value for gain in found.gains} == {"all_reduce"}
 
 
 def test_without_the_untouched_site_nothing_is_judged() -> None:
@@ -237,3 +235,109 @@ def test_without_the_untouched_site_nothing_is_judged() -> None:
     curves = curves_of({("ring/ll", DEFAULT_VARIANT): BASE, ("baseline", PATH): line(20, 50)})
     assert judge(curves)["pp"].gains == ()
     assert not judge(curves)["pp"].chosen
+
+
+OFF = Variant(name="pp-off", environment=(("PP_ENABLE", "0"),), serves=(Collective.ALL_REDUCE,))
+
+
+def test_a_default_path_is_confined_by_what_is_faster_without_it() -> None:
+    """The site takes the path up to 4 MiB; rules that nobody could have there win from 256 KiB on.
+
+    Path 20 + n/50e3, rule without it 26 + n/100e3: equal at 600,000 bytes.
+    """
+    path, plain, rule = line(20, 50), line(60, 60), line(26, 100)
+
+    def site(nbytes: int) -> float:
+        return path(nbytes) if nbytes <= 4 << 20 else plain(nbytes)
+
+    table = {
+        ("baseline", DEFAULT_VARIANT): site,
+        ("baseline", replace(PATH, without="pp-off")): path,
+        ("baseline", OFF): plain,
+        ("ring/simple", OFF): rule,
+    }
+    found = judge(curves_of(table, sigma=0.0005))["pp"]
+    assert found.chosen
+    assert found.threshold_nbytes == pytest.approx(600_000, rel=0.03)
+    assert (found.beyond, found.reach) == ("pp-off", found.threshold_nbytes)
+    assert not found.gains[0].worse
+
+
+def test_two_paths_that_follow_each_other_get_a_threshold_each() -> None:
+    """Flat up to where tree is faster, tree up to where the library is; both are exported.
+
+    Flat 10 + n/10e3, tree 30 + n/50e3: equal at 250,000 bytes; the library 60 + n/100e3: equal to
+    the tree at 3,000,000 bytes. The tree is slower than the site for small calls, which flat takes.
+    """
+    flat = Variant(
+        name="flat",
+        environment=(("ON", "1"), ("FLAT_MAX", "1000000000")),
+        threshold="FLAT_MAX",
+        path=True,
+        without="tree",
+    )
+    tree = Variant(
+        name="tree",
+        environment=(("FLAT_MAX", "0"), ("ON", "1"), ("TREE_MAX", "1000000000")),
+        threshold="TREE_MAX",
+        path=True,
+        without="off",
+    )
+    off = Variant(name="off", environment=(("ON", "0"),))
+    library = line(60, 100)
+
+    def site(nbytes: int) -> float:
+        # As shipped: flat up to 16 KiB, tree up to 64 MiB.
+        return line(10, 10)(nbytes) if nbytes <= 1 << 14 else line(30, 50)(nbytes)
+
+    table = {
+        ("baseline", DEFAULT_VARIANT): site,
+        ("baseline", flat): line(10, 10),
+        ("baseline", tree): line(30, 50),
+        ("baseline", off): library,
+        ("ring/ll", off): library,
+    }
+    found = judge(curves_of(table, sigma=0.0005))
+    assert found["flat"].chosen
+    exported = dict(found["flat"].variant.environment)
+    assert int(exported["FLAT_MAX"]) == pytest.approx(250_000, rel=0.04)
+    assert int(exported["TREE_MAX"]) == pytest.approx(3_000_000, rel=0.04)
+    assert exported["ON"] == "1"
+    assert found["flat"].reach == int(exported["TREE_MAX"])
+    assert found["flat"].beyond == "off"
+    assert not found["flat"].gains[0].worse
+    # By itself the tree cannot be confined: it harms the calls that flat takes.
+    assert not found["tree"].chosen
+
+
+def test_a_path_that_wins_nowhere_between_two_others_gets_no_call() -> None:
+    """The tree of above, slower than the library without it everywhere: it ends where flat does."""
+    flat = Variant(
+        name="flat",
+        environment=(("FLAT_MAX", "1000000000"),),
+        threshold="FLAT_MAX",
+        path=True,
+        without="tree",
+    )
+    tree = Variant(
+        name="tree",
+        environment=(("FLAT_MAX", "0"), ("TREE_MAX", "1000000000")),
+        threshold="TREE_MAX",
+        path=True,
+        without="off",
+    )
+    off = Variant(name="off", environment=(("ON", "0"),))
+    table = {
+        ("baseline", DEFAULT_VARIANT): line(90, 50),
+        ("baseline", flat): line(10, 10),
+        ("baseline", tree): line(90, 50),
+        ("baseline", off): line(60, 100),
+        ("ring/ll", off): line(60, 100),
+    }
+    found = judge(curves_of(table, sigma=0.0005))["flat"]
+    assert found.chosen
+    exported = dict(found.variant.environment)
+    # 10 + n/10e3 = 60 + n/100e3 at 555,556 bytes.
+    assert int(exported["FLAT_MAX"]) == pytest.approx(555_556, rel=0.04)
+    assert exported["TREE_MAX"] == exported["FLAT_MAX"]
+    assert found.reach == int(exported["FLAT_MAX"])

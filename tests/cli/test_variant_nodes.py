@@ -1,0 +1,273 @@
+"""The simulated nodes of variants: what is exported is what is fastest there, and harms nothing.
+
+What a job gets under the exported file is asked of the stand-in library itself, which loads the
+real plugin with the emitted rules and writes the node file's own times without noise.
+"""
+
+from __future__ import annotations
+
+import json
+import shlex
+from collections.abc import Sequence
+from pathlib import Path
+
+import pytest
+from variant_truth import ONE_OAM, ONE_PER_OAM, Manner, untouched
+
+from rccltune import plugin, simnode
+from rccltune.cli import run
+
+pytestmark = pytest.mark.usefixtures("stand_ins", "here")
+KIB, MIB = 1024, 1 << 20
+SESSION = Path("rccltune-session")
+
+
+def node_of(name: str, mode: str) -> Path:
+    """A shipped node's file."""
+    return simnode.node_path(name, mode)
+
+
+def sweep(name: str, mode: str, *more: str) -> int:
+    """Every setting at every size, in one process."""
+    words = ["--simulate", name, "--mode", mode, "--launcher", "none", "--exhaustive"]
+    return run(["sweep", *words, *more, "-q"])
+
+
+def emit(capsys: pytest.CaptureFixture[str], *more: str) -> dict[str, dict[str, object]]:
+    """What emit-config says of each variant; files are written beside."""
+    capsys.readouterr()
+    assert run(["emit-config", "--format", "all", "--force", "--json", *more, "-q"]) == 0
+    found = json.loads(capsys.readouterr().out)["environments"]
+    return {one["variant"]["name"]: one for one in found}
+
+
+def chosen(found: dict[str, dict[str, object]]) -> set[str]:
+    """Names of what is exported."""
+    return {name for name, one in found.items() if one.get("chosen")}
+
+
+def exports() -> dict[str, str]:
+    """What a job has that sources the file."""
+    [path] = SESSION.glob("*.env")
+    lines = path.read_text(encoding="utf-8").splitlines()
+    words = [shlex.split(line)[1] for line in lines if line.startswith("export ")]
+    pairs = dict(word.partition("=")[::2] for word in words)
+    return {**pairs, "NCCL_TUNER_PLUGIN": str(plugin.library())}
+
+
+def ratios(node: Path, collective: str, sizes: Sequence[int], manner: Manner) -> dict[int, float]:
+    """True time of the untouched site / true time under what was exported, by size."""
+    plain = untouched(node, collective, sizes, manner)
+    # There is no such device here that could say its mode.
+    mode = node.stem.partition("-")[2].partition("-")[2]
+    given = exports() | {"RCCLTUNE_MODE": mode}
+    tuned = untouched(node, collective, sizes, manner.with_env(**given))
+    return {size: plain[size].time_us / tuned[size].time_us for size in plain}
+
+
+def grid(least: int, most: int) -> list[int]:
+    """Powers of two, and a size between each two of them."""
+    powers = [least << k for k in range((most // least).bit_length())]
+    return sorted({*powers, *(3 * n // 2 // 64 * 64 for n in powers[:-1] if n >= 128)})
+
+
+def test_the_tips_of_one_oam_are_found_with_their_figures(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    """Seed 3's preset: 170 GB/s of bus bandwidth become 340 at 1 GiB, twice the speed."""
+    assert sweep("mi300x-oam", "cpx-nps4", "--preset", "cpx-one-oam-graph") == 0
+    found = emit(capsys)
+    assert chosen(found) == {"mscclpp-read"}
+    assert found["mscclpp-read"]["threshold_nbytes"] == 1 << 30
+    given = exports()
+    assert given["MSCCLPP_READ_ALLRED"] == "1"
+    assert given["HIP_FORCE_DEV_KERNARG"] == "1"
+    assert given["RCCL_MSCCLPP_THRESHOLD"] == str(1 << 30)
+    assert given["RCCLTUNE_PLACEMENT"] == "one-oam"
+    node = node_of("mi300x-oam", "cpx-nps4")
+    gains = ratios(node, "all_reduce", grid(32, 1 << 30), ONE_OAM.asked("-G 2"))
+    assert min(gains.values()) > 0.98
+    # 340 and 170 GB/s (AMD's RCCL usage tips).
+    assert gains[1 << 30] == pytest.approx(2.0, abs=0.05)
+
+
+def test_mscclpp_without_reading_is_confined_to_its_crossover(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    """6,605,824 bytes against the library's own choice; tests/sim holds that figure."""
+    words = ["--placement-of-ranks", "one-oam", "--collective", "all_reduce", "--graph", "2"]
+    words += ["--min-bytes", "32", "--setting", "ring/simple", "--variant", "mscclpp"]
+    assert sweep("mi300x-oam", "cpx-nps4", *words) == 0
+    found = emit(capsys)
+    assert chosen(found) == {"mscclpp"}
+    assert found["mscclpp"]["threshold_nbytes"] == pytest.approx(6605824, rel=0.06)
+    gains = ratios(
+        node_of("mi300x-oam", "cpx-nps4"),
+        "all_reduce",
+        grid(32, 1 << 30),
+        ONE_OAM.asked("-G 2"),
+    )
+    assert min(gains.values()) > 0.97
+    assert gains[4 * MIB] > 1.1
+
+
+def test_another_placement_has_another_threshold(capsys: pytest.CaptureFixture[str]) -> None:
+    """One device of each OAM: reading pays up to 2,992,128 bytes instead of 1 GiB."""
+    words = ["--placement-of-ranks", "one-per-oam", "--collective", "all_reduce", "--graph", "2"]
+    words += ["--min-bytes", "32", "--variant", "mscclpp-read"]
+    assert sweep("mi300x-oam", "cpx-nps4", *words) == 0
+    found = emit(capsys)
+    assert chosen(found) == {"mscclpp-read"}
+    # Noise of 3 % moves where two flat curves cross.
+    assert found["mscclpp-read"]["threshold_nbytes"] == pytest.approx(2992128, rel=0.2)
+    gains = ratios(
+        node_of("mi300x-oam", "cpx-nps4"),
+        "all_reduce",
+        grid(32, 1 << 30),
+        ONE_PER_OAM.asked("-G 2"),
+    )
+    assert min(gains.values()) > 0.97
+
+
+@pytest.mark.parametrize(
+    ("name", "mode", "collective", "variant", "reach"),
+    [
+        ("mi300x-msccl", "spx-nps1", "all_reduce", "msccl-off", 20 * MIB),
+        ("mi300x-dda", "spx-nps1", "all_reduce", "dda-off", 8 * MIB),
+        ("mi300x-dda", "spx-nps1", "reduce_scatter", "dda-off", 8 * MIB),
+        ("mi300x-direct", "cpx-nps4", "all_gather", None, 4 * MIB),
+    ],
+)
+def test_a_bypass_is_found_and_no_gain_is_claimed_under_it(
+    capsys: pytest.CaptureFixture[str],
+    name: str,
+    mode: str,
+    collective: str,
+    variant: str | None,
+    reach: int,
+) -> None:
+    """No rule where the library goes past the tuner, and the file says why.
+
+    The path has no threshold there, and switching it off harms small calls: nothing is exported.
+    """
+    more = ["--variant", variant] if variant else []
+    assert sweep(name, mode, "--collective", collective, *more) == 0
+    found = emit(capsys)
+    assert not chosen(found)
+    for one in found.values():
+        assert "slower than the untouched site" in str(one["against"])
+        # What is better without the path is shown all the same.
+        assert any(gain["better"] for gain in one["gains"])
+    [path] = SESSION.glob("rccl_tuner_*.csv")
+    text = path.read_text(encoding="utf-8")
+    assert "bypassed from" in text
+    rules = [line.split(",") for line in text.splitlines() if line[:1].isalpha()]
+    assert all(int(fields[1]) >= reach // 2 for fields in rules)
+    gains = ratios(node_of(name, mode), collective, grid(KIB, 1 << 30), Manner())
+    assert min(gains.values()) > 0.97
+    assert max(gains[n] for n in gains if n <= reach) == pytest.approx(1, abs=1e-6)
+
+
+def test_a_path_that_the_site_takes_too_far_is_confined_and_rules_hold_beyond(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    """Direct all_gather goes up to 4 MiB by default; without it a rule wins from less on."""
+    words = ["--collective", "all_gather", "--variant", "direct-allgather"]
+    assert sweep("mi300x-direct", "cpx-nps4", *words) == 0
+    found = emit(capsys)
+    assert chosen(found) == {"direct-allgather"}
+    # The variant without it was measured though nobody named it: the threshold rests on it.
+    assert "direct-allgather-off" in found
+    assert found["direct-allgather"]["beyond"] == "direct-allgather-off"
+    threshold = int(exports()["RCCL_DIRECT_ALLGATHER_THRESHOLD"])
+    assert threshold < 1742848
+    assert "RCCL_DIRECT_ALLGATHER_DISABLE" not in exports()
+    node = node_of("mi300x-direct", "cpx-nps4")
+    gains = ratios(node, "all_gather", grid(KIB, 1 << 30), Manner())
+    assert min(gains.values()) > 0.97
+    assert gains[2 * MIB] > 1.1
+
+
+def test_a_lossy_variant_is_reported_with_its_error_and_never_chosen_silently(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    """Half of all elements are wrong from 16 MiB on (the node file's share)."""
+    words = ["--collective", "all_reduce", "--variant", "low-precision"]
+    assert sweep("mi300x-rcclx", "spx-nps1", *words) == 0
+    found = emit(capsys)
+    assert not chosen(found)
+    [gain] = found["low-precision"]["gains"]
+    assert gain["wrong"]["from_nbytes"] == 16 * MIB
+    assert gain["wrong"]["share"] == pytest.approx(0.5, abs=0.01)
+    assert gain["better"][0]["min_nbytes"] == 16 * MIB
+    assert "RCCL_LOW_PRECISION_ENABLE" not in exports()
+    assert run(["emit-config", "--variant", "low-precision"]) == 2
+    assert "--allow-lossy" in capsys.readouterr().err
+    found = emit(capsys, "--allow-lossy")
+    assert chosen(found) == {"low-precision"}
+    assert exports()["RCCL_LOW_PRECISION_ENABLE"] == "1"
+
+
+def test_two_forms_of_direct_access_get_a_threshold_each(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    """Flat is followed by tree or, where rules beat that everywhere, by rules."""
+    words = ["--collective", "all_reduce", "--variant", "rcclx-dda-flat"]
+    assert sweep("mi300x-rcclx", "spx-nps1", *words) == 0
+    found = emit(capsys)
+    assert chosen(found) == {"rcclx-dda-flat"}
+    assert {"rcclx-dda-tree", "rcclx-dda-off"} <= found.keys()
+    given = exports()
+    assert int(given["RCCL_DDA_ALL_REDUCE_FLAT_MAX_BYTES"]) <= 930816 * 1.05
+    assert int(given["RCCL_DDA_ALL_REDUCE_TREE_MAX_BYTES"]) <= 5841920 * 1.05
+    node = node_of("mi300x-rcclx", "spx-nps1")
+    gains = ratios(node, "all_reduce", grid(KIB, 1 << 30), Manner())
+    assert min(gains.values()) > 0.97
+    assert max(gains.values()) > 1.2
+
+
+@pytest.mark.parametrize("n_ranks", [2, 4])
+def test_the_documents_advice_for_few_gpus_is_measured(
+    capsys: pytest.CaptureFixture[str], n_ranks: int
+) -> None:
+    """What is said of channels-32 with 2 and 4 partitions of one OAM is the node file's truth."""
+    words = ["--collective", "all_reduce", "--variant", "channels-32", "--min-bytes", "1K"]
+    words += ["--setting", "ring/ll", "--setting", "ring/simple"]
+    assert sweep("mi300x-oam", "cpx-nps4", "--np", str(n_ranks), *words) == 0
+    found = emit(capsys, "--variant", "channels-32")
+    [gain] = found["channels-32"]["gains"]
+    said = dict(gain["points"])
+    devices = ",".join(map(str, range(n_ranks)))
+    where = Manner(ranks=n_ranks, devices=devices)
+    true = ratios(node_of("mi300x-oam", "cpx-nps4"), "all_reduce", sorted(said), where)
+    for nbytes, ratio in true.items():
+        assert 1 + said[nbytes] == pytest.approx(ratio, rel=0.06), nbytes
+    assert max(true.values()) > 1.3
+    assert exports()["NCCL_MIN_NCHANNELS"] == "32"
+    [path] = SESSION.glob("rccl_tuner_*.csv")
+    assert "#@ needs NCCL_MIN_NCHANNELS=32" in path.read_text(encoding="utf-8")
+
+
+def test_channels_above_the_devices_ceiling_are_refused_with_the_reason(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    """38 compute units: 38 is measured, 39 is not."""
+    words = ["--variant", "channels-38", "--variant", "channels-39", "--plan"]
+    assert sweep("mi300x-direct", "cpx-nps4", "--collective", "all_reduce", *words) == 0
+    said = capsys.readouterr().out
+    assert "not measured: variant channels-39: a device with 38 compute units" in said
+    assert "in channels-38" in said
+
+
+def test_threads_against_processes_are_measured_like_settings(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    """Seed 2's -t and -g: slower there, MSCCL being for processes alone; shown, never exported."""
+    words = ["--collective", "all_reduce", "--variant", "threads", "--variant", "one-thread"]
+    words += ["--setting", "ring/simple"]
+    assert sweep("mi300x-msccl", "spx-nps1", *words) == 0
+    found = emit(capsys)
+    assert not chosen(found)
+    for name in ("threads", "one-thread"):
+        assert found[name]["against"].startswith("it is a way to call the library")
+        assert any(gain["worse"] for gain in found[name]["gains"])
