@@ -203,6 +203,8 @@ class Stated:
 
     Attributes:
         setting: what ran; BASELINE where the files show the untouched site.
+        n_started: ranks of all groups that ran side by side, where there were several: older
+            benchmarks list them all and say nothing of groups.
         assume: sorted (key, value) pairs for unknown parts of the fingerprint or the curve key.
     """
 
@@ -210,6 +212,7 @@ class Stated:
     setting: Setting | None = None
     variant: Variant | None = None
     n_ranks: int | None = None
+    n_started: int | None = None
     n_nodes: int | None = None
     mode: Mode | None = None
     dtype: str | None = None

@@ -165,7 +165,8 @@ def _check_factor(run: Run, resolver: Resolver) -> None:
     if not run.drafts:
         return
     algbw, busbw, line = run.peak
-    said = _with_scale(run)
+    # Of groups that the file does not show, the bandwidths' ratio tells that there were any.
+    said = resolver.of_one_group(_with_scale(run))
     collective = said.collective or resolver.stated.collective
     ranks = said.n_ranks or resolver.stated.n_ranks
     if algbw < _TELLING or ranks is None:

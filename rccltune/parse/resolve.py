@@ -7,6 +7,7 @@ assumption fills what neither says. What is still missing and needed is asked fo
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Final, TypeVar
 
 from rccltune.errors import CommandLineError, OutputError
@@ -100,6 +101,12 @@ class Resolver:
             found = self._keys[said] = self._shared.setdefault(new, new)
         return found
 
+    def of_one_group(self, said: Said) -> Said:
+        """The same without a number of ranks that is of all groups together."""
+        stated = self.stated
+        is_all = stated.n_started is not None and said.n_ranks == stated.n_started
+        return replace(said, n_ranks=None) if is_all and stated.n_ranks is not None else said
+
     def agreed(self, option: str, given: T | None, found: T | None, line: int) -> T | None:
         """The one of two that is there.
 
@@ -159,7 +166,8 @@ class Resolver:
 
     def _scale(self, said: Said) -> Scale:
         stated, line = self.stated, said.line
-        ranks = self.agreed("--ranks", stated.n_ranks, said.n_ranks, said.at("n_ranks"))
+        own = self.of_one_group(said)
+        ranks = self.agreed("--ranks", stated.n_ranks, own.n_ranks, said.at("n_ranks"))
         if ranks is None:
             raise self._missing("how many ranks took part", "--ranks 8", line)
         nodes = said.n_nodes

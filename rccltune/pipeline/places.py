@@ -10,7 +10,7 @@ from typing import Final
 
 from rccltune import detect, parse, session, simnode
 from rccltune.errors import CommandLineError, MachineError, SessionError
-from rccltune.model import Place, Scale
+from rccltune.model import Launch, Place, Scale
 from rccltune.vocab import RankPlacement
 
 PLACE_FILE: Final = "placement.json"
@@ -192,6 +192,15 @@ def strayed(log: Path, gpus: Sequence[detect.Gpu]) -> str | None:
             ran = there if part is None else f"{there}.{part}"
             return f"rank {rank} ran on {ran} instead of {wanted.address}"
     return None
+
+
+def n_started_in_groups(one: Launch) -> int | None:
+    """Ranks of all groups of a launch, None where its ranks are one group."""
+    pairs = dict(one.environment)
+    if not any(name.startswith("NCCL_TESTS_SPLIT") for name in pairs):
+        return None
+    listed = next((pairs[name] for name in detect.VISIBLE if name in pairs), None)
+    return None if listed is None else len(listed.split(","))
 
 
 def stored_place(folder: Path) -> Place | None:

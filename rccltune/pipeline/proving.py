@@ -22,6 +22,7 @@ from rccltune.model import (
     Stated,
     base_variant,
 )
+from rccltune.pipeline import places
 from rccltune.pipeline.switching import is_switched
 from rccltune.vocab import Doubt
 
@@ -133,6 +134,7 @@ def _stated(wanted: Launch) -> Stated:
         setting=setting_of(wanted),
         variant=wanted.variant,
         n_ranks=wanted.scale.n_ranks if wanted.scale else None,
+        n_started=places.n_started_in_groups(wanted),
         n_nodes=wanted.scale.n_nodes if wanted.scale else None,
         assume=(("rank_placement", wanted.rank_placement or "node"),),
     )

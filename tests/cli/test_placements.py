@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 import json
+from contextlib import nullcontext
 from pathlib import Path
 
 import pytest
 import yaml
 from machines import DESCRIPTIONS, load
 
-from rccltune import detect, plugin, simnode, verify
+from rccltune import detect, parse, plugin, simnode, verify
 from rccltune.cli import run
 from rccltune.errors import CommandLineError, MachineError, SessionError
-from rccltune.model import Scale
+from rccltune.model import BASELINE, Scale, Stated
 from rccltune.pipeline import places
 from rccltune.pipeline import site as site_module
 from rccltune.pipeline.wishes import merge_wishes
@@ -302,6 +303,25 @@ def test_samples_have_the_scale_of_a_group(
         mask = added.get("NCCL_TESTS_SPLIT_MASK")
         # Bits above the highest rank mean nothing.
         assert (mask and int(mask, 16) & 63) == (variable and int(variable, 16) & 63)
+
+
+def test_older_benchmarks_show_groups_in_their_bandwidths_only(here: Path) -> None:
+    """rccl-tests of 2024 list 64 ranks without a word of groups; one that makes none is caught."""
+    path = node(here)
+    path.write_text(path.read_text().replace("benchmark: rtnew", "benchmark: rt24"))
+    assert sweep(path, "groups", "--placement-of-ranks", "across-oams") == 0
+    # Two decimals tell a ratio only where bandwidths are large.
+    assert sweep(path, "whole", "--placement-of-ranks", "node", "--max-bytes", "64M") == 0
+
+    stated = Stated(
+        collective=Collective.ALL_REDUCE, n_ranks=8, n_started=64, n_nodes=1, setting=BASELINE
+    )
+    for session, is_right in (("groups", True), ("whole", False)):
+        log = next((here / session / "launches").glob("*/nccl-*.log")).parent / "stdout.log"
+        refused = pytest.raises(CommandLineError, match="8 ranks has busbw")
+        with log.open("rb") as stream, nullcontext() if is_right else refused:
+            samples = parse.read_stream(stream, "log", stated, "x").samples
+            assert {sample.key.scale.n_ranks for sample in samples} == {8}
 
 
 def test_fewer_ranks_than_the_node_holds_are_not_the_node(here: Path) -> None:
