@@ -20,7 +20,7 @@ _ADDRESS: Final = re.compile(
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Ground:
+class Seating:
     """Where the ranks of every arm run.
 
     Attributes:
@@ -39,12 +39,12 @@ class Ground:
     remark: str | None = None
 
 
-def ground_of(
+def seating_of(
     wished: RankPlacement | None,
     n_ranks: int | None,
     system: detect.System,
     variables: Mapping[str, str],
-) -> Ground:
+) -> Seating:
     """Put ranks on the devices of one node.
 
     Args:
@@ -83,9 +83,9 @@ def ground_of(
         alike=tuple(one.value for one in placed.alike),
     )
     if placed.placement is RankPlacement.NODE:
-        return Ground(place=place, n_started=len(placed.gpus))
+        return Seating(place=place, n_started=len(placed.gpus))
     environment = (*detect.choosing(system.vendor, *place.devices), *placed.split)
-    return Ground(
+    return Seating(
         place=place,
         n_started=len(placed.gpus),
         environment=environment,
@@ -95,7 +95,7 @@ def ground_of(
     )
 
 
-def _unchosen(n_ranks: int | None, n_known: int, *, default: int | None = None) -> Ground:
+def _unchosen(n_ranks: int | None, n_known: int, *, default: int | None = None) -> Seating:
     """Ranks wherever the launcher and the site put them."""
     n_started = n_ranks or default
     if n_started is None:
@@ -107,17 +107,17 @@ def _unchosen(n_ranks: int | None, n_known: int, *, default: int | None = None) 
     name = RankPlacement.NODE if is_node else RankPlacement.FIRST
     scale = Scale(n_nodes=1, n_ranks=n_started)
     alike = (name.value,) if is_node else ()
-    return Ground(place=Place(name=name.value, scale=scale, alike=alike), n_started=n_started)
+    return Seating(place=Place(name=name.value, scale=scale, alike=alike), n_started=n_started)
 
 
 def over_hosts(
-    wished: RankPlacement | None, ground: Ground, n_hosts: int, n_devices: int
-) -> Ground:
+    wished: RankPlacement | None, seating: Seating, n_hosts: int, n_devices: int
+) -> Seating:
     """The same ranks on several hosts, whose devices cannot be seen from here.
 
     Args:
         wished: as said.
-        ground: on one host.
+        seating: on one host.
         n_hosts: two or more.
         n_devices: of this host; the others are taken to have as many.
 
@@ -130,12 +130,12 @@ def over_hosts(
             "hosts cannot be seen from here",
             hint="sweep the placement on one host, or leave out --placement-of-ranks.",
         )
-    n_started = ground.n_started
+    n_started = seating.n_started
     is_node = n_started >= n_hosts * n_devices
     name = (RankPlacement.NODE if is_node else RankPlacement.FIRST).value
     scale = Scale(n_nodes=n_hosts, n_ranks=n_started)
     place = Place(name=name, scale=scale, alike=(name,) if is_node else ())
-    return Ground(place=place, n_started=n_started)
+    return Seating(place=place, n_started=n_started)
 
 
 def _remark(place: Place, environment: Sequence[tuple[str, str]]) -> str:
@@ -173,8 +173,10 @@ def strayed(log: Path, gpus: Sequence[detect.Gpu]) -> str | None:
 
     Args:
         log: what a launch printed.
-        gpus: where each rank was to be.
+        gpus: where each rank was to be; with none nothing is checked.
     """
+    if not gpus:
+        return None
     printed = {
         rank: match.groups()
         for rank, bus in parse.buses_in(log.read_bytes()).items()
@@ -215,7 +217,7 @@ def stored_place(folder: Path) -> Place | None:
     return session.from_plain(Place, plain, str(folder / PLACE_FILE))
 
 
-def same_place(folder: Path, ground: Ground) -> None:
+def same_place(folder: Path, seating: Seating) -> None:
     """Stop where a session is of another placement: a session has one.
 
     Raises:
@@ -223,7 +225,7 @@ def same_place(folder: Path, ground: Ground) -> None:
     """
     known = stored_place(folder)
     theirs = {(known.name, known.scale)} if known is not None else _launched(folder)
-    mine = ground.place
+    mine = seating.place
     for name, scale in sorted(theirs - {(mine.name, mine.scale)}, key=str):
         raise SessionError(
             f"this session measures placement {name}, {scale}; asked for was {mine.name}, "

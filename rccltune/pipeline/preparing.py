@@ -110,13 +110,13 @@ def prepare(
         SessionError: the session is of another machine.
         MachineError: this benchmark cannot walk, and a walk was asked for.
     """
-    wanted = replace(wanted, rank_placement=site.ground.place.name, scales=(site.scale,))
+    wanted = replace(wanted, rank_placement=site.seating.place.name, scales=(site.scale,))
     ground = plan.Ground(
         programs=site.programs,
         letters=site.help_letters,
         # Groups that run side by side have fewer ranks each than are started.
         launch=lambda _n_ranks, program: site.launcher.argv(
-            site.ground.n_started, program, bind=site.binding, hostfile=site.hostfile
+            site.seating.n_started, program, bind=site.binding, hostfile=site.hostfile
         ),
         scale=site.scale,
         arch=site.fingerprint.arch,
@@ -141,7 +141,7 @@ def prepare(
     varied = _named(others, site, timeout_s, is_first=False)
     named = replace(named, launches=(*named.launches, *varied))
     same_machine(folder, site)
-    places.same_place(folder, site.ground)
+    places.same_place(folder, site.seating)
     ledger = open_ledger(folder)
     for one, outcome in ledger.blamed(named.launches) if lifts else ():
         ledger.add(one, replace(outcome, lifted=True))

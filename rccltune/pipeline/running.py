@@ -282,7 +282,7 @@ class _Runner:
             fingerprint=site.fingerprint,
             files=prepared.filled,
             changed=site.changed,
-            strayed=lambda log: places.strayed(log, site.ground.gpus) if site.ground.gpus else None,
+            strayed=lambda log: places.strayed(log, site.seating.gpus),
         )
         ledger.add(ran.launch, ran.outcome)
         self.made += 1

@@ -21,7 +21,7 @@ from rccltune.errors import CommandLineError, MachineError
 from rccltune.launch import Launcher
 from rccltune.model import TREE_SIMPLE_PATCHED, Fingerprint, Mode, Scale
 from rccltune.pipeline import places, switching
-from rccltune.pipeline.places import Ground
+from rccltune.pipeline.places import Seating
 from rccltune.vocab import Collective, RankPlacement
 
 SIMULATED_MARK: Final = b"# SIMULATED"
@@ -65,7 +65,7 @@ class Site:
     Attributes:
         help_letters: option letters of the benchmark.
         scale: of a communicator; where ranks are parted into groups there are several.
-        ground: which devices the ranks are on, and how many are started.
+        seating: which devices the ranks are on, and how many are started.
         environment: set in every arm, baseline included.
         node: the simulated node, None on a real machine.
         binding: what ranks are bound to, as the launcher could; None leaves it alone.
@@ -84,7 +84,7 @@ class Site:
     help_letters: frozenset[str]
     launcher: Launcher
     scale: Scale
-    ground: Ground
+    seating: Seating
     fingerprint: Fingerprint
     environment: tuple[tuple[str, str], ...]
     cleared: tuple[str, ...]
@@ -135,14 +135,14 @@ def _real(wish: SiteWish) -> Site:
     letters = _letters(first, os.environ)
     system = _system()
     detect.check_mode(wish.mode, system)
-    ground = places.ground_of(wish.placement, wish.n_ranks, system, _seen(wish))
-    n_started = ground.n_started
+    seating = places.seating_of(wish.placement, wish.n_ranks, system, _seen(wish))
+    n_started = seating.n_started
     library = None if wish.librccl is None else _library(wish.librccl)
     launcher = _launcher(wish, Path(first))
     hosts = _hosts(wish, launcher, n_started)
     if len(hosts) > 1:
-        ground = places.over_hosts(wish.placement, ground, len(hosts), len(system.gpus))
-    added = (*_loads(library), *wish.added, *ground.environment)
+        seating = places.over_hosts(wish.placement, seating, len(hosts), len(system.gpus))
+    added = (*_loads(library), *wish.added, *seating.environment)
     environment = tuple({**dict(launcher.environment), **dict(added)}.items())
     binding = _binding(wish, launcher, n_started, environment)
     known = detect.fingerprint(system)
@@ -153,8 +153,8 @@ def _real(wish: SiteWish) -> Site:
         programs=programs,
         help_letters=letters,
         launcher=launcher,
-        scale=ground.place.scale,
-        ground=ground,
+        scale=seating.place.scale,
+        seating=seating,
         fingerprint=replace(
             known,
             # Ranks on other hosts are another machine than this one.
@@ -166,12 +166,12 @@ def _real(wish: SiteWish) -> Site:
             ranks_per_process=1,
         ),
         environment=environment,
-        cleared=(*wish.cleared, *ground.cleared),
+        cleared=(*wish.cleared, *seating.cleared),
         hostfile=wish.hostfile,
         has_patched_library=library is not None and _names(library, TREE_SIMPLE_SWITCH),
         node=None,
         binding=binding.bind,
-        remarks=(*_remarks(binding), *_said(ground)),
+        remarks=(*_remarks(binding), *_said(seating)),
         hidden=hidden,
         changed=lambda: (*detect.changes(system, _system()), *_changed(hidden, _hidden(system))),
         tunerless=switching.tunerless(version),
@@ -295,8 +295,8 @@ def _seen(wish: SiteWish) -> dict[str, str]:
     return kept | dict(wish.added)
 
 
-def _said(ground: Ground) -> tuple[str, ...]:
-    return () if ground.remark is None else (ground.remark,)
+def _said(seating: Seating) -> tuple[str, ...]:
+    return () if seating.remark is None else (seating.remark,)
 
 
 def _system() -> detect.System:
@@ -356,18 +356,18 @@ def _simulated(wish: SiteWish) -> Site:
     programs = _programs(folder)
     one_process = wish.launcher == "none"
     launcher = _launcher(wish, None)
-    ground = _simulated_ground(wish, node)
-    _hosts(wish, launcher, ground.n_started)
-    environment = [*launcher.environment, *wish.added, *ground.environment]
+    seating = _simulated_seating(wish, node)
+    _hosts(wish, launcher, seating.n_started)
+    environment = [*launcher.environment, *wish.added, *seating.environment]
     environment.append(("RCCLTUNE_SIM_SEED", str(wish.seed)))
     if one_process:
-        environment.append(("RCCLTUNE_SIM_RANKS", str(ground.n_started)))
+        environment.append(("RCCLTUNE_SIM_RANKS", str(seating.n_started)))
     return Site(
         programs=programs,
         help_letters=_simulated_letters(next(iter(programs.values())), node),
         launcher=launcher,
-        scale=ground.place.scale,
-        ground=ground,
+        scale=seating.place.scale,
+        seating=seating,
         fingerprint=Fingerprint(
             product=hardware.get("product"),
             arch=hardware.get("arch"),
@@ -379,8 +379,8 @@ def _simulated(wish: SiteWish) -> Site:
             simulated=True,
         ),
         environment=tuple(environment),
-        cleared=(*wish.cleared, *ground.cleared),
-        remarks=_said(ground),
+        cleared=(*wish.cleared, *seating.cleared),
+        remarks=_said(seating),
         hostfile=wish.hostfile,
         has_patched_library=True,
         node=node,
@@ -392,12 +392,12 @@ def _simulated(wish: SiteWish) -> Site:
     )
 
 
-def _simulated_ground(wish: SiteWish, node: simnode.SimulatedNode) -> Ground:
+def _simulated_seating(wish: SiteWish, node: simnode.SimulatedNode) -> Seating:
     """A node file of several hosts is played as a whole, or as one host where ranks are fewer."""
     system = places.simulated_system(node)
     if node.nodes == 1:
-        return places.ground_of(wish.placement, wish.n_ranks, system, _seen(wish))
-    whole = places.ground_of(None, wish.n_ranks or node.ranks, system, _seen(wish))
+        return places.seating_of(wish.placement, wish.n_ranks, system, _seen(wish))
+    whole = places.seating_of(None, wish.n_ranks or node.ranks, system, _seen(wish))
     if whole.n_started < node.ranks and wish.placement is None:
         return whole
     return places.over_hosts(wish.placement, whole, node.nodes, len(system.gpus))

@@ -243,7 +243,7 @@ def _begin(prepared: Prepared, command: str) -> None:
         added = tuple(one for one in made.variants if one.name not in known)
         made = replace(there, variants=(*there.variants, *added)) if added else there
     session.write_header(made)
-    session.write_atomically(folder / PLACE_FILE, session.dump_json(site.ground.place))
+    session.write_atomically(folder / PLACE_FILE, session.dump_json(site.seating.place))
     session.write_atomically(folder / "sweep.yaml", config.dump_sweep(prepared.sweep))
     if site.node is not None:
         session.write_atomically(folder / NODE_FILE, simnode.written(site.node))

@@ -13,7 +13,7 @@ from machines import DESCRIPTIONS, load
 from rccltune import detect, parse, plugin, simnode, verify
 from rccltune.cli import run
 from rccltune.errors import CommandLineError, MachineError, SessionError
-from rccltune.model import BASELINE, Scale, Stated
+from rccltune.model import BASELINE, Mode, Scale, Stated
 from rccltune.pipeline import places
 from rccltune.pipeline import site as site_module
 from rccltune.pipeline.wishes import merge_wishes
@@ -21,6 +21,7 @@ from rccltune.units import parse_size
 from rccltune.vocab import Algorithm, Collective, Protocol, RankPlacement
 
 pytestmark = pytest.mark.usefixtures("stand_ins", "here")
+NONE = Mode.parse("none")
 PLAIN = "rccl_tuner_gfx942_cpx-nps4.csv"
 TABLE = {(a, p) for a in (Algorithm.TREE, Algorithm.RING) for p in (Protocol.LL, Protocol.SIMPLE)}
 QUICK = ["--collective", "all_reduce", "--exhaustive", "--min-bytes", "1K", "--max-bytes", "1M"]
@@ -197,16 +198,36 @@ def test_a_captured_mi300x_is_placed_by_its_topology(
     """The real way: from KFD's nodes to what every arm has."""
     site = Captured(here, "mi300x-cpx-nps4", monkeypatch).site(placement)
 
-    assert (site.scale, site.ground.n_started) == (Scale(n_nodes=1, n_ranks=n_ranks), n_started)
+    assert (site.scale, site.seating.n_started) == (Scale(n_nodes=1, n_ranks=n_ranks), n_started)
     assert dict(site.environment).get("ROCR_VISIBLE_DEVICES") == devices
-    assert site.ground.place.name == (placement or "node")
+    assert site.seating.place.name == (placement or "node")
+
+
+def test_fewer_gpus_of_nvidia_are_chosen_by_address(
+    here: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """How they are linked is not known, so that no rule is for any two of them."""
+    captured = Captured(here, "no-amd-gpu", monkeypatch)
+    gpus = tuple(detect.Gpu(index=n, oam=f"gpu{n}", product="H200") for n in range(4))
+    system = detect.System(
+        root=here, status="none", vendor="nvidia", gpus=gpus, product="H200", mode=NONE
+    )
+    monkeypatch.setattr(site_module, "_system", lambda: system)
+
+    site = captured.site(None, n_ranks=2)
+    assert dict(site.environment)["CUDA_VISIBLE_DEVICES"] == "0,1"
+    assert dict(site.environment)["CUDA_DEVICE_ORDER"] == "PCI_BUS_ID"
+    assert (site.seating.place.name, site.seating.place.alike) == ("first", ())
+    assert captured.site(None).seating.environment == ()
+    with pytest.raises(MachineError, match="one-oam"):
+        captured.site("one-oam")
 
 
 def test_hidden_devices_are_not_the_node(here: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A container with one OAM sees eight devices, and says one-oam, not node."""
     captured = Captured(here, "container-one-oam", monkeypatch)
-    assert captured.site(None).ground.place.name == "one-oam"
-    assert captured.site(None).ground.place.alike == ()
+    assert captured.site(None).seating.place.name == "one-oam"
+    assert captured.site(None).seating.place.alike == ()
     with pytest.raises(MachineError, match="8 of the node's"):
         captured.site("node")
     with pytest.raises(MachineError):
@@ -219,9 +240,9 @@ def test_placements_are_of_one_host(here: Path, monkeypatch: pytest.MonkeyPatch)
     monkeypatch.setattr(site_module, "_hosts", lambda *_: ("one", "other"))
     with pytest.raises(CommandLineError, match="several hosts"):
         captured.site("one-oam")
-    whole = captured.site(None, n_ranks=128).ground
+    whole = captured.site(None, n_ranks=128).seating
     assert (whole.place.name, whole.place.scale) == ("node", Scale(n_nodes=2, n_ranks=128))
-    part = captured.site(None, n_ranks=16).ground
+    part = captured.site(None, n_ranks=16).seating
     assert (part.place.name, part.environment) == ("first", ())
 
 
