@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Final
 
@@ -224,15 +224,26 @@ def same_place(folder: Path, seating: Seating) -> None:
         SessionError: it is.
     """
     known = stored_place(folder)
-    theirs = {(known.name, known.scale)} if known is not None else _launched(folder)
     mine = seating.place
-    for name, scale in sorted(theirs - {(mine.name, mine.scale)}, key=str):
+    if known is not None and known == replace(mine, alike=known.alike):
+        return
+    theirs = {(known.name, known.scale)} if known is not None else _launched(folder)
+    other = sorted(theirs - {(mine.name, mine.scale)}, key=str)
+    if other or known is not None:
+        name, scale = other[0] if other else (mine.name, mine.scale)
         raise SessionError(
-            f"this session measures placement {name}, {scale}; asked for was {mine.name}, "
-            f"{mine.scale}",
+            f"this session measures placement {name}, {scale}{_on(known)}; asked for was "
+            f"{mine.name}, {mine.scale}{_on(mine)}",
             where=str(folder / PLACE_FILE),
             hint="choose another session with -o, and give both to rccltune emit-config.",
         )
+
+
+def _on(place: Place | None) -> str:
+    """`` on devices 0, 1``, where they were chosen."""
+    if place is None or not place.devices:
+        return ""
+    return f" on devices {', '.join(map(str, place.devices))}"
 
 
 def _launched(folder: Path) -> set[tuple[str, Scale]]:

@@ -114,9 +114,12 @@ def prepare(
     ground = plan.Ground(
         programs=site.programs,
         letters=site.help_letters,
-        # Groups that run side by side have fewer ranks each than are started.
-        launch=lambda _n_ranks, program: site.launcher.argv(
-            site.seating.n_started, program, bind=site.binding, hostfile=site.hostfile
+        launch=lambda n_ranks, program: site.launcher.argv(
+            # Groups that run side by side have fewer ranks each than are started.
+            site.seating.n_started if n_ranks == site.scale.n_ranks else n_ranks,
+            program,
+            bind=site.binding,
+            hostfile=site.hostfile,
         ),
         scale=site.scale,
         arch=site.fingerprint.arch,

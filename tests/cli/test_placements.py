@@ -384,12 +384,17 @@ def test_a_launch_that_ran_on_other_devices_does_not_count(
     assert json.loads(outcome.read_text())["status"] == "interrupted"
 
 
-def test_a_session_has_one_placement(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_session_has_one_placement(
+    here: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Samples of two machines, as it were, are never pooled."""
     path = node(here)
     assert sweep(path, "s", "--placement-of-ranks", "one-oam") == 0
     assert sweep(path, "s", "--placement-of-ranks", "one-per-oam") == SessionError.exit_code
     assert "one-oam" in capsys.readouterr().err
+    with monkeypatch.context() as site:
+        site.setenv("ROCR_VISIBLE_DEVICES", "8,9,10,11,12,13,14,15")
+        assert sweep(path, "s", "--placement-of-ranks", "one-oam") == SessionError.exit_code
     (here / "s/placement.json").unlink()
     assert sweep(path, "s", "--placement-of-ranks", "one-per-oam") == SessionError.exit_code
     assert sweep(path, "s", "--placement-of-ranks", "one-oam") == 0
