@@ -194,7 +194,10 @@ def choice_of(done: FitDone, options: ChoiceOptions) -> Choice:
         names = {str(setting) for setting in _settings(done)}
         raise _no_such_baseline(str(options.baseline), done, sorted(names))
     curves = fit.strengthened(done.curves)
-    chosen = zones.choose(curves, replace(options, arch=done.session.fingerprint.arch))
+    try:
+        chosen = zones.choose(curves, replace(options, arch=done.session.fingerprint.arch))
+    except TooLittleDataError as error:
+        raise _under_a_path(error, done.bypasses) from error
     # A search measures no setting everywhere, on purpose.
     searched = (done.session.path / SEARCH_FILE).exists()
     return replace(
@@ -203,6 +206,24 @@ def choice_of(done: FitDone, options: ChoiceOptions) -> Choice:
         notices=tuple(
             n for n in chosen.notices if not (searched and n.caution is Caution.MISSING_VIEW)
         ),
+    )
+
+
+def _under_a_path(error: TooLittleDataError, bypasses: Sequence[Bypass]) -> TooLittleDataError:
+    """The same error; where a path takes all that was measured, that is the finding."""
+    if not bypasses:
+        return error
+    taken: dict[str, list[int]] = {}
+    for one in bypasses:
+        taken.setdefault(one.collective.value, []).extend((one.min_nbytes, one.max_nbytes))
+    seen = "; ".join(
+        f"{name} from {format_size(min(found))} to {format_size(max(found))}"
+        for name, found in taken.items()
+    )
+    return TooLittleDataError(
+        f"no rule can do anything: the library takes a path that asks no tuner for {seen}",
+        where=error.where,
+        hint="measure larger sizes, or a variant without that path (rccltune variants).",
     )
 
 

@@ -133,6 +133,9 @@ def place(
         LaunchError: rows and steps do not belong together; nothing of the launch can be used.
     """
     passes = _passes(samples)
+    is_whole = len(passes) == len(steps) - questions.leading
+    if walk.ended and is_whole and not walk.n_over and walk.n_begun <= questions.leading:
+        return _past_the_tuner(passes, walk, steps, questions)
     if walk.ended and (walk.n_begun != len(steps) or walk.n_over):
         raise _void(f"{walk.n_begun} of {len(steps)} steps began, {walk.n_over} calls came after")
     if walk.ended and len(passes) != len(steps) - questions.leading:
@@ -156,6 +159,27 @@ def place(
         setting = steps[step]
         found += _of_step(rows, trace, setting, step, seen[setting])
         seen[setting] += 1
+    return tuple(found)
+
+
+def _past_the_tuner(
+    passes: Sequence[Sequence[Sample]], walk: Walk, steps: Sequence[Setting], questions: Questions
+) -> tuple[Sample, ...]:
+    """Rows of a launch in which no call but the warm-up's asked for anything.
+
+    A path took all of its sizes: no setting can run there, whichever was in turn. A size at which
+    more was asked than a warm-up does proves nothing, since no step ever ended.
+    """
+    asked = Counter[int]()
+    for question in walk.rows:
+        asked[question.nbytes] += question.calls
+    found: list[Sample] = []
+    for setting, rows in zip(steps[questions.leading :], passes, strict=True):
+        for row in rows:
+            is_path = asked[row.nbytes] <= questions.extra
+            own = Doubt.BYPASSED if is_path else Doubt.UNPROVEN
+            key = replace(row.key, setting=setting)
+            found.append(replace(row, key=key, doubt=row.doubt or own, executed=None))
     return tuple(found)
 
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 import shlex
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -248,6 +249,60 @@ def test_the_documents_advice_for_few_gpus_is_measured(
     assert "#@ needs NCCL_MIN_NCHANNELS=32" in path.read_text(encoding="utf-8")
 
 
+SCHEDULE = """<algo name="own" nchunksperloop="8" nchannels="4" proto="Simple" ngpus="8"
+coll="allreduce" inplace="1" outofplace="1" minBytes="65536" maxBytes="4194304">
+  <gpu id="0"/></algo>
+"""
+
+
+@pytest.mark.parametrize(
+    ("name", "mode", "variant", "where", "harms"),
+    [
+        ("mi300x-oam", "cpx-nps4", "msccl-forced", ONE_OAM, True),
+        ("mi300x-oam", "cpx-nps4", "dev-kernarg", ONE_OAM, False),
+        ("mi300x-oam", "cpx-nps4", "graph-1", ONE_OAM.asked("-G 1"), None),
+        ("mi300x-oam", "cpx-nps4", "graph-2", ONE_OAM.asked("-G 2"), None),
+        ("mi300x-oam", "cpx-nps4", "channels-32", ONE_PER_OAM, True),
+        ("mi300x-msccl", "spx-nps1", "threads", Manner(options="-t 8 -g 1", ranks=1), None),
+        ("mi300x-msccl", "spx-nps1", "one-thread", Manner(options="-t 1 -g 8", ranks=1), None),
+        ("mi300x-msccl", "spx-nps1", "msccl-xml={here}", Manner(), True),
+        ("mi300x-direct", "cpx-nps4", "channels-32", Manner(), True),
+    ],
+)
+def test_what_is_said_of_a_variant_is_the_node_files_truth(
+    here: Path,
+    capsys: pytest.CaptureFixture[str],
+    name: str,
+    mode: str,
+    variant: str,
+    where: Manner,
+    harms: bool | None,
+) -> None:
+    """At every size, rules of its own included; what is an environment and harms is not chosen."""
+    (here / "own.xml").write_text(SCHEDULE, encoding="utf-8")
+    words = ["--collective", "all_reduce", "--min-bytes", "1K", "--max-bytes", "256M"]
+    words += ["--setting", "ring/ll", "--setting", "ring/simple"]
+    if where.devices:
+        words += ["--placement-of-ranks", "one-oam" if "1" in where.devices[:3] else "one-per-oam"]
+    assert sweep(name, mode, *words, "--variant", variant.format(here=here)) == 0
+    found = emit(capsys)
+    [full] = found
+    if harms is not None:
+        assert (full in chosen(found)) != harms
+    found = emit(capsys, "--variant", full)
+    [gain] = found[full]["gains"]
+    said = dict(gain["points"])
+    node = node_of(name, mode)
+    plain = Manner(ranks=None if where.options.startswith("-t") else where.ranks)
+    plain = replace(plain, devices=where.devices)
+    base = untouched(node, "all_reduce", sorted(said), plain)
+    given = exports() | {"RCCLTUNE_MODE": mode}
+    tuned = untouched(node, "all_reduce", sorted(said), where.with_env(**given))
+    for nbytes, gained in said.items():
+        ratio = base[nbytes].time_us / tuned[nbytes].time_us
+        assert 1 + gained == pytest.approx(ratio, rel=0.08), nbytes
+
+
 def test_channels_above_the_devices_ceiling_are_refused_with_the_reason(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
@@ -271,3 +326,16 @@ def test_threads_against_processes_are_measured_like_settings(
     for name in ("threads", "one-thread"):
         assert found[name]["against"].startswith("it is a way to call the library")
         assert any(gain["worse"] for gain in found[name]["gains"])
+
+
+def test_where_a_path_takes_every_size_that_is_the_finding(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    """MSCCL up to 20 MiB, measured up to 8: no launch failed, and no rule would do anything."""
+    words = ["--simulate", "mi300x-msccl", "--mode", "spx-nps1", "--launcher", "none"]
+    words += ["--collective", "all_reduce", "--max-bytes", "8M"]
+    assert run(["sweep", *words, "-q"]) == 0
+    capsys.readouterr()
+    assert run(["emit-config"]) == 8
+    said = capsys.readouterr().err
+    assert "takes a path that asks no tuner for all_reduce from 8 B to" in said

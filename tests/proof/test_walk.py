@@ -106,6 +106,31 @@ def test_every_row_gets_the_setting_of_its_step(*, old: bool) -> None:
     assert {s.executed for s in used} == {SETTINGS[1]}
 
 
+def test_where_nobody_asked_a_path_took_all() -> None:
+    """MSCCL takes every size: no step ever begins, and no setting can run."""
+    placed = proof.place(table(N_PASSES), walked([]), STEPS, questions(old=False))
+    assert {s.doubt for s in placed} == {Doubt.BYPASSED}
+    assert [s.key.setting for s in placed] == [
+        setting for setting in STEPS[1:] for _ in SIZES for _ in Placement
+    ]
+
+
+def test_a_warm_up_that_asked_says_nothing_of_what_followed() -> None:
+    """With captured graphs the warm-up is not captured, and asks; the table's calls do not."""
+    warm = [nbytes for nbytes in SIZES for _ in range(N_WARM)]
+    placed = proof.place(table(N_PASSES), walked(warm), STEPS, questions(old=True))
+    assert {s.doubt for s in placed} == {Doubt.BYPASSED}
+
+
+def test_a_single_size_that_asks_proves_nothing() -> None:
+    """No size falls, so no step ends: whatever ran there cannot be told from the rest."""
+    asked = [SIZES[0]] * (PER_ROW * N_PASSES)
+    placed = proof.place(table(N_PASSES), walked(asked), STEPS, questions(old=False))
+    by_size = {s.nbytes: s.doubt for s in placed}
+    assert by_size.pop(SIZES[0]) is Doubt.UNPROVEN
+    assert set(by_size.values()) == {Doubt.BYPASSED}
+
+
 @pytest.mark.parametrize("old", [False, True])
 @given(data=st.data())
 def test_one_question_more_or_less_voids_the_launch(data: st.DataObject, *, old: bool) -> None:
