@@ -12,6 +12,7 @@ from rccltune import parse, proof
 from rccltune.errors import LaunchError, RccltuneError
 from rccltune.model import (
     BASELINE,
+    DEFAULT_VARIANT,
     KNOWN_VARIANTS,
     Caution,
     Launch,
@@ -77,7 +78,7 @@ def samples_of_launch(
         samples = _walked(wanted, _walks(own), reading.samples)
         return samples, reading, _doubts(samples, wanted)
     if setting.role is not Role.FORCED:
-        return reading.samples, reading, ()
+        return _after_first_use(wanted, reading.samples), reading, ()
     if is_switched(wanted):
         samples = proof.prove_by_log(reading.samples, _logged(own), setting)
         return samples, reading, _doubts(samples, wanted)
@@ -120,6 +121,22 @@ def suspect_of(wanted: Launch, own: Path) -> Setting | None:
 def wrong_in(samples: Sequence[Sample]) -> tuple[Setting, ...]:
     """Settings that gave wrong results, in the order in which they were first seen to."""
     return tuple(dict.fromkeys(s.key.setting for s in samples if s.doubt is Doubt.WRONG))
+
+
+def _after_first_use(wanted: Launch, samples: Sequence[Sample]) -> tuple[Sample, ...]:
+    """Samples of a variant's untouched launch, whose first pass pays for connections.
+
+    Passes are told by their rows: each size is printed once in every pass.
+    """
+    if wanted.variant.name == DEFAULT_VARIANT.name or not {"-N", "-s"} & set(wanted.argv):
+        return tuple(samples)
+    last = {(s.key, s.nbytes): s.line or 0 for s in sorted(samples, key=lambda s: s.line or 0)}
+    return tuple(
+        sample
+        if sample.doubt or (sample.line or 0) >= last[sample.key, sample.nbytes]
+        else replace(sample, doubt=Doubt.CONNECTING)
+        for sample in samples
+    )
 
 
 def _tolerated(sample: Sample) -> Sample:
