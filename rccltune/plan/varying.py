@@ -66,7 +66,8 @@ def _settings_in(variant: Variant, sweep: Sweep, ground: Ground, *, walks: bool)
     """All settings in a variant; none where it takes calls before a tuner is asked."""
     if variant.path:
         return []
-    concerned = _concerned(sweep, variant)
+    # Whole, with every channel count that was named: no search tries them in a variant.
+    concerned = replace(_concerned(sweep, variant), exhaustive=True)
     wanted = [arm for arm in arms(concerned, ground, variant)[0] if not arm[2].patched]
     if walks and not variant.one_process and why_no_walk(sweep, ground) is None:
         n_passes = sweep.longest_s / pass_s(sweep)
