@@ -148,8 +148,14 @@ def read_sweep_file(text: str, name: str) -> dict[str, Any]:
     return reader.values
 
 
-def dump_sweep(sweep: Sweep) -> str:
-    """A sweep as resolved, in the form that :func:`read_sweep_file` reads."""
+def dump_sweep(sweep: Sweep, site: Mapping[str, Any] | None = None) -> str:
+    """A sweep as resolved, in the form that :func:`read_sweep_file` reads.
+
+    Args:
+        sweep: what is measured.
+        site: what the user said about where, by the same keys, so that the session can be gone on
+            with or verified without saying it again.
+    """
     import yaml
 
     placements = [p.value for p in sweep.placements]
@@ -180,7 +186,8 @@ def dump_sweep(sweep: Sweep) -> str:
         "exhaustive": sweep.exhaustive or None,
         "longest": None if sweep.longest_s == LONGEST_S else f"{sweep.longest_s:g}s",
     }
-    said = {name: value for name, value in plain.items() if value not in (None, [])}
+    plain |= site or {}
+    said = {name: value for name, value in plain.items() if value not in (None, [], {})}
     text: str = yaml.safe_dump(said, sort_keys=False, allow_unicode=True)
     return text
 

@@ -27,6 +27,7 @@ _VERBS: Final = {
     "import": ("rccltune.cli.import_", "import_", "Turn existing logs into a session."),
     "fit": ("rccltune.cli.fit", "fit", "Fit time against size; find where settings cross."),
     "emit-config": ("rccltune.cli.emit_config", "emit_config", "Choose settings, write rules."),
+    "verify": ("rccltune.cli.verify", "verify", "Keep only the rules that win on this machine."),
     "plot": ("rccltune.cli.plot", "plot", "Draw what was measured, fitted and chosen."),
     "explain": ("rccltune.cli.explain", "explain", "Show what a rule file will do."),
     "variants": ("rccltune.cli.variants", "variants", "List what no tuner can switch."),

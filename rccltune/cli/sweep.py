@@ -115,6 +115,7 @@ def sweep(
     """
     from rccltune import pipeline
     from rccltune.pipeline import preparing, varying
+    from rccltune.pipeline.wishes import site_keys
 
     wishes = pipeline.merge_wishes(config, options)
     console.say(f"Session: {output}")
@@ -129,6 +130,7 @@ def sweep(
             budget_s=wishes.budget_s,
             lifts=lift_quarantine,
             refused=refused,
+            site_keys=site_keys(wishes.site),
         )
         if plan_only:
             console.result(preparing.plan_as_plain(prepared), _plan_text(prepared))

@@ -8,10 +8,12 @@ from rccltune.emit.audit import Audit, Gap, audit
 from rccltune.emit.document import Hole, RuleDocument, Section, sections
 from rccltune.emit.environment import finding_lines, render_environment
 from rccltune.emit.read import Finding, RuleFile, Severity, StatedHole, read_rules
+from rccltune.emit.rewrite import Change, rewritten
 from rccltune.emit.write import render, render_rules
 
 __all__ = [
     "Audit",
+    "Change",
     "Finding",
     "Gap",
     "Hole",
@@ -26,5 +28,6 @@ __all__ = [
     "render",
     "render_environment",
     "render_rules",
+    "rewritten",
     "sections",
 ]

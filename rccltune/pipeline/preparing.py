@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Final
 
@@ -41,6 +41,7 @@ class Prepared:
         passed: site variables that every rank of every arm will see.
         filled: what hidden files set in every rank, as (file, name, value).
         refused: variants that cannot be measured here, each with the reason.
+        site_keys: what the user said about where, for the session's sweep.yaml.
     """
 
     folder: Path
@@ -58,6 +59,7 @@ class Prepared:
     passed: tuple[tuple[str, str], ...]
     filled: tuple[tuple[str, str, str], ...] = ()
     refused: tuple[str, ...] = ()
+    site_keys: Mapping[str, Any] = field(default_factory=dict)
 
     @property
     def left(self) -> tuple[Launch, ...]:
@@ -94,6 +96,7 @@ def prepare(
     budget_s: float | None = None,
     lifts: bool = False,
     refused: tuple[str, ...] = (),
+    site_keys: Mapping[str, Any] | None = None,
 ) -> Prepared:
     """Plan a sweep and find out what of it the session already has. Nothing is started or written.
 
@@ -105,28 +108,14 @@ def prepare(
         budget_s: wall time for all launches of the session.
         lifts: try quarantined settings again.
         refused: variants that cannot be measured, for the user to know.
+        site_keys: what the user said about where.
 
     Raises:
         SessionError: the session is of another machine.
         MachineError: this benchmark cannot walk, and a walk was asked for.
     """
     wanted = replace(wanted, rank_placement=site.seating.place.name, scales=(site.scale,))
-    ground = plan.Ground(
-        programs=site.programs,
-        letters=site.help_letters,
-        launch=lambda n_ranks, program: site.launcher.argv(
-            # Groups that run side by side have fewer ranks each than are started.
-            site.seating.n_started if n_ranks == site.scale.n_ranks else n_ranks,
-            program,
-            bind=site.binding,
-            hostfile=site.hostfile,
-        ),
-        scale=site.scale,
-        arch=site.fingerprint.arch,
-        has_patched_library=site.has_patched_library,
-        environment=_environment(site),
-        tunerless=site.tunerless,
-    )
+    ground = ground_of(site)
     method, hindrance = _method(wanted, ground)
     search = None
     if hindrance is not None:
@@ -169,8 +158,29 @@ def prepare(
             for name, value in one.fills(seen.variables)
         ),
         refused=refused,
+        site_keys=site_keys or {},
     )
     return caught_up(prepared, {})
+
+
+def ground_of(site: Site) -> plan.Ground:
+    """What launches can be planned on."""
+    return plan.Ground(
+        programs=site.programs,
+        letters=site.help_letters,
+        launch=lambda n_ranks, program: site.launcher.argv(
+            # Groups that run side by side have fewer ranks each than are started.
+            site.seating.n_started if n_ranks == site.scale.n_ranks else n_ranks,
+            program,
+            bind=site.binding,
+            hostfile=site.hostfile,
+        ),
+        scale=site.scale,
+        arch=site.fingerprint.arch,
+        has_patched_library=site.has_patched_library,
+        environment=_environment(site),
+        tunerless=site.tunerless,
+    )
 
 
 def _method(wanted: Sweep, ground: plan.Ground) -> tuple[str, str | None]:
@@ -199,7 +209,7 @@ def _named(
     launches: Sequence[Launch], site: Site, timeout_s: float | None, *, is_first: bool
 ) -> tuple[Launch, ...]:
     """Launches with all that they need, and their ids."""
-    complete = tuple(_completed(one, site, timeout_s) for one in launches)
+    complete = tuple(completed(one, site, timeout_s) for one in launches)
     told = _tell_tuner(complete) if is_first else complete
     made = plan.Plan(launches=told, impossible=())
     return plan.with_ids(made, session.launch_id).launches
@@ -252,7 +262,7 @@ def _environment(site: Site) -> tuple[tuple[str, str], ...]:
     )
 
 
-def _completed(one: Launch, site: Site, timeout_s: float | None) -> Launch:
+def completed(one: Launch, site: Site, timeout_s: float | None) -> Launch:
     """Add what forcing needs, and the time limit."""
     extra = dict(launching.choosing(one, tunerless=site.tunerless is not None, tells=site.tells))
     if site.node is not None:

@@ -12,7 +12,6 @@ from rccltune import parse, proof
 from rccltune.errors import LaunchError, RccltuneError
 from rccltune.model import (
     BASELINE,
-    DEFAULT_VARIANT,
     KNOWN_VARIANTS,
     Caution,
     Launch,
@@ -82,7 +81,7 @@ def samples_of_launch(
     if is_switched(wanted):
         samples = proof.prove_by_log(reading.samples, _logged(own), setting)
         return samples, reading, _doubts(samples, wanted)
-    traces = _of_all_ranks(own, proof.read_trace, proof.agree)
+    traces = of_all_ranks(own, proof.read_trace, proof.agree)
     samples = proof.prove(reading.samples, next(iter(traces.values())), setting)
     return samples, reading, _doubts(samples, wanted)
 
@@ -124,11 +123,11 @@ def wrong_in(samples: Sequence[Sample]) -> tuple[Setting, ...]:
 
 
 def _after_first_use(wanted: Launch, samples: Sequence[Sample]) -> tuple[Sample, ...]:
-    """Samples of a variant's untouched launch, whose first pass pays for connections.
+    """Samples of a launch that prints its table twice: the first pass pays for connections.
 
     Passes are told by their rows: each size is printed once in every pass.
     """
-    if wanted.variant.name == DEFAULT_VARIANT.name or not {"-N", "-s"} & set(wanted.argv):
+    if not {"-N", "-s"} & set(wanted.argv):
         return tuple(samples)
     last = {(s.key, s.nbytes): s.line or 0 for s in sorted(samples, key=lambda s: s.line or 0)}
     return tuple(
@@ -187,7 +186,7 @@ def _walks(own: Path) -> dict[str, proof.Walk]:
     Raises:
         LaunchError: no trace, or ranks that differ.
     """
-    return _of_all_ranks(own, proof.read_walk, proof.agree_on_walk)
+    return of_all_ranks(own, proof.read_walk, proof.agree_on_walk)
 
 
 def _walked(
@@ -205,7 +204,7 @@ def _walked(
     return proof.place(printed, shortest, wanted.schedule.settings, wanted.schedule.questions)
 
 
-def _of_all_ranks(
+def of_all_ranks(
     own: Path, read: Callable[[str, str], T], differences: Callable[[Mapping[str, T]], str | None]
 ) -> dict[str, T]:
     """The traces of a launch by file, one for each rank, which are alike.

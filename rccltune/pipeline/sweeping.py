@@ -244,7 +244,9 @@ def _begin(prepared: Prepared, command: str) -> None:
         made = replace(there, variants=(*there.variants, *added)) if added else there
     session.write_header(made)
     session.write_atomically(folder / PLACE_FILE, session.dump_json(site.seating.place))
-    session.write_atomically(folder / "sweep.yaml", config.dump_sweep(prepared.sweep))
+    session.write_atomically(
+        folder / "sweep.yaml", config.dump_sweep(prepared.sweep, prepared.site_keys)
+    )
     if site.node is not None:
         session.write_atomically(folder / NODE_FILE, simnode.written(site.node))
 

@@ -99,6 +99,26 @@ def merge_wishes(path: Path | None, options: Mapping[str, Any]) -> Wishes:
     )
 
 
+def site_keys(site: SiteWish) -> dict[str, Any]:
+    """What was said about where to run, by the keys of sweep.yaml; paths are made absolute."""
+    paths = {
+        "rccl_tests": site.rccl_tests,
+        "librccl": site.librccl,
+        "hostfile": site.hostfile,
+    }
+    simulate = site.simulate
+    if simulate is not None and Path(simulate).is_file():
+        simulate = str(Path(simulate).resolve())
+    return {
+        "simulate": simulate,
+        "launcher": None if site.launcher == "auto" else site.launcher,
+        "np": site.n_ranks,
+        "env": dict(site.added),
+        "clear": list(site.cleared),
+        **{name: str(path.resolve()) if path else None for name, path in paths.items()},
+    }
+
+
 def _read(path: Path) -> dict[str, Any]:
     try:
         text = path.read_text(encoding="utf-8")

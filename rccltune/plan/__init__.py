@@ -28,6 +28,7 @@ from rccltune.plan.launches import (
 )
 from rccltune.plan.rounds import Pace, plan_round, seconds
 from rccltune.plan.varying import plan_variants
+from rccltune.plan.verifying import plan_verification
 from rccltune.plan.walks import plan_walks, schedule_text, why_no_walk
 
 __all__ = [
@@ -51,6 +52,7 @@ __all__ = [
     "plan",
     "plan_round",
     "plan_variants",
+    "plan_verification",
     "plan_walks",
     "schedule_text",
     "seconds",

@@ -12,7 +12,7 @@ from collections.abc import Iterable
 from dataclasses import replace
 
 from rccltune.model import DEFAULT_VARIANT, Launch, Sweep, Variant
-from rccltune.plan.launches import N_BASELINES, Ground, arms, baselines, launch_of, pass_s
+from rccltune.plan.launches import N_BASELINES, Ground, arms, baselines, launch_of, pass_s, twice
 from rccltune.plan.walks import groups_of, walks_of, why_no_walk
 
 
@@ -33,21 +33,11 @@ def plan_variants(sweep: Sweep, ground: Ground, *, walks: bool) -> list[Launch]:
     for repeat in range(n_rounds):
         for one in _turned(varied, sweep, repeat):
             untouched = baselines(_concerned(sweep, one), ground, repeat, one)
-            launches += [_twice(launch, ground) for launch in untouched]
+            launches += [twice(launch, ground) for launch in untouched]
             whole = parts[one.name]
             start, end = (len(whole) * k // n_rounds for k in (repeat, repeat + 1))
             launches += whole[start:end]
     return launches
-
-
-def _twice(launch: Launch, ground: Ground) -> Launch:
-    """The same launch with its table printed twice, where the benchmark can.
-
-    A path that serves sizes in the middle is first used there, since older benchmarks warm up the
-    largest and the smallest size only: the first pass pays for its connections.
-    """
-    letter = next((one for one in ("N", "s") if one in ground.letters), None)
-    return replace(launch, argv=(*launch.argv, f"-{letter}", "2")) if letter else launch
 
 
 def _concerned(sweep: Sweep, variant: Variant) -> Sweep:

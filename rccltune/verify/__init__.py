@@ -2,13 +2,21 @@
 
 from rccltune.verify.decisions import Decision, cost_table, decisions
 from rccltune.verify.host import ABI_VERSIONS, Answer, Communicator, Host
+from rccltune.verify.narrowing import Cut, Standing, standings, without
+from rccltune.verify.verdicts import Weighed, weigh
 
 __all__ = [
     "ABI_VERSIONS",
     "Answer",
     "Communicator",
+    "Cut",
     "Decision",
     "Host",
+    "Standing",
+    "Weighed",
     "cost_table",
     "decisions",
+    "standings",
+    "weigh",
+    "without",
 ]

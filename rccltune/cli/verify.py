@@ -1,0 +1,171 @@
+"""``rccltune verify``: rules against the untouched site, and what is left of them."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from rccltune.cli.console import Console, common, table
+from rccltune.cli.options import FOLDER, PAIR, Word, session_argument
+from rccltune.config import LAUNCHERS, parse_duration
+from rccltune.errors import SessionError, VerificationError
+from rccltune.units import format_size
+
+if TYPE_CHECKING:
+    from rccltune.pipeline.verifying import Verified
+
+_DURATION = Word("duration", parse_duration)
+_SHOWN = 12
+
+
+@click.command("verify")
+@session_argument
+@click.option("--rules", type=FOLDER, metavar="FILE", help="Any rule file. Default: the session's.")
+@click.option("-o", "--output", type=FOLDER, help="Where what stands goes. Default: see below.")
+@click.option("--keep-losers", is_flag=True, help="Change nothing; exit 9 where a rule loses.")
+@click.option(
+    "--min-gain",
+    type=click.FloatRange(min=0, max=100, max_open=True),
+    default=2.0,
+    show_default=True,
+    metavar="PCT",
+    help="Gain over its range that a rule must have.",
+)
+@click.option(
+    "--repeats",
+    "n_rounds",
+    type=click.IntRange(min=2),
+    default=3,
+    show_default=True,
+    metavar="N",
+    help="Launches of each arm.",
+)
+@click.option("--timeout", type=_DURATION, help="Longest time for one launch. [default: measured]")
+@click.option("--simulate", metavar="NODE", help="A simulated node instead of this machine.")
+@click.option("--rccl-tests", type=FOLDER, metavar="DIR", help="Folder of all_reduce_perf.")
+@click.option("--librccl", type=FOLDER, metavar="FILE", help="Another librccl.so, in both arms.")
+@click.option("--launcher", type=click.Choice(LAUNCHERS), help="What starts the ranks.")
+@click.option("--hostfile", type=FOLDER, metavar="FILE", help="Hosts, in the launcher's own form.")
+@click.option("--np", type=click.IntRange(min=1), metavar="N", help="Ranks.")
+@click.option("--env", type=PAIR, multiple=True, metavar="NAME=VALUE", help="Set in both arms.")
+@click.option("--clear", multiple=True, metavar="NAME", help="Clear this one too.")
+@common
+def verify(
+    *,
+    console: Console,
+    session: Path,
+    rules: Path | None,
+    output: Path | None,
+    keep_losers: bool,
+    min_gain: float,
+    n_rounds: int,
+    timeout: float | None,
+    **options: Any,  # noqa: ANN401 - where to run, as in a sweep file
+) -> None:
+    """Hold rules against the untouched site on this machine; only what wins stands.
+
+    Launches with plugin, rules and the environment that they need take turns with launches in
+    which nothing of ours is loaded, at four sizes an octave and around every boundary. A rule
+    stands if its gain is certain over its range and no size in it is slower or wrong; otherwise
+    it is narrowed, split or dropped, and what is left is verified again. The session's own file is
+    replaced by what stands; of another file a copy goes into the session.
+
+    \b
+    Example:
+      rccltune verify
+      rccltune verify --rules rccl_tuner_gfx942.csv
+
+    \b
+    Exit codes: 0 all that is left stands, 3 the plugin refuses the file, 4 the machine cannot run
+    it, 5 the untouched benchmark fails, 7 no session, 9 it fails or loses with the rules.
+    """
+    from rccltune import pipeline
+    from rccltune.pipeline.verifying import VerifyWish, rule_file_of, verify_rules
+
+    console.say(f"Session: {session}")
+    said = session / "sweep.yaml"
+    if not said.exists():
+        raise SessionError(
+            "there is no sweep in this session",
+            where=str(session),
+            hint="rccltune sweep makes one; its sizes and ranks are what is verified.",
+        )
+    wishes = pipeline.merge_wishes(said, options)
+    site = pipeline.find_site(wishes.site)
+    own = rule_file_of(session, site)
+    chosen = rules or own
+    wish = VerifyWish(
+        folder=session,
+        rules=chosen,
+        output=output or (own if rules is None else session / f"verified-{chosen.name}"),
+        min_gain=min_gain / 100,
+        n_rounds=n_rounds,
+        keep_losers=keep_losers,
+        timeout_s=timeout,
+    )
+    done = verify_rules(wish, wishes.sweep, site, note=console.say)
+    console.result(done.as_plain(), text_of(done))
+    if keep_losers and done.losers:
+        raise VerificationError(
+            f"{len(done.losers)} of {done.n_after} rules do not stand; the file was left as it is",
+            where=str(chosen),
+            hint="leave out --keep-losers to have them narrowed or dropped.",
+        )
+
+
+def _unharmed(done: Verified) -> str:
+    """Whether anything is slower anywhere, and what looks slowest."""
+    if not done.weighed:
+        return "no rule is left, so nothing is changed"
+    slowest = min(done.weighed, key=lambda w: w.verdict.ratio).verdict
+    n = len({(w.verdict.target.collective, w.verdict.nbytes) for w in done.weighed})
+    return (
+        f"nowhere slower than the untouched site beyond noise, at {n} sizes; the slowest looks "
+        f"{slowest.ratio:.2f}x ({slowest.low:.2f} to {slowest.high:.2f}, "
+        f"{slowest.target.collective.value} {format_size(slowest.nbytes)})"
+    )
+
+
+def text_of(done: Verified) -> str:
+    """What stands, what does not, and how to use it."""
+    columns = ("collective", "from", "to", "setting", "sizes", "faster, median", "worst", "certain")
+    rows = []
+    for one in done.standings:
+        ratios = sorted(w.verdict.ratio for w in one.sizes)
+        rows.append(
+            (
+                one.rule.collective.value,
+                format_size(one.rule.min_nbytes),
+                format_size(one.rule.max_nbytes),
+                str(one.rule.setting),
+                str(len({w.verdict.nbytes for w in one.sizes})),
+                f"{ratios[len(ratios) // 2]:.2f}x" if ratios else "–",
+                f"{ratios[0]:.2f}x" if ratios else "–",
+                f"{100 * one.certainty:.1f} %",
+            )
+        )
+    lines = [table(columns, rows, numeric=(1, 2, 4, 5, 6, 7))] if rows else []
+    lines += [
+        f"left to the library: {cut.collective.value} {format_size(cut.min_nbytes)} to "
+        f"{format_size(cut.max_nbytes)}: {cut.reason}"
+        for cut in done.cuts[:_SHOWN]
+    ]
+    lines += [
+        f"a path takes {one.value} past the tuner at {len(sizes)} sizes, {format_size(min(sizes))} "
+        f"to {format_size(max(sizes))}: no rule does anything there"
+        for one, sizes in done.proven.bypassed.items()
+    ]
+    n_hits = sum(done.proven.hits.values())
+    lines.append(f"{n_hits} calls were answered by rules, {done.proven.misses} by none")
+    lines.append(_unharmed(done))
+    n = done.n_after
+    lines.append(
+        f"{n} rule{'' if n == 1 else 's'} of {done.n_before} stand{'s' if n == 1 else ''} after "
+        f"{done.n_rounds} round{'' if done.n_rounds == 1 else 's'}"
+        + (f", in {done.path}" if done.path else "")
+    )
+    if done.simulated:
+        lines.append("SIMULATED: nothing of this was measured on hardware")
+    return "\n".join(lines)

@@ -1,0 +1,163 @@
+"""What of rules stands after verification: regions that lose are cut out of every rule there."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
+from typing import Final
+
+from rccltune.model import Judgement, Rule, Scale
+from rccltune.verify.verdicts import Weighed, certainty
+from rccltune.vocab import Collective
+
+CERTAIN: Final = 0.95
+_LOST: Final = (Judgement.WORSE, Judgement.WRONG)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Cut:
+    """Sizes that are left to the untouched library, and why.
+
+    Attributes:
+        certainty: chance of the wanted gain, where that was too small; None where sizes lost.
+    """
+
+    collective: Collective
+    min_nbytes: int
+    max_nbytes: int
+    reason: str
+    certainty: float | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Standing:
+    """One rule after a verification.
+
+    Attributes:
+        sizes: those of its range that were measured, in every view.
+        certainty: chance that it gains what is wanted over them.
+        cuts: what must go of it; empty where it stands as it is.
+    """
+
+    rule: Rule
+    sizes: tuple[Weighed, ...]
+    certainty: float
+    cuts: tuple[Cut, ...]
+
+    @property
+    def stands(self) -> bool:
+        """Whether nothing of it is to go."""
+        return not self.cuts
+
+
+def standings(
+    rules: Sequence[Rule], scale: Scale, weighed: Iterable[Weighed], min_gain: float
+) -> tuple[Standing, ...]:
+    """Every rule of a scale against what was measured in its range, first matches only.
+
+    Args:
+        rules: in the file's order.
+        scale: of the communicator.
+        weighed: every size.
+        min_gain: wanted over the range, 0.02 for 2 %.
+    """
+    by_rule: dict[int, list[Weighed]] = {}
+    for one in weighed:
+        verdict = one.verdict
+        for number, rule in enumerate(rules):
+            if rule.matches(verdict.target.collective, verdict.nbytes, scale):
+                by_rule.setdefault(number, []).append(one)
+                break
+    return tuple(_standing(rules[n], found, min_gain) for n, found in sorted(by_rule.items()))
+
+
+def _standing(rule: Rule, sizes: list[Weighed], min_gain: float) -> Standing:
+    chance = certainty(sizes, min_gain)
+    cuts = _lost(rule, sizes)
+    if not cuts and chance < CERTAIN:
+        cuts = _uncertain(rule, sizes, min_gain)
+    return Standing(rule=rule, sizes=tuple(sizes), certainty=chance, cuts=tuple(cuts))
+
+
+def _lost(rule: Rule, sizes: Sequence[Weighed]) -> list[Cut]:
+    """From the last size that is not slower to the next: who knows where between it turns."""
+    bad: dict[int, Judgement] = {}
+    for one in sizes:
+        if one.verdict.judgement in _LOST:
+            bad[one.verdict.nbytes] = one.verdict.judgement
+    if not bad:
+        return []
+    every = sorted({one.verdict.nbytes for one in sizes})
+    cuts: list[Cut] = []
+    for nbytes, judgement in sorted(bad.items()):
+        below = max((n for n in every if n < nbytes and n not in bad), default=None)
+        above = min((n for n in every if n > nbytes and n not in bad), default=None)
+        low = rule.min_nbytes if below is None else below + 1
+        high = rule.max_nbytes if above is None else above - 1
+        word = "wrong results" if judgement is Judgement.WRONG else "slower than the untouched site"
+        if cuts and cuts[-1].max_nbytes >= low - 1:
+            cuts[-1] = replace(cuts[-1], max_nbytes=max(high, cuts[-1].max_nbytes))
+        else:
+            cuts.append(
+                Cut(collective=rule.collective, min_nbytes=low, max_nbytes=high, reason=word)
+            )
+    return cuts
+
+
+def _uncertain(rule: Rule, sizes: Sequence[Weighed], min_gain: float) -> list[Cut]:
+    """Keep the longest run of sizes over which the gain is certain; cut what is outside it."""
+    every = sorted({one.verdict.nbytes for one in sizes})
+    best: tuple[int, int] | None = None
+    for start in range(len(every)):
+        for end in range(len(every), start, -1):
+            if best is not None and end - start <= best[1] - best[0]:
+                break
+            inside = [o for o in sizes if every[start] <= o.verdict.nbytes <= every[end - 1]]
+            if certainty(inside, min_gain) >= CERTAIN:
+                best = (start, end)
+                break
+    why = f"gain of {100 * min_gain:.0f} % not certain"
+    chance = certainty(sizes, min_gain)
+    if best is None:
+        return [
+            Cut(
+                collective=rule.collective,
+                min_nbytes=rule.min_nbytes,
+                max_nbytes=rule.max_nbytes,
+                reason=why,
+                certainty=chance,
+            )
+        ]
+    cuts = []
+    if best[0] > 0:
+        cuts.append((rule.min_nbytes, every[best[0]] - 1))
+    if best[1] < len(every):
+        cuts.append((every[best[1] - 1] + 1, rule.max_nbytes))
+    return [
+        Cut(
+            collective=rule.collective,
+            min_nbytes=low,
+            max_nbytes=high,
+            reason=why,
+            certainty=chance,
+        )
+        for low, high in cuts
+    ]
+
+
+def without(rule: Rule, cuts: Iterable[Cut]) -> tuple[Rule, ...]:
+    """What is left of a rule, whatever rule the cuts came from; by size."""
+    left = [rule]
+    for cut in cuts:
+        if cut.collective is rule.collective:
+            left = [part for one in left for part in _parts(one, cut)]
+    return tuple(left)
+
+
+def _parts(rule: Rule, cut: Cut) -> list[Rule]:
+    parts = []
+    if rule.min_nbytes < cut.min_nbytes:
+        parts.append(replace(rule, max_nbytes=min(rule.max_nbytes, cut.min_nbytes - 1)))
+    if rule.max_nbytes > cut.max_nbytes:
+        parts.append(replace(rule, min_nbytes=max(rule.min_nbytes, cut.max_nbytes + 1)))
+    return parts

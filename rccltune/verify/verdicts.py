@@ -1,0 +1,195 @@
+"""Tuned runs against untouched ones, size by size, and whether a rule stands on them.
+
+Both arms are launches of the same benchmark in turns, A B B A …, so that a drift hits both alike.
+What is compared is the logarithm of their times: few launches tell little of their own spread, so
+it is pooled with that of the other sizes of a view (the moderated t of Smyth, 2004).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from math import exp, log, sqrt
+from statistics import fmean, median
+from typing import Final
+
+from rccltune.model import DEFAULT_VARIANT, Judgement, Sample, Target, Verdict, View
+from rccltune.repeats import limit_of, upper_quantile
+from rccltune.vocab import Doubt
+
+LEVEL: Final = 0.05
+# What the spread of the other sizes is worth beside a size's own launches, in degrees of freedom.
+_PRIOR: Final = 4.0
+# Slower by less than this nobody can tell from three launches of each; it must be certain then.
+_SLIGHTLY: Final = 0.02
+Key = tuple[Target, View, int]
+
+
+@dataclass(frozen=True, slots=True)
+class _Arm:
+    """Logs of launches at one size, without slow ones."""
+
+    centre: float
+    variance: float
+    n: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Weighed:
+    """One size as it enters what is said of a rule.
+
+    Attributes:
+        difference: log(untouched time / tuned time).
+        spread: standard error of that.
+        freedom: degrees of freedom behind the spread.
+        harmed: wrong, or slower with a certainty that is shared out over all sizes.
+    """
+
+    verdict: Verdict
+    difference: float
+    spread: float
+    freedom: float
+    harmed: bool
+
+
+def weigh(baseline: Iterable[Sample], tuned: Iterable[Sample]) -> tuple[Weighed, ...]:
+    """Every size at which both arms were measured, by target, view and size.
+
+    Args:
+        baseline: of launches with nothing of ours loaded.
+        tuned: of launches with plugin, rules and environment.
+
+    Returns:
+        Sizes at which the tuned arm gave wrong results are among them whatever their time.
+    """
+    theirs, ours = _arms(baseline), _arms(samples := list(tuned))
+    wrong = _wrong(samples)
+    pairs = {key: (theirs[key], ours[key]) for key in ours if key in theirs}
+    usual = _usual(pairs)
+    level = LEVEL / max(1, len(pairs))
+    found = [
+        _weighed(key, pair, usual.get(key[1], _SLIGHTLY**2), level, wrong.get(key, 0))
+        for key, pair in pairs.items()
+    ]
+    return tuple(sorted(found, key=_order))
+
+
+def _order(one: Weighed) -> tuple[str, str, int]:
+    verdict = one.verdict
+    return verdict.target.collective.value, str(verdict.view), verdict.nbytes
+
+
+def _key(sample: Sample) -> Key:
+    """Of both arms alike: the variant is what they differ in."""
+    target = replace(sample.key.target, variant=DEFAULT_VARIANT)
+    return target, sample.key.view, sample.nbytes
+
+
+def _arms(samples: Iterable[Sample]) -> dict[Key, _Arm]:
+    times: dict[Key, dict[str, list[float]]] = {}
+    for sample in samples:
+        usable = sample.doubt in (None, Doubt.WRONG) and sample.time_us
+        if usable and sample.time_us is not None and sample.nbytes:
+            times.setdefault(_key(sample), {}).setdefault(sample.launch, []).append(sample.time_us)
+    return {key: _arm([log(median(t)) for t in by.values()]) for key, by in times.items()}
+
+
+def _arm(logs: Sequence[float]) -> _Arm:
+    limit = limit_of(logs)
+    kept = [x for x in logs if x <= limit]
+    kept = kept if len(kept) > 1 else list(logs)
+    mean = fmean(kept)
+    n = len(kept)
+    return _Arm(mean, sum((x - mean) ** 2 for x in kept) / (n - 1) / n if n > 1 else 0.0, n)
+
+
+def _wrong(samples: Iterable[Sample]) -> dict[Key, int]:
+    found: dict[Key, int] = {}
+    for sample in samples:
+        if sample.doubt is Doubt.WRONG:
+            found[_key(sample)] = found.get(_key(sample), 0) + max(1, sample.n_wrong or 0)
+    return found
+
+
+def _usual(pairs: Mapping[Key, tuple[_Arm, _Arm]]) -> dict[View, float]:
+    """Usual variance of a difference by view; from the median, as one stall would spoil a mean."""
+    by_view: dict[View, list[tuple[float, int]]] = {}
+    for (_, view, _), (one, other) in pairs.items():
+        if one.n > 1 and other.n > 1:
+            by_view.setdefault(view, []).append(
+                (one.variance + other.variance, one.n + other.n - 2)
+            )
+    usual = {}
+    for view, found in by_view.items():
+        freedom = median(n for _, n in found)
+        # The median of few squares lies below their mean (Wilson and Hilferty).
+        usual[view] = max(median(v for v, _ in found) / (1 - 2 / (9 * freedom)) ** 3, 1e-8)
+    return usual
+
+
+def _weighed(
+    key: Key, pair: tuple[_Arm, _Arm], pooled: float, level: float, n_wrong: int
+) -> Weighed:
+    target, view, nbytes = key
+    one, other = pair
+    own = one.n + other.n - 2
+    freedom = _PRIOR + own
+    square = (_PRIOR * pooled + own * (one.variance + other.variance)) / freedom
+    difference, spread = one.centre - other.centre, sqrt(square)
+    reach = upper_quantile(freedom, LEVEL / 2) * spread
+    certain = upper_quantile(freedom, level) * spread
+    judgement = Judgement.SAME
+    if n_wrong:
+        judgement = Judgement.WRONG
+    elif difference - reach > 0:
+        judgement = Judgement.BETTER
+    elif (difference + reach < 0 and difference < -_SLIGHTLY) or difference + certain < 0:
+        judgement = Judgement.WORSE
+    verdict = Verdict(
+        target=target,
+        view=view,
+        nbytes=nbytes,
+        baseline_us=exp(one.centre),
+        tuned_us=exp(other.centre),
+        ratio=exp(difference),
+        low=exp(difference - reach),
+        high=exp(difference + reach),
+        n_wrong=n_wrong,
+        judgement=judgement,
+    )
+    return Weighed(
+        verdict=verdict,
+        difference=difference,
+        spread=spread,
+        freedom=freedom,
+        harmed=bool(n_wrong) or difference + certain < 0,
+    )
+
+
+def certainty(found: Sequence[Weighed], min_gain: float) -> float:
+    """Chance that the mean gain over these sizes is at least so much, in the worst of their views.
+
+    Args:
+        found: sizes of a rule.
+        min_gain: 0.02 for 2 %.
+
+    Returns:
+        0 without any size.
+    """
+    from scipy.special import stdtr
+
+    views: dict[View, list[Weighed]] = {}
+    for one in found:
+        views.setdefault(one.verdict.view, []).append(one)
+    chances = []
+    for members in views.values():
+        n = len(members)
+        mean = fmean(one.difference for one in members)
+        # Sizes of one launch share what is peculiar to it: no better than the usual single size.
+        spread = max(
+            sqrt(sum(one.spread**2 for one in members)) / n,
+            median(one.spread for one in members) / 2,
+        )
+        freedom = fmean(one.freedom for one in members)
+        chances.append(float(stdtr(freedom, (mean - log(1 + min_gain)) / spread)))
+    return min(chances, default=0.0)
