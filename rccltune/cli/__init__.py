@@ -23,6 +23,7 @@ _ISSUES: Final = "please report it with this file"
 _VERBS: Final = {
     "detect": ("rccltune.cli.detect", "detect", "Show what this machine is."),
     "doctor": ("rccltune.cli.doctor", "doctor", "Say what would spoil a measurement here."),
+    "tune": ("rccltune.cli.tune", "tune", "Sweep, choose, verify: all of it in one go."),
     "sweep": ("rccltune.cli.sweep", "sweep", "Measure every setting on this machine."),
     "import": ("rccltune.cli.import_", "import_", "Turn existing logs into a session."),
     "fit": ("rccltune.cli.fit", "fit", "Fit time against size; find where settings cross."),

@@ -141,7 +141,7 @@ def sweep(
 def _measure(console: Console, prepared: Prepared, *, force: bool) -> None:
     from rccltune.pipeline import sweeping
 
-    _talk_before(console, prepared)
+    talk_before(console, prepared)
     with progress_of(console, prepared) as tell:
         done = sweeping.sweep(
             prepared,
@@ -172,7 +172,8 @@ def _measure(console: Console, prepared: Prepared, *, force: bool) -> None:
         )
 
 
-def _talk_before(console: Console, prepared: Prepared) -> None:
+def talk_before(console: Console, prepared: Prepared) -> None:
+    """What a user should know before anything starts."""
     if prepared.site.node is not None:
         console.say(f"SIMULATED node {prepared.site.node.name}: no hardware is measured")
     for remark in prepared.site.remarks:

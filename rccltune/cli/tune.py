@@ -1,0 +1,156 @@
+"""``rccltune tune``: sweep, fit, emit-config, verify and plot in one go."""
+
+from __future__ import annotations
+
+import shlex
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from rccltune.cli.console import Console, common
+from rccltune.cli.options import Choosing, choosing
+from rccltune.cli.progress import progress_of
+from rccltune.cli.sweep import sweep as _sweep
+from rccltune.cli.sweep import talk_before
+from rccltune.errors import LaunchError
+from rccltune.units import MAX_NBYTES, format_size
+
+if TYPE_CHECKING:
+    from rccltune.pipeline.tuning import Tuned
+    from rccltune.pipeline.verifying import Verified
+
+# A verb of its own has these in another meaning, or not at all.
+_SHOWN = 4
+_LEFT_OUT = frozenset(("plan_only",))
+
+
+@click.command("tune")
+@choosing
+@common
+def tune(
+    *,
+    console: Console,
+    choosing: Choosing,
+    config: Path | None,
+    output: Path,
+    apply_mode: bool,
+    lift_quarantine: bool,
+    force: bool,
+    **options: Any,  # noqa: ANN401 - the options of a sweep file, by name
+) -> None:
+    """Find the best settings of this machine, prove them here, and say how to use them.
+
+    Sweep, fit, emit-config, verify and plot, with the options of sweep and of emit-config. Safe
+    to interrupt: the same command goes on. Where nothing is to be won it says so and leaves no
+    rule.
+
+    \b
+    Example:
+      rccltune tune --mode cpx-nps4
+      rccltune tune --mode cpx-nps4 --simulate mi300x
+
+    \b
+    Exit codes: 0 done, also where nothing is to be won, 2 command line, 3 sweep.yaml, 4 the
+    machine cannot run it, 5 launches failed, 7 another machine's session, 9 verification failed,
+    130 interrupted.
+    """
+    from rccltune import pipeline
+    from rccltune.pipeline import preparing, tuning, varying
+    from rccltune.pipeline.wishes import site_keys
+
+    wishes = pipeline.merge_wishes(config, options)
+    console.say(f"Session: {output}")
+    with pipeline.in_mode(wishes.sweep.mode, apply=apply_mode, note=console.say):
+        site = pipeline.find_site(wishes.site)
+        wanted, refused = varying.with_variants(wishes, site)
+        prepared = preparing.prepare(
+            wanted,
+            site,
+            output,
+            timeout_s=wishes.timeout_s,
+            budget_s=wishes.budget_s,
+            lifts=lift_quarantine,
+            refused=refused,
+            site_keys=site_keys(wishes.site),
+        )
+        talk_before(console, prepared)
+        with progress_of(console, prepared) as tell:
+            done = tuning.tune(
+                prepared,
+                choosing.options,
+                tell=tell,
+                note=console.say,
+                command=shlex.join(["rccltune", *sys.argv[1:]]),
+                force=force,
+            )
+    console.warn(done.notices)
+    console.result(done.as_plain(), _text(done))
+    if done.swept.quarantined or done.swept.left:
+        names = [str(one) for one in done.swept.quarantined]
+        raise LaunchError(
+            f"not everything could be measured: {', '.join(names) or 'launches failed'}; "
+            "what is said above holds for the rest",
+            where=str(output),
+            hint="look into the logs under launches/; --lift-quarantine tries again.",
+        )
+
+
+def _text(done: Tuned) -> str:
+    """Where it is faster and by how much, what is undecided, and how to use it now."""
+    lines = []
+    if done.simulated:
+        lines.append("SIMULATED: nothing of this was measured on hardware")
+    rows = [line for one in done.verified for line in _rules(one)]
+    if not rows:
+        lines += [
+            "Nothing is to be won here: no rule beats the untouched site by what a rule must gain.",
+            "No rule is left in the file; use the site as it is.",
+        ]
+    else:
+        lines += ["Faster than the untouched site, verified:", *rows]
+    for one in done.verified:
+        lines += [
+            f"  not kept: {c.collective.value} {_span(c.min_nbytes, c.max_nbytes)}: {c.reason}"
+            for c in one.cuts[:_SHOWN]
+        ]
+    lines += _undecided(done)
+    if rows:
+        lines.append(f"To use it now: source {done.exports.resolve()}")
+    lines.append(f"Figures: {done.figures}; all of it: {done.folder}")
+    return "\n".join(lines)
+
+
+def _rules(one: Verified) -> list[str]:
+    found = []
+    for standing in one.standings:
+        ratios = sorted(w.verdict.ratio for w in standing.sizes)
+        rule = standing.rule
+        if ratios:
+            found.append(
+                f"  {rule.collective.value:<15} {_span(rule.min_nbytes, rule.max_nbytes):<24} "
+                f"{rule.setting!s:<14} {ratios[len(ratios) // 2]:.2f}x in the median "
+                f"({ratios[0]:.2f} to {ratios[-1]:.2f})"
+            )
+    return found
+
+
+def _span(low: int, high: int) -> str:
+    if high >= MAX_NBYTES:
+        return f"from {format_size(low)}"
+    return f"{format_size(low)} to {format_size(high + 1)}"
+
+
+def _undecided(done: Tuned) -> Sequence[str]:
+    return [
+        f"  undecided: {one.collective.value} at "
+        + ", ".join(format_size(nbytes) for nbytes in one.open_nbytes[:6])
+        for one in done.swept.expected
+        if one.open_nbytes
+    ]
+
+
+_own = {param.name for param in tune.params}
+tune.params[:0] = [p for p in _sweep.params if p.name not in _own | _LEFT_OUT]
