@@ -5,6 +5,7 @@ from __future__ import annotations
 import shlex
 import sys
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -61,6 +62,9 @@ def tune(
     from rccltune.pipeline import preparing, tuning, varying
     from rccltune.pipeline.wishes import site_keys
 
+    # Here --variant says what is measured; gains decide what is chosen of it.
+    options["variant"] = choosing.variant
+    choosing = replace(choosing, variant=None)
     wishes = pipeline.merge_wishes(config, options)
     console.say(f"Session: {output}")
     with pipeline.in_mode(wishes.sweep.mode, apply=apply_mode, note=console.say):
@@ -152,5 +156,6 @@ def _undecided(done: Tuned) -> Sequence[str]:
     ]
 
 
+tune.params = [param for param in tune.params if param.name != "variant"]
 _own = {param.name for param in tune.params}
 tune.params[:0] = [p for p in _sweep.params if p.name not in _own | _LEFT_OUT]
