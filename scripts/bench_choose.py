@@ -47,7 +47,7 @@ from rccltune.model import (
     Setting,
     Zone,
 )
-from rccltune.units import KIB, approximate_size
+from rccltune.units import KIB, MAX_NBYTES, approximate_size
 from rccltune.vocab import Placement
 
 Times = dict[str, dict[int, float]]
@@ -78,11 +78,24 @@ def zone_rule(chosen: Sequence[Zone]) -> Rule:
 
 
 def vendor_rule(times: Times) -> Rule:
-    """optimize_config.py: fastest row of each size, arithmetic midpoints between sizes."""
+    """What ``vendor_rows`` answer at a size."""
+    rows = vendor_rows(times)
+    ends = [end for end, _ in rows[:-1]]
+    return lambda nbytes: rows[bisect_left(ends, nbytes)][1]
+
+
+def vendor_rows(times: Times) -> list[tuple[int, str]]:
+    """optimize_config.py: fastest row of each size, arithmetic midpoints between sizes.
+
+    Each is the last byte that it is for, and a setting.
+    """
     sizes = sorted({nbytes for row in times.values() for nbytes in row})
-    winners = [min((row[nbytes], name) for name, row in times.items())[1] for nbytes in sizes]
     ends = [(low + high) // 2 for low, high in pairwise(sizes)]
-    return lambda nbytes: winners[bisect_left(ends, nbytes)]
+    winners = [
+        min((row[nbytes], name) for name, row in times.items() if nbytes in row)[1]
+        for nbytes in sizes
+    ]
+    return list(zip([*ends, MAX_NBYTES], winners, strict=True))
 
 
 def linear_rule(curves: Sequence[Curve]) -> Rule:

@@ -1,0 +1,338 @@
+"""Rule files before and after verification, on simulated nodes with traps, and the vendors' method.
+
+Each seed: a sweep (one process plays 64 ranks), `emit-config`, `rccltune verify` as its users call
+it, and the vendors' row-winner file of the same measurements. All three files are compared with the
+node file's truth at 16 sizes an octave: how much slower than the untouched library the worst size
+is, and how much of the gain that is to be had they keep. Where `verify` does not exist yet, the
+files that it would get are judged alone.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import shutil
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Sequence
+from concurrent.futures import ProcessPoolExecutor, as_completed
+from dataclasses import asdict, dataclass
+from itertools import zip_longest
+from pathlib import Path
+
+from bench_choose import times_of, vendor_rows
+from bench_search import MOST_LINES, read_nodes_once
+from machine import machine
+from search_nodes import MODE
+from verify_nodes import COLLECTIVE, NODES, SETTINGS, spoil, write_node
+from verify_verdicts import (
+    KEPT_SHARE,
+    PER_OCTAVE,
+    WORST_LOSS,
+    Run,
+    Summary,
+    Verdict,
+    Yardstick,
+    changes,
+    judge,
+    verdict,
+    yardstick,
+)
+
+from rccltune import emit
+from rccltune.errors import RccltuneError
+from rccltune.model import Curve, Rule, Setting
+from rccltune.pipeline import emit_rules, find_site, fit_session, merge_wishes
+from rccltune.pipeline.emitting import EmitWish
+from rccltune.pipeline.preparing import prepare
+from rccltune.pipeline.sweeping import sweep
+from rccltune.units import format_size, parse_size
+from rccltune.vocab import Collective
+from rccltune.zones import ChoiceOptions
+
+NO_SUCH_COMMAND = 2
+LAST_WORDS = 300
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Wish:
+    """What every run of this bench has in common.
+
+    Attributes:
+        verifies: whether ``rccltune verify`` exists and is wanted.
+        options: further ones of verify.
+        timeout_s: after which a verification counts as hung.
+    """
+
+    min_bytes: int
+    max_bytes: int
+    verifies: bool
+    options: tuple[str, ...]
+    timeout_s: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Verified:
+    """How a verification ended; times in seconds, ``clock_s`` of the simulated clock."""
+
+    exit_code: int
+    n_launches: int
+    wall_s: float
+    clock_s: float
+    said: str
+
+
+def run_once(name: str, seed: int, known: Yardstick, wish: Wish, folder: Path) -> Run:
+    """Sweep into a session of its own, write all files, judge them, and leave nothing behind."""
+    node = next(one for one in NODES if one.name == name)
+    own = folder / f"{name}-{seed}"
+    own.mkdir()
+    path, session = write_node(node, own), own / "session"
+    measure(session, path, seed, wish)
+    texts = {"vendors": vendors_file(session), "unverified": emitted(session)}
+    done = None
+    if wish.verifies:
+        spoil(node, path, session)
+        done = verify(session, wish)
+        left = file_of(session)
+        texts |= {} if left is None else {"verified": left}
+    judged = {arm: judge(known, text) for arm, text in texts.items()}
+    shutil.rmtree(own)
+    if done is None:
+        return Run(node=name, seed=seed, judged=judged)
+    dropped, narrowed = changes(rules(texts["unverified"]), rules(texts.get("verified", "")))
+    return Run(
+        node=name,
+        seed=seed,
+        judged=judged,
+        n_dropped=dropped,
+        n_narrowed=narrowed,
+        **asdict(done),
+    )
+
+
+def measure(session: Path, path: Path, seed: int, wish: Wish) -> None:
+    """One sweep as its users get it, with the settings of which the node file speaks."""
+    wishes = merge_wishes(
+        None,
+        {
+            "simulate": str(path),
+            "launcher": "none",
+            "seed": seed,
+            "collective": (Collective.parse(COLLECTIVE),),
+            "setting": tuple(Setting.parse(name) for name in SETTINGS),
+            "min_bytes": wish.min_bytes,
+            "max_bytes": wish.max_bytes,
+        },
+    )
+    site = find_site(wishes.site)
+    prepared = prepare(wishes.sweep, site, session, timeout_s=None, budget_s=None)
+    sweep(prepared, tell=lambda _: None, note=lambda _: None, command="bench", force=True)
+
+
+def emitted(session: Path) -> str:
+    """What emit-config writes into the session."""
+    wish = EmitWish(folders=(session,), options=lambda _: ChoiceOptions(), overwrite=True)
+    return emit_rules(wish, note=lambda _: None).text
+
+
+def vendors_file(session: Path) -> str:
+    """The fastest row of each measured size, ends half-way between sizes, as a rule file."""
+    fitted = fit_session(session, note=lambda _: None).curves
+    forced = [one for one in fitted if one.key.setting.algorithm is not None]
+    winners = vendor_rows(times_of(forced))
+    # What wins at neighbouring sizes is one rule, as that method writes it.
+    rows = [
+        row
+        for row, after in zip_longest(winners, winners[1:])
+        if after is None or row[1] != after[1]
+    ]
+    lows = [0, *(end + 1 for end, _ in rows[:-1])]
+    made = [
+        Rule(
+            collective=Collective.parse(COLLECTIVE),
+            min_nbytes=low,
+            max_nbytes=high,
+            setting=Setting.parse(name),
+        )
+        for low, (high, name) in zip(lows, rows, strict=True)
+    ]
+    needed = "".join(f"#@ needs {name}={value}\n" for name, value in needs(forced, made))
+    return emit.render_rules("the vendors' method: fastest row of each size", made) + needed
+
+
+def needs(curves: Sequence[Curve], made: Sequence[Rule]) -> list[tuple[str, str]]:
+    """The environment in which the settings of rules were measured."""
+    chosen = {rule.setting for rule in made}
+    used = (one.key.variant for one in curves if one.key.setting in chosen)
+    return sorted({pair for variant in used for pair in variant.environment})
+
+
+def verify(session: Path, wish: Wish) -> Verified:
+    """``rccltune verify SESSION``; one that hangs has no exit code of its own and gets -1."""
+    before, clock = n_launches(session), read_clock(session)
+    start = time.perf_counter()
+    command = [sys.executable, "-m", "rccltune", "verify", str(session), "-q", *wish.options]
+    try:
+        done = subprocess.run(
+            command, capture_output=True, text=True, check=False, timeout=wish.timeout_s
+        )
+        code, said = done.returncode, done.stderr or done.stdout
+    except subprocess.TimeoutExpired:
+        code, said = -1, f"still running after {wish.timeout_s:.0f} s"
+    return Verified(
+        exit_code=code,
+        n_launches=n_launches(session) - before,
+        wall_s=time.perf_counter() - start,
+        clock_s=read_clock(session) - clock,
+        said=" ".join(said.split())[-LAST_WORDS:],
+    )
+
+
+def n_launches(session: Path) -> int:
+    """Launches that ended, wherever in the session they are kept."""
+    return sum(1 for _ in session.rglob("outcome.json"))
+
+
+def read_clock(session: Path) -> float:
+    """Seconds of the simulated clock."""
+    return float((session / "clock").read_text(encoding="utf-8"))
+
+
+def file_of(session: Path) -> str | None:
+    """The rule file that a user would take from the session, None where there is none."""
+    found = sorted(session.glob("rccl_tuner_*.csv"))
+    return found[0].read_text(encoding="utf-8") if found else None
+
+
+def rules(text: str) -> tuple[Rule, ...]:
+    """Those that choose first."""
+    return tuple(rule for rule in emit.read_rules(text.encode()).rules if not rule.fallback)
+
+
+def main() -> int:
+    """Every node, every seed."""
+    options = read_options()
+    verifies = not options.unverified and has_verify()
+    wish = Wish(
+        min_bytes=options.min_bytes,
+        max_bytes=options.max_bytes,
+        verifies=verifies,
+        options=tuple(options.verify.split()),
+        timeout_s=options.timeout,
+    )
+    start = time.perf_counter()
+    with tempfile.TemporaryDirectory() as name:
+        tasks = [
+            (node, seed)
+            for seed in range(options.first_seed, options.first_seed + options.seeds)
+            for node in options.nodes
+        ]
+        found, failed = run_all(tasks, wish, options.jobs, Path(name))
+    verdicts = [verdict(node, found[node.name]) for node in NODES if found.get(node.name)]
+    if options.json:
+        print(json.dumps({"verdicts": [asdict(v) for v in verdicts], "failed": failed}))
+    else:
+        show(verdicts, wish)
+        for line in failed:
+            print(f"  FAILED {line}")
+        if not verifies:
+            print("  without verification: no goal is judged")
+        print(f"  {time.perf_counter() - start:.0f} s in all")
+    return int(bool(failed) or any(v.missed for v in verdicts))
+
+
+def read_options() -> argparse.Namespace:
+    """The command line."""
+    names = [one.name for one in NODES]
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--seeds", type=int, default=100)
+    parser.add_argument("--first-seed", type=int, default=0)
+    parser.add_argument(
+        "--nodes", nargs="+", choices=names, default=names, metavar="NAME", help=", ".join(names)
+    )
+    parser.add_argument("--jobs", type=int, default=2, help="processes in parallel")
+    parser.add_argument("--min-bytes", type=parse_size, default=parse_size("8"))
+    parser.add_argument("--max-bytes", type=parse_size, default=parse_size("128M"))
+    parser.add_argument("--unverified", action="store_true", help="do not verify")
+    parser.add_argument("--verify", default="", metavar="OPTIONS", help="further ones of verify")
+    parser.add_argument(
+        "--timeout", type=float, default=1800.0, help="seconds until a verification counts as hung"
+    )
+    parser.add_argument("--json", action="store_true")
+    return parser.parse_args()
+
+
+def has_verify() -> bool:
+    """Whether this rccltune can verify."""
+    command = [sys.executable, "-m", "rccltune", "verify", "--help"]
+    return subprocess.run(command, capture_output=True, check=False).returncode != NO_SUCH_COMMAND
+
+
+def run_all(
+    tasks: Sequence[tuple[str, int]], wish: Wish, jobs: int, folder: Path
+) -> tuple[dict[str, list[Run]], list[str]]:
+    """Runs by node, in the order of their seeds, and what failed."""
+    names = dict.fromkeys(name for name, _ in tasks)
+    span = (wish.min_bytes, wish.max_bytes)
+    known = {one.name: yardstick(one, folder, span) for one in NODES if one.name in names}
+    found: dict[str, list[Run]] = {name: [] for name in names}
+    failed = []
+    with ProcessPoolExecutor(jobs, initializer=read_nodes_once) as pool:
+        running = {
+            pool.submit(run_once, name, seed, known[name], wish, folder): f"{name} {seed}"
+            for name, seed in tasks
+        }
+        for number, task in enumerate(as_completed(running)):
+            try:
+                run = task.result()
+                found[run.node].append(run)
+            except (RccltuneError, OSError, subprocess.CalledProcessError) as error:
+                failed.append(f"{running[task]}: {error}")
+            if sys.stderr.isatty():
+                print(f"\r{number + 1} of {len(tasks)} sessions", end="", file=sys.stderr)
+    return {name: sorted(runs, key=lambda run: run.seed) for name, runs in found.items()}, failed
+
+
+def show(verdicts: Sequence[Verdict], wish: Wish) -> None:
+    """For people."""
+    span = f"{format_size(wish.min_bytes)} to {format_size(wish.max_bytes)}"
+    print(f"SIMULATED, 64 ranks, {MODE}, {COLLECTIVE}, {span}; {machine()}")
+    print(
+        f"  judged at {PER_OCTAVE} sizes an octave and more, both halves; wanted: no size more than "
+        f"{100 * WORST_LOSS:.0f} % slower than untouched, {100 * KEPT_SHARE:.0f} % of the gain kept"
+    )
+    for v in verdicts:
+        print(f"  {v.node}: {v.trap}")
+        for arm, one in v.arms.items():
+            print(f"    {arm:>10}: {summary_text(one)}")
+        if v.exit_codes:
+            codes = ", ".join(f"{code} ({n} times)" for code, n in v.exit_codes.items())
+            print(
+                f"    exit codes {codes}; {v.n_dropped:.1f} rules dropped, {v.n_narrowed:.1f} "
+                f"narrowed; {v.n_launches:.1f} launches, {v.clock_s:.0f} s of collectives, "
+                f"{v.wall_s:.0f} s here"
+            )
+        if v.missed:
+            print(f"    MISSED: {', '.join(v.missed)}")
+        for line in v.complaints[:MOST_LINES]:
+            print(f"      {line}")
+
+
+def summary_text(one: Summary) -> str:
+    """One arm in a line."""
+    kept = ""
+    if one.kept is not None and one.least_kept is not None:
+        kept = f", gain kept {100 * one.kept:.1f} % mean, {100 * one.least_kept:.1f} % least"
+    wrong = f", wrong results in {one.n_wrong}" if one.n_wrong else ""
+    idle = f", {one.n_idle} rules decide nothing" if one.n_idle else ""
+    return (
+        f"worst loss {100 * one.worst_loss:.1f} % ({one.n_losing} of {one.n_seeds} files lose"
+        f"{wrong}){kept}, rules {', '.join(map(str, one.rules))}{idle}"
+    )
+
+
+if __name__ == "__main__":
+    sys.exit(main())
