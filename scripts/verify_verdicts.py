@@ -115,7 +115,7 @@ def _available(
             for setting in SETTINGS
             if node.is_safe(setting, nbytes)
         ]
-        gain = log(own.time_us / min(safe)) - log(1 + TOLERANCE)
+        gain = log(own.time_us / min(safe, default=own.time_us)) - log(1 + TOLERANCE)
         if gain > 0:
             yield (nbytes, in_place), gain
 
