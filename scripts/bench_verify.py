@@ -16,7 +16,7 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor, as_completed
 from dataclasses import asdict, dataclass
 from itertools import zip_longest
@@ -25,8 +25,8 @@ from pathlib import Path
 from bench_choose import times_of, vendor_rows
 from bench_search import MOST_LINES, read_nodes_once
 from machine import machine
-from search_nodes import MODE
-from verify_nodes import COLLECTIVE, NODES, SETTINGS, spoil, write_node
+from search_nodes import MODE, PAIRS
+from verify_nodes import NODES, TrapNode, spoil, write_node
 from verify_verdicts import (
     KEPT_SHARE,
     PER_OCTAVE,
@@ -90,7 +90,7 @@ def run_once(name: str, seed: int, known: Yardstick, wish: Wish, folder: Path) -
     own = folder / f"{name}-{seed}"
     own.mkdir()
     path, session = write_node(node, own), own / "session"
-    measure(session, path, seed, wish)
+    measure(node, session, path, seed, wish)
     texts = {"vendors": vendors_file(session), "unverified": emitted(session)}
     done = None
     if wish.verifies:
@@ -113,7 +113,7 @@ def run_once(name: str, seed: int, known: Yardstick, wish: Wish, folder: Path) -
     )
 
 
-def measure(session: Path, path: Path, seed: int, wish: Wish) -> None:
+def measure(node: TrapNode, session: Path, path: Path, seed: int, wish: Wish) -> None:
     """One sweep as its users get it, with the settings of which the node file speaks."""
     wishes = merge_wishes(
         None,
@@ -121,8 +121,8 @@ def measure(session: Path, path: Path, seed: int, wish: Wish) -> None:
             "simulate": str(path),
             "launcher": "none",
             "seed": seed,
-            "collective": (Collective.parse(COLLECTIVE),),
-            "setting": tuple(Setting.parse(name) for name in SETTINGS),
+            "collective": tuple(map(Collective.parse, node.collectives)),
+            "setting": tuple(Setting.parse(name) for name in PAIRS),
             "min_bytes": wish.min_bytes,
             "max_bytes": wish.max_bytes,
         },
@@ -142,25 +142,26 @@ def vendors_file(session: Path) -> str:
     """The fastest row of each measured size, ends half-way between sizes, as a rule file."""
     fitted = fit_session(session, note=lambda _: None).curves
     forced = [one for one in fitted if one.key.setting.algorithm is not None]
-    winners = vendor_rows(times_of(forced))
-    # What wins at neighbouring sizes is one rule, as that method writes it.
-    rows = [
-        row
-        for row, after in zip_longest(winners, winners[1:])
-        if after is None or row[1] != after[1]
-    ]
-    lows = [0, *(end + 1 for end, _ in rows[:-1])]
     made = [
-        Rule(
-            collective=Collective.parse(COLLECTIVE),
-            min_nbytes=low,
-            max_nbytes=high,
-            setting=Setting.parse(name),
+        rule
+        for collective in dict.fromkeys(one.key.collective for one in forced)
+        for rule in vendors_rules(
+            collective, [one for one in forced if one.key.collective is collective]
         )
-        for low, (high, name) in zip(lows, rows, strict=True)
     ]
     needed = "".join(f"#@ needs {name}={value}\n" for name, value in needs(forced, made))
     return emit.render_rules("the vendors' method: fastest row of each size", made) + needed
+
+
+def vendors_rules(collective: Collective, curves: Sequence[Curve]) -> Iterator[Rule]:
+    """Of one collective; what wins at neighbouring sizes is one rule, as that method writes it."""
+    low = 0
+    winners = vendor_rows(times_of(curves))
+    for (high, name), after in zip_longest(winners, winners[1:]):
+        if after is None or after[1] != name:
+            setting = Setting.parse(name)
+            yield Rule(collective=collective, min_nbytes=low, max_nbytes=high, setting=setting)
+            low = high + 1
 
 
 def needs(curves: Sequence[Curve], made: Sequence[Rule]) -> list[tuple[str, str]]:
@@ -299,7 +300,7 @@ def run_all(
 def show(verdicts: Sequence[Verdict], wish: Wish) -> None:
     """For people."""
     span = f"{format_size(wish.min_bytes)} to {format_size(wish.max_bytes)}"
-    print(f"SIMULATED, 64 ranks, {MODE}, {COLLECTIVE}, {span}; {machine()}")
+    print(f"SIMULATED, 64 ranks, {MODE}, {span}; {machine()}")
     print(
         f"  judged at {PER_OCTAVE} sizes an octave and more, both halves; wanted: no size more than "
         f"{100 * WORST_LOSS:.0f} % slower than untouched, {100 * KEPT_SHARE:.0f} % of the gain kept"

@@ -1,9 +1,10 @@
 """Simulated nodes with a trap each, on which verification is judged.
 
-All are characters of the search's bench (``search_nodes``): the shipped CPX node with made-up
-all_reduce times, so that the library's own choice is ring/LL up to ``TURN`` and ring/simple above.
-Three settings beat it, one after the other, with steep edges: where one of them is a trap, no other
-setting beats the library, so what a verified file must keep is known without asking it.
+All are characters of the search's bench (``search_nodes``): the shipped CPX node with made-up times,
+so that the library's own choice is ring/LL up to ``TURN`` and ring/simple above (reduce_scatter: up
+to 16 MiB and from 32 MiB on). Three settings beat it, one after the other, with steep edges: where
+one of them is a trap, no other setting beats the library, so what a verified file must keep is known
+without asking it.
 """
 
 from __future__ import annotations
@@ -20,8 +21,8 @@ from search_nodes import PAIRS, Factor, always, winner
 from rccltune import simnode
 from rccltune.units import MAX_NBYTES, parse_size
 
-COLLECTIVE: Final = "all_reduce"
-SETTINGS: Final = PAIRS
+ALL_REDUCE: Final = "all_reduce"
+REDUCE_SCATTER: Final = "reduce_scatter"
 TRAPPED: Final = "tree/ll128"
 NODE_FILE: Final = "node.node"  # a session's own copy of its node, compiled
 _FROM, _TO = 40 << 10, 500 << 10
@@ -55,16 +56,22 @@ class Unsafe:
     """Sizes at which a setting must not be counted on, whatever its time at one of them.
 
     Attributes:
-        setting: None is any.
+        collective: None is any.
+        setting: the same.
     """
 
+    collective: str | None = None
     setting: str | None = None
     min_nbytes: int = 0
     max_nbytes: int = MAX_NBYTES
 
-    def holds(self, setting: str, nbytes: int) -> bool:
+    def holds(self, collective: str, setting: str, nbytes: int) -> bool:
         """Whether it speaks of this."""
-        return self.setting in (None, setting) and self.min_nbytes <= nbytes <= self.max_nbytes
+        return (
+            self.collective in (None, collective)
+            and self.setting in (None, setting)
+            and self.min_nbytes <= nbytes <= self.max_nbytes
+        )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -73,7 +80,8 @@ class TrapNode:
 
     Attributes:
         trap: in words.
-        factors: of the settings, see ``search_nodes``.
+        factors: of the settings in all_reduce, see ``search_nodes``.
+        others: of the settings in other collectives.
         noise: what replaces keys of the shipped noise.
         parts: entries added to the lists of the node file, by key.
         later: faults that begin after the sweep and before verification.
@@ -84,11 +92,17 @@ class TrapNode:
     name: str
     trap: str
     factors: Mapping[str, Factor] = field(default_factory=lambda: _THREE)
+    others: Mapping[str, Mapping[str, Factor]] = field(default_factory=dict)
     noise: Mapping[str, Any] = field(default_factory=dict)
     parts: Mapping[str, Sequence[Any]] = field(default_factory=dict)
     later: tuple[Mapping[str, Any], ...] = ()
     unsafe: tuple[Unsafe, ...] = ()
     must_refuse: bool = False
+
+    @property
+    def collectives(self) -> tuple[str, ...]:
+        """Those that are swept and judged."""
+        return (ALL_REDUCE, *self.others)
 
     def document(self) -> dict[str, Any]:
         """The node file as the sweep finds it."""
@@ -96,13 +110,28 @@ class TrapNode:
         raw = search_nodes.document(character)
         # Nobody waits for a start-up here, and the simulated clock shall count collectives alone.
         raw["start"] |= {"startup_s": 0}
+        for collective, factors in self.others.items():
+            raw["curves"] += _curves(collective, factors)
         for key, entries in self.parts.items():
             raw[key] = [*raw.get(key, ()), *entries]
         return raw
 
-    def is_safe(self, setting: str, nbytes: int) -> bool:
+    def is_safe(self, collective: str, setting: str, nbytes: int) -> bool:
         """Whether a rule may name it at this size."""
-        return not any(one.holds(setting, nbytes) for one in self.unsafe)
+        return not any(one.holds(collective, setting, nbytes) for one in self.unsafe)
+
+
+def settings_of(collective: str) -> tuple[str, ...]:
+    """What is swept: only all_reduce can go by tree."""
+    return tuple(name for name in PAIRS if collective == ALL_REDUCE or name.startswith("ring"))
+
+
+def _curves(collective: str, factors: Mapping[str, Factor]) -> list[dict[str, Any]]:
+    """As those of all_reduce are made."""
+    character = search_nodes.Character(name=collective, factors=factors)
+    made = search_nodes.document(character)["curves"]
+    wanted = settings_of(collective)
+    return [one | {"collective": collective} for one in made if one["setting"] in wanted]
 
 
 # Up in half a minute of collectives and down again: about what a sweep takes, and then verification.
@@ -147,10 +176,10 @@ NODES: Final = (
         trap="a path that asks no tuner takes 20 to 200 KiB",
         parts={
             "paths": ["shortcut"],
-            "bypasses": [{"path": "shortcut", "collective": COLLECTIVE, "bytes": [*_BYPASSED]}],
+            "bypasses": [{"path": "shortcut", "collective": ALL_REDUCE, "bytes": [*_BYPASSED]}],
             "curves": [
                 {
-                    "collective": COLLECTIVE,
+                    "collective": ALL_REDUCE,
                     "setting": "shortcut",
                     "kind": "modelled",
                     "source": "made up",
@@ -174,6 +203,30 @@ NODES: Final = (
         trap=f"rank {_RANK} of 64 has no plugin when the rules are used",
         later=({"kind": "no-plugin", "rank": _RANK},),
         must_refuse=True,
+    ),
+    TrapNode(
+        name="two-collectives",
+        trap="ring/ll128 is 60 % slower than untouched between powers of two, in reduce_scatter alone",
+        others={
+            REDUCE_SCATTER: {
+                "ring/ll128": winner(None, "1M", _STEEP),
+                "ring/simple": winner("1M", None, _STEEP),
+                "ring/ll": always(1.4),
+            }
+        },
+        parts={
+            "effects": [
+                {
+                    "collective": REDUCE_SCATTER,
+                    "setting": "ring/ll128",
+                    "between": {"low": 1.3, "high": 1.3 * 1.25, "factor": 1.6 * 1.4},
+                }
+            ]
+        },
+        unsafe=(
+            Unsafe(collective=REDUCE_SCATTER, setting="ring/ll128"),
+            Unsafe(collective=REDUCE_SCATTER, max_nbytes=1 << 20),
+        ),
     ),
     TrapNode(
         name="bursts",

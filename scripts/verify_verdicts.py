@@ -13,12 +13,14 @@ import subprocess
 import tempfile
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from itertools import product
 from math import inf, log
 from pathlib import Path
+from typing import NamedTuple
 
 from search_nodes import MODE
 from search_verdicts import distinct
-from verify_nodes import COLLECTIVE, SETTINGS, TrapNode, without_faults, write_node
+from verify_nodes import TrapNode, settings_of, without_faults, write_node
 
 from rccltune import emit, plugin, simnode
 from rccltune.model import Rule
@@ -31,8 +33,14 @@ TOLERANCE = 0.02
 ARMS = ("vendors", "unverified", "verified")
 # "At most 1 %" is met by 1 %, whatever its floating point says.
 _EXACT = 1e-6
-# Size, and whether in place.
-Key = tuple[int, bool]
+
+
+class Key(NamedTuple):
+    """A half of a row: a size in bytes, and whether in place."""
+
+    collective: str
+    nbytes: int
+    in_place: bool
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -51,6 +59,7 @@ class Yardstick:
     Attributes:
         path: the compiled node without its faults.
         node: with its faults.
+        collectives: those swept.
         span: smallest and largest size swept.
         untouched: what the library does by itself.
         available: natural logarithm of how many times as fast as untouched the best safe setting
@@ -59,6 +68,7 @@ class Yardstick:
 
     path: Path
     node: simnode.SimulatedNode
+    collectives: tuple[str, ...]
     span: tuple[int, int]
     untouched: Mapping[Key, Ran]
     available: Mapping[Key, float]
@@ -73,7 +83,8 @@ class Judged:
         n_idle: rules that decide nothing at any judged size, since something else answers there.
         worst_loss: time under the file / untouched - 1, at the worst of all judged sizes, those
             outside every rule among them.
-        worst_at: where that is, in bytes.
+        worst_collective: where that is.
+        worst_at: bytes.
         worst_choice: what ran there.
         n_wrong: judged sizes at which results would be wrong, either half.
         kept: share of the available gain; None where there is none.
@@ -82,6 +93,7 @@ class Judged:
     n_rules: int
     n_idle: int
     worst_loss: float
+    worst_collective: str
     worst_at: int
     worst_choice: str
     n_wrong: int
@@ -94,10 +106,11 @@ def yardstick(node: TrapNode, folder: Path, span: tuple[int, int]) -> Yardstick:
     path = folder / f"{node.name}.node"
     sound = write_node(without_faults(node), folder)
     path.write_bytes(simnode.compile_node(sound))
-    untouched = _in_one_job(faulty, ran(path, span, {}))
+    untouched = _in_one_job(faulty, ran(path, node.collectives, span, {}))
     return Yardstick(
         path=path,
         node=faulty,
+        collectives=node.collectives,
         span=span,
         untouched=untouched,
         available=dict(_available(node, faulty, untouched)),
@@ -107,25 +120,25 @@ def yardstick(node: TrapNode, folder: Path, span: tuple[int, int]) -> Yardstick:
 def _available(
     node: TrapNode, truth: simnode.SimulatedNode, untouched: Mapping[Key, Ran]
 ) -> Iterator[tuple[Key, float]]:
-    for (nbytes, in_place), own in untouched.items():
+    for key, own in untouched.items():
         if "/" not in own.what:
             continue  # a path that asks no tuner: nothing can be chosen
         safe = [
-            _truth_us(truth, setting, nbytes, in_place=in_place)
-            for setting in SETTINGS
-            if node.is_safe(setting, nbytes)
+            _truth_us(truth, key, setting)
+            for setting in settings_of(key.collective)
+            if node.is_safe(key.collective, setting, key.nbytes)
         ]
         gain = log(own.time_us / min(safe, default=own.time_us)) - log(1 + TOLERANCE)
         if gain > 0:
-            yield (nbytes, in_place), gain
+            yield key, gain
 
 
-def _truth_us(
-    node: simnode.SimulatedNode, what: str, nbytes: int, *, in_place: bool, mixed: bool = False
-) -> float:
-    time_us = simnode.truth(node, COLLECTIVE, what, nbytes, in_place=in_place, mixed=mixed)
+def _truth_us(node: simnode.SimulatedNode, key: Key, what: str, *, mixed: bool = False) -> float:
+    time_us = simnode.truth(
+        node, key.collective, what, key.nbytes, in_place=key.in_place, mixed=mixed
+    )
     if time_us is None:
-        raise ValueError(f"the node file says nothing of {what} at {nbytes} B")
+        raise ValueError(f"the node file says nothing of {what} for {key}")
     return time_us
 
 
@@ -150,17 +163,21 @@ def judge(yardstick: Yardstick, text: str) -> Judged:
             "NCCL_TUNER_CONFIG_FILE": file.name,
             "RCCLTUNE_MODE": MODE,
         }
-        alone = ran(yardstick.path, yardstick.span, environment)
+        alone = ran(yardstick.path, yardstick.collectives, yardstick.span, environment)
     tuned = _in_one_job(yardstick.node, alone)
     losses = {key: one.time_us / yardstick.untouched[key].time_us - 1 for key, one in tuned.items()}
     worst = max(losses, key=lambda key: losses[key])
     return Judged(
-        n_rules=distinct(rules),
+        n_rules=sum(
+            distinct(rule for rule in rules if rule.collective is collective)
+            for collective in {rule.collective for rule in rules}
+        ),
         n_idle=sum(not _decides(rule, tuned) for rule in rules),
         worst_loss=losses[worst],
-        worst_at=worst[0],
+        worst_collective=worst.collective,
+        worst_at=worst.nbytes,
         worst_choice=tuned[worst].what,
-        n_wrong=sum(is_wrong(yardstick.node, *item) for item in tuned.items()),
+        n_wrong=sum(is_wrong(yardstick.node, key, one) for key, one in tuned.items()),
         kept=_kept(losses, yardstick.available),
     )
 
@@ -175,21 +192,25 @@ def _kept(losses: Mapping[Key, float], available: Mapping[Key, float]) -> float 
 
 def _decides(rule: Rule, tuned: Mapping[Key, Ran]) -> bool:
     """Whether its setting runs at a size of its own; sizes between the judged ones are not seen."""
-    inside = [r for (n, _), r in tuned.items() if rule.min_nbytes <= n <= rule.max_nbytes]
+    inside = [
+        one
+        for key, one in tuned.items()
+        if key.collective == rule.collective.value
+        and rule.min_nbytes <= key.nbytes <= rule.max_nbytes
+    ]
     setting = str(replace(rule.setting, channels=None))
     return not inside or any(one.what == setting for one in inside)
 
 
 def is_wrong(node: simnode.SimulatedNode, key: Key, one: Ran) -> bool:
     """Whether the node file says that these results are wrong."""
-    nbytes, in_place = key
     return any(
         fault.kind == "wrong"
-        and fault.where.collective in (None, COLLECTIVE)
+        and fault.where.collective in (None, key.collective)
         and fault.where.setting in (None, one.what)
         and fault.where.channels in (None, one.channels)
-        and fault.where.half in (None, "in" if in_place else "out")
-        and fault.where.min_bytes <= nbytes <= fault.where.max_bytes
+        and fault.where.half in (None, "in" if key.in_place else "out")
+        and fault.where.min_bytes <= key.nbytes <= fault.where.max_bytes
         for fault in node.faults
     )
 
@@ -209,17 +230,21 @@ def _in_one_job(node: simnode.SimulatedNode, found: Mapping[Key, Ran]) -> dict[K
 
 
 def _slowdown(node: simnode.SimulatedNode, key: Key, what: str) -> float:
-    alone, among = (
-        _truth_us(node, what, key[0], in_place=key[1], mixed=mixed) for mixed in (False, True)
-    )
+    alone, among = (_truth_us(node, key, what, mixed=mixed) for mixed in (False, True))
     return among / alone
 
 
-def ran(node: Path, span: tuple[int, int], environment: Mapping[str, str]) -> dict[Key, Ran]:
+def ran(
+    node: Path,
+    collectives: Sequence[str],
+    span: tuple[int, int],
+    environment: Mapping[str, str],
+) -> dict[Key, Ran]:
     """What the stand-in runs at every judged size, out of place and in place.
 
     Args:
         node: compiled.
+        collectives: one benchmark each.
         span: smallest and largest size, powers of two.
         environment: beside what the stand-in needs itself.
 
@@ -227,7 +252,7 @@ def ran(node: Path, span: tuple[int, int], environment: Mapping[str, str]) -> di
         subprocess.CalledProcessError: it did not run.
     """
     found: dict[Key, Ran] = {}
-    program = plugin.native_folder() / "sim" / f"{COLLECTIVE}_perf"
+    folder = plugin.native_folder() / "sim"
     with tempfile.TemporaryDirectory() as scratch:
         told = Path(scratch, "told")
         playing = {
@@ -238,15 +263,16 @@ def ran(node: Path, span: tuple[int, int], environment: Mapping[str, str]) -> di
             "RCCLTUNE_SIM_TRUTH": str(told),
             **environment,
         }
-        for low, high, step in octaves(*span):
+        for name, (low, high, step) in product(collectives, octaves(*span)):
+            program = folder / f"{name}_perf"
             sizes = ("-b", str(low), "-e", str(high), "-i", str(step))
             options = ("-n", "1", "-w", "0", "-c", "0", "-T", "20")
             subprocess.run(
                 [program, *sizes, *options], env=playing, capture_output=True, check=True
             )
         for line in told.read_text(encoding="ascii").splitlines():
-            _, nbytes, half, _, what, channels, _, _, time_us = line.split()
-            found[int(nbytes), half == "in"] = Ran(
+            name, nbytes, half, _, what, channels, _, _, time_us = line.split()
+            found[Key(name, int(nbytes), half == "in")] = Ran(
                 what=what, channels=int(channels), time_us=float(time_us)
             )
     return found
@@ -435,6 +461,7 @@ def complaints(node: TrapNode, run: Run) -> Iterator[str]:
         yield f"wrong results at {one.n_wrong} sizes"
     if one.worst_loss > WORST_LOSS + _EXACT:
         size = f"{format_size(one.worst_at)} ({approximate_size(one.worst_at)})"
-        yield f"{one.worst_choice} at {size} is {100 * one.worst_loss:.1f} % slower than untouched"
+        where = f"{one.worst_collective} {one.worst_choice} at {size}"
+        yield f"{where} is {100 * one.worst_loss:.1f} % slower than untouched"
     if one.kept is not None and one.kept < KEPT_SHARE - _EXACT:
         yield f"{100 * one.kept:.0f} % of the gain is kept"

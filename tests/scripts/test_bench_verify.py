@@ -76,10 +76,10 @@ def judged(
     return judge
 
 
-def rule(name: str, low: int, high: int) -> Rule:
+def rule(name: str, low: int, high: int, collective: Collective = Collective.ALL_REDUCE) -> Rule:
     """As emitted."""
     return Rule(
-        collective=Collective.ALL_REDUCE,
+        collective=collective,
         min_nbytes=low,
         max_nbytes=high,
         setting=Setting.parse(name),
@@ -174,6 +174,7 @@ def test_the_rule_between_is_fine_at_every_power_of_two(
     text.write_text(file_of(*winners()), encoding="utf-8")
     forced = verdicts.ran(
         known.path,
+        known.collectives,
         SPAN,
         {
             "NCCL_TUNER_PLUGIN": str(plugin.library()),
@@ -182,9 +183,28 @@ def test_the_rule_between_is_fine_at_every_power_of_two(
         },
     )
     for size in (1 << power for power in range(16, 19)):
-        own, ours = known.untouched[size, False], forced[size, False]
+        own, ours = (ran["all_reduce", size, False] for ran in (known.untouched, forced))
         assert (own.what, ours.what) == ("ring/ll", "tree/ll128")
         assert own.time_us / ours.time_us == pytest.approx(1.4, rel=1e-3)
+
+
+def test_every_collective_is_judged_by_its_own_rules(judged: Judge) -> None:
+    """The trap is reduce_scatter's: the same setting stays all_reduce's."""
+    own = Collective.REDUCE_SCATTER
+    rules = [
+        *winners(),
+        rule("ring/ll128", 0, MIB, own),
+        rule("ring/simple", MIB + 1, 30 * MIB, own),
+    ]
+    found = judged("two-collectives", file_of(*rules))
+    assert (found.n_rules, found.n_idle) == (5, 0)
+    assert (found.worst_collective, found.worst_choice) == ("reduce_scatter", "ring/ll128")
+    assert found.worst_loss == pytest.approx(0.6, rel=1e-3)
+    mended = judged("two-collectives", file_of(*winners(), rules[-1]))
+    assert mended.worst_loss <= 0.001
+    # Between 16 and 32 MiB the library turns to ring/simple itself.
+    assert mended.kept == pytest.approx(1, abs=5e-3)
+    assert judged("two-collectives", file_of(*winners())).kept < 0.95
 
 
 def test_wrong_results_are_counted(judged: Judge) -> None:
@@ -291,10 +311,11 @@ def run(
     **more: int,
 ) -> Run:
     """A seed as it might have ended."""
-    figures = {"n_rules": 1, "n_idle": 0, "worst_at": 16, "worst_choice": "ring/ll", "n_wrong": 0}
+    figures = {"n_rules": 1, "n_idle": 0, "worst_at": 16, "n_wrong": 0}
     figures |= more
-    bad = verdicts.Judged(worst_loss=0.6, kept=0.5, **(figures | {"n_wrong": 2}))
-    good = verdicts.Judged(worst_loss=loss, kept=kept, **figures)
+    words = {"worst_choice": "ring/ll", "worst_collective": "all_reduce"}
+    bad = verdicts.Judged(worst_loss=0.6, kept=0.5, **words, **(figures | {"n_wrong": 2}))
+    good = verdicts.Judged(worst_loss=loss, kept=kept, **words, **figures)
     arms = {"vendors": bad, "unverified": bad}
     if code is not None:
         arms["verified"] = good
