@@ -139,7 +139,7 @@ _DRIFT: Final = [[30 * half, 1.1 if half % 2 else 1.0] for half in range(60)]
 # Nothing is to be had where the trap is: its neighbours reach a fifth of an octave into it, which is
 # no part of their rules.
 _NOTHING: Final = (Unsafe(setting=TRAPPED), Unsafe(min_nbytes=_FROM, max_nbytes=_TO))
-_WRONG: Final = (72 << 10, 100 << 10)
+_WRONG: Final = (98 << 10, 124 << 10)
 # Between measured sizes nobody knows where it begins; a file that stays away from it there must not
 # lose much by that.
 _BYPASSED: Final = (20 << 10, 200 << 10)
@@ -166,6 +166,34 @@ NODES: Final = (
         unsafe=_NOTHING,
     ),
     TrapNode(
+        name="between-edges",
+        trap="two settings are 60 % slower just above powers of two, and just below them",
+        parts={
+            "effects": [
+                {"setting": name, "between": {"low": low, "high": 1.25 * low, "factor": 1.6 * 1.4}}
+                for name, low in ((TRAPPED, 1.04), ("ring/ll128", 1.56))
+            ]
+        },
+        unsafe=(
+            Unsafe(setting=TRAPPED),
+            Unsafe(setting="ring/ll128"),
+            Unsafe(min_nbytes=_FROM),
+        ),
+    ),
+    TrapNode(
+        name="environment",
+        trap="what LL128 needs makes everything 5 % slower from 6 MiB on, where no rule is",
+        parts={
+            "variants": [{"name": "forced", "when": {"env": {"RCCL_LL128_FORCE_ENABLE": "1"}}}],
+            "effects": [{"variant": "forced", "factor": 1.05, "bytes": [6 << 20, MAX_NBYTES]}],
+        },
+        unsafe=(
+            Unsafe(setting=TRAPPED),
+            Unsafe(setting="ring/ll128"),
+            Unsafe(min_nbytes=_FROM),
+        ),
+    ),
+    TrapNode(
         name="drift",
         trap="everything becomes 10 % slower during the run and recovers; two settings lie 3 % behind",
         factors=_NEARLY,
@@ -190,7 +218,7 @@ NODES: Final = (
     ),
     TrapNode(
         name="wrong",
-        trap=f"{TRAPPED} gives wrong results from 72 to 100 KiB, where no sweep looks",
+        trap=f"{TRAPPED} gives wrong results from 98 to 124 KiB, where no sweep looks",
         parts={
             "faults": [
                 {"kind": "wrong", "setting": TRAPPED, "bytes": [*_WRONG], "elements": 12},

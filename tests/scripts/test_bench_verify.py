@@ -188,6 +188,26 @@ def test_the_rule_between_is_fine_at_every_power_of_two(
         assert own.time_us / ours.time_us == pytest.approx(1.4, rel=1e-3)
 
 
+def test_ranges_near_powers_of_two_are_found(judged: Judge) -> None:
+    """Each of both settings has its own; the third has none."""
+    first, second, third = winners()
+    for bad in (second, third):
+        assert judged("between-edges", file_of(first, bad)).worst_loss >= 0.599
+    good = judged("between-edges", file_of(first))
+    assert good.worst_loss <= 0.001
+    assert good.kept == pytest.approx(1, abs=1e-3)
+
+
+def test_an_environment_may_harm_where_no_rule_is(judged: Judge) -> None:
+    """5 % from 6 MiB on, and only where the file needs it."""
+    first, second, _ = winners()
+    bad = judged("environment", file_of(first, second))
+    assert bad.worst_loss == pytest.approx(0.05, abs=1e-4)
+    assert (bad.worst_at >= 6 * MIB, bad.worst_choice) == (True, "ring/simple")
+    good = judged("environment", file_of(first, needs=""))
+    assert (good.worst_loss, good.kept) == (pytest.approx(0, abs=1e-3), pytest.approx(1, abs=1e-3))
+
+
 def test_every_collective_is_judged_by_its_own_rules(judged: Judge) -> None:
     """The trap is reduce_scatter's: the same setting stays all_reduce's."""
     own = Collective.REDUCE_SCATTER
@@ -208,13 +228,13 @@ def test_every_collective_is_judged_by_its_own_rules(judged: Judge) -> None:
 
 
 def test_wrong_results_are_counted(judged: Judge) -> None:
-    """From 72 to 100 KiB, both halves; a file that stops before has none."""
+    """From 98 to 124 KiB, both halves; a file that stops before has none."""
     first, second, last = winners()
     bad = judged("wrong", file_of(first, second, last))
     step = 64 * KIB // 16 - 4
-    sizes = [n for n in range(64 * KIB, 128 * KIB, step) if 72 * KIB <= n <= 100 * KIB]
+    sizes = [n for n in range(64 * KIB, 128 * KIB, step) if 98 * KIB <= n <= 124 * KIB]
     assert bad.n_wrong == 2 * len(sizes) > 0
-    narrowed = rule("tree/ll128", second.min_nbytes, 72 * KIB - 1)
+    narrowed = rule("tree/ll128", second.min_nbytes, 98 * KIB - 1)
     assert judged("wrong", file_of(first, narrowed, last)).n_wrong == 0
 
 
