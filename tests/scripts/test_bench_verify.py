@@ -6,6 +6,7 @@ import os
 import subprocess
 import sys
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
 from itertools import pairwise
 from math import log2
 from pathlib import Path
@@ -438,3 +439,51 @@ def test_one_seed_from_the_sweep_to_the_verdict(
     assert (found.exit_code, found.n_dropped, found.n_launches) == (0, 1, 4)
     assert verdicts.verdict(named(nodes, "between"), [found]).missed == []
     assert list(tmp_path.glob("between-*")) == []
+
+
+def stub(folder: Path, script: str) -> str:
+    """Something in Python's place: ``stub -m rccltune verify SESSION -q``."""
+    path = folder / "stub"
+    path.write_text(f"#!/bin/sh\n{script}\n", encoding="ascii")
+    path.chmod(0o755)
+    return str(path)
+
+
+def test_what_a_verification_costs_is_counted(
+    bench: ModuleType, wish: Wish, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Launches wherever it keeps them, the simulated clock, its last words and its exit code."""
+    session = tmp_path / "session"
+    (session / "launches" / "a").mkdir(parents=True)
+    (session / "launches" / "a" / "outcome.json").touch()
+    (session / "clock").write_text("5.5\n", encoding="ascii")
+    script = """
+        [ "$2 $3 $5" = "rccltune verify -q" ] || exit 1
+        mkdir -p "$4/verify/b" "$4/launches/c"
+        touch "$4/verify/b/outcome.json" "$4/launches/c/outcome.json"
+        echo 7.75 > "$4/clock"
+        echo "one rule loses" >&2
+        exit 9"""
+    monkeypatch.setattr(sys, "executable", stub(tmp_path, script))
+    done = bench.verify(session, wish)
+    assert (done.exit_code, done.n_launches, done.clock_s) == (9, 2, 2.25)
+    assert done.said == "one rule loses"
+
+
+def test_a_verification_that_hangs_is_an_exit_code_of_its_own(
+    bench: ModuleType, wish: Wish, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Which no node expects."""
+    (tmp_path / "clock").write_text("0", encoding="ascii")
+    monkeypatch.setattr(sys, "executable", stub(tmp_path, "exec sleep 60"))
+    done = bench.verify(tmp_path, replace(wish, timeout_s=0.5))
+    assert done.exit_code == -1
+    assert "still running after" in done.said
+
+
+def test_a_file_that_was_taken_away_is_none(bench: ModuleType, tmp_path: Path) -> None:
+    """The first by name is what users are told to use."""
+    assert bench.file_of(tmp_path) is None
+    (tmp_path / "rccl_tuner_gfx942_cpx-nps4.csv").write_text("a", encoding="ascii")
+    (tmp_path / "rccl_tuner_gfx942_cpx-nps4.unverified.csv").write_text("b", encoding="ascii")
+    assert bench.file_of(tmp_path) == "a"
