@@ -1,30 +1,58 @@
-"""``rccltune plugin``: where the bundled plugin is and whether it works."""
+"""``rccltune plugin``: where the bundled plugin is, that it works, and whether a job needs it."""
 
 from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING
 
 import click
 
 from rccltune.cli.console import Console, common
 from rccltune.errors import CommandLineError
 
+if TYPE_CHECKING:
+    from rccltune.detect import LoadedTuner, Mapped
+    from rccltune.pipeline.loaded import Answered, JobCheck
+
 
 @click.command("plugin")
 @click.option("--path", "wish", flag_value="path", help="Print the file's path (the default).")
 @click.option("--env", "wish", flag_value="env", help="Print the exports that use it.")
 @click.option("--check", "wish", flag_value="check", help="Load it and ask it at every version.")
+@click.option(
+    "--pid",
+    type=click.IntRange(min=1),
+    metavar="PID",
+    help="With --check: which library this process has loaded, and which file it needs.",
+)
+@click.option(
+    "--python",
+    metavar="EXE",
+    help="With --check: the same for what this Python's torch would load.",
+)
 @common
-def plugin(*, console: Console, wish: str | None) -> None:
+def plugin(*, console: Console, wish: str | None, pid: int | None, python: str | None) -> None:
     """Show where the bundled tuner plugin is, how to use it, and that it works.
 
     \b
     Example:
       eval "$(rccltune plugin --env)"
+      rccltune plugin --check --python /apps/venv/bin/python
 
     \b
-    Exit codes: 0 done, 4 this install has no plugin, 9 the plugin answers wrongly.
+    Exit codes: 0 done, 4 this install has no plugin, the process or its library is not to be seen,
+    or no plugin works with it, 9 the plugin answers wrongly.
     """
     from rccltune import plugin as installed
 
+    if pid is not None or python is not None:
+        if wish not in (None, "check") or (pid is not None and python is not None):
+            raise CommandLineError(
+                "--pid and --python belong to --check, one at a time",
+                hint="rccltune plugin --check --pid PID",
+            )
+        _check_job(console, pid, python)
+        return
     path = installed.library()
     match wish:
         case None | "path":
@@ -38,3 +66,60 @@ def plugin(*, console: Console, wish: str | None) -> None:
             console.result(lines, "\n".join(lines))
         case _:
             raise CommandLineError(f"unknown wish '{wish}'")
+
+
+def _check_job(console: Console, pid: int | None, python: str | None) -> None:
+    from rccltune.errors import MachineError
+    from rccltune.pipeline import loaded
+
+    found = loaded.check_process(pid) if pid is not None else loaded.check_python(python or "")
+    console.result(found.as_plain(), "\n".join(_lines(found)))
+    if all(one.need is loaded.Need.NOTHING_WORKS for one in found.answers):
+        raise MachineError(
+            "no plugin and no rule file works with this library",
+            where=str(found.answers[0].library.file.path),
+            hint="use RCCL or NCCL 2.21.5 or later (ROCm 6.3).",
+        )
+
+
+def _lines(found: JobCheck) -> list[str]:
+    lines = [f"{found.loaded.what}: {found.loaded.by}"]
+    for one in found.answers:
+        lines += _library_lines(one)
+    if len(found.answers) > 1:
+        lines.append("more than one library is loaded: which one a call takes, its caller decides")
+    for tuner in found.loaded.tuners:
+        lines += _tuner_lines(tuner, ours=tuner in found.ours)
+    if not found.loaded.tuners:
+        lines.append("no tuner plugin is loaded")
+    lines += [f"started with {name}={value}" for name, value in found.loaded.variables]
+    return lines
+
+
+def _library_lines(one: Answered) -> list[str]:
+    library = one.library
+    versions = ", ".join(f"v{abi}" for abi in one.looks_up) or "none that could be seen"
+    origin = "" if library.looks_up or not one.looks_up else " (by its version)"
+    return [
+        f"library {_path(library.file)}",
+        f"  version: {library.version or 'not known'}",
+        f"  sha256: {library.sha256 or 'not readable'}",
+        f"  tuner interfaces that it asks for: {versions}{origin}",
+        f"  built-in tuner of rule files: {'yes' if library.built_in else 'no'}",
+        f"  needs: {one.sentence}",
+    ]
+
+
+def _tuner_lines(tuner: LoadedTuner, *, ours: bool) -> list[str]:
+    offers = ", ".join(f"v{abi}" for abi in tuner.offers) or "not readable"
+    whose = "this install's" if ours else "not this install's file"
+    return [
+        f"tuner plugin {_path(tuner.file)}: loaded, {whose}",
+        f"  sha256: {tuner.sha256 or 'not readable'}",
+        f"  tuner interfaces: {offers}",
+    ]
+
+
+def _path(file: Mapped) -> str:
+    replaced = " (removed or replaced since it was loaded)" if file.deleted else ""
+    return f"{Path(file.path)}{replaced}"

@@ -13,6 +13,14 @@ from rccltune.detect.found import Benchmark, Library, Smi, SmiGpu, Starter
 from rccltune.detect.hidden import HiddenFile, hidden_files
 from rccltune.detect.links import Pair, choosing, pairs, representatives, usable
 from rccltune.detect.loading import library_of, version_of
+from rccltune.detect.mapped import (
+    Loaded,
+    LoadedLibrary,
+    LoadedTuner,
+    Mapped,
+    loaded_by_process,
+    loaded_by_torch,
+)
 from rccltune.detect.mode import check_mode, commands, fits
 from rccltune.detect.places import SPLITTING, Layout, Placed, layout_of, place
 from rccltune.detect.plain import as_plain
@@ -28,7 +36,7 @@ from rccltune.detect.records import (
 )
 from rccltune.detect.situations import VISIBLE, situations
 from rccltune.detect.smi import bindings, query, runner
-from rccltune.detect.software import linked_mpi
+from rccltune.detect.software import linked_mpi, sha256_of
 
 __all__ = [
     "SPLITTING",
@@ -42,7 +50,11 @@ __all__ = [
     "Layout",
     "Library",
     "Link",
+    "Loaded",
+    "LoadedLibrary",
+    "LoadedTuner",
     "Look",
+    "Mapped",
     "Oam",
     "Pair",
     "Placed",
@@ -67,6 +79,8 @@ __all__ = [
     "layout_of",
     "library_of",
     "linked_mpi",
+    "loaded_by_process",
+    "loaded_by_torch",
     "look",
     "mode_text",
     "needs",
@@ -75,6 +89,7 @@ __all__ = [
     "query",
     "representatives",
     "runner",
+    "sha256_of",
     "situations",
     "usable",
     "version_of",

@@ -104,6 +104,18 @@ def _scan(path: Path, pattern: re.Pattern[bytes]) -> tuple[str | None, list[str]
         return None, []
 
 
+def sha256_of(path: Path) -> str | None:
+    """Hash of a file of any size, None where it cannot be read."""
+    digest = hashlib.sha256()
+    try:
+        with path.open("rb") as stream:
+            while piece := stream.read(1 << 20):
+                digest.update(piece)
+    except OSError:
+        return None
+    return digest.hexdigest()
+
+
 def benchmarks(folders: Iterable[Path]) -> tuple[Benchmark, ...]:
     """Programs of rccl-tests in the folders; of a program in several, the first counts."""
     found: dict[str, Benchmark] = {}

@@ -1,0 +1,105 @@
+"""``rccltune deploy``: the plugin and its rules, in a folder for a site's jobs."""
+
+from __future__ import annotations
+
+import shlex
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from rccltune.cli.console import DEFAULT_SESSION, Console, common
+from rccltune.cli.options import FOLDER
+from rccltune.errors import CommandLineError
+
+if TYPE_CHECKING:
+    from rccltune.pipeline.deploying import Deployed
+
+
+@click.command("deploy")
+@click.argument("folders", nargs=-1, type=FOLDER, metavar="[SESSION] DIR")
+@click.option("--rollback", is_flag=True, help="Switch DIR back to the version before.")
+@click.option(
+    "--force",
+    is_flag=True,
+    help="Put it into a folder with other things in it; replace a version that was changed.",
+)
+@common
+def deploy(*, console: Console, folders: tuple[Path, ...], rollback: bool, force: bool) -> None:
+    """Make a folder that a site can put before its jobs, or an image.
+
+    The plugin, the session's rule files, env.sh to source, module files, lines for Slurm and
+    containers, a MANIFEST with hashes, and check.sh, which asks a node whether it is ready.
+    Versions lie side by side; running jobs keep theirs.
+
+    \b
+    Example:
+      rccltune deploy /apps/rccltune
+      srun --ntasks-per-node=1 /apps/rccltune/check.sh
+      . /apps/rccltune/env.sh
+
+    \b
+    Exit codes: 0 done, 2 DIR holds other things (--force), 3 a rule file has mistakes, 4 no
+    plugin, 7 no session, no rule file, no version before, or a full disk.
+    """
+    from rccltune.pipeline import deploying
+
+    session, directory = _folders(folders, rollback=rollback)
+    if rollback:
+        placed = deploying.roll_back(directory, note=console.say)
+        console.result(
+            deploying.placed_as_plain(directory, placed),
+            f"{directory}: back to version {placed.name}; it was {placed.before}.\n"
+            "Jobs that run keep what they have opened.",
+        )
+        return
+    console.say(f"Session: {session}")
+    done = deploying.deploy_session(session, directory, force=force, note=console.say)
+    console.result(done.as_plain(), _text(done))
+
+
+def _folders(given: tuple[Path, ...], *, rollback: bool) -> tuple[Path, Path]:
+    """The session and where to."""
+    match given:
+        case (directory,):
+            return DEFAULT_SESSION, directory
+        case (session, directory) if not rollback:
+            return session, directory
+        case ():
+            raise click.UsageError("Missing argument 'DIR': the folder to make.")
+        case _:
+            raise CommandLineError(
+                "--rollback takes the deployed folder alone"
+                if rollback
+                else f"{len(given)} folders are too many",
+                hint="rccltune deploy --rollback DIR"
+                if rollback
+                else "rccltune deploy [SESSION] DIR",
+            )
+
+
+def _text(done: Deployed) -> str:
+    from rccltune.deploy import NOT_VERIFIED, SIMULATED
+
+    delivery, placed = done.delivery, done.placed
+    lines = [SIMULATED, ""] if delivery.simulated else []
+    was = f" (before: {placed.before})" if placed.before else ""
+    if placed.before == placed.name:
+        was = " (it was there already)"
+    lines.append(f"Version {placed.name} in {done.directory}{was}")
+    for one in delivery.rules:
+        state = f"verified: {one.verified}" if one.verified else NOT_VERIFIED
+        lines.append(f"  {one.name}: {one.n_rules} rule{'s' * (one.n_rules != 1)}, {state}")
+    lines += [f"  needs {name}={value}" for name, value in delivery.environment]
+    if delivery.placements:
+        listed = " or ".join(delivery.placements)
+        lines.append(f"  only for jobs that export RCCLTUNE_PLACEMENT={listed}")
+    directory = shlex.quote(str(done.directory))
+    lines += [
+        f"To check every node: srun --ntasks-per-node=1 -N NODES {directory}/check.sh",
+        f"To use it: . {directory}/env.sh",
+        f"or: module use {directory}/modulefiles; module load rccltune",
+    ]
+    if placed.before not in (None, placed.name):
+        lines.append(f"To go back: rccltune deploy --rollback {directory}")
+    return "\n".join(lines)

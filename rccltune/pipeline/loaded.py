@@ -1,0 +1,175 @@
+"""Which library a job loads, and which file it therefore needs from us."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+from enum import Enum
+from pathlib import Path
+from typing import Any, Final
+
+from rccltune import detect, plugin
+from rccltune.detect import Loaded, LoadedLibrary, LoadedTuner
+from rccltune.errors import MachineError
+
+_VERSION: Final = re.compile(r"([RN])CCL (\d+)\.(\d+)")
+# (first release, newest interface) of NCCL and RCCL (facts: which symbol each library looks for).
+_SINCE: Final = {
+    "N": (((2, 30), 6), ((2, 28), 5), ((2, 24), 4), ((2, 22), 3), ((2, 21), 2), ((2, 19), 1)),
+    "R": (((2, 30), 6), ((2, 28), 5), ((2, 26), 4), ((2, 22), 3), ((2, 21), 2), ((2, 18), 1)),
+}
+
+
+class Need(Enum):
+    """What a library needs to follow a rule file."""
+
+    RULES = "rules"
+    PLUGIN = "plugin"
+    NOTHING_WORKS = "nothing works"
+    UNKNOWN = "unknown"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Answered:
+    """What one library needs.
+
+    Attributes:
+        looks_up: versions of the tuner interface, newest first; by its version where the file
+            does not name them.
+        sentence: the same for people.
+    """
+
+    library: LoadedLibrary
+    looks_up: tuple[int, ...]
+    need: Need
+    sentence: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class JobCheck:
+    """What a job loads, and what it needs.
+
+    Attributes:
+        ours: those of the tuners that it has loaded that are this install's file.
+    """
+
+    loaded: Loaded
+    answers: tuple[Answered, ...]
+    ours: tuple[LoadedTuner, ...]
+
+    def as_plain(self) -> dict[str, Any]:
+        """For --json."""
+        return {
+            "what": self.loaded.what,
+            "by": self.loaded.by,
+            "libraries": [
+                {
+                    "path": str(one.library.file.path),
+                    "deleted": one.library.file.deleted,
+                    "version": one.library.version,
+                    "sha256": one.library.sha256,
+                    "looks_up": list(one.looks_up),
+                    "built_in_tuner": one.library.built_in,
+                    "need": one.need.value,
+                    "sentence": one.sentence,
+                }
+                for one in self.answers
+            ],
+            "tuners": [
+                {
+                    "path": str(one.file.path),
+                    "deleted": one.file.deleted,
+                    "sha256": one.sha256,
+                    "offers": list(one.offers),
+                    "ours": one in self.ours,
+                }
+                for one in self.loaded.tuners
+            ],
+            "variables": dict(self.loaded.variables),
+        }
+
+
+def check_process(pid: int, root: Path | None = None) -> JobCheck:
+    """What a running process has loaded.
+
+    Raises:
+        MachineError: it is gone or another's, or has no collective library.
+    """
+    return _checked(
+        detect.loaded_by_process(pid, detect.Root(root) if root else None),
+        "look again once it has made its first communicator, or at another of its processes; a "
+        "library linked into a program does not show.",
+    )
+
+
+def check_python(python: str) -> JobCheck:
+    """What a Python's torch would load.
+
+    Raises:
+        MachineError: it does not start, has no torch, or that has no collective library.
+    """
+    return _checked(
+        detect.loaded_by_torch(python),
+        "torch for the CPU alone has none; else look at a running job with --pid.",
+    )
+
+
+def _checked(loaded: Loaded, hint: str) -> JobCheck:
+    if not loaded.libraries:
+        raise MachineError(f"no librccl or libnccl in {loaded.what}", where=loaded.by, hint=hint)
+    offered = tuple(int(abi) for abi in plugin.build_info().get("abi_versions", ()))
+    digest = detect.sha256_of(plugin.library())
+    return JobCheck(
+        loaded=loaded,
+        answers=tuple(_answered(one, offered) for one in loaded.libraries),
+        ours=tuple(one for one in loaded.tuners if one.sha256 == digest),
+    )
+
+
+def _answered(library: LoadedLibrary, offered: Sequence[int]) -> Answered:
+    looks_up = library.looks_up or _by_version(library.version)
+    common = [abi for abi in looks_up if abi in offered]
+    name = library.version or "this library"
+    if library.built_in:
+        need = Need.RULES
+        said = (
+            f"{name} reads rule files itself: set NCCL_TUNER_CONFIG_FILE to the rule file; no "
+            "plugin is needed. With the plugin its own table is replaced, and the file's mode and "
+            "placement are checked."
+        )
+    elif common:
+        need = Need.PLUGIN
+        said = (
+            f"{name} asks a plugin (interface version {max(common)}): set NCCL_TUNER_PLUGIN to "
+            "rccltune's plugin, and NCCL_TUNER_CONFIG_FILE to the rule file."
+        )
+        if max(common) == 2:
+            said += " There only ring/ll, ring/simple and all_reduce's tree/ll can be chosen."
+    elif looks_up:
+        need = Need.NOTHING_WORKS
+        said = (
+            f"{name} is too old: it asks for interface version {max(looks_up)}, which gives no "
+            "plugin a choice here. RCCL from 2.21.5 (ROCm 6.3) and NCCL from 2.21.5 on work."
+        )
+    elif library.version is None:
+        need = Need.UNKNOWN
+        said = "its file cannot be read, or does not say what it is: nothing is known of it."
+    else:
+        need = Need.NOTHING_WORKS
+        said = (
+            f"{name} asks for no tuner plugin: it is too old. RCCL from 2.21.5 (ROCm 6.3) and "
+            "NCCL from 2.21.5 on work."
+        )
+    return Answered(library=library, looks_up=looks_up, need=need, sentence=said)
+
+
+def _by_version(version: str | None) -> tuple[int, ...]:
+    """What a release looks up, for a file that does not show it; empty where it is unknown."""
+    match = _VERSION.match(version or "")
+    if match is None:
+        return ()
+    release = (int(match[2]), int(match[3]))
+    newest = next((abi for since, abi in _SINCE[match[1]] if release >= since), 0)
+    # Version 1 alone before 2.21; from then on every one but it.
+    return tuple(range(newest, 1, -1)) if newest > 1 else (1,) * newest
