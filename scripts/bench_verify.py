@@ -48,6 +48,7 @@ from rccltune.pipeline import emit_rules, find_site, fit_session, merge_wishes
 from rccltune.pipeline.emitting import EmitWish
 from rccltune.pipeline.preparing import prepare
 from rccltune.pipeline.sweeping import sweep
+from rccltune.pipeline.wishes import site_keys
 from rccltune.units import format_size, parse_size
 from rccltune.vocab import Collective
 from rccltune.zones import ChoiceOptions
@@ -128,7 +129,14 @@ def measure(node: TrapNode, session: Path, path: Path, seed: int, wish: Wish) ->
         },
     )
     site = find_site(wishes.site)
-    prepared = prepare(wishes.sweep, site, session, timeout_s=None, budget_s=None)
+    prepared = prepare(
+        wishes.sweep,
+        site,
+        session,
+        timeout_s=None,
+        budget_s=None,
+        site_keys=site_keys(wishes.site),
+    )
     sweep(prepared, tell=lambda _: None, note=lambda _: None, command="bench", force=True)
 
 
