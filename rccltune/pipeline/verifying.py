@@ -190,6 +190,12 @@ def _settled(wish: VerifyWish, ground: Ground, text: str) -> _State:
         state = _judged(wish, ground, text)
         n_launches += state.n_launches
         state = replace(state, cuts=cuts, n_rounds=number, n_launches=n_launches)
+        harmed = _harmed(state, of_scale(state.file, ground.site))
+        if harmed and state.file.needs and not wish.keep_losers and number < _MOST_ROUNDS:
+            # What rules need may harm where no rule is; without it some are not selectable.
+            ground.note(f"what the rules need is taken away: slower without a rule is {harmed}")
+            text = _without_needs(text)
+            continue
         if not state.losing or wish.keep_losers or number == _MOST_ROUNDS:
             return state
         for cut in state.losing:
@@ -202,6 +208,12 @@ def _settled(wish: VerifyWish, ground: Ground, text: str) -> _State:
                 state, text=text, file=file, weighed=(), standings=(), losing=(), cuts=cuts
             )
     raise AssertionError("counting ends with a return")
+
+
+def _without_needs(text: str) -> str:
+    """The file without what it asks of the environment."""
+    kept = (line for line in text.splitlines() if not line.startswith("#@ needs "))
+    return "\n".join(kept) + "\n"
 
 
 def _judged(wish: VerifyWish, ground: Ground, text: str) -> _State:
@@ -319,6 +331,8 @@ def _unasked(rules: Sequence[Rule], standings: Iterable[Standing], proven: Prove
                 min_nbytes=rule.min_nbytes,
                 max_nbytes=rule.max_nbytes,
                 reason=reason,
+                # Behind one that is not selectable a fallback may stand well.
+                line=None if inside else rule.line,
             )
         )
     return found
@@ -329,7 +343,7 @@ def _without(text: str, file: RuleFile, cuts: Sequence[Cut], site: Site) -> str:
     changes: dict[int, Change] = {}
     holes: set[tuple[int, int, str]] = set()
     for rule in of_scale(file, site):
-        mine = [cut for cut in cuts if cut.collective is rule.collective]
+        mine = [cut for cut in cuts if cut.is_of(rule)]
         parts = verify.without(rule, mine)
         if parts == (rule,) or rule.line is None:
             continue

@@ -53,22 +53,24 @@ _BOUNDARY_ROUNDS: Final = 2
 
 
 def grids(sweep: Sweep) -> Iterable[Sweep]:
-    """The sweep's octaves, each with sizes between its ends; one range for each of these."""
+    """The sweep's octaves, each with sizes between its ends; one range for each of these.
+
+    Those between begin where an element is a small part of a size: below, whole elements leave no
+    room for them.
+    """
     unit = _unit(sweep)
+    base = sweep.min_nbytes
+    while base < _FINE * unit:
+        base *= _FACTOR
     for part in range(PER_OCTAVE):
-        start = sweep.min_nbytes * 2 ** (part / PER_OCTAVE)
-        least = max(unit, round(start / unit) * unit)
-        # Small sizes have no other whole elements between them.
-        if part and least * _FACTOR ** (1 / PER_OCTAVE) < sweep.min_nbytes + unit:
-            least *= 16
+        between = round(base * 2 ** (part / PER_OCTAVE) / unit) * unit
+        least = between if part else max(unit, sweep.min_nbytes)
         if least <= sweep.max_nbytes:
-            yield replace(
-                sweep,
-                min_nbytes=least,
-                max_nbytes=max(least, sweep.max_nbytes),
-                factor=_FACTOR,
-                step_nbytes=None,
-            )
+            yield replace(sweep, min_nbytes=least, factor=_FACTOR, step_nbytes=None)
+
+
+# Elements of a size from which on a quarter of an octave is told exactly enough.
+_FINE: Final = 32
 
 
 def boundaries(sweep: Sweep, rules: Iterable[Rule]) -> list[Sweep]:

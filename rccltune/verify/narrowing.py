@@ -20,6 +20,7 @@ class Cut:
 
     Attributes:
         certainty: chance of the wanted gain, where that was too small; None where sizes lost.
+        line: of the only rule that it is cut out of; None for all rules there, fallbacks too.
     """
 
     collective: Collective
@@ -27,6 +28,11 @@ class Cut:
     max_nbytes: int
     reason: str
     certainty: float | None = None
+    line: int | None = None
+
+    def is_of(self, rule: Rule) -> bool:
+        """Whether it is cut out of this rule."""
+        return self.collective is rule.collective and self.line in (None, rule.line)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -149,7 +155,7 @@ def without(rule: Rule, cuts: Iterable[Cut]) -> tuple[Rule, ...]:
     """What is left of a rule, whatever rule the cuts came from; by size."""
     left = [rule]
     for cut in cuts:
-        if cut.collective is rule.collective:
+        if cut.is_of(rule):
             left = [part for one in left for part in _parts(one, cut)]
     return tuple(left)
 

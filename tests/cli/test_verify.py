@@ -225,3 +225,25 @@ def test_without_a_sweep_there_is_nothing_to_verify_by(here: Path) -> None:
     """Sizes and ranks come from it."""
     rules_file((0, 9, "tree,ll"))
     assert verify() == 7
+
+
+def test_what_rules_need_goes_where_it_harms_sizes_without_rules() -> None:
+    """LL128's variable makes everything from 6 MiB on 5 % slower; what needs no variable stays."""
+    forced = {"name": "forced", "when": {"env": {"RCCL_LL128_FORCE_ENABLE": "1"}}}
+    harm = {"variant": "forced", "factor": 1.08, "bytes": [6 * MIB, 1 << 40]}
+    path = node(variants=[forced], effects=[harm], noise={"sigma": 0.005})
+    swept(path, "--setting", "tree/ll128")
+    needs = {"RCCL_LL128_FORCE_ENABLE": "1"}
+    rules_file(
+        (0, 256 * KIB, "tree,ll"),
+        (256 * KIB + 1, MIB, "tree,ll128"),
+        (256 * KIB + 1, 700_000, "tree,ll"),
+        needs=needs,
+    )
+    assert verify("-q") == 0
+    assert "#@ needs" not in Path("out.csv").read_text(encoding="utf-8")
+    left = [(rule.min_nbytes, str(rule.setting)) for rule in rules()]
+    assert (0, "tree/ll") in left
+    assert all(name == "tree/ll" for _, name in left)
+    # Behind the rule that is not selectable any more the fallback was verified too.
+    assert max(rule.max_nbytes for rule in rules()) > 512 * KIB
