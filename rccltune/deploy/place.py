@@ -104,8 +104,10 @@ def put(directory: Path, version: Version, *, write: Write, force: bool = False)
     """
     check_ours(directory, force=force)
     versions = directory / VERSIONS
-    versions.mkdir(parents=True, exist_ok=True)
-    _clear(versions)
+    if not versions.is_dir():
+        versions.mkdir(parents=True)
+        versions.chmod(0o755)
+    _clear(directory)
     folder = versions / version.name
     if not folder.exists():
         _create(folder, version, write)
@@ -236,10 +238,16 @@ def _of(content: bytes) -> str:
     return hashlib.sha256(content).hexdigest()
 
 
-def _clear(versions: Path) -> None:
+def _clear(directory: Path) -> None:
     """Remove what a killed deploy had not finished."""
-    for half in versions.glob(".*.????????"):
-        shutil.rmtree(half, ignore_errors=True)
+    halves = [*(directory / VERSIONS).glob(".*.????????")]
+    for name in (CURRENT, HISTORY, *LINKS):
+        halves += directory.glob(f".{name}.????????")
+    for half in halves:
+        if half.is_dir():
+            shutil.rmtree(half, ignore_errors=True)
+        else:
+            half.unlink(missing_ok=True)
 
 
 def _link(path: Path, target: str) -> None:

@@ -42,7 +42,7 @@ def verdict(delivery: Delivery) -> str:
 
 def tcl(text: str) -> str:
     """A text as one Tcl word."""
-    for letter in ("\\", '"', "$", "[", "]"):
+    for letter in ("\\", '"', "$", "[", "]", "{", "}"):
         text = text.replace(letter, f"\\{letter}")
     return f'"{text}"'
 

@@ -80,8 +80,12 @@ def deploy_session(folder: Path, directory: Path, *, force: bool, note: Note) ->
     version = deploy.assemble(delivery)
     target = delivery.directory
     deploy.check_ours(target, force=force)
+    made = not target.exists()
     with session.writing(target, note), disk_errors(target):
         placed = deploy.put(target, version, write=session.write_atomically, force=force)
+        if made:
+            # Every user of the cluster reads it, whatever the umask of who deploys.
+            target.chmod(0o755)
     return Deployed(directory=target, delivery=delivery, placed=placed)
 
 
