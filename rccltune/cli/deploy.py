@@ -47,11 +47,11 @@ def deploy(*, console: Console, folders: tuple[Path, ...], rollback: bool, force
     session, directory = _folders(folders, rollback=rollback)
     if rollback:
         placed = deploying.roll_back(directory, note=console.say)
-        console.result(
-            deploying.placed_as_plain(directory, placed),
-            f"{directory}: back to version {placed.name}; it was {placed.before}.\n"
-            "Jobs that run keep what they have opened.",
-        )
+        plain = deploying.placed_as_plain(directory, placed)
+        lines = [f"{directory}: back to version {placed.name}; it was {placed.before}."]
+        lines += [f"  {remark}" for remark in plain["remarks"]]
+        lines.append("Jobs that run keep what they have opened.")
+        console.result(plain, "\n".join(lines))
         return
     console.say(f"Session: {session}")
     done = deploying.deploy_session(session, directory, force=force, note=console.say)

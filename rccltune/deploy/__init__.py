@@ -5,7 +5,7 @@ version in it. All texts are made by pure functions; one module writes.
 """
 
 from rccltune.deploy.assemble import MANIFEST, assemble
-from rccltune.deploy.place import Placed, check_ours, current, put, roll_back
+from rccltune.deploy.place import Placed, check_ours, current, put, remarks, roll_back
 from rccltune.deploy.records import Delivery, File, Rules, Version
 from rccltune.deploy.snippets import MOUNT
 from rccltune.deploy.words import NOT_VERIFIED, SIMULATED
@@ -24,5 +24,6 @@ __all__ = [
     "check_ours",
     "current",
     "put",
+    "remarks",
     "roll_back",
 ]

@@ -89,6 +89,17 @@ def check_ours(directory: Path, *, force: bool) -> None:
             )
 
 
+def remarks(folder: Path) -> tuple[str, ...]:
+    """What a version's MANIFEST says of its rules: simulated, verified or not."""
+    found = []
+    with (folder / MANIFEST).open(encoding="utf-8") as lines:
+        for line in lines:
+            if line.startswith("# simulated:"):
+                break
+            found.append(line.removeprefix("#").strip())
+    return tuple(found[1:])
+
+
 def put(directory: Path, version: Version, *, write: Write, force: bool = False) -> Placed:
     """Write a version and make it the current one.
 

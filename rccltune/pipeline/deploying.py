@@ -23,7 +23,7 @@ _VERIFIED: Final = re.compile(r"^# verified: *(.*\S)", re.MULTILINE)
 _SIMULATED: Final = re.compile(r"^# SIMULATED", re.MULTILINE)
 _GLIBC: Final = re.compile(rb"GLIBC_(\d+)\.(\d+)")
 # By these the plugin finds a file in a folder.
-_FOUND_BY_NAME: Final = re.compile(r"rccl_tuner_gfx\w+?_[a-z]+-nps\d+(_[a-z0-9-]+)?\.csv")
+_FOUND_BY_NAME: Final = re.compile(r"rccl_tuner_gfx[0-9a-f]+_[a-z]+-nps\d+(?:_([a-z0-9-]+))?\.csv")
 _SAFE: Final = re.compile(r"[\w.+-]+")
 _VARIABLE: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 
@@ -58,6 +58,7 @@ def placed_as_plain(directory: Path, placed: Placed) -> dict[str, Any]:
         "version": placed.name,
         "before": placed.before,
         "folder": str(placed.folder),
+        "remarks": list(deploy.remarks(placed.folder)),
     }
 
 
@@ -157,15 +158,27 @@ def _rule_files(folder: Path) -> tuple[Rules, ...]:
             "again.",
         )
     found.sort(key=lambda one: (one.placement is not None, one.name))
-    odd = [one.name for one in found if not _FOUND_BY_NAME.fullmatch(one.name)]
+    odd = [one.name for one in found if not _is_found_by_name(one)]
+    if len(found) > 1 and len([one for one in found if one.placement is None]) > 1:
+        raise CommandLineError(
+            "more than one rule file is for any placement: "
+            + ", ".join(one.name for one in found if one.placement is None),
+            where=str(folder),
+            hint="keep the one to deploy in the session, and move the others away.",
+        )
     if len(found) > 1 and odd:
         raise CommandLineError(
-            f"these are {len(found)} rule files, and the plugin finds them by name only where it "
-            f"says arch and mode: {', '.join(odd)} does not",
+            f"these are {len(found)} rule files, and the plugin finds them by arch, mode and "
+            f"placement in their names: {', '.join(odd)} does not say them",
             where=str(folder),
             hint="deploy them from sessions of their own, into folders of their own.",
         )
     return tuple(found)
+
+
+def _is_found_by_name(one: Rules) -> bool:
+    match = _FOUND_BY_NAME.fullmatch(one.name)
+    return match is not None and match[1] == one.placement
 
 
 def _rules(path: Path) -> Rules:

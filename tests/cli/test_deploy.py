@@ -167,7 +167,9 @@ def test_back_to_the_version_before(
     assert f"(before: {first})" in capsys.readouterr().out
     assert sourced()["NCCL_TUNER_PLUGIN"].split("/")[-2] != first
     assert run(["deploy", "--rollback", "site"]) == 0
-    assert f"back to version {first}" in capsys.readouterr().out
+    said = capsys.readouterr().out
+    assert f"back to version {first}" in said
+    assert f"{RULES}: NOT VERIFIED" in said
     assert sourced()["NCCL_TUNER_PLUGIN"].split("/")[-2] == first
     assert run(["deploy", "--rollback", "site", "--json"]) == 7
     assert not list(SITE.glob("writer.lock*"))
@@ -227,10 +229,17 @@ def test_files_that_contradict_each_other_are_refused(
     imported("#@ needs NCCL_MIN_NCHANNELS=32\n")
     other = SESSION / RULES.replace(".csv", "_one-oam.csv")
     text = (SESSION / RULES).read_text(encoding="utf-8")
-    other.write_text(text.replace("NCHANNELS=32", "NCHANNELS=64"), encoding="utf-8")
+    placed = text.replace("memory=NPS4", "memory=NPS4 placement=one-oam")
+    other.write_text(placed.replace("NCHANNELS=32", "NCHANNELS=64"), encoding="utf-8")
     assert run(["deploy", "site"]) == 2
     assert "no job can have both" in capsys.readouterr().err
     other.write_text(text, encoding="utf-8")
+    assert run(["deploy", "site"]) == 2
+    assert "more than one rule file is for any placement" in capsys.readouterr().err
+    other.write_text(placed.replace("one-oam", "first"), encoding="utf-8")
+    assert run(["deploy", "site"]) == 2
+    assert f"{other.name} does not say them" in capsys.readouterr().err
+    other.write_text(placed, encoding="utf-8")
     assert run(["deploy", "site", "-q"]) == 0
     assert sourced()["RCCLTUNE_CONFIG_DIR"] == str((SITE / "current").resolve())
     assert sourced()["NCCL_MIN_NCHANNELS"] == "32"
