@@ -149,8 +149,8 @@ def _answered(library: LoadedLibrary, offered: Sequence[int]) -> Answered:
     elif looks_up:
         need = Need.NOTHING_WORKS
         said = (
-            f"{name} is too old: it asks for interface version {max(looks_up)}, which gives no "
-            "plugin a choice here. RCCL from 2.21.5 (ROCm 6.3) and NCCL from 2.21.5 on work."
+            f"{name} is too old: it asks for interface version {max(looks_up)}, which rccltune's "
+            "plugin has not. RCCL from 2.21.5 (ROCm 6.3) and NCCL from 2.21.5 on work."
         )
     elif library.version is None:
         need = Need.UNKNOWN
