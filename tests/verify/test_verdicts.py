@@ -1,0 +1,182 @@
+"""Verdicts and what they make of rules: false alarms bounded, true losses found, closed forms."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable
+from dataclasses import replace
+from math import exp
+
+import pytest
+from hypothesis import given
+from hypothesis import settings as hypothesis_settings
+from hypothesis import strategies as st
+
+from rccltune import verify
+from rccltune.model import (
+    CurveKey,
+    Judgement,
+    Rule,
+    Sample,
+    Scale,
+    Setting,
+    Variant,
+)
+from rccltune.verify import Cut
+from rccltune.vocab import Algorithm, Collective, Doubt, Placement, Protocol
+
+SCALE = Scale(n_nodes=1, n_ranks=8)
+SIZES = [round(1024 * 2 ** (k / 4)) for k in range(64)]
+TUNED = Variant(name="tuned", environment=(("X", "1"),))
+Ratio = Callable[[int], float]
+
+
+def rule(low: int, high: int, line: int = 1) -> Rule:
+    """For the sizes between."""
+    return Rule(
+        collective=Collective.ALL_REDUCE,
+        min_nbytes=low,
+        max_nbytes=high,
+        setting=Setting(algorithm=Algorithm.TREE, protocol=Protocol.LL),
+        line=line,
+    )
+
+
+def samples(
+    time_us: Ratio, variant: Variant | None, rng: random.Random, sigma: float, n: int = 3
+) -> list[Sample]:
+    """Launches with noise of each row and of each launch."""
+    common = [rng.gauss(0, sigma / 2) for _ in range(n)]
+    return [
+        Sample(
+            key=CurveKey(
+                collective=Collective.ALL_REDUCE,
+                setting=Setting.parse("baseline"),
+                placement=placement,
+                scale=SCALE,
+                variant=variant or Variant(),
+            ),
+            launch=f"{'b' if variant else 'a'}{launch}",
+            nbytes=nbytes,
+            time_us=time_us(nbytes) * exp(common[launch] + rng.gauss(0, sigma)),
+        )
+        for launch in range(n)
+        for placement in Placement
+        for nbytes in SIZES
+    ]
+
+
+def weighed(ratio: Ratio, seed: int = 0, sigma: float = 0.01) -> tuple[verify.Weighed, ...]:
+    """Tuned runs that take the untouched time over the ratio."""
+    rng = random.Random(seed)
+    return verify.weigh(
+        samples(lambda n: 50 + n / 1e3, None, rng, sigma),
+        samples(lambda n: (50 + n / 1e3) / ratio(n), TUNED, rng, sigma),
+    )
+
+
+def test_every_size_and_half_has_a_ratio_with_its_interval() -> None:
+    """A fifth faster everywhere: 1.2 lies in nine of ten intervals and more."""
+    found = weighed(lambda _: 1.2)
+    assert len(found) == len(SIZES) * 2
+    held = [one.verdict.low <= 1.2 <= one.verdict.high for one in found]
+    assert sum(held) / len(held) > 0.85
+    for one in found:
+        assert one.verdict.low <= one.verdict.ratio <= one.verdict.high
+        assert one.verdict.judgement is Judgement.BETTER
+
+
+def test_equal_arms_harm_nothing_and_beat_nothing() -> None:
+    """Of 40 x 128 comparisons of equals hardly one is called certain harm."""
+    harmed = worse = total = 0
+    for seed in range(40):
+        found = weighed(lambda _: 1.0, seed)
+        harmed += sum(one.harmed for one in found)
+        worse += sum(one.verdict.judgement is Judgement.WORSE for one in found)
+        total += len(found)
+        [standing] = verify.standings([rule(0, 1 << 40)], SCALE, found, 0.02)
+        assert not standing.stands
+    assert harmed <= 4
+    assert worse / total < 0.03
+
+
+@given(at=st.integers(8, 55), width=st.integers(1, 6), seed=st.integers(0, 50))
+@hypothesis_settings(max_examples=40, deadline=None)
+def test_a_loss_is_cut_out_from_good_size_to_good_size(at: int, width: int, seed: int) -> None:
+    """A third slower over some sizes of a rule that gains a fifth elsewhere."""
+    slow = SIZES[at : at + width]
+    found = weighed(lambda n: 0.75 if n in slow else 1.2, seed)
+    one = rule(0, 1 << 40)
+    [standing] = verify.standings([one], SCALE, found, 0.02)
+    assert standing.cuts
+    parts = verify.without(one, standing.cuts)
+    for nbytes in SIZES:
+        inside = any(part.min_nbytes <= nbytes <= part.max_nbytes for part in parts)
+        assert inside == (nbytes not in slow)
+    # Nothing between a good size and a bad one is kept: nobody knows where it turns.
+    low, high = SIZES[at - 1], SIZES[at + width] if at + width < len(SIZES) else 1 << 40
+    assert not any(part.min_nbytes < p <= part.max_nbytes for part in parts for p in (low + 1,))
+    assert all(part.max_nbytes <= low or part.min_nbytes >= high for part in parts)
+
+
+def test_a_gain_over_part_of_a_range_keeps_that_part() -> None:
+    """30 % up to 64 KiB and nothing beyond."""
+    found = weighed(lambda n: 1.3 if n <= 1 << 16 else 1.0)
+    one = rule(0, 1 << 40)
+    [standing] = verify.standings([one], SCALE, found, 0.02)
+    if not standing.stands:
+        [left] = verify.without(one, standing.cuts)
+        assert left.min_nbytes == 0
+        assert left.max_nbytes >= 1 << 16
+
+
+def test_wrong_results_disqualify_whatever_their_time() -> None:
+    """Three times as fast, and wrong."""
+    rng = random.Random(1)
+    base = samples(lambda _: 90.0, None, rng, 0.01)
+    tuned = samples(lambda _: 30.0, TUNED, rng, 0.01)
+    bad = SIZES[20]
+    tuned = [replace(s, doubt=Doubt.WRONG, n_wrong=2) if s.nbytes == bad else s for s in tuned]
+    found = verify.weigh(base, tuned)
+    wrong = {o.verdict.nbytes for o in found if o.verdict.judgement is Judgement.WRONG}
+    assert wrong == {bad}
+    [standing] = verify.standings([rule(0, 1 << 40)], SCALE, found, 0.02)
+    [cut] = standing.cuts
+    assert cut.reason == "wrong results"
+    assert (cut.min_nbytes, cut.max_nbytes) == (SIZES[19] + 1, SIZES[21] - 1)
+
+
+def test_only_the_first_match_is_judged() -> None:
+    """A rule that another hides has no size of its own."""
+    found = weighed(lambda _: 1.2)
+    standings = verify.standings([rule(0, 1 << 40, 1), rule(0, 1 << 40, 2)], SCALE, found, 0.02)
+    assert [one.rule.line for one in standings] == [1]
+
+
+@given(
+    low=st.integers(0, 100),
+    high=st.integers(100, 200),
+    cuts=st.lists(st.tuples(st.integers(0, 200), st.integers(0, 40)), max_size=5),
+)
+def test_what_is_left_is_the_rule_without_the_cuts(
+    low: int, high: int, cuts: list[tuple[int, int]]
+) -> None:
+    """Size by size."""
+    made = [
+        Cut(collective=Collective.ALL_REDUCE, min_nbytes=a, max_nbytes=a + n, reason="x")
+        for a, n in cuts
+    ]
+    parts = verify.without(rule(low, high), made)
+    for nbytes in range(205):
+        wanted = low <= nbytes <= high and not any(a <= nbytes <= a + n for a, n in cuts)
+        assert wanted == any(p.min_nbytes <= nbytes <= p.max_nbytes for p in parts)
+
+
+@pytest.mark.parametrize("line", [1, 2])
+def test_a_cut_of_one_line_leaves_the_others(line: int) -> None:
+    """What is not selectable goes alone; a fallback behind it stays."""
+    cut = Cut(
+        collective=Collective.ALL_REDUCE, min_nbytes=0, max_nbytes=1 << 40, reason="x", line=1
+    )
+    left = verify.without(rule(0, 100, line), [cut])
+    assert bool(left) == (line != 1)
