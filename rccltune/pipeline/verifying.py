@@ -302,9 +302,9 @@ def _answered(one: Weighed, proven: Proven, rules: Sequence[Rule]) -> bool:
 def _harmed(state: _State, rules: Sequence[Rule]) -> str:
     """Sizes that no rule answered and that are slower or wrong, in words; empty where none is."""
     found: dict[Collective, set[int]] = {}
-    for one in state.weighed:
-        if one.harmed and not _answered(one, state.proven, rules):
-            found.setdefault(one.verdict.target.collective, set()).add(one.verdict.nbytes)
+    free = (one for one in state.weighed if not _answered(one, state.proven, rules))
+    for one in verify.harmed(free):
+        found.setdefault(one.verdict.target.collective, set()).add(one.verdict.nbytes)
     return "; ".join(
         f"{one.value} at {len(sizes)}, {format_size(min(sizes))} to {format_size(max(sizes))}"
         for one, sizes in found.items()

@@ -1,6 +1,7 @@
 """Does it hold? Rules asked of the real plugin, and tuned runs compared with the baseline."""
 
 from rccltune.verify.decisions import Decision, cost_table, decisions
+from rccltune.verify.harm import harmed
 from rccltune.verify.host import ABI_VERSIONS, Answer, Communicator, Host
 from rccltune.verify.narrowing import Cut, Standing, standings, without
 from rccltune.verify.verdicts import Weighed, weigh
@@ -16,6 +17,7 @@ __all__ = [
     "Weighed",
     "cost_table",
     "decisions",
+    "harmed",
     "standings",
     "weigh",
     "without",

@@ -180,3 +180,14 @@ def test_a_cut_of_one_line_leaves_the_others(line: int) -> None:
     )
     left = verify.without(rule(0, 100, line), [cut])
     assert bool(left) == (line != 1)
+
+
+def test_a_small_loss_of_many_sizes_is_harm_and_noise_is_none() -> None:
+    """5 % from 256 KiB on under 1 % of noise: certain at few sizes alone; equals are not harmed."""
+    slow = weighed(lambda n: 0.95 if n >= 1 << 18 else 1.0)
+    assert sum(one.harmed for one in slow) < 2 * len([n for n in SIZES if n >= 1 << 18])
+    found = {one.verdict.nbytes for one in verify.harmed(slow)}
+    assert {n for n in SIZES if n >= 1 << 19} <= found
+    assert min(found) >= 1 << 16
+    false_alarms = sum(bool(verify.harmed(weighed(lambda _: 1.0, s, 0.02))) for s in range(40))
+    assert false_alarms <= 4
