@@ -159,8 +159,17 @@ def baselines(
 ) -> list[Launch]:
     """One launch for each collective in which nothing of ours is loaded.
 
-    In the default variant that is the untouched site.
+    In the default variant that is the untouched site. Where variants are compared all of them
+    print their table twice, the site too: a first pass would be held against a second one.
     """
+    compared = len(sweep.variants) > 1
+    return [
+        twice(one, ground) if compared else one
+        for one in _untouched(sweep, ground, repeat, variant)
+    ]
+
+
+def _untouched(sweep: Sweep, ground: Ground, repeat: int, variant: Variant) -> list[Launch]:
     return [
         launch_of(sweep, ground, (collective, BASELINE, variant), repeat)
         for collective in sweep.collectives

@@ -12,7 +12,7 @@ from collections.abc import Iterable
 from dataclasses import replace
 
 from rccltune.model import DEFAULT_VARIANT, Launch, Sweep, Variant
-from rccltune.plan.launches import N_BASELINES, Ground, arms, baselines, launch_of, pass_s, twice
+from rccltune.plan.launches import N_BASELINES, Ground, arms, baselines, launch_of, pass_s
 from rccltune.plan.walks import groups_of, walks_of, why_no_walk
 
 
@@ -32,8 +32,7 @@ def plan_variants(sweep: Sweep, ground: Ground, *, walks: bool) -> list[Launch]:
     launches: list[Launch] = []
     for repeat in range(n_rounds):
         for one in _turned(varied, sweep, repeat):
-            untouched = baselines(_concerned(sweep, one), ground, repeat, one)
-            launches += [twice(launch, ground) for launch in untouched]
+            launches += baselines(_concerned(sweep, one), ground, repeat, one)
             whole = parts[one.name]
             start, end = (len(whole) * k // n_rounds for k in (repeat, repeat + 1))
             launches += whole[start:end]
