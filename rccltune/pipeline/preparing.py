@@ -195,7 +195,7 @@ def _method(wanted: Sweep, ground: plan.Ground) -> tuple[str, str | None]:
     hindrance = plan.why_no_walk(wanted, ground)
     if hindrance is None:
         how = "every setting at every size" if wanted.exhaustive else "searching in rounds"
-        letter = "-N" if "N" in ground.letters else "-s"
+        letter = plan.repeat_letter(ground)
         return f"one launch walks through many settings ({letter}), {how}", None
     if wanted.method == "one-launch":
         raise MachineError(

@@ -8,7 +8,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TypeVar
 
-from rccltune import parse, proof
+from rccltune import parse, plan, proof
 from rccltune.errors import LaunchError, RccltuneError
 from rccltune.model import (
     BASELINE,
@@ -76,13 +76,14 @@ def samples_of_launch(
     if is_walk(wanted):
         samples = _walked(wanted, _walks(own), reading.samples)
         return samples, reading, _doubts(samples, wanted)
+    warm = _after_first_use(wanted, reading.samples)
     if setting.role is not Role.FORCED:
-        return _after_first_use(wanted, reading.samples), reading, ()
+        return warm, reading, ()
     if is_switched(wanted):
-        samples = proof.prove_by_log(reading.samples, _logged(own), setting)
+        samples = proof.prove_by_log(warm, _logged(own), setting)
         return samples, reading, _doubts(samples, wanted)
     traces = of_all_ranks(own, proof.read_trace, proof.agree)
-    samples = proof.prove(reading.samples, next(iter(traces.values())), setting)
+    samples = proof.prove(warm, next(iter(traces.values())), setting)
     return samples, reading, _doubts(samples, wanted)
 
 
@@ -127,7 +128,7 @@ def _after_first_use(wanted: Launch, samples: Sequence[Sample]) -> tuple[Sample,
 
     Passes are told by their rows: each size is printed once in every pass.
     """
-    if not {"-N", "-s"} & set(wanted.argv):
+    if plan.passes_of(wanted) == 1:
         return tuple(samples)
     last = {(s.key, s.nbytes): s.line or 0 for s in sorted(samples, key=lambda s: s.line or 0)}
     return tuple(

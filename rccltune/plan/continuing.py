@@ -12,13 +12,12 @@ from collections import Counter
 from collections.abc import Container, Sequence
 from dataclasses import replace
 from itertools import islice
-from typing import Final
 
 from rccltune.model import Launch, Role, Schedule, Setting
+from rccltune.plan.launches import REPEATING
 
 # A launch of a walk, and the steps of it that are proven, from its first one.
 Walked = tuple[Launch, int]
-_CYCLES: Final = ("-N", "-s")
 
 
 def continuation(walk: Launch, walked: Sequence[Walked], barred: Container[Setting]) -> Launch:
@@ -126,4 +125,4 @@ def _walking(walk: Launch, steps: tuple[Setting, ...]) -> Launch:
 
 def _cycles_at(walk: Launch) -> int:
     """Where the command line says how often the table is repeated; the last one counts."""
-    return max(at for at, word in enumerate(walk.argv) if word in _CYCLES)
+    return max(at for at, word in enumerate(walk.argv) if word in REPEATING)

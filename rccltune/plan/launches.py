@@ -34,6 +34,10 @@ _START_S: Final = 0.5
 _REDUCING: Final = (Collective.ALL_REDUCE, Collective.REDUCE_SCATTER, Collective.REDUCE)
 _GATED: Final = ("gfx94", "gfx95")
 
+# What has rccl-tests print its table several times; older ones know -s alone.
+REPEATING: Final = ("-N", "-s")
+_PASSES: Final = 2
+
 Arm = tuple[Collective, Setting, Variant]
 
 
@@ -159,17 +163,8 @@ def baselines(
 ) -> list[Launch]:
     """One launch for each collective in which nothing of ours is loaded.
 
-    In the default variant that is the untouched site. Where variants are compared all of them
-    print their table twice, the site too: a first pass would be held against a second one.
+    In the default variant that is the untouched site.
     """
-    compared = len(sweep.variants) > 1
-    return [
-        twice(one, ground) if compared else one
-        for one in _untouched(sweep, ground, repeat, variant)
-    ]
-
-
-def _untouched(sweep: Sweep, ground: Ground, repeat: int, variant: Variant) -> list[Launch]:
     return [
         launch_of(sweep, ground, (collective, BASELINE, variant), repeat)
         for collective in sweep.collectives
@@ -220,11 +215,23 @@ def variant_of(setting: Setting, ground: Ground, base: Variant = DEFAULT_VARIANT
     return base
 
 
-def launch_of(sweep: Sweep, ground: Ground, arm: Arm, repeat: int) -> Launch:
-    """One launch of one setting; the id comes later, from all of its content."""
+def launch_of(
+    sweep: Sweep, ground: Ground, arm: Arm, repeat: int, n_passes: int = _PASSES
+) -> Launch:
+    """One launch of one setting; the id comes later, from all of its content.
+
+    It prints its table twice where the benchmark can: what serves sizes in the middle is first used
+    there, since benchmarks warm up some sizes only, and clocks rise. The first pass pays for that
+    and does not count, as in a walk, so that no arm is held against a colder one.
+    """
     collective, setting, variant = arm
     options = benchmark_options(sweep, ground.letters, collective)
-    program = (ground.programs[collective], *_varied(options, variant, ground.scale.n_ranks))
+    letter = repeat_letter(ground)
+    program = (
+        ground.programs[collective],
+        *_varied(options, variant, ground.scale.n_ranks),
+        *((letter, str(n_passes)) if letter else ()),
+    )
     return Launch(
         id="",
         argv=ground.launch(1 if variant.one_process else ground.scale.n_ranks, program),
@@ -240,14 +247,9 @@ def launch_of(sweep: Sweep, ground: Ground, arm: Arm, repeat: int) -> Launch:
     )
 
 
-def twice(launch: Launch, ground: Ground) -> Launch:
-    """The same launch with its table printed twice, where the benchmark can.
-
-    What serves sizes in the middle is first used there, since benchmarks warm up some sizes only:
-    the first pass pays for its connections and does not count.
-    """
-    letter = next((one for one in ("N", "s") if one in ground.letters), None)
-    return replace(launch, argv=(*launch.argv, f"-{letter}", "2")) if letter else launch
+def repeat_letter(ground: Ground) -> str | None:
+    """The option that has this benchmark print its table several times; None where it cannot."""
+    return next((one for one in REPEATING if one[1] in ground.letters), None)
 
 
 def _varied(options: tuple[str, ...], variant: Variant, n_ranks: int) -> tuple[str, ...]:
@@ -304,18 +306,28 @@ def estimate_s(
         start_s: what a launch is known to take, None where only a rough model is left.
     """
     known = [o.duration_s for o in finished if o.duration_s is not None]
-    if known and all(_n_passes(launch) == 1 for launch in launches):
+    if known and all(
+        launch.schedule is None or len(launch.schedule.settings) == 1 for launch in launches
+    ):
         return len(launches) * median(known)
     if start_s is not None:
         return len(launches) * start_s
     ranks = max((launch.scale.n_ranks for launch in launches if launch.scale), default=1)
     # The shortest launch was little more than its start.
     start = min([2.0 + _START_S * ranks, *known])
-    return sum(start + _n_passes(one) * pass_s(over_own(sweep, one)) for one in launches)
+    return sum(start + passes_of(one) * pass_s(over_own(sweep, one)) for one in launches)
 
 
-def _n_passes(launch: Launch) -> int:
-    return len(launch.schedule.settings) if launch.schedule else 1
+def _walks(launch: Launch) -> bool:
+    return launch.schedule is not None and launch.schedule.questions is not None
+
+
+def passes_of(launch: Launch) -> int:
+    """How often a launch goes over its sizes, the warm-up of a walk counted as once."""
+    if launch.schedule is not None and _walks(launch):
+        return len(launch.schedule.settings)
+    told = [b for a, b in itertools.pairwise(launch.argv) if a in REPEATING and b.isdigit()]
+    return int(told[-1]) if told else 1
 
 
 def pass_s(sweep: Sweep) -> float:

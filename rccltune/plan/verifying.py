@@ -7,7 +7,7 @@ from dataclasses import replace
 from typing import Final
 
 from rccltune.model import BASELINE, DEFAULT_VARIANT, Launch, Rule, Sweep, Variant
-from rccltune.plan.launches import Ground, launch_of, twice
+from rccltune.plan.launches import Ground, launch_of
 from rccltune.units import MAX_NBYTES
 from rccltune.vocab import DTYPE_BYTES
 
@@ -43,8 +43,7 @@ def plan_verification(
                 # A B B A: what drifts along the way hits both arms alike.
                 turn = arms if (repeat + number) % 2 == 0 else arms[::-1]
                 launches += [
-                    twice(launch_of(part, ground, (collective, BASELINE, arm), repeat), ground)
-                    for arm in turn
+                    launch_of(part, ground, (collective, BASELINE, arm), repeat) for arm in turn
                 ]
     return launches
 

@@ -31,6 +31,7 @@ from rccltune.plan.launches import (
     benchmark_options,
     launch_of,
     pass_s,
+    repeat_letter,
     sizes,
 )
 from rccltune.vocab import Collective
@@ -46,7 +47,7 @@ def why_no_walk(sweep: Sweep, ground: Ground) -> str | None:
     hindrances = (
         (ground.tunerless is not None, f"this library ({ground.tunerless}) has no tuner plugin"),
         (
-            not {"N", "s"} & ground.letters,
+            repeat_letter(ground) is None,
             "this benchmark cannot repeat its table (it has neither -N nor -s)",
         ),
         (len(found) < 2, "one size alone does not show where a step ends"),
@@ -163,11 +164,9 @@ def _walk(
         key = f"{sweep.seed}/{collective.value}/{variant.name}/{number}/{repeat}"
         random.Random(key).shuffle(order)  # noqa: S311 - an order, no secret
         steps += order
-    made = launch_of(sweep, ground, (collective, SILENT, variant), number)
-    letter = "-N" if "N" in ground.letters else "-s"
+    arm = (collective, SILENT, variant)
     return replace(
-        made,
-        argv=(*made.argv, letter, str(len(steps) - _LEADING)),
+        launch_of(sweep, ground, arm, number, len(steps) - _LEADING),
         schedule=Schedule(
             settings=tuple(steps),
             scale=ground.scale,

@@ -91,7 +91,7 @@ def test_the_first_use_of_a_setting_is_kept_but_not_used(here: Path) -> None:
     """It pays for connections."""
     assert sweep(quiet(here), *WALK, "--repeats", "1") == 0
     table = samples()
-    first = table[table["doubt"] == "connecting"]
+    first = of_walks(table[table["doubt"] == "connecting"])
     used = of_walks(table[table["doubt"] == ""])
     assert len(first) == len(used)
     assert (used["setting"] == "silent").any()

@@ -63,8 +63,9 @@ def outcomes() -> dict[str, list[dict[str, object]]]:
 
 
 def samples() -> pd.DataFrame:
-    """samples.csv."""
-    return pd.read_csv(SESSION / "samples.csv", keep_default_na=False)
+    """samples.csv, without first passes, which count nowhere."""
+    table = pd.read_csv(SESSION / "samples.csv", keep_default_na=False)
+    return table[table.doubt != "connecting"]
 
 
 CRASH = {"kind": "crash", "setting": "tree/ll", "how": "segv"}

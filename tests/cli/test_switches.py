@@ -35,8 +35,9 @@ def sweep(node: Path, *more: str, launcher: str = "none") -> int:
 
 
 def samples(folder: Path = Path("rccltune-session")) -> pd.DataFrame:
-    """samples.csv."""
-    return pd.read_csv(folder / "samples.csv", keep_default_na=False)
+    """samples.csv, without first passes, which count nowhere."""
+    table = pd.read_csv(folder / "samples.csv", keep_default_na=False)
+    return table[table.doubt != "connecting"]
 
 
 def forced(table: pd.DataFrame) -> pd.DataFrame:

@@ -174,8 +174,8 @@ def test_wrong_results_without_rules_end_it_without_a_verdict(
 
 
 def test_a_drift_does_not_decide() -> None:
-    """10 % slower from the middle on: both arms alike, since they take turns."""
-    noise = {"sigma": 0.01, "drift": [[0, 1.0], [0.6, 1.0], [0.7, 1.1], [100, 1.1]]}
+    """10 % slower from the middle of it on: both arms alike, since they take turns."""
+    noise = {"sigma": 0.01, "drift": [[0, 1.0], [6.0, 1.0], [6.2, 1.1], [100, 1.1]]}
     swept(node(noise=noise))
     rules_file((0, 512 * KIB, "tree,ll"))
     assert verify("-q") == 0
