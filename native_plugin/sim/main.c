@@ -11,6 +11,7 @@
 #include <unistd.h>
 
 #include "bench.h"
+#include "beside.h"
 
 /* Open MPI's launcher can lose track of programs that live for less.
  */
@@ -63,6 +64,9 @@ int main(int argc, char **argv)
     bool first = bench.first_rank == 0;
     bench.clock = meet_agree(first ? clock_start() : 0);
     bench_print_start(&bench, argc, argv);
+    /* Every rank has looked by now who runs beside it. */
+    if (first)
+        tell_running(&bench.node, getenv("RCCLTUNE_SIM_NODE"), bench.collective);
     bench_init_library(&bench);
     bench_run(&bench);
     int status = bench_finish(&bench);

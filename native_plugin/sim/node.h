@@ -92,11 +92,12 @@ enum {
     WHEN_LAUNCHES,
     WHEN_THREADS,
     WHEN_GPUS,
+    WHEN_BESIDE,
     N_WHENS
 };
 struct condition {
     int kind;
-    int number; /* launches: how often the graph is launched */
+    int number; /* launches: how often the graph is launched; beside: a collective */
     char name[64], value[128];
 };
 struct variant {

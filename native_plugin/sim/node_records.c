@@ -114,6 +114,7 @@ static bool read_when(struct reader *r)
 {
     static const char *const kinds[N_WHENS] = {
         "env", "set", "unset", "graph", "registered", "patch", "launches", "threads", "gpus",
+        "beside",
     };
     struct variant *v = r->open_variant;
     int kind;
@@ -128,6 +129,8 @@ static bool read_when(struct reader *r)
         return true;
     if (kind == WHEN_LAUNCHES)
         return take_small(r, 1, 1 << 20, &c->number);
+    if (kind == WHEN_BESIDE)
+        return take_name(r, collective_names, N_COLLECTIVES, false, &c->number);
     if (!take_string(r, c->name, sizeof c->name))
         return false;
     return kind != WHEN_ENV || take_string(r, c->value, sizeof c->value);

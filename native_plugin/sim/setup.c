@@ -7,6 +7,7 @@
 #include <unistd.h>
 
 #include "bench.h"
+#include "beside.h"
 #include "debug.h"
 #include "text.h"
 
@@ -235,7 +236,9 @@ void bench_setup(struct bench *bench, int argc, char **argv)
     settle_variants(node, &(struct manner){.graph = o->graph,
                                            .registered = o->registered > 0,
                                            .threads = o->n_threads,
-                                           .gpus = o->n_gpus});
+                                           .gpus = o->n_gpus,
+                                           .beside = running_beside(
+                                               node, getenv("RCCLTUNE_SIM_NODE"))});
     make_groups(bench);
     bench->library.version = version;
 }

@@ -141,6 +141,8 @@ static bool condition_holds(const struct condition *c, const struct manner *mann
         return manner->threads > 1;
     case WHEN_GPUS:
         return manner->gpus > 1;
+    case WHEN_BESIDE:
+        return (manner->beside >> c->number & 1) != 0;
     default:
         return patches != NULL && strstr(patches, c->name) != NULL;
     }

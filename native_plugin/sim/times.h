@@ -28,6 +28,7 @@ struct manner {
     int graph; /* launches of a captured graph; 0 without one */
     bool registered;
     int threads, gpus; /* of a process, of a thread */
+    uint32_t beside;   /* collectives that other jobs run at the same time, a bit each */
 };
 
 /* Decide which variants hold, from the environment and from what the benchmark was asked. */

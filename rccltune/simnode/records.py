@@ -192,6 +192,7 @@ def _variant(entry: dict[str, Any]) -> Variant:
     conditions += [(kind, "", "") for kind in _OF_THE_CALL if when.get(kind)]
     if "graph_launches" in when:
         conditions.append(("launches", "", str(when["graph_launches"])))
+    conditions += [("beside", when["beside"], "")] if "beside" in when else []
     conditions += [("patch", when["patch"], "")] if "patch" in when else []
     return Variant(name=entry["name"], when=tuple(conditions))
 
