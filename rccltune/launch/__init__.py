@@ -5,6 +5,7 @@ start, how long it may take and when its output is complete, and it says how tha
 happens, no process that it started is left running.
 """
 
+from rccltune.launch.company import run_beside
 from rccltune.launch.environment import CLEARED, Environment, chooses, environment
 from rccltune.launch.family import TAG
 from rccltune.launch.finding import find_launcher
@@ -30,4 +31,5 @@ __all__ = [
     "find_launcher",
     "hosts_used",
     "run",
+    "run_beside",
 ]

@@ -40,6 +40,8 @@ class Launcher:
     names: ClassVar[tuple[str, ...]] = ("mpirun", "mpiexec", "mpirun.openmpi", "mpirun.mpich")
     # MPI libraries whose programs meet under this launcher; others' ranks run alone, exit code 0.
     families: ClassVar[frozenset[str]] = frozenset({"openmpi", "mpich"})
+    # Options with which a job runs on what another one of the same allocation uses already.
+    shares: ClassVar[tuple[str, ...]] = ()
 
     @classmethod
     def starts(cls, program: Path) -> Path:
@@ -184,6 +186,8 @@ class Srun(Launcher):
     flavour: ClassVar[str] = "srun"
     says: ClassVar[str | None] = r"slurm(?:-wlm)? ([\d.]+)"
     names: ClassVar[tuple[str, ...]] = ("srun",)
+    # A step waits for another's CPUs otherwise (srun(1), since 20.11).
+    shares: ClassVar[tuple[str, ...]] = ("--overlap",)
 
     def options(self, n_ranks: int, bind: str | None, hostfile: Path | None) -> tuple[str, ...]:
         """Without kill-on-bad-exit the other ranks would wait for a dead one until the limit.

@@ -63,6 +63,7 @@ class Ending:
         exit_code: None where a signal or we ended it.
         timed_out: we ended it because its time was over.
         lingered: ranks were gone and the output complete, but the launcher did not return.
+        alone: why what was to run beside it did not, to the end; None where all was as wished.
     """
 
     exit_code: int | None
@@ -70,6 +71,7 @@ class Ending:
     timed_out: bool
     lingered: bool
     duration_s: float
+    alone: str | None = None
 
 
 def run(job: Job) -> Ending:
@@ -81,24 +83,24 @@ def run(job: Job) -> Ending:
         LaunchError: a process cannot be killed (it hangs in the driver).
         KeyboardInterrupt: after everything that was started is gone.
     """
-    own = _children()
-    _adopt(orphans=True)
+    own = children()
+    adopt(orphans=True)
     try:
         return _run(job)
     finally:
-        _adopt(orphans=False)
-        _reap(_children() - own)
+        adopt(orphans=False)
+        reap(children() - own)
 
 
 def _run(job: Job) -> Ending:
     run_id = uuid.uuid4().hex
     with interrupts.held():
-        guardian = _guard(run_id)
+        guardian = guard(run_id)
     try:
         return _run_guarded(job, run_id)
     finally:
         with interrupts.held():
-            _dismiss(guardian)
+            dismiss(guardian)
 
 
 def _run_guarded(job: Job, run_id: str) -> Ending:
@@ -107,16 +109,16 @@ def _run_guarded(job: Job, run_id: str) -> Ending:
     process: subprocess.Popen[bytes] | None = None
     try:
         with interrupts.held():
-            process = _spawn(job, run_id)
+            process = spawn(job, run_id)
         timed_out, lingered = _watch(process, job, kin, start + job.timeout_s)
     except BaseException:
         if process is not None:
             with interrupts.held():
-                _end(process, kin)
+                end(process, kin)
         raise
     with interrupts.held():
         if timed_out or lingered:
-            _end(process, kin)
+            end(process, kin)
         else:
             _sweep_up(kin)
     code = process.returncode
@@ -151,7 +153,7 @@ def end_leftovers(folders: Iterable[Path]) -> int:
     return left
 
 
-def _guard(run_id: str) -> subprocess.Popen[bytes]:
+def guard(run_id: str) -> subprocess.Popen[bytes]:
     """Who ends the launch if we are killed; it sleeps on a pipe that ends with us."""
     return subprocess.Popen(
         [sys.executable, "-I", "-S", str(family.__file__), str(GRACE_S), run_id],
@@ -165,7 +167,7 @@ def _guard(run_id: str) -> subprocess.Popen[bytes]:
     )
 
 
-def _dismiss(guardian: subprocess.Popen[bytes]) -> None:
+def dismiss(guardian: subprocess.Popen[bytes]) -> None:
     """Tell the guardian that we have ended the launch ourselves."""
     if guardian.stdin is not None:
         # Somebody may have killed it; nothing was lost by that.
@@ -174,12 +176,13 @@ def _dismiss(guardian: subprocess.Popen[bytes]) -> None:
     guardian.wait()
 
 
-def _adopt(*, orphans: bool) -> None:
+def adopt(*, orphans: bool) -> None:
     """Whether processes whose parent died become our children, so that we see their end."""
     ctypes.CDLL(None).prctl(_PR_SET_CHILD_SUBREAPER, int(orphans))
 
 
-def _spawn(job: Job, run_id: str) -> subprocess.Popen[bytes]:
+def spawn(job: Job, run_id: str) -> subprocess.Popen[bytes]:
+    """Start it under this tag, its output into its folder."""
     _write_run_id(job.folder, run_id)
     with (
         (job.folder / "stdout.log").open("wb") as out,
@@ -252,7 +255,7 @@ def _watch(
     return False, False
 
 
-def _end(process: subprocess.Popen[bytes], kin: Family) -> None:
+def end(process: subprocess.Popen[bytes], kin: Family) -> None:
     """SIGTERM to the launcher, then SIGKILL to whatever carries the tag."""
     if process.poll() is None:
         kin.alive()
@@ -286,14 +289,14 @@ def _sweep_up(kin: Family) -> None:
     )
 
 
-def _reap(pids: set[int]) -> None:
+def reap(pids: set[int]) -> None:
     """Collect what was handed to us and is dead, so that it does not stay as zombies."""
     for pid in pids:
         with contextlib.suppress(ChildProcessError):
             os.waitpid(pid, os.WNOHANG)
 
 
-def _children() -> set[int]:
+def children() -> set[int]:
     """Our child processes, zombies included."""
     own = os.getpid()
     found = set()

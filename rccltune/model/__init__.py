@@ -46,6 +46,7 @@ from rccltune.model.links import (
 )
 from rccltune.model.measured import (
     LONGEST_S,
+    Beside,
     Fingerprint,
     Launch,
     Outcome,
@@ -104,6 +105,7 @@ __all__ = [
     "TREE_SIMPLE_PATCHED",
     "UNSTATED",
     "Belief",
+    "Beside",
     "Caution",
     "Crossover",
     "Curve",

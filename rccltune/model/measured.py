@@ -159,6 +159,19 @@ class Sweep:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Beside:
+    """What else runs on the same devices while a launch is measured.
+
+    Attributes:
+        argv: its command; it goes on until it is ended.
+    """
+
+    collective: Collective
+    nbytes: int
+    argv: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Launch:
     """One start of a benchmark, or one imported file.
 
@@ -169,6 +182,7 @@ class Launch:
         repeat: tells repeats of the same command apart.
         round: of a search, from 1; 0 where everything was planned at once.
         attempt: how often it was tried before; each attempt has a folder of its own.
+        beside: what runs at the same time; None where the launch has the devices to itself.
         part_of: id of the planned walk that it goes on with, or of which it tries a setting alone;
             None where it is what was planned.
         source: name of the imported file.
@@ -188,6 +202,7 @@ class Launch:
     repeat: int = 0
     round: int = 0
     attempt: int = 0
+    beside: Beside | None = None
     part_of: str | None = None
     timeout_s: float | None = None
     source: str | None = None

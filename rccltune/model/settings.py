@@ -273,6 +273,7 @@ class View:
 
     Attributes:
         ranks: where the ranks are, while a rule for several placements of them is chosen.
+        beside: what else ran on the devices, ``all_gather of 1 MiB``.
     """
 
     dtype: str | None
@@ -280,6 +281,7 @@ class View:
     placement: Placement
     graph: bool | None
     ranks: str | None = None
+    beside: str | None = None
 
     def __str__(self) -> str:
         """``float sum out-of-place``."""
@@ -287,4 +289,5 @@ class View:
         words.append("in-place" if self.placement is Placement.IN_PLACE else "out-of-place")
         words.append("graph" if self.graph else None)
         words.append(self.ranks)
+        words.append(f"beside {self.beside}" if self.beside else None)
         return " ".join(word for word in words if word)

@@ -3,17 +3,15 @@
 from __future__ import annotations
 
 import json
-import os
-import signal
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from datetime import datetime, timezone
 from pathlib import Path
 from typing import Final
 
-from rccltune import advice, emit, launch, plan, plugin, proof, session
-from rccltune.errors import LaunchError, MachineError, RccltuneError
-from rccltune.launch import Ending, Job
+from rccltune import emit, launch, plan, plugin, session
+from rccltune.errors import LaunchError, MachineError
+from rccltune.launch import Job
 from rccltune.model import (
     Caution,
     Failure,
@@ -27,29 +25,31 @@ from rccltune.model import (
     Setting,
     Status,
 )
+from rccltune.pipeline.endings import (
+    BESIDE,
+    Ran,
+    has_row,
+    is_complete,
+    n_steps_of,
+    proven_before_the_end,
+    read,
+)
 from rccltune.pipeline.proving import (
     is_walk,
     samples_before_the_end,
     samples_of_launch,
     setting_of,
-    suspect_of,
     wrong_in,
 )
 from rccltune.pipeline.switching import is_switched, switches
 from rccltune.units import MAX_NBYTES
-from rccltune.vocab import Algorithm, Collective, Doubt
+from rccltune.vocab import Algorithm, Collective
 
-_COMPLETE: Final = b"# Avg bus bandwidth"
+_LONGEST_S: Final = 600.0
 _RULES: Final = "forced.csv"
 # From names and the whole environment to a launcher's options and the environment with them.
 Carry = Callable[[Iterable[str], Mapping[str, str]], tuple[tuple[str, ...], Mapping[str, str]]]
 _SCHEDULE: Final = "schedule"
-# What a launch counts as; wrong results were measured all the same, and are kept with a doubt.
-_STATUS: Final[Mapping[Failure | None, Status]] = {
-    None: Status.OK,
-    Failure.WRONG: Status.OK,
-    Failure.HANG: Status.TIMED_OUT,
-}
 # The library says at start which tuner it uses; asked of one launch, since it is the same in all.
 TELL_TUNER: Final = (
     ("NCCL_DEBUG", "INFO"),
@@ -64,16 +64,6 @@ WALK: Final = (
     ("RCCLTUNE_SCHEDULE", "{launch}/" + _SCHEDULE),
     ("RCCLTUNE_TRACE", "{launch}/trace-%h-%p-%c-%n.csv"),
 )
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Ran:
-    """What one launch gave."""
-
-    launch: Launch
-    outcome: Outcome
-    samples: tuple[Sample, ...]
-    tuner: str | None = None
 
 
 def choosing(
@@ -134,14 +124,27 @@ def run_launch(
         MachineError: ranks ran on other devices than they were to; nothing of it counts.
     """
     own = (folder / "launches" / wanted.id).resolve()
-    for leftover in (*own.glob("trace-*.csv"), *own.glob("nccl-*.log"), own / "outcome.json"):
+    (own / "outcome.json").unlink(missing_ok=True)
+    for leftover in (*own.rglob("trace-*.csv"), *own.rglob("nccl-*.log")):
         leftover.unlink(missing_ok=True)
-    filled = {"{launch}": str(own), "{session}": str(folder.resolve()), "{id}": wanted.id}
-    environment = launch.environment(
-        dict(site),
-        [(name, _filled(value, filled)) for name, value in wanted.environment],
-        clear=clear,
-    )
+
+    def job_in(where: Path, argv: Sequence[str]) -> tuple[Job, launch.Environment]:
+        """Of this arm, its files in a folder of their own."""
+        values = {"{launch}": str(where), "{session}": str(folder.resolve()), "{id}": wanted.id}
+        added = [(name, _filled(value, values)) for name, value in wanted.environment]
+        environment = launch.environment(dict(site), added, clear=clear)
+        options, variables = _carried(environment, carry)
+        words = [_filled(part, values) for part in argv]
+        job = Job(
+            argv=(words[0], *options, *words[1:]),
+            variables=variables,
+            folder=where,
+            timeout_s=wanted.timeout_s or _LONGEST_S,
+            is_complete=is_complete,
+        )
+        return job, environment
+
+    job, environment = job_in(own, wanted.argv)
     session.write_atomically(own / "launch.json", _json(wanted))
     session.write_atomically(own / "environment.json", _environment_json(environment, files))
     setting = setting_of(wanted)
@@ -149,25 +152,20 @@ def run_launch(
         session.write_atomically(own / _SCHEDULE, plan.schedule_text(wanted.schedule))
     elif setting.role is Role.FORCED and not is_switched(wanted):
         session.write_atomically(own / _RULES, _forced(wanted, setting))
-    argv = tuple(_filled(part, filled) for part in wanted.argv)
-    options, variables = _carried(environment, carry)
     started = datetime.now(tz=timezone.utc).isoformat(timespec="seconds")
-    job = Job(
-        argv=(argv[0], *options, *argv[1:]),
-        variables=variables,
-        folder=own,
-        timeout_s=wanted.timeout_s or 600.0,
-        is_complete=_is_complete,
-    )
     try:
-        ending = launch.run(job)
+        if wanted.beside is None:
+            ending = launch.run(job)
+        else:
+            other, _ = job_in(own / BESIDE, wanted.beside.argv)
+            ending = launch.run_beside(job, replace(other, is_complete=has_row))
     except LaunchError as error:
         # What cannot be killed hangs as no other does; it must count when the sweep goes on.
         _write_outcome(own, _hung(wanted, error, started, fingerprint))
         raise
     # A log that a full disk cut off would be blamed on the setting.
     session.check_room(folder)
-    ran = _read(wanted, own, ending)
+    ran = read(wanted, own, ending)
     elsewhere = strayed(own / "stdout.log")
     if changed() or elsewhere:
         ran = replace(ran, outcome=_spoilt(ran.outcome), samples=())
@@ -267,7 +265,7 @@ def interrupted_walks(folder: Path, fingerprint: Fingerprint) -> list[Ran]:
         if not plan_file.exists() or (own / "outcome.json").exists():
             continue
         wanted = session.read_launch(own)
-        samples = _proven_before_the_end(wanted, own) if is_walk(wanted) else ()
+        samples = proven_before_the_end(wanted, own) if is_walk(wanted) else ()
         if not samples:
             continue
         began = datetime.fromtimestamp(plan_file.stat().st_mtime, tz=timezone.utc)
@@ -277,25 +275,12 @@ def interrupted_walks(folder: Path, fingerprint: Fingerprint) -> list[Ran]:
             started=began.isoformat(timespec="seconds"),
             n_samples=len(samples),
             fingerprint=fingerprint,
-            n_steps=_n_steps(samples),
+            n_steps=n_steps_of(samples),
             wrong=wrong_in(samples),
         )
         _write_outcome(own, outcome)
         found.append(Ran(launch=wanted, outcome=outcome, samples=samples))
     return found
-
-
-def _proven_before_the_end(wanted: Launch, own: Path) -> tuple[Sample, ...]:
-    try:
-        return samples_before_the_end(wanted, own)
-    except (RccltuneError, OSError):
-        # Cut off before its first row or its first step, or nothing of it belongs together.
-        return ()
-
-
-def _n_steps(samples: Sequence[Sample]) -> int | None:
-    """How many steps of a walk these samples prove."""
-    return max((s.step + 1 for s in samples if s.step is not None), default=None)
 
 
 def _filled(text: str, values: dict[str, str]) -> str:
@@ -324,117 +309,3 @@ def _forced(wanted: Launch, setting: Setting) -> str:
         if setting.algorithm is not Algorithm.TREE or collective is Collective.ALL_REDUCE
     ]
     return emit.render_rules("one setting, to measure it", rules)
-
-
-def _is_complete(folder: Path) -> bool:
-    with (folder / "stdout.log").open("rb") as stream:
-        stream.seek(0, os.SEEK_END)
-        stream.seek(max(0, stream.tell() - 4096))
-        return _COMPLETE in stream.read()
-
-
-def _read(wanted: Launch, own: Path, ending: Ending) -> Ran:
-    """What the launch's files say; a failure becomes an outcome, never an exception."""
-    failure, why = _failure(own, ending)
-    samples: tuple[Sample, ...] = ()
-    notices: list[Notice] = []
-    version = None
-    if failure is None:
-        try:
-            samples, reading, found = samples_of_launch(wanted, own)
-            notices += [*reading.notices, *found]
-            version = reading.library_version
-        except RccltuneError as error:
-            failure, why = Failure.UNREADABLE, str(error)
-        else:
-            failure, why = _judge(samples, own)
-            if failure is Failure.WRONG and is_walk(wanted):
-                # The samples name the settings; the other ones were measured all the same.
-                failure = None
-    status = _STATUS.get(failure, Status.FAILED)
-    suspect = None
-    if status is not Status.OK:
-        samples = _proven_before_the_end(wanted, own) if is_walk(wanted) else ()
-        suspect = suspect_of(wanted, own)
-        why = f"{why}{_told(wanted, suspect, samples)}"
-    if ending.lingered:
-        notices.append(
-            Notice(
-                caution=Caution.LINGERED,
-                message="the launcher did not return after all ranks were gone and was ended",
-                remedy="nothing was lost; a newer Open MPI may not do it.",
-                where=wanted.id,
-            )
-        )
-    if why is not None:
-        notices.append(
-            Notice(
-                caution=Caution.LAUNCH_FAILED,
-                message=why,
-                remedy=f"the whole output is in launches/{wanted.id}/.",
-                where=wanted.id,
-            )
-        )
-    outcome = Outcome(
-        launch=wanted.id,
-        status=status,
-        exit_code=ending.exit_code,
-        signal=ending.signal,
-        n_samples=len(samples),
-        library_version=version,
-        notices=tuple(notices),
-        failure=failure,
-        n_steps=_n_steps(samples),
-        suspect=suspect,
-        wrong=wrong_in(samples) if is_walk(wanted) else (),
-    )
-    logs = sorted(own.glob("nccl-*.log"))
-    tuner = proof.tuner_of(logs[0].read_text(errors="replace")) if logs else None
-    return Ran(launch=wanted, outcome=outcome, samples=samples, tuner=tuner)
-
-
-def _told(wanted: Launch, suspect: Setting | None, samples: Sequence[Sample]) -> str:
-    """Who is blamed for a walk that failed, and what of it counts."""
-    if not is_walk(wanted) or wanted.schedule is None:
-        return ""
-    who = f" while {suspect} was in force" if suspect else ""
-    n_steps = _n_steps(samples) or 0
-    return f"{who}; {n_steps} of its {len(wanted.schedule.settings)} steps count"
-
-
-def _failure(own: Path, ending: Ending) -> tuple[Failure | None, str | None]:
-    """How the processes failed and why, before their output is read."""
-    if ending.timed_out:
-        return Failure.HANG, f"it ran for {ending.duration_s:.0f} s and was ended"
-    if ending.lingered or (ending.exit_code == 0 and ending.signal is None):
-        return None, None
-    # rccl-tests exit with 1 where results are wrong; the table then is complete and says so.
-    if ending.exit_code is not None and _is_complete(own):
-        return None, None
-    text = "\n".join(_tail(own / name) for name in ("stdout.log", "stderr.log"))
-    how = f"signal {ending.signal}" if ending.signal else f"exit code {ending.exit_code}"
-    known = advice.meaning_of(text)
-    why = f"it ended with {how}" + (f": {known}" if known else "")
-    if advice.is_memory_fault(text):
-        return Failure.MEMORY_FAULT, why
-    if ending.signal == signal.SIGKILL or advice.was_killed(text):
-        return Failure.KILLED, why
-    return Failure.CRASH, why
-
-
-def _judge(samples: Sequence[Sample], own: Path) -> tuple[Failure | None, str | None]:
-    """What is wrong with an output that could be read."""
-    if not _is_complete(own):
-        return Failure.UNREADABLE, "its output ends before the benchmark's summary"
-    settings = wrong_in(samples)
-    if not settings:
-        return None, None
-    n = sum(sample.doubt is Doubt.WRONG for sample in samples)
-    return Failure.WRONG, f"{n} half-rows of {', '.join(map(str, settings))} have WRONG RESULTS"
-
-
-def _tail(path: Path) -> str:
-    with path.open("rb") as stream:
-        stream.seek(0, os.SEEK_END)
-        stream.seek(max(0, stream.tell() - 65536))
-        return stream.read().decode("utf-8", "replace")

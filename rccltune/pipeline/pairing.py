@@ -11,6 +11,7 @@ from typing import Final
 from rccltune import detect, plan, session
 from rccltune.model import Launch, Outcome, Sample, Scale, Status, Sweep
 from rccltune.pipeline import launching, running
+from rccltune.pipeline.endings import Ran
 from rccltune.pipeline.site import Site
 from rccltune.units import format_size
 from rccltune.vocab import Collective, Doubt, Placement
@@ -148,7 +149,7 @@ def measure_pairs(prepared: Prepared, pairs: Mapping[detect.Pair, Tried], tell: 
             )
 
 
-def _run(prepared: Prepared, one: Launch, outcomes: Sequence[Outcome]) -> launching.Ran:
+def _run(prepared: Prepared, one: Launch, outcomes: Sequence[Outcome]) -> Ran:
     return launching.run_launch(
         replace(one, timeout_s=prepared.timeout_s or running.limit_s(outcomes)),
         prepared.links,

@@ -180,6 +180,7 @@ def ground_of(site: Site) -> plan.Ground:
         has_patched_library=site.has_patched_library,
         environment=_environment(site),
         tunerless=site.tunerless,
+        shares=site.launcher.shares,
     )
 
 
@@ -271,6 +272,8 @@ def completed(one: Launch, site: Site, timeout_s: float | None) -> Launch:
         name = f"{one.collectives[0].value} {name_of(one)} {one.repeat}"
         if one.round or one.variant.name not in KNOWN_VARIANTS:
             name += f" {one.variant.name} {one.round} {plan.sizes_of(one)}"
+        if one.beside is not None:
+            name += f" beside {one.beside.collective.value} {one.beside.nbytes}"
         extra["RCCLTUNE_SIM_LAUNCH"] = name
         if one.variant.one_process:
             extra["RCCLTUNE_SIM_RANKS"] = "1"

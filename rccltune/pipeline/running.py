@@ -15,7 +15,7 @@ from rccltune import plan, quarantine
 from rccltune.errors import LaunchError, MachineError
 from rccltune.model import DEFAULT_VARIANT, Failure, Launch, Outcome, Role, Sample, Setting, Status
 from rccltune.pipeline import launching, places
-from rccltune.pipeline.launching import Ran
+from rccltune.pipeline.endings import Ran
 from rccltune.pipeline.ledger import lift
 from rccltune.pipeline.proving import is_walk, name_of, setting_of
 from rccltune.vocab import Collective

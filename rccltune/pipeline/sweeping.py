@@ -32,6 +32,7 @@ from rccltune.model import (
 from rccltune.pipeline import searching
 from rccltune.pipeline.agreeing import Agreements, agreements
 from rccltune.pipeline.ledger import Ledger, lift, open_ledger, samples_of, write_quarantine
+from rccltune.pipeline.leftovers import end_leftovers
 from rccltune.pipeline.places import PLACE_FILE
 from rccltune.pipeline.preparing import (
     NODE_FILE,
@@ -108,7 +109,7 @@ def sweep(prepared: Prepared, *, tell: Tell, note: Note, command: str, force: bo
     folder, launches = prepared.folder, prepared.plan.launches
     with session.writing(folder, note), interrupts.interruptible():
         _begin(prepared, command)
-        _end_leftovers(folder, note)
+        end_leftovers(folder, note)
         # Looked at again: another rccltune may have gone on with it before we held it.
         ledger = open_ledger(folder)
         if prepared.lifts:
@@ -261,16 +262,6 @@ def _header(prepared: Prepared, command: str) -> Session:
         fingerprint=prepared.site.fingerprint,
         variants=tuple(variants.values()),
     )
-
-
-def _end_leftovers(folder: Path, note: Note) -> None:
-    """What a killed sweep left running would disturb this one, if not worse."""
-    # Ended launches too: one may have left a process that could not be killed then.
-    n_left = launch.end_leftovers(
-        path.parent for path in folder.glob(f"launches/*/{launch.RUN_ID}")
-    )
-    if n_left:
-        note(f"{n_left} processes of an interrupted launch were still there; they are gone now")
 
 
 def _lift_all(folder: Path, ledger: Ledger, launches: Sequence[Launch], note: Note) -> None:

@@ -54,6 +54,7 @@ class Ground:
         environment: set in every arm, baseline included (--env and what the launcher needs).
         tunerless: the library (``RCCL 2.20.5``) where it is too old to load the plugin, so that
             its own switches must force a setting; None where it loads it or is not known.
+        shares: the launcher's options for a job on devices that another job uses already.
     """
 
     programs: Mapping[Collective, str]
@@ -64,6 +65,7 @@ class Ground:
     has_patched_library: bool = False
     environment: tuple[tuple[str, str], ...] = ()
     tunerless: str | None = None
+    shares: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -1,0 +1,104 @@
+"""A job that is measured while another runs on the same devices."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+from dataclasses import replace
+from pathlib import Path
+from typing import Final
+from uuid import uuid4
+
+from rccltune import interrupts
+from rccltune.launch import process
+from rccltune.launch.family import Family
+from rccltune.launch.process import Ending, Job
+
+_POLL_S: Final = 0.05
+# Of the other's endless output; the beginning says what it was.
+_KEPT_NBYTES: Final = 1 << 16
+
+
+def run_beside(job: Job, other: Job) -> Ending:
+    """Run a job while another one runs: that one is started before and ended afterwards.
+
+    Args:
+        job: what is measured.
+        other: what never ends by itself; ``is_complete`` says that it is under way, within
+            ``timeout_s``.
+
+    Returns:
+        How the job ended; where the other never got under way the job was not started.
+
+    Raises:
+        MachineError: a program cannot be started.
+        SessionError: a folder cannot be written.
+        LaunchError: a process cannot be killed (it hangs in the driver).
+        KeyboardInterrupt: after everything that was started is gone.
+    """
+    with _running(other) as why_not:
+        reason = _under_way(other, why_not)
+        if reason is not None:
+            return Ending(
+                exit_code=None,
+                signal=None,
+                timed_out=False,
+                lingered=False,
+                duration_s=0.0,
+                alone=reason,
+            )
+        ending = process.run(job)
+        return replace(ending, alone=why_not())
+
+
+@contextmanager
+def _running(other: Job) -> Iterator[Callable[[], str | None]]:
+    """Start it and certainly end it; yields a question: why it has ended, None where it runs."""
+    run_id = uuid4().hex
+    kin = Family([run_id])
+    own = process.children()
+    with interrupts.held():
+        guardian = process.guard(run_id)
+    try:
+        with interrupts.held():
+            started = process.spawn(other, run_id)
+
+        def why_not() -> str | None:
+            code = started.poll()
+            if code is None:
+                return None
+            how = f"signal {-code}" if code < 0 else f"exit code {code}"
+            return f"what was to run beside it ended with {how}"
+
+        try:
+            yield why_not
+        finally:
+            with interrupts.held():
+                process.adopt(orphans=True)
+                process.end(started, kin)
+                _shorten(other.folder / "stdout.log")
+    finally:
+        with interrupts.held():
+            process.dismiss(guardian)
+            process.adopt(orphans=False)
+            process.reap(process.children() - own)
+
+
+def _under_way(other: Job, why_not: Callable[[], str | None]) -> str | None:
+    """Wait until it is; otherwise why it is not."""
+    deadline = time.monotonic() + other.timeout_s
+    while not other.is_complete(other.folder):
+        reason = why_not()
+        if reason is not None:
+            return reason
+        if time.monotonic() >= deadline:
+            return f"what was to run beside it was not under way after {other.timeout_s:.0f} s"
+        time.sleep(_POLL_S)
+    return None
+
+
+def _shorten(log: Path) -> None:
+    with suppress(OSError), log.open("r+b") as stream:
+        if log.stat().st_size > _KEPT_NBYTES:
+            stream.truncate(_KEPT_NBYTES)

@@ -1,0 +1,173 @@
+"""What runs beside a launch is there from its start to its end, and gone afterwards."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from rccltune.launch import Job, end_leftovers, run_beside
+from rccltune.launch.family import TAG
+
+# Prints a row, then goes on until it is ended.
+ENDLESS = """
+import sys, time
+print(" 1048576 1.0", flush=True)
+{then}
+time.sleep(300)
+"""
+
+
+def job(folder: Path, script: str, *, timeout_s: float = 60.0) -> Job:
+    """A Python script that is under way, or done, when it has printed a line."""
+    return Job(
+        argv=(sys.executable, "-c", script),
+        variables={**os.environ, "RCCLTUNE_TEST": str(folder)},
+        folder=folder,
+        timeout_s=timeout_s,
+        is_complete=lambda where: (where / "stdout.log").stat().st_size > 0,
+    )
+
+
+def alive(folder: Path) -> int:
+    """How many processes of a job there are."""
+    count = 0
+    for entry in Path("/proc").glob("[0-9]*/environ"):
+        try:
+            environ = entry.read_bytes()
+        except OSError:
+            continue
+        count += f"RCCLTUNE_TEST={folder}".encode() in environ.split(b"\0") and (
+            f"{TAG}=".encode() in environ
+        )
+    return count
+
+
+@pytest.fixture
+def folders(tmp_path: Path) -> tuple[Path, Path]:
+    """Of the launch, and of what runs beside it."""
+    (tmp_path / "own").mkdir()
+    return tmp_path / "own", tmp_path / "own" / "beside"
+
+
+def looks(folder: Path) -> str:
+    """A script that says whether the other's process is there."""
+    return f"""
+import glob
+own = b"RCCLTUNE_TEST={folder}"
+found = 0
+for name in glob.glob("/proc/[0-9]*/environ"):
+    try:
+        found += own in open(name, "rb").read().split(b"\\0")
+    except OSError:
+        pass
+print("beside" if found else "alone")
+"""
+
+
+def test_the_other_runs_while_the_launch_does_and_no_longer(folders: tuple[Path, Path]) -> None:
+    """It was there when the launch began, and is gone when this returns."""
+    own, beside = folders
+
+    ending = run_beside(job(own, looks(beside)), job(beside, ENDLESS.format(then="")))
+
+    assert (ending.exit_code, ending.alone) == (0, None)
+    assert (own / "stdout.log").read_text() == "beside\n"
+    assert alive(beside) == 0
+
+
+@pytest.mark.parametrize(
+    ("then", "why"),
+    [("sys.exit(3)", "exit code 3"), ("import os; os.kill(os.getpid(), 11)", "signal 11")],
+)
+def test_one_that_ends_early_spoils_the_launch(
+    folders: tuple[Path, Path], then: str, why: str
+) -> None:
+    """What was measured after it had gone was measured alone."""
+    own, beside = folders
+
+    ending = run_beside(
+        job(own, "import time; time.sleep(1)"), job(beside, ENDLESS.format(then=then))
+    )
+
+    assert ending.alone == f"what was to run beside it ended with {why}"
+
+
+def test_one_that_never_gets_under_way_leaves_the_launch_unstarted(
+    folders: tuple[Path, Path],
+) -> None:
+    """Nothing is measured then, and nobody waits for ever."""
+    own, beside = folders
+    silent = job(beside, "import time; time.sleep(300)", timeout_s=1.0)
+
+    ending = run_beside(job(own, "print('measured')"), silent)
+
+    assert ending.alone is not None
+    assert "not under way after 1 s" in ending.alone
+    assert not (own / "stdout.log").exists()
+    assert alive(beside) == 0
+
+
+def test_an_endless_log_is_cut(folders: tuple[Path, Path]) -> None:
+    """Hundreds of launches would otherwise fill the disk with rows nobody reads."""
+    own, beside = folders
+    chatter = "for _ in range(5000): print('x' * 99, flush=True)"
+
+    run_beside(job(own, "import time; time.sleep(1)"), job(beside, ENDLESS.format(then=chatter)))
+
+    assert (beside / "stdout.log").stat().st_size == 1 << 16
+
+
+DRIVER = """
+import sys
+sys.path.insert(0, {here!r})
+from pathlib import Path
+from test_company import ENDLESS, job, run_beside
+own = Path({own!r})
+run_beside(job(own, "print(1, flush=True)\nimport time; time.sleep(300)"),
+           job(own / "beside", ENDLESS.format(then="")))
+"""
+
+
+def started(own: Path) -> subprocess.Popen[bytes]:
+    """Somebody who runs both, both under way."""
+    code = DRIVER.format(here=str(Path(__file__).parent), own=str(own))
+    driver = subprocess.Popen([sys.executable, "-c", code], start_new_session=True)
+    wait_for(lambda: alive(own) > 0 and alive(own / "beside") > 0)
+    return driver
+
+
+def wait_for(what: Callable[[], bool]) -> bool:
+    """Half a minute at most."""
+    deadline = time.monotonic() + 30
+    while not what() and time.monotonic() < deadline:
+        time.sleep(0.05)
+    return what()
+
+
+@pytest.mark.parametrize("kind", [signal.SIGINT, signal.SIGKILL])
+def test_neither_outlives_rccltune(folders: tuple[Path, Path], kind: int) -> None:
+    """Interrupted or killed: both are gone."""
+    own, beside = folders
+    driver = started(own)
+
+    driver.send_signal(kind)
+    driver.wait(timeout=40)
+
+    assert wait_for(lambda: alive(own) + alive(beside) == 0)
+
+
+def test_who_goes_on_finds_both(folders: tuple[Path, Path]) -> None:
+    """Each has its own run id in its own folder, and an end of its own."""
+    own, beside = folders
+    run_beside(job(own, "print(1)"), job(beside, ENDLESS.format(then="")))
+
+    ids = {(folder / "run-id").read_text() for folder in folders}
+    assert len(ids) == 2
+    assert end_leftovers(folders) == 0
