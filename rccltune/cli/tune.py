@@ -130,7 +130,7 @@ def _text(done: Tuned) -> str:
 def _rules(one: Verified) -> list[str]:
     found = []
     for standing in one.standings:
-        ratios = sorted(w.verdict.ratio for w in standing.sizes)
+        ratios = sorted(w.verdict.ratio for w in standing.gaining)
         rule = standing.rule
         if ratios:
             found.append(

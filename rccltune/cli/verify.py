@@ -11,12 +11,26 @@ from rccltune.cli.console import Console, common, table
 from rccltune.cli.options import FOLDER, PAIR, Word, session_argument
 from rccltune.config import LAUNCHERS, parse_duration
 from rccltune.errors import SessionError, VerificationError
-from rccltune.units import format_size
+from rccltune.units import format_size, parse_size
+from rccltune.vocab import DTYPE_BYTES, Collective
 
 if TYPE_CHECKING:
     from rccltune.pipeline.verifying import Verified
 
 _DURATION = Word("duration", parse_duration)
+_BESIDE_NBYTES = 1 << 20
+
+
+def _parse_beside(text: str) -> tuple[Collective, int]:
+    """``all_gather`` or ``all_gather:4M``."""
+    name, colon, size = text.partition(":")
+    nbytes = parse_size(size) if colon else _BESIDE_NBYTES
+    if nbytes < 1:
+        raise ValueError(f"'{text}' names no size to run at the same time")
+    return Collective.parse(name), nbytes
+
+
+_BESIDE = Word("collective[:size]", _parse_beside)
 _SHOWN = 12
 
 
@@ -42,6 +56,30 @@ _SHOWN = 12
     metavar="N",
     help="Launches of each arm.",
 )
+@click.option(
+    "--dtype",
+    "dtypes",
+    type=click.Choice(list(DTYPE_BYTES)),
+    multiple=True,
+    metavar="TYPE",
+    help="Not slower with this data type either. Repeatable.",
+)
+@click.option(
+    "--graph",
+    "graphs",
+    type=click.IntRange(min=0),
+    multiple=True,
+    metavar="N",
+    help="Nor replayed from a graph N times (-G). Repeatable.",
+)
+@click.option(
+    "--beside",
+    "besides",
+    type=_BESIDE,
+    multiple=True,
+    metavar="C[:SIZE]",
+    help="Nor while this collective runs too (1M). Repeatable.",
+)
 @click.option("--timeout", type=_DURATION, help="Longest time for one launch. [default: measured]")
 @click.option("--simulate", metavar="NODE", help="A simulated node instead of this machine.")
 @click.option("--rccl-tests", type=FOLDER, metavar="DIR", help="Folder of all_reduce_perf.")
@@ -61,6 +99,9 @@ def verify(
     keep_losers: bool,
     min_gain: float,
     n_rounds: int,
+    dtypes: tuple[str, ...],
+    graphs: tuple[int, ...],
+    besides: tuple[tuple[Collective, int], ...],
     timeout: float | None,
     **options: Any,  # noqa: ANN401 - where to run, as in a sweep file
 ) -> None:
@@ -70,12 +111,14 @@ def verify(
     which nothing of ours is loaded, at four sizes an octave and around every boundary. A rule
     stands if its gain is certain over its range and no size in it is slower or wrong; otherwise
     it is narrowed, split or dropped, and what is left is verified again. The session's own file is
-    replaced by what stands; of another file a copy goes into the session.
+    replaced by what stands; of another file a copy goes into the session. Rules must win as the
+    sweep was measured; --dtype, --graph and --beside add conditions in which they must not lose.
 
     \b
     Example:
       rccltune verify
       rccltune verify --rules rccl_tuner_gfx942.csv
+      rccltune verify --dtype bfloat16 --graph 4 --beside all_gather:4M
 
     \b
     Exit codes: 0 all that is left stands, 3 the plugin refuses the file, 4 the machine cannot run
@@ -104,6 +147,9 @@ def verify(
         n_rounds=n_rounds,
         keep_losers=keep_losers,
         timeout_s=timeout,
+        dtypes=dtypes,
+        graphs=graphs,
+        besides=besides,
     )
     done = verify_rules(wish, wishes.sweep, site, note=console.say)
     console.result(done.as_plain(), text_of(done))
@@ -124,7 +170,7 @@ def _unharmed(done: Verified) -> str:
     return (
         f"nowhere slower than the untouched site beyond noise, at {n} sizes; the slowest looks "
         f"{slowest.ratio:.2f}x ({slowest.low:.2f} to {slowest.high:.2f}, "
-        f"{slowest.target.collective.value} {format_size(slowest.nbytes)})"
+        f"{slowest.target.collective.value} {format_size(slowest.nbytes)}, {slowest.view})"
     )
 
 
@@ -133,14 +179,14 @@ def text_of(done: Verified) -> str:
     columns = ("collective", "from", "to", "setting", "sizes", "faster, median", "worst", "certain")
     rows = []
     for one in done.standings:
-        ratios = sorted(w.verdict.ratio for w in one.sizes)
+        ratios = sorted(w.verdict.ratio for w in one.gaining)
         rows.append(
             (
                 one.rule.collective.value,
                 format_size(one.rule.min_nbytes),
                 format_size(one.rule.max_nbytes),
                 str(one.rule.setting),
-                str(len({w.verdict.nbytes for w in one.sizes})),
+                str(len({w.verdict.nbytes for w in one.gaining})),
                 f"{ratios[len(ratios) // 2]:.2f}x" if ratios else "–",
                 f"{ratios[0]:.2f}x" if ratios else "–",
                 f"{100 * one.certainty:.1f} %",
@@ -155,10 +201,11 @@ def text_of(done: Verified) -> str:
     lines += [
         f"a path takes {one.value} past the tuner at {len(sizes)} sizes, {format_size(min(sizes))} "
         f"to {format_size(max(sizes))}: no rule does anything there"
-        for one, sizes in done.proven.bypassed.items()
+        + ("" if held.condition.is_own else f" ({held.condition})")
+        for held in done.held
+        for one, sizes in held.proven.bypassed.items()
     ]
-    n_hits = sum(done.proven.hits.values())
-    lines.append(f"{n_hits} calls were answered by rules, {done.proven.misses} by none")
+    lines.append(f"{done.n_hits} calls were answered by rules, {done.n_misses} by none")
     lines.append(_unharmed(done))
     n = done.n_after
     lines.append(

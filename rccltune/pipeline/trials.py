@@ -13,14 +13,15 @@ from typing import Final
 
 from rccltune import plan, plugin, proof, session, verify
 from rccltune.emit import RuleFile
-from rccltune.errors import LaunchError, RccltuneError, VerificationError
-from rccltune.model import Launch, Outcome, Rule, Sample, Status, Sweep, Variant
+from rccltune.errors import LaunchError, MachineError, RccltuneError, VerificationError
+from rccltune.model import Launch, Outcome, Rule, Sample, Status, Variant
 from rccltune.pipeline import launching
 from rccltune.pipeline.ledger import open_ledger
 from rccltune.pipeline.preparing import completed, ground_of
 from rccltune.pipeline.proving import of_all_ranks
 from rccltune.pipeline.running import limit_s, stop_if_changed
 from rccltune.pipeline.site import Site
+from rccltune.plan import Condition
 from rccltune.proof import Asked
 from rccltune.verify import Weighed
 from rccltune.vocab import Collective, Doubt
@@ -38,11 +39,12 @@ class Ground:
 
     Attributes:
         folder: in which launches are kept.
+        conditions: the sweep's own, and others in which rules must do no harm.
         n_rounds: launches of each arm at each size.
     """
 
     folder: Path
-    sweep: Sweep
+    conditions: tuple[Condition, ...]
     site: Site
     n_rounds: int
     timeout_s: float | None
@@ -66,6 +68,22 @@ class Proven:
     skipped: dict[int, set[int]] = field(default_factory=dict)
     bypassed: dict[Collective, set[int]] = field(default_factory=dict)
     hashes: set[str] = field(default_factory=set)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Held:
+    """One condition of one state of a file.
+
+    Attributes:
+        weighed: every size.
+        proven: what the plugin did.
+        n_launches: that this rests on.
+    """
+
+    condition: Condition
+    weighed: tuple[Weighed, ...]
+    proven: Proven
+    n_launches: int
 
 
 def _tuned(file: RuleFile, text: str, folder: Path, site: Site) -> Variant:
@@ -99,41 +117,97 @@ def of_scale(file: RuleFile, site: Site) -> tuple[Rule, ...]:
     )
 
 
-def hold(ground: Ground, file: RuleFile, text: str) -> tuple[tuple[Weighed, ...], Proven, int]:
+def hold(ground: Ground, file: RuleFile, text: str) -> tuple[Held, ...]:
     """Make all launches for one state of a file, where they are not there yet.
 
     Returns:
-        Every size weighed, what the plugin did, and how many launches that rests on.
+        What each condition gave, the sweep's own first.
 
     Raises:
+        MachineError: the benchmark cannot be run under a condition.
         LaunchError: the untouched benchmark does not work.
         VerificationError: it is wrong, the tuned one fails, or the plugin disagrees with the file.
     """
     site = ground.site
     rules = of_scale(file, site)
     tuned = _tuned(file, text, ground.folder, site)
-    planned = plan.plan_verification(ground.sweep, ground_of(site), rules, tuned, ground.n_rounds)
-    complete = (completed(one, site, ground.timeout_s) for one in planned)
-    made = plan.Plan(launches=tuple(complete), impossible=())
-    launches = plan.with_ids(made, session.launch_id).launches
+    planned = {
+        condition: _launches(ground, condition, rules, tuned) for condition in ground.conditions
+    }
+    n_launches = sum(map(len, planned.values()))
     ground.note(
-        f"{len(launches)} launches hold {len(rules)} rules against the untouched site, in turns"
+        f"{n_launches} launches hold {len(rules)} rules against the untouched site, in turns"
     )
     runner = _Runner(ground)
+    held = tuple(
+        _hold_under(condition, launches, runner, rules) for condition, launches in planned.items()
+    )
+    hashes = {digest for one in held for digest in one.proven.hashes}
+    if len(hashes) > 1:
+        raise VerificationError(
+            f"ranks read {len(hashes)} different rule files under one name",
+            where=str(ground.folder),
+            hint="the folder must be the same shared one on every host.",
+        )
+    return held
+
+
+def _launches(
+    ground: Ground, condition: Condition, rules: Sequence[Rule], tuned: Variant
+) -> tuple[Launch, ...]:
+    """All of them, with their ids.
+
+    Raises:
+        MachineError: the benchmark cannot be run like that.
+    """
+    site = ground.site
+    on = ground_of(site)
+    _check(condition, on)
+    planned = plan.plan_verification(condition, on, rules, tuned, ground.n_rounds)
+    complete = (completed(one, site, ground.timeout_s) for one in planned)
+    made = plan.Plan(launches=tuple(complete), impossible=())
+    return plan.with_ids(made, session.launch_id).launches
+
+
+def _check(condition: Condition, on: plan.Ground) -> None:
+    if condition.sweep.graph and "G" not in on.letters:
+        raise MachineError(
+            "this benchmark captures no graphs: its --help lists no -G",
+            hint="leave out --graph, or take a build of rccl-tests for ROCm 5 or newer.",
+        )
+    if condition.beside is None:
+        return
+    name = condition.beside[0].benchmark
+    if condition.beside[0] not in on.programs:
+        raise MachineError(
+            f"there is no {name} beside the other benchmarks, to run at the same time",
+            hint="build it with the others, or name another collective after --beside.",
+        )
+    if plan.repeat_letter(on) is None:
+        raise MachineError(
+            f"{name} cannot run on until it is ended: its --help lists neither -N nor -s",
+            hint="leave out --beside, or take a newer rccl-tests.",
+        )
+
+
+def _hold_under(
+    condition: Condition, launches: Sequence[Launch], runner: _Runner, rules: Sequence[Rule]
+) -> Held:
+    """Make the launches of one condition."""
     samples: dict[str, list[Sample]] = {"default": [], TUNED: []}
     proven = Proven()
     for one in launches:
         found = runner.run(one)
         if one.variant.name == TUNED:
-            _prove(ground, one, rules, found, proven)
+            _prove(runner.ground, one, rules, found, proven)
         samples[one.variant.name] += found
-    if len(proven.hashes) > 1:
-        raise VerificationError(
-            f"ranks read {len(proven.hashes)} different rule files under one name",
-            where=str(ground.folder),
-            hint="the folder must be the same shared one on every host.",
-        )
-    return verify.weigh(samples["default"], samples[TUNED]), proven, len(launches)
+    weighed = verify.weigh(
+        samples["default"],
+        samples[TUNED],
+        gains=condition.is_own,
+        beside=condition.beside_words,
+    )
+    return Held(condition=condition, weighed=weighed, proven=proven, n_launches=len(launches))
 
 
 class _Runner:
@@ -141,6 +215,7 @@ class _Runner:
 
     def __init__(self, ground: Ground) -> None:
         """Begin with what was made before."""
+        self.ground = ground
         self.site = ground.site
         self.folder = ground.folder
         self.ledger = open_ledger(self.folder)

@@ -8,15 +8,16 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Final
 
-from rccltune import emit, interrupts, session, simnode, verify
+from rccltune import emit, interrupts, plan, session, simnode, verify
 from rccltune.emit import Change, RuleFile
 from rccltune.errors import CommandLineError, InputFileError, VerificationError
 from rccltune.model import Rule, Sweep
 from rccltune.pipeline import placing
 from rccltune.pipeline.emitting import file_name
+from rccltune.pipeline.leftovers import end_leftovers
 from rccltune.pipeline.preparing import NODE_FILE
 from rccltune.pipeline.site import Site
-from rccltune.pipeline.trials import FOLDER, Ground, Note, Proven, hold, of_scale
+from rccltune.pipeline.trials import FOLDER, Ground, Held, Note, Proven, hold, of_scale
 from rccltune.units import format_size
 from rccltune.verify import Cut, Standing, Weighed
 from rccltune.vocab import Collective
@@ -37,6 +38,9 @@ class VerifyWish:
         output: where what stands goes.
         min_gain: what a rule must gain over its range, 0.02 for 2 %.
         n_rounds: launches of each arm at each size.
+        dtypes: further element types under which no rule may lose.
+        graphs: further numbers of graph replays, likewise; 0 is none.
+        besides: collectives and sizes that run at the same time, likewise.
         keep_losers: leave the file as it is, whatever loses.
     """
 
@@ -47,6 +51,9 @@ class VerifyWish:
     n_rounds: int = 3
     keep_losers: bool = False
     timeout_s: float | None = None
+    dtypes: tuple[str, ...] = ()
+    graphs: tuple[int, ...] = ()
+    besides: tuple[tuple[Collective, int], ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -55,7 +62,7 @@ class Verified:
 
     Attributes:
         text: the file as it stands.
-        weighed: every size of the last round.
+        held: every condition of the last round.
         standings: rules of the last round.
         cuts: what was taken away in all rounds.
         n_before: rules that the file had for this scale.
@@ -63,15 +70,29 @@ class Verified:
 
     path: Path | None
     text: str
-    weighed: tuple[Weighed, ...]
+    held: tuple[Held, ...]
     standings: tuple[Standing, ...]
     cuts: tuple[Cut, ...]
-    proven: Proven
     n_before: int
     n_after: int
     n_launches: int
     n_rounds: int
     simulated: bool
+
+    @property
+    def weighed(self) -> tuple[Weighed, ...]:
+        """Every size in every condition."""
+        return tuple(one for held in self.held for one in held.weighed)
+
+    @property
+    def n_hits(self) -> int:
+        """Calls that a rule answered."""
+        return sum(sum(held.proven.hits.values()) for held in self.held)
+
+    @property
+    def n_misses(self) -> int:
+        """Calls for which there is no rule, and none answered."""
+        return sum(held.proven.misses for held in self.held)
 
     @property
     def losers(self) -> tuple[Standing, ...]:
@@ -87,6 +108,7 @@ class Verified:
             "rules": self.n_after,
             "rounds": self.n_rounds,
             "launches": self.n_launches,
+            "conditions": [_plain(held) for held in self.held],
             "verdicts": session.to_plain(tuple(one.verdict for one in self.weighed)),
             "standings": [
                 {
@@ -98,12 +120,20 @@ class Verified:
                 for one in self.standings
             ],
             "cuts": session.to_plain(self.cuts),
-            "hits": dict(self.proven.hits),
-            "misses": self.proven.misses,
-            "not_selectable": {k: sorted(v) for k, v in self.proven.skipped.items()},
-            "bypassed": {k.value: sorted(v) for k, v in self.proven.bypassed.items()},
-            "sha256": sorted(self.proven.hashes),
+            "sha256": sorted({digest for held in self.held for digest in held.proven.hashes}),
         }
+
+
+def _plain(held: Held) -> dict[str, Any]:
+    proven = held.proven
+    return {
+        "name": str(held.condition),
+        "launches": held.n_launches,
+        "hits": dict(proven.hits),
+        "misses": proven.misses,
+        "not_selectable": {k: sorted(v) for k, v in proven.skipped.items()},
+        "bypassed": {k.value: sorted(v) for k, v in proven.bypassed.items()},
+    }
 
 
 def verify_rules(wish: VerifyWish, sweep: Sweep, site: Site, *, note: Note) -> Verified:
@@ -129,13 +159,19 @@ def verify_rules(wish: VerifyWish, sweep: Sweep, site: Site, *, note: Note) -> V
         )
     ground = Ground(
         folder=wish.folder / FOLDER,
-        sweep=replace(sweep, rank_placement=site.seating.place.name, scales=(site.scale,)),
+        conditions=plan.conditions(
+            replace(sweep, rank_placement=site.seating.place.name, scales=(site.scale,)),
+            dtypes=wish.dtypes,
+            graphs=wish.graphs,
+            besides=wish.besides,
+        ),
         site=site,
         n_rounds=wish.n_rounds,
         timeout_s=wish.timeout_s,
         note=note,
     )
     with session.writing(ground.folder, note), interrupts.interruptible():
+        end_leftovers(ground.folder, note)
         if site.node is not None:
             session.write_atomically(ground.folder / NODE_FILE, simnode.written(site.node))
         state = _settled(wish, ground, text)
@@ -148,10 +184,9 @@ def verify_rules(wish: VerifyWish, sweep: Sweep, site: Site, *, note: Note) -> V
     made = Verified(
         path=path,
         text=final,
-        weighed=state.weighed,
+        held=state.held,
         standings=state.standings,
         cuts=state.cuts,
-        proven=state.proven,
         n_before=n_before,
         n_after=len(of_scale(state.file, site)),
         n_launches=state.n_launches,
@@ -173,11 +208,10 @@ class _State:
 
     text: str
     file: RuleFile
-    weighed: tuple[Weighed, ...]
+    held: tuple[Held, ...]
     standings: tuple[Standing, ...]
     losing: tuple[Cut, ...]
     cuts: tuple[Cut, ...]
-    proven: Proven
     n_launches: int
     n_rounds: int
 
@@ -204,9 +238,7 @@ def _settled(wish: VerifyWish, ground: Ground, text: str) -> _State:
         text = _without(text, state.file, state.losing, ground.site)
         file = _read(text, wish.rules)
         if not of_scale(file, ground.site):
-            return replace(
-                state, text=text, file=file, weighed=(), standings=(), losing=(), cuts=cuts
-            )
+            return replace(state, text=text, file=file, held=(), standings=(), losing=(), cuts=cuts)
     raise AssertionError("counting ends with a return")
 
 
@@ -221,19 +253,18 @@ def _judged(wish: VerifyWish, ground: Ground, text: str) -> _State:
     site = ground.site
     file = _read(text, wish.rules)
     rules = of_scale(file, site)
-    weighed, proven, n_launches = hold(ground, file, text)
-    usable = [one for one in weighed if _answered(one, proven, rules)]
+    held = hold(ground, file, text)
+    usable = [w for one in held for w in one.weighed if _answered(w, one.proven, rules)]
     found = verify.standings(rules, site.scale, usable, wish.min_gain)
     losing = [cut for one in found for cut in one.cuts]
     return _State(
         text=text,
         file=file,
-        weighed=weighed,
+        held=held,
         standings=found,
-        losing=(*losing, *_unasked(rules, found, proven)),
+        losing=(*losing, *_unasked(rules, found, held[0].proven)),
         cuts=(),
-        proven=proven,
-        n_launches=n_launches,
+        n_launches=sum(one.n_launches for one in held),
         n_rounds=1,
     )
 
@@ -302,9 +333,10 @@ def _answered(one: Weighed, proven: Proven, rules: Sequence[Rule]) -> bool:
 def _harmed(state: _State, rules: Sequence[Rule]) -> str:
     """Sizes that no rule answered and that are slower or wrong, in words; empty where none is."""
     found: dict[Collective, set[int]] = {}
-    free = (one for one in state.weighed if not _answered(one, state.proven, rules))
-    for one in verify.harmed(free):
-        found.setdefault(one.verdict.target.collective, set()).add(one.verdict.nbytes)
+    for held in state.held:
+        free = (one for one in held.weighed if not _answered(one, held.proven, rules))
+        for one in verify.harmed(free):
+            found.setdefault(one.verdict.target.collective, set()).add(one.verdict.nbytes)
     return "; ".join(
         f"{one.value} at {len(sizes)}, {format_size(min(sizes))} to {format_size(max(sizes))}"
         for one, sizes in found.items()
@@ -373,13 +405,15 @@ def _with_evidence(state: _State, site: Site) -> str:
     where = "SIMULATED, no hardware" if site.node is not None else "on this machine"
     n = state.n_rounds
     head = f"{_MARK} against the untouched site, {where}, {site.scale}, {n} round"
-    return emit.rewritten(state.text, changes, (head + ("s" if n > 1 else ""),))
+    others = [str(one.condition) for one in state.held if not one.condition.is_own]
+    also = (f"{_MARK} nowhere slower under: {', '.join(others)}",) if others else ()
+    return emit.rewritten(state.text, changes, (head + ("s" if n > 1 else ""), *also))
 
 
 def _evidence(one: Standing) -> str:
-    ratios = sorted(w.verdict.ratio for w in one.sizes)
+    ratios = sorted(w.verdict.ratio for w in one.gaining)
     middle = ratios[len(ratios) // 2]
-    n = len({w.verdict.nbytes for w in one.sizes})
+    n = len({w.verdict.nbytes for w in one.gaining})
     return (
         f"{_MARK} {middle:.2f} times as fast in the median ({ratios[0]:.2f} to {ratios[-1]:.2f}) "
         f"at {n} sizes; gain certain to {100 * one.certainty:.1f} %"

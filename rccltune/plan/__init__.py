@@ -30,12 +30,13 @@ from rccltune.plan.launches import (
 )
 from rccltune.plan.rounds import Pace, plan_round, seconds
 from rccltune.plan.varying import plan_variants
-from rccltune.plan.verifying import plan_verification
+from rccltune.plan.verifying import Condition, conditions, plan_verification
 from rccltune.plan.walks import plan_walks, schedule_text, why_no_walk
 
 __all__ = [
     "N_BASELINES",
     "N_CONTROL_SIZES",
+    "Condition",
     "Ground",
     "Impossible",
     "Pace",
@@ -43,6 +44,7 @@ __all__ = [
     "alone",
     "arms",
     "benchmark_options",
+    "conditions",
     "continuation",
     "controls",
     "default_settings",

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from typing import Final
 
-from rccltune.model import Judgement, Rule, Scale
+from rccltune.model import Judgement, Rule, Scale, View
 from rccltune.verify.verdicts import Weighed, certainty
 from rccltune.vocab import Collective
 
@@ -51,6 +51,11 @@ class Standing:
     cuts: tuple[Cut, ...]
 
     @property
+    def gaining(self) -> tuple[Weighed, ...]:
+        """Sizes measured as the sweep was."""
+        return tuple(one for one in self.sizes if one.gains)
+
+    @property
     def stands(self) -> bool:
         """Whether nothing of it is to go."""
         return not self.cuts
@@ -86,33 +91,41 @@ def _standing(rule: Rule, sizes: list[Weighed], min_gain: float) -> Standing:
 
 
 def _lost(rule: Rule, sizes: Sequence[Weighed]) -> list[Cut]:
-    """From the last size that is not slower to the next: who knows where between it turns."""
-    bad: dict[int, Judgement] = {}
+    """Where any view loses; what touches is one cut."""
+    views: dict[View, list[Weighed]] = {}
     for one in sizes:
-        if one.verdict.judgement in _LOST:
-            bad[one.verdict.nbytes] = one.verdict.judgement
-    if not bad:
-        return []
-    every = sorted({one.verdict.nbytes for one in sizes})
+        views.setdefault(one.verdict.view, []).append(one)
     cuts: list[Cut] = []
-    for nbytes, judgement in sorted(bad.items()):
-        below = max((n for n in every if n < nbytes and n not in bad), default=None)
-        above = min((n for n in every if n > nbytes and n not in bad), default=None)
-        low = rule.min_nbytes if below is None else below + 1
-        high = rule.max_nbytes if above is None else above - 1
-        word = "wrong results" if judgement is Judgement.WRONG else "slower than the untouched site"
-        if cuts and cuts[-1].max_nbytes >= low - 1:
-            cuts[-1] = replace(cuts[-1], max_nbytes=max(high, cuts[-1].max_nbytes))
+    found = [cut for members in views.values() for cut in _lost_in_view(rule, members)]
+    for cut in sorted(found, key=lambda c: c.min_nbytes):
+        if cuts and cuts[-1].max_nbytes >= cut.min_nbytes - 1:
+            cuts[-1] = replace(cuts[-1], max_nbytes=max(cut.max_nbytes, cuts[-1].max_nbytes))
         else:
-            cuts.append(
-                Cut(collective=rule.collective, min_nbytes=low, max_nbytes=high, reason=word)
-            )
+            cuts.append(cut)
     return cuts
+
+
+def _lost_in_view(rule: Rule, sizes: Sequence[Weighed]) -> Iterable[Cut]:
+    """From the last size that is not slower to the next: who knows where between it turns."""
+    bad = {w.verdict.nbytes for w in sizes if w.verdict.judgement in _LOST}
+    every = sorted({one.verdict.nbytes for one in sizes})
+    for one in (w for w in sizes if w.verdict.nbytes in bad):
+        verdict = one.verdict
+        below = max((n for n in every if n < verdict.nbytes and n not in bad), default=None)
+        above = min((n for n in every if n > verdict.nbytes and n not in bad), default=None)
+        wrong = verdict.judgement is Judgement.WRONG
+        word = "wrong results" if wrong else "slower than the untouched site"
+        yield Cut(
+            collective=rule.collective,
+            min_nbytes=rule.min_nbytes if below is None else below + 1,
+            max_nbytes=rule.max_nbytes if above is None else above - 1,
+            reason=word if one.gains else f"{word} ({verdict.view})",
+        )
 
 
 def _uncertain(rule: Rule, sizes: Sequence[Weighed], min_gain: float) -> list[Cut]:
     """Keep the longest run of sizes over which the gain is certain; cut what is outside it."""
-    every = sorted({one.verdict.nbytes for one in sizes})
+    every = sorted({one.verdict.nbytes for one in sizes if one.gains})
     best: tuple[int, int] | None = None
     for start in range(len(every)):
         for end in range(len(every), start, -1):

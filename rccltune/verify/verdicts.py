@@ -43,6 +43,7 @@ class Weighed:
         spread: standard error of that.
         freedom: degrees of freedom behind the spread.
         harmed: wrong, or slower with a certainty that is shared out over all sizes.
+        gains: measured as the sweep was, so that a rule must win here; elsewhere it must not lose.
     """
 
     verdict: Verdict
@@ -50,14 +51,23 @@ class Weighed:
     spread: float
     freedom: float
     harmed: bool
+    gains: bool = True
 
 
-def weigh(baseline: Iterable[Sample], tuned: Iterable[Sample]) -> tuple[Weighed, ...]:
+def weigh(
+    baseline: Iterable[Sample],
+    tuned: Iterable[Sample],
+    *,
+    gains: bool = True,
+    beside: str | None = None,
+) -> tuple[Weighed, ...]:
     """Every size at which both arms were measured, by target, view and size.
 
     Args:
         baseline: of launches with nothing of ours loaded.
         tuned: of launches with plugin, rules and environment.
+        gains: whether rules must win here.
+        beside: what else ran on the devices.
 
     Returns:
         Sizes at which the tuned arm gave wrong results are among them whatever their time.
@@ -71,7 +81,14 @@ def weigh(baseline: Iterable[Sample], tuned: Iterable[Sample]) -> tuple[Weighed,
         _weighed(key, pair, usual.get(key[1], _SLIGHTLY**2), level, wrong.get(key, 0))
         for key, pair in pairs.items()
     ]
-    return tuple(sorted(found, key=_order))
+    return tuple(
+        replace(
+            one,
+            gains=gains,
+            verdict=replace(one.verdict, view=replace(one.verdict.view, beside=beside)),
+        )
+        for one in sorted(found, key=_order)
+    )
 
 
 def _order(one: Weighed) -> tuple[str, str, int]:
@@ -170,7 +187,7 @@ def certainty(found: Sequence[Weighed], min_gain: float) -> float:
     """Chance that the mean gain over these sizes is at least so much, in the worst of their views.
 
     Args:
-        found: sizes of a rule.
+        found: sizes of a rule; only those where it must win count.
         min_gain: 0.02 for 2 %.
 
     Returns:
@@ -179,7 +196,7 @@ def certainty(found: Sequence[Weighed], min_gain: float) -> float:
     from scipy.special import stdtr
 
     views: dict[View, list[Weighed]] = {}
-    for one in found:
+    for one in (one for one in found if one.gains):
         views.setdefault(one.verdict.view, []).append(one)
     chances = []
     for members in views.values():
