@@ -58,7 +58,9 @@ def doubt_notices(doubted: Counter[Doubt], wrong: Counter[Disqualified]) -> list
         )
         for (collective, setting, variant), count in wrong.items()
     ]
-    others = {doubt: n for doubt, n in doubted.items() if doubt is not Doubt.WRONG}
+    # Every launch throws its first pass away; that is no news.
+    expected = (Doubt.WRONG, Doubt.CONNECTING)
+    others = {doubt: n for doubt, n in doubted.items() if doubt not in expected}
     if others:
         listed = "; ".join(f"{n} x {doubt.meaning}" for doubt, n in others.items())
         notices.append(
