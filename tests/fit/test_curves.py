@@ -59,11 +59,13 @@ def test_equal_keys_are_one_curve_whether_or_not_they_are_one_object() -> None:
 
 @pytest.mark.parametrize("doubt", list(Doubt))
 def test_doubted_samples_are_never_used(doubt: Doubt) -> None:
-    """Whatever the reason, the number does not reach the curve, and the reason is told."""
+    """Whatever the reason, the number does not reach the curve, and an unexpected one is told."""
     good = [sample(n, 10.0) for n in (64, 128, 256)]
     fitted = fit.curves([*good, sample(64, 0.001, doubt=doubt)])
     assert fitted.curves[0].points[0].time_us == 10.0
-    assert [n.caution for n in fitted.notices] == [Caution.DOUBTED_SAMPLES]
+    # Each launch throws its first pass away: that is no news.
+    told = [] if doubt is Doubt.CONNECTING else [Caution.DOUBTED_SAMPLES]
+    assert [n.caution for n in fitted.notices] == told
 
 
 def test_wrong_results_mark_the_setting_in_every_view() -> None:
