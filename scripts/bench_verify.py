@@ -30,6 +30,7 @@ from verify_nodes import NODES, TrapNode, spoil, write_node
 from verify_verdicts import (
     KEPT_SHARE,
     PER_OCTAVE,
+    VENDORS_VERIFIED,
     WORST_LOSS,
     Run,
     Summary,
@@ -63,6 +64,7 @@ class Wish:
 
     Attributes:
         verifies: whether ``rccltune verify`` exists and is wanted.
+        vendors: verify the vendors' file too.
         options: further ones of verify.
         timeout_s: after which a verification counts as hung.
     """
@@ -70,6 +72,7 @@ class Wish:
     min_bytes: int
     max_bytes: int
     verifies: bool
+    vendors: bool
     options: tuple[str, ...]
     timeout_s: float
 
@@ -99,6 +102,9 @@ def run_once(name: str, seed: int, known: Yardstick, wish: Wish, folder: Path) -
         done = verify(session, wish)
         left = file_of(session)
         texts |= {} if left is None else {"verified": left}
+        if wish.vendors:
+            left = verify_vendors(session, texts["vendors"], wish, own)
+            texts |= {} if left is None else {VENDORS_VERIFIED: left}
     judged = {arm: judge(known, text) for arm, text in texts.items()}
     shutil.rmtree(own)
     if done is None:
@@ -179,11 +185,19 @@ def needs(curves: Sequence[Curve], made: Sequence[Rule]) -> list[tuple[str, str]
     return sorted({pair for variant in used for pair in variant.environment})
 
 
-def verify(session: Path, wish: Wish) -> Verified:
+def verify_vendors(session: Path, text: str, wish: Wish, folder: Path) -> str | None:
+    """``rccltune verify SESSION --rules FILE``; None where it leaves no file."""
+    given, left = folder / "vendors.csv", folder / "left.csv"
+    given.write_text(text, encoding="utf-8")
+    verify(session, wish, "--rules", str(given), "-o", str(left))
+    return left.read_text(encoding="utf-8") if left.exists() else None
+
+
+def verify(session: Path, wish: Wish, *more: str) -> Verified:
     """``rccltune verify SESSION``; one that hangs has no exit code of its own and gets -1."""
     before, clock = n_launches(session), read_clock(session)
     start = time.perf_counter()
-    command = [sys.executable, "-m", "rccltune", "verify", str(session), "-q", *wish.options]
+    command = [sys.executable, "-m", "rccltune", "verify", str(session), "-q", *wish.options, *more]
     try:
         done = subprocess.run(
             command, capture_output=True, text=True, check=False, timeout=wish.timeout_s
@@ -229,6 +243,7 @@ def main() -> int:
         min_bytes=options.min_bytes,
         max_bytes=options.max_bytes,
         verifies=verifies,
+        vendors=options.vendors,
         options=tuple(options.verify.split()),
         timeout_s=options.timeout,
     )
@@ -266,6 +281,7 @@ def read_options() -> argparse.Namespace:
     parser.add_argument("--min-bytes", type=parse_size, default=parse_size("8"))
     parser.add_argument("--max-bytes", type=parse_size, default=parse_size("128M"))
     parser.add_argument("--unverified", action="store_true", help="do not verify")
+    parser.add_argument("--vendors", action="store_true", help="verify the vendors' file too")
     parser.add_argument("--verify", default="", metavar="OPTIONS", help="further ones of verify")
     parser.add_argument(
         "--timeout", type=float, default=1800.0, help="seconds until a verification counts as hung"
@@ -316,7 +332,7 @@ def show(verdicts: Sequence[Verdict], wish: Wish) -> None:
     for v in verdicts:
         print(f"  {v.node}: {v.trap}")
         for arm, one in v.arms.items():
-            print(f"    {arm:>10}: {summary_text(one)}")
+            print(f"    {arm:>17}: {summary_text(one)}")
         if v.exit_codes:
             codes = ", ".join(f"{code} ({n} times)" for code, n in v.exit_codes.items())
             print(

@@ -103,7 +103,8 @@ def plan_verification(
         for collective in (c for c in concerned if c in ground.programs):
             ranges = list(grids(sweep))
             if under.is_own and repeat < _BOUNDARY_ROUNDS:
-                ranges += boundaries(sweep, [r for r in rules if r.collective is collective])
+                edged = [rule for rule in rules if rule.collective is collective]
+                ranges += boundaries(sweep, edged, grain(sweep, collective, ground.scale.n_ranks))
             for number, part in enumerate(ranges):
                 arms = (DEFAULT_VARIANT, tuned)
                 # A B B A: what drifts along the way hits both arms alike.
@@ -160,9 +161,29 @@ def grids(sweep: Sweep) -> Iterable[Sweep]:
 _FINE: Final = 32
 
 
-def boundaries(sweep: Sweep, rules: Iterable[Rule]) -> list[Sweep]:
-    """The last size of a rule and the first behind it, with one element on either side."""
+def grain(sweep: Sweep, collective: Collective, n_ranks: int) -> int:
+    """Bytes between the sizes that a benchmark can call with.
+
+    Where each rank has a share of the message it is whole elements of every share, and those are
+    rounded down to 16 bytes, or to 4 elements in releases of 2024 (rccl-tests src/all_gather.cu,
+    reduce_scatter.cu).
+    """
     unit = _unit(sweep)
+    return n_ranks * max(_SHARE_NBYTES, 4 * unit) if collective in _SHARED else unit
+
+
+_SHARE_NBYTES: Final = 16
+_SHARED: Final = (Collective.ALL_GATHER, Collective.REDUCE_SCATTER)
+
+
+def boundaries(sweep: Sweep, rules: Iterable[Rule], unit: int) -> list[Sweep]:
+    """The last size of a rule and the first behind it, with one more on either side.
+
+    Args:
+        sweep: the range of sizes.
+        rules: of one collective.
+        unit: bytes between sizes that can be called with.
+    """
     edges = {rule.min_nbytes for rule in rules} | {rule.max_nbytes + 1 for rule in rules}
     inside = sorted(
         edge for edge in edges if sweep.min_nbytes < edge <= min(sweep.max_nbytes, MAX_NBYTES)

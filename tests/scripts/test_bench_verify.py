@@ -411,7 +411,9 @@ def test_gain_is_the_share_of_logarithms_beyond_the_tolerance(
 @pytest.fixture
 def wish(bench: ModuleType) -> Wish:
     """A small run."""
-    return bench.Wish(min_bytes=8, max_bytes=MIB, verifies=True, options=(), timeout_s=600.0)
+    return bench.Wish(
+        min_bytes=8, max_bytes=MIB, verifies=True, vendors=True, options=(), timeout_s=600.0
+    )
 
 
 def test_one_seed_from_the_sweep_to_the_verdict(
