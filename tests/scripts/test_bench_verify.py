@@ -426,10 +426,12 @@ def test_one_seed_from_the_sweep_to_the_verdict(
 ) -> None:
     """With a verification that knows the trap: the file before it loses and the one after does not."""
 
-    def knowing(session: Path, _: Wish) -> Verified:
-        [path] = session.glob("rccl_tuner_*.csv")
+    def knowing(session: Path, _: Wish, *more: str) -> Verified:
+        # Of another's file a copy is left: --rules FILE -o COPY.
+        [own] = session.glob("rccl_tuner_*.csv")
+        path, left = (Path(more[1]), Path(more[3])) if more else (own, own)
         lines = path.read_text(encoding="utf-8").splitlines(keepends=True)
-        path.write_text("".join(x for x in lines if ",tree,ll128," not in x), encoding="utf-8")
+        left.write_text("".join(x for x in lines if ",tree,ll128," not in x), encoding="utf-8")
         return bench.Verified(exit_code=0, n_launches=4, wall_s=1.0, clock_s=2.0, said="")
 
     monkeypatch.setattr(bench, "verify", knowing)
@@ -438,6 +440,7 @@ def test_one_seed_from_the_sweep_to_the_verdict(
     assert found.judged["unverified"].worst_loss > 0.5
     assert found.judged["vendors"].worst_loss > 0.5
     assert found.judged["verified"].worst_loss <= 0.01
+    assert found.judged[verdicts.VENDORS_VERIFIED].worst_loss <= 0.01
     assert (found.exit_code, found.n_dropped, found.n_launches) == (0, 1, 4)
     assert verdicts.verdict(named(nodes, "between"), [found]).missed == []
     assert list(tmp_path.glob("between-*")) == []
