@@ -440,7 +440,8 @@ def test_one_seed_from_the_sweep_to_the_verdict(
     assert found.judged["unverified"].worst_loss > 0.5
     assert found.judged["vendors"].worst_loss > 0.5
     assert found.judged["verified"].worst_loss <= 0.01
-    assert found.judged[verdicts.VENDORS_VERIFIED].worst_loss <= 0.01
+    # What is left of the vendors' file is their half-way boundary, a few percent beside the best.
+    assert found.judged[verdicts.VENDORS_VERIFIED].worst_loss < 0.05
     assert (found.exit_code, found.n_dropped, found.n_launches) == (0, 1, 4)
     assert verdicts.verdict(named(nodes, "between"), [found]).missed == []
     assert list(tmp_path.glob("between-*")) == []
