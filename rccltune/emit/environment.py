@@ -17,6 +17,7 @@ def render_environment(
     environments: Sequence[Environment],
     needs: Sequence[tuple[str, str]],
     rules: str | None,
+    plugin: str | None = None,
 ) -> str:
     """The file's text; ``source`` it, or take over what it exports.
 
@@ -25,6 +26,7 @@ def render_environment(
         environments: every variant that was measured; only the chosen one is exported.
         needs: (name, value) of all that the rules need.
         rules: path of the rule file, None where there is none.
+        plugin: path of what reads the rules where the library does not.
     """
     lines = [line for text in provenance for line in _comment(text)]
     chosen = next((one for one in environments if one.chosen), None)
@@ -38,6 +40,12 @@ def render_environment(
         lines += [_export(name, value) for name, value in needs]
     if rules is not None:
         lines.append(_export("NCCL_TUNER_CONFIG_FILE", rules))
+        if plugin is not None:
+            lines += _comment(
+                "This reads the rules; only RCCL with a CSV tuner of its own (ROCm 7.13 and later) "
+                "does without. For production: rccltune deploy."
+            )
+            lines.append(_export("NCCL_TUNER_PLUGIN", plugin))
     for one in environments:
         if one is not chosen:
             lines += ["#", *_not_exported(one)]

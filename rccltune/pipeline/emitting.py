@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from rccltune import __version__, emit, session
+from rccltune import __version__, emit, plugin, session
 from rccltune.emit import RuleDocument
 from rccltune.errors import CommandLineError, SessionError, TooLittleDataError
 from rccltune.model import (
@@ -186,6 +186,7 @@ def _emitted(
         environments,
         (*document.needs, *placed),
         str(rules.resolve()) if rules else None,
+        str(plugin.library()) if rules and "env" in wish.formats else None,
     )
     texts = {"rccl": emit.render(document), "env": environment}
     # Only stdout takes both at once.

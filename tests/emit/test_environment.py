@@ -105,6 +105,16 @@ def test_a_shell_gets_the_chosen_environment_and_no_other(tmp_path: Path) -> Non
     }
 
 
+def test_what_reads_the_rules_is_exported_with_them(tmp_path: Path) -> None:
+    """Without it most releases would ignore the file, silently; without rules it is for nothing."""
+    made = emit.render_environment(["x"], [], [], "/r/rules.csv", "/p/a plugin.so")
+    assert sourced(made, tmp_path) == {
+        "NCCL_TUNER_CONFIG_FILE": "/r/rules.csv",
+        "NCCL_TUNER_PLUGIN": "/p/a plugin.so",
+    }
+    assert sourced(emit.render_environment(["x"], [], [], None, "/p/x.so"), tmp_path) == {}
+
+
 def test_where_none_is_chosen_nothing_but_the_rules_is_exported(tmp_path: Path) -> None:
     """And it says so."""
     made = text(OTHER)
