@@ -233,6 +233,12 @@ NODES: Final = (
         must_refuse=True,
     ),
     TrapNode(
+        name="one-rank-no-file",
+        trap=f"rank {_RANK} of 64 does not find the file when the rules are used",
+        later=({"kind": "no-file", "rank": _RANK},),
+        must_refuse=True,
+    ),
+    TrapNode(
         name="two-collectives",
         trap="ring/ll128 is 60 % slower than untouched between powers of two, in reduce_scatter alone",
         others={

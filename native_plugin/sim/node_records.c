@@ -113,8 +113,8 @@ static bool read_variant(struct reader *r)
 static bool read_when(struct reader *r)
 {
     static const char *const kinds[N_WHENS] = {
-        "env", "set", "unset", "graph", "registered", "patch", "launches", "threads", "gpus",
-        "beside",
+        "env",   "set",      "unset",   "graph", "registered",
+        "patch", "launches", "threads", "gpus",  "beside",
     };
     struct variant *v = r->open_variant;
     int kind;
@@ -228,8 +228,8 @@ static bool read_bypass(struct reader *r)
 static bool read_fault(struct reader *r)
 {
     static const char *const kinds[N_FAULTS] = {
-        "hang",    "crash",     "wrong",      "substitute", "no-plugin",
-        "differs", "slow-rank", "info-lines", "init-error",
+        "hang",    "crash",   "wrong",     "substitute", "no-plugin",
+        "no-file", "differs", "slow-rank", "info-lines", "init-error",
     };
     static const char *const crashes[N_CRASHES] = {"segv", "abort", "kill", "exit", "memory-fault"};
     struct node *n = r->node;

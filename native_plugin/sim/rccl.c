@@ -139,16 +139,32 @@ int comm_build(struct comm *comm, struct library *library)
     return NCCL_SUCCESS;
 }
 
-/* A rank that a fault left without the plugin: alone among the others it asks nobody. */
-static bool lacks_plugin(const struct comm *comm, int local)
+/* A rank that a fault left without the plugin, or whose host has no such rule file. */
+static bool lacks(int kind, const struct comm *comm, int local)
 {
     const struct node *node = comm->library->node;
     for (int i = 0; i < node->n_faults; i++) {
         const struct fault *f = &node->faults[i];
-        if (f->active && f->kind == FAULT_NO_PLUGIN && f->rank == comm->world_ranks[local])
+        if (f->active && f->kind == kind && f->rank == comm->world_ranks[local])
             return true;
     }
     return false;
+}
+
+static int start_tuner(struct comm *comm, int local)
+{
+    static const char name[] = "NCCL_TUNER_CONFIG_FILE";
+    const char *file = getenv(name);
+    char *here = file != NULL ? strdup(file) : NULL;
+    bool gone = here != NULL && lacks(FAULT_NO_FILE, comm, local);
+    if (gone)
+        setenv(name, "/this/host/has/no/such/file.csv", 1);
+    int result = tuner_init(&comm->library->tuner, comm->id, comm->n_ranks, comm->n_nodes,
+                            &comm->contexts[local]);
+    if (gone)
+        setenv(name, here, 1);
+    free(here);
+    return result;
 }
 
 int comm_init_tuner(struct comm *comm)
@@ -160,15 +176,14 @@ int comm_init_tuner(struct comm *comm)
         library->tuner_opened = true;
     }
     for (int i = 0; i < comm->n_local; i++) {
-        if (library->tuner.abi == TUNER_NONE || lacks_plugin(comm, i))
+        if (library->tuner.abi == TUNER_NONE || lacks(FAULT_NO_PLUGIN, comm, i))
             continue;
         comm->contexts[i] = &comm->csv_context;
         if (library->tuner.abi == TUNER_CSV) {
             comm->has_tuner[i] = true;
             continue;
         }
-        int result =
-            tuner_init(&library->tuner, comm->id, comm->n_ranks, comm->n_nodes, &comm->contexts[i]);
+        int result = start_tuner(comm, i);
         if (result != NCCL_SUCCESS)
             return result;
         comm->has_tuner[i] = true;

@@ -233,12 +233,12 @@ void bench_setup(struct bench *bench, int argc, char **argv)
     bench->noise.seed = (uint64_t)env_double("RCCLTUNE_SIM_SEED", 0);
     bench->noise.launch = launch != NULL ? launch : "";
     settle_faults(node, &bench->noise);
-    settle_variants(node, &(struct manner){.graph = o->graph,
-                                           .registered = o->registered > 0,
-                                           .threads = o->n_threads,
-                                           .gpus = o->n_gpus,
-                                           .beside = running_beside(
-                                               node, getenv("RCCLTUNE_SIM_NODE"))});
+    settle_variants(node,
+                    &(struct manner){.graph = o->graph,
+                                     .registered = o->registered > 0,
+                                     .threads = o->n_threads,
+                                     .gpus = o->n_gpus,
+                                     .beside = running_beside(node, getenv("RCCLTUNE_SIM_NODE"))});
     make_groups(bench);
     bench->library.version = version;
 }

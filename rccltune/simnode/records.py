@@ -32,6 +32,7 @@ _NEEDS: Final = {
     "substitute": ("with",),
     "differs": ("with", "rank"),
     "no-plugin": ("rank",),
+    "no-file": ("rank",),
     "slow-rank": ("factor", "rank"),
     "init-error": ("message",),
     "wrong": ("elements",),

@@ -11,6 +11,8 @@ from pathlib import Path
 import pytest
 from simulation import Sim, Small, leftovers
 
+from rccltune.plugin import LIBRARY, native_folder
+
 
 def stop(process: subprocess.Popen[str]) -> tuple[str, str]:
     """End a launch as a user would, and collect what it said."""
@@ -61,6 +63,26 @@ def test_one_rank_without_the_plugin_hangs_the_job(sim: Sim, small: Small) -> No
     # Where the plugin answers what the library would have chosen anyway, nobody notices.
     assert sim.run(node, "-b 1K -e 1K -T 1", **(env | {"TESTPLUGIN_ANSWER": "ring/ll"})).code == 0
     assert sim.run(node, "-b 1K -e 1K -T 1").code == 0
+
+
+def test_one_rank_without_the_rule_file_is_told_to_its_plugin(
+    sim: Sim, small: Small, tmp_path: Path
+) -> None:
+    """That of rank 3 is given a file that is not there; all others get theirs."""
+    real = os.environ.get("RCCLTUNE_TEST_PLUGIN")
+    plugin = real or str(native_folder() / LIBRARY)
+    if not Path(plugin).is_file():
+        pytest.skip("no plugin is built")
+    rules = tmp_path / "rules.csv"
+    rules.write_text("#@ format 1\nallreduce,0,9999,tree,ll,-1,1,4,-1,-1\n")
+    env = {"NCCL_TUNER_PLUGIN": plugin, "NCCL_TUNER_CONFIG_FILE": str(rules)}
+    assert sim.run(small(), "-b 1K -e 1K -A 1", **env).settings[1024].startswith("tree/ll")
+    node = small("faults: [{kind: no-file, rank: 3}]\n")
+    got = sim.run(node, "-b 1K -e 1K", **env)
+    assert got.code != 0
+    assert "no/such/file.csv" in got.out + got.err
+    # Where nobody has a file there is none to miss.
+    assert sim.run(node, "-b 1K -e 1K").code == 0
 
 
 @pytest.mark.mpi
