@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from rccltune.cli.ceiling import take, transferbench_option
 from rccltune.cli.console import DEFAULT_SESSION, Console, common
 from rccltune.cli.options import COLLECTIVE, FOLDER, PAIR, SETTING, Word
 from rccltune.cli.progress import minutes, progress_of
@@ -83,6 +84,7 @@ DURATION = Word("duration", parse_duration)
 @click.option("--plan", "plan_only", is_flag=True, help="Show what would run, and stop.")
 @click.option("--lift-quarantine", is_flag=True, help="Try quarantined settings again.")
 @click.option("--force", is_flag=True, help="Measure although untouched runs differ.")
+@transferbench_option
 @common
 def sweep(
     *,
