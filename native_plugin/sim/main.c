@@ -11,6 +11,7 @@
 #include <unistd.h>
 
 #include "bench.h"
+#include "npkit.h"
 
 /* Open MPI's launcher can lose track of programs that live for less.
  */
@@ -63,9 +64,11 @@ int main(int argc, char **argv)
     bool first = bench.first_rank == 0;
     bench.clock = meet_agree(first ? clock_start() : 0);
     bench_print_start(&bench, argc, argv);
+    npkit_start(bench.n_local);
     bench_init_library(&bench);
     bench_run(&bench);
     int status = bench_finish(&bench);
+    npkit_dump(bench.local_ranks[0], bench.node.name);
     if (first)
         clock_store(bench.clock + bench.node.startup_s);
     fflush(stdout);

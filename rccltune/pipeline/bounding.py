@@ -45,6 +45,7 @@ _ASKED: Final = (
 )
 _LAST_LINE: Final = b"Aggregate bandwidth (CPU Timed)"
 _TIMEOUT_S: Final = 300.0
+_APART: Final = "simulated and measured figures are never put together."
 _PROGRAM_STARTS: Final = (b"\x7fELF", b"#!")
 
 
@@ -109,6 +110,27 @@ class Bounded:
         }
 
 
+def check_file(file: Path, *, simulated: bool) -> None:
+    """Whether a file can give the rates of such a session, before anything long is begun.
+
+    Raises:
+        CommandLineError: there is no such file.
+        MachineError: a stand-in for hardware, or hardware for a simulated node.
+        OutputError: an output that is not understood.
+        SessionError: an output of the other kind.
+    """
+    if not file.is_file():
+        raise CommandLineError(
+            "there is no such file",
+            where=str(file),
+            hint="--transferbench names TransferBench, or a file with what its a2a printed.",
+        )
+    if _is_program(file):
+        _check_kind_of(file, simulated=simulated)
+        return
+    _check_rates(_read(file, file.name), file, simulated=simulated)
+
+
 def take_rates(folder: Path, file: Path, *, note: Note) -> LinkRates:
     """Keep TransferBench's rates in a session: read them from its output, or run it.
 
@@ -126,22 +148,12 @@ def take_rates(folder: Path, file: Path, *, note: Note) -> LinkRates:
         LaunchError: TransferBench failed.
         OutputError: what it printed is not understood.
     """
-    if not file.is_file():
-        raise CommandLineError(
-            "there is no such file",
-            where=str(file),
-            hint="--transferbench names TransferBench, or a file with what its a2a printed.",
-        )
     opened = session.open_session(folder)
+    check_file(file, simulated=opened.simulated)
     with session.writing(folder, note), interrupts.interruptible():
         output = _ran(opened, file, note) if _is_program(file) else _kept(folder, file)
         rates = _read(output, file.name)
-        if rates.simulated != opened.simulated:
-            raise SessionError(
-                f"the rates are {_word(rates.simulated)}, the session is {_word(opened.simulated)}",
-                where=str(file),
-                hint="simulated and measured figures are never put together.",
-            )
+        _check_rates(rates, file, simulated=opened.simulated)
         plain = {"format": _FORMAT, "output": output.parent.name, **session.to_plain(rates)}
         session.write_derived(folder, _RECORD, plain)
     return rates
@@ -233,6 +245,36 @@ def _best(bound: Ceiling, curves: Iterable[Curve]) -> Reached:
     )
 
 
+def _check_rates(rates: LinkRates, file: Path, *, simulated: bool) -> None:
+    """Simulated and measured figures are never put together.
+
+    Raises:
+        SessionError: they would be.
+    """
+    if rates.simulated != simulated:
+        raise SessionError(
+            f"the rates are {_word(rates.simulated)}, the session is {_word(simulated)}",
+            where=str(file),
+            hint=_APART,
+        )
+
+
+def _check_kind_of(program: Path, *, simulated: bool) -> None:
+    """The stand-in for simulated nodes, and for those alone.
+
+    Raises:
+        MachineError: it is the other one.
+    """
+    is_stand_in = SIMULATED_MARK in program.read_bytes()
+    if is_stand_in != simulated:
+        raise MachineError(
+            f"this is {'the stand-in' if is_stand_in else 'no stand-in'}, and the session is "
+            f"{_word(simulated)}",
+            where=str(program),
+            hint=_APART,
+        )
+
+
 def _word(simulated: bool) -> str:
     return "simulated" if simulated else "measured"
 
@@ -264,7 +306,7 @@ def _read(output: Path, name: str) -> LinkRates:
 
 def _ran(opened: Session, program: Path, note: Note) -> Path:
     """Run TransferBench once and for all."""
-    _check_machine(opened, program)
+    _check_machine(opened)
     digest = session.sha256_of(program)
     what = json.dumps([digest, _ARGUMENTS, _ASKED])
     own = (opened.path / FOLDER / hashlib.sha256(what.encode()).hexdigest()[:10]).resolve()
@@ -324,22 +366,13 @@ def _check_end(own: Path, ending: Ending) -> None:
     )
 
 
-def _check_machine(opened: Session, program: Path) -> None:
+def _check_machine(opened: Session) -> None:
     """TransferBench must measure the machine that the session is of.
 
     Raises:
-        MachineError: a stand-in for hardware, or hardware for a simulated node.
         SessionError: the session is of another machine, or does not say of which.
     """
-    is_stand_in = SIMULATED_MARK in program.read_bytes()
-    if is_stand_in != opened.simulated:
-        raise MachineError(
-            f"this is {'the stand-in' if is_stand_in else 'no stand-in'}, and the session is "
-            f"{_word(opened.simulated)}",
-            where=str(program),
-            hint="simulated and measured figures are never put together.",
-        )
-    if is_stand_in:
+    if opened.simulated:
         return
     here = detect.fingerprint(detect.look(detect.Look(variables=dict(os.environ), deep=False)))
     if not opened.fingerprint.devices or here.devices != opened.fingerprint.devices:
