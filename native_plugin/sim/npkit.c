@@ -13,9 +13,11 @@ static const uint8_t ring_entry[N_TUNABLE] = {
     [COLL_REDUCE_SCATTER] = 0x70,
 };
 static const uint8_t tree_entry = 0x03;
+/* Both clocks at the start of a call, by which trace generators put GPUs on one time axis. */
+static const uint8_t sync_gpu = 0x33, sync_cpu = 0x34;
 
-/* 100 MHz, the fixed clock of these GPUs. */
-static const double ticks_per_second = 1e8;
+/* 100 MHz, the fixed clock of these GPUs, and nanoseconds of the processor. */
+static const double gpu_ticks = 1e8, cpu_ticks = 1e9;
 static const int clock_khz = 100000;
 
 enum { EVENT_BYTES = 16, MAX_EVENTS = 1 << 15 };
@@ -35,7 +37,7 @@ void npkit_start(int n_local)
 }
 
 /* Type, size, nothing, time: 8, 32, 24 and 64 bits, the low byte first. */
-static void event(uint8_t type, size_t n_bytes, double at_s)
+static void event(uint8_t type, size_t n_bytes, double at_s, double ticks_per_second)
 {
     if (npkit.n == MAX_EVENTS)
         return;
@@ -57,8 +59,11 @@ void npkit_calls(int collective, const struct decision *what, size_t n_bytes, in
     if (what->algorithm == ALGO_TREE)
         type = tree_entry;
     for (int i = 0; type != 0 && i < n_calls; i++) {
-        event(type, n_bytes, began_s + 1e-6 * each_us * i);
-        event((uint8_t)(type + 1), n_bytes, began_s + 1e-6 * each_us * (i + 1));
+        double from = began_s + 1e-6 * each_us * i, to = began_s + 1e-6 * each_us * (i + 1);
+        event(sync_cpu, 0, from, cpu_ticks);
+        event(sync_gpu, 0, from, gpu_ticks);
+        event(type, n_bytes, from, gpu_ticks);
+        event((uint8_t)(type + 1), n_bytes, to, gpu_ticks);
     }
 }
 

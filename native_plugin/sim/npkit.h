@@ -1,6 +1,6 @@
 /*
- * What a library built with NPKit leaves in NPKIT_DUMP_DIR: a pair of events for each call, in the
- * files and the 16 bytes an event that RCCL's src/misc/npkit.cc writes.  Played where
+ * What a library built with NPKit leaves in NPKIT_DUMP_DIR: both clocks, entry and exit of each
+ * call, in the files and the 16 bytes an event that RCCL's src/misc/npkit.cc writes.  Played where
  * RCCLTUNE_SIM_PATCHES names npkit; a file SIMULATED lies beside the events.
  */
 #ifndef RCCLTUNE_SIM_NPKIT_H

@@ -366,8 +366,7 @@ def _collect(into: Path, collected: Path) -> None:
 def _done(winner: Winner, one: Launch, into: Path, dump: Dump, *, site: Site, own: Path) -> Dumped:
     """What makes a trace of it."""
     collected = (own / _COLLECTED).resolve()
-    library = _library(site)
-    tools = npkit.find_tools([path for path in (library, _ROCM) if path is not None])
+    tools = npkit.find_tools(_places(site))
     return Dumped(
         winner=winner,
         launch=one.id,
@@ -379,6 +378,14 @@ def _done(winner: Winner, one: Launch, into: Path, dump: Dump, *, site: Site, ow
         other_release=tools.wants_calibration and not dump.calibrated,
         command=npkit.next_command(tools, collected, own.resolve() / "trace", N_WARMUP),
     )
+
+
+def _places(site: Site) -> list[Path]:
+    """Where RCCL's tools may be: its sources are mostly beside those of rccl-tests."""
+    library = _library(site)
+    folder = Path(next(iter(site.programs.values()))).parent
+    beside = [above.parent / "rccl" for above in (folder, *folder.parents[:2])]
+    return [*([library] if library is not None else []), *beside, _ROCM]
 
 
 def _link_or_copy(source: str, target: str) -> None:

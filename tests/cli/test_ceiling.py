@@ -9,7 +9,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import yaml
 
+from rccltune import plugin, simnode
 from rccltune.cli import run
 
 SESSION = Path("rccltune-session")
@@ -141,7 +143,7 @@ class TestAnOutput:
         assert run(["fit", "--transferbench", "gone.txt"]) == 2
         assert "no such file" in capsys.readouterr().err
 
-    def test_damage_names_the_kept_file_and_its_line(
+    def test_damage_names_the_file_and_its_line(
         self, capsys: pytest.CaptureFixture[str]
     ) -> None:
         """Output not understood; nothing of it counts."""
@@ -149,8 +151,8 @@ class TestAnOutput:
         assert run(["fit", "--transferbench", "a2a.txt"]) == 6
         said = capsys.readouterr().err
         assert "'nan' is no rate" in said
-        assert "stdout.log:6" in said
-        assert not (SESSION / "ceiling/ceiling.json").exists()
+        assert "a2a.txt:6" in said
+        assert not (SESSION / "ceiling").exists()
 
     def test_simulated_rates_for_a_measured_session(
         self, capsys: pytest.CaptureFixture[str]
@@ -192,3 +194,104 @@ class TestAProgram:
         assert run(["fit", "--transferbench", str(path)]) == 7
         assert "another machine" in capsys.readouterr().err
         assert not Path("ran").exists()
+
+
+@pytest.mark.usefixtures("stand_ins", "here")
+class TestTheStandIn:
+    """A simulated node's own TransferBench, run beside a sweep."""
+
+    NODE = ("mi300x", "spx-nps1")
+    SIZES = ("--collective", "all_reduce", "--min-bytes", "32M", "--max-bytes", "1G")
+    # docs/node-file.md: sendrecv of two devices over one link, 64 MiB in 1456.1 us.
+    RATE = 64 * 2**20 / 1456.1e-6 / 1e9
+
+    def program(self) -> Path:
+        """Where it is installed."""
+        return plugin.native_folder() / "sim" / "TransferBench"
+
+    def sweep(self, *more: str, mode: str = "spx-nps1", node: str = "mi300x") -> int:
+        """One process plays all ranks."""
+        where = ["--mode", mode, "--simulate", node, "--launcher", "none"]
+        return run(["sweep", *where, *self.SIZES, "--repeats", "1", *more])
+
+    def quiet(self, here: Path) -> str:
+        """The shipped node without noise."""
+        raw = yaml.safe_load(simnode.node_path(*self.NODE).read_text(encoding="utf-8"))
+        raw["noise"] = {"sigma": 0.0}
+        path = here / "node.yaml"
+        path.write_text(yaml.safe_dump(raw), encoding="utf-8")
+        return str(path)
+
+    def test_its_links_are_the_node_files(
+        self, here: Path, capsys: pytest.CaptureFixture[str]
+    ) -> None:
+        """Without noise all alike; AllReduce at 1 GiB is the article's 314.7 GB/s of that."""
+        node = self.quiet(here)
+        assert self.sweep("--transferbench", str(self.program()), node=node) == 0
+        assert "SIMULATED Ceiling" in capsys.readouterr().out
+        found = fitted(capsys)["ceiling"]
+        (target,) = found["targets"]
+        assert found["simulated"] is True
+        assert found["slow_links"] == []
+        assert target["ceiling_gb_per_s"] == pytest.approx(7 * self.RATE, abs=0.01)
+        assert target["all_links_gb_per_s"] == pytest.approx(7 * self.RATE, abs=0.01)
+        assert target["fraction"] == pytest.approx(314.72 / (7 * self.RATE), rel=0.002)
+        kept = next((SESSION / "ceiling").glob("*/stdout.log")).read_text()
+        assert kept.startswith("# SIMULATED node mi300x-spx-nps1")
+
+    def test_it_is_run_once(self, capsys: pytest.CaptureFixture[str]) -> None:
+        """By its hash and arguments, whichever verb asks; all of it is recorded."""
+        arguments = ("--transferbench", str(self.program()))
+        assert self.sweep(*arguments) == 0
+        (own,) = (path.parent for path in (SESSION / "ceiling").glob("*/outcome.json"))
+        before = (own / "stdout.log").stat().st_mtime_ns
+        capsys.readouterr()
+        assert run(["fit", *arguments]) == 0
+        assert "not run again" in capsys.readouterr().err
+        assert (own / "stdout.log").stat().st_mtime_ns == before
+        launch = json.loads((own / "launch.json").read_text())
+        assert launch["argv"][1:] == ["a2a", "64M", "8"]
+        assert len(launch["sha256"]) == 64
+
+    def test_one_that_fails_is_run_again(
+        self, here: Path, capsys: pytest.CaptureFixture[str]
+    ) -> None:
+        """Its last line is told; the sweep is kept."""
+        program = here / "TransferBench"
+        words = "# SIMULATED\n[ERROR] no GPUs"
+        program.write_text(f"#!{sys.executable}\nprint({words!r})\nraise SystemExit(3)\n")
+        program.chmod(0o755)
+        assert self.sweep("--transferbench", str(program)) == 5
+        said = capsys.readouterr().err
+        assert "failed with exit code 3; its last line: [ERROR] no GPUs" in said
+        assert (SESSION / "samples.csv").exists()
+        assert run(["fit", "--transferbench", str(program)]) == 5
+        assert "not run again" not in capsys.readouterr().err
+
+    def test_partitions_have_no_such_ceiling(self, capsys: pytest.CaptureFixture[str]) -> None:
+        """64 devices, whose links are shared: the reason instead of a figure."""
+        assert self.sweep("--transferbench", str(self.program()), mode="cpx-nps4") == 0
+        assert "no ceiling for all_reduce, 64 ranks on 1 node: in cpx-nps4" in (
+            capsys.readouterr().out
+        )
+
+    def test_tune_draws_it(self) -> None:
+        """In the figure that tune leaves."""
+        where = ["--mode", "spx-nps1", "--simulate", "mi300x", "--launcher", "none"]
+        given = ["--repeats", "1", "--transferbench", str(self.program())]
+        assert run(["tune", *where, *self.SIZES, *given]) == 0
+        assert run(["plot", "--format", "svg"]) == 0
+        svg = (SESSION / "plots/all_reduce-1n8r-bandwidth.svg").read_text(encoding="utf-8")
+        assert "ceiling" in svg
+        assert "SIMULATED" in svg
+
+    def test_ranks_on_some_devices_use_the_links_between_those(
+        self, here: Path, capsys: pytest.CaptureFixture[str]
+    ) -> None:
+        """Four of eight GPUs: three links each."""
+        node = self.quiet(here)
+        more = ("--np", "4", "--transferbench", str(self.program()))
+        assert self.sweep(*more, node=node) == 0
+        (target,) = fitted(capsys)["ceiling"]["targets"]
+        assert target["n_links"] == 3
+        assert target["ceiling_gb_per_s"] == pytest.approx(3 * self.RATE, abs=0.01)
