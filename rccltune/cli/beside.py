@@ -45,7 +45,7 @@ class Beside:
 
         if self.transferbench is None:
             return
-        bounding.take_rates(prepared.folder, self.transferbench, note=console.say)
+        bounding.take_rates(prepared.folder, self.transferbench, note=console.say, is_here=True)
         found = bounding.bounded(fit_session(prepared.folder, note=console.say))
         if found is not None:
             _tell(console, "ceiling", found.as_plain(), "\n".join(ceiling_lines(found)))

@@ -10,11 +10,12 @@ import click
 
 from rccltune.cli.console import Console, table
 from rccltune.cli.options import FOLDER
+from rccltune.model import DEFAULT_VARIANT
 from rccltune.units import format_size
 
 if TYPE_CHECKING:
     from rccltune.model import Ceiling, LinkRates
-    from rccltune.pipeline.bounding import Bounded
+    from rccltune.pipeline.bounding import Bounded, Reached
 
 F = TypeVar("F", bound=Callable[..., Any])
 _SHOWN = 8
@@ -51,7 +52,7 @@ def ceiling_lines(found: Bounded) -> list[str]:
                 _product(one.ceiling),
                 f"{one.gb_per_s:.1f}",
                 format_size(one.nbytes),
-                str(one.setting),
+                _with(one),
                 f"{one.fraction:.2f}",
             )
             for one in found.reached
@@ -60,6 +61,11 @@ def ceiling_lines(found: Bounded) -> list[str]:
     lines += [f"no ceiling for {said}" for said in found.without]
     lines += _slow(found)
     return lines
+
+
+def _with(one: Reached) -> str:
+    plain = one.variant == DEFAULT_VARIANT.name
+    return str(one.setting) if plain else f"{one.setting} [{one.variant}]"
 
 
 def _product(one: Ceiling) -> str:

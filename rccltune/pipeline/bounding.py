@@ -55,6 +55,7 @@ class Reached:
 
     ceiling: Ceiling
     setting: Setting
+    variant: str
     nbytes: int
     gb_per_s: float
 
@@ -103,6 +104,7 @@ class Bounded:
                     "fraction": one.fraction,
                     "nbytes": one.nbytes,
                     "setting": str(one.setting),
+                    "variant": one.variant,
                 }
                 for one in self.reached
             ],
@@ -114,7 +116,7 @@ def check_file(file: Path, *, simulated: bool) -> None:
     """Whether a file can give the rates of such a session, before anything long is begun.
 
     Raises:
-        CommandLineError: there is no such file.
+        CommandLineError: there is no such file, or it may not be run.
         MachineError: a stand-in for hardware, or hardware for a simulated node.
         OutputError: an output that is not understood.
         SessionError: an output of the other kind.
@@ -131,7 +133,7 @@ def check_file(file: Path, *, simulated: bool) -> None:
     _check_rates(_read(file, file.name), file, simulated=simulated)
 
 
-def take_rates(folder: Path, file: Path, *, note: Note) -> LinkRates:
+def take_rates(folder: Path, file: Path, *, note: Note, is_here: bool = False) -> LinkRates:
     """Keep TransferBench's rates in a session: read them from its output, or run it.
 
     A program that ran well in this session is not run again.
@@ -140,9 +142,10 @@ def take_rates(folder: Path, file: Path, *, note: Note) -> LinkRates:
         folder: the session.
         file: TransferBench itself, or the text that its ``a2a`` printed.
         note: told what is worth telling.
+        is_here: the session is known to be of this machine, since it was just measured.
 
     Raises:
-        CommandLineError: there is no such file.
+        CommandLineError: there is no such file, or it may not be run.
         MachineError: the program is not for what the session measures.
         SessionError: no session, or one of another machine.
         LaunchError: TransferBench failed.
@@ -151,7 +154,12 @@ def take_rates(folder: Path, file: Path, *, note: Note) -> LinkRates:
     opened = session.open_session(folder)
     check_file(file, simulated=opened.simulated)
     with session.writing(folder, note), interrupts.interruptible():
-        output = _ran(opened, file, note) if _is_program(file) else _kept(folder, file)
+        if _is_program(file):
+            if not is_here:
+                _check_machine(opened)
+            output = _ran(opened, file, note)
+        else:
+            output = _kept(folder, file)
         rates = _read(output, file.name)
         _check_rates(rates, file, simulated=opened.simulated)
         plain = {"format": _FORMAT, "output": output.parent.name, **session.to_plain(rates)}
@@ -191,6 +199,9 @@ def bounded(done: FitDone) -> Bounded | None:
     by_target: dict[_Target, list[Curve]] = {}
     for curve in done.curves:
         key = curve.key
+        # What sends fewer bytes than it was given is no measure of links.
+        if key.variant.lossy:
+            continue
         by_target.setdefault((key.collective, key.scale, key.rank_placement), []).append(curve)
     reached: list[Reached] = []
     without: list[str] = []
@@ -235,6 +246,7 @@ def _best(bound: Ceiling, curves: Iterable[Curve]) -> Reached:
             Reached(
                 ceiling=bound,
                 setting=curve.key.setting,
+                variant=curve.key.variant.name,
                 nbytes=point.nbytes,
                 gb_per_s=busbw(bound.collective, bound.scale.n_ranks, point.nbytes, point.time_us),
             )
@@ -280,10 +292,19 @@ def _word(simulated: bool) -> str:
 
 
 def _is_program(file: Path) -> bool:
-    """By its first bytes: an output may be marked executable on a disk that marks everything."""
+    """By its first bytes: an output may be marked executable on a disk that marks everything.
+
+    Raises:
+        CommandLineError: a program that is not marked so.
+    """
     with file.open("rb") as stream:
         start = stream.read(4)
-    return os.access(file, os.X_OK) and start.startswith(_PROGRAM_STARTS)
+    is_program = start.startswith(_PROGRAM_STARTS)
+    if is_program and not os.access(file, os.X_OK):
+        raise CommandLineError(
+            "this is a program that may not be run", where=str(file), hint=f"chmod +x {file}"
+        )
+    return is_program
 
 
 def _kept(folder: Path, file: Path) -> Path:
@@ -306,7 +327,6 @@ def _read(output: Path, name: str) -> LinkRates:
 
 def _ran(opened: Session, program: Path, note: Note) -> Path:
     """Run TransferBench once and for all."""
-    _check_machine(opened)
     digest = session.sha256_of(program)
     what = json.dumps([digest, _ARGUMENTS, _ASKED])
     own = (opened.path / FOLDER / hashlib.sha256(what.encode()).hexdigest()[:10]).resolve()

@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Final
 
-from rccltune import detect, interrupts, launch, npkit, plan, session
+from rccltune import detect, interrupts, launch, npkit, plan, session, zones
 from rccltune.errors import CommandLineError, LaunchError, MachineError, TooLittleDataError
 from rccltune.model import (
     BASELINE,
@@ -232,10 +232,8 @@ def winner_of(done: FitDone, collectives: Sequence[Collective]) -> Winner:
 
 def _gaining(done: FitDone, collectives: Sequence[Collective]) -> Iterator[Winner]:
     """Each chosen setting at each of its sizes where the untouched site was measured too."""
-    from rccltune.zones import ChoiceOptions
-
     try:
-        chosen = choice_of(done, ChoiceOptions())
+        chosen = choice_of(done, zones.ChoiceOptions())
     except TooLittleDataError:
         return
     for zone in chosen.zones:

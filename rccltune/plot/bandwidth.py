@@ -79,9 +79,11 @@ def bandwidth_data(scene: Scene) -> BandwidthData | None:
 
 def _ceiling(scene: Scene, lines: Sequence[BandwidthLine]) -> CeilingLine | None:
     mine = (scene.collective, scene.scale, scene.rank_placement)
-    points = [point for line in lines for point in (*line.points, *line.twin)]
+    # What sends fewer bytes than it was given is no measure of links.
+    whole = (line for line in lines if not line.series.curve.key.variant.lossy)
+    points = [point for line in whole for point in (*line.points, *line.twin)]
     for one in scene.given.ceilings:
-        if (one.collective, one.scale, one.rank_placement) == mine:
+        if (one.collective, one.scale, one.rank_placement) == mine and points:
             return CeilingLine(ceiling=one, reached=max(points, key=lambda p: p.busbw))
     return None
 

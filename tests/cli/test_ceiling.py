@@ -143,9 +143,13 @@ class TestAnOutput:
         assert run(["fit", "--transferbench", "gone.txt"]) == 2
         assert "no such file" in capsys.readouterr().err
 
-    def test_damage_names_the_file_and_its_line(
-        self, capsys: pytest.CaptureFixture[str]
-    ) -> None:
+    def test_a_program_that_may_not_be_run(self, capsys: pytest.CaptureFixture[str]) -> None:
+        """And is no output either."""
+        Path("TransferBench").write_bytes(b"\x7fELF")
+        assert run(["fit", "--transferbench", "TransferBench"]) == 2
+        assert "chmod +x TransferBench" in capsys.readouterr().err
+
+    def test_damage_names_the_file_and_its_line(self, capsys: pytest.CaptureFixture[str]) -> None:
         """Output not understood; nothing of it counts."""
         Path("a2a.txt").write_text(output().replace("35.000", "nan"), encoding="utf-8")
         assert run(["fit", "--transferbench", "a2a.txt"]) == 6
