@@ -65,8 +65,11 @@ def columns_form(rates: Rates, *, separator: str = " ", nic: float | None = None
     return "\n".join(lines)
 
 
-def framed_form(rates: Rates) -> str:
-    """As newer releases print it: two decimals in a frame (src/client/Utilities.hpp)."""
+def framed_form(rates: Rates, *, framed: bool = True, separator: str = "") -> str:
+    """As newer releases print it: two decimals in a frame (src/client/Utilities.hpp).
+
+    SHOW_BORDERS=0 leaves blanks in the frame's place, OUTPUT_TO_CSV=1 puts a comma behind each cell.
+    """
     head = [" SRC\\DST ", *(f" GPU {i:02} " for i in range(len(rates))), " STotal ", " Actual "]
     rows = [head]
     for source, row in enumerate(rates):
@@ -75,15 +78,20 @@ def framed_form(rates: Rates) -> str:
         total, actual = sum(known), min(known, default=0.0) * len(known)
         rows.append([f" GPU {source:02} ", *cells, f" {total:.2f} ", f" {actual:.2f} "])
     widths = [max(len(row[i]) for row in rows) for i in range(len(head))]
-    borders = {0, 1, len(rates) + 1, len(rates) + 2, len(rates) + 3}
+    borders = {0, 1, len(rates) + 1, len(rates) + 2} if framed else set()
+    blank = "" if separator else " "
     drawn = []
     for row in rows:
-        cells = [cell.rjust(width) for cell, width in zip(row, widths, strict=True)]
-        line = "".join(("│" if i in borders else " ") + cell for i, cell in enumerate(cells))
-        drawn.append(line + "│")
-    rule = "├" + "-" * (len(drawn[0]) - 2) + "┤"
+        cells = [cell.rjust(width) + separator for cell, width in zip(row, widths, strict=True)]
+        line = "".join(("│" if i in borders else blank) + cell for i, cell in enumerate(cells))
+        drawn.append(line + ("│" if framed else blank))
+    rules = ["├" + "-" * (len(drawn[0]) - 2) + "┤"] if framed else []
     title = "[67108864 bytes per Transfer] [GFX:8] [1 Read(s) 1 Write(s)] [#Ranks:1]"
-    return "\n".join(["TransferBench v1.66.02", title, rule, drawn[0], rule, *drawn[1:], rule, ""])
+    # The last line has the aggregate in its last two cells.
+    last = separator.join([*[""] * (len(head) - 2), " CPU Timed: ", " 1937.92 ", ""])
+    return "\n".join(
+        ["TransferBench v1.66.02", title, *rules, drawn[0], *rules, *drawn[1:], last, *rules, ""]
+    )
 
 
 def cut(text: str, row: str) -> str:

@@ -6,6 +6,7 @@ import hashlib
 from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
+from typing import Any
 
 import pytest
 from hypothesis import given
@@ -31,6 +32,31 @@ def test_the_articles_own_output(article: Path) -> None:
     assert found.sha256 == hashlib.sha256(text.encode()).hexdigest()
 
 
+def test_these_tests_print_as_the_program_does(article: Path) -> None:
+    """Each row to the blank, but for sums, which it makes of more decimals than it prints."""
+    text = article.read_text(encoding="utf-8")
+    rows = [line for line in columns_form(square(MI300X)).splitlines() if "N/A" in line]
+    assert len(rows) == 8
+    for row in rows:
+        links = row[: len("GPU 00") + 8 * len("   47.000  ")]
+        assert links.rstrip() in text
+        assert abs(float(row.split()[-2]) - _sums(text)[row[:6]]) < 0.0041  # eight roundings
+
+
+def _sums(text: str) -> dict[str, float]:
+    """The article's STotal by its rows' names."""
+    rows = [line for line in text.splitlines() if line.startswith("GPU 0") and "N/A" in line]
+    return {line[:6]: float(line.split()[-2]) for line in rows}
+
+
+def test_releases_without_the_column_actual() -> None:
+    """As up to 1.4x: the header ends with the sums (src/TransferBench.cpp, v1.30)."""
+    lines = columns_form(square(MI300X)).replace("      Actual", "").splitlines()
+    old = [line[: line.rindex(" ")].rstrip() if "N/A" in line else line for line in lines]
+    found = read_rates("\r\n".join(old), "x")
+    assert found.rates == square(MI300X)
+
+
 @pytest.mark.parametrize("form", FORMS)
 @pytest.mark.parametrize("rows", [MI300X, MI350X])
 def test_published_figures_in_each_form(form: str, rows: tuple[tuple[float, ...], ...]) -> None:
@@ -38,12 +64,13 @@ def test_published_figures_in_each_form(form: str, rows: tuple[tuple[float, ...]
     assert read_rates(FORMS[form](square(rows)), "x").rates == square(rows)
 
 
-def test_the_newer_frame_has_two_decimals() -> None:
-    """The same links, rounded."""
-    found = read_rates(framed_form(square(MI300X)), "x")
+@pytest.mark.parametrize("printed", [{}, {"framed": False}, {"framed": False, "separator": ","}])
+def test_the_newer_table_has_two_decimals(printed: dict[str, Any]) -> None:
+    """The same links, rounded: in its frame, without it, with commas."""
+    found = read_rates(framed_form(square(MI300X), **printed), "x")
     assert found.version == "1.66.02"
-    for row, printed in zip(square(MI300X), found.rates, strict=True):
-        for rate, seen in zip(row, printed, strict=True):
+    for row, read in zip(square(MI300X), found.rates, strict=True):
+        for rate, seen in zip(row, read, strict=True):
             assert (rate is None and seen is None) or seen == pytest.approx(rate, abs=0.00501)
 
 

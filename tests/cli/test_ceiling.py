@@ -200,6 +200,20 @@ class TestAProgram:
         assert not Path("ran").exists()
 
 
+@pytest.mark.usefixtures("here")
+def test_the_article_from_end_to_end(repository: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """AMD's node (ROCm blog on xGMI, 2025-03-02): its links, its AllReduce, 1.01 at 16 GiB."""
+    article = repository.parent / "shared" / "seeds" / "2-xgmi-bandwidth-blog.txt"
+    if not article.is_file():
+        pytest.skip("the shared seeds are not beside this checkout")
+    assert run(["import", str(article), "--collective", "all_reduce", "--baseline"]) == 0
+    (target,) = fitted(capsys, "--transferbench", str(article))["ceiling"]["targets"]
+    assert round(target["ceiling_gb_per_s"]) == 316
+    assert target["nbytes"] == 16 * 2**30
+    assert 0.99 <= round(target["fraction"], 2) <= 1.01
+    assert 0.99 <= target["reached_gb_per_s"] / 316 <= 1.01
+
+
 @pytest.mark.usefixtures("stand_ins", "here")
 class TestTheStandIn:
     """A simulated node's own TransferBench, run beside a sweep."""
