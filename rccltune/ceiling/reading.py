@@ -9,7 +9,6 @@ printed sum of each row must fit, which a cut or shifted line does not survive.
 
 from __future__ import annotations
 
-import hashlib
 import re
 from collections.abc import Iterable, Sequence
 from typing import Final, NamedTuple, NoReturn
@@ -71,7 +70,6 @@ def read_rates(text: str, source: str) -> LinkRates:
         engine=engine,
         n_units=n_units,
         source=source,
-        sha256=hashlib.sha256(text.encode()).hexdigest(),
         simulated=_SIMULATED.search(text) is not None,
     )
 

@@ -10,7 +10,7 @@ import hashlib
 import json
 import os
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Final
 
@@ -318,7 +318,7 @@ def _kept(folder: Path, file: Path) -> Path:
 def _read(output: Path, name: str) -> LinkRates:
     text = output.read_bytes().decode("utf-8", "replace")
     try:
-        return ceiling.read_rates(text, name)
+        return replace(ceiling.read_rates(text, name), sha256=session.sha256_of(output))
     except OutputError as error:
         line = (error.where or "").rpartition(":")[2]
         where = f"{output}:{line}" if line.isdigit() else str(output)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
@@ -29,7 +28,6 @@ def test_the_articles_own_output(article: Path) -> None:
     assert found.rates == square(MI300X)
     assert (found.version, found.nbytes) == ("1.60.00", 64 * 2**20)
     assert (found.engine, found.n_units, found.simulated) == ("GFX", 8, False)
-    assert found.sha256 == hashlib.sha256(text.encode()).hexdigest()
 
 
 def test_these_tests_print_as_the_program_does(article: Path) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 import sys
 from collections.abc import Callable
@@ -90,6 +91,7 @@ class TestAnOutput:
         assert (target["nbytes"], target["setting"]) == (2**30, "baseline")
         assert found["slow_links"] == [{"source": 2, "target": 5, "gb_per_s": SLOW}]
         assert (found["transferbench"], found["simulated"]) == ("1.60.00", False)
+        assert found["sha256"] == hashlib.sha256(output().encode()).hexdigest()
 
     def test_in_words(self, capsys: pytest.CaptureFixture[str]) -> None:
         """What a person reads, of fit and of plot, the second without being asked again."""
