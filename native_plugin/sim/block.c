@@ -8,6 +8,7 @@
 
 #include "bench.h"
 #include "debug.h"
+#include "npkit.h"
 
 /* Decisions in a row that are equal; a block nearly always has one such run. */
 struct run {
@@ -190,6 +191,8 @@ double run_block(struct bench *bench, const struct block *block, struct decision
         compare(bench, c);
     double mean = mean_over_ranks(bench);
     int launches = bench->options.graph > 1 && block->timed ? bench->options.graph : 1;
+    npkit_calls(block->call.collective, decision, block->call.n_bytes, block->n_calls, bench->clock,
+                mean);
     bench->clock += 1e-6 * mean * block->n_calls * launches;
     meet_turn();
     return mean;

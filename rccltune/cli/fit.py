@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 import click
 
 from rccltune.cli.belief import belief_text
+from rccltune.cli.ceiling import ceiling_lines, take, transferbench_option
 from rccltune.cli.console import Console, common, table
 from rccltune.cli.environments import environment_lines
 from rccltune.cli.options import session_argument
@@ -20,8 +21,9 @@ if TYPE_CHECKING:
 
 @click.command("fit")
 @session_argument
+@transferbench_option
 @common
-def fit(*, console: Console, session: Path) -> None:
+def fit(*, console: Console, session: Path, transferbench: Path | None) -> None:
     """Fit time against size for every setting; find where settings cross.
 
     Three models are fitted to each curve: RCCL's latency + bytes/bandwidth, the same in pieces,
@@ -30,16 +32,25 @@ def fit(*, console: Console, session: Path) -> None:
     \b
     Example:
       rccltune fit
+      rccltune fit --transferbench a2a.txt
 
     \b
-    Exit codes: 0 done, 7 no session, 8 no usable sample.
+    Exit codes: 0 done, 5 TransferBench failed, 6 its output is not understood, 7 no session,
+    8 no usable sample.
     """
     from rccltune import pipeline
+    from rccltune.pipeline.bounding import bounded
 
     console.say(f"Session: {session}")
+    take(console, session, transferbench)
     done = pipeline.fit_session(session, note=console.say, again=True)
     console.warn(done.warnings)
-    console.result(done.as_plain(), _text(done))
+    limits = bounded(done)
+    plain, text = done.as_plain(), _text(done)
+    if limits is not None:
+        plain["ceiling"] = limits.as_plain()
+        text = "\n".join([text, "", *ceiling_lines(limits)])
+    console.result(plain, text)
 
 
 def _text(done: FitDone) -> str:

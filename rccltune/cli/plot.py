@@ -6,6 +6,7 @@ from pathlib import Path
 
 import click
 
+from rccltune.cli.ceiling import ceiling_lines, take, transferbench_option
 from rccltune.cli.console import Console, common
 from rccltune.cli.options import FOLDER, Choosing, choosing, session_argument
 
@@ -22,6 +23,7 @@ from rccltune.cli.options import FOLDER, Choosing, choosing, session_argument
     show_default=True,
 )
 @click.option("--force", is_flag=True, help="Replace figures that are there.")
+@transferbench_option
 @choosing
 @common
 def plot(
@@ -31,6 +33,7 @@ def plot(
     output: Path | None,
     formats: tuple[str, ...],
     force: bool,
+    transferbench: Path | None,
     choosing: Choosing,
 ) -> None:
     """Draw what was measured, fitted and chosen.
@@ -42,13 +45,16 @@ def plot(
     \b
     Example:
       rccltune plot --baseline ring/simple --format svg
+      rccltune plot --transferbench a2a.txt
 
     \b
-    Exit codes: 0 done, 2 a figure is there (--force), 7 no session, 8 no usable sample.
+    Exit codes: 0 done, 2 a figure is there (--force), 5 TransferBench failed, 6 its output is not
+    understood, 7 no session, 8 no usable sample.
     """
     from rccltune import pipeline
 
     console.say(f"Session: {session}")
+    take(console, session, transferbench)
     paths = pipeline.plot_session(
         session,
         choosing.options,
@@ -56,5 +62,6 @@ def plot(
         directory=output,
         formats=formats,
         overwrite=force,
+        bounds=lambda found: console.say("\n".join(ceiling_lines(found))),
     )
     console.result([str(path) for path in paths], "\n".join(str(path) for path in paths))

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from rccltune.cli.beside import Beside, beside
 from rccltune.cli.console import Console, common
 from rccltune.cli.options import Choosing, choosing
 from rccltune.cli.progress import progress_of
@@ -29,6 +30,7 @@ _LEFT_OUT = frozenset(("plan_only",))
 
 
 @click.command("tune")
+@beside
 @choosing
 @common
 def tune(
@@ -40,6 +42,7 @@ def tune(
     apply_mode: bool,
     lift_quarantine: bool,
     force: bool,
+    beside: Beside,
     **options: Any,  # noqa: ANN401 - the options of a sweep file, by name
 ) -> None:
     """Find the best settings of this machine, prove them here, and say how to use them.
@@ -80,6 +83,7 @@ def tune(
             refused=refused,
             site_keys=site_keys(wishes.site),
         )
+        beside.check(prepared)
         talk_before(console, prepared)
         with progress_of(console, prepared) as tell:
             done = tuning.tune(
@@ -89,7 +93,9 @@ def tune(
                 note=console.say,
                 command=shlex.join(["rccltune", *sys.argv[1:]]),
                 force=force,
+                beside=lambda: beside.rates(console, prepared),
             )
+        beside.dump(console, prepared)
     console.warn(done.notices)
     console.result(done.as_plain(), _text(done))
     if done.swept.quarantined or done.swept.left:

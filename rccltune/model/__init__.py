@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from rccltune.model.agreement import Equivalence, Silence, SizeRatio, Stretch
 from rccltune.model.belief import AS_GOOD, Belief, Held, by_target, comparable, hold
+from rccltune.model.ceiling import Ceiling, Link, LinkRates
 from rccltune.model.chosen import (
     BASELINE_UNKNOWN,
     NOT_BEATEN,
@@ -107,6 +108,7 @@ __all__ = [
     "Belief",
     "Beside",
     "Caution",
+    "Ceiling",
     "Crossover",
     "Curve",
     "CurveKey",
@@ -125,8 +127,10 @@ __all__ = [
     "Judgement",
     "Launch",
     "LeftOut",
+    "Link",
     "LinkClass",
     "LinkMap",
+    "LinkRates",
     "LinkRow",
     "Mode",
     "Model",

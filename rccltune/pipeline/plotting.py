@@ -16,6 +16,7 @@ from rccltune.model import (
     Variant,
     base_variant,
 )
+from rccltune.pipeline.bounding import Bounded, bounded
 from rccltune.pipeline.fitting import FitDone, choice_of, fit_session
 from rccltune.pipeline.judging import environments_of, zones_in
 
@@ -33,8 +34,18 @@ def plot_session(
     directory: Path | None,
     formats: Sequence[str],
     overwrite: bool,
+    bounds: Callable[[Bounded], None] = lambda _found: None,
 ) -> tuple[Path, ...]:
     """Draw every figure that the session has data for.
+
+    Args:
+        folder: the session.
+        options: of the choice.
+        note: told what is worth telling.
+        directory: of the figures, None for the session's own.
+        formats: of the files.
+        overwrite: replace figures that are there.
+        bounds: told what the session's rates of links say, where it has any.
 
     Raises:
         CommandLineError: a figure is there and may not be overwritten.
@@ -44,6 +55,9 @@ def plot_session(
     wish = options(done)
     choice = _choice_or_none(done, wish, note)
     environments = environments_of(done, choice, wish) if choice else ()
+    limits = bounded(done)
+    if limits is not None:
+        bounds(limits)
     wanted = plot.PlotInput(
         curves=_of_one(done.curves, environments),
         crossovers=tuple(c for c in done.crossovers if _is_drawn(c.target.variant, environments)),
@@ -53,6 +67,7 @@ def plot_session(
         left_out=choice.left_out if choice else (),
         quarantined=done.quarantined,
         beliefs=done.beliefs,
+        ceilings=tuple(one.ceiling for one in limits.reached) if limits else (),
         source=_source(done),
         machine=_machine(done),
         simulated=done.session.simulated,

@@ -67,6 +67,7 @@ def tune(
     note: Note,
     command: str,
     force: bool,
+    beside: Callable[[], None] = lambda: None,
 ) -> Tuned:
     """Sweep, fit, choose, write, verify and draw; what was done before is not done again.
 
@@ -77,12 +78,14 @@ def tune(
         note: told what is worth telling.
         command: as typed, for the session.
         force: measure though untouched runs differ.
+        beside: what else is measured, after the sweep and before figures are drawn.
 
     Raises:
         RccltuneError: as of each step.
     """
     folder = prepared.folder
     swept = sweep(prepared, tell=tell, note=note, command=command, force=force)
+    beside()
     emitted = emit_rules(
         EmitWish(folders=(folder,), options=options, overwrite=True, formats=("rccl", "env")),
         note=note,

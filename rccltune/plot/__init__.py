@@ -35,13 +35,13 @@ from rccltune.plot.render.speedup import draw_speedup
 from rccltune.plot.render.table import draw_table
 from rccltune.plot.render.timing import draw_timing
 from rccltune.plot.render.variants import draw_variants
-from rccltune.plot.scene import Ceiling, PlotInput, Scene
+from rccltune.plot.scene import PlotInput, Scene
 from rccltune.plot.speedup import speedup_data
 from rccltune.plot.table import table_data
 from rccltune.plot.timing import time_data
 from rccltune.plot.variants import variant_data
 
-__all__ = ["Ceiling", "PlotInput", "draw", "draw_links", "omissions"]
+__all__ = ["PlotInput", "draw", "draw_links", "omissions"]
 
 _NO_BASELINE: Final = "speed-up: no baseline was measured beside other settings (see --baseline)"
 _NO_BANDWIDTH: Final = "bandwidth: one rank sends nothing over any link"

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
-from rccltune.model import Curve
-from rccltune.plot.scene import Ceiling, Scene, Series
+from rccltune.model import Ceiling, Curve
+from rccltune.plot.scene import Scene, Series
 from rccltune.plot.shapes import repeated
-from rccltune.units import busbw, busbw_factor
+from rccltune.units import busbw, busbw_factor, format_size
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -30,13 +31,31 @@ class BandwidthLine:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class CeilingLine:
+    """A ceiling, and the point of all lines that came nearest to it or went beyond."""
+
+    ceiling: Ceiling
+    reached: BandwidthPoint
+
+    @property
+    def label(self) -> str:
+        """Short enough for half the figure."""
+        slowest, limit = self.ceiling.slowest, self.ceiling.gb_per_s
+        return (
+            f"ceiling {limit:.3g} GB/s = {self.ceiling.n_links} × {slowest.gb_per_s:.3g}"
+            f" (slowest link, {slowest.source}→{slowest.target});"
+            f" reached {self.reached.busbw / limit:.2f} at {format_size(self.reached.nbytes)}"
+        )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class BandwidthData:
-    """Lines in the order of the scene."""
+    """Lines in the order of the scene; the ceiling where one is known."""
 
     scene: Scene
     leads: tuple[BandwidthLine, ...]
     faint: tuple[BandwidthLine, ...]
-    ceilings: tuple[Ceiling, ...]
+    ceiling: CeilingLine | None = None
 
     @property
     def has_twins(self) -> bool:
@@ -51,12 +70,22 @@ def bandwidth_data(scene: Scene) -> BandwidthData | None:
     """
     if busbw_factor(scene.collective, scene.scale.n_ranks) <= 0:
         return None
+    leads = tuple(_line(scene, s) for s in scene.leads)
+    faint = tuple(_line(scene, s) for s in scene.faint)
     return BandwidthData(
-        scene=scene,
-        leads=tuple(_line(scene, s) for s in scene.leads),
-        faint=tuple(_line(scene, s) for s in scene.faint),
-        ceilings=scene.given.ceilings,
+        scene=scene, leads=leads, faint=faint, ceiling=_ceiling(scene, (*leads, *faint))
     )
+
+
+def _ceiling(scene: Scene, lines: Sequence[BandwidthLine]) -> CeilingLine | None:
+    mine = (scene.collective, scene.scale, scene.rank_placement)
+    # What sends fewer bytes than it was given is no measure of links.
+    whole = (line for line in lines if not line.series.curve.key.variant.lossy)
+    points = [point for line in whole for point in (*line.points, *line.twin)]
+    for one in scene.given.ceilings:
+        if (one.collective, one.scale, one.rank_placement) == mine and points:
+            return CeilingLine(ceiling=one, reached=max(points, key=lambda p: p.busbw))
+    return None
 
 
 def _line(scene: Scene, series: Series) -> BandwidthLine:

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 
 from rccltune.model import (
     Belief,
+    Ceiling,
     Crossover,
     Curve,
     Environment,
@@ -21,14 +22,6 @@ from rccltune.vocab import Collective
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Ceiling:
-    """A bus bandwidth that the hardware cannot exceed, drawn into the bandwidth figure."""
-
-    busbw_gb_per_s: float
-    label: str
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class PlotInput:
     """Everything the figures are drawn from; curves of several targets may be mixed.
 
@@ -39,6 +32,7 @@ class PlotInput:
         quarantined: settings that are not measured because their launches fail.
         beliefs: what the library would have done by itself, where that is known.
         environments: variants that were measured beside the untouched site.
+        ceilings: what the slowest link lets a collective reach, at most one for each target.
         source: where the numbers come from, as a reader would cite it.
         machine: product and mode.
         simulated: measured on the stand-in node; every figure then says so.

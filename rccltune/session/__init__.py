@@ -6,7 +6,7 @@ never parses a log and never decides anything.
 """
 
 from rccltune.session.codec import from_plain, to_plain
-from rccltune.session.files import check_room, sha256_of, write_atomically
+from rccltune.session.files import check_room, disk_errors, sha256_of, write_atomically
 from rccltune.session.lock import writing
 from rccltune.session.store import (
     FORMAT,
@@ -36,6 +36,7 @@ __all__ = [
     "check_room",
     "combined_fingerprint",
     "commit",
+    "disk_errors",
     "dump_json",
     "dump_samples",
     "from_plain",

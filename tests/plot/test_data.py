@@ -10,7 +10,19 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rccltune.model import BASELINE, Failure, LeftOut, Model, Quarantine, Segment, Setting
+from rccltune.model import (
+    BASELINE,
+    Ceiling,
+    Failure,
+    LeftOut,
+    Link,
+    Model,
+    Quarantine,
+    Scale,
+    Segment,
+    Setting,
+    Variant,
+)
 from rccltune.plot import PlotInput
 from rccltune.plot.bandwidth import bandwidth_data
 from rccltune.plot.casting import MAX_LEADS, scenes
@@ -162,6 +174,33 @@ class TestBandwidth:
         assert data is not None
         peak = {line.series.label: line.points[-1].busbw for line in data.leads}
         assert peak["ring/simple"] == pytest.approx(26.43, abs=0.01)
+
+    def test_the_ceiling_of_its_own_target(self, make: SimpleNamespace) -> None:
+        """What all lines reached of it at best; others' ceilings and lossy lines do not count."""
+        scale = Scale(n_nodes=1, n_ranks=8)
+        lossy = Variant(name="low-precision", lossy=True)
+        curves = (
+            make.curve("ring/ll", {MIB: 50.0}, scale=scale),
+            make.curve("ring/simple", {MIB: 60.0}, scale=scale),
+            make.curve("ring/ll128", {MIB: 1.0}, scale=scale, variant=lossy),
+        )
+        mine = Ceiling(
+            collective=curves[0].key.collective,
+            scale=scale,
+            rank_placement=None,
+            n_links=7,
+            slowest=Link(source=2, target=5, gb_per_s=10.0),
+            all_links_gb_per_s=80.0,
+        )
+        other = replace(mine, scale=Scale(n_nodes=2, n_ranks=16))
+        data = bandwidth_data(only(PlotInput(curves=curves, ceilings=(other, mine))))
+        assert data.ceiling.ceiling == mine
+        # 1 MiB in 50 µs is 20.97 GB/s; all_reduce of 8 ranks sends 7/4 of it.
+        assert data.ceiling.reached.busbw == pytest.approx(1.75 * 2**20 / 50.0 / 1e3)
+        assert data.ceiling.label == (
+            "ceiling 70 GB/s = 7 × 10 (slowest link, 2→5); reached 0.52 at 1 MiB"
+        )
+        assert bandwidth_data(only(PlotInput(curves=curves, ceilings=(other,)))).ceiling is None
 
     def test_a_slow_end_of_time_is_the_low_end_of_bandwidth(self, make: SimpleNamespace) -> None:
         """±10 % in time is 1/1.1 and 1/0.9 in bandwidth; one run has no interval."""

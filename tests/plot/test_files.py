@@ -12,8 +12,8 @@ import pytest
 from PIL import Image
 
 from rccltune.errors import CommandLineError
-from rccltune.model import BASELINE, Scale, Setting
-from rccltune.plot import Ceiling, PlotInput, draw, files, omissions
+from rccltune.model import BASELINE, Ceiling, Link, Scale, Setting
+from rccltune.plot import PlotInput, draw, files, omissions
 from rccltune.vocab import Placement
 
 MIB = 1024**2
@@ -123,7 +123,16 @@ class TestOddInput:
     def test_strange_words(self, published: PlotInput, tmp_path: Path) -> None:
         """Line breaks, dollars, a script that the font lacks, and no end."""
         odd = replace(published, source="来源\n$x_1$ " * 60, machine="机器 " * 90)
-        odd = replace(odd, ceilings=(Ceiling(busbw_gb_per_s=316, label="slowest link"),))
+        key = odd.curves[0].key
+        limit = Ceiling(
+            collective=key.collective,
+            scale=key.scale,
+            rank_placement=key.rank_placement,
+            n_links=127,
+            slowest=Link(source=127, target=126, gb_per_s=1234.5),
+            all_links_gb_per_s=2e5,
+        )
+        odd = replace(odd, ceilings=(limit,))
         assert draw(odd, tmp_path)
 
     def test_zones_whose_setting_was_not_drawn(self, make: SimpleNamespace, tmp_path: Path) -> None:

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from rccltune.plot.bandwidth import BandwidthData, BandwidthLine, BandwidthPoint
+from rccltune.plot.bandwidth import BandwidthData, BandwidthLine, BandwidthPoint, CeilingLine
 from rccltune.plot.look import BLACK
 from rccltune.plot.render.parts import (
     end_labels,
@@ -26,6 +26,7 @@ from rccltune.plot.ticks import linear_ticks, log_ticks
 _WIDTH = 9.0
 _UPPER = 3.1
 _LOWER = 2.5
+_ROOM = 1.14
 
 
 def draw_bandwidth(data: BandwidthData) -> Figure:
@@ -45,6 +46,8 @@ def draw_bandwidth(data: BandwidthData) -> Figure:
     size_axis(upper, limits, width, labelled=False)
     _linear(upper, data)
     _logarithmic(lower, data)
+    if data.ceiling is not None:
+        _ceiling_label(upper, data.ceiling)
     for axes, label in ((upper, _peak), (lower, _name)):
         _lines(axes, data)
         ends = [(line, line.points[-1]) for line in data.leads]
@@ -69,16 +72,22 @@ def _all(data: BandwidthData) -> list[BandwidthPoint]:
     return [p for line in data.leads for p in (*line.points, *line.twin)]
 
 
+def _limits(data: BandwidthData) -> list[float]:
+    return [] if data.ceiling is None else [data.ceiling.ceiling.gb_per_s]
+
+
 def _linear(axes: Axes, data: BandwidthData) -> None:
     top = max(p.busbw for p in _all(data))
-    top = 1.05 * max([top, *(c.busbw_gb_per_s for c in data.ceilings)])
+    limits = _limits(data)
+    # Room for the ceiling's label above whatever is drawn.
+    top = (_ROOM if limits else 1.05) * max([top, *limits])
     axes.set_ylim(0, top)
     axes.set_yticks(linear_ticks(0, top))
     axes.set_ylabel("bus bandwidth (GB/s), linear")
 
 
 def _logarithmic(axes: Axes, data: BandwidthData) -> None:
-    values = [p.busbw for p in _all(data)] + [c.busbw_gb_per_s for c in data.ceilings]
+    values = [*(p.busbw for p in _all(data)), *_limits(data)]
     limits = axis_range(values)
     ticks = log_ticks(*limits, at_most=8)
     log_axis(axes, limits, ticks, [f"{tick:g}" for tick in ticks])
@@ -92,18 +101,13 @@ def _lines(axes: Axes, data: BandwidthData) -> None:
         faint(axes, line.series, _polyline(line.twin))
         strong(axes, line.series, _polyline(line.points))
         _band(axes, line)
-    for ceiling in data.ceilings:
-        axes.axhline(ceiling.busbw_gb_per_s, color=BLACK, linewidth=1.0, linestyle=(0, (4, 2)))
-        where = (0.01, ceiling.busbw_gb_per_s)
-        axes.annotate(
-            ceiling.label,
-            where,
-            xycoords=("axes fraction", "data"),
-            xytext=(0, -2),
-            textcoords="offset points",
-            va="top",
-            size=SMALL,
-        )
+    for limit in _limits(data):
+        axes.axhline(limit, color=BLACK, linewidth=1.0, linestyle=(0, (4, 2)), zorder=1)
+
+
+def _ceiling_label(axes: Axes, ceiling: CeilingLine) -> None:
+    """Above all lines, whatever sizes they begin at."""
+    axes.text(0.01, 0.99, ceiling.label, transform=axes.transAxes, va="top", size=SMALL, zorder=6)
 
 
 def _polyline(points: Sequence[BandwidthPoint]) -> Polyline:

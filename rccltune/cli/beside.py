@@ -1,0 +1,124 @@
+"""What is measured beside a sweep: rates of links, and NPKit's events of the winner."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, TypeVar
+
+import click
+
+from rccltune.cli.ceiling import ceiling_lines, transferbench_option
+from rccltune.cli.console import Console, with_options
+from rccltune.cli.options import FOLDER
+
+if TYPE_CHECKING:
+    from rccltune.pipeline.dumping import Dumped
+    from rccltune.pipeline.preparing import Prepared
+
+F = TypeVar("F", bound=Callable[..., Any])
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Beside:
+    """What ``--transferbench`` and ``--npkit-dump`` say."""
+
+    transferbench: Path | None
+    npkit_dump: Path | None
+
+    def check(self, prepared: Prepared) -> None:
+        """Find out before a long sweep whether both can be done at its end."""
+        from rccltune.pipeline import bounding, dumping
+
+        if self.transferbench is not None:
+            bounding.check_file(self.transferbench, simulated=prepared.site.node is not None)
+        if self.npkit_dump is not None and not dumping.stored_dump(
+            prepared.folder, self.npkit_dump
+        ):
+            dumping.check_dump(self.npkit_dump, prepared.site)
+
+    def rates(self, console: Console, prepared: Prepared) -> None:
+        """Keep the rates, and say what they bound."""
+        from rccltune.pipeline import bounding, fit_session
+
+        if self.transferbench is None:
+            return
+        bounding.take_rates(prepared.folder, self.transferbench, note=console.say, is_here=True)
+        found = bounding.bounded(fit_session(prepared.folder, note=console.say))
+        if found is not None:
+            _tell(console, "ceiling", found.as_plain(), "\n".join(ceiling_lines(found)))
+
+    def dump(self, console: Console, prepared: Prepared) -> None:
+        """Run the winner once more, with NPKit's dump."""
+        from rccltune.pipeline import dumping
+
+        if self.npkit_dump is None:
+            return
+        done = dumping.dump_winner(
+            prepared.folder,
+            self.npkit_dump,
+            prepared.sweep,
+            prepared.site,
+            timeout_s=prepared.timeout_s,
+            note=console.say,
+        )
+        _tell(console, "npkit", done.as_plain(), "\n".join(_lines(done)))
+
+
+def _tell(console: Console, event: str, plain: dict[str, Any], text: str) -> None:
+    """A line of JSON, as of the sweep's other events, or words."""
+    if console.as_json:
+        click.echo(json.dumps({"event": event, **plain}, ensure_ascii=False))
+    else:
+        click.echo(text)
+
+
+def _lines(done: Dumped) -> list[str]:
+    dump, winner = done.dump, done.winner
+    simulated = "SIMULATED " if dump.simulated else ""
+    gain = f", {winner.gain:.2f}x the untouched site" if winner.gain else ", the fastest measured"
+    what = f"{dump.n_gpu_events} events of {len(dump.ranks)} GPUs"
+    lines = [
+        f"{simulated}NPKit: {winner}{gain}: {what}, {dump.n_files} files in {done.folder}",
+        f"beside the launch: {done.collected}",
+    ]
+    if done.generator is None:
+        lines.append(
+            "npkit_trace_generator.py was not found in or above the library's folder: it is in "
+            "RCCL's sources, tools/scripts/"
+        )
+    if done.header is None:
+        lines.append(
+            "npkit_event.h was not found: take src/include/npkit/npkit_event.h of the sources that "
+            "this library was built from, since event numbers differ between releases"
+        )
+    if done.other_release:
+        lines.append(
+            "the trace generator is of another release: it wants clock_calibration files, which "
+            "this library does not write"
+        )
+    return [*lines, f"Next: {done.command}"]
+
+
+_BESIDE = (
+    transferbench_option,
+    click.option(
+        "--npkit-dump",
+        type=FOLDER,
+        metavar="DIR",
+        help="Run the winner once more; NPKit's events go there.",
+    ),
+)
+
+
+def beside(command: F) -> F:
+    """What sweep and tune measure beside the settings."""
+
+    def gather(given: dict[str, Any]) -> None:
+        given["beside"] = Beside(
+            transferbench=given.pop("transferbench"), npkit_dump=given.pop("npkit_dump")
+        )
+
+    return with_options(command, _BESIDE, gather)

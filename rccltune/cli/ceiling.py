@@ -1,0 +1,100 @@
+"""``--transferbench``, and what a session's rates of links say in words."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, TypeVar
+
+import click
+
+from rccltune.cli.console import Console, table
+from rccltune.cli.options import FOLDER
+from rccltune.model import DEFAULT_VARIANT
+from rccltune.units import format_size
+
+if TYPE_CHECKING:
+    from rccltune.model import Ceiling, LinkRates
+    from rccltune.pipeline.bounding import Bounded, Reached
+
+F = TypeVar("F", bound=Callable[..., Any])
+_SHOWN = 8
+
+
+def transferbench_option(command: F) -> F:
+    """Where rates of links come from."""
+    return click.option(
+        "--transferbench",
+        type=FOLDER,
+        metavar="FILE",
+        help="TransferBench, run once a session, or what its a2a printed: the ceiling of links.",
+    )(command)
+
+
+def take(console: Console, session: Path, file: Path | None) -> None:
+    """Keep the rates of ``--transferbench`` in the session, where it was given."""
+    if file is not None:
+        from rccltune.pipeline.bounding import take_rates
+
+        take_rates(session, file, note=console.say)
+
+
+def ceiling_lines(found: Bounded) -> list[str]:
+    """The ceiling, what reached how much of it, and links out of line."""
+    lines = [_head(found)]
+    if found.reached:
+        columns = ("collective", "scale", "ceiling", "slowest link", "best", "at", "with", "of it")
+        rows = (
+            (
+                one.ceiling.collective.value,
+                str(one.ceiling.scale),
+                f"{one.ceiling.gb_per_s:.1f}",
+                _product(one.ceiling),
+                f"{one.gb_per_s:.1f}",
+                format_size(one.nbytes),
+                _with(one),
+                f"{one.fraction:.2f}",
+            )
+            for one in found.reached
+        )
+        lines.append(table(columns, rows, numeric=(2, 4, 5, 7)))
+    lines += [f"no ceiling for {said}" for said in found.without]
+    lines += _slow(found)
+    return lines
+
+
+def _with(one: Reached) -> str:
+    plain = one.variant == DEFAULT_VARIANT.name
+    return str(one.setting) if plain else f"{one.setting} [{one.variant}]"
+
+
+def _product(one: Ceiling) -> str:
+    return f"{one.n_links} x {one.slowest.gb_per_s:.3f}, {one.slowest}"
+
+
+def _head(found: Bounded) -> str:
+    rates = found.rates
+    slowest = min(link.gb_per_s for link in rates.links)
+    fastest = max(link.gb_per_s for link in rates.links)
+    simulated = "SIMULATED " if rates.simulated else ""
+    return (
+        f"{simulated}Ceiling in GB/s of bus bandwidth, from {len(rates.links)} links at "
+        f"{slowest:.3f} to {fastest:.3f} GB/s, median {found.middle:.3f} ({_origin(rates)})"
+    )
+
+
+def _origin(rates: LinkRates) -> str:
+    version = f" {rates.version}" if rates.version else ""
+    copies = f", copies of {format_size(rates.nbytes)}" if rates.nbytes else ""
+    return f"TransferBench{version}{copies}, {rates.source}"
+
+
+def _slow(found: Bounded) -> list[str]:
+    """Links out of line; a handful of them, since a broken switch has dozens."""
+    lines = [
+        f"link out of line: {link}, {link.gb_per_s:.2f} GB/s, "
+        f"{100 * (1 - link.gb_per_s / found.middle):.0f} % below the median"
+        for link in found.slow[:_SHOWN]
+    ]
+    more = len(found.slow) - _SHOWN
+    return [*lines, f"{more} more links out of line"] if more > 0 else lines
