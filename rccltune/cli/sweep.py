@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from rccltune.cli.beside import Beside, beside
 from rccltune.cli.console import DEFAULT_SESSION, Console, common
+from rccltune.cli.extras import Extras, extras
 from rccltune.cli.options import COLLECTIVE, FOLDER, PAIR, SETTING, Word
 from rccltune.cli.progress import minutes, progress_of
 from rccltune.config import LAUNCHERS, METHODS, PLACEMENTS, parse_duration
@@ -84,7 +84,7 @@ DURATION = Word("duration", parse_duration)
 @click.option("--plan", "plan_only", is_flag=True, help="Show what would run, and stop.")
 @click.option("--lift-quarantine", is_flag=True, help="Try quarantined settings again.")
 @click.option("--force", is_flag=True, help="Measure although untouched runs differ.")
-@beside
+@extras
 @common
 def sweep(
     *,
@@ -95,7 +95,7 @@ def sweep(
     apply_mode: bool,
     lift_quarantine: bool,
     force: bool,
-    beside: Beside,
+    extras: Extras,
     **options: Any,  # noqa: ANN401 - the options of a sweep file, by name
 ) -> None:
     """Find out which setting of each collective is fast at which size, and keep it in a session.
@@ -135,14 +135,14 @@ def sweep(
             refused=refused,
             site_keys=site_keys(wishes.site),
         )
-        beside.check(prepared)
+        extras.check(prepared)
         if plan_only:
             console.result(preparing.plan_as_plain(prepared), _plan_text(prepared))
             return
-        _measure(console, prepared, beside, force=force)
+        _measure(console, prepared, extras, force=force)
 
 
-def _measure(console: Console, prepared: Prepared, beside: Beside, *, force: bool) -> None:
+def _measure(console: Console, prepared: Prepared, extras: Extras, *, force: bool) -> None:
     from rccltune.pipeline import sweeping
 
     talk_before(console, prepared)
@@ -158,8 +158,8 @@ def _measure(console: Console, prepared: Prepared, beside: Beside, *, force: boo
         click.echo(json.dumps({"event": "done", **done.as_plain()}, ensure_ascii=False))
     else:
         click.echo(_text(done))
-    beside.rates(console, prepared)
-    beside.dump(console, prepared)
+    extras.rates(console, prepared)
+    extras.dump(console, prepared)
     if done.left:
         raise LaunchError(
             f"{len(done.left)} of the launches that walk through settings failed; everything else "

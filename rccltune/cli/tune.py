@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from rccltune.cli.beside import Beside, beside
 from rccltune.cli.console import Console, common
+from rccltune.cli.extras import Extras, extras
 from rccltune.cli.options import Choosing, choosing
 from rccltune.cli.progress import progress_of
 from rccltune.cli.sweep import sweep as _sweep
@@ -30,7 +30,7 @@ _LEFT_OUT = frozenset(("plan_only",))
 
 
 @click.command("tune")
-@beside
+@extras
 @choosing
 @common
 def tune(
@@ -42,7 +42,7 @@ def tune(
     apply_mode: bool,
     lift_quarantine: bool,
     force: bool,
-    beside: Beside,
+    extras: Extras,
     **options: Any,  # noqa: ANN401 - the options of a sweep file, by name
 ) -> None:
     """Find the best settings of this machine, prove them here, and say how to use them.
@@ -83,7 +83,7 @@ def tune(
             refused=refused,
             site_keys=site_keys(wishes.site),
         )
-        beside.check(prepared)
+        extras.check(prepared)
         talk_before(console, prepared)
         with progress_of(console, prepared) as tell:
             done = tuning.tune(
@@ -93,9 +93,9 @@ def tune(
                 note=console.say,
                 command=shlex.join(["rccltune", *sys.argv[1:]]),
                 force=force,
-                beside=lambda: beside.rates(console, prepared),
+                beside=lambda: extras.rates(console, prepared),
             )
-        beside.dump(console, prepared)
+        extras.dump(console, prepared)
     console.warn(done.notices)
     console.result(done.as_plain(), _text(done))
     if done.swept.quarantined or done.swept.left:

@@ -24,6 +24,7 @@ from rccltune.model import (
 )
 from rccltune.npkit import Dump
 from rccltune.pipeline import launching, preparing, running
+from rccltune.pipeline.endings import Ran
 from rccltune.pipeline.fitting import FitDone, choice_of, fit_session
 from rccltune.pipeline.site import Site
 from rccltune.units import format_size
@@ -329,7 +330,7 @@ def _check_options(one: Launch) -> None:
         )
 
 
-def _check_ran(ran: launching.Ran, winner: Winner, own: Path) -> None:
+def _check_ran(ran: Ran, winner: Winner, own: Path) -> None:
     """It ended well, and what ran is what was asked for.
 
     Raises:

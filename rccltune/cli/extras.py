@@ -22,7 +22,7 @@ F = TypeVar("F", bound=Callable[..., Any])
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Beside:
+class Extras:
     """What ``--transferbench`` and ``--npkit-dump`` say."""
 
     transferbench: Path | None
@@ -102,7 +102,7 @@ def _lines(done: Dumped) -> list[str]:
     return [*lines, f"Next: {done.command}"]
 
 
-_BESIDE = (
+_EXTRAS = (
     transferbench_option,
     click.option(
         "--npkit-dump",
@@ -113,12 +113,12 @@ _BESIDE = (
 )
 
 
-def beside(command: F) -> F:
+def extras(command: F) -> F:
     """What sweep and tune measure beside the settings."""
 
     def gather(given: dict[str, Any]) -> None:
-        given["beside"] = Beside(
+        given["extras"] = Extras(
             transferbench=given.pop("transferbench"), npkit_dump=given.pop("npkit_dump")
         )
 
-    return with_options(command, _BESIDE, gather)
+    return with_options(command, _EXTRAS, gather)
