@@ -5,7 +5,7 @@ version in it. All texts are made by pure functions; one module writes.
 """
 
 from rccltune.deploy.assemble import MANIFEST, assemble
-from rccltune.deploy.place import Placed, check_ours, current, put, remarks, roll_back
+from rccltune.deploy.place import VERSIONS, Placed, check_ours, current, put, remarks, roll_back
 from rccltune.deploy.records import Delivery, File, Rules, Version
 from rccltune.deploy.snippets import MOUNT
 from rccltune.deploy.words import NOT_VERIFIED, SIMULATED
@@ -15,6 +15,7 @@ __all__ = [
     "MOUNT",
     "NOT_VERIFIED",
     "SIMULATED",
+    "VERSIONS",
     "Delivery",
     "File",
     "Placed",

@@ -13,13 +13,17 @@ from rccltune.deploy.records import Delivery
 from rccltune.deploy.words import header, remark
 
 _START: Final = r"""
-root='' quiet=0
+# zsh, where somebody names it, splits no words without this.
+[ -z "${ZSH_VERSION:-}" ] || emulate sh
+root='' quiet=0 sourced=0
 while [ $# -gt 0 ]; do
     case $1 in
     --root) root=${2:?--root names a folder}; shift ;;
     -q) quiet=1 ;;
+    --sourced) sourced=1 ;;
     *)
-        echo "usage: check.sh [-q] [--root DIR]: is this node ready? Exit code 0 or 1." >&2
+        echo "usage: check.sh [-q] [--sourced] [--root DIR]" >&2
+        echo "Is this node ready? Exit code 0 or 1." >&2
         exit 2
         ;;
     esac
@@ -60,7 +64,7 @@ check_files() {
             fail "$name is missing or cannot be read"
             continue
         fi
-        found=$(sha256sum <"$here/$name") || found='none'
+        found=$(sha256sum <"$here/$name" 2>/dev/null) || found='none'
         found=${found%% *}
         [ "$found" = "$hash" ] || fail "$name is not the file that was deployed (sha256 $found)"
     done <"$here/MANIFEST"
@@ -72,6 +76,19 @@ check_files() {
         case $listed in *" ${name##*/} "*) ;; *) fail "${name##*/} was not deployed" ;; esac
     done
 }
+# Who can write here decides what every job loads, also after this check.
+check_rights() {
+    command -v find >/dev/null 2>&1 || return 0
+    above=${here%/versions/"$version"}
+    open=$({
+        find "$above" "$above/versions" -prune -type d -perm -0002
+        find "$here" ! -type l -perm -0002
+    } 2>/dev/null)
+    # The first line.
+    open=${open%%
+*}
+    [ -z "$open" ] || warn "anybody may write to $open, and with it to what jobs load"
+}
 """
 _LIBRARY: Final = r"""
 check_library() {
@@ -81,7 +98,7 @@ check_library() {
         case $code:$said in
         0:*'not found'* | 0:*'not a dynamic'*) code=1 ;;
         esac
-        [ $code = 0 ] || fail "$plugin does not load: $(printf '%s' "$said" | tr '\n\t' '  ')"
+        [ "$code" = 0 ] || fail "$plugin does not load: $(printf '%s' "$said" | tr '\n\t' '  ')"
     fi
     for abi in $abis; do
         if command -v readelf >/dev/null 2>&1; then
@@ -160,8 +177,9 @@ check_gpus() {
     fi
 }
 """
+_OVERRIDING: Final = ("NCCL_ALGO", "NCCL_PROTO", "RCCL_OVERRIDE_*", "RCCLTUNE_SCHEDULE")
 _VARIABLES: Final = r"""
-# Whether a path is in this folder, by whatever name.
+# Whether a path is in this folder, by whatever name: links, and several mounts of one folder.
 is_here() {
     case $1 in
     /*) ;;
@@ -169,7 +187,9 @@ is_here() {
     esac
     folder=$1
     [ -d "$1" ] || folder=${1%/*}/
-    [ "$(cd -P "$folder" 2>/dev/null && pwd -P)" = "$(cd -P "$here" && pwd -P)" ]
+    # Every /bin/sh has -ef, though POSIX does not.
+    # shellcheck disable=SC3013
+    [ "$folder" -ef "$here" ]
 }
 loaded=0
 judge() {
@@ -196,7 +216,7 @@ judge() {
         wanted "$1"
         [ "$2" = "$want" ] || fail "$3: $1=$2, and the rules need $1=$want"
         ;;
-    NCCL_ALGO | NCCL_PROTO | RCCL_OVERRIDE_* | RCCLTUNE_SCHEDULE)
+    @OVERRIDING@)
         fail "$3: $1=$2 overrides what the rules choose"
         ;;
     @CHOOSING@)
@@ -216,7 +236,10 @@ check_variables() {
         ${NCCL_CONF_FILE:+"$NCCL_CONF_FILE"}; do
         [ ! -r "$root$file" ] || check_hidden "$root$file"
     done
-    if [ $loaded = 0 ]; then
+    if [ $loaded = 0 ] && [ $sourced = 1 ]; then
+        fail "NCCL_TUNER_PLUGIN does not arrive here ($passes)"
+        return
+    elif [ $loaded = 0 ]; then
         warn "NCCL_TUNER_PLUGIN is not set here: a job sources env.sh first"
         return
     fi
@@ -228,18 +251,20 @@ check_variables() {
 }
 # NAME=VALUE lines take effect where the environment does not have the name.
 check_hidden() {
+    from=$1
     while read -r line || [ -n "$line" ]; do
         case $line in '#'*) continue ;; *=*) ;; *) continue ;; esac
         name=${line%%=*} value=${line#*=}
         name=${name%"${name##*[! ]}"} value=${value#"${value%%[! ]*}"}
         case $name in '' | [0-9]* | *[!A-Za-z0-9_]*) continue ;; esac
         eval "set_already=\${$name+yes}"
-        [ -n "$set_already" ] || [ -z "$value" ] || judge "$name" "$value" "$1"
+        [ -n "$set_already" ] || [ -z "$value" ] || judge "$name" "$value" "$from"
     done <"$1"
 }
 """
 _END: Final = r"""
 check_files
+check_rights
 check_library
 check_glibc
 check_gpus
@@ -280,6 +305,7 @@ def check_script(delivery: Delivery, version: str, expected: tuple[str, ...]) ->
         "memory": memory if is_whole else "",
         "mode": f"{compute}-{memory}".lower().strip("-") if is_whole else "",
         "expected": " ".join(expected),
+        "passes": "Slurm: unset SLURM_EXPORT_ENV, or srun --export=ALL; containers: container.sh",
         "needed": " ".join(name for name, _ in delivery.environment),
         "remark": remark(delivery),
     }
@@ -287,7 +313,8 @@ def check_script(delivery: Delivery, version: str, expected: tuple[str, ...]) ->
         "#!/bin/sh",
         *header(delivery, version),
         "# Is this node ready for a job with these rules? One line for each finding; exit code 0",
-        f"# or 1. On every node: srun --ntasks-per-node=1 -N… {delivery.directory}/check.sh",
+        f"# or 1. On every node: srun --ntasks-per-node=1 -N NODES {delivery.directory}/check.sh",
+        "# In a job, after env.sh, with --sourced: then its variables must be there.",
         "set -u",
         *(f"{name}={shlex.quote(value)}" for name, value in values.items()),
         "wanted() {",
@@ -300,7 +327,10 @@ def check_script(delivery: Delivery, version: str, expected: tuple[str, ...]) ->
     # An empty pattern would be none: no variable is called so.
     needs = " | ".join(name for name, _ in delivery.environment) or "-"
     variables = _VARIABLES.replace("@NEEDS@", needs)
-    variables = variables.replace("@CHOOSING@", " | ".join(delivery.choosing) or "-")
+    named = {*_OVERRIDING, *(name for name, _ in delivery.environment)}
+    choosing = [pattern for pattern in delivery.choosing if pattern not in named]
+    variables = variables.replace("@OVERRIDING@", " | ".join(_OVERRIDING))
+    variables = variables.replace("@CHOOSING@", " | ".join(choosing) or "-")
     return "\n".join(lines) + _START + _FILES + _LIBRARY + _GPUS + variables + _END
 
 

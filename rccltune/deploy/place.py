@@ -66,6 +66,12 @@ def check_ours(directory: Path, *, force: bool) -> None:
         CommandLineError: it is no folder; it has other things in it, and nobody forces; something
             that is no link is where one of ours goes.
     """
+    if directory.is_symlink() and not directory.exists():
+        raise CommandLineError(
+            f"this link leads to nothing ({directory.readlink()})",
+            where=str(directory),
+            hint="make the folder that it names, or name another one.",
+        )
     if directory.exists() and not directory.is_dir():
         raise CommandLineError("this is no folder", where=str(directory))
     if not directory.exists():
