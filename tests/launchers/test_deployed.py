@@ -138,6 +138,25 @@ def test_a_changed_file_stops_the_job(placed: Placed, batch: Batch) -> None:
     assert "runs" not in said
 
 
+@pytest.mark.parametrize("plugin", ["/opt/other.so", "librccl-tuner-other.so"])
+def test_a_plugin_of_the_users_own_stops_the_job(placed: Placed, batch: Batch, plugin: str) -> None:
+    """It stays, so the rules are not what runs; the check says which plugin is in the way."""
+    own = f"export NCCL_TUNER_PLUGIN={plugin}"
+    code, said = batch(own, handed_over(placed), "echo runs")
+    assert code == 1
+    assert f"FAIL: environment: NCCL_TUNER_PLUGIN={plugin} is not this version's plugin" in said
+    assert "runs" not in said
+
+
+def test_a_folder_that_is_gone_stops_the_job(placed: Placed, batch: Batch) -> None:
+    """A file system that is not mounted on the node."""
+    lines = handed_over(placed)
+    placed.folder.parents[1].rename(placed.folder.parents[2] / "elsewhere")
+    code, said = batch(lines, "echo runs")
+    assert code != 0
+    assert "runs" not in said
+
+
 def test_a_node_without_the_gpus_stops_the_job(tmp_path: Path, batch: Batch) -> None:
     """Rules for MI300X, and this machine has none."""
     if Path("/sys/class/kfd").exists():
