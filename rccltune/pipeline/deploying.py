@@ -87,8 +87,7 @@ def deploy_session(folder: Path, directory: Path, *, force: bool, note: Note) ->
     missing = [one for one in (target, *target.parents) if not one.exists()]
     with _writing(target, note):
         for made in missing:
-            # Every user of the cluster goes through it, whatever the umask of who deploys.
-            made.chmod(0o755)
+            deploy.open_to_readers(made)
         placed = deploy.put(target, version, write=session.write_atomically, force=force)
     closed = _closed(target)
     if closed is not None:
