@@ -24,7 +24,7 @@ Batch = Callable[..., tuple[int, str]]
 
 
 class Cluster(Protocol):
-    """What is used of the fixture ``slurm``."""
+    """What is used of the fixture ``three_nodes``."""
 
     programs: Path
     variables: Mapping[str, str]
@@ -38,12 +38,12 @@ class Launcher(Protocol):
 
 
 @pytest.fixture(scope="module")
-def free(slurm: Cluster) -> Mapping[str, str]:
-    """Variables of a Slurm whose node is not allocated."""
-    given = slurm.variables
+def free(three_nodes: Cluster) -> Mapping[str, str]:
+    """Variables of a Slurm whose nodes are not allocated."""
+    given = three_nodes.variables
     variables = {name: value for name, value in given.items() if name != "SLURM_JOB_ID"}
-    variables["PATH"] = f"{slurm.programs}/bin:{os.environ['PATH']}"
-    scancel = [slurm.programs / "bin" / "scancel", given["SLURM_JOB_ID"]]
+    variables["PATH"] = f"{three_nodes.programs}/bin:{os.environ['PATH']}"
+    scancel = [three_nodes.programs / "bin" / "scancel", given["SLURM_JOB_ID"]]
     subprocess.run(scancel, env={**os.environ, **variables}, check=True)
     return variables
 
@@ -107,6 +107,29 @@ def test_every_task_of_a_job_has_the_variables(placed: Placed, batch: Batch) -> 
     for task in "01":
         lines = [line[3:] for line in said.splitlines() if line.startswith(f"{task}: ")]
         assert "\n".join((*lines, "")) == shown(placed)
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        ("-N3",),
+        ("-N3", "--ntasks-per-node=2"),
+        ("-N3", "-n4"),
+        ("-N3", "-n3", "-c2", "--exclusive"),
+        ("-N3", "-n6", "--distribution=plane=2"),
+    ],
+    ids=" ".join,
+)
+def test_every_node_is_checked_once(placed: Placed, batch: Batch, options: tuple[str, ...]) -> None:
+    """However the job asks for its tasks."""
+    check = '"$check" --sourced || exit 1'
+    lines = handed_over(placed)
+    assert check in lines
+    told = lines.replace(check, 'sh -c \'echo "on $SLURMD_NODENAME"; "$0" --sourced\' "$check"')
+    code, said = batch(told, "echo runs", options=options)
+    assert code == 0
+    assert sorted(re.findall(r"^on (.*)$", said, re.MULTILINE)) == ["node0", "node1", "node2"]
+    assert said.count(f": ready: version {placed.name}\n") == 3
 
 
 @pytest.mark.parametrize("option", ["NONE", "HOME", "NIL"])
@@ -192,13 +215,13 @@ def test_the_check_itself_as_a_job(placed: Placed, free: Mapping[str, str], tmp_
     check = placed.folder.parents[1] / "check.sh"
     variables = {**os.environ, **free}
     done = subprocess.run(
-        [_which("srun", free), "--ntasks-per-node=1", "-N", "1", check],
+        [_which("srun", free), "--ntasks-per-node=1", "-N", "3", check],
         env=variables,
         capture_output=True,
         text=True,
         check=True,
     )
-    assert done.stdout.count(f": ready: version {placed.name}\n") == 1
+    assert done.stdout.count(f": ready: version {placed.name}\n") == 3
     out = tmp_path / "out"
     submit = [_which("sbatch", free), "-Q", f"--output={out}", check]
     subprocess.run(submit, env=variables, check=True)
