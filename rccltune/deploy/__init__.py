@@ -5,7 +5,16 @@ version in it. All texts are made by pure functions; one module writes.
 """
 
 from rccltune.deploy.assemble import MANIFEST, assemble
-from rccltune.deploy.place import Placed, check_ours, current, put, remarks, roll_back
+from rccltune.deploy.place import (
+    VERSIONS,
+    Placed,
+    check_ours,
+    current,
+    open_to_readers,
+    put,
+    remarks,
+    roll_back,
+)
 from rccltune.deploy.records import Delivery, File, Rules, Version
 from rccltune.deploy.snippets import MOUNT
 from rccltune.deploy.words import NOT_VERIFIED, SIMULATED
@@ -15,6 +24,7 @@ __all__ = [
     "MOUNT",
     "NOT_VERIFIED",
     "SIMULATED",
+    "VERSIONS",
     "Delivery",
     "File",
     "Placed",
@@ -23,6 +33,7 @@ __all__ = [
     "assemble",
     "check_ours",
     "current",
+    "open_to_readers",
     "put",
     "remarks",
     "roll_back",

@@ -9,17 +9,23 @@ from __future__ import annotations
 import shlex
 from typing import Final
 
+from rccltune.deploy.check_job import OVERRIDING, VARIABLES
+from rccltune.deploy.check_node import FILES, GPUS, LIBRARY
 from rccltune.deploy.records import Delivery
 from rccltune.deploy.words import header, remark
 
 _START: Final = r"""
-root='' quiet=0
+# zsh, where somebody names it, splits no words without this.
+[ -z "${ZSH_VERSION:-}" ] || emulate sh
+root='' quiet=0 sourced=0
 while [ $# -gt 0 ]; do
     case $1 in
     --root) root=${2:?--root names a folder}; shift ;;
     -q) quiet=1 ;;
+    --sourced) sourced=1 ;;
     *)
-        echo "usage: check.sh [-q] [--root DIR]: is this node ready? Exit code 0 or 1." >&2
+        echo "usage: check.sh [-q] [--sourced] [--root DIR]" >&2
+        echo "Is this node ready? Exit code 0 or 1." >&2
         exit 2
         ;;
     esac
@@ -42,204 +48,9 @@ for try in "$at/versions/$version" "${at%/*}/$version" "${at%/*}/versions/$versi
     if [ -e "$try/MANIFEST" ]; then here=$try; break; fi
 done
 """
-_FILES: Final = r"""
-check_files() {
-    if [ ! -r "$here/MANIFEST" ]; then
-        fail "$here/MANIFEST cannot be read"
-        return
-    fi
-    if ! command -v sha256sum >/dev/null 2>&1; then
-        fail "there is no sha256sum here, so no file could be checked"
-        return
-    fi
-    listed=' '
-    while read -r hash name; do
-        case $hash in '#'* | '') continue ;; esac
-        listed="$listed$name "
-        if [ ! -r "$here/$name" ]; then
-            fail "$name is missing or cannot be read"
-            continue
-        fi
-        found=$(sha256sum <"$here/$name") || found='none'
-        found=${found%% *}
-        [ "$found" = "$hash" ] || fail "$name is not the file that was deployed (sha256 $found)"
-    done <"$here/MANIFEST"
-    for name in $expected; do
-        case $listed in *" $name "*) ;; *) fail "MANIFEST does not list $name" ;; esac
-    done
-    for name in "$here"/*.csv; do
-        [ -e "$name" ] || continue
-        case $listed in *" ${name##*/} "*) ;; *) fail "${name##*/} was not deployed" ;; esac
-    done
-}
-"""
-_LIBRARY: Final = r"""
-check_library() {
-    [ -r "$here/$plugin" ] || return 0
-    if command -v ldd >/dev/null 2>&1; then
-        said=$(LC_ALL=C ldd "$here/$plugin" 2>&1) && code=0 || code=$?
-        case $code:$said in
-        0:*'not found'* | 0:*'not a dynamic'*) code=1 ;;
-        esac
-        [ $code = 0 ] || fail "$plugin does not load: $(printf '%s' "$said" | tr '\n\t' '  ')"
-    fi
-    for abi in $abis; do
-        if command -v readelf >/dev/null 2>&1; then
-            said=$(LC_ALL=C readelf -W --dyn-syms "$here/$plugin" 2>/dev/null) || said=''
-            case $said in *"ncclTunerPlugin_v$abi"*) continue ;; esac
-        elif LC_ALL=C grep -q "ncclTunerPlugin_v$abi" "$here/$plugin"; then
-            continue
-        fi
-        fail "$plugin has no symbol ncclTunerPlugin_v$abi"
-    done
-}
-check_glibc() {
-    have=$(getconf GNU_LIBC_VERSION 2>/dev/null) || have=$(ldd --version 2>/dev/null) || have=''
-    have=${have%%
-*}
-    have=${have##* }
-    case $have in
-    [0-9]*.[0-9]*) ;;
-    *)
-        warn "the version of the C library is not known; $plugin needs glibc $glibc"
-        return
-        ;;
-    esac
-    major=${have%%.*} minor=${have#*.}
-    minor=${minor%%[!0-9]*}
-    if [ "$major" -lt "${glibc%.*}" ] ||
-        { [ "$major" -eq "${glibc%.*}" ] && [ "$minor" -lt "${glibc#*.}" ]; }; then
-        fail "glibc $have is too old: $plugin needs $glibc"
-    fi
-}
-"""
-_GPUS: Final = r"""
-first_line() {
-    text=''
-    [ ! -r "$1" ] || read -r text <"$1" 2>/dev/null || :
-}
-n_gpus=0
-check_gpus() {
-    [ -n "$arch$compute$memory$device" ] || return 0
-    unread=0
-    for gpu in "$root"/sys/bus/pci/devices/*; do
-        first_line "$gpu/vendor"
-        [ "$text" = 0x1002 ] || continue
-        first_line "$gpu/device"
-        id=$text
-        case $id in
-        0x74[ab]?) is=gfx942 ;;
-        0x75[ab]?) is=gfx950 ;;
-        *)
-            [ -e "$gpu/current_compute_partition" ] || continue
-            is=''
-            ;;
-        esac
-        n_gpus=$((n_gpus + 1))
-        where="the GPU at ${gpu##*/}"
-        if [ -n "$is" ] && [ -n "$arch" ] && [ "$is" != "$arch" ]; then
-            fail "$where is $is ($id), and the rules are for $arch"
-            continue
-        fi
-        [ -z "$device" ] || [ "$device" = "$id" ] || fail "$where is $id, and not $device"
-        [ -n "$compute$memory" ] || continue
-        first_line "$gpu/current_compute_partition"
-        is=$text
-        first_line "$gpu/current_memory_partition"
-        if [ "${is:-$compute}" != "${compute:-$is}" ] ||
-            [ "${text:-$memory}" != "${memory:-$text}" ]; then
-            fail "$where is in ${is:-?} and ${text:-?}, and the rules are for $mode"
-        elif [ -n "$compute" ] && [ -z "$is" ] || [ -n "$memory" ] && [ -z "$text" ]; then
-            unread=1
-        fi
-    done
-    if [ $n_gpus = 0 ]; then
-        fail "there is no AMD GPU here that could be seen, and the rules are for ${arch:-$mode}"
-    elif [ $unread = 1 ]; then
-        warn "the driver does not say the GPUs' mode, so it was not checked: $mode is required"
-    fi
-}
-"""
-_VARIABLES: Final = r"""
-# Whether a path is in this folder, by whatever name.
-is_here() {
-    case $1 in
-    /*) ;;
-    *) return 1 ;;
-    esac
-    folder=$1
-    [ -d "$1" ] || folder=${1%/*}/
-    [ "$(cd -P "$folder" 2>/dev/null && pwd -P)" = "$(cd -P "$here" && pwd -P)" ]
-}
-loaded=0
-judge() {
-    case $1 in
-    NCCL_TUNER_PLUGIN)
-        if is_here "$2" && [ "${2##*/}" = "$plugin" ]; then
-            loaded=1
-        else
-            fail "$3: $1=$2 is not this version's plugin"
-        fi
-        ;;
-    NCCL_TUNER_CONFIG_FILE | RCCLTUNE_CONFIG_DIR)
-        is_here "$2" || fail "$3: $1=$2 are not this version's rules"
-        ;;
-    RCCLTUNE_MODE)
-        case $2 in
-        auto | "$mode") ;;
-        *) [ -z "$mode" ] || fail "$3: $1=$2, and the rules are for $mode" ;;
-        esac
-        ;;
-    RCCLTUNE_CLI_* | RCCLTUNE_DEPLOY_DIR | RCCLTUNE_LOG) ;;
-    RCCLTUNE_PLACEMENT | RCCLTUNE_TRACE | RCCLTUNE_RECORD | RCCLTUNE_STRICT) ;;
-    @NEEDS@)
-        wanted "$1"
-        [ "$2" = "$want" ] || fail "$3: $1=$2, and the rules need $1=$want"
-        ;;
-    NCCL_ALGO | NCCL_PROTO | RCCL_OVERRIDE_* | RCCLTUNE_SCHEDULE)
-        fail "$3: $1=$2 overrides what the rules choose"
-        ;;
-    @CHOOSING@)
-        warn "$3: $1=$2 was not set where the rules were measured"
-        ;;
-    esac
-}
-check_variables() {
-    for name in $(env | sed -n 's/^\([A-Za-z_][A-Za-z0-9_]*\)=.*/\1/p'); do
-        eval "value=\${$name-}"
-        [ -z "$value" ] || judge "$name" "$value" environment
-    done
-    # RCCL and NCCL read the home that passwd names, whatever HOME is.
-    home=$(getent passwd "$(id -u)" 2>/dev/null | cut -d: -f6) || home=''
-    home=${home:-${HOME:-}}
-    for file in "$home/.nccl.conf" "$home/.rccl.conf" /etc/nccl.conf /etc/rccl.conf \
-        ${NCCL_CONF_FILE:+"$NCCL_CONF_FILE"}; do
-        [ ! -r "$root$file" ] || check_hidden "$root$file"
-    done
-    if [ $loaded = 0 ]; then
-        warn "NCCL_TUNER_PLUGIN is not set here: a job sources env.sh first"
-        return
-    fi
-    for name in $needed; do
-        eval "value=\${$name-}"
-        wanted "$name"
-        [ -n "$value" ] || fail "the rules need $name=$want, and it is not set"
-    done
-}
-# NAME=VALUE lines take effect where the environment does not have the name.
-check_hidden() {
-    while read -r line || [ -n "$line" ]; do
-        case $line in '#'*) continue ;; *=*) ;; *) continue ;; esac
-        name=${line%%=*} value=${line#*=}
-        name=${name%"${name##*[! ]}"} value=${value#"${value%%[! ]*}"}
-        case $name in '' | [0-9]* | *[!A-Za-z0-9_]*) continue ;; esac
-        eval "set_already=\${$name+yes}"
-        [ -n "$set_already" ] || [ -z "$value" ] || judge "$name" "$value" "$1"
-    done <"$1"
-}
-"""
 _END: Final = r"""
 check_files
+check_rights
 check_library
 check_glibc
 check_gpus
@@ -280,6 +91,7 @@ def check_script(delivery: Delivery, version: str, expected: tuple[str, ...]) ->
         "memory": memory if is_whole else "",
         "mode": f"{compute}-{memory}".lower().strip("-") if is_whole else "",
         "expected": " ".join(expected),
+        "passes": "Slurm: unset SLURM_EXPORT_ENV, or srun --export=ALL; containers: container.sh",
         "needed": " ".join(name for name, _ in delivery.environment),
         "remark": remark(delivery),
     }
@@ -287,7 +99,8 @@ def check_script(delivery: Delivery, version: str, expected: tuple[str, ...]) ->
         "#!/bin/sh",
         *header(delivery, version),
         "# Is this node ready for a job with these rules? One line for each finding; exit code 0",
-        f"# or 1. On every node: srun --ntasks-per-node=1 -N… {delivery.directory}/check.sh",
+        f"# or 1. On every node: srun --ntasks-per-node=1 -N NODES {delivery.directory}/check.sh",
+        "# In a job, after env.sh, with --sourced: then its variables must be there.",
         "set -u",
         *(f"{name}={shlex.quote(value)}" for name, value in values.items()),
         "wanted() {",
@@ -299,9 +112,12 @@ def check_script(delivery: Delivery, version: str, expected: tuple[str, ...]) ->
     ]
     # An empty pattern would be none: no variable is called so.
     needs = " | ".join(name for name, _ in delivery.environment) or "-"
-    variables = _VARIABLES.replace("@NEEDS@", needs)
-    variables = variables.replace("@CHOOSING@", " | ".join(delivery.choosing) or "-")
-    return "\n".join(lines) + _START + _FILES + _LIBRARY + _GPUS + variables + _END
+    variables = VARIABLES.replace("@NEEDS@", needs)
+    named = {*OVERRIDING, *(name for name, _ in delivery.environment)}
+    choosing = [pattern for pattern in delivery.choosing if pattern not in named]
+    variables = variables.replace("@OVERRIDING@", " | ".join(OVERRIDING))
+    variables = variables.replace("@CHOOSING@", " | ".join(choosing) or "-")
+    return "\n".join(lines) + _START + FILES + LIBRARY + GPUS + variables + _END
 
 
 def _device(text: str) -> str:

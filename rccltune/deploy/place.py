@@ -16,6 +16,7 @@ import hashlib
 import os
 import re
 import shutil
+import stat
 import tempfile
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -66,6 +67,12 @@ def check_ours(directory: Path, *, force: bool) -> None:
         CommandLineError: it is no folder; it has other things in it, and nobody forces; something
             that is no link is where one of ours goes.
     """
+    if directory.is_symlink() and not directory.exists():
+        raise CommandLineError(
+            f"this link leads to nothing ({directory.readlink()})",
+            where=str(directory),
+            hint="make the folder that it names, or name another one.",
+        )
     if directory.exists() and not directory.is_dir():
         raise CommandLineError("this is no folder", where=str(directory))
     if not directory.exists():
@@ -87,6 +94,15 @@ def check_ours(directory: Path, *, force: bool) -> None:
                 where=str(path),
                 hint="move it away, or name another folder.",
             )
+
+
+def open_to_readers(folder: Path) -> None:
+    """Every user of the cluster goes through it, whatever the umask of who deploys.
+
+    Colleagues who may write to it by that umask, or by the folder above, still may.
+    """
+    mode = stat.S_IMODE(folder.stat().st_mode)
+    folder.chmod((mode | 0o755) & ~stat.S_IWOTH)
 
 
 def remarks(folder: Path) -> tuple[str, ...]:
@@ -117,7 +133,7 @@ def put(directory: Path, version: Version, *, write: Write, force: bool = False)
     versions = directory / VERSIONS
     if not versions.is_dir():
         versions.mkdir(parents=True)
-        versions.chmod(0o755)
+        open_to_readers(versions)
     _clear(directory)
     folder = versions / version.name
     if not folder.exists():
@@ -185,6 +201,8 @@ def _until(directory: Path, now: str | None) -> list[str]:
 
 def _remember(directory: Path, names: list[str], write: Write) -> None:
     write(directory / HISTORY, "".join(f"{name}\n" for name in names).encode())
+    # For the colleague who goes back.
+    (directory / HISTORY).chmod(0o644)
 
 
 def _broken(folder: Path) -> str | None:

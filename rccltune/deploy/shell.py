@@ -63,7 +63,7 @@ _rccltune_set() {
     case $_rccltune_old in
     '' | "$2" | "$_rccltune_ours"/*)
         eval "$1=\\$2"
-        export "$1"
+        export "${1?}"
         ;;
     *)
         _rccltune_say "$1 is set to '$_rccltune_old' and stays so;" \\

@@ -49,4 +49,6 @@ def tcl(text: str) -> str:
 
 def lua(text: str) -> str:
     """A text as a Lua string."""
-    return '"' + text.replace("\\", "\\\\").replace('"', '\\"') + '"'
+    for letter, written in (("\\", "\\\\"), ('"', '\\"'), ("\n", "\\n")):
+        text = text.replace(letter, written)
+    return f'"{text}"'

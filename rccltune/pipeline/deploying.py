@@ -5,7 +5,9 @@ from __future__ import annotations
 import hashlib
 import os
 import re
-from collections.abc import Callable, Sequence
+import stat
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
@@ -16,6 +18,7 @@ from rccltune.errors import CommandLineError, InputFileError, SessionError
 from rccltune.launch.environment import CLEARED
 from rccltune.session import Session
 from rccltune.session.files import disk_errors
+from rccltune.session.lock import MARKER
 
 Note = Callable[[str], None]
 # verify writes it into a rule file's header.
@@ -81,12 +84,17 @@ def deploy_session(folder: Path, directory: Path, *, force: bool, note: Note) ->
     version = deploy.assemble(delivery)
     target = delivery.directory
     deploy.check_ours(target, force=force)
-    made = not target.exists()
-    with session.writing(target, note), disk_errors(target):
+    missing = [one for one in (target, *target.parents) if not one.exists()]
+    with _writing(target, note):
+        for made in missing:
+            deploy.open_to_readers(made)
         placed = deploy.put(target, version, write=session.write_atomically, force=force)
-        if made:
-            # Every user of the cluster reads it, whatever the umask of who deploys.
-            target.chmod(0o755)
+    closed = _closed(target)
+    if closed is not None:
+        note(
+            f"Warning: not everybody may read {closed} (chmod o+rx): jobs of other users do not "
+            "find the version, and run untuned or stop at env.sh."
+        )
     return Deployed(directory=target, delivery=delivery, placed=placed)
 
 
@@ -103,17 +111,52 @@ def roll_back(directory: Path, *, note: Note) -> Placed:
             where=str(target),
             hint="name a folder that rccltune deploy made.",
         )
-    with session.writing(target, note), disk_errors(target):
+    with _writing(target, note):
         return deploy.roll_back(target, write=session.write_atomically)
+
+
+@contextmanager
+def _writing(target: Path, note: Note) -> Iterator[None]:
+    """One deploy at a time; what a session would advise is of no use here."""
+    try:
+        with session.writing(target, note), disk_errors(target):
+            yield
+    except SessionError as error:
+        if isinstance(error.__cause__, OSError):
+            reason = error.__cause__.strerror or str(error.__cause__)
+            raise SessionError(
+                f"cannot write here: {reason}",
+                where=str(target),
+                hint="free space, or have somebody do it who may write there; the version that "
+                "was current still is.",
+            ) from error
+        if error.where is not None and error.where.endswith(MARKER):
+            raise SessionError(
+                error.message.replace("this session", "this folder"),
+                where=error.where,
+                hint="wait for it; if you are sure that it is gone, delete that file.",
+            ) from error
+        raise
+
+
+def _closed(target: Path) -> Path | None:
+    """The first folder on the way to a version that others may not go through."""
+    for folder in (*reversed(target.parents), target, target / deploy.VERSIONS):
+        wanted = stat.S_IXOTH if folder != target else stat.S_IROTH | stat.S_IXOTH
+        if folder.stat().st_mode & wanted != wanted:
+            return folder
+    return None
 
 
 def _absolute(directory: Path) -> Path:
     """As the user names it: links in it are those that nodes see, too."""
     # Path.absolute() leaves '..' in, and its parent may be a link.
     path = Path(os.path.abspath(directory))  # noqa: PTH100 - see above
-    if not str(path).isprintable() or ":" in str(path):
+    # A colon ends it for Docker, a comma for Apptainer, whose --env-file takes no quotes either.
+    if not str(path).isprintable() or any(letter in str(path) for letter in ':,"'):
         raise CommandLineError(
-            "a folder's path with a colon or a control character cannot be bound into containers",
+            "a folder's path with a colon, a comma, a double quote or a control character cannot "
+            "be bound into containers",
             where=repr(str(path)),
             hint="name another folder.",
         )

@@ -11,7 +11,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from deliveries import shell_here
+from deliveries import let_others_in, shell_here
 from trees import write
 from variant_truth import Manner, untouched
 
@@ -252,7 +252,9 @@ def test_another_deploy_at_work_is_an_error(
     imported()
     with session.writing(SITE, print):
         assert run(["deploy", "site"]) == 7
-    assert f"process {os.getpid()}" in capsys.readouterr().err
+    said = capsys.readouterr().err
+    assert f"another rccltune writes this folder: process {os.getpid()}" in said
+    assert " -o" not in said
     assert not (SITE / "current").exists()
 
 
@@ -286,7 +288,76 @@ def test_too_many_folders_or_none(words: list[str]) -> None:
     assert run(["deploy", *words]) == 2
 
 
-def test_a_path_that_no_container_can_bind_is_refused(imported: Callable[..., None]) -> None:
-    """A colon ends the path in -v."""
+@pytest.mark.parametrize("name", ["a:b", "a,b", 'a"b', "a\nb"])
+def test_a_path_that_no_container_can_bind_is_refused(
+    imported: Callable[..., None], name: str
+) -> None:
+    """A colon ends the path in -v, and a comma in Apptainer's --bind; quotes in its --env-file."""
     imported()
-    assert run(["deploy", "a:b"]) == 2
+    assert run(["deploy", name]) == 2
+    assert not Path(name).exists()
+
+
+def test_folders_that_it_makes_are_open_to_all(
+    imported: Callable[..., None], capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Also those above DIR, whatever the umask; one that was there is left, and said."""
+    imported()
+    Path("mine").mkdir(mode=0o700)
+    before = os.umask(0o077)
+    try:
+        assert run(["deploy", "mine/apps/rccltune"]) == 0
+    finally:
+        os.umask(before)
+    for folder in ("mine/apps", "mine/apps/rccltune", "mine/apps/rccltune/versions"):
+        assert stat.S_IMODE(Path(folder).stat().st_mode) == 0o755
+    assert stat.S_IMODE(Path("mine").stat().st_mode) == 0o700
+    assert "not everybody may read " in capsys.readouterr().err
+
+
+def test_which_folder_keeps_others_out_is_said(
+    imported: Callable[..., None], here: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """The first one on the way; nothing where everybody can read the version."""
+    imported()
+    let_others_in(here)
+    assert run(["deploy", "site"]) == 0
+    assert "not everybody" not in capsys.readouterr().err
+    SITE.chmod(0o711)
+    assert run(["deploy", "site"]) == 0
+    assert f"not everybody may read {here}/site (chmod o+rx)" in capsys.readouterr().err
+
+
+def test_a_folder_of_somebody_elses_is_a_message(
+    imported: Callable[..., None], capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Exit code 7, with what to do; a session's advice would be no help here."""
+    imported()
+    assert run(["deploy", "site", "-q"]) == 0
+
+    def refused(*_: object, **__: object) -> None:
+        raise PermissionError(13, "Permission denied")
+
+    for words in (["deploy", "site"], ["deploy", "--rollback", "site"]):
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr("tempfile.mkstemp", refused)
+            assert run(words) == 7
+        said = capsys.readouterr().err
+        assert "cannot write here: Permission denied" in said
+        assert f"at: {SITE.absolute()}\n" in said
+        assert "the version that was current still is" in said
+        assert "measured" not in said
+
+
+def test_a_link_to_nothing_is_a_message(
+    imported: Callable[..., None], capsys: pytest.CaptureFixture[str]
+) -> None:
+    """A file system that is not mounted; a link to a folder is one."""
+    imported()
+    SITE.symlink_to("gone")
+    assert run(["deploy", "site"]) == 2
+    assert "this link leads to nothing (gone)" in capsys.readouterr().err
+    Path("gone").mkdir()
+    assert run(["deploy", "site", "-q"]) == 0
+    # By the name that nodes see.
+    assert sourced()["NCCL_TUNER_PLUGIN"].startswith(f"{SITE.absolute()}/versions/")

@@ -10,8 +10,9 @@ from pathlib import Path
 
 import pytest
 
-from rccltune import session
-from rccltune.deploy import Delivery, Placed, Rules, assemble, put
+from rccltune import plugin, session
+from rccltune.deploy import Delivery, File, Placed, Rules, assemble, put
+from rccltune.errors import MachineError
 
 CPX = {"arch": "gfx942", "cus": "38", "compute": "CPX", "memory": "NPS4"}
 NAME = "rccl_tuner_gfx942_cpx-nps4.csv"
@@ -44,6 +45,28 @@ def rules(
 Make = Callable[..., Delivery]
 
 
+def delivery(*files: Rules, directory: Path, **more: object) -> Delivery:
+    """The real plugin with some rule files; skips where it is not built."""
+    try:
+        library = plugin.library()
+    except MachineError as error:
+        pytest.skip(str(error))
+    given = files or (rules(),)
+    return Delivery(
+        **{
+            "directory": directory,
+            "library": File(name=library.name, content=library.read_bytes(), run=True),
+            "abi_versions": (2, 3, 4, 5, 6),
+            "glibc": (2, 14),
+            "rules": given,
+            "environment": tuple(sorted({pair for one in given for pair in one.needs})),
+            "choosing": ("NCCL_ALGO", "NCCL_MIN_NCHANNELS", "RCCL_MSCCL*", "RCCLTUNE_*"),
+            "provenance": ("made up",),
+            **more,
+        }
+    )
+
+
 def place(delivery: Delivery, *, force: bool = False) -> Placed:
     """Put it where it belongs."""
     write = session.write_atomically
@@ -67,3 +90,11 @@ def run_shell(
     return subprocess.run(
         command, cwd=cwd, env=given, capture_output=True, text=True, check=False, timeout=60
     )
+
+
+def let_others_in(folder: Path) -> None:
+    """pytest's own folders are closed to other users."""
+    for one in (folder, *folder.parents):
+        mode = one.stat().st_mode
+        if mode & 0o001 == 0:
+            one.chmod(mode | 0o011)

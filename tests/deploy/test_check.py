@@ -3,17 +3,20 @@
 from __future__ import annotations
 
 import os
+import re
 import subprocess
 from collections.abc import Mapping
 from pathlib import Path
 
 import pytest
-from deliveries import CPX, NAME, Make, place, rules, shell_here
+from deliveries import CPX, NAME, Make, let_others_in, place, rules, shell_here
 from trees import put as put_file
 from trees import write
 
 SHELLS = ("sh", "dash", "bash", "busybox sh")
 shells = pytest.mark.parametrize("shell", SHELLS)
+# Nobody's /bin/sh, but somebody may name them.
+more_shells = pytest.mark.parametrize("shell", [*SHELLS, "zsh", "ksh93", "mksh"])
 
 
 @pytest.fixture
@@ -25,17 +28,25 @@ def node(tmp_path: Path) -> Path:
 def check(
     site: Path,
     root: Path,
-    *,
+    *options: str,
     under: str | None = None,
     env: Mapping[str, str] | None = None,
     program: str = "check.sh",
+    user: int | None = None,
 ) -> tuple[int, list[str], list[str]]:
     """Exit code, findings that fail, and warnings; without the host's name."""
     start = [] if under is None else shell_here(under)
     given = {"PATH": os.environ["PATH"], "HOME": "/nowhere", **(env or {})}
-    command = [*start, str(site / program), "--root", str(root)]
+    command = [*start, str(site / program), *options, "--root", str(root)]
     done = subprocess.run(
-        command, env=given, cwd="/", capture_output=True, text=True, check=False, timeout=60
+        command,
+        env=given,
+        cwd="/",
+        user=user,
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=60,
     )
     assert done.stderr == ""
     host = os.uname().nodename
@@ -60,7 +71,7 @@ def exports(site: Path) -> dict[str, str]:
     return {name: value for name, value in pairs if name.startswith(("NCCL", "RCCL"))}
 
 
-@shells
+@more_shells
 def test_a_good_node_is_ready(make: Make, tmp_path: Path, node: Path, shell: str) -> None:
     """With what env.sh sets; nothing to say of verified rules."""
     place(make(rules(verified="2026-11-21, 3.1 % faster in the median")))
@@ -132,7 +143,7 @@ def test_rules_that_require_nothing_fit_any_node(make: Make, tmp_path: Path) -> 
     assert check(tmp_path / "site", tmp_path / "empty")[0] == 0
 
 
-@shells
+@more_shells
 @pytest.mark.parametrize("kind", ["changed", "gone", "more", "manifest", "listed"])
 def test_a_folder_that_was_tampered_with_is_not_ready(
     make: Make, tmp_path: Path, node: Path, shell: str, kind: str
@@ -286,3 +297,90 @@ def test_a_wrong_option_is_no_verdict(make: Make, tmp_path: Path) -> None:
     )
     assert done.returncode == 2
     assert "usage" in done.stderr
+
+
+@more_shells
+def test_in_a_job_the_variables_must_be_there(
+    make: Make, tmp_path: Path, node: Path, shell: str
+) -> None:
+    """With --sourced their absence fails, for the job would run untuned; without, it is said."""
+    place(make(rules(verified="yes")))
+    site = tmp_path / "site"
+    code, failed, warned = check(site, node, "--sourced", under=shell)
+    assert (code, len(failed), warned) == (1, 1, [])
+    assert failed[0].startswith("NCCL_TUNER_PLUGIN does not arrive here")
+    assert check(site, node, "--sourced", under=shell, env=exports(site)) == (0, [], [])
+    code, failed, warned = check(site, node, under=shell)
+    assert (code, failed, len(warned)) == (0, [], 1)
+
+
+@shells
+def test_files_that_anybody_may_write_are_said(
+    make: Make, tmp_path: Path, node: Path, shell: str
+) -> None:
+    """In the version, and the folders above it that say which version is current."""
+    placed = place(make(rules(verified="yes")))
+    site = tmp_path / "site"
+    given = exports(site)
+    assert check(site, node, under=shell, env=given) == (0, [], [])
+    for path in (site, site / "versions", placed.folder, placed.folder / NAME):
+        before = path.stat().st_mode
+        path.chmod(before | 0o002)
+        code, _, warned = check(site, node, under=shell, env=given)
+        path.chmod(before)
+        assert code == 0
+        assert len(warned) == 1
+        assert warned[0].startswith(f"anybody may write to {path}")
+    # Through the version's own folder, as slurm.sh starts it, and in a folder of its own.
+    placed.folder.chmod(0o757)
+    _, _, warned = check(placed.folder, node, under=shell, env=given)
+    assert [line.split(",")[0] for line in warned] == [f"anybody may write to {placed.folder}"]
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root may mount")
+@shells
+def test_a_folder_that_is_mounted_twice_is_one_folder(
+    make: Make, tmp_path: Path, node: Path, shell: str
+) -> None:
+    """An automounter's path and the plain one; the second mount is read-only, as on nodes."""
+    place(make(rules(verified="yes")))
+    site, again = tmp_path / "site", tmp_path / "again"
+    again.mkdir()
+    mount = f"mount --bind {site} {again} && mount -o remount,ro,bind {again}"
+    command = ["unshare", "-m", "/bin/sh", "-c", f'{mount} && exec "$@"', "sh"]
+    command += [*shell_here(shell), str(again / "check.sh"), "--root", str(node), "--sourced"]
+    inside = subprocess.run(
+        command,
+        env={"PATH": os.environ["PATH"], "HOME": "/nowhere", **exports(site)},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    if "unshare" in inside.stderr or "mount" in inside.stderr:
+        pytest.skip(f"no mounts here: {inside.stderr}")
+    assert inside.returncode == 0, inside.stdout
+    assert f"ready: version {(site / 'current').readlink().name}" in inside.stdout
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="root reads as somebody else")
+@pytest.mark.parametrize("name", [NAME, "librccl-tuner-rccltune.so", "MANIFEST"])
+def test_what_only_its_owner_may_read_is_not_ready(
+    make: Make, tmp_path: Path, node: Path, name: str
+) -> None:
+    """Asked as a user: root reads everything."""
+    placed = place(make())
+    (placed.folder / name).chmod(0o400)
+    let_others_in(tmp_path)
+    code, failed, _ = check(tmp_path / "site", node, user=65534)
+    assert code == 1
+    assert len(failed) == 1
+    assert re.match(rf"(.*/)?{name} (is missing or )?cannot be read", failed[0])
+
+
+def test_a_folder_in_place_of_a_file_is_found(make: Make, tmp_path: Path, node: Path) -> None:
+    """And nothing else is said of it."""
+    placed = place(make())
+    (placed.folder / NAME).unlink()
+    (placed.folder / NAME).mkdir()
+    _, failed, _ = check(tmp_path / "site", node)
+    assert failed == [f"{NAME} is not the file that was deployed (sha256 none)"]

@@ -61,6 +61,20 @@ def test_what_users_may_do_with_the_files(make: Make, tmp_path: Path) -> None:
     assert stat.S_IMODE((tmp_path / "site" / "versions").stat().st_mode) == 0o755
 
 
+@pytest.mark.parametrize(("umask", "mode"), [(0o002, 0o775), (0o027, 0o755), (0o000, 0o775)])
+def test_colleagues_may_deploy_where_the_umask_lets_them(
+    make: Make, tmp_path: Path, umask: int, mode: int
+) -> None:
+    """A group that keeps a site's software; never everybody. The history is for all to read."""
+    before = os.umask(umask)
+    try:
+        place(make())
+    finally:
+        os.umask(before)
+    assert stat.S_IMODE((tmp_path / "site" / "versions").stat().st_mode) == mode
+    assert stat.S_IMODE((tmp_path / "site" / "history").stat().st_mode) == 0o644
+
+
 def test_manifest_has_every_file_as_sha256sum_reads_it(make: Make) -> None:
     """And none but itself is left out."""
     placed = place(make())

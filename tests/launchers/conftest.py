@@ -104,7 +104,7 @@ def another_host(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Slurm:
-    """A running one, with an allocation of its whole node.
+    """A running one, with an allocation of all its nodes.
 
     Attributes:
         programs: the unpacked usr/.
@@ -119,16 +119,15 @@ CONFIGURATION = """
 ClusterName=rccltune
 SlurmctldHost={host}(127.0.0.1)
 SlurmctldPort={controller}
-SlurmdPort={daemon}
 SlurmUser={user}
 SlurmdUser={user}
 AuthType=auth/munge
 AuthInfo=socket={folder}/munge.sock
 CredType=cred/munge
 StateSaveLocation={folder}/state
-SlurmdSpoolDir={folder}/spool
+SlurmdSpoolDir={folder}/spool.%n
 SlurmctldPidFile={folder}/slurmctld.pid
-SlurmdPidFile={folder}/slurmd.pid
+SlurmdPidFile={folder}/slurmd.%n.pid
 PluginDir={plugins}
 ProctrackType=proctrack/linuxproc
 TaskPlugin=task/affinity
@@ -137,7 +136,7 @@ MpiDefault=none
 SwitchType=switch/none
 SelectType=select/cons_tres
 SelectTypeParameters=CR_CPU
-NodeName={host} NodeAddr=127.0.0.1 CPUs={cpus} State=UNKNOWN
+{nodes}
 PartitionName=all Nodes=ALL Default=YES MaxTime=INFINITE State=UP
 """
 
@@ -145,6 +144,19 @@ PartitionName=all Nodes=ALL Default=YES MaxTime=INFINITE State=UP
 @pytest.fixture(scope="module")
 def slurm() -> Iterator[Slurm]:
     """Controller, daemon and munged on loopback, gone afterwards whatever happened."""
+    with _running(1) as found:
+        yield found
+
+
+@pytest.fixture(scope="module")
+def three_nodes() -> Iterator[Slurm]:
+    """The same with three daemons, each a node of its own on this host."""
+    with _running(3) as found:
+        yield found
+
+
+@contextlib.contextmanager
+def _running(n_nodes: int) -> Iterator[Slurm]:
     programs = FOLDER / "slurm" / "usr"
     if not (programs / "bin" / "srun").exists():
         pytest.skip("Slurm is not unpacked: scripts/launchers does it, from Debian's packages")
@@ -152,7 +164,7 @@ def slurm() -> Iterator[Slurm]:
     folder = Path(tempfile.mkdtemp(prefix=f"{PREFIX}{os.getpid()}-"))
     started: list[subprocess.Popen[bytes]] = []
     try:
-        yield _start(programs, folder, started)
+        yield _start(programs, folder, started, n_nodes)
     finally:
         for process in reversed(started):
             process.terminate()
@@ -165,18 +177,20 @@ def slurm() -> Iterator[Slurm]:
         shutil.rmtree(folder, ignore_errors=True)
 
 
-def _start(programs: Path, folder: Path, started: list[subprocess.Popen[bytes]]) -> Slurm:
+def _start(
+    programs: Path, folder: Path, started: list[subprocess.Popen[bytes]], n_nodes: int
+) -> Slurm:
     libraries = next((programs / "lib").glob("*/slurm*/libslurmfull.so")).parent
     variables = {
         "LD_LIBRARY_PATH": f"{libraries.parent}:{libraries}",
         "SLURM_CONF": f"{folder}/slurm.conf",
         MARK: str(folder),
     }
-    _configure(folder, libraries)
+    nodes = _configure(folder, libraries, n_nodes)
 
     def start(name: str, *options: str) -> None:
         program = next(iter(sorted((programs / "sbin").glob(f"{name}*"))))
-        with (folder / f"{name}.out").open("wb") as out:
+        with (folder / f"{name}.out").open("ab") as out:
             started.append(
                 subprocess.Popen(
                     [program, *options],
@@ -203,7 +217,9 @@ def _start(programs: Path, folder: Path, started: list[subprocess.Popen[bytes]])
     _wait_for((folder / "munge.sock").exists, folder, started)
     start("slurmctld", "-D", "-c", "-f", f"{folder}/slurm.conf")
     stepd = next(iter(sorted((programs / "sbin").glob("slurmstepd*"))))
-    start("slurmd", "-D", "-c", "-f", f"{folder}/slurm.conf", "-d", str(stepd))
+    for node in nodes:
+        which = ("-N", node) if n_nodes > 1 else ()
+        start("slurmd", "-D", "-c", "-f", f"{folder}/slurm.conf", "-d", str(stepd), *which)
 
     def ask(program: str, *options: str) -> str:
         return subprocess.run(
@@ -215,30 +231,42 @@ def _start(programs: Path, folder: Path, started: list[subprocess.Popen[bytes]])
         ).stdout.strip()
 
     _wait_for(lambda: ask("sinfo", "-h", "-o", "%T") == "idle", folder, started)
-    ask("salloc", "-Q", "--no-shell", "-N1", "--exclusive")
+    ask("salloc", "-Q", "--no-shell", f"-N{n_nodes}", "--exclusive")
     job = ask("squeue", "-h", "-o", "%i")
     return Slurm(programs=programs, variables=variables | {"SLURM_JOB_ID": job})
 
 
-def _configure(folder: Path, plugins: Path) -> None:
+def _configure(folder: Path, plugins: Path, n_nodes: int) -> list[str]:
+    """Write slurm.conf and the key; returns the nodes' names."""
     (folder / "state").mkdir()
-    (folder / "spool").mkdir()
     key = folder / "munge.key-file"
     key.write_bytes(os.urandom(1024))
     key.chmod(0o400)
-    with socket.socket() as one, socket.socket() as other:
-        one.bind(("127.0.0.1", 0))
-        other.bind(("127.0.0.1", 0))
-        text = CONFIGURATION.format(
-            host=socket.gethostname().partition(".")[0],
-            controller=one.getsockname()[1],
-            daemon=other.getsockname()[1],
-            user=os.geteuid(),
-            folder=folder,
-            plugins=plugins,
-            cpus=os.cpu_count(),
-        )
+    host = socket.gethostname().partition(".")[0]
+    names = [host] if n_nodes == 1 else [f"node{number}" for number in range(n_nodes)]
+    controller, *daemons = _free_ports(1 + n_nodes)
+    text = CONFIGURATION.format(
+        host=host,
+        controller=controller,
+        user=os.geteuid(),
+        folder=folder,
+        plugins=plugins,
+        nodes="\n".join(
+            f"NodeName={name} NodeHostname={host} NodeAddr=127.0.0.1 Port={port} "
+            f"CPUs={os.cpu_count()} State=UNKNOWN"
+            for name, port in zip(names, daemons, strict=True)
+        ),
+    )
     (folder / "slurm.conf").write_text(text)
+    return names
+
+
+def _free_ports(number: int) -> list[int]:
+    with contextlib.ExitStack() as stack:
+        sockets = [stack.enter_context(socket.socket()) for _ in range(number)]
+        for one in sockets:
+            one.bind(("127.0.0.1", 0))
+        return [one.getsockname()[1] for one in sockets]
 
 
 def _wait_for(
