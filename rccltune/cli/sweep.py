@@ -13,7 +13,7 @@ import click
 from rccltune.cli.console import DEFAULT_SESSION, Console, common
 from rccltune.cli.options import COLLECTIVE, FOLDER, PAIR, SETTING, Word
 from rccltune.cli.progress import minutes, progress_of
-from rccltune.config import LAUNCHERS, METHODS, PLACEMENTS, parse_duration
+from rccltune.config import BACKENDS, LAUNCHERS, METHODS, PLACEMENTS, RUNNERS, parse_duration
 from rccltune.errors import LaunchError
 from rccltune.model import Mode
 from rccltune.presets import PRESETS
@@ -38,6 +38,9 @@ DURATION = Word("duration", parse_duration)
 @click.option("-o", "--output", type=FOLDER, default=DEFAULT_SESSION, help="Session folder.")
 @click.option("--simulate", metavar="NODE", help="A simulated node instead of this machine.")
 @click.option("--rccl-tests", type=FOLDER, metavar="DIR", help="Folder of all_reduce_perf.")
+@click.option("--runner", type=click.Choice(RUNNERS), help="What measures. [default: rccl-tests]")
+@click.option("--python", metavar="EXE", help="With --runner torch: the Python that has torch.")
+@click.option("--backend", type=click.Choice(BACKENDS), help="torch's. [default: nccl, or RCCL]")
 @click.option("--librccl", type=FOLDER, metavar="FILE", help="Another librccl.so, in every arm.")
 @click.option(
     "--launcher",
@@ -65,7 +68,11 @@ DURATION = Word("duration", parse_duration)
 @click.option("--step", type=SIZE, help="Step in bytes instead of a factor.")
 @click.option("--dtype", type=click.Choice(list(DTYPE_BYTES)), help="Data type. [default: float]")
 @click.option("--op", type=click.Choice(REDOPS), help="Operation. [default: sum]")
-@click.option("--placement", type=click.Choice(PLACEMENTS), help="Halves of a row. [default: both]")
+@click.option(
+    "--placement",
+    type=click.Choice(PLACEMENTS),
+    help="Halves of a row. [default: both; with --runner torch: in]",
+)
 @click.option("--iters", type=click.IntRange(min=1), metavar="N", help="Timed calls. [default: 20]")
 @click.option("--warmup", type=click.IntRange(min=0), metavar="N", help="Others. [default: 5]")
 @click.option("--graph", type=click.IntRange(min=0), metavar="N", help="Graph replays, -G.")

@@ -41,6 +41,8 @@ from rccltune.vocab import Algorithm, Collective, Doubt
 
 _COMPLETE: Final = b"# Avg bus bandwidth"
 _RULES: Final = "forced.csv"
+# Of an earlier run that was interrupted; ranks that meet at a file would wait for its dead.
+_LEFTOVERS: Final = ("trace-*.csv", "nccl-*.log", "rendezvous*")
 # From names and the whole environment to a launcher's options and the environment with them.
 Carry = Callable[[Iterable[str], Mapping[str, str]], tuple[tuple[str, ...], Mapping[str, str]]]
 _SCHEDULE: Final = "schedule"
@@ -134,7 +136,8 @@ def run_launch(
         MachineError: ranks ran on other devices than they were to; nothing of it counts.
     """
     own = (folder / "launches" / wanted.id).resolve()
-    for leftover in (*own.glob("trace-*.csv"), *own.glob("nccl-*.log"), own / "outcome.json"):
+    leftovers = (name for kind in _LEFTOVERS for name in own.glob(kind))
+    for leftover in (*leftovers, own / "outcome.json"):
         leftover.unlink(missing_ok=True)
     filled = {"{launch}": str(own), "{session}": str(folder.resolve()), "{id}": wanted.id}
     environment = launch.environment(

@@ -171,7 +171,7 @@ def ground_of(site: Site) -> plan.Ground:
         launch=lambda n_ranks, program: site.launcher.argv(
             # Groups that run side by side have fewer ranks each than are started.
             site.seating.n_started if n_ranks == site.scale.n_ranks else n_ranks,
-            program,
+            (*site.runs, *program),
             bind=site.binding,
             hostfile=site.hostfile,
         ),
@@ -180,6 +180,8 @@ def ground_of(site: Site) -> plan.Ground:
         has_patched_library=site.has_patched_library,
         environment=_environment(site),
         tunerless=site.tunerless,
+        untunable=site.untunable,
+        tells_steps=site.tells_steps,
     )
 
 

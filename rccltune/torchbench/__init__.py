@@ -6,5 +6,6 @@ so when it runs; the Python that has torch need not have rccltune installed (:fu
 """
 
 from rccltune.torchbench.command import BACKENDS, IN_PLACE_ONLY, LETTERS, argv, digest
+from rccltune.torchbench.options import DTYPES, REDOPS
 
-__all__ = ["BACKENDS", "IN_PLACE_ONLY", "LETTERS", "argv", "digest"]
+__all__ = ["BACKENDS", "DTYPES", "IN_PLACE_ONLY", "LETTERS", "REDOPS", "argv", "digest"]

@@ -147,5 +147,5 @@ def _wrapped(value: float, dtype: str) -> float:
     bits = _BITS.get(dtype)
     if bits is None:
         return value
-    rest = int(value) % 2**bits
+    rest: int = int(value) % 2**bits
     return rest if dtype == "uint8" or rest < 2 ** (bits - 1) else rest - 2**bits
