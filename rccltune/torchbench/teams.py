@@ -8,6 +8,7 @@ and a schedule's questions can be counted exactly.
 from __future__ import annotations
 
 import importlib
+import json
 import os
 import socket
 from collections.abc import Mapping, Sequence
@@ -26,6 +27,7 @@ Tensor: TypeAlias = Any
 
 _GLOO_INTERFACE: Final = "GLOO_SOCKET_IFNAME"
 _REDOPS: Final = {"sum": "SUM", "prod": "PRODUCT", "max": "MAX", "min": "MIN", "avg": "AVG"}
+_SEAT_NBYTES: Final = 1024
 CPU_PRODUCT: Final = "CPU (gloo, for tests)"
 
 
@@ -144,9 +146,12 @@ class Team:
 
     def seats(self) -> list[Seat]:
         """Where all ranks run."""
-        found: list[Any] = [None] * self.n_ranks
-        self._dist.all_gather_object(found, self._seat())
-        return [Seat(**each) for each in found]
+        # Without torch's own way for objects, which needs numpy in that Python.
+        text = json.dumps(self._seat()).encode()[:_SEAT_NBYTES].ljust(_SEAT_NBYTES)
+        mine = self.torch.tensor(list(text), dtype=self.torch.uint8)
+        each = [self.torch.zeros_like(mine) for _ in range(self.n_ranks)]
+        self._dist.all_gather(each, mine)
+        return [Seat(**json.loads(bytes(one.tolist()))) for one in each]
 
     def mean(self, value: float, how: Average) -> float:
         """One number of all ranks'."""
