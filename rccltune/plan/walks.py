@@ -44,7 +44,6 @@ Group = tuple[Collective, Variant]
 def why_no_walk(sweep: Sweep, ground: Ground) -> str | None:
     """Why each setting needs a launch of its own here; None where one launch can walk."""
     found = sizes(sweep)
-    told = ground.tells_steps
     hindrances = (
         (ground.untunable is not None, str(ground.untunable)),
         (ground.tunerless is not None, f"this library ({ground.tunerless}) has no tuner plugin"),
@@ -52,9 +51,9 @@ def why_no_walk(sweep: Sweep, ground: Ground) -> str | None:
             repeat_letter(ground) is None,
             "this benchmark cannot repeat its table (it has neither -N nor -s)",
         ),
-        (not told and len(found) < 2, "one size alone does not show where a step ends"),
+        (len(found) < 2, "one size alone does not show where a step ends"),
         (
-            not told and found[-1] < 2 * found[0],
+            found[-1] < 2 * found[0],
             "sizes from one to less than its double do not show where a step ends",
         ),
         (sweep.warmup < 1, "without warm-up calls the first use of a setting would be timed"),

@@ -26,7 +26,8 @@ PLACEMENTS = {
 @pytest.mark.parametrize("name", list(PLACEMENTS))
 def test_the_parser_of_rccl_tests_reads_it(name: str) -> None:
     """Sizes, passes, placements, ranks and types are those that were asked for; nothing is wrong."""
-    ran = torchrun(torch_python(), name, *SMALL, "-N", "2")
+    start = torchrun if name == "all_reduce" else run
+    ran = start(torch_python(), name, *SMALL, "-N", "2")
     assert ran.code == 0, ran.err
     stated = Stated(setting=BASELINE)
     reading = parse.read_stream(io.BytesIO(ran.out.encode()), "log", stated, "launch")
