@@ -19,6 +19,7 @@ from rccltune.pipeline.benches import Bench
 from rccltune.vocab import TUNABLE, Placement
 
 GLOO_PRODUCT: Final = "CPU (gloo, for tests)"
+_NO_GRAPHS: Final = frozenset("G")
 # Of a hash, where a line has little room; launches' logs have all of it.
 _SHOWN: Final = 16
 UNTUNABLE: Final = "gloo on the CPU asks no tuner: it is measured as it is, for tests"
@@ -83,7 +84,7 @@ def bench_of(python: str | None, backend: str, variables: Mapping[str, str]) -> 
     return Bench(
         programs={collective: collective.value for collective in TUNABLE},
         runs=torchbench.argv(found, backend),
-        letters=torchbench.LETTERS,
+        letters=torchbench.LETTERS - _NO_GRAPHS if on_cpu else torchbench.LETTERS,
         sha256=hashlib.sha256(key.encode()).hexdigest(),
         library=library.file.readable if library else None,
         version=library.version if library else None,

@@ -84,6 +84,18 @@ def test_a_setting_asked_of_gloo_is_told_to_be_impossible(
     assert "reduce ring/ll: gloo on the CPU asks no tuner" in capsys.readouterr().out
 
 
+def test_variants_that_need_what_torch_has_not_are_left_out(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    """Options of rccl-tests' own, and one process for all GPUs."""
+    names = {"registered": "no -R", "graph-2": "no -G", "threads": "one process for all GPUs"}
+    more = [word for name in names for word in ("--variant", name)]
+    assert run(words("sweep", "--plan", "--collective", "reduce", *more)) == 0
+    said = capsys.readouterr().out.splitlines()
+    for name, why in names.items():
+        assert any(f"variant {name}: " in line and why in line for line in said)
+
+
 def test_torch_for_the_cpu_has_no_library_to_measure(capsys: pytest.CaptureFixture[str]) -> None:
     """Without --backend gloo the CPU is never measured; exit code 4."""
     assert run(words("sweep", backend="nccl")) == 4
