@@ -221,13 +221,30 @@ def report(collective: Collective, graph: int, seconds: float, samples: Sequence
             sys.exit("not even silence is proven")
 
 
+def sweep(options: argparse.Namespace, collectives: Sequence[Collective]) -> None:
+    """A whole session through the runner, searched in one launch a round; prints what it says."""
+    sizes = ["--min-bytes", str(options.min_bytes), "--max-bytes", str(options.max_bytes)]
+    runner = ["--runner", "torch", "--python", options.python, "--np", str(options.ranks)]
+    named = [word for each in collectives for word in ("--collective", each.value)]
+    words = ["sweep", "--mode", "none", *runner, *sizes, *named, "--force"]
+    began = time.perf_counter()
+    done = subprocess.run(
+        [sys.executable, "-m", "rccltune", *words, "-o", str(options.session)],
+        env=variables({}),
+        timeout=580,
+        check=False,
+    )
+    print(f"session: exit code {done.returncode} after {time.perf_counter() - began:.0f} s")
+
+
 def main() -> None:
-    """Compare, walk, walk with graphs."""
+    """Compare, walk, walk with graphs, and measure a session."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--python", default=sys.executable, help="the one that has torch")
     parser.add_argument("--nccl-tests", type=Path, help="folder of all_reduce_perf")
     parser.add_argument("--threads", action="store_true", help="nccl-tests were built without MPI")
     parser.add_argument("--plugin", type=Path, help="librccl-tuner-rccltune.so")
+    parser.add_argument("--session", type=Path, help="sweep into this folder (needs rccltune)")
     parser.add_argument("--ranks", type=int, default=2)
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--backend", default="nccl", choices=torchbench.BACKENDS)
@@ -246,6 +263,8 @@ def main() -> None:
         if options.plugin is not None:
             for graph in (0, 4):
                 walk(options, collective, graph=graph)
+    if options.session is not None:
+        sweep(options, collectives)
     if far:
         sys.exit(f"the runner's times are not nccl-tests': {', '.join(far)}")
 

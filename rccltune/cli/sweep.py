@@ -121,7 +121,7 @@ def sweep(
     failed, 7 the session is of another machine, 130 interrupted.
     """
     from rccltune import pipeline
-    from rccltune.pipeline import preparing, varying
+    from rccltune.pipeline import crosschecking, preparing, varying
     from rccltune.pipeline.wishes import site_keys
 
     wishes = pipeline.merge_wishes(config, options)
@@ -142,7 +142,13 @@ def sweep(
         if plan_only:
             console.result(preparing.plan_as_plain(prepared), _plan_text(prepared))
             return
+        beside = None
+        if wishes.site.runner == "torch" and wishes.site.rccl_tests is not None:
+            # Looked at before an hour is measured.
+            beside = crosschecking.prepare_beside(prepared, wishes.site)
         _measure(console, prepared, force=force)
+        if beside is not None:
+            _hold_beside(console, prepared, beside)
 
 
 def _measure(console: Console, prepared: Prepared, *, force: bool) -> None:
@@ -177,6 +183,25 @@ def _measure(console: Console, prepared: Prepared, *, force: bool) -> None:
             hint="look into the log there; --lift-quarantine tries again (with --timeout where "
             "it needs longer). Go on without them: rccltune fit.",
         )
+
+
+def _hold_beside(console: Console, prepared: Prepared, beside: Prepared) -> None:
+    from rccltune.pipeline import crosschecking
+
+    console.say(f"rccl-tests beside it, untouched: {len(beside.left)} launches to make")
+    with progress_of(console, beside) as tell:
+        found = crosschecking.cross_check(
+            prepared,
+            beside,
+            tell=tell,
+            note=console.say,
+            command=shlex.join(["rccltune", *sys.argv[1:]]),
+        )
+    if console.as_json:
+        plain = [one.as_plain() for one in found]
+        click.echo(json.dumps({"event": "cross-check", "collectives": plain}, ensure_ascii=False))
+    else:
+        click.echo("\n".join(one.line for one in found))
 
 
 def talk_before(console: Console, prepared: Prepared) -> None:

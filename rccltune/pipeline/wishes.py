@@ -191,4 +191,4 @@ def _check_runner(said: Mapping[str, Any], sweep: Sweep, *, is_torch: bool) -> N
         )
 
 
-_NOT_TORCHS = ("simulate", "rccl_tests", "librccl")
+_NOT_TORCHS = ("simulate", "librccl")

@@ -8,16 +8,19 @@ and only the collective behind it is gloo's.
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from pathlib import Path
 
 import pandas as pd
 import pytest
-from torches import DRIVER, torch_python
+from torches import DRIVER, MAIN, torch_python
 
 from rccltune import plugin
 from rccltune.cli import run
 from rccltune.errors import MachineError
 from rccltune.pipeline import torching
+from rccltune.pipeline.crosschecking import Beside
+from rccltune.vocab import Collective
 
 SESSION = Path("rccltune-session")
 SMALL = ["--min-bytes", "1K", "--max-bytes", "16K", "--factor", "4", "--iters", "2", "--force"]
@@ -108,7 +111,6 @@ def test_torch_for_the_cpu_has_no_library_to_measure(capsys: pytest.CaptureFixtu
     ("more", "said"),
     [
         (["--runner", "torch", "--simulate", "mi300x"], "--simulate does not go with"),
-        (["--runner", "torch", "--rccl-tests", "."], "--rccl-tests does not go with"),
         (["--runner", "torch", "--librccl", "l.so"], "--librccl does not go with"),
         (["--runner", "torch", "--placement", "both"], "all_reduce has one tensor"),
         (["--runner", "torch", "--collective", "alltoall"], "alltoall is not measured"),
@@ -135,6 +137,65 @@ def test_a_python_without_torch_is_told(python: str, capsys: pytest.CaptureFixtu
     where = ["--runner", "torch", "--python", python, "--backend", "gloo", "--np", "2"]
     assert run(["sweep", *where]) == 4
     assert python in capsys.readouterr().err
+
+
+# A benchmark of rccl-tests' form whose ranks MPI starts: the runner again, under its name.
+BENCHMARK = """#!/bin/sh
+if [ "$1" = --help ]; then echo "[-b,--minbytes] [-N,--run_cycles] [-O,--out_of_place]"; exit; fi
+exec {python} {main} --backend gloo --store {folder}/store.$PPID all_reduce "$@"
+"""
+
+
+@pytest.mark.mpi
+@pytest.mark.long
+def test_rccl_tests_are_held_beside_it(capsys: pytest.CaptureFixture[str], here: Path) -> None:
+    """In a session of their own, each size's ratio; a second time nothing is measured again."""
+    folder = here / "build"
+    folder.mkdir()
+    script = folder / "all_reduce_perf"
+    text = BENCHMARK.format(python=torch_python(), main=MAIN, folder=folder)
+    script.write_text(text, encoding="ascii")
+    script.chmod(0o755)
+    more = ["--collective", "all_reduce", "--rccl-tests", str(folder), "--launcher", "openmpi"]
+    assert run([*words("sweep", *more), "--json"]) == 0
+    event = json.loads(capsys.readouterr().out.splitlines()[-1])
+    assert event["event"] == "cross-check"
+    [one] = event["collectives"]
+    assert one["collective"] == "all_reduce"
+    assert set(one["ratios"]) == {"1024", "4096", "16384"}
+    assert all(0.01 < ratio < 100 for ratio in one["ratios"].values())
+
+    made = launches(SESSION / "rccl-tests")
+    assert len(made) == 3
+    assert run(words("sweep", *more)) == 0
+    assert "PyTorch's times are" in capsys.readouterr().out
+    assert launches(SESSION / "rccl-tests") == made
+    # Nothing of theirs is in the session itself.
+    about = json.loads((SESSION / "session.json").read_text(encoding="utf-8"))["fingerprint"]
+    other = json.loads((SESSION / "rccl-tests" / "session.json").read_text(encoding="utf-8"))
+    assert "runner" in about
+    assert "runner" not in other["fingerprint"]
+
+
+def test_ratios_are_told_in_a_sentence() -> None:
+    """Median, range and sizes, and whose library each was."""
+    one = Beside(
+        collective=Collective.ALL_REDUCE,
+        ratios=((8, 1.5), (16, 1.0), (32, 0.9)),
+        libraries=("RCCL 2.27.7", "RCCL 2.28.3"),
+    )
+    assert one.line == (
+        "all_reduce: PyTorch's times are 1.00x rccl-tests' in the median (0.90 to 1.50, 3 sizes; "
+        "RCCL 2.27.7 beside RCCL 2.28.3)"
+    )
+    assert replace(one, ratios=()).line == "all_reduce: no size was measured by both"
+
+
+@pytest.mark.mpi
+def test_rccl_tests_that_are_not_there_are_told_first() -> None:
+    """Before anything is measured; exit code 4."""
+    assert run(words("sweep", "--rccl-tests", "nowhere", "--collective", "all_reduce")) == 4
+    assert not SESSION.exists()
 
 
 @pytest.fixture
