@@ -77,7 +77,7 @@ check_exports() {
     local exported
     exported=$(nm -D --defined-only "$library" | awk '{print $3}' | sort | tr '\n' ' ')
     echo "exports: $exported"
-    [ "$exported" = "ncclTunerPlugin_v2 ncclTunerPlugin_v3 ncclTunerPlugin_v4 ncclTunerPlugin_v5 ncclTunerPlugin_v6 " ]
+    [ "$exported" = "ncclTunerPlugin_v2 ncclTunerPlugin_v3 ncclTunerPlugin_v4 ncclTunerPlugin_v5 ncclTunerPlugin_v6 rccltune_schedule_step_v1 " ]
 }
 
 # 2.17 is older than any system ROCm supports.  NEEDED must be libc alone.
@@ -118,7 +118,7 @@ if ! have cmake; then
 fi
 step "release: build and install by cmake alone" build_alone
 if have nm && have objdump; then
-    step "exports: five symbols" check_exports
+    step "exports: six symbols" check_exports
     step "needs: libc up to GLIBC_2.17" check_needs
 else
     skip "exports and needs" "nm or objdump is not installed"

@@ -62,8 +62,10 @@ _MEANINGS: Final = {
     r"unhandled (cuda|hip) error|Test (HIP|CUDA) failure": ("the GPU runtime failed"),
     r"unhandled system error": ("RCCL's system call failed: NCCL_DEBUG=INFO says which"),
     r"Test timeout": ("a collective did not finish"),
-    r"exited\s+on\s+signal\s+9\b|Killed \(signal 9\)": ("a rank was killed (out of host memory?)"),
-    r"exited\s+on\s+signal\s+11|Segmentation\s+fault": ("a rank crashed"),
+    r"exited\s+on\s+signal\s+9\b|Killed \(signal 9\)|Signal 9 \(SIGKILL\)": (
+        "a rank was killed (out of host memory?)"
+    ),
+    r"exited\s+on\s+signal\s+11|Signal 11 \(SIGSEGV\)|Segmentation\s+fault": ("a rank crashed"),
     r"exited\s+on\s+signal\s+6\b|Aborted": ("a rank aborted"),
 }
 _MEMORY_FAULT: Final = re.compile(
@@ -71,7 +73,8 @@ _MEMORY_FAULT: Final = re.compile(
 )
 # Open MPI breaks its sentences at any blank.
 _KILLED: Final = re.compile(
-    r"exited\s+on\s+signal\s+9\b|Killed\s+\(signal\s+9\)|signal\s+9\s+\(Killed\)"
+    r"exited\s+on\s+signal\s+9\b|Killed\s+\(signal\s+9\)|signal\s+9\s+\(Killed\)|"
+    r"Signal\s+9\s+\(SIGKILL\)"
 )
 _CRASHED: Final = re.compile(
     r"Segmentation\s+fault|Aborted|Bus\s+error|[Ss]ignal:?\s+(4|6|7|8|11)\b"
@@ -92,7 +95,7 @@ def is_memory_fault(text: str) -> bool:
 def was_killed(text: str) -> bool:
     """Whether a launcher says that a rank got SIGKILL, and none of them crashed before.
 
-    Launchers kill the others when one rank crashes. Texts as Open MPI 5.0.11 and MPICH 5.0.2
-    printed them.
+    Launchers kill the others when one rank crashes. Texts as Open MPI 5.0.11, MPICH 5.0.2 and
+    torchrun of PyTorch 2.13 printed them.
     """
     return _KILLED.search(text) is not None and _CRASHED.search(text) is None

@@ -23,7 +23,9 @@ from rccltune.vocab import DTYPE_BYTES, RANK_PLACEMENTS, REDOPS, Collective, Ran
 Node: TypeAlias = Any
 _DURATION: Final = re.compile(r"([0-9]+(?:\.[0-9]+)?)\s*([smh]?)")
 _SECONDS: Final = {"": 1, "s": 1, "m": 60, "h": 3600}
-LAUNCHERS: Final = ("auto", "openmpi", "mpich", "intel", "srun", "none")
+LAUNCHERS: Final = ("auto", "openmpi", "mpich", "intel", "srun", "torchrun", "none")
+RUNNERS: Final = ("rccl-tests", "torch")
+BACKENDS: Final = ("nccl", "gloo", "rcclx")
 PLACEMENTS: Final = ("out", "in", "both")
 METHODS: Final = ("auto", "one-launch", "per-setting")
 
@@ -88,6 +90,9 @@ ONE: Final[Mapping[str, Parser]] = {
     "launcher": _one_of(LAUNCHERS),
     "rccl_tests": str,
     "librccl": str,
+    "runner": _one_of(RUNNERS),
+    "python": str,
+    "backend": _one_of(BACKENDS),
     "hostfile": str,
     "np": _whole(1),
     "placement_of_ranks": _one_of(RANK_PLACEMENTS),

@@ -8,6 +8,7 @@
 
 #include "names.h"
 #include "plugin.h"
+#include "rccltune_step.h"
 
 #define EXPORT __attribute__((visibility("default")))
 
@@ -157,3 +158,8 @@ EXPORT const struct abi_tuner_v4 ncclTunerPlugin_v4 = {plugin_name, init_v4, get
 EXPORT const struct abi_tuner_v5 ncclTunerPlugin_v5 = {plugin_name, init_v5, get_v4, finish};
 /* No chunk sizes: hosts ask for them per channel slice, which no rule speaks of. */
 EXPORT const struct abi_tuner_v6 ncclTunerPlugin_v6 = {plugin_name, init_v6, get_v4, finish, NULL};
+
+EXPORT int rccltune_schedule_step_v1(uint32_t step)
+{
+    return plugin_step(step);
+}

@@ -3,6 +3,7 @@
 #include "config.h"
 #include "lock.h"
 #include "names.h"
+#include "rccltune_step.h"
 #include "watch.h"
 
 #include <stdatomic.h>
@@ -17,7 +18,14 @@ struct plugin {
     struct schedule *schedule; /* NULL unless one is set for this scale */
     atomic_flag busy;          /* guards `place`, and that calls reach the watcher in its order */
     struct schedule_place place;
+    struct plugin *next_told; /* of `first_told` */
 };
+
+/* The contexts whose steps the process tells, and the step that it told last.  `telling` guards
+ * both, and is taken before any context's `busy`. */
+static atomic_flag telling = ATOMIC_FLAG_INIT;
+static struct plugin *first_told;
+static uint32_t told_step;
 
 static void complain(const struct plugin_comm *comm, const char *reason, bool unsure)
 {
@@ -50,6 +58,64 @@ static void name_comm(const struct plugin_comm *comm, char *buffer, size_t size)
         (void)snprintf(buffer, size, "local%u",
                        atomic_fetch_add_explicit(&serial, 1, memory_order_relaxed));
     }
+}
+
+static void begin_told(struct plugin *plugin, uint32_t step)
+{
+    lock(&plugin->busy);
+    plugin->place = (struct schedule_place){.step = step, .begun = true};
+    if (plugin->watch != NULL && step < plugin->schedule->n_steps) {
+        watch_step(plugin->watch, step, schedule_answer(plugin->schedule, step));
+    } else if (plugin->watch != NULL) {
+        watch_over(plugin->watch);
+    }
+    unlock(&plugin->busy);
+}
+
+static bool is_told(const struct plugin *plugin)
+{
+    return plugin->schedule != NULL && plugin->schedule->told;
+}
+
+static void enlist(struct plugin *plugin)
+{
+    uint32_t n_steps = plugin->schedule->n_steps;
+    lock(&telling);
+    plugin->next_told = first_told;
+    first_told = plugin;
+    begin_told(plugin, told_step < n_steps ? told_step : n_steps);
+    unlock(&telling);
+}
+
+static void strike(const struct plugin *plugin)
+{
+    lock(&telling);
+    struct plugin **slot = &first_told;
+    while (*slot != plugin) {
+        slot = &(*slot)->next_told;
+    }
+    *slot = plugin->next_told;
+    unlock(&telling);
+}
+
+int plugin_step(uint32_t step)
+{
+    int result = 0;
+    lock(&telling);
+    for (const struct plugin *at = first_told; at != NULL && result == 0; at = at->next_told) {
+        result = step > at->schedule->n_steps ? RCCLTUNE_STEP_BEYOND
+                 : step < at->place.step      ? RCCLTUNE_STEP_BACK
+                                              : 0;
+    }
+    told_step = result == 0 ? step : told_step;
+    for (struct plugin *at = first_told; at != NULL && result >= 0; at = at->next_told) {
+        if (at->place.step != step) {
+            begin_told(at, step);
+        }
+        result++;
+    }
+    unlock(&telling);
+    return result;
 }
 
 static enum plugin_status start(const struct plugin_comm *comm, const struct settings *settings,
@@ -90,6 +156,9 @@ static enum plugin_status start(const struct plugin_comm *comm, const struct set
     atomic_flag_clear(&(*plugin)->busy);
     config->table = NULL;
     config->schedule = NULL;
+    if (is_told(*plugin)) {
+        enlist(*plugin);
+    }
     return PLUGIN_READY;
 }
 
@@ -235,6 +304,9 @@ void plugin_finalize(struct plugin *plugin)
 {
     if (plugin == NULL) {
         return;
+    }
+    if (is_told(plugin)) {
+        strike(plugin);
     }
     watch_end(plugin->watch); /* first: it reads the table */
     rule_table_free(plugin->table);

@@ -15,6 +15,7 @@ struct parser {
     bool has_nodes;
     bool has_ranks;
     bool has_calls;
+    bool has_advance;
     enum schedule_status status; /* anything but SCHEDULE_OK ends it */
 };
 
@@ -53,6 +54,16 @@ static uint64_t *slot_of(struct parser *parser, struct text key, uint64_t *least
                                          : &parser->schedule->n_calls;
 }
 
+/* Reads `advance=size` or `advance=told`; false for anything else, and where it was there already.
+ */
+static bool read_advance(struct parser *parser, struct text value)
+{
+    bool again = parser->has_advance;
+    parser->has_advance = true;
+    parser->schedule->told = text_is(value, "told");
+    return !again && (parser->schedule->told || text_is(value, "size"));
+}
+
 static void read_head(struct parser *parser, struct text rest)
 {
     struct text word;
@@ -60,7 +71,11 @@ static void read_head(struct parser *parser, struct text rest)
     struct text value;
     while (parser->status == SCHEDULE_OK && text_next_word(&rest, &word)) {
         uint64_t least = 0;
-        uint64_t *slot = text_split(word, '=', &key, &value) ? slot_of(parser, key, &least) : NULL;
+        bool is_pair = text_split(word, '=', &key, &value);
+        if (is_pair && text_is(key, "advance") && read_advance(parser, value)) {
+            continue;
+        }
+        uint64_t *slot = is_pair ? slot_of(parser, key, &least) : NULL;
         if (slot == NULL) {
             /* An unknown key may change what a step is: never ignored. */
             refuse(parser, "'%.*s' is not understood, or is there twice", shown(word), word.at);
@@ -132,6 +147,9 @@ static void read_step(struct parser *parser, struct text line)
     struct candidate step;
     if (!parser->has_format || !parser->has_nodes || !parser->has_ranks) {
         refuse(parser, "a step before '#@ format 1' and '#@ nodes=N ranks=N calls=N'");
+    } else if (schedule->told && schedule->n_calls > 0) {
+        refuse(parser,
+               "'calls=' ends steps, and 'advance=told' says that nothing but the process does");
     } else if (!read_setting(parser, line, &step)) {
         refuse(parser, "'%.*s' is no setting: expected algorithm/protocol[/channels] or silent",
                shown(line), line.at);
@@ -198,8 +216,8 @@ void schedule_free(struct schedule *schedule)
 bool schedule_advance(const struct schedule *schedule, struct schedule_place *place,
                       uint64_t n_bytes)
 {
-    bool begins = !place->begun;
-    if (place->begun && place->step < schedule->n_steps &&
+    bool begins = !place->begun && !schedule->told;
+    if (place->begun && !schedule->told && place->step < schedule->n_steps &&
         (n_bytes < place->last_bytes ||
          (schedule->n_calls > 0 && place->n_calls >= schedule->n_calls))) {
         place->step++;

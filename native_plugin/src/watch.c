@@ -185,18 +185,36 @@ static void append_trace(struct watch *watch, struct lines *lines)
     lines_free(lines);
 }
 
+/* The records of the step in force into `lines`; what comes is another step's. */
+static void end_step(struct watch *watch, uint32_t next, struct lines *lines)
+{
+    if (watch->keeps_trace && watch->n_begun > 0) {
+        trace_write(&watch->trace, &watch->comm, watch->step, watch->setting, lines);
+    }
+    trace_clear(&watch->trace);
+    watch->step = next;
+    watch->n_step_calls = 0;
+}
+
+void watch_over(struct watch *watch)
+{
+    struct lines lines = {.at = NULL};
+    lock(&watch->busy);
+    end_step(watch, watch->n_steps, &lines);
+    (void)text_copy(text_of("overrun"), watch->setting, sizeof watch->setting);
+    if (watch->keeps_trace) {
+        append_trace(watch, &lines);
+    }
+    unlock(&watch->busy);
+}
+
 void watch_step(struct watch *watch, uint32_t step, const struct candidate *answer)
 {
     struct lines setting = {.at = NULL};
     struct lines lines = {.at = NULL};
     lock(&watch->busy);
-    if (watch->keeps_trace && watch->n_begun > 0) {
-        trace_write(&watch->trace, &watch->comm, watch->step, watch->setting, &lines);
-    }
-    trace_clear(&watch->trace);
-    watch->step = step;
+    end_step(watch, step, &lines);
     watch->n_begun++;
-    watch->n_step_calls = 0;
     if (answer != NULL) {
         trace_add_setting(&setting, answer);
     } else {

@@ -22,6 +22,9 @@ bool watch_start(const struct settings *settings, const struct config *config,
  * `answer` is what the new step answers, NULL for nothing. */
 void watch_step(struct watch *watch, uint32_t step, const struct candidate *answer);
 
+/* Ends the last step of a schedule: its records are written, and no other step begins. */
+void watch_over(struct watch *watch);
+
 /* Notes one call.  `call` is complete but for the answer, `chosen` is that or NULL, `index` its
  * place in the table, `n_skipped` how many matching rules were passed over as not selectable. */
 void watch_call(struct watch *watch, struct trace_call *call, const struct candidate *chosen,

@@ -14,7 +14,7 @@ from rccltune.cli.console import DEFAULT_SESSION, Console, common
 from rccltune.cli.extras import Extras, extras
 from rccltune.cli.options import COLLECTIVE, FOLDER, PAIR, SETTING, Word
 from rccltune.cli.progress import minutes, progress_of
-from rccltune.config import LAUNCHERS, METHODS, PLACEMENTS, parse_duration
+from rccltune.config import BACKENDS, LAUNCHERS, METHODS, PLACEMENTS, RUNNERS, parse_duration
 from rccltune.errors import LaunchError
 from rccltune.model import Mode
 from rccltune.presets import PRESETS
@@ -39,6 +39,9 @@ DURATION = Word("duration", parse_duration)
 @click.option("-o", "--output", type=FOLDER, default=DEFAULT_SESSION, help="Session folder.")
 @click.option("--simulate", metavar="NODE", help="A simulated node instead of this machine.")
 @click.option("--rccl-tests", type=FOLDER, metavar="DIR", help="Folder of all_reduce_perf.")
+@click.option("--runner", type=click.Choice(RUNNERS), help="What measures. [default: rccl-tests]")
+@click.option("--python", metavar="EXE", help="With --runner torch: the Python that has torch.")
+@click.option("--backend", type=click.Choice(BACKENDS), help="torch's. [default: nccl, or RCCL]")
 @click.option("--librccl", type=FOLDER, metavar="FILE", help="Another librccl.so, in every arm.")
 @click.option(
     "--launcher",
@@ -66,7 +69,11 @@ DURATION = Word("duration", parse_duration)
 @click.option("--step", type=SIZE, help="Step in bytes instead of a factor.")
 @click.option("--dtype", type=click.Choice(list(DTYPE_BYTES)), help="Data type. [default: float]")
 @click.option("--op", type=click.Choice(REDOPS), help="Operation. [default: sum]")
-@click.option("--placement", type=click.Choice(PLACEMENTS), help="Halves of a row. [default: both]")
+@click.option(
+    "--placement",
+    type=click.Choice(PLACEMENTS),
+    help="Halves of a row. [default: both; with --runner torch: in]",
+)
 @click.option("--iters", type=click.IntRange(min=1), metavar="N", help="Timed calls. [default: 20]")
 @click.option("--warmup", type=click.IntRange(min=0), metavar="N", help="Others. [default: 5]")
 @click.option("--graph", type=click.IntRange(min=0), metavar="N", help="Graph replays, -G.")
@@ -117,7 +124,7 @@ def sweep(
     failed, 7 the session is of another machine, 130 interrupted.
     """
     from rccltune import pipeline
-    from rccltune.pipeline import preparing, varying
+    from rccltune.pipeline import crosschecking, preparing, varying
     from rccltune.pipeline.wishes import site_keys
 
     wishes = pipeline.merge_wishes(config, options)
@@ -139,7 +146,13 @@ def sweep(
         if plan_only:
             console.result(preparing.plan_as_plain(prepared), _plan_text(prepared))
             return
+        beside = None
+        if wishes.site.runner == "torch" and wishes.site.rccl_tests is not None:
+            # Looked at before an hour is measured.
+            beside = crosschecking.prepare_beside(prepared, wishes.site)
         _measure(console, prepared, extras, force=force)
+        if beside is not None:
+            _hold_beside(console, prepared, beside)
 
 
 def _measure(console: Console, prepared: Prepared, extras: Extras, *, force: bool) -> None:
@@ -176,6 +189,25 @@ def _measure(console: Console, prepared: Prepared, extras: Extras, *, force: boo
             hint="look into the log there; --lift-quarantine tries again (with --timeout where "
             "it needs longer). Go on without them: rccltune fit.",
         )
+
+
+def _hold_beside(console: Console, prepared: Prepared, beside: Prepared) -> None:
+    from rccltune.pipeline import crosschecking
+
+    console.say(f"rccl-tests beside it, untouched: {len(beside.left)} launches to make")
+    with progress_of(console, beside) as tell:
+        found = crosschecking.cross_check(
+            prepared,
+            beside,
+            tell=tell,
+            note=console.say,
+            command=shlex.join(["rccltune", *sys.argv[1:]]),
+        )
+    if console.as_json:
+        plain = [one.as_plain() for one in found]
+        click.echo(json.dumps({"event": "cross-check", "collectives": plain}, ensure_ascii=False))
+    else:
+        click.echo("\n".join(one.line for one in found))
 
 
 def talk_before(console: Console, prepared: Prepared) -> None:

@@ -17,7 +17,7 @@ from rccltune.cli.options import Choosing, choosing
 from rccltune.cli.progress import progress_of
 from rccltune.cli.sweep import sweep as _sweep
 from rccltune.cli.sweep import talk_before
-from rccltune.errors import LaunchError
+from rccltune.errors import LaunchError, MachineError
 from rccltune.units import MAX_NBYTES, format_size
 
 if TYPE_CHECKING:
@@ -72,6 +72,11 @@ def tune(
     console.say(f"Session: {output}")
     with pipeline.in_mode(wishes.sweep.mode, apply=apply_mode, note=console.say):
         site = pipeline.find_site(wishes.site)
+        if site.untunable is not None:
+            raise MachineError(
+                f"nothing can be tuned here: {site.untunable}",
+                hint="rccltune sweep with the same options measures it.",
+            )
         wanted, refused = varying.with_variants(wishes, site)
         prepared = preparing.prepare(
             wanted,

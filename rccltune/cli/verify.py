@@ -9,7 +9,7 @@ import click
 
 from rccltune.cli.console import Console, common, table
 from rccltune.cli.options import FOLDER, PAIR, Word, session_argument
-from rccltune.config import LAUNCHERS, parse_duration
+from rccltune.config import BACKENDS, LAUNCHERS, RUNNERS, parse_duration
 from rccltune.errors import SessionError, VerificationError
 from rccltune.units import format_size, parse_size
 from rccltune.vocab import DTYPE_BYTES, Collective
@@ -83,6 +83,9 @@ _SHOWN = 12
 @click.option("--timeout", type=_DURATION, help="Longest time for one launch. [default: measured]")
 @click.option("--simulate", metavar="NODE", help="A simulated node instead of this machine.")
 @click.option("--rccl-tests", type=FOLDER, metavar="DIR", help="Folder of all_reduce_perf.")
+@click.option("--runner", type=click.Choice(RUNNERS), help="What measures. [default: as swept]")
+@click.option("--python", metavar="EXE", help="With --runner torch: the Python that has torch.")
+@click.option("--backend", type=click.Choice(BACKENDS), help="torch's. [default: as swept]")
 @click.option("--librccl", type=FOLDER, metavar="FILE", help="Another librccl.so, in both arms.")
 @click.option("--launcher", type=click.Choice(LAUNCHERS), help="What starts the ranks.")
 @click.option("--hostfile", type=FOLDER, metavar="FILE", help="Hosts, in the launcher's own form.")

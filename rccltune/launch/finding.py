@@ -45,6 +45,11 @@ def find_launcher(
     """
     if wish == "none":
         return Launcher()
+    if wish == "torchrun":
+        raise MachineError(
+            "torchrun starts the PyTorch runner, and on this host alone",
+            hint="name an MPI's launcher for rccl-tests and for other hosts.",
+        )
     answers: list[_Answer] = []
     for program in _candidates(wish, path):
         answer = _ask(program)

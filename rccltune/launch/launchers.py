@@ -201,8 +201,27 @@ class Srun(Launcher):
         return (*start, where, *binding)
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Torchrun(Launcher):
+    """PyTorch's own, on this host; ``program`` is the Python that has it.
+
+    It starts nothing but what asks its variables who it is, and it binds nothing.
+    """
+
+    flavour: ClassVar[str] = "torchrun"
+    names: ClassVar[tuple[str, ...]] = ()
+    families: ClassVar[frozenset[str]] = frozenset()
+
+    def options(self, n_ranks: int, bind: str | None, hostfile: Path | None) -> tuple[str, ...]:
+        """The spelling with underscores is understood by every release."""
+        del bind, hostfile
+        module = ("-m", "torch.distributed.run", "--standalone")
+        return (*module, f"--nproc_per_node={n_ranks}", "--no_python")
+
+
 _KINDS: Final[tuple[type[Launcher], ...]] = (OpenMpi, Mpich, IntelMpi, Srun)
 LAUNCHERS: Final[Mapping[str, type[Launcher]]] = {
     **{kind.flavour: kind for kind in _KINDS},
+    "torchrun": Torchrun,
     "none": Launcher,
 }

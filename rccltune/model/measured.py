@@ -84,12 +84,14 @@ class Schedule:
     Attributes:
         calls: calls per step, 0 where a step ends when the size falls.
         questions: how the benchmark asks, where a launch walks through more than one setting.
+        told: the benchmark itself says when a step is over; sizes and calls end none.
     """
 
     settings: tuple[Setting, ...]
     scale: Scale | None = None
     calls: int = 0
     questions: Questions | None = None
+    told: bool = False
 
     def __post_init__(self) -> None:
         """A schedule has a step."""
@@ -105,6 +107,7 @@ class Fingerprint:
         devices: identities of the GPUs, in order.
         benchmark_sha256: hash of the benchmark file.
         simulated: measured on the stand-in benchmark, never on hardware.
+        runner: what measured and the library behind it, where it was not rccl-tests.
     """
 
     product: str | None = None
@@ -117,6 +120,7 @@ class Fingerprint:
     ranks_per_process: int | None = None
     binding: str | None = None
     simulated: bool = False
+    runner: str | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -17,7 +17,9 @@ from rccltune.vocab import DTYPE_BYTES, Placement
 _FAILURE: Final = re.compile(
     r"Test (?:NCCL |CUDA |HIP )?failure|Test timeout|\[ERROR\]|Invalid number of GPUs"
 )
-_VERSION: Final = re.compile(r"(?:n|r)ccl-tests(?: version|:\s*Version)\s+\S")
+_VERSION: Final = re.compile(
+    r"(?:(?:n|r)ccl-tests|rccltune PyTorch runner)(?: version|:\s*Version)\s+\S"
+)
 # The library that runs, as a number: 22809 is 2.28.9 (NCCL_VERSION in nccl.h).
 _LINKED: Final = re.compile(r"[nr]ccl-library=(\d{4,6})\b")
 _LIBRARY: Final = re.compile(r"(?:RCCL|NCCL) version\s*:?\s*(\S+)")

@@ -295,6 +295,7 @@ def _machine(fingerprint: Fingerprint) -> str:
         fingerprint.arch or "",
         f"{fingerprint.cu_count} CUs" if fingerprint.cu_count else "",
         _mode(fingerprint),
+        f"measured through {fingerprint.runner}" if fingerprint.runner else "",
     ]
     return ", ".join(part for part in parts if part)
 

@@ -47,6 +47,8 @@ from rccltune.vocab import Algorithm, Collective
 
 _LONGEST_S: Final = 600.0
 _RULES: Final = "forced.csv"
+# Of an earlier run that was interrupted; ranks that meet at a file would wait for its dead.
+_LEFTOVERS: Final = ("trace-*.csv", "nccl-*.log", "rendezvous*")
 # From names and the whole environment to a launcher's options and the environment with them.
 Carry = Callable[[Iterable[str], Mapping[str, str]], tuple[tuple[str, ...], Mapping[str, str]]]
 _SCHEDULE: Final = "schedule"
@@ -125,7 +127,7 @@ def run_launch(
     """
     own = (folder / "launches" / wanted.id).resolve()
     (own / "outcome.json").unlink(missing_ok=True)
-    for leftover in (*own.rglob("trace-*.csv"), *own.rglob("nccl-*.log")):
+    for leftover in (name for kind in _LEFTOVERS for name in own.rglob(kind)):
         leftover.unlink(missing_ok=True)
 
     def job_in(where: Path, argv: Sequence[str]) -> tuple[Job, launch.Environment]:

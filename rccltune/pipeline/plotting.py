@@ -129,4 +129,5 @@ def _machine(done: FitDone) -> str:
     fingerprint = done.session.fingerprint
     mode = fingerprint.mode
     parts = [fingerprint.product, str(mode) if mode and mode.compute else None]
+    parts += ["through PyTorch"] if fingerprint.runner else []
     return ", ".join(part for part in parts if part)

@@ -171,7 +171,7 @@ def ground_of(site: Site) -> plan.Ground:
         launch=lambda n_ranks, program: site.launcher.argv(
             # Groups that run side by side have fewer ranks each than are started.
             site.seating.n_started if n_ranks == site.scale.n_ranks else n_ranks,
-            program,
+            (*site.runs, *program),
             bind=site.binding,
             hostfile=site.hostfile,
         ),
@@ -181,6 +181,8 @@ def ground_of(site: Site) -> plan.Ground:
         environment=_environment(site),
         tunerless=site.tunerless,
         shares=site.launcher.shares,
+        untunable=site.untunable,
+        tells_steps=site.tells_steps,
     )
 
 

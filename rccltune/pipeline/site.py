@@ -7,6 +7,7 @@ import os
 import pwd
 import re
 import shutil
+import socket
 import subprocess
 import sysconfig
 import tempfile
@@ -20,7 +21,8 @@ from rccltune import advice, detect, launch, plugin, session, simnode
 from rccltune.errors import CommandLineError, MachineError
 from rccltune.launch import Launcher
 from rccltune.model import TREE_SIMPLE_PATCHED, Fingerprint, Mode, Scale
-from rccltune.pipeline import places, switching
+from rccltune.pipeline import places, switching, torching
+from rccltune.pipeline.benches import Bench
 from rccltune.pipeline.places import Seating
 from rccltune.vocab import Collective, RankPlacement
 
@@ -40,6 +42,9 @@ class SiteWish:
 
     Attributes:
         simulate: name or path of a node file; None measures this machine.
+        runner: ``rccl-tests``, or ``torch`` for the PyTorch runner.
+        python: the Python that has torch, None for ours or the first on PATH.
+        backend: torch's.
         placement: None is the whole node, or its first devices where ``n_ranks`` is fewer.
         added: --env, wins over the site's environment in every arm.
         cleared: --clear, beyond the documented list.
@@ -49,6 +54,9 @@ class SiteWish:
     simulate: str | None = None
     rccl_tests: Path | None = None
     librccl: Path | None = None
+    runner: str = "rccl-tests"
+    python: str | None = None
+    backend: str = "nccl"
     launcher: str = "auto"
     hostfile: Path | None = None
     n_ranks: int | None = None
@@ -77,6 +85,9 @@ class Site:
             it loads it or is not known.
         tells: such a library's log is to say what ran.
         library: what it calls itself (``RCCL 2.28.3``), None where that is not known.
+        runs: what stands before a program on its command line.
+        untunable: why nothing can be chosen here at all, None where it can.
+        tells_steps: the benchmark says itself when a step of a schedule is over.
         is_rcclx: whether it is Meta's RCCLX, None where that is not known.
     """
 
@@ -101,6 +112,9 @@ class Site:
     tells: bool = False
     library: str | None = None
     is_rcclx: bool | None = None
+    runs: tuple[str, ...] = ()
+    untunable: str | None = None
+    tells_steps: bool = False
 
 
 def find_site(wish: SiteWish) -> Site:
@@ -123,35 +137,34 @@ def _without_tuner(site: Site) -> Site:
 
 
 def _real(wish: SiteWish) -> Site:
-    folder = _benchmark_folder(wish.rccl_tests)
-    programs = _programs(folder)
-    first = next(iter(programs.values()))
-    if SIMULATED_MARK in Path(first).read_bytes():
-        raise MachineError(
-            "these are rccltune's stand-in benchmarks, not rccl-tests",
-            where=str(folder),
-            hint="use them with --simulate NODE; nothing simulated counts as a measurement.",
-        )
-    letters = _letters(first, os.environ)
+    seen = launch.environment(os.environ, wish.added, clear=wish.cleared).variables
+    is_torch = wish.runner == "torch"
+    bench = torching.bench_of(wish.python, wish.backend, seen) if is_torch else _tests(wish)
     system = _system()
-    detect.check_mode(wish.mode, system)
+    if not bench.on_cpu:
+        detect.check_mode(wish.mode, system)
     seating = places.seating_of(wish.placement, wish.n_ranks, system, _seen(wish))
     n_started = seating.n_started
     library = None if wish.librccl is None else _library(wish.librccl)
-    launcher = _launcher(wish, Path(first))
+    by_torch = is_torch and wish.launcher in ("auto", "torchrun") and wish.hostfile is None
+    launcher = torching.torchrun(bench) if by_torch else _launcher(wish, bench.linked)
     hosts = _hosts(wish, launcher, n_started)
     if len(hosts) > 1:
         seating = places.over_hosts(wish.placement, seating, len(hosts), len(system.gpus))
     added = (*_loads(library), *wish.added, *seating.environment)
     environment = tuple({**dict(launcher.environment), **dict(added)}.items())
     binding = _binding(wish, launcher, n_started, environment)
-    known = detect.fingerprint(system)
+    known = _cpu() if bench.on_cpu else detect.fingerprint(system)
     hidden = _hidden(system)
-    loaded = _loaded(Path(first), library, environment, wish.cleared)
+    loaded = bench.library
+    if bench.linked is not None:
+        loaded = _loaded(bench.linked, library, environment, wish.cleared)
     version = detect.version_of(loaded) if loaded is not None else None
+    patched = library if bench.linked is not None else loaded
     return Site(
-        programs=programs,
-        help_letters=letters,
+        programs=bench.programs,
+        runs=bench.runs,
+        help_letters=bench.letters,
         launcher=launcher,
         scale=seating.place.scale,
         seating=seating,
@@ -160,24 +173,51 @@ def _real(wish: SiteWish) -> Site:
             # Ranks on other hosts are another machine than this one.
             hosts=hosts or known.hosts,
             binding=binding.bind,
-            arch=system.arch or _vendor(),
-            mode=system.mode or wish.mode,
-            benchmark_sha256=session.sha256_of(Path(first)),
+            arch=known.arch or (None if bench.on_cpu else _vendor()),
+            mode=known.mode or (None if bench.on_cpu else wish.mode),
+            benchmark_sha256=bench.sha256,
             ranks_per_process=1,
+            runner=bench.runner,
         ),
         environment=environment,
         cleared=(*wish.cleared, *seating.cleared),
         hostfile=wish.hostfile,
-        has_patched_library=library is not None and _names(library, TREE_SIMPLE_SWITCH),
+        has_patched_library=patched is not None and _names(patched, TREE_SIMPLE_SWITCH),
         node=None,
         binding=binding.bind,
-        remarks=(*_remarks(binding), *_said(seating)),
+        remarks=(*bench.remarks, *_remarks(binding), *_said(seating)),
         hidden=hidden,
         changed=lambda: (*detect.changes(system, _system()), *_changed(hidden, _hidden(system))),
         tunerless=switching.tunerless(version),
         library=version,
         is_rcclx=_names(loaded, RCCLX_SWITCH) if loaded is not None else None,
+        untunable=bench.untunable,
+        tells_steps=bench.tells_steps,
     )
+
+
+def _tests(wish: SiteWish) -> Bench:
+    """The programs of rccl-tests."""
+    folder = _benchmark_folder(wish.rccl_tests)
+    programs = _programs(folder)
+    first = Path(next(iter(programs.values())))
+    if SIMULATED_MARK in first.read_bytes():
+        raise MachineError(
+            "these are rccltune's stand-in benchmarks, not rccl-tests",
+            where=str(folder),
+            hint="use them with --simulate NODE; nothing simulated counts as a measurement.",
+        )
+    return Bench(
+        programs=programs,
+        letters=_letters(str(first), os.environ),
+        sha256=session.sha256_of(first),
+        linked=first,
+    )
+
+
+def _cpu() -> Fingerprint:
+    """A machine whose GPUs, if it has any, are not looked at."""
+    return Fingerprint(product=torching.GLOO_PRODUCT, hosts=(socket.gethostname(),))
 
 
 def _loaded(
@@ -265,6 +305,9 @@ def _binding(
     wish: SiteWish, launcher: Launcher, n_ranks: int, added: tuple[tuple[str, str], ...]
 ) -> launch.Binding:
     """Try the launcher with ranks that do nothing, in the environment that launches will have."""
+    if launcher.flavour == "torchrun":
+        # It binds nothing, and its Python has imported torch already.
+        return launch.Binding(bind="none")
     seen = launch.environment(os.environ, added, clear=wish.cleared)
     with tempfile.TemporaryDirectory(prefix="rccltune-") as folder:
         try:

@@ -41,11 +41,25 @@ def with_variants(wishes: Wishes, site: Site) -> tuple[Sweep, tuple[str, ...]]:
             # What a threshold is best depends on what runs beyond it.
             words.append(spec.without)
         one = variants.resolve(spec, parameter, where)
+        missing = _missing(site, one)
+        if missing is not None:
+            refused.append(f"{word}: {missing}")
+            continue
         # The default's own LL128 is measured wherever a setting needs it.
         if one.widens is None:
             found.setdefault(one.name, _served(spec, _with_library(spec, one)))
     made = replace(sweep, variants=tuple(found.values()), named_variants=wishes.variants)
     return made, tuple(refused)
+
+
+def _missing(site: Site, one: Variant) -> str | None:
+    """What of a variant the PyTorch runner cannot do; rccl-tests say it themselves."""
+    if not site.tells_steps:
+        return None
+    if one.one_process:
+        return "it is one process for all GPUs, and PyTorch has one process for each"
+    options = [letter for letter, _ in one.options if letter[1:] not in site.help_letters]
+    return f"the PyTorch runner has no {options[0]}" if options else None
 
 
 def _seen(site: Site, sweep: Sweep, spec: VariantSpec, parameter: str | None) -> variants.Site:

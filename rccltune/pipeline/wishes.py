@@ -10,6 +10,7 @@ from typing import Any
 from rccltune import config
 from rccltune.errors import CommandLineError, InputFileError
 from rccltune.model import LONGEST_S, Setting, Sweep
+from rccltune.pipeline import torching
 from rccltune.pipeline.site import SiteWish
 from rccltune.presets import PRESETS
 from rccltune.vocab import TUNABLE, Collective, Placement, RankPlacement
@@ -52,6 +53,7 @@ def merge_wishes(path: Path | None, options: Mapping[str, Any]) -> Wishes:
     said |= {n: v for n, v in options.items() if v is not False and v not in (None, ())}
     said = {**PRESETS.get(said.get("preset", ""), {}), **said}
     placement = said.get("placement_of_ranks")
+    is_torch = said.get("runner") == "torch"
     sweep = Sweep(
         collectives=tuple(said.get("collective", _DEFAULT_ORDER)),
         settings=_settings(said),
@@ -62,7 +64,7 @@ def merge_wishes(path: Path | None, options: Mapping[str, Any]) -> Wishes:
         rank_placement=placement or RankPlacement.NODE.value,
         dtypes=_many(said.get("dtype", "float")),
         redop=said.get("op", "sum"),
-        placements=_PLACEMENTS[said.get("placement", "both")],
+        placements=_PLACEMENTS[said.get("placement", "in" if is_torch else "both")],
         graph=said.get("graph", 0),
         iterations=said.get("iters", 20),
         warmup=said.get("warmup", 5),
@@ -76,11 +78,15 @@ def merge_wishes(path: Path | None, options: Mapping[str, Any]) -> Wishes:
         counts=() if said.get("setting") else _counts(said.get("channels", ())),
     )
     _check(sweep)
+    _check_runner(said, sweep, is_torch=is_torch)
     site = SiteWish(
         mode=sweep.mode,
         simulate=said.get("simulate"),
         rccl_tests=_path(said.get("rccl_tests")),
         librccl=_path(said.get("librccl")),
+        runner=said.get("runner", "rccl-tests"),
+        python=said.get("python"),
+        backend=said.get("backend", "nccl"),
         launcher=said.get("launcher", "auto"),
         hostfile=_path(said.get("hostfile")),
         n_ranks=said.get("np"),
@@ -111,6 +117,9 @@ def site_keys(site: SiteWish) -> dict[str, Any]:
         simulate = str(Path(simulate).resolve())
     return {
         "simulate": simulate,
+        "runner": None if site.runner == "rccl-tests" else site.runner,
+        "python": site.python,
+        "backend": None if site.backend == "nccl" else site.backend,
         "launcher": None if site.launcher == "auto" else site.launcher,
         "np": site.n_ranks,
         "env": dict(site.added),
@@ -166,3 +175,20 @@ def _check(sweep: Sweep) -> None:
     for collective in sweep.collectives:
         if not isinstance(collective, Collective):
             raise CommandLineError(f"'{collective}' is no collective")
+
+
+def _check_runner(said: Mapping[str, Any], sweep: Sweep, *, is_torch: bool) -> None:
+    """What the PyTorch runner has not, and what it alone has."""
+    if is_torch:
+        backend = said.get("backend", "nccl")
+        torching.check_wish(sweep, backend, [name for name in _NOT_TORCHS if said.get(name)])
+        return
+    alone = [name for name in ("python", "backend") if said.get(name)]
+    alone += ["launcher torchrun"] if said.get("launcher") == "torchrun" else []
+    if alone:
+        raise CommandLineError(
+            f"--{alone[0]} is the PyTorch runner's", hint="say --runner torch with it."
+        )
+
+
+_NOT_TORCHS = ("simulate", "librccl")

@@ -38,6 +38,11 @@ _GATED: Final = ("gfx94", "gfx95")
 REPEATING: Final = ("-N", "-s")
 _PASSES: Final = 2
 
+_UNPATCHED: Final = (
+    "this RCCL leaves Tree with Simple out on one node; point --librccl at a build with the "
+    "change of scripts/enable-tree-simple to measure it"
+)
+
 Arm = tuple[Collective, Setting, Variant]
 
 
@@ -55,6 +60,8 @@ class Ground:
         tunerless: the library (``RCCL 2.20.5``) where it is too old to load the plugin, so that
             its own switches must force a setting; None where it loads it or is not known.
         shares: the launcher's options for a job on devices that another job uses already.
+        untunable: why nothing can be chosen here at all, None where it can.
+        tells_steps: the benchmark says itself when a step of a schedule is over.
     """
 
     programs: Mapping[Collective, str]
@@ -66,6 +73,8 @@ class Ground:
     environment: tuple[tuple[str, str], ...] = ()
     tunerless: str | None = None
     shares: tuple[str, ...] = ()
+    untunable: str | None = None
+    tells_steps: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -142,7 +151,7 @@ def arms(
     impossible: list[Impossible] = []
     wanted: list[Arm] = []
     for collective in sweep.collectives:
-        for setting in _settings(sweep, collective):
+        for setting in _settings(sweep, collective, ground):
             variant = variant_of(setting, ground, base)
             reason = why_impossible(collective, setting, variant, ground)
             if reason is None:
@@ -152,8 +161,10 @@ def arms(
     return wanted, tuple(impossible)
 
 
-def _settings(sweep: Sweep, collective: Collective) -> tuple[Setting, ...]:
+def _settings(sweep: Sweep, collective: Collective, ground: Ground) -> tuple[Setting, ...]:
     """Those wished for; the usual ones otherwise, with each count where everything is measured."""
+    if ground.untunable is not None and not sweep.settings:
+        return ()
     usual = sweep.settings or default_settings(collective)
     if sweep.settings or not sweep.exhaustive:
         return usual
@@ -188,20 +199,29 @@ def why_impossible(
     collective: Collective, setting: Setting, variant: Variant, ground: Ground
 ) -> str | None:
     """Why a setting cannot run here; None where it can be tried."""
-    if collective not in ground.programs:
-        return f"there is no {collective.benchmark} beside the other benchmarks"
-    if not collective.is_tunable:
-        return f"{collective.value} never asks a tuner; it is measured as it is"
-    if setting.algorithm is Algorithm.TREE and collective is not Collective.ALL_REDUCE:
-        return "only all_reduce has a tree"
-    if setting.role is Role.SILENT and ground.tunerless is not None:
-        return f"a plugin that answers nothing must be loaded, and {ground.tunerless} loads none"
-    if variant.patched and not ground.has_patched_library:
-        return (
-            "this RCCL leaves Tree with Simple out on one node; point --librccl at a build with "
-            "the change of scripts/enable-tree-simple to measure it"
-        )
-    return None
+    only_tree = setting.algorithm is Algorithm.TREE and collective is not Collective.ALL_REDUCE
+    silent = setting.role is Role.SILENT and ground.tunerless is not None
+    reasons = (
+        (
+            collective not in ground.programs,
+            f"there is no {collective.benchmark} beside the other benchmarks",
+        ),
+        (ground.untunable is not None, str(ground.untunable)),
+        (
+            not collective.is_tunable,
+            f"{collective.value} never asks a tuner; it is measured as it is",
+        ),
+        (only_tree, "only all_reduce has a tree"),
+        (
+            silent,
+            f"a plugin that answers nothing must be loaded, and {ground.tunerless} loads none",
+        ),
+        (
+            variant.patched and not ground.has_patched_library,
+            _UNPATCHED,
+        ),
+    )
+    return next((why for stands, why in reasons if stands), None)
 
 
 def variant_of(setting: Setting, ground: Ground, base: Variant = DEFAULT_VARIANT) -> Variant:

@@ -45,6 +45,7 @@ def why_no_walk(sweep: Sweep, ground: Ground) -> str | None:
     """Why each setting needs a launch of its own here; None where one launch can walk."""
     found = sizes(sweep)
     hindrances = (
+        (ground.untunable is not None, str(ground.untunable)),
         (ground.tunerless is not None, f"this library ({ground.tunerless}) has no tuner plugin"),
         (
             repeat_letter(ground) is None,
@@ -171,6 +172,7 @@ def _walk(
             settings=tuple(steps),
             scale=ground.scale,
             questions=_questions(sweep, ground, collective),
+            told=ground.tells_steps,
         ),
     )
 
@@ -184,7 +186,8 @@ def schedule_text(schedule: Schedule) -> str:
     if schedule.scale is None:
         raise ValueError("a schedule needs a scale")
     scale = schedule.scale
-    head = f"#@ nodes={scale.n_nodes} ranks={scale.n_ranks} calls={schedule.calls}"
+    ends = "advance=told" if schedule.told else f"calls={schedule.calls}"
+    head = f"#@ nodes={scale.n_nodes} ranks={scale.n_ranks} {ends}"
     return "\n".join(["#@ format 1", head, *map(str, schedule.settings), ""])
 
 
@@ -195,6 +198,7 @@ def _questions(sweep: Sweep, ground: Ground, collective: Collective) -> Question
     return Questions(
         leading=_LEADING,
         per_row=halves * (1 + sweep.iterations + int(sweep.check)) + ("-A" in options),
-        extra=sweep.warmup,
+        # Told steps have the warm-up in one of their own.
+        extra=0 if ground.tells_steps else sweep.warmup,
         columns=int("-A" in options),
     )

@@ -61,6 +61,9 @@ def test_a_public_failure_is_explained(shared_data: Path) -> None:
         # Hydra of MPICH 5.0.2.
         ("YOUR APPLICATION TERMINATED WITH THE EXIT STRING: Killed (signal 9)", True),
         ("EXIT STRING: Segmentation fault (signal 11)\nEXIT STRING: Killed (signal 9)", False),
+        # torchrun of PyTorch 2.13, which ends the other ranks itself.
+        ("traceback : Signal 9 (SIGKILL) received by PID 3659", True),
+        ("traceback : Signal 11 (SIGSEGV) received by PID 4176", False),
         ("exited on signal 95", False),
         ("", False),
     ],

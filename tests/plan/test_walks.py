@@ -115,3 +115,40 @@ def test_a_library_without_a_tuner_cannot_walk() -> None:
     assert "RCCL 2.20.5" in (plan.why_no_walk(sweep, ground) or "")
     # Silence is a plugin that answers nothing.
     assert [one.setting for one in plan.plan(sweep, ground).impossible] == [SILENT]
+
+
+@given(sweep=SWEEPS)
+def test_told_steps_are_planned_alike(sweep: Sweep) -> None:
+    """The same settings in the same order; the plugin is told, and the warm-up joins no pass."""
+    told = replace(GROUND, tells_steps=True)
+    for one, other in zip(
+        plan.plan_walks(sweep, GROUND).launches, plan.plan_walks(sweep, told).launches, strict=True
+    ):
+        assert one.argv == other.argv
+        if one.schedule is None or one.schedule.questions is None:
+            assert one == other
+            continue
+        assert other.schedule is not None
+        assert other.schedule.questions is not None
+        assert other.schedule.settings == one.schedule.settings
+        assert other.schedule.questions.per_row == one.schedule.questions.per_row
+        assert other.schedule.questions.extra == 0
+        head = [plan.schedule_text(each.schedule).splitlines()[1] for each in (one, other)]
+        assert head[0].split()[-1] == "calls=0"
+        assert head[1].split()[-1] == "advance=told"
+
+
+def test_where_nothing_can_be_chosen_only_the_baseline_is_planned() -> None:
+    """And a setting that was asked for by name is told to be impossible, with the reason."""
+    ground = replace(GROUND, untunable="gloo asks no tuner")
+    sweep = Sweep(
+        collectives=(Collective.ALL_REDUCE,), settings=(), min_nbytes=8, max_nbytes=64, repeats=3
+    )
+    made = plan.plan(sweep, ground)
+    assert [one.schedule.settings for one in made.launches if one.schedule] == [(BASELINE,)] * 3
+    assert made.impossible == ()
+    assert plan.why_no_walk(sweep, ground) == "gloo asks no tuner"
+
+    asked = replace(sweep, settings=(Setting.parse("ring/ll"),))
+    made = plan.plan(asked, ground)
+    assert [one.reason for one in made.impossible] == ["gloo asks no tuner"]

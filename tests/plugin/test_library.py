@@ -26,11 +26,12 @@ def _objdump(plugin: Path, *options: str) -> str:
     return subprocess.run(command, check=True, capture_output=True, text=True, timeout=60).stdout
 
 
-def test_exports_five_objects_and_nothing_else(plugin_path: Path) -> None:
-    """A host finds any version of the tuner; nothing can collide with the job's own symbols."""
+def test_exports_five_objects_a_function_and_nothing_else(plugin_path: Path) -> None:
+    """A host finds any version of the tuner, a program the steps; nothing else can collide."""
     lines = _objdump(plugin_path, "-T").splitlines()
     exported = {line.split()[-1] for line in lines if " g " in line and "*UND*" not in line}
-    assert exported == {f"ncclTunerPlugin_v{abi}" for abi in ABI_VERSIONS}
+    objects = {f"ncclTunerPlugin_v{abi}" for abi in ABI_VERSIONS}
+    assert exported == objects | {"rccltune_schedule_step_v1"}
 
 
 def test_needs_libc_alone_and_an_old_one(plugin_path: Path) -> None:

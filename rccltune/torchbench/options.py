@@ -1,0 +1,188 @@
+"""rccl-tests' options, as far as this benchmark has them; what it has not is refused."""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from enum import Enum
+from typing import Final, NoReturn
+
+from rccltune.errors import CommandLineError
+from rccltune.torchbench.command import BACKENDS, IN_PLACE_ONLY
+from rccltune.units import parse_size
+from rccltune.vocab import TUNABLE, Collective, Placement
+
+# Those that every build of torch sends; rccl-tests' others have no torch type or no reduction.
+DTYPES: Final = ("int8", "uint8", "int32", "int64", "half", "float", "double", "bfloat16")
+REDOPS: Final = ("sum", "prod", "max", "min", "avg")
+_WHOLE: Final = ("int8", "uint8", "int32", "int64")
+_DEFAULT_NBYTES: Final = "32M"
+_REDUCING: Final = (Collective.ALL_REDUCE, Collective.REDUCE_SCATTER, Collective.REDUCE)
+
+
+class Average(Enum):
+    """Which of the ranks' times a row has; numbers as rccl-tests' ``-a``."""
+
+    RANK_0 = 0
+    MEAN = 1
+    MIN = 2
+    MAX = 3
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Options:
+    """What is to be measured.
+
+    Attributes:
+        factor: from one size to the next, None where ``step_nbytes`` is added.
+        cycles: passes over all sizes.
+        checks: checked calls per half-row, 0 for none.
+        graph: replays of a graph of all iterations, 0 to call each time.
+        store: file at which the ranks meet, None where variables say another place.
+    """
+
+    collective: Collective
+    min_nbytes: int
+    max_nbytes: int
+    factor: int | None
+    step_nbytes: int
+    iterations: int
+    warmup: int
+    cycles: int
+    checks: int
+    dtype: str
+    redop: str
+    root: int
+    graph: int
+    placements: tuple[Placement, ...]
+    average: Average
+    backend: str
+    store: str | None
+
+    @property
+    def reduces(self) -> bool:
+        """Whether the collective has an operation."""
+        return self.collective in _REDUCING
+
+    @property
+    def sizes(self) -> tuple[int, ...]:
+        """Bytes as rccl-tests steps through them, before they become whole elements."""
+        found = [self.min_nbytes]
+        while (nbytes := self._after(found[-1])) <= self.max_nbytes:
+            found.append(nbytes)
+        return tuple(found)
+
+    def _after(self, nbytes: int) -> int:
+        return nbytes * self.factor if self.factor else nbytes + self.step_nbytes
+
+
+class _Parser(argparse.ArgumentParser):
+    def error(self, message: str) -> NoReturn:
+        raise CommandLineError(message, hint="docs/torch.md lists what is understood.")
+
+
+def _size(text: str) -> int:
+    try:
+        return parse_size(text)
+    except ValueError as error:
+        raise argparse.ArgumentTypeError(str(error)) from error
+
+
+def _from(least: int, most: int | None = None) -> Callable[[str], int]:
+    def parse(text: str) -> int:
+        if not text.isdigit() or int(text) < least or (most is not None and int(text) > most):
+            limit = f"from {least} up" if most is None else f"from {least} to {most}"
+            raise argparse.ArgumentTypeError(f"'{text}' is no whole number {limit}")
+        return int(text)
+
+    return parse
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = _Parser(prog="rccltune.torchbench", allow_abbrev=False, description=__doc__)
+    parser.add_argument("collective", help="all_reduce, all_gather, reduce_scatter, …")
+    parser.add_argument("--backend", choices=BACKENDS, default="nccl")
+    parser.add_argument("--store", help="file at which ranks meet that MPI started")
+    add = parser.add_argument
+    add("-b", "--minbytes", type=_size, default=_DEFAULT_NBYTES)
+    add("-e", "--maxbytes", type=_size, default=_DEFAULT_NBYTES)
+    add("-i", "--stepbytes", type=_size, default="1M")
+    add("-f", "--stepfactor", type=_from(1), default=1)
+    add("-n", "--iters", type=_from(1), default=20)
+    add("-w", "--warmup_iters", type=_from(0), default=5)
+    add("-N", "--run_cycles", type=_from(1), default=1)
+    add("-c", "--check", type=_from(0), default=1)
+    add("-d", "--datatype", choices=DTYPES, default="float")
+    add("-o", "--op", choices=REDOPS, default="sum")
+    add("-r", "--root", type=_from(0), default=0)
+    add("-G", "--cudagraph", type=_from(0), default=0)
+    add("-O", "--out_of_place", type=_from(0, 1))
+    add("-a", "--average", type=_from(0, 3), default=1)
+    for short, long in (("-t", "--nthreads"), ("-g", "--ngpus"), ("-m", "--agg_iters")):
+        add(short, long, type=_from(1, 1), default=1, help="1")
+    return parser
+
+
+def read(words: Sequence[str]) -> Options:
+    """Options of a command line.
+
+    Raises:
+        CommandLineError: something is not understood, or cannot be done through torch.
+    """
+    said = _parser().parse_args(list(words))
+    try:
+        collective = Collective.parse(said.collective)
+    except ValueError as error:
+        raise CommandLineError(str(error)) from error
+    if collective not in TUNABLE:
+        known = ", ".join(one.value for one in TUNABLE)
+        raise CommandLineError(f"{collective.value} is not measured through torch: {known} are")
+    options = Options(
+        collective=collective,
+        min_nbytes=said.minbytes,
+        max_nbytes=said.maxbytes,
+        factor=said.stepfactor if said.stepfactor > 1 else None,
+        step_nbytes=said.stepbytes,
+        iterations=said.iters,
+        warmup=said.warmup_iters,
+        cycles=said.run_cycles,
+        checks=said.check,
+        dtype=said.datatype,
+        redop=said.op,
+        root=said.root,
+        graph=said.cudagraph,
+        placements=_placements(collective, said.out_of_place),
+        average=Average(said.average),
+        backend=said.backend,
+        store=said.store,
+    )
+    _check(options)
+    return options
+
+
+def _placements(collective: Collective, out_of_place: int | None) -> tuple[Placement, ...]:
+    if out_of_place is None and collective not in IN_PLACE_ONLY:
+        return (Placement.OUT_OF_PLACE, Placement.IN_PLACE)
+    return (Placement.OUT_OF_PLACE if out_of_place else Placement.IN_PLACE,)
+
+
+def _check(options: Options) -> None:
+    wrongs = (
+        (options.max_nbytes < options.min_nbytes, "-e is below -b"),
+        (options.min_nbytes == 0 and options.factor is not None, "-b 0 never grows by -f"),
+        (options.factor is None and options.step_nbytes == 0, "-i 0 never grows"),
+        (
+            Placement.OUT_OF_PLACE in options.placements and options.collective in IN_PLACE_ONLY,
+            f"torch's {options.collective.value} has one tensor for input and output: in place",
+        ),
+        (
+            options.redop == "avg" and options.dtype in _WHOLE,
+            f"avg of {options.dtype} is not measured: libraries round it differently",
+        ),
+        (options.graph > 0 and options.backend == "gloo", "gloo runs on the CPU: no graphs"),
+        (options.redop == "avg" and options.backend == "gloo", "gloo has no avg"),
+    )
+    for stands, why in wrongs:
+        if stands:
+            raise CommandLineError(why)

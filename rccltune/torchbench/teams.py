@@ -1,0 +1,281 @@
+"""The ranks together: a group on the hosts to meet and count with, and the library to measure.
+
+What is measured never carries anything else: barriers, times and counts of wrong elements go
+through gloo between the hosts, so that the library's communicator sees the measured calls alone,
+and a schedule's questions can be counted exactly.
+"""
+
+from __future__ import annotations
+
+import importlib
+import json
+import os
+import socket
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from typing import Any, Final, Protocol, TypeAlias
+
+from rccltune.errors import MachineError
+from rccltune.torchbench.clocks import Clock, CpuClock, GpuClock
+from rccltune.torchbench.options import Average
+from rccltune.torchbench.ranks import Who
+from rccltune.torchbench.table import Seat
+from rccltune.vocab import Collective
+
+Torch: TypeAlias = Any
+Tensor: TypeAlias = Any
+
+_GLOO_INTERFACE: Final = "GLOO_SOCKET_IFNAME"
+_REDOPS: Final = {"sum": "SUM", "prod": "PRODUCT", "max": "MAX", "min": "MIN", "avg": "AVG"}
+_SEAT_NBYTES: Final = 1024
+CPU_PRODUCT: Final = "CPU (gloo, for tests)"
+
+
+class Library(Protocol):
+    """What does the collectives."""
+
+    def call(
+        self, collective: Collective, receive: Tensor, send: Tensor, redop: str, root: int
+    ) -> object:
+        """Make one call; where there is one buffer both are the same."""
+
+    def close(self) -> None:
+        """End its communicator, so that a tuner's trace is whole."""
+
+
+class TorchLibrary:
+    """torch.distributed's own: RCCL or NCCL behind ``nccl``, or gloo."""
+
+    def __init__(self, dist: Torch, group: Torch) -> None:
+        """A group of all ranks."""
+        self._dist = dist
+        self._group = group
+        # The later names of all_gather_into_tensor and reduce_scatter_tensor (PyTorch 2.13).
+        self._gather = getattr(dist, "all_gather_single", None) or dist.all_gather_into_tensor
+        self._scatter = getattr(dist, "reduce_scatter_single", None) or dist.reduce_scatter_tensor
+
+    def call(
+        self, collective: Collective, receive: Tensor, send: Tensor, redop: str, root: int
+    ) -> object:
+        """What users call, with its own checks and its own cost."""
+        dist, group = self._dist, self._group
+        op = getattr(dist.ReduceOp, _REDOPS[redop])
+        match collective:
+            case Collective.ALL_REDUCE:
+                return dist.all_reduce(receive, op=op, group=group)
+            case Collective.ALL_GATHER:
+                return self._gather(receive, send, group=group)
+            case Collective.REDUCE_SCATTER:
+                return self._scatter(receive, send, op=op, group=group)
+            case Collective.BROADCAST:
+                return dist.broadcast(receive, src=root, group=group)
+            case Collective.REDUCE:
+                return dist.reduce(receive, dst=root, op=op, group=group)
+            case _:
+                raise ValueError(f"{collective.value} is not measured through torch")
+
+    def close(self) -> None:
+        """The group and its communicator."""
+        self._dist.destroy_process_group(self._group)
+
+
+class TorchComm:
+    """A backend of torchcomms, by its published interface (meta-pytorch/torchcomms, _comms.pyi)."""
+
+    def __init__(self, torchcomms: Torch, comm: Torch) -> None:
+        """A communicator of all ranks."""
+        self._ops = torchcomms.ReduceOp
+        self._comm = comm
+
+    def call(
+        self, collective: Collective, receive: Tensor, send: Tensor, redop: str, root: int
+    ) -> object:
+        """The same five; async_op=False puts them on the current stream."""
+        comm, op = self._comm, getattr(self._ops, _REDOPS[redop])
+        match collective:
+            case Collective.ALL_REDUCE:
+                return comm.all_reduce(receive, op, async_op=False)
+            case Collective.ALL_GATHER:
+                return comm.all_gather_single(receive, send, async_op=False)
+            case Collective.REDUCE_SCATTER:
+                return comm.reduce_scatter_single(receive, send, op, async_op=False)
+            case Collective.BROADCAST:
+                return comm.broadcast(receive, root, async_op=False)
+            case Collective.REDUCE:
+                return comm.reduce(receive, root, op, async_op=False)
+            case _:
+                raise ValueError(f"{collective.value} is not measured through torchcomms")
+
+    def close(self) -> None:
+        """The communicator."""
+        self._comm.finalize()
+
+
+class Team:
+    """This rank among the others."""
+
+    def __init__(self, torch: Torch, who: Who, backend: str, store: str | None) -> None:
+        """Meet the others, and take a device.
+
+        Args:
+            torch: the module.
+            who: this rank.
+            backend: as the command line has it.
+            store: file at which the ranks meet where variables name no place.
+
+        Raises:
+            MachineError: there is no such device or backend, or the ranks cannot meet.
+        """
+        self.torch = torch
+        self.rank, self.n_ranks = who.rank, who.n_ranks
+        self._dist = importlib.import_module("torch.distributed")
+        self.device = _device(torch, who, backend)
+        _use_loopback(who)
+        place = _place(self._dist, who, store)
+        self._dist.init_process_group("gloo", store=place, rank=who.rank, world_size=who.n_ranks)
+        self.library: Library = (
+            _torchcomms(self.device, place, who)
+            if backend == "rcclx"
+            else _own(torch, self._dist, backend)
+        )
+        self.clock: Clock = (
+            CpuClock(self._dist.barrier)
+            if backend == "gloo"
+            else GpuClock(torch, self._dist.barrier)
+        )
+
+    def seats(self) -> list[Seat]:
+        """Where all ranks run."""
+        # Without torch's own way for objects, which needs numpy in that Python.
+        text = json.dumps(self._seat()).encode()[:_SEAT_NBYTES].ljust(_SEAT_NBYTES)
+        mine = self.torch.tensor(list(text), dtype=self.torch.uint8)
+        each = [self.torch.zeros_like(mine) for _ in range(self.n_ranks)]
+        self._dist.all_gather(each, mine)
+        return [Seat(**json.loads(bytes(one.tolist()))) for one in each]
+
+    def mean(self, value: float, how: Average) -> float:
+        """One number of all ranks'."""
+        each = self._all(value)
+        match how:
+            case Average.RANK_0:
+                return each[0]
+            case Average.MEAN:
+                return sum(each) / len(each)
+            case Average.MIN:
+                return min(each)
+            case Average.MAX:
+                return max(each)
+
+    def total(self, value: int) -> int:
+        """The sum over all ranks."""
+        return int(sum(self._all(float(value))))
+
+    def close(self) -> None:
+        """End communicators, the measured one first."""
+        self.clock.settle()
+        self._dist.barrier()
+        self.library.close()
+        with suppress(Exception):  # the measurement is over; some releases end this one twice
+            self._dist.destroy_process_group()
+
+    def _all(self, value: float) -> list[float]:
+        mine = self.torch.tensor([value], dtype=self.torch.float64)
+        each = [self.torch.zeros_like(mine) for _ in range(self.n_ranks)]
+        self._dist.all_gather(each, mine)
+        return [float(one.item()) for one in each]
+
+    def _seat(self) -> dict[str, Any]:
+        host = socket.gethostname().split(".")[0]
+        seat = {"rank": self.rank, "pid": os.getpid(), "host": host}
+        if self.device.type == "cpu":
+            return {**seat, "device": 0, "bus": "cpu", "product": CPU_PRODUCT}
+        known = self.torch.cuda.get_device_properties(self.device)
+        return {**seat, "device": self.device.index, "bus": _bus(known), "product": known.name}
+
+
+def _bus(known: Torch) -> str:
+    """PCI address, as far as this torch tells it."""
+    parts = [getattr(known, f"pci_{name}_id", None) for name in ("domain", "bus", "device")]
+    if None in parts:
+        return "?"
+    domain, bus, device = (int(part) for part in parts if part is not None)
+    return f"{domain:04x}:{bus:02x}:{device:02x}"
+
+
+def _device(torch: Torch, who: Who, backend: str) -> Torch:
+    if backend == "gloo":
+        return torch.device("cpu")
+    if not torch.cuda.is_available():
+        raise MachineError(
+            f"this PyTorch ({torch.__version__}) sees no GPU",
+            hint="it may be a build for the CPU or for other GPUs; --backend gloo measures the "
+            "CPU, for tests.",
+        )
+    n = torch.cuda.device_count()
+    # A wrapper that shows each rank its own device alone has them all as device 0.
+    index = 0 if n == 1 else who.local
+    if index >= n:
+        raise MachineError(
+            f"rank {who.rank} is number {who.local} of its host, which shows {n} GPUs"
+        )
+    torch.cuda.set_device(index)
+    return torch.device("cuda", index)
+
+
+def _use_loopback(who: Who) -> None:
+    """Ranks of one host meet over loopback: the host's name may lead nowhere in a container."""
+    variables: Mapping[str, str] = os.environ
+    n_local = next(
+        (variables[name] for name in _LOCAL_SIZES if variables.get(name, "").isdigit()), None
+    )
+    if n_local is not None and int(n_local) == who.n_ranks and _GLOO_INTERFACE not in variables:
+        os.environ[_GLOO_INTERFACE] = "lo"
+
+
+_LOCAL_SIZES: Final = ("LOCAL_WORLD_SIZE", "OMPI_COMM_WORLD_LOCAL_SIZE", "MPI_LOCALNRANKS")
+
+
+def _place(dist: Torch, who: Who, store: str | None) -> Torch:
+    """Where the ranks meet."""
+    if who.n_ranks == 1 and not who.meets_by_variables:
+        return dist.HashStore()
+    if who.meets_by_variables:
+        rendezvous = importlib.import_module("torch.distributed.rendezvous")
+        os.environ.update(RANK=str(who.rank), WORLD_SIZE=str(who.n_ranks))
+        place, _, _ = next(iter(rendezvous.rendezvous("env://", who.rank, who.n_ranks)))
+        return place
+    if store is None:
+        raise MachineError(
+            "where the ranks meet is not said",
+            hint="start them with torchrun, set MASTER_ADDR and MASTER_PORT, or name a file that "
+            "all of them see with --store.",
+        )
+    return dist.FileStore(store, who.n_ranks)
+
+
+def _own(torch: Torch, dist: Torch, backend: str) -> Library:
+    if backend == "nccl" and not dist.is_nccl_available():
+        raise MachineError(f"this PyTorch ({torch.__version__}) has no nccl backend")
+    return TorchLibrary(dist, dist.new_group(backend=backend))
+
+
+def _torchcomms(device: Torch, place: Torch, who: Who) -> Library:
+    try:
+        torchcomms = importlib.import_module("torchcomms")
+    except ImportError as error:
+        raise MachineError(
+            f"torchcomms is not installed in this Python: {error}",
+            hint="install it with its RCCLX backend, or leave out --backend rcclx.",
+        ) from error
+    os.environ.update(RANK=str(who.rank), WORLD_SIZE=str(who.n_ranks))
+    try:
+        comm = torchcomms.new_comm("rcclx", device, name="rccltune", store=place)
+    except (RuntimeError, ValueError) as error:
+        raise MachineError(f"torchcomms gives no rcclx communicator: {error}") from error
+    return TorchComm(torchcomms, comm)
+
+
+def names_of(dtypes: Sequence[str], torch: Torch) -> dict[str, Torch]:
+    """Types of torch by the names that rccl-tests print."""
+    own = {"half": "float16", "float": "float32", "double": "float64"}
+    return {name: getattr(torch, own.get(name, name)) for name in dtypes}
