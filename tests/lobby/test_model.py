@@ -115,9 +115,10 @@ def test_impossible_scales_schedules_and_zones_are_refused() -> None:
 def test_target_and_view_share_the_key_between_them() -> None:
     """What a tuner sees and what it does not see make up the whole key and never overlap.
 
-    A view's own ranks take the place of the target's while a rule for several placements is chosen.
+    A view's own ranks take the place of the target's while a rule for several placements is chosen;
+    what ran beside it belongs to a verification, of which no curve is kept.
     """
-    parts = {f for kind in (Target, View) for f in kind.__dataclass_fields__} - {"ranks"}
+    parts = {f for kind in (Target, View) for f in kind.__dataclass_fields__} - {"ranks", "beside"}
 
     assert parts | {"setting"} == set(CurveKey.__dataclass_fields__)
     assert not set(Target.__dataclass_fields__) & set(View.__dataclass_fields__)
