@@ -14,17 +14,19 @@ is_here() {
     esac
     folder=$1
     [ -d "$1" ] || folder=${1%/*}/
-    # Every /bin/sh has -ef, though POSIX does not.
+    [ "$(cd -P "$folder" 2>/dev/null && pwd -P)" = "$(cd -P "$here" && pwd -P)" ] && return
+    # POSIX has no -ef, but every /bin/sh has.
     # shellcheck disable=SC3013
-    [ "$folder" -ef "$here" ]
+    [ "$folder" -ef "$here" ] 2>/dev/null
 }
-loaded=0
+loaded=no
 judge() {
     case $1 in
     NCCL_TUNER_PLUGIN)
         if is_here "$2" && [ "${2##*/}" = "$plugin" ]; then
-            loaded=1
+            loaded=yes
         else
+            loaded=other
             fail "$3: $1=$2 is not this version's plugin"
         fi
         ;;
@@ -63,10 +65,12 @@ check_variables() {
         ${NCCL_CONF_FILE:+"$NCCL_CONF_FILE"}; do
         [ ! -r "$root$file" ] || check_hidden "$root$file"
     done
-    if [ $loaded = 0 ] && [ $sourced = 1 ]; then
+    if [ $loaded = other ]; then
+        return
+    elif [ $loaded = no ] && [ $sourced = 1 ]; then
         fail "NCCL_TUNER_PLUGIN does not arrive here ($passes)"
         return
-    elif [ $loaded = 0 ]; then
+    elif [ $loaded = no ]; then
         warn "NCCL_TUNER_PLUGIN is not set here: a job sources env.sh first"
         return
     fi

@@ -312,6 +312,12 @@ def test_in_a_job_the_variables_must_be_there(
     assert check(site, node, "--sourced", under=shell, env=exports(site)) == (0, [], [])
     code, failed, warned = check(site, node, under=shell)
     assert (code, failed, len(warned)) == (0, [], 1)
+    # One that arrives and is another is not said to be missing.
+    env = {"NCCL_TUNER_PLUGIN": "/other.so"}
+    for options in ((), ("--sourced",)):
+        code, failed, warned = check(site, node, *options, under=shell, env=env)
+        assert (code, len(failed), warned) == (1, 1, [])
+        assert "NCCL_TUNER_PLUGIN=/other.so is not this version's plugin" in failed[0]
 
 
 @shells
