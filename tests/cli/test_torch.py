@@ -24,7 +24,8 @@ from rccltune.vocab import Collective
 
 SESSION = Path("rccltune-session")
 SMALL = ["--min-bytes", "1K", "--max-bytes", "16K", "--factor", "4", "--iters", "2", "--force"]
-pytestmark = pytest.mark.usefixtures("here")
+# Ranks import torch, which takes each of them seconds of a busy machine.
+pytestmark = [pytest.mark.usefixtures("here"), pytest.mark.timeout(400)]
 
 
 def words(verb: str, *more: str, backend: str = "gloo") -> list[str]:

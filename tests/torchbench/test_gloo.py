@@ -14,6 +14,8 @@ from rccltune import parse
 from rccltune.model import BASELINE, Stated
 from rccltune.vocab import Collective, Placement
 
+# Ranks import torch, which takes each of them seconds of a busy machine.
+pytestmark = pytest.mark.timeout(300)
 PLACEMENTS = {
     "all_reduce": {Placement.IN_PLACE},
     "broadcast": {Placement.IN_PLACE},
@@ -47,6 +49,7 @@ def test_the_parser_of_rccl_tests_reads_it(name: str) -> None:
         assert sample.doubt is None
 
 
+@pytest.mark.long
 def test_the_head_says_that_no_gpu_is_measured() -> None:
     """Whoever finds the log alone must not take it for a GPU's."""
     ran = run(torch_python(), "all_reduce", *SMALL)
@@ -60,8 +63,8 @@ def test_the_head_says_that_no_gpu_is_measured() -> None:
 @pytest.mark.parametrize(
     ("dtype", "redop"),
     [
-        ("int8", "sum"),
         ("bfloat16", "sum"),
+        pytest.param("int8", "sum", marks=pytest.mark.long),
         pytest.param("uint8", "prod", marks=pytest.mark.long),
         pytest.param("int64", "min", marks=pytest.mark.long),
         pytest.param("half", "sum", marks=pytest.mark.long),
@@ -98,6 +101,7 @@ def test_a_wrong_element_is_found(name: str) -> None:
         assert row[8::4] == ["1"] * n_halves
 
 
+@pytest.mark.long
 def test_unchecked_results_are_said_to_be() -> None:
     """As rccl-tests: N/A, and no failure."""
     spoil = (str(DRIVER), "spoil", "--backend", "gloo")
@@ -106,6 +110,7 @@ def test_unchecked_results_are_said_to_be() -> None:
     assert {row[-1] for row in ran.rows} == {"N/A"}
 
 
+@pytest.mark.long
 def test_sizes_below_one_element_each_are_rows_of_nothing() -> None:
     """As rccl-tests: 8 bytes of all_gather are no element for each of two ranks."""
     ran = run(torch_python(), "all_gather", "-b", "8", "-e", "64", "-f", "8", "-n", "1")
@@ -124,7 +129,7 @@ def test_ranks_that_mpi_started_meet_at_a_file(tmp_path: Path) -> None:
     done = subprocess.run(
         [mpirun, *root, "-np", "3", "--map-by", ":OVERSUBSCRIBE", python, MAIN, "--backend", "gloo",
          "--store", tmp_path / "store", "all_gather", *SMALL],
-        capture_output=True, text=True, timeout=110, check=False,
+        capture_output=True, text=True, timeout=280, check=False,
     )  # fmt: skip
     assert done.returncode == 0, done.stderr
     assert parse.jobs_in(done.stdout.encode()) == 1
@@ -136,7 +141,7 @@ def test_one_rank_alone_needs_nobody() -> None:
     """Started by hand, with neither launcher nor place to meet."""
     done = subprocess.run(
         [torch_python(), MAIN, "--backend", "gloo", "reduce", *SMALL],
-        capture_output=True, text=True, timeout=110, check=False,
+        capture_output=True, text=True, timeout=280, check=False,
     )  # fmt: skip
     assert done.returncode == 0, done.stderr
     assert "Rank  0" in done.stdout
@@ -160,7 +165,7 @@ def test_no_gpu_is_an_error_that_names_the_way_out() -> None:
     """Never the CPU in silence."""
     done = subprocess.run(
         [torch_python(), MAIN, "all_reduce", *SMALL],
-        capture_output=True, text=True, timeout=110, check=False,
+        capture_output=True, text=True, timeout=280, check=False,
     )  # fmt: skip
     assert done.returncode == 4
     assert "sees no GPU" in done.stderr
@@ -172,7 +177,7 @@ def test_ranks_without_a_place_to_meet_say_what_is_missing() -> None:
     done = subprocess.run(
         [torch_python(), MAIN, "--backend", "gloo", "all_reduce", *SMALL],
         env={"OMPI_COMM_WORLD_RANK": "0", "OMPI_COMM_WORLD_SIZE": "2"},
-        capture_output=True, text=True, timeout=110, check=False,
+        capture_output=True, text=True, timeout=280, check=False,
     )  # fmt: skip
     assert done.returncode == 4
     assert "--store" in done.stderr

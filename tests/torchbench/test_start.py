@@ -62,13 +62,12 @@ def test_the_mapped_library_is_named_with_version_and_hash(tmp_path: Path) -> No
     compiler = shutil.which("cc")
     if compiler is None:
         pytest.skip("no C compiler")
-    assert libraries.mapped() is None
     path = tmp_path / "librccl.so.1"
     (tmp_path / "a.c").write_text(SOURCE, encoding="ascii")
     subprocess.run([compiler, "-shared", "-o", path, tmp_path / "a.c"], check=True, timeout=60)
     code = (
         "import ctypes, sys; from rccltune.torchbench import libraries; "
-        "ctypes.CDLL(sys.argv[1]); path = libraries.mapped(); print(path); "
+        "assert libraries.mapped() is None; ctypes.CDLL(sys.argv[1]); path = libraries.mapped(); print(path); "
         "print(*libraries.said(path), sep='\\n')"
     )
     done = subprocess.run(

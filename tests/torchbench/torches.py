@@ -65,7 +65,7 @@ def run(
             for rank in range(n_ranks)
         ]
         try:
-            said = [rank.communicate(timeout=110) for rank in ranks]
+            said = [rank.communicate(timeout=280) for rank in ranks]
         finally:
             for rank in ranks:
                 rank.kill()
@@ -88,7 +88,7 @@ def torchrun(python: str, *words: str, n_ranks: int = 2) -> Ran:
         [python, *start, "--no_python", python, *GLOO, *words],
         capture_output=True,
         text=True,
-        timeout=110,
+        timeout=280,
         check=False,
     )
     return Ran(done.returncode, done.stdout, done.stderr)
