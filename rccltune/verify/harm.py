@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from math import log, sqrt
-from statistics import fmean, median
+from math import log
 from typing import Final
 
 from rccltune.repeats import upper_quantile
-from rccltune.verify.verdicts import LEVEL, Weighed
+from rccltune.verify.verdicts import LEVEL, Weighed, mean_of
 
 # Two octaves: what harms fewer sizes must be certain at each of them.
 _WINDOW: Final = 8
@@ -37,11 +36,5 @@ def harmed(weighed: Iterable[Weighed]) -> tuple[Weighed, ...]:
 
 def _loses(window: Sequence[Weighed], level: float) -> bool:
     """Whether the mean of neighbouring sizes is slower, beyond what their launches share."""
-    n = len(window)
-    mean = fmean(one.difference for one in window)
-    spread = max(
-        sqrt(sum(one.spread**2 for one in window)) / n,
-        median(one.spread for one in window) / 2,
-    )
-    freedom = fmean(one.freedom for one in window)
+    mean, spread, freedom = mean_of(window)
     return mean + _SLIGHT < -upper_quantile(freedom, level) * spread

@@ -7,11 +7,13 @@ from dataclasses import dataclass, replace
 from typing import Final
 
 from rccltune.model import Judgement, Rule, Scale, View
-from rccltune.verify.verdicts import Weighed, certainty
-from rccltune.vocab import Collective
+from rccltune.verify.verdicts import Weighed, certainty, lost
+from rccltune.vocab import Collective, Placement
 
 CERTAIN: Final = 0.95
 _LOST: Final = (Judgement.WORSE, Judgement.WRONG)
+# Nothing changes over 2 % of a size.
+_SAME: Final = 1.02
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -96,7 +98,8 @@ def _lost(rule: Rule, sizes: Sequence[Weighed]) -> list[Cut]:
     for one in sizes:
         views.setdefault(one.verdict.view, []).append(one)
     cuts: list[Cut] = []
-    found = [cut for members in views.values() for cut in _lost_in_view(rule, members)]
+    together = {id(one) for group in _neighbours(sizes) if lost(group) for one in group}
+    found = [cut for members in views.values() for cut in _lost_in_view(rule, members, together)]
     for cut in sorted(found, key=lambda c: c.min_nbytes):
         if cuts and cuts[-1].max_nbytes >= cut.min_nbytes - 1:
             cuts[-1] = replace(cuts[-1], max_nbytes=max(cut.max_nbytes, cuts[-1].max_nbytes))
@@ -105,9 +108,31 @@ def _lost(rule: Rule, sizes: Sequence[Weighed]) -> list[Cut]:
     return cuts
 
 
-def _lost_in_view(rule: Rule, sizes: Sequence[Weighed]) -> Iterable[Cut]:
+def _neighbours(sizes: Sequence[Weighed]) -> list[list[Weighed]]:
+    """Sizes that are all but the same, both halves: those on one side of a boundary.
+
+    What a rule loses up to its boundary is a few percent over a short stretch, which drowns in the
+    noise of one size.
+    """
+    groups: list[list[Weighed]] = []
+    conditions: dict[View, list[Weighed]] = {}
+    for one in sizes:
+        view = replace(one.verdict.view, placement=Placement.OUT_OF_PLACE)
+        conditions.setdefault(view, []).append(one)
+    for members in conditions.values():
+        last = 0
+        for one in sorted(members, key=lambda w: w.verdict.nbytes):
+            if not groups or one.verdict.nbytes > last * _SAME or last == 0:
+                groups.append([])
+                last = one.verdict.nbytes
+            groups[-1].append(one)
+    return [group for group in groups if len({w.verdict.nbytes for w in group}) > 1]
+
+
+def _lost_in_view(rule: Rule, sizes: Sequence[Weighed], together: set[int]) -> Iterable[Cut]:
     """From the last size that is not slower to the next: who knows where between it turns."""
     bad = {w.verdict.nbytes for w in sizes if w.verdict.judgement in _LOST}
+    bad |= {w.verdict.nbytes for w in sizes if id(w) in together}
     every = sorted({one.verdict.nbytes for one in sizes})
     for one in (w for w in sizes if w.verdict.nbytes in bad):
         verdict = one.verdict

@@ -183,6 +183,23 @@ def _weighed(
     )
 
 
+def lost(found: Sequence[Weighed]) -> bool:
+    """Whether the mean over these sizes is slower, as that of one size is judged to be."""
+    mean, spread, freedom = mean_of(found)
+    return mean < -_SLIGHTLY and mean + upper_quantile(freedom, LEVEL / 2) * spread < 0
+
+
+def mean_of(found: Sequence[Weighed]) -> tuple[float, float, float]:
+    """Mean difference of logarithms over some sizes, its standard error, degrees of freedom."""
+    n = len(found)
+    # Sizes of one launch share what is peculiar to it: no better than half the usual single size.
+    spread = max(
+        sqrt(sum(one.spread**2 for one in found)) / n,
+        median(one.spread for one in found) / 2,
+    )
+    return fmean(one.difference for one in found), spread, fmean(one.freedom for one in found)
+
+
 def certainty(found: Sequence[Weighed], min_gain: float) -> float:
     """Chance that the mean gain over these sizes is at least so much, in the worst of their views.
 
@@ -200,13 +217,6 @@ def certainty(found: Sequence[Weighed], min_gain: float) -> float:
         views.setdefault(one.verdict.view, []).append(one)
     chances = []
     for members in views.values():
-        n = len(members)
-        mean = fmean(one.difference for one in members)
-        # Sizes of one launch share what is peculiar to it: no better than the usual single size.
-        spread = max(
-            sqrt(sum(one.spread**2 for one in members)) / n,
-            median(one.spread for one in members) / 2,
-        )
-        freedom = fmean(one.freedom for one in members)
+        mean, spread, freedom = mean_of(members)
         chances.append(float(stdtr(freedom, (mean - log(1 + min_gain)) / spread)))
     return min(chances, default=0.0)

@@ -130,7 +130,7 @@ sys.path.insert(0, {here!r})
 from pathlib import Path
 from test_company import ENDLESS, job, run_beside
 own = Path({own!r})
-run_beside(job(own, "print(1, flush=True)\nimport time; time.sleep(300)"),
+run_beside(job(own, "print(1, flush=True); import time; time.sleep(300)"),
            job(own / "beside", ENDLESS.format(then="")))
 """
 
@@ -139,7 +139,7 @@ def started(own: Path) -> subprocess.Popen[bytes]:
     """Somebody who runs both, both under way."""
     code = DRIVER.format(here=str(Path(__file__).parent), own=str(own))
     driver = subprocess.Popen([sys.executable, "-c", code], start_new_session=True)
-    wait_for(lambda: alive(own) > 0 and alive(own / "beside") > 0)
+    assert wait_for(lambda: alive(own) > 0 and alive(own / "beside") > 0)
     return driver
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from math import exp
 
@@ -43,7 +43,12 @@ def rule(low: int, high: int, line: int = 1) -> Rule:
 
 
 def samples(
-    time_us: Ratio, variant: Variant | None, rng: random.Random, sigma: float, n: int = 3
+    time_us: Ratio,
+    variant: Variant | None,
+    rng: random.Random,
+    sigma: float,
+    n: int = 3,
+    sizes: Sequence[int] = SIZES,
 ) -> list[Sample]:
     """Launches with noise of each row and of each launch."""
     common = [rng.gauss(0, sigma / 2) for _ in range(n)]
@@ -62,7 +67,7 @@ def samples(
         )
         for launch in range(n)
         for placement in Placement
-        for nbytes in SIZES
+        for nbytes in sizes
     ]
 
 
@@ -117,6 +122,30 @@ def test_a_loss_is_cut_out_from_good_size_to_good_size(at: int, width: int, seed
     low, high = SIZES[at - 1], SIZES[at + width] if at + width < len(SIZES) else 1 << 40
     assert not any(part.min_nbytes < p <= part.max_nbytes for part in parts for p in (low + 1,))
     assert all(part.max_nbytes <= low or part.min_nbytes >= high for part in parts)
+
+
+EDGE = (1 << 20) - 4
+
+
+def at_the_edge(ratio: float, seed: int) -> bool:
+    """Whether a rule that gains a fifth is cut at the last two sizes before its boundary."""
+    rng = random.Random(seed)
+    edge = [EDGE - 4, EDGE]
+
+    def tuned_us(nbytes: int) -> float:
+        return 50.0 / (ratio if nbytes in edge else 1.2)
+
+    sizes = [*(n for n in SIZES if n < EDGE - 4), *edge]
+    untouched = samples(lambda _: 50.0, None, rng, 0.01, 2, sizes)
+    found = verify.weigh(untouched, samples(tuned_us, TUNED, rng, 0.01, 2, sizes))
+    [standing] = verify.standings([rule(0, EDGE)], SCALE, found, 0.02)
+    return any(cut.max_nbytes == EDGE for cut in standing.cuts)
+
+
+def test_a_few_percent_up_to_a_boundary_are_seen_in_its_two_sizes_together() -> None:
+    """4 % beyond where two settings really cross, in two launches of each arm with 1 % of noise."""
+    assert sum(at_the_edge(1 / 1.04, seed) for seed in range(100)) >= 90
+    assert sum(at_the_edge(1.0, seed) for seed in range(100)) <= 5
 
 
 def test_a_gain_over_part_of_a_range_keeps_that_part() -> None:
