@@ -3,43 +3,59 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import click
 
 from rccltune.cli.belief import belief_text
-from rccltune.cli.console import Console, common, table
+from rccltune.cli.console import DEFAULT_SESSION, Console, common, table
 from rccltune.cli.environments import environment_lines
-from rccltune.cli.options import session_argument
+from rccltune.cli.options import FOLDER
+from rccltune.cli.scales import scale_text
 from rccltune.units import approximate_size, format_size
 
 if TYPE_CHECKING:
-    from rccltune.model import Crossover, Curve
+    from rccltune.model import Crossover, Curve, ScaleModel
     from rccltune.pipeline import FitDone
 
 
 @click.command("fit")
-@session_argument
+@click.argument("sessions", nargs=-1, type=FOLDER, metavar="[SESSION]...")
 @common
-def fit(*, console: Console, session: Path) -> None:
+def fit(*, console: Console, sessions: tuple[Path, ...]) -> None:
     """Fit time against size for every setting; find where settings cross.
 
     Three models are fitted to each curve: RCCL's latency + bytes/bandwidth, the same in pieces,
     and the measured points themselves; the one with the least error at sizes left out is used.
+    Sessions of several scales are fitted over their scales too, and each scale is predicted from
+    the others.
 
     \b
     Example:
       rccltune fit
+      rccltune fit ranks-8 ranks-16 ranks-32
 
     \b
     Exit codes: 0 done, 7 no session, 8 no usable sample.
     """
     from rccltune import pipeline
 
-    console.say(f"Session: {session}")
-    done = pipeline.fit_session(session, note=console.say, again=True)
-    console.warn(done.warnings)
-    console.result(done.as_plain(), _text(done))
+    folders = sessions or (DEFAULT_SESSION,)
+    console.say(f"Session: {', '.join(str(folder) for folder in folders)}")
+    fits = [pipeline.fit_session(folder, note=console.say, again=True) for folder in folders]
+    console.warn(tuple(dict.fromkeys(notice for done in fits for notice in done.warnings)))
+    models = pipeline.scale_models(fits)
+    parts = [_text(done) for done in fits] + ([scale_text(models)] if models else [])
+    console.result(_plain(fits, models), "\n\n".join(parts))
+
+
+def _plain(fits: list[FitDone], models: tuple[ScaleModel, ...]) -> dict[str, Any]:
+    """One session as ever; several as a list."""
+    from rccltune.session import to_plain
+
+    made = [done.as_plain() for done in fits]
+    scales = {"scales": to_plain(models)} if models else {}
+    return {**made[0], **scales} if len(made) == 1 else {"sessions": made, **scales}
 
 
 def _text(done: FitDone) -> str:
