@@ -12,6 +12,7 @@ from rccltune.model import (
     BASELINE_UNKNOWN,
     NOT_BEATEN,
     NOT_BEATEN_SURELY,
+    NOT_MEASURED,
     NOT_PREDICTABLE,
     Caution,
     Curve,
@@ -95,11 +96,10 @@ def predicted(
             where=", ".join(str(done.session.path) for done in fits),
             hint="measure ring or tree settings of a collective that asks a tuner.",
         )
-    curves = tuple(one.curve for one in made)
     return Predicted(
         models=tuple(one.model for one in made),
-        curves=curves,
-        choice=_choice(fits, curves, options(fits[0])),
+        curves=tuple(one.curve for one in made),
+        choice=_choice(fits, made, options(fits[0])),
     )
 
 
@@ -246,12 +246,17 @@ def _whole(fits: Sequence[FitDone], scale: Scale, note: Note) -> Span:
 # --- choosing
 
 
-def _choice(fits: Sequence[FitDone], curves: Sequence[Curve], options: ChoiceOptions) -> Choice:
+def _choice(fits: Sequence[FitDone], made: Sequence[Prediction], options: ChoiceOptions) -> Choice:
     """Zones at predicted scales; holes where no baseline or no error is known."""
+    curves = [one.curve for one in made]
     known = [c for c in curves if c.extrapolated is not None and c.extrapolated.error is not None]
     marks = {_target(c): c.extrapolated for c in known if c.extrapolated is not None}
-    comparable = {_target(c) for c in known if _is_baseline(c, options)}
-    able = [c for c in known if _target(c) in comparable]
+    comparable = [_target(c) for c in known if _is_baseline(c, options)]
+    if isinstance(options.baseline, str):
+        places = {(target.collective, target.scale) for target in comparable}
+        able = [c for c in known if (c.key.collective, c.key.scale) in places]
+    else:
+        able = [c for c in known if _target(c) in comparable]
     wish = replace(options, extrapolate=False, arch=fits[0].session.fingerprint.arch)
     found = Choice(zones=(), notices=(), left_out=())
     if able:
@@ -262,7 +267,7 @@ def _choice(fits: Sequence[FitDone], curves: Sequence[Curve], options: ChoiceOpt
         if target not in chosen and not target.variant.patched:
             reason = BASELINE_UNKNOWN if target in marks else NOT_PREDICTABLE
             holes.append(_hole(target, reason, marks.get(target) or _mark(curves, target)))
-    made = tuple(
+    marked = tuple(
         replace(
             zone,
             extrapolated=zone.extrapolated or marks.get(zone.target),
@@ -272,8 +277,8 @@ def _choice(fits: Sequence[FitDone], curves: Sequence[Curve], options: ChoiceOpt
     )
     return replace(
         found,
-        zones=(*made, *holes),
-        notices=(*found.notices, *_notices([*made, *holes])),
+        zones=(*marked, *holes),
+        notices=(*found.notices, *_notices([*marked, *holes], [one.model for one in made])),
     )
 
 
@@ -286,10 +291,11 @@ def _mark(curves: Sequence[Curve], target: Target) -> Extrapolation | None:
 
 
 def _is_baseline(curve: Curve, options: ChoiceOptions) -> bool:
-    wanted = options.baseline
+    wanted, key = options.baseline, curve.key
     if isinstance(wanted, Setting):
-        return curve.key.setting == wanted
-    return curve.key.setting.role is Role.BASELINE
+        return key.setting == wanted
+    named = wanted is None or key.variant.name == wanted
+    return named and key.setting.role is Role.BASELINE
 
 
 def _hole(target: Target, reason: str, mark: Extrapolation | None) -> Zone:
@@ -304,18 +310,30 @@ def _hole(target: Target, reason: str, mark: Extrapolation | None) -> Zone:
     )
 
 
-def _notices(found: Sequence[Zone]) -> list[Notice]:
-    """One for each scale."""
-    made: dict[Scale, Notice] = {}
-    for zone in found:
-        if zone.extrapolated is not None:
-            made.setdefault(
-                zone.target.scale,
-                Notice(
-                    caution=Caution.EXTRAPOLATED,
-                    message="nothing of it was measured: its rules are predictions",
-                    remedy="measure it (rccltune sweep), or verify the rules there before use.",
-                    where=str(zone.target.scale),
-                ),
+def _notices(found: Sequence[Zone], models: Sequence[ScaleModel]) -> list[Notice]:
+    """One for each scale: that its rules are predictions, or why it has none."""
+    made: list[Notice] = []
+    for scale in dict.fromkeys(zone.target.scale for zone in found):
+        here = [zone for zone in found if zone.target.scale == scale]
+        lacking = [m.assumed for m in models if m.target.scale == scale]
+        unknown = list(dict.fromkeys(what for assumed in lacking for what in assumed))
+        if any(zone.setting is not None for zone in here):
+            message = "nothing of it was measured: its rules are predictions"
+        elif unknown:
+            message = f"no rule can be predicted: nothing measured shows {_listed(unknown)}"
+        else:
+            reasons = dict.fromkeys(zone.reason for zone in here if zone.reason != NOT_MEASURED)
+            message = f"no rule is predicted: {_listed([str(reason) for reason in reasons])}"
+        made.append(
+            Notice(
+                caution=Caution.EXTRAPOLATED,
+                message=message,
+                remedy="measure it (rccltune sweep), or verify the rules there before use.",
+                where=str(scale),
             )
-    return list(made.values())
+        )
+    return made
+
+
+def _listed(words: Sequence[str]) -> str:
+    return "; ".join(words)

@@ -95,9 +95,9 @@ def usual(algorithm: Algorithm, setting: Setting) -> tuple[float, dict[Link, flo
     """RCCL's own base latency and time of each hop in µs: what terms are joined by.
 
     Returns:
-        Those of Simple where no protocol is named.
+        Those of LL where no protocol is named: what the library takes for small calls.
     """
-    protocol = setting.protocol or Protocol.SIMPLE
+    protocol = setting.protocol or Protocol.LL
     near = _NEAR_US[algorithm][protocol]
     far = _FAR_US[algorithm][protocol]
     return _BASE_US[protocol], {Link.INSIDE: near, Link.ACROSS: near, Link.NODES: far}

@@ -111,7 +111,8 @@ def _arm(board: Board, arm: int, min_gain: float, judge: _Judge) -> list[Standin
             beside = gain is not None and gain >= max(ONE_RUN_BESIDE, min_gain)
             made.append(Standing(gain, proven=False, beside=beside, repeated=False))
         else:
-            single.append(gain)
+            # What was predicted never ran, not even once.
+            single.append(-1.0 if board.is_predicted else gain)
             beside = gain >= min_gain and lows[1] > 0
             proven = lows[0] > min_gain
             made.append(Standing(gain, proven, beside, True, board.is_predicted))

@@ -7,7 +7,7 @@ from pathlib import Path
 from random import Random
 
 import pytest
-from made_up_links import PER_OAM, SETTINGS, SIZES, Links, node_file
+from scale_nodes import PER_OAM, SETTINGS, SIZES, Links, node_file
 
 from rccltune import fit, scaling, simnode
 from rccltune.model import (

@@ -10,7 +10,9 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from math import ceil, log2
+from functools import partial
+from math import ceil, log2, sqrt
+from random import Random
 from typing import Any
 
 import yaml
@@ -42,6 +44,19 @@ class Links:
         return 1e3 * self.across_gb_per_s * share / (1 + self.contention * log2(n_oams))
 
 
+def made_up(seed: int) -> Links:
+    """Links of a random node, within what an MI300X's successors and predecessors might have."""
+    random = Random(seed)
+    return Links(
+        inside_us=random.uniform(0.2, 1.2),
+        across_us=random.uniform(0.8, 4),
+        inside_gb_per_s=random.uniform(50, 200),
+        across_gb_per_s=random.uniform(20, 60),
+        sharpness=random.uniform(1.5, 5),
+        contention=random.uniform(0, 0.06),
+    )
+
+
 def true_us(links: Links, setting: str, n_ranks: int, nbytes: int) -> float:
     """Time in µs of an all_reduce over whole OAMs."""
     algorithm, protocol = setting.split("/")
@@ -53,16 +68,16 @@ def true_us(links: Links, setting: str, n_ranks: int, nbytes: int) -> float:
         fill = min(nbytes, 8 * slice_bytes) / speed * log2(n_ranks) / 2
         slices = min(ceil(nbytes / (32 * slice_bytes)), 64)
         whole = _softly(1.15 * hops, 2 * nbytes / (0.75 * speed), links.sharpness)
-        return 10 * slowdown**0.5 + whole + fill + 0.05 * slices
+        return 10 * sqrt(slowdown) + whole + fill + 0.05 * slices
     chunk = nbytes / n_ranks
     slices = max(1, ceil(chunk / slice_bytes / 16))
     edge = links.inside_us if n_oams == 1 else max(links.inside_us, links.across_us)
     latency = edge * slowdown * (1.1 if slices > 1 else 1.0)
-    step = _softly(latency, chunk / speed, links.sharpness) + 0.02 * slices**0.5
+    step = _softly(latency, chunk / speed, links.sharpness) + 0.02 * sqrt(slices)
     n_steps = 2 * (n_ranks - 1)
     # Half of a step overlaps with the one before it where data is waiting.
     whole = (hops + n_steps * step + n_steps * chunk / speed) / 2
-    return 9 * slowdown**0.5 + whole + 0.8 * log2(n_ranks)
+    return 9 * sqrt(slowdown) + whole + 0.8 * log2(n_ranks)
 
 
 def _softly(one: float, other: float, sharpness: float) -> float:
@@ -74,7 +89,7 @@ def node_file(links: Links, time_us: Callable[[Links, str, int, int], float] = t
     raw = yaml.safe_load(simnode.node_path("mi300x", "cpx-nps4").read_text(encoding="utf-8"))
     raw |= {
         "name": "made-up-scales",
-        "description": "Links made up by tests/scaling/made_up_links.py.",
+        "description": "Links made up by scripts/scale_nodes.py.",
     }
     raw["noise"] = {"sigma": 0.015, "launch_sigma": 0.01}
     raw.pop("fill", None)
@@ -82,7 +97,7 @@ def node_file(links: Links, time_us: Callable[[Links, str, int, int], float] = t
     raw["bypasses"] = []
     placed = {8: "one-oam", 16: "other", 32: "other", 64: "node"}
     raw["curves"] = [
-        _curve(setting, n_ranks, where, lambda n, s=setting, r=n_ranks: time_us(links, s, r, n))
+        _curve(setting, n_ranks, where, partial(time_us, links, setting, n_ranks))
         for n_ranks, where in placed.items()
         for setting in SETTINGS
     ]
@@ -98,6 +113,6 @@ def _curve(
         "ranks": n_ranks,
         "placement": where,
         "kind": "modelled",
-        "source": "made up: tests/scaling/made_up_links.py",
+        "source": "made up: scripts/scale_nodes.py",
         "points": [[nbytes, round(time_us(nbytes), 3)] for nbytes in SIZES],
     }
