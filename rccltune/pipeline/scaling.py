@@ -104,7 +104,12 @@ def predicted(
 
 
 def scale_models(fits: Sequence[FitDone]) -> tuple[ScaleModel, ...]:
-    """The model of each setting that was measured at two scales or more, for the largest."""
+    """The model of each setting that was measured at two scales or more, for the largest.
+
+    Raises:
+        SessionError: sessions of two machines.
+    """
+    one_machine(fits)
     made = []
     for group in _groups(fits).values():
         spans = sorted({one.span for one in group}, key=_size)
@@ -214,9 +219,8 @@ def _mode(fingerprint: Fingerprint) -> str:
 
 
 def _is_measured(groups: dict[CurveKey, list[Measured]], scale: Scale, note: Note) -> bool:
-    whole = (None, RankPlacement.NODE.value)
-    keys = (one.curve.key for group in groups.values() for one in group)
-    if any(key.scale == scale and key.rank_placement in whole for key in keys):
+    """Whether in any placement: a rule would be for all of them."""
+    if any(one.span.scale == scale for group in groups.values() for one in group):
         note(f"{scale} was measured: its rules are those of the measurement")
         return True
     return False

@@ -143,6 +143,33 @@ def test_a_measured_scale_keeps_its_own_rules(
     assert "a node has 64 devices" in capsys.readouterr().err
 
 
+def test_a_scale_measured_in_one_placement_is_not_predicted_for_all(
+    sessions: list[str], here: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Rules for 8 ranks of one OAM stay those of that placement."""
+    command = ["emit-config", *sessions, "--extrapolate", "--scales", "1x8,1x16"]
+    assert run([*command, "-o", "rules.csv"]) == 0
+    told = capsys.readouterr().err
+    assert "8 ranks on 1 node was measured" in told
+    assert "16 ranks on 1 node was measured" in told
+    for path in here.glob("rules*.csv"):
+        assert "extrapolated" not in path.read_text(encoding="utf-8")
+
+
+def test_two_machines_have_no_model_in_common(
+    alone: str, here: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Neither do two modes of one machine."""
+    rows = [f"allreduce,{n},ring,ll,-1,1,16,{n / 1e3:.3f}" for n in SIZES]
+    header = "collective,size_bytes,algorithm,protocol,channels,nodes,ranks,latency_us"
+    (here / "table.csv").write_text("\n".join([header, *rows, ""]), encoding="utf-8")
+    assert run(["import", "table.csv", "-o", "other", "--mode", "spx-nps1"]) == 0
+    capsys.readouterr()
+    for verb in (["fit"], ["emit-config", *EMIT, "-o", "-"], ["plot", *EMIT, "-o", "figures"]):
+        assert run([verb[0], alone, "other", *verb[1:]]) == 7
+        assert "of two machines" in capsys.readouterr().err
+
+
 def test_fit_says_what_each_scale_is_missed_by(
     sessions: list[str], here: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -163,18 +190,23 @@ def test_fit_says_what_each_scale_is_missed_by(
     assert {error["span"]["scale"]["n_ranks"] for error in said["scales"][0]["errors"]} == {*RANKS}
 
 
-def test_one_session_may_hold_several_scales(here: Path) -> None:
-    """Imported rows of three scales in one table serve like three sweeps, with a named baseline."""
+def imported(folder: Path, ranks: tuple[int, ...], settings: tuple[str, ...]) -> None:
+    """A session named ``one`` of a table with several scales."""
     lines = ["collective,size_bytes,algorithm,protocol,channels,nodes,ranks,latency_us"]
-    for n_ranks in RANKS:
-        for setting in SETTINGS:
+    for n_ranks in ranks:
+        for setting in settings:
             cells = ",".join(setting.split("/"))
             lines += [
                 f"allreduce,{n},{cells},-1,1,{n_ranks},{true_us(Links(), setting, n_ranks, n):.3f}"
                 for n in SIZES
             ]
-    (here / "table.csv").write_text("\n".join([*lines, ""]), encoding="utf-8")
+    (folder / "table.csv").write_text("\n".join([*lines, ""]), encoding="utf-8")
     assert run(["import", "table.csv", "-o", "one", "--mode", "cpx-nps4"]) == 0
+
+
+def test_one_session_may_hold_several_scales(here: Path) -> None:
+    """Imported rows of three scales in one table serve like three sweeps, with a named baseline."""
+    imported(here, RANKS, SETTINGS)
     assert run(["emit-config", "one", *EMIT, "--baseline", "ring/simple", "-o", "rules.csv"]) == 0
     rows = [row for row in rules_of(here / "rules.csv") if row["nRanks"] == "64"]
     assert rows
@@ -184,13 +216,12 @@ def test_one_session_may_hold_several_scales(here: Path) -> None:
             assert chosen < true_us(Links(), "ring/simple", 64, nbytes), (row, nbytes)
 
 
-def test_figures_of_predictions_say_so(
-    sessions: list[str], here: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    """Beside those of each session; the mark is in the picture's text and in its metadata."""
-    command = ["plot", *sessions, *EMIT, "--format", "svg", "-o", "figures"]
-    assert run(command) == 0
-    drawn = here / "figures/all_reduce-1n64r-speedup.svg"
-    assert "extrapolated from simulated" in drawn.read_text(encoding="utf-8")
-    own = here / "figures/ranks-16/all_reduce-1n16r-first-speedup.svg"
-    assert "extrapolated" not in own.read_text(encoding="utf-8")
+def test_figures_of_predictions_say_so(here: Path) -> None:
+    """Beside those of what was measured; the mark is in the picture and in its metadata."""
+    imported(here, (16, 32), ("ring/ll", "ring/simple"))
+    command = ["plot", "one", *EMIT, "--baseline", "ring/simple", "--format", "svg"]
+    assert run([*command, "-o", "figures"]) == 0
+    drawn = (here / "figures/all_reduce-1n64r-speedup.svg").read_text(encoding="utf-8")
+    assert "extrapolated from measured" in drawn
+    own = (here / "figures/all_reduce-1n16r-speedup.svg").read_text(encoding="utf-8")
+    assert "extrapolated" not in own

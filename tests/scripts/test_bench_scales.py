@@ -26,11 +26,11 @@ def run(
     *more: str,
 ) -> tuple[int, str]:
     """Exit code and text of the command."""
-    monkeypatch.setattr(sys, "argv", ["bench_scales", "--nodes", "3", *more])
+    monkeypatch.setattr(sys, "argv", ["bench_scales", "--nodes", "6", *more])
     return bench.main(), capsys.readouterr().out
 
 
-def test_three_nodes_are_within_the_bound_and_lines_alone_are_not(
+def test_six_nodes_are_within_the_bound_and_lines_alone_are_not(
     bench: ModuleType, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """All settings of one node, under each way."""
