@@ -14,7 +14,7 @@ from typing import Final
 from rccltune.interpolate import time_at
 from rccltune.model import Link, Shape, Span
 from rccltune.scaling.hops import hops
-from rccltune.scaling.lines import Lines, Measured, fit_lines, is_wide
+from rccltune.scaling.lines import TINY_US, Lines, Measured, fit_lines, is_wide
 from rccltune.scaling.shapes import doublings, nearest, times, usual_order
 
 # What launches of one setting differ by anyway: no prediction is said to be better.
@@ -26,6 +26,8 @@ _WORTH: Final = 0.95
 _MOST: Final = 0.5
 # For each doubling, where no measured scale could be predicted from the others.
 _UNCHECKED: Final = 0.1
+# A factor of 150: more says no more.
+_WORST: Final = 5.0
 
 Errors = dict[int, float]
 
@@ -109,7 +111,7 @@ def expected(
         return None
     sizes = {point.nbytes for one in known for point in one.curve.points}
     return {
-        nbytes: max(LEAST_ERROR, *(by * _near(errors, nbytes) for errors, by in grown))
+        nbytes: min(max(LEAST_ERROR, *(by * _near(e, nbytes) for e, by in grown)), _WORST)
         for nbytes in sizes
     }
 
@@ -130,8 +132,8 @@ def bracket(
     made = {}
     for nbytes in predicted:
         line = lines.time_us(target, nbytes)
-        moved = [abs(log((line + end - latency) / line)) for end in ends]
-        made[nbytes] = max(least, *moved)
+        moved = [abs(log(max(line + end - latency, TINY_US) / line)) for end in ends]
+        made[nbytes] = min(max(least, *moved), _WORST)
     return made
 
 

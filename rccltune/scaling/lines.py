@@ -44,6 +44,7 @@ _RANGE: Final = 1024
 # Weight of what other curves say beside one of a few sizes: it decides only what that leaves open.
 _BEFORE: Final = 1e-3
 _EPSILON: Final = 1e-3
+TINY_US: Final = 1e-3
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,8 +77,11 @@ class Lines:
         return sum(self.terms_us[name] * count for name, count in counts.items())
 
     def time_us(self, span: Span, nbytes: float) -> float:
-        """Time in µs; a link that no measured scale has is taken for the slowest that one has."""
-        return self.latency_us(span) + nbytes * self.slope(span)
+        """Time in µs; a link that no measured scale has is taken for the slowest that one has.
+
+        Never nothing, whatever fit strange times may have: others are divided by it.
+        """
+        return max(self.latency_us(span) + nbytes * self.slope(span), TINY_US)
 
     def slope(self, span: Span) -> float:
         """µs for each byte of a call."""

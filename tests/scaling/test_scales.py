@@ -7,6 +7,8 @@ from pathlib import Path
 from random import Random
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 from scale_nodes import PER_OAM, SETTINGS, SIZES, Links, node_file
 
 from rccltune import fit, scaling, simnode
@@ -258,6 +260,52 @@ def test_a_knee_is_carried_over_where_lines_lose_it() -> None:
         worst[shape] = max(abs(p.time_us / times(target)[p.nbytes] - 1) for p in found.curve.points)
     assert worst[None] < 0.03
     assert worst[Shape.LINE] > 0.2
+
+
+@st.composite
+def spans(draw: st.DrawFn) -> Span:
+    """Some ranks on some nodes."""
+    n_nodes = draw(st.integers(1, 4))
+    per_node, per_oam = (
+        draw(st.integers(1 if n_nodes > 1 else 2, 16)),
+        draw(st.sampled_from([1, 2, 8])),
+    )
+    return span(n_nodes, n_nodes * per_node, n_nodes * -(-per_node // per_oam))
+
+
+TABLES = st.dictionaries(
+    st.sampled_from(SIZES), st.floats(1e-2, 1e7, allow_nan=False), min_size=1, max_size=8
+)
+
+
+@given(
+    st.lists(st.tuples(spans(), TABLES), min_size=1, max_size=4),
+    spans(),
+    st.sampled_from([*SETTINGS, "baseline"]),
+    st.sampled_from([*TUNABLE]),
+)
+def test_any_times_give_a_curve_in_which_nothing_is_nonsense(
+    known: list[tuple[Span, dict[int, float]]],
+    target: Span,
+    setting: str,
+    collective: Collective,
+) -> None:
+    """Few sizes, one rank, times that no machine has: positive times, and an error or none."""
+    curves = [measured(where, times, setting, collective) for where, times in known]
+    found = scaling.predict(curves, target)
+    if found is None:
+        assert setting.startswith("tree")
+        assert collective is not Collective.ALL_REDUCE
+        return
+    # Of two curves of one span the first counts.
+    wanted = {n for times in dict(reversed(known)).values() for n in times}
+    assert {point.nbytes for point in found.curve.points} == wanted
+    for point in found.curve.points:
+        assert 0 < point.low_us <= point.time_us <= point.high_us < float("inf")
+    assert found.curve.extrapolated is not None
+    error = found.curve.extrapolated.error
+    assert (error is None) == bool(found.model.assumed)
+    assert error is None or error >= 0.03
 
 
 @pytest.mark.parametrize("collective", TUNABLE)
