@@ -9,11 +9,11 @@ import click
 
 from rccltune.cli.console import DEFAULT_SESSION, Console, common, table
 from rccltune.cli.environments import environment_lines
-from rccltune.cli.options import FOLDER, Choosing, choosing
+from rccltune.cli.options import FOLDER, Choosing, choosing, scales_option
 from rccltune.units import MAX_NBYTES, format_size
 
 if TYPE_CHECKING:
-    from rccltune.model import Zone
+    from rccltune.model import Scale, Zone
     from rccltune.pipeline import Emitted
 
 
@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     help="Rules, exports for a shell with what each gains, or both.",
 )
 @click.option("--force", is_flag=True, help="Replace a file that is there and differs.")
+@scales_option
 @choosing
 @common
 def emit_config(
@@ -38,6 +39,7 @@ def emit_config(
     output: Path | None,
     form: str,
     force: bool,
+    scales: tuple[Scale, ...],
     choosing: Choosing,
 ) -> None:
     """Choose the setting for each size and write the rules.
@@ -45,6 +47,9 @@ def emit_config(
     The fewest zones that stay within the tolerance of the best measured setting at every
     measured size, with boundaries where curves cross. Where an untouched run was measured, a
     zone that does not beat it becomes a hole. RCCL, NCCL and the rccltune plugin read the file.
+
+    With --extrapolate --scales 2x128 also for scales that no session has, from a model over those
+    that were measured: only where the baseline is beaten by more than the expected errors.
 
     \b
     Example:
@@ -63,6 +68,7 @@ def emit_config(
         output=output,
         overwrite=force,
         formats=("rccl", "env") if form == "all" else (form,),
+        scales=choosing.predicted(scales),
     )
     done = pipeline.emit_rules(wish, note=console.say)
     console.warn(done.notices)
@@ -106,5 +112,10 @@ def _row(zone: Zone) -> tuple[str, ...]:
         str(zone.n_sizes),
         "–" if zone.worst_regret is None else f"{100 * zone.worst_regret:.1f} %",
         "–" if gain is None else f"{100 * gain.median:+.0f} %",
-        zone.reason or "",
+        _why(zone),
     )
+
+
+def _why(zone: Zone) -> str:
+    marks = (zone.reason, str(zone.extrapolated) if zone.extrapolated else None)
+    return "; ".join(mark for mark in marks if mark)

@@ -3,36 +3,41 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import click
 
 from rccltune.cli.belief import belief_text
 from rccltune.cli.ceiling import ceiling_lines, take, transferbench_option
-from rccltune.cli.console import Console, common, table
+from rccltune.cli.console import DEFAULT_SESSION, Console, common, table
 from rccltune.cli.environments import environment_lines
-from rccltune.cli.options import session_argument
+from rccltune.cli.options import FOLDER
+from rccltune.cli.scales import scale_text
 from rccltune.units import approximate_size, format_size
 
 if TYPE_CHECKING:
-    from rccltune.model import Crossover, Curve
+    from rccltune.model import Crossover, Curve, ScaleModel
     from rccltune.pipeline import FitDone
+    from rccltune.pipeline.bounding import Bounded
 
 
 @click.command("fit")
-@session_argument
+@click.argument("sessions", nargs=-1, type=FOLDER, metavar="[SESSION]...")
 @transferbench_option
 @common
-def fit(*, console: Console, session: Path, transferbench: Path | None) -> None:
+def fit(*, console: Console, sessions: tuple[Path, ...], transferbench: Path | None) -> None:
     """Fit time against size for every setting; find where settings cross.
 
     Three models are fitted to each curve: RCCL's latency + bytes/bandwidth, the same in pieces,
     and the measured points themselves; the one with the least error at sizes left out is used.
+    Sessions of several scales are fitted over their scales too, and each scale is predicted from
+    the others.
 
     \b
     Example:
       rccltune fit
       rccltune fit --transferbench a2a.txt
+      rccltune fit ranks-8 ranks-16 ranks-32
 
     \b
     Exit codes: 0 done, 5 TransferBench failed, 6 its output is not understood, 7 no session,
@@ -41,16 +46,34 @@ def fit(*, console: Console, session: Path, transferbench: Path | None) -> None:
     from rccltune import pipeline
     from rccltune.pipeline.bounding import bounded
 
-    console.say(f"Session: {session}")
-    take(console, session, transferbench)
-    done = pipeline.fit_session(session, note=console.say, again=True)
-    console.warn(done.warnings)
-    limits = bounded(done)
-    plain, text = done.as_plain(), _text(done)
-    if limits is not None:
-        plain["ceiling"] = limits.as_plain()
-        text = "\n".join([text, "", *ceiling_lines(limits)])
-    console.result(plain, text)
+    folders = sessions or (DEFAULT_SESSION,)
+    console.say(f"Session: {', '.join(str(folder) for folder in folders)}")
+    for folder in folders:
+        take(console, folder, transferbench)
+    fits = [pipeline.fit_session(folder, note=console.say, again=True) for folder in folders]
+    console.warn(tuple(dict.fromkeys(notice for done in fits for notice in done.warnings)))
+    models = pipeline.scale_models(fits)
+    limits = [bounded(done) for done in fits]
+    parts = [
+        "\n".join([_text(done), *(["", *ceiling_lines(limit)] if limit else [])])
+        for done, limit in zip(fits, limits, strict=True)
+    ]
+    parts += [scale_text(models)] if models else []
+    console.result(_plain(fits, limits, models), "\n\n".join(parts))
+
+
+def _plain(
+    fits: list[FitDone], limits: list[Bounded | None], models: tuple[ScaleModel, ...]
+) -> dict[str, Any]:
+    """One session as ever; several as a list."""
+    from rccltune.session import to_plain
+
+    made = [
+        done.as_plain() | ({"ceiling": limit.as_plain()} if limit else {})
+        for done, limit in zip(fits, limits, strict=True)
+    ]
+    scales = {"scales": to_plain(models)} if models else {}
+    return {**made[0], **scales} if len(made) == 1 else {"sessions": made, **scales}
 
 
 def _text(done: FitDone) -> str:

@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import click
 
 from rccltune.cli.console import DEFAULT_SESSION, with_options
-from rccltune.model import Mode, Setting
+from rccltune.errors import CommandLineError
+from rccltune.model import Mode, Scale, Setting
 from rccltune.vocab import Collective
 
 if TYPE_CHECKING:
@@ -50,10 +51,22 @@ def _pair(text: str) -> tuple[str, str]:
     return key, value
 
 
+def _scales(text: str) -> tuple[Scale, ...]:
+    """Read ``1x64,2x128``: nodes and the ranks of all of them."""
+    found = []
+    for part in filter(None, text.split(",")):
+        nodes, _, ranks = part.strip().partition("x")
+        if not (nodes.isdigit() and ranks.isdigit()):
+            raise ValueError(f"'{part}' is no scale: write 2x128 for 128 ranks on 2 nodes")
+        found.append(Scale(n_nodes=int(nodes), n_ranks=int(ranks)))
+    return tuple(found)
+
+
 COLLECTIVE = Word("collective", Collective.parse)
 MODE = Word("mode", Mode.parse)
 SETTING = Word("setting", Setting.parse)
 PAIR = Word("key=value", _pair)
+SCALES = Word("scales", _scales)
 FOLDER = click.Path(path_type=Path, file_okay=True, dir_okay=True)
 
 
@@ -75,6 +88,19 @@ class Choosing:
     workload: Path | None
     variant: str | None
     allow_lossy: bool
+
+    def predicted(self, scales: tuple[Scale, ...]) -> tuple[Scale, ...]:
+        """The scales for which something may be predicted.
+
+        Raises:
+            CommandLineError: some are named, and predicting was not asked for.
+        """
+        if scales and not self.extrapolate:
+            raise CommandLineError(
+                "--scales names scales to predict, and nothing is predicted unasked",
+                hint="add --extrapolate.",
+            )
+        return scales
 
     def options(self, done: FitDone) -> ChoiceOptions:
         """What the zones room wants; the baseline is looked up among what was measured."""
@@ -143,7 +169,11 @@ _CHOOSING = (
         help="Choose for this measured variant, or for default. Else gains decide.",
     ),
     click.option("--allow-lossy", is_flag=True, help="A lossy variant may be chosen."),
-    click.option("--extrapolate", is_flag=True, help="Let rules reach beyond the measured sizes."),
+    click.option(
+        "--extrapolate",
+        is_flag=True,
+        help="Let rules reach beyond the measured sizes, and to --scales.",
+    ),
 )
 
 
@@ -155,6 +185,14 @@ def choosing(command: F) -> F:
 
     return with_options(command, _CHOOSING, gather)
 
+
+scales_option = click.option(
+    "--scales",
+    type=SCALES,
+    default="",
+    metavar="NxR,...",
+    help="With --extrapolate: predict for N nodes with R ranks in all.",
+)
 
 _MACHINE = (
     click.option(

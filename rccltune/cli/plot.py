@@ -3,16 +3,20 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 import click
 
 from rccltune.cli.ceiling import ceiling_lines, take, transferbench_option
-from rccltune.cli.console import Console, common
-from rccltune.cli.options import FOLDER, Choosing, choosing, session_argument
+from rccltune.cli.console import DEFAULT_SESSION, Console, common
+from rccltune.cli.options import FOLDER, Choosing, choosing, scales_option
+
+if TYPE_CHECKING:
+    from rccltune.model import Scale
 
 
 @click.command("plot")
-@session_argument
+@click.argument("sessions", nargs=-1, type=FOLDER, metavar="[SESSION]...")
 @click.option("-o", "--output", type=FOLDER, help="Folder. Default: plots/ in the session.")
 @click.option(
     "--format",
@@ -24,16 +28,18 @@ from rccltune.cli.options import FOLDER, Choosing, choosing, session_argument
 )
 @click.option("--force", is_flag=True, help="Replace figures that are there.")
 @transferbench_option
+@scales_option
 @choosing
 @common
 def plot(
     *,
     console: Console,
-    session: Path,
+    sessions: tuple[Path, ...],
     output: Path | None,
     formats: tuple[str, ...],
     force: bool,
     transferbench: Path | None,
+    scales: tuple[Scale, ...],
     choosing: Choosing,
 ) -> None:
     """Draw what was measured, fitted and chosen.
@@ -41,6 +47,8 @@ def plot(
     Speed-up over baseline, bus bandwidth, time with fitted curves and zones, time against
     channels, measured against what the library predicted, and a table of all settings, for each
     collective and scale.
+
+    With --extrapolate --scales 2x128 also what a model over the sessions' scales says of others.
 
     \b
     Example:
@@ -53,15 +61,29 @@ def plot(
     """
     from rccltune import pipeline
 
-    console.say(f"Session: {session}")
-    take(console, session, transferbench)
-    paths = pipeline.plot_session(
-        session,
-        choosing.options,
-        note=console.say,
-        directory=output,
-        formats=formats,
-        overwrite=force,
-        bounds=lambda found: console.say("\n".join(ceiling_lines(found))),
-    )
+    folders = sessions or (DEFAULT_SESSION,)
+    wanted = choosing.predicted(scales)
+    console.say(f"Session: {', '.join(str(folder) for folder in folders)}")
+
+    def how(directory: Path | None) -> dict[str, Any]:
+        return {
+            "note": console.say,
+            "directory": directory,
+            "formats": formats,
+            "overwrite": force,
+        }
+
+    paths: list[Path] = []
+    for folder in folders:
+        take(console, folder, transferbench)
+        # Two sessions may have figures of one name, such as those of two placements of one scale.
+        own = output / folder.name if output and len(folders) > 1 else output
+        paths += pipeline.plot_session(
+            folder,
+            choosing.options,
+            **how(own),
+            bounds=lambda found: console.say("\n".join(ceiling_lines(found))),
+        )
+    if wanted:
+        paths += pipeline.plot_predicted(folders, wanted, choosing.options, **how(output))
     console.result([str(path) for path in paths], "\n".join(str(path) for path in paths))

@@ -28,12 +28,14 @@ class Section:
         entries: rules and holes by size; together they cover 0 to 2^63-1.
         evidence: one line of comment for each entry.
         fallbacks: rules for hosts where an entry's setting is not selectable.
+        remark: what holds for all of it; empty where it was measured.
     """
 
     target: Target
     entries: tuple[Rule | Hole, ...]
     evidence: tuple[str, ...]
     fallbacks: tuple[Rule, ...]
+    remark: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -83,7 +85,16 @@ def _section(zones: Sequence[Zone]) -> Section:
         entries=tuple(_entry(zone) for zone in zones),
         evidence=tuple(_evidence(zone) for zone in zones),
         fallbacks=_fallbacks(zones),
+        remark=_remark(zones),
     )
+
+
+def _remark(zones: Sequence[Zone]) -> str:
+    """That nothing of a scale was measured, with the largest of the errors."""
+    marks = [zone.extrapolated for zone in zones if zone.extrapolated is not None]
+    if not marks:
+        return ""
+    return str(max(marks, key=lambda mark: -1.0 if mark.error is None else mark.error))
 
 
 def _check_cover(zones: Sequence[Zone]) -> None:
@@ -142,9 +153,10 @@ def _fallbacks(zones: Sequence[Zone]) -> tuple[Rule, ...]:
 def _evidence(zone: Zone) -> str:
     if zone.setting is None:
         return ""
-    parts = [f"{zone.n_sizes} size{'' if zone.n_sizes == 1 else 's'} measured"]
+    known = "measured" if zone.extrapolated is None else "predicted"
+    parts = [f"{zone.n_sizes} size{'' if zone.n_sizes == 1 else 's'} {known}"]
     if zone.worst_regret is not None:
-        parts.append(f"at most {_percent(zone.worst_regret)} behind the best measured setting")
+        parts.append(f"at most {_percent(zone.worst_regret)} behind the best {known} setting")
     if zone.gain is not None:
         name = zone.target.variant.name
         plain = name == DEFAULT_VARIANT.name
@@ -153,6 +165,8 @@ def _evidence(zone: Zone) -> str:
             f"{slower} is {_percent(zone.gain.median)} slower in the median "
             f"({_percent(zone.gain.low)} to {_percent(zone.gain.high)})"
         )
+    if zone.extrapolated is not None:
+        parts.append(str(zone.extrapolated))
     return ", ".join(parts)
 
 

@@ -50,6 +50,7 @@ def _section(section: Section) -> Iterator[str]:
         + (f", rank placement {target.rank_placement}" if target.rank_placement else "")
         + (f", variant {target.variant.name}" if target.variant.name != "default" else "")
     )
+    yield from _comment(section.remark)
     for entry, evidence in zip(section.entries, section.evidence, strict=True):
         if isinstance(entry, Hole):
             # The reader of this line is a program too: one line, whatever its length below 200.

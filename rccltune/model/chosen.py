@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from enum import Enum
 from typing import Final
 
+from rccltune.model.scaled import Extrapolation
 from rccltune.model.settings import DEFAULT_VARIANT, Mode, Scale, Setting, Target, Variant, View
 from rccltune.units import MAX_NBYTES
 from rccltune.vocab import Collective
@@ -16,6 +17,7 @@ class Proof(Enum):
 
     REPEATED = "repeated"
     ONE_RUN = "one-run"
+    EXTRAPOLATED = "extrapolated"
     NO_BASELINE = "no-baseline"
 
 
@@ -23,6 +25,8 @@ NOT_MEASURED: Final = "not measured"
 NOT_BEATEN: Final = "baseline not beaten"
 BASELINE_UNKNOWN: Final = "baseline not measured here"
 NOTHING_SELECTABLE: Final = "no selectable setting was measured"
+NOT_BEATEN_SURELY: Final = "baseline not beaten by more than the expected errors"
+NOT_PREDICTABLE: Final = "not measured, and nothing measured tells how far off a prediction is"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -65,6 +69,7 @@ class Zone:
         variant: environment that the zone's setting needs (the target's own, or one that widens
             it, as LL128 on one node does).
         proof: what the gain rests on, None for a hole.
+        extrapolated: its scale was not measured, and all figures are predictions.
     """
 
     target: Target
@@ -81,6 +86,7 @@ class Zone:
     fallback: Setting | None = None
     variant: Variant = DEFAULT_VARIANT
     proof: Proof | None = None
+    extrapolated: Extrapolation | None = None
 
     def __post_init__(self) -> None:
         """A zone covers sizes and either chooses or says why not."""

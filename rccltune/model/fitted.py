@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from enum import Enum
 
+from rccltune.model.scaled import Extrapolation
 from rccltune.model.settings import CurveKey, Scale, Setting, Target, View
 
 
@@ -85,6 +86,8 @@ class Curve:
         chosen: the model with the least held-out error.
         n_wrong: samples of this setting, collective and variant with wrong results, in whatever
             view or scale; above 0 it is shown and never chosen.
+        extrapolated: none of its points was measured; None where all were. The ends of a point's
+            spread are then the expected error.
     """
 
     key: CurveKey
@@ -92,6 +95,7 @@ class Curve:
     fits: tuple[Fit, ...]
     chosen: Model
     n_wrong: int = 0
+    extrapolated: Extrapolation | None = None
 
     @property
     def min_nbytes(self) -> int:

@@ -30,6 +30,7 @@ class Caution(Enum):
     DERIVED_TIME = "derived-time"
     ASSUMED = "assumed"
     BELIEFS_DIFFER = "beliefs-differ"
+    EXTRAPOLATED = "extrapolated"
     FORCED_BY_SWITCHES = "forced-by-switches"
 
 

@@ -16,7 +16,8 @@ from rccltune.pipeline.linking import (
     prepare_links,
     stored_links,
 )
-from rccltune.pipeline.plotting import plot_session
+from rccltune.pipeline.plotting import plot_predicted, plot_session
+from rccltune.pipeline.scaling import Predicted, predicted, scale_models
 from rccltune.pipeline.site import find_site, in_mode
 from rccltune.pipeline.wishes import merge_wishes
 
@@ -27,6 +28,7 @@ __all__ = [
     "Emitted",
     "FitDone",
     "Imported",
+    "Predicted",
     "agreements",
     "check_beliefs",
     "choice_of",
@@ -40,7 +42,10 @@ __all__ = [
     "load_samples",
     "measure_links",
     "merge_wishes",
+    "plot_predicted",
     "plot_session",
+    "predicted",
     "prepare_links",
+    "scale_models",
     "stored_links",
 ]

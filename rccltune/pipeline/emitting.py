@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from rccltune import __version__, emit, plugin, session
 from rccltune.emit import RuleDocument
-from rccltune.errors import CommandLineError, SessionError, TooLittleDataError
+from rccltune.errors import CommandLineError, TooLittleDataError
 from rccltune.model import (
     Environment,
     Fingerprint,
@@ -27,6 +27,7 @@ from rccltune.pipeline import placing, switching
 from rccltune.pipeline.fitting import FitDone, choice_of, fit_session
 from rccltune.pipeline.judging import environments_of, together, zones_in
 from rccltune.pipeline.placing import Sheet
+from rccltune.pipeline.scaling import machine_words, one_machine, predicted
 
 if TYPE_CHECKING:
     from rccltune.zones import Choice, ChoiceOptions
@@ -42,6 +43,7 @@ class EmitWish:
         options: for each session, since a baseline is found in its own curves.
         output: None is the default name inside the first session; ``-`` writes no file.
         formats: ``rccl`` for the rule file, ``env`` for the exports beside it.
+        scales: for which rules are predicted where they were not measured.
     """
 
     folders: tuple[Path, ...]
@@ -49,6 +51,7 @@ class EmitWish:
     output: Path | None = None
     overwrite: bool = False
     formats: tuple[str, ...] = ("rccl",)
+    scales: tuple[Scale, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -109,12 +112,15 @@ def emit_rules(wish: EmitWish, *, note: Note) -> Emitted:
         SessionError: sessions of two machines, or none.
     """
     fits = [fit_session(folder, note=note) for folder in wish.folders]
+    fingerprint = one_machine(fits)
     choices = [choice_of(done, wish.options(done)) for done in fits]
     judged = [
         environments_of(done, choice, wish.options(done))
         for done, choice in zip(fits, choices, strict=True)
     ]
     environments = together(judged, note=note)
+    if wish.scales:
+        choices.append(predicted(fits, wish.scales, wish.options, note=note).choice)
     zones = tuple(zone for choice in choices for zone in zones_in(choice.zones, environments))
     if not zones:
         raise TooLittleDataError(
@@ -122,7 +128,6 @@ def emit_rules(wish: EmitWish, *, note: Note) -> Emitted:
             where=", ".join(str(folder) for folder in wish.folders),
             hint="measure or import forced settings (--algorithm, --protocol) beside these.",
         )
-    fingerprint = _one_machine(fits)
     sheets = placing.sheets(
         fits,
         choices,
@@ -273,39 +278,6 @@ def _gfx(fingerprint: Fingerprint) -> str | None:
     return arch if arch is not None and arch.startswith("gfx") else None
 
 
-def _one_machine(fits: Sequence[FitDone]) -> Fingerprint:
-    first = fits[0].session
-    for done in fits[1:]:
-        other = done.session.fingerprint
-        mine = first.fingerprint
-        same = (other.arch, other.cu_count, other.mode, other.product)
-        if same != (mine.arch, mine.cu_count, mine.mode, mine.product):
-            raise SessionError(
-                f"{first.path} and {done.session.path} are of two machines: "
-                f"{_machine(mine)} and {_machine(other)}",
-                where=str(done.session.path),
-                hint="emit one file for each machine and mode.",
-            )
-    return first.fingerprint
-
-
-def _machine(fingerprint: Fingerprint) -> str:
-    parts = [
-        fingerprint.product or "unknown product",
-        fingerprint.arch or "",
-        f"{fingerprint.cu_count} CUs" if fingerprint.cu_count else "",
-        _mode(fingerprint),
-        f"measured through {fingerprint.runner}" if fingerprint.runner else "",
-    ]
-    return ", ".join(part for part in parts if part)
-
-
-def _mode(fingerprint: Fingerprint) -> str:
-    if fingerprint.mode is None:
-        return "mode unknown"
-    return f"mode {fingerprint.mode}" if fingerprint.mode.compute else ""
-
-
 def _document(
     fits: Sequence[FitDone],
     fingerprint: Fingerprint,
@@ -346,7 +318,7 @@ def _requires(fingerprint: Fingerprint) -> tuple[tuple[str, str], ...]:
 
 def _provenance(fits: Sequence[FitDone], fingerprint: Fingerprint) -> tuple[str, ...]:
     simulated = any(done.session.simulated for done in fits)
-    lines = [f"written by rccltune {__version__} for {_machine(fingerprint)}"]
+    lines = [f"written by rccltune {__version__} for {machine_words(fingerprint)}"]
     if simulated:
         lines.insert(0, "SIMULATED: made from a stand-in benchmark, not from hardware")
     for done in fits:

@@ -13,12 +13,14 @@ from rccltune.model import (
     DEFAULT_VARIANT,
     Curve,
     Environment,
+    Scale,
     Variant,
     base_variant,
 )
 from rccltune.pipeline.bounding import Bounded, bounded
 from rccltune.pipeline.fitting import FitDone, choice_of, fit_session
 from rccltune.pipeline.judging import environments_of, zones_in
+from rccltune.pipeline.scaling import one_machine, predicted
 
 if TYPE_CHECKING:
     from rccltune.zones import Choice, ChoiceOptions
@@ -80,6 +82,43 @@ def plot_session(
     for sentence in plot.omissions(wanted):
         note(sentence)
     return plot.draw(wanted, directory or folder / "plots", formats=formats, overwrite=overwrite)
+
+
+def plot_predicted(
+    folders: Sequence[Path],
+    scales: Sequence[Scale],
+    options: Callable[[FitDone], ChoiceOptions],
+    *,
+    note: Note,
+    directory: Path | None,
+    formats: Sequence[str],
+    overwrite: bool,
+) -> tuple[Path, ...]:
+    """Draw what sessions of several scales say of others; every figure says that it is predicted.
+
+    Raises:
+        CommandLineError: a figure is there and may not be overwritten, or a scale is not of whole
+            nodes.
+        TooLittleDataError: nothing can be predicted.
+        SessionError: sessions of two machines.
+    """
+    fits = [fit_session(folder, note=note) for folder in folders]
+    one_machine(fits)
+    made = predicted(fits, scales, options, note=note)
+    if not made.curves:
+        return ()
+    wanted = plot.PlotInput(
+        curves=made.curves,
+        zones=zones_in(made.choice.zones, ()),
+        baseline=options(fits[0]).baseline,
+        left_out=made.choice.left_out,
+        source=", ".join(dict.fromkeys(_source(done) for done in fits)),
+        machine=_machine(fits[0]),
+        simulated=any(done.session.simulated for done in fits),
+        published=any(_origins(done) for done in fits),
+    )
+    where = directory or folders[0] / "plots"
+    return plot.draw(wanted, where, formats=formats, overwrite=overwrite)
 
 
 def _of_one(curves: Sequence[Curve], environments: Sequence[Environment]) -> tuple[Curve, ...]:

@@ -10,6 +10,7 @@ from rccltune.model import (
     Crossover,
     Curve,
     Environment,
+    Extrapolation,
     LeftOut,
     Quarantine,
     Scale,
@@ -37,6 +38,7 @@ class PlotInput:
         machine: product and mode.
         simulated: measured on the stand-in node; every figure then says so.
         published: copied from somebody's publication rather than measured here.
+        extrapolated: predicted for a scale that nobody measured.
     """
 
     curves: tuple[Curve, ...]
@@ -52,10 +54,18 @@ class PlotInput:
     machine: str = ""
     simulated: bool = False
     published: bool = False
+    extrapolated: bool = False
 
     @property
     def origin(self) -> str:
-        """``simulated``, ``published`` or ``measured``: the word in every figure's corner."""
+        """``simulated``, ``published`` or ``measured``: the word in every figure's corner.
+
+        Behind ``extrapolated from`` where a figure's scale was not measured itself.
+        """
+        return f"extrapolated from {self._own_origin}" if self.extrapolated else self._own_origin
+
+    @property
+    def _own_origin(self) -> str:
         if self.simulated:
             return "simulated"
         return "published" if self.published else "measured"
@@ -109,6 +119,12 @@ class Scene:
     crossovers: tuple[Crossover, ...]
     views_left_out: tuple[View, ...]
     given: PlotInput
+
+    @property
+    def extrapolated(self) -> Extrapolation | None:
+        """The mark of what was not measured, with the largest error of the leads."""
+        marks = [c.extrapolated for c in (s.curve for s in self.leads) if c.extrapolated]
+        return max(marks, key=lambda mark: mark.error or 0.0, default=None)
 
     @property
     def everyone(self) -> tuple[Series, ...]:

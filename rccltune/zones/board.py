@@ -59,6 +59,12 @@ class Line:
         self._sizes = [p.nbytes for p in curve.points]
         self._times = [p.time_us for p in curve.points]
         self.repeats = {p.nbytes: r for p in curve.points if (r := _repeats(p)) is not None}
+        self.extrapolated = curve.extrapolated
+
+    @property
+    def is_predicted(self) -> bool:
+        """Whether nothing of it was measured."""
+        return self.extrapolated is not None
 
     def measured(self, nbytes: int) -> float | None:
         """Time in µs at a measured size."""
@@ -100,6 +106,11 @@ class Board:
     baseline: dict[int, Line]
     penalties: tuple[float, ...]
     weights: tuple[float, ...]
+
+    @property
+    def is_predicted(self) -> bool:
+        """Whether nothing here was measured."""
+        return any(line.is_predicted for by_view in self.lines for line in by_view.values())
 
     @cached_property
     def best(self) -> tuple[dict[int, float], ...]:

@@ -160,8 +160,8 @@ def _edge(board: Board, left: Stretch, right: Stretch, options: ChoiceOptions) -
         logs = [log(a / b) for a, b in ends if a is not None and b is not None]
         if len(logs) == 2:
             ratios.append((logs[0], logs[1]))
-    if not ratios and HOLE in (left.state, right.state):
-        # Nothing to compare with: a rule keeps to what was measured.
+    if HOLE in (left.state, right.state) and (not ratios or board.is_predicted):
+        # Nothing to compare with, or nothing certain: a rule keeps to the sizes that prove it.
         return board.sizes[low] if right.state == HOLE else board.sizes[high] - 1
     return boundary(board.sizes[low], board.sizes[high], ratios)
 

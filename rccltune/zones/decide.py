@@ -101,7 +101,12 @@ def _price(row: _Row, regret: float, channels: int) -> tuple[float, float, float
 
 
 def _harmless(at: Standing) -> bool:
-    """A size inside a zone that is itself unproven must at least not look slower."""
+    """A size inside a zone that is itself unproven must at least not look slower.
+
+    Of what nobody measured, that would be nothing but trust in the prediction.
+    """
+    if at.predicted:
+        return at.proven
     return at.gain is not None and at.gain >= 0
 
 

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from statistics import median
 
-from rccltune.model import Gain, Proof, Setting, Zone
+from rccltune.model import Extrapolation, Gain, Proof, Setting, Zone
 from rccltune.zones.arms import Group
 from rccltune.zones.board import INF, Board
 from rccltune.zones.decide import Decision
@@ -52,6 +52,7 @@ def describe(
             variant=group.target.variant,
         )
     arm = board.arms[stretch.state]
+    extrapolated = _extrapolation(board, stretch)
     regrets = [board.regret(stretch.state, size) for size in stretch.span]
     weights = [board.weights[size] for size in stretch.span]
     total = sum(weights)
@@ -69,8 +70,20 @@ def describe(
         gain=_gain(decision, stretch),
         fallback=_fallback(group, board, decision, stretch),
         variant=arm.variant,
-        proof=_proof(decision, stretch),
+        proof=Proof.EXTRAPOLATED if extrapolated else _proof(decision, stretch),
+        extrapolated=extrapolated,
     )
+
+
+def _extrapolation(board: Board, stretch: Stretch) -> Extrapolation | None:
+    """The mark of a setting's predicted curves, with the largest error inside the stretch."""
+    lines = [line for line in board.lines[stretch.state].values() if line.extrapolated is not None]
+    if not lines or lines[0].extrapolated is None:
+        return None
+    sizes = [board.sizes[size] for size in stretch.span]
+    points = [line.points[n] for line in lines for n in sizes if n in line.points]
+    error = max((p.high_us / p.time_us - 1 for p in points), default=None)
+    return replace(lines[0].extrapolated, error=error)
 
 
 def _gain(decision: Decision, stretch: Stretch) -> Gain | None:

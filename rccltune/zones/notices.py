@@ -98,6 +98,8 @@ def _baseline(board: Board, where: str) -> Notice | None:
 
 def _one_run(board: Board, where: str) -> Notice | None:
     lines = [line for by_view in board.lines for line in by_view.values()]
+    if any(line.is_predicted for line in lines):
+        return None
     repeated = sum(p.n_launches > 1 for line in lines for p in line.points.values())
     if repeated:
         return None

@@ -9,6 +9,8 @@ The best of many noisy arms looks fast by luck alone: ten settings of a knob tha
   is pooled with that of the other sizes (the moderated t of Smyth, 2004).
 * From one run per arm nothing bounds the noise, and only gains that are large, neighbours of
   large ones and alike in all views count.
+* Of what was predicted for a scale that nobody measured, the expected errors of both sides are
+  taken off the gain, and what is left must exceed the wanted gain.
 * Sizes beside proven ones may be joined to their zone on weaker evidence, since a true gain does
   not end at a size: the family of questions there is one, not hundreds.
 """
@@ -21,7 +23,7 @@ from math import exp, log, sqrt
 from statistics import fmean, median
 
 from rccltune.repeats import upper_quantile
-from rccltune.zones.board import Board, Repeats
+from rccltune.zones.board import Board, Line, Repeats
 
 LEVEL = 0.05
 ONE_RUN_GAIN = 0.15
@@ -45,12 +47,14 @@ class Standing:
         proven: beats it by more than noise and the wanted gain.
         beside: good enough to join a proven zone.
         repeated: judged by an interval, not by one run.
+        predicted: at a scale that nobody measured.
     """
 
     gain: float | None
     proven: bool
     beside: bool
     repeated: bool
+    predicted: bool = False
 
 
 def standings(board: Board, min_gain: float) -> list[list[Standing]]:
@@ -107,9 +111,11 @@ def _arm(board: Board, arm: int, min_gain: float, judge: _Judge) -> list[Standin
             beside = gain is not None and gain >= max(ONE_RUN_BESIDE, min_gain)
             made.append(Standing(gain, proven=False, beside=beside, repeated=False))
         else:
-            single.append(gain)
+            # What was predicted never ran, not even once.
+            single.append(-1.0 if board.is_predicted else gain)
             beside = gain >= min_gain and lows[1] > 0
-            made.append(Standing(gain, lows[0] > min_gain, beside, repeated=True))
+            proven = lows[0] > min_gain
+            made.append(Standing(gain, proven, beside, True, board.is_predicted))
     return _next_to_proven(_with_runs(made, single, max(ONE_RUN_GAIN, min_gain)))
 
 
@@ -211,6 +217,15 @@ def _trigamma(x: float) -> float:
     return float(polygamma(1, x))
 
 
+def _predicted_bound(line: Line, base: Line, nbytes: int) -> tuple[float, float]:
+    """The gain if both predictions are off by their expected errors to its disadvantage."""
+    ours, theirs = line.points.get(nbytes), base.points.get(nbytes)
+    if ours is None or theirs is None:
+        return -1.0, -1.0
+    least = theirs.low_us / ours.high_us - 1
+    return least, least
+
+
 def _lower_bounds(board: Board, arm: int, size: int, judge: _Judge) -> tuple[float, float] | None:
     """Least lower bound of the gain over the views, at each level; None without repeats."""
     nbytes = board.sizes[size]
@@ -218,6 +233,9 @@ def _lower_bounds(board: Board, arm: int, size: int, judge: _Judge) -> tuple[flo
     for view in board.best[size]:
         base, line = board.baseline.get(view), board.lines[arm].get(view)
         if base is None or line is None:
+            continue
+        if line.is_predicted or base.is_predicted:
+            bounds.append(_predicted_bound(line, base, nbytes))
             continue
         ours, theirs = line.repeats.get(nbytes), base.repeats.get(nbytes)
         usual = judge.usual.get(view)

@@ -88,7 +88,7 @@ class Paper:
             title: what is shown.
             second: the line below it.
             source: where the numbers come from, for the foot; may be empty.
-            origin: ``simulated``, ``published`` or ``measured``.
+            origin: ``simulated``, ``published`` or ``measured``, or extrapolated from that.
         """
         self.width = width
         self.height = height
@@ -105,8 +105,12 @@ class Paper:
 
     def _origin(self, origin: str) -> None:
         """The word in the corner; a simulated figure must not be taken for a measurement."""
-        simulated = origin == "simulated"
+        simulated = origin.endswith("simulated")
+        extrapolated = origin.startswith("extrapolated")
         word = "SIMULATED, no hardware" if simulated else origin
+        if extrapolated:
+            word = "SIMULATED, EXTRAPOLATED" if simulated else "EXTRAPOLATED, not measured"
+        simulated = simulated or extrapolated
         self.figure.text(
             1 - 0.2 / self.width,
             1 - 0.17 / self.height,
@@ -167,6 +171,8 @@ def _subtitle(scene: Scene, notes: str, room: float) -> str:
         words.append(str(scene.scale))
     if scene.rank_placement not in (None, "node"):
         words.append(f"placement {scene.rank_placement}")
+    if scene.extrapolated is not None:
+        words.append(str(scene.extrapolated))
     words.append(str(scene.view))
     if scene.views_left_out:
         first, *others = scene.views_left_out
