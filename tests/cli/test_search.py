@@ -307,7 +307,7 @@ def is_interrupted(session: Path, *settings: str, node: str) -> bool:
     return False
 
 
-@pytest.mark.parametrize("is_faulty", [False, True])
+@pytest.mark.parametrize("is_faulty", [pytest.param(False, marks=pytest.mark.long), True])
 def test_a_search_that_is_interrupted_after_every_launch_is_the_same_search(
     here: Path, *, is_faulty: bool
 ) -> None:

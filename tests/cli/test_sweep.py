@@ -198,7 +198,11 @@ def fault(kind: str, setting: str, **keys: object) -> dict[str, object]:
 @pytest.mark.mpi
 @pytest.mark.parametrize(
     ("kind", "keys", "status"),
-    [("hang", {}, "timed-out"), ("crash", {"rank": 3}, "failed"), ("differs", None, "timed-out")],
+    [
+        ("hang", {}, "timed-out"),
+        ("crash", {"rank": 3}, "failed"),
+        pytest.param("differs", None, "timed-out", marks=pytest.mark.long),
+    ],
 )
 def test_a_setting_that_breaks_costs_that_setting_only(
     here: Path, node: Node, kind: str, keys: dict[str, object] | None, status: str

@@ -23,9 +23,18 @@ PLACEMENTS = {
     "all_gather": {Placement.IN_PLACE, Placement.OUT_OF_PLACE},
     "reduce_scatter": {Placement.IN_PLACE, Placement.OUT_OF_PLACE},
 }
+# One of those that torch has in place only, and one with both halves.
+SHORT = ("all_reduce", "all_gather")
 
 
-@pytest.mark.parametrize("name", list(PLACEMENTS))
+@pytest.mark.parametrize(
+    "name",
+    [
+        "all_reduce",
+        "all_gather",
+        *(pytest.param(n, marks=pytest.mark.long) for n in PLACEMENTS if n not in SHORT),
+    ],
+)
 def test_the_parser_of_rccl_tests_reads_it(name: str) -> None:
     """Sizes, passes, placements, ranks and types are those that were asked for; nothing is wrong."""
     start = torchrun if name == "all_reduce" else run
