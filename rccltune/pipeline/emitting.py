@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -19,6 +19,7 @@ from rccltune.model import (
     Outcome,
     Quarantine,
     Scale,
+    Status,
     Target,
     Zone,
     base_variant,
@@ -338,17 +339,28 @@ def _chosen_lines(environments: Sequence[Environment]) -> list[str]:
     return lines
 
 
+def _dates(outcomes: Iterable[Outcome]) -> str:
+    """From the first day to the last; empty where no day is known."""
+    days = sorted({outcome.started[:10] for outcome in outcomes if outcome.started})
+    return f"{days[0]} to {days[-1]}" if days else ""
+
+
 def _session_lines(done: FitDone) -> list[str]:
     made = session.read_launches(done.session.path)
     outcomes = [outcome for _, outcome in made]
     origins = sorted({o.origin for o in outcomes if o.origin})
     libraries = _libraries(made)
-    dates = sorted({o.started[:10] for o in outcomes if o.started and not o.origin})
+    dates = _dates(o for o in outcomes if o.status is not Status.IMPORTED)
+    # Of files nobody knows more than when they were last written; a clone writes them anew.
+    files = _dates(o for o in outcomes if o.status is Status.IMPORTED and not o.origin)
     views = sorted({str(curve.key.view) for curve in done.curves})
     variants = sorted({curve.key.variant.name for curve in done.curves})
     lines = [
         f"source: {', '.join(origins)}" if origins else "",
-        f"measured: {dates[0]} to {dates[-1]}" if dates else "",
+        f"measured: {dates}" if dates else "",
+        f"imported: files written {files}; when they were measured is not recorded"
+        if files
+        else "",
         f"library: {', '.join(libraries) if libraries else 'not recorded'}",
         switching.PROVENANCE if _is_switched(made) else "",
         f"variants: {', '.join(variants)}",
