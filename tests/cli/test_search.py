@@ -135,6 +135,7 @@ def test_a_sweep_searches_and_keeps_every_decision(capsys: pytest.CaptureFixture
     assert decided() == kept
 
 
+@pytest.mark.long
 def test_rules_are_as_good_as_those_of_the_whole_grid() -> None:
     """On a quiet node, at every size of the grid, within the tolerance of a choice."""
     node = quiet()
@@ -332,6 +333,7 @@ def test_a_search_that_is_interrupted_after_every_launch_is_the_same_search(
     assert decided(part) == decided(whole)
 
 
+@pytest.mark.long
 def test_a_budget_that_grows_bit_by_bit_ends_as_the_same_search(here: Path) -> None:
     """Whichever launch it ends before, the same command with more goes on there."""
     whole, part = here / "whole", here / "part"

@@ -112,6 +112,7 @@ def test_mscclpp_without_reading_is_confined_to_its_crossover(
     assert gains[4 * MIB] > 1.1
 
 
+@pytest.mark.long
 def test_another_placement_has_another_threshold(capsys: pytest.CaptureFixture[str]) -> None:
     """One device of each OAM: reading pays up to 2,992,128 bytes instead of 1 GiB."""
     words = ["--placement-of-ranks", "one-per-oam", "--collective", "all_reduce", "--graph", "2"]

@@ -154,6 +154,7 @@ def test_a_variant_that_harms_small_calls_is_shown_with_both_and_taken_when_aske
     assert better["max_nbytes"] >= 16 * MIB
 
 
+@pytest.mark.long
 def test_a_search_is_the_same_whatever_variants_are_beside_it(here: Path) -> None:
     """Whatever they measure, no round of it is decided by them."""
     path = node(here, 0.01)

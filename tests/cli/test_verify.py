@@ -131,6 +131,7 @@ def test_losers_are_kept_on_request_and_the_exit_code_says_so() -> None:
     assert not Path("out.csv").exists()
 
 
+@pytest.mark.long
 def test_a_setting_that_is_slow_between_powers_of_two_is_found() -> None:
     """60 % slower from 1.4 to 1.8 times a power of two, where no sweep over powers looks."""
     path = node(
@@ -261,7 +262,9 @@ SLOW_UNDER = {
 }
 
 
-@pytest.mark.parametrize("what", SLOW_UNDER)
+@pytest.mark.parametrize(
+    "what", ["dtype", *(pytest.param(w, marks=pytest.mark.long) for w in ("graph", "beside"))]
+)
 def test_a_rule_that_loses_under_another_condition_is_cut_there(
     what: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -285,6 +288,7 @@ def test_a_rule_that_loses_under_another_condition_is_cut_there(
     assert len(verdict()["conditions"]) == 2
 
 
+@pytest.mark.long
 def test_a_rule_need_not_win_under_another_condition() -> None:
     """As fast as the library there and no faster: it stands on what it gains otherwise."""
     slow = {"setting": "tree/ll", "dtype": "bfloat16", "points": AS_THE_LIBRARY}

@@ -91,6 +91,7 @@ def test_every_size_and_half_has_a_ratio_with_its_interval() -> None:
         assert one.verdict.judgement is Judgement.BETTER
 
 
+@pytest.mark.long
 def test_equal_arms_harm_nothing_and_beat_nothing() -> None:
     """Of 40 x 128 comparisons of equals hardly one is called certain harm."""
     harmed = worse = total = 0
