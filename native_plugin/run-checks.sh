@@ -144,7 +144,9 @@ if clang_links thread 'int main(void){return 0;}'; then
 else
     skip "tsan" "clang or its sanitizer runtime is not installed"
 fi
-if have valgrind; then
+if [ "${1:-}" != --long ]; then
+    skip "valgrind" "with --long; the sanitizers above see the same"
+elif have valgrind; then
     step "valgrind" check_valgrind
 else
     skip "valgrind" "valgrind is not installed"
