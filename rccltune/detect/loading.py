@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import mmap
-import os
 import re
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Final
 
+from rccltune.content import mapped
 from rccltune.detect import child
 from rccltune.detect.software import VERSION
 
@@ -40,16 +40,13 @@ def version_of(library: Path) -> str | None:
     Built for every GPU a library has a gigabyte and more: it is searched where it lies.
     """
     try:
-        with library.open("rb") as stream:
-            if os.fstat(stream.fileno()).st_size == 0:
-                return None
-            with mmap.mmap(stream.fileno(), 0, access=mmap.ACCESS_READ) as content:
-                return _version(content)
+        with mapped(library) as content:
+            return _version(content)
     except (OSError, ValueError):
         return None
 
 
-def _version(content: mmap.mmap) -> str | None:
+def _version(content: bytes | mmap.mmap) -> str | None:
     at = content.find(_MARK)
     while at >= 0:
         match = VERSION.match(content[max(0, at - 1) : at + _LONGEST])

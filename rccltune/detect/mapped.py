@@ -6,7 +6,6 @@ A job's library is the one that it maps, whatever is installed: PyTorch's wheels
 from __future__ import annotations
 
 import json
-import mmap
 import os
 import re
 from collections.abc import Iterable, Mapping
@@ -14,6 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
+from rccltune.content import has_any, mapped
 from rccltune.detect import child
 from rccltune.detect.files import Root
 from rccltune.detect.loading import library_of, version_of
@@ -159,8 +159,8 @@ def loaded_by_torch(
     kind = f"HIP {told['hip']}" if told["hip"] else f"CUDA {told['cuda']}"
     built = kind if told["hip"] or told["cuda"] else "the CPU alone"
     what = f"torch {told['version']} of {python}, built for {built} ({told['file']})"
-    mapped = _mapped(told["maps"], None)
-    found = _loaded(what, "what importing torch maps", mapped, None)
+    mapped_files = _mapped(told["maps"], None)
+    found = _loaded(what, "what importing torch maps", mapped_files, None)
     if found.libraries:
         return found
     # Loaded later: what the loader would find for torch's own libraries, then what lies there.
@@ -254,7 +254,7 @@ def _interfaces(path: Path | None) -> tuple[int, ...]:
     if path is None:
         return ()
     try:
-        with path.open("rb") as stream, _content(stream.fileno()) as content:
+        with mapped(path) as content:
             found = {int(number) for number in _LOOKED_UP.findall(content)}
     except (OSError, ValueError):
         return ()
@@ -265,14 +265,9 @@ def _has_any(path: Path | None, marks: Iterable[bytes]) -> bool:
     if path is None:
         return False
     try:
-        with path.open("rb") as stream, _content(stream.fileno()) as content:
-            return any(content.find(mark) >= 0 for mark in marks)
+        return has_any(path, *marks)
     except (OSError, ValueError):
         return False
-
-
-def _content(handle: int) -> mmap.mmap:
-    return mmap.mmap(handle, 0, access=mmap.ACCESS_READ)
 
 
 def _variables(proc: Path) -> tuple[tuple[str, str], ...]:

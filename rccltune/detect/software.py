@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import hashlib
-import mmap
-import os
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Final
 
+from rccltune.content import mapped
 from rccltune.detect import child
 from rccltune.detect.files import Root
 from rccltune.detect.found import Benchmark, Library, Starter
@@ -93,13 +92,10 @@ def _library(owner: str, path: Path) -> Library:
 def _scan(path: Path, pattern: re.Pattern[bytes]) -> tuple[str | None, list[str]]:
     """Hash of a file and what a pattern finds in it, without reading it into memory."""
     try:
-        with path.open("rb") as stream:
-            if os.fstat(stream.fileno()).st_size == 0:
-                return hashlib.sha256().hexdigest(), []
-            with mmap.mmap(stream.fileno(), 0, access=mmap.ACCESS_READ) as content:
-                match = pattern.search(content)
-                groups = [g.decode("ascii", "replace") for g in match.groups()] if match else []
-                return hashlib.sha256(content).hexdigest(), groups
+        with mapped(path) as content:
+            match = pattern.search(content)
+            groups = [g.decode("ascii", "replace") for g in match.groups()] if match else []
+            return hashlib.sha256(content).hexdigest(), groups
     except (OSError, ValueError):
         return None, []
 

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import mmap
-import os
 from pathlib import Path
 from typing import Final
+
+from rccltune.content import has_any
 
 # RCCL's src/init.cc asks for the variable, and warns where it is missing, only under ENABLE_NPKIT.
 # The bare name may be the end of MSCCLPP_NPKIT_DUMP_DIR, another library's variable, so it counts
@@ -15,12 +15,5 @@ _ASKS: Final = b"\0NPKIT_DUMP_DIR\0"
 
 
 def has_npkit(library: Path) -> bool:
-    """Whether the file has NPKit in it; raises OSError where it cannot be read.
-
-    Built for every GPU a library has a gigabyte and more, so it is mapped and not read.
-    """
-    with library.open("rb") as stream:
-        if os.fstat(stream.fileno()).st_size == 0:
-            return False
-        with mmap.mmap(stream.fileno(), 0, access=mmap.ACCESS_READ) as content:
-            return content.find(_WARNS) >= 0 or content.find(_ASKS) >= 0
+    """Whether the file has NPKit in it; raises OSError where it cannot be read."""
+    return has_any(library, _WARNS, _ASKS)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import mmap
 import os
 import pwd
 import re
@@ -18,6 +17,7 @@ from pathlib import Path
 from typing import Final
 
 from rccltune import advice, detect, launch, plugin, session, simnode
+from rccltune.content import has_any
 from rccltune.errors import CommandLineError, MachineError
 from rccltune.launch import Launcher
 from rccltune.model import TREE_SIMPLE_PATCHED, Fingerprint, Mode, Scale
@@ -182,7 +182,7 @@ def _real(wish: SiteWish) -> Site:
         environment=environment,
         cleared=(*wish.cleared, *seating.cleared),
         hostfile=wish.hostfile,
-        has_patched_library=patched is not None and _names(patched, TREE_SIMPLE_SWITCH),
+        has_patched_library=patched is not None and has_any(patched, TREE_SIMPLE_SWITCH),
         node=None,
         binding=binding.bind,
         remarks=(*bench.remarks, *_remarks(binding), *_said(seating)),
@@ -190,7 +190,7 @@ def _real(wish: SiteWish) -> Site:
         changed=lambda: (*detect.changes(system, _system()), *_changed(hidden, _hidden(system))),
         tunerless=switching.tunerless(version),
         library=version,
-        is_rcclx=_names(loaded, RCCLX_SWITCH) if loaded is not None else None,
+        is_rcclx=has_any(loaded, RCCLX_SWITCH) if loaded is not None else None,
         untunable=bench.untunable,
         tells_steps=bench.tells_steps,
     )
@@ -260,15 +260,6 @@ def _library(wish: Path) -> Path:
             hint="name the librccl.so.1 that was built with --librccl.",
         )
     return found.resolve()
-
-
-def _names(library: Path, variable: bytes) -> bool:
-    """Whether a library asks for a variable; built for every GPU it has a gigabyte and more."""
-    with library.open("rb") as stream:
-        if os.fstat(stream.fileno()).st_size == 0:
-            return False
-        with mmap.mmap(stream.fileno(), 0, access=mmap.ACCESS_READ) as content:
-            return content.find(variable) >= 0
 
 
 def _loads(library: Path | None) -> tuple[tuple[str, str], ...]:
