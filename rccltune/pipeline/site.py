@@ -65,6 +65,7 @@ class Site:
     Attributes:
         help_letters: option letters of the benchmark.
         scale: of a communicator; where ranks are parted into groups there are several.
+        hosts: of the host file, those that ranks are put on; empty without one.
         seating: which devices the ranks are on, and how many are started.
         environment: set in every arm, baseline included.
         node: the simulated node, None on a real machine.
@@ -91,6 +92,7 @@ class Site:
     hostfile: Path | None
     has_patched_library: bool
     node: simnode.SimulatedNode | None
+    hosts: tuple[str, ...] = ()
     # A simulated node's ranks have no memory to be near to.
     binding: str | None = "none"
     remarks: tuple[str, ...] = ()
@@ -168,6 +170,7 @@ def _real(wish: SiteWish) -> Site:
         environment=environment,
         cleared=(*wish.cleared, *seating.cleared),
         hostfile=wish.hostfile,
+        hosts=hosts,
         has_patched_library=library is not None and _names(library, TREE_SIMPLE_SWITCH),
         node=None,
         binding=binding.bind,
@@ -357,7 +360,7 @@ def _simulated(wish: SiteWish) -> Site:
     one_process = wish.launcher == "none"
     launcher = _launcher(wish, None)
     seating = _simulated_seating(wish, node)
-    _hosts(wish, launcher, seating.n_started)
+    hosts = _hosts(wish, launcher, seating.n_started)
     environment = [*launcher.environment, *wish.added, *seating.environment]
     environment.append(("RCCLTUNE_SIM_SEED", str(wish.seed)))
     if one_process:
@@ -382,6 +385,7 @@ def _simulated(wish: SiteWish) -> Site:
         cleared=(*wish.cleared, *seating.cleared),
         remarks=_said(seating),
         hostfile=wish.hostfile,
+        hosts=hosts,
         has_patched_library=True,
         node=node,
         # Simulated collectives are not waited for, the library's start-up is.

@@ -1,0 +1,294 @@
+"""Several hosts, asked before anything is measured: a sweep is of alike hosts, or of none.
+
+Three jobs under the launcher, the host file, the environment and the number of ranks of the sweep:
+a shell first, which finds out what every host can see at all, so that no host is waited for that
+has no rccltune; then ranks that meet through mpi4py. Where they cannot, each rank prints its own
+answer, and that nothing met over MPI is said.
+"""
+
+from __future__ import annotations
+
+import importlib.util
+import os
+import re
+import sys
+import uuid
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Final
+
+import rccltune
+from rccltune import detect, hosts, launch, plugin, session
+from rccltune.errors import MachineError
+from rccltune.hosts import Host
+from rccltune.pipeline.site import Site
+
+HOSTS_FILE: Final = "hosts.json"
+_FOLDER: Final = "hosts"
+_LIMIT_S: Final = 180.0
+_PROGRAM: Final = "rccltune.answering"
+_NO_MPI: Final = re.compile(r"RCCLTUNE-NO-MPI (.*)")
+_REACH: Final = "RCCLTUNE-REACH"
+_SEEN: Final = re.compile(rf"{_REACH} (\S+)((?: \d+)*) end")
+# Says which of its arguments are not there, in one write, and lives for half a second.
+_LOOKS: Final = (
+    'i=0; m=; for f do i=$((i+1)); [ -e "$f" ] || m="$m $i"; done; sleep 0.5; '
+    f'echo "{_REACH} $(uname -n)$m end"'
+)
+Note = Callable[[str], None]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Needed:
+    """A file that hosts must see.
+
+    Attributes:
+        lacking: what it means where it is not there.
+        hint: what to do then; None where the sweep can do without.
+    """
+
+    path: Path
+    lacking: str
+    hint: str | None
+
+
+def same_hosts(
+    site: Site, folder: Path, *, note: Note, rules: Path | None = None, force: bool = False
+) -> tuple[Host, ...]:
+    """Ask all hosts that ranks are put on what they are, and stop where they differ.
+
+    Args:
+        site: where launches run; with one host, or none named, nothing is started.
+        folder: the session, which must be on a file system that all hosts share.
+        note: told how they were asked.
+        rules: a rule file that ranks will read.
+        force: go on though hosts differ, which is then told.
+
+    Raises:
+        MachineError: hosts do not see the session, have no rccltune, do not answer, are not as
+            many as were named, or differ; the table names them.
+    """
+    if len(site.hosts) < 2:
+        return ()
+    where = folder.resolve() / _FOLDER
+    where.mkdir(exist_ok=True)
+    # Of a folder with the same name on another disk it is not known that it is this one.
+    token = where / f"seen-{uuid.uuid4().hex}"
+    session.write_atomically(token, "")
+    try:
+        reason = _look(site, where, token, rules)
+    finally:
+        token.unlink(missing_ok=True)
+    question = where / "question.json"
+    session.write_atomically(question, session.dump_json(_question(site, rules)))
+    found: tuple[Host, ...] | None = None
+    if reason is None:
+        found, reason = _met(site, where, question)
+    if found is None:
+        note(
+            f"The ranks did not meet through mpi4py: {reason}. Hosts are compared by what each "
+            f"rank prints; for mpi4py install rccltune[mpi] on every host, for {_mpi(site)}"
+        )
+        found = _printed(site, where, question)
+    _keep(folder, found, reason)
+    _judge(site, folder, found, note=note, force=force)
+    return found
+
+
+def _question(site: Site, rules: Path | None) -> dict[str, Any]:
+    loads = dict(site.environment).get("LD_LIBRARY_PATH", "").split(os.pathsep)[0]
+    named = [Path(loads) / name for name in ("librccl.so.1", "libnccl.so.2")] if loads else []
+    return {
+        "programs": sorted(set(site.programs.values())),
+        "librccl": next((str(path) for path in named if path.exists()), None),
+        "files": {
+            "plugin": str(plugin.library()),
+            **({"rules": str(rules.resolve())} if rules is not None else {}),
+        },
+    }
+
+
+# --- asking -----------------------------------------------------------------------------------
+
+
+def _look(site: Site, where: Path, token: Path, rules: Path | None) -> str | None:
+    """Let a shell on every host look for what is needed.
+
+    Returns:
+        Why mpi4py cannot be used, None where nothing is known against it.
+
+    Raises:
+        MachineError: a host lacks what it cannot do without.
+    """
+    spec = importlib.util.find_spec("mpi4py")
+    needed = _needed(site, token, rules)
+    if spec is not None and spec.origin is not None:
+        needed.append(_Needed(path=Path(spec.origin), lacking="no mpi4py", hint=None))
+    program = ("/bin/sh", "-c", _LOOKS, "rccltune", *(str(one.path) for one in needed))
+    said = _SEEN.findall(_run(site, where / "look", program))
+    if len(said) != site.seating.n_started:
+        raise MachineError(
+            f"{len(said)} of {site.seating.n_started} ranks answered from {len(site.hosts)} hosts: "
+            f"{_reason(where / 'look')}",
+            where=str(where / "look" / "stderr.log"),
+            hint="the launcher must start ranks on every host of the host file without a question: "
+            "try it with hostname, as above.",
+        )
+    for number, one in enumerate(needed, start=1):
+        lacking = [host for host, numbers in said if str(number) in numbers.split()]
+        if not lacking:
+            continue
+        told = f"{hosts.named(lacking)}: {one.lacking}"
+        if one.hint is None:
+            return told
+        raise MachineError(told, where=str(one.path), hint=one.hint)
+    return "it is not installed here" if spec is None else None
+
+
+def _needed(site: Site, token: Path, rules: Path | None) -> list[_Needed]:
+    here = "install it at the same path on every host, or on a file system that all share."
+    files = [
+        _Needed(
+            path=token,
+            lacking="the session folder is not seen there, or another one of the same name",
+            hint="put it on a file system that all hosts share with -o SESSION; /tmp is mostly "
+            "each host's own.",
+        ),
+        _Needed(path=Path(sys.executable), lacking="no Python to ask with", hint=here),
+        _Needed(path=Path(rccltune.__file__), lacking="no rccltune", hint=here),
+        _Needed(path=plugin.library(), lacking="no plugin of rccltune", hint=here),
+        *(
+            _Needed(path=Path(name), lacking=f"no {Path(name).name}", hint=here)
+            for name in sorted(set(site.programs.values()))
+        ),
+    ]
+    if rules is not None:
+        files.append(_Needed(path=rules.resolve(), lacking="no rule file", hint=here))
+    return files
+
+
+def _met(site: Site, where: Path, question: Path) -> tuple[tuple[Host, ...] | None, str | None]:
+    """What rank 0 printed for all, or why there is no such thing."""
+    text = _run(site, where / "mpi", _command("mpi", question))
+    answers = hosts.read_lines(text)
+    if len(answers) == 1 and answers[0]["n_ranks"] == site.seating.n_started:
+        return tuple(session.from_plain(Host, one, "hosts") for one in answers[0]["hosts"]), None
+    if answers:
+        return None, (
+            f"{sum(one['n_ranks'] for one in answers)} ranks made {len(answers)} jobs: mpi4py "
+            "there is built for another MPI than this launcher's, or srun needs SLURM_MPI_TYPE"
+        )
+    refused = _NO_MPI.search((where / "mpi" / "stderr.log").read_text(errors="replace"))
+    return None, refused[1] if refused is not None else _reason(where / "mpi")
+
+
+def _printed(site: Site, where: Path, question: Path) -> tuple[Host, ...]:
+    """What every rank printed for itself.
+
+    Raises:
+        MachineError: a rank is missing.
+    """
+    answers = hosts.read_lines(_run(site, where / "lines", _command("lines", question)))
+    if len(answers) != site.seating.n_started:
+        raise MachineError(
+            f"{len(answers)} of {site.seating.n_started} ranks said what their host is: "
+            f"{_reason(where / 'lines')}",
+            where=str(where / "lines" / "stderr.log"),
+            hint="the Python of this rccltune must start on every host, with what it imports.",
+        )
+    return hosts.merged(hosts.Answer(**one) for one in answers)
+
+
+def _command(how: str, question: Path) -> tuple[str, ...]:
+    return (sys.executable, "-m", _PROGRAM, how, str(question))
+
+
+def _run(site: Site, where: Path, program: tuple[str, ...]) -> str:
+    """Start a program as launches are started, on every rank; what it printed."""
+    where.mkdir(exist_ok=True)
+    own = {"MPI4PY_MPIABI": _mpi(site), "PYTHONSAFEPATH": "1"}
+    added = [(name, value) for name, value in own.items() if name not in os.environ]
+    seen = launch.environment(os.environ, [*added, *site.environment], clear=site.cleared)
+    names = {name for name, _ in (*seen.added, *seen.passed)}
+    options, variables = site.launcher.carry(
+        {*names, launch.TAG}, {**seen.variables, launch.TAG: ""}
+    )
+    started = site.seating.n_started
+    argv = site.launcher.argv(started, program, bind=site.binding, hostfile=site.hostfile)
+    launch.run(
+        launch.Job(
+            argv=(argv[0], *options, *argv[1:]),
+            variables=variables,
+            folder=where,
+            timeout_s=_LIMIT_S,
+            is_complete=lambda _: False,
+        )
+    )
+    return (where / "stdout.log").read_text(errors="replace")
+
+
+def _mpi(site: Site) -> str:
+    """The MPI that ranks are to meet through: the benchmark's, else the launcher's first."""
+    linked = detect.linked_mpi(Path(next(iter(site.programs.values()))))
+    families = sorted(site.launcher.families)
+    return linked if linked in families else families[-1]
+
+
+def _reason(where: Path) -> str:
+    """The first words that say something."""
+    text = (where / "stderr.log").read_text(errors="replace")
+    paragraphs = (" ".join(part.split()) for part in re.split(r"-{20,}|\n\s*\n", text))
+    return next((words[:300] for words in paragraphs if words), "nothing was said")
+
+
+# --- judging ----------------------------------------------------------------------------------
+
+
+def _keep(folder: Path, found: Sequence[Host], reason: str | None) -> None:
+    session.write_derived(
+        folder,
+        HOSTS_FILE,
+        {
+            "format": 1,
+            "met_through": "mpi4py" if reason is None else "the launcher's output",
+            "why_not_mpi4py": reason,
+            "hosts": session.to_plain(tuple(found)),
+        },
+    )
+
+
+def _judge(site: Site, folder: Path, found: Sequence[Host], *, note: Note, force: bool) -> None:
+    if len(found) != len(site.hosts):
+        raise MachineError(
+            f"the host file names {len(site.hosts)} hosts ({hosts.named(site.hosts)}), and ranks "
+            f"run on {len(found)} ({hosts.named(_names(found))})",
+            where=str(site.hostfile),
+            hint="name each host once: the library counts hosts by their own names, and rules are "
+            "for the number that it counts.",
+        )
+    differing = hosts.differences(found)
+    wanted = {name: value for name, value in site.environment if name not in _OWN}
+    but = [one.what for one in differing]
+    differing = (*differing, *hosts.as_asked(found, wanted, but))
+    if not differing:
+        note(f"{len(found)} hosts are alike: {hosts.named(_names(found))}")
+        return
+    text = f"the hosts are not alike:\n{hosts.table_of(differing)}"
+    if force:
+        note(f"Measured all the same: {text}")
+        return
+    raise MachineError(
+        text,
+        where=str(folder / HOSTS_FILE),
+        hint="make them alike, or leave the odd hosts out of the host file; --force measures all "
+        "the same, and nothing then says which host a time is of.",
+    )
+
+
+# The launcher puts folders of its own before these.
+_OWN: Final = ("PATH", "LD_LIBRARY_PATH")
+
+
+def _names(found: Iterable[Host]) -> list[str]:
+    return [host.name for host in found]
