@@ -36,6 +36,7 @@ _LOOKS: Final = (
     'i=0; m=; for f do i=$((i+1)); [ -e "$f" ] || m="$m $i"; done; sleep 0.5; '
     f'echo "{_REACH} $(uname -n)$m end"'
 )
+_LIBMPI: Final = ("libmpi.so.40", "libmpi.so.12", "libmpi.so")
 Note = Callable[[str], None]
 
 
@@ -207,7 +208,8 @@ def _command(how: str, question: Path) -> tuple[str, ...]:
 def _run(site: Site, where: Path, program: tuple[str, ...]) -> str:
     """Start a program as launches are started, on every rank; what it printed."""
     where.mkdir(exist_ok=True)
-    own = {"MPI4PY_MPIABI": _mpi(site), "PYTHONSAFEPATH": "1"}
+    # Any folder may be the working directory there, with modules of any name.
+    own = {"PYTHONSAFEPATH": "1", **_libmpi(site.launcher.program)}
     added = [(name, value) for name, value in own.items() if name not in os.environ]
     seen = launch.environment(os.environ, [*added, *site.environment], clear=site.cleared)
     names = {name for name, _ in (*seen.added, *seen.passed)}
@@ -233,6 +235,14 @@ def _mpi(site: Site) -> str:
     linked = detect.linked_mpi(Path(next(iter(site.programs.values()))))
     families = sorted(site.launcher.families)
     return linked if linked in families else families[-1]
+
+
+def _libmpi(program: Path | None) -> dict[str, str]:
+    """Lets mpi4py, whose wheels fit several MPIs, load that of the launcher; srun brings none."""
+    folders = [program.resolve().parents[1] / name for name in ("lib", "lib64")] if program else []
+    files = [folder / name for folder in folders for name in _LIBMPI]
+    found = next((path for path in files if path.exists()), None)
+    return {"MPI4PY_LIBMPI": str(found)} if found is not None else {}
 
 
 def _reason(where: Path) -> str:

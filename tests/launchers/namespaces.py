@@ -49,8 +49,10 @@ mount -t tmpfs none /run
 mkdir -p /run/sshd
 mount --bind {folder}/hosts /etc/hosts
 mount --bind {folder}/passwd-{name} /etc/passwd
-mkdir -p {sys}/devices/system
-mount --rbind /sys/devices/system {sys}/devices/system
+for part in devices/system fs/cgroup; do
+    mkdir -p {sys}/$part
+    mount --rbind /sys/$part {sys}/$part
+done
 mount --rbind {sys} /sys
 touch {folder}/{name}.ready
 exec sleep 3600

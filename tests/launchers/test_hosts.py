@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
+import shlex
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from functools import partial
 from pathlib import Path
 
 import mpi4py
@@ -16,6 +19,7 @@ import pytest
 import yaml
 from machines import Machine
 from namespaces import ADDRESSES, TwoHosts, two_hosts
+from slurms import Node, Slurm, running
 
 from rccltune import plugin, simnode
 from rccltune.cli import run
@@ -28,6 +32,8 @@ MI300X = "gpu at=0000:05:00 device=0x74a1 gfx=90402"
 TWO = Machine("two", ("cpus 1", f"{MI300X} xccs=4 cus=152 nodes=2 compute=DPX memory=NPS1"))
 # The same module as one device.
 ONE = Machine("one", ("cpus 1", f"{MI300X} xccs=8 cus=304 nodes=1 compute=SPX memory=NPS1"))
+
+FORMS = {"openmpi": "{} slots=2\n", "mpich": "{}:2\n", "intel": "{}:2\n", "srun": "{}\n"}
 
 pytestmark = [pytest.mark.mpi, pytest.mark.timeout(300)]
 
@@ -79,7 +85,7 @@ def wish(tmp_path: Path, launcher: str = "openmpi", **release: str) -> list[str]
     program = plugin.native_folder() / "sim" / "all_reduce_perf"
     bench.write_text(f'#!/bin/sh\nexec {program} "$@"\n')
     bench.chmod(0o755)
-    form = "{}:2\n" if launcher in ("mpich", "intel") else "{} slots=2\n"
+    form = FORMS[launcher]
     Path("hostfile").write_text("".join(form.format(name) for name in ("hosta", "hostb")))
     wanted = ["--rccl-tests", str(bench.parent), "--np", "4", "--launcher", launcher]
     wanted += ["--hostfile", "hostfile", "--env", f"RCCLTUNE_SIM_NODE={node(tmp_path, **release)}"]
@@ -97,7 +103,7 @@ def sweep(
 
 def rccltune(launcher: str) -> list[str]:
     """The command, with a launcher in the place beside Python where it is looked for first."""
-    if launcher == "openmpi":
+    if launcher in ("openmpi", "srun"):
         return [str(Path(sys.executable).with_name("rccltune"))]
     folder = FOLDER / launcher / "bin"
     if not (folder / "mpirun").exists():
@@ -120,6 +126,8 @@ def test_alike_hosts_are_swept_and_rules_are_for_two_nodes(
     kept = json.loads(Path("session/hosts.json").read_text())
     assert [(one["name"], one["n_ranks"]) for one in kept["hosts"]] == [("hosta", 2), ("hostb", 2)]
     assert {dict(one["facts"])["mode"] for one in kept["hosts"]} == {"dpx-nps1"}
+    # The ranks met through the launcher's own MPI, between two networks.
+    assert (kept["met_through"], kept["why_not_mpi4py"]) == ("mpi4py", None)
     header = json.loads(Path("session/session.json").read_text())
     assert header["fingerprint"]["hosts"] == ["hosta", "hostb"]
 
@@ -230,3 +238,69 @@ def test_without_mpi4py_on_a_host_all_answer_by_themselves(hosts: TwoHosts, tmp_
     assert done.returncode == 0, done.stderr
     assert "did not meet through mpi4py: hostb: no mpi4py" in done.stderr
     assert json.loads(Path("session/hosts.json").read_text())["met_through"] != "mpi4py"
+
+
+@pytest.fixture
+def slurm(hosts: TwoHosts) -> Callable[..., contextlib.AbstractContextManager[Slurm]]:
+    """A real Slurm with a daemon on each host."""
+    nodes = [
+        Node(name=name, address=address, enter=partial(hosts.enter, name))
+        for name, address in ADDRESSES.items()
+    ]
+
+    def start(*, allocates: bool) -> contextlib.AbstractContextManager[Slurm]:
+        return running(FOLDER / "slurm" / "usr", nodes, allocates=allocates)
+
+    return start
+
+
+Slurms = Callable[..., contextlib.AbstractContextManager[Slurm]]
+
+
+def on_path(found: Slurm) -> dict[str, str]:
+    """What finds its programs, and those of this environment."""
+    places = [found.programs / "bin", Path(sys.executable).parent, os.environ["PATH"]]
+    return {**found.variables, "PATH": os.pathsep.join(map(str, places))}
+
+
+def test_srun_over_two_nodes_of_an_allocation(
+    hosts: TwoHosts, slurm: Slurms, tmp_path: Path
+) -> None:
+    """A real controller and a daemon on each host; its ranks have no MPI to meet through."""
+    with slurm(allocates=True) as found:
+        done = sweep(hosts, tmp_path, launcher="srun", **on_path(found))
+    assert done.returncode == 0, done.stderr
+    # MpiDefault=none: every rank is a job of its own, and that is said.
+    assert "4 ranks made 4 jobs" in done.stderr
+    assert "SLURM_MPI_TYPE" in done.stderr
+    kept = json.loads(Path("session/hosts.json").read_text())
+    assert [(one["name"], one["n_ranks"]) for one in kept["hosts"]] == [("hosta", 2), ("hostb", 2)]
+    assert set(pd.read_csv("session/samples.csv")["n_nodes"]) == {2}
+
+
+@pytest.mark.parametrize("systems", [{"hosta": TWO, "hostb": ONE}])
+def test_a_node_of_an_allocation_in_another_mode(
+    hosts: TwoHosts, slurm: Slurms, tmp_path: Path
+) -> None:
+    """Stopped under srun too."""
+    with slurm(allocates=True) as found:
+        said = refused(sweep(hosts, tmp_path, launcher="srun", **on_path(found)))
+    assert ["spx-nps1", "hostb"] in [line.split() for line in said.splitlines()]
+
+
+def test_the_example_for_sbatch(hosts: TwoHosts, slurm: Slurms, tmp_path: Path) -> None:
+    """Submitted for real: rules for two nodes, verified, in the folder that it came from."""
+    script = REPOSITORY / "examples" / "slurm" / "sweep.sbatch"
+    # All but what the script itself says.
+    _, _, rest = shlex.join(wish(tmp_path, "srun")).partition(" --hostfile hostfile ")
+    tests = ["--rccl-tests", str(tmp_path / "tests"), *shlex.split(rest)]
+    with slurm(allocates=False) as found:
+        command = [str(found.programs / "bin" / "sbatch"), "--wait", str(script), *tests]
+        done = hosts.run("hosta", command, **on_path(found), RANKS_PER_NODE="2")
+    logs = [path.read_text() for path in tmp_path.glob("rccltune-*.log")]
+    assert done.returncode == 0, (done.stderr, logs)
+    assert Path("rccltune-session.hosts").read_text() == "hosta\nhostb\n"
+    (rules,) = Path("rccltune-session").glob("rccl_tuner_*.csv")
+    found_rules = [line.split(",") for line in rules.read_text().splitlines()]
+    assert {tuple(one[6:8]) for one in found_rules if one[0] == "allreduce"} == {("2", "4")}
+    assert json.loads(Path("rccltune-session/verdict.json").read_text())
