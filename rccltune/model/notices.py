@@ -31,6 +31,7 @@ class Caution(Enum):
     ASSUMED = "assumed"
     BELIEFS_DIFFER = "beliefs-differ"
     FORCED_BY_SWITCHES = "forced-by-switches"
+    PROTOCOL_OVERWRITTEN = "protocol-overwritten"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -20,7 +20,7 @@ from rccltune import advice, detect, launch, plugin, session, simnode
 from rccltune.errors import CommandLineError, MachineError
 from rccltune.launch import Launcher
 from rccltune.model import TREE_SIMPLE_PATCHED, Fingerprint, Mode, Scale
-from rccltune.pipeline import places, switching
+from rccltune.pipeline import overwriting, places, switching
 from rccltune.pipeline.places import Seating
 from rccltune.vocab import Collective, RankPlacement
 
@@ -113,6 +113,9 @@ def find_site(wish: SiteWish) -> Site:
         CommandLineError: what was said does not fit together.
     """
     found = _simulated(wish) if wish.simulate else _real(wish)
+    said = overwriting.remark(found.library, found.scale, found.help_letters)
+    if said is not None:
+        found = replace(found, remarks=(*found.remarks, said))
     return _without_tuner(found) if found.tunerless is not None else found
 
 
