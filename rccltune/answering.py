@@ -23,6 +23,7 @@ from rccltune import __version__, detect, hosts
 NO_MPI: Final = "RCCLTUNE-NO-MPI"
 # Open MPI 5 has hung on ranks that end at once.
 _AT_LEAST_S: Final = 0.5
+_CONF: Final = "NCCL_CONF_FILE"
 # Rank among those of its host: Open MPI, Hydra and Intel MPI, srun.
 _LOCAL: Final = ("OMPI_COMM_WORLD_LOCAL_RANK", "MPI_LOCALRANKID", "SLURM_LOCALID")
 
@@ -126,7 +127,14 @@ def _hidden(system: detect.System) -> dict[str, str]:
     read = detect.hidden_files(
         detect.Root(system.root), os.environ, home, amd=system.vendor != "nvidia"
     )
-    return {f"{one.path.name}: {name}": value for one in read for name, value in one.pairs}
+    # Homes may have other names on other hosts; what matters is which of the files it is.
+    names = [_CONF if one.whose == _CONF else one.path.name for one in read]
+    said = [
+        (f"{name}: {key}", value)
+        for name, one in zip(names, read, strict=True)
+        for key, value in one.pairs
+    ]
+    return dict(said)
 
 
 if __name__ == "__main__":

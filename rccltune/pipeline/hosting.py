@@ -29,6 +29,7 @@ _FOLDER: Final = "hosts"
 _LIMIT_S: Final = 180.0
 _PROGRAM: Final = "rccltune.answering"
 _NO_MPI: Final = re.compile(r"RCCLTUNE-NO-MPI (.*)")
+_ERROR: Final = re.compile(r"^\w*(?:Error|Exception)\b.*$", re.MULTILINE)
 _REACH: Final = "RCCLTUNE-REACH"
 _SEEN: Final = re.compile(rf"{_REACH} (\S+)((?: \d+)*) end")
 # Says which of its arguments are not there, in one write, and lives for half a second.
@@ -127,11 +128,12 @@ def _look(site: Site, where: Path, token: Path, rules: Path | None) -> str | Non
     if spec is not None and spec.origin is not None:
         needed.append(_Needed(path=Path(spec.origin), lacking="no mpi4py", hint=None))
     program = ("/bin/sh", "-c", _LOOKS, "rccltune", *(str(one.path) for one in needed))
-    said = _SEEN.findall(_run(site, where / "look", program))
+    ran = _run(site, where / "look", program)
+    said = _SEEN.findall(ran.text)
     if len(said) != site.seating.n_started:
         raise MachineError(
             f"{len(said)} of {site.seating.n_started} ranks answered from {len(site.hosts)} hosts: "
-            f"{_reason(where / 'look')}",
+            f"{ran.reason}",
             where=str(where / "look" / "stderr.log"),
             hint="the launcher must start ranks on every host of the host file without a question: "
             "try it with hostname, as above.",
@@ -171,8 +173,8 @@ def _needed(site: Site, token: Path, rules: Path | None) -> list[_Needed]:
 
 def _met(site: Site, where: Path, question: Path) -> tuple[tuple[Host, ...] | None, str | None]:
     """What rank 0 printed for all, or why there is no such thing."""
-    text = _run(site, where / "mpi", _command("mpi", question))
-    answers = hosts.read_lines(text)
+    ran = _run(site, where / "mpi", _command("mpi", question))
+    answers = hosts.read_lines(ran.text)
     if len(answers) == 1 and answers[0]["n_ranks"] == site.seating.n_started:
         return tuple(session.from_plain(Host, one, "hosts") for one in answers[0]["hosts"]), None
     if answers:
@@ -180,8 +182,8 @@ def _met(site: Site, where: Path, question: Path) -> tuple[tuple[Host, ...] | No
             f"{sum(one['n_ranks'] for one in answers)} ranks made {len(answers)} jobs: mpi4py "
             "there is built for another MPI than this launcher's, or srun needs SLURM_MPI_TYPE"
         )
-    refused = _NO_MPI.search((where / "mpi" / "stderr.log").read_text(errors="replace"))
-    return None, refused[1] if refused is not None else _reason(where / "mpi")
+    refused = _NO_MPI.search(ran.errors)
+    return None, refused[1] if refused is not None else ran.reason
 
 
 def _printed(site: Site, where: Path, question: Path) -> tuple[Host, ...]:
@@ -190,11 +192,12 @@ def _printed(site: Site, where: Path, question: Path) -> tuple[Host, ...]:
     Raises:
         MachineError: a rank is missing.
     """
-    answers = hosts.read_lines(_run(site, where / "lines", _command("lines", question)))
+    ran = _run(site, where / "lines", _command("lines", question))
+    answers = hosts.read_lines(ran.text)
     if len(answers) != site.seating.n_started:
         raise MachineError(
             f"{len(answers)} of {site.seating.n_started} ranks said what their host is: "
-            f"{_reason(where / 'lines')}",
+            f"{ran.reason}",
             where=str(where / "lines" / "stderr.log"),
             hint="the Python of this rccltune must start on every host, with what it imports.",
         )
@@ -205,8 +208,28 @@ def _command(how: str, question: Path) -> tuple[str, ...]:
     return (sys.executable, "-m", _PROGRAM, how, str(question))
 
 
-def _run(site: Site, where: Path, program: tuple[str, ...]) -> str:
-    """Start a program as launches are started, on every rank; what it printed."""
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Ran:
+    """What a job printed."""
+
+    text: str
+    errors: str
+    timed_out: bool
+
+    @property
+    def reason(self) -> str:
+        """Why it did not do what it was to do: the first words that say something."""
+        if self.timed_out:
+            return f"they were not done in {_LIMIT_S:.0f} s"
+        # Of a traceback the end says it.
+        ends = _ERROR.findall(self.errors)
+        paragraphs = re.split(r"-{20,}|\n\s*\n", ends[-1] if ends else self.errors)
+        words = (" ".join(part.split()) for part in paragraphs)
+        return next((text[:300] for text in words if text), "nothing was said")
+
+
+def _run(site: Site, where: Path, program: tuple[str, ...]) -> _Ran:
+    """Start a program as launches are started, on every rank."""
     where.mkdir(exist_ok=True)
     # Any folder may be the working directory there, with modules of any name.
     own = {"PYTHONSAFEPATH": "1", **_libmpi(site.launcher.program)}
@@ -218,7 +241,7 @@ def _run(site: Site, where: Path, program: tuple[str, ...]) -> str:
     )
     started = site.seating.n_started
     argv = site.launcher.argv(started, program, bind=site.binding, hostfile=site.hostfile)
-    launch.run(
+    ending = launch.run(
         launch.Job(
             argv=(argv[0], *options, *argv[1:]),
             variables=variables,
@@ -227,7 +250,10 @@ def _run(site: Site, where: Path, program: tuple[str, ...]) -> str:
             is_complete=lambda _: False,
         )
     )
-    return (where / "stdout.log").read_text(errors="replace")
+    text, errors = (
+        (where / name).read_text(errors="replace") for name in ("stdout.log", "stderr.log")
+    )
+    return _Ran(text=text, errors=errors, timed_out=ending.timed_out)
 
 
 def _mpi(site: Site) -> str:
@@ -243,13 +269,6 @@ def _libmpi(program: Path | None) -> dict[str, str]:
     files = [folder / name for folder in folders for name in _LIBMPI]
     found = next((path for path in files if path.exists()), None)
     return {"MPI4PY_LIBMPI": str(found)} if found is not None else {}
-
-
-def _reason(where: Path) -> str:
-    """The first words that say something."""
-    text = (where / "stderr.log").read_text(errors="replace")
-    paragraphs = (" ".join(part.split()) for part in re.split(r"-{20,}|\n\s*\n", text))
-    return next((words[:300] for words in paragraphs if words), "nothing was said")
 
 
 # --- judging ----------------------------------------------------------------------------------

@@ -18,6 +18,7 @@ from typing import Final
 
 from rccltune import advice, detect, launch, plugin, session, simnode
 from rccltune.errors import CommandLineError, MachineError
+from rccltune.hosts import named
 from rccltune.launch import Launcher
 from rccltune.model import TREE_SIMPLE_PATCHED, Fingerprint, Mode, Scale
 from rccltune.pipeline import overwriting, places, switching
@@ -150,6 +151,8 @@ def _real(wish: SiteWish) -> Site:
     added = (*_loads(library), *wish.added, *seating.environment)
     environment = tuple({**dict(launcher.environment), **dict(added)}.items())
     binding = _binding(wish, launcher, n_started, environment)
+    if not hosts:
+        _one_host(binding.hosts)
     known = detect.fingerprint(system)
     hidden = _hidden(system)
     loaded = _loaded(Path(first), library, environment, wish.cleared)
@@ -286,6 +289,20 @@ def _binding(
             raise MachineError(
                 error.message, where=error.where, hint=meaning or error.hint
             ) from error
+
+
+def _one_host(found: tuple[str, ...]) -> None:
+    """Launchers take an allocation's nodes without being told, and times would be of several.
+
+    Raises:
+        MachineError: there are several.
+    """
+    if len(found) > 1:
+        raise MachineError(
+            f"the launcher puts the ranks on {len(found)} hosts by itself: {named(found)}",
+            hint="name those to be measured with --hostfile, so that they can be compared and the "
+            "rules know how many nodes they are for; or ask for an allocation of one node.",
+        )
 
 
 def _remarks(binding: launch.Binding) -> tuple[str, ...]:

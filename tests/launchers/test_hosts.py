@@ -26,7 +26,7 @@ from rccltune.cli import run
 
 REPOSITORY = Path(__file__).resolve().parents[2]
 FOLDER = Path(os.environ.get("RCCLTUNE_LAUNCHERS") or REPOSITORY / ".venv-mpi")
-SMALL = ["--collective", "all_reduce", "--min-bytes", "4K", "--max-bytes", "32K", "--repeats", "1"]
+SMALL = ["--collective", "all_reduce", "--min-bytes", "4K", "--max-bytes", "16K", "--repeats", "1"]
 SMALL += ["--setting", "ring/ll", "--setting", "ring/simple", "--method", "per-setting"]
 MI300X = "gpu at=0000:05:00 device=0x74a1 gfx=90402"
 TWO = Machine("two", ("cpus 1", f"{MI300X} xccs=4 cus=152 nodes=2 compute=DPX memory=NPS1"))
@@ -122,7 +122,7 @@ def test_alike_hosts_are_swept_and_rules_are_for_two_nodes(
     """Ranks on both hosts, forced and proven there as here; hosts.json says what they are."""
     done = sweep(hosts, tmp_path, launcher=launcher)
     assert done.returncode == 0, done.stderr
-    assert "2 hosts are alike: hosta, hostb" in done.stderr.replace("host[a-b]", "hosta, hostb")
+    assert "2 hosts are alike: hosta, hostb" in done.stderr
     kept = json.loads(Path("session/hosts.json").read_text())
     assert [(one["name"], one["n_ranks"]) for one in kept["hosts"]] == [("hosta", 2), ("hostb", 2)]
     assert {dict(one["facts"])["mode"] for one in kept["hosts"]} == {"dpx-nps1"}
@@ -200,6 +200,23 @@ def test_one_host_by_two_names_is_one(hosts: TwoHosts, tmp_path: Path) -> None:
     said = refused(hosts.run("hosta", [*rccltune("mpich"), *command]))
     assert "names 2 hosts" in said
     assert "ranks run on 1 (hostb)" in said
+
+
+def test_hosts_that_a_launcher_takes_by_itself_are_named(hosts: TwoHosts, tmp_path: Path) -> None:
+    """A site's own host file, or an allocation: nobody told the sweep that there are two."""
+    rest = [part for part in wish(tmp_path, "mpich") if part not in ("--hostfile", "hostfile")]
+    command = [*rccltune("mpich"), "sweep", "-o", "session", *rest]
+    done = hosts.run("hosta", command, HYDRA_HOST_FILE=str(Path("hostfile").resolve()))
+    assert "puts the ranks on 2 hosts by itself: hosta, hostb" in refused(done)
+
+
+def test_a_host_that_does_not_answer_stops_the_sweep(hosts: TwoHosts, tmp_path: Path) -> None:
+    """In the launcher's own words, at once."""
+    command = ["sweep", "-o", "session", *wish(tmp_path)]
+    Path("hostfile").write_text("hosta slots=2\nnowhere slots=2\n")
+    said = refused(hosts.run("hosta", [*rccltune("openmpi"), *command]))
+    assert "openmpi 5" in said
+    assert "does not start 4 ranks" in said
 
 
 @pytest.mark.parametrize("launcher", ["openmpi", "mpich", "intel"])
