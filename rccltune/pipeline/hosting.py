@@ -1,58 +1,22 @@
-"""Several hosts, asked before anything is measured: a sweep is of alike hosts, or of none.
-
-Three jobs under the launcher, the host file, the environment and the number of ranks of the sweep:
-a shell first, which finds out what every host can see at all, so that no host is waited for that
-has no rccltune; then ranks that meet through mpi4py. Where they cannot, each rank prints its own
-answer, and that nothing met over MPI is said.
-"""
+"""Several hosts before anything is measured: a sweep is of alike hosts, or of none."""
 
 from __future__ import annotations
 
-import importlib.util
-import os
-import re
-import sys
-import uuid
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Final
+from typing import Final
 
-import rccltune
-from rccltune import detect, hosts, launch, plugin, session
+from rccltune import hosts, session
 from rccltune.errors import MachineError
 from rccltune.hosts import Host
+from rccltune.pipeline.asking import ask
 from rccltune.pipeline.site import Site
 
 HOSTS_FILE: Final = "hosts.json"
 _FOLDER: Final = "hosts"
-_LIMIT_S: Final = 180.0
-_PROGRAM: Final = "rccltune.answering"
-_NO_MPI: Final = re.compile(r"RCCLTUNE-NO-MPI (.*)")
-_ERROR: Final = re.compile(r"^\w*(?:Error|Exception)\b.*$", re.MULTILINE)
-_REACH: Final = "RCCLTUNE-REACH"
-_SEEN: Final = re.compile(rf"{_REACH} (\S+)((?: \d+)*) end")
-# Says which of its arguments are not there, in one write, and lives for half a second.
-_LOOKS: Final = (
-    'i=0; m=; for f do i=$((i+1)); [ -e "$f" ] || m="$m $i"; done; sleep 0.5; '
-    f'echo "{_REACH} $(uname -n)$m end"'
-)
-_LIBMPI: Final = ("libmpi.so.40", "libmpi.so.12", "libmpi.so")
+# The launcher puts folders of its own before these.
+_OWN: Final = ("PATH", "LD_LIBRARY_PATH")
 Note = Callable[[str], None]
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Needed:
-    """A file that hosts must see.
-
-    Attributes:
-        lacking: what it means where it is not there.
-        hint: what to do then; None where the sweep can do without.
-    """
-
-    path: Path
-    lacking: str
-    hint: str | None
 
 
 def same_hosts(
@@ -75,203 +39,10 @@ def same_hosts(
         return ()
     where = folder.resolve() / _FOLDER
     where.mkdir(exist_ok=True)
-    # Of a folder with the same name on another disk it is not known that it is this one.
-    token = where / f"seen-{uuid.uuid4().hex}"
-    session.write_atomically(token, "")
-    try:
-        reason = _look(site, where, token, rules)
-    finally:
-        token.unlink(missing_ok=True)
-    question = where / "question.json"
-    session.write_atomically(question, session.dump_json(_question(site, rules)))
-    found: tuple[Host, ...] | None = None
-    if reason is None:
-        found, reason = _met(site, where, question)
-    if found is None:
-        note(
-            f"The ranks did not meet through mpi4py: {reason}. Hosts are compared by what each "
-            f"rank prints; for mpi4py install rccltune[mpi] on every host, for {_mpi(site)}"
-        )
-        found = _printed(site, where, question)
+    found, reason = ask(site, where, note=note, rules=rules)
     _keep(folder, found, reason)
     _judge(site, folder, found, note=note, force=force)
     return found
-
-
-def _question(site: Site, rules: Path | None) -> dict[str, Any]:
-    loads = dict(site.environment).get("LD_LIBRARY_PATH", "").split(os.pathsep)[0]
-    named = [Path(loads) / name for name in ("librccl.so.1", "libnccl.so.2")] if loads else []
-    return {
-        "programs": sorted(set(site.programs.values())),
-        "librccl": next((str(path) for path in named if path.exists()), None),
-        "files": {
-            "plugin": str(plugin.library()),
-            **({"rules": str(rules.resolve())} if rules is not None else {}),
-        },
-    }
-
-
-# --- asking -----------------------------------------------------------------------------------
-
-
-def _look(site: Site, where: Path, token: Path, rules: Path | None) -> str | None:
-    """Let a shell on every host look for what is needed.
-
-    Returns:
-        Why mpi4py cannot be used, None where nothing is known against it.
-
-    Raises:
-        MachineError: a host lacks what it cannot do without.
-    """
-    spec = importlib.util.find_spec("mpi4py")
-    needed = _needed(site, token, rules)
-    if spec is not None and spec.origin is not None:
-        needed.append(_Needed(path=Path(spec.origin), lacking="no mpi4py", hint=None))
-    program = ("/bin/sh", "-c", _LOOKS, "rccltune", *(str(one.path) for one in needed))
-    ran = _run(site, where / "look", program)
-    said = _SEEN.findall(ran.text)
-    if len(said) != site.seating.n_started:
-        raise MachineError(
-            f"{len(said)} of {site.seating.n_started} ranks answered from {len(site.hosts)} hosts: "
-            f"{ran.reason}",
-            where=str(where / "look" / "stderr.log"),
-            hint="the launcher must start ranks on every host of the host file without a question: "
-            "try it with hostname, as above.",
-        )
-    for number, one in enumerate(needed, start=1):
-        lacking = [host for host, numbers in said if str(number) in numbers.split()]
-        if not lacking:
-            continue
-        told = f"{hosts.named(lacking)}: {one.lacking}"
-        if one.hint is None:
-            return told
-        raise MachineError(told, where=str(one.path), hint=one.hint)
-    return "it is not installed here" if spec is None else None
-
-
-def _needed(site: Site, token: Path, rules: Path | None) -> list[_Needed]:
-    here = "install it at the same path on every host, or on a file system that all share."
-    files = [
-        _Needed(
-            path=token,
-            lacking="the session folder is not seen there, or another one of the same name",
-            hint="put it on a file system that all hosts share with -o SESSION; /tmp is mostly "
-            "each host's own.",
-        ),
-        _Needed(path=Path(sys.executable), lacking="no Python to ask with", hint=here),
-        _Needed(path=Path(rccltune.__file__), lacking="no rccltune", hint=here),
-        _Needed(path=plugin.library(), lacking="no plugin of rccltune", hint=here),
-        *(
-            _Needed(path=Path(name), lacking=f"no {Path(name).name}", hint=here)
-            for name in sorted(set(site.programs.values()))
-        ),
-    ]
-    if rules is not None:
-        files.append(_Needed(path=rules.resolve(), lacking="no rule file", hint=here))
-    return files
-
-
-def _met(site: Site, where: Path, question: Path) -> tuple[tuple[Host, ...] | None, str | None]:
-    """What rank 0 printed for all, or why there is no such thing."""
-    ran = _run(site, where / "mpi", _command("mpi", question))
-    answers = hosts.read_lines(ran.text)
-    if len(answers) == 1 and answers[0]["n_ranks"] == site.seating.n_started:
-        return tuple(session.from_plain(Host, one, "hosts") for one in answers[0]["hosts"]), None
-    if answers:
-        return None, (
-            f"{sum(one['n_ranks'] for one in answers)} ranks made {len(answers)} jobs: mpi4py "
-            "there is built for another MPI than this launcher's, or srun needs SLURM_MPI_TYPE"
-        )
-    refused = _NO_MPI.search(ran.errors)
-    return None, refused[1] if refused is not None else ran.reason
-
-
-def _printed(site: Site, where: Path, question: Path) -> tuple[Host, ...]:
-    """What every rank printed for itself.
-
-    Raises:
-        MachineError: a rank is missing.
-    """
-    ran = _run(site, where / "lines", _command("lines", question))
-    answers = hosts.read_lines(ran.text)
-    if len(answers) != site.seating.n_started:
-        raise MachineError(
-            f"{len(answers)} of {site.seating.n_started} ranks said what their host is: "
-            f"{ran.reason}",
-            where=str(where / "lines" / "stderr.log"),
-            hint="the Python of this rccltune must start on every host, with what it imports.",
-        )
-    return hosts.merged(hosts.Answer(**one) for one in answers)
-
-
-def _command(how: str, question: Path) -> tuple[str, ...]:
-    return (sys.executable, "-m", _PROGRAM, how, str(question))
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Ran:
-    """What a job printed."""
-
-    text: str
-    errors: str
-    timed_out: bool
-
-    @property
-    def reason(self) -> str:
-        """Why it did not do what it was to do: the first words that say something."""
-        if self.timed_out:
-            return f"they were not done in {_LIMIT_S:.0f} s"
-        # Of a traceback the end says it.
-        ends = _ERROR.findall(self.errors)
-        paragraphs = re.split(r"-{20,}|\n\s*\n", ends[-1] if ends else self.errors)
-        words = (" ".join(part.split()) for part in paragraphs)
-        return next((text[:300] for text in words if text), "nothing was said")
-
-
-def _run(site: Site, where: Path, program: tuple[str, ...]) -> _Ran:
-    """Start a program as launches are started, on every rank."""
-    where.mkdir(exist_ok=True)
-    # Any folder may be the working directory there, with modules of any name.
-    own = {"PYTHONSAFEPATH": "1", **_libmpi(site.launcher.program)}
-    added = [(name, value) for name, value in own.items() if name not in os.environ]
-    seen = launch.environment(os.environ, [*added, *site.environment], clear=site.cleared)
-    names = {name for name, _ in (*seen.added, *seen.passed)}
-    options, variables = site.launcher.carry(
-        {*names, launch.TAG}, {**seen.variables, launch.TAG: ""}
-    )
-    started = site.seating.n_started
-    argv = site.launcher.argv(started, program, bind=site.binding, hostfile=site.hostfile)
-    ending = launch.run(
-        launch.Job(
-            argv=(argv[0], *options, *argv[1:]),
-            variables=variables,
-            folder=where,
-            timeout_s=_LIMIT_S,
-            is_complete=lambda _: False,
-        )
-    )
-    text, errors = (
-        (where / name).read_text(errors="replace") for name in ("stdout.log", "stderr.log")
-    )
-    return _Ran(text=text, errors=errors, timed_out=ending.timed_out)
-
-
-def _mpi(site: Site) -> str:
-    """The MPI that ranks are to meet through: the benchmark's, else the launcher's first."""
-    linked = detect.linked_mpi(Path(next(iter(site.programs.values()))))
-    families = sorted(site.launcher.families)
-    return linked if linked in families else families[-1]
-
-
-def _libmpi(program: Path | None) -> dict[str, str]:
-    """Lets mpi4py, whose wheels fit several MPIs, load that of the launcher; srun brings none."""
-    folders = [program.resolve().parents[1] / name for name in ("lib", "lib64")] if program else []
-    files = [folder / name for folder in folders for name in _LIBMPI]
-    found = next((path for path in files if path.exists()), None)
-    return {"MPI4PY_LIBMPI": str(found)} if found is not None else {}
-
-
-# --- judging ----------------------------------------------------------------------------------
 
 
 def _keep(folder: Path, found: Sequence[Host], reason: str | None) -> None:
@@ -313,10 +84,6 @@ def _judge(site: Site, folder: Path, found: Sequence[Host], *, note: Note, force
         hint="make them alike, or leave the odd hosts out of the host file; --force measures all "
         "the same, and nothing then says which host a time is of.",
     )
-
-
-# The launcher puts folders of its own before these.
-_OWN: Final = ("PATH", "LD_LIBRARY_PATH")
 
 
 def _names(found: Iterable[Host]) -> list[str]:

@@ -49,9 +49,15 @@ mount -t tmpfs none /run
 mkdir -p /run/sshd
 mount --bind {folder}/hosts /etc/hosts
 mount --bind {folder}/passwd-{name} /etc/passwd
-for part in devices/system fs/cgroup; do
+# Of this network, as libraries of launchers look at it.
+mkdir /run/sysfs
+mount -t sysfs none /run/sysfs
+for part in class/net devices/virtual devices/system fs/cgroup; do
     mkdir -p {sys}/$part
-    mount --rbind /sys/$part {sys}/$part
+    case $part in
+        fs/cgroup) mount --rbind /sys/$part {sys}/$part ;;
+        *) mount --bind /run/sysfs/$part {sys}/$part ;;
+    esac
 done
 mount --rbind {sys} /sys
 touch {folder}/{name}.ready
