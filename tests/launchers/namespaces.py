@@ -30,6 +30,7 @@ PermitRootLogin yes
 PasswordAuthentication no
 StrictModes no
 UsePAM no
+PermitUserEnvironment yes
 """
 SSH = """#!/bin/sh
 LD_LIBRARY_PATH={libraries} exec {programs}/bin/ssh -F {folder}/ssh_config "$@"
@@ -102,6 +103,14 @@ class TwoHosts:
     def hide(self, host: str, folder: Path) -> None:
         """Put an empty disk of the host's own over a folder."""
         done = self.run(host, ["mount", "-t", "tmpfs", "none", str(folder)])
+        assert done.returncode == 0, done.stderr
+
+    def replace(self, host: str, file: Path, content: str) -> None:
+        """Let a host have another file of this name."""
+        other = self.folder / f"{host}-{file.name}"
+        other.write_text(content)
+        other.chmod(file.stat().st_mode)
+        done = self.run(host, ["mount", "--bind", str(other), str(file.resolve())])
         assert done.returncode == 0, done.stderr
 
 

@@ -183,6 +183,44 @@ def test_a_hidden_file_of_another_host_stops_the_sweep(hosts: TwoHosts, tmp_path
     assert ["LL", "hostb"] in [line.split()[-2:] for line in said.splitlines()]
 
 
+def test_files_and_variables_that_differ_are_in_one_table(hosts: TwoHosts, tmp_path: Path) -> None:
+    """What a login there sets, another library of the same name, another build of the benchmark."""
+    library = tmp_path / "librccl.so.1"
+    library.write_text("RCCL version 2.28.3+hip7.11\n")
+    wanted = wish(tmp_path)
+    hosts.replace("hostb", library, "RCCL version 2.26.6+hip7.0\n")
+    bench = tmp_path / "tests" / "all_reduce_perf"
+    hosts.replace("hostb", bench, bench.read_text() + "# built later\n")
+    login = hosts.folder / "home-hostb" / ".ssh" / "environment"
+    login.parent.mkdir()
+    login.write_text("NCCL_NET=Socket\n")
+
+    command = ["sweep", "-o", "session", "--librccl", str(library), *wanted]
+    said = refused(hosts.run("hosta", [*rccltune("openmpi"), *command]))
+    rows = [line.split() for line in said.splitlines()]
+    assert ["library", "RCCL", "2.28.3+hip7.11"] in [row[:3] for row in rows]
+    assert ["RCCL", "2.26.6+hip7.0"] in [row[:2] for row in rows if row[-1:] == ["hostb"]]
+    assert ["all_reduce_perf", "hosta"] in [[*row[:1], *row[-1:]] for row in rows]
+    assert ["NCCL_NET", "–", "hosta"] in rows
+    assert ["Socket", "hostb"] in rows
+    assert "plugin" not in {word for row in rows for word in row[:1]}
+
+
+def test_rules_that_differ_stop_the_verification(hosts: TwoHosts, tmp_path: Path) -> None:
+    """A rank that reads another rule than its peers hangs the job."""
+    assert sweep(hosts, tmp_path).returncode == 0
+    rules = tmp_path / "session" / "rules.csv"
+    assert run(["emit-config", "session", "-o", str(rules)]) == 0
+    hosts.replace("hostb", rules, rules.read_text().replace("ring,ll", "ring,simple"))
+
+    command = [*rccltune("openmpi"), "verify", "session", "--rules", str(rules)]
+    done = hosts.run("hosta", command)
+    assert done.returncode == 4, done.stderr
+    assert {"rules"} == {
+        line.split()[0] for line in done.stderr.splitlines() if line.split()[-1:] == ["hosta"]
+    }
+
+
 def test_hosts_with_unequal_ranks_stop_the_sweep(hosts: TwoHosts, tmp_path: Path) -> None:
     """Three and one are no two nodes of two."""
     command = ["sweep", "-o", "session", *wish(tmp_path)]
