@@ -228,7 +228,8 @@ def _run(site: Site, where: Path, program: tuple[str, ...]) -> _Ran:
     """Start a program as launches are started, on every rank."""
     where.mkdir(exist_ok=True)
     own = {**_OWN_JOBS, **_libmpi(site.launcher.program)}
-    added = [(name, value) for name, value in own.items() if name not in os.environ]
+    # The site's own goes first, and other hosts must have it too.
+    added = [(name, os.environ.get(name, value)) for name, value in own.items()]
     seen = launch.environment(os.environ, [*added, *site.environment], clear=site.cleared)
     names = {name for name, _ in (*seen.added, *seen.passed)}
     options, variables = site.launcher.carry(

@@ -33,7 +33,13 @@ TWO = Machine("two", ("cpus 1", f"{MI300X} xccs=4 cus=152 nodes=2 compute=DPX me
 # The same module as one device.
 ONE = Machine("one", ("cpus 1", f"{MI300X} xccs=8 cus=304 nodes=1 compute=SPX memory=NPS1"))
 
-FORMS = {"openmpi": "{} slots=2\n", "mpich": "{}:2\n", "intel": "{}:2\n", "srun": "{}\n"}
+FORMS = {
+    "openmpi": "{} slots=2\n",
+    "openmpi4": "{} slots=2\n",
+    "mpich": "{}:2\n",
+    "intel": "{}:2\n",
+    "srun": "{}\n",
+}
 
 pytestmark = [pytest.mark.mpi, pytest.mark.timeout(300)]
 
@@ -87,7 +93,7 @@ def wish(tmp_path: Path, launcher: str = "openmpi", **release: str) -> list[str]
     bench.chmod(0o755)
     form = FORMS[launcher]
     Path("hostfile").write_text("".join(form.format(name) for name in ("hosta", "hostb")))
-    wanted = ["--rccl-tests", str(bench.parent), "--np", "4", "--launcher", launcher]
+    wanted = ["--rccl-tests", str(bench.parent), "--np", "4", "--launcher", launcher.rstrip("4")]
     wanted += ["--hostfile", "hostfile", "--env", f"RCCLTUNE_SIM_NODE={node(tmp_path, **release)}"]
     # Both hosts are one kernel, whose memory the stand-in's ranks may share.
     return [*wanted, "--env", "RCCLTUNE_SIM_SHM_DIR=/dev/shm", *SMALL]
@@ -115,7 +121,7 @@ def rccltune(launcher: str) -> list[str]:
     return [sys.executable, "-c", script]
 
 
-@pytest.mark.parametrize("launcher", ["openmpi", "mpich", "intel"])
+@pytest.mark.parametrize("launcher", ["openmpi", "openmpi4", "mpich", "intel"])
 def test_alike_hosts_are_swept_and_rules_are_for_two_nodes(
     hosts: TwoHosts, tmp_path: Path, launcher: str
 ) -> None:
@@ -318,17 +324,23 @@ def on_path(found: Slurm) -> dict[str, str]:
     return {**found.variables, "PATH": os.pathsep.join(map(str, places))}
 
 
+@pytest.mark.parametrize("meets", [False, True])
 def test_srun_over_two_nodes_of_an_allocation(
-    hosts: TwoHosts, slurm: Slurms, tmp_path: Path
+    hosts: TwoHosts, slurm: Slurms, tmp_path: Path, meets: bool
 ) -> None:
-    """A real controller and a daemon on each host; its ranks have no MPI to meet through."""
+    """A real controller and a daemon on each host, with a way for MPICH's ranks to meet or none."""
+    library = FOLDER / "mpich" / "lib" / "libmpi.so.12"
+    if meets and not library.exists():
+        pytest.skip("mpich is not installed: scripts/launchers does it")
+    kind = {"SLURM_MPI_TYPE": "pmi2", "MPI4PY_LIBMPI": str(library)} if meets else {}
     with slurm(allocates=True) as found:
-        done = sweep(hosts, tmp_path, launcher="srun", **on_path(found))
+        done = sweep(hosts, tmp_path, launcher="srun", **on_path(found), **kind)
     assert done.returncode == 0, done.stderr
     # MpiDefault=none: every rank is a job of its own, and that is said.
-    assert "4 ranks made 4 jobs" in done.stderr
-    assert "SLURM_MPI_TYPE" in done.stderr
+    assert ("4 ranks made 4 jobs" in done.stderr) == (not meets)
+    assert ("SLURM_MPI_TYPE" in done.stderr) == (not meets)
     kept = json.loads(Path("session/hosts.json").read_text())
+    assert (kept["met_through"] == "mpi4py") == meets
     assert [(one["name"], one["n_ranks"]) for one in kept["hosts"]] == [("hosta", 2), ("hostb", 2)]
     assert set(pd.read_csv("session/samples.csv")["n_nodes"]) == {2}
 
