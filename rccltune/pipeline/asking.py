@@ -11,6 +11,7 @@ from __future__ import annotations
 import importlib.util
 import os
 import re
+import shlex
 import sys
 import uuid
 from collections.abc import Callable
@@ -125,13 +126,13 @@ def _look(site: Site, where: Path, token: Path, rules: Path | None) -> str | Non
     program = ("/bin/sh", "-c", _LOOKS, "rccltune", *(str(one.path) for one in needed))
     ran = _run(site, where / "look", program)
     said = _SEEN.findall(ran.text)
-    if len(said) != site.seating.n_started:
+    started = site.seating.n_started
+    if len(said) != started:
+        command = site.launcher.argv(started, ("hostname",), hostfile=site.hostfile)
         raise MachineError(
-            f"{len(said)} of {site.seating.n_started} ranks answered from {len(site.hosts)} hosts: "
-            f"{ran.reason}",
+            f"{len(said)} of {started} ranks on {len(site.hosts)} hosts answered: {ran.reason}",
             where=str(where / "look" / "stderr.log"),
-            hint="the launcher must start ranks on every host of the host file without a question: "
-            "try it with hostname, as above.",
+            hint=f"mend this until it works: {shlex.join(command)}",
         )
     for number, one in enumerate(needed, start=1):
         lacking = [host for host, numbers in said if str(number) in numbers.split()]

@@ -301,6 +301,17 @@ def test_without_mpi4py_on_a_host_all_answer_by_themselves(hosts: TwoHosts, tmp_
     assert json.loads(Path("session/hosts.json").read_text())["met_through"] != "mpi4py"
 
 
+def test_a_stand_in_waits_for_no_other_host(hosts: TwoHosts, tmp_path: Path) -> None:
+    """Its ranks meet in one kernel's memory: elsewhere they stop at once, unless told otherwise."""
+    wanted = wish(tmp_path)
+    at = wanted.index("RCCLTUNE_SIM_SHM_DIR=/dev/shm")
+    rest = [*wanted[: at - 1], *wanted[at + 1 :]]
+    done = hosts.run("hosta", [*rccltune("openmpi"), "sweep", "-o", "session", *rest])
+    assert done.returncode == 5, done.stderr
+    logs = [path.read_text() for path in Path("session").glob("launches/*/std*.log")]
+    assert any("a simulated node runs on one host" in log for log in logs)
+
+
 @pytest.fixture
 def slurm(hosts: TwoHosts) -> Callable[..., contextlib.AbstractContextManager[Slurm]]:
     """A real Slurm with a daemon on each host."""
