@@ -53,16 +53,21 @@ void launch_find(struct launch *launch, int default_procs)
             foreign = true;
             continue;
         }
-        if (*launchers[i].local_size != '\0' && number(launchers[i].local_size, size) != size)
+        /* Hosts that are namespaces of one kernel can share memory, where somebody says so. */
+        bool spread =
+            *launchers[i].local_size != '\0' && number(launchers[i].local_size, size) != size;
+        if (spread && *word("RCCLTUNE_SIM_SHM_DIR") == '\0')
             sim_fail("a simulated node runs on one host; its node file says how many it plays");
         launch->launched = true;
         launch->proc = rank;
         launch->n_procs = size;
-        snprintf(
-            launch->key, sizeof launch->key, "%.60s/%.60s/%.10s.%.10s/%d", word("RCCLTUNE_RUN_ID"),
-            word("PMIX_NAMESPACE"), word("SLURM_JOB_ID"), word("SLURM_STEP_ID"),
-            /* Hydra names no job; all ranks of a host are children of one proxy. */
-            *word("PMIX_NAMESPACE") == '\0' && *word("SLURM_STEP_ID") == '\0' ? (int)getppid() : 0);
+        snprintf(launch->key, sizeof launch->key, "%.60s/%.60s/%.10s.%.10s/%d",
+                 word("RCCLTUNE_RUN_ID"), word("PMIX_NAMESPACE"), word("SLURM_JOB_ID"),
+                 word("SLURM_STEP_ID"),
+                 /* Hydra names no job; all ranks of a host are children of one proxy. */
+                 *word("PMIX_NAMESPACE") == '\0' && *word("SLURM_STEP_ID") == '\0' && !spread
+                     ? (int)getppid()
+                     : 0);
         return;
     }
     launch->n_procs = procs > 0 ? procs : foreign ? 1 : default_procs;

@@ -91,6 +91,8 @@ def _part(part: Explained) -> str:
         there = sorted({str(d.setting) for d in found if d.setting})
         head += f"\n  hosts of tuner ABI {abi} ({_RELEASE[abi]}): "
         head += f"only {', '.join(there)}" if there else "no answer"
+    if part.overwritten is not None:
+        head += f"\n  {part.overwritten}"
     return f"{head}\n{rows}"
 
 

@@ -6,7 +6,7 @@ captured tree is a machine. Nothing is changed, but by :func:`applied`, which pu
 """
 
 from rccltune.detect.apply import applied, needs
-from rccltune.detect.assemble import Look, changes, devices_of, fingerprint, look
+from rccltune.detect.assemble import Look, changes, devices_of, fingerprint, look, look_quickly
 from rccltune.detect.doctor import Circumstances, doctor
 from rccltune.detect.files import Root
 from rccltune.detect.found import Benchmark, Library, Smi, SmiGpu, Starter
@@ -82,6 +82,7 @@ __all__ = [
     "loaded_by_process",
     "loaded_by_torch",
     "look",
+    "look_quickly",
     "mode_text",
     "needs",
     "pairs",

@@ -20,7 +20,8 @@ from rccltune.launch.process import Ending, Job, run
 
 _SAYS: Final = "rccltune-rank"
 # Open MPI 5 has hung on ranks that end at once; half a second has never failed.
-_RANK: Final = ("/bin/sh", "-c", f"sleep 0.5; echo {_SAYS}")
+_RANK: Final = ("/bin/sh", "-c", f'sleep 0.5; echo "{_SAYS} $(uname -n)"')
+_HOST: Final = re.compile(rf"{_SAYS} (\S+)")
 _LIMIT_S: Final = 120.0
 
 
@@ -31,10 +32,12 @@ class Binding:
     Attributes:
         bind: ``numa``, ``none``; None where nothing starts the ranks.
         refused: what the launcher said to ``numa``, None where it did it.
+        hosts: that ranks started on, by their own names; empty where nothing starts them.
     """
 
     bind: str | None
     refused: str | None = None
+    hosts: tuple[str, ...] = ()
 
 
 def find_binding(
@@ -71,7 +74,12 @@ def find_binding(
             )
         )
         if _started(folder) == n_ranks and (ending.lingered or ending.exit_code == 0):
-            return Binding(bind=bind, refused=refusals[0] if refusals else None)
+            said = (folder / "stdout.log").read_text(errors="replace")
+            return Binding(
+                bind=bind,
+                refused=refusals[0] if refusals else None,
+                hosts=tuple(sorted(set(_HOST.findall(said)))),
+            )
         refusals.append(_reason(folder, ending, n_ranks))
     command = launcher.argv(n_ranks, ("hostname",), hostfile=hostfile)
     raise MachineError(

@@ -32,6 +32,7 @@ class Caution(Enum):
     BELIEFS_DIFFER = "beliefs-differ"
     EXTRAPOLATED = "extrapolated"
     FORCED_BY_SWITCHES = "forced-by-switches"
+    PROTOCOL_OVERWRITTEN = "protocol-overwritten"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

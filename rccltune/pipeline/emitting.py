@@ -24,7 +24,7 @@ from rccltune.model import (
     Zone,
     base_variant,
 )
-from rccltune.pipeline import placing, switching
+from rccltune.pipeline import overwriting, placing, switching
 from rccltune.pipeline.fitting import FitDone, choice_of, fit_session
 from rccltune.pipeline.judging import environments_of, together, zones_in
 from rccltune.pipeline.placing import Sheet
@@ -249,12 +249,18 @@ def _left_out(one: Quarantine) -> LeftOut:
 def _notices(fits: Sequence[FitDone], choices: Sequence[Choice]) -> tuple[Notice, ...]:
     fitted = (notice for done in fits for notice in done.warnings)
     chosen = (notice for choice in choices for notice in choice.notices)
+    launched = [session.read_launches(done.session.path) for done in fits]
     forced = (
-        switching.notice(", ".join(_libraries(made)))
-        for made in (session.read_launches(done.session.path) for done in fits)
-        if _is_switched(made)
+        switching.notice(", ".join(_libraries(made))) for made in launched if _is_switched(made)
     )
-    return (*fitted, *chosen, *forced)
+    zones = [zone for choice in choices for zone in choice.zones]
+    named = [
+        overwriting.named(name, done.session.fingerprint.arch)
+        for done, made in zip(fits, launched, strict=True)
+        for name in _libraries(made)
+    ]
+    overwritten = overwriting.notice(named, zones)
+    return (*fitted, *chosen, *forced, *([overwritten] if overwritten else []))
 
 
 def _is_switched(made: Sequence[tuple[Launch, Outcome]]) -> bool:
@@ -363,6 +369,9 @@ def _session_lines(done: FitDone) -> list[str]:
         else "",
         f"library: {', '.join(libraries) if libraries else 'not recorded'}",
         switching.PROVENANCE if _is_switched(made) else "",
+        *overwriting.provenance(
+            (overwriting.named(name, done.session.fingerprint.arch) for name in libraries), made
+        ),
         f"variants: {', '.join(variants)}",
         f"measured as: {', '.join(views)} (a tuner sees neither type, operation nor placement)",
         f"samples: sha256 {done.samples_sha256}",

@@ -56,10 +56,12 @@ class Ran:
     tuner: str | None = None
 
 
-def proven_before_the_end(wanted: Launch, own: Path) -> tuple[Sample, ...]:
+def proven_before_the_end(
+    wanted: Launch, own: Path, library: str | None = None
+) -> tuple[Sample, ...]:
     """Samples of a walk that failed or was interrupted; none where nothing of it is proven."""
     try:
-        return samples_before_the_end(wanted, own)
+        return samples_before_the_end(wanted, own, library)
     except (RccltuneError, OSError):
         # Cut off before its first row or its first step, or nothing of it belongs together.
         return ()
@@ -78,17 +80,24 @@ def is_complete(folder: Path) -> bool:
         return _COMPLETE in stream.read()
 
 
-def read(wanted: Launch, own: Path, ending: Ending) -> Ran:
-    """What the launch's files say; a failure becomes an outcome, never an exception."""
+def read(wanted: Launch, own: Path, ending: Ending, library: str | None = None) -> Ran:
+    """What the launch's files say; a failure becomes an outcome, never an exception.
+
+    Args:
+        wanted: the launch.
+        own: its folder.
+        ending: how it ended.
+        library: what it loads with its family, which its log does not name.
+    """
     failure, why = _failure(own, ending)
     samples: tuple[Sample, ...] = ()
     notices: list[Notice] = []
     version = None
     if failure is None:
         try:
-            samples, reading, found = samples_of_launch(wanted, own)
+            samples, reading, found = samples_of_launch(wanted, own, library)
             notices += [*reading.notices, *found]
-            version = reading.library_version
+            version = reading.library_version or library
         except RccltuneError as error:
             failure, why = Failure.UNREADABLE, str(error)
         else:
@@ -99,7 +108,7 @@ def read(wanted: Launch, own: Path, ending: Ending) -> Ran:
     status = _STATUS.get(failure, Status.FAILED)
     suspect = None
     if status is not Status.OK:
-        samples = proven_before_the_end(wanted, own) if is_walk(wanted) else ()
+        samples = proven_before_the_end(wanted, own, library) if is_walk(wanted) else ()
         suspect = suspect_of(wanted, own)
         why = f"{why}{_told(wanted, suspect, samples)}"
     if ending.lingered:

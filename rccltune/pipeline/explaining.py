@@ -11,6 +11,7 @@ from rccltune import emit, plugin, verify, zones
 from rccltune.emit import Audit, RuleFile, StatedHole
 from rccltune.errors import CommandLineError, InputFileError, VerificationError
 from rccltune.model import DEFAULT_VARIANT, Mode, Rule, Scale, Setting, Target
+from rccltune.pipeline import overwriting
 from rccltune.verify import Decision, Host
 from rccltune.vocab import TUNABLE, Algorithm, Collective, Protocol
 
@@ -44,12 +45,15 @@ class Explained:
     Attributes:
         old_hosts: (ABI version, what its hosts are answered) where that differs by design:
             2 is ROCm 6.3, 3 is ROCm 6.4.
+        overwritten: which releases choose the protocol again after these answers, None where no
+            release does.
     """
 
     collective: Collective
     scale: Scale
     stretches: tuple[Stretch, ...]
     old_hosts: tuple[tuple[int, tuple[Decision, ...]], ...]
+    overwritten: str | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -324,6 +328,7 @@ def _explain_one(case: _Case) -> Explained:
             for abi in _DIFFERENT_BY_DESIGN
             if abi in answers and answers[abi][0] != answers[newest][0]
         ),
+        overwritten=overwriting.explained(case.collective, case.scale),
     )
 
 

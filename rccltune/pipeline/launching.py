@@ -25,6 +25,7 @@ from rccltune.model import (
     Setting,
     Status,
 )
+from rccltune.pipeline import overwriting
 from rccltune.pipeline.endings import (
     BESIDE,
     Ran,
@@ -105,6 +106,7 @@ def run_launch(
     files: Sequence[tuple[str, str, str]] = (),
     changed: Callable[[], tuple[str, ...]] = tuple,
     strayed: Callable[[Path], str | None] = lambda _log: None,
+    library: str | None = None,
 ) -> Ran:
     """Run one launch and write its folder, outcome last.
 
@@ -119,6 +121,7 @@ def run_launch(
         changed: what of the machine is no longer as it was; a launch that saw a change counts as
             interrupted.
         strayed: which rank a log says to have run on another device than it was to.
+        library: what the benchmark loads with its family, which its log does not name.
 
     Raises:
         SessionError: the disk refuses; the launch then has no outcome and is made again.
@@ -167,7 +170,7 @@ def run_launch(
         raise
     # A log that a full disk cut off would be blamed on the setting.
     session.check_room(folder)
-    ran = read(wanted, own, ending)
+    ran = read(wanted, own, ending, library)
     elsewhere = strayed(own / "stdout.log")
     if changed() or elsewhere:
         ran = replace(ran, outcome=_spoilt(ran.outcome), samples=())
@@ -248,9 +251,11 @@ def _carried(
 def read_launch(wanted: Launch, folder: Path, outcome: Outcome) -> tuple[Sample, ...]:
     """Samples of a launch that ended earlier, from its raw files."""
     own = folder / "launches" / wanted.id
+    arch = outcome.fingerprint.arch if outcome.fingerprint is not None else None
+    known = overwriting.named(outcome.library_version, arch)
     if outcome.status is Status.OK:
-        return samples_of_launch(wanted, own)[0]
-    return samples_before_the_end(wanted, own) if outcome.n_steps else ()
+        return samples_of_launch(wanted, own, known)[0]
+    return samples_before_the_end(wanted, own, known) if outcome.n_steps else ()
 
 
 def interrupted_walks(folder: Path, fingerprint: Fingerprint) -> list[Ran]:

@@ -22,7 +22,7 @@ from rccltune.model import (
     Stated,
     base_variant,
 )
-from rccltune.pipeline import places
+from rccltune.pipeline import overwriting, places
 from rccltune.pipeline.switching import is_switched
 from rccltune.vocab import Doubt
 
@@ -54,12 +54,17 @@ def is_walk(wanted: Launch) -> bool:
 
 
 def samples_of_launch(
-    wanted: Launch, own: Path
+    wanted: Launch, own: Path, library: str | None = None
 ) -> tuple[tuple[Sample, ...], parse.Reading, tuple[Notice, ...]]:
     """Half-rows of a launch with what ran.
 
     In a lossy variant elements beyond the benchmark's tolerance are what it is measured for, and
     no doubt.
+
+    Args:
+        wanted: the launch.
+        own: its folder.
+        library: what it loads with its family, which its log does not name.
 
     Raises:
         OutputError: the table is not there or not understood.
@@ -75,6 +80,7 @@ def samples_of_launch(
         reading = replace(reading, samples=tuple(map(_tolerated, reading.samples)))
     if is_walk(wanted):
         samples = _walked(wanted, _walks(own), reading.samples)
+        samples = overwriting.doubted(samples, library or reading.library_version, reading.samples)
         return samples, reading, _doubts(samples, wanted)
     warm = _after_first_use(wanted, reading.samples)
     if setting.role is not Role.FORCED:
@@ -84,10 +90,13 @@ def samples_of_launch(
         return samples, reading, _doubts(samples, wanted)
     traces = of_all_ranks(own, proof.read_trace, proof.agree)
     samples = proof.prove(warm, next(iter(traces.values())), setting)
+    samples = overwriting.doubted(samples, library or reading.library_version, reading.samples)
     return samples, reading, _doubts(samples, wanted)
 
 
-def samples_before_the_end(wanted: Launch, own: Path) -> tuple[Sample, ...]:
+def samples_before_the_end(
+    wanted: Launch, own: Path, library: str | None = None
+) -> tuple[Sample, ...]:
     """Half-rows of a walk that failed or was interrupted: of its proven steps, which may be none.
 
     Raises:
@@ -103,7 +112,8 @@ def samples_before_the_end(wanted: Launch, own: Path) -> tuple[Sample, ...]:
     if any(walk.n_over for walk in walks.values()):
         raise LaunchError("more was asked than the walk has steps", where=str(own))
     cut = {name: replace(walk, ended=False) for name, walk in walks.items()}
-    return _walked(wanted, cut, reading.samples)
+    samples = _walked(wanted, cut, reading.samples)
+    return overwriting.doubted(samples, library or reading.library_version, reading.samples)
 
 
 def suspect_of(wanted: Launch, own: Path) -> Setting | None:

@@ -283,6 +283,7 @@ class _Runner:
             files=prepared.filled,
             changed=site.changed,
             strayed=lambda log: places.strayed(log, site.seating.gpus),
+            library=site.library,
         )
         ledger.add(ran.launch, ran.outcome)
         self.made += 1

@@ -19,9 +19,10 @@ from typing import Final
 from rccltune import advice, detect, launch, plugin, session, simnode
 from rccltune.content import has_any
 from rccltune.errors import CommandLineError, MachineError
+from rccltune.hosts import named
 from rccltune.launch import Launcher
 from rccltune.model import TREE_SIMPLE_PATCHED, Fingerprint, Mode, Scale
-from rccltune.pipeline import places, switching, torching
+from rccltune.pipeline import overwriting, places, switching, torching
 from rccltune.pipeline.benches import Bench
 from rccltune.pipeline.places import Seating
 from rccltune.vocab import Collective, RankPlacement
@@ -73,6 +74,7 @@ class Site:
     Attributes:
         help_letters: option letters of the benchmark.
         scale: of a communicator; where ranks are parted into groups there are several.
+        hosts: of the host file, those that ranks are put on; empty without one.
         seating: which devices the ranks are on, and how many are started.
         environment: set in every arm, baseline included.
         node: the simulated node, None on a real machine.
@@ -102,6 +104,7 @@ class Site:
     hostfile: Path | None
     has_patched_library: bool
     node: simnode.SimulatedNode | None
+    hosts: tuple[str, ...] = ()
     # A simulated node's ranks have no memory to be near to.
     binding: str | None = "none"
     remarks: tuple[str, ...] = ()
@@ -125,6 +128,9 @@ def find_site(wish: SiteWish) -> Site:
         CommandLineError: what was said does not fit together.
     """
     found = _simulated(wish) if wish.simulate else _real(wish)
+    said = overwriting.remark(found.library, found.scale, found.help_letters)
+    if said is not None:
+        found = replace(found, remarks=(*found.remarks, said))
     return _without_tuner(found) if found.tunerless is not None else found
 
 
@@ -154,6 +160,8 @@ def _real(wish: SiteWish) -> Site:
     added = (*_loads(library), *wish.added, *seating.environment)
     environment = tuple({**dict(launcher.environment), **dict(added)}.items())
     binding = _binding(wish, launcher, n_started, environment)
+    if not hosts:
+        _one_host(binding.hosts)
     known = _cpu() if bench.on_cpu else detect.fingerprint(system)
     hidden = _hidden(system)
     loaded = bench.library
@@ -182,6 +190,7 @@ def _real(wish: SiteWish) -> Site:
         environment=environment,
         cleared=(*wish.cleared, *seating.cleared),
         hostfile=wish.hostfile,
+        hosts=hosts,
         has_patched_library=patched is not None and has_any(patched, TREE_SIMPLE_SWITCH),
         node=None,
         binding=binding.bind,
@@ -316,6 +325,20 @@ def _binding(
             ) from error
 
 
+def _one_host(found: tuple[str, ...]) -> None:
+    """Launchers take an allocation's nodes without being told, and times would be of several.
+
+    Raises:
+        MachineError: there are several.
+    """
+    if len(found) > 1:
+        raise MachineError(
+            f"the launcher puts the ranks on {len(found)} hosts by itself: {named(found)}",
+            hint="name those to be measured with --hostfile, so that they can be compared and the "
+            "rules know how many nodes they are for; or ask for an allocation of one node.",
+        )
+
+
 def _remarks(binding: launch.Binding) -> tuple[str, ...]:
     if binding.refused is None:
         return ()
@@ -391,7 +414,7 @@ def _simulated(wish: SiteWish) -> Site:
     one_process = wish.launcher == "none"
     launcher = _launcher(wish, None)
     seating = _simulated_seating(wish, node)
-    _hosts(wish, launcher, seating.n_started)
+    hosts = _hosts(wish, launcher, seating.n_started)
     environment = [*launcher.environment, *wish.added, *seating.environment]
     environment.append(("RCCLTUNE_SIM_SEED", str(wish.seed)))
     if one_process:
@@ -416,6 +439,7 @@ def _simulated(wish: SiteWish) -> Site:
         cleared=(*wish.cleared, *seating.cleared),
         remarks=_said(seating),
         hostfile=wish.hostfile,
+        hosts=hosts,
         has_patched_library=True,
         node=node,
         # Simulated collectives are not waited for, the library's start-up is.

@@ -31,6 +31,7 @@ from rccltune.model import (
 )
 from rccltune.pipeline import searching
 from rccltune.pipeline.agreeing import Agreements, agreements
+from rccltune.pipeline.hosting import same_hosts
 from rccltune.pipeline.ledger import Ledger, lift, open_ledger, samples_of, write_quarantine
 from rccltune.pipeline.leftovers import end_leftovers
 from rccltune.pipeline.places import PLACE_FILE
@@ -101,7 +102,8 @@ def sweep(prepared: Prepared, *, tell: Tell, note: Note, command: str, force: bo
     Raises:
         CommandLineError: the budget allows no launch at all.
         LaunchError: nothing could be measured, or the baseline never ended well.
-        MachineError: untouched runs differ too much, or a hidden file chooses (unless ``force``).
+        MachineError: untouched runs differ too much, a hidden file chooses, or several hosts are
+            not alike (unless ``force``).
         KeyboardInterrupt: after all that was started is gone and the session is whole.
     """
     if not force:
@@ -110,6 +112,7 @@ def sweep(prepared: Prepared, *, tell: Tell, note: Note, command: str, force: bo
     with session.writing(folder, note), interrupts.interruptible():
         _begin(prepared, command)
         end_leftovers(folder, note)
+        same_hosts(prepared.site, folder, note=note, force=force)
         # Looked at again: another rccltune may have gone on with it before we held it.
         ledger = open_ledger(folder)
         if prepared.lifts:

@@ -14,6 +14,7 @@ from rccltune.errors import CommandLineError, InputFileError, VerificationError
 from rccltune.model import Rule, Sweep
 from rccltune.pipeline import placing
 from rccltune.pipeline.emitting import file_name
+from rccltune.pipeline.hosting import same_hosts
 from rccltune.pipeline.leftovers import end_leftovers
 from rccltune.pipeline.preparing import NODE_FILE
 from rccltune.pipeline.site import Site
@@ -144,6 +145,7 @@ def verify_rules(wish: VerifyWish, sweep: Sweep, site: Site, *, note: Note) -> V
     Raises:
         InputFileError: the plugin refuses the file.
         CommandLineError: it has no rule for this scale.
+        MachineError: several hosts are not alike.
         LaunchError: the untouched benchmark does not work.
         VerificationError: wrong results without rules, a job that hangs or crashes with them, or
             a plugin that does not do what the file says.
@@ -172,6 +174,7 @@ def verify_rules(wish: VerifyWish, sweep: Sweep, site: Site, *, note: Note) -> V
     )
     with session.writing(ground.folder, note), interrupts.interruptible():
         end_leftovers(ground.folder, note)
+        same_hosts(site, ground.folder, note=note, rules=wish.rules)
         if site.node is not None:
             session.write_atomically(ground.folder / NODE_FILE, simnode.written(site.node))
         state = _settled(wish, ground, text)

@@ -118,6 +118,29 @@ def test_a_host_file_sends_a_sweep_to_another_host(
     assert Path("ssh.used").exists() or flavour == "srun"
 
 
+@pytest.mark.parametrize(
+    ("name", "form"), [("openmpi5", "{} slots=2\n"), ("mpich", "{}:2\n"), ("intel", "{}:2\n")]
+)
+def test_two_names_of_one_host_are_no_two_hosts(
+    node: Callable[..., Path],
+    real: Real,
+    another_host: None,
+    capsys: pytest.CaptureFixture[str],
+    name: str,
+    form: str,
+) -> None:
+    """Asked before anything runs, simulated or not: all ranks say the same host."""
+    path = node()
+    Path("hosts").write_text("".join(form.format(host) for host in ("127.0.0.1", "127.0.0.2")))
+    flavour = real(name).flavour
+
+    assert sweep(path, flavour, "--setting", "ring/ll", "--hostfile", "hosts") == 4
+    said = capsys.readouterr().err
+    assert "names 2 hosts (127.0.0.[1-2])" in said
+    assert "ranks run on 1 (" in said
+    assert not list(Path(flavour).glob("launches/*"))
+
+
 # A hang takes as long as its time limit: under each launcher in scripts/test --long.
 HANGS = [
     name if name in ("openmpi5", "srun") else pytest.param(name, marks=pytest.mark.long)

@@ -1,0 +1,269 @@
+"""The jobs that ask hosts what they are, before anything is measured on them.
+
+Each runs under the launcher, the host file, the environment and the number of ranks of the sweep:
+a shell first, which finds out what every host can see at all, so that no host is waited for that
+has no rccltune; then ranks that meet through mpi4py. Where they cannot, each rank prints its own
+answer.
+"""
+
+from __future__ import annotations
+
+import importlib.util
+import os
+import re
+import shlex
+import sys
+import uuid
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Final
+
+import rccltune
+from rccltune import detect, hosts, launch, plugin, session
+from rccltune.errors import MachineError
+from rccltune.hosts import Host
+from rccltune.pipeline.site import Site
+
+# Ranks that cannot meet wait for each other; a host file's worth of them must not take an hour.
+_LEAST_S: Final = 60.0
+_EACH_S: Final = 0.1
+_MOST_S: Final = 300.0
+_PROGRAM: Final = "rccltune.answering"
+_NO_MPI: Final = re.compile(r"RCCLTUNE-NO-MPI (.*)")
+_ERROR: Final = re.compile(r"^\w*(?:Error|Exception)\b.*$", re.MULTILINE)
+_REACH: Final = "RCCLTUNE-REACH"
+_SEEN: Final = re.compile(rf"{_REACH} (\S+)((?: \d+)*) end")
+# Says which of its arguments are not there, in one write, and lives for half a second.
+_LOOKS: Final = (
+    'i=0; m=; for f do i=$((i+1)); [ -e "$f" ] || m="$m $i"; done; sleep 0.5; '
+    f'echo "{_REACH} $(uname -n)$m end"'
+)
+_OWN_JOBS: Final = {
+    # Any folder may be the working directory there, with modules of any name.
+    "PYTHONSAFEPATH": "1",
+    # Open MPI's ranks otherwise burn the cores that those need which still start.
+    "OMPI_MCA_mpi_yield_when_idle": "1",
+}
+_LIBMPI: Final = ("libmpi.so.40", "libmpi.so.12", "libmpi.so")
+Note = Callable[[str], None]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Needed:
+    """A file that hosts must see.
+
+    Attributes:
+        lacking: what it means where it is not there.
+        hint: what to do then; None where the sweep can do without.
+    """
+
+    path: Path
+    lacking: str
+    hint: str | None
+
+
+def ask(
+    site: Site, where: Path, *, note: Note, rules: Path | None
+) -> tuple[tuple[Host, ...], str | None]:
+    """What every host is, and why that was not said through mpi4py; None where it was.
+
+    Args:
+        site: where launches run.
+        where: a folder that all hosts must share.
+        note: told why mpi4py was not used.
+        rules: a rule file that ranks will read.
+
+    Raises:
+        MachineError: hosts do not see the folder, lack something, or do not answer.
+    """
+    # Of a folder with the same name on another disk it is not known that it is this one.
+    token = where / f"seen-{uuid.uuid4().hex}"
+    session.write_atomically(token, "")
+    try:
+        reason = _look(site, where, token, rules)
+    finally:
+        token.unlink(missing_ok=True)
+    question = where / "question.json"
+    session.write_atomically(question, session.dump_json(_question(site, rules)))
+    if reason is None:
+        found, reason = _met(site, where, question)
+        if found is not None:
+            return found, None
+    note(
+        f"The ranks did not meet through mpi4py: {reason}. Hosts are compared by what each rank "
+        f"prints; for mpi4py install rccltune[mpi] on every host, for {_mpi(site)}"
+    )
+    return _printed(site, where, question), reason
+
+
+def _question(site: Site, rules: Path | None) -> dict[str, Any]:
+    loads = dict(site.environment).get("LD_LIBRARY_PATH", "").split(os.pathsep)[0]
+    named = [Path(loads) / name for name in ("librccl.so.1", "libnccl.so.2")] if loads else []
+    return {
+        "programs": sorted(set(site.programs.values())),
+        "librccl": next((str(path) for path in named if path.exists()), None),
+        "files": {
+            "plugin": str(plugin.library()),
+            **({"rules": str(rules.resolve())} if rules is not None else {}),
+        },
+    }
+
+
+def _look(site: Site, where: Path, token: Path, rules: Path | None) -> str | None:
+    """Let a shell on every host look for what is needed.
+
+    Returns:
+        Why mpi4py cannot be used, None where nothing is known against it.
+
+    Raises:
+        MachineError: a host lacks what it cannot do without.
+    """
+    spec = importlib.util.find_spec("mpi4py")
+    needed = _needed(site, token, rules)
+    if spec is not None and spec.origin is not None:
+        needed.append(_Needed(path=Path(spec.origin), lacking="no mpi4py", hint=None))
+    program = ("/bin/sh", "-c", _LOOKS, "rccltune", *(str(one.path) for one in needed))
+    ran = _run(site, where / "look", program)
+    said = _SEEN.findall(ran.text)
+    started = site.seating.n_started
+    if len(said) != started:
+        command = site.launcher.argv(started, ("hostname",), hostfile=site.hostfile)
+        raise MachineError(
+            f"{len(said)} of {started} ranks on {len(site.hosts)} hosts answered: {ran.reason}",
+            where=str(where / "look" / "stderr.log"),
+            hint=f"mend this until it works: {shlex.join(command)}",
+        )
+    for number, one in enumerate(needed, start=1):
+        lacking = [host for host, numbers in said if str(number) in numbers.split()]
+        if not lacking:
+            continue
+        told = f"{hosts.named(lacking)}: {one.lacking}"
+        if one.hint is None:
+            return told
+        raise MachineError(told, where=str(one.path), hint=one.hint)
+    return "it is not installed here" if spec is None else None
+
+
+def _needed(site: Site, token: Path, rules: Path | None) -> list[_Needed]:
+    here = "install it at the same path on every host, or on a file system that all share."
+    files = [
+        _Needed(
+            path=token,
+            lacking="the session folder is not seen there, or another one of the same name",
+            hint="put it on a file system that all hosts share with -o SESSION; /tmp is mostly "
+            "each host's own.",
+        ),
+        _Needed(path=Path(sys.executable), lacking="no Python to ask with", hint=here),
+        _Needed(path=Path(rccltune.__file__), lacking="no rccltune", hint=here),
+        _Needed(path=plugin.library(), lacking="no plugin of rccltune", hint=here),
+        *(
+            _Needed(path=Path(name), lacking=f"no {Path(name).name}", hint=here)
+            for name in sorted(set(site.programs.values()))
+        ),
+    ]
+    if rules is not None:
+        files.append(_Needed(path=rules.resolve(), lacking="no rule file", hint=here))
+    return files
+
+
+def _met(site: Site, where: Path, question: Path) -> tuple[tuple[Host, ...] | None, str | None]:
+    """What rank 0 printed for all, or why there is no such thing."""
+    ran = _run(site, where / "mpi", _command("mpi", question))
+    answers = hosts.read_lines(ran.text)
+    if len(answers) == 1 and answers[0]["n_ranks"] == site.seating.n_started:
+        return tuple(session.from_plain(Host, one, "hosts") for one in answers[0]["hosts"]), None
+    if answers:
+        return None, (
+            f"{sum(one['n_ranks'] for one in answers)} ranks made {len(answers)} jobs: mpi4py "
+            "there is built for another MPI than this launcher's, or srun needs SLURM_MPI_TYPE"
+        )
+    refused = _NO_MPI.search(ran.errors)
+    return None, refused[1] if refused is not None else ran.reason
+
+
+def _printed(site: Site, where: Path, question: Path) -> tuple[Host, ...]:
+    """What every rank printed for itself.
+
+    Raises:
+        MachineError: a rank is missing.
+    """
+    ran = _run(site, where / "lines", _command("lines", question))
+    answers = hosts.read_lines(ran.text)
+    if len(answers) != site.seating.n_started:
+        raise MachineError(
+            f"{len(answers)} of {site.seating.n_started} ranks said what their host is: "
+            f"{ran.reason}",
+            where=str(where / "lines" / "stderr.log"),
+            hint="the Python of this rccltune must start on every host, with what it imports.",
+        )
+    return hosts.merged(hosts.Answer(**one) for one in answers)
+
+
+def _command(how: str, question: Path) -> tuple[str, ...]:
+    return (sys.executable, "-m", _PROGRAM, how, str(question))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Ran:
+    """What a job printed."""
+
+    text: str
+    errors: str
+    limit_s: float
+    timed_out: bool
+
+    @property
+    def reason(self) -> str:
+        """Why it did not do what it was to do: the first words that say something."""
+        if self.timed_out:
+            return f"they were not done in {self.limit_s:.0f} s"
+        # Of a traceback the end says it.
+        ends = _ERROR.findall(self.errors)
+        paragraphs = re.split(r"-{20,}|\n\s*\n", ends[-1] if ends else self.errors)
+        words = (" ".join(part.split()) for part in paragraphs)
+        return next((text[:300] for text in words if text), "nothing was said")
+
+
+def _run(site: Site, where: Path, program: tuple[str, ...]) -> _Ran:
+    """Start a program as launches are started, on every rank."""
+    where.mkdir(exist_ok=True)
+    own = {**_OWN_JOBS, **_libmpi(site.launcher.program)}
+    # The site's own goes first, and other hosts must have it too.
+    added = [(name, os.environ.get(name, value)) for name, value in own.items()]
+    seen = launch.environment(os.environ, [*added, *site.environment], clear=site.cleared)
+    names = {name for name, _ in (*seen.added, *seen.passed)}
+    options, variables = site.launcher.carry(
+        {*names, launch.TAG}, {**seen.variables, launch.TAG: ""}
+    )
+    started = site.seating.n_started
+    argv = site.launcher.argv(started, program, bind=site.binding, hostfile=site.hostfile)
+    limit_s = min(_MOST_S, _LEAST_S + _EACH_S * started)
+    ending = launch.run(
+        launch.Job(
+            argv=(argv[0], *options, *argv[1:]),
+            variables=variables,
+            folder=where,
+            timeout_s=limit_s,
+            is_complete=lambda _: False,
+        )
+    )
+    text, errors = (
+        (where / name).read_text(errors="replace") for name in ("stdout.log", "stderr.log")
+    )
+    return _Ran(text=text, errors=errors, limit_s=limit_s, timed_out=ending.timed_out)
+
+
+def _mpi(site: Site) -> str:
+    """The MPI that ranks are to meet through: the benchmark's, else the launcher's first."""
+    linked = detect.linked_mpi(Path(next(iter(site.programs.values()))))
+    families = sorted(site.launcher.families)
+    return linked if linked in families else families[-1]
+
+
+def _libmpi(program: Path | None) -> dict[str, str]:
+    """Lets mpi4py, whose wheels fit several MPIs, load that of the launcher; srun brings none."""
+    folders = [program.resolve().parents[1] / name for name in ("lib", "lib64")] if program else []
+    files = [folder / name for folder in folders for name in _LIBMPI]
+    found = next((path for path in files if path.exists()), None)
+    return {"MPI4PY_LIBMPI": str(found)} if found is not None else {}

