@@ -36,9 +36,10 @@ from rccltune.detect.records import (
 )
 from rccltune.detect.situations import VISIBLE, situations
 from rccltune.detect.smi import bindings, query, runner
-from rccltune.detect.software import linked_mpi, sha256_of
+from rccltune.detect.software import SIMULATED_MARK, linked_mpi, sha256_of
 
 __all__ = [
+    "SIMULATED_MARK",
     "SPLITTING",
     "VISIBLE",
     "Benchmark",

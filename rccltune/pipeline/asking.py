@@ -98,11 +98,12 @@ def ask(
 
 
 def _question(site: Site, rules: Path | None) -> dict[str, Any]:
-    loads = dict(site.environment).get("LD_LIBRARY_PATH", "").split(os.pathsep)[0]
-    named = [Path(loads) / name for name in ("librccl.so.1", "libnccl.so.2")] if loads else []
+    seen = launch.environment(os.environ, site.environment, clear=site.cleared)
+    # Where the loader tells of it here, it is to tell on every host.
+    told = detect.library_of(site.files[0], seen.variables)
     return {
-        "programs": sorted(set(site.programs.values())),
-        "librccl": next((str(path) for path in named if path.exists()), None),
+        "programs": [str(path) for path in site.files],
+        "librccl": str(site.library_file) if site.library_file and told is None else None,
         "files": {
             "plugin": str(plugin.library()),
             **({"rules": str(rules.resolve())} if rules is not None else {}),
@@ -157,10 +158,7 @@ def _needed(site: Site, token: Path, rules: Path | None) -> list[_Needed]:
         _Needed(path=Path(sys.executable), lacking="no Python to ask with", hint=here),
         _Needed(path=Path(rccltune.__file__), lacking="no rccltune", hint=here),
         _Needed(path=plugin.library(), lacking="no plugin of rccltune", hint=here),
-        *(
-            _Needed(path=Path(name), lacking=f"no {Path(name).name}", hint=here)
-            for name in sorted(set(site.programs.values()))
-        ),
+        *(_Needed(path=path, lacking=f"no {path.name}", hint=here) for path in site.files),
     ]
     if rules is not None:
         files.append(_Needed(path=rules.resolve(), lacking="no rule file", hint=here))
@@ -256,7 +254,7 @@ def _run(site: Site, where: Path, program: tuple[str, ...]) -> _Ran:
 
 def _mpi(site: Site) -> str:
     """The MPI that ranks are to meet through: the benchmark's, else the launcher's first."""
-    linked = detect.linked_mpi(Path(next(iter(site.programs.values()))))
+    linked = detect.linked_mpi(site.files[0])
     families = sorted(site.launcher.families)
     return linked if linked in families else families[-1]
 

@@ -21,7 +21,6 @@ from rccltune.model import Ceiling, Curve, Link, LinkRates, Place, Scale, Settin
 from rccltune.pipeline.fitting import FitDone
 from rccltune.pipeline.places import stored_place
 from rccltune.pipeline.preparing import NODE_FILE
-from rccltune.pipeline.site import SIMULATED_MARK
 from rccltune.session import Session
 from rccltune.units import busbw
 from rccltune.vocab import Collective
@@ -277,7 +276,7 @@ def _check_kind_of(program: Path, *, simulated: bool) -> None:
     Raises:
         MachineError: it is the other one.
     """
-    is_stand_in = SIMULATED_MARK in program.read_bytes()
+    is_stand_in = detect.SIMULATED_MARK in program.read_bytes()
     if is_stand_in != simulated:
         raise MachineError(
             f"this is {'the stand-in' if is_stand_in else 'no stand-in'}, and the session is "

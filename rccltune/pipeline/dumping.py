@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Final
 
-from rccltune import detect, interrupts, launch, npkit, plan, session, zones
+from rccltune import interrupts, npkit, plan, session, zones
 from rccltune.errors import CommandLineError, LaunchError, MachineError, TooLittleDataError
 from rccltune.model import (
     BASELINE,
@@ -127,7 +127,7 @@ def check_dump(folder: Path, site: Site) -> None:
             hint="leave out --launcher none and NCCL_TESTS_SPLIT, so that every rank is a process "
             "of its own in one communicator.",
         )
-    library = _library(site)
+    library = site.library_file
     if library is not None and not npkit.has_npkit(library):
         raise MachineError(
             "this library was built without NPKit",
@@ -280,15 +280,6 @@ def _several_gpus(site: Site) -> str | None:
     return None
 
 
-def _library(site: Site) -> Path | None:
-    """The library that the benchmark will load, None where that is not seen or is played."""
-    if site.node is not None:
-        return None
-    seen = launch.environment(os.environ, site.environment, clear=site.cleared)
-    program = Path(next(iter(site.programs.values())))
-    return detect.library_of(program, seen.variables)
-
-
 def _is_played(site: Site) -> bool:
     return "npkit" in dict(site.environment).get(_PATCHES, os.environ.get(_PATCHES, ""))
 
@@ -381,7 +372,7 @@ def _done(winner: Winner, one: Launch, into: Path, dump: Dump, *, site: Site, ow
 
 def _places(site: Site) -> list[Path]:
     """Where RCCL's tools may be: its sources are mostly beside those of rccl-tests."""
-    library = _library(site)
+    library = site.library_file
     folder = Path(next(iter(site.programs.values()))).parent
     beside = [above.parent / "rccl" for above in (folder, *folder.parents[:2])]
     return [*([library] if library is not None else []), *beside, _ROCM]

@@ -4,10 +4,7 @@ from __future__ import annotations
 
 import os
 import pwd
-import re
-import shutil
 import socket
-import subprocess
 import sysconfig
 import tempfile
 from collections.abc import Callable, Iterator, Mapping
@@ -16,25 +13,28 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Final
 
-from rccltune import advice, detect, launch, plugin, session, simnode
+from rccltune import detect, launch, plugin, session, simnode
 from rccltune.content import has_any
 from rccltune.errors import CommandLineError, MachineError
-from rccltune.hosts import named
 from rccltune.launch import Launcher
 from rccltune.model import TREE_SIMPLE_PATCHED, Fingerprint, Mode, Scale
-from rccltune.pipeline import overwriting, places, switching, torching
-from rccltune.pipeline.benches import Bench
+from rccltune.pipeline import (
+    libraries,
+    overwriting,
+    places,
+    rccltests,
+    starting,
+    switching,
+    torching,
+)
 from rccltune.pipeline.places import Seating
+from rccltune.pipeline.starting import binding_of, hosts_of, launcher_of
 from rccltune.vocab import Collective, RankPlacement
 
-SIMULATED_MARK: Final = b"# SIMULATED"
 # A library built after scripts/enable-tree-simple asks for this variable by name.
 TREE_SIMPLE_SWITCH: Final = TREE_SIMPLE_PATCHED.environment[0][0].encode()
 # RCCLX prints RCCL's number; this variable is its own (torchcomms, comms/rcclx).
 RCCLX_SWITCH: Final = b"RCCL_LOW_PRECISION_ENABLE"
-_LIBRARIES: Final = ("librccl.so.1", "librccl.so", "libnccl.so.2", "libnccl.so")
-_USUAL: Final = (Path("/opt/rocm/bin"), Path("/opt/rccl-tests/build"))
-_OPTION: Final = re.compile(r"\[-(\w)[, ]")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -87,6 +87,7 @@ class Site:
             it loads it or is not known.
         tells: such a library's log is to say what ran.
         library: what it calls itself (``RCCL 2.28.3``), None where that is not known.
+        library_file: the file with it, None where that is not seen or is played.
         runs: what stands before a program on its command line.
         untunable: why nothing can be chosen here at all, None where it can.
         tells_steps: the benchmark says itself when a step of a schedule is over.
@@ -114,10 +115,17 @@ class Site:
     tunerless: str | None = None
     tells: bool = False
     library: str | None = None
+    library_file: Path | None = None
     is_rcclx: bool | None = None
     runs: tuple[str, ...] = ()
     untunable: str | None = None
     tells_steps: bool = False
+
+    @property
+    def files(self) -> tuple[Path, ...]:
+        """What a launch starts: every benchmark, or the PyTorch runner and its Python."""
+        words = [*self.runs, *self.programs.values()]
+        return tuple(sorted({Path(word) for word in words if word.startswith("/")}))
 
 
 def find_site(wish: SiteWish) -> Site:
@@ -145,28 +153,32 @@ def _without_tuner(site: Site) -> Site:
 def _real(wish: SiteWish) -> Site:
     seen = launch.environment(os.environ, wish.added, clear=wish.cleared).variables
     is_torch = wish.runner == "torch"
-    bench = torching.bench_of(wish.python, wish.backend, seen) if is_torch else _tests(wish)
+    bench = (
+        torching.bench_of(wish.python, wish.backend, seen)
+        if is_torch
+        else rccltests.bench_of(wish.rccl_tests)
+    )
     system = _system()
     if not bench.on_cpu:
         detect.check_mode(wish.mode, system)
     seating = places.seating_of(wish.placement, wish.n_ranks, system, _seen(wish))
     n_started = seating.n_started
-    library = None if wish.librccl is None else _library(wish.librccl)
+    library = None if wish.librccl is None else libraries.named(wish.librccl)
     by_torch = is_torch and wish.launcher in ("auto", "torchrun") and wish.hostfile is None
-    launcher = torching.torchrun(bench) if by_torch else _launcher(wish, bench.linked)
-    hosts = _hosts(wish, launcher, n_started)
+    launcher = torching.torchrun(bench) if by_torch else launcher_of(wish.launcher, bench.linked)
+    hosts = hosts_of(wish.hostfile, launcher, n_started)
     if len(hosts) > 1:
         seating = places.over_hosts(wish.placement, seating, len(hosts), len(system.gpus))
-    added = (*_loads(library), *wish.added, *seating.environment)
+    added = (*libraries.loads(library), *wish.added, *seating.environment)
     environment = tuple({**dict(launcher.environment), **dict(added)}.items())
-    binding = _binding(wish, launcher, n_started, environment)
-    if not hosts:
-        _one_host(binding.hosts)
+    binding = binding_of(
+        launcher, n_started, hostfile=wish.hostfile, added=environment, cleared=wish.cleared
+    )
     known = _cpu() if bench.on_cpu else detect.fingerprint(system)
     hidden = _hidden(system)
     loaded = bench.library
     if bench.linked is not None:
-        loaded = _loaded(bench.linked, library, environment, wish.cleared)
+        loaded = libraries.loaded(bench.linked, library, environment, wish.cleared)
     version = detect.version_of(loaded) if loaded is not None else None
     patched = library if bench.linked is not None else loaded
     return Site(
@@ -194,51 +206,21 @@ def _real(wish: SiteWish) -> Site:
         has_patched_library=patched is not None and has_any(patched, TREE_SIMPLE_SWITCH),
         node=None,
         binding=binding.bind,
-        remarks=(*bench.remarks, *_remarks(binding), *_said(seating)),
+        remarks=(*bench.remarks, *starting.remarks(binding), *_said(seating)),
         hidden=hidden,
         changed=lambda: (*detect.changes(system, _system()), *_changed(hidden, _hidden(system))),
         tunerless=switching.tunerless(version),
         library=version,
+        library_file=loaded,
         is_rcclx=has_any(loaded, RCCLX_SWITCH) if loaded is not None else None,
         untunable=bench.untunable,
         tells_steps=bench.tells_steps,
     )
 
 
-def _tests(wish: SiteWish) -> Bench:
-    """The programs of rccl-tests."""
-    folder = _benchmark_folder(wish.rccl_tests)
-    programs = _programs(folder)
-    first = Path(next(iter(programs.values())))
-    if SIMULATED_MARK in first.read_bytes():
-        raise MachineError(
-            "these are rccltune's stand-in benchmarks, not rccl-tests",
-            where=str(folder),
-            hint="use them with --simulate NODE; nothing simulated counts as a measurement.",
-        )
-    return Bench(
-        programs=programs,
-        letters=_letters(str(first), os.environ),
-        sha256=session.sha256_of(first),
-        linked=first,
-    )
-
-
 def _cpu() -> Fingerprint:
     """A machine whose GPUs, if it has any, are not looked at."""
     return Fingerprint(product=torching.GLOO_PRODUCT, hosts=(socket.gethostname(),))
-
-
-def _loaded(
-    program: Path,
-    library: Path | None,
-    added: tuple[tuple[str, str], ...],
-    cleared: tuple[str, ...],
-) -> Path | None:
-    """The library that the benchmark will load, None where that is not seen."""
-    seen = launch.environment(os.environ, added, clear=cleared)
-    # Of a script around the benchmark the loader knows nothing; what was named counts then.
-    return detect.library_of(program, seen.variables) or library
 
 
 def _hidden(system: detect.System) -> tuple[detect.HiddenFile, ...]:
@@ -257,93 +239,6 @@ def _changed(
     """Hidden files that came, went or say something else."""
     names = sorted({str(one.path) for one in set(before) ^ set(now)})
     return tuple(f"{name} is not what it was" for name in names)
-
-
-def _library(wish: Path) -> Path:
-    """The file that was named, or the librccl in the folder that was."""
-    found = next((wish / name for name in _LIBRARIES if (wish / name).is_file()), wish)
-    if not found.is_file():
-        raise MachineError(
-            "there is no such library",
-            where=str(wish),
-            hint="name the librccl.so.1 that was built with --librccl.",
-        )
-    return found.resolve()
-
-
-def _loads(library: Path | None) -> tuple[tuple[str, str], ...]:
-    """What makes the benchmark load a library instead of the site's."""
-    if library is None:
-        return ()
-    folders = (str(library.parent), os.environ.get("LD_LIBRARY_PATH"))
-    return (("LD_LIBRARY_PATH", os.pathsep.join(filter(None, folders))),)
-
-
-def _launcher(wish: SiteWish, benchmark: Path | None) -> Launcher:
-    """The launcher wished for, or the first that fits the benchmark's MPI."""
-    return launch.find_launcher(
-        wish.launcher,
-        path=os.environ.get("PATH"),
-        family=detect.linked_mpi(benchmark) if benchmark is not None else None,
-        in_allocation="SLURM_JOB_ID" in os.environ,
-    )
-
-
-def _hosts(wish: SiteWish, launcher: Launcher, n_ranks: int) -> tuple[str, ...]:
-    """Hosts that the host file puts ranks on; none without a file."""
-    if wish.hostfile is None:
-        return ()
-    if launcher.program is None:
-        raise CommandLineError(
-            "--hostfile needs a launcher that reads it",
-            hint="leave out --hostfile, or --launcher none.",
-        )
-    return launch.hosts_used(wish.hostfile, launcher.flavour, n_ranks)
-
-
-def _binding(
-    wish: SiteWish, launcher: Launcher, n_ranks: int, added: tuple[tuple[str, str], ...]
-) -> launch.Binding:
-    """Try the launcher with ranks that do nothing, in the environment that launches will have."""
-    if launcher.flavour == "torchrun":
-        # It binds nothing, and its Python has imported torch already.
-        return launch.Binding(bind="none")
-    seen = launch.environment(os.environ, added, clear=wish.cleared)
-    with tempfile.TemporaryDirectory(prefix="rccltune-") as folder:
-        try:
-            return launch.find_binding(
-                launcher,
-                n_ranks,
-                hostfile=wish.hostfile,
-                variables=seen.variables,
-                folder=Path(folder),
-            )
-        except MachineError as error:
-            meaning = advice.meaning_of(error.message)
-            raise MachineError(
-                error.message, where=error.where, hint=meaning or error.hint
-            ) from error
-
-
-def _one_host(found: tuple[str, ...]) -> None:
-    """Launchers take an allocation's nodes without being told, and times would be of several.
-
-    Raises:
-        MachineError: there are several.
-    """
-    if len(found) > 1:
-        raise MachineError(
-            f"the launcher puts the ranks on {len(found)} hosts by itself: {named(found)}",
-            hint="name those to be measured with --hostfile, so that they can be compared and the "
-            "rules know how many nodes they are for; or ask for an allocation of one node.",
-        )
-
-
-def _remarks(binding: launch.Binding) -> tuple[str, ...]:
-    if binding.refused is None:
-        return ()
-    text = "Ranks are not bound to their NUMA sets, times may vary more: the launcher refused"
-    return (f"{text} ({binding.refused})",)
 
 
 def _seen(wish: SiteWish) -> dict[str, str]:
@@ -410,11 +305,11 @@ def _simulated(wish: SiteWish) -> Site:
             f"the simulated node {node.name} is in mode {mode}, not {wish.mode}",
             hint=f"say --mode {mode}, or simulate another node.",
         )
-    programs = _programs(folder)
+    programs = rccltests.programs_in(folder)
     one_process = wish.launcher == "none"
-    launcher = _launcher(wish, None)
+    launcher = launcher_of(wish.launcher, None)
     seating = _simulated_seating(wish, node)
-    hosts = _hosts(wish, launcher, seating.n_started)
+    hosts = hosts_of(wish.hostfile, launcher, seating.n_started)
     environment = [*launcher.environment, *wish.added, *seating.environment]
     environment.append(("RCCLTUNE_SIM_SEED", str(wish.seed)))
     if one_process:
@@ -466,59 +361,9 @@ def _release(wish: SiteWish, node: simnode.SimulatedNode) -> str:
     return dict(wish.added).get("RCCLTUNE_SIM_RELEASE") or str(node.raw["release"]["rccl"])
 
 
-def _benchmark_folder(wish: Path | None) -> Path:
-    if wish is not None:
-        # Users name the checkout as often as its build folder.
-        return wish / "build" if (wish / "build").is_dir() else wish
-    found = shutil.which(Collective.ALL_REDUCE.benchmark)
-    if found is not None:
-        return Path(found).parent
-    for folder in _USUAL:
-        if (folder / Collective.ALL_REDUCE.benchmark).exists():
-            return folder
-    raise MachineError(
-        "rccl-tests were not found on PATH nor under /opt/rocm",
-        hint="build them with MPI=1 and name the folder with --rccl-tests; without a GPU use "
-        "--simulate mi300x.",
-    )
-
-
-def _programs(folder: Path) -> dict[Collective, str]:
-    found = {
-        collective: str((folder / collective.benchmark).resolve().parent / collective.benchmark)
-        for collective in Collective
-        if (folder / collective.benchmark).is_file()
-    }
-    if not found:
-        raise MachineError(
-            "there is no benchmark in this folder",
-            where=str(folder),
-            hint="name the folder that holds all_reduce_perf with --rccl-tests.",
-        )
-    return found
-
-
 def _simulated_letters(program: str, node: simnode.SimulatedNode) -> frozenset[str]:
     """The stand-in's options depend on the benchmark release that its node names."""
     with tempfile.NamedTemporaryFile(suffix=".node") as stream:
         stream.write(simnode.written(node))
         stream.flush()
-        return _letters(program, {**os.environ, "RCCLTUNE_SIM_NODE": stream.name})
-
-
-def _letters(program: str, variables: Mapping[str, str]) -> frozenset[str]:
-    """Option letters in what --help prints; benchmarks exit with 0 whatever they are asked."""
-    try:
-        done = subprocess.run(
-            [program, "--help"],
-            env=dict(variables),
-            stdin=subprocess.DEVNULL,
-            capture_output=True,
-            text=True,
-            errors="replace",
-            timeout=60,
-            check=False,
-        )
-    except (OSError, subprocess.TimeoutExpired) as error:
-        raise MachineError(f"the benchmark does not start: {error}", where=program) from error
-    return frozenset(_OPTION.findall(done.stdout + done.stderr))
+        return rccltests.letters_of(program, {**os.environ, "RCCLTUNE_SIM_NODE": stream.name})

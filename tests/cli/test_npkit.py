@@ -151,13 +151,11 @@ def site() -> Site:
 
 
 @pytest.mark.parametrize("has", [True, False])
-def test_a_library_of_hardware(
-    site: Site, has: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_library_of_hardware(site: Site, has: bool, tmp_path: Path) -> None:
     """Looked into before anything runs; the message says how RCCL is built with it."""
     library = tmp_path / "librccl.so.1"
     library.write_bytes(b"\0NPKIT_DUMP_DIR\0" if has else b"\0MSCCLPP_NPKIT_DUMP_DIR\0")
-    monkeypatch.setattr(dumping, "_library", lambda _site: library)
+    site = replace(site, library_file=library)
     if has:
         dumping.check_dump(tmp_path / "d", site)
         return
@@ -166,9 +164,6 @@ def test_a_library_of_hardware(
     assert "--npkit-enable" in str(caught.value.hint)
 
 
-def test_a_library_that_is_not_seen_is_tried(
-    site: Site, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_library_that_is_not_seen_is_tried(site: Site, tmp_path: Path) -> None:
     """A script around the benchmark hides it; then the dump itself tells."""
-    monkeypatch.setattr(dumping, "_library", lambda _site: None)
-    dumping.check_dump(tmp_path / "d", site)
+    dumping.check_dump(tmp_path / "d", replace(site, library_file=None))
