@@ -42,6 +42,8 @@ FORMS = {
 }
 
 pytestmark = [pytest.mark.mpi, pytest.mark.timeout(300)]
+# What is short stays short: these in scripts/test --long.
+LONG = pytest.mark.long
 
 
 @pytest.fixture
@@ -121,7 +123,9 @@ def rccltune(launcher: str) -> list[str]:
     return [sys.executable, "-c", script]
 
 
-@pytest.mark.parametrize("launcher", ["openmpi", "openmpi4", "mpich", "intel"])
+@pytest.mark.parametrize(
+    "launcher", ["openmpi", *(pytest.param(n, marks=LONG) for n in ("openmpi4", "mpich", "intel"))]
+)
 def test_alike_hosts_are_swept_and_rules_are_for_two_nodes(
     hosts: TwoHosts, tmp_path: Path, launcher: str
 ) -> None:
@@ -170,6 +174,7 @@ def test_a_host_in_another_mode_stops_the_sweep(hosts: TwoHosts, tmp_path: Path)
     assert [dict(one["facts"])["mode"] for one in kept["hosts"]] == ["dpx-nps1", "spx-nps1"]
 
 
+@LONG
 @pytest.mark.parametrize("systems", [{"hosta": TWO, "hostb": ONE}])
 def test_different_hosts_are_measured_where_that_is_insisted_on(
     hosts: TwoHosts, tmp_path: Path
@@ -180,6 +185,7 @@ def test_different_hosts_are_measured_where_that_is_insisted_on(
     assert "Measured all the same: the hosts are not alike:" in done.stderr
 
 
+@LONG
 def test_a_hidden_file_of_another_host_stops_the_sweep(hosts: TwoHosts, tmp_path: Path) -> None:
     """RCCL reads it in every rank there, and nothing in the environment shows it."""
     (hosts.folder / "home-hostb" / ".rccl.conf").write_text("NCCL_PROTO=LL\n")
@@ -189,6 +195,7 @@ def test_a_hidden_file_of_another_host_stops_the_sweep(hosts: TwoHosts, tmp_path
     assert ["LL", "hostb"] in [line.split()[-2:] for line in said.splitlines()]
 
 
+@LONG
 def test_files_and_variables_that_differ_are_in_one_table(hosts: TwoHosts, tmp_path: Path) -> None:
     """What a login there sets, another library of the same name, another build of the benchmark."""
     library = tmp_path / "librccl.so.1"
@@ -212,6 +219,7 @@ def test_files_and_variables_that_differ_are_in_one_table(hosts: TwoHosts, tmp_p
     assert "plugin" not in {word for row in rows for word in row[:1]}
 
 
+@LONG
 def test_rules_that_differ_stop_the_verification(hosts: TwoHosts, tmp_path: Path) -> None:
     """A rank that reads another rule than its peers hangs the job."""
     assert sweep(hosts, tmp_path).returncode == 0
@@ -227,6 +235,7 @@ def test_rules_that_differ_stop_the_verification(hosts: TwoHosts, tmp_path: Path
     }
 
 
+@LONG
 def test_hosts_with_unequal_ranks_stop_the_sweep(hosts: TwoHosts, tmp_path: Path) -> None:
     """Three and one are no two nodes of two."""
     command = ["sweep", "-o", "session", *wish(tmp_path)]
@@ -237,6 +246,7 @@ def test_hosts_with_unequal_ranks_stop_the_sweep(hosts: TwoHosts, tmp_path: Path
     assert ["1", "hostb"] in rows
 
 
+@LONG
 def test_one_host_by_two_names_is_one(hosts: TwoHosts, tmp_path: Path) -> None:
     """The library would count one node, and the rules would be for two."""
     command = ["sweep", "-o", "session", *wish(tmp_path, "mpich")]
@@ -246,6 +256,7 @@ def test_one_host_by_two_names_is_one(hosts: TwoHosts, tmp_path: Path) -> None:
     assert "ranks run on 1 (hostb)" in said
 
 
+@LONG
 def test_hosts_that_a_launcher_takes_by_itself_are_named(hosts: TwoHosts, tmp_path: Path) -> None:
     """A site's own host file, or an allocation: nobody told the sweep that there are two."""
     rest = [part for part in wish(tmp_path, "mpich") if part not in ("--hostfile", "hostfile")]
@@ -254,6 +265,7 @@ def test_hosts_that_a_launcher_takes_by_itself_are_named(hosts: TwoHosts, tmp_pa
     assert "puts the ranks on 2 hosts by itself: hosta, hostb" in refused(done)
 
 
+@LONG
 def test_a_host_that_does_not_answer_stops_the_sweep(hosts: TwoHosts, tmp_path: Path) -> None:
     """In the launcher's own words, at once."""
     command = ["sweep", "-o", "session", *wish(tmp_path)]
@@ -263,7 +275,9 @@ def test_a_host_that_does_not_answer_stops_the_sweep(hosts: TwoHosts, tmp_path: 
     assert "does not start 4 ranks" in said
 
 
-@pytest.mark.parametrize("launcher", ["openmpi", "mpich", "intel"])
+@pytest.mark.parametrize(
+    "launcher", ["openmpi", *(pytest.param(n, marks=LONG) for n in ("mpich", "intel"))]
+)
 def test_a_folder_that_is_not_shared_is_named_and_not_waited_for(
     hosts: TwoHosts, tmp_path: Path, launcher: str
 ) -> None:
@@ -278,6 +292,7 @@ def test_a_folder_that_is_not_shared_is_named_and_not_waited_for(
     assert time.monotonic() - start < 60
 
 
+@LONG
 @pytest.mark.parametrize(
     ("hidden", "said"),
     [(REPOSITORY / "rccltune", "no rccltune"), (Path("tests"), "no all_reduce_perf")],
@@ -291,6 +306,7 @@ def test_what_another_host_lacks_is_named(
     assert f"hostb: {said}" in refused(hosts.run("hosta", [*rccltune("openmpi"), *command]))
 
 
+@LONG
 def test_without_mpi4py_on_a_host_all_answer_by_themselves(hosts: TwoHosts, tmp_path: Path) -> None:
     """Nobody waits in MPI for a host that cannot come; the sweep goes on, and it is said."""
     command = ["sweep", "-o", "session", *wish(tmp_path)]
@@ -301,6 +317,7 @@ def test_without_mpi4py_on_a_host_all_answer_by_themselves(hosts: TwoHosts, tmp_
     assert json.loads(Path("session/hosts.json").read_text())["met_through"] != "mpi4py"
 
 
+@LONG
 def test_a_stand_in_waits_for_no_other_host(hosts: TwoHosts, tmp_path: Path) -> None:
     """Its ranks meet in one kernel's memory: elsewhere they stop at once, unless told otherwise."""
     wanted = wish(tmp_path)
@@ -335,7 +352,7 @@ def on_path(found: Slurm) -> dict[str, str]:
     return {**found.variables, "PATH": os.pathsep.join(map(str, places))}
 
 
-@pytest.mark.parametrize("meets", [False, True])
+@pytest.mark.parametrize("meets", [pytest.param(False, marks=LONG), True])
 def test_srun_over_two_nodes_of_an_allocation(
     hosts: TwoHosts, slurm: Slurms, tmp_path: Path, meets: bool
 ) -> None:
@@ -356,6 +373,7 @@ def test_srun_over_two_nodes_of_an_allocation(
     assert set(pd.read_csv("session/samples.csv")["n_nodes"]) == {2}
 
 
+@LONG
 @pytest.mark.parametrize("systems", [{"hosta": TWO, "hostb": ONE}])
 def test_a_node_of_an_allocation_in_another_mode(
     hosts: TwoHosts, slurm: Slurms, tmp_path: Path
@@ -366,6 +384,7 @@ def test_a_node_of_an_allocation_in_another_mode(
     assert ["spx-nps1", "hostb"] in [line.split() for line in said.splitlines()]
 
 
+@LONG
 def test_the_example_for_sbatch(hosts: TwoHosts, slurm: Slurms, tmp_path: Path) -> None:
     """Submitted for real: rules for two nodes, verified, in the folder that it came from."""
     script = REPOSITORY / "examples" / "slurm" / "sweep.sbatch"
