@@ -14,7 +14,7 @@ from difflib import get_close_matches
 from typing import Any, Final, TypeAlias
 
 from rccltune.errors import InputFileError
-from rccltune.model import LONGEST_S, Mode, Setting, Sweep
+from rccltune.model import LONGEST_S, Mode, Scale, Setting, Sweep
 from rccltune.presets import PRESETS
 from rccltune.units import parse_size
 from rccltune.vocab import DTYPE_BYTES, RANK_PLACEMENTS, REDOPS, Collective, RankPlacement
@@ -107,6 +107,7 @@ MANY: Final[Mapping[str, Parser]] = {
     "setting": Setting.parse,
     "channels": _whole(1),
     "dtype": _one_of(tuple(DTYPE_BYTES)),
+    "scales": Scale.parse,
     "variant": str,
     "clear": _name,
 }

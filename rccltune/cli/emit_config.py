@@ -59,8 +59,9 @@ def emit_config(
     Exit codes: 0 done, 2 the file is there (--force), 7 no session, 8 nothing to choose from.
     """
     from rccltune import pipeline
+    from rccltune.pipeline.spreading import sessions_in
 
-    folders = sessions or (DEFAULT_SESSION,)
+    folders = sessions_in(sessions or (DEFAULT_SESSION,))
     console.say(f"Session: {', '.join(str(folder) for folder in folders)}")
     wish = pipeline.EmitWish(
         folders=folders,

@@ -45,8 +45,9 @@ def fit(*, console: Console, sessions: tuple[Path, ...], transferbench: Path | N
     """
     from rccltune import pipeline
     from rccltune.pipeline.bounding import bounded
+    from rccltune.pipeline.spreading import sessions_in
 
-    folders = sessions or (DEFAULT_SESSION,)
+    folders = sessions_in(sessions or (DEFAULT_SESSION,))
     console.say(f"Session: {', '.join(str(folder) for folder in folders)}")
     for folder in folders:
         take(console, folder, transferbench)

@@ -52,14 +52,7 @@ def _pair(text: str) -> tuple[str, str]:
 
 
 def _scales(text: str) -> tuple[Scale, ...]:
-    """Read ``1x64,2x128``: nodes and the ranks of all of them."""
-    found = []
-    for part in filter(None, text.split(",")):
-        nodes, _, ranks = part.strip().partition("x")
-        if not (nodes.isdigit() and ranks.isdigit()):
-            raise ValueError(f"'{part}' is no scale: write 2x128 for 128 ranks on 2 nodes")
-        found.append(Scale(n_nodes=int(nodes), n_ranks=int(ranks)))
-    return tuple(found)
+    return tuple(Scale.parse(part) for part in text.split(",") if part)
 
 
 COLLECTIVE = Word("collective", Collective.parse)

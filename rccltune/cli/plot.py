@@ -60,8 +60,9 @@ def plot(
     understood, 7 no session, 8 no usable sample.
     """
     from rccltune import pipeline
+    from rccltune.pipeline.spreading import sessions_in
 
-    folders = sessions or (DEFAULT_SESSION,)
+    folders = sessions_in(sessions or (DEFAULT_SESSION,))
     wanted = choosing.predicted(scales)
     console.say(f"Session: {', '.join(str(folder) for folder in folders)}")
 

@@ -5,18 +5,20 @@ from __future__ import annotations
 import json
 import shlex
 import sys
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 import click
 
 from rccltune.cli.console import DEFAULT_SESSION, Console, common
 from rccltune.cli.extras import Extras, extras
-from rccltune.cli.options import COLLECTIVE, FOLDER, PAIR, SETTING, Word
+from rccltune.cli.options import COLLECTIVE, FOLDER, PAIR, SCALES, SETTING, Word
 from rccltune.cli.progress import minutes, progress_of
 from rccltune.config import BACKENDS, LAUNCHERS, METHODS, PLACEMENTS, RUNNERS, parse_duration
 from rccltune.errors import LaunchError
-from rccltune.model import Mode
+from rccltune.model import Mode, Scale
 from rccltune.presets import PRESETS
 from rccltune.units import format_size, parse_size
 from rccltune.vocab import DTYPE_BYTES, RANK_PLACEMENTS, REDOPS
@@ -24,7 +26,10 @@ from rccltune.vocab import DTYPE_BYTES, RANK_PLACEMENTS, REDOPS
 if TYPE_CHECKING:
     from rccltune.pipeline.preparing import Prepared
     from rccltune.pipeline.sweeping import Swept
+    from rccltune.pipeline.wishes import Wishes
 
+# What to measure, the session for it, and the scale where --scales asked for it.
+_Wanted: TypeAlias = "tuple[Wishes, Path, Scale | None]"
 SIZE = Word("size", parse_size)
 DURATION = Word("duration", parse_duration)
 
@@ -50,6 +55,12 @@ DURATION = Word("duration", parse_duration)
 )
 @click.option("--hostfile", type=FOLDER, metavar="FILE", help="Hosts, in the launcher's own form.")
 @click.option("--np", type=click.IntRange(min=1), metavar="N", help="Ranks.")
+@click.option(
+    "--scales",
+    type=SCALES,
+    metavar="NxR,...",
+    help="N nodes with R ranks in all, 1x64,2x128: each into a session of its own below -o.",
+)
 @click.option(
     "--placement-of-ranks",
     type=click.Choice(RANK_PLACEMENTS),
@@ -114,6 +125,9 @@ def sweep(
     that hangs, crashes or gives wrong results is tried once more, alone; if it fails again it is
     quarantined: it is measured no more and chosen nowhere, and all others are measured.
 
+    With --scales several scales are swept one after the other, on the first hosts of --hostfile;
+    fit, emit-config and plot take the folder for all its sessions.
+
     \b
     Example:
       rccltune sweep --mode cpx-nps4 --np 64
@@ -124,35 +138,93 @@ def sweep(
     failed, 7 the session is of another machine, 130 interrupted.
     """
     from rccltune import pipeline
-    from rccltune.pipeline import crosschecking, preparing, varying
-    from rccltune.pipeline.wishes import site_keys
+    from rccltune.pipeline import spreading
 
     wishes = pipeline.merge_wishes(config, options)
-    console.say(f"Session: {output}")
+    flags = _Flags(lifts=lift_quarantine, force=force, extras=extras)
     with pipeline.in_mode(wishes.sweep.mode, apply=apply_mode, note=console.say):
-        site = pipeline.find_site(wishes.site)
-        wanted, refused = varying.with_variants(wishes, site)
-        prepared = preparing.prepare(
-            wanted,
-            site,
-            output,
-            timeout_s=wishes.timeout_s,
-            budget_s=wishes.budget_s,
-            lifts=lift_quarantine,
-            refused=refused,
-            site_keys=site_keys(wishes.site),
-        )
-        extras.check(prepared)
+        wanted: list[_Wanted] = [(wishes, output, None)]
+        if wishes.scales:
+            wanted = [
+                (replace(wishes, site=one.wish), one.folder, one.scale)
+                for one in spreading.at_scales(wishes.site, wishes.scales, output)
+            ]
         if plan_only:
-            console.result(preparing.plan_as_plain(prepared), _plan_text(prepared))
+            _show(console, [_prepare(console, *one, flags) for one in wanted], wishes.scales)
             return
-        beside = None
-        if wishes.site.runner == "torch" and wishes.site.rccl_tests is not None:
-            # Looked at before an hour is measured.
-            beside = crosschecking.prepare_beside(prepared, wishes.site)
-        _measure(console, prepared, extras, force=force)
-        if beside is not None:
-            _hold_beside(console, prepared, beside)
+        failed = []
+        for one in wanted:
+            try:
+                _sweep(console, *one, flags)
+            except LaunchError as error:
+                # What fails at one scale says nothing of the others.
+                failed.append(error)
+        for other in failed[1:]:
+            console.say(str(other))
+        if failed:
+            raise failed[0]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Flags:
+    """What is asked of a sweep beside what it measures."""
+
+    lifts: bool
+    force: bool
+    extras: Extras
+
+
+def _prepare(
+    console: Console, wishes: Wishes, output: Path, scale: Scale | None, flags: _Flags
+) -> Prepared:
+    """What would run; ``scale`` is what was asked for with --scales."""
+    from rccltune import pipeline
+    from rccltune.pipeline import preparing, spreading, varying
+    from rccltune.pipeline.wishes import site_keys
+
+    console.say(f"Session: {output}")
+    site = pipeline.find_site(wishes.site)
+    if scale is not None:
+        spreading.check_scale(scale, site)
+    wanted, refused = varying.with_variants(wishes, site)
+    prepared = preparing.prepare(
+        wanted,
+        site,
+        output,
+        timeout_s=wishes.timeout_s,
+        budget_s=wishes.budget_s,
+        lifts=flags.lifts,
+        refused=refused,
+        site_keys=site_keys(wishes.site),
+    )
+    flags.extras.check(prepared)
+    return prepared
+
+
+def _sweep(
+    console: Console, wishes: Wishes, output: Path, scale: Scale | None, flags: _Flags
+) -> None:
+    """One session."""
+    from rccltune.pipeline import crosschecking
+
+    prepared = _prepare(console, wishes, output, scale, flags)
+    beside = None
+    if wishes.site.runner == "torch" and wishes.site.rccl_tests is not None:
+        # Looked at before an hour is measured.
+        beside = crosschecking.prepare_beside(prepared, wishes.site)
+    _measure(console, prepared, flags.extras, force=flags.force)
+    if beside is not None:
+        _hold_beside(console, prepared, beside)
+
+
+def _show(console: Console, plans: Sequence[Prepared], scales: Sequence[Scale]) -> None:
+    """The plan, or one for each of several scales."""
+    from rccltune.pipeline.preparing import plan_as_plain
+
+    plain = [plan_as_plain(one) for one in plans]
+    named = {scale.short: one for scale, one in zip(scales, plain, strict=False)}
+    texts = (f"{one.folder}\n{_plan_text(one)}" if scales else _plan_text(one) for one in plans)
+    console.result({"scales": named} if scales else plain[0], "\n\n".join(texts))
 
 
 def _measure(console: Console, prepared: Prepared, extras: Extras, *, force: bool) -> None:

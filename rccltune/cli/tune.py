@@ -17,7 +17,7 @@ from rccltune.cli.options import Choosing, choosing
 from rccltune.cli.progress import progress_of
 from rccltune.cli.sweep import sweep as _sweep
 from rccltune.cli.sweep import talk_before
-from rccltune.errors import LaunchError, MachineError
+from rccltune.errors import CommandLineError, LaunchError, MachineError
 from rccltune.units import MAX_NBYTES, format_size
 
 if TYPE_CHECKING:
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 # A verb of its own has these in another meaning, or not at all.
 _SHOWN = 4
-_LEFT_OUT = frozenset(("plan_only",))
+_LEFT_OUT = frozenset(("plan_only", "scales"))
 
 
 @click.command("tune")
@@ -69,6 +69,12 @@ def tune(
     options["variant"] = choosing.variant
     choosing = replace(choosing, variant=None)
     wishes = pipeline.merge_wishes(config, options)
+    if wishes.scales:
+        raise CommandLineError(
+            "tune is for one scale, where it proves its rules",
+            where=str(config),
+            hint="rccltune sweep takes several; or say which one with --np and --hostfile.",
+        )
     console.say(f"Session: {output}")
     with pipeline.in_mode(wishes.sweep.mode, apply=apply_mode, note=console.say):
         site = pipeline.find_site(wishes.site)

@@ -9,7 +9,7 @@ from rccltune.launch.company import run_beside
 from rccltune.launch.environment import CLEARED, Environment, chooses, environment
 from rccltune.launch.family import TAG
 from rccltune.launch.finding import find_launcher
-from rccltune.launch.hosts import hosts_used
+from rccltune.launch.hosts import first_hosts, hosts_used
 from rccltune.launch.launchers import LAUNCHERS, Launcher
 from rccltune.launch.process import RUN_ID, Ending, Job, end_leftovers, run
 from rccltune.launch.trying import Binding, find_binding
@@ -29,6 +29,7 @@ __all__ = [
     "environment",
     "find_binding",
     "find_launcher",
+    "first_hosts",
     "hosts_used",
     "run",
     "run_beside",

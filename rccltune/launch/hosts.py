@@ -33,13 +33,61 @@ def hosts_used(path: Path, flavour: str, n_ranks: int) -> tuple[str, ...]:
     Raises:
         InputFileError: every line that is in another launcher's form; or too few slots.
     """
+    return _filled(_read(path, flavour), n_ranks, path, wraps=flavour != "openmpi")
+
+
+def first_hosts(path: Path, flavour: str, n_hosts: int, n_each: int) -> str:
+    """A host file with the first hosts of another one, as many ranks on each.
+
+    Args:
+        path: the other one.
+        flavour: of the launcher that will read both.
+        n_hosts: how many hosts.
+        n_each: ranks on each.
+
+    Raises:
+        InputFileError: as for :func:`hosts_used`; too few hosts, or one takes fewer ranks.
+    """
+    slots: dict[str, int | None] = {}
+    for name, number in _read(path, flavour):
+        known = slots.get(name)
+        slots[name] = number if known is None or number is None else known + number
+    if len(slots) < n_hosts:
+        raise InputFileError(
+            f"it names {len(slots)} hosts, and {n_hosts} are wanted",
+            where=str(path),
+            hint="add hosts, or leave that scale out.",
+        )
+    used = dict(list(slots.items())[:n_hosts])
+    # To Hydra a host without a number has one rank; nobody who writes that means it.
+    least = 1 if flavour == "openmpi" else 2
+    few = [f"{name} ({n})" for name, n in used.items() if n is not None and least <= n < n_each]
+    if few:
+        raise InputFileError(
+            f"{n_each} ranks are wanted on each host, and some take fewer: {', '.join(few)}",
+            where=str(path),
+            hint="raise their number to the devices of each host, or leave that scale out.",
+        )
+    return "".join(_WRITTEN[flavour].format(name=name, n_ranks=n_each) + "\n" for name in used)
+
+
+def _texts(path: Path) -> list[str]:
+    """Its lines without comments.
+
+    Raises:
+        InputFileError: it cannot be read.
+    """
     try:
         lines = path.read_text(encoding="utf-8").splitlines()
     except (OSError, UnicodeDecodeError) as error:
         raise InputFileError(f"the host file cannot be read: {error}", where=str(path)) from error
+    return [line.partition("#")[0].strip() for line in lines]
+
+
+def _read(path: Path, flavour: str) -> list[_Host]:
     hosts: list[_Host] = []
     mistakes = []
-    texts = [line.partition("#")[0].strip() for line in lines]
+    texts = _texts(path)
     named = Counter(text.split(maxsplit=1)[0] for text in texts if text)
     for number, text in enumerate(texts, start=1):
         try:
@@ -53,9 +101,9 @@ def hosts_used(path: Path, flavour: str, n_ranks: int) -> tuple[str, ...]:
         raise InputFileError(
             "\n".join(mistakes) or "the host file names no host",
             where=str(path),
-            hint=f"write one host a line as {flavour} reads it: {_EXAMPLES[flavour]}",
+            hint=f"write one host a line as {flavour} reads it: {_example(flavour)}",
         )
-    return _filled(hosts, n_ranks, path, wraps=flavour != "openmpi")
+    return hosts
 
 
 def _filled(hosts: list[_Host], n_ranks: int, path: Path, *, wraps: bool) -> tuple[str, ...]:
@@ -121,9 +169,13 @@ _FORMS: Final[Mapping[str, Callable[[str], Iterator[_Host]]]] = {
     "intel": _hydra,
     "srun": _srun,
 }
-_EXAMPLES: Final = {
-    "openmpi": "node1 slots=8",
-    "mpich": "node1:8",
-    "intel": "node1:8",
-    "srun": "node1",
+_WRITTEN: Final = {
+    "openmpi": "{name} slots={n_ranks}",
+    "mpich": "{name}:{n_ranks}",
+    "intel": "{name}:{n_ranks}",
+    "srun": "{name}",
 }
+
+
+def _example(flavour: str) -> str:
+    return _WRITTEN[flavour].format(name="node1", n_ranks=8)

@@ -58,6 +58,19 @@ class Scale:
         if self.n_nodes < 1 or self.n_ranks < self.n_nodes:
             raise ValueError(f"{self.n_ranks} ranks on {self.n_nodes} nodes is no scale")
 
+    @classmethod
+    def parse(cls, text: str) -> Scale:
+        """Read ``2x128``: nodes, and the ranks of all of them; ValueError for anything else."""
+        nodes, _, ranks = text.strip().partition("x")
+        if not (nodes.isdecimal() and ranks.isdecimal()):
+            raise ValueError(f"'{text}' is no scale: write 2x128 for 128 ranks on 2 nodes")
+        return cls(n_nodes=int(nodes), n_ranks=int(ranks))
+
+    @property
+    def short(self) -> str:
+        """``2x128``, as :meth:`parse` reads it."""
+        return f"{self.n_nodes}x{self.n_ranks}"
+
     def __str__(self) -> str:
         """``64 ranks on 1 node``."""
         ranks = "1 rank" if self.n_ranks == 1 else f"{self.n_ranks} ranks"

@@ -27,6 +27,7 @@ from rccltune.pipeline import (
     switching,
     torching,
 )
+from rccltune.pipeline.benches import Bench
 from rccltune.pipeline.places import Seating
 from rccltune.pipeline.starting import binding_of, hosts_of, launcher_of
 from rccltune.vocab import Collective, RankPlacement
@@ -142,6 +143,31 @@ def find_site(wish: SiteWish) -> Site:
     return _without_tuner(found) if found.tunerless is not None else found
 
 
+def launcher_for(wish: SiteWish) -> Launcher:
+    """What would start ranks.
+
+    Raises:
+        MachineError: no benchmark, or no launcher.
+    """
+    if wish.simulate is not None:
+        return launcher_of(wish.launcher, None)
+    return _started_by(wish, _bench(wish))
+
+
+def _bench(wish: SiteWish) -> Bench:
+    if wish.runner != "torch":
+        return rccltests.bench_of(wish.rccl_tests)
+    seen = launch.environment(os.environ, wish.added, clear=wish.cleared).variables
+    return torching.bench_of(wish.python, wish.backend, seen)
+
+
+def _started_by(wish: SiteWish, bench: Bench) -> Launcher:
+    is_torch = wish.runner == "torch" and wish.hostfile is None
+    if is_torch and wish.launcher in ("auto", "torchrun"):
+        return torching.torchrun(bench)
+    return launcher_of(wish.launcher, bench.linked)
+
+
 def _without_tuner(site: Site) -> Site:
     """How what runs is known there, and what the user should know of it."""
     seen = launch.environment(os.environ, site.environment, clear=site.cleared)
@@ -151,21 +177,14 @@ def _without_tuner(site: Site) -> Site:
 
 
 def _real(wish: SiteWish) -> Site:
-    seen = launch.environment(os.environ, wish.added, clear=wish.cleared).variables
-    is_torch = wish.runner == "torch"
-    bench = (
-        torching.bench_of(wish.python, wish.backend, seen)
-        if is_torch
-        else rccltests.bench_of(wish.rccl_tests)
-    )
+    bench = _bench(wish)
     system = _system()
     if not bench.on_cpu:
         detect.check_mode(wish.mode, system)
     seating = places.seating_of(wish.placement, wish.n_ranks, system, _seen(wish))
     n_started = seating.n_started
     library = None if wish.librccl is None else libraries.named(wish.librccl)
-    by_torch = is_torch and wish.launcher in ("auto", "torchrun") and wish.hostfile is None
-    launcher = torching.torchrun(bench) if by_torch else launcher_of(wish.launcher, bench.linked)
+    launcher = _started_by(wish, bench)
     hosts = hosts_of(wish.hostfile, launcher, n_started)
     if len(hosts) > 1:
         seating = places.over_hosts(wish.placement, seating, len(hosts), len(system.gpus))
@@ -351,7 +370,7 @@ def _simulated_seating(wish: SiteWish, node: simnode.SimulatedNode) -> Seating:
     if node.nodes == 1:
         return places.seating_of(wish.placement, wish.n_ranks, system, _seen(wish))
     whole = places.seating_of(None, wish.n_ranks or node.ranks, system, _seen(wish))
-    if whole.n_started < node.ranks and wish.placement is None:
+    if whole.n_started < node.ranks and wish.placement in (None, RankPlacement.NODE):
         return whole
     return places.over_hosts(wish.placement, whole, node.nodes, len(system.gpus))
 

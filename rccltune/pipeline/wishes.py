@@ -9,7 +9,7 @@ from typing import Any
 
 from rccltune import config
 from rccltune.errors import CommandLineError, InputFileError
-from rccltune.model import LONGEST_S, Setting, Sweep
+from rccltune.model import LONGEST_S, Scale, Setting, Sweep
 from rccltune.pipeline import torching
 from rccltune.pipeline.site import SiteWish
 from rccltune.presets import PRESETS
@@ -31,6 +31,7 @@ class Wishes:
     Attributes:
         variants: as typed; what they are here is known when the site is.
         variants_file: the user's own.
+        scales: each measured in a session of its own; empty for the one that the site says.
     """
 
     sweep: Sweep
@@ -39,6 +40,7 @@ class Wishes:
     budget_s: float | None = None
     variants: tuple[str, ...] = ()
     variants_file: Path | None = None
+    scales: tuple[Scale, ...] = ()
 
 
 def merge_wishes(path: Path | None, options: Mapping[str, Any]) -> Wishes:
@@ -102,6 +104,7 @@ def merge_wishes(path: Path | None, options: Mapping[str, Any]) -> Wishes:
         budget_s=said.get("budget"),
         variants=_many(said.get("variant", ())),
         variants_file=_path(said.get("variants")),
+        scales=tuple(said.get("scales", ())),
     )
 
 

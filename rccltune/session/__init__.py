@@ -10,6 +10,7 @@ from rccltune.session.files import check_room, disk_errors, sha256_of, write_ato
 from rccltune.session.lock import writing
 from rccltune.session.store import (
     FORMAT,
+    HEADER,
     Session,
     combined_fingerprint,
     commit,
@@ -32,6 +33,7 @@ from rccltune.session.table import COLUMNS, dump_samples, load_samples
 __all__ = [
     "COLUMNS",
     "FORMAT",
+    "HEADER",
     "Session",
     "check_room",
     "combined_fingerprint",

@@ -1,0 +1,184 @@
+"""``sweep --scales``: each scale a session of its own, and all of them one folder afterwards."""
+
+from __future__ import annotations
+
+import json
+import re
+import shutil
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from rccltune import plugin, session, simnode
+from rccltune.cli import run
+from rccltune.model import Scale
+from rccltune.pipeline.spreading import sessions_in
+
+SMALL = ["--collective", "all_reduce", "--min-bytes", "4K", "--max-bytes", "16K", "--repeats", "1"]
+SMALL += ["--setting", "ring/ll", "--setting", "ring/simple", "--method", "per-setting"]
+SMALL += ["--launcher", "none"]
+
+
+@pytest.fixture
+def node(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Two hosts with two devices each, where ring/ll is far better at both scales."""
+    if not (plugin.native_folder() / "sim" / "all_reduce_perf").is_file():
+        pytest.skip("this install has no stand-in benchmarks")
+    monkeypatch.chdir(tmp_path)
+    raw = yaml.safe_load(simnode.node_path("mi300x", "cpx-nps4").read_text(encoding="utf-8"))
+    raw["scale"] |= {"ranks": 4, "nodes": 2, "devices_per_oam": 2}
+    del raw["scale"]["devices_per_iod"]
+    places = ((4, "node"), (2, "one-oam"))
+    raw["fill"] = [{"ranks": n_ranks, "placement": name} for n_ranks, name in places]
+    whole = [curve for curve in raw["curves"] if curve.get("placement") == "node"]
+    raw["curves"] = [_quick(curve, *place) for place in places for curve in whole]
+    path = tmp_path / "node.yaml"
+    path.write_text(yaml.safe_dump(raw), encoding="utf-8")
+    return path
+
+
+def _quick(curve: dict[str, Any], n_ranks: int, placement: str) -> dict[str, Any]:
+    better = 4 if (curve["collective"], curve["setting"]) == ("all_reduce", "ring/ll") else 1
+    points = [[nbytes, time_us / better] for nbytes, time_us in curve["points"]]
+    return {**curve, "ranks": n_ranks, "placement": placement, "points": points}
+
+
+def sweep(node: Path, *more: str) -> int:
+    """With a folder for all of them."""
+    return run(["sweep", "--mode", "cpx-nps4", "--simulate", str(node), "-o", "all", *SMALL, *more])
+
+
+def scales_of(folder: Path) -> set[tuple[int, int]]:
+    """Nodes and ranks of what a session holds."""
+    found = session.stored_samples(session.open_session(folder))
+    return {(s.key.scale.n_nodes, s.key.scale.n_ranks) for s in found}
+
+
+def test_each_scale_has_its_session_and_its_rules(
+    node: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Two nodes' rules are not one node's; the folder stands for both sessions."""
+    assert sweep(node, "--scales", "2x4,1x2") == 0
+    assert scales_of(Path("all/1x2")) == {(1, 2)}
+    assert scales_of(Path("all/2x4")) == {(2, 4)}
+    capsys.readouterr()
+
+    assert run(["emit-config", "all", "-o", "rules.csv", "--json"]) == 0
+    text = Path("rules.csv").read_text()
+    assert "#@ section allreduce nodes=1 ranks=2\n" in text
+    assert re.findall(r"^allreduce,.*,ring,ll,-1,(\d+),(\d+)", text, re.MULTILINE)[-1] == ("2", "4")
+    capsys.readouterr()
+    assert run(["fit", "all", "--json"]) == 0
+    assert len(json.loads(capsys.readouterr().out)["sessions"]) == 2
+
+
+def test_a_session_goes_on_without_being_told_its_scale_again(
+    node: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """What it keeps of the wish is of its own scale: verify and a second sweep need no more."""
+    assert sweep(node, "--scales", "1x2") == 0
+    first = {path.name for path in Path("all/1x2/launches").iterdir()}
+    assert sweep(node, "--scales", "1x2") == 0
+    assert {path.name for path in Path("all/1x2/launches").iterdir()} == first
+    capsys.readouterr()
+
+    said = ["sweep", "-c", "all/1x2/sweep.yaml", "-o", "all/1x2", "--plan", "--json"]
+    assert run(said) == 0
+    assert json.loads(capsys.readouterr().out)["launches"] == []
+
+
+def test_the_plan_of_each_scale(node: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """One document, and its launches have as many ranks as the scale."""
+    capsys.readouterr()
+    assert sweep(node, "--scales", "1x2,2x4", "--plan", "--json") == 0
+    plans = json.loads(capsys.readouterr().out)["scales"]
+    ranks = {
+        name: {one["environment"]["RCCLTUNE_SIM_RANKS"] for one in plan["launches"]}
+        for name, plan in plans.items()
+    }
+    assert ranks == {"1x2": {"2"}, "2x4": {"4"}}
+    assert sweep(node, "--scales", "1x2,2x4", "--plan") == 0
+    assert "all/2x4\n" in capsys.readouterr().out
+
+
+def test_a_scale_that_fails_leaves_the_others(
+    node: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Exit code 5 at the end, and what could be measured is there."""
+    raw = yaml.safe_load(node.read_text())
+    raw["fill"] = [one for one in raw["fill"] if one["ranks"] != 2]
+    raw["curves"] = [one for one in raw["curves"] if one["ranks"] != 2]
+    node.write_text(yaml.safe_dump(raw))
+
+    assert sweep(node, "--scales", "1x2,2x4") == 5
+    assert "all/1x2" in capsys.readouterr().err.split("Error:")[1]
+    assert scales_of(Path("all/2x4")) == {(2, 4)}
+
+
+def test_a_sweep_file_names_scales_and_all_its_mistakes(node: Path) -> None:
+    """As a list or as one word; wrong ones with their line."""
+    Path("sweep.yaml").write_text("scales: [1x2, 2x4]\n")
+    assert sweep(node, "-c", "sweep.yaml", "--plan") == 0
+
+    Path("sweep.yaml").write_text("scales: [1x2, 2*4, 4x2]\n")
+    assert sweep(node, "-c", "sweep.yaml") == 3
+
+
+@pytest.mark.parametrize(
+    ("more", "said"),
+    [
+        (["--scales", "1x2", "--np", "2"], "--np and --scales both say how many ranks"),
+        (["--scales", "2x3"], "3 ranks are not the same number on each of 2 nodes"),
+        (["--scales", "2"], "'2' is no scale: write 2x128"),
+        (["--scales", "4x2"], "2 ranks on 4 nodes is no scale"),
+        (["--scales", "1x2,2x2"], "--scales 2x2 cannot be had here"),
+    ],
+)
+def test_scales_that_cannot_be(
+    node: Path, capsys: pytest.CaptureFixture[str], more: list[str], said: str
+) -> None:
+    """Exit code 2, with the one that is wrong."""
+    assert sweep(node, *more, "--plan") == 2
+    assert said in capsys.readouterr().err
+
+
+def test_several_nodes_of_a_real_machine_need_hosts(
+    node: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Found before any benchmark is looked for."""
+    del node
+    assert run(["sweep", "--scales", "1x8,2x16", "-o", "all"]) == 2
+    said = capsys.readouterr().err
+    assert "--scales 2x16 needs 2 hosts" in said
+    assert "--hostfile" in said
+
+
+def test_tune_is_for_one_scale(node: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """It proves its rules where it is; several scales have sweep."""
+    Path("sweep.yaml").write_text("scales: 1x2\n")
+    command = ["tune", "--mode", "cpx-nps4", "--simulate", str(node), "-c", "sweep.yaml", "-o", "t"]
+    assert run(command) == 2
+    assert "tune is for one scale" in capsys.readouterr().err
+
+
+def test_sessions_of_a_folder_are_by_size(node: Path) -> None:
+    """Ten nodes are more than two; what is no session is not one."""
+    assert sweep(node, "--scales", "1x2") == 0
+    for name in ("2x16", "10x80", "notes", "3x"):
+        shutil.copytree("all/1x2", f"all/{name}")
+    Path("all/4x32").mkdir()
+
+    names = [path.name for path in sessions_in([Path("all")])]
+    assert names == ["1x2", "2x16", "10x80"]
+    # A session stands for itself, and so does what is not there.
+    assert sessions_in([Path("all/1x2"), Path("none")]) == (Path("all/1x2"), Path("none"))
+
+
+@pytest.mark.parametrize("text", ["", "x", "1x", "x8", "-1x8", "1x8x", "0x8", "8x1", "²x8"])
+def test_what_is_no_scale(text: str) -> None:
+    """And what is comes back as it was written."""
+    with pytest.raises(ValueError, match="is no scale"):
+        Scale.parse(text)
+    assert Scale.parse(" 2x128").short == "2x128"
