@@ -61,10 +61,12 @@ def emit_config(
     from rccltune import pipeline
     from rccltune.pipeline.spreading import sessions_in
 
-    folders = sessions_in(sessions or (DEFAULT_SESSION,))
+    given = sessions or (DEFAULT_SESSION,)
+    folders = sessions_in(given)
     console.say(f"Session: {', '.join(str(folder) for folder in folders)}")
     wish = pipeline.EmitWish(
         folders=folders,
+        home=given[0],
         options=choosing.options,
         output=output,
         overwrite=force,

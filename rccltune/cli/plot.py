@@ -62,7 +62,8 @@ def plot(
     from rccltune import pipeline
     from rccltune.pipeline.spreading import sessions_in
 
-    folders = sessions_in(sessions or (DEFAULT_SESSION,))
+    given = sessions or (DEFAULT_SESSION,)
+    folders = sessions_in(given)
     wanted = choosing.predicted(scales)
     console.say(f"Session: {', '.join(str(folder) for folder in folders)}")
 
@@ -86,5 +87,6 @@ def plot(
             bounds=lambda found: console.say("\n".join(ceiling_lines(found))),
         )
     if wanted:
-        paths += pipeline.plot_predicted(folders, wanted, choosing.options, **how(output))
+        where = output or given[0] / "plots"
+        paths += pipeline.plot_predicted(folders, wanted, choosing.options, **how(where))
     console.result([str(path) for path in paths], "\n".join(str(path) for path in paths))

@@ -42,13 +42,15 @@ class EmitWish:
 
     Attributes:
         options: for each session, since a baseline is found in its own curves.
-        output: None is the default name inside the first session; ``-`` writes no file.
+        home: the folder of the default name, None for the first session.
+        output: None is the default name; ``-`` writes no file.
         formats: ``rccl`` for the rule file, ``env`` for the exports beside it.
         scales: for which rules are predicted where they were not measured.
     """
 
     folders: tuple[Path, ...]
     options: Callable[[FitDone], ChoiceOptions]
+    home: Path | None = None
     output: Path | None = None
     overwrite: bool = False
     formats: tuple[str, ...] = ("rccl",)
@@ -169,7 +171,7 @@ def _paths(wish: EmitWish, fingerprint: Fingerprint, sheets: Sequence[Sheet]) ->
                 hint="write them with -o FILE; the others stand beside it.",
             )
         return [None]
-    plain = given or wish.folders[0] / file_name(fingerprint)
+    plain = given or (wish.home or wish.folders[0]) / file_name(fingerprint)
     named = [plain.with_name(placing.file_name(plain.name, one.placement)) for one in sheets]
     return [given, *named[1:]] if given is not None else [*named]
 

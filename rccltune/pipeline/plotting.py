@@ -90,7 +90,7 @@ def plot_predicted(
     options: Callable[[FitDone], ChoiceOptions],
     *,
     note: Note,
-    directory: Path | None,
+    directory: Path,
     formats: Sequence[str],
     overwrite: bool,
 ) -> tuple[Path, ...]:
@@ -117,8 +117,7 @@ def plot_predicted(
         simulated=any(done.session.simulated for done in fits),
         published=any(_origins(done) for done in fits),
     )
-    where = directory or folders[0] / "plots"
-    return plot.draw(wanted, where, formats=formats, overwrite=overwrite)
+    return plot.draw(wanted, directory, formats=formats, overwrite=overwrite)
 
 
 def _of_one(curves: Sequence[Curve], environments: Sequence[Environment]) -> tuple[Curve, ...]:

@@ -71,10 +71,11 @@ def node(tmp_path: Path, **release: str) -> Path:
     raw = yaml.safe_load(simnode.node_path("mi300x", "cpx-nps4").read_text(encoding="utf-8"))
     raw["scale"] |= {"ranks": 4, "nodes": 2, "devices_per_oam": 2}
     raw["release"] |= release
-    raw["fill"] = [{"ranks": 4, "placement": "node"}]
-    raw["curves"] = [
-        {**curve, "ranks": 4} for curve in raw["curves"] if curve.get("placement") == "node"
-    ]
+    # Both hosts, and one of them.
+    places = [{"ranks": 4, "placement": "node"}, {"ranks": 2, "placement": "one-iod"}]
+    raw["fill"] = places
+    whole = [curve for curve in raw["curves"] if curve.get("placement") == "node"]
+    raw["curves"] = [curve | place for place in places for curve in whole]
     # So fast that a rule is worth its line.
     for curve in raw["curves"]:
         if (curve["collective"], curve["setting"]) == ("all_reduce", "ring/ll"):
@@ -151,6 +152,26 @@ def test_alike_hosts_are_swept_and_rules_are_for_two_nodes(
     assert run(["emit-config", "session", "-o", "rules.csv"]) == 0
     rules = [line.split(",") for line in Path("rules.csv").read_text().splitlines()]
     assert {tuple(one[6:8]) for one in rules if one[0] == "allreduce"} == {("2", "4")}
+
+
+@LONG
+def test_several_scales_on_the_first_hosts(hosts: TwoHosts, tmp_path: Path) -> None:
+    """One host, then both: each a session with its part of the host file, and one rule file."""
+    wanted = wish(tmp_path)
+    at = wanted.index("--np")
+    command = ["sweep", "-o", "all", *wanted[:at], "--scales", "1x2,2x4", *wanted[at + 2 :]]
+    done = hosts.run("hosta", [*rccltune("openmpi"), *command])
+    assert done.returncode == 0, done.stderr
+    assert Path("all/1x2.hosts").read_text() == "hosta slots=2\n"
+    assert Path("all/2x4.hosts").read_text() == "hosta slots=2\nhostb slots=2\n"
+
+    for name, there in (("1x2", {"hosta"}), ("2x4", {"hosta", "hostb"})):
+        traces = [path.name for path in Path("all", name, "launches").glob("*/trace-*.csv")]
+        assert {trace.split("-")[1] for trace in traces} == there
+    assert run(["emit-config", "all", "-o", "rules.csv"]) == 0
+    text = Path("rules.csv").read_text()
+    assert "#@ section allreduce nodes=1 ranks=2\n" in text
+    assert "ring,ll,-1,2,4," in text
 
 
 def refused(done: subprocess.CompletedProcess[str], code: int = 4) -> str:
