@@ -2,46 +2,65 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from typing import TYPE_CHECKING
 
 from rccltune.cli.console import table
 
 if TYPE_CHECKING:
-    from rccltune.model import ScaleError, ScaleModel
+    from rccltune.model import Scale, ScaleError, ScaleModel
+
+_NOTE = (
+    "Over scales: hops are those of RCCL's own model; what is not told apart is taken in its "
+    "ratio. Each scale is predicted from the others: median and worst error; * has a slowest link "
+    "that no other scale has."
+)
 
 
 def scale_text(models: tuple[ScaleModel, ...]) -> str:
     """Latency of each hop, bandwidth of each slowest link, and the error at scales left out."""
+    links = list(dict.fromkeys(link for model in models for link, _ in model.us_per_byte))
+    hops = list(dict.fromkeys(link for model in models for link, _ in model.hop_us))
+    scales = sorted(
+        {error.span.scale for model in models for error in model.errors},
+        key=lambda scale: (scale.n_ranks, scale.n_nodes),
+    )
     columns = (
-        *("collective", "setting", "view", "base", "a hop", "bandwidth", "told apart"),
-        "each scale from the others (median, worst)",
+        *("collective", "setting", "view", "base\nµs"),
+        *(f"µs a hop\n{link.value}" for link in hops),
+        *(f"GB/s\n{link.value}" for link in links),
+        *(scale.short for scale in scales),
     )
-    note = (
-        "Over scales: hops are those of RCCL's own model; what is not told apart is taken in its "
-        "ratio. A scale marked * has a slowest link that no other has."
+    rows = (
+        (
+            *_named(model),
+            f"{model.base_us:.3g}",
+            *(_time(dict(model.hop_us).get(link)) for link in hops),
+            *(_speed(dict(model.us_per_byte).get(link)) for link in links),
+            *(_error(model, scale) for scale in scales),
+        )
+        for model in models
     )
-    return f"{table(columns, (_row(model) for model in models), numeric=())}\n{note}"
+    apart = Counter(" | ".join(" + ".join(group) for group in m.separated) for m in models)
+    lines = [f"Told apart in {n} of {len(models)}: {terms}" for terms, n in apart.most_common()]
+    return "\n".join([table(columns, rows, numeric=range(3, len(columns))), _NOTE, *lines])
 
 
-def _row(model: ScaleModel) -> tuple[str, ...]:
-    hops = ", ".join(f"{time:.3g} µs {link.value}" for link, time in model.hop_us)
-    speeds = (
-        f"{1e-3 / slope:.3g} GB/s {link.value}" for link, slope in model.us_per_byte if slope > 0
-    )
-    return (
-        model.key.collective.value,
-        str(model.key.setting),
-        str(model.key.view),
-        f"{model.base_us:.3g} µs",
-        hops or "–",
-        ", ".join(speeds) or "–",
-        " | ".join(" + ".join(group) for group in model.separated),
-        ", ".join(_error(error) for error in model.errors) or "–",
-    )
+def _named(model: ScaleModel) -> tuple[str, str, str]:
+    key = model.key
+    return key.collective.value, str(key.setting), str(key.view)
 
 
-def _error(error: ScaleError) -> str:
-    scale = error.span.scale
-    star = "*" if error.unseen else ""
-    size = f"{100 * error.median:.0f} %, {100 * error.worst:+.0f} %"
-    return f"{scale.n_nodes}x{scale.n_ranks}{star} ({size})"
+def _time(us: float | None) -> str:
+    return "–" if us is None else f"{us:.3g}"
+
+
+def _speed(us_per_byte: float | None) -> str:
+    return f"{1e-3 / us_per_byte:.3g}" if us_per_byte else "–"
+
+
+def _error(model: ScaleModel, scale: Scale) -> str:
+    found: ScaleError | None = next((e for e in model.errors if e.span.scale == scale), None)
+    if found is None:
+        return "–"
+    return f"{'*' if found.unseen else ''}{100 * found.median:.0f} %, {100 * found.worst:+.0f} %"

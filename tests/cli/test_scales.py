@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import json
+import re
 import shutil
 from pathlib import Path
 
@@ -176,8 +177,11 @@ def test_fit_says_what_each_scale_is_missed_by(
     """The model of every setting, with the terms told apart and the errors; also for programs."""
     assert run(["fit", *sessions]) == 0
     text = capsys.readouterr().out
+    assert "Told apart in" in text
     assert "base | inside an OAM + across OAMs" in text
-    assert "1x8* (" in text
+    assert all(f" 1x{n_ranks}" in text for n_ranks in RANKS)
+    # Eight ranks fill one OAM, whose links are the slowest nowhere else.
+    assert re.search(r"\*\d+ %, [+-]\d+ %", text)
     assert run(["fit", *sessions, "--json"]) == 0
     said = json.loads(capsys.readouterr().out)
     assert len(said["sessions"]) == len(RANKS)
