@@ -1,4 +1,4 @@
-"""``rccltune tune``: sweep, fit, emit-config, verify and plot in one go."""
+"""``rccltune tune``: sweep, fit, emit-config, verify, plot and report in one go."""
 
 from __future__ import annotations
 
@@ -47,9 +47,9 @@ def tune(
 ) -> None:
     """Find the best settings of this machine, prove them here, and say how to use them.
 
-    Sweep, fit, emit-config, verify and plot, with the options of sweep and of emit-config. Safe
-    to interrupt: the same command goes on. Where nothing is to be won it says so and leaves no
-    rule.
+    Sweep, fit, emit-config, verify, plot and report, with the options of sweep and of emit-config.
+    Safe to interrupt: the same command goes on. Where nothing is to be won it says so and leaves
+    no rule.
 
     \b
     Example:
@@ -140,6 +140,7 @@ def _text(done: Tuned) -> str:
     lines += _undecided(done)
     if rows:
         lines.append(f"To use it now: source {done.exports.resolve()}")
+    lines.append(f"The page to mail: {done.report.path}")
     lines.append(f"Figures: {done.figures}; all of it: {done.folder}")
     return "\n".join(lines)
 

@@ -60,11 +60,37 @@ def plot_session(
     limits = bounded(done)
     if limits is not None:
         bounds(limits)
-    wanted = plot.PlotInput(
+    wanted = plot_input(done, wish, choice, environments, limits)
+    for notice in done.agreements.notices:
+        note(f"{notice.message} ({notice.where})")
+    for one in done.quarantined:
+        note(f"not measured: {one}: quarantined, {one.reason}")
+    for sentence in plot.omissions(wanted):
+        note(sentence)
+    return plot.draw(wanted, directory or folder / "plots", formats=formats, overwrite=overwrite)
+
+
+def plot_input(
+    done: FitDone,
+    wish: ChoiceOptions,
+    choice: Choice | None,
+    environments: Sequence[Environment],
+    limits: Bounded | None,
+) -> plot.PlotInput:
+    """What the figures of a session are drawn from.
+
+    Args:
+        done: what fit found.
+        wish: of the choice.
+        choice: None where there is nothing to choose from.
+        environments: variants, judged.
+        limits: what the session's rates of links say, None where it has none.
+    """
+    return plot.PlotInput(
         curves=_of_one(done.curves, environments),
         crossovers=tuple(c for c in done.crossovers if _is_drawn(c.target.variant, environments)),
         zones=zones_in(choice.zones, environments) if choice else (),
-        environments=environments,
+        environments=tuple(environments),
         baseline=wish.baseline,
         left_out=choice.left_out if choice else (),
         quarantined=done.quarantined,
@@ -75,13 +101,6 @@ def plot_session(
         simulated=done.session.simulated,
         published=bool(_origins(done)),
     )
-    for notice in done.agreements.notices:
-        note(f"{notice.message} ({notice.where})")
-    for one in done.quarantined:
-        note(f"not measured: {one}: quarantined, {one.reason}")
-    for sentence in plot.omissions(wanted):
-        note(sentence)
-    return plot.draw(wanted, directory or folder / "plots", formats=formats, overwrite=overwrite)
 
 
 def plot_predicted(

@@ -1,4 +1,4 @@
-"""From a plan to a verified rule file and its figures, in one go."""
+"""From a plan to a verified rule file, its figures and its page, in one go."""
 
 from __future__ import annotations
 
@@ -12,6 +12,7 @@ from rccltune.pipeline.emitting import Emitted, EmitWish, emit_rules
 from rccltune.pipeline.fitting import FitDone
 from rccltune.pipeline.plotting import plot_session
 from rccltune.pipeline.preparing import Prepared
+from rccltune.pipeline.reporting import Reported, report_session
 from rccltune.pipeline.running import Tell
 from rccltune.pipeline.sweeping import Swept, sweep
 from rccltune.pipeline.verifying import Verified, VerifyWish, verify_rules
@@ -31,6 +32,7 @@ class Tuned:
         verified: of each rule file that was written; empty where there is no rule to verify.
         exports: what a shell sources to use it.
         figures: folder of the figures.
+        report: the page.
     """
 
     folder: Path
@@ -39,6 +41,7 @@ class Tuned:
     verified: tuple[Verified, ...]
     exports: Path
     figures: Path
+    report: Reported
     simulated: bool
 
     @property
@@ -56,6 +59,7 @@ class Tuned:
             "verified": [one.as_plain() for one in self.verified],
             "exports": str(self.exports),
             "figures": str(self.figures),
+            "report": self.report.as_plain(),
         }
 
 
@@ -69,7 +73,7 @@ def tune(
     force: bool,
     beside: Callable[[], None] = lambda: None,
 ) -> Tuned:
-    """Sweep, fit, choose, write, verify and draw; what was done before is not done again.
+    """Sweep, fit, choose, write, draw, verify and report; what was done before is not done again.
 
     Args:
         prepared: the sweep.
@@ -119,5 +123,6 @@ def tune(
         verified=tuple(verified),
         exports=emitted.environment_path or folder,
         figures=figures,
+        report=report_session(folder, options, note=note, overwrite=True),
         simulated=prepared.site.node is not None,
     )

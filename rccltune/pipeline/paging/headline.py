@@ -1,0 +1,248 @@
+"""The answer in one look: how much faster, where, proven how, and on what."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from statistics import median
+
+from rccltune.model import Judgement, Rule, Verdict, Zone
+from rccltune.pipeline.paging.gathering import Found, Stood, Verification
+from rccltune.pipeline.paging.rules import zones_of
+from rccltune.pipeline.paging.words import count, days, libraries, size, span, where_of
+from rccltune.report import Headline, Mark
+from rccltune.vocab import Collective
+
+_FAST = "times as fast as the untouched site"
+
+
+def marks(found: Found) -> tuple[Mark, ...]:
+    """What every reader must know first."""
+    said: list[Mark] = []
+    if found.simulated:
+        said.append(
+            Mark(
+                word="SIMULATED",
+                sentence="The times come from a stand-in benchmark with a node file. Nothing on "
+                "this page was measured on hardware, and nothing of it shows what hardware does.",
+                loud=True,
+            )
+        )
+    if any(curve.extrapolated for curve in found.done.curves):
+        said.append(
+            Mark(
+                word="EXTRAPOLATED",
+                sentence="Some figures are predictions for a scale that nobody measured; each is "
+                "marked.",
+                loud=True,
+            )
+        )
+    if found.is_imported:
+        whose = f" Published by: {'; '.join(found.origins)}." if found.origins else ""
+        said.append(
+            Mark(
+                word="IMPORTED",
+                sentence="The times were read from files; rccltune did not start the "
+                f"benchmarks.{whose}",
+                loud=False,
+            )
+        )
+    if not said:
+        said.append(
+            Mark(word="MEASURED", sentence="rccltune started every launch itself.", loud=False)
+        )
+    return tuple(said)
+
+
+def headline(found: Found) -> Headline:
+    """By what is known: verified rules, rules, no rules, nothing to choose from."""
+    known = found.verification
+    if known is not None and known.is_current and not found.is_imported:
+        made = _verified(known)
+    else:
+        made = _chosen(found)
+    claim = f"SIMULATED: {made.claim}" if found.simulated else made.claim
+    return Headline(claim=claim, points=(*made.points, *_common(found)), tiles=made.tiles)
+
+
+def _verified(known: Verification) -> Headline:
+    standing = [one for one in known.stood if one.stands and one.verdicts]
+    how = (
+        f"Verified in {count(known.n_launches, 'launch')}: the rules against the untouched site "
+        f"in turns, on the same machine; the plugin's traces prove that {known.hits:,} calls were "
+        f"answered by rules and {known.misses:,} by none."
+    )
+    if not standing:
+        return Headline(
+            claim="Nothing is to be won here: no rule beats the untouched site by what a rule "
+            "must gain.",
+            points=(how, "No rule is left in the file. Use the site as it is."),
+        )
+    by_collective = _by_collective(standing)
+    claims = [_claim(collective, mine) for collective, mine in by_collective.items()]
+    n = known.n_after
+    return Headline(
+        claim=claims[0] if len(claims) == 1 else _overall(standing),
+        points=(*(claims if len(claims) > 1 else ()), how, _judged(known)),
+        tiles=(
+            (_times(_verdicts(standing)), "median over the rules' sizes", "verdict.json"),
+            (_most(_verdicts(standing)), "at its best size", "verdict.json"),
+            (f"{n} of {known.n_before}", "rules stay after verification", "verdict.json"),
+            (f"{known.n_launches:,}", "launches of the verification", "verification/"),
+        ),
+    )
+
+
+def _by_collective(standing: Sequence[Stood]) -> dict[Collective, list[Stood]]:
+    found: dict[Collective, list[Stood]] = {}
+    for one in standing:
+        found.setdefault(one.rule.collective, []).append(one)
+    return found
+
+
+def _verdicts(standing: Sequence[Stood]) -> list[Verdict]:
+    return [verdict for one in standing for verdict in one.verdicts]
+
+
+def _times(found: Sequence[Verdict]) -> str:
+    return f"{median(v.ratio for v in found):.2f}×"
+
+
+def _most(found: Sequence[Verdict]) -> str:
+    best = max(found, key=lambda v: v.ratio)
+    return f"{best.ratio:.2f}×"
+
+
+def _claim(collective: Collective, mine: Sequence[Stood]) -> str:
+    found = _verdicts(mine)
+    values = [v.ratio for v in found]
+    return (
+        f"{collective.value} is {median(values):.2f} {_FAST} in the median "
+        f"({min(values):.2f} to {max(values):.2f}), between {_reach([s.rule for s in mine])}, at "
+        f"{count(len({v.nbytes for v in found}), 'size')}, with {count(len(mine), 'rule')}."
+    )
+
+
+def _reach(rules: Sequence[Rule]) -> str:
+    low, high = min(r.min_nbytes for r in rules), max(r.max_nbytes for r in rules)
+    return span(low, high).replace(" to ", " and ")
+
+
+def _overall(standing: Sequence[Stood]) -> str:
+    found = _verdicts(standing)
+    names = ", ".join(one.value for one in _by_collective(standing))
+    values = [v.ratio for v in found]
+    return (
+        f"{names}: {median(values):.2f} {_FAST} in the median ({min(values):.2f} to "
+        f"{max(values):.2f}) where rules hold."
+    )
+
+
+def _judged(known: Verification) -> str:
+    """All sizes, those without a rule among them, by what was found there."""
+    n = dict.fromkeys(Judgement, 0)
+    for one in known.verdicts:
+        n[one.judgement] += 1
+    outside = ", under " + ", ".join(known.conditions) if len(known.conditions) > 1 else ""
+    return (
+        f"Of {len(known.verdicts)} comparisons{outside}, sizes without a rule among them: "
+        f"{n[Judgement.BETTER]} faster, {n[Judgement.SAME]} the same, {n[Judgement.WORSE]} slower, "
+        f"{n[Judgement.WRONG]} with wrong results. One in twenty seems to differ by chance where "
+        "nothing does; a rule with a size that is slower does not stand."
+    )
+
+
+def _chosen(found: Found) -> Headline:
+    """Without a verification that is of these rules."""
+    zones = [zone for zone in zones_of(found, found.choice) if zone.setting is not None]
+    if found.choice is None:
+        return Headline(
+            claim="There is nothing to choose between: this session shows how fast what was "
+            "measured is, and no rule.",
+            points=(f"Why there are no rules: {found.why_none}.",),
+        )
+    if not zones:
+        return Headline(
+            claim="Nothing is to be won here: no setting beats the untouched site by what a rule "
+            "must gain.",
+            points=("No rule is written. Use the site as it is.", _unverified(found)),
+        )
+    gaining = [zone for zone in zones if zone.gain is not None]
+    if not gaining:
+        names = ", ".join(dict.fromkeys(zone.target.collective.value for zone in zones))
+        return Headline(
+            claim=f"The fastest measured settings of {names} are known, and not what they gain: "
+            "no untouched run was measured.",
+            points=("Another baseline can be named: --baseline ring/simple.", _unverified(found)),
+            tiles=((str(len(zones)), "rules", "choice among fit.json"),),
+        )
+    lines = _in_sweep(gaining)
+    best = max(gaining, key=_high)
+    return Headline(
+        claim=lines[0] if len(lines) == 1 else _sweep_overall(gaining),
+        points=(*(lines if len(lines) > 1 else ()), _unverified(found)),
+        tiles=(
+            (f"{1 + _high(best):.2f}×", f"at most, {best.target.collective.value}", "fit.json"),
+            (str(len(zones)), "rules, not verified", "choice among fit.json"),
+        ),
+    )
+
+
+def _high(zone: Zone) -> float:
+    return zone.gain.high if zone.gain else 0.0
+
+
+def _in_sweep(zones: Sequence[Zone]) -> list[str]:
+    by_target: dict[tuple[str, str], list[Zone]] = {}
+    for zone in zones:
+        target = zone.target
+        place = where_of(target.scale, target.rank_placement)
+        by_target.setdefault((target.collective.value, place), []).append(zone)
+    return [
+        f"{name} on {place}: {_range(mine)} {_FAST} in the sweep, between "
+        f"{size(min(z.measured_from or z.min_nbytes for z in mine))} and "
+        f"{size(max(z.measured_to or z.min_nbytes for z in mine))}, with "
+        f"{count(len(mine), 'rule')}; not verified."
+        for (name, place), mine in by_target.items()
+    ]
+
+
+def _range(zones: Sequence[Zone]) -> str:
+    gains = [zone.gain for zone in zones if zone.gain]
+    return f"{1 + min(g.low for g in gains):.2f} to {1 + max(g.high for g in gains):.2f}"
+
+
+def _sweep_overall(zones: Sequence[Zone]) -> str:
+    names = ", ".join(dict.fromkeys(zone.target.collective.value for zone in zones))
+    return f"{names}: {_range(zones)} {_FAST} in the sweep, where rules hold; not verified."
+
+
+def _unverified(found: Found) -> str:
+    known = found.verification
+    if known is not None and not known.is_current:
+        return (
+            "The verification in this session was of other rules than its file has now, and "
+            "counts for nothing here: rccltune verify."
+        )
+    return (
+        "Not verified: gains were seen in the sweep, where each setting ran by itself. rccltune "
+        "verify runs the rules against the untouched site in turns."
+    )
+
+
+def _common(found: Found) -> tuple[str, ...]:
+    n_samples = sum(outcome.n_samples for _, outcome in found.launches)
+    kind = "file" if found.is_imported else "launch"
+    when = days([outcome for _, outcome in found.launches])
+    failed = len(found.done.quarantined)
+    said = (
+        f"On: {found.drawn.machine or 'a machine that the files do not name'}; library "
+        f"{libraries(found.launches)}."
+    )
+    rests = f"Rests on {n_samples:,} half-rows of {count(len(found.launches), kind)}"
+    dated = "files written" if found.is_imported else "measured"
+    points = [said, f"{rests}{f', {dated} {when}' if when else ''}."]
+    if failed:
+        points.append(
+            f"{count(failed, 'setting')} could not be measured, since launches fail: see Undecided."
+        )
+    return tuple(points)
