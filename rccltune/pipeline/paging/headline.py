@@ -56,10 +56,7 @@ def marks(found: Found) -> tuple[Mark, ...]:
 def headline(found: Found) -> Headline:
     """By what is known: verified rules, rules, no rules, nothing to choose from."""
     known = found.verification
-    if known is not None and known.is_current and not found.is_imported:
-        made = _verified(known)
-    else:
-        made = _chosen(found)
+    made = _verified(known) if known and known.is_current else _chosen(found)
     claim = f"SIMULATED: {made.claim}" if found.simulated else made.claim
     return Headline(claim=claim, points=(*made.points, *_common(found)), tiles=made.tiles)
 
@@ -175,10 +172,11 @@ def _chosen(found: Found) -> Headline:
             points=("Another baseline can be named: --baseline ring/simple.", _unverified(found)),
             tiles=((str(len(zones)), "rules", "choice among fit.json"),),
         )
-    lines = _in_sweep(gaining)
+    where = "in the imported runs" if found.is_imported else "in the sweep"
+    lines = _in_sweep(gaining, where)
     best = max(gaining, key=_high)
     return Headline(
-        claim=lines[0] if len(lines) == 1 else _sweep_overall(gaining),
+        claim=lines[0] if len(lines) == 1 else _sweep_overall(gaining, where),
         points=(*(lines if len(lines) > 1 else ()), _unverified(found)),
         tiles=(
             (f"{1 + _high(best):.2f}×", f"at most, {best.target.collective.value}", "fit.json"),
@@ -191,14 +189,14 @@ def _high(zone: Zone) -> float:
     return zone.gain.high if zone.gain else 0.0
 
 
-def _in_sweep(zones: Sequence[Zone]) -> list[str]:
+def _in_sweep(zones: Sequence[Zone], where: str) -> list[str]:
     by_target: dict[tuple[str, str], list[Zone]] = {}
     for zone in zones:
         target = zone.target
         place = where_of(target.scale, target.rank_placement)
         by_target.setdefault((target.collective.value, place), []).append(zone)
     return [
-        f"{name} on {place}: {_range(mine)} {_FAST} in the sweep, between "
+        f"{name} on {place}: {_range(mine)} {_FAST} {where}, between "
         f"{size(min(z.measured_from or z.min_nbytes for z in mine))} and "
         f"{size(max(z.measured_to or z.min_nbytes for z in mine))}, with "
         f"{count(len(mine), 'rule')}; not verified."
@@ -211,9 +209,9 @@ def _range(zones: Sequence[Zone]) -> str:
     return f"{1 + min(g.low for g in gains):.2f} to {1 + max(g.high for g in gains):.2f}"
 
 
-def _sweep_overall(zones: Sequence[Zone]) -> str:
+def _sweep_overall(zones: Sequence[Zone], where: str) -> str:
     names = ", ".join(dict.fromkeys(zone.target.collective.value for zone in zones))
-    return f"{names}: {_range(zones)} {_FAST} in the sweep, where rules hold; not verified."
+    return f"{names}: {_range(zones)} {_FAST} {where}, where rules hold; not verified."
 
 
 def _unverified(found: Found) -> str:
@@ -224,8 +222,8 @@ def _unverified(found: Found) -> str:
             "counts for nothing here: rccltune verify."
         )
     return (
-        "Not verified: gains were seen in the sweep, where each setting ran by itself. rccltune "
-        "verify runs the rules against the untouched site in turns."
+        "Not verified: gains were seen where each setting ran by itself. rccltune verify runs the "
+        "rules against the untouched site in turns, on the machine."
     )
 
 
@@ -239,7 +237,7 @@ def _common(found: Found) -> tuple[str, ...]:
         f"{libraries(found.launches)}."
     )
     rests = f"Rests on {n_samples:,} half-rows of {count(len(found.launches), kind)}"
-    dated = "files written" if found.is_imported else "measured"
+    dated = "measured" if not found.is_imported else "when is not recorded; files written"
     points = [said, f"{rests}{f', {dated} {when}' if when else ''}."]
     if failed:
         points.append(

@@ -228,8 +228,8 @@ def _channels(scene: Scene, frame: Frame) -> Figure | None:
         frame,
         "channels",
         title="what more channels buy",
-        words="The fastest setting with so many channels, over the fastest of all at that size; 1 is "
-        "the best. Each channel takes compute units from other kernels.",
+        words="The fastest setting with so many channels, over the fastest of all at that size; 1 "
+        "is the best. Each channel takes compute units from other kernels.",
         x=Axis(
             label="channels",
             low=low / 1.1,
