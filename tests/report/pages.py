@@ -12,8 +12,8 @@ from rccltune.report import (
     Figure,
     Headline,
     Items,
-    Launches,
     LaunchEntry,
+    Launches,
     Line,
     Mark,
     Page,
@@ -102,7 +102,9 @@ def page(text: str = "all_reduce", *, n_launches: int = 2) -> Page:
         headline=Headline(claim=text, points=(text,), tiles=((text, text, text),)),
         sections=(
             Section(name="first", title=text, parts=(Part(title="", blocks=blocks),)),
-            Section(name="second", title=text, parts=(Part(title=text, blocks=(Words(text="x"),)),)),
+            Section(
+                name="second", title=text, parts=(Part(title=text, blocks=(Words(text="x"),)),)
+            ),
         ),
         footer=text,
     )

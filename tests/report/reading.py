@@ -6,6 +6,7 @@ import base64
 import hashlib
 import re
 from collections import Counter
+from itertools import pairwise
 from xml.etree.ElementTree import Element
 
 import html5lib
@@ -98,7 +99,7 @@ def _check_headings(tree: Element) -> None:
     levels = [int(e.tag[1]) for e in tree.iter() if re.fullmatch("h[1-6]", str(e.tag))]
     assert levels[0] == 1
     assert levels.count(1) == 1
-    assert all(b - a <= 1 for a, b in zip(levels, levels[1:], strict=False))
+    assert all(b - a <= 1 for a, b in pairwise(levels))
 
 
 def check_figures(tree: Element, stamp: str) -> int:

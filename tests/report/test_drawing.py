@@ -66,9 +66,7 @@ def test_corners_are_corners() -> None:
 
 @given(
     st.lists(
-        st.tuples(
-            st.floats(1e-3, 1e12, allow_nan=False), st.floats(-1e9, 1e9, allow_nan=False)
-        ),
+        st.tuples(st.floats(1e-3, 1e12, allow_nan=False), st.floats(-1e9, 1e9, allow_nan=False)),
         min_size=1,
         max_size=20,
     )
@@ -104,7 +102,9 @@ def test_an_interval_is_an_outline_there_and_back() -> None:
     )
     line = Line(name="a", points=points, ink="ll")
     made = draw(
-        replace(figure(), x=axis(1, 1024), y=axis(0, 10, logarithmic=False), lines=(line,), bands=())
+        replace(
+            figure(), x=axis(1, 1024), y=axis(0, 10, logarithmic=False), lines=(line,), bands=()
+        )
     )
     numbers = [float(n) for n in re.findall(r"[\d.]+", made.strokes[0].area)]
     ys = numbers[1::2]

@@ -93,7 +93,9 @@ def test_a_row_must_have_a_cell_for_each_column() -> None:
         Table(caption="x", columns=(Column(name="a"),), rows=(("1", "2"),))
 
 
-@pytest.mark.parametrize(("low", "high", "logarithmic"), [(2, 1, True), (1, 1, False), (0, 1, True)])
+@pytest.mark.parametrize(
+    ("low", "high", "logarithmic"), [(2, 1, True), (1, 1, False), (0, 1, True)]
+)
 def test_an_axis_has_a_length(low: float, high: float, logarithmic: bool) -> None:
     """A logarithmic one begins above nought."""
     with pytest.raises(ValueError, match="axis cannot reach"):

@@ -1,0 +1,344 @@
+"""``rccltune report``: what the page says is what the session has, for every kind of session."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from contextlib import redirect_stdout
+from io import StringIO
+from pathlib import Path
+from statistics import median
+from xml.etree.ElementTree import Element
+
+import pytest
+from reading import check_alone, check_figures, check_reachable, parse, text_of
+
+from rccltune import session
+from rccltune.cli import run
+from rccltune.report import LIMIT_NBYTES
+
+HOSTILE = '<script>alert("x")</script><img src=x onerror=alert(1)>'
+CPX = "examples/mi300x-cpx-nps4/all_reduce.csv"
+
+
+@pytest.fixture(scope="session")
+def tuned(stand_ins: None, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A simulated node, tuned and verified; nobody may change it."""
+    folder = tmp_path_factory.mktemp("tuned") / "session"
+    words = ["tune", "--mode", "cpx-nps4", "--simulate", "mi300x", "--launcher", "none"]
+    words += ["--collective", "all_reduce", "--min-bytes", "1K", "--max-bytes", "4M"]
+    words += ["--setting", "tree/ll", "--setting", "ring/simple", "--setting", "ring/ll"]
+    with redirect_stdout(StringIO()) as said:
+        assert run([*words, "-o", str(folder), "-q"]) == 0
+    (folder.parent / "said").write_text(said.getvalue())
+    return folder
+
+
+@pytest.fixture
+def copied(tuned: Path, tmp_path: Path) -> Path:
+    """The same, to be spoilt."""
+    shutil.copytree(tuned, tmp_path / "session")
+    return tmp_path / "session"
+
+
+def imported(repository: Path, folder: Path, file: str = CPX, *more: str) -> Path:
+    """A session of an example."""
+    assert run(["import", str(repository / file), "-o", str(folder), "-q", *more]) == 0
+    return folder
+
+
+def reported(folder: Path, *more: str) -> Element:
+    """The page, checked as every page is."""
+    assert run(["report", str(folder), "--force", "-q", *more]) == 0
+    html = (folder / "report.html").read_text(encoding="utf-8")
+    assert len(html.encode()) <= LIMIT_NBYTES
+    tree = parse(html)
+    check_alone(tree)
+    check_reachable(tree)
+    return tree
+
+
+def claim(tree: Element) -> str:
+    """The one sentence."""
+    return text_of(next(e for e in tree.iter() if e.attrib.get("class") == "claim"))
+
+
+def part(tree: Element, name: str) -> Element:
+    """A section."""
+    return next(e for e in tree.iter("section") if e.attrib["id"] == name)
+
+
+def test_tune_ends_with_the_page_and_names_it(tuned: Path) -> None:
+    """The last step of the design."""
+    said = (tuned.parent / "said").read_text()
+    assert f"The page to mail: {tuned / 'report.html'}" in said
+
+
+def test_the_headline_is_what_verification_found(tuned: Path) -> None:
+    """Median, least and most of the ratios in verdict.json, computed here from the file itself."""
+    plain = json.loads((tuned / "verdict.json").read_text())
+    rules = [one for one in plain["standings"] if one["stands"]]
+    ratios = [
+        one["ratio"]
+        for one in plain["verdicts"]
+        if any(rule["min_nbytes"] <= one["nbytes"] <= rule["max_nbytes"] for rule in rules)
+    ]
+    said = claim(parse((tuned / "report.html").read_text(encoding="utf-8")))
+    assert said.startswith("SIMULATED: ")
+    assert f"{median(ratios):.2f} times as fast" in said
+    assert f"({min(ratios):.2f} to {max(ratios):.2f})" in said
+
+
+def test_a_simulated_page_says_so_on_top_and_on_every_figure(tuned: Path) -> None:
+    """And nowhere that it was measured."""
+    tree = parse((tuned / "report.html").read_text(encoding="utf-8"))
+    header = text_of(next(tree.iter("header")))
+    assert "SIMULATED" in header
+    assert "MEASURED" not in header
+    assert check_figures(tree, "SIMULATED, no hardware") >= 5
+    assert "Do not: these rules come from a simulated node" in text_of(part(tree, "use"))
+
+
+def test_every_launch_is_there_with_its_command_and_its_log(tuned: Path) -> None:
+    """Of the sweep and of the verification."""
+    tree = parse((tuned / "report.html").read_text(encoding="utf-8"))
+    shown = text_of(part(tree, "launches"))
+    ended = [*session.read_launches(tuned), *session.read_launches(tuned / "verification")]
+    assert len(ended) > 10
+    for launch, outcome in ended:
+        assert launch.id in shown
+        assert outcome.started in shown
+    assert "all_reduce_perf" in shown
+    assert "NCCL_TUNER_PLUGIN=" in shown
+    assert "# SIMULATED" in shown
+    names = {folder.name for folder in tuned.glob("launches/*")}
+    assert all(f"session/launches/{name}/stdout.log" in shown for name in names)
+
+
+def test_the_rules_are_those_of_the_file_with_what_each_gained(tuned: Path) -> None:
+    """As the file has them, fallbacks last."""
+    [path] = tuned.glob("rccl_tuner_*.csv")
+    lines = [line for line in path.read_text().splitlines() if line.startswith("allreduce,")]
+    tree = parse((tuned / "report.html").read_text(encoding="utf-8"))
+    section = part(tree, "rules")
+    assert len(list(next(section.iter("tbody")).iter("tr"))) == len(lines)
+    assert path.read_text().splitlines()[-1] in text_of(part(tree, "use"))
+    assert "–" not in [text_of(td) for td in next(section.iter("tbody"))[0]]
+
+
+def test_a_verification_of_other_rules_counts_for_nothing(copied: Path) -> None:
+    """A file that was written anew, or changed by hand, was not verified."""
+    [path] = copied.glob("rccl_tuner_*.csv")
+    lines = path.read_text().splitlines(keepends=True)
+    first = next(n for n, line in enumerate(lines) if line.startswith("allreduce,"))
+    fields = lines[first].split(",")
+    lines[first] = ",".join([*fields[:2], str(int(fields[2]) - 1), *fields[3:]])
+    path.write_text("".join(lines))
+    tree = reported(copied)
+    assert "not verified" in claim(tree)
+    assert "was of other rules than its file has now" in text_of(part(tree, "headline"))
+
+
+def test_without_a_verification_the_page_says_so(copied: Path) -> None:
+    """The gains are those of the sweep."""
+    (copied / "verdict.json").unlink()
+    tree = reported(copied)
+    assert "in the sweep" in claim(tree)
+    assert "not verified" in claim(tree)
+
+
+def test_where_nothing_is_to_be_won(copied: Path) -> None:
+    """No gain is enough: the page says that the site stays as it is."""
+    for name in ("verdict.json", *(p.name for p in copied.glob("rccl_tuner_*"))):
+        (copied / name).unlink()
+    tree = reported(copied, "--min-gain", "99")
+    assert "Nothing is to be won here" in claim(tree)
+    assert "nothing to use" in text_of(part(tree, "use"))
+
+
+def test_an_import_without_a_baseline_claims_no_gain(repository: Path, tmp_path: Path) -> None:
+    """AMD's published table has no untouched run."""
+    tree = reported(imported(repository, tmp_path / "s"))
+    assert "not what they gain" in claim(tree)
+    header = text_of(next(tree.iter("header")))
+    assert "IMPORTED" in header
+    assert "AMD ROCm blog" in header
+    assert check_figures(tree, "published by others, imported") >= 2
+
+
+def test_a_named_baseline_gives_the_publications_comparison(
+    repository: Path, tmp_path: Path
+) -> None:
+    """The table's own figures at 64 KiB and below: ring/simple against tree/ll."""
+    folder = imported(repository, tmp_path / "s")
+    tree = reported(folder, "--baseline", "ring/simple")
+    assert "not verified" in claim(tree)
+    assert "times as fast" in claim(tree)
+    figure = next(e for e in tree.iter("figure") if e.attrib["id"] == "figure-1-speedup")
+    rows = {text_of(row[0]): [text_of(cell) for cell in row] for row in figure.iter("tr")}
+    header = rows.pop("message size")
+    table = [
+        line.split(",")
+        for line in (repository / CPX).read_text().splitlines()
+        if line and not line.startswith("#")
+    ]
+    names = table[0]
+    times = {
+        (line[names.index("setting")], int(line[names.index("nbytes")])): float(
+            line[names.index("time_us")]
+        )
+        for line in table[1:]
+    }
+    for nbytes, label in ((1 << 16, "64 KiB"), (1 << 20, "1 MiB")):
+        if ("tree/ll", nbytes) in times:
+            ratio = times["ring/simple", nbytes] / times["tree/ll", nbytes]
+            assert rows[label][header.index("tree/ll")] == f"{ratio:.2f}×"
+
+
+def test_a_baseline_alone_makes_a_page_without_rules(repository: Path, tmp_path: Path) -> None:
+    """Figures are there; there is nothing to choose between."""
+    folder = imported(repository, tmp_path / "s", "examples/mi300x-spx-nps1/all_reduce.csv")
+    tree = reported(folder)
+    assert "nothing to choose between" in claim(tree)
+    assert check_figures(tree, "imported") >= 2
+    assert "There are no rules" in text_of(part(tree, "rules"))
+
+
+def test_several_collectives_have_figures_each(repository: Path, tmp_path: Path) -> None:
+    """Our own sweep of four H200, imported."""
+    folder = imported(repository, tmp_path / "s", "examples/h200x4-nccl-2.28.9/sweep.csv")
+    tree = reported(folder)
+    titles = {text_of(e) for e in part(tree, "figures").iter("h3")}
+    assert {t.partition(",")[0] for t in titles} == {
+        "all_reduce",
+        "all_gather",
+        "reduce_scatter",
+        "broadcast",
+        "reduce",
+    }
+    assert "verify" in text_of(part(tree, "repeat")) or "emit-config" in text_of(
+        part(tree, "repeat")
+    )
+
+
+def test_what_others_wrote_is_shown_and_not_run(copied: Path) -> None:
+    """In a log, a host name, a command, a variable's value."""
+    header = json.loads((copied / "session.json").read_text())
+    header["fingerprint"]["hosts"] = [HOSTILE]
+    header["fingerprint"]["product"] = HOSTILE
+    header["command"] = HOSTILE
+    (copied / "session.json").write_text(json.dumps(header))
+    own = min(copied.glob("launches/*"))
+    launch = json.loads((own / "launch.json").read_text())
+    launch["argv"] = ["mpirun", HOSTILE]
+    launch["environment"] = [["NAME", HOSTILE + "\x00\x1b"]]
+    (own / "launch.json").write_text(json.dumps(launch))
+    (own / "stdout.log").write_bytes(HOSTILE.encode() + b"\n\xff\xfe\x00 \x1b[31m version\n" * 3)
+    tree = reported(copied)
+    assert len(list(tree.iter("script"))) == 1
+    assert not list(tree.iter("img"))
+    assert text_of(part(tree, "launches")).count(HOSTILE) >= 2
+    assert HOSTILE in text_of(next(tree.iter("header")))
+
+
+def test_a_file_name_of_markup_stays_a_name(repository: Path, tmp_path: Path) -> None:
+    """Imported files may be called anything."""
+    path = tmp_path / "<img src=x onerror=alert(1)>.csv"
+    path.write_bytes((repository / CPX).read_bytes())
+    assert run(["import", str(path), "-o", str(tmp_path / "s"), "-q"]) == 0
+    tree = reported(tmp_path / "s")
+    assert path.name in text_of(part(tree, "launches"))
+
+
+def test_a_failed_launch_shows_how(copied: Path) -> None:
+    """The last lines of stderr among the rest, and that it failed."""
+    own = min(copied.glob("launches/*"))
+    outcome = json.loads((own / "outcome.json").read_text())
+    outcome |= {"status": "failed", "exit_code": 7}
+    (own / "outcome.json").write_text(json.dumps(outcome))
+    (own / "stderr.log").write_text("first\nno such device\n")
+    tree = reported(copied)
+    shown = part(tree, "launches")
+    assert "1 launch did not end well" in text_of(shown)
+    [bad] = [e for e in shown.iter("details") if "bad" in e.attrib.get("class", "")]
+    assert "no such device" in text_of(bad)
+    assert "code 7" in text_of(bad)
+
+
+def test_a_log_of_any_size_is_quoted_in_a_few_lines(copied: Path) -> None:
+    """First and last rows; what is between is counted and not shown."""
+    own = min(copied.glob("launches/*"))
+    rows = [f"  {n + 1:12d}  1  float  sum  -1  9.9  0  0  0\n" for n in range(200_000)]
+    (own / "stdout.log").write_text("# rccl-tests version 9\n" + "".join(rows))
+    tree = reported(copied)
+    entry = next(e for e in part(tree, "launches").iter("details") if own.name in text_of(e[0]))
+    quoted = text_of(next(entry.iter("pre"))).splitlines()
+    assert len(quoted) < 20
+    assert quoted[0] == "# rccl-tests version 9"
+    assert rows[0].rstrip() in quoted
+    assert rows[-1].rstrip() in quoted
+    assert any("bytes" in line for line in quoted)
+
+
+def test_a_log_that_is_gone_is_said_to_be_gone(copied: Path) -> None:
+    """The rest of the page is there."""
+    own = min(copied.glob("launches/*"))
+    (own / "stdout.log").unlink()
+    assert "the log cannot be read: No such file" in text_of(part(reported(copied), "launches"))
+
+
+def test_the_same_session_gives_the_same_page(repository: Path, tmp_path: Path) -> None:
+    """There is no date in it but the measurements' own."""
+    folder = imported(repository, tmp_path / "s")
+    reported(folder)
+    first = (folder / "report.html").read_bytes()
+    reported(folder)
+    assert (folder / "report.html").read_bytes() == first
+
+
+def test_a_page_that_is_there_is_not_overwritten_unasked(
+    repository: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """As figures and rule files are not."""
+    folder = imported(repository, tmp_path / "s")
+    page = tmp_path / "page.html"
+    page.write_text("mine")
+    assert run(["report", str(folder), "-o", str(page)]) == 2
+    assert page.read_text() == "mine"
+    assert "--force" in capsys.readouterr().err
+    assert run(["report", str(folder), "-o", str(page), "--force", "-q"]) == 0
+    assert page.read_text().startswith("<!DOCTYPE html>")
+    assert run(["report", str(folder), "-o", str(tmp_path), "--force"]) == 2
+
+
+def test_no_session(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Exit code 7, and what to do."""
+    assert run(["report", str(tmp_path / "nowhere")]) == 7
+    assert "there is no session here" in capsys.readouterr().err
+
+
+def test_nothing_usable(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Exit code 8, and no page."""
+    table = tmp_path / "t.csv"
+    table.write_text("collective,setting,nbytes,time_us\nall_reduce,ring/ll,1024,0.0\n")
+    assert run(["import", str(table), "--ranks", "8", "-o", str(tmp_path / "s"), "-q"]) == 0
+    assert run(["report", str(tmp_path / "s")]) == 8
+    assert not (tmp_path / "s" / "report.html").exists()
+
+
+def test_a_spoilt_verdict_is_named(copied: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Rather than a page without it, which would look unverified."""
+    (copied / "verdict.json").write_text('{"path": null}')
+    assert run(["report", str(copied), "--force"]) == 7
+    assert "verdict.json" in capsys.readouterr().err
+
+
+def test_json(repository: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """For programs: where it is, how large, what it claims."""
+    folder = imported(repository, tmp_path / "s")
+    capsys.readouterr()
+    assert run(["report", str(folder), "--json", "-q"]) == 0
+    said = json.loads(capsys.readouterr().out)
+    assert said["path"] == str(folder / "report.html")
+    assert said["bytes"] == (folder / "report.html").stat().st_size
+    assert said["simulated"] is False

@@ -1,0 +1,215 @@
+"""The page as a reader has it: in Chromium, from a file, by pointer, by keyboard, on paper."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import browsers
+import pytest
+from pages import page as made_page
+
+from rccltune import report
+from rccltune.cli import run
+
+playwright = pytest.importorskip(
+    "playwright.sync_api", reason="playwright is not installed: the index may not have it"
+)
+pytestmark = pytest.mark.chromium
+
+# Playwright may not be installed, and so cannot be asked for its types.
+Browser = Any
+Handle = Any
+_HOSTILE = '</title><script>document.title="taken"</script><img src=x onerror=alert(1)>'
+
+
+@pytest.fixture(scope="module")
+def browser() -> Iterator[Browser]:
+    """One browser for all tests of this file."""
+    found = browsers.find()
+    if isinstance(found, str):
+        pytest.skip(found)
+    program, environment = found
+    with playwright.sync_playwright() as driver:
+        started = driver.chromium.launch(
+            executable_path=program, env=environment, args=["--no-sandbox", "--disable-gpu"]
+        )
+        yield started
+        started.close()
+
+
+@pytest.fixture(scope="module")
+def written(tmp_path_factory: pytest.TempPathFactory, repository: Path) -> Path:
+    """The page of AMD's published table against ring/simple."""
+    folder = tmp_path_factory.mktemp("session")
+    table = repository / "examples/mi300x-cpx-nps4/all_reduce.csv"
+    assert run(["import", str(table), "-o", str(folder / "s"), "-q"]) == 0
+    path = folder / "report.html"
+    words = ["report", str(folder / "s"), "-o", str(path), "--baseline", "ring/simple", "-q"]
+    assert run(words) == 0
+    return path
+
+
+class Opened:
+    """A page in the browser, with all that it said and asked for."""
+
+    def __init__(self, browser: Browser, path: Path, **options: object) -> None:
+        """Open a file."""
+        self.said: list[str] = []
+        self.asked: list[str] = []
+        self.context = browser.new_context(**options)
+        self.page = self.context.new_page()
+        self.page.on("console", lambda message: self.said.append(message.text))
+        self.page.on("pageerror", lambda error: self.said.append(str(error)))
+        self.page.on("request", lambda request: self.asked.append(request.url))
+        self.page.goto(path.as_uri())
+
+    def __enter__(self) -> Handle:
+        """The page."""
+        return self.page
+
+    def __exit__(self, *_: object) -> None:
+        """Close it."""
+        self.context.close()
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+def test_it_opens_without_an_error_or_a_request_and_shows_its_figures(
+    browser: Browser, written: Path, scheme: str
+) -> None:
+    """Both colour schemes; the page is as dark as the screen wants it."""
+    opened = Opened(browser, written, color_scheme=scheme)
+    with opened as page:
+        boxes = [plot.bounding_box() for plot in page.query_selector_all("svg.plot")]
+        assert len(boxes) >= 3
+        assert all(box["width"] > 300 and box["height"] > 150 for box in boxes)
+        colour = page.evaluate("getComputedStyle(document.body).backgroundColor")
+        parts = [int(part) for part in re.findall(r"\d+", colour)[:3]]
+        assert (sum(parts) > 3 * 128) == (scheme == "light")
+        ink = page.evaluate("getComputedStyle(document.querySelector('.spot')).stroke")
+        assert ink != colour
+    assert opened.said == []
+    assert opened.asked == [written.as_uri()]
+
+
+def test_a_value_is_read_off_by_keyboard(browser: Browser, written: Path) -> None:
+    """Tab to a figure, arrows along its points and to the next line; each says its value."""
+    with Opened(browser, written) as page:
+        first = page.locator("svg.plot").first
+        page.keyboard.press("Tab")
+        assert page.evaluate("document.activeElement.className") == "skip"
+        for _ in range(60):
+            page.keyboard.press("Tab")
+            if page.evaluate("document.activeElement.classList.contains('spot')"):
+                break
+        label = "document.activeElement.getAttribute('aria-label')"
+        start = page.evaluate(label)
+        page.keyboard.press("ArrowRight")
+        second = page.evaluate(label)
+        assert second != start
+        assert re.search(r"\d [KM]?i?B: \d+\.\d\d×", second)
+        readout = page.locator("figure").first.locator(".readout")
+        assert readout.inner_text() == second
+        page.keyboard.press("Home")
+        assert page.evaluate(label) == start
+        page.keyboard.press("End")
+        page.keyboard.press("ArrowRight")
+        last = page.evaluate(label)
+        page.keyboard.press("ArrowDown")
+        below = page.evaluate(label)
+        assert below.partition(",")[0] != last.partition(",")[0]
+        assert first.locator(".spot[tabindex='0']").count() == 1
+        page.keyboard.press("Escape")
+        assert readout.inner_text() != below
+
+
+@pytest.mark.long
+def test_what_has_the_focus_is_seen(browser: Browser, written: Path) -> None:
+    """A link, a fold and a point look otherwise with the focus than without."""
+    with Opened(browser, written) as page:
+        for selector in ("nav a", "summary", ".spot[tabindex='0']"):
+            one = page.locator(selector).first
+            how = "e => { const s = getComputedStyle(e); return s.outlineStyle + s.strokeWidth; }"
+            before = one.evaluate(how)
+            page.keyboard.press("Tab")
+            one.focus()
+            assert one.evaluate(how) != before, selector
+
+
+@pytest.mark.long
+def test_a_value_is_read_off_by_pointer(browser: Browser, written: Path) -> None:
+    """Near a point is near enough."""
+    with Opened(browser, written) as page:
+        plot = page.locator("svg.plot").first
+        plot.scroll_into_view_if_needed()
+        spot = plot.locator(".spot").first
+        box = spot.bounding_box()
+        page.mouse.move(box["x"] + box["width"] / 2 + 4, box["y"] + box["height"] / 2 + 3)
+        said = page.locator("figure").first.locator(".readout").inner_text()
+        assert re.search(r"\d [KM]?i?B: \d+\.\d\d×", said)
+
+
+@pytest.mark.long
+def test_without_a_script_everything_is_still_there(browser: Browser, written: Path) -> None:
+    """Tables unfold by themselves; the markers carry their words."""
+    with Opened(browser, written, java_script_enabled=False) as page:
+        assert page.locator("svg.plot .spot title").count() > 20
+        folded = page.locator("figure details.values").first
+        assert not folded.locator("table").is_visible()
+        folded.locator("summary").click()
+        assert folded.locator("table").is_visible()
+
+
+@pytest.mark.long
+def test_a_narrow_window_cuts_nothing_off(browser: Browser, written: Path) -> None:
+    """A phone: nothing is wider than the window but what scrolls in a frame of its own."""
+    with Opened(browser, written, viewport={"width": 360, "height": 700}) as page:
+        assert page.evaluate("document.documentElement.scrollWidth") <= 360
+        assert page.locator(".narrow").first.is_visible()
+
+
+@pytest.mark.long
+def test_paper_has_all_pages_with_the_tables_open(browser: Browser, written: Path) -> None:
+    """Printing unfolds what is folded, on white whatever the screen is."""
+    with Opened(browser, written, color_scheme="dark") as page:
+        content = page.pdf(format="A4")
+        assert content.startswith(b"%PDF-")
+        assert len(re.findall(rb"/Type\s*/Page\b", content)) >= 3
+        page.emulate_media(media="print", color_scheme="dark")
+        assert page.evaluate("getComputedStyle(document.body).backgroundColor") == (
+            "rgb(255, 255, 255)"
+        )
+        page.evaluate("window.dispatchEvent(new Event('beforeprint'))")
+        assert page.locator("details:not([open])").count() == 0
+        page.evaluate("window.dispatchEvent(new Event('afterprint'))")
+        assert page.locator("details[open]").count() == 0
+
+
+@pytest.mark.long
+def test_what_logs_say_does_nothing(browser: Browser, tmp_path: Path) -> None:
+    """Markup in every text of the page: no dialog, no title but the page's own, no request."""
+    path = tmp_path / "hostile.html"
+    path.write_text(report.render(made_page(_HOSTILE)), encoding="utf-8")
+    opened = Opened(browser, path)
+    with opened as page:
+        assert page.title() == _HOSTILE
+        assert page.locator("img").count() == 0
+    assert opened.said == []
+    assert opened.asked == [path.as_uri()]
+
+
+@pytest.mark.long
+def test_axe_finds_nothing(browser: Browser, written: Path) -> None:
+    """Deque's axe-core, all rules of WCAG 2.2 A and AA and best practices, in both schemes."""
+    library = pytest.importorskip("axe_playwright_python.sync_playwright", reason="no axe here")
+    for scheme in ("light", "dark"):
+        # The page's own policy forbids even this script.
+        with Opened(browser, written, color_scheme=scheme, bypass_csp=True) as page:
+            for fold in page.query_selector_all("details"):
+                fold.evaluate("e => { e.open = true; }")
+            found = library.Axe().run(page)
+            said = [(v["id"], v["nodes"][0]["html"][:120]) for v in found.response["violations"]]
+            assert said == []
+            assert len(found.response["passes"]) > 20
