@@ -9,6 +9,7 @@ import click
 
 from rccltune.cli.console import Console, common
 from rccltune.cli.options import FOLDER, Choosing, choosing, session_argument
+from rccltune.errors import CommandLineError
 
 if TYPE_CHECKING:
     from rccltune.pipeline.reporting import Reported
@@ -33,23 +34,35 @@ def report(
     One HTML file under 2 MB that loads nothing: headline, machine, figures whose values can be
     read off by pointer and keyboard, rules with their evidence, the library's own belief, what is
     undecided, every launch with an excerpt of its log, how to use the rules and how to repeat it.
-    A simulated session says so on top and on every figure.
+    A simulated session says so on top and on every figure. A folder of several scales gets a page
+    in each of its sessions.
 
     \b
     Example:
       rccltune report
-      rccltune report examples-session -o for-the-team.html
+      rccltune report rccltune-session -o for-the-team.html
 
     \b
     Exit codes: 0 done, 2 the file is there (--force), 7 no session, 8 no usable sample.
     """
     from rccltune.pipeline.reporting import report_session
+    from rccltune.pipeline.spreading import sessions_in
 
-    console.say(f"Session: {session}")
-    done = report_session(
-        session, choosing.options, note=console.say, output=output, overwrite=force
-    )
-    console.result(done.as_plain(), _text(done))
+    folders = sessions_in((session,))
+    if output is not None and len(folders) > 1:
+        raise CommandLineError(
+            f"this folder has {len(folders)} sessions, and a page is of one",
+            where=str(session),
+            hint="name one of them, or leave out -o: each then has its report.html.",
+        )
+    console.say(f"Session: {', '.join(str(folder) for folder in folders)}")
+    done = [
+        report_session(folder, choosing.options, note=console.say, output=output, overwrite=force)
+        for folder in folders
+    ]
+    plain = [one.as_plain() for one in done]
+    text = "\n".join(_text(one) for one in done)
+    console.result(plain[0] if len(plain) == 1 else plain, text)
 
 
 def _text(done: Reported) -> str:

@@ -321,7 +321,10 @@ def test_nothing_usable(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> N
     """Exit code 8, and no page."""
     table = tmp_path / "t.csv"
     table.write_text("collective,setting,nbytes,time_us\nall_reduce,ring/ll,1024,0.0\n")
-    assert run(["import", str(table), "--ranks", "8", "-o", str(tmp_path / "s"), "-q"]) == 0
+    assert (
+        run(["import", str(table), "--ranks", "8", "--nodes", "1", "-o", str(tmp_path / "s"), "-q"])
+        == 0
+    )
     assert run(["report", str(tmp_path / "s")]) == 8
     assert not (tmp_path / "s" / "report.html").exists()
 
@@ -342,3 +345,32 @@ def test_json(repository: Path, tmp_path: Path, capsys: pytest.CaptureFixture[st
     assert said["path"] == str(folder / "report.html")
     assert said["bytes"] == (folder / "report.html").stat().st_size
     assert said["simulated"] is False
+
+
+def test_a_folder_of_several_scales_has_a_page_in_each(
+    repository: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """And no single page that mixes them."""
+    for name in ("1x8", "1x64"):
+        imported(repository, tmp_path / "all" / name)
+    assert run(["report", str(tmp_path / "all"), "-o", str(tmp_path / "one.html")]) == 2
+    assert "2 sessions" in capsys.readouterr().err
+    assert run(["report", str(tmp_path / "all"), "--json", "-q"]) == 0
+    said = json.loads(capsys.readouterr().out)
+    assert [Path(one["path"]).parent.name for one in said] == ["1x8", "1x64"]
+
+
+def test_a_page_that_would_be_too_large_shows_less_and_says_what(
+    copied: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Launches without an excerpt are still listed, and nothing is cut in the middle."""
+    monkeypatch.setattr("rccltune.report.LIMIT_NBYTES", 150_000)
+    assert run(["report", str(copied), "--force"]) == 0
+    assert "less of the session is shown" in capsys.readouterr().err
+    tree = parse((copied / "report.html").read_text(encoding="utf-8"))
+    check_reachable(tree)
+    shown = text_of(part(tree, "launches"))
+    assert "without an excerpt here" in shown
+    for folder in copied.glob("launches/*"):
+        assert folder.name in shown
+    assert "sizes are shown, evenly spread" in text_of(part(tree, "figures"))

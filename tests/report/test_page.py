@@ -21,7 +21,7 @@ HOSTILE = (
     '"><img src=x onerror=alert(1)>',
     "</style></script></title></textarea><b>",
     "]]><!-- --!> <!--",
-    "&lt;b&gt; &amp; &#0; &notin",
+    "&lt;b&gt; &amp; &#0; &copy",
     "{{ 7 * 7 }} {% raw %} ${x}",
     "javascript:alert(1)",
     "nul \x00 bell \x07 escape \x1b[31m delete \x7f",
