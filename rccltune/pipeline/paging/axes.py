@@ -63,9 +63,11 @@ def is_read_off(series: Series, scene: Scene) -> bool:
     return scene.baseline is None or series.setting.role is not Role.SILENT
 
 
-def thin(name: str, ink: Ink, pairs: Iterable[tuple[float, float]]) -> Line:
+def thin(
+    name: str, ink: Ink, pairs: Iterable[tuple[float, float]], dashes: tuple[float, ...] = ()
+) -> Line:
     """A line in the background, without anything to be read off."""
-    return Line(name=name, points=_bare(pairs), ink=ink, marker="none", faint=True)
+    return Line(name=name, points=_bare(pairs), ink=ink, marker="none", faint=True, dashes=dashes)
 
 
 def broad(name: str, ink: Ink, pairs: Iterable[tuple[float, float]]) -> Line:

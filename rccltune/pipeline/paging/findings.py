@@ -30,7 +30,7 @@ def belief_section(found: Found, *, most_rows: int) -> Section | None:
         "What the library would have chosen, from its own cost table as a tuner is shown it "
         "(traces of the launches), held against the times measured here at the same sizes."
     )
-    parts = [Part(title="", blocks=(Words(text=lead),))]
+    parts = [Part(title="", blocks=(Words(text=lead), _overview(checked)))]
     left = min(_MOST_ROWS, most_rows)
     for one in checked:
         if left <= 0:
@@ -44,12 +44,44 @@ def belief_section(found: Found, *, most_rows: int) -> Section | None:
     )
 
 
+def _overview(checked: Sequence[Checked]) -> Table:
+    """A row for each target and environment."""
+    return Table(
+        caption="Where the library's own choice is beaten by more than 2 %",
+        columns=(
+            Column(name="collective"),
+            Column(name="ranks"),
+            Column(name="environment"),
+            Column(name="beaten at", numeric=True),
+            Column(name="of sizes", numeric=True),
+            Column(name="its choice takes longer by at most", numeric=True),
+            Column(name="at", numeric=True),
+        ),
+        rows=tuple(_summary(one) for one in checked),
+        source="From fit.json; sizes at which its choice and another setting were measured.",
+    )
+
+
+def _summary(one: Checked) -> tuple[str, ...]:
+    target = one.target
+    known = [held for held in one.held if held.loss is not None]
+    worst = max(known, key=lambda held: held.loss or 0.0)
+    return (
+        target.collective.value,
+        where_of(target.scale, target.rank_placement),
+        target.variant.name,
+        str(sum(held.is_beaten for held in known)),
+        str(len(known)),
+        percent(worst.loss),
+        format_size(worst.nbytes) if worst.is_beaten else DASH,
+    )
+
+
 def _belief(one: Checked, most: int) -> Table:
-    beaten = sum(held.is_beaten for held in one.held)
     target = one.target
     return Table(
         caption=f"{target.collective.value}, {where_of(target.scale, target.rank_placement)}, "
-        f"{target.variant.name}: beaten at {beaten} of {count(len(one.held), 'size')}",
+        f"{target.variant.name}: size by size",
         columns=(
             Column(name="message size", numeric=True),
             Column(name="its choice"),
@@ -72,7 +104,7 @@ def _belief(one: Checked, most: int) -> Table:
             for held in one.held[:most]
         ),
         source=f"From fit.json, {one.view}; predictions from the traces of the launches.",
-        folded=len(one.held) > 12,
+        folded=True,
     )
 
 

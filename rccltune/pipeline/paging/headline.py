@@ -139,13 +139,20 @@ def _judged(known: Verification) -> str:
     n = dict.fromkeys(Judgement, 0)
     for one in known.verdicts:
         n[one.judgement] += 1
-    outside = ", under " + ", ".join(known.conditions) if len(known.conditions) > 1 else ""
+    under = f" (under {', '.join(known.conditions)})" if len(known.conditions) > 1 else ""
     return (
-        f"Of {len(known.verdicts)} comparisons{outside}, sizes without a rule among them: "
-        f"{n[Judgement.BETTER]} faster, {n[Judgement.SAME]} the same, {n[Judgement.WORSE]} slower, "
-        f"{n[Judgement.WRONG]} with wrong results. One in twenty seems to differ by chance where "
-        "nothing does; a rule with a size that is slower does not stand."
+        f"Of {len(known.verdicts)} comparisons{under}, sizes without a rule among them: "
+        f"{n[Judgement.BETTER]} faster, {n[Judgement.SAME]} the same, {n[Judgement.WORSE]} slower"
+        f"{_where_slower(known)}, {n[Judgement.WRONG]} with wrong results. Where nothing differs, "
+        "one in twenty looks as if it did; a rule with a size that is slower does not stand."
     )
+
+
+def _where_slower(known: Verification) -> str:
+    """How many of the slower ones lie under a rule."""
+    slower = [one for one in known.verdicts if one.judgement is Judgement.WORSE]
+    ruled = sum(one in stood.verdicts for one in slower for stood in known.stood)
+    return f" ({ruled} of them where a rule stands)" if slower else ""
 
 
 def _chosen(found: Found) -> Headline:

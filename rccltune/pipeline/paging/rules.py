@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 
 from rccltune.model import Proof, Rule, Zone
 from rccltune.pipeline.judging import zones_in
@@ -16,6 +16,7 @@ from rccltune.pipeline.paging.words import (
     setting_in,
     size,
     span,
+    surely,
     up_to,
     where_of,
 )
@@ -24,25 +25,16 @@ from rccltune.zones import Choice
 
 _MOST_HOLES = 60
 _MOST_RULES = 200
-_PROOF = {
-    Proof.REPEATED: "repeats",
-    Proof.ONE_RUN: "one run",
-    Proof.EXTRAPOLATED: "extrapolated",
-    Proof.NO_BASELINE: "no baseline",
-}
+# What weakens a gain; repeats are the usual case.
+_PROOF = {Proof.ONE_RUN: "one run", Proof.EXTRAPOLATED: "extrapolated"}
 _COLUMNS = (
     Column(name="collective"),
-    Column(name="ranks"),
-    Column(name="from", numeric=True),
-    Column(name="to", numeric=True),
+    Column(name="sizes"),
     Column(name="setting"),
-    Column(name="in the sweep: times as fast", numeric=True),
-    Column(name="sizes", numeric=True),
-    Column(name="behind best, at most", numeric=True),
-    Column(name="rests on"),
     Column(name="verified: times as fast", numeric=True),
-    Column(name="sizes", numeric=True),
     Column(name="gain certain to", numeric=True),
+    Column(name="in the sweep: times as fast", numeric=True),
+    Column(name="behind the best, at most", numeric=True),
 )
 
 
@@ -81,29 +73,43 @@ def _files(found: Found, zones: tuple[Zone, ...]) -> list[Block]:
         if not one.file.rules:
             blocks.append(Words(text=f"{one.path.name} has no rule: the site stays as it is."))
             continue
-        blocks.append(
-            Table(
-                caption=f"{count(len(one.file.rules), 'rule')} of {one.path.name}",
-                columns=_COLUMNS,
-                rows=tuple(
-                    _row(rule, found, zones, fallback=_is_fallback(rule, one.file.rules[:number]))
-                    for number, rule in enumerate(one.file.rules[:_MOST_RULES])
-                ),
-                source=_source(found) + _rest(len(one.file.rules), _MOST_RULES),
-            )
-        )
+        waits = {
+            number
+            for number, rule in enumerate(one.file.rules)
+            if _is_fallback(rule, one.file.rules[:number])
+        }
+        rows = [
+            (scale_of(rule), _row(rule, found, zones, fallback=number in waits))
+            for number, rule in enumerate(one.file.rules[:_MOST_RULES])
+        ]
+        blocks += _tables(rows, f"of {one.path.name}", found, len(one.file.rules))
     chosen = [zone for zone in zones if zone.setting is not None]
     if not found.rules and chosen:
         blocks.append(Words(text="No rule file was written yet: rccltune emit-config writes it."))
-        blocks.append(
-            Table(
-                caption=f"{count(len(chosen), 'rule')} that would be written",
-                columns=_COLUMNS,
-                rows=tuple(_row(_as_rule(zone), found, zones) for zone in chosen[:_MOST_RULES]),
-                source=_source(found) + _rest(len(chosen), _MOST_RULES),
-            )
-        )
+        rows = [
+            (scale_of(rule), _row(rule, found, zones))
+            for rule in map(_as_rule, chosen[:_MOST_RULES])
+        ]
+        blocks += _tables(rows, "that would be written", found, len(chosen))
     return blocks
+
+
+def _tables(
+    rows: Sequence[tuple[str, tuple[str, ...]]], whose: str, found: Found, n: int
+) -> list[Table]:
+    """One table for each scale, so that its name stands once."""
+    by_scale: dict[str, list[tuple[str, ...]]] = {}
+    for scale, row in rows:
+        by_scale.setdefault(scale, []).append(row)
+    return [
+        Table(
+            caption=f"{count(len(mine), 'rule')} {whose}, for {scale}",
+            columns=_COLUMNS,
+            rows=tuple(mine),
+            source=_source(found) + _rest(n, _MOST_RULES),
+        )
+        for scale, mine in by_scale.items()
+    ]
 
 
 def _rest(n: int, most: int) -> str:
@@ -158,25 +164,33 @@ def _row(
     rule: Rule, found: Found, zones: Iterable[Zone], *, fallback: bool = False
 ) -> tuple[str, ...]:
     zone = next((one for one in zones if _is_of(rule, one)), None)
-    gain = zone.gain if zone else None
     stood = stood_of(found, rule)
     variant = zone.variant if zone else rule.variant
     return (
         rule.collective.value,
-        scale_of(rule),
-        size(rule.min_nbytes),
-        up_to(rule.max_nbytes),
+        span(rule.min_nbytes, rule.max_nbytes),
         setting_in(rule.setting, variant) + (", fallback" if fallback else ""),
-        DASH
-        if gain is None
-        else f"{1 + gain.median:.2f}× ({1 + gain.low:.2f} to {1 + gain.high:.2f})",
-        str(zone.n_sizes) if zone else DASH,
+        _verified(stood),
+        surely(stood.certainty) if stood else DASH,
+        _swept(zone),
         percent(zone.worst_regret) if zone else DASH,
-        _PROOF.get(zone.proof, DASH) if zone and zone.proof else DASH,
-        ratios(stood.verdicts) if stood else DASH,
-        str(len({v.nbytes for v in stood.verdicts})) if stood else DASH,
-        percent(stood.certainty) if stood else DASH,
     )
+
+
+def _verified(stood: Stood | None) -> str:
+    if stood is None:
+        return DASH
+    n = len({verdict.nbytes for verdict in stood.verdicts})
+    return f"{ratios(stood.verdicts)}, {count(n, 'size')}"
+
+
+def _swept(zone: Zone | None) -> str:
+    if zone is None or zone.gain is None:
+        return DASH
+    gain = zone.gain
+    said = f"{1 + gain.median:.2f}× ({1 + gain.low:.2f} to {1 + gain.high:.2f})"
+    once = f", {_PROOF[zone.proof]}" if zone.proof in _PROOF else ""
+    return f"{said}, {count(zone.n_sizes, 'size')}{once}"
 
 
 def stood_of(found: Found, rule: Rule) -> Stood | None:

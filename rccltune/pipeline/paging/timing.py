@@ -132,7 +132,7 @@ def belief(scene: Scene, frame: Frame) -> Figure | None:
         ink, label = axes.ink_of(line.series.setting), line.series.label
         predicted = {round(at): us for at, us in line.predicted}
         if line.predicted:
-            lines.append(axes.thin(f"{label}, predicted", ink, line.predicted))
+            lines.append(axes.thin(f"{label}, predicted", ink, line.predicted, (4.0, 3.0)))
         points = (
             Point(
                 x=at,
@@ -173,15 +173,16 @@ def belief(scene: Scene, frame: Frame) -> Figure | None:
 
 
 def _belief_words(data: BeliefData) -> str:
-    beaten = [one for one in data.held if one.is_beaten and one.loss is not None]
-    said = "Markers are measured; thin lines are what the library's own model predicts."
-    if not data.held:
+    known = [one for one in data.held if one.loss is not None]
+    beaten = [one for one in known if one.is_beaten]
+    said = "Markers are measured; thin dashes are what the library's own model predicts."
+    if not known:
         return said
     if not beaten:
         return f"{said} At no size is its own choice beaten by more than 2 %."
     worst = max(beaten, key=lambda one: one.loss or 0.0)
     return (
-        f"{said} At {len(beaten)} of {len(data.held)} sizes its own choice is beaten by more than "
+        f"{said} At {len(beaten)} of {len(known)} sizes its own choice is beaten by more than "
         f"2 %; most at {format_size(worst.nbytes)}, where {worst.choice} takes "
         f"{100 * (worst.loss or 0.0):.0f} % longer than {worst.best}."
     )

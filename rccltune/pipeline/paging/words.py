@@ -12,6 +12,7 @@ from rccltune.units import MAX_NBYTES, approximate_size, format_size
 DASH = "–"
 # More digits than this say less.
 _LONG = 1024
+_SURE = 0.999
 
 
 def size(nbytes: int) -> str:
@@ -35,6 +36,11 @@ def span(min_nbytes: int, max_nbytes: int) -> str:
 def percent(share: float | None, digits: int = 1) -> str:
     """``1.5 %``; a dash for what is not known."""
     return DASH if share is None else f"{100 * share:.{digits}f} %"
+
+
+def surely(chance: float) -> str:
+    """A chance, never rounded up to certainty."""
+    return f"> {percent(_SURE)}" if chance > _SURE else percent(chance)
 
 
 def ratios(found: Sequence[Verdict]) -> str:
