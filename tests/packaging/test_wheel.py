@@ -33,6 +33,7 @@ def test_one_wheel_serves_every_python(wheel: Path) -> None:
     assert "rccltune/_native/sim/all_reduce_perf" in names
     assert "rccltune/data/nodes/mi300x-cpx-nps4.yaml" in names
     assert "rccltune/data/variants.yaml" in names
+    assert "rccltune/report/files/page.html" in names
     assert not any(name.startswith(("tests/", "native_plugin/")) for name in names)
 
 

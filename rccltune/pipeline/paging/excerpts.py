@@ -66,7 +66,8 @@ def _summary(ended: Sequence[Ended], failed: Sequence[Ended]) -> str:
     bad = f" {count(len(failed), 'launch')} did not end well." if failed else " All ended well."
     return (
         f"{count(len(ended), 'launch')}{took}.{bad} An excerpt is the log's version line, its "
-        "first and last rows and its last lines; the whole logs are kept in the session folder."
+        "first and last rows and its last lines; the whole logs are kept in the session folder. In "
+        "variables {session} and {launch} stand for its folders."
     )
 
 

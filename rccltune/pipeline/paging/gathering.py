@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -10,7 +11,17 @@ from typing import TYPE_CHECKING, Any, Final
 from rccltune import emit, plot, session
 from rccltune.emit import RuleFile
 from rccltune.errors import SessionError, TooLittleDataError
-from rccltune.model import Environment, Expected, Launch, Outcome, Place, Rule, Status, Verdict
+from rccltune.model import (
+    Environment,
+    Expected,
+    Launch,
+    Outcome,
+    Place,
+    Rule,
+    Scale,
+    Status,
+    Verdict,
+)
 from rccltune.pipeline.bounding import Bounded, bounded
 from rccltune.pipeline.fitting import FitDone, choice_of, fit_session
 from rccltune.pipeline.judging import environments_of
@@ -28,15 +39,23 @@ if TYPE_CHECKING:
 Note = Callable[[str], None]
 Ended = tuple[Launch, Outcome]
 AS_SWEPT: Final = "as swept"
+_SECTION: Final = re.compile(r"^#@ section ", re.MULTILINE)
+_WHERE: Final = re.compile(r"\w+ nodes=(\d+) ranks=(\d+)")
+_REMARK: Final = re.compile(r"extrapolated from .*?; expected error (?:unknown|\d+ %)")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Rules:
-    """A rule file of the session."""
+    """A rule file of the session.
+
+    Attributes:
+        predicted: what the file says of scales that nobody measured.
+    """
 
     path: Path
     text: str
     file: RuleFile
+    predicted: Mapping[Scale, str]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -181,7 +200,22 @@ def _rules(path: Path) -> Rules:
         content = path.read_bytes()
     except OSError as error:
         raise SessionError(f"the rule file cannot be read: {error}", where=str(path)) from error
-    return Rules(path=path, text=content.decode("utf-8", "replace"), file=emit.read_rules(content))
+    text = content.decode("utf-8", "replace")
+    file = emit.read_rules(content)
+    return Rules(path=path, text=text, file=file, predicted=_predicted(text))
+
+
+def _predicted(text: str) -> dict[Scale, str]:
+    """The remark of each section whose scale was not measured, as emit-config writes it."""
+    found: dict[Scale, str] = {}
+    for part in _SECTION.split(text)[1:]:
+        where = _WHERE.match(part)
+        # Comments are wrapped to the width of the file.
+        lines = (line[1:].strip() for line in part.splitlines()[1:] if line.startswith("# "))
+        remark = _REMARK.search(" ".join(lines))
+        if where and remark:
+            found[Scale(n_nodes=int(where[1]), n_ranks=int(where[2]))] = remark[0]
+    return found
 
 
 def _verification(folder: Path, rules: tuple[Rules, ...], done: FitDone) -> Verification | None:

@@ -27,12 +27,13 @@ def marks(found: Found) -> tuple[Mark, ...]:
                 loud=True,
             )
         )
-    if any(curve.extrapolated for curve in found.done.curves):
+    scales = list(dict.fromkeys(scale for one in found.rules for scale in one.predicted))
+    if scales:
         said.append(
             Mark(
                 word="EXTRAPOLATED",
-                sentence="Some figures are predictions for a scale that nobody measured; each is "
-                "marked.",
+                sentence=f"The rules for {', '.join(map(str, scales))} are predictions; nobody "
+                "measured there. The rules say so where they stand.",
                 loud=True,
             )
         )

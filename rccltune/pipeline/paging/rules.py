@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
-from rccltune.model import Proof, Rule, Zone
+from rccltune.model import Proof, Rule, Scale, Zone
 from rccltune.pipeline.judging import zones_in
-from rccltune.pipeline.paging.gathering import Found, Stood, same
+from rccltune.pipeline.paging.gathering import Found, Rules, Stood, same
 from rccltune.pipeline.paging.words import (
     DASH,
     count,
@@ -83,6 +83,11 @@ def _files(found: Found, zones: tuple[Zone, ...]) -> list[Block]:
             for number, rule in enumerate(one.file.rules[:_MOST_RULES])
         ]
         blocks += _tables(rows, f"of {one.path.name}", found, len(one.file.rules))
+        blocks += [
+            Words(text=f"The rules for {scale} are EXTRAPOLATED: {remark}.", loud=True)
+            for scale, remark in one.predicted.items()
+        ]
+        blocks += _elsewhere(one, found)
     chosen = [zone for zone in zones if zone.setting is not None]
     if not found.rules and chosen:
         blocks.append(Words(text="No rule file was written yet: rccltune emit-config writes it."))
@@ -92,6 +97,19 @@ def _files(found: Found, zones: tuple[Zone, ...]) -> list[Block]:
         ]
         blocks += _tables(rows, "that would be written", found, len(chosen))
     return blocks
+
+
+def _elsewhere(one: Rules, found: Found) -> list[Block]:
+    """Rules that were written from several sessions have their evidence there."""
+    known = {curve.key.scale for curve in found.done.curves} | set(one.predicted)
+    others = {
+        scale_of(rule)
+        for rule in one.file.rules
+        if rule.n_nodes and rule.n_ranks
+        if Scale(n_nodes=rule.n_nodes, n_ranks=rule.n_ranks) not in known
+    }
+    said = f"The rules for {', '.join(sorted(others))} come from another session, whose page has "
+    return [Words(text=f"{said}their gains.")] if others else []
 
 
 def _tables(
@@ -181,7 +199,12 @@ def _verified(stood: Stood | None) -> str:
     if stood is None:
         return DASH
     n = len({verdict.nbytes for verdict in stood.verdicts})
-    return f"{ratios(stood.verdicts)}, {count(n, 'size')}"
+    return f"{ratios(stood.verdicts)}, {_sizes(n)}"
+
+
+def _sizes(n: int) -> str:
+    """In one piece wherever the cell is broken."""
+    return count(n, "size").replace(" ", "\N{NO-BREAK SPACE}")
 
 
 def _swept(zone: Zone | None) -> str:
@@ -190,7 +213,7 @@ def _swept(zone: Zone | None) -> str:
     gain = zone.gain
     said = f"{1 + gain.median:.2f}× ({1 + gain.low:.2f} to {1 + gain.high:.2f})"
     once = f", {_PROOF[zone.proof]}" if zone.proof in _PROOF else ""
-    return f"{said}, {count(zone.n_sizes, 'size')}{once}"
+    return f"{said}, {_sizes(zone.n_sizes)}{once}"
 
 
 def stood_of(found: Found, rule: Rule) -> Stood | None:

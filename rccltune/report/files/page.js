@@ -4,7 +4,6 @@ document.querySelectorAll("svg.plot").forEach(function (plot) {
   const readout = plot.closest("figure").querySelector(".readout");
   const hint = "Point at a figure's markers, or tab to them and use the arrow keys, to read values.";
   const lines = [];
-  let shown = null;
   plot.querySelectorAll("g.line[data-name]").forEach(function (line) {
     const spots = Array.from(line.querySelectorAll(".spot"));
     spots.forEach(function (spot) {
@@ -20,11 +19,22 @@ document.querySelectorAll("svg.plot").forEach(function (plot) {
   lines[0][0].setAttribute("tabindex", "0");
   readout.textContent = hint;
 
+  // Above all lines, whichever one the point is of.
+  const ring = document.createElementNS(plot.namespaceURI, "circle");
+  ring.setAttribute("class", "ring");
+  ring.setAttribute("r", "9");
+  ring.setAttribute("aria-hidden", "true");
+  plot.appendChild(ring);
+
   function show(spot) {
-    if (shown) { shown.classList.remove("read"); }
-    shown = spot;
     readout.textContent = spot ? spot.getAttribute("aria-label") : hint;
-    if (spot) { spot.classList.add("read"); }
+    readout.classList.toggle("said", Boolean(spot));
+    ring.classList.toggle("shown", Boolean(spot));
+    if (spot) {
+      const box = spot.getBBox();
+      ring.setAttribute("cx", box.x + box.width / 2);
+      ring.setAttribute("cy", box.y + box.height / 2);
+    }
   }
   function middle(spot) {
     const box = spot.getBoundingClientRect();
