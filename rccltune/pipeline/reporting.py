@@ -125,9 +125,10 @@ def _page(found: Found, bounds: Bounds) -> Page:
         findings.belief_section(found, most_rows=bounds.beliefs),
         findings.residuals_section(found),
         findings.undecided_section(found),
-        excerpts.launches_section(found, most=bounds.launches),
         using.use_section(found),
         using.repeat_section(found),
+        # Last, since on paper it is most of the sheets.
+        excerpts.launches_section(found, most=bounds.launches),
     )
     names = ", ".join(dict.fromkeys(curve.key.collective.value for curve in found.done.curves))
     return Page(

@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+import csv
 import json
 import shutil
 from contextlib import redirect_stdout
 from io import StringIO
 from pathlib import Path
 from statistics import median
+from tempfile import TemporaryDirectory
 from xml.etree.ElementTree import Element
 
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 from reading import check_alone, check_figures, check_reachable, parse, text_of
 from scale_nodes import Links, node_file
 
@@ -401,3 +405,41 @@ def test_rules_for_a_scale_that_nobody_measured_are_marked(stand_ins: None, tmp_
     assert len(tables) == 1
     for row in next(tables[0].iter("tbody")):
         assert text_of(row[5]) == "–"
+
+
+ROWS = st.lists(
+    st.tuples(
+        st.sampled_from(["baseline", "silent", "ring/ll", "ring/ll/8", "ring/ll/16", "tree/ll128"]),
+        st.sampled_from([1, 8, 1024, 3000, 1 << 20, 1 << 30]),
+        st.floats(0.01, 1e9, allow_nan=False),
+        st.sampled_from(["in", "out"]),
+        st.sampled_from(["all_reduce", "all_gather", "alltoall"]),
+        st.sampled_from([1, 8, 64]),
+    ),
+    min_size=1,
+    max_size=24,
+)
+
+
+@pytest.mark.long
+@settings(max_examples=40)
+@given(ROWS, st.sampled_from([None, "silent", "ring/ll"]))
+def test_whatever_was_measured_makes_a_page(
+    rows: list[tuple[str, int, float, str, str, int]], baseline: str | None
+) -> None:
+    """One size, one setting, one rank, times that jump: a page, or an error that says why not."""
+    with TemporaryDirectory() as name:
+        table = Path(name) / "t.csv"
+        lines = [",".join(map(str, (*row, number))) for number, row in enumerate(rows)]
+        header = "setting,nbytes,time_us,placement,collective,ranks,repeat"
+        table.write_text("# rccltune: nodes=1\n" + "\n".join([header, *lines]) + "\n")
+        folder = Path(name) / "s"
+        assert run(["import", str(table), "-o", str(folder), "-q"]) == 0
+        more = ["--baseline", baseline] if baseline in {row[0] for row in rows} else []
+        code = run(["report", str(folder), "-q", *more])
+        with (folder / "samples.csv").open() as stream:
+            usable = [row for row in csv.DictReader(stream) if not row["doubt"]]
+        assert code == (0 if usable else 8)
+        if code == 0:
+            tree = reported(folder, *more)
+            check_figures(tree, "imported")

@@ -60,7 +60,8 @@ def is_read_off(series: Series, scene: Scene) -> bool:
 
     Our plugin answering nothing is the untouched site once more, for each environment.
     """
-    return scene.baseline is None or series.setting.role is not Role.SILENT
+    told = series is scene.baseline or series.setting.role is not Role.SILENT
+    return told or scene.baseline is None
 
 
 def thin(
@@ -93,7 +94,7 @@ def sizes_axis(sizes: Sequence[int]) -> Axis:
 
 def ratios_axis(values: Sequence[float], label: str) -> Axis:
     """How many times as fast, 1 among them."""
-    low, high = axis_range([min(1.0, *values), max(1.0, *values)], margin=0.05)
+    low, high = axis_range([min([1.0, *values]), max([1.0, *values])], margin=0.05)
     ticks = tuple((tick, f"{tick:g}×") for tick in ratio_ticks(low, high))
     return Axis(label=label, low=low, high=high, ticks=ticks)
 
@@ -107,7 +108,7 @@ def times_axis(times: Sequence[float]) -> Axis:
 
 def straight_axis(values: Sequence[float], label: str, unit: str) -> Axis:
     """A linear axis from the least, or 0, to the greatest value."""
-    low, high = min(0.0, *values), max(0.0, *values)
+    low, high = min([0.0, *values]), max([0.0, *values])
     pad = (high - low) * 0.05 or 1.0
     low, high = low - (pad if low < 0 else 0.0), high + pad
     ticks = tuple((tick, f"{tick:g}{unit}") for tick in linear_ticks(low, high))
