@@ -8,11 +8,12 @@ from statistics import median
 from rccltune.model import Judgement, Rule, Verdict, Zone
 from rccltune.pipeline.paging.gathering import Found, Stood, Verification
 from rccltune.pipeline.paging.rules import zones_of
-from rccltune.pipeline.paging.words import count, days, libraries, size, span, where_of
+from rccltune.pipeline.paging.words import baseline_of, count, days, libraries, size, span, where_of
 from rccltune.report import Headline, Mark
 from rccltune.vocab import Collective
 
-_FAST = "times as fast as the untouched site"
+_FAST = "times as fast as"
+_VERIFIED = f"{_FAST} the untouched site"
 
 
 def marks(found: Found) -> tuple[Mark, ...]:
@@ -114,7 +115,7 @@ def _claim(collective: Collective, mine: Sequence[Stood]) -> str:
     found = _verdicts(mine)
     values = [v.ratio for v in found]
     return (
-        f"{collective.value} is {median(values):.2f} {_FAST} in the median "
+        f"{collective.value} is {median(values):.2f} {_VERIFIED} in the median "
         f"({min(values):.2f} to {max(values):.2f}), between {_reach([s.rule for s in mine])}, at "
         f"{count(len({v.nbytes for v in found}), 'size')}, with {count(len(mine), 'rule')}."
     )
@@ -130,7 +131,7 @@ def _overall(standing: Sequence[Stood]) -> str:
     names = ", ".join(one.value for one in _by_collective(standing))
     values = [v.ratio for v in found]
     return (
-        f"{names}: {median(values):.2f} {_FAST} in the median ({min(values):.2f} to "
+        f"{names}: {median(values):.2f} {_VERIFIED} in the median ({min(values):.2f} to "
         f"{max(values):.2f}) where rules hold."
     )
 
@@ -167,8 +168,8 @@ def _chosen(found: Found) -> Headline:
         )
     if not zones:
         return Headline(
-            claim="Nothing is to be won here: no setting beats the untouched site by what a rule "
-            "must gain.",
+            claim=f"Nothing is to be won here: no setting beats {baseline_of(found)} by what a "
+            "rule must gain.",
             points=("No rule is written. Use the site as it is.", _unverified(found)),
         )
     gaining = [zone for zone in zones if zone.gain is not None]
@@ -181,11 +182,12 @@ def _chosen(found: Found) -> Headline:
             tiles=((str(len(zones)), "rules", "choice among fit.json"),),
         )
     where = "in the imported runs" if found.is_imported else "in the sweep"
-    lines = _in_sweep(gaining, where)
+    than = f"{_FAST} {baseline_of(found)} {where}"
+    lines = _in_sweep(gaining, than)
     best = max(gaining, key=_high)
     return Headline(
-        claim=lines[0] if len(lines) == 1 else _sweep_overall(gaining, where),
-        points=(*(lines if len(lines) > 1 else ()), _unverified(found)),
+        claim=lines[0] if len(lines) == 1 else _sweep_overall(gaining, than),
+        points=(*(lines if len(lines) > 1 else ()), *_named(found), _unverified(found)),
         tiles=(
             (f"{1 + _high(best):.2f}×", f"at most, {best.target.collective.value}", "fit.json"),
             (str(len(zones)), "rules, not verified", "choice among fit.json"),
@@ -193,18 +195,26 @@ def _chosen(found: Found) -> Headline:
     )
 
 
+def _named(found: Found) -> tuple[str, ...]:
+    """That somebody chose what is compared with."""
+    if found.wish.baseline is None:
+        return ()
+    said = f"Compared with {baseline_of(found)}, which --baseline named"
+    return (f"{said}: what the untouched site does by itself may be faster.",)
+
+
 def _high(zone: Zone) -> float:
     return zone.gain.high if zone.gain else 0.0
 
 
-def _in_sweep(zones: Sequence[Zone], where: str) -> list[str]:
+def _in_sweep(zones: Sequence[Zone], than: str) -> list[str]:
     by_target: dict[tuple[str, str], list[Zone]] = {}
     for zone in zones:
         target = zone.target
         place = where_of(target.scale, target.rank_placement)
         by_target.setdefault((target.collective.value, place), []).append(zone)
     return [
-        f"{name} on {place}: {_range(mine)} {_FAST} {where}, between "
+        f"{name} on {place}: {_range(mine)} {than}, between "
         f"{size(min(z.measured_from or z.min_nbytes for z in mine))} and "
         f"{size(max(z.measured_to or z.min_nbytes for z in mine))}, with "
         f"{count(len(mine), 'rule')}; not verified."
@@ -217,9 +227,9 @@ def _range(zones: Sequence[Zone]) -> str:
     return f"{1 + min(g.low for g in gains):.2f} to {1 + max(g.high for g in gains):.2f}"
 
 
-def _sweep_overall(zones: Sequence[Zone], where: str) -> str:
+def _sweep_overall(zones: Sequence[Zone], than: str) -> str:
     names = ", ".join(dict.fromkeys(zone.target.collective.value for zone in zones))
-    return f"{names}: {_range(zones)} {_FAST} {where}, where rules hold; not verified."
+    return f"{names}: {_range(zones)} {than}, where rules hold; not verified."
 
 
 def _unverified(found: Found) -> str:

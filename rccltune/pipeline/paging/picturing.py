@@ -104,7 +104,9 @@ def _speedup_words(data: SpeedupData) -> str:
         said = f"At most {best.ratio:.2f} times as fast: {line.series.label} at {at}. "
     elif best is not None:
         said = "No setting is faster anywhere. "
-    said += "Above 1 is faster. Shaded: from the worst to the best case of both intervals."
+    said += "Above 1 is faster."
+    if any(p.low is not None for one in data.leads for p in one.points):
+        said += " Shaded: from the worst to the best case of both intervals."
     if data.chosen:
         said += " Broad strokes: what the rules choose."
     ratios = [p.ratio for one in (*data.leads, *data.faint) for p in one.points]

@@ -9,6 +9,7 @@ from rccltune.pipeline.judging import zones_in
 from rccltune.pipeline.paging.gathering import Found, Rules, Stood, same
 from rccltune.pipeline.paging.words import (
     DASH,
+    baseline_of,
     count,
     percent,
     ratios,
@@ -136,8 +137,8 @@ def _rest(n: int, most: int) -> str:
 
 def _source(found: Found) -> str:
     said = (
-        "In the sweep: the untouched site's time over the rule's setting's at the same measured "
-        "sizes, median (least to most), from fit.json."
+        f"In the sweep: the time of {baseline_of(found)} over that of the rule's setting at the "
+        "same measured sizes, median (least to most), from fit.json."
     )
     said += (
         " A fallback is reached only where the setting before it cannot be chosen. Bounds are "

@@ -79,8 +79,11 @@ def scale_of(rule: Rule) -> str:
 
 
 def days(outcomes: Sequence[Outcome]) -> str:
-    """From the first day to the last; empty where no day is known."""
-    found = sorted({outcome.started[:10] for outcome in outcomes if outcome.started})
+    """From the first day to the last; empty where no day is known.
+
+    When a copy of somebody's publication was written says nothing of when it was measured.
+    """
+    found = sorted({one.started[:10] for one in outcomes if one.started and not one.origin})
     if not found:
         return ""
     return found[0] if found[0] == found[-1] else f"{found[0]} to {found[-1]}"
@@ -102,3 +105,11 @@ def stamp(found: Found, *, extrapolated: bool = False) -> tuple[str, bool]:
     if found.origins:
         return "published by others, imported", False
     return ("imported, measured elsewhere", False) if found.is_imported else ("measured", False)
+
+
+def baseline_of(found: Found) -> str:
+    """What gains outside a verification are over."""
+    named = found.wish.baseline
+    if named is None:
+        return "the untouched site"
+    return f"the baseline of {named}" if isinstance(named, str) else str(named)
