@@ -13,6 +13,8 @@ from rccltune.model import (
     DEFAULT_VARIANT,
     Curve,
     Environment,
+    Launch,
+    Outcome,
     Scale,
     Variant,
     base_variant,
@@ -26,6 +28,7 @@ if TYPE_CHECKING:
     from rccltune.zones import Choice, ChoiceOptions
 
 Note = Callable[[str], None]
+Ended = tuple[Launch, Outcome]
 
 
 def plot_session(
@@ -60,7 +63,15 @@ def plot_session(
     limits = bounded(done)
     if limits is not None:
         bounds(limits)
-    wanted = plot_input(done, wish, choice, environments, limits)
+    launches = session.read_launches(folder)
+    wanted = plot_input(
+        done,
+        wish,
+        choice=choice,
+        environments=environments,
+        limits=limits,
+        launches=launches,
+    )
     for notice in done.agreements.notices:
         note(f"{notice.message} ({notice.where})")
     for one in done.quarantined:
@@ -73,9 +84,11 @@ def plot_session(
 def plot_input(
     done: FitDone,
     wish: ChoiceOptions,
+    *,
     choice: Choice | None,
     environments: Sequence[Environment],
     limits: Bounded | None,
+    launches: Sequence[Ended],
 ) -> plot.PlotInput:
     """What the figures of a session are drawn from.
 
@@ -85,6 +98,7 @@ def plot_input(
         choice: None where there is nothing to choose from.
         environments: variants, judged.
         limits: what the session's rates of links say, None where it has none.
+        launches: of the session.
     """
     return plot.PlotInput(
         curves=_of_one(done.curves, environments),
@@ -96,10 +110,10 @@ def plot_input(
         quarantined=done.quarantined,
         beliefs=done.beliefs,
         ceilings=tuple(one.ceiling for one in limits.reached) if limits else (),
-        source=_source(done),
+        source=_source(launches),
         machine=_machine(done),
         simulated=done.session.simulated,
-        published=bool(_origins(done)),
+        published=bool(_origins(launches)),
     )
 
 
@@ -126,15 +140,16 @@ def plot_predicted(
     made = predicted(fits, scales, options, note=note)
     if not made.curves:
         return ()
+    made_in = [session.read_launches(done.session.path) for done in fits]
     wanted = plot.PlotInput(
         curves=made.curves,
         zones=zones_in(made.choice.zones, ()),
         baseline=options(fits[0]).baseline,
         left_out=made.choice.left_out,
-        source=", ".join(dict.fromkeys(_source(done) for done in fits)),
+        source=", ".join(dict.fromkeys(_source(launches) for launches in made_in)),
         machine=_machine(fits[0]),
         simulated=any(done.session.simulated for done in fits),
-        published=any(_origins(done) for done in fits),
+        published=any(_origins(launches) for launches in made_in),
     )
     return plot.draw(wanted, directory, formats=formats, overwrite=overwrite)
 
@@ -170,15 +185,13 @@ def _choice_or_none(done: FitDone, wish: ChoiceOptions, note: Note) -> Choice | 
         return None
 
 
-def _origins(done: FitDone) -> list[str]:
-    launches = session.read_launches(done.session.path)
+def _origins(launches: Sequence[Ended]) -> list[str]:
     return sorted({outcome.origin for _, outcome in launches if outcome.origin})
 
 
-def _source(done: FitDone) -> str:
-    launches = session.read_launches(done.session.path)
+def _source(launches: Sequence[Ended]) -> str:
     names = sorted({launch.source for launch, _ in launches if launch.source})
-    listed = _origins(done) or names
+    listed = _origins(launches) or names
     return listed[0] if len(listed) == 1 else f"{len(listed)} files" if listed else "rccltune sweep"
 
 

@@ -165,6 +165,7 @@ def gather(folder: Path, options: Callable[[FitDone], ChoiceOptions], *, note: N
     choice, why = _choice(done, wish)
     environments = environments_of(done, choice, wish) if choice else ()
     limits = bounded(done)
+    launches = session.read_launches(folder)
     rules = tuple(_rules(path) for path in sorted(folder.glob("rccl_tuner*.csv")))
     search = session.read_derived(folder, SEARCH_FILE) or {}
     return Found(
@@ -174,8 +175,15 @@ def gather(folder: Path, options: Callable[[FitDone], ChoiceOptions], *, note: N
         why_none=why,
         environments=environments,
         limits=limits,
-        drawn=plot_input(done, wish, choice, environments, limits),
-        launches=session.read_launches(folder),
+        drawn=plot_input(
+            done,
+            wish,
+            choice=choice,
+            environments=environments,
+            limits=limits,
+            launches=launches,
+        ),
+        launches=launches,
         trials=session.read_launches(folder / FOLDER),
         rules=rules,
         verification=_verification(folder, rules, done),
