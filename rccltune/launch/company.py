@@ -8,7 +8,6 @@ from contextlib import contextmanager, suppress
 from dataclasses import replace
 from pathlib import Path
 from typing import Final
-from uuid import uuid4
 
 from rccltune import interrupts
 from rccltune.launch import process
@@ -55,12 +54,7 @@ def run_beside(job: Job, other: Job) -> Ending:
 @contextmanager
 def _running(other: Job) -> Iterator[Callable[[], str | None]]:
     """Start it and certainly end it; yields a question: why it has ended, None where it runs."""
-    run_id = uuid4().hex
-    kin = Family([run_id])
-    own = process.children()
-    with interrupts.held():
-        guardian = process.guard(run_id)
-    try:
+    with process.guarded() as run_id:
         with interrupts.held():
             started = process.spawn(other, run_id)
 
@@ -76,13 +70,8 @@ def _running(other: Job) -> Iterator[Callable[[], str | None]]:
         finally:
             with interrupts.held():
                 process.adopt(orphans=True)
-                process.end(started, kin)
+                process.end(started, Family([run_id]))
                 _shorten(other.folder / "stdout.log")
-    finally:
-        with interrupts.held():
-            process.dismiss(guardian)
-            process.adopt(orphans=False)
-            process.reap(process.children() - own)
 
 
 def _under_way(other: Job, why_not: Callable[[], str | None]) -> str | None:
