@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 from processes import MARK, survivors, wait_for
 
-from rccltune.launch import Job, end_leftovers, run_beside
+from rccltune.launch import Job, end_leftovers, process, run_beside
 
 # Prints a row, then goes on until it is ended.
 ENDLESS = """
@@ -137,6 +137,31 @@ def test_neither_outlives_rccltune(folders: tuple[Path, Path], kind: int) -> Non
     driver.wait(timeout=40)
 
     assert wait_for(lambda: not survivors(own) and not survivors(beside))
+
+
+def test_an_interrupt_while_the_other_is_started_ends_it(
+    folders: tuple[Path, Path], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It strikes when the other is known, which is gone when the interrupt is told."""
+    own, beside = folders
+    spawn = process.spawn
+
+    def struck(other: Job, run_id: str) -> subprocess.Popen[bytes]:
+        started = spawn(other, run_id)
+        signal.raise_signal(signal.SIGINT)
+        return started
+
+    monkeypatch.setattr(process, "spawn", struck)
+    # Tests that are started in the background inherit signals that are ignored.
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    try:
+        with pytest.raises(KeyboardInterrupt):
+            run_beside(job(own, "print(1)"), job(beside, ENDLESS.format(then="")))
+    finally:
+        signal.signal(signal.SIGINT, before)
+
+    assert survivors(beside) == []
+    assert not (own / "stdout.log").exists()
 
 
 def test_who_goes_on_finds_both(folders: tuple[Path, Path]) -> None:
