@@ -74,8 +74,7 @@ def _why_ended(started: subprocess.Popen[bytes]) -> str | None:
     code = started.poll()
     if code is None:
         return None
-    how = f"signal {-code}" if code < 0 else f"exit code {code}"
-    return f"what was to run beside it ended with {how}"
+    return f"what was to run beside it ended with {process.how_ended(code)}"
 
 
 def _under_way(other: Job, why_not: Callable[[], str | None]) -> str | None:

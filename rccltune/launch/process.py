@@ -73,6 +73,16 @@ class Ending:
     duration_s: float
     alone: str | None = None
 
+    @property
+    def how(self) -> str:
+        """What it ended with by itself, in words: a signal or an exit code."""
+        return how_ended(-self.signal if self.signal else self.exit_code)
+
+
+def how_ended(code: int | None) -> str:
+    """What a program ended with, in words; a signal's number is negative, as Popen gives it."""
+    return f"signal {-code}" if code is not None and code < 0 else f"exit code {code}"
+
 
 def run(job: Job) -> Ending:
     """Start, watch and certainly end one job.

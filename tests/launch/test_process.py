@@ -44,6 +44,7 @@ def test_output_and_exit_code_are_kept(tmp_path: Path) -> None:
     ending = run(job(tmp_path, script))
 
     assert (ending.exit_code, ending.signal, ending.timed_out) == (3, None, False)
+    assert ending.how == "exit code 3"
     assert (tmp_path / "stdout.log").read_text() == "out\n"
     assert (tmp_path / "stderr.log").read_text() == "err\n"
 
@@ -53,6 +54,7 @@ def test_a_signal_is_told_from_an_exit(tmp_path: Path) -> None:
     ending = run(job(tmp_path, "import os, signal; os.kill(os.getpid(), signal.SIGSEGV)"))
 
     assert (ending.exit_code, ending.signal) == (None, signal.SIGSEGV)
+    assert ending.how == "signal 11"
     assert not list(tmp_path.glob("core*"))
 
 
