@@ -147,12 +147,12 @@ def _text(done: Tuned) -> str:
 def _rules(one: Verified) -> list[str]:
     found = []
     for standing in one.standings:
-        ratios = sorted(w.verdict.ratio for w in standing.gaining)
+        ratios = standing.ratios
         rule = standing.rule
         if ratios:
             found.append(
                 f"  {rule.collective.value:<15} {_span(rule.min_nbytes, rule.max_nbytes):<24} "
-                f"{rule.setting!s:<14} {ratios[len(ratios) // 2]:.2f}x in the median "
+                f"{rule.setting!s:<14} {standing.median:.2f}x in the median "
                 f"({ratios[0]:.2f} to {ratios[-1]:.2f})"
             )
     return found

@@ -182,15 +182,15 @@ def text_of(done: Verified) -> str:
     columns = ("collective", "from", "to", "setting", "sizes", "faster, median", "worst", "certain")
     rows = []
     for one in done.standings:
-        ratios = sorted(w.verdict.ratio for w in one.gaining)
+        ratios = one.ratios
         rows.append(
             (
                 one.rule.collective.value,
                 format_size(one.rule.min_nbytes),
                 format_size(one.rule.max_nbytes),
                 str(one.rule.setting),
-                str(len({w.verdict.nbytes for w in one.gaining})),
-                f"{ratios[len(ratios) // 2]:.2f}x" if ratios else "–",
+                str(one.n_gaining),
+                f"{one.median:.2f}x" if ratios else "–",
                 f"{ratios[0]:.2f}x" if ratios else "–",
                 f"{100 * one.certainty:.1f} %",
             )
