@@ -14,13 +14,22 @@ import click
 
 from rccltune.cli.console import DEFAULT_SESSION, Console, common
 from rccltune.cli.extras import Extras, extras
-from rccltune.cli.options import COLLECTIVE, FOLDER, PAIR, SCALES, SETTING, Word
+from rccltune.cli.options import (
+    COLLECTIVE,
+    DURATION,
+    FOLDER,
+    MODE_WISH,
+    PAIR,
+    SCALES,
+    SETTING,
+    SIZE,
+)
 from rccltune.cli.progress import minutes, progress_of
-from rccltune.config import BACKENDS, LAUNCHERS, METHODS, PLACEMENTS, RUNNERS, parse_duration
+from rccltune.config import BACKENDS, LAUNCHERS, METHODS, PLACEMENTS, RUNNERS
 from rccltune.errors import LaunchError
-from rccltune.model import Mode, Scale
+from rccltune.model import Scale
 from rccltune.presets import PRESETS
-from rccltune.units import format_size, parse_size
+from rccltune.units import format_size
 from rccltune.vocab import DTYPE_BYTES, RANK_PLACEMENTS, REDOPS
 
 if TYPE_CHECKING:
@@ -30,14 +39,12 @@ if TYPE_CHECKING:
 
 # What to measure, the session for it, and the scale where --scales asked for it.
 _Wanted: TypeAlias = "tuple[Wishes, Path, Scale | None]"
-SIZE = Word("size", parse_size)
-DURATION = Word("duration", parse_duration)
 
 
 @click.command("sweep")
 @click.option(
     "--mode",
-    type=Word("mode", Mode.parse_wish),
+    type=MODE_WISH,
     help="Mode of the machine: cpx-nps4, spx-nps1, …, none, or auto.",
 )
 @click.option("-c", "--config", type=FOLDER, metavar="YAML", help="Wishes; options win over it.")
