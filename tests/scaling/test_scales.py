@@ -352,7 +352,7 @@ def test_public_figures_two_nodes_from_one(
     truth = fit.curves(public_sweeps.gpu107(shared_data, "mi355x_2n16r_allreduce")).curves
     for curve in curves:
         parts = curve.key.setting
-        name = f"{parts.algorithm.value}/{parts.protocol.value}"  # type: ignore[union-attr]  # both are named in this sweep
+        name = f"{parts.algorithm.value}/{parts.protocol.value}"  # type: ignore[union-attr] - both are named in this sweep
         two = next(
             c
             for c in truth
