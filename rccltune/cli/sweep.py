@@ -186,24 +186,13 @@ def _prepare(
 ) -> Prepared:
     """What would run; ``scale`` is what was asked for with --scales."""
     from rccltune import pipeline
-    from rccltune.pipeline import preparing, spreading, varying
-    from rccltune.pipeline.wishes import site_keys
+    from rccltune.pipeline import preparing, spreading
 
     console.say(f"Session: {output}")
     site = pipeline.find_site(wishes.site)
     if scale is not None:
         spreading.check_scale(scale, site)
-    wanted, refused = varying.with_variants(wishes, site)
-    prepared = preparing.prepare(
-        wanted,
-        site,
-        output,
-        timeout_s=wishes.timeout_s,
-        budget_s=wishes.budget_s,
-        lifts=flags.lifts,
-        refused=refused,
-        site_keys=site_keys(wishes.site),
-    )
+    prepared = preparing.prepare_wishes(wishes, site, output, lifts=flags.lifts)
     flags.extras.check(prepared)
     return prepared
 

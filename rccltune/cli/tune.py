@@ -62,8 +62,7 @@ def tune(
     130 interrupted.
     """
     from rccltune import pipeline
-    from rccltune.pipeline import preparing, tuning, varying
-    from rccltune.pipeline.wishes import site_keys
+    from rccltune.pipeline import preparing, tuning
 
     # Here --variant says what is measured; gains decide what is chosen of it.
     options["variant"] = choosing.variant
@@ -83,17 +82,7 @@ def tune(
                 f"nothing can be tuned here: {site.untunable}",
                 hint="rccltune sweep with the same options measures it.",
             )
-        wanted, refused = varying.with_variants(wishes, site)
-        prepared = preparing.prepare(
-            wanted,
-            site,
-            output,
-            timeout_s=wishes.timeout_s,
-            budget_s=wishes.budget_s,
-            lifts=lift_quarantine,
-            refused=refused,
-            site_keys=site_keys(wishes.site),
-        )
+        prepared = preparing.prepare_wishes(wishes, site, output, lifts=lift_quarantine)
         extras.check(prepared)
         talk_before(console, prepared)
         with progress_of(console, prepared) as tell:
