@@ -24,8 +24,8 @@ if TYPE_CHECKING:
     from rccltune.pipeline.tuning import Tuned
     from rccltune.pipeline.verifying import Verified
 
-# A verb of its own has these in another meaning, or not at all.
 _SHOWN = 4
+# A verb of its own has these in another meaning, or not at all.
 _LEFT_OUT = frozenset(("plan_only", "scales"))
 
 
