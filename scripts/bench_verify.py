@@ -27,19 +27,16 @@ from bench_search import MOST_LINES, read_nodes_once
 from machine import machine
 from search_nodes import MODE, PAIRS
 from verify_nodes import NODES, TrapNode, spoil, write_node
+from verify_truth import PER_OCTAVE, Yardstick, judge, yardstick
 from verify_verdicts import (
     KEPT_SHARE,
-    PER_OCTAVE,
     VENDORS_VERIFIED,
     WORST_LOSS,
     Run,
     Summary,
     Verdict,
-    Yardstick,
     changes,
-    judge,
     verdict,
-    yardstick,
 )
 
 from rccltune import emit

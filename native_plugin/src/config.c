@@ -1,10 +1,10 @@
 #include "config.h"
 
-#include "hip.h"
+#include "load.h"
+#include "requirements.h"
 
 #include <errno.h>
 #include <fcntl.h>
-#include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -12,99 +12,9 @@
 
 enum { MAX_SHOWN_FINDINGS = 8 };
 
-static const char mode_cure[] =
-    "set RCCLTUNE_MODE=<compute>-nps<n> to the same value on all ranks (or none, for GPUs without "
-    "partitions)";
-
-/* What the stages of one load hand on. */
-struct load {
-    const struct settings *settings;
-    struct config *config;
-    uint64_t n_nodes;
-    uint64_t n_ranks;
-    const char *placement; /* the file at hand is the directory's for this one; NULL: for any */
-};
-
-__attribute__((format(printf, 3, 4))) static enum config_outcome end(struct load *load,
-                                                                     enum config_outcome outcome,
-                                                                     const char *format, ...)
-{
-    va_list arguments;
-    va_start(arguments, format);
-    (void)vsnprintf(load->config->reason, sizeof load->config->reason, format, arguments);
-    va_end(arguments);
-    return outcome;
-}
-
 static enum config_outcome end_without_memory(struct load *load)
 {
-    return end(load, CONFIG_UNSURE, "out of memory");
-}
-
-/* Looks at the machine, once. */
-static void detect(struct load *load)
-{
-    struct config *config = load->config;
-    struct hip_device device;
-    struct sysroot root;
-    if (config->detected) {
-        return;
-    }
-    config->detected = true;
-    enum hip_status hip = hip_current_device(&device);
-    if (sysroot_open(load->settings->sysroot, &root) != READ_OK) {
-        config->machine = (struct machine){.status = MACHINE_UNKNOWN};
-        (void)snprintf(config->machine.reason, sizeof config->machine.reason,
-                       "%.100s cannot be opened", load->settings->sysroot);
-    } else {
-        machine_detect(&root, device.bus_id, device.n_cus, &config->machine);
-        sysroot_close(&root);
-    }
-    if (hip == HIP_AMBIGUOUS) {
-        config->machine.status = MACHINE_UNKNOWN;
-        (void)snprintf(config->machine.reason, sizeof config->machine.reason,
-                       "two HIP runtimes are loaded and name different devices");
-    }
-    if (load->settings->mode_is_set) {
-        config->mode = load->settings->mode;
-    } else if (config->machine.status != MACHINE_UNKNOWN) {
-        config->mode = config->machine.mode;
-    }
-}
-
-/* Why the mode cannot be relied on; NULL when it can.  GPUs of one node in different modes count as
- * unreliable: the ranks of one communicator would each take their own file. */
-static const char *mode_doubt(const struct load *load)
-{
-    const struct machine *machine = &load->config->machine;
-    if (load->settings->mode_is_set) {
-        return NULL;
-    }
-    if (machine->status == MACHINE_UNKNOWN) {
-        return machine->reason;
-    }
-    return machine->mixed ? "the GPUs of this node are in different partition modes" : NULL;
-}
-
-/* Which devices of a node a communicator uses is invisible to a tuner.  `node` is what files are
- * for unless they say otherwise.  `one-oam` is certain only when the process can see no second OAM
- * and the ranks of a node all fit on the one: with a cgroup per rank every rank sees a single OAM,
- * its own. */
-static bool placement_holds(struct load *load, const char *wanted)
-{
-    if (wanted[0] == '\0') {
-        return true;
-    }
-    if (load->settings->placement != NULL) {
-        return strcmp(load->settings->placement, wanted) == 0;
-    }
-    if (strcmp(wanted, "one-oam") != 0) {
-        return strcmp(wanted, "node") == 0;
-    }
-    detect(load);
-    const struct machine *machine = &load->config->machine;
-    return load->n_nodes == 1 && machine->n_sockets == 1 && machine->n_hidden == 0 &&
-           machine->n_visible >= load->n_ranks;
+    return load_end(load, CONFIG_UNSURE, "out of memory");
 }
 
 /* The placement whose own file comes before the one for any; NULL where there is none to look for.
@@ -115,7 +25,7 @@ static const char *placement_to_look_for(struct load *load)
     if (declared != NULL) {
         return strcmp(declared, "node") == 0 ? NULL : declared;
     }
-    return placement_holds(load, "one-oam") ? "one-oam" : NULL;
+    return load_placement_holds(load, "one-oam") ? "one-oam" : NULL;
 }
 
 /* Writes the path of the directory's file for this arch and mode, and for `placement` unless that
@@ -130,7 +40,7 @@ static enum config_outcome name_in_directory(struct load *load, const char *plac
                  placement != NULL ? "_" : "", placement != NULL ? placement : "");
     load->placement = placement;
     if (length < 0 || (size_t)length >= sizeof config->path) {
-        return end(load, CONFIG_WRONG, "RCCLTUNE_CONFIG_DIR: the path is too long");
+        return load_end(load, CONFIG_WRONG, "RCCLTUNE_CONFIG_DIR: the path is too long");
     }
     return CONFIG_RULES;
 }
@@ -143,24 +53,26 @@ static enum config_outcome choose_from_directory(struct load *load)
     char mode[MODE_TEXT_SIZE];
     int fd = open(directory, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
     if (fd < 0) {
-        return end(load, CONFIG_WRONG, "RCCLTUNE_CONFIG_DIR: %s cannot be opened", directory);
+        return load_end(load, CONFIG_WRONG, "RCCLTUNE_CONFIG_DIR: %s cannot be opened", directory);
     }
     (void)close(fd);
-    detect(load);
+    load_detect(load);
     const struct machine *machine = &config->machine;
-    const char *doubt = mode_doubt(load);
+    const char *doubt = load_mode_doubt(load);
     if (doubt != NULL || !(mode_is_known(config->mode) || machine->status == MACHINE_NO_AMD_GPU)) {
-        return end(load, CONFIG_UNSURE, "the partition mode is not known (%s); %s",
-                   doubt != NULL ? doubt : mode_text(config->mode, mode), mode_cure);
+        return load_end(load, CONFIG_UNSURE, "the partition mode is not known (%s); %s",
+                        doubt != NULL ? doubt : mode_text(config->mode, mode), load_mode_cure);
     }
     if (machine->arch[0] == '\0' && machine->status == MACHINE_NO_AMD_GPU) {
-        return end(load, CONFIG_NOTHING, "no AMD GPU here, so no file in %s is for it", directory);
+        return load_end(load, CONFIG_NOTHING, "no AMD GPU here, so no file in %s is for it",
+                        directory);
     }
     if (machine->arch[0] == '\0') {
-        return end(load, CONFIG_UNSURE,
-                   "the GPU's arch is not known (%s); name the file with NCCL_TUNER_CONFIG_FILE on "
-                   "all ranks",
-                   machine->reason[0] != '\0' ? machine->reason : "KFD cannot be read");
+        return load_end(
+            load, CONFIG_UNSURE,
+            "the GPU's arch is not known (%s); name the file with NCCL_TUNER_CONFIG_FILE on all "
+            "ranks",
+            machine->reason[0] != '\0' ? machine->reason : "KFD cannot be read");
     }
     return name_in_directory(load, placement_to_look_for(load));
 }
@@ -173,14 +85,14 @@ static enum config_outcome choose_file(struct load *load)
     if (named != NULL) {
         return text_copy(text_of(named), load->config->path, sizeof load->config->path)
                    ? CONFIG_RULES
-                   : end(load, CONFIG_WRONG, "%s: the path is too long",
-                         scheduled ? "RCCLTUNE_SCHEDULE" : "NCCL_TUNER_CONFIG_FILE");
+                   : load_end(load, CONFIG_WRONG, "%s: the path is too long",
+                              scheduled ? "RCCLTUNE_SCHEDULE" : "NCCL_TUNER_CONFIG_FILE");
     }
     if (settings->rule_dir != NULL) {
         return choose_from_directory(load);
     }
-    return end(load, CONFIG_NOTHING,
-               "neither NCCL_TUNER_CONFIG_FILE nor RCCLTUNE_CONFIG_DIR is set");
+    return load_end(load, CONFIG_NOTHING,
+                    "neither NCCL_TUNER_CONFIG_FILE nor RCCLTUNE_CONFIG_DIR is set");
 }
 
 /* Reads all of an open file.  `*content` is to be freed by the caller in every case. */
@@ -201,13 +113,13 @@ static enum config_outcome read_all(struct load *load, int fd, char **content, s
             return CONFIG_RULES;
         }
         if (got < 0 && errno != EINTR) {
-            return end(load, CONFIG_WRONG, "%s: cannot be read (errno %d)", load->config->path,
-                       errno);
+            return load_end(load, CONFIG_WRONG, "%s: cannot be read (errno %d)", load->config->path,
+                            errno);
         }
         *length += got > 0 ? (size_t)got : 0;
         if (*length > RULE_FILE_MAX_BYTES) {
-            return end(load, CONFIG_WRONG, "%s: larger than the limit of %d MiB",
-                       load->config->path, RULE_FILE_MAX_BYTES >> 20);
+            return load_end(load, CONFIG_WRONG, "%s: larger than the limit of %d MiB",
+                            load->config->path, RULE_FILE_MAX_BYTES >> 20);
         }
     }
 }
@@ -220,11 +132,11 @@ static enum config_outcome read_file(struct load *load, char **content, size_t *
     /* O_NONBLOCK: a pipe without a writer must not hang the job. */
     int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY);
     if (fd < 0 && errno == ENOENT && !is_named) {
-        return end(load, CONFIG_NOTHING, "%s: no file for this arch and mode", path);
+        return load_end(load, CONFIG_NOTHING, "%s: no file for this arch and mode", path);
     }
     if (fd < 0) {
-        return end(load, CONFIG_WRONG, "%s: cannot be opened (errno %d%s)", path, errno,
-                   errno == ENOENT ? ", no such file" : "");
+        return load_end(load, CONFIG_WRONG, "%s: cannot be opened (errno %d%s)", path, errno,
+                        errno == ENOENT ? ", no such file" : "");
     }
     enum config_outcome outcome = read_all(load, fd, content, length);
     (void)close(fd);
@@ -254,91 +166,6 @@ static enum config_outcome refuse(struct load *load, const struct rule_file *fil
     return CONFIG_WRONG;
 }
 
-/* One value of `#@ requires`: unknown values pass, different ones do not. */
-static bool differs(uint32_t wanted, uint32_t found)
-{
-    return wanted != 0 && found != 0 && wanted != found;
-}
-
-static enum config_outcome check_machine(struct load *load, const struct requirement *wanted)
-{
-    const struct config *config = load->config;
-    const struct machine *machine = &config->machine;
-    bool asks_mode = wanted->mode.compute != COMPUTE_UNKNOWN || wanted->mode.memory != 0;
-    bool mode_missing =
-        (wanted->mode.compute != COMPUTE_UNKNOWN && config->mode.compute == COMPUTE_UNKNOWN) ||
-        (wanted->mode.memory != 0 && config->mode.memory == 0 &&
-         config->mode.compute != COMPUTE_NONE);
-    bool arch_missing = wanted->arch[0] != '\0' && machine->arch[0] == '\0' &&
-                        machine->status != MACHINE_NO_AMD_GPU && !load->settings->mode_is_set;
-    const char *doubt = mode_doubt(load);
-    char mode[MODE_TEXT_SIZE];
-    if (asks_mode && (doubt != NULL || mode_missing)) {
-        return end(load, CONFIG_UNSURE,
-                   "%s requires a partition mode, and this GPU's is not known (%s); %s",
-                   config->path, doubt != NULL ? doubt : mode_text(config->mode, mode), mode_cure);
-    }
-    if (arch_missing) {
-        return end(load, CONFIG_UNSURE, "%s requires %s, and this GPU's arch is not known (%s); %s",
-                   config->path, wanted->arch, machine->reason, mode_cure);
-    }
-    bool other_mode = differs(wanted->mode.compute, config->mode.compute) ||
-                      (wanted->mode.memory != 0 && wanted->mode.memory != config->mode.memory);
-    bool no_gpu = machine->status == MACHINE_NO_AMD_GPU && !load->settings->mode_is_set;
-    bool other_arch = wanted->arch[0] != '\0' && (machine->arch[0] != '\0' || no_gpu) &&
-                      strcmp(wanted->arch, machine->arch) != 0;
-    bool other_device = differs(wanted->device, machine->device) || (no_gpu && wanted->device != 0);
-    if ((asks_mode && other_mode) || other_arch || other_device ||
-        differs(wanted->n_cus, machine->n_cus)) {
-        return end(
-            load, CONFIG_WRONG,
-            "%s line %u requires another machine; this one is arch=%s device=0x%x cus=%u mode=%s",
-            config->path, (unsigned)wanted->line, machine->arch[0] != '\0' ? machine->arch : "?",
-            (unsigned)machine->device, (unsigned)machine->n_cus, mode_text(config->mode, mode));
-    }
-    return CONFIG_RULES;
-}
-
-static enum config_outcome check_requirement(struct load *load, const struct requirement *wanted)
-{
-    bool asks_machine = wanted->arch[0] != '\0' || wanted->device != 0 || wanted->n_cus != 0 ||
-                        wanted->mode.compute != COMPUTE_UNKNOWN || wanted->mode.memory != 0;
-    if (asks_machine) {
-        detect(load);
-        enum config_outcome outcome = check_machine(load, wanted);
-        if (outcome != CONFIG_RULES) {
-            return outcome;
-        }
-    }
-    if (!placement_holds(load, wanted->placement)) {
-        return end(load, CONFIG_NOTHING,
-                   "%s requires placement=%s; set RCCLTUNE_PLACEMENT=%s on all ranks to use it",
-                   load->config->path, wanted->placement, wanted->placement);
-    }
-    return CONFIG_RULES;
-}
-
-/* Rows with a partition mode of their own need to know ours, but only if they could hold here. */
-static enum config_outcome check_row_modes(struct load *load, const struct rule_file *file)
-{
-    bool asked = false;
-    for (size_t i = 0; i < file->n_rules && !asked; i++) {
-        asked = file->rules[i].only_mode.compute != COMPUTE_UNKNOWN &&
-                rule_is_for_scale(&file->rules[i], load->n_nodes, load->n_ranks);
-    }
-    if (!asked) {
-        return CONFIG_RULES;
-    }
-    detect(load);
-    const char *doubt = mode_doubt(load);
-    if (doubt != NULL || load->config->mode.compute == COMPUTE_UNKNOWN) {
-        return end(load, CONFIG_UNSURE,
-                   "%s has rows for one partition mode, and this GPU's is not known (%s); %s",
-                   load->config->path, doubt != NULL ? doubt : "no value", mode_cure);
-    }
-    return CONFIG_RULES;
-}
-
 static enum config_outcome build(struct load *load, const struct rule_file *file)
 {
     struct config *config = load->config;
@@ -349,35 +176,23 @@ static enum config_outcome build(struct load *load, const struct rule_file *file
     case RULE_TABLE_NO_MEMORY:
         return end_without_memory(load);
     case RULE_TABLE_TOO_MANY_KINDS:
-        return end(load, CONFIG_WRONG,
-                   "%s: more than %d different (algorithm, protocol, numPipeOps, regBuff) for one "
-                   "collective",
-                   config->path, TABLE_MAX_KINDS);
+        return load_end(
+            load, CONFIG_WRONG,
+            "%s: more than %d different (algorithm, protocol, numPipeOps, regBuff) for one "
+            "collective",
+            config->path, TABLE_MAX_KINDS);
     case RULE_TABLE_TOO_MANY_CANDIDATES:
-        return end(load, CONFIG_WRONG, "%s: the rules overlap too much (limit: %d list entries)",
-                   config->path, TABLE_MAX_CANDIDATES);
+        return load_end(load, CONFIG_WRONG,
+                        "%s: the rules overlap too much (limit: %d list entries)", config->path,
+                        TABLE_MAX_CANDIDATES);
     }
     if (config->table->n_candidates == 0) {
         config_release(config);
-        return end(load, CONFIG_NOTHING, "%s: no rule for %llu ranks on %llu nodes", config->path,
-                   (unsigned long long)load->n_ranks, (unsigned long long)load->n_nodes);
+        return load_end(load, CONFIG_NOTHING, "%s: no rule for %llu ranks on %llu nodes",
+                        config->path, (unsigned long long)load->n_ranks,
+                        (unsigned long long)load->n_nodes);
     }
     return CONFIG_RULES;
-}
-
-/* Notes the first `#@ needs` that the environment lacks: the rules then meet cells that are not
- * selectable, which is harmless and puzzling. */
-static void check_needs(struct config *config, const struct rule_file *file)
-{
-    char name[64];
-    for (size_t i = 0; i < file->n_needs && config->unmet_need[0] == '\0'; i++) {
-        struct text value = file->needs[i].value;
-        if (text_copy(file->needs[i].name, name, sizeof name) && !text_is(value, "") &&
-            !text_is(value, getenv(name) == NULL ? "" : getenv(name))) {
-            (void)snprintf(config->unmet_need, sizeof config->unmet_need, "%s=%.*s", name,
-                           value.left > 40 ? 40 : (int)value.left, value.at);
-        }
-    }
 }
 
 static enum config_outcome use_schedule(struct load *load, struct text content)
@@ -399,16 +214,17 @@ static enum config_outcome use_schedule(struct load *load, struct text content)
         return end_without_memory(load);
     case SCHEDULE_REFUSED:
         config_release(config);
-        return end(load, CONFIG_WRONG, "%.300s: refused, line %u: %s", config->path,
-                   (unsigned)mistake.line, mistake.message);
+        return load_end(load, CONFIG_WRONG, "%.300s: refused, line %u: %s", config->path,
+                        (unsigned)mistake.line, mistake.message);
     }
     uint64_t n_nodes = config->schedule->n_nodes;
     uint64_t n_ranks = config->schedule->n_ranks;
     if (n_nodes != load->n_nodes || n_ranks != load->n_ranks) {
         config_release(config);
-        return end(load, CONFIG_NOTHING,
-                   "%s: the schedule is for %llu ranks on %llu nodes, and no rule file is read",
-                   config->path, (unsigned long long)n_ranks, (unsigned long long)n_nodes);
+        return load_end(
+            load, CONFIG_NOTHING,
+            "%s: the schedule is for %llu ranks on %llu nodes, and no rule file is read",
+            config->path, (unsigned long long)n_ranks, (unsigned long long)n_nodes);
     }
     return CONFIG_RULES;
 }
@@ -428,9 +244,7 @@ static enum config_outcome use_content(struct load *load, struct text content)
     } else {
         load->config->n_rules = file.n_rules;
         load->config->n_warnings = file.n_warnings;
-        check_needs(load->config, &file);
-        outcome = check_requirement(load, &file.requirement);
-        outcome = outcome == CONFIG_RULES ? check_row_modes(load, &file) : outcome;
+        outcome = requirements_check(load, &file);
         outcome = outcome == CONFIG_RULES ? build(load, &file) : outcome;
     }
     rule_file_free(&file);

@@ -14,10 +14,9 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from rccltune.cli.console import DEFAULT_SESSION, Console, common, table
-from rccltune.cli.options import FOLDER, Word, of_a_machine
-from rccltune.config import LAUNCHERS, parse_duration
+from rccltune.cli.options import DURATION, FOLDER, MODE_WISH, of_a_machine
+from rccltune.config import LAUNCHERS
 from rccltune.errors import CommandLineError
-from rccltune.model import Mode
 
 if TYPE_CHECKING:
     from rccltune.detect import Finding, Gpu, Oam, System
@@ -30,7 +29,7 @@ if TYPE_CHECKING:
     "-o", "--output", type=FOLDER, default=DEFAULT_SESSION, help="Session folder, for --links."
 )
 @click.option("--simulate", metavar="NODE", help="A simulated node instead, for --links.")
-@click.option("--mode", type=Word("mode", Mode.parse_wish), help="Mode it must be in, for --links.")
+@click.option("--mode", type=MODE_WISH, help="Mode it must be in, for --links.")
 @click.option("--launcher", type=click.Choice(LAUNCHERS), help="What starts ranks, for --links.")
 @click.option(
     "--pairs",
@@ -48,7 +47,7 @@ if TYPE_CHECKING:
     metavar="N",
     help="Launches of each pair.",
 )
-@click.option("--timeout", type=Word("duration", parse_duration), help="Longest time of a launch.")
+@click.option("--timeout", type=DURATION, help="Longest time of a launch.")
 @click.option("--seed", type=click.IntRange(min=0), default=0, help="Of simulated noise.")
 @click.option("--force", is_flag=True, help="Measure links that the session has.")
 @common

@@ -10,8 +10,10 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import click
 
 from rccltune.cli.console import DEFAULT_SESSION, with_options
+from rccltune.config import parse_duration
 from rccltune.errors import CommandLineError
 from rccltune.model import Mode, Scale, Setting
+from rccltune.units import parse_size
 from rccltune.vocab import Collective
 
 if TYPE_CHECKING:
@@ -57,9 +59,12 @@ def _scales(text: str) -> tuple[Scale, ...]:
 
 COLLECTIVE = Word("collective", Collective.parse)
 MODE = Word("mode", Mode.parse)
+MODE_WISH = Word("mode", Mode.parse_wish)
 SETTING = Word("setting", Setting.parse)
 PAIR = Word("key=value", _pair)
 SCALES = Word("scales", _scales)
+SIZE = Word("size", parse_size)
+DURATION = Word("duration", parse_duration)
 FOLDER = click.Path(path_type=Path, file_okay=True, dir_okay=True)
 
 

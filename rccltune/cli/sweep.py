@@ -14,13 +14,22 @@ import click
 
 from rccltune.cli.console import DEFAULT_SESSION, Console, common
 from rccltune.cli.extras import Extras, extras
-from rccltune.cli.options import COLLECTIVE, FOLDER, PAIR, SCALES, SETTING, Word
+from rccltune.cli.options import (
+    COLLECTIVE,
+    DURATION,
+    FOLDER,
+    MODE_WISH,
+    PAIR,
+    SCALES,
+    SETTING,
+    SIZE,
+)
 from rccltune.cli.progress import minutes, progress_of
-from rccltune.config import BACKENDS, LAUNCHERS, METHODS, PLACEMENTS, RUNNERS, parse_duration
+from rccltune.config import BACKENDS, LAUNCHERS, METHODS, PLACEMENTS, RUNNERS
 from rccltune.errors import LaunchError
-from rccltune.model import Mode, Scale
+from rccltune.model import Scale
 from rccltune.presets import PRESETS
-from rccltune.units import format_size, parse_size
+from rccltune.units import format_size
 from rccltune.vocab import DTYPE_BYTES, RANK_PLACEMENTS, REDOPS
 
 if TYPE_CHECKING:
@@ -30,14 +39,12 @@ if TYPE_CHECKING:
 
 # What to measure, the session for it, and the scale where --scales asked for it.
 _Wanted: TypeAlias = "tuple[Wishes, Path, Scale | None]"
-SIZE = Word("size", parse_size)
-DURATION = Word("duration", parse_duration)
 
 
 @click.command("sweep")
 @click.option(
     "--mode",
-    type=Word("mode", Mode.parse_wish),
+    type=MODE_WISH,
     help="Mode of the machine: cpx-nps4, spx-nps1, …, none, or auto.",
 )
 @click.option("-c", "--config", type=FOLDER, metavar="YAML", help="Wishes; options win over it.")
@@ -179,24 +186,13 @@ def _prepare(
 ) -> Prepared:
     """What would run; ``scale`` is what was asked for with --scales."""
     from rccltune import pipeline
-    from rccltune.pipeline import preparing, spreading, varying
-    from rccltune.pipeline.wishes import site_keys
+    from rccltune.pipeline import preparing, spreading
 
     console.say(f"Session: {output}")
     site = pipeline.find_site(wishes.site)
     if scale is not None:
         spreading.check_scale(scale, site)
-    wanted, refused = varying.with_variants(wishes, site)
-    prepared = preparing.prepare(
-        wanted,
-        site,
-        output,
-        timeout_s=wishes.timeout_s,
-        budget_s=wishes.budget_s,
-        lifts=flags.lifts,
-        refused=refused,
-        site_keys=site_keys(wishes.site),
-    )
+    prepared = preparing.prepare_wishes(wishes, site, output, lifts=flags.lifts)
     flags.extras.check(prepared)
     return prepared
 

@@ -24,8 +24,8 @@ if TYPE_CHECKING:
     from rccltune.pipeline.tuning import Tuned
     from rccltune.pipeline.verifying import Verified
 
-# A verb of its own has these in another meaning, or not at all.
 _SHOWN = 4
+# A verb of its own has these in another meaning, or not at all.
 _LEFT_OUT = frozenset(("plan_only", "scales"))
 
 
@@ -62,8 +62,7 @@ def tune(
     130 interrupted.
     """
     from rccltune import pipeline
-    from rccltune.pipeline import preparing, tuning, varying
-    from rccltune.pipeline.wishes import site_keys
+    from rccltune.pipeline import preparing, tuning
 
     # Here --variant says what is measured; gains decide what is chosen of it.
     options["variant"] = choosing.variant
@@ -83,17 +82,7 @@ def tune(
                 f"nothing can be tuned here: {site.untunable}",
                 hint="rccltune sweep with the same options measures it.",
             )
-        wanted, refused = varying.with_variants(wishes, site)
-        prepared = preparing.prepare(
-            wanted,
-            site,
-            output,
-            timeout_s=wishes.timeout_s,
-            budget_s=wishes.budget_s,
-            lifts=lift_quarantine,
-            refused=refused,
-            site_keys=site_keys(wishes.site),
-        )
+        prepared = preparing.prepare_wishes(wishes, site, output, lifts=lift_quarantine)
         extras.check(prepared)
         talk_before(console, prepared)
         with progress_of(console, prepared) as tell:
@@ -148,12 +137,12 @@ def _text(done: Tuned) -> str:
 def _rules(one: Verified) -> list[str]:
     found = []
     for standing in one.standings:
-        ratios = sorted(w.verdict.ratio for w in standing.gaining)
+        ratios = standing.ratios
         rule = standing.rule
         if ratios:
             found.append(
                 f"  {rule.collective.value:<15} {_span(rule.min_nbytes, rule.max_nbytes):<24} "
-                f"{rule.setting!s:<14} {ratios[len(ratios) // 2]:.2f}x in the median "
+                f"{rule.setting!s:<14} {standing.median:.2f}x in the median "
                 f"({ratios[0]:.2f} to {ratios[-1]:.2f})"
             )
     return found

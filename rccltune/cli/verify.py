@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from rccltune.cli.console import Console, common, table
-from rccltune.cli.options import FOLDER, PAIR, Word, session_argument
-from rccltune.config import BACKENDS, LAUNCHERS, RUNNERS, parse_duration
+from rccltune.cli.options import DURATION, FOLDER, PAIR, Word, session_argument
+from rccltune.config import BACKENDS, LAUNCHERS, RUNNERS
 from rccltune.errors import SessionError, VerificationError
 from rccltune.units import format_size, parse_size
 from rccltune.vocab import DTYPE_BYTES, Collective
@@ -17,7 +17,6 @@ from rccltune.vocab import DTYPE_BYTES, Collective
 if TYPE_CHECKING:
     from rccltune.pipeline.verifying import Verified
 
-_DURATION = Word("duration", parse_duration)
 _BESIDE_NBYTES = 1 << 20
 
 
@@ -80,7 +79,7 @@ _SHOWN = 12
     metavar="C[:SIZE]",
     help="Nor while this collective runs too (1M). Repeatable.",
 )
-@click.option("--timeout", type=_DURATION, help="Longest time for one launch. [default: measured]")
+@click.option("--timeout", type=DURATION, help="Longest time for one launch. [default: measured]")
 @click.option("--simulate", metavar="NODE", help="A simulated node instead of this machine.")
 @click.option("--rccl-tests", type=FOLDER, metavar="DIR", help="Folder of all_reduce_perf.")
 @click.option("--runner", type=click.Choice(RUNNERS), help="What measures. [default: as swept]")
@@ -182,15 +181,15 @@ def text_of(done: Verified) -> str:
     columns = ("collective", "from", "to", "setting", "sizes", "faster, median", "worst", "certain")
     rows = []
     for one in done.standings:
-        ratios = sorted(w.verdict.ratio for w in one.gaining)
+        ratios = one.ratios
         rows.append(
             (
                 one.rule.collective.value,
                 format_size(one.rule.min_nbytes),
                 format_size(one.rule.max_nbytes),
                 str(one.rule.setting),
-                str(len({w.verdict.nbytes for w in one.gaining})),
-                f"{ratios[len(ratios) // 2]:.2f}x" if ratios else "–",
+                str(one.n_gaining),
+                f"{one.median:.2f}x" if ratios else "–",
                 f"{ratios[0]:.2f}x" if ratios else "–",
                 f"{100 * one.certainty:.1f} %",
             )

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import subprocess
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Final
-from uuid import uuid4
 
 from rccltune import interrupts
 from rccltune.launch import process
@@ -55,34 +56,25 @@ def run_beside(job: Job, other: Job) -> Ending:
 @contextmanager
 def _running(other: Job) -> Iterator[Callable[[], str | None]]:
     """Start it and certainly end it; yields a question: why it has ended, None where it runs."""
-    run_id = uuid4().hex
-    kin = Family([run_id])
-    own = process.children()
-    with interrupts.held():
-        guardian = process.guard(run_id)
-    try:
-        with interrupts.held():
-            started = process.spawn(other, run_id)
-
-        def why_not() -> str | None:
-            code = started.poll()
-            if code is None:
-                return None
-            how = f"signal {-code}" if code < 0 else f"exit code {code}"
-            return f"what was to run beside it ended with {how}"
-
+    started: subprocess.Popen[bytes] | None = None
+    with process.guarded() as run_id:
         try:
-            yield why_not
-        finally:
             with interrupts.held():
-                process.adopt(orphans=True)
-                process.end(started, kin)
-                _shorten(other.folder / "stdout.log")
-    finally:
-        with interrupts.held():
-            process.dismiss(guardian)
-            process.adopt(orphans=False)
-            process.reap(process.children() - own)
+                started = process.spawn(other, run_id)
+            yield partial(_why_ended, started)
+        finally:
+            if started is not None:
+                with interrupts.held():
+                    process.adopt(orphans=True)
+                    process.end(started, Family([run_id]))
+                    _shorten(other.folder / "stdout.log")
+
+
+def _why_ended(started: subprocess.Popen[bytes]) -> str | None:
+    code = started.poll()
+    if code is None:
+        return None
+    return f"what was to run beside it ended with {process.how_ended(code)}"
 
 
 def _under_way(other: Job, why_not: Callable[[], str | None]) -> str | None:

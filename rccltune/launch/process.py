@@ -19,7 +19,7 @@ import subprocess
 import sys
 import time
 import uuid
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -73,6 +73,16 @@ class Ending:
     duration_s: float
     alone: str | None = None
 
+    @property
+    def how(self) -> str:
+        """What it ended with by itself, in words: a signal or an exit code."""
+        return how_ended(-self.signal if self.signal else self.exit_code)
+
+
+def how_ended(code: int | None) -> str:
+    """What a program ended with, in words; a signal's number is negative, as Popen gives it."""
+    return f"signal {-code}" if code is not None and code < 0 else f"exit code {code}"
+
 
 def run(job: Job) -> Ending:
     """Start, watch and certainly end one job.
@@ -83,27 +93,31 @@ def run(job: Job) -> Ending:
         LaunchError: a process cannot be killed (it hangs in the driver).
         KeyboardInterrupt: after everything that was started is gone.
     """
-    own = children()
-    adopt(orphans=True)
-    try:
-        return _run(job)
-    finally:
-        adopt(orphans=False)
-        reap(children() - own)
+    with guarded() as run_id:
+        adopt(orphans=True)
+        return _run(job, run_id)
 
 
-def _run(job: Job) -> Ending:
+@contextlib.contextmanager
+def guarded() -> Iterator[str]:
+    """A run with a guardian; yields its id. Afterwards all is as before, and no zombie stays.
+
+    Whoever takes in orphans inside (:func:`adopt`) need not give that up again.
+    """
     run_id = uuid.uuid4().hex
+    own = _children()
     with interrupts.held():
-        guardian = guard(run_id)
+        guardian = _guard(run_id)
     try:
-        return _run_guarded(job, run_id)
+        yield run_id
     finally:
         with interrupts.held():
-            dismiss(guardian)
+            _dismiss(guardian)
+            adopt(orphans=False)
+            _reap(_children() - own)
 
 
-def _run_guarded(job: Job, run_id: str) -> Ending:
+def _run(job: Job, run_id: str) -> Ending:
     kin = Family([run_id])
     start = time.monotonic()
     process: subprocess.Popen[bytes] | None = None
@@ -153,7 +167,7 @@ def end_leftovers(folders: Iterable[Path]) -> int:
     return left
 
 
-def guard(run_id: str) -> subprocess.Popen[bytes]:
+def _guard(run_id: str) -> subprocess.Popen[bytes]:
     """Who ends the launch if we are killed; it sleeps on a pipe that ends with us."""
     return subprocess.Popen(
         [sys.executable, "-I", "-S", str(family.__file__), str(GRACE_S), run_id],
@@ -167,7 +181,7 @@ def guard(run_id: str) -> subprocess.Popen[bytes]:
     )
 
 
-def dismiss(guardian: subprocess.Popen[bytes]) -> None:
+def _dismiss(guardian: subprocess.Popen[bytes]) -> None:
     """Tell the guardian that we have ended the launch ourselves."""
     if guardian.stdin is not None:
         # Somebody may have killed it; nothing was lost by that.
@@ -289,14 +303,14 @@ def _sweep_up(kin: Family) -> None:
     )
 
 
-def reap(pids: set[int]) -> None:
+def _reap(pids: set[int]) -> None:
     """Collect what was handed to us and is dead, so that it does not stay as zombies."""
     for pid in pids:
         with contextlib.suppress(ChildProcessError):
             os.waitpid(pid, os.WNOHANG)
 
 
-def children() -> set[int]:
+def _children() -> set[int]:
     """Our child processes, zombies included."""
     own = os.getpid()
     found = set()

@@ -102,5 +102,5 @@ def _reason(folder: Path, ending: Ending, n_ranks: int) -> str:
         words = " ".join(paragraph.split())
         if words and _SAYS not in words:
             return words[:300]
-    how = f"{_LIMIT_S:.0f} s" if ending.timed_out else f"exit code {ending.exit_code}"
+    how = f"{_LIMIT_S:.0f} s" if ending.timed_out else ending.how
     return f"{_started(folder)} of {n_ranks} had started, {how}"

@@ -368,9 +368,7 @@ def _check_end(own: Path, ending: Ending) -> None:
     """
     if ending.exit_code == 0 and _is_complete(own):
         return
-    how = f"signal {ending.signal}" if ending.signal else f"exit code {ending.exit_code}"
-    if ending.timed_out:
-        how = f"no end after {ending.duration_s:.0f} s"
+    how = f"no end after {ending.duration_s:.0f} s" if ending.timed_out else ending.how
     lines = [
         line
         for name in (_OUTPUT, "stderr.log")

@@ -173,9 +173,8 @@ def _failure_of_its_own(own: Path, ending: Ending) -> tuple[Failure | None, str 
     if ending.exit_code is not None and is_complete(own):
         return None, None
     text = _last_words(own)
-    how = f"signal {ending.signal}" if ending.signal else f"exit code {ending.exit_code}"
     known = advice.meaning_of(text)
-    why = f"it ended with {how}" + (f": {known}" if known else "")
+    why = f"it ended with {ending.how}" + (f": {known}" if known else "")
     if advice.is_memory_fault(text):
         return Failure.MEMORY_FAULT, why
     if ending.signal == signal.SIGKILL or advice.was_killed(text):

@@ -11,11 +11,12 @@ from typing import Any, Final
 from rccltune import launch, plan, quarantine, session
 from rccltune.errors import MachineError, SessionError
 from rccltune.model import KNOWN_VARIANTS, Launch, Outcome, Quarantine, Sample, Sweep
-from rccltune.pipeline import launching, places, searching, switching
+from rccltune.pipeline import launching, places, searching, switching, varying
 from rccltune.pipeline.ledger import Ledger, open_ledger
 from rccltune.pipeline.proving import name_of
 from rccltune.pipeline.searching import Search
 from rccltune.pipeline.site import Site
+from rccltune.pipeline.wishes import Wishes, site_keys
 
 # The simulated node of a session, as its benchmarks read it.
 NODE_FILE: Final = "node.node"
@@ -85,6 +86,34 @@ class Prepared:
     def estimate_s(self) -> float:
         """Seconds for what is left."""
         return plan.estimate_s(self.left, self.sweep, self.done, self.site.start_s)
+
+
+def prepare_wishes(wishes: Wishes, site: Site, folder: Path, *, lifts: bool) -> Prepared:
+    """Plan what a user wished for, with the variants that this site can have.
+
+    Args:
+        wishes: all of them.
+        site: where.
+        folder: the session.
+        lifts: try quarantined settings again.
+
+    Raises:
+        CommandLineError: a variant that nobody knows, or a parameter that is missing.
+        InputFileError: mistakes in the user's file of variants, all at once.
+        MachineError: a variant's library is not there, or :func:`prepare` cannot.
+        SessionError: the session is of another machine.
+    """
+    wanted, refused = varying.with_variants(wishes, site)
+    return prepare(
+        wanted,
+        site,
+        folder,
+        timeout_s=wishes.timeout_s,
+        budget_s=wishes.budget_s,
+        lifts=lifts,
+        refused=refused,
+        site_keys=site_keys(wishes.site),
+    )
 
 
 def prepare(

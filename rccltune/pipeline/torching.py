@@ -7,6 +7,7 @@ import importlib.util
 import shutil
 import sys
 from collections.abc import Mapping, Sequence
+from itertools import product
 from pathlib import Path
 from typing import Final
 
@@ -16,7 +17,7 @@ from rccltune.errors import CommandLineError, MachineError
 from rccltune.launch import Launcher
 from rccltune.model import Sweep
 from rccltune.pipeline.benches import Bench
-from rccltune.vocab import TUNABLE, Placement
+from rccltune.vocab import TUNABLE
 
 GLOO_PRODUCT: Final = "CPU (gloo, for tests)"
 _NO_GRAPHS: Final = frozenset("G")
@@ -41,24 +42,15 @@ def check_wish(sweep: Sweep, backend: str, given: Sequence[str]) -> None:
             f"--{given[0].replace('_', '-')} does not go with --runner torch",
             hint="PyTorch brings its own library, and --python says which PyTorch.",
         )
-    both = [c for c in sweep.collectives if c in torchbench.IN_PLACE_ONLY]
-    if both and Placement.OUT_OF_PLACE in sweep.placements:
-        raise CommandLineError(
-            f"torch's {both[0].value} has one tensor, so it runs in place alone",
-            hint="leave out --placement, or name all_gather and reduce_scatter alone.",
+    for collective, dtype in product(sweep.collectives, sweep.dtypes):
+        torchbench.check(
+            collective=collective,
+            dtype=dtype,
+            redop=sweep.redop,
+            graph=sweep.graph,
+            placements=sweep.placements,
+            backend=backend,
         )
-    other = [c for c in sweep.collectives if c not in TUNABLE]
-    unknown = [dtype for dtype in sweep.dtypes if dtype not in torchbench.DTYPES]
-    wrongs = (
-        (bool(other), f"{other[0].value if other else ''} is not measured through torch"),
-        (bool(unknown), f"{unknown[0] if unknown else ''} is not measured through torch"),
-        (sweep.redop not in torchbench.REDOPS, f"torch has no --op {sweep.redop}"),
-        (sweep.redop == "avg" and backend == "gloo", "gloo has no --op avg"),
-        (sweep.graph > 0 and backend == "gloo", "gloo runs on the CPU, which has no --graph"),
-    )
-    for stands, why in wrongs:
-        if stands:
-            raise CommandLineError(why)
 
 
 def bench_of(python: str | None, backend: str, variables: Mapping[str, str]) -> Bench:

@@ -414,12 +414,11 @@ def _with_evidence(state: _State, site: Site) -> str:
 
 
 def _evidence(one: Standing) -> str:
-    ratios = sorted(w.verdict.ratio for w in one.gaining)
-    middle = ratios[len(ratios) // 2]
-    n = len({w.verdict.nbytes for w in one.gaining})
+    ratios = one.ratios
     return (
-        f"{_MARK} {middle:.2f} times as fast in the median ({ratios[0]:.2f} to {ratios[-1]:.2f}) "
-        f"at {n} sizes; gain certain to {100 * one.certainty:.1f} %"
+        f"{_MARK} {one.median:.2f} times as fast in the median "
+        f"({ratios[0]:.2f} to {ratios[-1]:.2f}) at {one.n_gaining} sizes; "
+        f"gain certain to {100 * one.certainty:.1f} %"
     )
 
 

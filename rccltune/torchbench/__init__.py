@@ -5,7 +5,6 @@ per rank by torchrun or by any launcher. Nothing else of rccltune imports torch,
 so when it runs; the Python that has torch need not have rccltune installed (:func:`argv`).
 """
 
-from rccltune.torchbench.command import BACKENDS, IN_PLACE_ONLY, LETTERS, argv, digest
-from rccltune.torchbench.options import DTYPES, REDOPS
+from rccltune.torchbench.command import BACKENDS, LETTERS, argv, check, digest
 
-__all__ = ["BACKENDS", "DTYPES", "IN_PLACE_ONLY", "LETTERS", "REDOPS", "argv", "digest"]
+__all__ = ["BACKENDS", "LETTERS", "argv", "check", "digest"]

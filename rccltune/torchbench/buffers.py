@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from typing import Any, Final, TypeAlias
 
+from rccltune.torchbench.command import DTYPES
 from rccltune.torchbench.counts import Counts
-from rccltune.torchbench.options import DTYPES, Options
+from rccltune.torchbench.options import Options
 from rccltune.torchbench.patterns import Pattern, pieces_of, sent_by
 from rccltune.torchbench.teams import Team, names_of
 from rccltune.vocab import Collective, Placement

@@ -9,14 +9,10 @@ from enum import Enum
 from typing import Final, NoReturn
 
 from rccltune.errors import CommandLineError
-from rccltune.torchbench.command import BACKENDS, IN_PLACE_ONLY
+from rccltune.torchbench.command import BACKENDS, DTYPES, IN_PLACE_ONLY, REDOPS, check
 from rccltune.units import parse_size
-from rccltune.vocab import TUNABLE, Collective, Placement
+from rccltune.vocab import Collective, Placement
 
-# Those that every build of torch sends; rccl-tests' others have no torch type or no reduction.
-DTYPES: Final = ("int8", "uint8", "int32", "int64", "half", "float", "double", "bfloat16")
-REDOPS: Final = ("sum", "prod", "max", "min", "avg")
-_WHOLE: Final = ("int8", "uint8", "int32", "int64")
 _DEFAULT_NBYTES: Final = "32M"
 _REDUCING: Final = (Collective.ALL_REDUCE, Collective.REDUCE_SCATTER, Collective.REDUCE)
 
@@ -135,9 +131,6 @@ def read(words: Sequence[str]) -> Options:
         collective = Collective.parse(said.collective)
     except ValueError as error:
         raise CommandLineError(str(error)) from error
-    if collective not in TUNABLE:
-        known = ", ".join(one.value for one in TUNABLE)
-        raise CommandLineError(f"{collective.value} is not measured through torch: {known} are")
     options = Options(
         collective=collective,
         min_nbytes=said.minbytes,
@@ -172,17 +165,15 @@ def _check(options: Options) -> None:
         (options.max_nbytes < options.min_nbytes, "-e is below -b"),
         (options.min_nbytes == 0 and options.factor is not None, "-b 0 never grows by -f"),
         (options.factor is None and options.step_nbytes == 0, "-i 0 never grows"),
-        (
-            Placement.OUT_OF_PLACE in options.placements and options.collective in IN_PLACE_ONLY,
-            f"torch's {options.collective.value} has one tensor for input and output: in place",
-        ),
-        (
-            options.redop == "avg" and options.dtype in _WHOLE,
-            f"avg of {options.dtype} is not measured: libraries round it differently",
-        ),
-        (options.graph > 0 and options.backend == "gloo", "gloo runs on the CPU: no graphs"),
-        (options.redop == "avg" and options.backend == "gloo", "gloo has no avg"),
     )
     for stands, why in wrongs:
         if stands:
             raise CommandLineError(why)
+    check(
+        collective=options.collective,
+        dtype=options.dtype,
+        redop=options.redop,
+        graph=options.graph,
+        placements=options.placements,
+        backend=options.backend,
+    )

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
+from statistics import median_high
 from typing import Final
 
 from rccltune.model import Judgement, Rule, Scale, View
@@ -56,6 +57,21 @@ class Standing:
     def gaining(self) -> tuple[Weighed, ...]:
         """Sizes measured as the sweep was."""
         return tuple(one for one in self.sizes if one.gains)
+
+    @property
+    def ratios(self) -> tuple[float, ...]:
+        """How many times as fast as the untouched site it is at those, the least first."""
+        return tuple(sorted(one.verdict.ratio for one in self.gaining))
+
+    @property
+    def median(self) -> float:
+        """Of these ratios, where there are any; the higher one of two in the middle."""
+        return median_high(self.ratios)
+
+    @property
+    def n_gaining(self) -> int:
+        """How many sizes those are, each counted once for all views."""
+        return len({one.verdict.nbytes for one in self.gaining})
 
     @property
     def stands(self) -> bool:

@@ -11,7 +11,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from deliveries import let_others_in, shell_here
+from deliveries import let_others_in, sourced
 from trees import write
 from variant_truth import Manner, untouched
 
@@ -56,19 +56,6 @@ def imported(
     return made
 
 
-def sourced(shell: str = "sh") -> dict[str, str]:
-    """What a job has that sources env.sh, of ours."""
-    done = subprocess.run(
-        [*shell_here(shell), "-euc", f". '{SITE.absolute()}/env.sh'; env"],
-        env={"PATH": os.environ["PATH"]},
-        capture_output=True,
-        text=True,
-        check=True,
-    )
-    pairs = (line.partition("=")[::2] for line in done.stdout.splitlines())
-    return {name: value for name, value in pairs if name.startswith(("NCCL", "RCCL"))}
-
-
 @pytest.mark.parametrize("shell", ["sh", "dash", "bash", "busybox sh"])
 @pytest.mark.usefixtures("simulated")
 def test_a_job_that_sources_it_runs_the_deployed_rules(shell: str, tmp_path: Path) -> None:
@@ -76,7 +63,7 @@ def test_a_job_that_sources_it_runs_the_deployed_rules(shell: str, tmp_path: Pat
     assert run(["deploy", "site"]) == 0
     # What is not deployed is gone: nothing else can have answered.
     shutil.rmtree(SESSION)
-    given = sourced(shell)
+    given = sourced(SITE, shell)
     rules = (SITE / "current").resolve() / RULES
     assert given["NCCL_TUNER_CONFIG_FILE"] == str(rules)
     rows = [line.split(",") for line in rules.read_text().splitlines() if line[:1].isalpha()]
@@ -117,7 +104,7 @@ def test_what_was_deployed_is_said(
     assert folder == (SITE / "current").resolve()
     assert (told["simulated"], told["before"]) == (False, None)
     assert told["verified"] == {RULES: None}
-    assert told["environment"] == sourced()
+    assert told["environment"] == sourced(SITE)
     manifest = (folder / "MANIFEST").read_text(encoding="utf-8")
     for name, path in ((RULES, SESSION / RULES), (plugin.LIBRARY, plugin.library())):
         assert f"{session.sha256_of(path)}  {name}\n" in manifest
@@ -147,7 +134,7 @@ def test_check_sh_agrees_with_the_node_that_was_measured(
     assert run(["deploy", "site", "-q"]) == 0
     for name, code in (("mi300x-cpx-nps4", 0), ("mi300x-spx-nps1", 1)):
         root = write(name, tmp_path / name)
-        env = {"PATH": os.environ["PATH"], **sourced()}
+        env = {"PATH": os.environ["PATH"], **sourced(SITE)}
         command = [SITE.absolute() / "check.sh", "--root", root]
         assert subprocess.run(command, env=env, check=False, capture_output=True).returncode == code
 
@@ -165,12 +152,12 @@ def test_back_to_the_version_before(
     path.write_text(path.read_text(encoding="utf-8") + "# another one\n", encoding="utf-8")
     assert run(["deploy", "site"]) == 0
     assert f"(before: {first})" in capsys.readouterr().out
-    assert sourced()["NCCL_TUNER_PLUGIN"].split("/")[-2] != first
+    assert sourced(SITE)["NCCL_TUNER_PLUGIN"].split("/")[-2] != first
     assert run(["deploy", "--rollback", "site"]) == 0
     said = capsys.readouterr().out
     assert f"back to version {first}" in said
     assert f"{RULES}: NOT VERIFIED" in said
-    assert sourced()["NCCL_TUNER_PLUGIN"].split("/")[-2] == first
+    assert sourced(SITE)["NCCL_TUNER_PLUGIN"].split("/")[-2] == first
     assert run(["deploy", "--rollback", "site", "--json"]) == 7
     assert not list(SITE.glob("writer.lock*"))
 
@@ -241,8 +228,8 @@ def test_files_that_contradict_each_other_are_refused(
     assert f"{other.name} does not say them" in capsys.readouterr().err
     other.write_text(placed, encoding="utf-8")
     assert run(["deploy", "site", "-q"]) == 0
-    assert sourced()["RCCLTUNE_CONFIG_DIR"] == str((SITE / "current").resolve())
-    assert sourced()["NCCL_MIN_NCHANNELS"] == "32"
+    assert sourced(SITE)["RCCLTUNE_CONFIG_DIR"] == str((SITE / "current").resolve())
+    assert sourced(SITE)["NCCL_MIN_NCHANNELS"] == "32"
 
 
 def test_another_deploy_at_work_is_an_error(
@@ -360,4 +347,4 @@ def test_a_link_to_nothing_is_a_message(
     Path("gone").mkdir()
     assert run(["deploy", "site", "-q"]) == 0
     # By the name that nodes see.
-    assert sourced()["NCCL_TUNER_PLUGIN"].startswith(f"{SITE.absolute()}/versions/")
+    assert sourced(SITE)["NCCL_TUNER_PLUGIN"].startswith(f"{SITE.absolute()}/versions/")

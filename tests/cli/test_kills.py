@@ -171,6 +171,7 @@ def seeded() -> random.Random:
     return random.Random(seed)
 
 
+@pytest.mark.long
 @pytest.mark.timeout(400)
 def test_five_random_kills_change_no_sample_and_leave_no_process(ground: Ground) -> None:
     """rccltune, mpirun or a rank: the resumed sweep has an undisturbed one's samples."""

@@ -181,6 +181,7 @@ def test_force_measures_anew_and_keeps_the_old_logs(
     assert logs < set(SESSION.glob("links/launches/*"))
 
 
+@pytest.mark.long
 def test_what_was_interrupted_goes_on(node: Node) -> None:
     """kill -9 in the middle: the same command measures what is missing and nothing twice."""
     path = node(start={"startup_s": 0.1})

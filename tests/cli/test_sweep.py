@@ -199,7 +199,7 @@ def fault(kind: str, setting: str, **keys: object) -> dict[str, object]:
 @pytest.mark.parametrize(
     ("kind", "keys", "status"),
     [
-        ("hang", {}, "timed-out"),
+        pytest.param("hang", {}, "timed-out", marks=pytest.mark.long),
         ("crash", {"rank": 3}, "failed"),
         pytest.param("differs", None, "timed-out", marks=pytest.mark.long),
     ],
@@ -418,7 +418,9 @@ def test_lost_derived_files_come_back_from_the_raw_logs(here: Path) -> None:
     assert table.read_bytes() == before
 
 
-@pytest.mark.parametrize("kind", [signal.SIGKILL, signal.SIGINT])
+@pytest.mark.parametrize(
+    "kind", [signal.SIGKILL, pytest.param(signal.SIGINT, marks=pytest.mark.long)]
+)
 def test_an_interrupted_sweep_goes_on_where_it_stopped(here: Path, kind: int) -> None:
     """Killed or stopped at a random launch: the resumed sweep has an undisturbed one's samples."""
     assert sweep("mi300x", "--repeats", "2", "-o", "whole") == 0

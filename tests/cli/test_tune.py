@@ -39,6 +39,7 @@ def test_one_command_ends_in_verified_rules_and_says_how_to_use_them(
     assert list(SESSION.glob("plots/*-speedup.png"))
 
 
+@pytest.mark.long
 def test_the_same_command_again_measures_nothing_and_says_the_same(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
@@ -65,6 +66,7 @@ def test_where_nothing_is_to_be_won_no_rule_is_left(capsys: pytest.CaptureFixtur
     assert not emit.read_rules(path.read_bytes()).rules
 
 
+@pytest.mark.long
 def test_the_variants_that_are_named_are_measured_and_gains_choose(
     capsys: pytest.CaptureFixture[str],
 ) -> None:

@@ -115,6 +115,7 @@ def test_a_rule_that_wins_nowhere_is_dropped_and_the_file_says_why(
     assert "0 rules of 1 stand" in capsys.readouterr().out
 
 
+@pytest.mark.long
 def test_a_fallback_in_a_lost_region_goes_as_well() -> None:
     """Without the first rule it would be what answers, and nobody verified that."""
     swept("mi300x")
@@ -184,6 +185,7 @@ def test_a_drift_does_not_decide() -> None:
     assert [(r.min_nbytes, r.max_nbytes) for r in rules()] == [(0, 512 * KIB)]
 
 
+@pytest.mark.long
 def test_a_rule_under_a_path_is_the_finding(capsys: pytest.CaptureFixture[str]) -> None:
     """No call of its sizes asks a tuner."""
     bypass = {"path": "direct", "collective": "all_reduce", "bytes": [0, 64 * KIB]}
@@ -229,6 +231,7 @@ def test_without_a_sweep_there_is_nothing_to_verify_by(here: Path) -> None:
     assert verify() == 7
 
 
+@pytest.mark.long
 def test_what_rules_need_goes_where_it_harms_sizes_without_rules() -> None:
     """LL128's variable makes everything from 6 MiB on 5 % slower; what needs no variable stays."""
     forced = {"name": "forced", "when": {"env": {"RCCL_LL128_FORCE_ENABLE": "1"}}}
@@ -299,6 +302,7 @@ def test_a_rule_need_not_win_under_another_condition() -> None:
     assert [(r.min_nbytes, r.max_nbytes) for r in rules()] == [(16 * KIB, 256 * KIB)]
 
 
+@pytest.mark.long
 def test_what_runs_beside_is_gone_afterwards_and_kept_short() -> None:
     """In a folder of its own, with the rules in the tuned arm as a job would have them."""
     swept(node(variants=[CROWD]))

@@ -125,6 +125,7 @@ THREE = (
 GOOD = [setting for setting in ALL if setting not in (HANG, CRASH, WRONG)]
 
 
+@pytest.mark.long
 def test_three_faulty_settings_of_24_cost_themselves_and_at_most_three_launches(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
@@ -207,6 +208,7 @@ def test_sigkill_is_borne_twice_and_bars_nobody(capsys: pytest.CaptureFixture[st
     assert usable()["ring/ll"] == EACH
 
 
+@pytest.mark.long
 @pytest.mark.mpi
 def test_a_rank_that_hangs_or_crashes_under_mpirun_names_its_setting(
     capsys: pytest.CaptureFixture[str],

@@ -92,6 +92,19 @@ def run_shell(
     )
 
 
+def sourced(site: Path, shell: str = "sh") -> dict[str, str]:
+    """What a job has that sources env.sh, of ours."""
+    done = subprocess.run(
+        [*shell_here(shell), "-euc", f". '{site.absolute()}/env.sh'; env"],
+        env={"PATH": os.environ["PATH"]},
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    pairs = (line.partition("=")[::2] for line in done.stdout.splitlines())
+    return {name: value for name, value in pairs if name.startswith(("NCCL", "RCCL"))}
+
+
 def let_others_in(folder: Path) -> None:
     """pytest's own folders are closed to other users."""
     for one in (folder, *folder.parents):

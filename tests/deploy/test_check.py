@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from pathlib import Path
 
 import pytest
-from deliveries import CPX, NAME, Make, let_others_in, place, rules, shell_here
+from deliveries import CPX, NAME, Make, let_others_in, place, rules, shell_here, sourced
 from trees import put as put_file
 from trees import write
 
@@ -58,25 +58,12 @@ def check(
     return done.returncode, failed, warned
 
 
-def exports(site: Path) -> dict[str, str]:
-    """What env.sh sets."""
-    done = subprocess.run(
-        ["/bin/sh", "-c", f". '{site}/env.sh' && env"],
-        env={"PATH": os.environ["PATH"]},
-        capture_output=True,
-        text=True,
-        check=True,
-    )
-    pairs = (line.partition("=")[::2] for line in done.stdout.splitlines())
-    return {name: value for name, value in pairs if name.startswith(("NCCL", "RCCL"))}
-
-
 @more_shells
 def test_a_good_node_is_ready(make: Make, tmp_path: Path, node: Path, shell: str) -> None:
     """With what env.sh sets; nothing to say of verified rules."""
     place(make(rules(verified="2026-11-21, 3.1 % faster in the median")))
     site = tmp_path / "site"
-    code, _, warned = check(site, node, under=shell, env=exports(site))
+    code, _, warned = check(site, node, under=shell, env=sourced(site))
     assert code == 0
     assert warned == []
 
@@ -200,7 +187,7 @@ def test_what_overrides_the_rules_is_found(
     """In the environment, and in a file that the library reads into it where it is not set."""
     place(make())
     site = tmp_path / "site"
-    given = exports(site)
+    given = sourced(site)
     _, failed, _ = check(site, node, under=shell, env={**given, name: value})
     assert len(failed) == 1
     assert failed[0].startswith(f"environment: {name}={value}")
@@ -220,9 +207,9 @@ def test_what_chooses_besides_is_a_warning(make: Make, tmp_path: Path, node: Pat
     place(make(rules(verified="yes")))
     site = tmp_path / "site"
     fine = {"RCCLTUNE_LOG": "summary", "RCCLTUNE_MODE": "cpx-nps4", "NCCL_DEBUG": "INFO"}
-    assert check(site, node, env={**exports(site), **fine}) == (0, [], [])
+    assert check(site, node, env={**sourced(site), **fine}) == (0, [], [])
     odd = {"NCCL_MIN_NCHANNELS": "32", "RCCL_MSCCL_ENABLE": "0", "RCCLTUNE_ON_ERROR": "ignore"}
-    _, _, warned = check(site, node, env={**exports(site), **odd})
+    _, _, warned = check(site, node, env={**sourced(site), **odd})
     assert {line.split(": ")[1].split("=")[0] for line in warned} == odd.keys()
 
 
@@ -232,7 +219,7 @@ def test_what_the_rules_need_and_is_not_set_is_found(
     """Where the plugin is set, its environment must be, too; else env.sh was not sourced."""
     place(make())
     site = tmp_path / "site"
-    given = exports(site)
+    given = sourced(site)
     del given["RCCL_LL128_FORCE_ENABLE"]
     _, failed, _ = check(site, node, env=given)
     assert failed == ["the rules need RCCL_LL128_FORCE_ENABLE=1, and it is not set"]
@@ -309,7 +296,7 @@ def test_in_a_job_the_variables_must_be_there(
     code, failed, warned = check(site, node, "--sourced", under=shell)
     assert (code, len(failed), warned) == (1, 1, [])
     assert failed[0].startswith("NCCL_TUNER_PLUGIN does not arrive here")
-    assert check(site, node, "--sourced", under=shell, env=exports(site)) == (0, [], [])
+    assert check(site, node, "--sourced", under=shell, env=sourced(site)) == (0, [], [])
     code, failed, warned = check(site, node, under=shell)
     assert (code, failed, len(warned)) == (0, [], 1)
     # One that arrives and is another is not said to be missing.
@@ -327,7 +314,7 @@ def test_files_that_anybody_may_write_are_said(
     """In the version, and the folders above it that say which version is current."""
     placed = place(make(rules(verified="yes")))
     site = tmp_path / "site"
-    given = exports(site)
+    given = sourced(site)
     assert check(site, node, under=shell, env=given) == (0, [], [])
     for path in (site, site / "versions", placed.folder, placed.folder / NAME):
         before = path.stat().st_mode
@@ -357,7 +344,7 @@ def test_a_folder_that_is_mounted_twice_is_one_folder(
     command += [*shell_here(shell), str(again / "check.sh"), "--root", str(node), "--sourced"]
     inside = subprocess.run(
         command,
-        env={"PATH": os.environ["PATH"], "HOME": "/nowhere", **exports(site)},
+        env={"PATH": os.environ["PATH"], "HOME": "/nowhere", **sourced(site)},
         capture_output=True,
         text=True,
         check=False,

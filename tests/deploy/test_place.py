@@ -231,6 +231,7 @@ put(Path(sys.argv[1]), Version(name="b" * 12, files=files), write=session.write_
 """
 
 
+@pytest.mark.long
 def test_a_kill_at_any_moment_leaves_one_whole_version(tmp_path: Path) -> None:
     """Before or after the switch; the next deploy clears what was left half-way."""
     from rccltune.deploy import File, Version

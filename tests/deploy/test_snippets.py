@@ -85,25 +85,22 @@ def test_slurm_lines_run_and_stop_a_job_on_a_bad_node(make: Make, tmp_path: Path
     srun.parent.mkdir()
     srun.write_text('#!/bin/sh\nwhile [ "${1#--}" != "$1" ]; do shift; done\nexec "$@"\n')
     srun.chmod(0o755)
-    env = {"PATH": f"{srun.parent}:{os.environ['PATH']}", "SLURM_JOB_NUM_NODES": "1"}
-    done = subprocess.run(
-        ["/bin/sh", "-euc", f". '{tmp_path}/site/slurm.sh'; echo the job runs"],
-        env=env,
-        capture_output=True,
-        text=True,
-        check=False,
-    )
+
+    def submitted() -> subprocess.CompletedProcess[str]:
+        return subprocess.run(
+            ["/bin/sh", "-euc", f". '{tmp_path}/site/slurm.sh'; echo the job runs"],
+            env={"PATH": f"{srun.parent}:{os.environ['PATH']}", "SLURM_JOB_NUM_NODES": "1"},
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+
+    done = submitted()
     assert done.returncode == 1
     assert "no AMD GPU here" in done.stdout
     assert "the job runs" not in done.stdout
 
     place(make(rules("rccl_tuner.csv", {})))
-    done = subprocess.run(
-        ["/bin/sh", "-euc", f". '{tmp_path}/site/slurm.sh'; echo the job runs"],
-        env=env,
-        capture_output=True,
-        text=True,
-        check=False,
-    )
+    done = submitted()
     assert done.returncode == 0
     assert "the job runs" in done.stdout

@@ -6,14 +6,12 @@ import os
 import signal
 import subprocess
 import sys
-import time
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from processes import MARK, survivors, wait_for
 
-from rccltune.launch import Job, end_leftovers, run_beside
-from rccltune.launch.family import TAG
+from rccltune.launch import Job, end_leftovers, process, run_beside
 
 # Prints a row, then goes on until it is ended.
 ENDLESS = """
@@ -28,25 +26,11 @@ def job(folder: Path, script: str, *, timeout_s: float = 60.0) -> Job:
     """A Python script that is under way, or done, when it has printed a line."""
     return Job(
         argv=(sys.executable, "-c", script),
-        variables={**os.environ, "RCCLTUNE_TEST": str(folder)},
+        variables={**os.environ, MARK: str(folder)},
         folder=folder,
         timeout_s=timeout_s,
         is_complete=lambda where: (where / "stdout.log").stat().st_size > 0,
     )
-
-
-def alive(folder: Path) -> int:
-    """How many processes of a job there are."""
-    count = 0
-    for entry in Path("/proc").glob("[0-9]*/environ"):
-        try:
-            environ = entry.read_bytes()
-        except OSError:
-            continue
-        count += f"RCCLTUNE_TEST={folder}".encode() in environ.split(b"\0") and (
-            f"{TAG}=".encode() in environ
-        )
-    return count
 
 
 @pytest.fixture
@@ -60,7 +44,7 @@ def looks(folder: Path) -> str:
     """A script that says whether the other's process is there."""
     return f"""
 import glob
-own = b"RCCLTUNE_TEST={folder}"
+own = b"{MARK}={folder}"
 found = 0
 for name in glob.glob("/proc/[0-9]*/environ"):
     try:
@@ -79,7 +63,7 @@ def test_the_other_runs_while_the_launch_does_and_no_longer(folders: tuple[Path,
 
     assert (ending.exit_code, ending.alone) == (0, None)
     assert (own / "stdout.log").read_text() == "beside\n"
-    assert alive(beside) == 0
+    assert survivors(beside) == []
 
 
 @pytest.mark.parametrize(
@@ -111,7 +95,7 @@ def test_one_that_never_gets_under_way_leaves_the_launch_unstarted(
     assert ending.alone is not None
     assert "not under way after 1 s" in ending.alone
     assert not (own / "stdout.log").exists()
-    assert alive(beside) == 0
+    assert survivors(beside) == []
 
 
 def test_an_endless_log_is_cut(folders: tuple[Path, Path]) -> None:
@@ -139,16 +123,8 @@ def started(own: Path) -> subprocess.Popen[bytes]:
     """Somebody who runs both, both under way."""
     code = DRIVER.format(here=str(Path(__file__).parent), own=str(own))
     driver = subprocess.Popen([sys.executable, "-c", code], start_new_session=True)
-    assert wait_for(lambda: alive(own) > 0 and alive(own / "beside") > 0)
+    assert wait_for(lambda: all(survivors(one) for one in (own, own / "beside")))
     return driver
-
-
-def wait_for(what: Callable[[], bool]) -> bool:
-    """Half a minute at most."""
-    deadline = time.monotonic() + 30
-    while not what() and time.monotonic() < deadline:
-        time.sleep(0.05)
-    return what()
 
 
 @pytest.mark.parametrize("kind", [signal.SIGINT, signal.SIGKILL])
@@ -160,7 +136,32 @@ def test_neither_outlives_rccltune(folders: tuple[Path, Path], kind: int) -> Non
     driver.send_signal(kind)
     driver.wait(timeout=40)
 
-    assert wait_for(lambda: alive(own) + alive(beside) == 0)
+    assert wait_for(lambda: not survivors(own) and not survivors(beside))
+
+
+def test_an_interrupt_while_the_other_is_started_ends_it(
+    folders: tuple[Path, Path], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It strikes when the other is known, which is gone when the interrupt is told."""
+    own, beside = folders
+    spawn = process.spawn
+
+    def struck(other: Job, run_id: str) -> subprocess.Popen[bytes]:
+        started = spawn(other, run_id)
+        signal.raise_signal(signal.SIGINT)
+        return started
+
+    monkeypatch.setattr(process, "spawn", struck)
+    # Tests that are started in the background inherit signals that are ignored.
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    try:
+        with pytest.raises(KeyboardInterrupt):
+            run_beside(job(own, "print(1)"), job(beside, ENDLESS.format(then="")))
+    finally:
+        signal.signal(signal.SIGINT, before)
+
+    assert survivors(beside) == []
+    assert not (own / "stdout.log").exists()
 
 
 def test_who_goes_on_finds_both(folders: tuple[Path, Path]) -> None:

@@ -11,13 +11,11 @@ from contextlib import suppress
 from pathlib import Path
 
 import pytest
+from processes import MARK, survivors, wait_for
 
 from rccltune.errors import LaunchError, MachineError
 from rccltune.launch import Job, end_leftovers, family, process, run
 from rccltune.launch.family import TAG, Family
-
-# Tells the processes of one test from those of another.
-MARK = "RCCLTUNE_TEST"
 
 # A launcher like Open MPI 5's: every rank in a process group of its own.
 FAMILY = """
@@ -39,21 +37,6 @@ def job(tmp_path: Path, script: str, *, timeout_s: float = 60.0, complete: bool 
     )
 
 
-def survivors(tmp_path: Path) -> list[int]:
-    """Processes of this test's launch that are still there; other tests run beside it."""
-    found = []
-    for entry in Path("/proc").iterdir():
-        if entry.name.isdigit() and int(entry.name) != os.getpid():
-            try:
-                environ = (entry / "environ").read_bytes()
-            except OSError:
-                continue
-            mine = f"{MARK}={tmp_path}".encode() in environ.split(b"\0")
-            if mine and TAG.encode() + b"=" in environ:
-                found.append(int(entry.name))
-    return found
-
-
 def test_output_and_exit_code_are_kept(tmp_path: Path) -> None:
     """stdout and stderr go to their files as they come; the exit code is the program's."""
     script = "import sys; print('out'); print('err', file=sys.stderr); sys.exit(3)"
@@ -61,6 +44,7 @@ def test_output_and_exit_code_are_kept(tmp_path: Path) -> None:
     ending = run(job(tmp_path, script))
 
     assert (ending.exit_code, ending.signal, ending.timed_out) == (3, None, False)
+    assert ending.how == "exit code 3"
     assert (tmp_path / "stdout.log").read_text() == "out\n"
     assert (tmp_path / "stderr.log").read_text() == "err\n"
 
@@ -70,6 +54,7 @@ def test_a_signal_is_told_from_an_exit(tmp_path: Path) -> None:
     ending = run(job(tmp_path, "import os, signal; os.kill(os.getpid(), signal.SIGSEGV)"))
 
     assert (ending.exit_code, ending.signal) == (None, signal.SIGSEGV)
+    assert ending.how == "signal 11"
     assert not list(tmp_path.glob("core*"))
 
 
@@ -212,15 +197,7 @@ def test_killing_rccltune_ends_its_ranks(tmp_path: Path) -> None:
     process.kill()
     process.wait(timeout=40)
 
-    assert vanished(tmp_path)
-
-
-def vanished(tmp_path: Path) -> bool:
-    """Wait until nothing of this test's launch is left."""
-    deadline = time.monotonic() + 30
-    while survivors(tmp_path) and time.monotonic() < deadline:
-        time.sleep(0.05)
-    return not survivors(tmp_path)
+    assert wait_for(lambda: not survivors(tmp_path))
 
 
 def test_killing_rccltune_ends_ranks_of_a_launcher_that_does_not_listen(tmp_path: Path) -> None:
@@ -230,7 +207,7 @@ def test_killing_rccltune_ends_ranks_of_a_launcher_that_does_not_listen(tmp_path
     driver.kill()
     driver.wait(timeout=40)
 
-    assert vanished(tmp_path)
+    assert wait_for(lambda: not survivors(tmp_path))
 
 
 def test_killing_rccltune_and_its_launcher_leaves_no_rank(tmp_path: Path) -> None:
@@ -243,7 +220,7 @@ def test_killing_rccltune_and_its_launcher_leaves_no_rank(tmp_path: Path) -> Non
     driver.wait(timeout=40)
 
     assert leaders
-    assert vanished(tmp_path)
+    assert wait_for(lambda: not survivors(tmp_path))
 
 
 def test_who_goes_on_ends_what_even_the_guardian_left(tmp_path: Path) -> None:

@@ -7,16 +7,15 @@ folder over which nothing is mounted. Everything is gone with the process that h
 from __future__ import annotations
 
 import contextlib
-import ctypes
 import os
 import shutil
-import signal
 import subprocess
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+import daemons
 import pytest
 
 ADDRESSES = {"hosta": "10.213.77.1", "hostb": "10.213.77.2"}
@@ -128,11 +127,8 @@ def two_hosts(folder: Path, ssh: Path, systems: Mapping[str, Path]) -> Iterator[
     try:
         yield _start(folder, ssh, systems, started)
     finally:
-        for process in reversed(started):
-            process.terminate()
-        for process in reversed(started):
-            with contextlib.suppress(subprocess.TimeoutExpired):
-                process.wait(timeout=10)
+        daemons.end(started)
+        for process in started:
             process.kill()
             process.wait(timeout=10)
 
@@ -250,21 +246,8 @@ def _until_it_answers(found: TwoHosts, name: str) -> None:
 def _spawn(
     command: Sequence[str], out: Path, started: list[subprocess.Popen[bytes]]
 ) -> subprocess.Popen[bytes]:
-    with out.open("wb") as stream:
-        process = subprocess.Popen(
-            command,
-            stdin=subprocess.DEVNULL,
-            stdout=stream,
-            stderr=subprocess.STDOUT,
-            preexec_fn=_die_with_the_tests,  # noqa: PLW1509 - it takes no lock
-        )
-    started.append(process)
-    return process
-
-
-def _die_with_the_tests() -> None:
-    """In the child: SIGTERM if the tests are killed (prctl(2), PR_SET_PDEATHSIG)."""
-    ctypes.CDLL(None).prctl(1, signal.SIGTERM)
+    started.append(daemons.start(command, out))
+    return started[-1]
 
 
 def _wait_for(file: Path, out: Path) -> None:

@@ -7,7 +7,6 @@ nor touched: own ports, own key, own folder, and the user who runs the tests.
 from __future__ import annotations
 
 import contextlib
-import ctypes
 import os
 import shutil
 import signal
@@ -19,6 +18,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
+import daemons
 import pytest
 
 # Tells the processes of one Slurm from those of another.
@@ -100,11 +100,7 @@ def running(programs: Path, nodes: Sequence[Node], *, allocates: bool = True) ->
         found = _start(programs, folder, started, nodes)
         yield _allocated(found, nodes) if allocates else found
     finally:
-        for process in reversed(started):
-            process.terminate()
-        for process in reversed(started):
-            with contextlib.suppress(subprocess.TimeoutExpired):
-                process.wait(timeout=10)
+        daemons.end(started)
         _kill_marked(folder)
         for process in started:
             process.wait(timeout=10)
@@ -125,18 +121,9 @@ def _start(
 
     def start(name: str, *options: str, node: Node = first) -> None:
         program = next(iter(sorted((programs / "sbin").glob(f"{name}*"))))
-        with (folder / f"{name}-{node.name}.out").open("wb") as out:
-            started.append(
-                subprocess.Popen(
-                    node.enter([str(program), *options]),
-                    env={**os.environ, **variables},
-                    stdin=subprocess.DEVNULL,
-                    stdout=out,
-                    stderr=subprocess.STDOUT,
-                    start_new_session=True,
-                    preexec_fn=_die_with_the_tests,  # noqa: PLW1509 - it takes no lock
-                )
-            )
+        out = folder / f"{name}-{node.name}.out"
+        command = node.enter([str(program), *options])
+        started.append(daemons.start(command, out, {**os.environ, **variables}))
 
     files = {
         f"--{name}": folder / f"munge.{name}"
@@ -223,11 +210,6 @@ def _wait_for(
             ]
             pytest.skip(f"Slurm does not start on this machine: {'; '.join(last)[-500:]}")
         time.sleep(0.1)
-
-
-def _die_with_the_tests() -> None:
-    """In the child: SIGTERM if the tests are killed (prctl(2), PR_SET_PDEATHSIG)."""
-    ctypes.CDLL(None).prctl(1, signal.SIGTERM)
 
 
 def _clear_up_after_killed_tests() -> None:

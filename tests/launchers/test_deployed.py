@@ -132,7 +132,9 @@ def test_every_node_is_checked_once(placed: Placed, batch: Batch, options: tuple
     assert said.count(f": ready: version {placed.name}\n") == 3
 
 
-@pytest.mark.parametrize("option", ["NONE", "HOME", "NIL"])
+@pytest.mark.parametrize(
+    "option", ["NONE", *(pytest.param(o, marks=pytest.mark.long) for o in ("HOME", "NIL"))]
+)
 def test_a_job_that_passes_nothing_on_is_stopped_and_told_why(
     placed: Placed, batch: Batch, option: str
 ) -> None:

@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterable
 from pathlib import Path
 from random import Random
 
+import public_sweeps
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -341,18 +342,13 @@ def test_what_rccl_counts_no_steps_of_is_not_predicted() -> None:
     assert scaling.predict([one], span(1, 16, 2)) is None
 
 
-def test_public_figures_two_nodes_from_one(
-    shared_data: Path, repository: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_public_figures_two_nodes_from_one(shared_data: Path) -> None:
     """MI355X: badly off from one node alone, as nothing of the network was measured."""
-    monkeypatch.syspath_prepend(str(repository / "scripts"))
-    import public_sweeps
-
     curves = fit.curves(public_sweeps.channel_sweep(shared_data, 56)).curves
     truth = fit.curves(public_sweeps.gpu107(shared_data, "mi355x_2n16r_allreduce")).curves
     for curve in curves:
         parts = curve.key.setting
-        name = f"{parts.algorithm.value}/{parts.protocol.value}"  # type: ignore[union-attr]  # both are named in this sweep
+        name = f"{parts.algorithm.value}/{parts.protocol.value}"  # type: ignore[union-attr] - both are named in this sweep
         two = next(
             c
             for c in truth

@@ -11,9 +11,8 @@ import pytest
 
 
 @pytest.fixture
-def bench(repository: Path, monkeypatch: pytest.MonkeyPatch) -> ModuleType:
-    """The bench, which finds its neighbours by their folder."""
-    monkeypatch.syspath_prepend(str(repository / "scripts"))
+def bench() -> ModuleType:
+    """The bench, which takes a second to import."""
     import bench_scales
 
     return bench_scales

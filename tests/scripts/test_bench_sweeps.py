@@ -5,8 +5,6 @@ from __future__ import annotations
 import importlib
 import random
 import statistics
-from collections.abc import Iterator
-from pathlib import Path
 from types import ModuleType
 
 import pandas as pd
@@ -14,23 +12,15 @@ import pytest
 
 
 @pytest.fixture(scope="module")
-def modules(repository: Path) -> Iterator[tuple[ModuleType, ModuleType]]:
-    """Both benches, which find their neighbours by their folder."""
-    with pytest.MonkeyPatch.context() as patch:
-        patch.syspath_prepend(str(repository / "scripts"))
-        yield importlib.import_module("bench_sweep"), importlib.import_module("bench_channels")
-
-
-@pytest.fixture(scope="module")
-def bench_sweep(modules: tuple[ModuleType, ModuleType]) -> ModuleType:
+def bench_sweep() -> ModuleType:
     """scripts/bench_sweep.py."""
-    return modules[0]
+    return importlib.import_module("bench_sweep")
 
 
 @pytest.fixture(scope="module")
-def bench_channels(modules: tuple[ModuleType, ModuleType]) -> ModuleType:
+def bench_channels() -> ModuleType:
     """scripts/bench_channels.py."""
-    return modules[1]
+    return importlib.import_module("bench_channels")
 
 
 def samples(*rows: tuple[str, str, str]) -> pd.DataFrame:

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import importlib.util
-import sys
-from pathlib import Path
+import importlib
 from types import ModuleType
 
 import pytest
@@ -13,17 +11,9 @@ from rccltune.vocab import Collective
 
 
 @pytest.fixture(scope="module")
-def bench(repository: Path) -> ModuleType:
+def bench() -> ModuleType:
     """The script, as a module."""
-    folder = repository / "scripts"
-    sys.path.insert(0, str(folder))
-    spec = importlib.util.spec_from_file_location("bench_torch", folder / "bench_torch.py")
-    assert spec is not None
-    assert spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    sys.path.remove(str(folder))
-    return module
+    return importlib.import_module("bench_torch")
 
 
 def test_ratios_are_of_medians_and_noise_is_the_arms_own(

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from itertools import pairwise
 from math import log2
@@ -14,6 +14,10 @@ from types import ModuleType
 from typing import TYPE_CHECKING
 
 import pytest
+import verify_nodes as nodes
+import verify_truth as truth
+import verify_verdicts as verdicts
+from verify_nodes import TrapNode
 
 from rccltune import emit, plugin
 from rccltune.model import Rule, Setting
@@ -22,11 +26,8 @@ from rccltune.vocab import Collective
 
 if TYPE_CHECKING:
     from bench_verify import Verified, Wish
-    from verify_nodes import TrapNode
-    from verify_verdicts import Judged, Run, Yardstick
 
-    Judge = Callable[[str, str], Judged]
-
+Judge = Callable[[str, str], truth.Judged]
 # The bench itself is not part of scripts/test, so that its judge is held to its word in --long.
 pytestmark = pytest.mark.long
 KIB, MIB = 1 << 10, 1 << 20
@@ -37,44 +38,28 @@ WINNERS = (("tree/ll", 40 * KIB), ("tree/ll128", 500 * KIB), ("ring/ll128", 5 * 
 
 
 @pytest.fixture(scope="module")
-def bench(repository: Path) -> Iterator[ModuleType]:
-    """The bench, which finds its neighbours by their folder."""
-    with pytest.MonkeyPatch.context() as patch:
-        patch.syspath_prepend(str(repository / "scripts"))
-        import bench_verify
+def bench() -> ModuleType:
+    """The bench, which takes a second to import."""
+    import bench_verify
 
-        yield bench_verify
+    return bench_verify
 
 
-@pytest.fixture(scope="module")
-def verdicts(bench: ModuleType) -> ModuleType:
-    """What judges files."""
-    return sys.modules["verify_verdicts"]
-
-
-@pytest.fixture(scope="module")
-def nodes(bench: ModuleType) -> ModuleType:
-    """What it runs on."""
-    return sys.modules["verify_nodes"]
-
-
-def named(nodes: ModuleType, name: str) -> TrapNode:
+def named(name: str) -> TrapNode:
     """One of the nodes."""
     return next(one for one in nodes.NODES if one.name == name)
 
 
 @pytest.fixture(scope="module")
-def judged(
-    verdicts: ModuleType, nodes: ModuleType, tmp_path_factory: pytest.TempPathFactory
-) -> Judge:
+def judged(tmp_path_factory: pytest.TempPathFactory) -> Judge:
     """A judge by the node's name and the file's text."""
     folder = tmp_path_factory.mktemp("nodes")
-    known: dict[str, Yardstick] = {}
+    known: dict[str, truth.Yardstick] = {}
 
-    def judge(name: str, text: str) -> Judged:
+    def judge(name: str, text: str) -> truth.Judged:
         if name not in known:
-            known[name] = verdicts.yardstick(named(nodes, name), folder, SPAN)
-        return verdicts.judge(known[name], text)
+            known[name] = truth.yardstick(named(name), folder, SPAN)
+        return truth.judge(known[name], text)
 
     return judge
 
@@ -101,9 +86,9 @@ def winners() -> list[Rule]:
     return [rule(name, low, end) for (name, end), low in zip(WINNERS, lows, strict=False)]
 
 
-def test_sizes_are_dense_and_mostly_not_round(verdicts: ModuleType) -> None:
+def test_sizes_are_dense_and_mostly_not_round() -> None:
     """16 an octave and more up to the largest itself, multiples of 4 that no grid would have."""
-    sizes = [n for low, high, step in verdicts.octaves(*SPAN) for n in range(low, high + 1, step)]
+    sizes = [n for low, high, step in truth.octaves(*SPAN) for n in range(low, high + 1, step)]
     assert sizes == sorted(set(sizes))
     assert (sizes[0], sizes[-1]) == SPAN
     assert all(n % 4 == 0 for n in sizes)
@@ -168,14 +153,12 @@ def test_a_setting_alone_in_its_job_is_not_mixed(judged: Judge) -> None:
     assert found.worst_choice == "tree/ll128"
 
 
-def test_the_rule_between_is_fine_at_every_power_of_two(
-    verdicts: ModuleType, nodes: ModuleType, tmp_path: Path
-) -> None:
+def test_the_rule_between_is_fine_at_every_power_of_two(tmp_path: Path) -> None:
     """So that no sweep of powers of two can see it."""
-    known = verdicts.yardstick(named(nodes, "between"), tmp_path, SPAN)
+    known = truth.yardstick(named("between"), tmp_path, SPAN)
     text = tmp_path / "rules.csv"
     text.write_text(file_of(*winners()), encoding="utf-8")
-    forced = verdicts.ran(
+    forced = truth.ran(
         known.path,
         known.collectives,
         SPAN,
@@ -270,13 +253,11 @@ def test_a_file_that_the_plugin_refuses_is_no_verdict(judged: Judge) -> None:
         judged("plain", "#@ format 1\nallreduce,5,1,tree,ll,-1,-1,-1,-1,-1\n")
 
 
-def test_one_rank_without_the_plugin_hangs_the_job(
-    bench: ModuleType, nodes: ModuleType, tmp_path: Path
-) -> None:
+def test_one_rank_without_the_plugin_hangs_the_job(tmp_path: Path) -> None:
     """Only once the node is spoilt, and only where a rule answers otherwise than the library."""
-    node = named(nodes, "one-rank-without")
+    node = named("one-rank-without")
     path = nodes.write_node(node, tmp_path)
-    nodes.spoil(named(nodes, "plain"), path, tmp_path)
+    nodes.spoil(named("plain"), path, tmp_path)
     assert not (tmp_path / nodes.NODE_FILE).exists()
     nodes.spoil(node, path, tmp_path)
     text = tmp_path / "rules.csv"
@@ -304,7 +285,7 @@ def test_one_rank_without_the_plugin_hangs_the_job(
     assert (code(8 * KIB), code(8 * MIB)) == (timed_out, 0)
 
 
-def test_changes_are_counted_by_rule(verdicts: ModuleType) -> None:
+def test_changes_are_counted_by_rule() -> None:
     """Kept or widened, narrowed, split, dropped, and replaced by another setting."""
     before = [rule("ring/ll", low, low + 99) for low in (0, 100, 200, 300, 400)]
     after = [
@@ -326,19 +307,18 @@ def test_the_vendors_file_has_the_fastest_row_of_each_size(bench: ModuleType) ->
 
 
 def run(
-    verdicts: ModuleType,
     code: int | None,
     *,
     loss: float = 0.0,
     kept: float | None = 1.0,
     **more: int,
-) -> Run:
+) -> verdicts.Run:
     """A seed as it might have ended."""
     figures = {"n_rules": 1, "n_idle": 0, "worst_at": 16, "n_wrong": 0}
     figures |= more
     words = {"worst_choice": "ring/ll", "worst_collective": "all_reduce"}
-    bad = verdicts.Judged(worst_loss=0.6, kept=0.5, **words, **(figures | {"n_wrong": 2}))
-    good = verdicts.Judged(worst_loss=loss, kept=kept, **words, **figures)
+    bad = truth.Judged(worst_loss=0.6, kept=0.5, **words, **(figures | {"n_wrong": 2}))
+    good = truth.Judged(worst_loss=loss, kept=kept, **words, **figures)
     arms = {"vendors": bad, "unverified": bad}
     if code is not None:
         arms["verified"] = good
@@ -360,27 +340,23 @@ def run(
     ],
 )
 def test_goals_are_those_of_the_issue(
-    verdicts: ModuleType,
-    nodes: ModuleType,
     code: int | None,
     more: dict[str, float | None],
     missed: Sequence[str],
 ) -> None:
     """Of the verified files alone: what the others lose is shown and not judged."""
-    one = run(verdicts, code, **more)
-    found = verdicts.verdict(named(nodes, "plain"), [one])
+    one = run(code, **more)
+    found = verdicts.verdict(named("plain"), [one])
     assert found.missed == missed
     assert bool(found.complaints) == bool(missed)
     assert found.arms["unverified"].n_losing == 1
 
 
 @pytest.mark.parametrize(("code", "missed"), [(0, ["exit code"]), (5, []), (9, [])])
-def test_a_job_with_one_rank_without_never_passes(
-    verdicts: ModuleType, nodes: ModuleType, code: int, missed: Sequence[str]
-) -> None:
+def test_a_job_with_one_rank_without_never_passes(code: int, missed: Sequence[str]) -> None:
     """Whatever the file that is left would do where every rank has it."""
-    node = named(nodes, "one-rank-without")
-    found = verdicts.verdict(node, [run(verdicts, code, loss=1.0)])
+    node = named("one-rank-without")
+    found = verdicts.verdict(node, [run(code, loss=1.0)])
     assert found.missed == missed
 
 
@@ -420,8 +396,6 @@ def wish(bench: ModuleType) -> Wish:
 
 def test_one_seed_from_the_sweep_to_the_verdict(
     bench: ModuleType,
-    verdicts: ModuleType,
-    nodes: ModuleType,
     wish: Wish,
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
@@ -437,7 +411,7 @@ def test_one_seed_from_the_sweep_to_the_verdict(
         return bench.Verified(exit_code=0, n_launches=4, wall_s=1.0, clock_s=2.0, said="")
 
     monkeypatch.setattr(bench, "verify", knowing)
-    known = verdicts.yardstick(named(nodes, "between"), tmp_path, (wish.min_bytes, wish.max_bytes))
+    known = truth.yardstick(named("between"), tmp_path, (wish.min_bytes, wish.max_bytes))
     found = bench.run_once("between", 0, known, wish, tmp_path)
     assert found.judged["unverified"].worst_loss > 0.5
     assert found.judged["vendors"].worst_loss > 0.5
@@ -445,7 +419,7 @@ def test_one_seed_from_the_sweep_to_the_verdict(
     # What is left of the vendors' file is their half-way boundary, a few percent beside the best.
     assert found.judged[verdicts.VENDORS_VERIFIED].worst_loss < 0.05
     assert (found.exit_code, found.n_dropped, found.n_launches) == (0, 1, 4)
-    assert verdicts.verdict(named(nodes, "between"), [found]).missed == []
+    assert verdicts.verdict(named("between"), [found]).missed == []
     assert list(tmp_path.glob("between-*")) == []
 
 

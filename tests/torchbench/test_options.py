@@ -80,7 +80,7 @@ def test_sizes_are_stepped_through_as_rccl_tests_do(words: str, sizes: tuple[int
         ("all_reduce -n 0", "no whole number"),
         ("all_reduce --backend mpi", "invalid choice"),
         ("all_reduce --backend gloo -G 1", "no graphs"),
-        ("all_reduce --backend gloo -o avg", "no avg"),
+        ("all_reduce --backend gloo -o avg", "no --op avg"),
         ("", "collective"),
     ],
 )
@@ -94,7 +94,6 @@ def test_what_cannot_be_done_is_refused(words: str, said: str) -> None:
 def test_collectives_of_one_tensor_run_in_place(collective: str) -> None:
     """All that torch.distributed offers there."""
     assert read([collective]).placements == (Placement.IN_PLACE,)
-    assert Collective(collective) in torchbench.IN_PLACE_ONLY
 
 
 @pytest.mark.parametrize(

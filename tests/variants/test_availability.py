@@ -16,7 +16,7 @@ WORDS = [s.name for s in CATALOG.specs if s.not_tunable is None and s.parameter 
 def why(word: str, **known: object) -> str | None:
     """What is said of a variant at a site."""
     spec, parameter = CATALOG.look_up(word)
-    return why_absent(spec, Site(parameter=parameter, **known))  # type: ignore[arg-type]
+    return why_absent(spec, Site(parameter=parameter, **known))  # type: ignore[arg-type] - a test's shorthand
 
 
 @pytest.mark.parametrize(

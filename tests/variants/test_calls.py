@@ -22,7 +22,7 @@ ANY_CALL = {
 
 def taken(name: str, **call: object) -> bool | None:
     """What takes() says of a call."""
-    return takes(CATALOG.find(name)[0], **call)  # type: ignore[arg-type]
+    return takes(CATALOG.find(name)[0], **call)  # type: ignore[arg-type] - a test's shorthand
 
 
 @given(**ANY_CALL)
@@ -61,16 +61,16 @@ def test_under_settings_the_tuner_is_asked_for_every_call(**call: object) -> Non
     """Switching a path off, graphs, channels and threads take nothing past it."""
     for spec in CATALOG.specs:
         if spec.acts is Acts.SETTINGS:
-            assert takes(spec, **call) is False  # type: ignore[arg-type]
+            assert takes(spec, **call) is False  # type: ignore[arg-type] - a test's shorthand
 
 
 @given(**ANY_CALL)
 def test_forgetting_the_type_never_turns_yes_into_no(**call: object) -> None:
     """What is unknown makes an answer unknown, or changes nothing."""
     for spec in CATALOG.specs:
-        known = takes(spec, **call)  # type: ignore[arg-type]
+        known = takes(spec, **call)  # type: ignore[arg-type] - a test's shorthand
         for part in ("dtype", "redop"):
-            less = takes(spec, **{**call, part: None})  # type: ignore[arg-type]
+            less = takes(spec, **{**call, part: None})  # type: ignore[arg-type] - a test's shorthand
             assert less is None or less is known
 
 

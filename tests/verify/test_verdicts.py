@@ -91,6 +91,16 @@ def test_every_size_and_half_has_a_ratio_with_its_interval() -> None:
         assert one.verdict.judgement is Judgement.BETTER
 
 
+def test_a_rules_ratios_are_sorted_and_its_sizes_counted_once() -> None:
+    """Slower than 1.2 at the last size alone: that is the least; both halves share a size."""
+    last = SIZES[-1]
+    found = weighed(lambda n: 1.1 if n == last else 1.2, sigma=1e-5)
+    [standing] = verify.standings([rule(0, 1 << 40)], SCALE, found, 0.02)
+    assert standing.ratios == pytest.approx([1.1] * 2 + [1.2] * (2 * len(SIZES) - 2), rel=1e-3)
+    assert standing.median == pytest.approx(1.2, rel=1e-3)
+    assert standing.n_gaining == len(SIZES)
+
+
 @pytest.mark.long
 def test_equal_arms_harm_nothing_and_beat_nothing() -> None:
     """Of 40 x 128 comparisons of equals hardly one is called certain harm."""

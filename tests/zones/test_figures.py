@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import importlib
 import sys
-from collections.abc import Iterator
 from pathlib import Path
 from types import ModuleType
 
@@ -12,11 +11,9 @@ import pytest
 
 
 @pytest.fixture(scope="module")
-def bench(repository: Path) -> Iterator[ModuleType]:
+def bench() -> ModuleType:
     """scripts/bench_choose.py as a module."""
-    with pytest.MonkeyPatch.context() as patch:
-        patch.syspath_prepend(str(repository / "scripts"))
-        yield importlib.import_module("bench_choose")
+    return importlib.import_module("bench_choose")
 
 
 def missed(rows: list[dict[str, object]]) -> list[dict[str, object]]:

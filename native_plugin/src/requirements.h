@@ -1,0 +1,15 @@
+/*
+ * Whether a rule file is for this machine and this communicator: its `#@ requires`, and the modes
+ * of its rows.
+ */
+#ifndef RCCLTUNE_REQUIREMENTS_H
+#define RCCLTUNE_REQUIREMENTS_H
+
+#include "load.h"
+#include "rule_file.h"
+
+/* CONFIG_RULES where nothing speaks against it, else another outcome with its reason.  Notes the
+ * first `#@ needs` that the environment lacks, whatever the outcome. */
+enum config_outcome requirements_check(struct load *load, const struct rule_file *file);
+
+#endif
