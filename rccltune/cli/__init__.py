@@ -31,6 +31,7 @@ _VERBS: Final = {
     "verify": ("rccltune.cli.verify", "verify", "Keep only the rules that win on this machine."),
     "plot": ("rccltune.cli.plot", "plot", "Draw what was measured, fitted and chosen."),
     "explain": ("rccltune.cli.explain", "explain", "Show what a rule file will do."),
+    "why": ("rccltune.cli.why", "why", "Say why a job's rules were or were not used."),
     "variants": ("rccltune.cli.variants", "variants", "List what no tuner can switch."),
     "deploy": ("rccltune.cli.deploy", "deploy", "Hand rules and plugin over to a site's jobs."),
     "plugin": ("rccltune.cli.plugin", "plugin", "Find, use and check the tuner plugin."),

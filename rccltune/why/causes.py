@@ -1,0 +1,278 @@
+"""Why no rule can have been used at a scale at all, whatever the size."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from typing import Final
+
+from rccltune.why import remedies
+from rccltune.why.records import Job, Kind, Known, Loading, Reason, Started, Where
+
+_PLUGIN: Final = "NCCL_TUNER_PLUGIN"
+# What RCCL and NCCL look for where nothing is named; the prefix moved between releases.
+_DEFAULTS: Final = ("librccl-tuner.so", "libnccl-tuner.so")
+# First releases that look for a tuner that can be given one of ours (facts: version 2).
+_FIRST: Final = (2, 21)
+_NUMBER: Final = re.compile(r"(\d+)\.(\d+)")
+
+# What the plugin says where it stops a job or goes on without rules: first match counts. Texts are
+# those of native_plugin/src/config.c, settings.c, watch.c and plugin.c.
+_SAID: Final = tuple(
+    (re.compile(pattern), kind, remedy)
+    for pattern, kind, remedy in (
+        (
+            r"no rule for \d+ ranks",
+            Kind.OTHER_SCALE,
+            "measure this scale (rccltune sweep --np N) and add its rules to the file",
+        ),
+        (
+            r"the schedule is for",
+            Kind.SCHEDULE,
+            remedies.NO_SCHEDULE,
+        ),
+        (
+            r"requires placement=([\w-]+)",
+            Kind.PLACEMENT,
+            "if the ranks do lie so, set on every rank: export RCCLTUNE_PLACEMENT={0}",
+        ),
+        (
+            r"neither NCCL_TUNER_CONFIG_FILE nor RCCLTUNE_CONFIG_DIR is set",
+            Kind.OFF,
+            remedies.USE_RULES,
+        ),
+        (
+            r"(\S+): no file for this arch and mode",
+            Kind.MACHINE,
+            remedies.NAME_FILE,
+        ),
+        (
+            r"no AMD GPU here",
+            Kind.MACHINE,
+            remedies.NAME_FILE,
+        ),
+        (
+            r"requires another machine",
+            Kind.MACHINE,
+            "use a file that was measured on such a machine (rccltune detect shows this one)",
+        ),
+        (
+            r"partition mode|arch is not known|requires \S+, and this GPU's arch",
+            Kind.MACHINE,
+            remedies.MODE,
+        ),
+        (
+            r"refused, line \d+: ",
+            Kind.SCHEDULE,
+            remedies.NO_SCHEDULE,
+        ),
+        (
+            r"refused, \d+ errors",
+            Kind.REFUSED,
+            "correct the lines that rccltune explain RULES names",
+        ),
+        (
+            r"cannot be opened|cannot be read|larger than the limit|is not a text file",
+            Kind.REFUSED,
+            remedies.SAME_FILE,
+        ),
+        (
+            r"more than \d+ different|overlap too much|path is too long",
+            Kind.REFUSED,
+            "make the rule file smaller: rccltune emit-config writes the fewest zones",
+        ),
+        (
+            r"(RCCLTUNE_RECORD) is set",
+            Kind.VARIABLE,
+            remedies.unset("RCCLTUNE_RECORD"),
+        ),
+        (
+            r"(RCCLTUNE_\w+)(?:='|: ')",
+            Kind.VARIABLE,
+            "correct {0} on every rank, as the message says, or take it away: unset {0}",
+        ),
+        (
+            r"out of memory",
+            Kind.MACHINE,
+            "see which process fills the host's memory, and start the job again",
+        ),
+    )
+)
+
+
+def cause(job: Job, where: Where, known: Known) -> Reason | None:
+    """The first reason that holds for every size; None where rules may have been used."""
+    return next(_causes(job, where, known), None)
+
+
+def _causes(job: Job, where: Where, known: Known) -> Iterator[Reason]:
+    if where.n_ranks == 1:
+        yield Reason(Kind.NOT_TUNABLE, "a communicator of one rank has nothing to choose")
+    started = tuple(job.started.get(where, ()))
+    stopped = [one for one in started if one.how == "error"]
+    if stopped:
+        yield _said(stopped[0], job, "the plugin stopped the communicator")
+    if not started and not any(known_to_answer(job)):
+        yield from _not_loaded(job)
+    yield from _different(job, where)
+    for one in started:
+        if one.how == "inert":
+            yield _said(one, job, "the plugin is loaded and silent", known)
+        if one.how == "schedule":
+            path = f" ({one.path})" if one.path else ""
+            yield Reason(
+                Kind.SCHEDULE,
+                f"RCCLTUNE_SCHEDULE is set{path}, so no rule file is read",
+                remedies.NO_SCHEDULE,
+            )
+    if not started and known.file_scales and not known_in_file(where, known):
+        yield Reason(
+            Kind.OTHER_SCALE,
+            f"{known.file_name} has no rule for {where}; it has {', '.join(known.file_scales)}",
+            "measure this scale (rccltune sweep --np N) and add its rules",
+        )
+
+
+def known_to_answer(job: Job) -> Iterator[bool]:
+    """Signs that rules are applied by somebody: our plugin, or the library's own table."""
+    yield bool(job.recorded)
+    yield bool(job.started)
+    yield job.table_applied
+    for what, name in job.loading:
+        yield what is Loading.TABLE or (what is Loading.USING and name.startswith("rccltune "))
+
+
+def known_in_file(where: Where, known: Known) -> bool:
+    """Whether the file has a rule for the scale; one that is not known may be in it."""
+    if where.n_ranks is None or where.n_nodes is None:
+        return True
+    return str(where) in known.file_scales or "any" in known.file_scales
+
+
+def _said(started: Started, job: Job, head: str, known: Known | None = None) -> Reason:
+    """The plugin's own reason, and what mends it."""
+    for pattern, kind, remedy in _SAID:
+        match = pattern.search(started.text)
+        if match is not None:
+            text = f"{head}: {started.text}"
+            if kind is Kind.REFUSED and job.findings:
+                text += "; " + "; ".join(sorted(job.findings)[:3])
+            if kind is Kind.OTHER_SCALE and known is not None and known.file_scales:
+                text += f"; the file has {', '.join(known.file_scales)}"
+            return Reason(kind, text, remedy.format(*match.groups()))
+    return Reason(Kind.UNKNOWN, f"{head}: {started.text}", remedies.TELL_PLUGIN)
+
+
+def _different(job: Job, where: Where) -> Iterator[Reason]:
+    """Ranks that began differently: a hang, or another choice on some."""
+    started = tuple(job.started.get(where, ()))
+    hashes = {one.sha256 for one in started if one.how == "rules"}
+    if len(hashes) > 1:
+        files = sorted({f"{one.path} ({one.sha256[:12]})" for one in started if one.sha256})
+        yield Reason(
+            Kind.OTHER_FILE,
+            f"ranks read {len(hashes)} different rule files: {', '.join(files)}",
+            remedies.SAME_FILE,
+        )
+    hows = {one.how for one in started}
+    if {"rules", "inert"} <= hows and len({one.text for one in started if one.how == "inert"}) == 1:
+        silent = next(one.text for one in started if one.how == "inert")
+        yield Reason(
+            Kind.OTHER_FILE,
+            f"some ranks have rules and others none ({silent})",
+            "set the same variables on every rank, and compare with rccltune deploy's check",
+        )
+
+
+# --- loading --------------------------------------------------------------------------------------
+
+
+def _not_loaded(job: Job) -> Iterator[Reason]:
+    names = sorted(job.variables.get(_PLUGIN, ()))
+    named = names[0] if names else None
+    loading = {what: [n for w, n in job.loading if w is what] for what in Loading}
+    version = next(iter(job.versions), None)
+    if _is_too_old(version):
+        yield Reason(
+            Kind.NOT_LOADED,
+            f"{version} looks for no tuner that can be used (that began with 2.21.5)",
+            "use RCCL of ROCm 6.3 or later, or NCCL 2.21.5 or later",
+        )
+    if named is not None and named.lower() == "none":
+        yield Reason(
+            Kind.NOT_LOADED, f"{_PLUGIN}=none switches every tuner off", remedies.USE_PLUGIN
+        )
+    others = [name for name in loading[Loading.USING] if not name.startswith("rccltune ")]
+    if others:
+        yield Reason(
+            Kind.NOT_LOADED,
+            f"another tuner plugin is loaded: {others[0]}",
+            remedies.USE_PLUGIN,
+        )
+    yield from _failed(loading, named, version)
+    if job.loading or (named is None and "NCCL_DEBUG_SUBSYS" in job.variables and job.tuning):
+        yield _unset(named, version)
+
+
+def _failed(
+    loading: dict[Loading, list[str]], named: str | None, version: str | None
+) -> Iterator[Reason]:
+    """A file was looked for: it was not there, could not be loaded, or has not what is wanted."""
+    symbols = sorted(set(loading[Loading.NO_SYMBOL]))
+    if loading[Loading.UNSUPPORTED]:
+        yield _no_symbol(loading[Loading.UNSUPPORTED][0], symbols, version)
+    messages = [text for text in loading[Loading.FAILED] if _is_own(text, named)]
+    missing = [name for name in loading[Loading.NOT_FOUND] if name not in _DEFAULTS]
+    for text in messages:
+        if "No such file or directory" in text and text.split(":")[0] == named:
+            continue
+        yield Reason(
+            Kind.NOT_LOADED,
+            f"dlopen failed: {text}",
+            "mend what it names, see with: ldd $NCCL_TUNER_PLUGIN, or use the bundled file: "
+            'export NCCL_TUNER_PLUGIN="$(rccltune plugin --path)"',
+        )
+    if missing or (named is not None and (messages or loading[Loading.NOT_FOUND])):
+        yield Reason(
+            Kind.NOT_LOADED,
+            f"no such file on the ranks' hosts: {missing[0] if missing else named}",
+            remedies.USE_PLUGIN,
+        )
+    if named is not None and symbols:
+        yield _no_symbol(named, symbols, version)
+
+
+def _no_symbol(name: str, symbols: list[str], version: str | None) -> Reason:
+    wanted = ", ".join(symbols) or "a tuner's symbol that is known"
+    library = version or "the library"
+    return Reason(
+        Kind.NOT_LOADED,
+        f"{name} has no symbol that {library} looks for ({wanted})",
+        "use the plugin that comes with rccltune, which has versions 2 to 6: export "
+        'NCCL_TUNER_PLUGIN="$(rccltune plugin --path)"',
+    )
+
+
+def _unset(named: str | None, version: str | None) -> Reason:
+    library = version or "the library"
+    if named is None:
+        return Reason(
+            Kind.NOT_LOADED,
+            f"NCCL_TUNER_PLUGIN is not set, and {library} found no tuner by itself",
+            remedies.USE_PLUGIN,
+        )
+    return Reason(
+        Kind.NOT_LOADED,
+        f"{library} was given NCCL_TUNER_PLUGIN={named} and does not say that it loaded it",
+        remedies.USE_PLUGIN,
+    )
+
+
+def _is_own(text: str, named: str | None) -> bool:
+    """Whether a message of dlopen is about the file that was named, not a default one."""
+    return named is not None and not any(text.startswith(name) for name in _DEFAULTS)
+
+
+def _is_too_old(version: str | None) -> bool:
+    match = _NUMBER.search(version or "")
+    return match is not None and (int(match[1]), int(match[2])) < _FIRST

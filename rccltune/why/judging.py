@@ -1,0 +1,315 @@
+"""From evidence to an answer at one size: the first question that the files settle decides."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Final
+
+from rccltune.model import Setting
+from rccltune.why import remedies
+from rccltune.why.causes import cause
+from rccltune.why.records import (
+    Around,
+    Job,
+    Key,
+    Kind,
+    Kindred,
+    Known,
+    Reason,
+    RuleHere,
+    Said,
+    Seen,
+    Where,
+)
+from rccltune.why.shut import cell_of, is_offered, not_selectable, unmet
+
+_OVERRIDES: Final = ("RCCL_OVERRIDE_ALGO", "RCCL_OVERRIDE_PROTO")
+
+
+class Judge:
+    """Answers for one job."""
+
+    def __init__(self, job: Job, known: Known) -> None:
+        """Nothing is judged yet.
+
+        Args:
+            job: all evidence.
+            known: what other rooms know.
+        """
+        self._job = job
+        self._known = known
+        self._causes: dict[Where, Reason | None] = {}
+
+    @property
+    def library(self) -> str | None:
+        """What the job loads, where the files say one thing."""
+        return next(iter(self._job.versions)) if len(self._job.versions) == 1 else None
+
+    def cause(self, where: Where) -> Reason | None:
+        """What holds for every size of a scale."""
+        if where not in self._causes:
+            self._causes[where] = cause(self._job, where, self._known)
+        return self._causes[where]
+
+    def at(self, key: Key) -> Reason:
+        """The answer at one size."""
+        seen = self._job.seen[key]
+        around = self._around_any(key, seen)
+        if around is not None:
+            return around
+        answers = [said for said in seen.said if said.setting is not None or said.line]
+        if answers:
+            return self._answered(key, seen, answers)
+        reason = self.cause(key[0])
+        if reason is not None:
+            return reason
+        return self._unanswered(key, seen) if seen.said else self._unasked(key, seen)
+
+    def _around_any(self, key: Key, seen: Seen) -> Reason | None:
+        """What needs no look at rules: no tuner is asked, or a schedule answers."""
+        if not key[1].is_tunable:
+            return Reason(
+                Kind.NOT_TUNABLE, f"{key[1].value} never asks a tuner: sends and receives do it"
+            )
+        if seen.paths:
+            return self._bypassed(key, seen, named=seen.paths - {""})
+        steps = any(one.how == "schedule" for one in self._job.started.get(key[0], ()))
+        if seen.scheduled or (steps and seen.said):
+            return Reason(
+                Kind.SCHEDULE,
+                "RCCLTUNE_SCHEDULE is set: its steps answered, and no rule file is read",
+                remedies.NO_SCHEDULE,
+            )
+        return None
+
+    # --- a rule answered
+
+    def _answered(self, key: Key, seen: Seen, answers: Sequence[Said]) -> Reason:
+        said = answers[0]
+        if said.setting is None:
+            return Reason(Kind.HOLE, f"rule of line {said.line} leaves this size to the library")
+        if len(answers) > 1 or None in {one.setting for one in seen.said}:
+            return self._answered_apart(seen)
+        rule = f"rule of line {said.line}" if said.line else "a rule of the library's own table"
+        other = [ran for ran in seen.ran if ran is None or _choice(said.setting, ran)]
+        if other:
+            return self._overwritten(key, said, rule, other[0])
+        if seen.ran:
+            return self._hit(f"{rule} answered {said.setting}, and that ran")
+        return self._answered_unseen(key, said, rule)
+
+    def _answered_unseen(self, key: Key, said: Said, rule: str) -> Reason:
+        """Nothing says what ran: the library's release does, where it is known for that."""
+        if self._known.overwrites(self.library, key[1], key[0]):
+            return Reason(
+                Kind.OVERWRITTEN,
+                f"{rule} answered {said.setting}; {self.library} sets the protocol of "
+                f"{key[1].value} again on several nodes, and nothing here says what ran",
+                "use RCCL 2.28.3 or later, or see what runs: export NCCL_DEBUG=INFO "
+                "NCCL_DEBUG_SUBSYS=INIT,ENV,TUNING",
+            )
+        return self._hit(f"{rule} answered {said.setting}; nothing here says what ran")
+
+    def _hit(self, text: str) -> Reason:
+        measured, loaded = self._known.file_library, self.library
+        if measured is not None and loaded is not None and not _is_same(measured, loaded):
+            return Reason(
+                Kind.OTHER_LIBRARY,
+                f"{text}, but the rules were measured with {measured} and the job loads {loaded}",
+                remedies.CHECK_LIBRARY,
+            )
+        return Reason(Kind.HIT, text)
+
+    def _answered_apart(self, seen: Seen) -> Reason:
+        """Several answers at one size: numPipeOps and regBuff differ, or the ranks do."""
+        words = sorted({"none" if s.setting is None else str(s.setting) for s in seen.said})
+        ran = sorted({str(one) for one in seen.ran})
+        more = f"; what ran: {', '.join(ran)}" if ran else ""
+        return Reason(
+            Kind.HIT,
+            f"rules answered, not always alike: {', '.join(words)}{more}",
+            "compare ranks and calls in the plugin's own files: " + remedies.TELL_PLUGIN,
+        )
+
+    def _overwritten(self, key: Key, said: Said, rule: str, ran: Setting | None) -> Reason:
+        name = "an algorithm without a name here" if ran is None else str(ran)
+        text = f"{rule} answered {said.setting}, and {name} ran"
+        forced = [name for name in _OVERRIDES if name in self._job.variables]
+        if forced:
+            values = ", ".join(f"{n}={'|'.join(sorted(self._job.variables[n]))}" for n in forced)
+            return Reason(
+                Kind.OVERWRITTEN, f"{text}: {values} is applied last", remedies.unset(*forced)
+            )
+        if self._known.overwrites(self.library, key[1], key[0]):
+            return Reason(
+                Kind.OVERWRITTEN,
+                f"{text}: {self.library} sets the protocol again on several nodes",
+                "use RCCL 2.28.3 or later, which leaves a tuner's answer as it is",
+            )
+        return Reason(
+            Kind.OVERWRITTEN,
+            f"{text}: {self.library or 'the library'} changed it after the tuner",
+            "see whether other variables force it, with: export NCCL_DEBUG=INFO "
+            "NCCL_DEBUG_SUBSYS=INIT,ENV,TUNING",
+        )
+
+    # --- asked, and no answer
+
+    def _unanswered(self, key: Key, seen: Seen) -> Reason:
+        rules = self._rules(key)
+        if rules is None:
+            return self._unanswered_without_rules(key)
+        if not rules:
+            return self._hole(key)
+        shut = [rule for rule in rules if not is_offered(rule, seen)]
+        if shut:
+            return self._shut(shut[0], key, seen)
+        with_conditions = [rule for rule in rules if rule.conditions]
+        if with_conditions:
+            rule = with_conditions[0]
+            return Reason(
+                Kind.HOLE,
+                f"rule of line {rule.line} asks for {rule.conditions}, and the calls had others",
+                "leave numPipeOps and regBuff at -1 in the rule file",
+            )
+        return Reason(
+            Kind.OTHER_FILE,
+            f"{self._known.file_name} has a rule here (line {rules[0].line}), and the job's plugin "
+            "answered nothing: the job read another file",
+            remedies.SAME_FILE,
+        )
+
+    def _unanswered_without_rules(self, key: Key) -> Reason:
+        sums = self._job.totals.get(key[0])
+        if sums is not None and sums.calls and not sums.not_selectable:
+            return Reason(
+                Kind.HOLE, "the file has no rule here", "see its holes with: rccltune explain RULES"
+            )
+        if sums is not None and sums.not_selectable and not sums.misses:
+            return Reason(
+                Kind.NOT_SELECTABLE,
+                "a rule matched, and the library does not offer what it asks for",
+                unmet(self._job) or remedies.TELL_RULES,
+            )
+        return Reason(
+            Kind.UNKNOWN,
+            "the plugin was asked and gave no answer: there is no rule, or none that can be chosen",
+            remedies.TELL_RULES,
+        )
+
+    def _hole(self, key: Key) -> Reason:
+        stated = self._known.hole(key[1], key[2], key[0]) if self._known.hole else None
+        why = f": {stated}" if stated else ""
+        remedy = "measure these sizes and choose anew: rccltune sweep, rccltune emit-config"
+        beaten = stated is not None and "not beaten" in stated
+        return Reason(Kind.HOLE, f"the file has no rule here{why}", None if beaten else remedy)
+
+    def _shut(self, rule: RuleHere, key: Key, seen: Seen) -> Reason:
+        return not_selectable(rule, key, seen, self._job, self._known)
+
+    # --- not asked, or nobody wrote it down
+
+    def _unasked(self, key: Key, seen: Seen) -> Reason:
+        where = key[0]
+        if where in self._job.recorded and not seen.ran:
+            return self._bypassed(key, seen, named=set())
+        if seen.called and not seen.ran and where in self._job.tuning:
+            return self._bypassed(key, seen, named=set())
+        if where in self._job.recorded:
+            return Reason(
+                Kind.UNKNOWN,
+                "the library chose here, and the plugin's files have no question of this size: "
+                "they are of other ranks, or were cut off",
+                remedies.TELL_PLUGIN,
+            )
+        if seen.ran and self._job.table_applied:
+            return self._unanswered(key, seen)
+        return self._by_what_ran(key, seen)
+
+    def _by_what_ran(self, key: Key, seen: Seen) -> Reason:
+        """No word of the plugin's: what ran is compared with the file."""
+        rules = self._rules(key)
+        if rules is not None and not rules:
+            return self._hole(key)
+        ran = [one for one in seen.ran if one is not None]
+        if rules is None or not ran:
+            told = f"{', '.join(map(str, ran))} ran, and " if ran else ""
+            remedy = remedies.TELL_PLUGIN if self._is_loaded() else remedies.TELL_LIBRARY
+            return Reason(Kind.UNKNOWN, f"{told}nothing here says what a rule answered", remedy)
+        rule = rules[0]
+        if not any(_choice(rule.setting, one) for one in ran):
+            how = f"{ran[0]} ran, which is what the rule of line {rule.line} asks for"
+            return self._hit(how)
+        if (key[1], cell_of(rule.setting)) in self._job.refused:
+            return self._shut(rule, key, seen)
+        if self._known.overwrites(self.library, key[1], key[0]):
+            return self._overwritten(
+                key, Said(rule.setting, rule.line), f"rule of line {rule.line}", ran[0]
+            )
+        return Reason(
+            Kind.UNKNOWN,
+            f"{ran[0]} ran, and the rule of line {rule.line} asks for {rule.setting}; nothing here "
+            "says what the plugin answered",
+            remedies.TELL_PLUGIN,
+        )
+
+    def _is_loaded(self) -> bool:
+        return bool(self._job.started or self._job.recorded) or any(
+            name.startswith("rccltune ") for _, name in self._job.loading
+        )
+
+    # --- around the tuner
+
+    def _bypassed(self, key: Key, seen: Seen, named: set[str]) -> Reason:
+        if named:
+            name = ", ".join(sorted(named))
+            return Reason(
+                Kind.BYPASSED,
+                f"bypassed by {name}: no tuner is asked",
+                "leave the buffers out of symmetric windows, or take the path as it is"
+                if "symmetric kernels" in named
+                else None,
+            )
+        around = list(self._around(key, seen))
+        if not around:
+            return Reason(
+                Kind.BYPASSED,
+                f"the plugin was never asked about this size: {self.library or 'the library'} "
+                "takes a path before the tuner that rccltune knows no name of",
+                "see which one: export NCCL_DEBUG=INFO NCCL_DEBUG_SUBSYS=ALL",
+            )
+        names = " or ".join(one.name for one in around)
+        exports = [one.export for one in around if one.export]
+        remedy = f"{remedies.export(exports[0])}, and measure whether that is faster"
+        return Reason(
+            Kind.BYPASSED, f"bypassed by {names}: no tuner is asked", remedy if exports else None
+        )
+
+    def _around(self, key: Key, seen: Seen) -> Iterator[Around]:
+        where, collective, nbytes = key
+        told: set[str] = set()
+        for kindred in sorted(seen.kindred, key=str) or [Kindred(None, None)]:
+            for one in self._known.around(collective, nbytes, where, kindred, self.library):
+                if one.name not in told:
+                    told.add(one.name)
+                    yield one
+
+    def _rules(self, key: Key) -> tuple[RuleHere, ...] | None:
+        return self._known.rules(key[1], key[2], key[0]) if self._known.rules else None
+
+
+def _choice(asked: Setting, ran: Setting) -> bool:
+    """Whether another algorithm or protocol ran; channels are an upper bound and tell nothing."""
+    return Setting.contradicts(asked, cell_of(ran))
+
+
+def _is_same(measured: str, loaded: str) -> bool:
+    """Whether two libraries are of one family and release; builds of one release count as one."""
+    one, other = measured.split(), loaded.split()
+    if len(one) < 2 or len(other) < 2:
+        return True
+    return one[0] == other[0] and _release(one[1]) == _release(other[1])
+
+
+def _release(text: str) -> tuple[str, ...]:
+    return tuple(text.replace("-", "+").split("+")[0].split(".")[:3])
