@@ -19,7 +19,7 @@ from rccltune.why import Around, Kindred, Known, RuleHere, Verdict, Where
 
 # Whatever else a job prints, only lines with one of these are looked at.
 _WANTED: Final = re.compile(
-    rb"rccltune: | Bytes -> | rank \d|opCount|set by environment|set to /|[Tt]uner|TUNER|CSV tuner"
+    rb"rccltune: | Bytes -> | rank \d|opCount|set by environment|set to /|tuner|Tuner|TUNER"
     rb"|[RN]CCL version|Lib[rn]ccl path|/ *[\d.]+ \||^\s*line \d+: "
 )
 _ANSI: Final = re.compile(r"\x1b\[[0-9;?]*[A-Za-z]")

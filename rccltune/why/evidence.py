@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Final
 
 from rccltune.model import Setting
@@ -102,7 +102,7 @@ class Evidence:
         Args:
             nodes: number of nodes by number of ranks, where nothing else says it.
         """
-        _drop_torn(self.job.variables)
+        _drop_torn(self.job)
         self._widen(nodes)
         for (where, nbytes), counted in self._nameless.items():
             mine = {key for key in self.job.seen if key[2] == nbytes and _fits(key[0], where)}
@@ -163,11 +163,26 @@ def _merge(into: Seen, other: Seen) -> None:
         into.offered = other.offered | (into.offered or set())
 
 
-def _drop_torn(variables: dict[str, set[str]]) -> None:
-    """A value that another one begins with was cut where two ranks' lines met."""
-    for name, values in variables.items():
-        whole = {v for v in values if not any(o != v and o.startswith(v) for o in values)}
-        variables[name] = whole
+def _drop_torn(job: Job) -> None:
+    """Take out what another text begins with: it was cut where lines of two ranks met."""
+    for name, values in job.variables.items():
+        job.variables[name] = set(_whole(values))
+    versions = set(_whole(job.versions))
+    for text in [text for text in job.versions if text not in versions]:
+        del job.versions[text]
+    for what in Loading:
+        names = _whole(name for kind, name in job.loading if kind is what)
+        for key in [k for k in job.loading if k[0] is what and k[1] not in names]:
+            del job.loading[key]
+    for counted in job.started.values():
+        texts = _whole(one.text for one in counted)
+        for one in [one for one in counted if one.text and one.text not in texts]:
+            del counted[one]
+
+
+def _whole(texts: Iterable[str]) -> list[str]:
+    found = list(texts)
+    return [one for one in found if not any(o != one and o.startswith(one) for o in found)]
 
 
 def total_of(collective: Collective, nbytes: int, n_ranks: int | None) -> int | None:

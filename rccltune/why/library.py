@@ -30,7 +30,7 @@ _NODES: Final = re.compile(r"\bcomm (0x\w+) rank (\d+) nRanks (\d+) nNodes (\d+)
 _INIT: Final = re.compile(r"\bcomm (0x\w+) rank (\d+) nranks (\d+) .*?commId 0x(\w+) - Init ")
 _CHOICE: Final = re.compile(
     r"(?:(\w+): )?(?:opCount \w+ )?(\d{1,19}) Bytes -> Algo(?:rithm)? (\w+) "
-    r"proto(?:col)? (\w+)(?=( time \S|.*channel\{))"
+    r"proto(?:col)? (\w+)(?=( time \S| .*channel\{| channel\{))"
 )
 _SYMMETRIC: Final = re.compile(r"(\w+) \[Symmetric\]: (\d{1,19}) Bytes -> Kernel \S+ nchannels ")
 _APPLIED: Final = re.compile(
