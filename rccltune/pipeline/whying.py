@@ -14,16 +14,21 @@ from rccltune.errors import InputFileError, OutputError, RccltuneError, TooLittl
 from rccltune.model import DEFAULT_VARIANT, Rule, Scale, Setting, Stated, Target
 from rccltune.pipeline import overwriting
 from rccltune.variants import Acts, VariantSpec
-from rccltune.vocab import Collective, Doubt
+from rccltune.vocab import Collective
 from rccltune.why import Around, Kindred, Known, RuleHere, Verdict, Where
 
-# Whatever else a job prints, only lines with one of these are looked at.
-_WANTED: Final = re.compile(
-    rb"rccltune: | Bytes -> | rank \d|opCount|set by environment|set to /|tuner|Tuner|TUNER"
-    rb"|[RN]CCL version|Lib[rn]ccl path|/ *[\d.]+ \||^\s*line \d+: "
+# A row of a benchmark with -A whose columns name a path, which has no protocol.
+_PATH_ROW: Final = re.compile(rb"(?:^|\s)(\d+) +\d+ +[a-z]\w* .*? ([A-Za-z][\w*-]+) +N/A +\d+\s*$")
+# How the catalog of variants calls what columns name.
+_FEATURES: Final = {"Direct": "direct AllGather", "DDA-IPC": "DDA"}
+# Whatever else a job prints, only lines with one of these are looked at. Searching for each costs
+# less than one expression for all of them, which every line of a gigabyte would be tried against.
+_WANTED: Final = (
+    *(b"rccltune: ", b" rank ", b"set by environment", b"set to /", b"tuner", b"Tuner", b"TUNER"),
+    *(b"CCL version", b"ccl path", b" |", b"line "),
 )
+_MAX_REPEATED: Final = 65536
 _ANSI: Final = re.compile(r"\x1b\[[0-9;?]*[A-Za-z]")
-_TABLE: Final = re.compile(rb"\balgbw\b")
 _TRACE: Final = b"#@ format 1\n" + why.COLUMNS.encode()
 _RULE_ROW: Final = re.compile(
     rb"^(?:broadcast|reduce|allgather|reducescatter|allreduce),\d+,\d+,[\w-]+,[\w-]+,", re.MULTILINE
@@ -50,9 +55,10 @@ def explain_job(
     known = _known(rules)
     evidence = why.Evidence()
     library, own = why.LibraryLog(evidence), why.OwnLines(evidence)
-    tables = [path for path in paths if _read(path, evidence, library, own)]
-    for path in tables:
-        _read_table(path, evidence, collective)
+    for path in paths:
+        rows = _read(path, evidence, library, own)
+        if rows is not None:
+            _read_table(path, rows, evidence, collective)
     job = evidence.finish(library.finish())
     is_rcclx = any(name.startswith(_RCCLX) for name in job.variables)
     known = replace(known, around=_Around(variables=job.variables, is_rcclx=is_rcclx))
@@ -75,8 +81,14 @@ def _nothing(paths: Sequence[Path], job: why.Job) -> TooLittleDataError:
 # --- reading --------------------------------------------------------------------------------------
 
 
-def _read(path: Path, evidence: why.Evidence, library: why.LibraryLog, own: why.OwnLines) -> bool:
-    """Put down what one file says; returns whether a benchmark's table stands in it."""
+# What a table's own columns name as a path, by size.
+Named = dict[int, str]
+
+
+def _read(
+    path: Path, evidence: why.Evidence, library: why.LibraryLog, own: why.OwnLines
+) -> Named | None:
+    """Put down what one file says; what a benchmark's table in it names, None without a table."""
     name = str(path)
     with parse.open_log(path) as stream:
         head = parse.head_of(stream, name)
@@ -85,7 +97,7 @@ def _read(path: Path, evidence: why.Evidence, library: why.LibraryLog, own: why.
             next(lines, None)
             next(lines, None)
             why.read_trace(lines, name, evidence)
-            return False
+            return None
         if b"NCCL" not in head and why.MARK.encode() not in head and _RULE_ROW.search(head):
             raise OutputError(
                 "this is a rule file, not a job's log",
@@ -97,12 +109,24 @@ def _read(path: Path, evidence: why.Evidence, library: why.LibraryLog, own: why.
 
 def _read_log(
     lines: Iterable[bytes], name: str, library: why.LibraryLog, own: why.OwnLines
-) -> bool:
-    wanted, table = _WANTED.search, False
+) -> Named | None:
+    known: set[bytes] = set()
+    named: Named = {}
+    table = False
     for raw in lines:
-        if wanted(raw) is None:
-            table = table or (raw[:1] != b"/" and _TABLE.search(raw) is not None)
+        if b" Bytes -> " in raw or b"opCount " in raw:
+            # What a job repeats for hours is looked at once for each writer.
+            if _is_known(raw, known):
+                continue
+        elif not any(word in raw for word in _WANTED):
+            table = table or b"algbw" in raw
+            if table and b" N/A " in raw and (row := _PATH_ROW.search(raw)) is not None:
+                word = row[2].decode("ascii")
+                named[int(row[1][:19])] = _FEATURES.get(word, word)
             continue
+        elif b" rank " in raw:
+            # A writer with another communicator says other things with the same words.
+            known.clear()
         text = raw.decode("utf-8", "replace")
         label, body = parse.strip(_ANSI.sub("", text) if "\x1b" in text else text)
         # The library's messages first: what stands before the plugin's mark may be one of them.
@@ -112,7 +136,22 @@ def _read_log(
         if body.strip():
             own.finding(body)
             library.line(body.rstrip("\n"))
-    return table
+    return named if table else None
+
+
+def _is_known(raw: bytes, known: set[bytes]) -> bool:
+    """Whether a writer said the same before; a call's number and addresses are no part of it."""
+    at = raw.find(b" NCCL ")
+    # host:pid:tid stands before [device]; times and labels before that differ from line to line.
+    begin = raw.rfind(b" ", 0, max(raw.rfind(b" ", 0, at), 0)) + 1
+    first, second = raw.find(b"opCount "), raw.find(b" count ")
+    said = raw[begin:] if first < 0 else raw[begin:first] + raw[second:]
+    if said in known:
+        return True
+    if len(known) >= _MAX_REPEATED:
+        known.clear()
+    known.add(said)
+    return False
 
 
 def _table_of(path: Path, collective: Collective | None) -> parse.Reading:
@@ -128,7 +167,9 @@ def _table_of(path: Path, collective: Collective | None) -> parse.Reading:
         return parse.read_stream(parse.lines_of(stream, str(path)), str(path), stated, "why")
 
 
-def _read_table(path: Path, evidence: why.Evidence, collective: Collective | None) -> None:
+def _read_table(
+    path: Path, named: Named, evidence: why.Evidence, collective: Collective | None
+) -> None:
     """What a benchmark called, and what its own columns say of what ran."""
     try:
         reading = _table_of(path, collective)
@@ -146,8 +187,8 @@ def _read_table(path: Path, evidence: why.Evidence, collective: Collective | Non
         seen.called = True
         if len(seen.kindred) < 64:
             seen.kindred.add(Kindred(sample.key.dtype, sample.key.redop))
-        if sample.doubt is Doubt.BYPASSED:
-            seen.paths.add("")
+        if sample.nbytes in named:
+            seen.paths.add(named[sample.nbytes])
         elif sample.executed is not None and sample.executed not in seen.ran:
             seen.ran[sample.executed] += 1
             evidence.job.tuning.add(where)

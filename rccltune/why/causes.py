@@ -11,7 +11,7 @@ from rccltune.why.records import Job, Kind, Known, Loading, Reason, Started, Whe
 
 _PLUGIN: Final = "NCCL_TUNER_PLUGIN"
 # What RCCL and NCCL look for where nothing is named; the prefix moved between releases.
-_DEFAULTS: Final = ("librccl-tuner.so", "libnccl-tuner.so")
+DEFAULTS: Final = ("librccl-tuner.so", "libnccl-tuner.so")
 # First releases that look for a tuner that can be given one of ours (facts: version 2).
 _FIRST: Final = (2, 21)
 _NUMBER: Final = re.compile(r"(\d+)\.(\d+)")
@@ -222,7 +222,7 @@ def _failed(
     if loading[Loading.UNSUPPORTED]:
         yield _no_symbol(loading[Loading.UNSUPPORTED][0], symbols, version)
     messages = [text for text in loading[Loading.FAILED] if _is_own(text, named)]
-    missing = [name for name in loading[Loading.NOT_FOUND] if name not in _DEFAULTS]
+    missing = [name for name in loading[Loading.NOT_FOUND] if name not in DEFAULTS]
     for text in messages:
         if "No such file or directory" in text and text.split(":")[0] == named:
             continue
@@ -270,7 +270,7 @@ def _unset(named: str | None, version: str | None) -> Reason:
 
 def _is_own(text: str, named: str | None) -> bool:
     """Whether a message of dlopen is about the file that was named, not a default one."""
-    return named is not None and not any(text.startswith(name) for name in _DEFAULTS)
+    return named is not None and not any(text.startswith(name) for name in DEFAULTS)
 
 
 def _is_too_old(version: str | None) -> bool:

@@ -72,7 +72,7 @@ class Judge:
                 Kind.NOT_TUNABLE, f"{key[1].value} never asks a tuner: sends and receives do it"
             )
         if seen.paths:
-            return self._bypassed(key, seen, named=seen.paths - {""})
+            return self._bypassed(key, seen, named=seen.paths)
         steps = any(one.how == "schedule" for one in self._job.started.get(key[0], ()))
         if seen.scheduled or (steps and seen.said):
             return Reason(
@@ -91,6 +91,10 @@ class Judge:
         if len(answers) > 1 or None in {one.setting for one in seen.said}:
             return self._answered_apart(seen)
         rule = f"rule of line {said.line}" if said.line else "a rule of the library's own table"
+        before = [one for one in self._rules(key) or () if one.line < said.line]
+        if before and not before[0].conditions and before[0].setting != said.setting:
+            reason = self._shut(before[0], key, seen)
+            return Reason(Kind.HIT, f"{rule} answered {said.setting}; {reason.text}", reason.remedy)
         other = [ran for ran in seen.ran if ran is None or _choice(said.setting, ran)]
         if other:
             return self._overwritten(key, said, rule, other[0])
@@ -263,13 +267,13 @@ class Judge:
     def _bypassed(self, key: Key, seen: Seen, named: set[str]) -> Reason:
         if named:
             name = ", ".join(sorted(named))
-            return Reason(
-                Kind.BYPASSED,
-                f"bypassed by {name}: no tuner is asked",
-                "leave the buffers out of symmetric windows, or take the path as it is"
-                if "symmetric kernels" in named
-                else None,
+            off = [a.export for a in self._around(key, seen) if a.name in named and a.export]
+            remedy = (
+                f"{remedies.export(off[0])}, and measure whether that is faster" if off else None
             )
+            if "symmetric kernels" in named:
+                remedy = "leave the buffers out of symmetric windows, or take the path as it is"
+            return Reason(Kind.BYPASSED, f"bypassed by {name}: no tuner is asked", remedy)
         around = list(self._around(key, seen))
         if not around:
             return Reason(
@@ -280,10 +284,7 @@ class Judge:
             )
         names = " or ".join(one.name for one in around)
         exports = [one.export for one in around if one.export]
-        remedy = f"{remedies.export(exports[0])}, and measure whether that is faster"
-        return Reason(
-            Kind.BYPASSED, f"bypassed by {names}: no tuner is asked", remedy if exports else None
-        )
+        return Reason(Kind.BYPASSED, f"bypassed by {names}: no tuner is asked", _measured(exports))
 
     def _around(self, key: Key, seen: Seen) -> Iterator[Around]:
         where, collective, nbytes = key
@@ -296,6 +297,11 @@ class Judge:
 
     def _rules(self, key: Key) -> tuple[RuleHere, ...] | None:
         return self._known.rules(key[1], key[2], key[0]) if self._known.rules else None
+
+
+def _measured(exports: Sequence[str]) -> str | None:
+    """A path may well be faster than every rule."""
+    return f"{remedies.export(exports[0])}, and measure whether that is faster" if exports else None
 
 
 def _choice(asked: Setting, ran: Setting) -> bool:

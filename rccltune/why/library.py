@@ -87,6 +87,7 @@ class LibraryLog:
         # Each process's communicators by address, and those of them whose rank 0 it is.
         self._scales: dict[Process, dict[str, Where]] = {}
         self._first: dict[Process, dict[str, Where]] = {}
+        self._modelled: set[tuple[Process, Collective]] = set()
         self._groups = Groups()
         # Choices of processes of whose communicators nothing is known yet: bytes of a rank's own
         # buffer where the last part says so.
@@ -111,7 +112,7 @@ class LibraryLog:
         elif " version" in body or " path" in body:
             self._library(body)
         elif process is not None and "/" in body and "|" in body:
-            self._model(body)
+            self._model(process, body)
 
     # --- start ------------------------------------------------------------------------------------
 
@@ -167,11 +168,14 @@ class LibraryLog:
         else:
             self._first.get(process, {}).pop(address, None)
 
-    def _model(self, body: str) -> None:
+    def _model(self, process: Process, body: str) -> None:
         match = _MODEL.match(body)
         collective = _collective(match[1]) if match else None
-        if match is None or collective is None:
+        # Further rows of a collective are other algorithms', or another communicator's.
+        if match is None or collective is None or (process, collective) in self._modelled:
             return
+        if len(self._modelled) < _MAX_PROCESSES:
+            self._modelled.add((process, collective))
         cells = zip(_MODELLED, _BANDWIDTH.findall(match[2]), strict=True)
         self._evidence.job.refused |= {
             (collective, setting) for setting, width in cells if not width.strip("0.")

@@ -6,6 +6,7 @@ from collections.abc import Iterable, Iterator
 from itertools import groupby
 
 from rccltune.why import remedies
+from rccltune.why.causes import DEFAULTS
 from rccltune.why.judging import Judge
 from rccltune.why.records import (
     NOWHERE,
@@ -178,6 +179,13 @@ def _about_library(job: Job, known: Known) -> Iterator[Remark]:
             f"{job.groups} jobs, or ranks that did not find each other",
             remedy="give the files of one job at a time",
         )
+    ours = [name for what, name in job.loading if what is Loading.USING]
+    lacking = [name for what, name in job.loading if what in _LACKING and name not in DEFAULTS]
+    if lacking and any(name.startswith("rccltune ") for name in ours):
+        yield Remark(
+            text=f"some processes loaded the plugin, and others did not: {lacking[0]}",
+            remedy=remedies.USE_PLUGIN,
+        )
     tables = sorted(name for what, name in job.loading if what is Loading.TABLE)
     if tables:
         yield Remark(text=f"the library's own table is used, without a plugin: {tables[0]}")
@@ -218,6 +226,7 @@ def _about_files(job: Job, known: Known) -> Iterator[Remark]:
         yield Remark(text=f"{job.dropped} records of further sizes did not fit and are left out")
 
 
+_LACKING = (Loading.NOT_FOUND, Loading.UNSUPPORTED)
 _CHOOSERS = (
     "NCCL_ALGO",
     "NCCL_PROTO",

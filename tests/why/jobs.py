@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import subprocess
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -60,6 +60,7 @@ class Jobs:
         arguments: str = SIZES,
         node: Path | None = None,
         env: Mapping[str, str] | None = None,
+        launcher: Sequence[str] = (),
     ) -> Path:
         """Run a benchmark and give its log, the library's and the plugin's lines in it."""
         compiled = self.folder / f"{name}.node"
@@ -72,7 +73,7 @@ class Jobs:
         }
         program = str(self.native / "sim" / f"{collective}_perf")
         done = subprocess.run(
-            [program, *arguments.split()],
+            [*launcher, program, *arguments.split()],
             env=keep | dict(env or {}),
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import shutil
 import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -453,3 +454,120 @@ def test_sizes_are_those_of_the_benchmark(jobs: Jobs) -> None:
     found = ask(jobs.run(arguments=SIZES, env=jobs.with_plugin(rules)), rules=rules)
     ranges = [(a.min_nbytes, a.max_nbytes, a.n_sizes) for a in found.answers]
     assert ranges == [(KIB, 2 * KIB, 2), (4 * KIB, 512 * KIB, 8), (MIB, 4 * MIB, 3)]
+
+
+def test_a_bypass_that_the_benchmarks_columns_name(jobs: Jobs) -> None:
+    """RCCL 2.28.3 and later print DDA-IPC under -A; the tuner is asked for the columns alone."""
+    node = simnode.node_path("mi300x-dda", "spx-nps1")
+    rules = jobs.rules("allreduce,0,99999999,ring,simple,-1,-1,-1,-1,-1\n")
+    arguments = "-b 512K -e 2M -f 2 -n 1 -w 1 -A 1"
+    found = ask(jobs.run(node=node, arguments=arguments, env=jobs.with_plugin(rules)), rules=rules)
+    assert kinds(found) == [Kind.BYPASSED]
+    assert found.answers[0].text == "bypassed by DDA: no tuner is asked"
+    assert "RCCL_DDA_ENABLE=0" in (found.answers[0].remedy or "")
+
+
+def test_releases_whose_choices_name_no_collective(jobs: Jobs) -> None:
+    """RCCL 2.22.3 writes bytes, numbers and a time; the plugin's decisions say whose they are."""
+    node = jobs.node(release={"rccl": "2.22.3", "benchmark": "rt24"})
+    rules = jobs.rules()
+    found = ask(jobs.run(node=node, env=jobs.with_plugin(rules)), rules=rules)
+    assert at(found, KIB).text.startswith("rule of line 3 answered tree/ll, and that ran")
+    assert at(found, 256 * KIB).kind is Kind.NOT_SELECTABLE
+
+
+def test_a_fallback_is_a_hit_of_its_own_line(jobs: Jobs) -> None:
+    """Where the first rule cannot be chosen the next one answers."""
+    rules = jobs.rules(
+        "allreduce,0,4095,tree,ll128,-1,1,64,-1,-1\nallreduce,0,4095,tree,ll,-1,1,64,-1,-1\n"
+    )
+    found = at(ask(jobs.run(env=jobs.with_plugin(rules)), rules=rules), KIB)
+    assert found.kind is Kind.HIT
+    assert found.text.startswith("rule of line 2 answered tree/ll")
+    assert "rule of line 1 asks for tree/ll128" in found.text
+
+
+def test_a_rule_with_conditions_of_its_own(jobs: Jobs) -> None:
+    """regBuff=1 asks for registered buffers, which the benchmark's are not."""
+    rules, trace = jobs.rules("allreduce,0,4095,tree,ll,-1,1,64,-1,1\n"), jobs.folder / "trace.csv"
+    log = jobs.run(env=jobs.with_plugin(rules, RCCLTUNE_TRACE=str(trace)))
+    found = at(ask(log, trace, rules=rules), KIB)
+    assert found.kind is Kind.HOLE
+    assert "regBuff=1" in found.text
+
+
+def test_a_rule_that_leaves_a_size_to_the_library(jobs: Jobs) -> None:
+    """-1,-1,-1 ends the search on purpose."""
+    rules = jobs.rules("allreduce,0,4095,-1,-1,-1,1,64,-1,-1\n")
+    found = at(ask(jobs.run(env=jobs.with_plugin(rules)), rules=rules), KIB)
+    assert found.kind is Kind.HOLE
+    assert found.text == "rule of line 1 leaves this size to the library"
+
+
+def test_rules_for_channels_alone(jobs: Jobs) -> None:
+    """What ran cannot contradict a rule that names no algorithm."""
+    rules = jobs.rules("allreduce,0,4095,-1,-1,4,1,64,-1,-1\n")
+    found = at(ask(jobs.run(env=jobs.with_plugin(rules)), rules=rules), KIB)
+    assert found.kind is Kind.HIT
+    assert "-/-/4" in found.text
+
+
+def test_errors_that_are_ignored_leave_the_plugin_silent(jobs: Jobs) -> None:
+    """RCCLTUNE_ON_ERROR=ignore: the job runs, and the reason is the same."""
+    rules = jobs.rules("allreduce,0,4095,tree,LL,-1,1,64,-1,-1\n")
+    found = ask(jobs.run(env=jobs.with_plugin(rules, RCCLTUNE_ON_ERROR="ignore")))
+    assert set(kinds(found)) == {Kind.REFUSED}
+    assert at(found, KIB).kind is Kind.REFUSED
+
+
+def test_a_trace_of_a_communicator_that_was_never_destroyed(jobs: Jobs) -> None:
+    """An empty trace is no proof that nothing was asked."""
+    trace = jobs.folder / "trace.csv"
+    env = jobs.with_plugin(jobs.rules(), RCCLTUNE_LOG="off", RCCLTUNE_TRACE=str(trace))
+    log = jobs.run(env=env)
+    trace.write_text("".join(trace.read_text().splitlines(keepends=True)[:2]))
+    found = ask(log, trace)
+    assert set(kinds(found)) == {Kind.UNKNOWN}
+    assert any("destroy_process_group()" in (one.remedy or "") for one in found.remarks)
+
+
+def test_two_libraries_in_one_job(jobs: Jobs) -> None:
+    """Ranks, or jobs, with different releases are named."""
+    one = jobs.run("one", env=jobs.with_plugin(jobs.rules()))
+    node = jobs.node(release={"rccl": "2.30.4"})
+    other = jobs.run("other", node=node, env=jobs.with_plugin(jobs.rules()))
+    found = ask(one, other)
+    assert any("name 2 libraries" in remark.text for remark in found.remarks)
+
+
+def test_some_hosts_lack_the_plugin(jobs: Jobs) -> None:
+    """One rank's library loads it, another's does not find it: that job hangs or differs."""
+    one = jobs.run("one", env=jobs.with_plugin(jobs.rules()))
+    other = jobs.run("other", env={**INFO, "NCCL_TUNER_PLUGIN": "/none/lib.so"})
+    found = ask(one, other)
+    assert any("others did not" in remark.text for remark in found.remarks)
+
+
+@pytest.mark.mpi
+def test_processes_with_a_log_each(jobs: Jobs) -> None:
+    """Real ranks under mpirun: one file each of library and plugin, together one job."""
+    mpirun = Path(sys.executable).parent / "mpirun"
+    if not mpirun.exists():
+        pytest.skip("no mpirun")
+    rules = jobs.rules("allreduce,0,4095,tree,ll,-1,1,4,-1,-1\n")
+    node = jobs.node(
+        scale={"ranks": 4, "devices_per_oam": 2}, fill=[{"ranks": 4, "placement": "node"}]
+    )
+    env = jobs.with_plugin(
+        rules,
+        NCCL_DEBUG_FILE=str(jobs.folder / "nccl.%h.%p"),
+        RCCLTUNE_LOG=f"decisions:{jobs.folder}/plugin.%h.%p",
+    )
+    launcher = [str(mpirun), "--allow-run-as-root", "--oversubscribe", "--bind-to", "none"]
+    jobs.run(node=node, env=env, launcher=[*launcher, "-np", "4"])
+    files = [*jobs.folder.glob("nccl.*"), *jobs.folder.glob("plugin.*")]
+    assert len(files) == 8
+    found = ask(*files)
+    assert at(found, KIB).text == "rule of line 1 answered tree/ll, and that ran"
+    assert {(a.where.n_nodes, a.where.n_ranks) for a in found.answers} == {(1, 4)}
+    assert not [one for one in found.remarks if "groups" in one.text]
