@@ -2,20 +2,18 @@
 
 from __future__ import annotations
 
-import hashlib
 import re
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Final
 
-from rccltune import emit, parse, variants, why, zones
-from rccltune.errors import InputFileError, OutputError, RccltuneError, TooLittleDataError
-from rccltune.model import DEFAULT_VARIANT, Rule, Scale, Setting, Stated, Target
-from rccltune.pipeline import overwriting
-from rccltune.variants import Acts, VariantSpec
+from rccltune import parse, why
+from rccltune.errors import OutputError, RccltuneError, TooLittleDataError
+from rccltune.model import Stated
+from rccltune.pipeline import knowing
 from rccltune.vocab import Collective
-from rccltune.why import Around, Kindred, Known, RuleHere, Verdict, Where
+from rccltune.why import Kindred, Verdict, Where
 
 # A row of a benchmark with -A whose columns name a path, which has no protocol.
 _PATH_ROW: Final = re.compile(rb"(?:^|\s)(\d+) +\d+ +[a-z]\w* .*? ([A-Za-z][\w*-]+) +N/A +\d+\s*$")
@@ -33,7 +31,6 @@ _TRACE: Final = b"#@ format 1\n" + why.COLUMNS.encode()
 _RULE_ROW: Final = re.compile(
     rb"^(?:broadcast|reduce|allgather|reducescatter|allreduce),\d+,\d+,[\w-]+,[\w-]+,", re.MULTILINE
 )
-_LIBRARY: Final = re.compile(rb"^# library: ([RN]CCL \d\S*)", re.MULTILINE)
 _RCCLX: Final = "RCCL_ENABLE_DDA"
 
 
@@ -52,7 +49,7 @@ def explain_job(
         InputFileError: the rule file is refused.
         TooLittleDataError: the files tell nothing that an answer could be built on.
     """
-    known = _known(rules)
+    known = knowing.known_of(rules)
     evidence = why.Evidence()
     library, own = why.LibraryLog(evidence), why.OwnLines(evidence)
     for path in paths:
@@ -61,7 +58,7 @@ def explain_job(
             _read_table(path, rows, evidence, collective)
     job = evidence.finish(library.finish())
     is_rcclx = any(name.startswith(_RCCLX) for name in job.variables)
-    known = replace(known, around=_Around(variables=job.variables, is_rcclx=is_rcclx))
+    known = replace(known, around=knowing.Paths(variables=job.variables, is_rcclx=is_rcclx))
     found = why.verdict(job, known)
     if job.is_empty or not found.answers:
         raise _nothing(paths, job)
@@ -192,190 +189,3 @@ def _read_table(
         elif sample.executed is not None and sample.executed not in seen.ran:
             seen.ran[sample.executed] += 1
             evidence.job.tuning.add(where)
-
-
-# --- what other rooms know ------------------------------------------------------------------------
-
-
-class _Around:
-    """Paths that the catalog of variants knows to take calls before a tuner is asked."""
-
-    def __init__(self, *, variables: dict[str, set[str]], is_rcclx: bool) -> None:
-        self._variables = variables
-        self._is_rcclx = is_rcclx
-        self._specs = [s for s in variants.load_catalog().specs if s.name.endswith("-off")]
-
-    def __call__(
-        self,
-        collective: Collective,
-        nbytes: int,
-        where: Where,
-        kindred: Kindred,
-        library: str | None,
-    ) -> tuple[Around, ...]:
-        found = self._of(collective, nbytes, where, kindred, library, is_rcclx=False)
-        if found and not self._is_rcclx:
-            return found
-        # Meta's RCCLX prints RCCL's number, so that a path of its own may be the only one.
-        return self._of(collective, nbytes, where, kindred, library, is_rcclx=True) or found
-
-    def _of(
-        self,
-        collective: Collective,
-        nbytes: int,
-        where: Where,
-        kindred: Kindred,
-        library: str | None,
-        *,
-        is_rcclx: bool,
-    ) -> tuple[Around, ...]:
-        site = variants.Site(
-            library=library,
-            is_rcclx=is_rcclx,
-            n_nodes=where.n_nodes,
-            n_ranks=where.n_ranks,
-            collectives=(collective,),
-            dtype=kindred.dtype,
-            redop=kindred.redop,
-        )
-        specs = (spec for spec in self._specs if variants.why_absent(spec, site) is None)
-        return tuple(
-            Around(name=spec.feature, export=" ".join(f"{n}={v}" for n, v in spec.environment))
-            for spec in specs
-            if self._is_on(spec) and _may_take(spec, collective, nbytes, where, kindred)
-        )
-
-    def _is_on(self, spec: VariantSpec) -> bool:
-        """Whether the job has not switched it off already."""
-        return not any(value in self._variables.get(name, ()) for name, value in spec.environment)
-
-
-def _may_take(
-    spec: VariantSpec, collective: Collective, nbytes: int, where: Where, kindred: Kindred
-) -> bool:
-    # What switches a path off names the calls that the path would take.
-    path = replace(spec, acts=Acts.PATH)
-    return (
-        variants.takes(
-            path,
-            collective,
-            nbytes,
-            kindred.dtype,
-            kindred.redop,
-            where.n_ranks or 8,
-            where.n_nodes or 1,
-        )
-        is not False
-    )
-
-
-def _overwrites(library: str | None, collective: Collective, where: Where) -> bool:
-    return collective in overwriting.CONCERNED and overwriting.overwrites(library, where.n_nodes)
-
-
-def _known(path: Path | None) -> Known:
-    """What is known without a rule file, or with one.
-
-    Raises:
-        InputFileError: it cannot be read, or the plugin refuses it.
-    """
-    around = _Around(variables={}, is_rcclx=False)
-    if path is None:
-        return Known(around=around, why_not=_WhyNot(None), overwrites=_overwrites)
-    try:
-        content = path.read_bytes()
-    except OSError as error:
-        raise InputFileError(
-            f"the rule file cannot be read: {error.strerror}", where=str(path)
-        ) from error
-    file = emit.read_rules(content)
-    if file.errors:
-        listed = "\n".join(f"  {path}:{f.line}: {f.message} [{f.code}]" for f in file.errors)
-        raise InputFileError(
-            f"the plugin refuses this file:\n{listed}",
-            where=str(path),
-            hint="correct these lines; a job with this file stops for them.",
-        )
-    library = _LIBRARY.search(content)
-    rules = _Rules(file)
-    return Known(
-        around=around,
-        why_not=_WhyNot(dict(file.requires).get("arch")),
-        overwrites=_overwrites,
-        rules=rules.at,
-        hole=rules.hole,
-        line_range=rules.range_of,
-        file_scales=rules.scales(),
-        file_name=str(path),
-        file_sha256=hashlib.sha256(content).hexdigest(),
-        file_library=library[1].decode("ascii", "replace") if library else None,
-    )
-
-
-class _WhyNot:
-    """Why no rule can choose a setting at all, on GPUs of an architecture."""
-
-    def __init__(self, arch: str | None) -> None:
-        self._arch = arch
-
-    def __call__(self, setting: Setting, collective: Collective, where: Where) -> str | None:
-        # Without any word of the GPUs, the limits of those that RCCL serves are not assumed.
-        scale = _scale(where)
-        if scale is None:
-            return None
-        target = Target(
-            collective=collective, scale=scale, rank_placement=None, variant=DEFAULT_VARIANT
-        )
-        cell = Setting(algorithm=setting.algorithm, protocol=setting.protocol)
-        return zones.why_not_selectable(cell, target, self._arch or "gfx942")
-
-
-class _Rules:
-    """A rule file, asked for what speaks of one call."""
-
-    def __init__(self, file: emit.RuleFile) -> None:
-        self._file = file
-
-    def at(self, collective: Collective, nbytes: int, where: Where) -> tuple[RuleHere, ...]:
-        """Rules in file order."""
-        return tuple(
-            RuleHere(line=rule.line or 0, setting=rule.setting, conditions=_conditions(rule))
-            for rule in self._file.rules
-            if rule.collective is collective
-            and rule.min_nbytes <= nbytes <= rule.max_nbytes
-            and (rule.n_nodes is None or where.n_nodes in (None, rule.n_nodes))
-            and (rule.n_ranks is None or where.n_ranks in (None, rule.n_ranks))
-        )
-
-    def hole(self, collective: Collective, nbytes: int, where: Where) -> str | None:
-        """The file's own words for a size without a rule."""
-        scale = _scale(where)
-        holes = (h for h in self._file.holes if scale is not None and h.is_of(collective, scale))
-        return next((h.reason for h in holes if h.min_nbytes <= nbytes <= h.max_nbytes), None)
-
-    def range_of(self, line: int) -> tuple[Collective, int, int] | None:
-        """Collective and sizes of a line's rule."""
-        found = (rule for rule in self._file.rules if rule.line == line)
-        return next(((r.collective, r.min_nbytes, r.max_nbytes) for r in found), None)
-
-    def scales(self) -> tuple[str, ...]:
-        """What it has rules for; a rule for any ranks or nodes is for ``any``."""
-        return tuple(dict.fromkeys(self._scales()))
-
-    def _scales(self) -> Iterator[str]:
-        for rule in self._file.rules:
-            whole = rule.n_ranks is not None and rule.n_nodes is not None
-            yield str(Where(rule.n_nodes, rule.n_ranks)) if whole else "any"
-
-
-def _conditions(rule: Rule) -> str:
-    asked = (("numPipeOps", rule.num_pipe_ops), ("regBuff", rule.reg_buff))
-    words = [f"{name}={value}" for name, value in asked if value is not None]
-    words += [f"mode {rule.only_mode}"] if rule.only_mode is not None else []
-    return " and ".join(words)
-
-
-def _scale(where: Where) -> Scale | None:
-    if where.n_nodes is None or where.n_ranks is None or where.n_ranks < where.n_nodes:
-        return None
-    return Scale(n_nodes=where.n_nodes, n_ranks=where.n_ranks)

@@ -119,9 +119,9 @@ def test_paths_before_the_tuner(
         env=jobs.with_plugin(rules, **more),
     )
     found = ask(log, rules=rules, collective=Collective.parse(collective))
-    assert kinds(found) == [Kind.BYPASSED]
-    assert name in found.answers[0].text
-    assert export in (found.answers[0].remedy or "")
+    assert set(kinds(found)) == {Kind.BYPASSED}
+    assert all(name in answer.text for answer in found.answers)
+    assert all(export in (answer.remedy or "") for answer in found.answers)
 
 
 def test_mscclpp_in_captured_graphs(jobs: Jobs) -> None:

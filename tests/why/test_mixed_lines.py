@@ -282,3 +282,69 @@ def test_what_releases_say_of_a_tuner(tmp_path: Path, lines: list[str], said: st
     found = ask(path)
     assert kinds(found) == [Kind.NOT_LOADED]
     assert found.answers[0].text.startswith(said)
+
+
+PATHS = [
+    ("NCCL version 2.29.2+cuda13.1", "AllReduce", 1, "symmetric kernels or copy engines"),
+    ("RCCL version : 2.30.4-HEAD:1", "AllGather", 8, "the hierarchical AllGather"),
+]
+
+
+@pytest.mark.parametrize(("version", "name", "nodes", "said"), PATHS)
+def test_paths_that_no_sweep_measures(
+    tmp_path: Path, version: str, name: str, nodes: int, said: str
+) -> None:
+    """Symmetric windows in NCCL, and RCCL's two levels from eight nodes on."""
+    n_ranks = 12 * nodes
+    lines = [
+        version,
+        f"h:7:7 [0] NCCL INFO comm 0x1 rank 0 nRanks {n_ranks} nNodes {nodes} localRanks 12 ",
+        (
+            f"rccltune: comm=a nodes={nodes} ranks={n_ranks} abi=v5 rules=1 of=1 skipped-rows=0 "
+            f"file=/r sha256={SHA}"
+        ),
+        CALL.format(name=name, n=1, count=8 * 1024**2).replace("nranks=8", f"nranks={n_ranks}"),
+        "rccltune: comm=a summary calls=0 hits=0 misses=0 not-selectable=0 fallbacks=0",
+    ]
+    path = tmp_path / "job.log"
+    path.write_text("\n".join(lines) + "\n", encoding="utf-8")
+    found = ask(path)
+    assert kinds(found) == [Kind.BYPASSED]
+    assert said in found.answers[0].text
+
+
+def test_pytorchs_own_library_is_named(tmp_path: Path) -> None:
+    """RCCL prints its file; a wheel of PyTorch brings one."""
+    path = tmp_path / "job.log"
+    bundled = "/venv/lib/python3.11/site-packages/torch/lib/librccl.so"
+    head = "h:7:7 [0] NCCL INFO "
+    path.write_text(
+        f"RCCL version : 2.26.6-HEAD:1\nLibrccl path : {bundled}\n"
+        f"{head}comm 0x1 rank 0 nRanks 8 nNodes 1 localRanks 8 localRank 0 MNNVL 0\n"
+        f"{head}TUNER/Plugin: Could not find: libnccl-tuner.so\n",
+        encoding="utf-8",
+    )
+    found = ask(path)
+    remark = next(one for one in found.remarks if bundled in one.text)
+    assert "rccltune plugin --check" in (remark.remedy or "")
+
+
+def test_a_model_of_nccl_has_rows_of_other_algorithms(tmp_path: Path) -> None:
+    """NCCL prints three algorithms a row, in blocks: the second block's zeros are not the tree's."""
+    head = "h:7:7 [0] NCCL INFO "
+    fine = " |".join(["  5.1/  8.1"] * 9)
+    zero = " |".join(["  0.0/  0.0"] * 9)
+    rules = tmp_path / "rules.csv"
+    rules.write_text("allreduce,0,9999,tree,ll,-1,1,8,-1,-1\n", encoding="utf-8")
+    path = tmp_path / "job.log"
+    lines = [
+        f"{head}TUNER/Plugin: Using rccltune (v5)",
+        f"{head}comm 0x1 rank 0 nRanks 8 nNodes 1 localRanks 8 localRank 0 MNNVL 0",
+        f"{head}    AllReduce | {fine} |",
+        f"{head}    AllReduce | {zero} |",
+        f"{head}AllReduce: 4096 Bytes -> Algo RING proto LL channel{{Lo..Hi}}={{0..3}}",
+    ]
+    path.write_text("\n".join(lines) + "\n", encoding="utf-8")
+    assert kinds(ask(path, rules=rules)) == [Kind.UNKNOWN]
+    path.write_text("\n".join(lines[:2] + lines[3:]) + "\n", encoding="utf-8")
+    assert kinds(ask(path, rules=rules)) == [Kind.NOT_SELECTABLE]
