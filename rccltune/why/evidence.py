@@ -6,6 +6,7 @@ from collections import Counter
 from collections.abc import Iterable, Mapping
 from typing import Final
 
+from rccltune.librarylog import SHARED
 from rccltune.model import Setting
 from rccltune.vocab import Collective
 from rccltune.why.records import Job, Key, Loading, Seen, Started, Totals, Where
@@ -15,8 +16,6 @@ MAX_KEYS: Final = 65536
 # Values, paths and messages of one sort; more are noise or torn lines.
 MAX_WORDS: Final = 256
 MAX_SCALES: Final = 4096
-# Of these a tuner sees the total over all ranks.
-_SHARED: Final = (Collective.ALL_GATHER, Collective.REDUCE_SCATTER)
 
 
 class Evidence:
@@ -187,7 +186,7 @@ def _whole(texts: Iterable[str]) -> list[str]:
 
 def total_of(collective: Collective, nbytes: int, n_ranks: int | None) -> int | None:
     """A rank's own buffer as a tuner sees it; None where that needs what is not known."""
-    if collective not in _SHARED:
+    if collective not in SHARED:
         return nbytes
     return None if n_ranks is None else nbytes * n_ranks
 

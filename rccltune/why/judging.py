@@ -2,18 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from typing import Final
 
 from rccltune.model import Setting
 from rccltune.why import remedies
+from rccltune.why.around import bypassed
 from rccltune.why.causes import cause
 from rccltune.why.records import (
-    Around,
     Job,
     Key,
     Kind,
-    Kindred,
     Known,
     Reason,
     RuleHere,
@@ -40,11 +39,6 @@ class Judge:
         self._known = known
         self._causes: dict[Where, Reason | None] = {}
 
-    @property
-    def library(self) -> str | None:
-        """What the job loads, where the files say one thing."""
-        return next(iter(self._job.versions)) if len(self._job.versions) == 1 else None
-
     def cause(self, where: Where) -> Reason | None:
         """What holds for every size of a scale."""
         if where not in self._causes:
@@ -57,19 +51,19 @@ class Judge:
         around = self._around_any(key, seen)
         if around is not None:
             return around
+        reason = self.cause(key[0])
+        if reason is not None and reason.kind is Kind.OTHER_FILE:
+            return reason
         answers = [said for said in seen.said if said.setting is not None or said.line]
         if answers:
             return self._answered(key, seen, answers)
-        reason = self.cause(key[0])
-        if reason is not None:
-            return reason
-        return self._unanswered(key, seen) if seen.said else self._unasked(key, seen)
+        return reason or (self._unanswered if seen.said else self._unasked)(key, seen)
 
     def _around_any(self, key: Key, seen: Seen) -> Reason | None:
         """What needs no look at rules: no tuner is asked, or a schedule answers."""
         if not key[1].is_tunable:
             return Reason(
-                Kind.NOT_TUNABLE, f"{key[1].value} never asks a tuner: sends and receives do it"
+                Kind.NOT_TUNABLE, f"{key[1].value} is made of sends and receives in every release"
             )
         if seen.paths:
             return self._bypassed(key, seen, named=seen.paths)
@@ -104,10 +98,10 @@ class Judge:
 
     def _answered_unseen(self, key: Key, said: Said, rule: str) -> Reason:
         """Nothing says what ran: the library's release does, where it is known for that."""
-        if self._known.overwrites(self.library, key[1], key[0]):
+        if self._known.overwrites(self._job.library, key[1], key[0]):
             return Reason(
                 Kind.OVERWRITTEN,
-                f"{rule} answered {said.setting}; {self.library} sets the protocol of "
+                f"{rule} answered {said.setting}; {self._job.library} sets the protocol of "
                 f"{key[1].value} again on several nodes, and nothing here says what ran",
                 "use RCCL 2.28.3 or later, or see what runs: export NCCL_DEBUG=INFO "
                 "NCCL_DEBUG_SUBSYS=INIT,ENV,TUNING",
@@ -115,7 +109,7 @@ class Judge:
         return self._hit(f"{rule} answered {said.setting}; nothing here says what ran")
 
     def _hit(self, text: str) -> Reason:
-        measured, loaded = self._known.file_library, self.library
+        measured, loaded = self._known.file_library, self._job.library
         if measured is not None and loaded is not None and not _is_same(measured, loaded):
             return Reason(
                 Kind.OTHER_LIBRARY,
@@ -144,15 +138,15 @@ class Judge:
             return Reason(
                 Kind.OVERWRITTEN, f"{text}: {values} is applied last", remedies.unset(*forced)
             )
-        if self._known.overwrites(self.library, key[1], key[0]):
+        if self._known.overwrites(self._job.library, key[1], key[0]):
             return Reason(
                 Kind.OVERWRITTEN,
-                f"{text}: {self.library} sets the protocol again on several nodes",
+                f"{text}: {self._job.library} sets the protocol again on several nodes",
                 "use RCCL 2.28.3 or later, which leaves a tuner's answer as it is",
             )
         return Reason(
             Kind.OVERWRITTEN,
-            f"{text}: {self.library or 'the library'} changed it after the tuner",
+            f"{text}: {self._job.library or 'the library'} changed it after the tuner",
             "see whether other variables force it, with: export NCCL_DEBUG=INFO "
             "NCCL_DEBUG_SUBSYS=INIT,ENV,TUNING",
         )
@@ -187,7 +181,7 @@ class Judge:
         sums = self._job.totals.get(key[0])
         if sums is not None and sums.calls and not sums.not_selectable:
             return Reason(
-                Kind.HOLE, "the file has no rule here", "see its holes with: rccltune explain RULES"
+                Kind.HOLE, "the file has none here", "see its holes with: rccltune explain RULES"
             )
         if sums is not None and sums.not_selectable and not sums.misses:
             return Reason(
@@ -203,10 +197,9 @@ class Judge:
 
     def _hole(self, key: Key) -> Reason:
         stated = self._known.hole(key[1], key[2], key[0]) if self._known.hole else None
-        why = f": {stated}" if stated else ""
         remedy = "measure these sizes and choose anew: rccltune sweep, rccltune emit-config"
         beaten = stated is not None and "not beaten" in stated
-        return Reason(Kind.HOLE, f"the file has no rule here{why}", None if beaten else remedy)
+        return Reason(Kind.HOLE, stated or "the file has none here", None if beaten else remedy)
 
     def _shut(self, rule: RuleHere, key: Key, seen: Seen) -> Reason:
         return not_selectable(rule, key, seen, self._job, self._known)
@@ -223,7 +216,8 @@ class Judge:
             return Reason(
                 Kind.UNKNOWN,
                 "the library chose here, and the plugin's files have no question of this size: "
-                "they are of other ranks, or were cut off",
+                "they are of other ranks or were cut off, or the call was one of a group, about "
+                "whose sum it was asked",
                 remedies.TELL_PLUGIN,
             )
         if seen.ran and self._job.table_applied:
@@ -246,7 +240,7 @@ class Judge:
             return self._hit(how)
         if (key[1], cell_of(rule.setting)) in self._job.refused:
             return self._shut(rule, key, seen)
-        if self._known.overwrites(self.library, key[1], key[0]):
+        if self._known.overwrites(self._job.library, key[1], key[0]):
             return self._overwritten(
                 key, Said(rule.setting, rule.line), f"rule of line {rule.line}", ran[0]
             )
@@ -262,46 +256,11 @@ class Judge:
             name.startswith("rccltune ") for _, name in self._job.loading
         )
 
-    # --- around the tuner
-
     def _bypassed(self, key: Key, seen: Seen, named: set[str]) -> Reason:
-        if named:
-            name = ", ".join(sorted(named))
-            off = [a.export for a in self._around(key, seen) if a.name in named and a.export]
-            remedy = (
-                f"{remedies.export(off[0])}, and measure whether that is faster" if off else None
-            )
-            if "symmetric kernels" in named:
-                remedy = "leave the buffers out of symmetric windows, or take the path as it is"
-            return Reason(Kind.BYPASSED, f"bypassed by {name}: no tuner is asked", remedy)
-        around = list(self._around(key, seen))
-        if not around:
-            return Reason(
-                Kind.BYPASSED,
-                f"the plugin was never asked about this size: {self.library or 'the library'} "
-                "takes a path before the tuner that rccltune knows no name of",
-                "see which one: export NCCL_DEBUG=INFO NCCL_DEBUG_SUBSYS=ALL",
-            )
-        names = " or ".join(one.name for one in around)
-        exports = [one.export for one in around if one.export]
-        return Reason(Kind.BYPASSED, f"bypassed by {names}: no tuner is asked", _measured(exports))
-
-    def _around(self, key: Key, seen: Seen) -> Iterator[Around]:
-        where, collective, nbytes = key
-        told: set[str] = set()
-        for kindred in sorted(seen.kindred, key=str) or [Kindred(None, None)]:
-            for one in self._known.around(collective, nbytes, where, kindred, self.library):
-                if one.name not in told:
-                    told.add(one.name)
-                    yield one
+        return bypassed(key, seen, named, self._job, self._known)
 
     def _rules(self, key: Key) -> tuple[RuleHere, ...] | None:
         return self._known.rules(key[1], key[2], key[0]) if self._known.rules else None
-
-
-def _measured(exports: Sequence[str]) -> str | None:
-    """A path may well be faster than every rule."""
-    return f"{remedies.export(exports[0])}, and measure whether that is faster" if exports else None
 
 
 def _choice(asked: Setting, ran: Setting) -> bool:

@@ -13,8 +13,10 @@ from collections import Counter
 from collections.abc import Iterator
 from typing import Final, NamedTuple
 
+from rccltune.librarylog import MODEL_ROW, collective_named, setting_named, without_bandwidth
 from rccltune.model import Setting
-from rccltune.vocab import DTYPE_BYTES, REDOPS, Algorithm, Collective, Protocol
+from rccltune.vocab import DTYPE_BYTES, REDOPS, Collective
+from rccltune.why.around import SYMMETRIC
 from rccltune.why.evidence import MAX_KEYS, Evidence, total_of
 from rccltune.why.groups import Groups
 from rccltune.why.records import NOWHERE, Kindred, Loading, Said, Where
@@ -40,12 +42,7 @@ _CALL: Final = re.compile(
     r"(\w+): opCount \w+ sendbuff \S+ recvbuff \S+ count (\d{1,18}) datatype (\d+) op (\d+) "
     r"root -?\d+ comm (\S+) \[nranks=(\d{1,9})\]"
 )
-# "   AllReduce |     5.1/   0.0 |     9.8/   8.1 | …": Tree and Ring with the protocols come first.
-_MODEL: Final = re.compile(r"^ *(\w+) \|((?: *[\d.]+/ *[\d.]+ \|){6})")
-_BANDWIDTH: Final = re.compile(r"/ *([\d.]+) \|")
-_MODELLED: Final = tuple(
-    Setting(algorithm=a, protocol=p) for a in (Algorithm.TREE, Algorithm.RING) for p in Protocol
-)
+_MODEL: Final = re.compile(MODEL_ROW)
 # Specific texts first: the first that fits says what a line means.
 _LOADING: Final = tuple(
     (re.compile(pattern), what)
@@ -170,47 +167,50 @@ class LibraryLog:
 
     def _model(self, process: Process, body: str) -> None:
         match = _MODEL.match(body)
-        collective = _collective(match[1]) if match else None
+        collective = collective_named(match[1]) if match else None
         # Further rows of a collective are other algorithms', or another communicator's.
         if match is None or collective is None or (process, collective) in self._modelled:
             return
         if len(self._modelled) < _MAX_PROCESSES:
             self._modelled.add((process, collective))
-        cells = zip(_MODELLED, _BANDWIDTH.findall(match[2]), strict=True)
-        self._evidence.job.refused |= {
-            (collective, setting) for setting, width in cells if not width.strip("0.")
-        }
+        self._evidence.job.refused |= {(collective, one) for one in without_bandwidth(match[2])}
 
     # --- calls ------------------------------------------------------------------------------------
 
     def _choice(self, process: Process | None, body: str) -> None:
         match = _SYMMETRIC.search(body)
         if match is not None:
-            collective = _collective(match[1])
+            collective = collective_named(match[1])
             if collective is not None:
                 where = self._writer(process)
                 total = total_of(collective, int(match[2]), where.n_ranks)
                 seen = self._evidence.at(
                     where, collective, int(match[2]) if total is None else total
                 )
-                seen.paths.add("symmetric kernels")
+                seen.paths.add(SYMMETRIC)
                 seen.called = True
             return
         match = _CHOICE.search(body)
         if match is None:
             return
         # Releases before 2.23 name no collective: all_reduce is what is asked about most.
-        collective = _collective(match[1]) if match[1] else None
+        collective = collective_named(match[1]) if match[1] else None
         if collective is None:
             self._nameless(process, match)
             return
         own = not match[5].startswith(" time")
-        self._ran(self._writer(process), (collective, int(match[2]), own), _setting(match))
+        self._ran(
+            self._writer(process),
+            (collective, int(match[2]), own),
+            setting_named(match[3], match[4]),
+        )
 
     def _nameless(self, process: Process | None, match: re.Match[str]) -> None:
         """A choice that names no collective: the one of the last call, if calls are told."""
         if not match[1]:
-            self._evidence.nameless(self._writer(process), int(match[2]), _setting(match))
+            self._evidence.nameless(
+                self._writer(process), int(match[2]), setting_named(match[3], match[4])
+            )
 
     def _ran(self, where: Where, call: tuple[Collective, int, bool], ran: Setting | None) -> None:
         collective, nbytes, own = call
@@ -224,7 +224,7 @@ class LibraryLog:
 
     def _call(self, process: Process | None, body: str) -> None:
         match = _CALL.search(body)
-        collective = _collective(match[1]) if match else None
+        collective = collective_named(match[1]) if match else None
         number = int(match[3][:9]) if match else len(_DTYPES)
         if match is None or collective is None or number >= len(_DTYPES):
             return
@@ -239,8 +239,8 @@ class LibraryLog:
             seen.kindred.add(Kindred(dtype, REDOPS[op] if op < len(REDOPS) else None))
 
     def _applied(self, process: Process | None, match: re.Match[str]) -> None:
-        collective = _collective(match[1])
-        setting = _setting(match, first=3)
+        collective = collective_named(match[1])
+        setting = setting_named(match[3], match[4])
         if collective is None or setting is None:
             return
         channels = int(match[5])
@@ -308,26 +308,3 @@ def _messages(text: str) -> Iterator[tuple[Process | None, str]]:
     ends = [head.start() for head in heads[1:]] + [len(text)]
     for head, end in zip(heads, ends, strict=True):
         yield Process(head[1], int(head[2][:18])), text[head.end() : end]
-
-
-def _collective(name: str) -> Collective | None:
-    try:
-        return Collective.parse(name)
-    except ValueError:
-        return None
-
-
-def _setting(match: re.Match[str], first: int = 3) -> Setting | None:
-    """Older releases print numbers, those of the tuner interface."""
-    algorithm, protocol = match[first], match[first + 1]
-    try:
-        return Setting(
-            algorithm=tuple(Algorithm)[int(algorithm)]
-            if algorithm.isdigit()
-            else Algorithm.parse(algorithm),
-            protocol=tuple(Protocol)[int(protocol)]
-            if protocol.isdigit()
-            else Protocol.parse(protocol),
-        )
-    except (ValueError, IndexError):
-        return None

@@ -10,8 +10,8 @@ import re
 from collections import Counter
 from typing import Final
 
+from rccltune.librarylog import collective_named
 from rccltune.model import Setting
-from rccltune.vocab import Collective
 from rccltune.why.evidence import MAX_WORDS, Evidence, read_setting
 from rccltune.why.records import NOWHERE, Said, Started, Where
 
@@ -119,7 +119,7 @@ class OwnLines:
         self._evidence.start(where, started)
 
     def _decision(self, source: str, match: re.Match[str]) -> None:
-        collective = _collective(match[2])
+        collective = collective_named(match[2])
         if collective is None:
             return
         where = self._where(source, match[1])
@@ -144,10 +144,3 @@ class OwnLines:
 def answer_of(text: str) -> Setting | None:
     """What an ``answer`` column says; None for nothing."""
     return None if text == "none" else read_setting(text)
-
-
-def _collective(name: str) -> Collective | None:
-    try:
-        return Collective.parse(name)
-    except ValueError:
-        return None

@@ -191,6 +191,11 @@ class Job:
     dropped: int = 0
 
     @property
+    def library(self) -> str | None:
+        """What the job loads, where the files say one thing."""
+        return next(iter(self.versions)) if len(self.versions) == 1 else None
+
+    @property
     def is_empty(self) -> bool:
         """Whether nothing at all was understood."""
         return not (

@@ -19,6 +19,9 @@ TELL_ALL: Final = (
 TELL_RULES: Final = "give the job's rule file as well: --rules FILE"
 USE_PLUGIN: Final = 'set on every rank: export NCCL_TUNER_PLUGIN="$(rccltune plugin --path)"'
 USE_RULES: Final = "set on every rank: export NCCL_TUNER_CONFIG_FILE=/path/rules.csv"
+MEASURE_SCALE: Final = (
+    "measure this scale with rccltune sweep --np, as many ranks as it has, and add its rules"
+)
 NAME_FILE: Final = (
     "name the file itself on every rank: export NCCL_TUNER_CONFIG_FILE=/path/rules.csv"
 )
