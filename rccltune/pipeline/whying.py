@@ -121,7 +121,7 @@ def _read_log(
                 word = row[2].decode("ascii")
                 named[int(row[1][:19])] = _FEATURES.get(word, word)
             continue
-        elif b" rank " in raw:
+        elif b" rank " in raw and b"comm " in raw:
             # A writer with another communicator says other things with the same words.
             known.clear()
         text = raw.decode("utf-8", "replace")

@@ -89,12 +89,15 @@ class Judge:
         if before and not before[0].conditions and before[0].setting != said.setting:
             reason = self._shut(before[0], key, seen)
             return Reason(Kind.HIT, f"{rule} answered {said.setting}; {reason.text}", reason.remedy)
+        if not seen.ran:
+            return self._answered_unseen(key, said, rule)
         other = [ran for ran in seen.ran if ran is None or _choice(said.setting, ran)]
-        if other:
+        if len(other) == len(seen.ran):
             return self._overwritten(key, said, rule, other[0])
-        if seen.ran:
-            return self._hit(f"{rule} answered {said.setting}, and that ran")
-        return self._answered_unseen(key, said, rule)
+        # Other types, or calls of a group, whose sum the tuner was asked about.
+        words = ", ".join(sorted(map(str, other)))
+        more = f"; other calls ran {words}" if other else ""
+        return self._hit(f"{rule} answered {said.setting}, and that ran{more}")
 
     def _answered_unseen(self, key: Key, said: Said, rule: str) -> Reason:
         """Nothing says what ran: the library's release does, where it is known for that."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
@@ -9,7 +10,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from jobs import ask, at, kinds
 
-from rccltune.why import Kind, Where
+from rccltune.errors import RccltuneError
+from rccltune.why import COLUMNS, Kind, Where, evidence
 
 SHA = "5" * 64
 PLUGIN = "/opt/rccltune/librccl-tuner-rccltune.so"
@@ -348,3 +350,76 @@ def test_a_model_of_nccl_has_rows_of_other_algorithms(tmp_path: Path) -> None:
     assert kinds(ask(path, rules=rules)) == [Kind.UNKNOWN]
     path.write_text("\n".join(lines[:2] + lines[3:]) + "\n", encoding="utf-8")
     assert kinds(ask(path, rules=rules)) == [Kind.NOT_SELECTABLE]
+
+
+def test_two_jobs_in_one_log_are_told_apart(tmp_path: Path) -> None:
+    """Processes of two jobs share no communicator; a world and its parts do."""
+    path = tmp_path / "job.log"
+
+    def text(worlds: dict[int, str]) -> str:
+        return "".join(
+            f"h:{pid}:1 [0] NCCL INFO ncclCommInitRank comm 0x{pid:x} rank {pid % 2} nranks 2 "
+            f"cudaDev 0 busId 5000 commId 0x{comm} - Init COMPLETE\n"
+            for pid, comm in worlds.items()
+        )
+
+    said = "2 groups that share no communicator"
+    path.write_text(text({10: "aa", 11: "aa", 20: "bb", 21: "bb"}), encoding="utf-8")
+    assert any(said in one.text for one in ask(path).remarks)
+    joined = text({10: "aa", 11: "aa", 20: "bb", 21: "bb"}) + text({11: "cc", 20: "cc"})
+    path.write_text(joined, encoding="utf-8")
+    assert not any("groups" in one.text for one in ask(path).remarks)
+
+
+def test_more_sizes_than_fit_are_said(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Memory stays bounded, and nobody is told that all was looked at."""
+    monkeypatch.setattr(evidence, "MAX_KEYS", 10)
+    path = tmp_path / "plugin.log"
+    start = f"nodes=1 ranks=8 abi=v5 rules=1 of=1 skipped-rows=0 file=/r sha256={SHA}"
+    decisions = "".join(
+        f"rccltune: comm=a decision collective=allreduce nbytes={n} answer=ring/ll line=1 host=-\n"
+        for n in range(1, 31)
+    )
+    path.write_text(f"rccltune: comm=a {start}\n{decisions}", encoding="utf-8")
+    found = ask(path)
+    assert sum(a.n_sizes for a in found.answers) == 10
+    assert any(one.text.startswith("20 records") for one in found.remarks)
+
+
+ROW = "00000000000000ab,5,1,8,0,rules,allreduce,8,4,0,ring/ll tree/ll,1.5 2.5,ring/ll,tree/ll,3\n"
+
+
+@settings(max_examples=150)
+@given(data=st.data())
+def test_a_damaged_trace_is_an_error_and_never_a_bug(
+    tmp_path_factory: pytest.TempPathFactory, data: st.DataObject
+) -> None:
+    """Bytes exchanged, lost or put in between: read as far as it goes, or refused with its row."""
+    text = bytearray(f"#@ format 1\n{COLUMNS}\n{ROW * 3}".encode())
+    head = len(f"#@ format 1\n{COLUMNS}\n")
+    for _ in range(data.draw(st.integers(1, 4))):
+        at_byte = data.draw(st.integers(head, len(text) - 1))
+        text[at_byte : at_byte + data.draw(st.integers(0, 3))] = data.draw(
+            st.sampled_from([b"", b",", b"\n", b"x", b"-1", b"#@ dropped", b"99999999999999999999"])
+        )
+    path = tmp_path_factory.mktemp("trace") / "trace.csv"
+    path.write_bytes(bytes(text))
+    with suppress(RccltuneError):
+        ask(path)
+
+
+def test_what_ran_for_some_calls_is_not_called_overwritten(tmp_path: Path) -> None:
+    """One call alone ran what the rule says, another of a group something else."""
+    path = tmp_path / "job.log"
+    choice = "h:7:7 [0] NCCL INFO AllReduce: 8 Bytes -> Algo {} proto LL channel{{Lo..Hi}}={{0..0}}"
+    lines = [
+        "h:7:7 [0] NCCL INFO comm 0x1 rank 0 nRanks 8 nNodes 1 localRanks 8 localRank 0 MNNVL 0",
+        "rccltune: comm=a nodes=1 ranks=8 abi=v5 rules=1 of=1 skipped-rows=0 file=/r sha256=" + SHA,
+        "rccltune: comm=a decision collective=allreduce nbytes=8 answer=tree/ll line=1 host=ring/ll",
+        choice.format("TREE"),
+        choice.format("RING"),
+    ]
+    path.write_text("\n".join(lines) + "\n", encoding="utf-8")
+    found = ask(path)
+    assert kinds(found) == [Kind.HIT]
+    assert "other calls ran ring/ll" in found.answers[0].text
