@@ -139,7 +139,7 @@ class Evidence:
             sums = job.totals.pop(old)
             numbers = (sums.calls, sums.hits, sums.misses, sums.not_selectable, sums.fallbacks)
             self.total(new, numbers)
-        for marks in (job.recorded, job.tuning):
+        for marks in (job.recorded, job.tuning, job.old_hosts):
             if old in marks:
                 marks.discard(old)
                 marks.add(new)

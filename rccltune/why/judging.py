@@ -56,7 +56,7 @@ class Judge:
             return reason
         answers = [said for said in seen.said if said.setting is not None or said.line]
         if answers:
-            return self._answered(key, seen, answers)
+            return self._behind(key, seen, answers[0], self._answered(key, seen, answers))
         return reason or (self._unanswered if seen.said else self._unasked)(key, seen)
 
     def _around_any(self, key: Key, seen: Seen) -> Reason | None:
@@ -85,10 +85,6 @@ class Judge:
         if len(answers) > 1 or None in {one.setting for one in seen.said}:
             return self._answered_apart(seen)
         rule = f"rule of line {said.line}" if said.line else "a rule of the library's own table"
-        before = [one for one in self._rules(key) or () if one.line < said.line]
-        if before and not before[0].conditions and before[0].setting != said.setting:
-            reason = self._shut(before[0], key, seen)
-            return Reason(Kind.HIT, f"{rule} answered {said.setting}; {reason.text}", reason.remedy)
         if not seen.ran:
             return self._answered_unseen(key, said, rule)
         other = [ran for ran in seen.ran if ran is None or _choice(said.setting, ran)]
@@ -98,6 +94,14 @@ class Judge:
         words = ", ".join(sorted(map(str, other)))
         more = f"; other calls ran {words}" if other else ""
         return self._hit(f"{rule} answered {said.setting}, and that ran{more}")
+
+    def _behind(self, key: Key, seen: Seen, said: Said, reason: Reason) -> Reason:
+        """The same, with the rule before it that would have answered if it could be chosen."""
+        before = [one for one in self._rules(key) or () if one.line < said.line]
+        if not before or before[0].conditions or before[0].setting == said.setting:
+            return reason
+        shut = self._shut(before[0], key, seen)
+        return Reason(reason.kind, f"{reason.text}; {shut.text}", reason.remedy or shut.remedy)
 
     def _answered_unseen(self, key: Key, said: Said, rule: str) -> Reason:
         """Nothing says what ran: the library's release does, where it is known for that."""

@@ -20,7 +20,6 @@ _START: Final = re.compile(r"rccltune: comm=(\w+) nodes=(\d+) ranks=(\d+) abi=v(
 _RULES: Final = re.compile(
     r"rules=(\d+) of=(\d+) skipped-rows=(\d+) file=(.*) sha256=([0-9a-f]{64})(.*)"
 )
-_MODE: Final = re.compile(r" mode=(\S+) from=(\S+)")
 _NEEDS: Final = re.compile(r" needs=(\S+) \(not set")
 _SCHEDULE: Final = re.compile(r"schedule=(.*) steps=\d+ calls=\d+ sha256=([0-9a-f]{64}) rules=")
 _DECISION: Final = re.compile(
@@ -98,22 +97,22 @@ class OwnLines:
         where = Where(int(match[2][:9]), int(match[3][:9]))
         if len(self._scales) < MAX_WORDS * MAX_WORDS:
             self._scales.setdefault((source, match[1]), set()).add(where)
-        abi, rest = int(match[4][:3]), match[5]
+        rest = match[5]
+        if match[4] == "2":
+            self._evidence.job.old_hosts.add(where)
         if rest.startswith("inert: "):
-            started = Started("inert", rest.removeprefix("inert: "), abi=abi)
+            started = Started("inert", rest.removeprefix("inert: "))
         elif (rules := _RULES.match(rest)) is not None:
-            mode, needs = _MODE.search(rules[6]), _NEEDS.search(rules[6])
+            needs = _NEEDS.search(rules[6])
             started = Started(
                 "rules",
                 f"{rules[1]} of {rules[2]} rules, {rules[3]} rows skipped",
                 path=rules[4],
                 sha256=rules[5],
                 needs=needs[1] if needs else "",
-                mode=mode[1] if mode else "",
-                abi=abi,
             )
         elif (schedule := _SCHEDULE.match(rest)) is not None:
-            started = Started("schedule", path=schedule[1], sha256=schedule[2], abi=abi)
+            started = Started("schedule", path=schedule[1], sha256=schedule[2])
         else:
             return
         self._evidence.start(where, started)

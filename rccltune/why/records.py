@@ -103,8 +103,6 @@ class Started(NamedTuple):
         path: of the rule file or schedule.
         sha256: its hash.
         needs: a variable that the file wants and the job lacks.
-        mode: as the line names it.
-        abi: version of the tuner interface, 0 where not said.
     """
 
     how: str
@@ -112,8 +110,6 @@ class Started(NamedTuple):
     path: str = ""
     sha256: str = ""
     needs: str = ""
-    mode: str = ""
-    abi: int = 0
 
 
 @dataclass(slots=True)
@@ -156,6 +152,7 @@ class Job:
         refused: cells without bandwidth in the library's own model.
         recorded: scales whose every question is written down, by trace or decisions.
         tuning: scales of which the log has lines of choices.
+        old_hosts: scales whose library looks for version 2 of the interface.
         has_calls: the log has a line for every call (subsystem COLL).
         table_applied: the built-in table's tuner told of what it applied.
         groups: sets of processes that share communicators.
@@ -179,6 +176,7 @@ class Job:
     refused: set[tuple[Collective, Setting]] = field(default_factory=set)
     recorded: set[Where] = field(default_factory=set)
     tuning: set[Where] = field(default_factory=set)
+    old_hosts: set[Where] = field(default_factory=set)
     has_calls: bool = False
     table_applied: bool = False
     groups: int = 0

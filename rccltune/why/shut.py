@@ -7,7 +7,7 @@ from typing import Final
 from rccltune.model import Setting
 from rccltune.vocab import Algorithm, Protocol
 from rccltune.why import remedies
-from rccltune.why.records import Job, Key, Kind, Known, Reason, RuleHere, Seen, Where
+from rccltune.why.records import Job, Key, Kind, Known, Reason, RuleHere, Seen
 
 _FORCE_LL128: Final = "RCCL_LL128_FORCE_ENABLE"
 _OLD_HOST: Final = (
@@ -61,7 +61,7 @@ def _why(setting: Setting, key: Key, job: Job, known: Known) -> tuple[str, str |
         values = job.variables.get(name)
         if values and word is not None and not any(_admits(v, word.value) for v in values):
             return f": {name}={'|'.join(sorted(values))} shuts it out", remedies.unset(name)
-    if _abi(job, key[0]) == 2:
+    if key[0] in job.old_hosts:
         return _OLD_HOST, "use RCCL 2.22.3 (ROCm 6.4) or later, or rules for these three"
     needed = unmet(job)
     if needed is not None:
@@ -85,10 +85,6 @@ def _why_off(setting: Setting, job: Job, *, is_nvidia: bool) -> tuple[str, str |
         return ": LL128 is off here unless forced", remedies.export(f"{_FORCE_LL128}=1")
     switch = _SWITCHES.get(setting.algorithm) if setting.algorithm else None
     return "", remedies.export(switch) if switch else remedies.TELL_LIBRARY
-
-
-def _abi(job: Job, where: Where) -> int:
-    return max((one.abi for one in job.started.get(where, ())), default=0)
 
 
 def _admits(value: str, word: str) -> bool:

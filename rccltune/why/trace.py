@@ -55,9 +55,11 @@ def _row(row: list[str], evidence: Evidence) -> None:
         raise ValueError(f"{len(row)} fields instead of {_N_COLUMNS}")
     at = Where(int(row[2]), int(row[3]))
     seen = evidence.at(at, Collective.parse(row[6]), int(row[7]))
+    if row[1] == "2":
+        evidence.job.old_hosts.add(at)
     if row[5] not in ("rules", "silent"):
         seen.scheduled = True
-        evidence.start(at, Started("schedule", abi=int(row[1])))
+        evidence.start(at, Started("schedule"))
     seen.said[Said(answer_of(row[13]), int(row[14]))] += int(row[8])
     cells = _cells(row[10])
     seen.offered = set(cells) | (seen.offered or set())

@@ -74,10 +74,12 @@ def test_tree_simple_needs_a_patched_library(jobs: Jobs) -> None:
 def test_a_version_2_host_is_given_three_settings(jobs: Jobs) -> None:
     """ROCm 6.3 takes an answer unchecked, so LL128 is not given there."""
     node = jobs.node(release={"rccl": "2.21.5", "benchmark": "rt24"})
-    rules = jobs.rules()
-    shut = at(ask(jobs.run(node=node, env=jobs.with_plugin(rules)), rules=rules), 256 * KIB)
-    assert shut.kind is Kind.NOT_SELECTABLE
-    assert "version 2" in shut.text
+    rules, trace = jobs.rules(), jobs.folder / "trace.csv"
+    log = jobs.run(node=node, env=jobs.with_plugin(rules, RCCLTUNE_TRACE=str(trace)))
+    for path in (log, trace):
+        shut = at(ask(path, rules=rules), 256 * KIB)
+        assert shut.kind is Kind.NOT_SELECTABLE
+        assert "version 2" in shut.text
 
 
 def test_what_a_file_needs_is_named(jobs: Jobs) -> None:
