@@ -39,8 +39,8 @@ _APPLIED: Final = re.compile(
     r"Applied config for (\w+), bytes=(\d{1,19}): algo=(\w+), proto=(\w+), channels=(-?\d+)"
 )
 _CALL: Final = re.compile(
-    r"(\w+): opCount \w+ sendbuff \S+ recvbuff \S+ count (\d{1,18}) datatype (\d+) op (\d+) "
-    r"root -?\d+ comm (\S+) \[nranks=(\d{1,9})\]"
+    r"(\w+): opCount \w+ sendbuff \S+ recvbuff \S+ (?:acc \S+ )?count (\d{1,18}) "
+    r"datatype (\d+) op (\d+) root -?\d+ comm (\S+) \[nranks=(\d{1,9})\]"
 )
 _MODEL: Final = re.compile(MODEL_ROW)
 # Specific texts first: the first that fits says what a line means.
@@ -224,7 +224,7 @@ class LibraryLog:
 
     def _call(self, process: Process | None, body: str) -> None:
         match = _CALL.search(body)
-        collective = collective_named(match[1]) if match else None
+        collective = _called(match[1]) if match else None
         number = int(match[3][:9]) if match else len(_DTYPES)
         if match is None or collective is None or number >= len(_DTYPES):
             return
@@ -295,6 +295,11 @@ class LibraryLog:
         scales = {where for where in self._evidence.job.scales if (where.n_ranks or 0) > 1}
         whole = {where for where in scales if where.n_nodes is not None} or scales
         return whole.pop() if len(whole) == 1 else NOWHERE
+
+
+def _called(name: str) -> Collective | None:
+    """RCCL makes alltoall and the like of these two, and says only them."""
+    return Collective.SENDRECV if name in ("Send", "Recv") else collective_named(name)
 
 
 def _messages(text: str) -> Iterator[tuple[Process | None, str]]:

@@ -187,8 +187,14 @@ CALL = (
 )
 
 
-def test_calls_of_the_subsystem_coll_show_what_is_bypassed(tmp_path: Path) -> None:
-    """A call with a line of its own and none of a choice went past the tuner (RCCL 2.30.4, DDA)."""
+@pytest.mark.parametrize("accumulates", [False, True])
+def test_calls_of_the_subsystem_coll_show_what_is_bypassed(
+    tmp_path: Path, *, accumulates: bool
+) -> None:
+    """A call with a line of its own and none of a choice went past the tuner (RCCL 2.30.4, DDA).
+
+    RCCL from 2.26.6 on prints one address more than NCCL and RCCL before it.
+    """
     lines = [
         "RCCL version : 2.30.4-HEAD:1",
         "h:7:7 [0] NCCL INFO comm 0x1 rank 0 nRanks 8 nNodes 1 localRanks 8 localRank 0 MNNVL 0",
@@ -201,9 +207,14 @@ def test_calls_of_the_subsystem_coll_show_what_is_bypassed(tmp_path: Path) -> No
         ),
         CALL.format(name="Broadcast", n=3, count=256),
     ]
+    if accumulates:
+        lines = [line.replace(" count ", " acc (nil) count ") for line in lines]
+    lines.append(CALL.format(name="Send", n=4, count=256))
     path = tmp_path / "job.log"
     path.write_text("\n".join(lines) + "\n", encoding="utf-8")
     found = ask(path)
+    by_collective = {a.collective and a.collective.value: a.kind for a in found.answers}
+    assert by_collective["sendrecv"] is Kind.NOT_TUNABLE
     small = next(a for a in found.answers if a.min_nbytes == 4096)
     assert small.kind is Kind.BYPASSED
     assert "by DDA" in small.text
