@@ -21,7 +21,9 @@ from rccltune.why import Around, Kindred, Known, RuleHere, Where
 # levels from eight nodes on (facts: paths taken before the tuner).
 _SYMMETRIC_SINCE: Final = (2, 27)
 _HIERARCHICAL_FROM: Final = 8
-_LIBRARY: Final = re.compile(rb"^# library: ([RN]CCL \d\S*)", re.MULTILINE)
+# Benchmarks print a release without its family, files of libraries have both.
+_LIBRARIES: Final = re.compile(rb"^# library: (.+)$", re.MULTILINE)
+_LIBRARY: Final = re.compile(r"(?:[RN]CCL )?\d+\.\d+\.\d+\S*")
 
 
 class Paths:
@@ -154,7 +156,6 @@ def known_of(path: Path | None) -> Known:
             where=str(path),
             hint="correct these lines; a job with this file stops for them.",
         )
-    library = _LIBRARY.search(content)
     rules = _Rules(file)
     return Known(
         around=around,
@@ -166,8 +167,15 @@ def known_of(path: Path | None) -> Known:
         file_scales=rules.scales(),
         file_name=str(path),
         file_sha256=hashlib.sha256(content).hexdigest(),
-        file_library=library[1].decode("ascii", "replace") if library else None,
+        file_libraries=_libraries(content),
     )
+
+
+def _libraries(content: bytes) -> tuple[str, ...]:
+    """What the header says that the rules were measured with."""
+    found = _LIBRARIES.search(content)
+    names = found[1].decode("ascii", "replace").strip().split(", ") if found else []
+    return tuple(name for name in names if _LIBRARY.fullmatch(name))
 
 
 class _WhyNot:

@@ -116,11 +116,12 @@ class Judge:
         return self._hit(f"{rule} answered {said.setting}; nothing here says what ran")
 
     def _hit(self, text: str) -> Reason:
-        measured, loaded = self._known.file_library, self._job.library
-        if measured is not None and loaded is not None and not _is_same(measured, loaded):
+        measured, loaded = self._known.file_libraries, self._job.library
+        if measured and loaded is not None and not any(_is_same(one, loaded) for one in measured):
+            names = ", ".join(measured)
             return Reason(
                 Kind.OTHER_LIBRARY,
-                f"{text}, but the rules were measured with {measured} and the job loads {loaded}",
+                f"{text}, but the rules were measured with {names} and the job loads {loaded}",
                 remedies.CHECK_LIBRARY,
             )
         return Reason(Kind.HIT, text)
@@ -278,9 +279,8 @@ def _choice(asked: Setting, ran: Setting) -> bool:
 def _is_same(measured: str, loaded: str) -> bool:
     """Whether two libraries are of one family and release; builds of one release count as one."""
     one, other = measured.split(), loaded.split()
-    if len(one) < 2 or len(other) < 2:
-        return True
-    return one[0] == other[0] and _release(one[1]) == _release(other[1])
+    same_family = len(one) < 2 or one[0] == other[0]
+    return same_family and _release(one[-1]) == _release(other[-1])
 
 
 def _release(text: str) -> tuple[str, ...]:

@@ -236,7 +236,8 @@ class Known:
         file_scales: what the file has rules for, empty without a file.
         file_name: of ``--rules``.
         file_sha256: its hash.
-        file_library: what it was measured with, None where not recorded.
+        file_libraries: what it was measured with, with or without the family, empty where that
+            is not recorded.
     """
 
     around: Callable[[Collective, int, Where, Kindred, str | None], tuple[Around, ...]]
@@ -248,7 +249,7 @@ class Known:
     file_scales: tuple[str, ...] = ()
     file_name: str = ""
     file_sha256: str = ""
-    file_library: str | None = None
+    file_libraries: tuple[str, ...] = ()
 
 
 class Reason(NamedTuple):

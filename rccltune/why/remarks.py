@@ -26,7 +26,7 @@ def _about_library(job: Job, known: Known) -> Iterator[Remark]:
             remedy=remedies.CHECK_LIBRARY,
         )
     elif versions:
-        measured = known.file_library
+        measured = ", ".join(known.file_libraries)
         than = f"; the rules were measured with {measured}" if measured else ""
         yield Remark(text=f"library: {versions[0]}{than}")
     bundled = sorted(path for path in job.paths if "/torch/lib/" in path)
