@@ -21,6 +21,7 @@ from rccltune.why.records import (
     Where,
 )
 from rccltune.why.shut import cell_of, is_offered, not_selectable, unmet
+from rccltune.why.summary import by_summary, was_hit, was_shut
 
 _OVERRIDES: Final = ("RCCL_OVERRIDE_ALGO", "RCCL_OVERRIDE_PROTO")
 
@@ -233,31 +234,37 @@ class Judge:
         return self._by_what_ran(key, seen)
 
     def _by_what_ran(self, key: Key, seen: Seen) -> Reason:
-        """No word of the plugin's: what ran is compared with the file."""
+        """No word of the plugin's on this size: what ran is compared with the file."""
         rules = self._rules(key)
         if rules is not None and not rules:
             return self._hole(key)
         ran = [one for one in seen.ran if one is not None]
         if rules is None or not ran:
-            told = f"{', '.join(map(str, ran))} ran, and " if ran else ""
-            remedy = remedies.TELL_PLUGIN if self._is_loaded() else remedies.TELL_LIBRARY
-            return Reason(Kind.UNKNOWN, f"{told}nothing here says what a rule answered", remedy)
+            return by_summary(key[0], ran, self._job) or self._untold(ran)
         rule = rules[0]
         if not any(_choice(rule.setting, one) for one in ran):
             how = f"{ran[0]} ran, which is what the rule of line {rule.line} asks for"
             return self._hit(how)
-        if (key[1], cell_of(rule.setting)) in self._job.refused:
+        if (key[1], cell_of(rule.setting)) in self._job.refused or was_shut(
+            key[0], rule, self._job
+        ):
             return self._shut(rule, key, seen)
-        if self._known.overwrites(self._job.library, key[1], key[0]):
-            return self._overwritten(
-                key, Said(rule.setting, rule.line), f"rule of line {rule.line}", ran[0]
-            )
+        if was_hit(key[0], rule, self._job) or self._known.overwrites(
+            self._job.library, key[1], key[0]
+        ):
+            said = Said(rule.setting, rule.line)
+            return self._overwritten(key, said, f"rule of line {rule.line}", ran[0])
         return Reason(
             Kind.UNKNOWN,
             f"{ran[0]} ran, and the rule of line {rule.line} asks for {rule.setting}; nothing here "
             "says what the plugin answered",
             remedies.TELL_PLUGIN,
         )
+
+    def _untold(self, ran: Sequence[Setting]) -> Reason:
+        told = f"{', '.join(map(str, ran))} ran, and " if ran else ""
+        remedy = remedies.TELL_PLUGIN if self._is_loaded() else remedies.TELL_LIBRARY
+        return Reason(Kind.UNKNOWN, f"{told}nothing here says what a rule answered", remedy)
 
     def _is_loaded(self) -> bool:
         return bool(self._job.started or self._job.recorded) or any(

@@ -29,7 +29,12 @@ def verdict(job: Job, known: Known) -> Verdict:
         known: what other rooms know.
     """
     judge = Judge(job, known)
-    answers = [*_by_size(job, judge), *_by_scale(job, judge, known)]
+    answers = list(_by_size(job, judge))
+    # The summary names rules that were hit: all that is known where single sizes stay open.
+    open_scales = {answer.where for answer in answers if answer.kind is Kind.UNKNOWN}
+    for where in sorted(open_scales & set(job.hit_rules), key=str):
+        answers += _hits(job, where, known)
+    answers += _by_scale(job, judge, known)
     if not answers:
         reason = judge.cause(NOWHERE)
         answers = [_answer(NOWHERE, None, (), reason)] if reason is not None else []

@@ -587,3 +587,50 @@ def test_processes_with_a_log_each(jobs: Jobs) -> None:
     assert at(found, KIB).text == "rule of line 1 answered tree/ll, and that ran"
     assert {(a.where.n_nodes, a.where.n_ranks) for a in found.answers} == {(1, 4)}
     assert not [one for one in found.remarks if "groups" in one.text]
+
+
+def with_summary(jobs: Jobs, rules: Path, **more: str) -> Path:
+    """The library's log and the plugin's summary: what most sites have."""
+    return jobs.run(env=jobs.with_plugin(rules, RCCLTUNE_LOG="summary", **more))
+
+
+def test_a_summary_and_what_ran(jobs: Jobs) -> None:
+    """Rules and counts of the plugin, settings of the library: together they settle sizes."""
+    rules = jobs.rules()
+    found = ask(with_summary(jobs, rules), rules=rules)
+    assert at(found, KIB).kind is Kind.HIT
+    assert at(found, 256 * KIB).kind is Kind.NOT_SELECTABLE
+    assert at(found, 4 * MIB).kind is Kind.HOLE
+
+
+def test_a_summary_shows_that_an_override_came_last(jobs: Jobs) -> None:
+    """The rule was hit, and something else ran at its sizes."""
+    rules = jobs.rules("allreduce,0,99999999,tree,ll,-1,1,64,-1,-1\n")
+    log = with_summary(jobs, rules, RCCL_OVERRIDE_ALGO="Ring")
+    found = ask(log, rules=rules)
+    assert set(kinds(found)) == {Kind.OVERWRITTEN}
+    assert "unset RCCL_OVERRIDE_ALGO" in (found.answers[0].remedy or "")
+
+
+@pytest.mark.parametrize(
+    ("row", "kind"),
+    [
+        ("allreduce,0,99999999,tree,ll,-1,1,64,-1,-1", Kind.HIT),
+        ("allreduce,0,99999999,tree,ll128,-1,1,64,-1,-1", Kind.NOT_SELECTABLE),
+        ("broadcast,0,99999999,ring,ll,-1,1,64,-1,-1", Kind.HOLE),
+    ],
+)
+def test_a_summary_of_calls_that_all_went_one_way(jobs: Jobs, row: str, kind: Kind) -> None:
+    """Then no rule file is wanted."""
+    found = ask(with_summary(jobs, jobs.rules(f"{row}\n")))
+    assert set(kinds(found)) == {kind}
+    assert sum(answer.n_sizes for answer in found.answers) == 13
+
+
+def test_a_summary_of_mixed_calls_still_names_its_rules(jobs: Jobs) -> None:
+    """Without the rule file sizes stay open, and the rules that were hit are said."""
+    found = ask(with_summary(jobs, jobs.rules()))
+    hit = next(a for a in found.answers if a.kind is Kind.HIT)
+    assert hit.collective is None
+    assert hit.text.startswith("rule of line 3 answered tree/ll, ")
+    assert Kind.UNKNOWN in kinds(found)
