@@ -29,7 +29,7 @@ _MAX_REPEATED: Final = 65536
 _ANSI: Final = re.compile(r"\x1b\[[0-9;?]*[A-Za-z]")
 _TRACE: Final = b"#@ format 1\n" + why.COLUMNS.encode()
 _RULE_ROW: Final = re.compile(
-    rb"^(?:broadcast|reduce|allgather|reducescatter|allreduce),\d+,\d+,[\w-]+,[\w-]+,", re.MULTILINE
+    rb"(?:broadcast|reduce|allgather|reducescatter|allreduce),\d+,\d+,[\w-]+,[\w-]+,"
 )
 _RCCLX: Final = "RCCL_ENABLE_DDA"
 
@@ -95,13 +95,20 @@ def _read(
             next(lines, None)
             why.read_trace(lines, name, evidence)
             return None
-        if b"NCCL" not in head and why.MARK.encode() not in head and _RULE_ROW.search(head):
+        if _begins_with_a_rule(head):
             raise OutputError(
                 "this is a rule file, not a job's log",
                 where=name,
                 hint=f"give it as the job's rules: --rules {name}, beside the job's own files.",
             )
         return _read_log(parse.lines_of(stream, name), name, library, own)
+
+
+def _begins_with_a_rule(head: bytes) -> bool:
+    """Whether the first line that is no comment is a row of a rule file."""
+    lines = (line.strip() for line in head.splitlines())
+    first = next((line for line in lines if line and not line.startswith(b"#")), b"")
+    return _RULE_ROW.match(first) is not None
 
 
 def _read_log(

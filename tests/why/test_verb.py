@@ -63,6 +63,7 @@ def test_every_answer_stands_in_the_document(repository: Path) -> None:
         (b"NCCL\0INFO\n", 6, "zero byte"),
         (b"step 1 loss 0.3\n", 8, "NCCL_DEBUG_SUBSYS=INIT,ENV,TUNING,COLL"),
         (b"allreduce,0,4095,ring,ll,-1,1,8,-1,-1\n", 6, "--rules"),
+        (b"#@ format 1\n# ours\n\nreduce,0,9,ring,ll,-1,1,8\n", 6, "--rules"),
         (b"#@ format 1\n# a schedule\n", 8, "RCCLTUNE_LOG=decisions"),
     ],
 )
