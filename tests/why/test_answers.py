@@ -634,3 +634,56 @@ def test_a_summary_of_mixed_calls_still_names_its_rules(jobs: Jobs) -> None:
     assert hit.collective is None
     assert hit.text.startswith("rule of line 3 answered tree/ll, ")
     assert Kind.UNKNOWN in kinds(found)
+
+
+def test_a_rule_that_the_jobs_own_file_lacks(jobs: Jobs) -> None:
+    """The cell was offered and nothing was answered: the job read another file than this one."""
+    trace = jobs.folder / "trace.csv"
+    used = jobs.rules("allreduce,0,2047,tree,ll,-1,1,64,-1,-1\n", "used.csv")
+    jobs.run(env=jobs.with_plugin(used, RCCLTUNE_LOG="off", RCCLTUNE_TRACE=str(trace)))
+    thought = jobs.rules("allreduce,0,9999999,tree,ll,-1,1,64,-1,-1\n", "thought.csv")
+    found = ask(trace, rules=thought)
+    assert at(found, KIB).kind is Kind.HIT
+    assert at(found, MIB).kind is Kind.OTHER_FILE
+
+
+def test_ranks_of_which_some_have_no_file(jobs: Jobs) -> None:
+    """A variable that was set on one host only."""
+    one = jobs.run("one", env=jobs.with_plugin(jobs.rules()))
+    other = jobs.run("other", env=jobs.with_plugin(None))
+    found = ask(one, other)
+    assert set(kinds(found)) == {Kind.OTHER_FILE}
+    assert "some ranks have rules and others none" in found.answers[0].text
+
+
+def test_another_scale_by_the_rule_file_alone(jobs: Jobs) -> None:
+    """The plugin keeps silent; the library names the communicator, the file its scales."""
+    rules = jobs.rules()
+    env = jobs.with_plugin(rules, RCCLTUNE_LOG="off", RCCLTUNE_SIM_RANKS="8")
+    found = ask(jobs.run(env=env), rules=rules)
+    assert set(kinds(found)) == {Kind.OTHER_SCALE}
+    assert "it has 64 ranks on 1 node" in found.answers[0].text
+
+
+@pytest.mark.parametrize(
+    ("setting", "export"),
+    [("pat,simple", "NCCL_PAT_ENABLE=1"), ("ring,ll128", "RCCL_LL128_FORCE_ENABLE=1")],
+)
+def test_switches_of_cells_in_all_gather(jobs: Jobs, setting: str, export: str) -> None:
+    """PAT and LL128 are there, and off."""
+    rules = jobs.rules(f"allgather,0,99999999,{setting},-1,1,64,-1,-1\n")
+    env = jobs.with_plugin(rules, RCCL_DIRECT_ALLGATHER_DISABLE="1")
+    found = ask(jobs.run(collective="all_gather", env=env), rules=rules)
+    assert set(kinds(found)) == {Kind.NOT_SELECTABLE}
+    assert export in (found.answers[0].remedy or "")
+
+
+def test_ll128_that_is_forced_and_still_not_offered(jobs: Jobs) -> None:
+    """Then some rank lacks the variable, or a pair of GPUs its link."""
+    rules = jobs.rules("allgather,0,99999999,ring,ll128,-1,1,64,-1,-1\n")
+    more = {"RCCL_DIRECT_ALLGATHER_DISABLE": "1", "RCCL_LL128_FORCE_ENABLE": "1"}
+    node = jobs.node(library={"all_xgmi": False})
+    log = jobs.run(collective="all_gather", node=node, env=jobs.with_plugin(rules, **more))
+    found = ask(log, rules=rules)
+    assert set(kinds(found)) == {Kind.NOT_SELECTABLE}
+    assert "XGMI" in found.answers[0].text
