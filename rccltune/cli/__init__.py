@@ -32,6 +32,7 @@ _VERBS: Final = {
     "plot": ("rccltune.cli.plot", "plot", "Draw what was measured, fitted and chosen."),
     "report": ("rccltune.cli.report", "report", "Write one page that can be mailed."),
     "explain": ("rccltune.cli.explain", "explain", "Show what a rule file will do."),
+    "why": ("rccltune.cli.why", "why", "Say why a job's rules were or were not used."),
     "variants": ("rccltune.cli.variants", "variants", "List what no tuner can switch."),
     "deploy": ("rccltune.cli.deploy", "deploy", "Hand rules and plugin over to a site's jobs."),
     "plugin": ("rccltune.cli.plugin", "plugin", "Find, use and check the tuner plugin."),

@@ -8,12 +8,28 @@ The way of a number: ``source`` (bytes to lines) → ``form`` (what kind of file
 (tables in logs), ``nccl_json`` (``-J``), ``records`` (CSV and JSON records) → ``draft`` (half-rows
 as the file tells them) → ``resolve`` (what the file, the options and the assumptions say
 together) → ``assemble`` (samples, doubts, notices).
+
+:func:`open_log`, :func:`head_of`, :func:`lines_of` and :func:`strip` read any other log line by
+line in bounded memory.
 """
 
 from rccltune.parse.jobs import jobs_in
 from rccltune.parse.preamble import buses_in
+from rccltune.parse.prefix import strip
 from rccltune.parse.read import read, read_stream
 from rccltune.parse.reading import Reading
+from rccltune.parse.source import head_of, lines_of, open_log
 from rccltune.parse.workload import read_workload
 
-__all__ = ["Reading", "buses_in", "jobs_in", "read", "read_stream", "read_workload"]
+__all__ = [
+    "Reading",
+    "buses_in",
+    "head_of",
+    "jobs_in",
+    "lines_of",
+    "open_log",
+    "read",
+    "read_stream",
+    "read_workload",
+    "strip",
+]

@@ -20,21 +20,21 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Final
 
+from rccltune.librarylog import (
+    MODEL_ROW,
+    SHARED,
+    collective_named,
+    setting_named,
+    without_bandwidth,
+)
 from rccltune.model import Sample, Setting
-from rccltune.vocab import Algorithm, Collective, Doubt, Protocol
+from rccltune.vocab import Collective, Doubt
 
 _CHOICE: Final = re.compile(
     r"NCCL INFO (?:(\w+): )?(\d{1,19}) Bytes -> Algo (\w+) proto (\w+) (time \S|channel\{)"
 )
-# "   AllReduce |     5.1/   0.0 |     9.8/   8.1 | …": Tree and Ring with the protocols come first.
-_MODEL: Final = re.compile(r"NCCL INFO +(\w+) \|((?: *[\d.]+/ *[\d.]+ \|){6})")
-_BANDWIDTH: Final = re.compile(r"/ *([\d.]+) \|")
-_MODELLED: Final = tuple(
-    Setting(algorithm=a, protocol=p) for a in (Algorithm.TREE, Algorithm.RING) for p in Protocol
-)
+_MODEL: Final = re.compile(rf"NCCL INFO +{MODEL_ROW}")
 _CHANNELS: Final = re.compile(r"NCCL INFO (\d{1,6}) coll channels, ")
-# Of these a tuner sees the total over all ranks.
-_SHARED: Final = (Collective.ALL_GATHER, Collective.REDUCE_SCATTER)
 # Collective, None where the line names none; bytes; whether these are a rank's own.
 Call = tuple[Collective | None, int, bool]
 
@@ -64,11 +64,11 @@ def read_log(texts: Iterable[str]) -> Logged:
         refused |= _refused(text)
         # A launch writes thousands of lines that say the same.
         for name, nbytes, algorithm, protocol, rest in set(_CHOICE.findall(text)):
-            collective = _collective(name)
+            collective = collective_named(name)
             if name and collective is None:
                 continue
             call = (collective, int(nbytes), rest.startswith("channel"))
-            choices.setdefault(call, set()).add(_setting(algorithm, protocol))
+            choices.setdefault(call, set()).add(setting_named(algorithm, protocol))
     return Logged(
         choices={key: frozenset(said) for key, said in choices.items()},
         channels=frozenset(channels),
@@ -114,7 +114,7 @@ def _proven(sample: Sample, logged: Logged | None, asked: Setting) -> Sample:
 def _said(sample: Sample, logged: Logged) -> Sequence[Setting | None]:
     """Every setting that the log names for calls of this size, in a steady order."""
     collective, nbytes = sample.key.collective, sample.nbytes
-    share = sample.key.scale.n_ranks if collective in _SHARED else 1
+    share = sample.key.scale.n_ranks if collective in SHARED else 1
     calls: tuple[Call, ...] = (
         (None, nbytes, False),
         (collective, nbytes, False),
@@ -143,33 +143,10 @@ def _refused(text: str) -> set[tuple[Collective, Setting]]:
     found: set[tuple[Collective, Setting]] = set()
     seen: set[Collective] = set()
     for name, cells in _MODEL.findall(text):
-        collective = _collective(name)
+        collective = collective_named(name)
         # Further rows of a collective are other algorithms'.
         if collective is None or collective in seen:
             continue
         seen.add(collective)
-        bandwidths = zip(_MODELLED, _BANDWIDTH.findall(cells), strict=True)
-        found |= {(collective, setting) for setting, text in bandwidths if not text.strip("0.")}
+        found |= {(collective, setting) for setting in without_bandwidth(cells)}
     return found
-
-
-def _collective(name: str) -> Collective | None:
-    try:
-        return Collective.parse(name)
-    except ValueError:
-        return None
-
-
-def _setting(algorithm: str, protocol: str) -> Setting | None:
-    """Older releases print numbers, those of the tuner interface."""
-    try:
-        return Setting(
-            algorithm=tuple(Algorithm)[int(algorithm)]
-            if algorithm.isdigit()
-            else Algorithm.parse(algorithm),
-            protocol=tuple(Protocol)[int(protocol)]
-            if protocol.isdigit()
-            else Protocol.parse(protocol),
-        )
-    except (ValueError, IndexError):
-        return None

@@ -1,0 +1,108 @@
+"""``rccltune why``: why a job's rules were, or were not, used at each size."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from rccltune.cli.console import Console, common
+from rccltune.cli.options import COLLECTIVE, FOLDER
+from rccltune.units import MAX_NBYTES, format_size
+from rccltune.vocab import Collective
+
+if TYPE_CHECKING:
+    from rccltune.why import Answer, Remark, Verdict
+
+
+@click.command("why")
+@click.argument("files", type=FOLDER, nargs=-1, required=True, metavar="FILE...")
+@click.option("--rules", type=FOLDER, metavar="FILE", help="The job's rule file, to explain it.")
+@click.option("--collective", type=COLLECTIVE, help="Of a benchmark's table that names none.")
+@common
+def why(
+    *,
+    console: Console,
+    files: tuple[Path, ...],
+    rules: Path | None,
+    collective: Collective | None,
+) -> None:
+    """Say why a job's rules were or were not used, per communicator, collective and size.
+
+    FILE is any of: the job's log with NCCL_DEBUG=INFO and NCCL_DEBUG_SUBSYS=INIT,ENV,TUNING,COLL
+    (ranks may be mixed, or one file each), the plugin's lines (RCCLTUNE_LOG=summary or
+    decisions), its traces (RCCLTUNE_TRACE), a benchmark's output. The more of them, the more is
+    answered; what they cannot tell is said, with the variable that makes the job tell it.
+
+    \b
+    Example:
+      rccltune why job.log trace-*.csv --rules rccl_tuner_gfx942_cpx-nps4.csv
+
+    \b
+    Exit codes: 0 answered, 3 the rule file is refused, 6 a file is not understood,
+    8 the files tell nothing.
+    """
+    from rccltune.pipeline import whying
+
+    found = whying.explain_job(files, rules, collective)
+    console.result(_plain(found), _text(found))
+
+
+def _plain(found: Verdict) -> dict[str, Any]:
+    return {
+        "answers": [_plain_answer(answer) for answer in found.answers],
+        "remarks": [{"text": one.text, "remedy": one.remedy} for one in found.remarks],
+    }
+
+
+def _plain_answer(answer: Answer) -> dict[str, Any]:
+    return {
+        "nodes": answer.where.n_nodes,
+        "ranks": answer.where.n_ranks,
+        "collective": answer.collective.value if answer.collective else None,
+        "min_bytes": answer.min_nbytes,
+        "max_bytes": answer.max_nbytes,
+        "sizes": answer.n_sizes,
+        "answer": answer.kind.value,
+        "text": answer.text,
+        "remedy": answer.remedy,
+    }
+
+
+def _text(found: Verdict) -> str:
+    parts: list[str] = []
+    head = None
+    for answer in found.answers:
+        collective = answer.collective.value if answer.collective else "any collective"
+        mine = f"{collective}, {answer.where}"
+        if mine != head:
+            parts.append(f"\n{mine}" if head else mine)
+            head = mine
+        parts.append(_lines(answer))
+    parts += [""] if found.remarks else []
+    parts += [_remark(one) for one in found.remarks]
+    return "\n".join(parts)
+
+
+def _lines(answer: Answer) -> str:
+    remedy = f"\n      > {_sentence(answer.remedy)}" if answer.remedy else ""
+    return f"  {_range(answer):<22} {answer.kind.value}: {answer.text}{remedy}"
+
+
+def _range(answer: Answer) -> str:
+    if answer.min_nbytes is None or answer.max_nbytes is None:
+        return "any size"
+    first = format_size(answer.min_nbytes)
+    if answer.min_nbytes == answer.max_nbytes:
+        return first
+    last = "any" if answer.max_nbytes == MAX_NBYTES else format_size(answer.max_nbytes)
+    return f"{first} to {last}"
+
+
+def _remark(one: Remark) -> str:
+    return f"{one.text}\n  > {_sentence(one.remedy)}" if one.remedy else one.text
+
+
+def _sentence(text: str) -> str:
+    return text[:1].upper() + text[1:]

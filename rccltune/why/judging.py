@@ -1,0 +1,294 @@
+"""From evidence to an answer at one size: the first question that the files settle decides."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Final
+
+from rccltune.model import Setting
+from rccltune.why import remedies
+from rccltune.why.around import bypassed
+from rccltune.why.causes import cause
+from rccltune.why.records import (
+    Job,
+    Key,
+    Kind,
+    Known,
+    Reason,
+    RuleHere,
+    Said,
+    Seen,
+    Where,
+)
+from rccltune.why.shut import cell_of, is_offered, not_selectable, unmet
+from rccltune.why.summary import by_summary, was_hit, was_shut
+
+_OVERRIDES: Final = ("RCCL_OVERRIDE_ALGO", "RCCL_OVERRIDE_PROTO")
+
+
+class Judge:
+    """Answers for one job."""
+
+    def __init__(self, job: Job, known: Known) -> None:
+        """Nothing is judged yet.
+
+        Args:
+            job: all evidence.
+            known: what other rooms know.
+        """
+        self._job = job
+        self._known = known
+        self._causes: dict[Where, Reason | None] = {}
+
+    def cause(self, where: Where) -> Reason | None:
+        """What holds for every size of a scale."""
+        if where not in self._causes:
+            self._causes[where] = cause(self._job, where, self._known)
+        return self._causes[where]
+
+    def at(self, key: Key) -> Reason:
+        """The answer at one size."""
+        seen = self._job.seen[key]
+        around = self._around_any(key, seen)
+        if around is not None:
+            return around
+        reason = self.cause(key[0])
+        if reason is not None and reason.kind is Kind.OTHER_FILE:
+            return reason
+        answers = [said for said in seen.said if said.setting is not None or said.line]
+        if answers:
+            return self._behind(key, seen, answers[0], self._answered(key, seen, answers))
+        return reason or (self._unanswered if seen.said else self._unasked)(key, seen)
+
+    def _around_any(self, key: Key, seen: Seen) -> Reason | None:
+        """What needs no look at rules: no tuner is asked, or a schedule answers."""
+        if not key[1].is_tunable:
+            return Reason(
+                Kind.NOT_TUNABLE, f"{key[1].value} is made of sends and receives in every release"
+            )
+        if seen.paths:
+            return self._bypassed(key, seen, named=seen.paths)
+        steps = any(one.how == "schedule" for one in self._job.started.get(key[0], ()))
+        if seen.scheduled or (steps and seen.said):
+            return Reason(
+                Kind.SCHEDULE,
+                "RCCLTUNE_SCHEDULE is set: its steps answered, and no rule file is read",
+                remedies.NO_SCHEDULE,
+            )
+        return None
+
+    # --- a rule answered
+
+    def _answered(self, key: Key, seen: Seen, answers: Sequence[Said]) -> Reason:
+        said = answers[0]
+        if said.setting is None:
+            return Reason(Kind.HOLE, f"rule of line {said.line} leaves this size to the library")
+        if len(answers) > 1 or None in {one.setting for one in seen.said}:
+            return self._answered_apart(seen)
+        rule = f"rule of line {said.line}" if said.line else "a rule of the library's own table"
+        if not seen.ran:
+            return self._answered_unseen(key, said, rule)
+        other = [ran for ran in seen.ran if ran is None or _choice(said.setting, ran)]
+        if len(other) == len(seen.ran):
+            return self._overwritten(key, said, rule, other[0])
+        # Other types, or calls of a group, whose sum the tuner was asked about.
+        words = ", ".join(sorted(map(str, other)))
+        more = f"; other calls ran {words}" if other else ""
+        return self._hit(f"{rule} answered {said.setting}, and that ran{more}")
+
+    def _behind(self, key: Key, seen: Seen, said: Said, reason: Reason) -> Reason:
+        """The same, with the rule before it that would have answered if it could be chosen."""
+        before = [one for one in self._rules(key) or () if one.line < said.line]
+        if not before or before[0].conditions or before[0].setting == said.setting:
+            return reason
+        shut = self._shut(before[0], key, seen)
+        return Reason(reason.kind, f"{reason.text}; {shut.text}", reason.remedy or shut.remedy)
+
+    def _answered_unseen(self, key: Key, said: Said, rule: str) -> Reason:
+        """Nothing says what ran: the library's release does, where it is known for that."""
+        if self._known.overwrites(self._job.library, key[1], key[0]):
+            return Reason(
+                Kind.OVERWRITTEN,
+                f"{rule} answered {said.setting}; {self._job.library} sets the protocol of "
+                f"{key[1].value} again on several nodes, and nothing here says what ran",
+                "use RCCL 2.28.3 or later, or see what runs: export NCCL_DEBUG=INFO "
+                "NCCL_DEBUG_SUBSYS=INIT,ENV,TUNING",
+            )
+        return self._hit(f"{rule} answered {said.setting}; nothing here says what ran")
+
+    def _hit(self, text: str) -> Reason:
+        measured, loaded = self._known.file_libraries, self._job.library
+        if measured and loaded is not None and not any(_is_same(one, loaded) for one in measured):
+            names = ", ".join(measured)
+            return Reason(
+                Kind.OTHER_LIBRARY,
+                f"{text}, but the rules were measured with {names} and the job loads {loaded}",
+                remedies.CHECK_LIBRARY,
+            )
+        return Reason(Kind.HIT, text)
+
+    def _answered_apart(self, seen: Seen) -> Reason:
+        """Several answers at one size: numPipeOps and regBuff differ, or the ranks do."""
+        words = sorted({"none" if s.setting is None else str(s.setting) for s in seen.said})
+        ran = sorted({str(one) for one in seen.ran})
+        more = f"; what ran: {', '.join(ran)}" if ran else ""
+        return Reason(
+            Kind.HIT,
+            f"rules answered, not always alike: {', '.join(words)}{more}",
+            "compare ranks and calls in the plugin's own files: " + remedies.TELL_PLUGIN,
+        )
+
+    def _overwritten(self, key: Key, said: Said, rule: str, ran: Setting | None) -> Reason:
+        name = "an algorithm without a name here" if ran is None else str(ran)
+        text = f"{rule} answered {said.setting}, and {name} ran"
+        forced = [name for name in _OVERRIDES if name in self._job.variables]
+        if forced:
+            values = ", ".join(f"{n}={'|'.join(sorted(self._job.variables[n]))}" for n in forced)
+            return Reason(
+                Kind.OVERWRITTEN, f"{text}: {values} is applied last", remedies.unset(*forced)
+            )
+        if self._known.overwrites(self._job.library, key[1], key[0]):
+            return Reason(
+                Kind.OVERWRITTEN,
+                f"{text}: {self._job.library} sets the protocol again on several nodes",
+                "use RCCL 2.28.3 or later, which leaves a tuner's answer as it is",
+            )
+        return Reason(
+            Kind.OVERWRITTEN,
+            f"{text}: {self._job.library or 'the library'} changed it after the tuner",
+            "see whether other variables force it, with: export NCCL_DEBUG=INFO "
+            "NCCL_DEBUG_SUBSYS=INIT,ENV,TUNING",
+        )
+
+    # --- asked, and no answer
+
+    def _unanswered(self, key: Key, seen: Seen) -> Reason:
+        rules = self._rules(key)
+        if rules is None:
+            return self._unanswered_without_rules(key)
+        if not rules:
+            return self._hole(key)
+        shut = [rule for rule in rules if not is_offered(rule, seen)]
+        if shut:
+            return self._shut(shut[0], key, seen)
+        with_conditions = [rule for rule in rules if rule.conditions]
+        if with_conditions:
+            rule = with_conditions[0]
+            return Reason(
+                Kind.HOLE,
+                f"rule of line {rule.line} asks for {rule.conditions}, and the calls had others",
+                "leave numPipeOps and regBuff at -1 in the rule file",
+            )
+        return Reason(
+            Kind.OTHER_FILE,
+            f"{self._known.file_name} has a rule here (line {rules[0].line}), and the job's plugin "
+            "answered nothing: the job read another file",
+            remedies.SAME_FILE,
+        )
+
+    def _unanswered_without_rules(self, key: Key) -> Reason:
+        sums = self._job.totals.get(key[0])
+        if sums is not None and sums.calls and not sums.not_selectable:
+            return Reason(
+                Kind.HOLE, "the file has none here", "see its holes with: rccltune explain RULES"
+            )
+        if sums is not None and sums.not_selectable and not sums.misses:
+            return Reason(
+                Kind.NOT_SELECTABLE,
+                "a rule matched, and the library does not offer what it asks for",
+                unmet(self._job) or remedies.TELL_RULES,
+            )
+        return Reason(
+            Kind.UNKNOWN,
+            "the plugin was asked and gave no answer: there is no rule, or none that can be chosen",
+            remedies.TELL_RULES,
+        )
+
+    def _hole(self, key: Key) -> Reason:
+        stated = self._known.hole(key[1], key[2], key[0]) if self._known.hole else None
+        remedy = "measure these sizes and choose anew: rccltune sweep, rccltune emit-config"
+        beaten = stated is not None and "not beaten" in stated
+        return Reason(Kind.HOLE, stated or "the file has none here", None if beaten else remedy)
+
+    def _shut(self, rule: RuleHere, key: Key, seen: Seen) -> Reason:
+        return not_selectable(rule, key, seen, self._job, self._known)
+
+    # --- not asked, or nobody wrote it down
+
+    def _unasked(self, key: Key, seen: Seen) -> Reason:
+        where = key[0]
+        if where in self._job.recorded and not seen.ran:
+            return self._bypassed(key, seen, named=set())
+        if seen.called and not seen.ran and where in self._job.tuning:
+            return self._bypassed(key, seen, named=set())
+        if where in self._job.recorded:
+            return Reason(
+                Kind.UNKNOWN,
+                "the library chose here, and the plugin's files have no question of this size: "
+                "they are of other ranks or were cut off, or the call was one of a group, about "
+                "whose sum it was asked",
+                remedies.TELL_PLUGIN,
+            )
+        if seen.ran and self._job.table_applied:
+            return self._unanswered(key, seen)
+        return self._by_what_ran(key, seen)
+
+    def _by_what_ran(self, key: Key, seen: Seen) -> Reason:
+        """No word of the plugin's on this size: what ran is compared with the file."""
+        rules = self._rules(key)
+        if rules is not None and not rules:
+            return self._hole(key)
+        ran = [one for one in seen.ran if one is not None]
+        if rules is None or not ran:
+            return by_summary(key[0], ran, self._job) or self._untold(ran)
+        rule = rules[0]
+        if not any(_choice(rule.setting, one) for one in ran):
+            how = f"{ran[0]} ran, which is what the rule of line {rule.line} asks for"
+            return self._hit(how)
+        if (key[1], cell_of(rule.setting)) in self._job.refused or was_shut(
+            key[0], rule, self._job
+        ):
+            return self._shut(rule, key, seen)
+        if was_hit(key[0], rule, self._job) or self._known.overwrites(
+            self._job.library, key[1], key[0]
+        ):
+            said = Said(rule.setting, rule.line)
+            return self._overwritten(key, said, f"rule of line {rule.line}", ran[0])
+        return Reason(
+            Kind.UNKNOWN,
+            f"{ran[0]} ran, and the rule of line {rule.line} asks for {rule.setting}; nothing here "
+            "says what the plugin answered",
+            remedies.TELL_PLUGIN,
+        )
+
+    def _untold(self, ran: Sequence[Setting]) -> Reason:
+        told = f"{', '.join(map(str, ran))} ran, and " if ran else ""
+        remedy = remedies.TELL_PLUGIN if self._is_loaded() else remedies.TELL_LIBRARY
+        return Reason(Kind.UNKNOWN, f"{told}nothing here says what a rule answered", remedy)
+
+    def _is_loaded(self) -> bool:
+        return bool(self._job.started or self._job.recorded) or any(
+            name.startswith("rccltune ") for _, name in self._job.loading
+        )
+
+    def _bypassed(self, key: Key, seen: Seen, named: set[str]) -> Reason:
+        return bypassed(key, seen, named, self._job, self._known)
+
+    def _rules(self, key: Key) -> tuple[RuleHere, ...] | None:
+        return self._known.rules(key[1], key[2], key[0]) if self._known.rules else None
+
+
+def _choice(asked: Setting, ran: Setting) -> bool:
+    """Whether another algorithm or protocol ran; channels are an upper bound and tell nothing."""
+    return Setting.contradicts(asked, cell_of(ran))
+
+
+def _is_same(measured: str, loaded: str) -> bool:
+    """Whether two libraries are of one family and release; builds of one release count as one."""
+    one, other = measured.split(), loaded.split()
+    same_family = len(one) < 2 or one[0] == other[0]
+    return same_family and _release(one[-1]) == _release(other[-1])
+
+
+def _release(text: str) -> tuple[str, ...]:
+    return tuple(text.replace("-", "+").split("+")[0].split(".")[:3])

@@ -1,0 +1,148 @@
+"""Answers at single sizes, joined into ranges."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from itertools import groupby
+
+from rccltune.why import remedies
+from rccltune.why.judging import Judge
+from rccltune.why.records import (
+    NOWHERE,
+    Answer,
+    Job,
+    Key,
+    Kind,
+    Known,
+    Reason,
+    Verdict,
+    Where,
+)
+from rccltune.why.remarks import remarks
+
+
+def verdict(job: Job, known: Known) -> Verdict:
+    """All answers and remarks that the evidence gives.
+
+    Args:
+        job: all evidence.
+        known: what other rooms know.
+    """
+    judge = Judge(job, known)
+    answers = list(_by_size(job, judge))
+    # The summary names rules that were hit: all that is known where single sizes stay open.
+    open_scales = {answer.where for answer in answers if answer.kind is Kind.UNKNOWN}
+    for where in sorted(open_scales & set(job.hit_rules), key=str):
+        answers += _hits(job, where, known)
+    answers += _by_scale(job, judge, known)
+    if not answers:
+        reason = judge.cause(NOWHERE)
+        answers = [_answer(NOWHERE, None, (), reason)] if reason is not None else []
+    return Verdict(
+        answers=tuple(sorted(answers, key=_order)), remarks=tuple(remarks(job, known, answers))
+    )
+
+
+def _order(answer: Answer) -> tuple[int, int, int, int]:
+    where, collective = answer.where, answer.collective
+    return (
+        where.n_nodes or 0,
+        where.n_ranks or 0,
+        99 if collective is None or not collective.is_tunable else collective.func_index,
+        answer.min_nbytes or 0,
+    )
+
+
+def _by_size(job: Job, judge: Judge) -> Iterator[Answer]:
+    """Sizes in rising order; neighbours with the same answer are one range."""
+    keys = sorted(
+        (key for key in job.seen if key[2] > 0), key=lambda k: (str(k[0]), k[1].value, k[2])
+    )
+    judged = [(key, judge.at(key)) for key in keys]
+    for _, group in groupby(judged, key=lambda one: (one[0][0], one[0][1], one[1])):
+        members = list(group)
+        first, reason = members[0]
+        yield _answer(first[0], first, [key[2] for key, _ in members], reason)
+
+
+def _answer(where: Where, key: Key | None, sizes: Iterable[int], reason: Reason) -> Answer:
+    found = list(sizes)
+    return Answer(
+        where=where,
+        collective=key[1] if key else None,
+        min_nbytes=min(found, default=None),
+        max_nbytes=max(found, default=None),
+        n_sizes=len(found),
+        kind=reason.kind,
+        text=reason.text,
+        remedy=reason.remedy,
+    )
+
+
+def _by_scale(job: Job, judge: Judge, known: Known) -> Iterator[Answer]:
+    """Communicators of which no call is known by its size."""
+    sized = {key[0] for key in job.seen if key[2] > 0}
+    told = {*job.started, *job.totals, *job.hit_rules, *job.scales} - sized
+    for where in sorted(told, key=str):
+        reason = judge.cause(where)
+        if reason is not None:
+            if where.n_ranks != 1:
+                yield _answer(where, None, (), reason)
+        elif where in job.hit_rules:
+            yield from _hits(job, where, known)
+        elif where in job.totals:
+            yield _answer(where, None, (), _sum(job, where))
+        elif not sized and where.n_ranks != 1:
+            text = "which sizes were called is not told, nor what was answered"
+            yield _answer(where, None, (), Reason(Kind.UNKNOWN, text, remedies.TELL_PLUGIN))
+
+
+def _hits(job: Job, where: Where, known: Known) -> Iterator[Answer]:
+    """The summary names the rules that were hit, not the sizes of the calls."""
+    for said, count in sorted(job.hit_rules[where].items(), key=lambda one: one[0].line):
+        setting = said.setting or "nothing"
+        reason = Reason(
+            Kind.HIT,
+            f"rule of line {said.line} answered {setting}, {count} times in all; "
+            "nothing here says what ran",
+        )
+        sizes = known.line_range(said.line) if known.line_range else None
+        if sizes is None:
+            yield _answer(where, None, (), reason)
+        else:
+            key: Key = (where, sizes[0], sizes[1])
+            yield _answer(where, key, sizes[1:], reason)
+    sums = job.totals.get(where)
+    if sums is not None and sums.hits < sums.calls:
+        yield _answer(where, None, (), _sum(job, where))
+
+
+def _sum(job: Job, where: Where) -> Reason:
+    """Calls by the summary alone."""
+    sums = job.totals[where]
+    if not sums.calls:
+        return Reason(
+            Kind.BYPASSED,
+            "the plugin was not asked once: every call went a path before the tuner, or there was "
+            "none of the five collectives",
+            remedies.TELL_LIBRARY,
+        )
+    if sums.not_selectable and not sums.misses:
+        return Reason(
+            Kind.NOT_SELECTABLE,
+            f"{sums.not_selectable} of {sums.calls} calls: a rule matched, and the library does "
+            "not offer what it asks for",
+            remedies.TELL_PLUGIN,
+        )
+    if sums.misses and not sums.not_selectable:
+        return Reason(
+            Kind.HOLE,
+            f"{sums.misses} of {sums.calls} calls: the file has no rule for them",
+            remedies.TELL_PLUGIN,
+        )
+    return Reason(
+        Kind.UNKNOWN,
+        f"{sums.misses} of {sums.calls} calls met no rule, {sums.not_selectable} one that cannot "
+        "be chosen; the summary does not say which sizes",
+        remedies.TELL_PLUGIN,
+    )

@@ -1,0 +1,298 @@
+"""What files tell of a job, and what is answered from it."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from enum import Enum
+from typing import NamedTuple
+
+from rccltune.model import Setting
+from rccltune.vocab import Collective
+
+
+class Kind(Enum):
+    """The answers; the value is what people and ``--json`` see."""
+
+    HIT = "rule hit"
+    NOT_SELECTABLE = "not selectable"
+    BYPASSED = "bypassed"
+    OVERWRITTEN = "overwritten after the tuner"
+    HOLE = "no rule at this size"
+    OTHER_SCALE = "other communicator or scale"
+    NOT_LOADED = "plugin not loaded"
+    OTHER_LIBRARY = "other library"
+    REFUSED = "rule file refused"
+    OTHER_FILE = "other rule file"
+    PLACEMENT = "other placement"
+    MACHINE = "other machine or mode"
+    VARIABLE = "a variable is not understood"
+    SCHEDULE = "a schedule is set"
+    OFF = "switched off"
+    NOT_TUNABLE = "never asks a tuner"
+    UNKNOWN = "the files do not tell"
+
+
+class Where(NamedTuple):
+    """A communicator's scale, as far as it is known."""
+
+    n_nodes: int | None
+    n_ranks: int | None
+
+    def __str__(self) -> str:
+        """``64 ranks on 1 node``."""
+        if self.n_ranks is None:
+            return "communicator not known"
+        ranks = f"{self.n_ranks} rank{'' if self.n_ranks == 1 else 's'}"
+        if self.n_nodes is None:
+            return ranks
+        return f"{ranks} on {self.n_nodes} node{'' if self.n_nodes == 1 else 's'}"
+
+
+NOWHERE = Where(None, None)
+# Where, collective, size as a tuner sees it.
+Key = tuple[Where, Collective, int]
+
+
+class Said(NamedTuple):
+    """One answer of a tuner: its setting, None for none, and the rule's line, 0 where unknown."""
+
+    setting: Setting | None
+    line: int
+
+
+class Kindred(NamedTuple):
+    """Type and operation of calls, None where the files do not say."""
+
+    dtype: str | None
+    redop: str | None
+
+
+@dataclass(slots=True)
+class Seen:
+    """What the files say of one collective at one size.
+
+    Attributes:
+        said: answers of the tuner, with how often each was written down.
+        offered: cells that could be chosen, by a trace; None where none was given.
+        host: what the library would have chosen by itself.
+        ran: settings that ran; one is None where it has no name today.
+        paths: ways around the tuner that the log names itself.
+        called: the call was made, whether or not a tuner was asked.
+        scheduled: a schedule's step was in force.
+        kindred: types and operations of the calls.
+    """
+
+    said: Counter[Said] = field(default_factory=Counter)
+    offered: set[Setting] | None = None
+    host: set[Setting] = field(default_factory=set)
+    ran: Counter[Setting | None] = field(default_factory=Counter)
+    paths: set[str] = field(default_factory=set)
+    called: bool = False
+    scheduled: bool = False
+    kindred: set[Kindred] = field(default_factory=set)
+
+
+class Started(NamedTuple):
+    """How the plugin said that it began for a communicator.
+
+    Attributes:
+        how: ``rules``, ``inert``, ``schedule`` or ``error``.
+        text: what else the line said.
+        path: of the rule file or schedule.
+        sha256: its hash.
+        needs: a variable that the file wants and the job lacks.
+    """
+
+    how: str
+    text: str = ""
+    path: str = ""
+    sha256: str = ""
+    needs: str = ""
+
+
+@dataclass(slots=True)
+class Totals:
+    """Sums of the plugin's summaries."""
+
+    calls: int = 0
+    hits: int = 0
+    misses: int = 0
+    not_selectable: int = 0
+    fallbacks: int = 0
+
+
+class Loading(Enum):
+    """What one line of a library's log says of the tuner."""
+
+    NAMED = "named"
+    USING = "using"
+    NOT_FOUND = "not found"
+    FAILED = "failed"
+    NO_SYMBOL = "no symbol"
+    UNSUPPORTED = "unsupported"
+    INTERNAL = "internal"
+    TABLE = "table"
+
+
+@dataclass(slots=True)
+class Job:
+    """All evidence of all files; sizes of the parts are bounded, see ``evidence``.
+
+    Attributes:
+        seen: by communicator's scale, collective and size.
+        started: by scale; how often the plugin said each.
+        totals: by scale, of the plugin's summaries.
+        versions: what libraries say of themselves, ``RCCL 2.28.3-…``, with how often.
+        paths: files of libraries that the log names.
+        variables: name to values that the library says it read.
+        loading: what the library says of tuners, with what it names.
+        scales: of communicators, by the library's log.
+        refused: cells without bandwidth in the library's own model.
+        recorded: scales whose every question is written down, by trace or decisions.
+        tuning: scales of which the log has lines of choices.
+        old_hosts: scales whose library looks for version 2 of the interface.
+        has_calls: the log has a line for every call (subsystem COLL).
+        table_applied: the built-in table's tuner told of what it applied.
+        groups: sets of processes that share communicators.
+        hit_rules: by scale, lines and settings of rules that the plugin's summary says were hit.
+        findings: mistakes for which the plugin refused a file.
+        unwritten: traces that the plugin could not write.
+        n_empty_traces: traces without a record.
+        tables: how many tables of benchmarks were read.
+        unread: why others could not be.
+        dropped: keys that did not fit.
+    """
+
+    seen: dict[Key, Seen] = field(default_factory=dict)
+    started: dict[Where, Counter[Started]] = field(default_factory=dict)
+    totals: dict[Where, Totals] = field(default_factory=dict)
+    versions: Counter[str] = field(default_factory=Counter)
+    paths: set[str] = field(default_factory=set)
+    variables: dict[str, set[str]] = field(default_factory=dict)
+    loading: Counter[tuple[Loading, str]] = field(default_factory=Counter)
+    scales: Counter[Where] = field(default_factory=Counter)
+    refused: set[tuple[Collective, Setting]] = field(default_factory=set)
+    recorded: set[Where] = field(default_factory=set)
+    tuning: set[Where] = field(default_factory=set)
+    old_hosts: set[Where] = field(default_factory=set)
+    has_calls: bool = False
+    table_applied: bool = False
+    groups: int = 0
+    hit_rules: dict[Where, Counter[Said]] = field(default_factory=dict)
+    findings: Counter[str] = field(default_factory=Counter)
+    unwritten: Counter[str] = field(default_factory=Counter)
+    n_empty_traces: int = 0
+    tables: int = 0
+    unread: set[str] = field(default_factory=set)
+    dropped: int = 0
+
+    @property
+    def library(self) -> str | None:
+        """What the job loads, where the files say one thing."""
+        return next(iter(self.versions)) if len(self.versions) == 1 else None
+
+    @property
+    def is_empty(self) -> bool:
+        """Whether nothing at all was understood."""
+        return not (
+            self.seen or self.started or self.versions or self.loading or self.scales
+        ) and not (self.variables or self.totals)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Around:
+    """A path that takes calls before a tuner is asked, and what takes it away."""
+
+    name: str
+    export: str | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RuleHere:
+    """A rule of the file that speaks of a call.
+
+    Attributes:
+        conditions: numPipeOps and regBuff as the row asks for them, empty where it asks for none.
+    """
+
+    line: int
+    setting: Setting
+    conditions: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Known:
+    """What other rooms know, asked by this one.
+
+    Attributes:
+        around: paths that may take a call: collective, nbytes, where, type and operation, library.
+        why_not: why no rule can choose a setting anywhere: setting, collective, where.
+        overwrites: whether the library sets the protocol again: library, collective, where.
+        rules: of ``--rules`` for a call, in file order; None where there is no file.
+        hole: the file's own words for a size without a rule.
+        line_range: collective, least and largest size of the rule of a line.
+        file_scales: what the file has rules for, empty without a file.
+        file_name: of ``--rules``.
+        file_sha256: its hash.
+        file_libraries: what it was measured with, with or without the family, empty where that
+            is not recorded.
+    """
+
+    around: Callable[[Collective, int, Where, Kindred, str | None], tuple[Around, ...]]
+    why_not: Callable[[Setting, Collective, Where], str | None]
+    overwrites: Callable[[str | None, Collective, Where], bool]
+    rules: Callable[[Collective, int, Where], tuple[RuleHere, ...]] | None = None
+    hole: Callable[[Collective, int, Where], str | None] | None = None
+    line_range: Callable[[int], tuple[Collective, int, int] | None] | None = None
+    file_scales: tuple[str, ...] = ()
+    file_name: str = ""
+    file_sha256: str = ""
+    file_libraries: tuple[str, ...] = ()
+
+
+class Reason(NamedTuple):
+    """An answer before it is said of sizes: equal ones are joined."""
+
+    kind: Kind
+    text: str
+    remedy: str | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Answer:
+    """What is answered of a range of sizes.
+
+    Attributes:
+        collective: None where the files name no call.
+        min_nbytes: smallest size that was seen, None where none was.
+        max_nbytes: largest one with the same answer and none between with another.
+        n_sizes: how many were seen.
+        remedy: one imperative sentence; None where nothing is to be mended.
+    """
+
+    where: Where
+    collective: Collective | None
+    min_nbytes: int | None
+    max_nbytes: int | None
+    n_sizes: int
+    kind: Kind
+    text: str
+    remedy: str | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Remark:
+    """What holds for the whole job."""
+
+    text: str
+    remedy: str | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Verdict:
+    """All that is answered."""
+
+    answers: tuple[Answer, ...]
+    remarks: tuple[Remark, ...]

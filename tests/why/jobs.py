@@ -1,0 +1,114 @@
+"""Jobs of the simulated node with the real plugin, each one process that plays all ranks."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import yaml
+
+from rccltune import plugin, simnode
+from rccltune.pipeline import whying
+from rccltune.vocab import Collective
+from rccltune.why import Answer, Kind, Verdict
+
+RULES = """#@ format 1
+# library: RCCL 2.28.3-SIMULATED
+allreduce,0,4095,tree,ll,-1,1,64,-1,-1
+allreduce,4096,1048575,tree,ll128,-1,1,64,-1,-1
+#@ hole 1048576 9223372036854775807 baseline not beaten
+"""
+INFO = {"NCCL_DEBUG": "INFO", "NCCL_DEBUG_SUBSYS": "INIT,ENV,TUNING"}
+SIZES = "-b 1K -e 4M -f 4 -n 1 -w 1"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Jobs:
+    """Starts jobs, each in a folder of its own."""
+
+    folder: Path
+    native: Path
+
+    @property
+    def plugin(self) -> str:
+        """The real plugin's file."""
+        return str(self.native / plugin.LIBRARY)
+
+    def rules(self, text: str = RULES, name: str = "rules.csv") -> Path:
+        """A rule file."""
+        path = self.folder / name
+        path.write_text(text, encoding="utf-8")
+        return path
+
+    def node(self, name: tuple[str, str] = ("mi300x", "cpx-nps4"), **more: object) -> Path:
+        """A node file, with parts of it changed."""
+        raw = yaml.safe_load(simnode.node_path(*name).read_text(encoding="utf-8"))
+        for key, value in more.items():
+            raw[key] = {**raw[key], **value} if isinstance(value, dict) else value
+        path = self.folder / "node.yaml"
+        path.write_text(yaml.safe_dump(raw), encoding="utf-8")
+        return path
+
+    def run(
+        self,
+        name: str = "job",
+        *,
+        collective: str = "all_reduce",
+        arguments: str = SIZES,
+        node: Path | None = None,
+        env: Mapping[str, str] | None = None,
+        launcher: Sequence[str] = (),
+    ) -> Path:
+        """Run a benchmark and give its log, the library's and the plugin's lines in it."""
+        compiled = self.folder / f"{name}.node"
+        compiled.write_bytes(simnode.compile_node(node or simnode.node_path("mi300x", "cpx-nps4")))
+        keep = {k: v for k, v in os.environ.items() if k in ("PATH", "HOME", "LANG", "TMPDIR")}
+        keep |= {
+            "RCCLTUNE_SIM_NODE": str(compiled),
+            "RCCLTUNE_SIM_STARTUP_S": "0",
+            "RCCLTUNE_SIM_LONGEST_LIFE_S": "20",
+        }
+        program = str(self.native / "sim" / f"{collective}_perf")
+        done = subprocess.run(
+            [*launcher, program, *arguments.split()],
+            env=keep | dict(env or {}),
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            timeout=60,
+            check=False,
+        )
+        path = self.folder / f"{name}.log"
+        path.write_bytes(done.stdout)
+        return path
+
+    def with_plugin(self, rules: Path | str | None, **more: str) -> dict[str, str]:
+        """Environment of a job that wants all told."""
+        named = {} if rules is None else {"NCCL_TUNER_CONFIG_FILE": str(rules)}
+        told = {"RCCLTUNE_LOG": "decisions", "NCCL_TUNER_PLUGIN": self.plugin}
+        return {**INFO, **told, **named, **more}
+
+
+def ask(*files: Path, rules: Path | None = None, collective: Collective | None = None) -> Verdict:
+    """Ask why."""
+    return whying.explain_job(files, rules, collective)
+
+
+def kinds(found: Verdict) -> list[Kind]:
+    """The answers in order."""
+    return [answer.kind for answer in found.answers]
+
+
+def at(found: Verdict, nbytes: int) -> Answer:
+    """The one answer at a size."""
+    mine = [
+        a
+        for a in found.answers
+        if a.min_nbytes is not None
+        and a.max_nbytes is not None
+        and a.min_nbytes <= nbytes <= a.max_nbytes
+    ]
+    assert len(mine) == 1, found.answers
+    return mine[0]

@@ -1,0 +1,114 @@
+"""The verb: what it prints, its exit codes, and what bad input gets."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+from jobs import Jobs
+
+from rccltune.cli import run
+from rccltune.why import Kind
+
+
+def test_the_page_has_ranges_and_remedies(jobs: Jobs, capsys: pytest.CaptureFixture[str]) -> None:
+    """One head per collective and scale, then ranges, each remedy below its answer."""
+    rules = jobs.rules()
+    log = jobs.run(env=jobs.with_plugin(rules))
+    assert run(["why", str(log), "--rules", str(rules)]) == 0
+    lines = capsys.readouterr().out.splitlines()
+    assert lines[0] == "all_reduce, 64 ranks on 1 node"
+    assert lines[1].startswith("  1 KiB to 2 KiB         rule hit: ")
+    assert lines[2].startswith("  4 KiB to 512 KiB       not selectable: ")
+    assert lines[3] == "      > Set on every rank: export RCCL_LL128_FORCE_ENABLE=1"
+
+
+def test_json_has_every_answer(jobs: Jobs, capsys: pytest.CaptureFixture[str]) -> None:
+    """Programs get the same words."""
+    rules = jobs.rules()
+    log = jobs.run(env=jobs.with_plugin(rules))
+    assert run(["why", str(log), "--rules", str(rules), "--json"]) == 0
+    answers = json.loads(capsys.readouterr().out)["answers"]
+    assert [one["answer"] for one in answers] == [
+        "rule hit",
+        "not selectable",
+        "no rule at this size",
+    ]
+    assert answers[0] | {"text": "", "remedy": None} == {
+        "nodes": 1,
+        "ranks": 64,
+        "collective": "all_reduce",
+        "min_bytes": 1024,
+        "max_bytes": 2048,
+        "sizes": 2,
+        "answer": "rule hit",
+        "text": "",
+        "remedy": None,
+    }
+
+
+def test_every_answer_stands_in_the_document(repository: Path) -> None:
+    """docs/why.md has a row for each, in the words that are printed."""
+    page = (repository / "docs" / "why.md").read_text(encoding="utf-8")
+    assert [kind.value for kind in Kind if f"| {kind.value} |" not in page] == []
+
+
+@pytest.mark.parametrize(
+    ("content", "code", "said"),
+    [
+        (None, 6, "cannot be read"),
+        (b"", 6, "empty"),
+        (b"\n  \n", 6, "nothing but blanks"),
+        (b"NCCL\0INFO\n", 6, "zero byte"),
+        (b"step 1 loss 0.3\n", 8, "NCCL_DEBUG_SUBSYS=INIT,ENV,TUNING,COLL"),
+        (b"allreduce,0,4095,ring,ll,-1,1,8,-1,-1\n", 6, "--rules"),
+        (b"#@ format 1\n# ours\n\nreduce,0,9,ring,ll,-1,1,8\n", 6, "--rules"),
+        (b"#@ format 1\n# a schedule\n", 8, "RCCLTUNE_LOG=decisions"),
+    ],
+)
+def test_files_that_tell_nothing(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], content: bytes | None, code: int, said: str
+) -> None:
+    """What is wrong, where, and what to set so that there is something to read."""
+    path = tmp_path / "job.log"
+    if content is not None:
+        path.write_bytes(content)
+    assert run(["why", str(path)]) == code
+    told = capsys.readouterr().err
+    assert said in told
+    assert str(path) in told
+
+
+def test_a_damaged_trace_names_its_row(jobs: Jobs, capsys: pytest.CaptureFixture[str]) -> None:
+    """A row in the middle that cannot be read is an error; one that was cut off at the end is not."""
+    trace = jobs.folder / "trace.csv"
+    jobs.run(env=jobs.with_plugin(jobs.rules(), RCCLTUNE_TRACE=str(trace)))
+    lines = trace.read_text(encoding="utf-8").splitlines(keepends=True)
+    trace.write_text("".join([*lines[:4], lines[4][:20]]), encoding="utf-8")
+    assert run(["why", str(trace)]) == 0
+    trace.write_text("".join([*lines[:4], lines[4][:20] + "\n", *lines[5:]]), encoding="utf-8")
+    assert run(["why", str(trace)]) == 6
+    assert f"{trace}:5" in capsys.readouterr().err
+
+
+def test_a_refused_rule_file_is_exit_code_3(jobs: Jobs, capsys: pytest.CaptureFixture[str]) -> None:
+    """All mistakes, as the plugin names them."""
+    log = jobs.run(env=jobs.with_plugin(jobs.rules()))
+    bad = jobs.rules("allreduce,9,8,tree,LL,-1,1,64,-1,-1\n", "bad.csv")
+    assert run(["why", str(log), "--rules", str(bad)]) == 3
+    told = capsys.readouterr().err
+    assert "min-above-max" in told
+    assert "unknown-protocol" in told
+    assert run(["why", str(log), "--rules", "/none.csv"]) == 3
+
+
+def test_help_says_what_for_with_an_example_and_exit_codes(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    """As every verb."""
+    assert run(["why", "--help"]) == 0
+    told = capsys.readouterr().out
+    assert "Say why a job's rules were or were not used" in told
+    assert "Example:" in told
+    assert "Exit codes:" in told
