@@ -35,7 +35,7 @@ def equivalences(samples: Sequence[Sample]) -> tuple[Equivalence, ...]:
 
 def _side(gathered: Gathered, key: CurveKey) -> Side:
     """Times without launches that stood still."""
-    table = rows(gathered.tables[key])
+    table = rows(gathered.tables[key], gathered.firsts.get(key))
     out = {(stall.nbytes, stall.launch) for stall in find_stalls(table)}
     kept = {
         row.nbytes: {n: time for n, time in row.centres.items() if (row.nbytes, n) not in out}

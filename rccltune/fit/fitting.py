@@ -38,7 +38,7 @@ def curves(samples: Sequence[Sample]) -> Fitted:
     stalls: dict[CurveKey, list[Stall]] = {}
     points: dict[CurveKey, tuple[CurvePoint, ...]] = {}
     for key, table in gathered.tables.items():
-        by_size = rows(table)
+        by_size = rows(table, gathered.firsts.get(key))
         stalls[key] = find_stalls(by_size)
         kept = _points(by_size, stalls[key])
         if kept:

@@ -102,6 +102,42 @@ def test_a_burst_beside_a_good_launch_changes_no_time(sizes: range) -> None:
     assert [(n.caution, n.where) for n in fitted.notices] == [(Caution.BURST, "b")]
 
 
+def first_pass(samples: list[Sample], factor: float) -> list[Sample]:
+    """The passes before these, which pay for connections."""
+    return [
+        replace(one, time_us=one.time_us * factor if one.time_us else None, doubt=Doubt.CONNECTING)
+        for one in samples
+    ]
+
+
+def test_a_burst_in_most_launches_is_told_by_their_first_passes() -> None:
+    """Connections only add time: what is far above its own first pass stood still there."""
+    calm = {name: burst(name, range(0), 1) for name in "abc"}
+    slow = burst("a", range(16, 18), 20) + burst("b", range(16, 18), 21) + calm["c"]
+    expected = [point.time_us for point in fit.curves(calm["c"]).curves[0].points]
+
+    told = [sample for launch in calm.values() for sample in first_pass(launch, 1.3)]
+    (curve,) = fit.curves([*told, *slow]).curves
+    assert [point.time_us for point in curve.points] == expected
+    assert [point.n_left_out for point in curve.points if point.n_left_out] == [2, 2]
+
+    # Without them two of three launches are the majority.
+    (curve,) = fit.curves(slow).curves
+    assert (
+        max(point.time_us / good for point, good in zip(curve.points, expected, strict=True)) > 19
+    )
+
+
+def test_what_is_always_slower_than_its_first_pass_takes_that_long() -> None:
+    """A clock that goes down, a cache that fills: then no launch is left that shows otherwise."""
+    slow = burst("a", range(16, 18), 20) + burst("b", range(16, 18), 20)
+    told = first_pass(burst("a", range(0), 1) + burst("b", range(0), 1), 1.0)
+    (curve,) = fit.curves([*told, *slow]).curves
+    assert [point.time_us for point in curve.points] == [
+        point.time_us for point in fit.curves(slow).curves[0].points
+    ]
+
+
 @pytest.mark.parametrize("sizes", [range(12, 15), range(16, 20), range(22, 25)])
 def test_a_burst_without_a_repeat_is_named_and_its_sizes_count_as_not_measured(
     sizes: range,
