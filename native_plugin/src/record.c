@@ -320,6 +320,7 @@ static bool name_files(struct record *record, const char *pattern, char *reason,
     int length = snprintf(beside, sizeof beside, "%s.%%h-%%p-%%n.part", pattern);
     bool named =
         length > 0 && (size_t)length < sizeof beside &&
+        output_name("%h", "", 0, record->host, sizeof record->host) &&
         output_name(pattern, record->id, record->comm.context, record->path, sizeof record->path) &&
         output_name(beside, record->id, record->comm.context, record->snapshot,
                     sizeof record->snapshot);

@@ -30,6 +30,7 @@ _VERBS: Final = {
     "emit-config": ("rccltune.cli.emit_config", "emit_config", "Choose settings, write rules."),
     "verify": ("rccltune.cli.verify", "verify", "Keep only the rules that win on this machine."),
     "plot": ("rccltune.cli.plot", "plot", "Draw what was measured, fitted and chosen."),
+    "workload": ("rccltune.cli.workload", "workload", "Say what a recorded job asks for."),
     "explain": ("rccltune.cli.explain", "explain", "Show what a rule file will do."),
     "variants": ("rccltune.cli.variants", "variants", "List what no tuner can switch."),
     "deploy": ("rccltune.cli.deploy", "deploy", "Hand rules and plugin over to a site's jobs."),

@@ -29,6 +29,9 @@ if TYPE_CHECKING:
     help="Rules, exports for a shell with what each gains, or both.",
 )
 @click.option("--force", is_flag=True, help="Replace a file that is there and differs.")
+@click.option(
+    "--steps", type=click.IntRange(min=1), metavar="N", help="Steps of the job of --workload."
+)
 @scales_option
 @choosing
 @common
@@ -39,6 +42,7 @@ def emit_config(
     output: Path | None,
     form: str,
     force: bool,
+    steps: int | None,
     scales: tuple[Scale, ...],
     choosing: Choosing,
 ) -> None:
@@ -75,10 +79,27 @@ def emit_config(
     )
     done = pipeline.emit_rules(wish, note=console.say)
     console.warn(done.notices)
+    if choosing.workload is not None:
+        _tell_saving(console, choosing.workload, folders, done, steps)
     if done.path is None and done.environment_path is None:
         console.result(done.as_plain(), done.text.rstrip("\n"))
         return
     console.result(done.as_plain(), _text(done))
+
+
+def _tell_saving(
+    console: Console,
+    workload: Path,
+    folders: tuple[Path, ...],
+    done: Emitted,
+    steps: int | None,
+) -> None:
+    """What the rules save of a recorded job."""
+    from rccltune.pipeline import workloads
+
+    zones = [zone for one in (done, *done.beside) for zone in one.zones]
+    found = workloads.saving_of_rules(workload, folders, zones, steps, note=console.say)
+    console.say(workloads.saving_text(found))
 
 
 def _text(done: Emitted) -> str:

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 _SHOWN = 4
 # A verb of its own has these in another meaning, or not at all.
-_LEFT_OUT = frozenset(("plan_only", "scales"))
+_LEFT_OUT = frozenset(("plan_only", "scales", "workload"))
 
 
 @click.command("tune")
@@ -67,7 +67,7 @@ def tune(
     # Here --variant says what is measured; gains decide what is chosen of it.
     options["variant"] = choosing.variant
     choosing = replace(choosing, variant=None)
-    wishes = pipeline.merge_wishes(config, options)
+    wishes = pipeline.merge_wishes(config, {**options, "workload": choosing.workload})
     if wishes.scales:
         raise CommandLineError(
             "tune is for one scale, where it proves its rules",

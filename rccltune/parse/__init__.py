@@ -14,6 +14,5 @@ from rccltune.parse.jobs import jobs_in
 from rccltune.parse.preamble import buses_in
 from rccltune.parse.read import read, read_stream
 from rccltune.parse.reading import Reading
-from rccltune.parse.workload import read_workload
 
-__all__ = ["Reading", "buses_in", "jobs_in", "read", "read_stream", "read_workload"]
+__all__ = ["Reading", "buses_in", "jobs_in", "read", "read_stream"]
