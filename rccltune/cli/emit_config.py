@@ -10,11 +10,13 @@ import click
 from rccltune.cli.console import DEFAULT_SESSION, Console, common, table
 from rccltune.cli.environments import environment_lines
 from rccltune.cli.options import FOLDER, Choosing, choosing, scales_option
+from rccltune.errors import CommandLineError
 from rccltune.units import MAX_NBYTES, format_size
 
 if TYPE_CHECKING:
     from rccltune.model import Scale, Zone
     from rccltune.pipeline import Emitted
+    from rccltune.workload import Saving
 
 
 @click.command("emit-config")
@@ -63,8 +65,13 @@ def emit_config(
     Exit codes: 0 done, 2 the file is there (--force), 7 no session, 8 nothing to choose from.
     """
     from rccltune import pipeline
+    from rccltune.pipeline import workloads
     from rccltune.pipeline.spreading import sessions_in
 
+    if steps is not None and choosing.workload is None:
+        raise CommandLineError(
+            "--steps counts the steps of a recorded job", hint="say --workload FILE with it."
+        )
     given = sessions or (DEFAULT_SESSION,)
     folders = sessions_in(given)
     console.say(f"Session: {', '.join(str(folder) for folder in folders)}")
@@ -79,27 +86,30 @@ def emit_config(
     )
     done = pipeline.emit_rules(wish, note=console.say)
     console.warn(done.notices)
+    plain, saved = done.as_plain(), ""
     if choosing.workload is not None:
-        _tell_saving(console, choosing.workload, folders, done, steps)
+        found = _saving(console, choosing.workload, folders, done, steps)
+        plain["saving"], saved = workloads.saving_plain(found), workloads.saving_text(found)
     if done.path is None and done.environment_path is None:
-        console.result(done.as_plain(), done.text.rstrip("\n"))
+        if saved:
+            console.say(saved)
+        console.result(plain, done.text.rstrip("\n"))
         return
-    console.result(done.as_plain(), _text(done))
+    console.result(plain, "\n\n".join(part for part in (_text(done), saved) if part))
 
 
-def _tell_saving(
+def _saving(
     console: Console,
     workload: Path,
     folders: tuple[Path, ...],
     done: Emitted,
     steps: int | None,
-) -> None:
+) -> Saving:
     """What the rules save of a recorded job."""
     from rccltune.pipeline import workloads
 
     zones = [zone for one in (done, *done.beside) for zone in one.zones]
-    found = workloads.saving_of_rules(workload, folders, zones, steps, note=console.say)
-    console.say(workloads.saving_text(found))
+    return workloads.saving_of_rules(workload, folders, zones, steps, note=console.say)
 
 
 def _text(done: Emitted) -> str:
