@@ -90,6 +90,7 @@ def show(
     """
     from rccltune.pipeline import workloads
 
+    _tell_snapshots(console, files)
     whole = workloads.read_merged(files, _stated(collective, ranks, nodes), scale_captured)
     found = workloads.show(whole, rules=rules, folder=session, note=console.say)
     console.result(found.as_plain(), _text(found, len(found.shares) if everything else _SHOWN))
@@ -135,6 +136,7 @@ def merge(
         raise CommandLineError(
             "the file is there already", where=str(output), hint="add --force, or name another."
         )
+    _tell_snapshots(console, files)
     whole = workloads.read_merged(files, _stated(collective, ranks, nodes), scale_captured)
     text = write_table(whole)
     if str(output) == "-":
@@ -154,6 +156,18 @@ def merge(
         f"{whole.calls} calls of {len(whole.counts)} sizes, {len(whole.recorders)} recordings, "
         f"in {output}",
     )
+
+
+def _tell_snapshots(console: Console, files: tuple[Path, ...]) -> None:
+    """What killed ranks left is not left out silently."""
+    from rccltune.pipeline import workloads
+
+    beside = workloads.snapshots_beside(files)
+    if beside:
+        console.say(
+            f"Note: {len(beside)} snapshots of recordings that were never finished lie beside "
+            f"these files and are not among them: {beside[0]}{' …' if beside[1:] else ''}"
+        )
 
 
 def _text(found: Shown, most: int) -> str:

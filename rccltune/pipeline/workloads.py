@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import glob
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -45,6 +46,18 @@ def read_merged(
     """
     parts = [workload.read(path, stated or Stated()) for path in paths]
     return workload.merge([workload.scaled(part, captured_times) for part in parts])
+
+
+def snapshots_beside(paths: Sequence[Path]) -> tuple[Path, ...]:
+    """Snapshots that killed ranks left beside these files, and that are not among them."""
+    given = {path.resolve() for path in paths}
+    beside = (
+        found
+        for path in sorted(given)
+        if path.is_file()
+        for found in path.parent.glob(f"{glob.escape(path.name)}.*.part")
+    )
+    return tuple(dict.fromkeys(path for path in beside if path not in given))
 
 
 def with_sizes(sweep: Sweep, path: Path, scale: Scale, *, named_collectives: bool) -> Sweep:

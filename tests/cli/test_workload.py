@@ -184,6 +184,22 @@ def test_captured_calls_are_scaled(here: Path, capsys: pytest.CaptureFixture[str
     assert "allreduce,64,8,1,3,64,192\n" in capsys.readouterr().out
 
 
+def test_snapshots_are_not_forgotten(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """What a killed rank left beside the file is named until it is given too."""
+    comm = "#@ comm id=1 host=n pid=1 context=0 since=1 nRanks=8 nNodes=1 calls=3 "
+    (here / "a.csv").write_text(HEADER)
+    (here / "a.csv.n-1-0.part").write_text(
+        comm + "state=unfinished\n" + HEADER + "reduce,8,8,1,3\n"
+    )
+
+    assert run(["workload", "show", "a.csv"]) == 0
+    assert "1 snapshots" in capsys.readouterr().err
+    assert run(["workload", "show", "a.csv", "a.csv.n-1-0.part"]) == 0
+    said = capsys.readouterr()
+    assert "snapshots of recordings" not in said.err
+    assert "1 of 1 recordings were never finished" in said.out
+
+
 @pytest.mark.parametrize(
     ("arguments", "code", "said"),
     [
