@@ -109,7 +109,8 @@ def _saving(
     from rccltune.pipeline import workloads
 
     zones = [zone for one in (done, *done.beside) for zone in one.zones]
-    return workloads.saving_of_rules(workload, folders, zones, steps, note=console.say)
+    chosen = workloads.by_zones(zones)
+    return workloads.saving_in(workload, folders, chosen, steps, note=console.say)
 
 
 def _text(done: Emitted) -> str:

@@ -56,6 +56,9 @@ def _stated(collective: Collective | None, ranks: int | None, nodes: int | None)
 @_FILES
 @click.option("--rules", type=FOLDER, metavar="FILE", help="Which share this rule file covers.")
 @click.option("--session", type=FOLDER, metavar="SESSION", help="Times, as measured there.")
+@click.option(
+    "--steps", type=click.IntRange(min=1), metavar="N", help="Steps that the job made meanwhile."
+)
 @click.option("--all", "everything", is_flag=True, help=f"Every size, not the first {_SHOWN}.")
 @_STATED[0]
 @_STATED[1]
@@ -68,6 +71,7 @@ def show(
     files: tuple[Path, ...],
     rules: Path | None,
     session: Path | None,
+    steps: int | None,
     everything: bool,
     scale_captured: int,
     collective: Collective | None,
@@ -78,7 +82,8 @@ def show(
 
     Sizes are as a tuner sees them: the total over ranks for all_gather and reduce_scatter. The
     calls of all ranks are added up. What matters most comes first: by the time of the untouched
-    site where a session has it, by calls and bytes otherwise.
+    site where a session has it, by calls and bytes otherwise. With --rules and --session also
+    what the rules save.
 
     \b
     Example:
@@ -92,7 +97,7 @@ def show(
 
     _tell_snapshots(console, files)
     whole = workloads.read_merged(files, _stated(collective, ranks, nodes), scale_captured)
-    found = workloads.show(whole, rules=rules, folder=session, note=console.say)
+    found = workloads.show(whole, rules=rules, folder=session, steps=steps, note=console.say)
     console.result(found.as_plain(), _text(found, len(found.shares) if everything else _SHOWN))
 
 
@@ -171,6 +176,8 @@ def _tell_snapshots(console: Console, files: tuple[Path, ...]) -> None:
 
 
 def _text(found: Shown, most: int) -> str:
+    from rccltune.pipeline.workloads import saving_text
+
     whole = found.workload
     ranks = ", ".join(f"{scale} (by {whole.ranks_at(scale)})" for scale in whole.scales)
     size = approximate_size(whole.total_nbytes)
@@ -187,6 +194,8 @@ def _text(found: Shown, most: int) -> str:
         )
     if found.has_rules:
         parts += ["", _covered(found)]
+    if found.saving is not None:
+        parts.append(saving_text(found.saving))
     return "\n".join([*parts, "", *(f"Note: {remark}." for remark in found.remarks)])
 
 

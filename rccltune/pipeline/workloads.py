@@ -18,6 +18,8 @@ from rccltune.vocab import Collective
 from rccltune.workload import Saving, Share, Source, State, Stated, Timed, Workload
 
 Note = Callable[[str], None]
+# The setting that runs where rules have their way; None where they have none.
+Chosen = Callable[[Collective, Scale, int], Setting | None]
 # More sizes than any job has that was written by hand; a job with ragged messages has thousands.
 MOST_SIZES: Final = 64
 # What none of the sources sees, in the words of the contract.
@@ -102,12 +104,14 @@ class Shown:
         shares: what matters most first.
         has_rules: whether a rule file was given.
         remarks: what the figures do not hold, one sentence each.
+        saving: where both rules and a session were given.
     """
 
     workload: Workload
     shares: tuple[Share, ...]
     has_rules: bool
     remarks: tuple[str, ...]
+    saving: Saving | None = None
 
     def covered(self, of: Callable[[Share], float | None]) -> float:
         """The share that rules cover, from 0 to 1."""
@@ -132,6 +136,7 @@ class Shown:
             }
             if self.has_rules
             else None,
+            "saving": None if self.saving is None else saving_plain(self.saving),
             "remarks": list(self.remarks),
         }
 
@@ -156,13 +161,21 @@ def _share_plain(share: Share) -> dict[str, Any]:
     }
 
 
-def show(whole: Workload, *, rules: Path | None, folder: Path | None, note: Note) -> Shown:
+def show(
+    whole: Workload,
+    *,
+    rules: Path | None,
+    folder: Path | None,
+    steps: int | None = None,
+    note: Note,
+) -> Shown:
     """Say what of a workload matters, and what rules cover.
 
     Args:
         whole: merged.
         rules: a rule file, None for none.
         folder: a session with the times of the untouched site, None for none.
+        steps: that the job made while it was recorded.
         note: told what is worth telling.
 
     Raises:
@@ -171,12 +184,17 @@ def show(whole: Workload, *, rules: Path | None, folder: Path | None, note: Note
     """
     fitted = None if folder is None else fit_session(folder, note=note)
     times = None if fitted is None else _Times(fitted.curves).before
-    shares = workload.shares_of(whole, times, () if rules is None else _rules(rules))
+    read = () if rules is None else _rules(rules)
+    shares = workload.shares_of(whole, times, read)
+    saved = None
+    if fitted is not None and rules is not None:
+        saved = saving(whole, by_rules(read), [fitted], steps)
     return Shown(
         workload=whole,
         shares=shares,
         has_rules=rules is not None,
         remarks=tuple(_remarks(whole)),
+        saving=saved,
     )
 
 
@@ -271,7 +289,7 @@ def _at(curve: Curve, nbytes: int) -> float | None:
 
 
 def saving(
-    whole: Workload, zones: Sequence[Zone], fits: Sequence[FitDone], steps: int | None
+    whole: Workload, chosen: Chosen, fits: Sequence[FitDone], steps: int | None = None
 ) -> Saving:
     """What rules save of a recorded job, estimated from the sessions that they were made of.
 
@@ -280,7 +298,7 @@ def saving(
 
     Args:
         whole: the workload.
-        zones: that were chosen.
+        chosen: what runs under the rules, None where there is none.
         fits: the sessions.
         steps: that the job made while it was recorded, None where nobody says.
     """
@@ -288,10 +306,8 @@ def saving(
 
     def timed(collective: Collective, scale: Scale, nbytes: int) -> Timed | None:
         before = times.before(collective, scale, nbytes)
-        zone = _zone_of(zones, collective, scale, nbytes)
-        after = before
-        if zone is not None and zone.setting is not None:
-            after = times.under(collective, scale, nbytes, zone.setting)
+        setting = chosen(collective, scale, nbytes)
+        after = before if setting is None else times.under(collective, scale, nbytes, setting)
         if before is None or after is None:
             return None
         return Timed(before_us=before, after_us=after)
@@ -299,26 +315,36 @@ def saving(
     return workload.saving_of(whole, timed, steps)
 
 
-def saving_of_rules(
-    path: Path, folders: Sequence[Path], zones: Sequence[Zone], steps: int | None, *, note: Note
+def saving_in(
+    path: Path, folders: Sequence[Path], chosen: Chosen, steps: int | None, *, note: Note
 ) -> Saving:
     """The same of a file, and of sessions by their folders; raises as both do."""
     fits = [fit_session(folder, note=note) for folder in folders]
-    return saving(read_merged([path]), zones, fits, steps)
+    return saving(read_merged([path]), chosen, fits, steps)
 
 
-def _zone_of(
-    zones: Sequence[Zone], collective: Collective, scale: Scale, nbytes: int
-) -> Zone | None:
-    return next(
-        (
-            zone
-            for zone in zones
-            if (zone.target.collective, zone.target.scale) == (collective, scale)
-            and zone.min_nbytes <= nbytes <= zone.max_nbytes
-        ),
-        None,
-    )
+def by_zones(zones: Sequence[Zone]) -> Chosen:
+    """What zones choose."""
+
+    def chosen(collective: Collective, scale: Scale, nbytes: int) -> Setting | None:
+        for zone in zones:
+            target = (zone.target.collective, zone.target.scale)
+            if target == (collective, scale) and zone.min_nbytes <= nbytes <= zone.max_nbytes:
+                return zone.setting
+        return None
+
+    return chosen
+
+
+def by_rules(rules: Sequence[Rule]) -> Chosen:
+    """What rules choose, the first that matches."""
+
+    def chosen(collective: Collective, scale: Scale, nbytes: int) -> Setting | None:
+        matching = (rule for rule in rules if rule.matches(collective, nbytes, scale))
+        found = next(matching, None)
+        return None if found is None else found.setting
+
+    return chosen
 
 
 def saving_plain(found: Saving) -> dict[str, Any]:

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import tempfile
 from pathlib import Path
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from rccltune.cli import run
-from rccltune.errors import OutputError
+from rccltune.errors import OutputError, RccltuneError
 from rccltune.model import Scale
 from rccltune.vocab import Collective
 from rccltune.workload import Count, State, merge, read, write_table
@@ -98,6 +101,21 @@ def test_what_is_no_workload_is_named(tmp_path: Path, text: str | bytes, said: s
     with pytest.raises(OutputError, match=said) as caught:
         read(path)
     assert str(path) in str(caught.value.where)
+
+
+@given(st.text(max_size=200) | st.binary(max_size=200))
+def test_anything_is_read_or_refused(noise: str | bytes) -> None:
+    """Behind a good start too; never another error than one that says what is wrong."""
+    content = noise if isinstance(noise, bytes) else (HEADER + block(1, 3) + noise).encode()
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder) / "w.csv"
+        path.write_bytes(content)
+        try:
+            found = read(path)
+        except RccltuneError as error:
+            assert "w.csv" in str(error.where)  # noqa: PT017 - a good reading is right too
+        else:
+            assert all(count.calls > 0 for count in found.counts)
 
 
 def test_a_missing_file_is_named(tmp_path: Path) -> None:

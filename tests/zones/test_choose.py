@@ -186,6 +186,17 @@ def test_a_workload_decides_between_equally_short_lists(make_curves: MakeCurves)
         assert names(choose(curves, options)) == [expected]
 
 
+def test_calls_of_another_scale_do_not_weigh(make_curves: MakeCurves) -> None:
+    """A communicator of eight says nothing of that of all ranks."""
+    curves = make_curves({"tree/ll": [100, 100, 109, 109], "ring/ll": [109, 109, 100, 100]})
+    other = Scale(n_nodes=7, n_ranks=77)
+    assert other not in {curve.key.scale for curve in curves}
+    plain = names(choose(curves, ChoiceOptions(tolerance=0.1)))
+    for nbytes in (1024, 8192):
+        weights = ((Collective.ALL_REDUCE, other, nbytes, 1000.0),)
+        assert names(choose(curves, ChoiceOptions(tolerance=0.1, weights=weights))) == plain
+
+
 def test_one_rule_serves_both_placements(make_curves: MakeCurves) -> None:
     """Regret is the worse of the two: 4 % in both beats 0 % in one and 30 % in the other."""
     out = make_curves({"tree/ll": [100] * 4, "ring/ll": [104] * 4})
