@@ -37,12 +37,18 @@ _STATED = (
 def workload() -> None:
     """Say what a job asks for: records of the plugin, RCCL's replay files, TUNING logs.
 
-    One export line on a real job records it:
+    One export line on a real job records it, beside NCCL_TUNER_PLUGIN (rccltune plugin --env):
+    export RCCLTUNE_RECORD=/path/record-%h-%p.csv
 
     \b
-      export RCCLTUNE_RECORD=/path/record-%h-%p.csv
+    Example:
+      rccltune workload merge record-*.csv -o workload.csv
+      rccltune workload show workload.csv --rules rules.csv
+      rccltune sweep --mode cpx-nps4 --workload workload.csv
 
-    beside NCCL_TUNER_PLUGIN (rccltune plugin --env).
+    \b
+    Exit codes: 0 done, 2 command line, 3 the rule file is refused, 6 a file is no workload,
+    7 no session.
     """
 
 
@@ -52,7 +58,7 @@ def _stated(collective: Collective | None, ranks: int | None, nodes: int | None)
     return Stated(collective=collective, n_ranks=ranks, n_nodes=nodes)
 
 
-@workload.command("show")
+@workload.command("show", short_help="Which sizes matter, and which share rules cover.")
 @_FILES
 @click.option("--rules", type=FOLDER, metavar="FILE", help="Which share this rule file covers.")
 @click.option("--session", type=FOLDER, metavar="SESSION", help="Times, as measured there.")
@@ -101,7 +107,7 @@ def show(
     console.result(found.as_plain(), _text(found, len(found.shares) if everything else _SHOWN))
 
 
-@workload.command("merge")
+@workload.command("merge", short_help="One file of those of many ranks.")
 @_FILES
 @click.option("-o", "--output", type=FOLDER, required=True, help="File; - is stdout.")
 @click.option("--force", is_flag=True, help="Replace a file that is there.")
