@@ -48,6 +48,7 @@ def main() -> int:
     parser.add_argument("--ranks", type=int, default=2, help="GPUs of the training loop")
     parser.add_argument("--steps", type=int, default=60, help="of the training loop")
     parser.add_argument("--rounds", type=int, default=3, help="turns of the training loop")
+    parser.add_argument("--repeats", type=int, default=3, help="of the sweep")
     parser.add_argument("--rccl-tests", type=Path, help="sweep with these instead of PyTorch")
     options = parser.parse_args()
     options.plugin = (options.plugin or plugin.library()).resolve()
@@ -63,7 +64,7 @@ def main() -> int:
             print(f"recorded: {trained(options, record):.3f} ms per step")
             sweep = ["--mode", "none", "--np", str(options.ranks), *runner(options)]
             steps = options.steps
-        rules = chosen(work, sweep, steps)
+        rules = chosen(work, [*sweep, "--repeats", str(options.repeats)], steps)
         if options.python is not None:
             in_turns(options, rules)
     return 0
@@ -114,7 +115,7 @@ def checked(command: Sequence[str], environment: Mapping[str, str]) -> str:
         stdin=subprocess.DEVNULL,
         capture_output=True,
         text=True,
-        timeout=600,
+        timeout=3600,
         check=False,
     )
     if done.returncode:

@@ -150,7 +150,7 @@ def prepare(
     """
     wanted = replace(wanted, rank_placement=site.seating.place.name, scales=(site.scale,))
     ground = ground_of(site)
-    parts = plan.parted(wanted, ground)
+    parts = plan.parted(wanted, ground, site.start_s)
     # A search would have little to look for at a few sizes.
     wanted = replace(wanted, exhaustive=wanted.exhaustive or bool(parts))
     method, hindrance = _method(wanted, ground)

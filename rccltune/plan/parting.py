@@ -21,7 +21,7 @@ _RANK_S: Final = 0.5
 _PASSES: Final = 2
 
 
-def parted(sweep: Sweep, ground: Ground) -> tuple[Sweep, ...]:
+def parted(sweep: Sweep, ground: Ground, start_s: float | None = None) -> tuple[Sweep, ...]:
     """One sweep for each collective and range; together they measure every size that is wanted.
 
     Further sizes are measured only where a range has them, or where one size alone would not
@@ -30,16 +30,17 @@ def parted(sweep: Sweep, ground: Ground) -> tuple[Sweep, ...]:
     Args:
         sweep: with ``wanted``.
         ground: what there is.
+        start_s: what a launch is known to take beside its calls, None for a rough guess.
     """
     forced = arms(sweep, ground)[0]
-    start_s = _LAUNCH_S + _RANK_S * ground.scale.n_ranks
+    launch_s = _LAUNCH_S + _RANK_S * ground.scale.n_ranks if start_s is None else start_s
     found: list[Sweep] = []
     for collective, sizes in sweep.wanted:
         settings = frozenset(setting for one, setting, _ in forced if one is collective)
 
         def price(sizes: Range, n_settings: int) -> float:
             n_passes = N_BASELINES * _PASSES + (n_settings + 1) * (sweep.repeats + 1)
-            return (N_BASELINES + 1) * start_s + n_passes * pass_s(over(sweep, sizes))
+            return (N_BASELINES + 1) * launch_s + n_passes * pass_s(over(sweep, sizes))
 
         part = replace(sweep, collectives=(collective,), wanted=())
         found += [over(part, one.range) for one in stretches(dict.fromkeys(sizes, settings), price)]

@@ -16,7 +16,7 @@ from __future__ import annotations
 import re
 import struct
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from hashlib import sha256
 from pathlib import PurePath
 from typing import Final
@@ -82,7 +82,7 @@ def read_replay(content: bytes, name: str, n_nodes: int | None) -> Workload:
     counts: list[Count] = []
     aside: dict[str, int] = {}
     by_comm: dict[tuple[str, Scale], int] = {}
-    for call in calls:
+    for call in _without_echoes(calls):
         collective = _tunable(call.name)
         if collective is None or call.is_captured or call.n_ranks < 2:
             key = "captured" if call.is_captured else _plain(call, collective)
@@ -97,6 +97,16 @@ def read_replay(content: bytes, name: str, n_nodes: int | None) -> Workload:
         recorders=_recorders(by_comm, content, name),
         aside=dict(sorted(aside.items())),
     )
+
+
+def _without_echoes(calls: Iterator[_Call]) -> Iterator[_Call]:
+    """A Bcast calls Broadcast; the binary form has a record of both, and it ran once."""
+    before = None
+    for call in calls:
+        named = replace(call, name="Bcast")
+        if call.name != "Broadcast" or before != named:
+            yield call
+        before = call
 
 
 def _recorders(

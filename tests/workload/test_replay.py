@@ -105,6 +105,19 @@ def test_text_says_the_same_as_binary(put: Put) -> None:
     assert one.aside == other.aside == {"send": 1}
 
 
+def test_a_bcast_is_not_counted_as_its_broadcast_too(put: Put) -> None:
+    """The binary form has both (recorder.cc leaves the second out of the text alone)."""
+    bcast = (11, 12)
+    content = record(bcast, 5) + record(BROADCAST, 5) + record(BROADCAST, 5) + record(bcast, 6)
+
+    found = read(put("log.1.n.bin", content))
+
+    assert [(c.collective, c.nbytes, c.calls) for c in found.counts] == [
+        (Collective.BROADCAST, 20, 2),
+        (Collective.BROADCAST, 24, 1),
+    ]
+
+
 def test_captures_do_not_run_and_replays_do(put: Put) -> None:
     """Once at capture, three times when the graph runs: three calls; no factor touches them."""
     content = record(ALL_REDUCE, 4, captured=1) + 3 * record(ALL_REDUCE, 4)
