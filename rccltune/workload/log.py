@@ -25,7 +25,7 @@ from rccltune.workload.merging import gathered
 from rccltune.workload.records import Count, Recorder, Source, Workload
 
 # "host:pid:tid [device] NCCL INFO …"; whatever a launcher puts in front is left alone.
-_PLACE: Final = r"(?:(\S+):(\d+):\d+ (?:\[\d+\] )?)?NCCL INFO "
+_PLACE: Final = r"(?:([^\s:]{1,255}):(\d+):\d+ (?:\[\d+\] )?)?NCCL INFO "
 _CALL: Final = re.compile(
     _PLACE + r"(?:(\w+): )?(\d{1,19}) Bytes -> Algo \w+ proto \w+ (time \S|channel\{)"
 )
@@ -93,6 +93,8 @@ def read_log(text: str, name: str, stated: Stated) -> Workload:
 
 
 def _take(line: str, seen: dict[_Process, _Seen]) -> None:
+    if "NCCL INFO" not in line:
+        return  # a job's log has lines of any length
     if (found := _CALL.search(line)) is not None:
         own = seen.setdefault(_process(found), _Seen())
         key = (found[3] or "", int(found[4]), found[5].startswith("channel"))
