@@ -69,6 +69,14 @@ def _name(text: str) -> str:
     return text
 
 
+def _sized(text: str) -> tuple[Collective, int]:
+    """``all_reduce/1M``: the collective, and a size to measure it at."""
+    collective, slash, size = text.partition("/")
+    if not slash:
+        raise ValueError(f"'{text}' is no collective with a size: write all_reduce/1M")
+    return Collective.parse(collective), parse_size(size)
+
+
 Parser = Callable[[str], Any]
 ONE: Final[Mapping[str, Parser]] = {
     "mode": Mode.parse_wish,
@@ -101,6 +109,7 @@ ONE: Final[Mapping[str, Parser]] = {
     "method": _one_of(METHODS),
     "simulate": str,
     "variants": str,
+    "workload": str,
 }
 MANY: Final[Mapping[str, Parser]] = {
     "collective": Collective.parse,
@@ -110,6 +119,7 @@ MANY: Final[Mapping[str, Parser]] = {
     "scales": Scale.parse,
     "variant": str,
     "clear": _name,
+    "sizes": _sized,
 }
 PAIRS: Final[Mapping[str, Parser]] = {"env": _name}
 KEYS: Final = (*ONE, *MANY, *PAIRS)
@@ -191,6 +201,7 @@ def dump_sweep(sweep: Sweep, site: Mapping[str, Any] | None = None) -> str:
         "method": None if sweep.method == "auto" else sweep.method,
         "exhaustive": sweep.exhaustive or None,
         "longest": None if sweep.longest_s == LONGEST_S else f"{sweep.longest_s:g}s",
+        "sizes": [f"{c.value}/{n}" for c, found in sweep.wanted for n in found],
     }
     plain |= site or {}
     said = {name: value for name, value in plain.items() if value not in (None, [], {})}

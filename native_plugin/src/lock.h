@@ -1,7 +1,7 @@
 /*
  * A spin lock: libc's mutexes are in another library before glibc 2.34, calls of one communicator
  * come one at a time, and what it guards is short.  Never taken where nobody watches and no
- * schedule is set.
+ * schedule is set, but for the snapshots of a record.
  */
 #ifndef RCCLTUNE_LOCK_H
 #define RCCLTUNE_LOCK_H

@@ -150,3 +150,19 @@ bool output_append(const char *path, const char *header, struct text content)
     bool done = write_all(fd, content);
     return close(fd) == 0 && done;
 }
+
+bool output_replace(const char *path, struct text content)
+{
+    char draft[OUTPUT_PATH_SIZE + 64];
+    (void)snprintf(draft, sizeof draft, "%s.tmp", path);
+    int fd = open(draft, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, FILE_MODE);
+    if (fd < 0) {
+        return false;
+    }
+    bool done = write_all(fd, content);
+    done = close(fd) == 0 && done && rename(draft, path) == 0;
+    if (!done) {
+        (void)unlink(draft);
+    }
+    return done;
+}

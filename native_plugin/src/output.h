@@ -30,4 +30,8 @@ bool output_name(const char *pattern, const char *comm, unsigned context, char *
  * failure. */
 bool output_append(const char *path, const char *header, struct text content);
 
+/* Puts `content` into the file `path` in place of what is there: a reader sees the one or the
+ * other, whole.  False on failure. */
+bool output_replace(const char *path, struct text content);
+
 #endif

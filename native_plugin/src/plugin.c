@@ -4,17 +4,20 @@
 #include "lock.h"
 #include "names.h"
 #include "rccltune_step.h"
+#include "record.h"
 #include "watch.h"
 
 #include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
 
-/* Immutable after plugin_init, but for what the watcher keeps behind its own lock, and for the
- * place in a schedule. */
+/* Immutable after plugin_init, but for what the watcher keeps behind its own lock, for what the
+ * record counts, and for the place in a schedule. */
 struct plugin {
-    struct rule_table *table;  /* NULL when there is a schedule, or only the trace was asked for */
+    struct rule_table
+        *table; /* NULL when there is a schedule, or only a trace or a record was asked for */
     struct watch *watch;       /* NULL unless asked for */
+    struct record *record;     /* the same */
     struct schedule *schedule; /* NULL unless one is set for this scale */
     atomic_flag busy;          /* guards `place`, and that calls reach the watcher in its order */
     struct schedule_place place;
@@ -125,6 +128,7 @@ static enum plugin_status start(const struct plugin_comm *comm, const struct set
     char id[32];
     char reason[CONFIG_REASON_SIZE];
     struct watch *watch = NULL;
+    struct record *record = NULL;
     name_comm(comm, id, sizeof id);
     struct trace_comm traced = {
         .id = id,
@@ -133,17 +137,20 @@ static enum plugin_status start(const struct plugin_comm *comm, const struct set
         .n_ranks = comm->n_ranks,
         .abi = comm->abi,
     };
-    bool watching = watch_start(settings, config, &traced, &watch, reason, sizeof reason);
+    bool watching = watch_start(settings, config, &traced, &watch, reason, sizeof reason) &&
+                    record_start(settings, &traced, &record, reason, sizeof reason);
     if (!watching && !settings->ignore_errors) {
+        watch_end(watch);
         complain(comm, reason, false);
         return PLUGIN_WRONG;
     }
-    if (watch == NULL && config->table == NULL && config->schedule == NULL) {
+    if (watch == NULL && record == NULL && config->table == NULL && config->schedule == NULL) {
         return PLUGIN_READY; /* inert: no context, nothing to release */
     }
     *plugin = calloc(1, sizeof **plugin);
     if (*plugin == NULL) {
         watch_end(watch);
+        record_end(record);
         if (settings->ignore_errors) {
             return PLUGIN_READY;
         }
@@ -152,6 +159,7 @@ static enum plugin_status start(const struct plugin_comm *comm, const struct set
     }
     (*plugin)->table = config->table;
     (*plugin)->watch = watch;
+    (*plugin)->record = record;
     (*plugin)->schedule = config->schedule;
     atomic_flag_clear(&(*plugin)->busy);
     config->table = NULL;
@@ -250,7 +258,9 @@ __attribute__((noinline)) static const struct candidate *decide_without_table(
     if (plugin->schedule != NULL) {
         return decide_by_schedule(plugin, call);
     }
-    watch_decided(plugin, call, NULL, 0);
+    if (plugin->watch != NULL) {
+        watch_decided(plugin, call, NULL, 0);
+    }
     return NULL;
 }
 
@@ -280,7 +290,13 @@ __attribute__((noinline)) static const struct candidate *decide_among(
  */
 const struct candidate *plugin_decide(struct plugin *plugin, const struct plugin_call *call)
 {
-    if (plugin == NULL || (unsigned)call->collective >= TABLE_N_COLLECTIVES) {
+    if (plugin == NULL) {
+        return NULL;
+    }
+    if (plugin->record != NULL) {
+        record_count(plugin->record, call->collective, call->n_bytes);
+    }
+    if ((unsigned)call->collective >= TABLE_N_COLLECTIVES) {
         return NULL;
     }
     if (plugin->table == NULL) {
@@ -309,6 +325,7 @@ void plugin_finalize(struct plugin *plugin)
         strike(plugin);
     }
     watch_end(plugin->watch); /* first: it reads the table */
+    record_end(plugin->record);
     rule_table_free(plugin->table);
     if (plugin->schedule != NULL) {
         schedule_free(plugin->schedule);

@@ -85,17 +85,6 @@ static bool read_log(struct settings *settings, char *reason, size_t size)
                      reason, size);
 }
 
-static bool refuse_later_mode(char *reason, size_t size)
-{
-    if (variable("RCCLTUNE_RECORD") == NULL) {
-        return true;
-    }
-    /* Going on without it would record nothing where something was asked for. */
-    (void)snprintf(reason, size,
-                   "RCCLTUNE_RECORD is set, and this build of the plugin does not have it");
-    return false;
-}
-
 bool settings_read(struct settings *settings, char *reason, size_t size)
 {
     *settings = (struct settings){
@@ -104,12 +93,13 @@ bool settings_read(struct settings *settings, char *reason, size_t size)
         .schedule = variable("RCCLTUNE_SCHEDULE"),
         .placement = variable("RCCLTUNE_PLACEMENT"),
         .trace = variable("RCCLTUNE_TRACE"),
+        .record = variable("RCCLTUNE_RECORD"),
         .sysroot = variable("RCCLTUNE_SYSROOT"),
     };
     if (settings->sysroot == NULL) {
         settings->sysroot = "/";
     }
-    return read_on_error(settings, reason, size) && refuse_later_mode(reason, size) &&
-           read_strict(settings, reason, size) && read_mode(settings, reason, size) &&
-           read_placement(settings, reason, size) && read_log(settings, reason, size);
+    return read_on_error(settings, reason, size) && read_strict(settings, reason, size) &&
+           read_mode(settings, reason, size) && read_placement(settings, reason, size) &&
+           read_log(settings, reason, size);
 }

@@ -18,6 +18,7 @@ struct settings {
     const char *schedule;  /* RCCLTUNE_SCHEDULE; goes before both */
     const char *placement; /* RCCLTUNE_PLACEMENT */
     const char *trace;     /* RCCLTUNE_TRACE, a file-name pattern */
+    const char *record;    /* RCCLTUNE_RECORD, a file-name pattern */
     const char *log_file;  /* from RCCLTUNE_LOG, a file-name pattern; NULL is stderr */
     const char *sysroot;   /* RCCLTUNE_SYSROOT, "/" by default */
     enum log_level log;
@@ -27,8 +28,8 @@ struct settings {
     struct mode mode;
 };
 
-/* Reads the environment.  False, with `reason` filled, where a value is not understood or asks for
- * something that this build does not have; `settings->ignore_errors` is right even then. */
+/* Reads the environment.  False, with `reason` filled, where a value is not understood;
+ * `settings->ignore_errors` is right even then. */
 bool settings_read(struct settings *settings, char *reason, size_t size);
 
 #endif

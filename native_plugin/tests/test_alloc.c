@@ -139,6 +139,11 @@ int main(int argc, char **argv)
     (void)setenv("RCCLTUNE_TRACE", path, 1);
     repeat(5);
     fail_each(6);
+    (void)snprintf(path, sizeof path, "%s/record", root);
+    (void)setenv("RCCLTUNE_RECORD", path, 1);
+    repeat(5);
+    fail_each(6);
+    (void)unsetenv("RCCLTUNE_RECORD");
     CHECK(tree_put(root, "schedule", "#@ format 1\n#@ nodes=1 ranks=64\nring/ll\nsilent\n"));
     (void)snprintf(path, sizeof path, "%s/schedule", root);
     (void)setenv("RCCLTUNE_SCHEDULE", path, 1);

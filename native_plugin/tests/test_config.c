@@ -67,23 +67,19 @@ static void expect(int line, uint64_t n_ranks, enum config_outcome wanted, const
 
 static void check_settings(void)
 {
-    static const char *const bad[][2] = {{"RCCLTUNE_ON_ERROR", "maybe"},
-                                         {"RCCLTUNE_STRICT", "yes"},
-                                         {"RCCLTUNE_MODE", "cpx"},
-                                         {"RCCLTUNE_LOG", "loud"},
-                                         {"RCCLTUNE_RECORD", "out.csv"},
-                                         {"RCCLTUNE_ON_ERROR", "Fail"},
-                                         {"RCCLTUNE_LOG", "summaryx:f"},
-                                         {"RCCLTUNE_MODE", "cpx-nps4-x"},
-                                         {"RCCLTUNE_PLACEMENT", "../x"},
-                                         {"RCCLTUNE_PLACEMENT", "One-OAM"},
-                                         {"RCCLTUNE_PLACEMENT", "aaaaaaaaaaaaaaaaaaaaaaaa"}};
+    static const char *const bad[][2] = {
+        {"RCCLTUNE_ON_ERROR", "maybe"},    {"RCCLTUNE_STRICT", "yes"},
+        {"RCCLTUNE_MODE", "cpx"},          {"RCCLTUNE_LOG", "loud"},
+        {"RCCLTUNE_ON_ERROR", "Fail"},     {"RCCLTUNE_LOG", "summaryx:f"},
+        {"RCCLTUNE_MODE", "cpx-nps4-x"},   {"RCCLTUNE_PLACEMENT", "../x"},
+        {"RCCLTUNE_PLACEMENT", "One-OAM"}, {"RCCLTUNE_PLACEMENT", "aaaaaaaaaaaaaaaaaaaaaaaa"}};
     static const char *const good[][2] = {{"RCCLTUNE_ON_ERROR", "fail"},
                                           {"RCCLTUNE_STRICT", "0"},
                                           {"RCCLTUNE_MODE", "auto"},
                                           {"RCCLTUNE_LOG", "off"},
                                           {"RCCLTUNE_LOG", "decisions:/tmp/x"},
                                           {"RCCLTUNE_PLACEMENT", "aaaaaaaaaaaaaaaaaaaaaaa"},
+                                          {"RCCLTUNE_RECORD", "out.csv"},
                                           {"RCCLTUNE_SCHEDULE", ""}};
     for (size_t i = 0; i < sizeof bad / sizeof bad[0]; i++) {
         clear();

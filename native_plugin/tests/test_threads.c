@@ -82,6 +82,25 @@ static void run(void *(*body)(void *))
     CHECK(atomic_load(&n_wrong) == 0);
 }
 
+/* All calls that a file of records has. */
+static unsigned long long recorded(const char *path)
+{
+    unsigned long long total = 0;
+    char line[512];
+    FILE *file = fopen(path, "r");
+    CHECK(file != NULL);
+    while (file != NULL && fgets(line, sizeof line, file) != NULL) {
+        unsigned long long calls = 0;
+        if (sscanf(line, "allreduce,%*u,8,1,%llu,", &calls) == 1) {
+            total += calls;
+        }
+    }
+    if (file != NULL) {
+        (void)fclose(file);
+    }
+    return total;
+}
+
 int main(int argc, char **argv)
 {
     char root[256];
@@ -98,7 +117,12 @@ int main(int argc, char **argv)
     (void)setenv("RCCLTUNE_LOG", path, 1);
     (void)snprintf(path, sizeof path, "%s/trace-%%c", root);
     (void)setenv("RCCLTUNE_TRACE", path, 1);
+    (void)snprintf(path, sizeof path, "%s/record", root);
+    (void)setenv("RCCLTUNE_RECORD", path, 1);
     run(work);
+    /* Every thread's own communicators, and the shared one. */
+    CHECK(recorded(path) == 2ULL * N_THREADS * N_ROUNDS * 40);
+    (void)unsetenv("RCCLTUNE_RECORD");
     CHECK(tree_put(root, "schedule",
                    "#@ format 1\n#@ nodes=1 ranks=8\nring/ll\nring/simple\ntree/ll/8\n"));
     (void)snprintf(path, sizeof path, "%s/schedule", root);

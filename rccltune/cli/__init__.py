@@ -31,6 +31,7 @@ _VERBS: Final = {
     "verify": ("rccltune.cli.verify", "verify", "Keep only the rules that win on this machine."),
     "plot": ("rccltune.cli.plot", "plot", "Draw what was measured, fitted and chosen."),
     "report": ("rccltune.cli.report", "report", "Write one page that can be mailed."),
+    "workload": ("rccltune.cli.workload", "workload", "Say what a recorded job asks for."),
     "explain": ("rccltune.cli.explain", "explain", "Show what a rule file will do."),
     "why": ("rccltune.cli.why", "why", "Say why a job's rules were or were not used."),
     "variants": ("rccltune.cli.variants", "variants", "List what no tuner can switch."),

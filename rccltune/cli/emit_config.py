@@ -10,11 +10,13 @@ import click
 from rccltune.cli.console import DEFAULT_SESSION, Console, common, table
 from rccltune.cli.environments import environment_lines
 from rccltune.cli.options import FOLDER, Choosing, choosing, scales_option
+from rccltune.errors import CommandLineError
 from rccltune.units import MAX_NBYTES, format_size
 
 if TYPE_CHECKING:
     from rccltune.model import Scale, Zone
     from rccltune.pipeline import Emitted
+    from rccltune.workload import Saving
 
 
 @click.command("emit-config")
@@ -29,6 +31,9 @@ if TYPE_CHECKING:
     help="Rules, exports for a shell with what each gains, or both.",
 )
 @click.option("--force", is_flag=True, help="Replace a file that is there and differs.")
+@click.option(
+    "--steps", type=click.IntRange(min=1), metavar="N", help="Steps of the job of --workload."
+)
 @scales_option
 @choosing
 @common
@@ -39,6 +44,7 @@ def emit_config(
     output: Path | None,
     form: str,
     force: bool,
+    steps: int | None,
     scales: tuple[Scale, ...],
     choosing: Choosing,
 ) -> None:
@@ -59,8 +65,13 @@ def emit_config(
     Exit codes: 0 done, 2 the file is there (--force), 7 no session, 8 nothing to choose from.
     """
     from rccltune import pipeline
+    from rccltune.pipeline import workloads
     from rccltune.pipeline.spreading import sessions_in
 
+    if steps is not None and choosing.workload is None:
+        raise CommandLineError(
+            "--steps counts the steps of a recorded job", hint="say --workload FILE with it."
+        )
     given = sessions or (DEFAULT_SESSION,)
     folders = sessions_in(given)
     console.say(f"Session: {', '.join(str(folder) for folder in folders)}")
@@ -75,10 +86,31 @@ def emit_config(
     )
     done = pipeline.emit_rules(wish, note=console.say)
     console.warn(done.notices)
+    plain, saved = done.as_plain(), ""
+    if choosing.workload is not None:
+        found = _saving(console, choosing.workload, folders, done, steps)
+        plain["saving"], saved = workloads.saving_plain(found), workloads.saving_text(found)
     if done.path is None and done.environment_path is None:
-        console.result(done.as_plain(), done.text.rstrip("\n"))
+        if saved:
+            console.say(saved)
+        console.result(plain, done.text.rstrip("\n"))
         return
-    console.result(done.as_plain(), _text(done))
+    console.result(plain, "\n\n".join(part for part in (_text(done), saved) if part))
+
+
+def _saving(
+    console: Console,
+    workload: Path,
+    folders: tuple[Path, ...],
+    done: Emitted,
+    steps: int | None,
+) -> Saving:
+    """What the rules save of a recorded job."""
+    from rccltune.pipeline import workloads
+
+    zones = [zone for one in (done, *done.beside) for zone in one.zones]
+    chosen = workloads.by_zones(zones)
+    return workloads.saving_in(workload, folders, chosen, steps, note=console.say)
 
 
 def _text(done: Emitted) -> str:

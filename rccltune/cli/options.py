@@ -102,8 +102,8 @@ class Choosing:
 
     def options(self, done: FitDone) -> ChoiceOptions:
         """What the zones room wants; the baseline is looked up among what was measured."""
-        from rccltune.parse import read_workload
         from rccltune.pipeline.fitting import baseline_named
+        from rccltune.workload import read
         from rccltune.zones import ChoiceOptions
 
         return ChoiceOptions(
@@ -113,7 +113,10 @@ class Choosing:
             channel_cost=self.channel_cost / 100,
             baseline=baseline_named(self.baseline, done),
             extrapolate=self.extrapolate,
-            weights=read_workload(self.workload) if self.workload else (),
+            weights=tuple(
+                (one.collective, one.scale, one.nbytes, float(one.calls))
+                for one in (read(self.workload).counts if self.workload else ())
+            ),
             variant=self.variant,
             allow_lossy=self.allow_lossy,
         )

@@ -85,6 +85,7 @@ _Wanted: TypeAlias = "tuple[Wishes, Path, Scale | None]"
 @click.option("--max-bytes", type=SIZE, help="Largest size. [default: 1G]")
 @click.option("--factor", type=click.IntRange(min=2), metavar="N", help="Step factor. [default: 2]")
 @click.option("--step", type=SIZE, help="Step in bytes instead of a factor.")
+@click.option("--workload", type=FOLDER, metavar="FILE", help="Just the sizes of a recorded job.")
 @click.option("--dtype", type=click.Choice(list(DTYPE_BYTES)), help="Data type. [default: float]")
 @click.option("--op", type=click.Choice(REDOPS), help="Operation. [default: sum]")
 @click.option(

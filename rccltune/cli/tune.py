@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 _SHOWN = 4
 # A verb of its own has these in another meaning, or not at all.
-_LEFT_OUT = frozenset(("plan_only", "scales"))
+_LEFT_OUT = frozenset(("plan_only", "scales", "workload"))
 
 
 @click.command("tune")
@@ -62,12 +62,12 @@ def tune(
     130 interrupted.
     """
     from rccltune import pipeline
-    from rccltune.pipeline import preparing, tuning
+    from rccltune.pipeline import preparing, tuning, workloads
 
     # Here --variant says what is measured; gains decide what is chosen of it.
     options["variant"] = choosing.variant
     choosing = replace(choosing, variant=None)
-    wishes = pipeline.merge_wishes(config, options)
+    wishes = pipeline.merge_wishes(config, {**options, "workload": choosing.workload})
     if wishes.scales:
         raise CommandLineError(
             "tune is for one scale, where it proves its rules",
@@ -97,7 +97,14 @@ def tune(
             )
         extras.dump(console, prepared)
     console.warn(done.notices)
-    console.result(done.as_plain(), _text(done))
+    plain, text = done.as_plain(), _text(done)
+    if choosing.workload is not None:
+        rules = [standing.rule for one in done.verified for standing in one.standings]
+        chosen = workloads.by_rules(rules)
+        saved = workloads.saving_in(choosing.workload, [output], chosen, None, note=console.say)
+        plain["saving"] = workloads.saving_plain(saved)
+        text += f"\n{workloads.saving_text(saved)}"
+    console.result(plain, text)
     if done.swept.quarantined or done.swept.left:
         names = [str(one) for one in done.swept.quarantined]
         raise LaunchError(

@@ -134,6 +134,8 @@ class Sweep:
         named_variants: the variants as a user typed them.
         counts: channel counts that a search tries on the settings that survive.
         longest_s: no launch that walks is planned to take longer, unless two passes already do.
+        wanted: the only sizes to measure, rising, for each collective; empty where the range
+            from ``min_nbytes`` to ``max_nbytes`` says them.
     """
 
     collectives: tuple[Collective, ...]
@@ -160,6 +162,7 @@ class Sweep:
     counts: tuple[int, ...] = ()
     named_variants: tuple[str, ...] = ()
     longest_s: float = LONGEST_S
+    wanted: tuple[tuple[Collective, tuple[int, ...]], ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

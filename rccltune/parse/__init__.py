@@ -19,7 +19,6 @@ from rccltune.parse.prefix import strip
 from rccltune.parse.read import read, read_stream
 from rccltune.parse.reading import Reading
 from rccltune.parse.source import head_of, lines_of, open_log
-from rccltune.parse.workload import read_workload
 
 __all__ = [
     "Reading",
@@ -30,6 +29,5 @@ __all__ = [
     "open_log",
     "read",
     "read_stream",
-    "read_workload",
     "strip",
 ]

@@ -11,7 +11,7 @@ from typing import Any, Final
 from rccltune import launch, plan, quarantine, session
 from rccltune.errors import MachineError, SessionError
 from rccltune.model import KNOWN_VARIANTS, Launch, Outcome, Quarantine, Sample, Sweep
-from rccltune.pipeline import launching, places, searching, switching, varying
+from rccltune.pipeline import launching, places, searching, switching, varying, workloads
 from rccltune.pipeline.ledger import Ledger, open_ledger
 from rccltune.pipeline.proving import name_of
 from rccltune.pipeline.searching import Search
@@ -98,12 +98,17 @@ def prepare_wishes(wishes: Wishes, site: Site, folder: Path, *, lifts: bool) -> 
         lifts: try quarantined settings again.
 
     Raises:
-        CommandLineError: a variant that nobody knows, or a parameter that is missing.
+        CommandLineError: a variant that nobody knows, a parameter that is missing, or a workload
+            without a call of this scale.
         InputFileError: mistakes in the user's file of variants, all at once.
         MachineError: a variant's library is not there, or :func:`prepare` cannot.
         SessionError: the session is of another machine.
     """
     wanted, refused = varying.with_variants(wishes, site)
+    if wishes.workload is not None:
+        named = wishes.named_collectives
+        path = wishes.workload
+        wanted = workloads.with_sizes(wanted, path, site.scale, named_collectives=named)
     return prepare(
         wanted,
         site,
@@ -145,9 +150,15 @@ def prepare(
     """
     wanted = replace(wanted, rank_placement=site.seating.place.name, scales=(site.scale,))
     ground = ground_of(site)
+    parts = plan.parted(wanted, ground, site.start_s)
+    # A search would have little to look for at a few sizes.
+    wanted = replace(wanted, exhaustive=wanted.exhaustive or bool(parts))
     method, hindrance = _method(wanted, ground)
     search = None
-    if hindrance is not None:
+    if parts:
+        method += ", of a workload's"
+        made = _in_parts(parts, ground)
+    elif hindrance is not None:
         made = plan.plan(wanted, ground)
     elif wanted.exhaustive:
         made = plan.plan_walks(wanted, ground)
@@ -158,7 +169,11 @@ def prepare(
     named = replace(made, launches=_named(made.launches, site, timeout_s, is_first=True))
     if search is not None:
         search = replace(search, planned=(named.launches,))
-    others = plan.plan_variants(wanted, ground, walks=hindrance is None)
+    others = [
+        one
+        for part in parts or (wanted,)
+        for one in plan.plan_variants(part, ground, walks=hindrance is None)
+    ]
     varied = _named(others, site, timeout_s, is_first=False)
     named = replace(named, launches=(*named.launches, *varied))
     same_machine(folder, site)
@@ -190,6 +205,20 @@ def prepare(
         site_keys=site_keys or {},
     )
     return caught_up(prepared, {})
+
+
+def _in_parts(parts: Sequence[Sweep], ground: plan.Ground) -> plan.Plan:
+    """Each range whole, one after the other."""
+    launches: list[Launch] = []
+    impossible: dict[plan.Impossible, None] = {}
+    for part in parts:
+        can_walk = _method(part, ground)[1] is None
+        made = plan.plan_walks(part, ground) if can_walk else plan.plan(part, ground)
+        launches += made.launches
+        impossible |= dict.fromkeys(made.impossible)
+        if can_walk and part is parts[0]:
+            launches += plan.controls(part, ground)
+    return plan.Plan(launches=tuple(launches), impossible=tuple(impossible))
 
 
 def ground_of(site: Site) -> plan.Ground:

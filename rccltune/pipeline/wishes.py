@@ -32,6 +32,8 @@ class Wishes:
         variants: as typed; what they are here is known when the site is.
         variants_file: the user's own.
         scales: each measured in a session of its own; empty for the one that the site says.
+        workload: a recorded job, whose sizes at the site's scale are the only ones to measure.
+        named_collectives: the user named the collectives.
     """
 
     sweep: Sweep
@@ -41,6 +43,8 @@ class Wishes:
     variants: tuple[str, ...] = ()
     variants_file: Path | None = None
     scales: tuple[Scale, ...] = ()
+    workload: Path | None = None
+    named_collectives: bool = False
 
 
 def merge_wishes(path: Path | None, options: Mapping[str, Any]) -> Wishes:
@@ -57,7 +61,7 @@ def merge_wishes(path: Path | None, options: Mapping[str, Any]) -> Wishes:
     placement = said.get("placement_of_ranks")
     is_torch = said.get("runner") == "torch"
     sweep = Sweep(
-        collectives=tuple(said.get("collective", _DEFAULT_ORDER)),
+        collectives=_collectives(said),
         settings=_settings(said),
         min_nbytes=said.get("min_bytes", 8),
         max_nbytes=said.get("max_bytes", 1 << 30),
@@ -78,8 +82,10 @@ def merge_wishes(path: Path | None, options: Mapping[str, Any]) -> Wishes:
         longest_s=said.get("longest", LONGEST_S),
         exhaustive=bool(said.get("exhaustive", False)),
         counts=() if said.get("setting") else _counts(said.get("channels", ())),
+        wanted=_wanted(said.get("sizes", ())),
     )
     _check(sweep)
+    _check_sizes(said)
     _check_runner(said, sweep, is_torch=is_torch)
     site = SiteWish(
         mode=sweep.mode,
@@ -105,6 +111,8 @@ def merge_wishes(path: Path | None, options: Mapping[str, Any]) -> Wishes:
         variants=_many(said.get("variant", ())),
         variants_file=_path(said.get("variants")),
         scales=tuple(said.get("scales", ())),
+        workload=_path(said.get("workload")),
+        named_collectives="collective" in said,
     )
 
 
@@ -157,6 +165,22 @@ def _counts(said: str | tuple[int, ...]) -> tuple[int, ...]:
     return tuple(int(part) for part in parts)
 
 
+def _collectives(said: Mapping[str, Any]) -> tuple[Collective, ...]:
+    """Those that are named, or whose sizes are; all that ask a tuner otherwise."""
+    sized = dict.fromkeys(collective for collective, _ in said.get("sizes", ()))
+    return tuple(said.get("collective", tuple(sized) or _DEFAULT_ORDER))
+
+
+def _wanted(
+    sizes: tuple[tuple[Collective, int], ...],
+) -> tuple[tuple[Collective, tuple[int, ...]], ...]:
+    """Sizes by collective, rising."""
+    found: dict[Collective, set[int]] = {}
+    for collective, nbytes in sizes:
+        found.setdefault(collective, set()).add(nbytes)
+    return tuple((collective, tuple(sorted(own))) for collective, own in found.items())
+
+
 def _many(value: str | tuple[str, ...]) -> tuple[str, ...]:
     return (value,) if isinstance(value, str) else value
 
@@ -178,6 +202,19 @@ def _check(sweep: Sweep) -> None:
     for collective in sweep.collectives:
         if not isinstance(collective, Collective):
             raise CommandLineError(f"'{collective}' is no collective")
+
+
+_RANGE = ("min_bytes", "max_bytes", "factor", "step")
+
+
+def _check_sizes(said: Mapping[str, Any]) -> None:
+    """A workload says the sizes, and a range would say others."""
+    ranged = [name for name in _RANGE if said.get(name)]
+    if said.get("workload") and ranged:
+        raise CommandLineError(
+            f"--workload says which sizes to measure, and so does --{ranged[0].replace('_', '-')}",
+            hint="say one of the two.",
+        )
 
 
 def _check_runner(said: Mapping[str, Any], sweep: Sweep, *, is_torch: bool) -> None:

@@ -29,6 +29,7 @@ from rccltune.plan.launches import (
     why_impossible,
     with_ids,
 )
+from rccltune.plan.parting import parted
 from rccltune.plan.rounds import Pace, plan_round, seconds
 from rccltune.plan.varying import plan_variants
 from rccltune.plan.verifying import Condition, conditions, plan_verification
@@ -55,6 +56,7 @@ __all__ = [
     "launch_of",
     "n_kept",
     "over_own",
+    "parted",
     "passes_of",
     "plan",
     "plan_round",

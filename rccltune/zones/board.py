@@ -195,11 +195,12 @@ def make_board(group: Group, options: ChoiceOptions) -> Board:
 
 def _weights(sizes: Sequence[int], group: Group, options: ChoiceOptions) -> tuple[float, ...]:
     """Share of a workload's time at each measured size; its own sizes go to the nearest one."""
-    ours = [w for w in options.weights if w[0] is group.target.collective and w[1] > 0]
+    target = (group.target.collective, group.target.scale)
+    ours = [(n, calls) for *where, n, calls in options.weights if (*where,) == target and n > 0]
     if not ours:
         return (1.0,) * len(sizes)
     calls = dict.fromkeys(sizes, 0.0)
-    for _, nbytes, count in ours:
+    for nbytes, count in ours:
         nearest = min(sizes, key=lambda s: max(s, nbytes) / min(s, nbytes))
         calls[nearest] += count
     times = {p.nbytes: p.time_us for a in group.arms for c in a.curves.values() for p in c.points}

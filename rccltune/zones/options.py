@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from rccltune.model import LeftOut, Notice, Setting, Target, Zone
+from rccltune.model import LeftOut, Notice, Scale, Setting, Target, Zone
 from rccltune.vocab import Collective
 
 Selectable = Callable[[Setting, Target], str | None]
@@ -23,8 +23,9 @@ class ChoiceOptions:
             outweigh 2 % of time.
         baseline: a setting, or the name of a variant, that counts as what the library does by
             itself; None takes the baseline samples of each target's own variant.
-        weights: (collective, bytes, calls) of a workload; sizes that it calls often decide
-            between equally short lists of zones. Without it every measured size counts alike.
+        weights: (collective, scale, bytes, calls) of a workload; sizes that it calls often decide
+            between equally short lists of zones. Where it has no call of a target every measured
+            size counts alike.
         extrapolate: let the first and last zone reach to 0 and 2^63-1 whatever was measured.
         arch: ``gfx942`` …; None is taken for a GPU of the gfx94x family.
         variant: name of the variant to choose whatever it costs; None lets gains decide.
@@ -38,7 +39,7 @@ class ChoiceOptions:
     max_channels: int | None = None
     channel_cost: float = 0.0
     baseline: Setting | str | None = None
-    weights: tuple[tuple[Collective, int, float], ...] = ()
+    weights: tuple[tuple[Collective, Scale, int, float], ...] = ()
     extrapolate: bool = False
     arch: str | None = None
     variant: str | None = None

@@ -172,11 +172,29 @@ def test_a_limit_on_channels_also_bars_an_unstated_number(make_curves: MakeCurve
 def test_a_workload_decides_between_equally_short_lists(make_curves: MakeCurves) -> None:
     """Both settings are within 10 % everywhere; the sizes that are called decide."""
     curves = make_curves({"tree/ll": [100, 100, 109, 109], "ring/ll": [109, 109, 100, 100]})
-    small = ((Collective.ALL_REDUCE, 1024, 1000.0), (Collective.ALL_REDUCE, 8192, 1.0))
-    large = ((Collective.ALL_REDUCE, 1024, 1.0), (Collective.ALL_REDUCE, 8000, 1000.0))
+    scale = curves[0].key.scale
+    small = (
+        (Collective.ALL_REDUCE, scale, 1024, 1000.0),
+        (Collective.ALL_REDUCE, scale, 8192, 1.0),
+    )
+    large = (
+        (Collective.ALL_REDUCE, scale, 1024, 1.0),
+        (Collective.ALL_REDUCE, scale, 8000, 1000.0),
+    )
     for weights, expected in ((small, "tree/ll"), (large, "ring/ll")):
         options = ChoiceOptions(tolerance=0.1, weights=weights)
         assert names(choose(curves, options)) == [expected]
+
+
+def test_calls_of_another_scale_do_not_weigh(make_curves: MakeCurves) -> None:
+    """A communicator of eight says nothing of that of all ranks."""
+    curves = make_curves({"tree/ll": [100, 100, 109, 109], "ring/ll": [109, 109, 100, 100]})
+    other = Scale(n_nodes=7, n_ranks=77)
+    assert other not in {curve.key.scale for curve in curves}
+    plain = names(choose(curves, ChoiceOptions(tolerance=0.1)))
+    for nbytes in (1024, 8192):
+        weights = ((Collective.ALL_REDUCE, other, nbytes, 1000.0),)
+        assert names(choose(curves, ChoiceOptions(tolerance=0.1, weights=weights))) == plain
 
 
 def test_one_rule_serves_both_placements(make_curves: MakeCurves) -> None:

@@ -1,0 +1,140 @@
+"""What a job asked for: counts of calls, and who counted them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from enum import Enum
+
+from rccltune.model import Scale
+from rccltune.vocab import Collective
+
+
+class Source(Enum):
+    """Where calls were seen; each sees something else."""
+
+    RECORD = "record"
+    REPLAY = "replay"
+    LOG = "log"
+
+
+class State(Enum):
+    """How a recording ended."""
+
+    WHOLE = "whole"
+    EXIT = "exit"
+    UNFINISHED = "unfinished"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Count:
+    """Calls of one collective at one scale.
+
+    Attributes:
+        min_nbytes: the size as a tuner sees it; with ``max_nbytes`` the sizes of calls that were
+            counted together, where they differ.
+        total_nbytes: of all calls.
+    """
+
+    collective: Collective
+    scale: Scale
+    min_nbytes: int
+    max_nbytes: int
+    calls: int
+    total_nbytes: int
+
+    def __post_init__(self) -> None:
+        """Sizes are in their order; ValueError otherwise."""
+        if self.max_nbytes < self.min_nbytes:
+            raise ValueError(f"maxBytes {self.max_nbytes} is below nBytes {self.min_nbytes}")
+
+    @property
+    def is_exact(self) -> bool:
+        """Whether all calls were of one size."""
+        return self.min_nbytes == self.max_nbytes
+
+    @property
+    def nbytes(self) -> int:
+        """The size, or the mean size of what was counted together."""
+        if self.is_exact or not self.calls:
+            return self.min_nbytes
+        return min(max(self.total_nbytes // self.calls, self.min_nbytes), self.max_nbytes)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Recorder:
+    """One communicator of one rank, as far as its calls were counted.
+
+    Attributes:
+        comm: the communicator, by a name that may be the process's own.
+        since: what tells it from any other of the same host, process and context: when it began
+            (seconds since 1970), or a hash of the file where only that is known.
+        scale: of the communicator; None where a source does not say.
+        calls: as they are in the counts, a factor for captured calls included.
+        beyond: calls of which only the power of two of the size is known.
+        unknown: calls of collectives that have no name here; they are in no count.
+        captured_times: what the calls were multiplied by, 1 where by nothing.
+    """
+
+    source: Source
+    host: str
+    pid: int
+    comm: str
+    context: int
+    since: str
+    scale: Scale | None
+    calls: int
+    beyond: int = 0
+    unknown: int = 0
+    state: State = State.WHOLE
+    captured_times: int = 1
+
+    @property
+    def identity(self) -> tuple[str, str, int, str, int, str]:
+        """The same for the same recording, whichever file it is in."""
+        return (self.source.value, self.host, self.pid, self.comm, self.context, self.since)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Workload:
+    """Counts of any number of ranks.
+
+    Attributes:
+        counts: by collective, scale and size; no two of the same.
+        recorders: by identity; empty where a file does not say who counted.
+        aside: calls that were seen and never ask a tuner, by name (``alltoall``, ``send``);
+            ``captured`` are calls at capture, which do not run.
+    """
+
+    counts: tuple[Count, ...]
+    recorders: tuple[Recorder, ...] = ()
+    aside: Mapping[str, int] = field(default_factory=dict)
+
+    @property
+    def calls(self) -> int:
+        """All calls that asked a tuner, of all ranks."""
+        return sum(count.calls for count in self.counts)
+
+    @property
+    def total_nbytes(self) -> int:
+        """Bytes of all of them."""
+        return sum(count.total_nbytes for count in self.counts)
+
+    @property
+    def scales(self) -> tuple[Scale, ...]:
+        """Of the counts, smallest first."""
+        found = {count.scale for count in self.counts}
+        return tuple(sorted(found, key=lambda s: (s.n_nodes, s.n_ranks)))
+
+    def ranks_at(self, scale: Scale) -> int:
+        """How many ranks made calls of this scale that were counted; 1 where nobody says.
+
+        A process counts once for each context that it has of one communicator: it has several
+        where it has several GPUs.
+        """
+        contexts: dict[tuple[str, str, int], dict[str, int]] = {}
+        for one in self.recorders:
+            if one.calls and one.scale in (scale, None):
+                own = contexts.setdefault((one.source.value, one.host, one.pid), {})
+                own[one.comm] = own.get(one.comm, 0) + 1
+        return sum(max(own.values()) for own in contexts.values()) or 1

@@ -1,0 +1,180 @@
+"""Which part of a workload matters, which rules cover, and what they save."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Final
+
+from rccltune.model import Rule, Scale
+from rccltune.vocab import Collective
+from rccltune.workload.records import Count, Workload
+
+# Microseconds of one call of a collective at a scale and a size; None where nobody measured it.
+Times = Callable[[Collective, Scale, int], float | None]
+# What little a call costs however small, in bytes that take as long: 10 µs at 10 GB/s.
+_LATENCY_NBYTES: Final = 100_000
+_US: Final = 1e-6
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Share:
+    """One count and how much of the whole it is.
+
+    Attributes:
+        of_calls: from 0 to 1.
+        of_bytes: the same.
+        of_time: the same, of what was measured; None where it was not.
+        time_us: of one call.
+        rule: that covers it; None where none does, or no rules were given.
+    """
+
+    count: Count
+    of_calls: float
+    of_bytes: float
+    of_time: float | None
+    time_us: float | None
+    rule: Rule | None
+
+
+def shares_of(
+    workload: Workload, times: Times | None = None, rules: Sequence[Rule] = ()
+) -> tuple[Share, ...]:
+    """What matters most comes first: by time where all is measured, by calls and bytes else.
+
+    Args:
+        workload: any number of counts.
+        times: of the library by itself.
+        rules: in file order.
+    """
+    spent = [
+        None if times is None else times(one.collective, one.scale, one.nbytes)
+        for one in workload.counts
+    ]
+    whole = sum(us * one.calls for one, us in zip(workload.counts, spent, strict=True) if us)
+    found = [
+        Share(
+            count=one,
+            of_calls=one.calls / (workload.calls or 1),
+            of_bytes=one.total_nbytes / (workload.total_nbytes or 1),
+            of_time=None if us is None or not whole else us * one.calls / whole,
+            time_us=us,
+            rule=covering(one, rules),
+        )
+        for one, us in zip(workload.counts, spent, strict=True)
+    ]
+    return tuple(sorted(found, key=lambda share: -_weight(share)))
+
+
+def _weight(share: Share) -> float:
+    return max(share.of_calls, share.of_bytes) if share.of_time is None else share.of_time
+
+
+def covering(count: Count, rules: Sequence[Rule]) -> Rule | None:
+    """The first rule for these calls; None where there is none for all of their sizes."""
+    for rule in rules:
+        if rule.matches(count.collective, count.min_nbytes, count.scale):
+            return rule if rule.max_nbytes >= count.max_nbytes else None
+    return None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Sizes:
+    """Sizes of a collective that a workload asks for.
+
+    Attributes:
+        left_out: share of the collective's calls that are of none of them.
+    """
+
+    collective: Collective
+    sizes: tuple[int, ...]
+    left_out: float
+
+
+def heaviest(workload: Workload, scale: Scale, most: int) -> tuple[Sizes, ...]:
+    """What to measure: the sizes that weigh most, for each collective called at a scale.
+
+    A size weighs its bytes and, for each call, what any call costs; sizes that were counted
+    together are stood for by their mean.
+
+    Args:
+        workload: as recorded.
+        scale: of the communicators.
+        most: sizes of one collective.
+    """
+    calls: dict[Collective, dict[int, int]] = {}
+    for one in workload.counts:
+        if one.scale == scale and one.nbytes > 0:
+            own = calls.setdefault(one.collective, {})
+            own[one.nbytes] = own.get(one.nbytes, 0) + one.calls
+    found = []
+    for collective, own in calls.items():
+        kept = sorted(own, key=lambda n: (-own[n] * (n + _LATENCY_NBYTES), n))[:most]
+        found.append(
+            Sizes(
+                collective=collective,
+                sizes=tuple(sorted(kept)),
+                left_out=1 - sum(own[n] for n in kept) / sum(own.values()),
+            )
+        )
+    return tuple(found)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Timed:
+    """What a call takes.
+
+    Attributes:
+        before_us: by the library alone.
+        after_us: under the rules; the same where none applies.
+    """
+
+    before_us: float
+    after_us: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Saving:
+    """Time of one rank in collectives, estimated from what was measured.
+
+    Attributes:
+        before_s: of all calls whose time is known, by the library alone.
+        after_s: the same under the rules.
+        known: share of the calls whose time is known, from 0 to 1.
+        steps: of the job, None where nobody says.
+    """
+
+    before_s: float
+    after_s: float
+    known: float
+    steps: int | None = None
+
+    @property
+    def saved_s(self) -> float:
+        """Of the whole recording."""
+        return self.before_s - self.after_s
+
+
+def saving_of(
+    workload: Workload,
+    timed: Callable[[Collective, Scale, int], Timed | None],
+    steps: int | None = None,
+) -> Saving:
+    """What rules save of a workload, for each rank that took part in it.
+
+    Args:
+        workload: of any number of ranks.
+        timed: of one call; None where nothing was measured.
+        steps: that the job made while it was recorded.
+    """
+    before = after = 0.0
+    known = 0
+    for one in workload.counts:
+        found = timed(one.collective, one.scale, one.nbytes)
+        if found is not None:
+            calls = one.calls / workload.ranks_at(one.scale)
+            before += calls * found.before_us * _US
+            after += calls * found.after_us * _US
+            known += one.calls
+    share = known / workload.calls if workload.calls else 0.0
+    return Saving(before_s=before, after_s=after, known=share, steps=steps)

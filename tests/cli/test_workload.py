@@ -1,0 +1,244 @@
+"""A recorded job, from its export line to rules for its sizes, on the simulated node."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+import pytest
+
+from rccltune import plugin, simnode
+from rccltune.cli import run
+
+HEADER = "collective,nBytes,nRanks,nNodes,calls\n"
+SIMULATED = ["--mode", "cpx-nps4", "--simulate", "mi300x", "--launcher", "none"]
+pytestmark = pytest.mark.usefixtures("stand_ins", "here")
+
+
+def job(here: Path, collective: str, nbytes: int, calls: int) -> None:
+    """Eight ranks of a job: the benchmark, with our plugin and the one export line."""
+    native = plugin.native_folder()
+    node = here / "job.node"
+    node.write_bytes(simnode.compile_node(simnode.node_path("mi300x", "cpx-nps4")))
+    env = {k: v for k, v in os.environ.items() if not k.startswith(("NCCL_", "RCCL"))}
+    env |= {
+        "RCCLTUNE_SIM_NODE": str(node),
+        "NCCL_TUNER_PLUGIN": str(plugin.library()),
+        "RCCLTUNE_RECORD": str(here / "record-%h-%p.csv"),
+    }
+    mpirun = [str(Path(sys.executable).parent / "mpirun"), "--allow-run-as-root", "--oversubscribe"]
+    size = ["-b", str(nbytes), "-e", str(nbytes), "-n", str(calls), "-w", "0", "-c", "0"]
+    program = [str(native / "sim" / f"{collective}_perf"), *size, "-g", "1"]
+    command = [*mpirun, "--bind-to", "none", "-np", "64", *program]
+    done = subprocess.run(command, env=env, capture_output=True, text=True, timeout=90, check=False)
+    assert done.returncode == 0, done.stdout + done.stderr
+
+
+def result(capsys: pytest.CaptureFixture[str], arguments: list[str]) -> Any:  # noqa: ANN401 - JSON
+    """What a verb says with --json."""
+    capsys.readouterr()
+    assert run([*arguments, "--json"]) == 0
+    return json.loads(capsys.readouterr().out)
+
+
+@pytest.mark.mpi
+@pytest.mark.long
+def test_a_job_is_recorded_and_its_sizes_are_swept(
+    here: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """record → merge → show → sweep of those sizes → rules, and what they save of a step."""
+    job(here, "all_reduce", 65536, 40)
+    job(here, "all_gather", 1 << 26, 10)
+    files = sorted(str(path) for path in here.glob("record-*.csv"))
+    assert len(files) == 2 * 64
+
+    merged = result(capsys, ["workload", "merge", *files, "-o", "w.csv"])
+    shown = result(capsys, ["workload", "show", "w.csv"])
+    by_name = {(c["collective"], c["nbytes"]): c for c in shown["counts"]}
+    # Out of place and in place, 64 ranks; -w 0 leaves one call more for the first of each.
+    assert set(by_name) == {("all_reduce", 65536), ("all_gather", 1 << 26)}
+    assert by_name["all_reduce", 65536]["calls"] >= 2 * 40 * 64
+    assert by_name["all_reduce", 65536]["calls"] % 64 == 0
+    assert merged["calls"] == shown["calls"] == sum(c["calls"] for c in shown["counts"])
+
+    assert run(["sweep", *SIMULATED, "--workload", "w.csv"]) == 0
+    samples = pd.read_csv("rccltune-session/samples.csv", keep_default_na=False)
+    assert set(samples["collective"]) == {"all_reduce", "all_gather"}
+    # Those sizes, and the smaller one beside each that shows where a step ends.
+    assert set(samples["nbytes"]) == {65536, 65536 // 16, 1 << 26, (1 << 26) // 16}
+
+    emitted = result(capsys, ["emit-config", "--workload", "w.csv", "--steps", "40"])
+    saving = emitted["saving"]
+    assert saving["known"] == 1.0
+    assert 0 < saving["saved_s"] < saving["before_s"]
+    assert saving["saved_s_per_step"] == pytest.approx(saving["saved_s"] / 40)
+
+    show = ["workload", "show", "w.csv", "--session", "rccltune-session"]
+    after = result(capsys, [*show, "--rules", emitted["path"]])
+    assert 0 < after["covered"]["calls"] < 1
+    assert after["covered"]["time"] is not None
+    assert sum(count["of_time"] for count in after["counts"]) == pytest.approx(1)
+
+
+def test_sweep_measures_just_the_workloads_sizes(
+    here: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Of each collective its own; calls of other scales are not looked at."""
+    rows = (
+        "allreduce,1536,64,1,9\nallreduce,6144,64,1,9\nbroadcast,1000000,64,1,1\nreduce,8,8,1,1\n"
+    )
+    (here / "w.csv").write_text(HEADER + rows)
+    capsys.readouterr()
+
+    assert run(["sweep", *SIMULATED, "--workload", "w.csv", "--plan"]) == 0
+
+    text = capsys.readouterr().out
+    lines = {
+        (match[1], match[2]): match[3]
+        for match in re.finditer(r"(\w+)_perf -b (\d+) -e (\d+) -f 4", text)
+    }
+    assert lines["all_reduce", "1536"] == "6144"
+    assert {collective for collective, _ in lines} <= {"all_reduce", "broadcast"}
+    assert "broadcast_perf -b 62500 -e 1000000 -f 16" in text
+    assert "reduce_perf -b 8 " not in text.replace("all_reduce_perf", "")
+    assert "every setting at every size, of a workload's" in text
+
+
+def test_a_session_remembers_its_sizes(here: Path) -> None:
+    """sweep.yaml has them, so that the same session goes on and is verified without the file."""
+    (here / "w.csv").write_text(HEADER + "allreduce,1536,64,1,9\nallreduce,6144,64,1,9\n")
+    few = ["--setting", "ring/ll", "--repeats", "1", "--method", "per-setting"]
+    assert run(["sweep", *SIMULATED, "--workload", "w.csv", *few]) == 0
+
+    text = Path("rccltune-session/sweep.yaml").read_text()
+    assert "sizes:\n- all_reduce/1536\n- all_reduce/6144\n" in text
+    made = len(list(Path("rccltune-session/launches").iterdir()))
+    assert run(["sweep", "-c", "rccltune-session/sweep.yaml", "--launcher", "none"]) == 0
+    assert len(list(Path("rccltune-session/launches").iterdir())) == made
+
+
+def test_the_saving_is_a_closed_form(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Two ranks, 30 calls at 64 KiB: 15 each, at what the session measured of either setting."""
+    few = ["--collective", "all_reduce", "--min-bytes", "32K", "--max-bytes", "128K"]
+    assert run(["sweep", *SIMULATED, *few, "--exhaustive", "--method", "per-setting"]) == 0
+    comm = "#@ comm id=1 host=n pid={} context=0 since=1 nRanks=64 nNodes=1 calls=15 state=whole\n"
+    rows = "allreduce,65536,64,1,30\n"
+    (here / "w.csv").write_text(comm.format(1) + comm.format(2) + HEADER + rows)
+
+    emitted = result(capsys, ["emit-config", "--workload", "w.csv", "--steps", "3"])
+
+    (zone,) = [z for z in emitted["zones"] if z["min_nbytes"] <= 65536 <= z["max_nbytes"]]
+    setting = "tree/ll" if zone["setting"]["algorithm"] == "tree" else "ring/ll"
+    fitted = json.loads(Path("rccltune-session/fit.json").read_text())
+    times: dict[str, list[float]] = {}
+    for curve in fitted["curves"]:
+        key, role = curve["key"]["setting"], curve["key"]["setting"]
+        name = (
+            "baseline"
+            if role.get("role") == "baseline"
+            else f"{key['algorithm']}/{key['protocol']}"
+        )
+        times.setdefault(name, []).extend(
+            point["time_us"] for point in curve["points"] if point["nbytes"] == 65536
+        )
+    before, after = (sum(times[name]) / len(times[name]) for name in ("baseline", setting))
+    saving = emitted["saving"]
+    assert saving["before_s"] == pytest.approx(15e-6 * before)
+    assert saving["saved_s_per_step"] == pytest.approx(15e-6 * (before - after) / 3)
+    assert run(["emit-config", "--workload", "w.csv", "--force"]) == 0
+    assert "--steps N says how many steps that were" in capsys.readouterr().out
+
+
+def test_show_says_what_rules_cover(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """By calls and by bytes; what no source sees is said; small shares are summed up."""
+    rows = "".join(f"allreduce,{1 << k},64,1,{k}\n" for k in range(8, 32))
+    (here / "w.csv").write_text("#@ aside name=send calls=7\n" + HEADER + rows)
+    (here / "rules.csv").write_text("allreduce,0,65535,tree,ll,-1,1,64,-1,-1\n")
+
+    assert run(["workload", "show", "w.csv", "--rules", "rules.csv"]) == 0
+    text = capsys.readouterr().out
+    calls = sum(range(8, 16)) / sum(range(8, 32))
+    assert f"Rules cover {100 * calls:.1f} % of the calls and 0.0 % of the bytes" in text
+    assert "and 4 sizes more" in text
+    assert "tree/ll (line 1)" in text
+    for word in ("captured graphs", "point-to-point", "grouped calls", "7 send"):
+        assert word in text
+    plain = result(capsys, ["workload", "show", "w.csv", "--rules", "rules.csv"])
+    assert plain["covered"]["calls"] == pytest.approx(calls)
+    assert plain["covered"]["time"] is None
+
+
+def test_captured_calls_are_scaled(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """The factor multiplies calls, is written down, and is said."""
+    (here / "a.csv").write_text(HEADER + "allreduce,64,8,1,3\n")
+
+    assert run(["workload", "merge", "a.csv", "--scale-captured", "100", "-o", "b.csv"]) == 0
+    assert result(capsys, ["workload", "show", "b.csv"])["calls"] == 300
+    assert run(["workload", "merge", "a.csv", "-o", "-"]) == 0
+    assert "allreduce,64,8,1,3,64,192\n" in capsys.readouterr().out
+
+
+def test_snapshots_are_not_forgotten(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """What a killed rank left beside the file is named until it is given too."""
+    comm = "#@ comm id=1 host=n pid=1 context=0 since=1 nRanks=8 nNodes=1 calls=3 "
+    (here / "a.csv").write_text(HEADER)
+    (here / "a.csv.n-1-0.part").write_text(
+        comm + "state=unfinished\n" + HEADER + "reduce,8,8,1,3\n"
+    )
+
+    assert run(["workload", "show", "a.csv"]) == 0
+    assert "1 snapshots" in capsys.readouterr().err
+    assert run(["workload", "show", "a.csv", "a.csv.n-1-0.part"]) == 0
+    said = capsys.readouterr()
+    assert "snapshots of recordings" not in said.err
+    assert "1 of 1 recordings were never finished" in said.out
+
+
+@pytest.mark.parametrize(
+    ("arguments", "code", "said"),
+    [
+        (["workload", "show"], 2, "Missing argument"),
+        (["workload", "show", "none.csv"], 6, "cannot be read"),
+        (["workload", "show", "w.csv", "--rules", "none.csv"], 3, "rule file cannot be read"),
+        (["workload", "show", "w.csv", "--rules", "w.csv"], 3, "the plugin refuses this file"),
+        (["workload", "show", "w.csv", "--session", "none"], 7, "none"),
+        (["workload", "merge", "w.csv", "-o", "w.csv"], 2, "there already"),
+        (
+            ["sweep", *SIMULATED, "--workload", "w.csv", "--min-bytes", "8"],
+            2,
+            "so does --min-bytes",
+        ),
+        (["sweep", *SIMULATED, "--workload", "w.csv", "--np", "8"], 2, "64 ranks on 1 node"),
+        (
+            ["sweep", *SIMULATED, "--workload", "w.csv", "--collective", "reduce"],
+            2,
+            "no call of these collectives",
+        ),
+        (["emit-config", "--steps", "3"], 2, "say --workload"),
+    ],
+)
+def test_mistakes_are_said(
+    here: Path, capsys: pytest.CaptureFixture[str], arguments: list[str], code: int, said: str
+) -> None:
+    """What is wrong, and what to do."""
+    (here / "w.csv").write_text(HEADER + "allreduce,64,64,1,3\n")
+
+    assert run(arguments) == code
+    assert said in capsys.readouterr().err
+
+
+def test_a_sweep_file_names_sizes(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """By hand too; a mistake has its line."""
+    (here / "sweep.yaml").write_text("sizes:\n  - reduce/48K\n  - reduce\n")
+    assert run(["sweep", "-c", "sweep.yaml", *SIMULATED, "--plan"]) == 3
+    assert "sweep.yaml:3:5" in capsys.readouterr().err
+
+    (here / "sweep.yaml").write_text("sizes: [reduce/48K]\n")
+    assert run(["sweep", "-c", "sweep.yaml", *SIMULATED, "--plan"]) == 0
+    assert "reduce_perf -b 3072 -e 49152 -f 16" in capsys.readouterr().out

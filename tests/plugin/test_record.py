@@ -1,0 +1,164 @@
+"""RCCLTUNE_RECORD through the real plugin: what hosts of every ABI version asked, to the last call."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+import tempfile
+import threading
+from collections import Counter
+from pathlib import Path
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from rccltune.errors import InputFileError
+from rccltune.model import Scale
+from rccltune.verify.host import ABI_VERSIONS, Host
+from rccltune.vocab import TUNABLE, Collective
+from rccltune.workload import Source, State, Workload, merge, read
+
+TABLE = ((1.0, 2.0, 3.0), (4.0, 5.0, 6.0))
+SIZES = st.integers(0, 2**40) | st.sampled_from([0, 1, 2**20, 2**61, 2**63, 2**64 - 1])
+Asked = tuple[Collective, int]
+
+
+def counted(workload: Workload) -> Counter[Asked]:
+    """Calls by collective and size."""
+    found: Counter[Asked] = Counter()
+    for one in workload.counts:
+        found[one.collective, one.min_nbytes] += one.calls
+    return found
+
+
+@pytest.mark.parametrize("abi", ABI_VERSIONS)
+@given(asked=st.lists(st.tuples(st.sampled_from(TUNABLE), SIZES), max_size=60))
+@settings(max_examples=15, deadline=None)
+def test_every_call_is_counted_once(host: Host, abi: int, asked: list[Asked]) -> None:
+    """Whatever is asked; sizes that no message has (2^60 and more) by their power of two."""
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder) / "record.csv"
+        env = {"RCCLTUNE_RECORD": str(path)}
+        with host.communicator(abi=abi, n_nodes=2, n_ranks=128, env=env) as comm:
+            for collective, nbytes in asked:
+                answer = comm.ask(collective, nbytes, TABLE)
+                assert (answer.cell, answer.channels) == (None, 0)
+        found = read(path)
+
+    rounded = Counter((c, n if n < 2**61 else 1 << (n.bit_length() - 1)) for c, n in asked)
+    assert counted(found) == rounded
+    (one,) = found.recorders
+    assert (one.source, one.state, one.calls) == (Source.RECORD, State.WHOLE, len(asked))
+    assert found.scales in ((), (Scale(n_nodes=2, n_ranks=128),))
+
+
+@pytest.mark.parametrize("abi", ABI_VERSIONS)
+def test_communicators_of_one_process_keep_apart(host: Host, abi: int, tmp_path: Path) -> None:
+    """Three scales, ended in another order than they began; %n gives each a file of its own."""
+    env = {"RCCLTUNE_RECORD": str(tmp_path / "r-%n.csv")}
+    scales = [(1, 8), (2, 16), (4, 32)]
+    comms = [
+        host.communicator(abi=abi, n_nodes=n, n_ranks=r, env=env, comm_id=r) for n, r in scales
+    ]
+    for times, comm in enumerate(comms, start=1):
+        for _ in range(times):
+            comm.ask(Collective.ALL_REDUCE, 4096, TABLE)
+    for comm in reversed(comms):
+        comm.close()
+
+    whole = merge([read(path) for path in sorted(tmp_path.glob("r-*.csv"))])
+
+    assert [(c.scale.n_ranks, c.calls) for c in whole.counts] == [(8, 1), (16, 2), (32, 3)]
+    assert [whole.ranks_at(scale) for scale in whole.scales] == [1, 1, 1]
+
+
+def test_threads_lose_nothing(host: Host, tmp_path: Path) -> None:
+    """Eight threads, each with a communicator, one file; ctypes leaves the interpreter's lock."""
+    path = tmp_path / "record.csv"
+    comms = [
+        host.communicator(abi=5, n_nodes=1, n_ranks=8, env={"RCCLTUNE_RECORD": str(path)})
+        for _ in range(8)
+    ]
+
+    def work(number: int) -> None:
+        for k in range(500):
+            comms[number].ask(Collective.ALL_GATHER, 64 * (k % 7), TABLE)
+        comms[number].close()
+
+    threads = [threading.Thread(target=work, args=(n,)) for n in range(8)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+
+    found = read(path)
+    assert found.calls == 8 * 500
+    assert len(found.recorders) == 8
+    # One communicator, eight contexts: eight GPUs of one process.
+    assert found.ranks_at(Scale(n_nodes=1, n_ranks=8)) == 8
+
+
+def test_what_rules_answer_is_not_changed(host: Host, tmp_path: Path) -> None:
+    """Recording beside a rule file: the answer is the file's."""
+    rules = tmp_path / "rules.csv"
+    rules.write_text("allreduce,0,99,ring,ll,7,-1,-1\n")
+    env = {
+        "NCCL_TUNER_CONFIG_FILE": str(rules),
+        "RCCLTUNE_RECORD": str(tmp_path / "record.csv"),
+    }
+    with host.communicator(abi=4, n_nodes=1, n_ranks=8, env=env) as comm:
+        answer = comm.ask(Collective.ALL_REDUCE, 50, TABLE)
+
+    assert (answer.cell, answer.channels) == ((1, 0), 7)
+    assert read(tmp_path / "record.csv").calls == 1
+
+
+KILLED = """
+import os, signal, sys, time
+from pathlib import Path
+from rccltune.verify.host import Host
+from rccltune.vocab import Collective
+host = Host(Path(sys.argv[1]))
+comm = host.communicator(abi=6, n_nodes=1, n_ranks=8, env={"RCCLTUNE_RECORD": sys.argv[2]})
+for _ in range(300): comm.ask(Collective.ALL_REDUCE, 4096, ((1.0,),))
+time.sleep(1.1)
+for _ in range(300): comm.ask(Collective.ALL_REDUCE, 4096, ((1.0,),))
+if sys.argv[3] == "killed": os.kill(os.getpid(), signal.SIGKILL)
+"""
+
+
+def _job(host: Host, record: Path, how: str) -> int:
+    command = [sys.executable, "-c", KILLED, str(host.path), str(record), how]
+    return subprocess.run(command, check=False, timeout=60).returncode
+
+
+def test_a_communicator_that_is_never_destroyed_is_written_at_exit(
+    host: Host, tmp_path: Path
+) -> None:
+    """Frameworks leave theirs to the end of the process."""
+    assert _job(host, tmp_path / "record.csv", "left") == 0
+
+    found = read(tmp_path / "record.csv")
+    assert (found.calls, found.recorders[0].state) == (600, State.EXIT)
+    assert [path.name for path in tmp_path.iterdir()] == ["record.csv"]
+
+
+def test_of_a_rank_that_is_killed_a_snapshot_is_left(host: Host, tmp_path: Path) -> None:
+    """At most 256 calls of a key, or the pause since the last snapshot, are missing; it says so."""
+    assert _job(host, tmp_path / "record.csv", "killed") == -9
+
+    assert read(tmp_path / "record.csv").calls == 0
+    (part,) = tmp_path.glob("record.csv.*.part")
+    found = read(part)
+    assert 344 <= found.calls <= 600
+    assert found.recorders[0].state is State.UNFINISHED
+
+
+@pytest.mark.parametrize("name", ["none/record.csv", "%x"])
+def test_a_file_that_cannot_be_made_stops_the_job(host: Host, tmp_path: Path, name: str) -> None:
+    """A job must not run for hours and have recorded nothing."""
+    with pytest.raises(InputFileError, match=r"RCCLTUNE_RECORD: .* cannot be written"):
+        host.communicator(
+            abi=5, n_nodes=1, n_ranks=8, env={"RCCLTUNE_RECORD": str(tmp_path / name)}
+        )

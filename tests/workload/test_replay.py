@@ -1,0 +1,188 @@
+"""RCCL's replay files: both forms, of both generations of the C record.
+
+Layouts and words are the recorder's own (ROCm/rccl src/misc/recorder.cc, src/include/recorder.h:
+152 bytes up to ROCm 7.0, 160 with all-reduce with bias); the writer here packs them by itself.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from rccltune.errors import OutputError, RccltuneError
+from rccltune.model import Scale
+from rccltune.vocab import Collective
+from rccltune.workload import Source, Stated, merge, read, scaled
+from rccltune.workload.replay import is_replay, read_replay
+
+Put = Callable[[str, "str | bytes"], Path]
+FLOAT, BF16 = 7, 9
+# rcclCall_t: old number, new number.
+ALL_REDUCE, ALL_GATHER, BROADCAST = (4, 4), (2, 2), (0, 0)
+SEND, ALLTOALLV, GROUP_START, INIT = (5, 6), (8, 9), (12, 13), (17, 18)
+
+
+def record(
+    kind: tuple[int, int],
+    count: int = 0,
+    datatype: int = FLOAT,
+    *,
+    ranks: int = 8,
+    captured: int = 0,
+    new: bool = True,
+) -> bytes:
+    """One rcclApiCall."""
+    head = struct.pack("<iiiidQii", 4711, 4712, 3, -1, 1e12, 0, captured, kind[new])
+    pointers = (0, 0x7F0000, 0x7F1000, *([0] if new else []), 0, 0, 1 << 20, 1 << 20)
+    body = struct.pack(f"<{len(pointers)}Q", *pointers)
+    return (
+        head + body + struct.pack("<QiiiiQQiiQ", count, datatype, 0, -1, ranks, 0xC0, 0xE0, 1, 3, 0)
+    )
+
+
+LINE = (
+    "  {name} : [opCount : 1f, sendbuff : [addr : 0x7f, base : 0x7f, size : 4096], recvbuff : "
+    "[addr : 0x7f, base : 0x7f, size : 4096], acc : (nil), count : {count}, datatype : {datatype}, "
+    "op : 0, root : 0, comm : 0xc0, nranks : {ranks}, stream : 0xe0, task : 1, globalrank : 3, "
+    "context : [time : 1745623615674.781006, thread : 12, device : 3, captured : {captured}, "
+    "graphID : 0 ]]"
+)
+START = (
+    "{\n  version : 1,\n  CommInitRank : [size : 8, uniqueID : 17, rank : 3, context : [time : "
+    "1.0, thread : 12, device : 3, captured : -1, graphID : 0 ]]"
+)
+
+
+def line(name: str, count: int, datatype: int = FLOAT, ranks: int = 8, captured: int = 0) -> str:
+    """One call in the recorder's own words."""
+    return LINE.format(name=name, count=count, datatype=datatype, ranks=ranks, captured=captured)
+
+
+@pytest.mark.parametrize("new", [False, True])
+def test_binary_records_are_counted(put: Put, *, new: bool) -> None:
+    """All-gather counts a rank's own elements: a tuner sees those of all ranks."""
+    content = b"".join(
+        [
+            record(INIT, new=new, captured=-1),
+            record(ALL_REDUCE, 1000, new=new),
+            record(ALL_REDUCE, 1000, BF16, new=new),
+            record(GROUP_START, new=new, captured=-1, ranks=-1),
+            record(ALLTOALLV, 5, new=new) + b"\0" * (4 * 8 * 8),
+            record(ALL_GATHER, 100, new=new),
+            record(ALL_REDUCE, 1000, new=new),
+            record(SEND, 9, new=new),
+        ]
+    )
+
+    found = read(put("log.4711.node7.bin", content))
+
+    eight = Scale(n_nodes=1, n_ranks=8)
+    assert [(c.collective, c.scale, c.nbytes, c.calls) for c in found.counts] == [
+        (Collective.ALL_GATHER, eight, 3200, 1),
+        (Collective.ALL_REDUCE, eight, 2000, 1),
+        (Collective.ALL_REDUCE, eight, 4000, 2),
+    ]
+    assert found.aside == {"alltoallv": 1, "send": 1}
+    (one,) = found.recorders
+    assert (one.source, one.host, one.pid, one.calls) == (Source.REPLAY, "node7", 4711, 4)
+
+
+def test_text_says_the_same_as_binary(put: Put) -> None:
+    """The recorder's JSON is no JSON; groups are braces of their own."""
+    text = ",\n".join([START, line("AllReduce", 1000), "  {\n" + line("AllGather", 100)])
+    text += "\n  },\n" + line("Send", 9) + "\n}\n"
+    binary = record(ALL_REDUCE, 1000) + record(ALL_GATHER, 100) + record(SEND, 9)
+
+    one = read(put("log.4711.node7.json", text))
+    other = read(put("log.4711.node7.bin", binary))
+
+    assert one.counts == other.counts
+    assert one.aside == other.aside == {"send": 1}
+
+
+def test_a_bcast_is_not_counted_as_its_broadcast_too(put: Put) -> None:
+    """The binary form has both (recorder.cc leaves the second out of the text alone)."""
+    bcast = (11, 12)
+    content = record(bcast, 5) + record(BROADCAST, 5) + record(BROADCAST, 5) + record(bcast, 6)
+
+    found = read(put("log.1.n.bin", content))
+
+    assert [(c.collective, c.nbytes, c.calls) for c in found.counts] == [
+        (Collective.BROADCAST, 20, 2),
+        (Collective.BROADCAST, 24, 1),
+    ]
+
+
+def test_captures_do_not_run_and_replays_do(put: Put) -> None:
+    """Once at capture, three times when the graph runs: three calls; no factor touches them."""
+    content = record(ALL_REDUCE, 4, captured=1) + 3 * record(ALL_REDUCE, 4)
+
+    found = read(put("log.1.n.bin", content))
+
+    assert [count.calls for count in found.counts] == [3]
+    assert found.aside == {"captured": 1}
+    assert scaled(found, 100) == found
+
+
+def test_nodes_come_from_the_user(put: Put) -> None:
+    """The recorder knows ranks alone."""
+    path = put("log.1.n.bin", record(ALL_REDUCE, 4, ranks=16))
+
+    assert read(path, Stated(n_nodes=2)).scales == (Scale(n_nodes=2, n_ranks=16),)
+
+
+def test_replay_files_of_ranks_merge(put: Put) -> None:
+    """Two ranks of one communicator; the same file twice is refused by what it is."""
+    paths = [put(f"log.{pid}.n.bin", record(ALL_REDUCE, 4 * pid)) for pid in (1, 2)]
+
+    whole = merge([read(path) for path in paths])
+
+    assert whole.ranks_at(Scale(n_nodes=1, n_ranks=8)) == 2
+    with pytest.raises(RccltuneError, match="are in two of these files"):
+        merge([read(paths[0]), read(paths[0])])
+
+
+@pytest.mark.parametrize(
+    ("content", "said"),
+    [
+        (record(ALL_REDUCE, 1) * 2 + b"\1\2\3", "no record of calls from byte 320 on"),
+        (record(ALL_REDUCE, 1) + record(ALLTOALLV, 1), "from byte 160 on"),
+        (
+            START + ",\n" + line("AllReduce", 7)[:60],
+            "this call of the replay file is not understood",
+        ),
+        (START + ",\n" + line("AllReduce", 7, datatype=99), "AllReduce of type 99 on 8 ranks"),
+    ],
+)
+def test_what_was_cut_is_said(put: Put, content: str | bytes, said: str) -> None:
+    """With where, and how to take what is whole."""
+    with pytest.raises(OutputError, match=said):
+        read(put("log.1.n.bin", content))
+
+
+@given(st.binary(max_size=700), st.booleans())
+def test_any_bytes_are_read_or_refused(noise: bytes, whole: bool) -> None:
+    """Never another error than one that says what is wrong; also behind a good record."""
+    content = record(ALL_REDUCE, 7) + noise if whole else noise
+    if is_replay(content):
+        try:
+            found = read_replay(content, "log.1.n.bin", None)
+        except RccltuneError as error:
+            assert "log.1.n.bin" in str(error.where)  # noqa: PT017 - a good reading is right too
+        else:
+            assert all(count.calls > 0 for count in found.counts)
+
+
+@given(st.text(max_size=300))
+def test_any_text_is_read_or_refused(noise: str) -> None:
+    """The same of the form in words."""
+    content = ("{\n  version : 1,\n" + line("AllReduce", 7) + noise).encode()
+    try:
+        read_replay(content, "log", None)
+    except RccltuneError as error:
+        assert "log" in str(error.where)  # noqa: PT017 - a good reading is right too

@@ -1,0 +1,136 @@
+"""What matters, what rules cover, what to measure and what is saved: by hand."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from rccltune.model import Rule, Scale, Setting
+from rccltune.vocab import Collective
+from rccltune.workload import (
+    Count,
+    Recorder,
+    Source,
+    Timed,
+    Workload,
+    covering,
+    heaviest,
+    saving_of,
+    shares_of,
+)
+
+NODE = Scale(n_nodes=1, n_ranks=64)
+OAM = Scale(n_nodes=1, n_ranks=8)
+REDUCE, GATHER = Collective.ALL_REDUCE, Collective.ALL_GATHER
+
+
+def count(nbytes: int, calls: int, collective: Collective = REDUCE, scale: Scale = NODE) -> Count:
+    """An exact row."""
+    return Count(
+        collective=collective,
+        scale=scale,
+        min_nbytes=nbytes,
+        max_nbytes=nbytes,
+        calls=calls,
+        total_nbytes=nbytes * calls,
+    )
+
+
+def rule(low: int, high: int, ranks: int | None = 64) -> Rule:
+    """Of all_reduce."""
+    return Rule(
+        collective=REDUCE,
+        min_nbytes=low,
+        max_nbytes=high,
+        setting=Setting.parse("tree/ll"),
+        n_ranks=ranks,
+    )
+
+
+def ranks(n: int) -> tuple[Recorder, ...]:
+    """So many processes, with a call each."""
+    return tuple(
+        Recorder(
+            source=Source.RECORD,
+            host="n",
+            pid=pid,
+            comm="1",
+            context=0,
+            since="1",
+            scale=NODE,
+            calls=1,
+        )
+        for pid in range(n)
+    )
+
+
+def test_shares_are_of_the_whole() -> None:
+    """3 of 4 calls, 3 of 103 KiB; sorted by the larger of the two where no time is known."""
+    work = Workload(counts=(count(1024, 3), count(102400, 1)))
+
+    large, small = shares_of(work)
+
+    assert (large.of_calls, small.of_calls) == (0.25, 0.75)
+    assert small.of_bytes == pytest.approx(3 / 103)
+    assert large.of_time is small.of_time is None
+
+
+def test_shares_of_time_are_of_what_is_known() -> None:
+    """10 µs × 3 beside 90 µs × 1, and a size that nobody measured."""
+    work = Workload(counts=(count(1024, 3), count(102400, 1), count(7, 9)))
+
+    found = shares_of(work, lambda _, __, nbytes: {1024: 10.0, 102400: 90.0}.get(nbytes))
+
+    assert {s.count.nbytes: s.of_time for s in found} == {102400: 0.75, 1024: 0.25, 7: None}
+
+
+def test_a_rule_covers_all_sizes_of_a_row_or_none() -> None:
+    """The first that matches decides, as in the plugin."""
+    wide = Count(
+        collective=REDUCE, scale=NODE, min_nbytes=512, max_nbytes=1023, calls=1, total_nbytes=700
+    )
+    assert covering(wide, [rule(0, 1023)]) is not None
+    assert covering(wide, [rule(0, 1000), rule(0, 1023)]) is None
+    assert covering(count(512, 1, GATHER), [rule(0, 1023)]) is None
+    assert covering(count(512, 1, scale=OAM), [rule(0, 1023)]) is None
+    assert covering(count(512, 1, scale=OAM), [rule(0, 1023, None)]) is not None
+
+
+@given(st.dictionaries(st.integers(1, 1 << 40), st.integers(1, 1000), min_size=1, max_size=20))
+def test_the_heaviest_sizes_are_kept(calls: dict[int, int]) -> None:
+    """No size that is left out weighs more than one that is kept; what is left out is told."""
+    work = Workload(counts=tuple(count(n, c) for n, c in calls.items()))
+
+    (found,) = heaviest(work, NODE, 5)
+
+    def weight(n: int) -> int:
+        return calls[n] * (n + 100_000)
+
+    left = calls.keys() - set(found.sizes)
+    assert len(found.sizes) == min(5, len(calls))
+    assert max(map(weight, left), default=0) <= min(map(weight, found.sizes))
+    assert found.left_out == pytest.approx(sum(calls[n] for n in left) / sum(calls.values()))
+    assert heaviest(work, OAM, 5) == ()
+
+
+def test_a_saving_is_of_one_rank() -> None:
+    """640 calls of 64 ranks are 10 each: 10 × (30 - 20) µs of 300 µs; half the calls are known."""
+    work = Workload(counts=(count(1024, 640), count(7, 640)), recorders=ranks(64))
+
+    found = saving_of(
+        work,
+        lambda _, __, nbytes: Timed(before_us=30, after_us=20) if nbytes == 1024 else None,
+        steps=5,
+    )
+
+    assert found.before_s == pytest.approx(300e-6)
+    assert found.saved_s == pytest.approx(100e-6)
+    assert (found.known, found.steps) == (0.5, 5)
+
+
+def test_nothing_recorded_saves_nothing() -> None:
+    """No division by zero."""
+    found = saving_of(Workload(counts=()), lambda *_: None)
+
+    assert (found.saved_s, found.known) == (0.0, 0.0)
