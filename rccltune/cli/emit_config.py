@@ -28,6 +28,12 @@ if TYPE_CHECKING:
     show_default=True,
     help="Rules, exports for a shell with what each gains, or both.",
 )
+@click.option(
+    "--base",
+    type=FOLDER,
+    metavar="FILE|auto",
+    help="The vendor's rule file: its rows fill what ours leave open. auto looks where RCCL does.",
+)
 @click.option("--force", is_flag=True, help="Replace a file that is there and differs.")
 @scales_option
 @choosing
@@ -38,6 +44,7 @@ def emit_config(
     sessions: tuple[Path, ...],
     output: Path | None,
     form: str,
+    base: Path | None,
     force: bool,
     scales: tuple[Scale, ...],
     choosing: Choosing,
@@ -48,6 +55,8 @@ def emit_config(
     measured size, with boundaries where curves cross. Where an untouched run was measured, a
     zone that does not beat it becomes a hole. RCCL, NCCL and the rccltune plugin read the file.
 
+    RCCL drops its own table where it is given another: --base puts the vendor's rows behind ours.
+
     With --extrapolate --scales 2x128 also for scales that no session has, from a model over those
     that were measured: only where the baseline is beaten by more than the expected errors.
 
@@ -56,7 +65,8 @@ def emit_config(
       rccltune emit-config --baseline ring/simple -o -
 
     \b
-    Exit codes: 0 done, 2 the file is there (--force), 7 no session, 8 nothing to choose from.
+    Exit codes: 0 done, 2 the file is there (--force), 3 the base has mistakes, 4 --base auto finds
+    none, 7 no session, 8 nothing to choose from.
     """
     from rccltune import pipeline
     from rccltune.pipeline.spreading import sessions_in
@@ -72,6 +82,7 @@ def emit_config(
         overwrite=force,
         formats=("rccl", "env") if form == "all" else (form,),
         scales=choosing.predicted(scales),
+        base=base,
     )
     done = pipeline.emit_rules(wish, note=console.say)
     console.warn(done.notices)
@@ -88,6 +99,8 @@ def _text(done: Emitted) -> str:
         rows = table(columns, (_row(zone) for zone in done.zones), numeric=(1, 2, 3, 5, 6, 7))
         count = f"{done.n_rules} rule{'' if done.n_rules == 1 else 's'}"
         parts += [rows, "", f"{count} in {done.path}"]
+        if done.base is not None:
+            parts.append(f"behind them {len(done.base.rules)} rows of {done.base.path}")
     parts += environment_lines(done.environments)
     if done.environment_path is not None:
         parts.append(f"To use it: source {done.environment_path.resolve()}")

@@ -24,7 +24,8 @@ from rccltune.model import (
     Zone,
     base_variant,
 )
-from rccltune.pipeline import overwriting, placing, switching
+from rccltune.pipeline import basing, overwriting, placing, switching
+from rccltune.pipeline.basing import Vendor
 from rccltune.pipeline.fitting import FitDone, choice_of, fit_session
 from rccltune.pipeline.judging import environments_of, together, zones_in
 from rccltune.pipeline.placing import Sheet
@@ -46,6 +47,7 @@ class EmitWish:
         output: None is the default name; ``-`` writes no file.
         formats: ``rccl`` for the rule file, ``env`` for the exports beside it.
         scales: for which rules are predicted where they were not measured.
+        base: the vendor's table that stands behind the rules; ``auto`` looks for it.
     """
 
     folders: tuple[Path, ...]
@@ -55,6 +57,7 @@ class EmitWish:
     overwrite: bool = False
     formats: tuple[str, ...] = ("rccl",)
     scales: tuple[Scale, ...] = ()
+    base: Path | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -70,6 +73,7 @@ class Emitted:
         needs: what the rules need to be exported.
         placement: the only one that the rules are for, None where they are for any.
         beside: files for one placement of ranks each, where there are more files than one.
+        base: the vendor's table behind the rules, None where none was asked for.
     """
 
     path: Path | None
@@ -83,6 +87,7 @@ class Emitted:
     notices: tuple[Notice, ...] = ()
     placement: str | None = None
     beside: tuple[Emitted, ...] = ()
+    base: Vendor | None = None
 
     @property
     def n_rules(self) -> int:
@@ -103,6 +108,7 @@ class Emitted:
             "text": self.text,
             "placement": self.placement,
             "beside": [one.as_plain() for one in self.beside],
+            "base": self.base.as_plain() if self.base else None,
         }
 
 
@@ -113,6 +119,8 @@ def emit_rules(wish: EmitWish, *, note: Note) -> Emitted:
         TooLittleDataError: fewer than two settings to choose between.
         CommandLineError: the file is there and may not be overwritten.
         SessionError: sessions of two machines, or none.
+        InputFileError: the base has mistakes, or is for another machine.
+        MachineError: no base was found.
     """
     fits = [fit_session(folder, note=note) for folder in wish.folders]
     fingerprint = one_machine(fits)
@@ -139,9 +147,13 @@ def emit_rules(wish: EmitWish, *, note: Note) -> Emitted:
         note=note,
     )
     paths = _paths(wish, fingerprint, sheets)
+    base = basing.vendor(wish.base, fingerprint, note=note) if wish.base is not None else None
+    documents = [_document(fits, fingerprint, sheet, environments) for sheet in sheets]
+    if base is not None:
+        documents = [basing.based(document, base) for document in documents]
     first, *others = (
-        _emitted(wish, path, sheet, _document(fits, fingerprint, sheet, environments), environments)
-        for path, sheet in zip(paths, sheets, strict=True)
+        replace(_emitted(wish, path, sheet, document, environments), base=base)
+        for path, sheet, document in zip(paths, sheets, documents, strict=True)
     )
     _write((first, *others), overwrite=wish.overwrite)
     return replace(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import tempfile
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from rccltune import emit, plugin, verify, zones
@@ -18,6 +18,7 @@ from rccltune.vocab import TUNABLE, Algorithm, Collective, Protocol
 # Version 2 hosts take an answer unchecked, so some are withheld there; version 3 hosts cannot say
 # whether buffers are registered, so rules that ask for it never match there.
 _DIFFERENT_BY_DESIGN = (2, 3)
+_Both = tuple[Setting | None, Setting | None]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -28,6 +29,7 @@ class Stretch:
         without_ll128: the answer where LL128 is not enabled.
         line: of the rule that answers, None where none does.
         reason: the file's own words for a hole.
+        vendor: whether that line is of the vendor's table, taken over behind ours.
     """
 
     min_nbytes: int
@@ -36,6 +38,7 @@ class Stretch:
     without_ll128: Setting | None
     line: int | None
     reason: str | None
+    vendor: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -89,7 +92,12 @@ class Explanation:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Difference:
-    """Sizes at which two files answer differently."""
+    """Sizes at which two files answer differently.
+
+    Attributes:
+        one_without: the first file's answer where LL128 is not enabled.
+        other_without: the second's.
+    """
 
     collective: Collective
     scale: Scale
@@ -97,6 +105,8 @@ class Difference:
     max_nbytes: int
     one: Setting | None
     other: Setting | None
+    one_without: Setting | None
+    other_without: Setting | None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -109,22 +119,38 @@ class Question:
     mode: Mode | None = None
 
 
-def explain(path: Path, question: Question) -> Explanation:
+def compare(one: Path, other: Path, question: Question) -> tuple[Explanation, Explanation]:
+    """Ask about two files at every collective and scale that either names.
+
+    A row for any number of ranks answers at the scales of the other file's rows too.
+
+    Raises:
+        InputFileError: as :func:`explain`, for either.
+    """
+    named = [
+        _named(_for_mode(_accepted(path, _content(path)).rules, question.mode), question)
+        for path in (one, other)
+    ]
+    both = tuple(dict.fromkeys((*named[0], *named[1])))
+    return explain(one, question, also=both), explain(other, question, also=both)
+
+
+def explain(
+    path: Path, question: Question, also: Sequence[tuple[Collective, Scale]] = ()
+) -> Explanation:
     """Ask the plugin about one file.
+
+    Args:
+        path: of the file.
+        question: what about.
+        also: collectives and scales beside those that it names.
 
     Raises:
         InputFileError: the file cannot be read or is refused; the message has every mistake.
         VerificationError: the plugin's answer is not what the file says; a bug of ours.
     """
     content = _content(path)
-    file = emit.read_rules(content)
-    if file.errors:
-        listed = "\n".join(f"  {path}:{f.line}: {f.message} [{f.code}]" for f in file.errors)
-        raise InputFileError(
-            f"the plugin refuses this file:\n{listed}",
-            where=str(path),
-            hint="correct these lines; sizes are plain bytes, names lower case.",
-        )
+    file = _accepted(path, content)
     rules = _for_mode(file.rules, question.mode)
     host = Host(plugin.library())
     with tempfile.TemporaryDirectory(prefix="rccltune-") as folder:
@@ -142,8 +168,7 @@ def explain(path: Path, question: Question) -> Explanation:
                     mode=question.mode,
                 )
             )
-            for collective in _collectives(rules, question)
-            for scale in _scales(rules, collective, question)
+            for collective, scale in dict.fromkeys((*_named(rules, question), *also))
         )
         copy.write_bytes(_with_placement_alone(content, file))
         declared = _declared(host, copy, file, parts, question.mode)
@@ -169,23 +194,51 @@ def differences(one: Explanation, other: Explanation) -> tuple[Difference, ...]:
         for low, high in zip(ends, [e - 1 for e in ends[1:]] + [2**63 - 1], strict=True):
             a, b = _at(left, low), _at(right, low)
             if a != b:
-                found.append(
+                _add(
+                    found,
                     Difference(
                         collective=key[0],
                         scale=key[1],
                         min_nbytes=low,
                         max_nbytes=high,
-                        one=a,
-                        other=b,
-                    )
+                        one=a[0],
+                        other=b[0],
+                        one_without=a[1],
+                        other_without=b[1],
+                    ),
                 )
     return tuple(found)
 
 
-def _at(part: Explained | None, nbytes: int) -> Setting | None:
+def _add(found: list[Difference], one: Difference) -> None:
+    """As a range of its own, or as the rest of the one before: lines of files are no borders."""
+    last = found[-1] if found else None
+    if last is not None and replace(one, min_nbytes=last.min_nbytes) == replace(
+        last, max_nbytes=one.max_nbytes
+    ):
+        found[-1] = replace(last, max_nbytes=one.max_nbytes)
+    else:
+        found.append(one)
+
+
+def _at(part: Explained | None, nbytes: int) -> _Both:
+    """The answer with LL128 enabled, and without."""
     if part is None:
-        return None
-    return next(s.setting for s in part.stretches if s.min_nbytes <= nbytes <= s.max_nbytes)
+        return None, None
+    found = next(s for s in part.stretches if s.min_nbytes <= nbytes <= s.max_nbytes)
+    return found.setting, found.without_ll128
+
+
+def _accepted(path: Path, content: bytes) -> RuleFile:
+    file = emit.read_rules(content)
+    if file.errors:
+        listed = "\n".join(f"  {path}:{f.line}: {f.message} [{f.code}]" for f in file.errors)
+        raise InputFileError(
+            f"the plugin refuses this file:\n{listed}",
+            where=str(path),
+            hint="correct these lines; sizes are plain bytes, names lower case.",
+        )
+    return file
 
 
 def _content(path: Path) -> bytes:
@@ -256,6 +309,10 @@ def _for_mode(rules: Sequence[Rule], mode: Mode | None) -> tuple[Rule, ...]:
             )
         return tuple(rules)
     return tuple(r for r in rules if r.only_mode is None or r.only_mode.compute == mode.compute)
+
+
+def _named(rules: Sequence[Rule], question: Question) -> list[tuple[Collective, Scale]]:
+    return [(c, s) for c in _collectives(rules, question) for s in _scales(rules, c, question)]
 
 
 def _collectives(rules: Sequence[Rule], question: Question) -> list[Collective]:
@@ -378,6 +435,7 @@ def _stretches(
                 without_ll128=_decided(without, low),
                 line=rule.line if rule else None,
                 reason=_reason(holes, low) if setting is None else None,
+                vendor=rule is not None and rule.vendor,
             )
         )
     return tuple(made)

@@ -152,7 +152,7 @@ def verify_rules(wish: VerifyWish, sweep: Sweep, site: Site, *, note: Note) -> V
     """
     text = _text_of(wish.rules)
     file = _read(text, wish.rules)
-    n_before = len(of_scale(file, site))
+    n_before = len(_ours(file, site))
     if not n_before:
         raise CommandLineError(
             f"no rule of this file is for {site.scale}",
@@ -191,7 +191,7 @@ def verify_rules(wish: VerifyWish, sweep: Sweep, site: Site, *, note: Note) -> V
         standings=state.standings,
         cuts=state.cuts,
         n_before=n_before,
-        n_after=len(of_scale(state.file, site)),
+        n_after=len(_ours(state.file, site)),
         n_launches=state.n_launches,
         n_rounds=state.n_rounds,
         simulated=site.node is not None,
@@ -240,7 +240,7 @@ def _settled(wish: VerifyWish, ground: Ground, text: str) -> _State:
         cuts += state.losing
         text = _without(text, state.file, state.losing, ground.site)
         file = _read(text, wish.rules)
-        if not of_scale(file, ground.site):
+        if not _ours(file, ground.site):
             return replace(state, text=text, file=file, held=(), standings=(), losing=(), cuts=cuts)
     raise AssertionError("counting ends with a return")
 
@@ -258,14 +258,15 @@ def _judged(wish: VerifyWish, ground: Ground, text: str) -> _State:
     rules = of_scale(file, site)
     held = hold(ground, file, text)
     usable = [w for one in held for w in one.weighed if _answered(w, one.proven, rules)]
-    found = verify.standings(rules, site.scale, usable, wish.min_gain)
+    own = _ours(file, site)
+    found = verify.standings(own, site.scale, usable, wish.min_gain)
     losing = [cut for one in found for cut in one.cuts]
     return _State(
         text=text,
         file=file,
         held=held,
         standings=found,
-        losing=(*losing, *_unasked(rules, found, held[0].proven)),
+        losing=(*losing, *_unasked(own, found, held[0].proven)),
         cuts=(),
         n_launches=sum(one.n_launches for one in held),
         n_rounds=1,
@@ -323,12 +324,17 @@ def _read(text: str, where: Path) -> RuleFile:
     return file
 
 
+def _ours(file: RuleFile, site: Site) -> tuple[Rule, ...]:
+    """Rules of this scale that are to win; a vendor's behind them are what the site has anyway."""
+    return tuple(rule for rule in of_scale(file, site) if not rule.vendor)
+
+
 def _answered(one: Weighed, proven: Proven, rules: Sequence[Rule]) -> bool:
     """Whether it was the rule for this size that answered, and no path, fallback or nobody."""
     target, nbytes = one.verdict.target, one.verdict.nbytes
     collective = target.collective
     first = next((r for r in rules if r.matches(collective, nbytes, target.scale)), None)
-    if first is None or nbytes in proven.bypassed.get(collective, ()):
+    if first is None or first.vendor or nbytes in proven.bypassed.get(collective, ()):
         return False
     return nbytes not in proven.skipped.get(first.line or 0, ())
 
@@ -377,7 +383,7 @@ def _without(text: str, file: RuleFile, cuts: Sequence[Cut], site: Site) -> str:
     """The file with regions cut out of every rule of this scale, fallbacks too."""
     changes: dict[int, Change] = {}
     holes: set[tuple[int, int, str]] = set()
-    for rule in of_scale(file, site):
+    for rule in _ours(file, site):
         mine = [cut for cut in cuts if cut.is_of(rule)]
         parts = verify.without(rule, mine)
         if parts == (rule,) or rule.line is None:
