@@ -100,7 +100,7 @@ def _text(done: Emitted) -> str:
         count = f"{done.n_rules} rule{'' if done.n_rules == 1 else 's'}"
         parts += [rows, "", f"{count} in {done.path}"]
         if done.base is not None:
-            parts.append(f"behind them {len(done.base.rules)} rows of {done.base.path}")
+            parts.append(f"behind them {len(done.base.rules)} rows of {done.base.place}")
     parts += environment_lines(done.environments)
     if done.environment_path is not None:
         parts.append(f"To use it: source {done.environment_path.resolve()}")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import os
 import tempfile
 from collections.abc import Callable, Sequence
@@ -9,7 +10,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Final
 
-from rccltune import detect, emit, plugin, session, verify
+from rccltune import detect, emit, plugin, verify
 from rccltune.emit import Base, RuleDocument, RuleFile
 from rccltune.errors import InputFileError, MachineError, VerificationError
 from rccltune.model import Fingerprint, Rule, Scale
@@ -26,11 +27,15 @@ class Vendor:
     """A vendor's table, read for one machine.
 
     Attributes:
+        name: of its file, or of what is compiled into the library.
+        place: where it was found.
+        sha256: of its text.
         rules: that may apply on this machine, in the file's order.
         left_out: (line, why) of the others.
     """
 
-    path: Path
+    name: str
+    place: str
     sha256: str
     file: RuleFile
     rules: tuple[Rule, ...]
@@ -38,7 +43,7 @@ class Vendor:
 
     def as_plain(self) -> dict[str, Any]:
         """For --json."""
-        return {"path": str(self.path), "sha256": self.sha256, "rows": len(self.rules)}
+        return {"path": self.place, "sha256": self.sha256, "rows": len(self.rules)}
 
 
 def vendor(wished: Path, fingerprint: Fingerprint, *, note: Note) -> Vendor:
@@ -53,64 +58,67 @@ def vendor(wished: Path, fingerprint: Fingerprint, *, note: Note) -> Vendor:
         MachineError: there is none; the message says where it was looked for.
         InputFileError: it cannot be read, is refused, is one of ours, or is for another machine.
     """
-    path = _found(fingerprint.arch) if wished == AUTO else wished
+    place, content = _found(fingerprint.arch) if wished == AUTO else _named(wished)
+    file = _read(content, place)
+    if wished == AUTO and content.lstrip().startswith(b"#@"):
+        raise InputFileError(
+            "what stands where the vendor's table should be was written by rccltune",
+            where=place,
+            hint="name the vendor's own file with --base FILE.",
+        )
+    for found in file.findings:
+        note(f"{place}:{found.line}: {found.message}")
+    made = Vendor(
+        name=place.rpartition("/")[2],
+        place=place,
+        sha256=hashlib.sha256(content).hexdigest(),
+        file=file,
+        rules=tuple(r for r in file.rules if _why_not(r, fingerprint, place) is None),
+        left_out=tuple(
+            (r.line or 0, why) for r in file.rules if (why := _why_not(r, fingerprint, place))
+        ),
+    )
+    note(f"{len(made.rules)} rows of {place} stand behind the rules")
+    return made
+
+
+def _named(path: Path) -> tuple[str, bytes]:
     try:
-        content = path.read_bytes()
+        return str(path), path.read_bytes()
     except OSError as error:
         raise InputFileError(
             f"the base cannot be read: {error.strerror}",
             where=str(path),
             hint="name the vendor's rule file, or let --base auto look for it.",
         ) from error
-    file = _read(content, path)
-    if wished == AUTO and content.lstrip().startswith(b"#@"):
-        raise InputFileError(
-            "what stands where the vendor's table should be was written by rccltune",
-            where=str(path),
-            hint="name the vendor's own file with --base FILE.",
-        )
-    for found in file.findings:
-        note(f"{path}:{found.line}: {found.message}")
-    made = Vendor(
-        path=path,
-        sha256=session.sha256_of(path),
-        file=file,
-        rules=tuple(r for r in file.rules if _why_not(r, fingerprint, path) is None),
-        left_out=tuple(
-            (r.line or 0, why) for r in file.rules if (why := _why_not(r, fingerprint, path))
-        ),
-    )
-    note(f"{len(made.rules)} rows of {path} stand behind the rules")
-    return made
 
 
-def _found(arch: str | None) -> Path:
+def _found(arch: str | None) -> tuple[str, bytes]:
     found = detect.vendor_table(detect.Root(), os.environ, arch)
-    if found.found is not None:
-        return found.found
-    looked = "\n".join(f"  {path}" for path in found.looked)
+    if found.place is not None:
+        return found.place, found.content
+    looked = "\n".join(f"  {place}" for place in found.looked)
     raise MachineError(
         f"this machine's RCCL brings no table of rules for {arch or 'this architecture'}; looked "
         f"for:\n{looked}",
         hint="name it with --base FILE; releases before ROCm 7.13 and architectures that the "
-        "vendor did not tune have none, and then nothing is lost. One that is compiled into the "
-        "library cannot be read from there.",
+        "vendor did not tune have none, and then nothing is lost.",
     )
 
 
-def _read(content: bytes, path: Path) -> RuleFile:
+def _read(content: bytes, place: str) -> RuleFile:
     file = emit.read_rules(content)
     if file.errors:
-        listed = "\n".join(f"  {path}:{f.line}: {f.message} [{f.code}]" for f in file.errors)
+        listed = "\n".join(f"  {place}:{f.line}: {f.message} [{f.code}]" for f in file.errors)
         raise InputFileError(
             f"the base has mistakes:\n{listed}",
-            where=str(path),
+            where=place,
             hint="correct a copy of it; sizes are plain bytes, names lower case.",
         )
     return file
 
 
-def _why_not(rule: Rule, fingerprint: Fingerprint, path: Path) -> str | None:
+def _why_not(rule: Rule, fingerprint: Fingerprint, place: str) -> str | None:
     """Why a row is not for this machine, None where it is."""
     if rule.only_mode is None:
         return None
@@ -118,7 +126,7 @@ def _why_not(rule: Rule, fingerprint: Fingerprint, path: Path) -> str | None:
         raise InputFileError(
             f"row {rule.line} of the base is for {rule.only_mode} only, and this session does not "
             "say which mode was measured",
-            where=str(path),
+            where=place,
             hint="import with --mode, or take such rows out of a copy of the base.",
         )
     if rule.only_mode.compute == fingerprint.mode.compute:
@@ -140,7 +148,7 @@ def based(document: RuleDocument, base: Vendor) -> RuleDocument:
             requires=_agreed(document.requires, base),
             needs=tuple(dict.fromkeys((*document.needs, *base.file.needs))),
         ),
-        Base(name=base.path.name, sha256=base.sha256, rules=rules, left_out=base.left_out),
+        Base(name=base.name, sha256=base.sha256, rules=rules, left_out=base.left_out),
     )
     ours = emit.rules_of(document)
     merged = emit.read_rules(emit.render(made).encode()).rules
@@ -155,7 +163,7 @@ def _agreed(ours: _Pairs, base: Vendor) -> _Pairs:
         if mine.setdefault(key, value).lower() != value.lower():
             raise InputFileError(
                 f"the base is for {key}={value}, and the rules are for {key}={mine[key]}",
-                where=str(base.path),
+                where=base.place,
                 hint="name the table of this machine.",
             )
     return tuple(mine.items())

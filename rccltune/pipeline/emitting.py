@@ -122,6 +122,11 @@ def emit_rules(wish: EmitWish, *, note: Note) -> Emitted:
         InputFileError: the base has mistakes, or is for another machine.
         MachineError: no base was found.
     """
+    if wish.base is not None and "rccl" not in wish.formats:
+        raise CommandLineError(
+            "--base belongs to a rule file in RCCL's dialect, and none is written",
+            hint="leave it out, or write --format rccl or all.",
+        )
     fits = [fit_session(folder, note=note) for folder in wish.folders]
     fingerprint = one_machine(fits)
     choices = [choice_of(done, wish.options(done)) for done in fits]

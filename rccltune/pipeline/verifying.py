@@ -290,9 +290,20 @@ def _refuse(state: _State, ground: Ground) -> None:
         raise VerificationError(
             f"sizes that no rule is for are slower than in the untouched site: {harmed}",
             where=str(ground.folder),
-            hint="what the rules need in the environment harms them: emit rules for another one "
-            "(rccltune emit-config --variant default). Nothing was written.",
+            hint=f"{_why_harmed(state.file)} Nothing was written.",
         )
+
+
+def _why_harmed(file: RuleFile) -> str:
+    if any(rule.vendor for rule in file.rules):
+        return (
+            "the base is not what this library has: emit the rules over its own (--base auto), or "
+            "over none."
+        )
+    return (
+        "what the rules need in the environment harms them: emit rules for another one (rccltune "
+        "emit-config --variant default)."
+    )
 
 
 def _text_of(path: Path) -> str:
