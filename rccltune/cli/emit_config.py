@@ -23,10 +23,10 @@ if TYPE_CHECKING:
 @click.option(
     "--format",
     "form",
-    type=click.Choice(["rccl", "env", "all"]),
+    type=click.Choice(["rccl", "ncclx", "env", "all"]),
     default="rccl",
     show_default=True,
-    help="Rules, exports for a shell with what each gains, or both.",
+    help="Rules for RCCL, NCCL and the plugin; for NCCLX; exports with what each gains; all.",
 )
 @click.option(
     "--base",
@@ -80,16 +80,21 @@ def emit_config(
         options=choosing.options,
         output=output,
         overwrite=force,
-        formats=("rccl", "env") if form == "all" else (form,),
+        formats=("rccl", "env", "ncclx") if form == "all" else (form,),
         scales=choosing.predicted(scales),
         base=base,
+        span=choosing.extrapolate,
     )
     done = pipeline.emit_rules(wish, note=console.say)
     console.warn(done.notices)
-    if done.path is None and done.environment_path is None:
+    if done.path is None and done.environment_path is None and _all_on_stdout(done):
         console.result(done.as_plain(), done.text.rstrip("\n"))
         return
     console.result(done.as_plain(), _text(done))
+
+
+def _all_on_stdout(done: Emitted) -> bool:
+    return all(one.path is None for one in done.translated)
 
 
 def _text(done: Emitted) -> str:
@@ -101,8 +106,16 @@ def _text(done: Emitted) -> str:
         parts += [rows, "", f"{count} in {done.path}"]
         if done.base is not None:
             parts.append(f"behind them {len(done.base.rules)} rows of {done.base.place}")
+    for one in done.translated:
+        parts += ["", f"for {one.form}: {one.path}", *one.said]
     parts += environment_lines(done.environments)
-    if done.environment_path is not None:
+    if done.path is None and done.environment_path is None:
+        parts += [
+            f"To use it: export NCCLX_TUNER_CONFIG_FILE={one.path.resolve()}"
+            for one in done.translated
+            if one.path is not None
+        ]
+    elif done.environment_path is not None:
         parts.append(f"To use it: source {done.environment_path.resolve()}")
     else:
         parts.append(_how_to_use(done))

@@ -8,6 +8,7 @@ from rccltune.emit.audit import Audit, Gap, audit
 from rccltune.emit.base import check_over, over, rules_of
 from rccltune.emit.document import Base, Hole, RuleDocument, Section, sections
 from rccltune.emit.environment import finding_lines, render_environment
+from rccltune.emit.ncclx import NcclxFile, render_ncclx
 from rccltune.emit.read import Finding, RuleFile, Severity, StatedHole, read_rules
 from rccltune.emit.rewrite import Change, rewritten
 from rccltune.emit.write import render, render_rules
@@ -19,6 +20,7 @@ __all__ = [
     "Finding",
     "Gap",
     "Hole",
+    "NcclxFile",
     "RuleDocument",
     "RuleFile",
     "Section",
@@ -31,6 +33,7 @@ __all__ = [
     "read_rules",
     "render",
     "render_environment",
+    "render_ncclx",
     "render_rules",
     "rewritten",
     "rules_of",

@@ -45,9 +45,10 @@ class EmitWish:
         options: for each session, since a baseline is found in its own curves.
         home: the folder of the default name, None for the first session.
         output: None is the default name; ``-`` writes no file.
-        formats: ``rccl`` for the rule file, ``env`` for the exports beside it.
+        formats: ``rccl`` for the rule file, ``ncclx`` for NCCLX's, ``env`` for exports.
         scales: for which rules are predicted where they were not measured.
         base: the vendor's table that stands behind the rules; ``auto`` looks for it.
+        span: rules of NCCLX may reach over scales between measured ones that agree.
     """
 
     folders: tuple[Path, ...]
@@ -58,6 +59,23 @@ class EmitWish:
     formats: tuple[str, ...] = ("rccl",)
     scales: tuple[Scale, ...] = ()
     base: Path | None = None
+    span: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Translated:
+    """The same choices for another consumer.
+
+    Attributes:
+        path: None where the text goes to stdout.
+        said: what was gained and lost, in sentences.
+    """
+
+    form: str
+    path: Path | None
+    text: str
+    n_rules: int
+    said: tuple[str, ...]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -74,6 +92,7 @@ class Emitted:
         placement: the only one that the rules are for, None where they are for any.
         beside: files for one placement of ranks each, where there are more files than one.
         base: the vendor's table behind the rules, None where none was asked for.
+        translated: files in the dialects of other consumers.
     """
 
     path: Path | None
@@ -88,6 +107,7 @@ class Emitted:
     placement: str | None = None
     beside: tuple[Emitted, ...] = ()
     base: Vendor | None = None
+    translated: tuple[Translated, ...] = ()
 
     @property
     def n_rules(self) -> int:
@@ -109,6 +129,7 @@ class Emitted:
             "placement": self.placement,
             "beside": [one.as_plain() for one in self.beside],
             "base": self.base.as_plain() if self.base else None,
+            "translated": [session.to_plain(one) for one in self.translated],
         }
 
 
@@ -213,18 +234,38 @@ def _emitted(
         str(rules.resolve()) if rules else None,
         str(plugin.library()) if rules and "env" in wish.formats else None,
     )
-    texts = {"rccl": emit.render(document), "env": environment}
-    # Only stdout takes both at once.
+    translated = _translated(wish, path, sheet, document)
+    texts = {
+        "rccl": emit.render(document),
+        "env": environment,
+        **{one.form: one.text for one in translated},
+    }
+    # Only stdout takes all at once.
     formats = wish.formats if path is None else wish.formats[:1]
     return Emitted(
         path=rules,
         text="".join(texts[name] for name in formats),
+        translated=translated,
         environment_path=exports if "env" in wish.formats else None,
         environment_text=environment,
         needs=document.needs,
         zones=sheet.zones,
         placement=sheet.placement,
     )
+
+
+def _translated(
+    wish: EmitWish, path: Path | None, sheet: Sheet, document: RuleDocument
+) -> tuple[Translated, ...]:
+    """The files of one sheet for other consumers, as they will be written."""
+    if "ncclx" not in wish.formats:
+        return ()
+    made = emit.render_ncclx(document.provenance, document.needs, sheet.zones, span=wish.span)
+    if path is not None and (len(wish.formats) > 1 or wish.output is None):
+        # Not .csv: RCCL's first built-in tuner takes any rccl_tuner*.csv that lies in its folders.
+        path = path.with_suffix(".ncclx")
+    said = (f"{made.n_before} rules of one scale each as {made.n_rules}", *made.unsaid)
+    return (Translated(form="ncclx", path=path, text=made.text, n_rules=made.n_rules, said=said),)
 
 
 def _write(emitted: Sequence[Emitted], *, overwrite: bool) -> None:
@@ -235,6 +276,7 @@ def _write(emitted: Sequence[Emitted], *, overwrite: bool) -> None:
     """
     files = [(one.path, one.text) for one in emitted]
     files += [(one.environment_path, one.environment_text) for one in emitted]
+    files += [(more.path, more.text) for one in emitted for more in one.translated]
     for path, text in files:
         if path is not None and not overwrite and _differs(path, text):
             raise CommandLineError(

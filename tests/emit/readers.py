@@ -8,7 +8,6 @@ torchcomms, comms/ncclx/meta/tuner/README.md at 46726f15.
 from __future__ import annotations
 
 import re
-import shlex
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
@@ -206,16 +205,3 @@ def ncclx_answer(
         if matches and row.cell in offered:
             return row.cell, max(row.channels, 0)
     return None
-
-
-def exports(text: str) -> dict[str, str]:
-    """What a shell has after sourcing a file of exports."""
-    found = {}
-    for words in (shlex.split(line, comments=True) for line in text.split("\n")):
-        if words:
-            command, pair = words
-            name, equals, value = pair.partition("=")
-            if command != "export" or not equals or not re.fullmatch(r"[A-Za-z_]\w*", name):
-                raise ValueError(text)
-            found[name] = value
-    return found
