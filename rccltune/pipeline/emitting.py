@@ -77,6 +77,11 @@ class Translated:
     n_rules: int
     said: tuple[str, ...]
 
+    def as_plain(self) -> dict[str, Any]:
+        """For --json."""
+        path = str(self.path) if self.path else None
+        return {"format": self.form, "path": path, "rules": self.n_rules, "said": list(self.said)}
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Emitted:
@@ -129,7 +134,7 @@ class Emitted:
             "placement": self.placement,
             "beside": [one.as_plain() for one in self.beside],
             "base": self.base.as_plain() if self.base else None,
-            "translated": [session.to_plain(one) for one in self.translated],
+            "translated": [one.as_plain() for one in self.translated],
         }
 
 
