@@ -23,10 +23,11 @@ if TYPE_CHECKING:
 @click.option(
     "--format",
     "form",
-    type=click.Choice(["rccl", "ncclx", "env", "all"]),
+    type=click.Choice(["rccl", "ncclx", "env", "constants", "all"]),
     default="rccl",
     show_default=True,
-    help="Rules for RCCL, NCCL and the plugin; for NCCLX; exports with what each gains; all.",
+    help="Rules for RCCL, NCCL and the plugin; for NCCLX; exports with what each gains; all three. "
+    "constants: an experiment, what would mend the library's own model.",
 )
 @click.option(
     "--base",
@@ -66,7 +67,8 @@ def emit_config(
 
     \b
     Exit codes: 0 done, 2 the file is there (--force), 3 the base has mistakes, 4 --base auto finds
-    none, 7 no session, 8 nothing to choose from.
+    none, 7 no session, 8 nothing to choose from. For constants also 4 where no host takes them and
+    9 where they would choose worse.
     """
     from rccltune import pipeline
     from rccltune.pipeline.spreading import sessions_in
@@ -74,6 +76,9 @@ def emit_config(
     given = sessions or (DEFAULT_SESSION,)
     folders = sessions_in(given)
     console.say(f"Session: {', '.join(str(folder) for folder in folders)}")
+    if form == "constants":
+        _constants(console, folders, output, choosing, force=force)
+        return
     wish = pipeline.EmitWish(
         folders=folders,
         home=given[0],
@@ -91,6 +96,29 @@ def emit_config(
         console.result(done.as_plain(), done.text.rstrip("\n"))
         return
     console.result(done.as_plain(), _text(done))
+
+
+def _constants(
+    console: Console,
+    folders: tuple[Path, ...],
+    output: Path | None,
+    choosing: Choosing,
+    *,
+    force: bool,
+) -> None:
+    from rccltune.pipeline.constants import emit_constants
+
+    made = emit_constants(
+        folders,
+        output=output,
+        overwrite=force,
+        min_gain=choosing.min_gain / 100,
+        tolerance=choosing.tolerance / 100,
+        note=console.say,
+    )
+    console.say("An EXPERIMENT: nothing applies this file by itself, and no rule depends on it.")
+    text = made.text.rstrip("\n") if made.path is None else f"constants in {made.path}"
+    console.result(made.as_plain(), text)
 
 
 def _all_on_stdout(done: Emitted) -> bool:

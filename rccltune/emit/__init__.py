@@ -6,6 +6,7 @@ built-in CSV tuner, by the vendors' example plugins and by ours.
 
 from rccltune.emit.audit import Audit, Gap, audit
 from rccltune.emit.base import check_over, over, rules_of
+from rccltune.emit.constants import render_constants
 from rccltune.emit.document import Base, Hole, RuleDocument, Section, sections
 from rccltune.emit.environment import finding_lines, render_environment
 from rccltune.emit.ncclx import NcclxFile, render_ncclx
@@ -32,6 +33,7 @@ __all__ = [
     "over",
     "read_rules",
     "render",
+    "render_constants",
     "render_environment",
     "render_ncclx",
     "render_rules",

@@ -282,16 +282,24 @@ def _write(emitted: Sequence[Emitted], *, overwrite: bool) -> None:
     files = [(one.path, one.text) for one in emitted]
     files += [(one.environment_path, one.environment_text) for one in emitted]
     files += [(more.path, more.text) for one in emitted for more in one.translated]
+    write_all([(path, text) for path, text in files if path is not None], overwrite=overwrite)
+
+
+def write_all(files: Sequence[tuple[Path, str]], *, overwrite: bool) -> None:
+    """All of them or, where one is in the way, none.
+
+    Raises:
+        CommandLineError: a file is there and would change.
+    """
     for path, text in files:
-        if path is not None and not overwrite and _differs(path, text):
+        if not overwrite and _differs(path, text):
             raise CommandLineError(
                 "the rule file is there already and would change",
                 where=str(path),
                 hint="add --force, or write elsewhere with -o FILE (-o - is stdout).",
             )
     for path, text in files:
-        if path is not None:
-            session.write_atomically(path, text)
+        session.write_atomically(path, text)
 
 
 def _differs(path: Path, text: str) -> bool:

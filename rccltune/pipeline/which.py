@@ -59,13 +59,18 @@ def way(abi: int, modes: Modes, *, built_in: bool) -> Way:
     return Way.FILE if built_in else Way.PLUGIN
 
 
+def release_of(version: str | None) -> tuple[str, tuple[int, int]] | None:
+    """``("R", (2, 28))`` of ``RCCL 2.28.3+hip7.13``; None for anything else."""
+    match = _VERSION.match(version or "")
+    return (match[1], (int(match[2]), int(match[3]))) if match is not None else None
+
+
 def interfaces(version: str | None) -> tuple[int, ...]:
     """What a release looks up, newest first; empty where it is unknown, or asks for no tuner."""
-    match = _VERSION.match(version or "")
-    if match is None:
+    found = release_of(version)
+    if found is None:
         return ()
-    release = (int(match[2]), int(match[3]))
-    newest = next((abi for since, abi in _SINCE[match[1]] if release >= since), 0)
+    newest = next((abi for since, abi in _SINCE[found[0]] if found[1] >= since), 0)
     # Version 1 alone before 2.21; from then on every one but it.
     return tuple(range(newest, 1, -1)) if newest > 1 else (1,) * newest
 
