@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from bisect import bisect_left, bisect_right
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 from itertools import chain, product
@@ -26,9 +27,9 @@ def over(document: RuleDocument, base: Base) -> RuleDocument:
     no call could reach are left out.
     """
     ours = rules_of(document)
-    dead = audit((*ours, *base.rules)).dead
-    kept = tuple(rule for rule in base.rules if not any(rule is one for one in dead))
-    gone = tuple((r.line or 0, _DEAD) for r in base.rules if not any(r is one for one in kept))
+    dead = {id(rule) for rule in audit((*ours, *base.rules)).dead}
+    kept = tuple(rule for rule in base.rules if id(rule) not in dead)
+    gone = tuple((rule.line or 0, _DEAD) for rule in base.rules if id(rule) in dead)
     return replace(
         document,
         sections=tuple(_filled(section, base.rules) for section in document.sections),
@@ -119,15 +120,41 @@ def check_over(ours: Sequence[Rule], base: Sequence[Rule], merged: Sequence[Rule
         sets = [[r for r in rules if r.collective is collective] for rules in (ours, base, merged)]
         for scale in _scales(chain.from_iterable(sets)):
             own, theirs, both = ([r for r in rules if _is_for(r, scale)] for rules in sets)
-            for nbytes, pipe_ops, reg_buff in _calls((*own, *theirs, *both)):
-                asked = (collective, nbytes, scale, pipe_ops, reg_buff)
-                wanted = _answers(r for r in (*own, *theirs) if r.matches(*asked))
-                if _answers(r for r in both if r.matches(*asked)) != wanted:
-                    raise VerificationError(
-                        f"the merged rules for {collective.value} of {nbytes} bytes, {scale}, are "
-                        "not ours before the vendor's",
-                        hint="please report this with session and base file: it is a bug.",
-                    )
+            nbytes = _first_difference((*own, *theirs), both, scale)
+            if nbytes is not None:
+                raise VerificationError(
+                    f"the merged rules for {collective.value} of {nbytes} bytes, {scale}, are not "
+                    "ours before the vendor's",
+                    hint="please report this with session and base file: it is a bug.",
+                )
+
+
+def _first_difference(wanted: Sequence[Rule], found: Sequence[Rule], scale: Scale) -> int | None:
+    """The first size at which two lists of rules answer a call differently, None where none is."""
+    rules = (*wanted, *found)
+    pipe_ops = {1} | {r.num_pipe_ops for r in rules if r.num_pipe_ops is not None}
+    reg_buff = {0} | {r.reg_buff for r in rules if r.reg_buff is not None}
+    sizes = _sizes(rules)
+    both = zip(sizes, _by_size(wanted, sizes), _by_size(found, sizes), strict=True)
+    for nbytes, one, other in both:
+        for asked in product(pipe_ops, reg_buff):
+            left, right = (
+                _answers(r for r in listed if r.matches(r.collective, nbytes, scale, *asked))
+                for listed in (one, other)
+            )
+            if left != right:
+                return nbytes
+    return None
+
+
+def _by_size(rules: Sequence[Rule], sizes: Sequence[int]) -> list[list[Rule]]:
+    """Rules around each size, in their order: tables of thousands of rows touch few of them."""
+    around: list[list[Rule]] = [[] for _ in sizes]
+    for rule in rules:
+        first = bisect_left(sizes, rule.min_nbytes)
+        for listed in around[first : bisect_right(sizes, rule.max_nbytes)]:
+            listed.append(rule)
+    return around
 
 
 def _answers(matching: Iterable[Rule]) -> tuple[Setting, ...]:
@@ -153,11 +180,8 @@ def _scales(rules: Iterable[Rule]) -> list[Scale]:
     return [Scale(n_nodes=n, n_ranks=r) for n, r in product(nodes, ranks) if r >= n]
 
 
-def _calls(rules: Sequence[Rule]) -> Iterator[tuple[int, int, int]]:
-    """Sizes at and beside every bound, with all that rules tell grouped calls apart by."""
+def _sizes(rules: Sequence[Rule]) -> list[int]:
+    """At and beside every bound."""
     bounds = {b for r in rules for b in (r.min_nbytes, r.max_nbytes)} | {0, MAX_NBYTES}
-    sizes = sorted({b + step for b in bounds for step in (-1, 0, 1)})
-    pipe_ops = {1} | {r.num_pipe_ops for r in rules if r.num_pipe_ops is not None}
-    reg_buff = {0} | {r.reg_buff for r in rules if r.reg_buff is not None}
-    inside = (n for n in sizes if 0 <= n <= MAX_NBYTES)
-    return product(inside, pipe_ops, reg_buff)
+    near = {b + step for b in bounds for step in (-1, 0, 1)}
+    return sorted(n for n in near if 0 <= n <= MAX_NBYTES)

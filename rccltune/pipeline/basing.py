@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import os
 import tempfile
+from bisect import bisect_right
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -178,9 +179,11 @@ def _ask_plugin(ours: Sequence[Rule], base: Sequence[Rule], merged: Sequence[Rul
         for number, rules in enumerate((ours, base, merged)):
             paths.append(Path(folder) / f"{number}.csv")
             paths[-1].write_text(emit.render_rules("to be asked about", rules), encoding="utf-8")
+        named = tuple(c for c in TUNABLE if any(rule.collective is c for rule in merged))
         for abi in host.abi_versions:
             for scale in _named_scales(merged):
-                own, theirs, both = (_answers(host, abi, scale, path, hints) for path in paths)
+                asked = _Asked(host=host, abi=abi, scale=scale, collectives=named, hints=hints)
+                own, theirs, both = (_answers(asked, path) for path in paths)
                 _compare(own, theirs, both, f"{scale}, tuner ABI {abi}")
 
 
@@ -191,17 +194,29 @@ def _named_scales(rules: Sequence[Rule]) -> list[Scale]:
     return [Scale(n_nodes=n, n_ranks=r) for n, r in pairs]
 
 
-def _answers(
-    host: Host, abi: int, scale: Scale, path: Path, hints: set[int]
-) -> dict[Collective, tuple[Decision, ...]]:
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Asked:
+    """What the plugin is asked about each file."""
+
+    host: Host
+    abi: int
+    scale: Scale
+    collectives: tuple[Collective, ...]
+    hints: set[int]
+
+
+def _answers(asked: _Asked, path: Path) -> dict[Collective, tuple[Decision, ...]]:
     table = verify.cost_table((a, p) for a in Algorithm for p in Protocol)
-    with host.communicator(
-        abi=abi,
-        n_nodes=scale.n_nodes,
-        n_ranks=scale.n_ranks,
+    with asked.host.communicator(
+        abi=asked.abi,
+        n_nodes=asked.scale.n_nodes,
+        n_ranks=asked.scale.n_ranks,
         env={"NCCL_TUNER_CONFIG_FILE": str(path)},
     ) as communicator:
-        return {c: verify.decisions(communicator, c, table, hints) for c in TUNABLE}
+        return {
+            collective: verify.decisions(communicator, collective, table, asked.hints)
+            for collective in asked.collectives
+        }
 
 
 def _compare(
@@ -210,7 +225,7 @@ def _compare(
     both: dict[Collective, tuple[Decision, ...]],
     where: str,
 ) -> None:
-    for collective in TUNABLE:
+    for collective in both:
         sets = [found[collective] for found in (own, theirs, both)]
         for nbytes in sorted({one.min_nbytes for found in sets for one in found}):
             mine, vendors, merged = (_at(found, nbytes) for found in sets)
@@ -224,4 +239,5 @@ def _compare(
 
 
 def _at(found: Sequence[Decision], nbytes: int) -> Decision:
-    return next(one for one in found if one.min_nbytes <= nbytes <= one.max_nbytes)
+    # They cover all sizes in order.
+    return found[bisect_right(found, nbytes, key=lambda one: one.min_nbytes) - 1]

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 from rccltune import __version__, emit, plugin, session
 from rccltune.emit import RuleDocument
@@ -35,6 +35,8 @@ if TYPE_CHECKING:
     from rccltune.zones import Choice, ChoiceOptions
 
 Note = Callable[[str], None]
+# Comments of a verified file begin with it.
+VERIFIED_MARK: Final = "verified:"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -186,6 +188,7 @@ def emit_rules(wish: EmitWish, *, note: Note) -> Emitted:
         replace(_emitted(wish, path, sheet, document, environments), base=base)
         for path, sheet, document in zip(paths, sheets, documents, strict=True)
     )
+    _warn_of_verified((first, *others), note)
     _write((first, *others), overwrite=wish.overwrite)
     return replace(
         first,
@@ -271,6 +274,14 @@ def _translated(
         path = path.with_suffix(".ncclx")
     said = (f"{made.n_before} rules of one scale each as {made.n_rules}", *made.unsaid)
     return (Translated(form="ncclx", path=path, text=made.text, n_rules=made.n_rules, said=said),)
+
+
+def _warn_of_verified(emitted: Sequence[Emitted], note: Note) -> None:
+    for one in emitted:
+        if one.path is not None and _differs(one.path, one.text):
+            lines = one.path.read_text(encoding="utf-8", errors="replace").splitlines()
+            if any(line.startswith(f"# {VERIFIED_MARK}") for line in lines):
+                note(f"{one.path} was verified; what is written now is not: rccltune verify")
 
 
 def _write(emitted: Sequence[Emitted], *, overwrite: bool) -> None:

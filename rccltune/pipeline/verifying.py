@@ -13,7 +13,7 @@ from rccltune.emit import Change, RuleFile
 from rccltune.errors import CommandLineError, InputFileError, VerificationError
 from rccltune.model import Rule, Sweep
 from rccltune.pipeline import placing
-from rccltune.pipeline.emitting import file_name
+from rccltune.pipeline.emitting import VERIFIED_MARK, file_name
 from rccltune.pipeline.hosting import same_hosts
 from rccltune.pipeline.leftovers import end_leftovers
 from rccltune.pipeline.preparing import NODE_FILE
@@ -26,7 +26,6 @@ from rccltune.vocab import Collective
 VERDICT_FILE: Final = "verdict.json"
 # What remains is verified again; a file that still changes after so many rounds never settles.
 _MOST_ROUNDS: Final = 5
-_MARK: Final = "verified:"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -316,7 +315,7 @@ def _text_of(path: Path) -> str:
             where=str(path),
             hint="write one with rccltune emit-config, or name another with --rules.",
         ) from error
-    kept = (line for line in text.splitlines() if not line.startswith(f"# {_MARK}"))
+    kept = (line for line in text.splitlines() if not line.startswith(f"# {VERIFIED_MARK}"))
     return "\n".join(kept) + "\n"
 
 
@@ -424,16 +423,16 @@ def _with_evidence(state: _State, site: Site) -> str:
     }
     where = "SIMULATED, no hardware" if site.node is not None else "on this machine"
     n = state.n_rounds
-    head = f"{_MARK} against the untouched site, {where}, {site.scale}, {n} round"
+    head = f"{VERIFIED_MARK} against the untouched site, {where}, {site.scale}, {n} round"
     others = [str(one.condition) for one in state.held if not one.condition.is_own]
-    also = (f"{_MARK} nowhere slower under: {', '.join(others)}",) if others else ()
+    also = (f"{VERIFIED_MARK} nowhere slower under: {', '.join(others)}",) if others else ()
     return emit.rewritten(state.text, changes, (head + ("s" if n > 1 else ""), *also))
 
 
 def _evidence(one: Standing) -> str:
     ratios = one.ratios
     return (
-        f"{_MARK} {one.median:.2f} times as fast in the median "
+        f"{VERIFIED_MARK} {one.median:.2f} times as fast in the median "
         f"({ratios[0]:.2f} to {ratios[-1]:.2f}) at {one.n_gaining} sizes; "
         f"gain certain to {100 * one.certainty:.1f} %"
     )

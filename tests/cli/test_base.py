@@ -196,3 +196,17 @@ def test_ncclx_alone(session: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert "NCCLX_TUNER_CONFIG_FILE=" in capsys.readouterr().out
     assert len(ncclx_rows(printed)) == 5
     assert not list(Path("rccltune-session").glob("rccl_tuner*"))
+
+
+def test_writing_over_a_verified_file_is_said(
+    session: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """What verification cut away would come back: the same rules over a base are other rules."""
+    assert run(["emit-config", "-o", "rules.csv"]) == 0
+    path = Path("rules.csv")
+    path.write_text(path.read_text(encoding="utf-8") + "# verified: 2 rounds\n", encoding="utf-8")
+    capsys.readouterr()
+    assert run(["emit-config", "--base", "base.csv", "-o", "rules.csv", "--force"]) == 0
+    assert "rules.csv was verified; what is written now is not" in capsys.readouterr().err
+    assert run(["emit-config", "--base", "base.csv", "-o", "rules.csv", "--force"]) == 0
+    assert "was verified" not in capsys.readouterr().err
