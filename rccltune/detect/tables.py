@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import mmap
 import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
@@ -14,9 +15,11 @@ from rccltune.detect.software import rocm_folder
 
 _LIBRARIES: Final = ("librccl.so.1", "librccl.so")
 _SHARE: Final = "share/rccl/tuner"
-_NAME: Final = re.compile(rb"(?<=\0)rccl_tuner(?:_gfx[0-9a-f]+)?\.csv(?=\0)")
-_ROW: Final = re.compile(
-    rb"(?:broadcast|reduce|allgather|reducescatter|allreduce),\d+,\d+,[a-z_]+,[a-z0-9]+(?:,-?\d+){3}"
+_NAME: Final = (b"\0rccl_tuner", re.compile(rb"\0(rccl_tuner(?:_gfx[0-9a-f]+)?\.csv)(?=\0)"))
+# Every collective's name ends in one of these; what stands before it is the row's too.
+_ROWS: Final = tuple(
+    (word, re.compile(word + rb"\d+,\d+,[a-z_]+,[a-z0-9]+(?:,-?\d+){3}"))
+    for word in (b"broadcast,", b"reduce,", b"allgather,", b"reducescatter,")
 )
 
 
@@ -80,16 +83,28 @@ def _folders(root: Root, variables: Mapping[str, str]) -> Iterator[Path]:
     yield (rocm if rocm is not None else root.at("opt/rocm")) / _SHARE
 
 
+def _found(
+    content: bytes | mmap.mmap, word: bytes, pattern: re.Pattern[bytes]
+) -> Iterator[re.Match[bytes]]:
+    """Where a pattern that begins with a word stands; a gigabyte is searched for words fast."""
+    at = content.find(word)
+    while at >= 0:
+        match = pattern.match(content, at)
+        if match is not None:
+            yield match
+        at = content.find(word, at + 1)
+
+
 def _compiled_in(library: Path, names: list[str]) -> tuple[bytes | None, str]:
     """The text of a table inside a library, and what was seen there in words."""
     try:
         with mapped(library) as content:
-            held = {match[0].decode() for match in _NAME.finditer(content)}
+            held = {match[1].decode() for match in _found(content, *_NAME)}
             wanted = next((name for name in names if name in held), None)
             if wanted is None:
                 return None, f"has none compiled in: {', '.join(sorted(held)) or 'no names'}"
             texts = set()
-            for match in _ROW.finditer(content):
+            for match in (one for pair in _ROWS for one in _found(content, *pair)):
                 start = content.rfind(b"\0", 0, match.start()) + 1
                 texts.add(content[start : content.find(b"\0", match.end())])
     except (OSError, ValueError) as error:
