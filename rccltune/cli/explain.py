@@ -15,7 +15,8 @@ from rccltune.vocab import Collective
 
 if TYPE_CHECKING:
     from rccltune.model import Setting
-    from rccltune.pipeline.explaining import Difference, Explained, Explanation, Stretch
+    from rccltune.pipeline.differing import Difference
+    from rccltune.pipeline.explaining import Explained, Explanation, Stretch
 
 _RELEASE = {2: "ROCm 6.3, NCCL 2.21", 3: "ROCm 6.4, NCCL 2.22-2.23"}
 
@@ -51,7 +52,7 @@ def explain(
     Exit codes: 0 done, 3 the plugin refuses the file, 4 no plugin, 9 plugin and file disagree.
     """
     from rccltune import session
-    from rccltune.pipeline import explaining
+    from rccltune.pipeline import differing, explaining
 
     question = explaining.Question(collective=collective, n_nodes=nodes, n_ranks=ranks, mode=mode)
     console.say(f"Rule file: {rules}")
@@ -59,8 +60,8 @@ def explain(
         found = explaining.explain(rules, question)
         console.result(session.to_plain(_plain(found)), _text(found))
         return
-    one, other = explaining.compare(rules, diff, question)
-    changes = explaining.differences(one, other)
+    one, other = differing.compare(rules, diff, question)
+    changes = differing.differences(one, other)
     console.result(session.to_plain(changes), _changes(changes, one, other))
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import tempfile
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 
 from rccltune import emit, plugin, verify, zones
@@ -18,7 +18,6 @@ from rccltune.vocab import TUNABLE, Algorithm, Collective, Protocol
 # Version 2 hosts take an answer unchecked, so some are withheld there; version 3 hosts cannot say
 # whether buffers are registered, so rules that ask for it never match there.
 _DIFFERENT_BY_DESIGN = (2, 3)
-_Both = tuple[Setting | None, Setting | None]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -91,25 +90,6 @@ class Explanation:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Difference:
-    """Sizes at which two files answer differently.
-
-    Attributes:
-        one_without: the first file's answer where LL128 is not enabled.
-        other_without: the second's.
-    """
-
-    collective: Collective
-    scale: Scale
-    min_nbytes: int
-    max_nbytes: int
-    one: Setting | None
-    other: Setting | None
-    one_without: Setting | None
-    other_without: Setting | None
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class Question:
     """What is asked about; None is everything that the file names."""
 
@@ -119,20 +99,14 @@ class Question:
     mode: Mode | None = None
 
 
-def compare(one: Path, other: Path, question: Question) -> tuple[Explanation, Explanation]:
-    """Ask about two files at every collective and scale that either names.
-
-    A row for any number of ranks answers at the scales of the other file's rows too.
+def asked_about(path: Path, question: Question) -> list[tuple[Collective, Scale]]:
+    """What a file names of a question: collectives, and the scales of each.
 
     Raises:
-        InputFileError: as :func:`explain`, for either.
+        InputFileError: as :func:`explain`.
     """
-    named = [
-        _named(_for_mode(_accepted(path, _content(path)).rules, question.mode), question)
-        for path in (one, other)
-    ]
-    both = tuple(dict.fromkeys((*named[0], *named[1])))
-    return explain(one, question, also=both), explain(other, question, also=both)
+    file = _accepted(path, _content(path))
+    return _named(_for_mode(file.rules, question.mode), question)
 
 
 def explain(
@@ -180,53 +154,6 @@ def explain(
         never=_never(rules, dict(file.requires).get("arch")),
         placement=declared,
     )
-
-
-def differences(one: Explanation, other: Explanation) -> tuple[Difference, ...]:
-    """Where two explanations of the same question answer differently."""
-    found: list[Difference] = []
-    others = {(part.collective, part.scale): part for part in other.parts}
-    mine = {(part.collective, part.scale): part for part in one.parts}
-    for key in {**mine, **others}:
-        left, right = mine.get(key), others.get(key)
-        edges = {0} | {s.min_nbytes for part in (left, right) if part for s in part.stretches}
-        ends = sorted(edges)
-        for low, high in zip(ends, [e - 1 for e in ends[1:]] + [2**63 - 1], strict=True):
-            a, b = _at(left, low), _at(right, low)
-            if a != b:
-                _add(
-                    found,
-                    Difference(
-                        collective=key[0],
-                        scale=key[1],
-                        min_nbytes=low,
-                        max_nbytes=high,
-                        one=a[0],
-                        other=b[0],
-                        one_without=a[1],
-                        other_without=b[1],
-                    ),
-                )
-    return tuple(found)
-
-
-def _add(found: list[Difference], one: Difference) -> None:
-    """As a range of its own, or as the rest of the one before: lines of files are no borders."""
-    last = found[-1] if found else None
-    if last is not None and replace(one, min_nbytes=last.min_nbytes) == replace(
-        last, max_nbytes=one.max_nbytes
-    ):
-        found[-1] = replace(last, max_nbytes=one.max_nbytes)
-    else:
-        found.append(one)
-
-
-def _at(part: Explained | None, nbytes: int) -> _Both:
-    """The answer with LL128 enabled, and without."""
-    if part is None:
-        return None, None
-    found = next(s for s in part.stretches if s.min_nbytes <= nbytes <= s.max_nbytes)
-    return found.setting, found.without_ll128
 
 
 def _accepted(path: Path, content: bytes) -> RuleFile:
