@@ -48,7 +48,7 @@ from rccltune.config import parse_duration
 from rccltune.errors import RccltuneError
 from rccltune.model import Rule, Setting
 from rccltune.pipeline import emit_rules, find_site, merge_wishes
-from rccltune.pipeline.emitting import EmitWish
+from rccltune.pipeline.emitted import EmitWish
 from rccltune.pipeline.preparing import prepare
 from rccltune.pipeline.sweeping import sweep
 from rccltune.session import read_launches

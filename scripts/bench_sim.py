@@ -18,7 +18,7 @@ from rccltune import simnode
 from rccltune.errors import RccltuneError
 from rccltune.model import Role, Setting, Zone
 from rccltune.pipeline import emit_rules, find_site, fit_session, load_samples, merge_wishes
-from rccltune.pipeline.emitting import EmitWish
+from rccltune.pipeline.emitted import EmitWish
 from rccltune.pipeline.preparing import prepare
 from rccltune.pipeline.sweeping import sweep
 from rccltune.session import open_session

@@ -43,7 +43,7 @@ from rccltune import emit
 from rccltune.errors import RccltuneError
 from rccltune.model import Curve, Rule, Setting
 from rccltune.pipeline import emit_rules, find_site, fit_session, merge_wishes
-from rccltune.pipeline.emitting import EmitWish
+from rccltune.pipeline.emitted import EmitWish
 from rccltune.pipeline.preparing import prepare
 from rccltune.pipeline.sweeping import sweep
 from rccltune.pipeline.wishes import site_keys

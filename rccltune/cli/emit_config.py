@@ -25,10 +25,17 @@ if TYPE_CHECKING:
 @click.option(
     "--format",
     "form",
-    type=click.Choice(["rccl", "env", "all"]),
+    type=click.Choice(["rccl", "ncclx", "env", "constants", "all"]),
     default="rccl",
     show_default=True,
-    help="Rules, exports for a shell with what each gains, or both.",
+    help="Rules for RCCL, NCCL and the plugin; for NCCLX; exports with what each gains; all three. "
+    "constants: an experiment, what would mend the library's own model.",
+)
+@click.option(
+    "--base",
+    type=FOLDER,
+    metavar="FILE|auto",
+    help="The vendor's rule file: its rows fill what ours leave open. auto looks where RCCL does.",
 )
 @click.option("--force", is_flag=True, help="Replace a file that is there and differs.")
 @click.option(
@@ -43,6 +50,7 @@ def emit_config(
     sessions: tuple[Path, ...],
     output: Path | None,
     form: str,
+    base: Path | None,
     force: bool,
     steps: int | None,
     scales: tuple[Scale, ...],
@@ -54,6 +62,8 @@ def emit_config(
     measured size, with boundaries where curves cross. Where an untouched run was measured, a
     zone that does not beat it becomes a hole. RCCL, NCCL and the rccltune plugin read the file.
 
+    RCCL drops its own table where it is given another: --base puts the vendor's rows behind ours.
+
     With --extrapolate --scales 2x128 also for scales that no session has, from a model over those
     that were measured: only where the baseline is beaten by more than the expected errors.
 
@@ -62,7 +72,9 @@ def emit_config(
       rccltune emit-config --baseline ring/simple -o -
 
     \b
-    Exit codes: 0 done, 2 the file is there (--force), 7 no session, 8 nothing to choose from.
+    Exit codes: 0 done, 2 the file is there (--force), 3 the base has mistakes, 4 --base auto finds
+    none, 7 no session, 8 nothing to choose from. For constants also 4 where no host takes them and
+    9 where they would choose worse.
     """
     from rccltune import pipeline
     from rccltune.pipeline import workloads
@@ -75,14 +87,19 @@ def emit_config(
     given = sessions or (DEFAULT_SESSION,)
     folders = sessions_in(given)
     console.say(f"Session: {', '.join(str(folder) for folder in folders)}")
+    if form == "constants":
+        _constants(console, folders, output, choosing, force=force)
+        return
     wish = pipeline.EmitWish(
         folders=folders,
         home=given[0],
         options=choosing.options,
         output=output,
         overwrite=force,
-        formats=("rccl", "env") if form == "all" else (form,),
+        formats=("rccl", "env", "ncclx") if form == "all" else (form,),
         scales=choosing.predicted(scales),
+        base=base,
+        span=choosing.extrapolate,
     )
     done = pipeline.emit_rules(wish, note=console.say)
     console.warn(done.notices)
@@ -90,7 +107,7 @@ def emit_config(
     if choosing.workload is not None:
         found = _saving(console, choosing.workload, folders, done, steps)
         plain["saving"], saved = workloads.saving_plain(found), workloads.saving_text(found)
-    if done.path is None and done.environment_path is None:
+    if done.path is None and done.environment_path is None and _all_on_stdout(done):
         if saved:
             console.say(saved)
         console.result(plain, done.text.rstrip("\n"))
@@ -113,6 +130,33 @@ def _saving(
     return workloads.saving_in(workload, folders, chosen, steps, note=console.say)
 
 
+def _constants(
+    console: Console,
+    folders: tuple[Path, ...],
+    output: Path | None,
+    choosing: Choosing,
+    *,
+    force: bool,
+) -> None:
+    from rccltune.pipeline.constants import emit_constants
+
+    made = emit_constants(
+        folders,
+        output=output,
+        overwrite=force,
+        min_gain=choosing.min_gain / 100,
+        tolerance=choosing.tolerance / 100,
+        note=console.say,
+    )
+    console.say("An EXPERIMENT: nothing applies this file by itself, and no rule depends on it.")
+    text = made.text.rstrip("\n") if made.path is None else f"constants in {made.path}"
+    console.result(made.as_plain(), text)
+
+
+def _all_on_stdout(done: Emitted) -> bool:
+    return all(one.path is None for one in done.translated)
+
+
 def _text(done: Emitted) -> str:
     columns = ("collective", "ranks", "from", "to", "setting", "sizes", "regret", "gain", "why")
     parts = []
@@ -120,8 +164,18 @@ def _text(done: Emitted) -> str:
         rows = table(columns, (_row(zone) for zone in done.zones), numeric=(1, 2, 3, 5, 6, 7))
         count = f"{done.n_rules} rule{'' if done.n_rules == 1 else 's'}"
         parts += [rows, "", f"{count} in {done.path}"]
+        if done.base is not None:
+            parts.append(f"behind them {len(done.base.rules)} rows of {done.base.place}")
+    for one in done.translated:
+        parts += ["", f"for {one.form}: {one.path}", *one.said]
     parts += environment_lines(done.environments)
-    if done.environment_path is not None:
+    if done.path is None and done.environment_path is None:
+        parts += [
+            f"To use it: export NCCLX_TUNER_CONFIG_FILE={one.path.resolve()}"
+            for one in done.translated
+            if one.path is not None
+        ]
+    elif done.environment_path is not None:
         parts.append(f"To use it: source {done.environment_path.resolve()}")
     else:
         parts.append(_how_to_use(done))

@@ -15,7 +15,8 @@ from rccltune.vocab import Collective
 
 if TYPE_CHECKING:
     from rccltune.model import Setting
-    from rccltune.pipeline.explaining import Difference, Explained, Explanation, Stretch
+    from rccltune.pipeline.differing import Difference
+    from rccltune.pipeline.explaining import Explained, Explanation, Stretch
 
 _RELEASE = {2: "ROCm 6.3, NCCL 2.21", 3: "ROCm 6.4, NCCL 2.22-2.23"}
 
@@ -51,16 +52,17 @@ def explain(
     Exit codes: 0 done, 3 the plugin refuses the file, 4 no plugin, 9 plugin and file disagree.
     """
     from rccltune import session
-    from rccltune.pipeline import explaining
+    from rccltune.pipeline import differing, explaining
 
     question = explaining.Question(collective=collective, n_nodes=nodes, n_ranks=ranks, mode=mode)
     console.say(f"Rule file: {rules}")
-    found = explaining.explain(rules, question)
     if diff is None:
+        found = explaining.explain(rules, question)
         console.result(session.to_plain(_plain(found)), _text(found))
         return
-    changes = explaining.differences(found, explaining.explain(diff, question))
-    console.result(session.to_plain(changes), _changes(changes, rules, diff))
+    one, other = differing.compare(rules, diff, question)
+    changes = differing.differences(one, other)
+    console.result(session.to_plain(changes), _changes(changes, one, other))
 
 
 def _plain(found: Explanation) -> dict[str, Any]:
@@ -99,6 +101,7 @@ def _part(part: Explained) -> str:
 def _row(stretch: Stretch) -> tuple[str, ...]:
     end = "any" if stretch.max_nbytes == MAX_NBYTES else format_size(stretch.max_nbytes + 1)
     hole = stretch.reason or ("no rule: the library decides" if stretch.setting is None else "")
+    hole = "vendor's" if stretch.vendor else hole
     return (
         format_size(stretch.min_nbytes),
         end,
@@ -135,19 +138,39 @@ def _remarks(found: Explanation) -> list[str]:
     return lines
 
 
-def _changes(changes: tuple[Difference, ...], one: Path, other: Path) -> str:
+def _changes(changes: tuple[Difference, ...], one: Explanation, other: Explanation) -> str:
+    conditions = _conditions(one, other)
     if not changes:
-        return "Both files answer alike at every size."
-    columns = ("collective", "scale", "from", "to", one.name, other.name)
+        return "\n".join(("Both files answer alike at every size.", *conditions))
+    names = (one.path.name, other.path.name)
+    if names[0] == names[1]:
+        names = (str(one.path), str(other.path))
+    columns = ("collective", "scale", "from", "to", *names)
     rows = (
         (
             c.collective.value,
             str(c.scale),
             format_size(c.min_nbytes),
             "any" if c.max_nbytes == MAX_NBYTES else format_size(c.max_nbytes + 1),
-            _name(c.one),
-            _name(c.other),
+            _with_without(c.one, c.one_without),
+            _with_without(c.other, c.other_without),
         )
         for c in changes
     )
-    return table(columns, rows, numeric=(2, 3))
+    return "\n".join((table(columns, rows, numeric=(2, 3)), *conditions))
+
+
+def _with_without(setting: Setting | None, without: Setting | None) -> str:
+    plain = _name(setting)
+    return plain if setting == without else f"{plain} (without LL128: {_name(without)})"
+
+
+def _conditions(one: Explanation, other: Explanation) -> list[str]:
+    """What only one of the files asks of machine or environment."""
+    lines = []
+    for mine, others in ((one, other), (other, one)):
+        needs = sorted(set(mine.file.needs) - set(others.file.needs))
+        requires = sorted(set(mine.file.requires) - set(others.file.requires))
+        lines += [f"only {mine.path} needs {name}={value}" for name, value in needs]
+        lines += [f"only {mine.path} requires {key}={value}" for key, value in requires]
+    return lines

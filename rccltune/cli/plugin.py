@@ -93,6 +93,7 @@ def _lines(found: JobCheck) -> list[str]:
     if not found.loaded.tuners:
         lines.append("no tuner plugin is loaded")
     lines += [f"started with {name}={value}" for name, value in found.loaded.variables]
+    lines.append(f"mode of this machine's GPUs: {found.mode or 'not known'}")
     return lines
 
 
@@ -107,6 +108,7 @@ def _library_lines(one: Answered) -> list[str]:
         f"  tuner interfaces that it asks for: {versions}{origin}",
         f"  built-in tuner of rule files: {'yes' if library.built_in else 'no'}",
         f"  needs: {one.sentence}",
+        *(f"  {modes.value}: {found.value}" for modes, found in one.ways),
     ]
 
 

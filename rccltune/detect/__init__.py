@@ -37,6 +37,7 @@ from rccltune.detect.records import (
 from rccltune.detect.situations import VISIBLE, situations
 from rccltune.detect.smi import bindings, query, runner
 from rccltune.detect.software import SIMULATED_MARK, linked_mpi, sha256_of
+from rccltune.detect.tables import Tables, vendor_table
 
 __all__ = [
     "SIMULATED_MARK",
@@ -65,6 +66,7 @@ __all__ = [
     "SmiGpu",
     "Starter",
     "System",
+    "Tables",
     "applied",
     "as_plain",
     "bindings",
@@ -94,5 +96,6 @@ __all__ = [
     "sha256_of",
     "situations",
     "usable",
+    "vendor_table",
     "version_of",
 ]

@@ -5,29 +5,39 @@ built-in CSV tuner, by the vendors' example plugins and by ours.
 """
 
 from rccltune.emit.audit import Audit, Gap, audit
-from rccltune.emit.document import Hole, RuleDocument, Section, sections
+from rccltune.emit.base import check_over, over, rules_of
+from rccltune.emit.constants import render_constants
+from rccltune.emit.document import Base, Hole, RuleDocument, Section, sections
 from rccltune.emit.environment import finding_lines, render_environment
+from rccltune.emit.ncclx import NcclxFile, render_ncclx
 from rccltune.emit.read import Finding, RuleFile, Severity, StatedHole, read_rules
 from rccltune.emit.rewrite import Change, rewritten
 from rccltune.emit.write import render, render_rules
 
 __all__ = [
     "Audit",
+    "Base",
     "Change",
     "Finding",
     "Gap",
     "Hole",
+    "NcclxFile",
     "RuleDocument",
     "RuleFile",
     "Section",
     "Severity",
     "StatedHole",
     "audit",
+    "check_over",
     "finding_lines",
+    "over",
     "read_rules",
     "render",
+    "render_constants",
     "render_environment",
+    "render_ncclx",
     "render_rules",
     "rewritten",
+    "rules_of",
     "sections",
 ]

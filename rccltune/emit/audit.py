@@ -14,7 +14,7 @@ from rccltune.model import Rule
 from rccltune.units import MAX_NBYTES
 from rccltune.vocab import Algorithm, Collective, Protocol
 
-_Interval = tuple[int, int]
+Interval = tuple[int, int]
 _Group = tuple[Collective, int | None, int | None]
 
 
@@ -54,9 +54,9 @@ def audit(rules: Sequence[Rule]) -> Audit:
             if earlier.collective is rule.collective and _takes_all_calls_of(earlier, rule)
         ]
         own = (rule.min_nbytes, rule.max_nbytes)
-        if not _left_over(own, [r for r in before if _needs_no_more_than(r, rule)]):
+        if not left_over(own, [r for r in before if _needs_no_more_than(r, rule)]):
             dead.append(rule)
-        elif not _left_over(own, before):
+        elif not left_over(own, before):
             fallbacks.append(rule)
     return Audit(dead=tuple(dead), fallbacks=tuple(fallbacks), gaps=_gaps(rules))
 
@@ -84,11 +84,11 @@ def _cell(rule: Rule) -> tuple[Algorithm | None, Protocol | None]:
     return rule.setting.algorithm, rule.setting.protocol
 
 
-def _left_over(own: _Interval, rules: Sequence[Rule]) -> list[_Interval]:
-    """What remains of an interval without the sizes of some rules."""
+def left_over(own: Interval, rules: Sequence[Rule]) -> list[Interval]:
+    """What remains of an interval without the sizes of some rules, inclusive bounds."""
     left = [own]
     for rule in rules:
-        cut: list[_Interval] = []
+        cut: list[Interval] = []
         for low, high in left:
             if rule.max_nbytes < low or rule.min_nbytes > high:
                 cut.append((low, high))
@@ -116,5 +116,5 @@ def _gaps(rules: Sequence[Rule]) -> tuple[Gap, ...]:
             max_nbytes=high,
         )
         for (collective, n_nodes, n_ranks), members in groups.items()
-        for low, high in _left_over((0, MAX_NBYTES), members)
+        for low, high in left_over((0, MAX_NBYTES), members)
     )

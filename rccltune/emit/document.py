@@ -7,17 +7,23 @@ from dataclasses import dataclass, replace
 from itertools import groupby
 
 from rccltune.errors import VerificationError
-from rccltune.model import DEFAULT_VARIANT, Rule, Setting, Target, Zone
+from rccltune.model import DEFAULT_VARIANT, Rule, Scale, Setting, Target, Zone
 from rccltune.units import MAX_NBYTES
+from rccltune.vocab import Collective
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Hole:
-    """Sizes for which the file deliberately says nothing, and why."""
+    """Sizes for which we deliberately say nothing, and why.
+
+    Attributes:
+        filled: a rule of the base, further down, answers.
+    """
 
     min_nbytes: int
     max_nbytes: int
     reason: str
+    filled: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -39,6 +45,25 @@ class Section:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Base:
+    """A vendor's table behind our rules; the first match wins, so that ours go first.
+
+    Attributes:
+        name: of its file.
+        sha256: of its file.
+        rules: in its own order.
+        left_out: (line of its file, why) of rows that are not written.
+        open: sizes of its collectives and scales that nobody has a rule for.
+    """
+
+    name: str
+    sha256: str
+    rules: tuple[Rule, ...]
+    left_out: tuple[tuple[int, str], ...] = ()
+    open: tuple[tuple[Collective, Scale, Hole], ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class RuleDocument:
     """A whole rule file.
 
@@ -46,12 +71,14 @@ class RuleDocument:
         provenance: comment lines: source, date, library, machine, samples' hash.
         requires: what a machine must be for the file to apply, (key, value) pairs.
         needs: environment that the rules were measured in, (name, value) pairs.
+        base: the vendor's rows behind ours.
     """
 
     provenance: tuple[str, ...]
     requires: tuple[tuple[str, str], ...]
     needs: tuple[tuple[str, str], ...]
     sections: tuple[Section, ...]
+    base: Base | None = None
 
 
 def sections(zones: Iterable[Zone]) -> tuple[Section, ...]:

@@ -8,7 +8,7 @@ together. An *error* is a mistake that would choose wrongly, and the plugin refu
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import Enum
 from typing import Final
 
@@ -125,6 +125,7 @@ class _Reader:
         self.needs: list[tuple[str, str]] = []
         self.holes: list[StatedHole] = []
         self.section = ""
+        self.vendor = False
 
     def finish(self) -> RuleFile:
         refused = any(f.severity is Severity.ERROR for f in self.findings)
@@ -170,6 +171,8 @@ class _Reader:
                         section=self.section,
                     )
                 )
+            case ["base", *_]:
+                self.vendor = True
             case ["section", *rest]:
                 self.section = " ".join(rest)
             case _:
@@ -216,7 +219,8 @@ class _Reader:
             return
         known, mode = self.read_extension(fields[10:])
         if known:
-            self.rules.append(_rule(collective, numbers, parts, mode, self.line))
+            rule = _rule(collective, numbers, parts, mode, self.line)
+            self.rules.append(replace(rule, vendor=self.vendor))
 
     def read_numbers(self, fields: list[str]) -> list[int]:
         numbers = [self.read_bytes(_COLUMNS[i], fields[i]) for i in (1, 2)]

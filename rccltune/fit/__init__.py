@@ -8,6 +8,7 @@ error at sizes left out says which of them to trust.
 
 from __future__ import annotations
 
+from rccltune.fit.constants import fit_constants, foresee
 from rccltune.fit.crossing import crossovers, winner_order
 from rccltune.fit.equivalence import equivalence_notices, equivalences
 from rccltune.fit.fitting import Fitted, curves
@@ -23,6 +24,8 @@ __all__ = [
     "curves",
     "equivalence_notices",
     "equivalences",
+    "fit_constants",
+    "foresee",
     "predict",
     "rccl_steps",
     "separate",

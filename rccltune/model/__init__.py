@@ -29,6 +29,7 @@ from rccltune.model.chosen import (
     WrongShare,
     Zone,
 )
+from rccltune.model.constants import CellChange, Foreseen
 from rccltune.model.failing import Failure, Quarantine
 from rccltune.model.fitted import (
     Crossover,
@@ -121,6 +122,7 @@ __all__ = [
     "Beside",
     "Caution",
     "Ceiling",
+    "CellChange",
     "Crossover",
     "Curve",
     "CurveKey",
@@ -134,6 +136,7 @@ __all__ = [
     "Failure",
     "Fingerprint",
     "Fit",
+    "Foreseen",
     "Gain",
     "GainRange",
     "Held",

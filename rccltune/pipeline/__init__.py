@@ -6,7 +6,8 @@ there, so ``rccltune plot`` works right after ``rccltune import``.
 
 from rccltune.pipeline.agreeing import Agreements, agreements
 from rccltune.pipeline.believing import Checked, check_beliefs
-from rccltune.pipeline.emitting import Emitted, EmitWish, emit_rules
+from rccltune.pipeline.emitted import Emitted, EmitWish
+from rccltune.pipeline.emitting import emit_rules
 from rccltune.pipeline.fitting import FitDone, choice_of, fit_session
 from rccltune.pipeline.importing import Imported, import_files, load_samples
 from rccltune.pipeline.linking import (

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Final
 
 from rccltune import __version__, emit, plugin, session
 from rccltune.emit import RuleDocument
@@ -21,89 +21,21 @@ from rccltune.model import (
     Scale,
     Status,
     Target,
-    Zone,
     base_variant,
 )
-from rccltune.pipeline import overwriting, placing, switching
+from rccltune.pipeline import basing, overwriting, placing, switching
+from rccltune.pipeline.emitted import Emitted, EmitWish, Translated
 from rccltune.pipeline.fitting import FitDone, choice_of, fit_session
 from rccltune.pipeline.judging import environments_of, together, zones_in
 from rccltune.pipeline.placing import Sheet
 from rccltune.pipeline.scaling import machine_words, one_machine, predicted
 
 if TYPE_CHECKING:
-    from rccltune.zones import Choice, ChoiceOptions
+    from rccltune.zones import Choice
 
 Note = Callable[[str], None]
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class EmitWish:
-    """What emit-config was asked for.
-
-    Attributes:
-        options: for each session, since a baseline is found in its own curves.
-        home: the folder of the default name, None for the first session.
-        output: None is the default name; ``-`` writes no file.
-        formats: ``rccl`` for the rule file, ``env`` for the exports beside it.
-        scales: for which rules are predicted where they were not measured.
-    """
-
-    folders: tuple[Path, ...]
-    options: Callable[[FitDone], ChoiceOptions]
-    home: Path | None = None
-    output: Path | None = None
-    overwrite: bool = False
-    formats: tuple[str, ...] = ("rccl",)
-    scales: tuple[Scale, ...] = ()
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Emitted:
-    """What was written.
-
-    Attributes:
-        path: None where the text goes to stdout.
-        text: of the rule file; of the exports where no rule file was asked for.
-        environment_path: of the exports, None where none were asked for or they go to stdout.
-        environment_text: of the exports.
-        environments: variants that were measured beside the untouched site, judged.
-        needs: what the rules need to be exported.
-        placement: the only one that the rules are for, None where they are for any.
-        beside: files for one placement of ranks each, where there are more files than one.
-    """
-
-    path: Path | None
-    text: str
-    zones: tuple[Zone, ...]
-    environment_path: Path | None = None
-    environment_text: str = ""
-    environments: tuple[Environment, ...] = ()
-    needs: tuple[tuple[str, str], ...] = ()
-    left_out: tuple[LeftOut, ...] = ()
-    notices: tuple[Notice, ...] = ()
-    placement: str | None = None
-    beside: tuple[Emitted, ...] = ()
-
-    @property
-    def n_rules(self) -> int:
-        """Zones that became rules."""
-        return sum(zone.setting is not None for zone in self.zones)
-
-    def as_plain(self) -> dict[str, Any]:
-        """For --json."""
-        return {
-            "path": str(self.path) if self.path else None,
-            "environment_path": str(self.environment_path) if self.environment_path else None,
-            "environments": session.to_plain(self.environments),
-            "needs": dict(self.needs),
-            "rules": self.n_rules,
-            "zones": session.to_plain(self.zones),
-            "left_out": session.to_plain(self.left_out),
-            "notices": session.to_plain(self.notices),
-            "text": self.text,
-            "placement": self.placement,
-            "beside": [one.as_plain() for one in self.beside],
-        }
+# Comments of a verified file begin with it.
+VERIFIED_MARK: Final = "verified:"
 
 
 def emit_rules(wish: EmitWish, *, note: Note) -> Emitted:
@@ -113,7 +45,14 @@ def emit_rules(wish: EmitWish, *, note: Note) -> Emitted:
         TooLittleDataError: fewer than two settings to choose between.
         CommandLineError: the file is there and may not be overwritten.
         SessionError: sessions of two machines, or none.
+        InputFileError: the base has mistakes, or is for another machine.
+        MachineError: no base was found.
     """
+    if wish.base is not None and "rccl" not in wish.formats:
+        raise CommandLineError(
+            "--base belongs to a rule file in RCCL's dialect, and none is written",
+            hint="leave it out, or write --format rccl or all.",
+        )
     fits = [fit_session(folder, note=note) for folder in wish.folders]
     fingerprint = one_machine(fits)
     choices = [choice_of(done, wish.options(done)) for done in fits]
@@ -139,10 +78,15 @@ def emit_rules(wish: EmitWish, *, note: Note) -> Emitted:
         note=note,
     )
     paths = _paths(wish, fingerprint, sheets)
+    base = basing.vendor(wish.base, fingerprint, note=note) if wish.base is not None else None
+    documents = [_document(fits, fingerprint, sheet, environments) for sheet in sheets]
+    if base is not None:
+        documents = [basing.based(document, base) for document in documents]
     first, *others = (
-        _emitted(wish, path, sheet, _document(fits, fingerprint, sheet, environments), environments)
-        for path, sheet in zip(paths, sheets, strict=True)
+        replace(_emitted(wish, path, sheet, document, environments), base=base)
+        for path, sheet, document in zip(paths, sheets, documents, strict=True)
     )
+    _warn_of_verified((first, *others), note)
     _write((first, *others), overwrite=wish.overwrite)
     return replace(
         first,
@@ -196,18 +140,46 @@ def _emitted(
         str(rules.resolve()) if rules else None,
         str(plugin.library()) if rules and "env" in wish.formats else None,
     )
-    texts = {"rccl": emit.render(document), "env": environment}
-    # Only stdout takes both at once.
+    translated = _translated(wish, path, sheet, document)
+    texts = {
+        "rccl": emit.render(document),
+        "env": environment,
+        **{one.form: one.text for one in translated},
+    }
+    # Only stdout takes all at once.
     formats = wish.formats if path is None else wish.formats[:1]
     return Emitted(
         path=rules,
         text="".join(texts[name] for name in formats),
+        translated=translated,
         environment_path=exports if "env" in wish.formats else None,
         environment_text=environment,
         needs=document.needs,
         zones=sheet.zones,
         placement=sheet.placement,
     )
+
+
+def _translated(
+    wish: EmitWish, path: Path | None, sheet: Sheet, document: RuleDocument
+) -> tuple[Translated, ...]:
+    """The files of one sheet for other consumers, as they will be written."""
+    if "ncclx" not in wish.formats:
+        return ()
+    made = emit.render_ncclx(document.provenance, document.needs, sheet.zones, span=wish.span)
+    if path is not None and (len(wish.formats) > 1 or wish.output is None):
+        # Not .csv: RCCL's first built-in tuner takes any rccl_tuner*.csv that lies in its folders.
+        path = path.with_suffix(".ncclx")
+    said = (f"{made.n_before} rules of one scale each as {made.n_rules}", *made.unsaid)
+    return (Translated(form="ncclx", path=path, text=made.text, n_rules=made.n_rules, said=said),)
+
+
+def _warn_of_verified(emitted: Sequence[Emitted], note: Note) -> None:
+    for one in emitted:
+        if one.path is not None and _differs(one.path, one.text):
+            lines = one.path.read_text(encoding="utf-8", errors="replace").splitlines()
+            if any(line.startswith(f"# {VERIFIED_MARK}") for line in lines):
+                note(f"{one.path} was verified; what is written now is not: rccltune verify")
 
 
 def _write(emitted: Sequence[Emitted], *, overwrite: bool) -> None:
@@ -218,16 +190,25 @@ def _write(emitted: Sequence[Emitted], *, overwrite: bool) -> None:
     """
     files = [(one.path, one.text) for one in emitted]
     files += [(one.environment_path, one.environment_text) for one in emitted]
+    files += [(more.path, more.text) for one in emitted for more in one.translated]
+    write_all([(path, text) for path, text in files if path is not None], overwrite=overwrite)
+
+
+def write_all(files: Sequence[tuple[Path, str]], *, overwrite: bool) -> None:
+    """All of them or, where one is in the way, none.
+
+    Raises:
+        CommandLineError: a file is there and would change.
+    """
     for path, text in files:
-        if path is not None and not overwrite and _differs(path, text):
+        if not overwrite and _differs(path, text):
             raise CommandLineError(
                 "the rule file is there already and would change",
                 where=str(path),
                 hint="add --force, or write elsewhere with -o FILE (-o - is stdout).",
             )
     for path, text in files:
-        if path is not None:
-            session.write_atomically(path, text)
+        session.write_atomically(path, text)
 
 
 def _differs(path: Path, text: str) -> bool:

@@ -28,6 +28,7 @@ class Stretch:
         without_ll128: the answer where LL128 is not enabled.
         line: of the rule that answers, None where none does.
         reason: the file's own words for a hole.
+        vendor: whether that line is of the vendor's table, taken over behind ours.
     """
 
     min_nbytes: int
@@ -36,6 +37,7 @@ class Stretch:
     without_ll128: Setting | None
     line: int | None
     reason: str | None
+    vendor: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -88,18 +90,6 @@ class Explanation:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Difference:
-    """Sizes at which two files answer differently."""
-
-    collective: Collective
-    scale: Scale
-    min_nbytes: int
-    max_nbytes: int
-    one: Setting | None
-    other: Setting | None
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class Question:
     """What is asked about; None is everything that the file names."""
 
@@ -109,22 +99,32 @@ class Question:
     mode: Mode | None = None
 
 
-def explain(path: Path, question: Question) -> Explanation:
+def asked_about(path: Path, question: Question) -> list[tuple[Collective, Scale]]:
+    """What a file names of a question: collectives, and the scales of each.
+
+    Raises:
+        InputFileError: as :func:`explain`.
+    """
+    file = _accepted(path, _content(path))
+    return _named(_for_mode(file.rules, question.mode), question)
+
+
+def explain(
+    path: Path, question: Question, also: Sequence[tuple[Collective, Scale]] = ()
+) -> Explanation:
     """Ask the plugin about one file.
+
+    Args:
+        path: of the file.
+        question: what about.
+        also: collectives and scales beside those that it names.
 
     Raises:
         InputFileError: the file cannot be read or is refused; the message has every mistake.
         VerificationError: the plugin's answer is not what the file says; a bug of ours.
     """
     content = _content(path)
-    file = emit.read_rules(content)
-    if file.errors:
-        listed = "\n".join(f"  {path}:{f.line}: {f.message} [{f.code}]" for f in file.errors)
-        raise InputFileError(
-            f"the plugin refuses this file:\n{listed}",
-            where=str(path),
-            hint="correct these lines; sizes are plain bytes, names lower case.",
-        )
+    file = _accepted(path, content)
     rules = _for_mode(file.rules, question.mode)
     host = Host(plugin.library())
     with tempfile.TemporaryDirectory(prefix="rccltune-") as folder:
@@ -142,8 +142,7 @@ def explain(path: Path, question: Question) -> Explanation:
                     mode=question.mode,
                 )
             )
-            for collective in _collectives(rules, question)
-            for scale in _scales(rules, collective, question)
+            for collective, scale in dict.fromkeys((*_named(rules, question), *also))
         )
         copy.write_bytes(_with_placement_alone(content, file))
         declared = _declared(host, copy, file, parts, question.mode)
@@ -157,35 +156,16 @@ def explain(path: Path, question: Question) -> Explanation:
     )
 
 
-def differences(one: Explanation, other: Explanation) -> tuple[Difference, ...]:
-    """Where two explanations of the same question answer differently."""
-    found: list[Difference] = []
-    others = {(part.collective, part.scale): part for part in other.parts}
-    mine = {(part.collective, part.scale): part for part in one.parts}
-    for key in {**mine, **others}:
-        left, right = mine.get(key), others.get(key)
-        edges = {0} | {s.min_nbytes for part in (left, right) if part for s in part.stretches}
-        ends = sorted(edges)
-        for low, high in zip(ends, [e - 1 for e in ends[1:]] + [2**63 - 1], strict=True):
-            a, b = _at(left, low), _at(right, low)
-            if a != b:
-                found.append(
-                    Difference(
-                        collective=key[0],
-                        scale=key[1],
-                        min_nbytes=low,
-                        max_nbytes=high,
-                        one=a,
-                        other=b,
-                    )
-                )
-    return tuple(found)
-
-
-def _at(part: Explained | None, nbytes: int) -> Setting | None:
-    if part is None:
-        return None
-    return next(s.setting for s in part.stretches if s.min_nbytes <= nbytes <= s.max_nbytes)
+def _accepted(path: Path, content: bytes) -> RuleFile:
+    file = emit.read_rules(content)
+    if file.errors:
+        listed = "\n".join(f"  {path}:{f.line}: {f.message} [{f.code}]" for f in file.errors)
+        raise InputFileError(
+            f"the plugin refuses this file:\n{listed}",
+            where=str(path),
+            hint="correct these lines; sizes are plain bytes, names lower case.",
+        )
+    return file
 
 
 def _content(path: Path) -> bytes:
@@ -256,6 +236,10 @@ def _for_mode(rules: Sequence[Rule], mode: Mode | None) -> tuple[Rule, ...]:
             )
         return tuple(rules)
     return tuple(r for r in rules if r.only_mode is None or r.only_mode.compute == mode.compute)
+
+
+def _named(rules: Sequence[Rule], question: Question) -> list[tuple[Collective, Scale]]:
+    return [(c, s) for c in _collectives(rules, question) for s in _scales(rules, c, question)]
 
 
 def _collectives(rules: Sequence[Rule], question: Question) -> list[Collective]:
@@ -378,6 +362,7 @@ def _stretches(
                 without_ll128=_decided(without, low),
                 line=rule.line if rule else None,
                 reason=_reason(holes, low) if setting is None else None,
+                vendor=rule is not None and rule.vendor,
             )
         )
     return tuple(made)

@@ -2,23 +2,17 @@
 
 from __future__ import annotations
 
-import re
+import os
 from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import Enum
 from pathlib import Path
-from typing import Any, Final
+from typing import Any
 
 from rccltune import detect, plugin
 from rccltune.detect import Loaded, LoadedLibrary, LoadedTuner
 from rccltune.errors import MachineError
-
-_VERSION: Final = re.compile(r"([RN])CCL (\d+)\.(\d+)")
-# (first release, newest interface) of NCCL and RCCL (facts: which symbol each library looks for).
-_SINCE: Final = {
-    "N": (((2, 30), 6), ((2, 28), 5), ((2, 24), 4), ((2, 22), 3), ((2, 21), 2), ((2, 19), 1)),
-    "R": (((2, 30), 6), ((2, 28), 5), ((2, 26), 4), ((2, 22), 3), ((2, 21), 2), ((2, 18), 1)),
-}
+from rccltune.pipeline.which import Modes, Way, interfaces, way
 
 
 class Need(Enum):
@@ -38,12 +32,14 @@ class Answered:
         looks_up: versions of the tuner interface, newest first; by its version where the file
             does not name them.
         sentence: the same for people.
+        ways: by whether the job's GPUs have one mode everywhere.
     """
 
     library: LoadedLibrary
     looks_up: tuple[int, ...]
     need: Need
     sentence: str
+    ways: tuple[tuple[Modes, Way], ...]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -52,11 +48,14 @@ class JobCheck:
 
     Attributes:
         ours: those of the tuners that it has loaded that are this install's file.
+        mode: of this machine's GPUs, ``cpx-nps4``; ``none`` where they have no partitions, None
+            where there are none or nothing tells.
     """
 
     loaded: Loaded
     answers: tuple[Answered, ...]
     ours: tuple[LoadedTuner, ...]
+    mode: str | None
 
     def as_plain(self) -> dict[str, Any]:
         """For --json."""
@@ -73,6 +72,7 @@ class JobCheck:
                     "built_in_tuner": one.library.built_in,
                     "need": one.need.value,
                     "sentence": one.sentence,
+                    "ways": {modes.name.lower(): found.value for modes, found in one.ways},
                 }
                 for one in self.answers
             ],
@@ -87,6 +87,7 @@ class JobCheck:
                 for one in self.loaded.tuners
             ],
             "variables": dict(self.loaded.variables),
+            "mode": self.mode,
         }
 
 
@@ -100,6 +101,7 @@ def check_process(pid: int, root: Path | None = None) -> JobCheck:
         detect.loaded_by_process(pid, detect.Root(root) if root else None),
         "look again once it has made its first communicator, or at another of its processes; a "
         "library linked into a program does not show.",
+        root,
     )
 
 
@@ -115,7 +117,7 @@ def check_python(python: str) -> JobCheck:
     )
 
 
-def _checked(loaded: Loaded, hint: str) -> JobCheck:
+def _checked(loaded: Loaded, hint: str, root: Path | None = None) -> JobCheck:
     if not loaded.libraries:
         raise MachineError(f"no librccl or libnccl in {loaded.what}", where=loaded.by, hint=hint)
     offered = tuple(int(abi) for abi in plugin.build_info().get("abi_versions", ()))
@@ -124,19 +126,26 @@ def _checked(loaded: Loaded, hint: str) -> JobCheck:
         loaded=loaded,
         answers=tuple(_answered(one, offered) for one in loaded.libraries),
         ours=tuple(one for one in loaded.tuners if one.sha256 == digest),
+        mode=_mode(root),
     )
 
 
+def _mode(root: Path | None) -> str | None:
+    where = detect.Look(root=root or Path("/"), variables=dict(os.environ), deep=False)
+    found = detect.look(where).mode
+    return None if found is None else str(found)
+
+
 def _answered(library: LoadedLibrary, offered: Sequence[int]) -> Answered:
-    looks_up = library.looks_up or _by_version(library.version)
+    looks_up = library.looks_up or interfaces(library.version)
     common = [abi for abi in looks_up if abi in offered]
     name = library.version or "this library"
     if library.built_in:
         need = Need.RULES
         said = (
             f"{name} reads rule files itself: set NCCL_TUNER_CONFIG_FILE to the rule file; no "
-            "plugin is needed. With the plugin its own table is replaced, and the file's mode and "
-            "placement are checked."
+            "plugin is needed. Its own table is dropped either way: emit-config --base auto keeps "
+            "its rows. With the plugin the file's mode and placement are checked."
         )
     elif common:
         need = Need.PLUGIN
@@ -161,15 +170,9 @@ def _answered(library: LoadedLibrary, offered: Sequence[int]) -> Answered:
             f"{name} asks for no tuner plugin: it is too old. RCCL from 2.21.5 (ROCm 6.3) and "
             "NCCL from 2.21.5 on work."
         )
-    return Answered(library=library, looks_up=looks_up, need=need, sentence=said)
-
-
-def _by_version(version: str | None) -> tuple[int, ...]:
-    """What a release looks up, for a file that does not show it; empty where it is unknown."""
-    match = _VERSION.match(version or "")
-    if match is None:
-        return ()
-    release = (int(match[2]), int(match[3]))
-    newest = next((abi for since, abi in _SINCE[match[1]] if release >= since), 0)
-    # Version 1 alone before 2.21; from then on every one but it.
-    return tuple(range(newest, 1, -1)) if newest > 1 else (1,) * newest
+    if need is Need.UNKNOWN:
+        ways = tuple((modes, Way.UNKNOWN) for modes in Modes)
+    else:
+        newest = max(common, default=0)
+        ways = tuple((modes, way(newest, modes, built_in=library.built_in)) for modes in Modes)
+    return Answered(library=library, looks_up=looks_up, need=need, sentence=said, ways=ways)

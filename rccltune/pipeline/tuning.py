@@ -8,7 +8,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 from rccltune.model import Notice
-from rccltune.pipeline.emitting import Emitted, EmitWish, emit_rules
+from rccltune.pipeline.emitted import Emitted, EmitWish
+from rccltune.pipeline.emitting import emit_rules
 from rccltune.pipeline.fitting import FitDone
 from rccltune.pipeline.plotting import plot_session
 from rccltune.pipeline.preparing import Prepared

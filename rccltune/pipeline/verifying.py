@@ -13,7 +13,7 @@ from rccltune.emit import Change, RuleFile
 from rccltune.errors import CommandLineError, InputFileError, VerificationError
 from rccltune.model import Rule, Sweep
 from rccltune.pipeline import placing
-from rccltune.pipeline.emitting import file_name
+from rccltune.pipeline.emitting import VERIFIED_MARK, file_name
 from rccltune.pipeline.hosting import same_hosts
 from rccltune.pipeline.leftovers import end_leftovers
 from rccltune.pipeline.preparing import NODE_FILE
@@ -26,7 +26,6 @@ from rccltune.vocab import Collective
 VERDICT_FILE: Final = "verdict.json"
 # What remains is verified again; a file that still changes after so many rounds never settles.
 _MOST_ROUNDS: Final = 5
-_MARK: Final = "verified:"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -152,7 +151,7 @@ def verify_rules(wish: VerifyWish, sweep: Sweep, site: Site, *, note: Note) -> V
     """
     text = _text_of(wish.rules)
     file = _read(text, wish.rules)
-    n_before = len(of_scale(file, site))
+    n_before = len(_ours(file, site))
     if not n_before:
         raise CommandLineError(
             f"no rule of this file is for {site.scale}",
@@ -191,7 +190,7 @@ def verify_rules(wish: VerifyWish, sweep: Sweep, site: Site, *, note: Note) -> V
         standings=state.standings,
         cuts=state.cuts,
         n_before=n_before,
-        n_after=len(of_scale(state.file, site)),
+        n_after=len(_ours(state.file, site)),
         n_launches=state.n_launches,
         n_rounds=state.n_rounds,
         simulated=site.node is not None,
@@ -240,7 +239,7 @@ def _settled(wish: VerifyWish, ground: Ground, text: str) -> _State:
         cuts += state.losing
         text = _without(text, state.file, state.losing, ground.site)
         file = _read(text, wish.rules)
-        if not of_scale(file, ground.site):
+        if not _ours(file, ground.site):
             return replace(state, text=text, file=file, held=(), standings=(), losing=(), cuts=cuts)
     raise AssertionError("counting ends with a return")
 
@@ -258,14 +257,15 @@ def _judged(wish: VerifyWish, ground: Ground, text: str) -> _State:
     rules = of_scale(file, site)
     held = hold(ground, file, text)
     usable = [w for one in held for w in one.weighed if _answered(w, one.proven, rules)]
-    found = verify.standings(rules, site.scale, usable, wish.min_gain)
+    own = _ours(file, site)
+    found = verify.standings(own, site.scale, usable, wish.min_gain)
     losing = [cut for one in found for cut in one.cuts]
     return _State(
         text=text,
         file=file,
         held=held,
         standings=found,
-        losing=(*losing, *_unasked(rules, found, held[0].proven)),
+        losing=(*losing, *_unasked(own, found, held[0].proven)),
         cuts=(),
         n_launches=sum(one.n_launches for one in held),
         n_rounds=1,
@@ -289,9 +289,20 @@ def _refuse(state: _State, ground: Ground) -> None:
         raise VerificationError(
             f"sizes that no rule is for are slower than in the untouched site: {harmed}",
             where=str(ground.folder),
-            hint="what the rules need in the environment harms them: emit rules for another one "
-            "(rccltune emit-config --variant default). Nothing was written.",
+            hint=f"{_why_harmed(state.file)} Nothing was written.",
         )
+
+
+def _why_harmed(file: RuleFile) -> str:
+    if any(rule.vendor for rule in file.rules):
+        return (
+            "the base is not what this library has: emit the rules over its own (--base auto), or "
+            "over none."
+        )
+    return (
+        "what the rules need in the environment harms them: emit rules for another one (rccltune "
+        "emit-config --variant default)."
+    )
 
 
 def _text_of(path: Path) -> str:
@@ -304,7 +315,7 @@ def _text_of(path: Path) -> str:
             where=str(path),
             hint="write one with rccltune emit-config, or name another with --rules.",
         ) from error
-    kept = (line for line in text.splitlines() if not line.startswith(f"# {_MARK}"))
+    kept = (line for line in text.splitlines() if not line.startswith(f"# {VERIFIED_MARK}"))
     return "\n".join(kept) + "\n"
 
 
@@ -323,12 +334,17 @@ def _read(text: str, where: Path) -> RuleFile:
     return file
 
 
+def _ours(file: RuleFile, site: Site) -> tuple[Rule, ...]:
+    """Rules of this scale that are to win; a vendor's behind them are what the site has anyway."""
+    return tuple(rule for rule in of_scale(file, site) if not rule.vendor)
+
+
 def _answered(one: Weighed, proven: Proven, rules: Sequence[Rule]) -> bool:
     """Whether it was the rule for this size that answered, and no path, fallback or nobody."""
     target, nbytes = one.verdict.target, one.verdict.nbytes
     collective = target.collective
     first = next((r for r in rules if r.matches(collective, nbytes, target.scale)), None)
-    if first is None or nbytes in proven.bypassed.get(collective, ()):
+    if first is None or first.vendor or nbytes in proven.bypassed.get(collective, ()):
         return False
     return nbytes not in proven.skipped.get(first.line or 0, ())
 
@@ -377,7 +393,7 @@ def _without(text: str, file: RuleFile, cuts: Sequence[Cut], site: Site) -> str:
     """The file with regions cut out of every rule of this scale, fallbacks too."""
     changes: dict[int, Change] = {}
     holes: set[tuple[int, int, str]] = set()
-    for rule in of_scale(file, site):
+    for rule in _ours(file, site):
         mine = [cut for cut in cuts if cut.is_of(rule)]
         parts = verify.without(rule, mine)
         if parts == (rule,) or rule.line is None:
@@ -407,16 +423,16 @@ def _with_evidence(state: _State, site: Site) -> str:
     }
     where = "SIMULATED, no hardware" if site.node is not None else "on this machine"
     n = state.n_rounds
-    head = f"{_MARK} against the untouched site, {where}, {site.scale}, {n} round"
+    head = f"{VERIFIED_MARK} against the untouched site, {where}, {site.scale}, {n} round"
     others = [str(one.condition) for one in state.held if not one.condition.is_own]
-    also = (f"{_MARK} nowhere slower under: {', '.join(others)}",) if others else ()
+    also = (f"{VERIFIED_MARK} nowhere slower under: {', '.join(others)}",) if others else ()
     return emit.rewritten(state.text, changes, (head + ("s" if n > 1 else ""), *also))
 
 
 def _evidence(one: Standing) -> str:
     ratios = one.ratios
     return (
-        f"{_MARK} {one.median:.2f} times as fast in the median "
+        f"{VERIFIED_MARK} {one.median:.2f} times as fast in the median "
         f"({ratios[0]:.2f} to {ratios[-1]:.2f}) at {one.n_gaining} sizes; "
         f"gain certain to {100 * one.certainty:.1f} %"
     )

@@ -17,6 +17,7 @@ from rccltune import detect, plugin, session
 from rccltune.cli import run
 from rccltune.detect import Root
 from rccltune.errors import MachineError
+from rccltune.pipeline import loaded, which
 
 pytestmark = pytest.mark.usefixtures("here")
 
@@ -131,10 +132,75 @@ def test_what_a_job_has_loaded_decides_what_it_needs(
         "looks_up": looks_up,
         "built_in_tuner": need == "rules",
         "need": need,
+        "ways": {
+            "one": "file alone" if need == "rules" else "plugin",
+            "several": "plugin with mode key",
+        },
     }
     assert answer["tuners"] == []
     assert ("no plugin is needed" in sentence) == (need == "rules")
     assert ("ring/simple" in sentence) == (kind is TWO)
+
+
+# Which symbol each release looks for, and who reads rule files itself: the sources' own words, as
+# collected in the facts (NCCL and RCCL src/plugin/tuner.cc, rocm-systems #4503).
+KEYED = "plugin with mode key"
+KNOWN = {
+    "RCCL 2.20.5": (0, "nothing works", "nothing works"),
+    "RCCL 2.21.5": (2, "plugin", KEYED),
+    "RCCL 2.22.3": (3, "plugin", KEYED),
+    "RCCL 2.27.7": (4, "plugin", KEYED),
+    "RCCL 2.28.3": (5, "plugin", KEYED),
+    "RCCL 2.28.3 built in": (5, "file alone", KEYED),
+    "RCCL 2.30.4 built in": (6, "file alone", KEYED),
+    "NCCL 2.20.5": (0, "nothing works", "nothing works"),
+    "NCCL 2.21.5": (2, "plugin", KEYED),
+    "NCCL 2.23.4": (3, "plugin", KEYED),
+    "NCCL 2.27.7": (4, "plugin", KEYED),
+    "NCCL 2.29.7": (5, "plugin", KEYED),
+    "NCCL 2.30.7": (6, "plugin", KEYED),
+}
+
+
+def test_the_table_of_the_docs_is_what_the_data_says(repository: Path) -> None:
+    """docs/which-file.md between its marks, and each of its lines against the sources."""
+    offered = tuple(plugin.build_info()["abi_versions"])
+    made = which.document(offered)
+    text = (repository / "docs" / "which-file.md").read_text(encoding="utf-8")
+    assert "\n".join(made) in text
+    assert text.count(which.BEGIN) == text.count(which.END) == 1
+    rows = [line.strip("| ").split(" | ") for line in which.table(offered)[2:]]
+    found = {
+        one.version + " built in" * one.built_in: (int(row[1].replace("–", "0")), row[2], row[3])
+        for one, row in zip(which.RELEASES, rows, strict=True)
+    }
+    assert {name: (abi, one, more.strip(" |")) for name, (abi, one, more) in found.items()} == KNOWN
+
+
+@pytest.mark.parametrize("release", which.RELEASES, ids=lambda one: one.name)
+def test_a_library_on_the_machine_is_told_what_the_table_says(
+    build: Build, start: Start, release: which.Release
+) -> None:
+    """By its version alone, where the file names no symbol."""
+    name = "librccl.so.1" if release.version.startswith("R") else "libnccl.so.2"
+    words = release.version.replace(" ", " version ") + "+x"
+    pid = start(build((words, (), release.built_in), name))
+    [answer] = loaded.check_process(pid).answers
+    _, one, several = KNOWN[release.version + " built in" * release.built_in]
+    assert [found.value for _, found in answer.ways] == [one, several]
+
+
+def test_the_mode_of_the_machine_is_said(
+    build: Build, start: Start, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Which of the two columns is meant, only the site knows; its mode now is shown."""
+    pid = start(build(BUILT_IN))
+    assert "mode" in told(capsys, "--pid", pid)
+    assert run(["plugin", "--check", "--pid", str(pid)]) == 0
+    said = capsys.readouterr().out
+    assert "mode of this machine's GPUs: " in said
+    assert "one mode everywhere, or no partitions: file alone" in said
+    assert "modes that change, or differ between nodes: plugin with mode key" in said
 
 
 def test_a_library_before_tuners_is_too_old(

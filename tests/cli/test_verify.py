@@ -102,6 +102,37 @@ def test_a_rule_that_loses_in_part_of_its_range_keeps_the_rest() -> None:
     assert verdict()["rounds"] >= 2
 
 
+@pytest.mark.long
+def test_a_vendors_rows_behind_ours_are_not_held_against_the_site_and_stay(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    """They are what the site has anyway: not winning drops none, and they count as no rule."""
+    swept("mi300x")
+    rules_file((0, 64 * KIB, "ring,simple"), (64 * KIB + 1, 256 * KIB, "tree,ll"))
+    path = Path("mine.csv")
+    vendors = "#@ base sha256=ab\nallreduce,65536,524288,tree,ll,8,1,64,-1,-1\n"
+    path.write_text(path.read_text(encoding="utf-8") + vendors, encoding="utf-8")
+    assert verify() == 0
+    assert "1 rule of 2 stand" in capsys.readouterr().out.replace("rules of", "rule of")
+    kept = [(r.vendor, r.min_nbytes) for r in rules()]
+    assert kept == [(False, 64 * KIB + 1), (True, 64 * KIB)]
+
+
+@pytest.mark.long
+def test_vendors_rows_that_are_slower_than_the_site_are_not_the_sites(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    """A base of another release: exit code 9, and nothing is written."""
+    swept("mi300x")
+    rules_file((64 * KIB, 256 * KIB, "tree,ll"))
+    path = Path("mine.csv")
+    vendors = "#@ base sha256=ab\nallreduce,0,16384,ring,simple,-1,1,64,-1,-1\n"
+    path.write_text(path.read_text(encoding="utf-8") + vendors, encoding="utf-8")
+    assert verify() == 9
+    assert "the base is not what this library has" in capsys.readouterr().err
+    assert not Path("out.csv").exists()
+
+
 def test_a_rule_that_wins_nowhere_is_dropped_and_the_file_says_why(
     capsys: pytest.CaptureFixture[str],
 ) -> None:

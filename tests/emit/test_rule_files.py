@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from readers import Call, rccl_answer, rccl_rows
 
 from rccltune import emit
 from rccltune.errors import VerificationError
@@ -96,6 +97,37 @@ def _is_fallback(rule: Rule, text: str) -> bool:
     lines = text.splitlines()
     assert rule.line is not None
     return any("reached only" in line for line in lines[: rule.line])
+
+
+@given(zone_lists())
+def test_rccls_own_reader_answers_as_the_zones(zones: list[Zone]) -> None:
+    """Both forms of its built-in tuner, at every bound and beside it, LL128 on offer or not."""
+    text = emit.render(document(zones))
+    bounds = {bound for zone in zones for bound in (zone.min_nbytes, zone.max_nbytes)}
+    sizes = {b + step for b in bounds for step in (-1, 0, 1) if 0 <= b + step <= MAX_NBYTES}
+    for new in (False, True):
+        rows = rccl_rows(text, new=new)
+        for nbytes in sizes:
+            zone = next(z for z in zones if z.min_nbytes <= nbytes <= z.max_nbytes)
+            call = Call("allreduce", nbytes, 1, 64)
+            for offered in (CELLS, CELLS - {("ring", "ll128")}):
+                wanted = [
+                    _as_rccl(one)
+                    for one in (zone.setting, zone.fallback)
+                    if one is not None and _as_rccl(one)[0] in offered
+                ]
+                found = rccl_answer(rows, call, offered)
+                assert found == (wanted[0] if wanted else None)
+            assert rccl_answer(rows, Call("allreduce", nbytes, 1, 8), CELLS) is None
+
+
+CELLS = {("ring", protocol.value) for protocol in Protocol}
+
+
+def _as_rccl(setting: Setting) -> tuple[tuple[str, str], int]:
+    assert setting.algorithm is not None
+    assert setting.protocol is not None
+    return (setting.algorithm.value, setting.protocol.value), setting.channels or 0
 
 
 @given(zone_lists())

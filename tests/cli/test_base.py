@@ -1,0 +1,212 @@
+"""emit-config --base and what explain and verify make of it."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+from readers import ncclx_rows
+
+from rccltune import emit, plugin
+from rccltune.cli import run
+from rccltune.errors import MachineError
+
+EXAMPLE = "examples/mi300x-cpx-nps4/all_reduce.csv"
+BASE = """\
+allreduce,0,16383,tree,ll,1,1,64,-1,-1
+allreduce,16384,524287,ring,ll,-1,1,8,-1,-1
+allgather,0,9999,ring,simple,56,-1,-1,-1,-1
+allreduce,1048576,9999999999,ring,ll,56,1,64,-1,-1
+"""
+
+
+@pytest.fixture(autouse=True)
+def session(here: Path, repository: Path) -> Path:
+    """AMD's published table as a session."""
+    try:
+        plugin.library()
+    except MachineError as error:
+        pytest.skip(str(error))
+    (here / "examples").symlink_to(repository / "examples")
+    assert run(["import", EXAMPLE]) == 0
+    (here / "base.csv").write_text(BASE, encoding="utf-8")
+    return here
+
+
+def answers(capsys: pytest.CaptureFixture[str], *words: str) -> list[dict[str, object]]:
+    """explain's stretches of 64 ranks."""
+    capsys.readouterr()
+    assert run(["explain", *words, "--json"]) == 0
+    parts = json.loads(capsys.readouterr().out)["parts"]
+    return [
+        stretch
+        for part in parts
+        if (part["collective"], part["scale"]["n_ranks"]) == ("all_reduce", 64)
+        for stretch in part["stretches"]
+    ]
+
+
+def test_holes_are_filled_with_the_vendors_rows(
+    session: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Below 32 B and above 128 MiB nothing was measured; there the vendor's rows answer."""
+    assert run(["emit-config", "-o", "ours.csv"]) == 0
+    assert run(["emit-config", "--base", "base.csv", "-o", "merged.csv"]) == 0
+    assert "behind them 4 rows of base.csv" in capsys.readouterr().out
+    found = answers(capsys, "merged.csv")
+    vendors = [(s["min_nbytes"], s["max_nbytes"]) for s in found if s.get("vendor")]
+    assert vendors == [(0, 31), (134217729, 9999999999)]
+    ours = [s for s in answers(capsys, "ours.csv") if s["setting"]]
+    kept = [s for s in found if s["setting"] and not s.get("vendor")]
+    drop = {"line", "without_ll128"}
+    assert [{k: v for k, v in s.items() if k not in drop} for s in kept] == [
+        {k: v for k, v in s.items() if k not in drop} for s in ours
+    ]
+
+
+def test_what_changes_is_shown(session: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Per collective, scale and sizes: 8 ranks and all_gather are the vendor's alone."""
+    assert run(["emit-config", "-o", "ours.csv"]) == 0
+    assert run(["emit-config", "--base", "base.csv", "-o", "merged.csv"]) == 0
+    capsys.readouterr()
+    assert run(["explain", "ours.csv", "--diff", "merged.csv", "--json"]) == 0
+    changes = json.loads(capsys.readouterr().out)
+    seen = {
+        (c["collective"], c["scale"]["n_ranks"], c["min_nbytes"], c["max_nbytes"]) for c in changes
+    }
+    assert {
+        ("all_reduce", 64, 0, 31),
+        ("all_reduce", 64, 134217729, 9999999999),
+        ("all_reduce", 8, 16384, 524287),
+        ("all_gather", 8, 0, 9999),
+    } <= seen
+    assert run(["explain", "base.csv", "--diff", "merged.csv", "--collective", "all_reduce"]) == 0
+    said = capsys.readouterr().out
+    assert "64 ranks on 1 node" in said
+    assert "8 ranks on 1 node" not in said
+    assert "only merged.csv needs RCCL_LL128_FORCE_ENABLE=1" in said
+
+
+def test_a_row_for_any_ranks_is_compared_at_the_other_files_ranks(
+    session: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """It answers at 64 ranks too; taking it for 8 alone would show changes that are none."""
+    one, other = session / "one.csv", session / "other.csv"
+    one.write_text("allreduce,0,99,ring,ll,-1,-1,-1\n", encoding="utf-8")
+    other.write_text("allreduce,0,99,ring,ll,-1,1,64\n", encoding="utf-8")
+    capsys.readouterr()
+    assert run(["explain", str(one), "--diff", str(other), "--json"]) == 0
+    [change] = json.loads(capsys.readouterr().out)
+    assert (change["scale"]["n_ranks"], change["max_nbytes"]) == (8, 99)
+
+
+def test_it_is_found_where_rccl_finds_it(
+    session: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """--base auto: below ROCM_PATH; where there is none, every place is named (exit code 4)."""
+    monkeypatch.setenv("ROCM_PATH", str(session / "rocm"))
+    (session / "rocm").mkdir()
+    monkeypatch.delenv("LD_LIBRARY_PATH", raising=False)
+    assert run(["emit-config", "--base", "auto", "-o", "-"]) == 4
+    said = capsys.readouterr().err
+    place = session / "rocm/share/rccl/tuner/rccl_tuner_gfx942.csv"
+    assert str(place) in said
+    assert "--base FILE" in said
+    place.parent.mkdir(parents=True)
+    place.write_text(BASE, encoding="utf-8")
+    assert run(["emit-config", "--base", "auto", "-o", "merged.csv"]) == 0
+    assert str(place) in capsys.readouterr().err
+    assert sum(r.vendor for r in emit.read_rules(Path("merged.csv").read_bytes()).rules) == 4
+    # What we put there ourselves is not the vendor's.
+    place.write_text("#@ format 1\n" + BASE, encoding="utf-8")
+    assert run(["emit-config", "--base", "auto", "-o", "-"]) == 3
+    assert "written by rccltune" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("text", "says"),
+    [
+        ("allreduce,0,99,Ring,ll,-1,1,8\nallreduce,9,8,ring,ll,-1,1,8\n", "base.csv:2"),
+        ("#@ requires arch=gfx950\n" + BASE, "arch=gfx950"),
+        (None, "cannot be read"),
+    ],
+    ids=["mistakes", "another machine", "missing"],
+)
+def test_a_base_that_cannot_be_one(
+    session: Path, capsys: pytest.CaptureFixture[str], text: str | None, says: str
+) -> None:
+    """Exit code 3, and no file is written."""
+    path = session / "base.csv"
+    path.unlink()
+    if text is not None:
+        path.write_text(text, encoding="utf-8")
+    assert run(["emit-config", "--base", "base.csv", "-o", "merged.csv"]) == 3
+    assert says in capsys.readouterr().err
+    assert not Path("merged.csv").exists()
+
+
+def test_rows_for_another_mode_are_left_out_and_named(session: Path) -> None:
+    """A fork's column 11: SPX rows would fire on CPX, whose file has no such column."""
+    rows = (
+        "allreduce,0,9,tree,ll,-1,1,64,-1,-1,spx,-1\nallreduce,0,7,ring,ll,-1,1,64,-1,-1,cpx,-1\n"
+    )
+    (session / "base.csv").write_text(rows, encoding="utf-8")
+    assert run(["emit-config", "--base", "base.csv", "-o", "merged.csv"]) == 0
+    text = Path("merged.csv").read_text(encoding="utf-8")
+    assert "line 1 of it is not written: it is for spx, and this machine is cpx-nps4" in text
+    [vendor] = [r for r in emit.read_rules(text.encode()).rules if r.vendor]
+    assert (vendor.max_nbytes, vendor.only_mode) == (7, None)
+
+
+def test_a_base_for_exports_alone_is_a_mistake(
+    session: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Exit code 2: there is no rule file that it could stand in."""
+    assert run(["emit-config", "--format", "env", "--base", "base.csv", "-o", "-"]) == 2
+    assert "--base" in capsys.readouterr().err
+
+
+def test_every_consumers_file_at_once(session: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """--format all: RCCL's rules over the base, exports, NCCLX's; each under a name of its own."""
+    capsys.readouterr()
+    assert run(["emit-config", "--format", "all", "--base", "base.csv", "--json"]) == 0
+    said = json.loads(capsys.readouterr().out)
+    folder = Path("rccltune-session")
+    names = ["rccl_tuner_gfx942_cpx-nps4" + end for end in (".csv", ".env", ".ncclx")]
+    assert [str(folder / name) for name in names] == [
+        said["path"],
+        said["environment_path"],
+        said["translated"][0]["path"],
+    ]
+    assert said["base"]["rows"] == 4
+    text = (folder / names[2]).read_text(encoding="utf-8")
+    assert len(ncclx_rows(text)) == said["translated"][0]["rules"] == 5
+    # Vendor's rows are RCCL's own; NCCLX is told what was measured.
+    assert not any(row.channels == 56 for row in ncclx_rows(text))
+
+
+def test_ncclx_alone(session: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """To a file of any name, or to stdout; nothing else is written."""
+    capsys.readouterr()
+    assert run(["emit-config", "--format", "ncclx", "-o", "-"]) == 0
+    printed = capsys.readouterr().out
+    assert run(["emit-config", "--format", "ncclx", "-o", "x.csv"]) == 0
+    assert Path("x.csv").read_text(encoding="utf-8") == printed
+    assert "NCCLX_TUNER_CONFIG_FILE=" in capsys.readouterr().out
+    assert len(ncclx_rows(printed)) == 5
+    assert not list(Path("rccltune-session").glob("rccl_tuner*"))
+
+
+def test_writing_over_a_verified_file_is_said(
+    session: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """What verification cut away would come back: the same rules over a base are other rules."""
+    assert run(["emit-config", "-o", "rules.csv"]) == 0
+    path = Path("rules.csv")
+    path.write_text(path.read_text(encoding="utf-8") + "# verified: 2 rounds\n", encoding="utf-8")
+    capsys.readouterr()
+    assert run(["emit-config", "--base", "base.csv", "-o", "rules.csv", "--force"]) == 0
+    assert "rules.csv was verified; what is written now is not" in capsys.readouterr().err
+    assert run(["emit-config", "--base", "base.csv", "-o", "rules.csv", "--force"]) == 0
+    assert "was verified" not in capsys.readouterr().err
