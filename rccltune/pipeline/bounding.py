@@ -172,16 +172,11 @@ def stored_rates(folder: Path) -> LinkRates | None:
     Raises:
         SessionError: another format, or values that do not fit.
     """
-    plain = session.read_derived(folder, _RECORD)
+    again = "give TransferBench's output again with --transferbench."
+    plain = session.read_formatted(folder, _RECORD, _FORMAT, what="the ceiling", hint=again)
     if plain is None:
         return None
-    found, _ = plain.pop("format", None), plain.pop("output", None)
-    if found != _FORMAT:
-        raise SessionError(
-            f"the ceiling has format {found}, this rccltune knows format {_FORMAT}",
-            where=str(folder / _RECORD),
-            hint="give TransferBench's output again with --transferbench.",
-        )
+    plain.pop("output", None)
     return session.from_plain(LinkRates, plain, str(folder / _RECORD))
 
 

@@ -49,18 +49,9 @@ def stored_links(folder: Path) -> LinkMap | None:
     Raises:
         SessionError: another format, or values that do not fit.
     """
-    plain = session.read_derived(folder, _RECORD)
-    if plain is None:
-        return None
-    where = str(folder / _RECORD)
-    found = plain.pop("format", None)
-    if found != _FORMAT:
-        raise SessionError(
-            f"the link map has format {found}, this rccltune knows format {_FORMAT}",
-            where=where,
-            hint="use the rccltune that wrote it, or measure it anew with --force.",
-        )
-    return session.from_plain(LinkMap, plain, where)
+    again = "use the rccltune that wrote it, or measure it anew with --force."
+    plain = session.read_formatted(folder, _RECORD, _FORMAT, what="the link map", hint=again)
+    return None if plain is None else session.from_plain(LinkMap, plain, str(folder / _RECORD))
 
 
 def prepare_links(

@@ -279,6 +279,34 @@ def read_derived(path: Path, name: str) -> dict[str, Any] | None:
     return plain if isinstance(plain, dict) else None
 
 
+def read_formatted(
+    path: Path, name: str, number: int, *, what: str, hint: str
+) -> dict[str, Any] | None:
+    """A derived JSON file without its ``format``, None where :func:`read_derived` has none.
+
+    Args:
+        path: the session.
+        name: of the file in it.
+        number: the format that is known.
+        what: what the file is, for the message.
+        hint: how it is made again.
+
+    Raises:
+        SessionError: another format.
+    """
+    plain = read_derived(path, name)
+    if plain is None:
+        return None
+    found = plain.pop("format", None)
+    if found != number:
+        raise SessionError(
+            f"{what} has format {found}, this rccltune knows format {number}",
+            where=str(path / name),
+            hint=hint,
+        )
+    return plain
+
+
 def dump_json(record: object) -> str:
     """A record as the text of a JSON file."""
     return _json(to_plain(record))
