@@ -320,7 +320,7 @@ def test_another_file_than_the_one_that_is_given(jobs: Jobs) -> None:
 
 
 @pytest.mark.parametrize(
-    ("name", "value"), [("RCCLTUNE_STRICT", "2"), ("RCCLTUNE_RECORD", "record.csv")]
+    ("name", "value"), [("RCCLTUNE_STRICT", "2"), ("RCCLTUNE_RECORD", "record-%x.csv")]
 )
 def test_a_variable_that_is_not_understood(jobs: Jobs, name: str, value: str) -> None:
     """The plugin stops for it and says which."""
