@@ -48,7 +48,7 @@ _SHOWN = 12
 )
 @click.option(
     "--repeats",
-    "n_rounds",
+    "n_repeats",
     type=click.IntRange(min=2),
     default=3,
     show_default=True,
@@ -100,7 +100,7 @@ def verify(
     output: Path | None,
     keep_losers: bool,
     min_gain: float,
-    n_rounds: int,
+    n_repeats: int,
     dtypes: tuple[str, ...],
     graphs: tuple[int, ...],
     besides: tuple[tuple[Collective, int], ...],
@@ -146,7 +146,7 @@ def verify(
         rules=chosen,
         output=output or (own if rules is None else session / f"verified-{chosen.name}"),
         min_gain=min_gain / 100,
-        n_rounds=n_rounds,
+        n_repeats=n_repeats,
         keep_losers=keep_losers,
         timeout_s=timeout,
         dtypes=dtypes,

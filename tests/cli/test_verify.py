@@ -276,7 +276,14 @@ def test_what_rules_need_goes_where_it_harms_sizes_without_rules() -> None:
         (256 * KIB + 1, 700_000, "tree,ll"),
         needs=needs,
     )
+    exports = "export RCCL_LL128_FORCE_ENABLE=1\nexport NCCL_TUNER_CONFIG_FILE=out.csv\n"
+    Path("out.env").write_text(exports, encoding="utf-8")
     assert verify("-q") == 0
+    left_exports = Path("out.env").read_text(encoding="utf-8").splitlines()
+    assert left_exports == [
+        "# verified: RCCL_LL128_FORCE_ENABLE slows sizes without a rule",
+        "export NCCL_TUNER_CONFIG_FILE=out.csv",
+    ]
     assert "#@ needs" not in Path("out.csv").read_text(encoding="utf-8")
     left = [(rule.min_nbytes, str(rule.setting)) for rule in rules()]
     assert (0, "tree/ll") in left
