@@ -93,7 +93,7 @@ def tune(
     folder = prepared.folder
     swept = sweep(prepared, tell=tell, note=note, command=command, force=force)
     beside()
-    emitted, verified = _proven(prepared, options, note)
+    emitted, verified, options = _proven(prepared, options, note)
     figures = folder / "plots"
     plot_session(folder, options, note=note, directory=figures, formats=("png",), overwrite=True)
     return Tuned(
@@ -110,10 +110,11 @@ def tune(
 
 def _proven(
     prepared: Prepared, options: Options, note: Note
-) -> tuple[Emitted, tuple[Verified, ...]]:
-    """The rules and what stands of them; for the site's own environment where another harms.
+) -> tuple[Emitted, tuple[Verified, ...], Options]:
+    """The rules, what stands of them, and how they were chosen.
 
-    What is exported is verified with rules. Without any it is not, and so is not written.
+    Chosen once more, for the site's own environment, where another one does harm. What is exported
+    is verified with rules; without any it is not, and so is not written.
     """
     emitted = _emitted(prepared.folder, options, note)
     why = "no rule is there to verify another one with"
@@ -125,14 +126,14 @@ def _proven(
         verified, why = (), error.message
     if any(one.lost_needs for one in verified):
         why = "what the rules need slows sizes without a rule"
-    elif verified or not _is_exported(emitted):
-        return emitted, verified
+    elif verified:
+        return emitted, verified, options
     if not _is_exported(emitted):
-        return emitted, verified
+        return emitted, verified, options
     note(f"rules are chosen for the site's own environment: {why}")
     own = _in_default(options)
     emitted = _emitted(prepared.folder, own, note)
-    return emitted, _verified(prepared, emitted, own, note)
+    return emitted, _verified(prepared, emitted, own, note), own
 
 
 def _emitted(folder: Path, options: Options, note: Note) -> Emitted:
