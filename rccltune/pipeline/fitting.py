@@ -161,7 +161,7 @@ def fit_session(folder: Path, *, note: Note, again: bool = False) -> FitDone:
 
 def _read(opened: Session, digest: str) -> FitDone | None:
     plain = session.read_derived(opened.path, FIT_FILE)
-    if plain is None or plain.get("samples_sha256") != digest or not _KEYS <= plain.keys():
+    if plain is None or plain.get("samples_sha256") != digest or not plain.keys() >= _KEYS:
         return None
     where = str(opened.path / FIT_FILE)
     return FitDone(
