@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from statistics import median
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -176,6 +177,27 @@ def _unharmed(done: Verified) -> str:
     )
 
 
+def by_environment(done: Verified) -> list[str]:
+    """What the environment that the rules need does where no rule is, where that is a gain."""
+    from rccltune.model import Judgement
+
+    free = [w.verdict for w in done.unruled]
+    better = [one for one in free if one.judgement is Judgement.BETTER]
+    if not done.needs or not better:
+        return []
+    ratios = sorted(one.ratio for one in better)
+    names = ", ".join(f"{name}={value}" for name, value in done.needs)
+    n = len({(one.target.collective, one.nbytes) for one in better})
+    every = len({(one.target.collective, one.nbytes) for one in free})
+    low, high = min(one.nbytes for one in better), max(one.nbytes for one in better)
+    line = (
+        f"without a rule, by {names}: faster at {n} of {every} sizes, {format_size(low)} to "
+        f"{format_size(high)}, {median(ratios):.2f}x in the median "
+        f"({ratios[0]:.2f} to {ratios[-1]:.2f})"
+    )
+    return [line]
+
+
 def text_of(done: Verified) -> str:
     """What stands, what does not, and how to use it."""
     columns = ("collective", "from", "to", "setting", "sizes", "faster, median", "worst", "certain")
@@ -208,6 +230,7 @@ def text_of(done: Verified) -> str:
         for one, sizes in held.proven.bypassed.items()
     ]
     lines.append(f"{done.n_hits} calls were answered by rules, {done.n_misses} by none")
+    lines += by_environment(done)
     lines.append(_unharmed(done))
     n = done.n_after
     lines.append(

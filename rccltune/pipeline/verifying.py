@@ -63,6 +63,7 @@ class Verified:
         standings: rules of the last round.
         cuts: what was taken away in all rounds.
         n_before: rules that the file had for this scale.
+        needs: what the file asks of the environment, name and value.
         lost_needs: variables that the file asked for and no longer does: they do harm.
     """
 
@@ -76,7 +77,15 @@ class Verified:
     n_launches: int
     n_rounds: int
     simulated: bool
+    needs: tuple[tuple[str, str], ...] = ()
     lost_needs: tuple[str, ...] = ()
+
+    @property
+    def unruled(self) -> tuple[Weighed, ...]:
+        """Sizes measured as the sweep was that belong to no rule."""
+        ruled = {id(one) for standing in self.standings for one in standing.sizes}
+        own = (one for held in self.held if held.condition.is_own for one in held.weighed)
+        return tuple(one for one in own if id(one) not in ruled)
 
     @property
     def weighed(self) -> tuple[Weighed, ...]:
@@ -119,6 +128,7 @@ class Verified:
                 for one in self.standings
             ],
             "cuts": session.to_plain(self.cuts),
+            "needs": dict(self.needs),
             "lost_needs": list(self.lost_needs),
             "sha256": sorted({digest for held in self.held for digest in held.proven.hashes}),
         }
@@ -197,6 +207,7 @@ def verify_rules(wish: VerifyWish, sweep: Sweep, site: Site, *, note: Note) -> V
         n_launches=state.n_launches,
         n_rounds=state.n_rounds,
         simulated=site.node is not None,
+        needs=tuple(dict(state.file.needs).items()),
         lost_needs=state.lost_needs,
     )
     session.write_derived(wish.folder, VERDICT_FILE, made.as_plain())

@@ -263,6 +263,20 @@ def test_without_a_sweep_there_is_nothing_to_verify_by(here: Path) -> None:
 
 
 @pytest.mark.long
+def test_what_the_environment_alone_wins_is_told(capsys: pytest.CaptureFixture[str]) -> None:
+    """A variable that makes everything from 2 MiB on a quarter faster, where no rule is."""
+    many = {"name": "many", "when": {"env": {"NCCL_MIN_NCHANNELS": "32"}}}
+    gain = {"variant": "many", "factor": 0.8, "bytes": [2 * MIB, 1 << 40]}
+    path = node(variants=[many], effects=[gain], noise={"sigma": 0.003})
+    swept(path)
+    rules_file((0, 256 * KIB, "tree,ll"), needs={"NCCL_MIN_NCHANNELS": "32"})
+    assert verify() == 0
+    said = capsys.readouterr().out
+    assert "without a rule, by NCCL_MIN_NCHANNELS=32: faster at" in said
+    assert "1.25x in the median" in said
+
+
+@pytest.mark.long
 def test_what_rules_need_goes_where_it_harms_sizes_without_rules() -> None:
     """LL128's variable makes everything from 6 MiB on 5 % slower; what needs no variable stays."""
     forced = {"name": "forced", "when": {"env": {"RCCL_LL128_FORCE_ENABLE": "1"}}}
