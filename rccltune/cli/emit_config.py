@@ -77,7 +77,7 @@ def emit_config(
     9 where they would choose worse.
     """
     from rccltune import pipeline
-    from rccltune.pipeline import workloads
+    from rccltune.pipeline import saving
     from rccltune.pipeline.spreading import sessions_in
 
     if steps is not None and choosing.workload is None:
@@ -106,7 +106,7 @@ def emit_config(
     plain, saved = done.as_plain(), ""
     if choosing.workload is not None:
         found = _saving(console, choosing.workload, folders, done, steps)
-        plain["saving"], saved = workloads.saving_plain(found), workloads.saving_text(found)
+        plain["saving"], saved = saving.saving_plain(found), saving.saving_text(found)
     if done.path is None and done.environment_path is None and _all_on_stdout(done):
         if saved:
             console.say(saved)
@@ -123,11 +123,11 @@ def _saving(
     steps: int | None,
 ) -> Saving:
     """What the rules save of a recorded job."""
-    from rccltune.pipeline import workloads
+    from rccltune.pipeline import saving
 
     zones = [zone for one in (done, *done.beside) for zone in one.zones]
-    chosen = workloads.by_zones(zones)
-    return workloads.saving_in(workload, folders, chosen, steps, note=console.say)
+    chosen = saving.by_zones(zones)
+    return saving.saving_in(workload, folders, chosen, steps, note=console.say)
 
 
 def _constants(

@@ -62,7 +62,7 @@ def tune(
     130 interrupted.
     """
     from rccltune import pipeline
-    from rccltune.pipeline import preparing, tuning, workloads
+    from rccltune.pipeline import preparing, saving, tuning
 
     # Here --variant says what is measured; gains decide what is chosen of it.
     options["variant"] = choosing.variant
@@ -100,10 +100,10 @@ def tune(
     plain, text = done.as_plain(), _text(done)
     if choosing.workload is not None:
         rules = [standing.rule for one in done.verified for standing in one.standings]
-        chosen = workloads.by_rules(rules)
-        saved = workloads.saving_in(choosing.workload, [output], chosen, None, note=console.say)
-        plain["saving"] = workloads.saving_plain(saved)
-        text += f"\n{workloads.saving_text(saved)}"
+        chosen = saving.by_rules(rules)
+        saved = saving.saving_in(choosing.workload, [output], chosen, None, note=console.say)
+        plain["saving"] = saving.saving_plain(saved)
+        text += f"\n{saving.saving_text(saved)}"
     console.result(plain, text)
     if done.swept.quarantined or done.swept.left:
         names = [str(one) for one in done.swept.quarantined]
