@@ -9,7 +9,7 @@ import click
 
 from rccltune.cli.console import DEFAULT_SESSION, Console, common, table
 from rccltune.cli.environments import environment_lines
-from rccltune.cli.options import FOLDER, Choosing, choosing, scales_option
+from rccltune.cli.options import FOLDER, Choosing, base_option, choosing, scales_option
 from rccltune.errors import CommandLineError
 from rccltune.units import MAX_NBYTES, format_size
 
@@ -31,12 +31,7 @@ if TYPE_CHECKING:
     help="Rules for RCCL, NCCL and the plugin; for NCCLX; exports with what each gains; all three. "
     "constants: an experiment, what would mend the library's own model.",
 )
-@click.option(
-    "--base",
-    type=FOLDER,
-    metavar="FILE|auto",
-    help="The vendor's rule file: its rows fill what ours leave open. auto looks where RCCL does.",
-)
+@base_option
 @click.option("--force", is_flag=True, help="Replace a file that is there and differs.")
 @click.option(
     "--steps", type=click.IntRange(min=1), metavar="N", help="Steps of the job of --workload."

@@ -13,7 +13,7 @@ import click
 
 from rccltune.cli.console import Console, common
 from rccltune.cli.extras import Extras, extras
-from rccltune.cli.options import Choosing, choosing
+from rccltune.cli.options import Choosing, base_option, choosing
 from rccltune.cli.progress import progress_of
 from rccltune.cli.sweep import sweep as _sweep
 from rccltune.cli.sweep import talk_before
@@ -31,6 +31,7 @@ _LEFT_OUT = frozenset(("plan_only", "scales", "workload"))
 
 @click.command("tune")
 @extras
+@base_option
 @choosing
 @common
 def tune(
@@ -42,6 +43,7 @@ def tune(
     apply_mode: bool,
     lift_quarantine: bool,
     force: bool,
+    base: Path | None,
     extras: Extras,
     **options: Any,  # noqa: ANN401 - the options of a sweep file, by name
 ) -> None:
@@ -49,7 +51,7 @@ def tune(
 
     Sweep, fit, emit-config, verify, plot and report, with the options of sweep and of emit-config.
     Safe to interrupt: the same command goes on. Where nothing is to be won it says so and leaves
-    no rule.
+    no rule. With --base the vendor's rows stand behind the verified ones.
 
     \b
     Example:
@@ -93,6 +95,7 @@ def tune(
                 note=console.say,
                 command=shlex.join(["rccltune", *sys.argv[1:]]),
                 force=force,
+                base=base,
                 beside=lambda: extras.rates(console, prepared),
             )
         extras.dump(console, prepared)
@@ -124,7 +127,7 @@ def _text(done: Tuned) -> str:
     if not rows:
         lines += [
             "Nothing is to be won here: no rule beats the untouched site by what a rule must gain.",
-            "No rule is left in the file; use the site as it is.",
+            "No rule of ours is left in the file; use the site as it is.",
         ]
     else:
         lines += ["Faster than the untouched site, verified:", *rows]
@@ -134,6 +137,9 @@ def _text(done: Tuned) -> str:
             for c in one.cuts[:_SHOWN]
         ]
     lines += _undecided(done)
+    if rows and done.emitted.base is not None:
+        base = done.emitted.base
+        lines.append(f"Behind them {len(base.rules)} rows of {base.place}")
     if rows:
         lines.append(f"To use it now: source {done.exports.resolve()}")
     lines.append(f"The page to mail: {done.report.path}")

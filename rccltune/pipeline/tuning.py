@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 from rccltune.model import Notice
+from rccltune.pipeline import basing
 from rccltune.pipeline.emitted import Emitted, EmitWish
 from rccltune.pipeline.emitting import emit_rules
 from rccltune.pipeline.fitting import FitDone
@@ -17,6 +18,7 @@ from rccltune.pipeline.reporting import Reported, report_session
 from rccltune.pipeline.running import Tell
 from rccltune.pipeline.sweeping import Swept, sweep
 from rccltune.pipeline.verifying import Verified, VerifyWish, verify_rules
+from rccltune.pipeline.writing import forget_kept
 
 if TYPE_CHECKING:
     from rccltune.zones import ChoiceOptions
@@ -72,6 +74,7 @@ def tune(
     note: Note,
     command: str,
     force: bool,
+    base: Path | None = None,
     beside: Callable[[], None] = lambda: None,
 ) -> Tuned:
     """Sweep, fit, choose, write, draw, verify and report; what was done before is not done again.
@@ -83,16 +86,27 @@ def tune(
         note: told what is worth telling.
         command: as typed, for the session.
         force: measure though untouched runs differ.
+        base: the vendor's table that stands behind the rules; ``auto`` looks for it.
         beside: what else is measured, after the sweep and before figures are drawn.
 
     Raises:
         RccltuneError: as of each step.
     """
     folder = prepared.folder
+    if base is not None:
+        # Read before an hour is measured; what it says comes when it is written.
+        basing.vendor(base, prepared.site.fingerprint, note=lambda _: None)
     swept = sweep(prepared, tell=tell, note=note, command=command, force=force)
     beside()
     emitted = emit_rules(
-        EmitWish(folders=(folder,), options=options, overwrite=True, formats=("rccl", "env")),
+        EmitWish(
+            folders=(folder,),
+            options=options,
+            overwrite=True,
+            formats=("rccl", "env"),
+            base=base,
+            is_verified_next=True,
+        ),
         note=note,
     )
     verified = []
@@ -117,6 +131,7 @@ def tune(
             timeout_s=prepared.timeout_s,
         )
         verified.append(verify_rules(wish, prepared.sweep, prepared.site, note=note))
+    forget_kept(one.path for one in verified if one.path is not None)
     return Tuned(
         folder=folder,
         swept=swept,

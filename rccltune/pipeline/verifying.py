@@ -13,12 +13,13 @@ from rccltune.emit import Change, RuleFile
 from rccltune.errors import CommandLineError, InputFileError, VerificationError
 from rccltune.model import Rule, Sweep
 from rccltune.pipeline import placing
-from rccltune.pipeline.emitting import VERIFIED_MARK, file_name
+from rccltune.pipeline.emitting import file_name
 from rccltune.pipeline.hosting import same_hosts
 from rccltune.pipeline.leftovers import end_leftovers
 from rccltune.pipeline.preparing import NODE_FILE
 from rccltune.pipeline.site import Site
 from rccltune.pipeline.trials import FOLDER, Ground, Held, Note, Proven, hold, of_scale
+from rccltune.pipeline.writing import VERIFIED_MARK
 from rccltune.units import format_size
 from rccltune.verify import Cut, Standing, Weighed
 from rccltune.vocab import Collective
