@@ -11,9 +11,9 @@ from rccltune.vocab import DTYPE_BYTES, Collective
 _SHARE_NBYTES: Final = 16
 _SHARED: Final = (Collective.ALL_GATHER, Collective.REDUCE_SCATTER)
 # How far from its own size a call may be measured.  A time grows with its size, and less than in
-# proportion, so it is off by no more than that: as much as --tolerance gives away.  Time does not
-# stand still at small sizes: in public logs of MI355X, GH200 and H100-class nodes, sizes up to
-# 2 KiB apart differ by 5 to 14 % in the median and by up to 51 %.
+# proportion, so it is off by no more than that: as much as --tolerance gives away.  No more is
+# given to small sizes: of 288 pairs up to 2 KiB apart in five public logs (MI355X, GH200 and
+# others) times differ by 5 % in the median, and by a third and more for a tenth.
 NEAR: Final = 0.02
 
 
