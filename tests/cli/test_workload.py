@@ -204,6 +204,20 @@ def test_what_can_be_called_is_measured_without_the_rest(
     assert "all_gather_perf" not in programs
 
 
+def test_channels_are_measured_at_a_workloads_sizes_too(
+    here: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """There is no search that would try them on survivors: all settings have these counts."""
+    (here / "w.csv").write_text(HEADER + "reduce,65536,64,1,9\n")
+    words = ["--workload", "w.csv", "--channels", "8,16", "--method", "per-setting", "--plan"]
+
+    assert run(["sweep", *SIMULATED, *words]) == 0
+
+    text = capsys.readouterr().out
+    assert "ring/ll/8 " in text
+    assert "ring/simple/16 " in text
+
+
 def test_paths_past_the_tuner_end_no_sweep(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """-A asks for the columns of rows whose calls RCCL's direct path took: nothing is proven."""
     (here / "w.csv").write_text(HEADER + "allgather,99968,8,1,9\n")
