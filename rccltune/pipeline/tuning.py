@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
+from rccltune.errors import VerificationError
 from rccltune.model import Notice
 from rccltune.pipeline.emitted import Emitted, EmitWish
 from rccltune.pipeline.emitting import emit_rules
@@ -116,7 +117,13 @@ def tune(
             n_rounds=_ROUNDS,
             timeout_s=prepared.timeout_s,
         )
-        verified.append(verify_rules(wish, prepared.sweep, prepared.site, note=note))
+        try:
+            verified.append(verify_rules(wish, prepared.sweep, prepared.site, note=note))
+        except VerificationError:
+            # What was seen, and that nothing of it is proven, is worth a page too.
+            page = report_session(folder, options, note=note, overwrite=True)
+            note(f"The page that says why nothing is proven: {page.path}")
+            raise
     return Tuned(
         folder=folder,
         swept=swept,

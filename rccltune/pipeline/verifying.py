@@ -12,7 +12,7 @@ from rccltune import emit, interrupts, plan, session, simnode, verify
 from rccltune.emit import Change, RuleFile
 from rccltune.errors import CommandLineError, InputFileError, VerificationError
 from rccltune.model import Rule, Sweep
-from rccltune.pipeline import placing
+from rccltune.pipeline import placing, verdicts
 from rccltune.pipeline.emitting import VERIFIED_MARK, file_name
 from rccltune.pipeline.hosting import same_hosts
 from rccltune.pipeline.leftovers import end_leftovers
@@ -23,7 +23,6 @@ from rccltune.units import format_size
 from rccltune.verify import Cut, Standing, Weighed
 from rccltune.vocab import Collective
 
-VERDICT_FILE: Final = "verdict.json"
 # What remains is verified again; a file that still changes after so many rounds never settles.
 _MOST_ROUNDS: Final = 5
 
@@ -171,14 +170,19 @@ def verify_rules(wish: VerifyWish, sweep: Sweep, site: Site, *, note: Note) -> V
         timeout_s=wish.timeout_s,
         note=note,
     )
-    with session.writing(ground.folder, note), interrupts.interruptible():
+    name = verdicts.verdict_name(wish.output, wish.folder, file_name(site.fingerprint))
+    with (
+        verdicts.kept(wish.folder, name, wish.rules),
+        session.writing(ground.folder, note),
+        interrupts.interruptible(),
+    ):
         end_leftovers(ground.folder, note)
         same_hosts(site, ground.folder, note=note, rules=wish.rules)
         if site.node is not None:
             session.write_atomically(ground.folder / NODE_FILE, simnode.written(site.node))
         state = _settled(wish, ground, text)
-    if not wish.keep_losers:
-        _refuse(state, ground)
+        if not wish.keep_losers:
+            _refuse(state, ground)
     final = text if wish.keep_losers else _with_evidence(state, site)
     path = None if wish.keep_losers else wish.output
     if path is not None:
@@ -195,7 +199,7 @@ def verify_rules(wish: VerifyWish, sweep: Sweep, site: Site, *, note: Note) -> V
         n_rounds=state.n_rounds,
         simulated=site.node is not None,
     )
-    session.write_derived(wish.folder, VERDICT_FILE, made.as_plain())
+    session.write_derived(wish.folder, name, made.as_plain())
     return made
 
 
