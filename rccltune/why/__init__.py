@@ -2,8 +2,9 @@
 
 The way of a line: ``library`` (the library's log), ``ours`` (the plugin's lines) or ``trace`` put
 it down as ``evidence``, once however often it is said; ``causes`` looks for what holds for every
-size, ``judging`` answers at one size, ``ranges`` joins sizes with one answer. What other rooms
-know (rule files, paths around the tuner, releases) comes as :class:`Known`.
+size, ``judging`` answers at one size (``answered`` where a rule did), ``ranges`` joins sizes with
+one answer. What other rooms know (rule files, paths around the tuner, releases) comes as
+:class:`Known`.
 """
 
 from rccltune.why.answers import Answer, Around, Filed, Kind, Known, Remark, RuleHere, Verdict

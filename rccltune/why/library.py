@@ -33,6 +33,7 @@ from rccltune.why.phrases import (
     messages,
 )
 from rccltune.why.records import NOWHERE, Kindred, Said, Stuck, Where
+from rccltune.why.writers import Writers
 
 _MAX_PROCESSES: Final = 65536
 
@@ -43,9 +44,7 @@ class LibraryLog:
     def __init__(self, evidence: Evidence) -> None:
         """Nothing was read yet."""
         self._evidence = evidence
-        # Each process's communicators by address, and those of them whose rank 0 it is.
-        self._scales: dict[Process, dict[str, Where]] = {}
-        self._first: dict[Process, dict[str, Where]] = {}
+        self._writers = Writers()
         self._modelled: set[tuple[Process, Collective]] = set()
         self._groups = Groups()
         # Choices of processes of whose communicators nothing is known yet: bytes of a rank's own
@@ -110,31 +109,22 @@ class LibraryLog:
         match = NODES.search(body)
         if match is not None:
             where = Where(int(match[4][:9]), int(match[3][:9]))
-            self._is(process, match[1], int(match[2][:9]), where)
+            self._evidence.scale(where)
+            self._writers.see(process, match[1], int(match[2][:9]), where)
             return
         match = INIT.search(body)
         if match is not None:
             rank, n_ranks = int(match[2][:9]), int(match[3][:9])
-            known = self._scales.get(process, {}).get(match[1]) if process else None
-            self._is(process, match[1], rank, known or Where(None, n_ranks))
+            where = self._writers.of(process, match[1]) or Where(None, n_ranks)
+            self._evidence.scale(where)
+            self._writers.see(process, match[1], rank, where)
             if process is not None:
                 self._groups.see(match[4], process, process.host, rank, n_ranks)
-
-    def _is(self, process: Process | None, address: str, rank: int, where: Where) -> None:
-        """A process has a communicator; those that were given up may give others their address."""
-        self._evidence.scale(where)
-        if process is None or (process not in self._scales and len(self._scales) >= _MAX_PROCESSES):
-            return
-        self._scales.setdefault(process, {})[address] = where
-        if rank == 0:
-            self._first.setdefault(process, {})[address] = where
-        else:
-            self._first.get(process, {}).pop(address, None)
 
     def _channels(self, process: Process | None, body: str) -> None:
         """What a communicator has; the line names none, so a process must have one scale."""
         match = CHANNELS.search(body)
-        where = self._only(process)
+        where = self._writers.only(process)
         if match is not None and where is not NOWHERE:
             self._evidence.channels(where, int(match[1]))
 
@@ -145,12 +135,7 @@ class LibraryLog:
             return
         collective = collective_named(match[1]) if match[1] else None
         limits = tuple((one[1], one[2]) for one in LIMIT.finditer(body))
-        self._evidence.stuck(self._only(process), Stuck(collective, match[2] or "", limits))
-
-    def _only(self, process: Process | None) -> Where:
-        """The scale of a process's communicators, where it has them of one scale."""
-        scales = set(self._scales.get(process, {}).values()) if process else set()
-        return scales.pop() if len(scales) == 1 else NOWHERE
+        self._evidence.stuck(self._writers.only(process), Stuck(collective, match[2] or "", limits))
 
     def _model(self, process: Process, body: str) -> None:
         match = MODEL.match(body)
@@ -169,7 +154,7 @@ class LibraryLog:
         if match is not None:
             collective = collective_named(match[1])
             if collective is not None:
-                where = self._writer(process)
+                where = self._writers.choosing(process)
                 total = total_of(collective, int(match[2]), where.n_ranks)
                 seen = self._evidence.at(
                     where, collective, int(match[2]) if total is None else total
@@ -187,7 +172,7 @@ class LibraryLog:
             return
         own = not match[5].startswith(" time")
         self._ran(
-            self._writer(process),
+            self._writers.choosing(process),
             (collective, int(match[2]), own),
             setting_named(match[3], match[4]),
         )
@@ -196,7 +181,7 @@ class LibraryLog:
         """A choice that names no collective: the one of the last call, if calls are told."""
         if not match[1]:
             self._evidence.nameless(
-                self._writer(process), int(match[2]), setting_named(match[3], match[4])
+                self._writers.choosing(process), int(match[2]), setting_named(match[3], match[4])
             )
 
     def _ran(self, where: Where, call: tuple[Collective, int, bool], ran: Setting | None) -> None:
@@ -216,8 +201,7 @@ class LibraryLog:
         if match is None or collective is None or number >= len(DTYPES):
             return
         n_ranks, dtype, op = int(match[6]), DTYPES[number], int(match[4][:9])
-        known = self._scales.get(process, {}).get(match[5]) if process else None
-        where = known or Where(None, n_ranks)
+        where = self._writers.of(process, match[5]) or Where(None, n_ranks)
         nbytes = total_of(collective, int(match[2]) * DTYPE_BYTES[dtype], n_ranks)
         self._evidence.job.has_calls = True
         seen = self._evidence.at(where, collective, nbytes or 0)
@@ -236,24 +220,8 @@ class LibraryLog:
                 algorithm=setting.algorithm, protocol=setting.protocol, channels=channels
             )
         self._evidence.job.table_applied = True
-        where = self._only(process)
+        where = self._writers.only(process)
         self._evidence.at(where, collective, int(match[2])).said[Said(setting, 0)] += 1
-
-    def _writer(self, process: Process | None) -> Where:
-        """Whose choice a line is: rank 0 of a communicator writes it, and names none."""
-        if process is None:
-            return NOWHERE
-        scales = set(self._first.get(process, {}).values())
-        if not scales:
-            # Glued to what stood before it, a host's name is longer than it is.
-            like = (
-                known
-                for known in self._first
-                if known.pid == process.pid and process.host.endswith(known.host)
-            )
-            found = next(like, None)
-            scales = set(self._first[found].values()) if found is not None else set()
-        return scales.pop() if len(scales) == 1 else NOWHERE
 
     # --- end --------------------------------------------------------------------------------------
 

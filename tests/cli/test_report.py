@@ -195,6 +195,23 @@ def test_a_verification_that_failed_is_said_first_and_why(copied: Path, tmp_path
     assert not [one for one in marks(reported(copied)) if one.startswith("NOT PROVEN")]
 
 
+def test_tune_writes_the_page_also_when_its_verification_fails(
+    copied: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """The sweep is there already; the machine has gone wrong since."""
+    for name in ("report.html", "verdict.json"):
+        (copied / name).unlink()
+    shutil.rmtree(copied / "verification")
+    words = ["tune", "--mode", "cpx-nps4", "--simulate", str(faulty(tmp_path))]
+    words += ["--launcher", "none", "--collective", "all_reduce", "--min-bytes", "1K"]
+    words += ["--max-bytes", "4M", "--setting", "tree/ll", "--setting", "ring/simple"]
+    words += ["--setting", "ring/ll", "-o", str(copied)]
+    assert run(words) == 9
+    assert "The page that says why nothing is proven" in capsys.readouterr().err
+    tree = parse((copied / "report.html").read_text(encoding="utf-8"))
+    assert "Nothing is proven here: the untouched library gives WRONG RESULTS" in claim(tree)
+
+
 def test_every_placements_file_is_shown_with_its_own_verdict(copied: Path) -> None:
     """Files for a placement lie beside the plain one; here a copy of it stands for one."""
     [path] = copied.glob("rccl_tuner_*.csv")

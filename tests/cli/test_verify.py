@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import fcntl
 import json
-import shutil
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -15,6 +14,7 @@ import yaml
 from rccltune import emit, simnode
 from rccltune.cli import run
 from rccltune.model import Rule
+from rccltune.pipeline import verdicts
 
 pytestmark = pytest.mark.usefixtures("stand_ins", "here")
 KIB, MIB = 1024, 1 << 20
@@ -208,13 +208,9 @@ def test_wrong_results_without_rules_end_it_without_a_verdict(
     assert not (SESSION / "verdict_out.json").exists()
     kept = json.loads((SESSION / "refused_out.json").read_text(encoding="utf-8"))
     assert "untouched library gives WRONG RESULTS" in kept["message"]
-    # The next one that ends well takes it away; what was launched is not launched again.
-    shutil.rmtree(SESSION / "verification" / "launches")
-    assert verify("--simulate", "mi300x") == 0
-    assert verdict()
-    assert not (SESSION / "refused_out.json").exists()
 
 
+@pytest.mark.long
 def test_each_rule_file_has_a_verdict_of_its_own() -> None:
     """Another file's, verified later, leaves that of the session's own as it was."""
     swept("mi300x")
@@ -222,9 +218,25 @@ def test_each_rule_file_has_a_verdict_of_its_own() -> None:
     assert run(["verify", "-q"]) == 0
     own = (SESSION / "verdict.json").read_bytes()
     rules_file((0, 32 * KIB, "tree,ll"))
+    # An earlier one that failed counts no more where the next ends well.
+    (SESSION / "refused_out.json").write_text("{}", encoding="utf-8")
     assert verify("-q") == 0
+    assert not (SESSION / "refused_out.json").exists()
     assert (SESSION / "verdict.json").read_bytes() == own
     assert Path(verdict()["path"]).name == "out.csv"
+
+
+def test_verdicts_are_named_for_their_files() -> None:
+    """The session's own is plain; its files for a placement have that, others their name."""
+    plain = "rccl_tuner_gfx942_cpx-nps4.csv"
+    named = {
+        SESSION / plain: "verdict.json",
+        SESSION.resolve() / plain: "verdict.json",
+        SESSION / "rccl_tuner_gfx942_cpx-nps4_one-oam.csv": "verdict_one-oam.json",
+        Path(plain): "verdict_rccl_tuner_gfx942_cpx-nps4.json",
+        Path("out.csv"): "verdict_out.json",
+    }
+    assert {path: verdicts.verdict_name(path, SESSION, plain) for path in named} == named
 
 
 def test_a_drift_does_not_decide() -> None:

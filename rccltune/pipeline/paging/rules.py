@@ -53,7 +53,7 @@ def rules_section(found: Found) -> Section:
     if found.choice is None:
         blocks.append(Words(text=f"There are no rules: {found.why_none}."))
     blocks += _files(found, zones)
-    cuts = [cut for one in found.verifications for cut in one.cuts]
+    cuts = [cut for one in found.verifications if one.is_current for cut in one.cuts]
     if cuts:
         blocks.append(
             Items(
