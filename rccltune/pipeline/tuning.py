@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
-from rccltune.errors import HarmError
+from rccltune.errors import HarmError, VerificationError
 from rccltune.model import DEFAULT_VARIANT, Notice
 from rccltune.pipeline import basing
 from rccltune.pipeline.emitted import Emitted, EmitWish
@@ -27,6 +27,7 @@ if TYPE_CHECKING:
 Note = Callable[[str], None]
 Options = Callable[[FitDone], "ChoiceOptions"]
 _REPEATS: Final = 3
+_FIGURES: Final = "plots"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -100,8 +101,16 @@ def tune(
         basing.vendor(base, prepared.site.fingerprint, note=lambda _: None)
     swept = sweep(prepared, tell=tell, note=note, command=command, force=force)
     beside()
-    emitted, verified, options = _proven(prepared, options, base, note)
-    figures = folder / "plots"
+    try:
+        emitted, verified, options = _proven(prepared, options, base, note)
+    except VerificationError:
+        # What was seen, and that nothing of it is proven, is worth figures and a page too.
+        plot_session(
+            folder, options, note=note, directory=figures, formats=("png",), overwrite=True
+        )
+        page = report_session(folder, options, note=note, overwrite=True)
+        note(f"The page that says why nothing is proven: {page.path}")
+        raise
     plot_session(folder, options, note=note, directory=figures, formats=("png",), overwrite=True)
     return Tuned(
         folder=folder,
@@ -109,10 +118,17 @@ def tune(
         emitted=emitted,
         verified=verified,
         exports=emitted.environment_path or folder,
-        figures=figures,
-        report=report_session(folder, options, note=note, overwrite=True),
+        figures=folder / _FIGURES,
+        report=_shown(folder, options, note),
         simulated=prepared.site.node is not None,
     )
+
+
+def _shown(folder: Path, options: Options, note: Note) -> Reported:
+    """Figures, and the page."""
+    where = folder / _FIGURES
+    plot_session(folder, options, note=note, directory=where, formats=("png",), overwrite=True)
+    return report_session(folder, options, note=note, overwrite=True)
 
 
 def _proven(

@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, Final
+from typing import Any
 
 from rccltune import emit, interrupts, plan, session, simnode
 from rccltune.emit import Change
 from rccltune.errors import CommandLineError, InputFileError
 from rccltune.model import Sweep
-from rccltune.pipeline import placing
+from rccltune.pipeline import placing, verdicts
 from rccltune.pipeline.emitting import file_name
 from rccltune.pipeline.hosting import same_hosts
 from rccltune.pipeline.leftovers import end_leftovers
@@ -22,8 +22,6 @@ from rccltune.pipeline.trials import FOLDER, Ground, Held, Note
 from rccltune.pipeline.writing import VERIFIED_MARK
 from rccltune.verify import Cut, Standing, Weighed
 from rccltune.vocab import Collective
-
-VERDICT_FILE: Final = "verdict.json"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -183,15 +181,20 @@ def verify_rules(wish: VerifyWish, sweep: Sweep, site: Site, *, note: Note) -> V
         timeout_s=wish.timeout_s,
         note=note,
     )
-    with session.writing(ground.folder, note), interrupts.interruptible():
+    name = verdicts.verdict_name(wish.output, wish.folder, file_name(site.fingerprint))
+    with (
+        verdicts.kept(wish.folder, name, wish.rules),
+        session.writing(ground.folder, note),
+        interrupts.interruptible(),
+    ):
         end_leftovers(ground.folder, note)
         same_hosts(site, ground.folder, note=note, rules=wish.rules)
         if site.node is not None:
             session.write_atomically(ground.folder / NODE_FILE, simnode.written(site.node))
         wanted = Wanted(where=wish.rules, min_gain=wish.min_gain, keep_losers=wish.keep_losers)
         state = settle(wanted, ground, text)
-    if not wish.keep_losers:
-        refuse(state, ground)
+        if not wish.keep_losers:
+            refuse(state, ground)
     final = text if wish.keep_losers else _with_evidence(state, site)
     path = None if wish.keep_losers else wish.output
     if path is not None:
@@ -211,7 +214,7 @@ def verify_rules(wish: VerifyWish, sweep: Sweep, site: Site, *, note: Note) -> V
         needs=tuple(dict(state.file.needs).items()),
         lost_needs=state.lost_needs,
     )
-    session.write_derived(wish.folder, VERDICT_FILE, made.as_plain())
+    session.write_derived(wish.folder, name, made.as_plain())
     return made
 
 

@@ -14,6 +14,7 @@ import yaml
 from rccltune import emit, simnode
 from rccltune.cli import run
 from rccltune.model import Rule
+from rccltune.pipeline import verdicts
 
 pytestmark = pytest.mark.usefixtures("stand_ins", "here")
 KIB, MIB = 1024, 1 << 20
@@ -58,9 +59,9 @@ def rules(path: str = "out.csv") -> list[Rule]:
     return list(emit.read_rules(Path(path).read_bytes()).rules)
 
 
-def verdict() -> dict[str, Any]:
+def verdict(name: str = "verdict_out.json") -> dict[str, Any]:
     """What is kept of it."""
-    found: dict[str, Any] = json.loads((SESSION / "verdict.json").read_text(encoding="utf-8"))
+    found: dict[str, Any] = json.loads((SESSION / name).read_text(encoding="utf-8"))
     return found
 
 
@@ -81,7 +82,7 @@ def test_what_a_sweep_emits_stands_and_carries_its_evidence(
     text = path.read_text(encoding="utf-8")
     assert "# verified: against the untouched site, SIMULATED" in text
     assert "times as fast in the median" in text
-    assert verdict()["sha256"]
+    assert verdict("verdict.json")["sha256"]
     # Once more: nothing is measured again, and nothing is said twice.
     n = len(list(SESSION.glob("verification/launches/*")))
     assert run(["verify", "-q"]) == 0
@@ -204,7 +205,38 @@ def test_wrong_results_without_rules_end_it_without_a_verdict(
     assert verify("--simulate", str(path)) == 9
     assert "untouched library gives WRONG RESULTS" in capsys.readouterr().err
     assert not Path("out.csv").exists()
-    assert not (SESSION / "verdict.json").exists()
+    assert not (SESSION / "verdict_out.json").exists()
+    kept = json.loads((SESSION / "refused_out.json").read_text(encoding="utf-8"))
+    assert "untouched library gives WRONG RESULTS" in kept["message"]
+
+
+@pytest.mark.long
+def test_each_rule_file_has_a_verdict_of_its_own() -> None:
+    """Another file's, verified later, leaves that of the session's own as it was."""
+    swept("mi300x")
+    assert run(["emit-config", "-q"]) == 0
+    assert run(["verify", "-q"]) == 0
+    own = (SESSION / "verdict.json").read_bytes()
+    rules_file((0, 32 * KIB, "tree,ll"))
+    # An earlier one that failed counts no more where the next ends well.
+    (SESSION / "refused_out.json").write_text("{}", encoding="utf-8")
+    assert verify("-q") == 0
+    assert not (SESSION / "refused_out.json").exists()
+    assert (SESSION / "verdict.json").read_bytes() == own
+    assert Path(verdict()["path"]).name == "out.csv"
+
+
+def test_verdicts_are_named_for_their_files() -> None:
+    """The session's own is plain; its files for a placement have that, others their name."""
+    plain = "rccl_tuner_gfx942_cpx-nps4.csv"
+    named = {
+        SESSION / plain: "verdict.json",
+        SESSION.resolve() / plain: "verdict.json",
+        SESSION / "rccl_tuner_gfx942_cpx-nps4_one-oam.csv": "verdict_one-oam.json",
+        Path(plain): "verdict_rccl_tuner_gfx942_cpx-nps4.json",
+        Path("out.csv"): "verdict_out.json",
+    }
+    assert {path: verdicts.verdict_name(path, SESSION, plain) for path in named} == named
 
 
 def test_a_drift_does_not_decide() -> None:
