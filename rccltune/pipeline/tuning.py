@@ -105,13 +105,9 @@ def tune(
         emitted, verified, options = _proven(prepared, options, base, note)
     except VerificationError:
         # What was seen, and that nothing of it is proven, is worth figures and a page too.
-        plot_session(
-            folder, options, note=note, directory=figures, formats=("png",), overwrite=True
-        )
-        page = report_session(folder, options, note=note, overwrite=True)
+        page = _shown(folder, options, note)
         note(f"The page that says why nothing is proven: {page.path}")
         raise
-    plot_session(folder, options, note=note, directory=figures, formats=("png",), overwrite=True)
     return Tuned(
         folder=folder,
         swept=swept,
