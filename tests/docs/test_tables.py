@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import re
 import subprocess
 import sys
@@ -106,3 +107,22 @@ def test_the_readers_codes_are_listed_as_they_are() -> None:
     for code, text in WRONG.items():
         found = emit.read_rules(text.encode()).findings
         assert [(f.code, f.severity.value) for f in found] == [(code, listed[code])]
+
+
+def doctors_names() -> set[str]:
+    """First words of what the doctor's modules find: ``warns("numad", …)`` and its like."""
+    found = set()
+    for file in (ROOT / "rccltune" / "detect" / "doctor").glob("*.py"):
+        for node in ast.walk(ast.parse(file.read_text(encoding="utf-8"))):
+            if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.args:
+                name = node.args[0]
+                if node.func.id in {"stops", "warns", "notes"} and isinstance(name, ast.Constant):
+                    found.add(name.value)
+    return found
+
+
+def test_every_finding_of_the_doctor_is_in_its_table() -> None:
+    """docs/detect.md names each, and no other."""
+    text = (ROOT / "docs" / "detect.md").read_text(encoding="utf-8")
+    table = text.partition("| about | findings |")[2].partition("\n\n")[0]
+    assert set(re.findall(r"`([a-z-]+)`", table)) == doctors_names()
