@@ -15,7 +15,7 @@ NOT_RUN: Final = {
     r"^(srun|sbatch|salloc|scontrol)|--launcher srun|&& srun": "Slurm; tests/launchers run it",
     r"--hostfile|/shared/": "several hosts; tests/launchers/test_hosts.py has two",
     r"^git clone|install\.sh": "the network",
-    r"-m venv|pip install": "installs; tests/packaging does, and scripts/try",
+    r"-m venv|pip install|~/": "installs; tests/packaging does, and scripts/try",
     r"^scripts/(test|try)$": "runs this test; the tutorial has what scripts/try runs",
     r"^cmake": "builds; native_plugin/run-checks.sh does",
     r"TransferBench|transferbench": "TransferBench's output; tests/cli/test_ceiling.py has one",

@@ -117,6 +117,13 @@ def test_links_lead_somewhere(page: Path) -> None:
             assert not anchor or anchor in anchors(aim), target
 
 
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.stem)
+def test_every_bench_that_is_named_is_there(page: Path) -> None:
+    """A figure without its command cannot be made again."""
+    names = re.findall(r"scripts/bench (\w+)", page.read_text(encoding="utf-8"))
+    assert [name for name in names if not (ROOT / f"scripts/bench_{name}.py").exists()] == []
+
+
 def test_every_page_is_in_the_list() -> None:
     """docs/README.md names every page of docs/."""
     listed = set(re.findall(r"\]\(([\w-]+\.md)\)", (ROOT / "docs/README.md").read_text("utf-8")))
