@@ -17,6 +17,7 @@ from rccltune.cli.options import Choosing, choosing
 from rccltune.cli.progress import progress_of
 from rccltune.cli.sweep import sweep as _sweep
 from rccltune.cli.sweep import talk_before
+from rccltune.cli.verify import by_environment
 from rccltune.errors import CommandLineError, LaunchError, MachineError
 from rccltune.units import MAX_NBYTES, format_size
 
@@ -129,6 +130,7 @@ def _text(done: Tuned) -> str:
     else:
         lines += ["Faster than the untouched site, verified:", *rows]
     for one in done.verified:
+        lines += [f"  {line}" for line in by_environment(one)]
         lines += [
             f"  not kept: {c.collective.value} {_span(c.min_nbytes, c.max_nbytes)}: {c.reason}"
             for c in one.cuts[:_SHOWN]

@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
-from rccltune.errors import VerificationError
-from rccltune.model import Notice
+from rccltune.errors import HarmError, VerificationError
+from rccltune.model import DEFAULT_VARIANT, Notice
 from rccltune.pipeline.emitted import Emitted, EmitWish
 from rccltune.pipeline.emitting import emit_rules
-from rccltune.pipeline.fitting import FitDone
+from rccltune.pipeline.fitting import FitDone, fit_session
 from rccltune.pipeline.plotting import plot_session
 from rccltune.pipeline.preparing import Prepared
 from rccltune.pipeline.reporting import Reported, report_session
@@ -23,7 +23,8 @@ if TYPE_CHECKING:
     from rccltune.zones import ChoiceOptions
 
 Note = Callable[[str], None]
-_ROUNDS: Final = 3
+Options = Callable[[FitDone], "ChoiceOptions"]
+_REPEATS: Final = 3
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -67,7 +68,7 @@ class Tuned:
 
 def tune(
     prepared: Prepared,
-    options: Callable[[FitDone], ChoiceOptions],
+    options: Options,
     *,
     tell: Tell,
     note: Note,
@@ -92,45 +93,92 @@ def tune(
     folder = prepared.folder
     swept = sweep(prepared, tell=tell, note=note, command=command, force=force)
     beside()
-    emitted = emit_rules(
-        EmitWish(folders=(folder,), options=options, overwrite=True, formats=("rccl", "env")),
-        note=note,
-    )
-    verified = []
-    gain: list[float] = []
-
-    def asked(done: FitDone) -> ChoiceOptions:
-        made = options(done)
-        gain.append(made.min_gain)
-        return made
-
+    try:
+        emitted, verified, options = _proven(prepared, options, note)
+    except VerificationError:
+        # What was seen, and that nothing of it is proven, is worth a page too.
+        page = report_session(folder, options, note=note, overwrite=True)
+        note(f"The page that says why nothing is proven: {page.path}")
+        raise
     figures = folder / "plots"
-    plot_session(folder, asked, note=note, directory=figures, formats=("png",), overwrite=True)
-    for one in (emitted, *emitted.beside):
-        if one.path is None or not one.n_rules:
-            continue
-        wish = VerifyWish(
-            folder=folder,
-            rules=one.path,
-            output=one.path,
-            min_gain=gain[0],
-            n_rounds=_ROUNDS,
-            timeout_s=prepared.timeout_s,
-        )
-        try:
-            verified.append(verify_rules(wish, prepared.sweep, prepared.site, note=note))
-        except VerificationError:
-            # What was seen, and that nothing of it is proven, is worth a page too.
-            page = report_session(folder, options, note=note, overwrite=True)
-            note(f"The page that says why nothing is proven: {page.path}")
-            raise
+    plot_session(folder, options, note=note, directory=figures, formats=("png",), overwrite=True)
     return Tuned(
         folder=folder,
         swept=swept,
         emitted=emitted,
-        verified=tuple(verified),
+        verified=verified,
         exports=emitted.environment_path or folder,
         figures=figures,
         report=report_session(folder, options, note=note, overwrite=True),
         simulated=prepared.site.node is not None,
     )
+
+
+def _proven(
+    prepared: Prepared, options: Options, note: Note
+) -> tuple[Emitted, tuple[Verified, ...], Options]:
+    """The rules, what stands of them, and how they were chosen.
+
+    Chosen once more, for the site's own environment, where another one does harm. What is exported
+    is verified with rules; without any it is not, and so is not written.
+    """
+    emitted = _emitted(prepared.folder, options, note)
+    why = "no rule is there to verify another one with"
+    try:
+        verified = _verified(prepared, emitted, options, note)
+    except HarmError as error:
+        if not _is_exported(emitted):
+            raise
+        verified, why = (), error.message
+    if any(one.lost_needs for one in verified):
+        why = "what the rules need slows sizes without a rule"
+    elif verified:
+        return emitted, verified, options
+    if not _is_exported(emitted):
+        return emitted, verified, options
+    note(f"rules are chosen for the site's own environment: {why}")
+    own = _in_default(options)
+    emitted = _emitted(prepared.folder, own, note)
+    return emitted, _verified(prepared, emitted, own, note), own
+
+
+def _emitted(folder: Path, options: Options, note: Note) -> Emitted:
+    formats = ("rccl", "env")
+    return emit_rules(
+        EmitWish(folders=(folder,), options=options, overwrite=True, formats=formats), note=note
+    )
+
+
+def _is_exported(emitted: Emitted) -> bool:
+    """Whether the rules are for an environment other than the site's own."""
+    return any(
+        environment.chosen and environment.variant.name != DEFAULT_VARIANT.name
+        for one in (emitted, *emitted.beside)
+        for environment in one.environments
+    )
+
+
+def _in_default(options: Options) -> Options:
+    """The same choice among what the site's own environment gives."""
+    return lambda done: replace(options(done), variant=DEFAULT_VARIANT.name)
+
+
+def _verified(
+    prepared: Prepared, emitted: Emitted, options: Options, note: Note
+) -> tuple[Verified, ...]:
+    """Every file that has rules, verified."""
+    found = []
+    min_gain = options(fit_session(prepared.folder, note=note)).min_gain
+    for one in (emitted, *emitted.beside):
+        if one.path is None or not one.n_rules:
+            continue
+        wish = VerifyWish(
+            folder=prepared.folder,
+            rules=one.path,
+            output=one.path,
+            min_gain=min_gain,
+            n_repeats=_REPEATS,
+            timeout_s=prepared.timeout_s,
+        )
+        found.append(verify_rules(wish, prepared.sweep, prepared.site, note=note))
+    return tuple(found)

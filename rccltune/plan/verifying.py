@@ -81,40 +81,45 @@ def conditions(
 
 
 def plan_verification(
-    under: Condition, ground: Ground, rules: Sequence[Rule], tuned: Variant, n_rounds: int
+    under: Condition,
+    ground: Ground,
+    rules: Sequence[Rule],
+    tuned: Variant,
+    repeats: Sequence[int],
 ) -> list[Launch]:
     """Both arms at every size, ids still empty.
 
     Powers of two of the smallest size and sizes between them have a launch of each arm in each
-    round; the sizes around each boundary of a rule one in the first round and in the second, in the
-    sweep's own condition: where a boundary lies does not depend on any other.
+    repeat; the sizes around each boundary of a rule one in the first two, in the sweep's own
+    condition: where a boundary lies does not depend on any other.
 
     Args:
         under: options of all launches, the range of sizes, and what runs at the same time.
         ground: what there is.
         rules: for this scale.
         tuned: environment of the tuned arm, plugin and rules among it.
-        n_rounds: how often.
+        repeats: their numbers. Those of another state of the file have others, since an untouched
+            run of minutes ago is nothing to hold a drifting machine against.
     """
     launches: list[Launch] = []
     sweep, beside = under.sweep, _beside(under, ground)
     concerned = dict.fromkeys(rule.collective for rule in rules)
-    for repeat in range(n_rounds):
+    for turn, repeat in enumerate(repeats):
         for collective in (c for c in concerned if c in ground.programs):
             ranges = list(grids(sweep))
-            if under.is_own and repeat < _BOUNDARY_ROUNDS:
+            if under.is_own and turn < _BOUNDARY_REPEATS:
                 edged = [rule for rule in rules if rule.collective is collective]
                 ranges += boundaries(sweep, edged, grain(sweep, collective, ground.scale.n_ranks))
             for number, part in enumerate(ranges):
                 arms = (DEFAULT_VARIANT, tuned)
                 # A B B A: what drifts along the way hits both arms alike.
-                turn = arms if (repeat + number) % 2 == 0 else arms[::-1]
-                made = [launch_of(part, ground, (collective, BASELINE, a), repeat) for a in turn]
+                order = arms if (turn + number) % 2 == 0 else arms[::-1]
+                made = [launch_of(part, ground, (collective, BASELINE, a), repeat) for a in order]
                 launches += [replace(one, beside=beside) for one in made]
     return launches
 
 
-_BOUNDARY_ROUNDS: Final = 2
+_BOUNDARY_REPEATS: Final = 2
 
 
 def _beside(under: Condition, ground: Ground) -> Beside | None:

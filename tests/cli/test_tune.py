@@ -78,3 +78,36 @@ def test_the_variants_that_are_named_are_measured_and_gains_choose(
     names = [one["variant"]["name"] for one in done["emitted"]["environments"]]
     assert names == ["channels-32"]
     assert done["verified"][0]["simulated"] is True
+
+
+@pytest.mark.long
+def test_an_environment_that_harms_sizes_without_rules_is_left(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    """With channels-32 small calls are faster, and those between 512 KiB and 1 MiB a third slower.
+
+    The sweep, at powers of two, sees the gain alone; verification sees the harm twice, and rules
+    are chosen once more, for the site as it is.
+    """
+    raw = yaml.safe_load(simnode.node_path("mi300x", "cpx-nps4").read_text(encoding="utf-8"))
+    raw["noise"] = {"sigma": 0.003}
+    raw["variants"] = [
+        *raw.get("variants", []),
+        {"name": "many", "when": {"env": {"NCCL_MIN_NCHANNELS": "32"}}},
+    ]
+    raw["effects"] = [
+        *raw.get("effects", []),
+        {"setting": "tree/ll", "factor": 3.0, "bytes": [70_000, 1 << 40]},
+        {"variant": "many", "factor": 0.7, "bytes": [0, 70_000]},
+        {"variant": "many", "factor": 1.5, "bytes": [550_000, 1_000_000]},
+    ]
+    Path("node.yaml").write_text(yaml.safe_dump(raw), encoding="utf-8")
+    more = ["--variant", "channels-32", "--setting", "tree/ll", "--setting", "ring/simple"]
+    assert tune("node.yaml", *more) == 0
+    said = capsys.readouterr()
+    assert "rules are chosen for the site's own environment" in said.err
+    [path] = SESSION.glob("rccl_tuner_*.csv")
+    rules = emit.read_rules(path.read_bytes()).rules
+    assert {str(rule.setting) for rule in rules} == {"tree/ll"}
+    exports = path.with_suffix(".env").read_text(encoding="utf-8")
+    assert "\nexport NCCL_MIN_NCHANNELS" not in exports

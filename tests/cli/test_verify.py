@@ -295,6 +295,20 @@ def test_without_a_sweep_there_is_nothing_to_verify_by(here: Path) -> None:
 
 
 @pytest.mark.long
+def test_what_the_environment_alone_wins_is_told(capsys: pytest.CaptureFixture[str]) -> None:
+    """A variable that makes everything from 2 MiB on a quarter faster, where no rule is."""
+    many = {"name": "many", "when": {"env": {"NCCL_MIN_NCHANNELS": "32"}}}
+    gain = {"variant": "many", "factor": 0.8, "bytes": [2 * MIB, 1 << 40]}
+    path = node(variants=[many], effects=[gain], noise={"sigma": 0.003})
+    swept(path)
+    rules_file((0, 256 * KIB, "tree,ll"), needs={"NCCL_MIN_NCHANNELS": "32"})
+    assert verify() == 0
+    said = capsys.readouterr().out
+    assert "without a rule, by NCCL_MIN_NCHANNELS=32: faster at" in said
+    assert "1.25x in the median" in said
+
+
+@pytest.mark.long
 def test_what_rules_need_goes_where_it_harms_sizes_without_rules() -> None:
     """LL128's variable makes everything from 6 MiB on 5 % slower; what needs no variable stays."""
     forced = {"name": "forced", "when": {"env": {"RCCL_LL128_FORCE_ENABLE": "1"}}}
@@ -308,7 +322,14 @@ def test_what_rules_need_goes_where_it_harms_sizes_without_rules() -> None:
         (256 * KIB + 1, 700_000, "tree,ll"),
         needs=needs,
     )
+    exports = "export RCCL_LL128_FORCE_ENABLE=1\nexport NCCL_TUNER_CONFIG_FILE=out.csv\n"
+    Path("out.env").write_text(exports, encoding="utf-8")
     assert verify("-q") == 0
+    left_exports = Path("out.env").read_text(encoding="utf-8").splitlines()
+    assert left_exports == [
+        "# verified: RCCL_LL128_FORCE_ENABLE slows sizes without a rule",
+        "export NCCL_TUNER_CONFIG_FILE=out.csv",
+    ]
     assert "#@ needs" not in Path("out.csv").read_text(encoding="utf-8")
     left = [(rule.min_nbytes, str(rule.setting)) for rule in rules()]
     assert (0, "tree/ll") in left

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
 from statistics import median
@@ -14,6 +15,7 @@ from rccltune.pipeline.paging.words import baseline_of, count, days, libraries, 
 from rccltune.report import Headline, Mark
 from rccltune.vocab import Collective
 
+_MOST_REASONS = 4
 _FAST = "times as fast as"
 _VERIFIED = f"{_FAST} the untouched site"
 
@@ -114,10 +116,16 @@ def _verified(known: Verification) -> Headline:
         f"answered by rules and {known.misses:,} by none."
     )
     if not standing:
+        reasons = Counter(cut.reason for cut in known.cuts)
+        why = "; ".join(f"{reason} ({n}×)" for reason, n in reasons.most_common(_MOST_REASONS))
         return Headline(
-            claim="Nothing is to be won here: no rule beats the untouched site by what a rule "
-            "must gain.",
-            points=(how, "No rule is left in the file. Use the site as it is."),
+            claim=f"Nothing is won here: of {count(known.n_before, 'rule')} none is proven to beat "
+            "the untouched site by what a rule must gain.",
+            points=(
+                how,
+                *((f"What took them away: {why}.",) if why else ()),
+                "No rule is left in the file. Use the site as it is.",
+            ),
         )
     by_collective = _by_collective(standing)
     claims = [_claim(collective, mine) for collective, mine in by_collective.items()]
