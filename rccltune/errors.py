@@ -92,3 +92,7 @@ class VerificationError(RccltuneError):
     """Tuned is slower or wrong, or the plugin and the file disagree."""
 
     exit_code = 9
+
+
+class HarmError(VerificationError):
+    """Sizes that no rule is for are slower or wrong: what comes with the rules is to blame."""

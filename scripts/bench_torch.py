@@ -92,7 +92,7 @@ def in_place(samples: Sequence[Sample]) -> dict[int, float]:
 
 def beside(options: argparse.Namespace, collective: Collective, sizes: Sequence[str]) -> float:
     """Both arms in turns; prints each size, gives the median of the ratios."""
-    common = [*sizes, "-n", "20", "-w", "5", "-c", "1", "-N", "2"]
+    common = [*sizes, "-n", str(options.iters), "-w", "5", "-c", "1", "-N", "2"]
     torch = [*start(options), collective.value, *common, "-O", "0"]
     threads = ["-t", str(options.ranks)] if options.threads else []
     program = str(options.nccl_tests / collective.benchmark)
@@ -247,6 +247,7 @@ def main() -> None:
     parser.add_argument("--session", type=Path, help="sweep into this folder (needs rccltune)")
     parser.add_argument("--ranks", type=int, default=2)
     parser.add_argument("--rounds", type=int, default=5)
+    parser.add_argument("--iters", type=int, default=20, help="timed calls of both arms")
     parser.add_argument("--backend", default="nccl", choices=torchbench.BACKENDS)
     parser.add_argument("--collective", action="append", type=Collective.parse)
     parser.add_argument("--min-bytes", type=parse_size, default=parse_size("1K"))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from statistics import median
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -48,7 +49,7 @@ _SHOWN = 12
 )
 @click.option(
     "--repeats",
-    "n_rounds",
+    "n_repeats",
     type=click.IntRange(min=2),
     default=3,
     show_default=True,
@@ -100,7 +101,7 @@ def verify(
     output: Path | None,
     keep_losers: bool,
     min_gain: float,
-    n_rounds: int,
+    n_repeats: int,
     dtypes: tuple[str, ...],
     graphs: tuple[int, ...],
     besides: tuple[tuple[Collective, int], ...],
@@ -146,7 +147,7 @@ def verify(
         rules=chosen,
         output=output or (own if rules is None else session / f"verified-{chosen.name}"),
         min_gain=min_gain / 100,
-        n_rounds=n_rounds,
+        n_repeats=n_repeats,
         keep_losers=keep_losers,
         timeout_s=timeout,
         dtypes=dtypes,
@@ -174,6 +175,27 @@ def _unharmed(done: Verified) -> str:
         f"{slowest.ratio:.2f}x ({slowest.low:.2f} to {slowest.high:.2f}, "
         f"{slowest.target.collective.value} {format_size(slowest.nbytes)}, {slowest.view})"
     )
+
+
+def by_environment(done: Verified) -> list[str]:
+    """What the environment that the rules need does where no rule is, where that is a gain."""
+    from rccltune.model import Judgement
+
+    free = [w.verdict for w in done.unruled]
+    better = [one for one in free if one.judgement is Judgement.BETTER]
+    if not done.needs or not better:
+        return []
+    ratios = sorted(one.ratio for one in better)
+    names = ", ".join(f"{name}={value}" for name, value in done.needs)
+    n = len({(one.target.collective, one.nbytes) for one in better})
+    every = len({(one.target.collective, one.nbytes) for one in free})
+    low, high = min(one.nbytes for one in better), max(one.nbytes for one in better)
+    line = (
+        f"without a rule, by {names}: faster at {n} of {every} sizes, {format_size(low)} to "
+        f"{format_size(high)}, {median(ratios):.2f}x in the median "
+        f"({ratios[0]:.2f} to {ratios[-1]:.2f})"
+    )
+    return [line]
 
 
 def text_of(done: Verified) -> str:
@@ -208,6 +230,7 @@ def text_of(done: Verified) -> str:
         for one, sizes in held.proven.bypassed.items()
     ]
     lines.append(f"{done.n_hits} calls were answered by rules, {done.n_misses} by none")
+    lines += by_environment(done)
     lines.append(_unharmed(done))
     n = done.n_after
     lines.append(

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -73,9 +76,8 @@ def _plain_answer(answer: Answer) -> dict[str, Any]:
 def _text(found: Verdict) -> str:
     parts: list[str] = []
     head = None
-    for answer in found.answers:
-        collective = answer.collective.value if answer.collective else "any collective"
-        mine = f"{collective}, {answer.where}"
+    for names, answer in _joined(found.answers):
+        mine = f"{', '.join(names)}, {answer.where}"
         if mine != head:
             parts.append(f"\n{mine}" if head else mine)
             head = mine
@@ -83,6 +85,43 @@ def _text(found: Verdict) -> str:
     parts += [""] if found.remarks else []
     parts += [_remark(one) for one in found.remarks]
     return "\n".join(parts)
+
+
+def _joined(answers: Sequence[Answer]) -> Iterator[tuple[list[str], Answer]]:
+    """Collectives of a scale with one and the same answer at all of their sizes, together."""
+    made: list[tuple[list[str], Answer]] = []
+    count = Counter((one.where, one.collective) for one in answers)
+    for answer in answers:
+        alone = count[answer.where, answer.collective] == 1
+        names, last = made[-1] if made else ([], None)
+        if last is not None and alone and len(names) > 0 and _is_same(answer, last, count):
+            names.append(_name(answer))
+            made[-1] = (names, _over(last, answer))
+        else:
+            made.append(([_name(answer)], answer))
+    return iter(made)
+
+
+def _is_same(one: Answer, other: Answer, count: Counter[Any]) -> bool:
+    same = (one.where, one.kind, one.text, one.remedy) == (
+        other.where,
+        other.kind,
+        other.text,
+        other.remedy,
+    )
+    sized = one.min_nbytes is not None and other.min_nbytes is not None
+    return same and sized and count[other.where, other.collective] == 1
+
+
+def _over(one: Answer, other: Answer) -> Answer:
+    """The sizes of both."""
+    low = min(one.min_nbytes or 0, other.min_nbytes or 0)
+    high = max(one.max_nbytes or 0, other.max_nbytes or 0)
+    return replace(one, min_nbytes=low, max_nbytes=high)
+
+
+def _name(answer: Answer) -> str:
+    return answer.collective.value if answer.collective else "any collective"
 
 
 def _lines(answer: Answer) -> str:

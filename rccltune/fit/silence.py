@@ -2,7 +2,8 @@
 
 In a walk our plugin answering nothing is measured as often as any setting; the untouched site
 has a few launches of its own. Both do what the library chooses by itself, unless the library has
-a table of its own, which any plugin replaces.
+a table of its own, which any plugin replaces. Where the site is known to have no tuner at all, both
+are one thing, and what differs is launches.
 """
 
 from __future__ import annotations
@@ -11,6 +12,7 @@ from bisect import bisect_left
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from statistics import median
+from typing import Final
 
 from rccltune.fit.models import fit_all
 from rccltune.fit.sameness import Compared, Side, compare, noise_of
@@ -56,16 +58,22 @@ def silences(curves: Sequence[Curve]) -> tuple[Silence, ...]:
     )
 
 
-def strengthened(curves: Sequence[Curve]) -> tuple[Curve, ...]:
+def strengthened(curves: Sequence[Curve], *, tunerless: bool = False) -> tuple[Curve, ...]:
     """The same curves, but what silence measured counts for the baseline where they agree.
 
     At sizes that only silence has, it counts where the sizes next to it that both have agree.
     Where they differ the baseline stands alone. Everything else is as it was.
+
+    Args:
+        curves: of a session.
+        tunerless: the untouched site has no tuner, neither a plugin nor a table. Silence is the
+            site itself then: its passes, which lie between those of the settings, count at all
+            sizes that only it has, and where the site's own launches were slower.
     """
-    pairs = [pair for pair in _pairs(curves) if _extra(pair)]
+    pairs = [pair for pair in _pairs(curves) if _extra(pair, tunerless=tunerless)]
     if not pairs:
         return tuple(curves)
-    points = [_merged(pair) for pair in pairs]
+    points = [_merged(pair, tunerless=tunerless) for pair in pairs]
     fitted = fit_all(
         [(tuple(p.nbytes for p in row), tuple(p.time_us for p in row)) for row in points]
     )
@@ -99,10 +107,12 @@ def _side(curve: Curve) -> Side:
     }
 
 
-def _extra(pair: _Pair) -> dict[int, CurvePoint]:
+def _extra(pair: _Pair, *, tunerless: bool) -> dict[int, CurvePoint]:
     """Points of silence that say something about the baseline."""
     sizes, differs = pair.compared.sizes, pair.compared.differs
-    return {p.nbytes: p for p in pair.silent.points if _agrees(p.nbytes, sizes, differs)}
+    return {
+        p.nbytes: p for p in pair.silent.points if tunerless or _agrees(p.nbytes, sizes, differs)
+    }
 
 
 def _agrees(nbytes: int, sizes: Sequence[int], differs: Sequence[bool]) -> bool:
@@ -113,11 +123,17 @@ def _agrees(nbytes: int, sizes: Sequence[int], differs: Sequence[bool]) -> bool:
     return not any(differs[max(0, at - 1) : at + 1])
 
 
-def _merged(pair: _Pair) -> tuple[CurvePoint, ...]:
+def _merged(pair: _Pair, *, tunerless: bool) -> tuple[CurvePoint, ...]:
+    sizes, differs = pair.compared.sizes, pair.compared.differs
     points = {p.nbytes: p for p in pair.baseline.points}
-    for nbytes, extra in _extra(pair).items():
+    for nbytes, extra in _extra(pair, tunerless=tunerless).items():
         own = points.get(nbytes)
-        points[nbytes] = extra if own is None else _pooled(own, extra)
+        if own is None:
+            points[nbytes] = extra
+        elif _agrees(nbytes, sizes, differs):
+            points[nbytes] = _pooled(own, extra)
+        else:
+            points[nbytes] = min(own, extra, key=lambda point: point.time_us)
     return tuple(points[nbytes] for nbytes in sorted(points))
 
 
@@ -140,24 +156,38 @@ def _pooled(one: CurvePoint, other: CurvePoint) -> CurvePoint:
     )
 
 
-def silence_notices(found: Sequence[Silence]) -> tuple[Notice, ...]:
-    """One notice for each target at which silence is not the untouched site."""
+_TABLE: Final = (
+    "nothing to do: gains are taken against the untouched site. Most likely the library has a "
+    "tuner table of its own there, which any plugin replaces, also at sizes that no rule covers."
+)
+_LAUNCHES: Final = (
+    "nothing to do: the site has no tuner, so launches differ in themselves there, and gains are "
+    "taken against the faster of the two. More --repeats, or --runner torch, show smaller gains."
+)
+
+
+def silence_notices(found: Sequence[Silence], *, tunerless: bool = False) -> tuple[Notice, ...]:
+    """One notice for each target at which silence is not the untouched site.
+
+    Args:
+        found: every comparison.
+        tunerless: the site has no tuner that silence could replace.
+    """
     by_target: dict[Target, dict[str, list[str]]] = {}
     for one in found:
         if one.stretches:
             said = ", ".join(_stretch(stretch) for stretch in one.stretches)
             by_target.setdefault(one.target, {}).setdefault(said, []).append(str(one.view))
-    return tuple(_notice(target, views) for target, views in by_target.items())
+    remedy = _LAUNCHES if tunerless else _TABLE
+    return tuple(_notice(target, views, remedy) for target, views in by_target.items())
 
 
-def _notice(target: Target, views: dict[str, list[str]]) -> Notice:
+def _notice(target: Target, views: dict[str, list[str]], remedy: str) -> Notice:
     said = "; ".join(f"{what} ({', '.join(where)})" for what, where in views.items())
     return Notice(
         caution=Caution.SILENCE_DIFFERS,
         message=f"silent, our plugin answering nothing, is not the untouched site: {said}",
-        remedy="nothing to do: gains are taken against the untouched site. Most likely the library "
-        "has a tuner table of its own there, which any plugin replaces, also at sizes that no "
-        "rule covers.",
+        remedy=remedy,
         where=f"{target.collective.value}, {target.scale}",
     )
 

@@ -4,24 +4,39 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from statistics import median
 from typing import Any
 
-from rccltune import fit, session
+from rccltune import fit, proof, session
 from rccltune.model import Curve, Equivalence, Notice, Sample, Setting, Silence, Target
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Agreements:
-    """Both comparisons of a session; nothing where it was measured one way only."""
+    """Both comparisons of a session; nothing where it was measured one way only.
+
+    Attributes:
+        tuner: which one the untouched site used, by its log: ``none``, ``built-in table …``,
+            ``plugin …``; None where no log says so.
+    """
 
     silence: tuple[Silence, ...] = ()
     equivalence: tuple[Equivalence, ...] = ()
+    tuner: str | None = None
+
+    @property
+    def tunerless(self) -> bool:
+        """Whether silence is the untouched site itself."""
+        return self.tuner == "none"
 
     @property
     def notices(self) -> tuple[Notice, ...]:
         """Where they do not agree."""
-        return (*fit.silence_notices(self.silence), *fit.equivalence_notices(self.equivalence))
+        return (
+            *fit.silence_notices(self.silence, tunerless=self.tunerless),
+            *fit.equivalence_notices(self.equivalence),
+        )
 
     @property
     def lines(self) -> tuple[str, ...]:
@@ -33,19 +48,34 @@ class Agreements:
         return {
             "silence": session.to_plain(self.silence),
             "equivalence": session.to_plain(self.equivalence),
+            "tuner": self.tuner,
         }
 
 
-def agreements(samples: Sequence[Sample], curves: Sequence[Curve] | None = None) -> Agreements:
+def agreements(
+    samples: Sequence[Sample], curves: Sequence[Curve] | None = None, *, folder: Path
+) -> Agreements:
     """Compare whatever was measured in two ways.
 
     Args:
         samples: of a session.
         curves: fitted to them; fitted here unless given.
+        folder: the session, for its logs.
     """
     if curves is None:
         curves = fit.curves(samples).curves
-    return Agreements(silence=fit.silences(curves), equivalence=fit.equivalences(samples))
+    return Agreements(
+        silence=fit.silences(curves),
+        equivalence=fit.equivalences(samples),
+        tuner=tuner_of(folder),
+    )
+
+
+def tuner_of(folder: Path) -> str | None:
+    """Which tuner the untouched site of a session used; None where no launch was asked to log."""
+    logs = sorted(folder.glob("launches/*/nccl-*.log"))
+    said = {proof.tuner_of(log.read_text(errors="replace")) for log in logs}
+    return said.pop() if len(said) == 1 else None
 
 
 def agreements_from_plain(plain: Mapping[str, Any], where: str) -> Agreements:
@@ -57,6 +87,7 @@ def agreements_from_plain(plain: Mapping[str, Any], where: str) -> Agreements:
     return Agreements(
         silence=tuple(session.from_plain(Silence, s, where) for s in plain["silence"]),
         equivalence=tuple(session.from_plain(Equivalence, e, where) for e in plain["equivalence"]),
+        tuner=plain["tuner"],
     )
 
 

@@ -42,6 +42,8 @@ if TYPE_CHECKING:
 
 Note = Callable[[str], None]
 FIT_FILE: Final = "fit.json"
+# Without these it is from before they were compared, and made again.
+_KEYS: Final = frozenset({"silence", "tuner"})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -82,6 +84,11 @@ class FitDone:
     agreements: Agreements = field(default_factory=Agreements)
     beliefs: tuple[Belief, ...] = ()
     wrong: tuple[WrongShare, ...] = ()
+
+    @property
+    def references(self) -> tuple[Curve, ...]:
+        """The curves with what silence says of the untouched site: what rules must beat."""
+        return fit.strengthened(self.curves, tunerless=self.agreements.tunerless)
 
     @property
     def warnings(self) -> tuple[Notice, ...]:
@@ -144,7 +151,7 @@ def fit_session(folder: Path, *, note: Note, again: bool = False) -> FitDone:
         notices=(*fitted.notices, *believed.notices),
         bypasses=_bypasses(samples),
         quarantined=quarantine.quarantines(launches),
-        agreements=agreements(samples, fitted.curves),
+        agreements=agreements(samples, fitted.curves, folder=folder),
         beliefs=believed.beliefs,
         wrong=wrong_shares(samples),
     )
@@ -154,7 +161,7 @@ def fit_session(folder: Path, *, note: Note, again: bool = False) -> FitDone:
 
 def _read(opened: Session, digest: str) -> FitDone | None:
     plain = session.read_derived(opened.path, FIT_FILE)
-    if plain is None or plain.get("samples_sha256") != digest or "silence" not in plain:
+    if plain is None or plain.get("samples_sha256") != digest or not plain.keys() >= _KEYS:
         return None
     where = str(opened.path / FIT_FILE)
     return FitDone(
@@ -193,7 +200,7 @@ def choice_of(done: FitDone, options: ChoiceOptions) -> Choice:
     elif options.baseline is not None and options.baseline not in _settings(done):
         names = {str(setting) for setting in _settings(done)}
         raise _no_such_baseline(str(options.baseline), done, sorted(names))
-    curves = fit.strengthened(done.curves)
+    curves = done.references
     try:
         chosen = zones.choose(curves, replace(options, arch=done.session.fingerprint.arch))
     except TooLittleDataError as error:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 
-from rccltune import fit, zones
+from rccltune import zones
 from rccltune.errors import CommandLineError, TooLittleDataError
 from rccltune.model import (
     DEFAULT_VARIANT,
@@ -30,9 +30,7 @@ def environments_of(
     Raises:
         CommandLineError: the variant that was named was not measured, or is lossy.
     """
-    found = zones.environments(
-        fit.strengthened(done.curves), choice.zones, options, wrong=done.wrong
-    )
+    found = zones.environments(done.references, choice.zones, options, wrong=done.wrong)
     if options.variant in (None, DEFAULT_VARIANT.name):
         return found
     named = next((one for one in found if one.variant.name == options.variant), None)

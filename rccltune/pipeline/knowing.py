@@ -15,7 +15,7 @@ from rccltune.model import DEFAULT_VARIANT, Rule, Scale, Setting, Target
 from rccltune.pipeline import overwriting
 from rccltune.variants import Acts, VariantSpec
 from rccltune.vocab import Collective
-from rccltune.why import Around, Kindred, Known, RuleHere, Where
+from rccltune.why import Around, Filed, Kindred, Known, RuleHere, Where
 
 # Buffers in symmetric windows go around the tuner in NCCL from 2.27 on, and RCCL gathers in two
 # levels from eight nodes on (facts: paths taken before the tuner).
@@ -164,6 +164,7 @@ def known_of(path: Path | None) -> Known:
         rules=rules.at,
         hole=rules.hole,
         line_range=rules.range_of,
+        file_rules=rules.all(),
         file_scales=rules.scales(),
         file_name=str(path),
         file_sha256=hashlib.sha256(content).hexdigest(),
@@ -205,7 +206,7 @@ class _Rules:
     def at(self, collective: Collective, nbytes: int, where: Where) -> tuple[RuleHere, ...]:
         """Rules in file order."""
         return tuple(
-            RuleHere(line=rule.line or 0, setting=rule.setting, conditions=_conditions(rule))
+            _here(rule)
             for rule in self._file.rules
             if rule.collective is collective
             and rule.min_nbytes <= nbytes <= rule.max_nbytes
@@ -218,6 +219,13 @@ class _Rules:
         scale = _scale(where)
         holes = (h for h in self._file.holes if scale is not None and h.is_of(collective, scale))
         return next((h.reason for h in holes if h.min_nbytes <= nbytes <= h.max_nbytes), None)
+
+    def all(self) -> tuple[Filed, ...]:
+        """Every rule with what it is for, in file order."""
+        return tuple(
+            Filed(Where(rule.n_nodes, rule.n_ranks), rule.collective, _here(rule))
+            for rule in self._file.rules
+        )
 
     def range_of(self, line: int) -> tuple[Collective, int, int] | None:
         """Collective and sizes of a line's rule."""
@@ -232,6 +240,10 @@ class _Rules:
         for rule in self._file.rules:
             whole = rule.n_ranks is not None and rule.n_nodes is not None
             yield str(Where(rule.n_nodes, rule.n_ranks)) if whole else "any"
+
+
+def _here(rule: Rule) -> RuleHere:
+    return RuleHere(line=rule.line or 0, setting=rule.setting, conditions=_conditions(rule))
 
 
 def _conditions(rule: Rule) -> str:

@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from rccltune import fit, zones
+from rccltune import zones
 from rccltune.model import Curve, Notice, Place, Scale, Zone
 from rccltune.pipeline.fitting import FitDone, explained
 from rccltune.pipeline.places import stored_place
@@ -118,7 +118,7 @@ def _by_scale(fits: Sequence[FitDone]) -> dict[Scale, dict[str, _Part]]:
     found: dict[Scale, dict[str, _Part]] = {}
     for done in fits:
         place = stored_place(done.session.path)
-        curves = fit.strengthened(done.curves)
+        curves = done.references
         for scale, name in dict.fromkeys((c.key.scale, c.key.rank_placement) for c in curves):
             if name is None or name in _ANYWHERE:
                 continue

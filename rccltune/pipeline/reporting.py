@@ -133,7 +133,7 @@ def _page(found: Found, bounds: Bounds) -> Page:
     names = ", ".join(dict.fromkeys(curve.key.collective.value for curve in found.done.curves))
     return Page(
         title=f"rccltune: {names}",
-        subject=found.drawn.machine or "machine not recorded",
+        subject=found.machine or "machine not recorded",
         marks=headline.marks(found),
         headline=headline.headline(found),
         sections=tuple(one for one in sections if one is not None),

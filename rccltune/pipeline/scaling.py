@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Final
 
-from rccltune import fit, scaling, zones
+from rccltune import scaling, zones
 from rccltune.errors import CommandLineError, SessionError, TooLittleDataError
 from rccltune.model import (
     BASELINE_UNKNOWN,
@@ -131,7 +131,7 @@ def _groups(fits: Sequence[FitDone]) -> dict[CurveKey, list[Measured]]:
     per_oam = _devices_per_oam(fits)
     found: dict[CurveKey, list[Measured]] = {}
     for done in fits:
-        for curve in fit.strengthened(done.curves):
+        for curve in done.references:
             key = curve.key
             placed = key.rank_placement
             if placed not in _ALONE or key.setting.role in (Role.SILENT, Role.UNSTATED):

@@ -13,7 +13,6 @@ from rccltune import (
     interrupts,
     launch,
     plan,
-    proof,
     quarantine,
     search,
     session,
@@ -141,6 +140,7 @@ def sweep(prepared: Prepared, *, tell: Tell, note: Note, command: str, force: bo
             where=str(folder / "launches"),
             hint=failed[0].notices[-1].message if failed and failed[0].notices else None,
         )
+    found = agreements(samples, folder=folder)
     return Swept(
         session=opened,
         n_launches=len(prepared.done),
@@ -148,10 +148,10 @@ def sweep(prepared: Prepared, *, tell: Tell, note: Note, command: str, force: bo
         failed=failed,
         quarantined=prepared.quarantined,
         left=tuple(one for one in prepared.left if one not in unaffordable),
-        tuner=_tuner(folder, ledger, launches),
+        tuner=found.tuner,
         expected=expected,
         unaffordable=unaffordable,
-        agreements=agreements(samples),
+        agreements=found,
     )
 
 
@@ -286,9 +286,3 @@ def _finish(
     samples = samples_of(folder, ended, known)
     write_quarantine(folder, prepared.ledger)
     return session.commit(opened, [], samples), samples
-
-
-def _tuner(folder: Path, ledger: Ledger, launches: Sequence[Launch]) -> str | None:
-    first = ledger.done(launches[0]) if launches else None
-    logs = sorted((folder / "launches" / first[0].id).glob("nccl-*.log")) if first else []
-    return proof.tuner_of(logs[0].read_text(errors="replace")) if logs else None

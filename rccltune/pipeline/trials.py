@@ -40,13 +40,13 @@ class Ground:
     Attributes:
         folder: in which launches are kept.
         conditions: the sweep's own, and others in which rules must do no harm.
-        n_rounds: launches of each arm at each size.
+        n_repeats: launches of each arm at each size, of each state of a file.
     """
 
     folder: Path
     conditions: tuple[Condition, ...]
     site: Site
-    n_rounds: int
+    n_repeats: int
     timeout_s: float | None
     note: Note
 
@@ -117,8 +117,14 @@ def of_scale(file: RuleFile, site: Site) -> tuple[Rule, ...]:
     )
 
 
-def hold(ground: Ground, file: RuleFile, text: str) -> tuple[Held, ...]:
+def hold(ground: Ground, file: RuleFile, text: str, number: int) -> tuple[Held, ...]:
     """Make all launches for one state of a file, where they are not there yet.
+
+    Args:
+        ground: what all rounds have in common.
+        file: as read.
+        text: of the file.
+        number: of the round, from 1; each has untouched runs of its own.
 
     Returns:
         What each condition gave, the sweep's own first.
@@ -132,7 +138,8 @@ def hold(ground: Ground, file: RuleFile, text: str) -> tuple[Held, ...]:
     rules = of_scale(file, site)
     tuned = _tuned(file, text, ground.folder, site)
     planned = {
-        condition: _launches(ground, condition, rules, tuned) for condition in ground.conditions
+        condition: _launches(ground, condition, rules, tuned, number)
+        for condition in ground.conditions
     }
     n_launches = sum(map(len, planned.values()))
     ground.note(
@@ -153,7 +160,7 @@ def hold(ground: Ground, file: RuleFile, text: str) -> tuple[Held, ...]:
 
 
 def _launches(
-    ground: Ground, condition: Condition, rules: Sequence[Rule], tuned: Variant
+    ground: Ground, condition: Condition, rules: Sequence[Rule], tuned: Variant, number: int
 ) -> tuple[Launch, ...]:
     """All of them, with their ids.
 
@@ -163,7 +170,9 @@ def _launches(
     site = ground.site
     on = ground_of(site)
     _check(condition, on)
-    planned = plan.plan_verification(condition, on, rules, tuned, ground.n_rounds)
+    first = (number - 1) * ground.n_repeats
+    repeats = range(first, first + ground.n_repeats)
+    planned = plan.plan_verification(condition, on, rules, tuned, repeats)
     complete = (completed(one, site, ground.timeout_s) for one in planned)
     made = plan.Plan(launches=tuple(complete), impossible=())
     return plan.with_ids(made, session.launch_id).launches

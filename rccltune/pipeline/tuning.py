@@ -3,26 +3,31 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
-from rccltune.model import Notice
+from rccltune.errors import HarmError, VerificationError
+from rccltune.model import DEFAULT_VARIANT, Notice
+from rccltune.pipeline import basing
 from rccltune.pipeline.emitted import Emitted, EmitWish
 from rccltune.pipeline.emitting import emit_rules
-from rccltune.pipeline.fitting import FitDone
+from rccltune.pipeline.fitting import FitDone, fit_session
 from rccltune.pipeline.plotting import plot_session
 from rccltune.pipeline.preparing import Prepared
 from rccltune.pipeline.reporting import Reported, report_session
 from rccltune.pipeline.running import Tell
 from rccltune.pipeline.sweeping import Swept, sweep
 from rccltune.pipeline.verifying import Verified, VerifyWish, verify_rules
+from rccltune.pipeline.writing import forget_kept
 
 if TYPE_CHECKING:
     from rccltune.zones import ChoiceOptions
 
 Note = Callable[[str], None]
-_ROUNDS: Final = 3
+Options = Callable[[FitDone], "ChoiceOptions"]
+_REPEATS: Final = 3
+_FIGURES: Final = "plots"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -66,12 +71,13 @@ class Tuned:
 
 def tune(
     prepared: Prepared,
-    options: Callable[[FitDone], ChoiceOptions],
+    options: Options,
     *,
     tell: Tell,
     note: Note,
     command: str,
     force: bool,
+    base: Path | None = None,
     beside: Callable[[], None] = lambda: None,
 ) -> Tuned:
     """Sweep, fit, choose, write, draw, verify and report; what was done before is not done again.
@@ -83,47 +89,115 @@ def tune(
         note: told what is worth telling.
         command: as typed, for the session.
         force: measure though untouched runs differ.
+        base: the vendor's table that stands behind the rules; ``auto`` looks for it.
         beside: what else is measured, after the sweep and before figures are drawn.
 
     Raises:
         RccltuneError: as of each step.
     """
     folder = prepared.folder
+    if base is not None:
+        # Read before an hour is measured; what it says comes when it is written.
+        basing.vendor(base, prepared.site.fingerprint, note=lambda _: None)
     swept = sweep(prepared, tell=tell, note=note, command=command, force=force)
     beside()
-    emitted = emit_rules(
-        EmitWish(folders=(folder,), options=options, overwrite=True, formats=("rccl", "env")),
-        note=note,
-    )
-    verified = []
-    gain: list[float] = []
-
-    def asked(done: FitDone) -> ChoiceOptions:
-        made = options(done)
-        gain.append(made.min_gain)
-        return made
-
-    figures = folder / "plots"
-    plot_session(folder, asked, note=note, directory=figures, formats=("png",), overwrite=True)
-    for one in (emitted, *emitted.beside):
-        if one.path is None or not one.n_rules:
-            continue
-        wish = VerifyWish(
-            folder=folder,
-            rules=one.path,
-            output=one.path,
-            min_gain=gain[0],
-            n_rounds=_ROUNDS,
-            timeout_s=prepared.timeout_s,
-        )
-        verified.append(verify_rules(wish, prepared.sweep, prepared.site, note=note))
+    try:
+        emitted, verified, options = _proven(prepared, options, base, note)
+    except VerificationError:
+        # What was seen, and that nothing of it is proven, is worth figures and a page too.
+        page = _shown(folder, options, note)
+        note(f"The page that says why nothing is proven: {page.path}")
+        raise
     return Tuned(
         folder=folder,
         swept=swept,
         emitted=emitted,
-        verified=tuple(verified),
+        verified=verified,
         exports=emitted.environment_path or folder,
-        figures=figures,
-        report=report_session(folder, options, note=note, overwrite=True),
+        figures=folder / _FIGURES,
+        report=_shown(folder, options, note),
         simulated=prepared.site.node is not None,
     )
+
+
+def _shown(folder: Path, options: Options, note: Note) -> Reported:
+    """Figures, and the page."""
+    where = folder / _FIGURES
+    plot_session(folder, options, note=note, directory=where, formats=("png",), overwrite=True)
+    return report_session(folder, options, note=note, overwrite=True)
+
+
+def _proven(
+    prepared: Prepared, options: Options, base: Path | None, note: Note
+) -> tuple[Emitted, tuple[Verified, ...], Options]:
+    """The rules, what stands of them, and how they were chosen.
+
+    Chosen once more, for the site's own environment, where another one does harm. What is exported
+    is verified with rules; without any it is not, and so is not written.
+    """
+    emitted = _emitted(prepared.folder, options, base, note)
+    why = "no rule is there to verify another one with"
+    try:
+        verified = _verified(prepared, emitted, options, note)
+    except HarmError as error:
+        if not _is_exported(emitted):
+            raise
+        verified, why = (), error.message
+    if any(one.lost_needs for one in verified):
+        why = "what the rules need slows sizes without a rule"
+    elif verified:
+        return emitted, verified, options
+    if not _is_exported(emitted):
+        return emitted, verified, options
+    note(f"rules are chosen for the site's own environment: {why}")
+    own = _in_default(options)
+    emitted = _emitted(prepared.folder, own, base, note)
+    return emitted, _verified(prepared, emitted, own, note), own
+
+
+def _emitted(folder: Path, options: Options, base: Path | None, note: Note) -> Emitted:
+    wish = EmitWish(
+        folders=(folder,),
+        options=options,
+        overwrite=True,
+        formats=("rccl", "env"),
+        base=base,
+        is_verified_next=True,
+    )
+    return emit_rules(wish, note=note)
+
+
+def _is_exported(emitted: Emitted) -> bool:
+    """Whether the rules are for an environment other than the site's own."""
+    return any(
+        environment.chosen and environment.variant.name != DEFAULT_VARIANT.name
+        for one in (emitted, *emitted.beside)
+        for environment in one.environments
+    )
+
+
+def _in_default(options: Options) -> Options:
+    """The same choice among what the site's own environment gives."""
+    return lambda done: replace(options(done), variant=DEFAULT_VARIANT.name)
+
+
+def _verified(
+    prepared: Prepared, emitted: Emitted, options: Options, note: Note
+) -> tuple[Verified, ...]:
+    """Every file that has rules, verified."""
+    found = []
+    min_gain = options(fit_session(prepared.folder, note=note)).min_gain
+    for one in (emitted, *emitted.beside):
+        if one.path is None or not one.n_rules:
+            continue
+        wish = VerifyWish(
+            folder=prepared.folder,
+            rules=one.path,
+            output=one.path,
+            min_gain=min_gain,
+            n_repeats=_REPEATS,
+            timeout_s=prepared.timeout_s,
+        )
+        found.append(verify_rules(wish, prepared.sweep, prepared.site, note=note))
+    forget_kept(one.path for one in (emitted, *emitted.beside) if one.path is not None)
+    return tuple(found)

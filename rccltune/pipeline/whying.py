@@ -23,7 +23,7 @@ _FEATURES: Final = {"Direct": "direct AllGather", "DDA-IPC": "DDA"}
 # less than one expression for all of them, which every line of a gigabyte would be tried against.
 _WANTED: Final = (
     *(b"rccltune: ", b" rank ", b"set by environment", b"set to /", b"tuner", b"Tuner", b"TUNER"),
-    *(b"CCL version", b"ccl path", b" |", b"line "),
+    *(b"CCL version", b"ccl path", b" |", b"line ", b"no algorithm/protocol", b"coll channels"),
 )
 _MAX_REPEATED: Final = 65536
 _ANSI: Final = re.compile(r"\x1b\[[0-9;?]*[A-Za-z]")

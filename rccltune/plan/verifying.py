@@ -7,9 +7,10 @@ from dataclasses import dataclass, replace
 from typing import Final
 
 from rccltune.model import BASELINE, DEFAULT_VARIANT, Beside, Launch, Rule, Sweep, Variant
+from rccltune.plan.calling import grain, unit_of
 from rccltune.plan.launches import Ground, benchmark_options, launch_of, repeat_letter
 from rccltune.units import MAX_NBYTES, format_size
-from rccltune.vocab import DTYPE_BYTES, Collective
+from rccltune.vocab import Collective
 
 # Sizes an octave: a loss over a range of a factor 1.25 between powers of two holds one of them.
 PER_OCTAVE: Final = 4
@@ -81,40 +82,45 @@ def conditions(
 
 
 def plan_verification(
-    under: Condition, ground: Ground, rules: Sequence[Rule], tuned: Variant, n_rounds: int
+    under: Condition,
+    ground: Ground,
+    rules: Sequence[Rule],
+    tuned: Variant,
+    repeats: Sequence[int],
 ) -> list[Launch]:
     """Both arms at every size, ids still empty.
 
     Powers of two of the smallest size and sizes between them have a launch of each arm in each
-    round; the sizes around each boundary of a rule one in the first round and in the second, in the
-    sweep's own condition: where a boundary lies does not depend on any other.
+    repeat; the sizes around each boundary of a rule one in the first two, in the sweep's own
+    condition: where a boundary lies does not depend on any other.
 
     Args:
         under: options of all launches, the range of sizes, and what runs at the same time.
         ground: what there is.
         rules: for this scale.
         tuned: environment of the tuned arm, plugin and rules among it.
-        n_rounds: how often.
+        repeats: their numbers. Those of another state of the file have others, since an untouched
+            run of minutes ago is nothing to hold a drifting machine against.
     """
     launches: list[Launch] = []
     sweep, beside = under.sweep, _beside(under, ground)
     concerned = dict.fromkeys(rule.collective for rule in rules)
-    for repeat in range(n_rounds):
+    for turn, repeat in enumerate(repeats):
         for collective in (c for c in concerned if c in ground.programs):
             ranges = list(grids(sweep))
-            if under.is_own and repeat < _BOUNDARY_ROUNDS:
+            if under.is_own and turn < _BOUNDARY_REPEATS:
                 edged = [rule for rule in rules if rule.collective is collective]
                 ranges += boundaries(sweep, edged, grain(sweep, collective, ground.scale.n_ranks))
             for number, part in enumerate(ranges):
                 arms = (DEFAULT_VARIANT, tuned)
                 # A B B A: what drifts along the way hits both arms alike.
-                turn = arms if (repeat + number) % 2 == 0 else arms[::-1]
-                made = [launch_of(part, ground, (collective, BASELINE, a), repeat) for a in turn]
+                order = arms if (turn + number) % 2 == 0 else arms[::-1]
+                made = [launch_of(part, ground, (collective, BASELINE, a), repeat) for a in order]
                 launches += [replace(one, beside=beside) for one in made]
     return launches
 
 
-_BOUNDARY_ROUNDS: Final = 2
+_BOUNDARY_REPEATS: Final = 2
 
 
 def _beside(under: Condition, ground: Ground) -> Beside | None:
@@ -146,7 +152,7 @@ def grids(sweep: Sweep) -> Iterable[Sweep]:
     Those between begin where an element is a small part of a size: below, whole elements leave no
     room for them.
     """
-    unit = _unit(sweep)
+    unit = unit_of(sweep)
     base = sweep.min_nbytes
     while base < _FINE * unit:
         base *= _FACTOR
@@ -159,21 +165,6 @@ def grids(sweep: Sweep) -> Iterable[Sweep]:
 
 # Elements of a size from which on a quarter of an octave is told exactly enough.
 _FINE: Final = 32
-
-
-def grain(sweep: Sweep, collective: Collective, n_ranks: int) -> int:
-    """Bytes between the sizes that a benchmark can call with.
-
-    Where each rank has a share of the message it is whole elements of every share, and those are
-    rounded down to 16 bytes, or to 4 elements in releases of 2024 (rccl-tests src/all_gather.cu,
-    reduce_scatter.cu).
-    """
-    unit = _unit(sweep)
-    return n_ranks * max(_SHARE_NBYTES, 4 * unit) if collective in _SHARED else unit
-
-
-_SHARE_NBYTES: Final = 16
-_SHARED: Final = (Collective.ALL_GATHER, Collective.REDUCE_SCATTER)
 
 
 def boundaries(sweep: Sweep, rules: Iterable[Rule], unit: int) -> list[Sweep]:
@@ -196,8 +187,3 @@ def boundaries(sweep: Sweep, rules: Iterable[Rule], unit: int) -> list[Sweep]:
             replace(sweep, min_nbytes=low, max_nbytes=high, step_nbytes=unit, factor=_FACTOR)
         )
     return found
-
-
-def _unit(sweep: Sweep) -> int:
-    """Bytes of an element."""
-    return DTYPE_BYTES.get(sweep.dtypes[0], 4)

@@ -2,7 +2,9 @@
 
 Both arms are launches of the same benchmark in turns, A B B A …, so that a drift hits both alike.
 What is compared is the logarithm of their times: few launches tell little of their own spread, so
-it is pooled with that of the other sizes of a view (the moderated t of Smyth, 2004).
+it is pooled with that of the sizes around (the moderated t of Smyth, 2004). Sizes of one launch
+share what is peculiar to it, so that the spread of a mean over sizes is that of launches, not of
+sizes (the clustered variance of Liang and Zeger, 1986).
 """
 
 from __future__ import annotations
@@ -22,16 +24,24 @@ LEVEL: Final = 0.05
 _PRIOR: Final = 4.0
 # Slower by less than this nobody can tell from three launches of each; it must be certain then.
 _SLIGHTLY: Final = 0.02
+_AROUND: Final = 2 * log(2)
+_FEWEST: Final = 9
 Key = tuple[Target, View, int]
 
 
 @dataclass(frozen=True, slots=True)
 class _Arm:
-    """Logs of launches at one size, without slow ones."""
+    """Logs of launches at one size, without slow ones.
+
+    Attributes:
+        shares: by launch, what its distance from the centre moves that; widened as few launches
+            lie closer to their own mean than to the true one.
+    """
 
     centre: float
     variance: float
     n: int
+    shares: Mapping[str, float]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -43,6 +53,7 @@ class Weighed:
         spread: standard error of that.
         freedom: degrees of freedom behind the spread.
         harmed: wrong, or slower with a certainty that is shared out over all sizes.
+        shares: by launch, what it alone moves the difference.
         gains: measured as the sweep was, so that a rule must win here; elsewhere it must not lose.
     """
 
@@ -51,6 +62,7 @@ class Weighed:
     spread: float
     freedom: float
     harmed: bool
+    shares: Mapping[str, float]
     gains: bool = True
 
 
@@ -78,8 +90,7 @@ def weigh(
     usual = _usual(pairs)
     level = LEVEL / max(1, len(pairs))
     found = [
-        _weighed(key, pair, usual.get(key[1], _SLIGHTLY**2), level, wrong.get(key, 0))
-        for key, pair in pairs.items()
+        _weighed(key, pair, usual[key], level, wrong.get(key, 0)) for key, pair in pairs.items()
     ]
     return tuple(
         replace(
@@ -108,16 +119,22 @@ def _arms(samples: Iterable[Sample]) -> dict[Key, _Arm]:
         usable = sample.doubt in (None, Doubt.WRONG) and sample.time_us
         if usable and sample.time_us is not None and sample.nbytes:
             times.setdefault(_key(sample), {}).setdefault(sample.launch, []).append(sample.time_us)
-    return {key: _arm([log(median(t)) for t in by.values()]) for key, by in times.items()}
+    return {
+        key: _arm({launch: log(median(t)) for launch, t in by.items()}) for key, by in times.items()
+    }
 
 
-def _arm(logs: Sequence[float]) -> _Arm:
-    limit = limit_of(logs)
-    kept = [x for x in logs if x <= limit]
-    kept = kept if len(kept) > 1 else list(logs)
-    mean = fmean(kept)
+def _arm(logs: Mapping[str, float]) -> _Arm:
+    limit = limit_of(logs.values())
+    kept = {launch: x for launch, x in logs.items() if x <= limit}
+    kept = kept if len(kept) > 1 else dict(logs)
+    mean = fmean(kept.values())
     n = len(kept)
-    return _Arm(mean, sum((x - mean) ** 2 for x in kept) / (n - 1) / n if n > 1 else 0.0, n)
+    if n == 1:
+        return _Arm(mean, 0.0, n, dict.fromkeys(kept, 0.0))
+    variance = sum((x - mean) ** 2 for x in kept.values()) / (n - 1) / n
+    widened = sqrt(n / (n - 1)) / n
+    return _Arm(mean, variance, n, {one: (x - mean) * widened for one, x in kept.items()})
 
 
 def _wrong(samples: Iterable[Sample]) -> dict[Key, int]:
@@ -128,20 +145,32 @@ def _wrong(samples: Iterable[Sample]) -> dict[Key, int]:
     return found
 
 
-def _usual(pairs: Mapping[Key, tuple[_Arm, _Arm]]) -> dict[View, float]:
-    """Usual variance of a difference by view; from the median, as one stall would spoil a mean."""
-    by_view: dict[View, list[tuple[float, int]]] = {}
-    for (_, view, _), (one, other) in pairs.items():
+def _usual(pairs: Mapping[Key, tuple[_Arm, _Arm]]) -> dict[Key, float]:
+    """Usual variance of a difference near each size of a view.
+
+    From the median, as one stall would spoil a mean; from sizes around, as latencies differ by
+    tens of percent between launches on machines where bandwidths agree within one.
+    """
+    by_view: dict[View, list[tuple[int, float, int]]] = {}
+    for (_, view, nbytes), (one, other) in pairs.items():
         if one.n > 1 and other.n > 1:
             by_view.setdefault(view, []).append(
-                (one.variance + other.variance, one.n + other.n - 2)
+                (nbytes, one.variance + other.variance, one.n + other.n - 2)
             )
-    usual = {}
-    for view, found in by_view.items():
-        freedom = median(n for _, n in found)
-        # The median of few squares lies below their mean (Wilson and Hilferty).
-        usual[view] = max(median(v for v, _ in found) / (1 - 2 / (9 * freedom)) ** 3, 1e-8)
-    return usual
+    return {key: _usual_at(key[2], by_view.get(key[1], [])) for key in pairs}
+
+
+def _usual_at(nbytes: int, found: Sequence[tuple[int, float, int]]) -> float:
+    """From the sizes within two octaves, and at least as many as tell anything, nearest first."""
+    if not found:
+        return _SLIGHTLY**2
+    ordered = sorted(found, key=lambda one: abs(log(one[0] / nbytes)))
+    near = [one for one in ordered if abs(log(one[0] / nbytes)) <= _AROUND]
+    near = near if len(near) >= _FEWEST else ordered[:_FEWEST]
+    freedom = median(n for _, _, n in near)
+    # The median of few squares lies below their mean (Wilson and Hilferty).
+    usual = median(variance for _, variance, _ in near) / (1 - 2 / (9 * freedom)) ** 3
+    return max(usual, 1e-8)
 
 
 def _weighed(
@@ -180,6 +209,7 @@ def _weighed(
         spread=spread,
         freedom=freedom,
         harmed=bool(n_wrong) or difference + certain < 0,
+        shares={**one.shares, **other.shares},
     )
 
 
@@ -192,12 +222,22 @@ def lost(found: Sequence[Weighed]) -> bool:
 def mean_of(found: Sequence[Weighed]) -> tuple[float, float, float]:
     """Mean difference of logarithms over some sizes, its standard error, degrees of freedom."""
     n = len(found)
-    # Sizes of one launch share what is peculiar to it: no better than half the usual single size.
+    # Few launches may lie together by chance: no better than half the usual single size.
     spread = max(
         sqrt(sum(one.spread**2 for one in found)) / n,
         median(one.spread for one in found) / 2,
+        sqrt(sum(share**2 for share in _by_launch(found).values())) / n,
     )
     return fmean(one.difference for one in found), spread, fmean(one.freedom for one in found)
+
+
+def _by_launch(found: Sequence[Weighed]) -> dict[str, float]:
+    """What each launch moves the sum of the differences."""
+    sums: dict[str, float] = {}
+    for one in found:
+        for launch, share in one.shares.items():
+            sums[launch] = sums.get(launch, 0.0) + share
+    return sums
 
 
 def certainty(found: Sequence[Weighed], min_gain: float) -> float:

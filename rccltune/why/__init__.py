@@ -2,27 +2,17 @@
 
 The way of a line: ``library`` (the library's log), ``ours`` (the plugin's lines) or ``trace`` put
 it down as ``evidence``, once however often it is said; ``causes`` looks for what holds for every
-size, ``judging`` answers at one size, ``ranges`` joins sizes with one answer. What other rooms
-know (rule files, paths around the tuner, releases) comes as :class:`Known`.
+size, ``judging`` answers at one size (``answered`` where a rule did), ``ranges`` joins sizes with
+one answer. What other rooms know (rule files, paths around the tuner, releases) comes as
+:class:`Known`.
 """
 
+from rccltune.why.answers import Answer, Around, Filed, Kind, Known, Remark, RuleHere, Verdict
 from rccltune.why.evidence import Evidence
 from rccltune.why.library import LibraryLog
 from rccltune.why.ours import MARK, OwnLines
 from rccltune.why.ranges import verdict
-from rccltune.why.records import (
-    NOWHERE,
-    Answer,
-    Around,
-    Job,
-    Kind,
-    Kindred,
-    Known,
-    Remark,
-    RuleHere,
-    Verdict,
-    Where,
-)
+from rccltune.why.records import NOWHERE, Job, Kindred, Where
 from rccltune.why.remedies import TELL_ALL
 from rccltune.why.trace import COLUMNS, read_trace
 
@@ -34,6 +24,7 @@ __all__ = [
     "Answer",
     "Around",
     "Evidence",
+    "Filed",
     "Job",
     "Kind",
     "Kindred",

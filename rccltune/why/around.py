@@ -6,7 +6,8 @@ from collections.abc import Collection, Iterator, Sequence
 from typing import Final
 
 from rccltune.why import remedies
-from rccltune.why.records import Around, Job, Key, Kind, Kindred, Known, Reason, Seen
+from rccltune.why.answers import Around, Kind, Known, Reason
+from rccltune.why.records import Job, Key, Kindred, Seen
 
 # What the library's own lines call them by; no variable is known that takes them away.
 SYMMETRIC: Final = "symmetric kernels"

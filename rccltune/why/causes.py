@@ -7,8 +7,9 @@ from collections.abc import Iterator
 from typing import Final
 
 from rccltune.why import remedies
+from rccltune.why.answers import Kind, Known, Reason
 from rccltune.why.loading import not_loaded
-from rccltune.why.records import Job, Kind, Known, Loading, Reason, Started, Where
+from rccltune.why.records import Job, Loading, Started, Where
 
 # What the plugin says where it stops a job or goes on without rules: first match counts. Texts are
 # those of native_plugin/src/config.c, settings.c, watch.c and plugin.c.

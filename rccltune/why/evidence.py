@@ -9,7 +9,7 @@ from typing import Final
 from rccltune.librarylog import SHARED
 from rccltune.model import Setting
 from rccltune.vocab import Collective
-from rccltune.why.records import Job, Key, Loading, Seen, Started, Totals, Where
+from rccltune.why.records import Job, Key, Loading, Seen, Started, Stuck, Totals, Where
 
 # A job of varying sizes may ask of millions; the first ones tell what goes wrong.
 MAX_KEYS: Final = 65536
@@ -84,6 +84,18 @@ class Evidence:
         if len(self.job.unread) < MAX_WORDS:
             self.job.unread.add(text)
 
+    def stuck(self, where: Where, stuck: Stuck) -> None:
+        """A library found nothing to run a call with."""
+        if where in self.job.stuck or len(self.job.stuck) < MAX_SCALES:
+            counted = self.job.stuck.setdefault(where, Counter())
+            if stuck in counted or len(counted) < MAX_WORDS:
+                counted[stuck] += 1
+
+    def channels(self, where: Where, number: int) -> None:
+        """How many channels a communicator has; others of its scale may have fewer."""
+        if where in self.job.channels or len(self.job.channels) < MAX_SCALES:
+            self.job.channels[where] = max(number, self.job.channels.get(where, 0))
+
     def scale(self, where: Where) -> None:
         """A communicator was made."""
         if where in self.job.scales or len(self.job.scales) < MAX_SCALES:
@@ -115,7 +127,7 @@ class Evidence:
     def _widen(self, nodes: Mapping[int, int]) -> None:
         """Scales of which a part is not known become those that are, where only one fits."""
         job = self.job
-        told = {*job.started, *job.scales, *job.totals, *(key[0] for key in job.seen)}
+        told = {*job.started, *job.scales, *job.totals, *job.stuck, *(key[0] for key in job.seen)}
         whole = {where for where in told if where.n_nodes is not None and (where.n_ranks or 0) > 1}
         for where in sorted(told - whole, key=str):
             found = {other for other in whole if _fits(other, where)}
@@ -135,6 +147,10 @@ class Evidence:
             job.started.setdefault(new, Counter()).update(job.started.pop(old))
         if old in job.hit_rules:
             job.hit_rules.setdefault(new, Counter()).update(job.hit_rules.pop(old))
+        if old in job.stuck:
+            job.stuck.setdefault(new, Counter()).update(job.stuck.pop(old))
+        if old in job.channels:
+            self.channels(new, job.channels.pop(old))
         if old in job.totals:
             sums = job.totals.pop(old)
             numbers = (sums.calls, sums.hits, sums.misses, sums.not_selectable, sums.fallbacks)

@@ -3,27 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Final
 
 from rccltune.model import Setting
 from rccltune.why import remedies
+from rccltune.why.answered import Answered
+from rccltune.why.answers import Kind, Known, Reason, RuleHere
 from rccltune.why.around import bypassed
 from rccltune.why.causes import cause
-from rccltune.why.records import (
-    Job,
-    Key,
-    Kind,
-    Known,
-    Reason,
-    RuleHere,
-    Said,
-    Seen,
-    Where,
-)
+from rccltune.why.records import Job, Key, Said, Seen, Where
 from rccltune.why.shut import cell_of, is_offered, not_selectable, unmet
 from rccltune.why.summary import by_summary, was_hit, was_shut
-
-_OVERRIDES: Final = ("RCCL_OVERRIDE_ALGO", "RCCL_OVERRIDE_PROTO")
 
 
 class Judge:
@@ -38,6 +27,7 @@ class Judge:
         """
         self._job = job
         self._known = known
+        self._answered = Answered(job, known)
         self._causes: dict[Where, Reason | None] = {}
 
     def cause(self, where: Where) -> Reason | None:
@@ -57,7 +47,7 @@ class Judge:
             return reason
         answers = [said for said in seen.said if said.setting is not None or said.line]
         if answers:
-            return self._behind(key, seen, answers[0], self._answered(key, seen, answers))
+            return self._behind(key, seen, answers[0], self._answered.at(key, seen, answers))
         return reason or (self._unanswered if seen.said else self._unasked)(key, seen)
 
     def _around_any(self, key: Key, seen: Seen) -> Reason | None:
@@ -77,25 +67,6 @@ class Judge:
             )
         return None
 
-    # --- a rule answered
-
-    def _answered(self, key: Key, seen: Seen, answers: Sequence[Said]) -> Reason:
-        said = answers[0]
-        if said.setting is None:
-            return Reason(Kind.HOLE, f"rule of line {said.line} leaves this size to the library")
-        if len(answers) > 1 or None in {one.setting for one in seen.said}:
-            return self._answered_apart(seen)
-        rule = f"rule of line {said.line}" if said.line else "a rule of the library's own table"
-        if not seen.ran:
-            return self._answered_unseen(key, said, rule)
-        other = [ran for ran in seen.ran if ran is None or _choice(said.setting, ran)]
-        if len(other) == len(seen.ran):
-            return self._overwritten(key, said, rule, other[0])
-        # Other types, or calls of a group, whose sum the tuner was asked about.
-        words = ", ".join(sorted(map(str, other)))
-        more = f"; other calls ran {words}" if other else ""
-        return self._hit(f"{rule} answered {said.setting}, and that ran{more}")
-
     def _behind(self, key: Key, seen: Seen, said: Said, reason: Reason) -> Reason:
         """The same, with the rule before it that would have answered if it could be chosen."""
         before = [one for one in self._rules(key) or () if one.line < said.line]
@@ -103,62 +74,6 @@ class Judge:
             return reason
         shut = self._shut(before[0], key, seen)
         return Reason(reason.kind, f"{reason.text}; {shut.text}", reason.remedy or shut.remedy)
-
-    def _answered_unseen(self, key: Key, said: Said, rule: str) -> Reason:
-        """Nothing says what ran: the library's release does, where it is known for that."""
-        if self._known.overwrites(self._job.library, key[1], key[0]):
-            return Reason(
-                Kind.OVERWRITTEN,
-                f"{rule} answered {said.setting}; {self._job.library} sets the protocol of "
-                f"{key[1].value} again on several nodes, and nothing here says what ran",
-                "use RCCL 2.28.3 or later, or see what runs: export NCCL_DEBUG=INFO "
-                "NCCL_DEBUG_SUBSYS=INIT,ENV,TUNING",
-            )
-        return self._hit(f"{rule} answered {said.setting}; nothing here says what ran")
-
-    def _hit(self, text: str) -> Reason:
-        measured, loaded = self._known.file_libraries, self._job.library
-        if measured and loaded is not None and not any(_is_same(one, loaded) for one in measured):
-            names = ", ".join(measured)
-            return Reason(
-                Kind.OTHER_LIBRARY,
-                f"{text}, but the rules were measured with {names} and the job loads {loaded}",
-                remedies.CHECK_LIBRARY,
-            )
-        return Reason(Kind.HIT, text)
-
-    def _answered_apart(self, seen: Seen) -> Reason:
-        """Several answers at one size: numPipeOps and regBuff differ, or the ranks do."""
-        words = sorted({"none" if s.setting is None else str(s.setting) for s in seen.said})
-        ran = sorted({str(one) for one in seen.ran})
-        more = f"; what ran: {', '.join(ran)}" if ran else ""
-        return Reason(
-            Kind.HIT,
-            f"rules answered, not always alike: {', '.join(words)}{more}",
-            "compare ranks and calls in the plugin's own files: " + remedies.TELL_PLUGIN,
-        )
-
-    def _overwritten(self, key: Key, said: Said, rule: str, ran: Setting | None) -> Reason:
-        name = "an algorithm without a name here" if ran is None else str(ran)
-        text = f"{rule} answered {said.setting}, and {name} ran"
-        forced = [name for name in _OVERRIDES if name in self._job.variables]
-        if forced:
-            values = ", ".join(f"{n}={'|'.join(sorted(self._job.variables[n]))}" for n in forced)
-            return Reason(
-                Kind.OVERWRITTEN, f"{text}: {values} is applied last", remedies.unset(*forced)
-            )
-        if self._known.overwrites(self._job.library, key[1], key[0]):
-            return Reason(
-                Kind.OVERWRITTEN,
-                f"{text}: {self._job.library} sets the protocol again on several nodes",
-                "use RCCL 2.28.3 or later, which leaves a tuner's answer as it is",
-            )
-        return Reason(
-            Kind.OVERWRITTEN,
-            f"{text}: {self._job.library or 'the library'} changed it after the tuner",
-            "see whether other variables force it, with: export NCCL_DEBUG=INFO "
-            "NCCL_DEBUG_SUBSYS=INIT,ENV,TUNING",
-        )
 
     # --- asked, and no answer
 
@@ -196,19 +111,35 @@ class Judge:
             return Reason(
                 Kind.NOT_SELECTABLE,
                 "a rule matched, and the library does not offer what it asks for",
-                unmet(self._job) or remedies.TELL_RULES,
+                unmet(self._job) or remedies.tell_rules(self._job.rule_file),
             )
         return Reason(
             Kind.UNKNOWN,
             "the plugin was asked and gave no answer: there is no rule, or none that can be chosen",
-            remedies.TELL_RULES,
+            remedies.tell_rules(self._job.rule_file),
         )
 
     def _hole(self, key: Key) -> Reason:
         stated = self._known.hole(key[1], key[2], key[0]) if self._known.hole else None
-        remedy = "measure these sizes and choose anew: rccltune sweep, rccltune emit-config"
-        beaten = stated is not None and "not beaten" in stated
-        return Reason(Kind.HOLE, stated or "the file has none here", None if beaten else remedy)
+        if stated is not None and "not beaten" in stated:
+            return Reason(Kind.HOLE, stated)
+        name = key[1].value
+        remedy = f"rccltune sweep --collective {name}, rccltune emit-config"
+        if stated is None and self._has_none(key):
+            return Reason(
+                Kind.HOLE,
+                f"the file has none for {name} at all",
+                f"if its calls take long enough to matter, measure it: {remedy}",
+            )
+        return Reason(
+            Kind.HOLE,
+            stated or "the file has none here",
+            f"measure these sizes and choose anew: {remedy}",
+        )
+
+    def _has_none(self, key: Key) -> bool:
+        """Whether a whole collective is left out, rather than some of its sizes."""
+        return not any(one.collective is key[1] for one in self._known.file_rules)
 
     def _shut(self, rule: RuleHere, key: Key, seen: Seen) -> Reason:
         return not_selectable(rule, key, seen, self._job, self._known)
@@ -242,9 +173,9 @@ class Judge:
         if rules is None or not ran:
             return by_summary(key[0], ran, self._job) or self._untold(ran)
         rule = rules[0]
-        if not any(_choice(rule.setting, one) for one in ran):
-            how = f"{ran[0]} ran, which is what the rule of line {rule.line} asks for"
-            return self._hit(how)
+        same = self._answered.compared(rule, ran, key[0])
+        if same is not None:
+            return same
         if (key[1], cell_of(rule.setting)) in self._job.refused or was_shut(
             key[0], rule, self._job
         ):
@@ -253,7 +184,7 @@ class Judge:
             self._job.library, key[1], key[0]
         ):
             said = Said(rule.setting, rule.line)
-            return self._overwritten(key, said, f"rule of line {rule.line}", ran[0])
+            return self._answered.overwritten(key, said, f"rule of line {rule.line}", ran[0])
         return Reason(
             Kind.UNKNOWN,
             f"{ran[0]} ran, and the rule of line {rule.line} asks for {rule.setting}; nothing here "
@@ -264,6 +195,9 @@ class Judge:
     def _untold(self, ran: Sequence[Setting]) -> Reason:
         told = f"{', '.join(map(str, ran))} ran, and " if ran else ""
         remedy = remedies.TELL_PLUGIN if self._is_loaded() else remedies.TELL_LIBRARY
+        if self._known.rules is None and self._job.rule_file:
+            # What ran, held against what each rule asks for, tells as much without another run.
+            remedy = remedies.tell_rules(self._job.rule_file)
         return Reason(Kind.UNKNOWN, f"{told}nothing here says what a rule answered", remedy)
 
     def _is_loaded(self) -> bool:
@@ -276,19 +210,3 @@ class Judge:
 
     def _rules(self, key: Key) -> tuple[RuleHere, ...] | None:
         return self._known.rules(key[1], key[2], key[0]) if self._known.rules else None
-
-
-def _choice(asked: Setting, ran: Setting) -> bool:
-    """Whether another algorithm or protocol ran; channels are an upper bound and tell nothing."""
-    return Setting.contradicts(asked, cell_of(ran))
-
-
-def _is_same(measured: str, loaded: str) -> bool:
-    """Whether two libraries are of one family and release; builds of one release count as one."""
-    one, other = measured.split(), loaded.split()
-    same_family = len(one) < 2 or one[0] == other[0]
-    return same_family and _release(one[-1]) == _release(other[-1])
-
-
-def _release(text: str) -> tuple[str, ...]:
-    return tuple(text.replace("-", "+").split("+")[0].split(".")[:3])

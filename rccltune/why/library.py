@@ -1,78 +1,41 @@
-"""The library's own log: what it loads, which variables it reads, what it chooses.
-
-Texts are those of RCCL 2.18 to 2.30 and NCCL 2.18 to 2.30 (``src/init.cc``, ``src/enqueue.cc``,
-``src/plugin/plugin_open.cc``, ``src/plugin/tuner.cc``, ``src/misc/tuner.cc``,
-``src/include/symmetric_sched.h``, RCCL's ``src/plugin/tuner/csv_tuner.cc``). Lines of many ranks
-may share one stream and be torn by that: a message counts only where all of its parts are there.
-"""
+"""The library's own log: what it loads, which variables it reads, what it chooses."""
 
 from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Iterator
-from typing import Final, NamedTuple
+from typing import Final
 
-from rccltune.librarylog import MODEL_ROW, collective_named, setting_named, without_bandwidth
+from rccltune.librarylog import collective_named, setting_named, without_bandwidth
 from rccltune.model import Setting
 from rccltune.vocab import DTYPE_BYTES, REDOPS, Collective
 from rccltune.why.around import SYMMETRIC
 from rccltune.why.evidence import MAX_KEYS, Evidence, total_of
 from rccltune.why.groups import Groups
-from rccltune.why.records import NOWHERE, Kindred, Loading, Said, Where
+from rccltune.why.phrases import (
+    APPLIED,
+    CALL,
+    CHANNELS,
+    CHOICE,
+    DTYPES,
+    ENV,
+    FILE,
+    INIT,
+    LIMIT,
+    LOADING,
+    MODEL,
+    NODES,
+    OLD_ENV,
+    STUCK,
+    SYMMETRIC_CALL,
+    VERSION,
+    Process,
+    messages,
+)
+from rccltune.why.records import NOWHERE, Kindred, Said, Stuck, Where
+from rccltune.why.writers import Writers
 
-_HEAD: Final = re.compile(
-    r"([^\s:]+):(\d+):\d+ \[-?\d+\] (?:\S+ )?NCCL (?:INFO|WARN|TRACE|ERROR|ABORT) "
-)
-_ENV: Final = re.compile(r"\b([A-Z][A-Z0-9_]+) set by environment to (\S+)")
-_OLD_ENV: Final = re.compile(r"\b(NCCL_TUNER_PLUGIN) set to (\S+)")
-_VERSION: Final = re.compile(r"\b([RN]CCL) version\s*:?\s*(\d+\.\d+\.\d+\S*)")
-_FILE: Final = re.compile(r"\bLib[rn]ccl path\s*:\s*(\S.*?)\s*$")
-_NODES: Final = re.compile(r"\bcomm (0x\w+) rank (\d+) nRanks (\d+) nNodes (\d+) ")
-_INIT: Final = re.compile(r"\bcomm (0x\w+) rank (\d+) nranks (\d+) .*?commId 0x(\w+) - Init ")
-_CHOICE: Final = re.compile(
-    r"(?:(\w+): )?(?:opCount \w+ )?(\d{1,19}) Bytes -> Algo(?:rithm)? (\w+) "
-    r"proto(?:col)? (\w+)(?=( time \S| .*channel\{| channel\{))"
-)
-_SYMMETRIC: Final = re.compile(r"(\w+) \[Symmetric\]: (\d{1,19}) Bytes -> Kernel \S+ nchannels ")
-_APPLIED: Final = re.compile(
-    r"Applied config for (\w+), bytes=(\d{1,19}): algo=(\w+), proto=(\w+), channels=(-?\d+)"
-)
-_CALL: Final = re.compile(
-    r"(\w+): opCount \w+ sendbuff \S+ recvbuff \S+ (?:acc \S+ )?count (\d{1,18}) "
-    r"datatype (\d+) op (\d+) root -?\d+ comm (\S+) \[nranks=(\d{1,9})\]"
-)
-_MODEL: Final = re.compile(MODEL_ROW)
-# Specific texts first: the first that fits says what a line means.
-_LOADING: Final = tuple(
-    (re.compile(pattern), what)
-    for pattern, what in (
-        (r"TUNER/Plugin: Using (?!internal)(\S+ \(v\d+\))", Loading.USING),
-        (r"Successfully loaded external tuner plugin (\S+)", Loading.NAMED),
-        (r"External tuner plugin (\S+) is unsupported", Loading.UNSUPPORTED),
-        (r"(ncclTunerPlugin_v1) in plugin", Loading.NO_SYMBOL),
-        (r"TUNER/Plugin: Failed to find (ncclTunerPlugin_v\d+) symbol", Loading.NO_SYMBOL),
-        (r"TUNER/Plugin: Could not find: (\S+?)\.?(?=\s|$)", Loading.NOT_FOUND),
-        (r"Tuner: no plugin found '([^']+)'", Loading.NOT_FOUND),
-        (r"TUNER/Plugin: Plugin load returned \d+ : (.+)", Loading.FAILED),
-        (r"Using built-in CSV tuner, config: (\S+)", Loading.TABLE),
-        (r"TUNER/CsvTuner: Loaded \d+ tuning configurations from (\S+)", Loading.TABLE),
-        (r"TUNER/Plugin: (Using internal tuner)", Loading.INTERNAL),
-        (r"TUNER/Plugin: ((?!Failed|Closing|Using|Could|Plugin)\S.*: .+)", Loading.FAILED),
-    )
-)
-_DTYPES: Final = (
-    *("int8", "uint8", "int32", "uint32", "int64", "uint64", "half", "float", "double"),
-    *("bfloat16", "fp8_e4m3", "fp8_e5m2"),
-)
 _MAX_PROCESSES: Final = 65536
-
-
-class Process(NamedTuple):
-    """Who wrote a message."""
-
-    host: str
-    pid: int
 
 
 class LibraryLog:
@@ -81,9 +44,7 @@ class LibraryLog:
     def __init__(self, evidence: Evidence) -> None:
         """Nothing was read yet."""
         self._evidence = evidence
-        # Each process's communicators by address, and those of them whose rank 0 it is.
-        self._scales: dict[Process, dict[str, Where]] = {}
-        self._first: dict[Process, dict[str, Where]] = {}
+        self._writers = Writers()
         self._modelled: set[tuple[Process, Collective]] = set()
         self._groups = Groups()
         # Choices of processes of whose communicators nothing is known yet: bytes of a rank's own
@@ -92,12 +53,16 @@ class LibraryLog:
 
     def line(self, text: str) -> None:
         """Take one line: any number of messages, or none."""
-        for process, body in _messages(text):
+        for process, body in messages(text):
             self._message(process, body)
 
     def _message(self, process: Process | None, body: str) -> None:
         if " Bytes -> " in body:
             self._choice(process, body)
+        elif "no algorithm/protocol" in body:
+            self._stuck(process, body)
+        elif "coll channels" in body:
+            self._channels(process, body)
         elif " rank " in body and "comm" in body:
             self._communicator(process, body)
         elif "opCount" in body:
@@ -114,15 +79,15 @@ class LibraryLog:
     # --- start ------------------------------------------------------------------------------------
 
     def _library(self, body: str) -> None:
-        match = _VERSION.search(body)
+        match = VERSION.search(body)
         if match is not None:
             self._evidence.version(f"{match[1]} {match[2]}")
-        file = _FILE.search(body)
+        file = FILE.search(body)
         if file is not None:
             self._evidence.path(file[1])
 
     def _variable(self, body: str) -> None:
-        match = _ENV.search(body) or _OLD_ENV.search(body)
+        match = ENV.search(body) or OLD_ENV.search(body)
         if match is not None:
             value = match[2]
             # Numbers are printed with a full stop behind them.
@@ -130,43 +95,50 @@ class LibraryLog:
             self._evidence.variable(match[1], plain)
 
     def _tuner(self, process: Process | None, body: str) -> None:
-        applied = _APPLIED.search(body)
+        applied = APPLIED.search(body)
         if applied is not None:
             self._applied(process, applied)
             return
-        for pattern, what in _LOADING:
+        for pattern, what in LOADING:
             match = pattern.search(body)
             if match is not None:
                 self._evidence.loads(what, match[1].strip()[:300])
                 return
 
     def _communicator(self, process: Process | None, body: str) -> None:
-        match = _NODES.search(body)
+        match = NODES.search(body)
         if match is not None:
             where = Where(int(match[4][:9]), int(match[3][:9]))
-            self._is(process, match[1], int(match[2][:9]), where)
+            self._evidence.scale(where)
+            self._writers.see(process, match[1], int(match[2][:9]), where)
             return
-        match = _INIT.search(body)
+        match = INIT.search(body)
         if match is not None:
             rank, n_ranks = int(match[2][:9]), int(match[3][:9])
-            known = self._scales.get(process, {}).get(match[1]) if process else None
-            self._is(process, match[1], rank, known or Where(None, n_ranks))
+            where = self._writers.of(process, match[1]) or Where(None, n_ranks)
+            self._evidence.scale(where)
+            self._writers.see(process, match[1], rank, where)
             if process is not None:
                 self._groups.see(match[4], process, process.host, rank, n_ranks)
 
-    def _is(self, process: Process | None, address: str, rank: int, where: Where) -> None:
-        """A process has a communicator; those that were given up may give others their address."""
-        self._evidence.scale(where)
-        if process is None or (process not in self._scales and len(self._scales) >= _MAX_PROCESSES):
+    def _channels(self, process: Process | None, body: str) -> None:
+        """What a communicator has; the line names none, so a process must have one scale."""
+        match = CHANNELS.search(body)
+        where = self._writers.only(process)
+        if match is not None and where is not NOWHERE:
+            self._evidence.channels(where, int(match[1]))
+
+    def _stuck(self, process: Process | None, body: str) -> None:
+        """The end of a job; frameworks repeat the message, without a head, in their traces."""
+        match = STUCK.search(body)
+        if match is None or process is None:
             return
-        self._scales.setdefault(process, {})[address] = where
-        if rank == 0:
-            self._first.setdefault(process, {})[address] = where
-        else:
-            self._first.get(process, {}).pop(address, None)
+        collective = collective_named(match[1]) if match[1] else None
+        limits = tuple((one[1], one[2]) for one in LIMIT.finditer(body))
+        self._evidence.stuck(self._writers.only(process), Stuck(collective, match[2] or "", limits))
 
     def _model(self, process: Process, body: str) -> None:
-        match = _MODEL.match(body)
+        match = MODEL.match(body)
         collective = collective_named(match[1]) if match else None
         # Further rows of a collective are other algorithms', or another communicator's.
         if match is None or collective is None or (process, collective) in self._modelled:
@@ -178,11 +150,11 @@ class LibraryLog:
     # --- calls ------------------------------------------------------------------------------------
 
     def _choice(self, process: Process | None, body: str) -> None:
-        match = _SYMMETRIC.search(body)
+        match = SYMMETRIC_CALL.search(body)
         if match is not None:
             collective = collective_named(match[1])
             if collective is not None:
-                where = self._writer(process)
+                where = self._writers.choosing(process)
                 total = total_of(collective, int(match[2]), where.n_ranks)
                 seen = self._evidence.at(
                     where, collective, int(match[2]) if total is None else total
@@ -190,7 +162,7 @@ class LibraryLog:
                 seen.paths.add(SYMMETRIC)
                 seen.called = True
             return
-        match = _CHOICE.search(body)
+        match = CHOICE.search(body)
         if match is None:
             return
         # Releases before 2.23 name no collective: all_reduce is what is asked about most.
@@ -200,7 +172,7 @@ class LibraryLog:
             return
         own = not match[5].startswith(" time")
         self._ran(
-            self._writer(process),
+            self._writers.choosing(process),
             (collective, int(match[2]), own),
             setting_named(match[3], match[4]),
         )
@@ -209,7 +181,7 @@ class LibraryLog:
         """A choice that names no collective: the one of the last call, if calls are told."""
         if not match[1]:
             self._evidence.nameless(
-                self._writer(process), int(match[2]), setting_named(match[3], match[4])
+                self._writers.choosing(process), int(match[2]), setting_named(match[3], match[4])
             )
 
     def _ran(self, where: Where, call: tuple[Collective, int, bool], ran: Setting | None) -> None:
@@ -223,14 +195,13 @@ class LibraryLog:
         self._evidence.job.tuning.add(where)
 
     def _call(self, process: Process | None, body: str) -> None:
-        match = _CALL.search(body)
+        match = CALL.search(body)
         collective = _called(match[1]) if match else None
-        number = int(match[3][:9]) if match else len(_DTYPES)
-        if match is None or collective is None or number >= len(_DTYPES):
+        number = int(match[3][:9]) if match else len(DTYPES)
+        if match is None or collective is None or number >= len(DTYPES):
             return
-        n_ranks, dtype, op = int(match[6]), _DTYPES[number], int(match[4][:9])
-        known = self._scales.get(process, {}).get(match[5]) if process else None
-        where = known or Where(None, n_ranks)
+        n_ranks, dtype, op = int(match[6]), DTYPES[number], int(match[4][:9])
+        where = self._writers.of(process, match[5]) or Where(None, n_ranks)
         nbytes = total_of(collective, int(match[2]) * DTYPE_BYTES[dtype], n_ranks)
         self._evidence.job.has_calls = True
         seen = self._evidence.at(where, collective, nbytes or 0)
@@ -249,26 +220,8 @@ class LibraryLog:
                 algorithm=setting.algorithm, protocol=setting.protocol, channels=channels
             )
         self._evidence.job.table_applied = True
-        own = self._scales.get(process, {}) if process else {}
-        scales = set(own.values())
-        where = scales.pop() if len(scales) == 1 else NOWHERE
+        where = self._writers.only(process)
         self._evidence.at(where, collective, int(match[2])).said[Said(setting, 0)] += 1
-
-    def _writer(self, process: Process | None) -> Where:
-        """Whose choice a line is: rank 0 of a communicator writes it, and names none."""
-        if process is None:
-            return NOWHERE
-        scales = set(self._first.get(process, {}).values())
-        if not scales:
-            # Glued to what stood before it, a host's name is longer than it is.
-            like = (
-                known
-                for known in self._first
-                if known.pid == process.pid and process.host.endswith(known.host)
-            )
-            found = next(like, None)
-            scales = set(self._first[found].values()) if found is not None else set()
-        return scales.pop() if len(scales) == 1 else NOWHERE
 
     # --- end --------------------------------------------------------------------------------------
 
@@ -300,16 +253,3 @@ class LibraryLog:
 def _called(name: str) -> Collective | None:
     """RCCL makes alltoall and the like of these two, and says only them."""
     return Collective.SENDRECV if name in ("Send", "Recv") else collective_named(name)
-
-
-def _messages(text: str) -> Iterator[tuple[Process | None, str]]:
-    """Messages of a line, each with its writer; what has no head is one message of nobody."""
-    heads = list(_HEAD.finditer(text))
-    if not heads:
-        yield None, text
-        return
-    if heads[0].start() > 0:
-        yield None, text[: heads[0].start()]
-    ends = [head.start() for head in heads[1:]] + [len(text)]
-    for head, end in zip(heads, ends, strict=True):
-        yield Process(head[1], int(head[2][:18])), text[head.end() : end]

@@ -4,16 +4,21 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
+from pathlib import PurePath
 from typing import Final
 
 from rccltune.why import remedies
-from rccltune.why.records import Job, Kind, Loading, Reason
+from rccltune.why.answers import Kind, Reason
+from rccltune.why.records import Job, Loading
 
 _PLUGIN: Final = "NCCL_TUNER_PLUGIN"
 # What RCCL and NCCL look for where nothing is named; the prefix moved between releases.
 DEFAULTS: Final = ("librccl-tuner.so", "libnccl-tuner.so")
 # First releases that look for a tuner that can be given one of ours (facts: version 2).
 _FIRST: Final = (2, 21)
+# The newest version that a release looks for; it looks for all down to 2 (facts: introduced in).
+_NEWEST: Final = (((2, 30), 6), ((2, 28), 5), ((2, 24), 4), ((2, 22), 3), (_FIRST, 2))
+_COLLECTIVES: Final = re.compile(r"lib[nr]ccl\.so(?:\.\d+)*")
 _NUMBER: Final = re.compile(r"(\d+)\.(\d+)")
 
 
@@ -75,14 +80,26 @@ def _failed(
 
 
 def _no_symbol(name: str, symbols: list[str], version: str | None) -> Reason:
-    wanted = ", ".join(symbols) or "a tuner's symbol that is known"
+    wanted = ", ".join(symbols) or _wanted(version)
     library = version or "the library"
+    itself = _COLLECTIVES.fullmatch(PurePath(name).name)
+    what = "; it is the library of the collectives itself, and no plugin" if itself else ""
     return Reason(
         Kind.NOT_LOADED,
-        f"{name} has no symbol that {library} looks for ({wanted})",
+        f"{name} has no symbol that {library} looks for ({wanted}){what}",
         "use the plugin that comes with rccltune, which has versions 2 to 6: export "
         'NCCL_TUNER_PLUGIN="$(rccltune plugin --path)"',
     )
+
+
+def _wanted(version: str | None) -> str:
+    """The symbols that a release looks for, where it does not say them itself."""
+    match = _NUMBER.search(version or "")
+    number = (int(match[1]), int(match[2])) if match else ()
+    newest = next((v for since, v in _NEWEST if number >= since), None)
+    if newest is None:
+        return "ncclTunerPlugin_v…"
+    return f"ncclTunerPlugin_v{newest}" + (f" down to v{_NEWEST[-1][1]}" if newest > 2 else "")
 
 
 def _unset(named: str | None, version: str | None) -> Reason:

@@ -3,22 +3,28 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
+from dataclasses import replace
 from itertools import groupby
+from typing import Final
 
+from rccltune.vocab import Collective
 from rccltune.why import remedies
+from rccltune.why.answers import Answer, Kind, Known, Reason, Verdict
 from rccltune.why.judging import Judge
-from rccltune.why.records import (
-    NOWHERE,
-    Answer,
-    Job,
-    Key,
-    Kind,
-    Known,
-    Reason,
-    Verdict,
-    Where,
-)
+from rccltune.why.records import NOWHERE, Job, Key, Where
 from rccltune.why.remarks import remarks
+
+_NARROWER: Final = (
+    ", or name the one collective that it is meant for (from 2.24 on): NCCL_ALGO=allreduce:tree"
+)
+# Jobs spend most of their time in the first.
+_WEIGHT: Final = (
+    Collective.ALL_REDUCE,
+    Collective.REDUCE_SCATTER,
+    Collective.ALL_GATHER,
+    Collective.BROADCAST,
+    Collective.REDUCE,
+)
 
 
 def verdict(job: Job, known: Known) -> Verdict:
@@ -29,7 +35,7 @@ def verdict(job: Job, known: Known) -> Verdict:
         known: what other rooms know.
     """
     judge = Judge(job, known)
-    answers = list(_by_size(job, judge))
+    answers = [*_stuck(job), *_by_size(job, judge)]
     # The summary names rules that were hit: all that is known where single sizes stay open.
     open_scales = {answer.where for answer in answers if answer.kind is Kind.UNKNOWN}
     for where in sorted(open_scales & set(job.hit_rules), key=str):
@@ -43,13 +49,42 @@ def verdict(job: Job, known: Known) -> Verdict:
     )
 
 
-def _order(answer: Answer) -> tuple[int, int, int, int]:
+def _order(answer: Answer) -> tuple[bool, int, int, int, int]:
+    """What ended the job first, then scale by scale and size by size."""
     where, collective = answer.where, answer.collective
     return (
+        answer.kind is not Kind.STUCK,
         where.n_nodes or 0,
         where.n_ranks or 0,
-        99 if collective is None or not collective.is_tunable else collective.func_index,
+        _WEIGHT.index(collective) if collective in _WEIGHT else len(_WEIGHT),
         answer.min_nbytes or 0,
+    )
+
+
+def _stuck(job: Job) -> Iterator[Answer]:
+    """Calls that ended the job: no rule helps, since a tuner can only choose from what is left."""
+    library = job.library or "the library"
+    for where, counted in job.stuck.items():
+        for one in counted:
+            name = one.collective.value if one.collective else "a call"
+            kind = f" of {one.dtype}" if one.dtype else ""
+            limits = one.limits or _limits(job)
+            set_to = ", ".join(f"{variable}={value}" for variable, value in limits)
+            why = f" and ended the job: {set_to} leaves none that can" if set_to else ""
+            reason = Reason(
+                Kind.STUCK,
+                f"{library} found no algorithm and protocol for {name}{kind}{why}",
+                remedies.unset(*dict(limits)) + _NARROWER if limits else remedies.TELL_LIBRARY,
+            )
+            yield replace(_answer(where, None, (), reason), collective=one.collective)
+
+
+def _limits(job: Job) -> tuple[tuple[str, str], ...]:
+    """Releases that do not name them said before which variables they read."""
+    return tuple(
+        (name, value)
+        for name in ("NCCL_ALGO", "NCCL_PROTO")
+        for value in sorted(job.variables.get(name, ()))
     )
 
 
@@ -99,12 +134,14 @@ def _by_scale(job: Job, judge: Judge, known: Known) -> Iterator[Answer]:
 
 def _hits(job: Job, where: Where, known: Known) -> Iterator[Answer]:
     """The summary names the rules that were hit, not the sizes of the calls."""
+    unsaid = "nothing here says what ran"
+    if where in job.tuning:
+        unsaid = "the plugin's summary does not say at which sizes"
     for said, count in sorted(job.hit_rules[where].items(), key=lambda one: one[0].line):
         setting = said.setting or "nothing"
         reason = Reason(
             Kind.HIT,
-            f"rule of line {said.line} answered {setting}, {count} times in all; "
-            "nothing here says what ran",
+            f"rule of line {said.line} answered {setting}, {count} times in all; {unsaid}",
         )
         sizes = known.line_range(said.line) if known.line_range else None
         if sizes is None:

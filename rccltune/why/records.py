@@ -1,37 +1,14 @@
-"""What files tell of a job, and what is answered from it."""
+"""What files tell of a job: evidence, put down once however often it is said."""
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable
 from dataclasses import dataclass, field
 from enum import Enum
 from typing import NamedTuple
 
 from rccltune.model import Setting
 from rccltune.vocab import Collective
-
-
-class Kind(Enum):
-    """The answers; the value is what people and ``--json`` see."""
-
-    HIT = "rule hit"
-    NOT_SELECTABLE = "not selectable"
-    BYPASSED = "bypassed"
-    OVERWRITTEN = "overwritten after the tuner"
-    HOLE = "no rule at this size"
-    OTHER_SCALE = "other communicator or scale"
-    NOT_LOADED = "plugin not loaded"
-    OTHER_LIBRARY = "other library"
-    REFUSED = "rule file refused"
-    OTHER_FILE = "other rule file"
-    PLACEMENT = "other placement"
-    MACHINE = "other machine or mode"
-    VARIABLE = "a variable is not understood"
-    SCHEDULE = "a schedule is set"
-    OFF = "switched off"
-    NOT_TUNABLE = "never asks a tuner"
-    UNKNOWN = "the files do not tell"
 
 
 class Where(NamedTuple):
@@ -123,6 +100,20 @@ class Totals:
     fallbacks: int = 0
 
 
+class Stuck(NamedTuple):
+    """A call for which the library found nothing that it may run, which ends the job.
+
+    Attributes:
+        collective: None where the release does not name it.
+        dtype: as the library calls it, empty likewise.
+        limits: variables that the library says were set, name and value.
+    """
+
+    collective: Collective | None
+    dtype: str = ""
+    limits: tuple[tuple[str, str], ...] = ()
+
+
 class Loading(Enum):
     """What one line of a library's log says of the tuner."""
 
@@ -156,6 +147,8 @@ class Job:
         has_calls: the log has a line for every call (subsystem COLL).
         table_applied: the built-in table's tuner told of what it applied.
         groups: sets of processes that share communicators.
+        stuck: by scale, calls that ended the job since nothing was left to choose.
+        channels: by scale, how many its communicators have for collectives.
         hit_rules: by scale, lines and settings of rules that the plugin's summary says were hit.
         findings: mistakes for which the plugin refused a file.
         unwritten: traces that the plugin could not write.
@@ -180,6 +173,8 @@ class Job:
     has_calls: bool = False
     table_applied: bool = False
     groups: int = 0
+    stuck: dict[Where, Counter[Stuck]] = field(default_factory=dict)
+    channels: dict[Where, int] = field(default_factory=dict)
     hit_rules: dict[Where, Counter[Said]] = field(default_factory=dict)
     findings: Counter[str] = field(default_factory=Counter)
     unwritten: Counter[str] = field(default_factory=Counter)
@@ -198,101 +193,10 @@ class Job:
         """Whether nothing at all was understood."""
         return not (
             self.seen or self.started or self.versions or self.loading or self.scales
-        ) and not (self.variables or self.totals)
+        ) and not (self.variables or self.totals or self.stuck)
 
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Around:
-    """A path that takes calls before a tuner is asked, and what takes it away."""
-
-    name: str
-    export: str | None
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class RuleHere:
-    """A rule of the file that speaks of a call.
-
-    Attributes:
-        conditions: numPipeOps and regBuff as the row asks for them, empty where it asks for none.
-    """
-
-    line: int
-    setting: Setting
-    conditions: str = ""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Known:
-    """What other rooms know, asked by this one.
-
-    Attributes:
-        around: paths that may take a call: collective, nbytes, where, type and operation, library.
-        why_not: why no rule can choose a setting anywhere: setting, collective, where.
-        overwrites: whether the library sets the protocol again: library, collective, where.
-        rules: of ``--rules`` for a call, in file order; None where there is no file.
-        hole: the file's own words for a size without a rule.
-        line_range: collective, least and largest size of the rule of a line.
-        file_scales: what the file has rules for, empty without a file.
-        file_name: of ``--rules``.
-        file_sha256: its hash.
-        file_libraries: what it was measured with, with or without the family, empty where that
-            is not recorded.
-    """
-
-    around: Callable[[Collective, int, Where, Kindred, str | None], tuple[Around, ...]]
-    why_not: Callable[[Setting, Collective, Where], str | None]
-    overwrites: Callable[[str | None, Collective, Where], bool]
-    rules: Callable[[Collective, int, Where], tuple[RuleHere, ...]] | None = None
-    hole: Callable[[Collective, int, Where], str | None] | None = None
-    line_range: Callable[[int], tuple[Collective, int, int] | None] | None = None
-    file_scales: tuple[str, ...] = ()
-    file_name: str = ""
-    file_sha256: str = ""
-    file_libraries: tuple[str, ...] = ()
-
-
-class Reason(NamedTuple):
-    """An answer before it is said of sizes: equal ones are joined."""
-
-    kind: Kind
-    text: str
-    remedy: str | None = None
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Answer:
-    """What is answered of a range of sizes.
-
-    Attributes:
-        collective: None where the files name no call.
-        min_nbytes: smallest size that was seen, None where none was.
-        max_nbytes: largest one with the same answer and none between with another.
-        n_sizes: how many were seen.
-        remedy: one imperative sentence; None where nothing is to be mended.
-    """
-
-    where: Where
-    collective: Collective | None
-    min_nbytes: int | None
-    max_nbytes: int | None
-    n_sizes: int
-    kind: Kind
-    text: str
-    remedy: str | None
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Remark:
-    """What holds for the whole job."""
-
-    text: str
-    remedy: str | None = None
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Verdict:
-    """All that is answered."""
-
-    answers: tuple[Answer, ...]
-    remarks: tuple[Remark, ...]
+    @property
+    def rule_file(self) -> str | None:
+        """The path of the file whose rules the plugin read, where it was one."""
+        read = {one.path for counted in self.started.values() for one in counted if one.path}
+        return read.pop() if len(read) == 1 else None

@@ -2,18 +2,25 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from enum import Enum
+from typing import Final
 
+from rccltune.model import Setting
 from rccltune.why import remedies
+from rccltune.why.answers import Answer, Kind, Known, Remark, RuleHere
 from rccltune.why.loading import DEFAULTS
-from rccltune.why.records import Answer, Job, Kind, Known, Loading, Remark
+from rccltune.why.records import NOWHERE, Job, Loading
+from rccltune.why.shut import admits
 
 
 def remarks(job: Job, known: Known, answers: Sequence[Answer]) -> Iterator[Remark]:
     """The library, the files, the variables, and what the files are silent about."""
+    yield from _about_variables(job, known)
+    yield from _about_totals(job)
     yield from _about_library(job, known)
     yield from _about_files(job, known)
-    yield from _about_variables(job)
+    yield from _about_channels(job, known)
     yield from _not_told(job, answers)
 
 
@@ -88,6 +95,11 @@ def _about_files(job: Job, known: Known) -> Iterator[Remark]:
         yield Remark(text=f"{job.dropped} records of further sizes did not fit and are left out")
 
 
+_MOST_TOTALS: Final = 8
+_WORD: Final[dict[str, Callable[[Setting], Enum | None]]] = {
+    "NCCL_ALGO": lambda setting: setting.algorithm,
+    "NCCL_PROTO": lambda setting: setting.protocol,
+}
 _LACKING = (Loading.NOT_FOUND, Loading.UNSUPPORTED)
 _CHOOSERS = (
     "NCCL_ALGO",
@@ -99,11 +111,57 @@ _CHOOSERS = (
 )
 
 
-def _about_variables(job: Job) -> Iterator[Remark]:
+def _limited(name: str, value: str, known: Known) -> str:
+    """What a variable does to rules, counted where there is a file."""
+    rules = [one.rule for one in known.file_rules]
+    words = [_WORD[name](rule.setting) for rule in rules] if name in _WORD else []
+    if not words:
+        return "limits what rules can choose"
+    out = sorted({word.value for word in words if word and not admits(value, word.value)})
+    n = sum(word is not None and word.value in out for word in words)
+    if not out:
+        return f"limits what the library can choose, though none of the {len(rules)} rules"
+    return f"shuts out {n} of the {len(rules)} rules, those for {', '.join(out)}"
+
+
+def _about_channels(job: Job, known: Known) -> Iterator[Remark]:
+    """Rules that ask for more channels than communicators have get what there is."""
+    for where, n_channels in sorted(job.channels.items(), key=str):
+        asked = [
+            one.rule
+            for one in known.file_rules
+            if one.where in (where, NOWHERE) and _channels(one.rule) > n_channels
+        ]
+        if asked:
+            raised = remedies.export(f"NCCL_MIN_NCHANNELS={max(map(_channels, asked))}")
+            lines = ", ".join(f"line {rule.line}: {rule.setting.channels}" for rule in asked[:8])
+            yield Remark(
+                text=f"communicators of {where} have {n_channels} channels, and some rules ask for "
+                f"more ({lines}), which gives them no more",
+                remedy=f"if they were measured so, {raised}; if not, choose anew: rccltune "
+                f"emit-config --max-channels {n_channels}",
+            )
+
+
+def _channels(rule: RuleHere) -> int:
+    return rule.setting.channels or 0
+
+
+def _about_totals(job: Job) -> Iterator[Remark]:
+    """What the plugin counted."""
+    for where, sums in sorted(job.totals.items(), key=str)[:_MOST_TOTALS]:
+        yield Remark(
+            text=f"the plugin was asked {sums.calls:,} times for {where}, all ranks together: "
+            f"{sums.hits:,} rule hits, {sums.misses:,} without a rule, {sums.not_selectable:,} "
+            "not selectable"
+        )
+
+
+def _about_variables(job: Job, known: Known) -> Iterator[Remark]:
     for name in _CHOOSERS:
         for value in sorted(job.variables.get(name, ())):
             yield Remark(
-                text=f"{name}={value} is set in the job and limits what rules can choose",
+                text=f"{name}={value} is set in the job and {_limited(name, value, known)}",
                 remedy=remedies.unset(name),
             )
     needs = sorted({one.needs for counted in job.started.values() for one in counted if one.needs})
@@ -127,7 +185,10 @@ def _not_told(job: Job, answers: Sequence[Answer]) -> Iterator[Remark]:
             text="these files have no line of what the library chose (subsystem TUNING)",
             remedy=remedies.TELL_LIBRARY,
         )
-    if not job.has_calls and not job.tables and not job.recorded and (job.tuning or unknown):
+    # Where no plugin is loaded, a path around it is not what anybody wants to know.
+    loaded = any(answer.kind is not Kind.NOT_LOADED for answer in answers)
+    silent = not job.has_calls and not job.tables and not job.recorded
+    if loaded and silent and (job.tuning or unknown):
         yield Remark(
             text="calls that ask no tuner leave no line here (subsystem COLL): what is bypassed "
             "cannot be seen",

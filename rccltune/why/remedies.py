@@ -16,7 +16,6 @@ TELL_ALL: Final = (
     f"{TELL_LIBRARY} RCCLTUNE_LOG=decisions:/path/plugin.%h.%p "
     "RCCLTUNE_TRACE=/path/trace-%h-%p-%c-%n.csv"
 )
-TELL_RULES: Final = "give the job's rule file as well: --rules FILE"
 USE_PLUGIN: Final = 'set on every rank: export NCCL_TUNER_PLUGIN="$(rccltune plugin --path)"'
 USE_RULES: Final = "set on every rank: export NCCL_TUNER_CONFIG_FILE=/path/rules.csv"
 MEASURE_SCALE: Final = (
@@ -42,6 +41,11 @@ CHECK_LIBRARY: Final = (
 def export(text: str) -> str:
     """Set a variable everywhere: choices must be alike on all ranks."""
     return f"set on every rank: export {text}"
+
+
+def tell_rules(path: str | None) -> str:
+    """Answers at single sizes need the file; the plugin says which one it read."""
+    return f"give the job's rule file as well: --rules {path or 'FILE'}"
 
 
 def unset(*names: str) -> str:

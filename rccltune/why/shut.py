@@ -7,9 +7,11 @@ from typing import Final
 from rccltune.model import Setting
 from rccltune.vocab import Algorithm, Protocol
 from rccltune.why import remedies
-from rccltune.why.records import Job, Key, Kind, Known, Reason, RuleHere, Seen
+from rccltune.why.answers import Kind, Known, Reason, RuleHere
+from rccltune.why.records import Job, Key, Seen
 
 _FORCE_LL128: Final = "RCCL_LL128_FORCE_ENABLE"
+_MULTICAST: Final = (Algorithm.NVLS, Algorithm.NVLS_TREE)
 _OLD_HOST: Final = (
     ": a library that looks for version 2 takes answers unchecked, so only ring/ll, ring/simple "
     "and tree/ll are given there"
@@ -17,8 +19,6 @@ _OLD_HOST: Final = (
 # Algorithms that libraries offer where a variable asks for them.
 _SWITCHES: Final = {
     Algorithm.PAT: "NCCL_PAT_ENABLE=1",
-    Algorithm.NVLS: "NCCL_NVLS_ENABLE=1",
-    Algorithm.NVLS_TREE: "NCCL_NVLS_ENABLE=1",
     Algorithm.COLLNET_CHAIN: "NCCL_COLLNET_ENABLE=1",
     Algorithm.COLLNET_DIRECT: "NCCL_COLLNET_ENABLE=1",
 }
@@ -59,7 +59,7 @@ def _why(setting: Setting, key: Key, job: Job, known: Known) -> tuple[str, str |
     """What shuts a cell out, nearest first: the job's own variables, the host, the file, RCCL."""
     for name, word in (("NCCL_ALGO", setting.algorithm), ("NCCL_PROTO", setting.protocol)):
         values = job.variables.get(name)
-        if values and word is not None and not any(_admits(v, word.value) for v in values):
+        if values and word is not None and not any(admits(v, word.value) for v in values):
             return f": {name}={'|'.join(sorted(values))} shuts it out", remedies.unset(name)
     if key[0] in job.old_hosts:
         return _OLD_HOST, "use RCCL 2.22.3 (ROCm 6.4) or later, or rules for these three"
@@ -83,11 +83,16 @@ def _why_off(setting: Setting, job: Job, *, is_nvidia: bool) -> tuple[str, str |
             why = f": {_FORCE_LL128}=1 is set, yet some rank lacks it or a pair of GPUs has no XGMI"
             return why, remedies.export(f"{_FORCE_LL128}=1")
         return ": LL128 is off here unless forced", remedies.export(f"{_FORCE_LL128}=1")
+    if setting.algorithm in _MULTICAST:
+        # Who set NCCL_NVLS_ENABLE=0 may have had to: on some machines more than the job suffers.
+        off = "0" in job.variables.get("NCCL_NVLS_ENABLE", ())
+        why = ": NCCL_NVLS_ENABLE=0 is set" if off else ""
+        return why, f"take the rules for {setting.algorithm.value} out of the file"
     switch = _SWITCHES.get(setting.algorithm) if setting.algorithm else None
     return "", remedies.export(switch) if switch else remedies.TELL_LIBRARY
 
 
-def _admits(value: str, word: str) -> bool:
+def admits(value: str, word: str) -> bool:
     """Whether NCCL_ALGO or NCCL_PROTO leaves a name in; lists for one collective are let pass."""
     plain = value.split(";", maxsplit=1)[0]
     if ":" in plain:

@@ -6,7 +6,8 @@ from collections.abc import Sequence
 
 from rccltune.model import Setting
 from rccltune.why import remedies
-from rccltune.why.records import Job, Kind, Reason, RuleHere, Where
+from rccltune.why.answers import Kind, Reason, RuleHere
+from rccltune.why.records import Job, Where
 
 
 def by_summary(where: Where, ran: Sequence[Setting], job: Job) -> Reason | None:
@@ -20,14 +21,14 @@ def by_summary(where: Where, ran: Sequence[Setting], job: Job) -> Reason | None:
     if sums.misses == sums.calls:
         return Reason(
             Kind.HOLE,
-            f"no rule is for any call of this scale{more}",
-            "see what the file has for it: rccltune explain RULES",
+            f"none of the {sums.calls} calls of this scale met a rule{more}",
+            remedies.tell_rules(job.rule_file),
         )
     if sums.not_selectable == sums.calls:
         return Reason(
             Kind.NOT_SELECTABLE,
             f"rules matched every call of this scale, and the library offers none of them{more}",
-            remedies.TELL_RULES,
+            remedies.tell_rules(job.rule_file),
         )
     return None
 

@@ -248,7 +248,7 @@ def _judged(found: _Outcome, options: ChoiceOptions, wrong: Sequence[WrongShare]
                 wrong=next((one for one in wrong if one.target == target), None),
             )
         )
-        scores.append(_score(ahead))
+        scores.append(_score(ahead, behind))
     made = Environment(
         variant=found.variant,
         threshold_nbytes=found.last,
@@ -260,9 +260,18 @@ def _judged(found: _Outcome, options: ChoiceOptions, wrong: Sequence[WrongShare]
     return replace(made, against=_against(made, options, confined=found.last is not None))
 
 
-def _score(ahead: Race) -> float:
-    gains = [one.gain for one in ahead.standings if one.gain is not None]
-    return fmean(log1p(gain) for gain in gains) if gains else 0.0
+def _score(ahead: Race, behind: Race) -> float:
+    """Mean log gain over the site with its rules; what noise may have made counts for nothing.
+
+    A gain is the least over views: where latencies differ by tens of percent between launches it
+    is a loss for everybody, and many such sizes would outweigh what large ones gain.
+    """
+    n_sizes = sum(one.gain is not None for one in ahead.standings)
+    return (_proven(ahead) - _proven(behind)) / n_sizes if n_sizes else 0.0
+
+
+def _proven(found: Race) -> float:
+    return sum(log1p(s.gain) for s in found.standings if s.proven and s.gain is not None)
 
 
 def _against(made: Environment, options: ChoiceOptions, *, confined: bool) -> str | None:

@@ -100,6 +100,17 @@ def test_silence_that_is_the_site_makes_the_baseline_stronger(
     assert launches_of_baseline(judged[0]) == {6}
 
 
+def test_the_site_without_a_tuner_is_known_by_its_log(here: Path) -> None:
+    """The simulated library says in its log which tuner it loads, as the real ones do."""
+    assert sweep(node(here), *WALK, "--repeats", "1") == 0
+    assert pipeline.fit_session(SESSION, note=print).agreements.tunerless
+    path, told = with_table(here)
+    assert sweep(path, *WALK, *told, "--repeats", "1", "-o", "other") == 0
+    found = pipeline.fit_session(Path("other"), note=print).agreements
+    assert (found.tuner or "").startswith("built-in table")
+    assert not found.tunerless
+
+
 def launches_of_baseline(curves: Sequence[Curve]) -> set[int]:
     """Behind each of its points, those that stalled included."""
     points = [p for c in curves if c.key.setting == BASELINE for p in c.points]
@@ -145,15 +156,18 @@ def test_walks_that_measure_something_else_are_told(
     assert ratios == {("tree", factor), ("ring", 1.0)}
     done = pipeline.fit_session(SESSION, note=print)
     samples = pipeline.load_samples(done.session, print)
-    assert pipeline.agreements(samples) == done.agreements
+    assert pipeline.agreements(samples, folder=SESSION) == done.agreements
 
 
-def test_a_fit_from_before_there_was_a_comparison_is_made_again(here: Path) -> None:
+@pytest.mark.parametrize("lacking", [("silence", "equivalence"), ("tuner",)])
+def test_a_fit_from_before_there_was_a_comparison_is_made_again(
+    here: Path, lacking: tuple[str, ...]
+) -> None:
     """Its file is current by its samples, but lacks what is asked of it."""
     assert sweep(node(here), *WALK, "--repeats", "1") == 0
     assert run(["fit"]) == 0
     written = json.loads((SESSION / "fit.json").read_text())
-    older = {k: v for k, v in written.items() if k not in ("silence", "equivalence")}
+    older = {k: v for k, v in written.items() if k not in lacking}
     (SESSION / "fit.json").write_text(json.dumps(older))
     assert run(["emit-config", "-o", "-"]) == 0
     assert json.loads((SESSION / "fit.json").read_text()) == written

@@ -13,12 +13,13 @@ from tempfile import TemporaryDirectory
 from xml.etree.ElementTree import Element
 
 import pytest
+import yaml
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from reading import check_alone, check_figures, check_reachable, parse, text_of
 from scale_nodes import Links, node_file
 
-from rccltune import session
+from rccltune import session, simnode
 from rccltune.cli import run
 from rccltune.report import LIMIT_NBYTES
 
@@ -147,9 +148,120 @@ def test_a_verification_of_other_rules_counts_for_nothing(copied: Path) -> None:
 def test_without_a_verification_the_page_says_so(copied: Path) -> None:
     """The gains are those of the sweep."""
     (copied / "verdict.json").unlink()
+    shutil.rmtree(copied / "verification")
     tree = reported(copied)
     assert "in the sweep" in claim(tree)
     assert "not verified" in claim(tree)
+    assert "First: rccltune verify" in text_of(part(tree, "use")) or "SIMULATED" in claim(tree)
+
+
+def marks(tree: Element) -> list[str]:
+    """What every reader is told first."""
+    found = (e for e in tree.iter("p") if e.attrib.get("class", "").startswith("mark"))
+    return [text_of(e) for e in found]
+
+
+def test_a_verification_without_a_verdict_proves_nothing(copied: Path) -> None:
+    """It was interrupted, or ended before there was a file for the reason."""
+    (copied / "verdict.json").unlink()
+    tree = reported(copied)
+    assert claim(tree) == "SIMULATED: Nothing is proven here: the verification has no verdict."
+    [said] = [one for one in marks(tree) if one.startswith("NOT PROVEN")]
+    n = len(list(copied.glob("verification/launches/*/outcome.json")))
+    assert f"A verification was begun ({n} launches) and has no verdict" in said
+    assert "in the sweep" in text_of(part(tree, "headline"))
+
+
+def faulty(folder: Path) -> Path:
+    """A node whose untouched library gives wrong results."""
+    raw = yaml.safe_load(simnode.node_path("mi300x", "cpx-nps4").read_text(encoding="utf-8"))
+    raw["faults"] = [{"kind": "wrong", "setting": "ring/ll", "elements": 3}]
+    path = folder / "faulty.yaml"
+    path.write_text(yaml.safe_dump(raw), encoding="utf-8")
+    return path
+
+
+def test_a_verification_that_failed_is_said_first_and_why(copied: Path, tmp_path: Path) -> None:
+    """On top, in the claim, and where it says how rules are used; until there are other rules."""
+    shutil.rmtree(copied / "verification" / "launches")
+    assert run(["verify", str(copied), "--simulate", str(faulty(tmp_path)), "-q"]) == 9
+    tree = reported(copied)
+    assert "Nothing is proven here: the untouched library gives WRONG RESULTS" in claim(tree)
+    [said] = [one for one in marks(tree) if one.startswith("NOT PROVEN")]
+    assert "The verification failed" in said
+    assert "Do not use its rules" in said
+    assert "did not confirm them" in text_of(part(tree, "use"))
+    assert run(["emit-config", str(copied), "--force", "--tolerance", "20", "-q"]) == 0
+    assert not [one for one in marks(reported(copied)) if one.startswith("NOT PROVEN")]
+
+
+def test_tune_writes_the_page_also_when_its_verification_fails(
+    copied: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """The sweep is there already; the machine has gone wrong since."""
+    for name in ("report.html", "verdict.json"):
+        (copied / name).unlink()
+    shutil.rmtree(copied / "verification")
+    words = ["tune", "--mode", "cpx-nps4", "--simulate", str(faulty(tmp_path))]
+    words += ["--launcher", "none", "--collective", "all_reduce", "--min-bytes", "1K"]
+    words += ["--max-bytes", "4M", "--setting", "tree/ll", "--setting", "ring/simple"]
+    words += ["--setting", "ring/ll", "-o", str(copied)]
+    assert run(words) == 9
+    assert "The page that says why nothing is proven" in capsys.readouterr().err
+    tree = parse((copied / "report.html").read_text(encoding="utf-8"))
+    assert "Nothing is proven here: the untouched library gives WRONG RESULTS" in claim(tree)
+
+
+def test_every_placements_file_is_shown_with_its_own_verdict(copied: Path) -> None:
+    """Files for a placement lie beside the plain one; here a copy of it stands for one."""
+    [path] = copied.glob("rccl_tuner_*.csv")
+    other = path.with_name(f"{path.stem}_one-oam.csv")
+    shutil.copy(path, other)
+    plain = json.loads((copied / "verdict.json").read_text())
+    (copied / "verdict_one-oam.json").write_text(json.dumps(plain | {"path": str(other)}))
+    tree = reported(copied)
+    n = len([one for one in plain["standings"] if one["stands"]])
+    assert f"with {2 * n} rule" in claim(tree)
+    for table in part(tree, "rules").iter("tbody"):
+        assert "–" not in [text_of(td) for td in table[0]]
+    names = [e.attrib["id"] for e in tree.iter() if e.attrib.get("id", "").endswith("-verified-2")]
+    assert names
+    # One that is of other rules leaves the other as it is.
+    other.write_text(other.read_text().replace("allreduce,", "allgather,"))
+    assert f"with {n} rule" in claim(reported(copied))
+
+
+def test_rules_that_no_call_reached_are_not_counted_as_won(copied: Path) -> None:
+    """The claim, the tiles and the file agree on how many rules there are, and say which."""
+    [path] = copied.glob("rccl_tuner_*.csv")
+    rows = [line for line in path.read_text().splitlines() if line.startswith("allreduce,")]
+    waiting = rows[0].replace("tree,ll", "ring,simple")
+    path.write_text(f"{path.read_text()}{waiting}\n")
+    plain = json.loads((copied / "verdict.json").read_text())
+    (copied / "verdict.json").write_text(json.dumps(plain | {"rules": len(rows) + 1}))
+    tree = reported(copied)
+    assert f"with {len(rows)} rule" in claim(tree)
+    said = text_of(part(tree, "headline"))
+    assert "1 more rule of the file waits behind another" in said
+    assert "of 5 rules stay" not in said
+
+
+def test_the_machine_is_named_by_the_benchmark_where_nobody_else_does(copied: Path) -> None:
+    """NVIDIA's GPUs have no product in a session; each log's heading has their names."""
+    header = json.loads((copied / "session.json").read_text())
+    assert header["fingerprint"].pop("product")
+    (copied / "session.json").write_text(json.dumps(header))
+    for name in copied.glob("launches/*/outcome.json"):
+        outcome = json.loads(name.read_text())
+        outcome.get("fingerprint", {}).pop("product", None)
+        name.write_text(json.dumps(outcome))
+    row = "#  Rank {} Group  0 Pid   27{} on       host device  {} [0000:00:06] NVIDIA H200\n"
+    for log in copied.glob("launches/*/stdout.log"):
+        rest = "".join(x for x in log.read_text().splitlines(True) if "Rank" not in x)
+        log.write_text(row.format(0, 0, 0) + row.format(1, 1, 1) + rest)
+    tree = reported(copied)
+    assert "2 × NVIDIA H200" in text_of(part(tree, "headline"))
+    assert "2 × NVIDIA H200" in text_of(part(tree, "machine"))
 
 
 def test_where_nothing_is_to_be_won(copied: Path) -> None:

@@ -14,6 +14,7 @@ import yaml
 from rccltune import emit, simnode
 from rccltune.cli import run
 from rccltune.model import Rule
+from rccltune.pipeline import verdicts
 
 pytestmark = pytest.mark.usefixtures("stand_ins", "here")
 KIB, MIB = 1024, 1 << 20
@@ -58,9 +59,9 @@ def rules(path: str = "out.csv") -> list[Rule]:
     return list(emit.read_rules(Path(path).read_bytes()).rules)
 
 
-def verdict() -> dict[str, Any]:
+def verdict(name: str = "verdict_out.json") -> dict[str, Any]:
     """What is kept of it."""
-    found: dict[str, Any] = json.loads((SESSION / "verdict.json").read_text(encoding="utf-8"))
+    found: dict[str, Any] = json.loads((SESSION / name).read_text(encoding="utf-8"))
     return found
 
 
@@ -81,7 +82,7 @@ def test_what_a_sweep_emits_stands_and_carries_its_evidence(
     text = path.read_text(encoding="utf-8")
     assert "# verified: against the untouched site, SIMULATED" in text
     assert "times as fast in the median" in text
-    assert verdict()["sha256"]
+    assert verdict("verdict.json")["sha256"]
     # Once more: nothing is measured again, and nothing is said twice.
     n = len(list(SESSION.glob("verification/launches/*")))
     assert run(["verify", "-q"]) == 0
@@ -204,7 +205,38 @@ def test_wrong_results_without_rules_end_it_without_a_verdict(
     assert verify("--simulate", str(path)) == 9
     assert "untouched library gives WRONG RESULTS" in capsys.readouterr().err
     assert not Path("out.csv").exists()
-    assert not (SESSION / "verdict.json").exists()
+    assert not (SESSION / "verdict_out.json").exists()
+    kept = json.loads((SESSION / "refused_out.json").read_text(encoding="utf-8"))
+    assert "untouched library gives WRONG RESULTS" in kept["message"]
+
+
+@pytest.mark.long
+def test_each_rule_file_has_a_verdict_of_its_own() -> None:
+    """Another file's, verified later, leaves that of the session's own as it was."""
+    swept("mi300x")
+    assert run(["emit-config", "-q"]) == 0
+    assert run(["verify", "-q"]) == 0
+    own = (SESSION / "verdict.json").read_bytes()
+    rules_file((0, 32 * KIB, "tree,ll"))
+    # An earlier one that failed counts no more where the next ends well.
+    (SESSION / "refused_out.json").write_text("{}", encoding="utf-8")
+    assert verify("-q") == 0
+    assert not (SESSION / "refused_out.json").exists()
+    assert (SESSION / "verdict.json").read_bytes() == own
+    assert Path(verdict()["path"]).name == "out.csv"
+
+
+def test_verdicts_are_named_for_their_files() -> None:
+    """The session's own is plain; its files for a placement have that, others their name."""
+    plain = "rccl_tuner_gfx942_cpx-nps4.csv"
+    named = {
+        SESSION / plain: "verdict.json",
+        SESSION.resolve() / plain: "verdict.json",
+        SESSION / "rccl_tuner_gfx942_cpx-nps4_one-oam.csv": "verdict_one-oam.json",
+        Path(plain): "verdict_rccl_tuner_gfx942_cpx-nps4.json",
+        Path("out.csv"): "verdict_out.json",
+    }
+    assert {path: verdicts.verdict_name(path, SESSION, plain) for path in named} == named
 
 
 def test_a_drift_does_not_decide() -> None:
@@ -263,6 +295,20 @@ def test_without_a_sweep_there_is_nothing_to_verify_by(here: Path) -> None:
 
 
 @pytest.mark.long
+def test_what_the_environment_alone_wins_is_told(capsys: pytest.CaptureFixture[str]) -> None:
+    """A variable that makes everything from 2 MiB on a quarter faster, where no rule is."""
+    many = {"name": "many", "when": {"env": {"NCCL_MIN_NCHANNELS": "32"}}}
+    gain = {"variant": "many", "factor": 0.8, "bytes": [2 * MIB, 1 << 40]}
+    path = node(variants=[many], effects=[gain], noise={"sigma": 0.003})
+    swept(path)
+    rules_file((0, 256 * KIB, "tree,ll"), needs={"NCCL_MIN_NCHANNELS": "32"})
+    assert verify() == 0
+    said = capsys.readouterr().out
+    assert "without a rule, by NCCL_MIN_NCHANNELS=32: faster at" in said
+    assert "1.25x in the median" in said
+
+
+@pytest.mark.long
 def test_what_rules_need_goes_where_it_harms_sizes_without_rules() -> None:
     """LL128's variable makes everything from 6 MiB on 5 % slower; what needs no variable stays."""
     forced = {"name": "forced", "when": {"env": {"RCCL_LL128_FORCE_ENABLE": "1"}}}
@@ -276,7 +322,14 @@ def test_what_rules_need_goes_where_it_harms_sizes_without_rules() -> None:
         (256 * KIB + 1, 700_000, "tree,ll"),
         needs=needs,
     )
+    exports = "export RCCL_LL128_FORCE_ENABLE=1\nexport NCCL_TUNER_CONFIG_FILE=out.csv\n"
+    Path("out.env").write_text(exports, encoding="utf-8")
     assert verify("-q") == 0
+    left_exports = Path("out.env").read_text(encoding="utf-8").splitlines()
+    assert left_exports == [
+        "# verified: RCCL_LL128_FORCE_ENABLE slows sizes without a rule",
+        "export NCCL_TUNER_CONFIG_FILE=out.csv",
+    ]
     assert "#@ needs" not in Path("out.csv").read_text(encoding="utf-8")
     left = [(rule.min_nbytes, str(rule.setting)) for rule in rules()]
     assert (0, "tree/ll") in left

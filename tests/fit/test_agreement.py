@@ -241,6 +241,27 @@ def test_sizes_of_silence_alone_count_where_its_neighbours_agree() -> None:
     assert all(len(one.residuals) == len(made.points) for one in made.fits)
 
 
+def test_without_any_tuner_a_rule_must_beat_the_faster_of_silence_and_site() -> None:
+    """Both are one thing then: where launches of the site were slow, passes stand for it."""
+    ratios = {3: 0.8, 4: 0.8, 9: 1.25}
+    samples = measured(BASELINE, APART, sizes=range(12), n_views=1)
+    samples += measured(
+        SILENT, PASSES, sizes=range(16), n_views=1, effect=lambda i: ratios.get(i, 1.0)
+    )
+    curves = fit.curves(samples).curves
+    site = {p.nbytes: p.time_us for p in baseline_of(curves).points}
+    made = {
+        p.nbytes: p.time_us for p in baseline_of(fit.strengthened(curves, tunerless=True)).points
+    }
+    assert set(made) == {1024 << i for i in range(16)}
+    for i in range(12):
+        wanted = site[1024 << i] * min(1.0, ratios.get(i, 1.0))
+        assert made[1024 << i] == pytest.approx(wanted)
+    (silence,) = fit.silences(curves)
+    (notice,) = fit.silence_notices([silence], tunerless=True)
+    assert "the site has no tuner" in notice.remedy
+
+
 def test_an_end_that_differs_gives_nothing_beyond_it() -> None:
     """Nearest is what decides where there is one neighbour only."""
     samples = measured(BASELINE, APART, sizes=range(4, 12), n_views=1)

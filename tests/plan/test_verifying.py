@@ -10,7 +10,7 @@ from grounds import GROUND
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rccltune import plan
+from rccltune import plan, session
 from rccltune.model import Launch, Rule, Scale, Setting, Sweep, Variant
 from rccltune.vocab import DTYPE_BYTES, Collective
 
@@ -81,7 +81,7 @@ def test_each_side_of_a_boundary_is_called_at_its_nearest_sizes(
     wanted = replace(sweep(collective), min_nbytes=8, max_nbytes=1 << 28, dtypes=(dtype,), factor=2)
     rules = [rule(collective, 0, edge - 1), rule(collective, edge, 1 << 28)]
     (own,) = plan.conditions(wanted)
-    launches = plan.plan_verification(own, on, rules, TUNED, 3)
+    launches = plan.plan_verification(own, on, rules, TUNED, range(3))
     width = DTYPE_BYTES[dtype]
     sizes = sorted(
         {size for one in launches for size in printed(one, collective, n_ranks, width, fine)}
@@ -99,7 +99,7 @@ def test_both_arms_have_the_same_launches_in_turns() -> None:
     """A B B A …: for each sizes of one arm there are those of the other right beside it."""
     (own,) = plan.conditions(sweep(Collective.ALL_REDUCE))
     rules = [rule(Collective.ALL_REDUCE, 4096, MIB)]
-    launches = plan.plan_verification(own, ground(8), rules, TUNED, 3)
+    launches = plan.plan_verification(own, ground(8), rules, TUNED, range(3))
     arms = ["tuned" if one.variant == TUNED else "untouched" for one in launches]
     pairs = list(zip(launches[::2], launches[1::2], strict=True))
     assert all({a.variant.name, b.variant.name} == {"default", "tuned"} for a, b in pairs)
@@ -108,6 +108,20 @@ def test_both_arms_have_the_same_launches_in_turns() -> None:
     assert abs(first["tuned"] - first["untouched"]) <= 1
     # Nothing of ours in the other arm.
     assert all(not one.environment for one in launches if one.variant != TUNED)
+
+
+def test_another_round_has_untouched_launches_of_its_own() -> None:
+    """A machine drifts: what ran minutes ago is nothing to hold a narrowed file against."""
+    (own,) = plan.conditions(sweep(Collective.ALL_REDUCE))
+    rules = [rule(Collective.ALL_REDUCE, 4096, MIB)]
+
+    def ids(repeats: range) -> set[str]:
+        planned = plan.plan_verification(own, ground(8), rules, TUNED, repeats)
+        made = plan.Plan(launches=tuple(planned), impossible=())
+        return {one.id for one in plan.with_ids(made, session.launch_id).launches}
+
+    assert ids(range(3)) == ids(range(3))
+    assert not ids(range(3)) & ids(range(3, 6))
 
 
 def test_other_conditions_are_each_by_themselves_and_have_no_boundaries() -> None:
@@ -126,7 +140,7 @@ def test_other_conditions_are_each_by_themselves_and_have_no_boundaries() -> Non
         "beside all_gather of 4 MiB",
     ]
     rules = [rule(Collective.ALL_REDUCE, 4096, MIB)]
-    by = [plan.plan_verification(one, ground(8), rules, TUNED, 2) for one in found]
+    by = [plan.plan_verification(one, ground(8), rules, TUNED, range(2)) for one in found]
     assert any("-i" in told(one) for one in by[0])
     assert not any("-i" in told(one) for launches in by[1:] for one in launches)
     assert ["-d" in one.argv and "bfloat16" in one.argv for one in by[1]] == [True] * len(by[1])
@@ -147,7 +161,9 @@ def test_what_runs_beside_goes_on_with_one_size(letter: str) -> None:
     *_, crowd = plan.conditions(
         sweep(Collective.ALL_REDUCE), besides=((Collective.ALL_GATHER, 4 * MIB),)
     )
-    launches = plan.plan_verification(crowd, on, [rule(Collective.ALL_REDUCE, 4096, MIB)], TUNED, 2)
+    launches = plan.plan_verification(
+        crowd, on, [rule(Collective.ALL_REDUCE, 4096, MIB)], TUNED, range(2)
+    )
     beside = launches[0].beside
     assert beside is not None
     assert beside.argv[:4] == ("srun", "--overlap", "-n", "8")

@@ -51,14 +51,6 @@ def rank(number: int, n_ranks: int = 8) -> list[str]:
 EXPECTED = [
     (
         Where(2, 8),
-        "all_gather",
-        8192,
-        8192,
-        Kind.HIT,
-        "rule of line 4 answered ring/ll, and that ran",
-    ),
-    (
-        Where(2, 8),
         "all_reduce",
         4096,
         4096,
@@ -66,6 +58,14 @@ EXPECTED = [
         "rule of line 3 answered tree/ll, and that ran",
     ),
     (Where(2, 8), "all_reduce", 8192, 8192, Kind.HOLE, "the file has none here"),
+    (
+        Where(2, 8),
+        "all_gather",
+        8192,
+        8192,
+        Kind.HIT,
+        "rule of line 4 answered ring/ll, and that ran",
+    ),
 ]
 
 

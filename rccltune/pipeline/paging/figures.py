@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from pathlib import Path
 
 from rccltune.model import Judgement, Verdict, View
 from rccltune.pipeline.paging import axes, picturing
 from rccltune.pipeline.paging.framing import Frame
-from rccltune.pipeline.paging.gathering import Found, Verification
+from rccltune.pipeline.paging.gathering import Found
+from rccltune.pipeline.paging.verified import Verification
 from rccltune.pipeline.paging.words import stamp, where_of
 from rccltune.plot.casting import scenes
 from rccltune.plot.scene import Scene
@@ -72,11 +74,14 @@ def _source(found: Found, scene: Scene) -> str:
 
 
 def _verified(found: Found, scene: Scene, frame: Frame) -> list[Figure]:
-    known = found.verification
-    if known is None or not known.verdicts:
-        return []
-    mine = [v for v in known.verdicts if _is_of(v, scene)]
-    return [_verification(known, scene, mine, frame)] if mine else []
+    made: list[Figure] = []
+    for known in found.verifications:
+        mine = [v for v in known.verdicts if _is_of(v, scene)]
+        if mine:
+            # Of one file the name stays what links to the figure have.
+            number = f"-{len(made) + 1}" if made else ""
+            made.append(_verification(known, scene, mine, frame, f"verified{number}"))
+    return made
 
 
 def _is_of(verdict: Verdict, scene: Scene) -> bool:
@@ -90,7 +95,7 @@ def _is_of(verdict: Verdict, scene: Scene) -> bool:
 
 
 def _verification(
-    known: Verification, scene: Scene, mine: Sequence[Verdict], frame: Frame
+    known: Verification, scene: Scene, mine: Sequence[Verdict], frame: Frame, name: str
 ) -> Figure:
     """Untouched over tuned time at every size, with and without a rule."""
     views = list(dict.fromkeys(verdict.view for verdict in mine))[: len(axes.PALETTE)]
@@ -100,9 +105,10 @@ def _verification(
     drawn = [v for v in mine if v.nbytes in set(shown) and v.view in views]
     lines = [_line(view, number, drawn) for number, view in enumerate(views)]
     columns = [{v.nbytes: _said(v) for v in mine if v.view == view} for view in views]
+    file = Path(known.path).name or "a file that was left as it was"
     old = "" if known.is_current else " It was of other rules than the session's file has now."
     return Figure(
-        name=f"{frame.stem}-verified",
+        name=f"{frame.stem}-{name}",
         title=f"{frame.about}: verified, with the rules against the untouched site",
         words="Above 1 the site is faster with the rules. Shaded: 95 % intervals. Both arms ran in "
         f"turns, in {known.n_launches} launches; the rules' stretches are above.{old}",
@@ -116,7 +122,7 @@ def _verification(
         lines=tuple(lines),
         header=("message size", *(str(view) for view in views)),
         rows=axes.value_rows(shown, columns),
-        source=f"From verdict.json. {axes.left_out(sizes, shown)}".strip(),
+        source=f"From the verdict on {file}. {axes.left_out(sizes, shown)}".strip(),
         bands=_rules(known, scene, x.low, x.high),
         level=1.0,
     )

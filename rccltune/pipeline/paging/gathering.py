@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final
 
 from rccltune import emit, plot, session
 from rccltune.emit import RuleFile
@@ -17,21 +18,18 @@ from rccltune.model import (
     Launch,
     Outcome,
     Place,
-    Rule,
     Scale,
     Status,
-    Verdict,
 )
 from rccltune.pipeline.bounding import Bounded, bounded
 from rccltune.pipeline.fitting import FitDone, choice_of, fit_session
 from rccltune.pipeline.judging import environments_of
+from rccltune.pipeline.paging.verified import Verification, joined, verifications
 from rccltune.pipeline.places import stored_place
 from rccltune.pipeline.plotting import plot_input
 from rccltune.pipeline.searching import SEARCH_FILE
 from rccltune.pipeline.trials import FOLDER
-from rccltune.pipeline.verifying import VERDICT_FILE
-from rccltune.verify import Cut
-from rccltune.vocab import Collective
+from rccltune.pipeline.verdicts import Refused, refusals
 
 if TYPE_CHECKING:
     from rccltune.zones import Choice, ChoiceOptions
@@ -39,6 +37,9 @@ if TYPE_CHECKING:
 Note = Callable[[str], None]
 Ended = tuple[Launch, Outcome]
 AS_SWEPT: Final = "as swept"
+_MOST_HEAD: Final = 65536
+# A row of the heading that nccl-tests and rccl-tests print: bus id in brackets, then the name.
+_DEVICE: Final = re.compile(r"^# +Rank +\d+ .*\bdevice +\d+ \[[^\]]+\] (\S.*?) *$", re.MULTILINE)
 _SECTION: Final = re.compile(r"^#@ section ", re.MULTILINE)
 _WHERE: Final = re.compile(r"\w+ nodes=(\d+) ranks=(\d+)")
 _REMARK: Final = re.compile(r"extrapolated from .*?; expected error (?:unknown|\d+ %)")
@@ -59,48 +60,6 @@ class Rules:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Stood:
-    """A rule after verification.
-
-    Attributes:
-        verdicts: of its sizes, as swept; those that a path or a fallback took are not among them.
-    """
-
-    rule: Rule
-    certainty: float
-    stands: bool
-    verdicts: tuple[Verdict, ...]
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Verification:
-    """What verdict.json says.
-
-    Attributes:
-        is_current: the rules that stood are those that the session's file has now.
-        verdicts: of all conditions.
-        own: of the sweep's own condition.
-        conditions: names of all.
-        hits: calls that a rule answered.
-    """
-
-    path: str
-    is_current: bool
-    simulated: bool
-    n_before: int
-    n_after: int
-    n_launches: int
-    n_rounds: int
-    verdicts: tuple[Verdict, ...]
-    own: tuple[Verdict, ...]
-    stood: tuple[Stood, ...]
-    cuts: tuple[Cut, ...]
-    conditions: tuple[str, ...]
-    hits: int
-    misses: int
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class Found:
     """What a session has.
 
@@ -112,8 +71,11 @@ class Found:
         launches: of the sweep, or the imported files.
         trials: launches of the verification.
         rules: the rule files that lie in the session.
+        verifications: one for each rule file that was verified.
+        refused: verifications that ended with an error, of rule files as they are now.
         expected: what the search still expected to lose at its end.
         n_rounds: of the search, 0 without one.
+        devices: ``2 × NVIDIA H200`` as a benchmark's own heading has them, None without one.
     """
 
     done: FitDone
@@ -126,10 +88,12 @@ class Found:
     launches: tuple[Ended, ...]
     trials: tuple[Ended, ...]
     rules: tuple[Rules, ...]
-    verification: Verification | None
+    verifications: tuple[Verification, ...]
+    refused: tuple[Refused, ...]
     expected: tuple[Expected, ...]
     n_rounds: int
     place: Place | None
+    devices: str | None
 
     @property
     def folder(self) -> Path:
@@ -140,6 +104,29 @@ class Found:
     def simulated(self) -> bool:
         """Whether nothing of it was measured on hardware."""
         return self.done.session.simulated
+
+    @property
+    def machine(self) -> str | None:
+        """What was measured on: the session's word, or the benchmark's; None without either."""
+        named = self.done.session.fingerprint.product
+        words = (None if named else self.devices, self.drawn.machine)
+        return ", ".join(word for word in words if word) or None
+
+    @property
+    def verification(self) -> Verification | None:
+        """All that is of the files as they are; else the first, which counts for nothing."""
+        current = [one for one in self.verifications if one.is_current]
+        return joined(current) if current else next(iter(self.verifications), None)
+
+    def is_proven(self, name: str) -> bool:
+        """Whether the rule file of that name, as it is now, stood in its verification."""
+        return any(one.is_current and Path(one.path).name == name for one in self.verifications)
+
+    @property
+    def is_cut_short(self) -> bool:
+        """Whether a verification was begun, of which nothing says how it ended."""
+        has_rules = any(one.file.rules for one in self.rules)
+        return has_rules and bool(self.trials) and not self.verifications and not self.refused
 
     @property
     def is_imported(self) -> bool:
@@ -186,14 +173,38 @@ def gather(folder: Path, options: Callable[[FitDone], ChoiceOptions], *, note: N
         launches=launches,
         trials=session.read_launches(folder / FOLDER),
         rules=rules,
-        verification=_verification(folder, rules, done),
+        verifications=tuple(
+            verifications(
+                folder,
+                {one.path.name: one.file for one in rules},
+                {curve.key.view for curve in done.curves},
+            )
+        ),
+        refused=refusals(folder),
         expected=tuple(
             session.from_plain(Expected, one, str(folder / SEARCH_FILE))
             for one in search.get("expected") or ()
         ),
         n_rounds=len(search.get("rounds") or ()),
         place=stored_place(folder),
+        devices=_devices(folder, launches),
     )
+
+
+def _devices(folder: Path, launches: Iterable[Ended]) -> str | None:
+    """What a benchmark calls the devices of its ranks, by the first log that has them."""
+    for launch, outcome in launches:
+        if outcome.status is not Status.OK:
+            continue
+        try:
+            with session.raw_log(folder, launch.id).open("rb") as log:
+                head = log.read(_MOST_HEAD).decode("utf-8", "replace")
+        except OSError:
+            continue
+        names = Counter(_DEVICE.findall(head))
+        if names:
+            return ", ".join(f"{n} × {name}" for name, n in sorted(names.items()))
+    return None
 
 
 def _choice(done: FitDone, wish: ChoiceOptions) -> tuple[Choice | None, str]:
@@ -224,93 +235,3 @@ def _predicted(text: str) -> dict[Scale, str]:
         if where and remark:
             found[Scale(n_nodes=int(where[1]), n_ranks=int(where[2]))] = remark[0]
     return found
-
-
-def _verification(folder: Path, rules: tuple[Rules, ...], done: FitDone) -> Verification | None:
-    plain = session.read_derived(folder, VERDICT_FILE)
-    if plain is None:
-        return None
-    where = str(folder / VERDICT_FILE)
-    try:
-        return _read(plain, rules, done, where)
-    except (KeyError, TypeError, ValueError, AttributeError) as error:
-        raise SessionError(
-            f"verdict.json is not what rccltune verify writes: {error!r}",
-            where=where,
-            hint="delete it; rccltune verify writes it again without measuring anew.",
-        ) from error
-
-
-def _read(
-    plain: Mapping[str, Any], rules: tuple[Rules, ...], done: FitDone, where: str
-) -> Verification:
-    verdicts = tuple(session.from_plain(Verdict, one, where) for one in plain["verdicts"])
-    views = {curve.key.view for curve in done.curves}
-    conditions = plain["conditions"]
-    # Imported files say less of their views than a benchmark that was started does.
-    alone = len(conditions) == 1 and not any(one.view in views for one in verdicts)
-    own = tuple(one for one in verdicts if alone or one.view in views)
-    swept = next((one for one in conditions if one["name"] == AS_SWEPT), None)
-    stood = tuple(_stood(one, own, swept or {}, where) for one in plain["standings"])
-    return Verification(
-        path=plain["path"] or "",
-        is_current=_is_current(stood, rules, plain),
-        simulated=bool(plain["simulated"]),
-        n_before=plain["rules_before"],
-        n_after=plain["rules"],
-        n_launches=plain["launches"],
-        n_rounds=plain["rounds"],
-        verdicts=verdicts,
-        own=own,
-        stood=stood,
-        cuts=tuple(session.from_plain(Cut, one, where) for one in plain["cuts"]),
-        conditions=tuple(one["name"] for one in conditions),
-        hits=sum(sum(one["hits"].values()) for one in conditions),
-        misses=sum(one["misses"] for one in conditions),
-    )
-
-
-_ADDED: Final = ("certainty", "sizes", "stands")
-
-
-def _stood(
-    plain: Mapping[str, Any], own: tuple[Verdict, ...], swept: Mapping[str, Any], where: str
-) -> Stood:
-    bare = {name: value for name, value in plain.items() if name not in _ADDED}
-    rule = session.from_plain(Rule, bare, where)
-    away = {
-        *swept.get("bypassed", {}).get(rule.collective.value, ()),
-        *swept.get("not_selectable", {}).get(str(rule.line), ()),
-    }
-    return Stood(
-        rule=rule,
-        certainty=float(plain["certainty"]),
-        stands=bool(plain["stands"]),
-        verdicts=tuple(
-            one
-            for one in own
-            if rule.matches(one.target.collective, one.nbytes, one.target.scale)
-            and one.nbytes not in away
-        ),
-    )
-
-
-def _is_current(
-    stood: tuple[Stood, ...], rules: tuple[Rules, ...], plain: Mapping[str, Any]
-) -> bool:
-    """Whether the file that was verified has just the rules that were."""
-    name = Path(plain["path"] or "").name
-    file = next((one.file for one in rules if one.path.name == name), None)
-    if file is None:
-        return False
-    verified = {same(one.rule) for one in stood if one.stands}
-    scales = {(one.rule.n_nodes, one.rule.n_ranks) for one in stood}
-    there = {same(r) for r in file.rules if not scales or (r.n_nodes, r.n_ranks) in scales}
-    # A fallback that nobody asked stands in the file and in no verdict.
-    return verified <= there and len(there) == plain["rules"]
-
-
-def same(rule: Rule) -> tuple[Collective, int, int, str, int | None, int | None]:
-    """What makes two rules one, whatever line they stand on."""
-    where = (rule.collective, rule.min_nbytes, rule.max_nbytes)
-    return (*where, str(rule.setting), rule.n_nodes, rule.n_ranks)

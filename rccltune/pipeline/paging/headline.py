@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from pathlib import Path
 from statistics import median
 
-from rccltune.model import Judgement, Rule, Verdict, Zone
-from rccltune.pipeline.paging.gathering import Found, Stood, Verification
+from rccltune.model import Caution, Judgement, Rule, Verdict, Zone
+from rccltune.pipeline.paging.gathering import Found
 from rccltune.pipeline.paging.rules import zones_of
+from rccltune.pipeline.paging.verified import Stood, Verification
 from rccltune.pipeline.paging.words import baseline_of, count, days, libraries, size, span, where_of
 from rccltune.report import Headline, Mark
 from rccltune.vocab import Collective
@@ -28,6 +30,9 @@ def marks(found: Found) -> tuple[Mark, ...]:
                 loud=True,
             )
         )
+    why = unproven(found)
+    if why:
+        said.append(Mark(word="NOT PROVEN", sentence=f"{why} Do not use its rules.", loud=True))
     scales = list(dict.fromkeys(scale for one in found.rules for scale in one.predicted))
     if scales:
         said.append(
@@ -48,19 +53,57 @@ def marks(found: Found) -> tuple[Mark, ...]:
                 loud=False,
             )
         )
-    if not said:
+    if not found.simulated and not found.is_imported:
         said.append(
             Mark(word="MEASURED", sentence="rccltune started every launch itself.", loud=False)
         )
     return tuple(said)
 
 
+def unproven(found: Found) -> str:
+    """Why a verification that was begun proves nothing; empty where it does, or none was."""
+    if found.refused:
+        said = (f"{Path(one.path).name}: {one.message}." for one in found.refused)
+        return f"The verification failed. {' '.join(said)}"
+    if found.is_cut_short:
+        return (
+            f"A verification was begun ({count(len(found.trials), 'launch')}) and has no verdict: "
+            "it was interrupted or it failed."
+        )
+    return ""
+
+
 def headline(found: Found) -> Headline:
     """By what is known: verified rules, rules, no rules, nothing to choose from."""
     known = found.verification
     made = _verified(known) if known and known.is_current else _chosen(found)
+    if unproven(found):
+        made = _doubted(found, made)
     claim = f"SIMULATED: {made.claim}" if found.simulated else made.claim
     return Headline(claim=claim, points=(*made.points, *_common(found)), tiles=made.tiles)
+
+
+def _doubted(found: Found, made: Headline) -> Headline:
+    """What was seen, below what came of holding it against the untouched site."""
+    why = "; ".join(dict.fromkeys(one.message for one in found.refused))
+    hints = list(dict.fromkeys(f"What to do: {one.hint}" for one in found.refused if one.hint))
+    if not why:
+        why = "the verification has no verdict"
+        hints = ["What to do: rccltune verify goes on with the launches that are there."]
+    silence = [
+        f"In doubt: {one.message}."
+        for one in found.done.warnings
+        if one.caution is Caution.SILENCE_DIFFERS
+    ]
+    trials = f"{len(found.trials):,}"
+    return Headline(
+        claim=f"Nothing is proven here: {why}.",
+        points=(*hints, f"What was seen: {made.claim}", *silence, *made.points),
+        tiles=(
+            ("not proven", "rules of this session", "verification/"),
+            (trials, "launches of the verification", "verification/"),
+        ),
+    )
 
 
 def _verified(known: Verification) -> Headline:
@@ -78,17 +121,31 @@ def _verified(known: Verification) -> Headline:
         )
     by_collective = _by_collective(standing)
     claims = [_claim(collective, mine) for collective, mine in by_collective.items()]
-    n = known.n_after
+    n = len(standing)
     return Headline(
         claim=claims[0] if len(claims) == 1 else _overall(standing),
-        points=(*(claims if len(claims) > 1 else ()), how, _judged(known)),
+        points=(*(claims if len(claims) > 1 else ()), how, _judged(known), *_unasked(known, n)),
         tiles=(
             (_times(_verdicts(standing)), "median over the rules' sizes", "verdict.json"),
             (_most(_verdicts(standing)), "at its best size", "verdict.json"),
-            (f"{n} of {known.n_before}", "rules stay after verification", "verdict.json"),
+            (
+                str(n),
+                f"{'rule wins' if n == 1 else 'rules win'}; {known.n_before} were verified",
+                "verdict.json",
+            ),
             (f"{known.n_launches:,}", "launches of the verification", "verification/"),
         ),
     )
+
+
+def _unasked(known: Verification, n_standing: int) -> tuple[str, ...]:
+    """Rules of the file that the claim does not count."""
+    n = known.n_after - n_standing
+    if n <= 0:
+        return ()
+    waits = "waits behind another" if n == 1 else "wait behind others"
+    said = f"{count(n, 'more rule')} of the file {waits}, for where that cannot be chosen; no call"
+    return (f"{said} of the verification reached it." if n == 1 else f"{said} reached them.",)
 
 
 def _by_collective(standing: Sequence[Stood]) -> dict[Collective, list[Stood]]:
@@ -190,7 +247,11 @@ def _chosen(found: Found) -> Headline:
         points=(*(lines if len(lines) > 1 else ()), *_named(found), _unverified(found)),
         tiles=(
             (f"{1 + _high(best):.2f}×", f"at most, {best.target.collective.value}", "fit.json"),
-            (str(len(zones)), "rules, not verified", "choice among fit.json"),
+            (
+                str(len(zones)),
+                f"{'rule' if len(zones) == 1 else 'rules'}, not verified",
+                "choice among fit.json",
+            ),
         ),
     )
 
@@ -234,6 +295,11 @@ def _sweep_overall(zones: Sequence[Zone], than: str) -> str:
 
 def _unverified(found: Found) -> str:
     known = found.verification
+    if unproven(found):
+        return (
+            "Gains in the sweep were seen where each setting ran by itself, and not in turns with "
+            "the untouched site."
+        )
     if known is not None and not known.is_current:
         return (
             "The verification in this session was of other rules than its file has now, and "
@@ -251,7 +317,7 @@ def _common(found: Found) -> tuple[str, ...]:
     when = days([outcome for _, outcome in found.launches])
     failed = len(found.done.quarantined)
     said = (
-        f"On: {found.drawn.machine or 'a machine that the files do not name'}; library "
+        f"On: {found.machine or 'a machine that the files do not name'}; library "
         f"{libraries(found.launches)}."
     )
     rests = f"Rests on {n_samples:,} half-rows of {count(len(found.launches), kind)}"

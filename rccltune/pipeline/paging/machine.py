@@ -15,7 +15,7 @@ _HEADER = "session.json"
 _OUTCOMES = "launches/*/outcome.json"
 _MOST = 24
 # Without a word of it ranks were bound by nobody, and rccl-tests measured.
-_ONLY_WHERE_KNOWN = ("binding", "measured through")
+_ONLY_WHERE_KNOWN = ("binding", "measured through", "devices, by the benchmark")
 
 
 def machine_section(found: Found) -> Section:
@@ -39,6 +39,7 @@ def _facts(found: Found) -> Iterable[Fact]:
         ("mode", str(mode) if mode else None, _HEADER),
         ("hosts", _some(fingerprint.hosts), _HEADER),
         ("devices", _some(fingerprint.devices), _HEADER),
+        ("devices, by the benchmark", found.devices, "launches/*/stdout.log"),
         ("ranks of a process", fingerprint.ranks_per_process, _HEADER),
         ("binding", fingerprint.binding, _HEADER),
         ("measured through", fingerprint.runner, _HEADER),

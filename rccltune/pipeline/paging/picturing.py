@@ -70,7 +70,7 @@ def _speedup(scene: Scene, frame: Frame) -> Figure | None:
         frame,
         "speedup",
         title=f"how many times as fast as {data.baseline.label}",
-        words=_speedup_words(data),
+        words=_speedup_words(data, scene),
         x=x,
         y=axes.ratios_axis((low, high), f"{data.baseline.label}'s time / time"),
         lines=lines,
@@ -93,10 +93,15 @@ def _times_as(point: SpeedupPoint) -> str:
     return f"{said} ({point.low:.2f} to {point.high:.2f})"
 
 
-def _speedup_words(data: SpeedupData) -> str:
+def _speedup_words(data: SpeedupData, scene: Scene) -> str:
     """What it says in a sentence, and how it is read."""
-    leads = [line for line in data.leads if line.series.unselectable is None]
-    points = [(p, line) for line in leads for p in line.points]
+    # Thin lines too, since a rule may be for one of them; our plugin's silence is no setting.
+    rivals = [
+        line
+        for line in (*data.leads, *data.faint)
+        if line.series.unselectable is None and axes.is_read_off(line.series, scene)
+    ]
+    points = [(p, line) for line in rivals for p in line.points]
     best, line = max(points, key=lambda pair: pair[0].ratio, default=(None, None))
     said = ""
     if best is not None and line is not None and best.ratio > 1:
@@ -110,8 +115,10 @@ def _speedup_words(data: SpeedupData) -> str:
     if data.chosen:
         said += " Broad strokes: what the rules choose."
     ratios = [p.ratio for one in (*data.leads, *data.faint) for p in one.points]
-    if min(ratios) < LOWEST or max(ratios) > data.reach[1] >= HIGHEST:
-        said += f" Points beyond {data.reach[0]:g}× and {data.reach[1]:g}× lie on the edge."
+    edges = [f"{LOWEST:g}×"] if min(ratios) < LOWEST else []
+    edges += [f"{HIGHEST:g}×"] if max(ratios) > data.reach[1] >= HIGHEST else []
+    if edges:
+        said += f" Points beyond {' and '.join(edges)} lie on the edge."
     return said
 
 

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from pathlib import Path
 
 from rccltune.model import Proof, Rule, Scale, Zone
 from rccltune.pipeline.judging import zones_in
-from rccltune.pipeline.paging.gathering import Found, Rules, Stood, same
+from rccltune.pipeline.paging.gathering import Found, Rules
+from rccltune.pipeline.paging.verified import Stood, same
 from rccltune.pipeline.paging.words import (
     DASH,
     baseline_of,
@@ -51,7 +53,7 @@ def rules_section(found: Found) -> Section:
     if found.choice is None:
         blocks.append(Words(text=f"There are no rules: {found.why_none}."))
     blocks += _files(found, zones)
-    cuts = found.verification.cuts if found.verification else ()
+    cuts = [cut for one in found.verifications if one.is_current for cut in one.cuts]
     if cuts:
         blocks.append(
             Items(
@@ -80,7 +82,10 @@ def _files(found: Found, zones: tuple[Zone, ...]) -> list[Block]:
             if _is_fallback(rule, one.file.rules[:number])
         }
         rows = [
-            (scale_of(rule), _row(rule, found, zones, fallback=number in waits))
+            (
+                scale_of(rule),
+                _row(rule, stood_of(found, rule, one.path.name), zones, fallback=number in waits),
+            )
             for number, rule in enumerate(one.file.rules[:_MOST_RULES])
         ]
         blocks += _tables(rows, f"of {one.path.name}", found, len(one.file.rules))
@@ -93,7 +98,7 @@ def _files(found: Found, zones: tuple[Zone, ...]) -> list[Block]:
     if not found.rules and chosen:
         blocks.append(Words(text="No rule file was written yet: rccltune emit-config writes it."))
         rows = [
-            (scale_of(rule), _row(rule, found, zones))
+            (scale_of(rule), _row(rule, None, zones))
             for rule in map(_as_rule, chosen[:_MOST_RULES])
         ]
         blocks += _tables(rows, "that would be written", found, len(chosen))
@@ -144,6 +149,8 @@ def _source(found: Found) -> str:
         " A fallback is reached only where the setting before it cannot be chosen. Bounds are "
         "rounded here, and exact in the file."
     )
+    if found.refused:
+        said += " The verification of these rules failed: none of them is proven."
     if found.verification is not None:
         said += (
             " Verified: both arms in turns on the machine, with the file and the plugin; median "
@@ -180,10 +187,9 @@ def _is_fallback(rule: Rule, before: Iterable[Rule]) -> bool:
 
 
 def _row(
-    rule: Rule, found: Found, zones: Iterable[Zone], *, fallback: bool = False
+    rule: Rule, stood: Stood | None, zones: Iterable[Zone], *, fallback: bool = False
 ) -> tuple[str, ...]:
     zone = next((one for one in zones if _is_of(rule, one)), None)
-    stood = stood_of(found, rule)
     variant = zone.variant if zone else rule.variant
     return (
         rule.collective.value,
@@ -217,12 +223,11 @@ def _swept(zone: Zone | None) -> str:
     return f"{said}, {_sizes(zone.n_sizes)}{once}"
 
 
-def stood_of(found: Found, rule: Rule) -> Stood | None:
-    """What the verification says of a rule, None where it was of other rules."""
-    known = found.verification
-    if known is None or not known.is_current:
-        return None
-    return next((one for one in known.stood if same(one.rule) == same(rule)), None)
+def stood_of(found: Found, rule: Rule, file: str) -> Stood | None:
+    """What the verification of a file says of a rule, None where it was of other rules."""
+    mine = (one for one in found.verifications if Path(one.path).name == file and one.is_current)
+    stood = (one for known in mine for one in known.stood)
+    return next((one for one in stood if same(one.rule) == same(rule)), None)
 
 
 def _is_of(rule: Rule, zone: Zone) -> bool:

@@ -7,6 +7,7 @@ from typing import Final
 
 from rccltune import __version__
 from rccltune.pipeline.paging.gathering import Found, Rules
+from rccltune.pipeline.paging.headline import unproven
 from rccltune.report import Block, Code, Items, Part, Section, Words
 
 # A rule file of ours has some dozen lines; somebody's may have thousands.
@@ -36,6 +37,10 @@ def _use(found: Found, rules: Rules) -> Part:
         "Start the job. RCCLTUNE_LOG=summary prints which rules were hit; rccltune why reads it.",
         "To go back: unset these variables. Nothing was installed or changed anywhere else.",
     ]
+    if not found.simulated and not found.is_proven(rules.path.name):
+        steps.insert(0, "First: rccltune verify. Nothing has proven these rules so far.")
+    if unproven(found):
+        steps[0] = "Do not: the verification of these rules did not confirm them."
     if found.simulated:
         steps.insert(0, "Do not: these rules come from a simulated node and are for trying out.")
     blocks: list[Block] = [Items(items=tuple(steps), ordered=True)]

@@ -1,0 +1,101 @@
+"""What a session keeps of verifications: a verdict for each rule file, or why there is none."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+from rccltune import session
+from rccltune.errors import VerificationError
+
+_VERDICT: Final = "verdict"
+_REFUSED: Final = "refused"
+# Of the session's own rule file for any placement.
+VERDICT_FILE: Final = f"{_VERDICT}.json"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Refused:
+    """A verification that ended with an error, so that nothing of its rules is proven.
+
+    Attributes:
+        path: of the rule file.
+        sha256: of its bytes then.
+        message: what was wrong.
+        hint: what to do about it.
+    """
+
+    path: str
+    sha256: str
+    message: str
+    hint: str | None
+
+
+def verdict_name(rules: Path, folder: Path, plain: str) -> str:
+    """``verdict.json``; ``verdict_one-oam.json`` for a placement, ``verdict_out.json`` of others.
+
+    Args:
+        rules: what stands goes there.
+        folder: the session.
+        plain: name of its file for any placement.
+    """
+    own, stem = Path(plain).stem, rules.stem
+    if rules.resolve() == (folder / plain).resolve():
+        return VERDICT_FILE
+    return f"{_VERDICT}_{stem.removeprefix(f'{own}_')}.json"
+
+
+def verdict_files(folder: Path) -> tuple[Path, ...]:
+    """All verdicts of a session, that of any placement first."""
+    found = [folder / VERDICT_FILE, *sorted(folder.glob(f"{_VERDICT}_*.json"))]
+    return tuple(path for path in found if path.exists())
+
+
+@contextmanager
+def kept(folder: Path, name: str, rules: Path) -> Iterator[None]:
+    """Keep the error with which a verification ends; one that ends well takes it away.
+
+    Args:
+        folder: the session.
+        name: of the verdict.
+        rules: the file that is verified.
+    """
+    path = folder / _beside(name)
+    # The file may be replaced before it ends.
+    sha256 = _sha256(rules)
+    try:
+        yield
+    except VerificationError as error:
+        made = Refused(path=str(rules), sha256=sha256, message=error.message, hint=error.hint)
+        session.write_derived(folder, path.name, session.to_plain(made))
+        raise
+    path.unlink(missing_ok=True)
+
+
+def refusals(folder: Path) -> tuple[Refused, ...]:
+    """Of rule files that are still what they were then.
+
+    Raises:
+        SessionError: one is not what is written here.
+    """
+    found = []
+    for path in sorted(folder.glob(f"{_REFUSED}*.json")):
+        plain = session.read_derived(folder, path.name)
+        if plain is not None:
+            found.append(session.from_plain(Refused, plain, str(path)))
+    return tuple(one for one in found if _sha256(folder / Path(one.path).name) == one.sha256)
+
+
+def _beside(name: str) -> str:
+    return f"{_REFUSED}{name.removeprefix(_VERDICT)}"
+
+
+def _sha256(path: Path) -> str:
+    try:
+        return hashlib.sha256(path.read_bytes()).hexdigest()
+    except OSError:
+        return ""

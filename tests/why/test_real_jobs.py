@@ -1,0 +1,267 @@
+"""Five jobs on two GPUs, as NCCL and the plugin told of them, and what their owner must be told.
+
+Measured by us on 2 x NVIDIA H200 (one virtual machine), NCCL 2.28.9, PyTorch and nccl-tests 2.19.6,
+on 2026-11-22, NCCL_DEBUG=INFO with INIT,ENV,TUNING, RCCLTUNE_LOG=summary. Lines are shortened:
+hosts, paths and numbers of processes are neutral, lines that say nothing of tuners are left out.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from jobs import ask, at, kinds
+
+from rccltune.cli import run
+from rccltune.units import KIB
+from rccltune.vocab import Collective
+from rccltune.why import Kind, Where
+
+MIB = 1024 * KIB
+PLUGIN = "/opt/rccltune/librccl-tuner-rccltune.so"
+SHA = "23c141f9dabc4d7023d52fea77f255f27a9c1b5521aade293009df7c4a4e68d6"
+COMM = "rccltune: comm=6b80033759b90acb "
+# The rules of a sweep there, which its verification did not confirm.
+RULES = """#@ format 1
+# library: 2.28.9
+#@ section allreduce nodes=1 ranks=2
+#@ hole 0 4095 not measured
+allreduce,4096,5369,ring,ll,16,1,2,-1,-1
+allreduce,5370,6553,ring,ll,8,1,2,-1,-1
+allreduce,6554,21052,ring,ll,16,1,2,-1,-1
+allreduce,165412,524287,ring,ll,32,1,2,-1,-1
+#@ hole 524288 1572864 baseline not beaten
+allreduce,2296458,8322489,ring,ll128,-1,1,2,-1,-1
+#@ hole 8322490 134217728 baseline not beaten
+#@ hole 134217729 9223372036854775807 not measured
+"""
+# What the training loop called; rank 0 writes it.
+STEPS = (
+    "AllGather: 8 Bytes -> Algo RING proto LL channel{Lo..Hi}={0..0}",
+    "Broadcast: 384 Bytes -> Algo RING proto LL channel{Lo..Hi}={0..0}",
+    "Broadcast: 67141632 Bytes -> Algo RING proto SIMPLE channel{Lo..Hi}={0..23}",
+    "AllReduce: 67141632 Bytes -> Algo RING proto SIMPLE channel{Lo..Hi}={0..23}",
+    "AllGather: 4 Bytes -> Algo RING proto LL channel{Lo..Hi}={0..0}",
+    "Broadcast: 32 Bytes -> Algo RING proto LL channel{Lo..Hi}={0..0}",
+    *["AllReduce: 8392704 Bytes -> Algo RING proto SIMPLE channel{Lo..Hi}={0..23}"] * 3,
+)
+LOADED = (
+    f"NCCL_TUNER_PLUGIN set by environment to {PLUGIN}",
+    "TUNER/Plugin: Using rccltune (v5)",
+    f"Successfully loaded external tuner plugin {PLUGIN}",
+)
+READ = (
+    f"{COMM}nodes=1 ranks=2 abi=v5 rules=10 of=10 skipped-rows=0 file=/opt/rules.csv sha256={SHA}"
+)
+MODEL = (
+    "AllReduce |     8.0/  61.1 |    16.5/ 180.6 |    16.4/ 232.2 |     7.8/ 141.0 |"
+    "    17.8/ 331.2 |    15.2/ 360.0 |     0.8/   0.0 |     0.8/   0.0 |    39.2/   0.0 |"
+)
+
+
+def log(tmp_path: Path, tuner: tuple[str, ...], *rest: str, own: tuple[str, ...] = ()) -> Path:
+    """Two ranks' lines: how the library began, what it said of a tuner, and what came then."""
+    lines = ["", "*" * 41, "Setting OMP_NUM_THREADS environment variable for each process to be 1"]
+    for rank in (0, 1):
+        head = f"host:{100 + rank}:{100 + rank} [{rank}] NCCL INFO "
+        lines += [
+            f"{head}ENV/Plugin: Could not find: libnccl-env.so",
+            f"{head}NCCL version 2.28.9+cuda13.0",
+            f"{head}NET/Plugin: Could not find: libnccl-net.so",
+            f"{head}NCCL_NVLS_ENABLE set by environment to 0.",
+            f"{head}comm 0xcbb63c{rank} rank {rank} nRanks 2 nNodes 1 localRanks 2 MNNVL 0",
+            f"{head}PROFILER/Plugin: Could not find: libnccl-profiler.so",
+            *(f"{head}{text}" for text in tuner),
+            *own,
+            f"{head}{MODEL}",
+            f"{head}24 coll channels, 24 collnet channels, 0 nvls channels, 32 p2p channels",
+        ]
+    path = tmp_path / "job.log"
+    path.write_text("\n".join([*lines, *rest]) + "\n", encoding="utf-8")
+    return path
+
+
+def chosen(*texts: str) -> list[str]:
+    """Lines of rank 0."""
+    return [f"host:100:100 [0] NCCL INFO {text}" for text in texts]
+
+
+def summary(hits: int, misses: int) -> str:
+    """The plugin's last line but for its rules."""
+    n = hits + misses
+    return f"{COMM}summary calls={n} hits={hits} misses={misses} not-selectable=0 fallbacks=0"
+
+
+@pytest.fixture
+def rules(tmp_path: Path) -> Path:
+    """The job's rule file."""
+    path = tmp_path / "rules.csv"
+    path.write_text(RULES, encoding="utf-8")
+    return path
+
+
+def test_a_training_loop_whose_sizes_have_no_rule(
+    tmp_path: Path, rules: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """The plugin works and nothing is hit: buckets of 8 MiB lie where the baseline was not beaten."""
+    path = log(tmp_path, LOADED, *chosen(*STEPS), *[summary(0, 25)] * 2, own=(READ,))
+    alone = ask(path)
+    assert set(kinds(alone)) == {Kind.HOLE}
+    assert all(
+        a.remedy == "give the job's rule file as well: --rules /opt/rules.csv"
+        for a in alone.answers
+    )
+    assert run(["why", str(path), "--rules", str(rules)]) == 0
+    told = capsys.readouterr().out.splitlines()
+    # What jobs spend their time in stands first.
+    assert told[:2] == [
+        "all_reduce, 2 ranks on 1 node",
+        "  8196 KiB to 65568 KiB  no rule at this size: baseline not beaten",
+    ]
+    assert (
+        "  8 B to 16 B            no rule at this size: the file has none for all_gather at all"
+        in told
+    )
+    assert (
+        "the plugin was asked 50 times for 2 ranks on 1 node, all ranks together: 0 rule hits, "
+        "50 without a rule, 0 not selectable"
+    ) in told
+
+
+def test_a_plugin_that_is_not_there(
+    tmp_path: Path, rules: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Said once, for all that the job called; nothing is said of paths around a plugin."""
+    named = "/opt/nowhere/librccl-tuner-rccltune.so"
+    tuner = (
+        f"NCCL_TUNER_PLUGIN set by environment to {named}",
+        f"TUNER/Plugin: Could not find: {named}",
+    )
+    path = log(tmp_path, tuner, *chosen(*STEPS))
+    assert set(kinds(ask(path, rules=rules))) == {Kind.NOT_LOADED}
+    assert run(["why", str(path)]) == 0
+    assert capsys.readouterr().out.splitlines() == [
+        "all_reduce, all_gather, broadcast, 2 ranks on 1 node",
+        f"  8 B to 65568 KiB       plugin not loaded: no such file on the ranks' hosts: {named}",
+        '      > Set on every rank: export NCCL_TUNER_PLUGIN="$(rccltune plugin --path)"',
+        "",
+        "library: NCCL 2.28.9+cuda13.0",
+    ]
+
+
+def test_a_library_without_the_symbol(tmp_path: Path) -> None:
+    """NCCL itself was named; 2.28 looks for versions 5 to 2 and says none of them."""
+    named = "/opt/torch/lib/python3.12/site-packages/nvidia/nccl/lib/libnccl.so.2"
+    tuner = (
+        f"NCCL_TUNER_PLUGIN set by environment to {named}",
+        f"External tuner plugin {named} is unsupported",
+    )
+    found = ask(log(tmp_path, tuner, *chosen(*STEPS)))
+    assert set(kinds(found)) == {Kind.NOT_LOADED}
+    assert found.answers[0].text == (
+        f"{named} has no symbol that NCCL 2.28.9+cuda13.0 looks for (ncclTunerPlugin_v5 down to "
+        "v2); it is the library of the collectives itself, and no plugin"
+    )
+    assert 'NCCL_TUNER_PLUGIN="$(rccltune plugin --path)"' in (found.answers[0].remedy or "")
+
+
+# The sentence is NCCL's own (src/enqueue.cc); PyTorch repeats it in each rank's trace.
+NO_CHOICE = (
+    "Error : no algorithm/protocol available for function AllGather with datatype ncclInt8. "
+    "NCCL_ALGO was set to Tree."
+)
+
+
+def test_a_variable_that_ends_the_job(tmp_path: Path, rules: Path) -> None:
+    """NCCL_ALGO=Tree leaves all_gather nothing: that is the answer, before any word of rules."""
+    warned = [
+        f"[2026-11-22 06:03:50] host:{100 + r}:{100 + r} [{r}] enqueue.cc:1859 NCCL WARN {NO_CHOICE}"
+        for r in (0, 1)
+    ]
+    traces = [f"[rank{r}]: Last error:\n[rank{r}]: {NO_CHOICE}" for r in (0, 1)]
+    tuner = (*LOADED, "NCCL_ALGO set by environment to Tree")
+    path = log(tmp_path, tuner, *warned, *traces, *[summary(0, 1)] * 2, own=(READ,))
+    found = ask(path, rules=rules)
+    first = found.answers[0]
+    assert [a.kind for a in found.answers].count(Kind.STUCK) == 1
+    assert (first.kind, first.where, first.collective) == (
+        Kind.STUCK,
+        Where(1, 2),
+        Collective.ALL_GATHER,
+    )
+    assert first.text == (
+        "NCCL 2.28.9+cuda13.0 found no algorithm and protocol for all_gather of ncclInt8 and ended "
+        "the job: NCCL_ALGO=Tree leaves none that can"
+    )
+    assert (first.remedy or "").startswith("take away on every rank: unset NCCL_ALGO")
+    assert found.remarks[0].text == (
+        "NCCL_ALGO=Tree is set in the job and shuts out 5 of the 5 rules, those for ring"
+    )
+
+
+@pytest.mark.parametrize("text", ["Error : no algorithm/protocol available", NO_CHOICE[:69]])
+def test_the_end_of_a_job_at_warn_alone(tmp_path: Path, text: str) -> None:
+    """NCCL_DEBUG=WARN has no other line; old releases name no function, none names variables."""
+    path = tmp_path / "job.log"
+    path.write_text(f"host:7:7 [0] NCCL WARN {text}\n", encoding="utf-8")
+    found = ask(path)
+    assert kinds(found) == [Kind.STUCK]
+    assert "ended" not in found.answers[0].text
+    assert "NCCL_DEBUG=INFO" in (found.answers[0].remedy or "")
+
+
+def test_a_benchmark_that_uses_its_rules(tmp_path: Path, rules: Path) -> None:
+    """Rows and INFO lines torn into each other; hits where there are rules, holes elsewhere."""
+    rows = ["# nccl-tests version 2.19.6 nccl-headers=22809 nccl-library=22809"]
+    rows.append("# Collective test starting: all_reduce_perf")
+    choice = "AllReduce: {} Bytes -> Algo RING proto {} channel{{Lo..Hi}}={{0..{}}}"
+    sizes = [(4 * KIB, "LL", 7), (16 * KIB, "LL", 7), (256 * KIB, "LL", 21), (512 * KIB, "LL", 23)]
+    sizes += [(4 * MIB, "LL128", 23), (8 * MIB, "SIMPLE", 23), (128 * MIB, "SIMPLE", 23)]
+    for nbytes, protocol, last in sizes:
+        line = chosen(choice.format(nbytes, protocol, last))[0]
+        rows.append(f"{nbytes:>12} {nbytes // 4:>13}     float     sum      -1{line}")
+        rows.append(f"    19.57    3.35    3.35       0{line}")
+    counts = [(5, "ring/ll", 16), (7, "ring/ll", 16), (8, "ring/ll", 32), (10, "ring/ll128", -1)]
+    ends = [summary(36, 27)]
+    ends += [f"{COMM}rule line={n} setting={s} channels={c} hits=9" for n, s, c in counts]
+    path = log(tmp_path, LOADED, *rows, *ends, own=(READ,))
+    found = ask(path, rules=rules)
+    assert [(a.min_nbytes, a.max_nbytes, a.kind) for a in found.answers] == [
+        (4 * KIB, 4 * KIB, Kind.HIT),
+        (16 * KIB, 16 * KIB, Kind.HIT),
+        (256 * KIB, 256 * KIB, Kind.HIT),
+        (512 * KIB, 512 * KIB, Kind.HOLE),
+        (4 * MIB, 4 * MIB, Kind.HIT),
+        (8 * MIB, 128 * MIB, Kind.HOLE),
+    ]
+    assert at(found, 256 * KIB).text == "the rule of line 8 was hit, and ring/ll ran"
+    said = {one.text: one.remedy for one in found.remarks}
+    remedy = said[
+        "communicators of 2 ranks on 1 node have 24 channels, and some rules ask for more (line 8: "
+        "32), which gives them no more"
+    ]
+    assert "NCCL_MIN_NCHANNELS=32" in (remedy or "")
+    assert "--max-channels 24" in (remedy or "")
+
+
+def test_that_benchmark_without_its_rule_file(tmp_path: Path) -> None:
+    """The plugin's line names the file, and with it every size is answered: no run is needed."""
+    line = chosen("AllReduce: 4096 Bytes -> Algo RING proto LL channel{Lo..Hi}={0..7}")
+    hit = f"{COMM}rule line=5 setting=ring/ll channels=16 hits=9"
+    found = ask(log(tmp_path, LOADED, *line, summary(9, 9), hit, own=(READ,)))
+    unknown = at(found, 4 * KIB)
+    assert unknown.kind is Kind.UNKNOWN
+    assert unknown.remedy == "give the job's rule file as well: --rules /opt/rules.csv"
+    named = next(a for a in found.answers if a.kind is Kind.HIT)
+    assert named.text.endswith("9 times in all; the plugin's summary does not say at which sizes")
+
+
+def test_a_rule_that_a_site_switched_off_is_not_switched_on(tmp_path: Path) -> None:
+    """NCCL_NVLS_ENABLE=0 may be there for the machine's sake: the rule goes, not the variable."""
+    rules = tmp_path / "rules.csv"
+    rules.write_text("allreduce,0,99999999,nvls,simple,-1,1,2,-1,-1\n", encoding="utf-8")
+    end = f"{COMM}summary calls=3 hits=0 misses=0 not-selectable=3 fallbacks=0"
+    found = ask(log(tmp_path, LOADED, *chosen(STEPS[-1]), end, own=(READ,)), rules=rules)
+    assert kinds(found) == [Kind.NOT_SELECTABLE]
+    assert "NCCL_NVLS_ENABLE=0 is set" in found.answers[0].text
+    assert found.answers[0].remedy == "take the rules for nvls out of the file"
