@@ -23,7 +23,7 @@ def native_folder() -> Path:
     Raises:
         MachineError: this install has no compiled part.
     """
-    info = resources.files("rccltune").joinpath("_native", "buildinfo.json")
+    info = resources.files("rccltune").joinpath("_native").joinpath("buildinfo.json")
     path = Path(str(info))
     if not path.is_file():
         raise MachineError(

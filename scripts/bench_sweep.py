@@ -86,14 +86,17 @@ def control_launches(session: Path) -> dict[str, float]:
 def samples_of(session: Path) -> pd.DataFrame:
     """Half-rows, with the launch that each is of."""
     samples = pd.read_csv(session / "samples.csv", keep_default_na=False)
-    return samples.assign(launch=samples["launch"].astype(str).str.partition(".")[0])
+    launches: pd.Series[str] = samples["launch"].astype(str).str.partition(".")[0]
+    named: pd.DataFrame = samples.assign(launch=launches)
+    return named
 
 
 def medians(samples: pd.DataFrame, *, forced: bool) -> pd.Series[float]:
     """Median µs of what may be used, by KEY."""
     used = samples[samples["doubt"] == ""]
     is_forced = ~used["setting"].isin(["baseline", "silent"])
-    return used[is_forced == forced].groupby(KEY)["time_us"].median()
+    found: pd.Series[float] = used[is_forced == forced].groupby(KEY)["time_us"].median()
+    return found
 
 
 def compared(found: dict[str, tuple[float, pd.DataFrame]]) -> dict[str, Any]:

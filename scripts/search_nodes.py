@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
-from math import exp2, log2
+from math import log2
 from pathlib import Path
 from typing import Any, Final
 
@@ -37,7 +37,7 @@ SETTINGS: Final = tuple(
 # The size at which RCCL 2.28.3's cost model turns from ring/ll (112.8 us, 1.95 GB/s) to ring/simple
 # (281.6 us, 24.4 GB/s) on this node's graph and 64 ranks.
 TURN: Final = 357_900
-_SIZES: Final = tuple(round(exp2(quarter / 4)) for quarter in range(3 * 4, 31 * 4))
+_SIZES: Final = tuple(round(2.0 ** (quarter / 4)) for quarter in range(3 * 4, 31 * 4))
 Factor = Callable[[float], float]
 
 
@@ -67,7 +67,7 @@ def always(factor: float) -> Factor:
 def winner(low: str | None, high: str | None, slope: float, best: float = 1.0) -> Factor:
     """The best from ``low`` to ``high``; outside it falls behind with a power of the size."""
     first = 1.0 if low is None else float(parse_size(low))
-    last = exp2(40) if high is None else float(parse_size(high))
+    last = 2.0**40 if high is None else float(parse_size(high))
 
     def factor(nbytes: float) -> float:
         outside = max(first / nbytes, nbytes / last, 1.0)
@@ -196,7 +196,7 @@ def also_ran(name: str) -> Factor:
     index = SETTINGS.index(name)
     behind = 0.06 + 0.02 * (index * 7 % len(SETTINGS))
     tilt = (index % 3 - 1) * 0.02
-    return lambda nbytes: 1 + behind * exp2(tilt * (log2(nbytes) - 16))
+    return lambda nbytes: 1 + behind * 2.0 ** (tilt * (log2(nbytes) - 16))
 
 
 def envelope_us(nbytes: float) -> float:

@@ -166,7 +166,7 @@ def _text(done: Emitted) -> str:
     parts += environment_lines(done.environments)
     if done.path is None and done.environment_path is None:
         parts += [
-            f"To use it: export NCCLX_TUNER_CONFIG_FILE={one.path.resolve()}"
+            f"To use it: export {one.variable}={one.path.resolve()}"
             for one in done.translated
             if one.path is not None
         ]

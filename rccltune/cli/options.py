@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass, fields
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar
 
 import click
 
@@ -20,10 +20,15 @@ if TYPE_CHECKING:
     from rccltune.pipeline import FitDone
     from rccltune.zones import ChoiceOptions
 
+    _Type: TypeAlias = click.ParamType[Any]
+else:
+    # Generic since click 8.4 alone.
+    _Type = click.ParamType
+
 F = TypeVar("F", bound=Callable[..., Any])
 
 
-class Word(click.ParamType[Any]):
+class Word(_Type):
     """A parameter read by a function that raises ValueError with a good message."""
 
     def __init__(self, name: str, parse: Callable[[str], object]) -> None:

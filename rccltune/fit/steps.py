@@ -112,8 +112,10 @@ def _separation(group: Sequence[Curve]) -> Separation | None:
 def _line(steps: Sequence[int], latencies: Sequence[float]) -> tuple[float, float]:
     """Non-negative base and time per step, least squares."""
     import numpy as np
-    from scipy.optimize import nnls
+
+    # Not nnls: that of scipy 1.15, the last for Python 3.10, misses the least now and then.
+    from scipy.optimize import lsq_linear
 
     matrix = np.column_stack([np.ones(len(steps)), np.array(steps, dtype=float)])
-    base, per_step = nnls(matrix, np.array(latencies))[0]
+    base, per_step = lsq_linear(matrix, np.array(latencies), (0, np.inf), method="bvls").x
     return float(base), float(per_step)

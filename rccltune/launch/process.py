@@ -314,9 +314,12 @@ def _children() -> set[int]:
     """Our child processes, zombies included."""
     own = os.getpid()
     found = set()
-    for entry in Path("/proc").glob("[0-9]*/stat"):
+    # Not "[0-9]*/stat": glob itself would look at a file whose process ends in that moment, and
+    # raise ProcessLookupError.
+    for entry in Path("/proc").glob("[0-9]*"):
         with contextlib.suppress(OSError):
             # The name in brackets may hold anything; state and parent come behind it.
-            if int(entry.read_text(errors="replace").rpartition(")")[2].split()[1]) == own:
-                found.add(int(entry.parent.name))
+            text = (entry / "stat").read_text(errors="replace")
+            if int(text.rpartition(")")[2].split()[1]) == own:
+                found.add(int(entry.name))
     return found

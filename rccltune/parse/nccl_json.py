@@ -145,11 +145,12 @@ class ResultsFile:
             run.peak = (algbw, busbw, line)
 
     def _of(self, kind: tuple[str, str], placement: Placement, line: int) -> Said:
-        found = self._said.get((*kind, placement))
+        half = (*kind, placement)
+        found = self._said.get(half)
         if found is None:
             own = Said(line=line, dtype=kind[0], redop=kind[1], placement=placement)
             whole = self._preamble.said()
-            found = self._said[(*kind, placement)] = own.or_else(whole)
+            found = self._said[half] = own.or_else(whole)
         return found
 
     def _strange(self, what: str, line: int) -> OutputError:

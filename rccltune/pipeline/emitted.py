@@ -48,15 +48,17 @@ class Translated:
     """The same choices for another consumer.
 
     Attributes:
-        path: None where the text goes to stdout.
+        variable: of the environment, which names the file to the consumer.
         said: what was gained and lost, in sentences.
+        path: None where the text goes to stdout.
     """
 
     form: str
-    path: Path | None
+    variable: str
     text: str
     n_rules: int
     said: tuple[str, ...]
+    path: Path | None = None
 
     def as_plain(self) -> dict[str, Any]:
         """For --json."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -164,14 +164,35 @@ def _translated(
     wish: EmitWish, path: Path | None, sheet: Sheet, document: RuleDocument
 ) -> tuple[Translated, ...]:
     """The files of one sheet for other consumers, as they will be written."""
-    if "ncclx" not in wish.formats:
-        return ()
+    wanted = [form for form in wish.formats if form in _OTHERS]
+    if path is None:
+        return tuple(_OTHERS[form](wish, sheet, document) for form in wanted)
+    # Not .csv: RCCL's first built-in tuner takes any rccl_tuner*.csv that lies in its folders.
+    is_beside = len(wish.formats) > 1 or wish.output is None
+    return tuple(
+        replace(
+            _OTHERS[form](wish, sheet, document),
+            path=path.with_suffix(f".{form}") if is_beside else path,
+        )
+        for form in wanted
+    )
+
+
+def _ncclx(wish: EmitWish, sheet: Sheet, document: RuleDocument) -> Translated:
     made = emit.render_ncclx(document.provenance, document.needs, sheet.zones, span=wish.span)
-    if path is not None and (len(wish.formats) > 1 or wish.output is None):
-        # Not .csv: RCCL's first built-in tuner takes any rccl_tuner*.csv that lies in its folders.
-        path = path.with_suffix(".ncclx")
-    said = (f"{made.n_before} rules of one scale each as {made.n_rules}", *made.unsaid)
-    return (Translated(form="ncclx", path=path, text=made.text, n_rules=made.n_rules, said=said),)
+    return Translated(
+        form="ncclx",
+        variable="NCCLX_TUNER_CONFIG_FILE",
+        text=made.text,
+        n_rules=made.n_rules,
+        said=(f"{made.n_before} rules of one scale each as {made.n_rules}", *made.unsaid),
+    )
+
+
+# Dialects of other consumers, by the word of --format, which is the file's suffix too.
+_OTHERS: Final[Mapping[str, Callable[[EmitWish, Sheet, RuleDocument], Translated]]] = {
+    "ncclx": _ncclx
+}
 
 
 def _write(emitted: Sequence[Emitted], *, overwrite: bool, note: Note) -> None:

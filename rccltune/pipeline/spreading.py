@@ -12,6 +12,7 @@ from rccltune import launch, session
 from rccltune.errors import CommandLineError
 from rccltune.model import Scale
 from rccltune.pipeline.site import Site, SiteWish, launcher_for
+from rccltune.pipeline.starting import check_reads_hosts
 
 _NAME: Final = re.compile(r"\d+x\d+")
 
@@ -34,7 +35,8 @@ def at_scales(wish: SiteWish, scales: Sequence[Scale], folder: Path) -> tuple[At
         folder: each session is a folder in it, named like ``2x128``.
 
     Raises:
-        CommandLineError: ranks are said twice, do not divide, or hosts are not named.
+        CommandLineError: ranks are said twice, do not divide, hosts are not named, or nothing
+            reads the file that names them.
         InputFileError: the host file has too few of them.
         MachineError: there is no launcher, or no benchmark.
     """
@@ -43,7 +45,11 @@ def at_scales(wish: SiteWish, scales: Sequence[Scale], folder: Path) -> tuple[At
     found = tuple(dict.fromkeys(scales))
     for scale in found:
         _check(scale, wish)
-    flavour = launcher_for(wish).flavour if wish.hostfile is not None else ""
+    flavour = ""
+    if wish.hostfile is not None:
+        launcher = launcher_for(wish)
+        check_reads_hosts(launcher)
+        flavour = launcher.flavour
     # All of them before the first is written.
     texts = [_hosts(wish.hostfile, flavour, scale) for scale in found]
     return tuple(_at(scale, wish, text, folder) for scale, text in zip(found, texts, strict=True))

@@ -37,12 +37,21 @@ def hosts_of(hostfile: Path | None, launcher: Launcher, n_ranks: int) -> tuple[s
     """
     if hostfile is None:
         return ()
+    check_reads_hosts(launcher)
+    return launch.hosts_used(hostfile, launcher.flavour, n_ranks)
+
+
+def check_reads_hosts(launcher: Launcher) -> None:
+    """Stop where hosts are named and nothing starts ranks there.
+
+    Raises:
+        CommandLineError: nothing would read the host file.
+    """
     if launcher.program is None:
         raise CommandLineError(
             "--hostfile needs a launcher that reads it",
             hint="leave out --hostfile, or --launcher none.",
         )
-    return launch.hosts_used(hostfile, launcher.flavour, n_ranks)
 
 
 def binding_of(

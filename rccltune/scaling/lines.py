@@ -225,14 +225,15 @@ def _with_unseen(groups: Sequence[Group], seen: set[str]) -> tuple[Group, ...]:
 
 def _solve(rows: Array, weight: Array) -> list[float]:
     """Non-negative unknowns of rows that should all be 1, by soft L1."""
-    from scipy.optimize import nnls
+    # Not nnls: that of scipy 1.15, the last for Python 3.10, misses the least now and then.
+    from scipy.optimize import lsq_linear
 
     scale = np.maximum(np.abs(rows).max(axis=0), 1e-300)
     table = rows / scale
     pull = weight
     solution = np.zeros(rows.shape[1])
     for _ in range(_ROUNDS):
-        solution = nnls(table * pull[:, None], pull)[0]
+        solution = lsq_linear(table * pull[:, None], pull, (0, np.inf), method="bvls").x
         error = table @ solution - 1
         pull = weight / (1 + (error / _ROBUST) ** 2) ** 0.25
     return [float(x) for x in solution / scale]

@@ -9,12 +9,17 @@ from __future__ import annotations
 
 from bisect import bisect_left
 from collections.abc import Collection, Mapping
-from math import exp2, floor, log2
+from math import floor, log2
 from typing import Final
 
 from rccltune.simnode.records import Effect, Points, Selector, SimulatedNode
 
 NOTHING_US: Final = 0.05
+
+
+def _two_to(power: float) -> float:
+    """math.exp2, which Python has since 3.11."""
+    return float(2.0**power)
 
 
 def interpolate(points: Points, nbytes: int, *, is_time: bool) -> float:
@@ -23,11 +28,11 @@ def interpolate(points: Points, nbytes: int, *, is_time: bool) -> float:
     y = [log2(value) for _, value in points]
     at = log2(nbytes)
     if at <= x[0]:
-        return exp2(y[0])
+        return _two_to(y[0])
     if at >= x[-1]:
-        return exp2(y[-1] + (at - x[-1] if is_time else 0.0))
+        return _two_to(y[-1] + (at - x[-1] if is_time else 0.0))
     i = bisect_left(x, at)
-    return exp2(y[i - 1] + (y[i] - y[i - 1]) * (at - x[i - 1]) / (x[i] - x[i - 1]))
+    return _two_to(y[i - 1] + (y[i] - y[i - 1]) * (at - x[i - 1]) / (x[i] - x[i - 1]))
 
 
 def truth(
@@ -155,7 +160,7 @@ def _factor(effect: Effect, asked: Selector, *, exact_channels: bool) -> float:
         return interpolate(effect.points, nbytes, is_time=False)
     if effect.between is not None:
         low, high, factor = effect.between
-        within = exp2(log2(nbytes) - floor(log2(nbytes)))
+        within = _two_to(log2(nbytes) - floor(log2(nbytes)))
         return factor if low <= within <= high else 1.0
     if exact_channels or not asked.channels:
         return 1.0
@@ -166,9 +171,9 @@ def _by_channels(rows: tuple[tuple[int, Points], ...], channels: int, nbytes: in
     counts = [count for count, _ in rows]
     factors = [log2(interpolate(points, nbytes, is_time=False)) for _, points in rows]
     if channels <= counts[0]:
-        return exp2(factors[0])
+        return _two_to(factors[0])
     if channels >= counts[-1]:
-        return exp2(factors[-1])
+        return _two_to(factors[-1])
     i = bisect_left(counts, channels)
     part = (log2(channels) - log2(counts[i - 1])) / (log2(counts[i]) - log2(counts[i - 1]))
-    return exp2(factors[i - 1] + (factors[i] - factors[i - 1]) * part)
+    return _two_to(factors[i - 1] + (factors[i] - factors[i - 1]) * part)

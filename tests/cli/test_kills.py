@@ -64,11 +64,11 @@ class Ground:
     def marked(self) -> dict[int, bytes]:
         """Processes of this test that are alive, with their environments."""
         found = {}
-        for entry in Path("/proc").glob("[0-9]*/environ"):
+        for entry in Path("/proc").glob("[0-9]*"):
             with suppress(OSError):
-                environ = entry.read_bytes()
+                environ = (entry / "environ").read_bytes()
                 if f"{MARK}={self.folder}".encode() in environ.split(b"\0"):
-                    found[int(entry.parent.name)] = environ
+                    found[int(entry.name)] = environ
         return found
 
     def vanished(self) -> bool:

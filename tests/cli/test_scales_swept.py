@@ -157,6 +157,14 @@ def test_several_nodes_of_a_real_machine_need_hosts(
     assert "--hostfile" in said
 
 
+def test_hosts_that_nothing_starts_ranks_on(node: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """--launcher none reads no host file: said as without --scales, and nothing is written."""
+    Path("hosts").write_text("a\nb\n")
+    assert sweep(node, "--scales", "1x2,2x4", "--hostfile", "hosts") == 2
+    assert "--hostfile needs a launcher that reads it" in capsys.readouterr().err
+    assert not Path("all").exists()
+
+
 def test_tune_is_for_one_scale(node: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """It proves its rules where it is; several scales have sweep."""
     Path("sweep.yaml").write_text("scales: 1x2\n")

@@ -17,10 +17,10 @@ MARK = "RCCLTUNE_TEST"
 def survivors(folder: Path) -> list[int]:
     """Processes of launches with this folder in MARK that are still there."""
     found = []
-    for entry in Path("/proc").glob("[0-9]*/environ"):
-        pid = int(entry.parent.name)
+    for entry in Path("/proc").glob("[0-9]*"):
+        pid = int(entry.name)
         with suppress(OSError):
-            environ = entry.read_bytes()
+            environ = (entry / "environ").read_bytes()
             mine = f"{MARK}={folder}".encode() in environ.split(b"\0")
             if mine and f"{TAG}=".encode() in environ and pid != os.getpid():
                 found.append(pid)

@@ -133,11 +133,11 @@ def test_orphans_do_not_stay_as_zombies(tmp_path: Path) -> None:
 def zombies() -> set[str]:
     """Dead children of this process that nobody has waited for."""
     found = set()
-    for status in Path("/proc").glob("[0-9]*/status"):
+    for entry in Path("/proc").glob("[0-9]*"):
         with suppress(OSError):
-            text = status.read_text()
+            text = (entry / "status").read_text()
             if f"PPid:\t{os.getpid()}\n" in text and "State:\tZ" in text:
-                found.add(status.parent.name)
+                found.add(entry.name)
     return found
 
 
@@ -251,10 +251,10 @@ def test_a_finished_launch_has_no_guardian(tmp_path: Path) -> None:
 def guardians(run_id: str) -> list[int]:
     """Processes whose command line names a run."""
     found = []
-    for entry in Path("/proc").glob("[0-9]*/cmdline"):
+    for entry in Path("/proc").glob("[0-9]*"):
         with suppress(OSError):
-            if run_id.encode() in entry.read_bytes().split(b"\0"):
-                found.append(int(entry.parent.name))
+            if run_id.encode() in (entry / "cmdline").read_bytes().split(b"\0"):
+                found.append(int(entry.name))
     return found
 
 

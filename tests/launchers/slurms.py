@@ -225,8 +225,8 @@ def _clear_up_after_killed_tests() -> None:
 def _kill_marked(folder: Path) -> None:
     """Whatever this Slurm started and is still there; found by its variable, never by name."""
     wanted = f"{MARK}={folder}".encode()
-    for entry in Path("/proc").glob("[0-9]*/environ"):
+    for entry in Path("/proc").glob("[0-9]*"):
         with contextlib.suppress(OSError):
-            pid = int(entry.parent.name)
-            if pid != os.getpid() and wanted in entry.read_bytes().split(b"\0"):
+            pid = int(entry.name)
+            if pid != os.getpid() and wanted in (entry / "environ").read_bytes().split(b"\0"):
                 os.kill(pid, signal.SIGKILL)

@@ -64,14 +64,14 @@ def samples(launcher: str) -> pd.DataFrame:
 def left_running(session: Path) -> list[str]:
     """Processes of any launch of a session: ranks carry its tag and a path into the session."""
     found = []
-    for entry in Path("/proc").glob("[0-9]*/environ"):
+    for entry in Path("/proc").glob("[0-9]*"):
         try:
-            environ = entry.read_bytes()
+            environ = (entry / "environ").read_bytes()
         except OSError:
             continue
         ours = f"={session}/".encode() in environ and TAG.encode() in environ
-        if ours and int(entry.parent.name) != os.getpid():
-            found.append(entry.parent.name)
+        if ours and int(entry.name) != os.getpid():
+            found.append(entry.name)
     return found
 
 

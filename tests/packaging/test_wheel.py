@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 import subprocess
 import sys
 import zipfile
@@ -35,6 +36,29 @@ def test_one_wheel_serves_every_python(wheel: Path) -> None:
     assert "rccltune/data/variants.yaml" in names
     assert "rccltune/report/files/page.html" in names
     assert not any(name.startswith(("tests/", "native_plugin/")) for name in names)
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("minor", range(10, 14))
+def test_every_supported_python_takes_the_same_files(
+    minor: int, wheel: Path, tmp_path: Path
+) -> None:
+    """Each module compiles there, and the compiled plugin is found and loads."""
+    python = shutil.which(f"python3.{minor}")
+    if python is None or subprocess.run([python, "-V"], check=False).returncode:
+        pytest.skip(f"there is no Python 3.{minor} here")
+    zipfile.ZipFile(wheel).extractall(tmp_path)
+    (tmp_path / "loads.py").write_text(
+        "import compileall, ctypes, sys\n"
+        "sys.path.insert(0, sys.argv[1])\n"
+        "from rccltune import plugin\n"
+        "ctypes.CDLL(str(plugin.library())).ncclTunerPlugin_v4\n"
+        "sys.exit(not compileall.compile_dir(sys.argv[1] + '/rccltune', quiet=1))\n"
+    )
+    # -I -S: nothing of that Python's own packages.
+    command = [python, "-I", "-S", "-W", "error", str(tmp_path / "loads.py"), str(tmp_path)]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stdout + done.stderr
 
 
 @pytest.mark.long

@@ -24,6 +24,7 @@ _GAP: Final = 0.22
 # More markers on one line run into each other.
 _MARKERS: Final = 32
 _TICK_INCHES: Final = 0.62
+_HATCHING: Final = "#dedede"
 _LEADER: Final = {
     "arrowstyle": "-",
     "color": GREY,
@@ -244,6 +245,9 @@ def borders(axes: Axes, bands: Sequence[Band]) -> None:
     for band in bands:
         if band.setting is None:
             hole = axes.axvspan(band.low, band.high, facecolor="none", linewidth=0, zorder=0)
-            hole.set(hatch="//", hatchcolor="#dedede")
+            hole.set(hatch="//", edgecolor=_HATCHING)
+            # Since matplotlib 3.11 hatching has a colour of its own.
+            if hasattr(hole, "set_hatchcolor"):
+                hole.set_hatchcolor(_HATCHING)
     for band in bands[1:]:
         axes.axvline(band.low, color=GREY, linewidth=0.7, linestyle=(0, (1, 2)), zorder=1)

@@ -1,0 +1,283 @@
+"""scripts/gather-system: what a user sends makes the same machine again, and names nobody."""
+
+from __future__ import annotations
+
+import ast
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import gather_system
+import pytest
+from gathered import FORMAT, Gathered, unpack
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from machines import Machine, all_machines
+from trees import MI325X, NODES, add, add_links, named, put, seen, write
+
+from rccltune.detect import Circumstances, as_plain, doctor, situations
+
+SCRIPT = Path(gather_system.__file__)
+CASES = sorted((Path(__file__).parent / "gathered").glob("*.txt"))
+MACHINES = (*all_machines(), MI325X)
+BOOT = "3f2504e0-4f89-11d3-9a0c-0305e82c3301"
+
+
+def gathered(root: Path, folder: Path) -> Gathered:
+    """The machine below a root, through the script's own file."""
+    target = folder / "gathered-system.txt"
+    command = [sys.executable, str(SCRIPT), "--root", str(root), "-o", str(target)]
+    subprocess.run(command, check=True, capture_output=True, timeout=60)
+    return unpack(target.read_text(encoding="utf-8"), folder / "again")
+
+
+def without_names(value: object, table: dict[str, str]) -> object:
+    """An answer in which identities are numbers in the order of appearance."""
+    if isinstance(value, dict):
+        return {
+            key: table.setdefault(v, str(len(table))) if key == "identity" and v else
+            without_names(v, table)
+            for key, v in value.items()
+            if key not in ("root", "host", "boot_id", "sha256", "n_bytes")
+        }  # fmt: skip
+    return [without_names(item, table) for item in value] if isinstance(value, list) else value
+
+
+def answer(root: Path) -> object:
+    """All that detection says of a tree, without what names the machine or its place."""
+    system = seen(root)
+    plain = as_plain(system, situations(system, {}))
+    for found in (*plain["libraries"], *plain["benchmarks"]):
+        found["path"] = str(Path(found["path"]).relative_to(root.resolve()))
+    return without_names(plain, {})
+
+
+@pytest.mark.parametrize("machine", MACHINES, ids=lambda machine: machine.name)
+def test_the_same_machine_again(machine: Machine, probe: Path, tmp_path: Path) -> None:
+    """Detection and the plugin say of it what they said of the original, denied files included."""
+    root = tmp_path / "original"
+    root.mkdir()
+    machine.write(root)
+    if machine.name == "mi300x-spx-nps1":
+        add_links(root)
+    again = gathered(root, tmp_path).root
+    again.mkdir(exist_ok=True)
+
+    assert answer(again) == answer(root)
+    asked = [
+        subprocess.run([probe, place], check=True, capture_output=True, timeout=30).stdout
+        for place in (root, again)
+    ]
+    assert asked[0] == asked[1]
+
+
+def busy(folder: Path) -> Path:
+    """A node of which the doctor has much to say, with names of hosts, people and cards."""
+    root = write("mi300x-spx-nps1", folder)
+    gpu = "sys/bus/pci/devices/0000:05:00.0"
+    for name, content in {
+        "proc/sys/kernel/hostname": "frontier04711.example.org",
+        "proc/sys/kernel/osrelease": "5.14.0-427.el9.x86_64",
+        "proc/sys/kernel/random/boot_id": BOOT,
+        "proc/sys/kernel/numa_balancing": "1",
+        "proc/cmdline": "root=UUID=" + BOOT + " rd.iscsi.password=hush iommu=pt quiet",
+        "proc/cpuinfo": "processor\t: 0\nvendor_id\t: GenuineIntel\nflags\t\t: fpu hypervisor\n\n"
+        "processor\t: 1\nSerial\t\t: 00000000deadbeef",
+        "proc/4711/comm": "numad",
+        "proc/4712/comm": "very-secret-tool",
+        "sys/module/amdgpu/version": "6.10.5",
+        "sys/kernel/mm/transparent_hugepage/enabled": "always [madvise] never",
+        "sys/devices/system/cpu/cpu0/cpufreq/scaling_governor": "powersave",
+        "sys/class/kfd/kfd/proc/991/pasid": "32771",
+        f"{gpu}/power_dpm_force_performance_level": "high",
+        f"{gpu}/numa_node": "-1",
+        f"{gpu}/hwmon/hwmon3/power1_cap": "550000000",
+        f"{gpu}/hwmon/hwmon3/power1_cap_default": "750000000",
+        f"{gpu}/hwmon/hwmon3/temp1_input": "95000",
+        f"{gpu}/serial_number": "692251001124",
+        "opt/rocm/.info/version": "6.2.0-66",
+        "etc/rccl.conf": "NCCL_ALGO=Tree",
+        "dev/shm/nccl-x9K1": "what a job left",
+        "dev/kfd": "",
+    }.items():
+        put(root, name, content)
+    library = put(root, "opt/rocm/lib/librccl.so.1.0.60200", "RCCL version 2.20.5+hip6.2\0code")
+    (library.parent / "librccl.so.1").symlink_to(library.name)
+    put(root, "opt/rccl-tests/build/all_reduce_perf", "rccl-tests version 2.13.6\0libmpi.so.40")
+    add(root, 2, {"hive_id": 7777777777777777777, "fw_version": 150})
+    return root
+
+
+def test_the_doctor_says_the_same(tmp_path: Path) -> None:
+    """Clocks, caps, heat, other users, kernel, hidden files: each finding, in the same words."""
+    root = busy(tmp_path / "original")
+    again = gathered(root, tmp_path).root
+    found = []
+    for place in (root, again):
+        findings = doctor(Circumstances(system=seen(place)))
+        found.append([(f.name, f.message.replace(str(place), "")) for f in findings])
+
+    assert found[0] == found[1]
+    wanted = {"clocks", "power-cap", "heat", "numad", "other-users", "hidden-file", "cpu-governor"}
+    assert wanted <= {name for name, _ in found[0]}
+    assert answer(again) == answer(root)
+    assert seen(again).libraries[0].version == "RCCL 2.20.5+hip6.2"
+    assert seen(again).libraries[0].rocm == "6.2.0"
+    assert seen(again).benchmarks[0].mpi == "openmpi"
+
+
+def test_nobody_is_named(tmp_path: Path) -> None:
+    """Hosts, serial numbers, UUIDs, passwords, other programs: none is in the file."""
+    root = busy(tmp_path / "original")
+    put(root, "etc/rccl.conf", "NCCL_ALGO=Tree\nNCCL_API_KEY=hush\nPROXY=http://me:hush@proxy")
+    gathered(root, tmp_path)
+    text = (tmp_path / "gathered-system.txt").read_text(encoding="utf-8")
+
+    for secret in (
+        "frontier", "example.org", BOOT, "hush", "very-secret", "692251001124", "deadbeef",
+        "7777777777777777777", "what a job left", "32771", "PROXY", "quiet",
+    ):  # fmt: skip
+        assert secret not in text
+    assert "unique_id 1\n" in text
+
+
+def test_equal_identities_stay_equal() -> None:
+    """Of two identities one number each, in KFD's decimal and amd-smi's hexadecimal form."""
+    names = gather_system.Names()
+    names.know("node17", "host-1")
+    assert names.number(0xE5C8A6B5D35F4D8C) == 1
+    assert names.number(5) == 2
+    assert names.number(0xE5C8A6B5D35F4D8C) == 1
+    assert names.text("ASIC_SERIAL: 0xE5C8A6B5D35F4D8C") == "ASIC_SERIAL: 0x0000000000000001"
+    said = names.text(f"node17 node170 GPU-{BOOT} {BOOT.upper()} PRODUCT_SERIAL: 692251001124")
+    uuid = "00000000-0000-0000-0000-000000000001"
+    assert said == f"host-1 node170 GPU-{uuid} {uuid} PRODUCT_SERIAL: serial-1"
+    assert names.text("10.1.2.3, 6.10.5.1", addresses=True) == "192.0.2.1, 192.0.2.2"
+    assert names.text("librccl.so.1.0.70200 of 6.10.5.1") == "librccl.so.1.0.70200 of 6.10.5.1"
+
+
+def test_of_a_running_machine(tmp_path: Path) -> None:
+    """Variables that matter and no others, launchers and limits; the machine is as it was."""
+    program = tmp_path / "bin" / "amd-smi"
+    program.parent.mkdir()
+    program.write_text(f"#!/bin/sh\necho UUID: {BOOT}\necho ASIC_SERIAL: 0xE5C8A6B5D35F4D8C\n")
+    program.chmod(0o755)
+    variables = {
+        "PATH": f"{program.parent}:{os.environ['PATH']}",
+        "NCCL_SOCKET_IFNAME": "ens1",
+        "NCCL_IB_AUTH_TOKEN": "hush",
+        "AWS_SECRET_ACCESS_KEY": "hush",
+        "EDITOR": "vi",
+    }
+    target = tmp_path / "here.txt"
+    done = subprocess.run(
+        [SCRIPT.with_name("gather-system"), "-o", target],
+        env=variables,
+        capture_output=True,
+        text=True,
+        check=True,
+        timeout=120,
+    )
+    text = target.read_text(encoding="utf-8")
+    here = unpack(text, tmp_path / "again")
+
+    assert "Nothing was sent" in done.stdout
+    assert here.variables == {"NCCL_SOCKET_IFNAME": "ens1"}
+    assert "0x0000000000000001" in here.told["amd-smi list"]
+    assert int(here.facts["cores"]) > 0
+    assert "hush" not in text
+    assert BOOT not in text
+    assert seen(here.root).kernel == os.uname().release
+    assert seen(here.root).host == "host-1"
+
+
+def test_nothing_is_written_over_and_the_list_writes_nothing(tmp_path: Path) -> None:
+    """A file that is there stays; --list names each thing; a root that is none is an error."""
+    root = write("mi300x-cpx-nps4", tmp_path / "root")
+    before = sorted(str(path) for path in tmp_path.rglob("*"))
+    command = [sys.executable, str(SCRIPT), "--root", str(root)]
+    listed = subprocess.run(
+        [*command, "--list"], capture_output=True, text=True, check=True, cwd=tmp_path
+    )
+    assert f"file {NODES}/2/properties" in listed.stdout.splitlines()
+    assert sorted(str(path) for path in tmp_path.rglob("*")) == before
+
+    (tmp_path / "taken.txt").write_text("mine")
+    for wrong, said in (
+        (["-o", str(tmp_path / "taken.txt")], "File exists; name another with -o"),
+        (["--root", str(tmp_path / "taken.txt")], "is no folder"),
+    ):
+        done = subprocess.run([*command, *wrong], capture_output=True, text=True, check=False)
+        assert done.returncode == 2
+        assert said in done.stderr
+    assert (tmp_path / "taken.txt").read_text() == "mine"
+
+
+def test_it_runs_where_rccltune_does_not() -> None:
+    """Python 3.8's grammar; only the standard library is imported."""
+    tree = ast.parse(SCRIPT.read_text(encoding="utf-8"), feature_version=(3, 8))
+    wanted = {
+        name.split(".")[0]
+        for node in ast.walk(tree)
+        for name in (
+            [alias.name for alias in node.names]
+            if isinstance(node, ast.Import)
+            else [node.module or ""]
+            if isinstance(node, ast.ImportFrom)
+            else []
+        )
+    }
+    assert wanted <= set(sys.stdlib_module_names)
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("", "no gathered system"),
+        (f"{FORMAT}\nfile /etc/passwd\n\tx\n", "outside of the machine"),
+        (f"{FORMAT}\nfile sys/../../x\n\tx\n", "outside of the machine"),
+        (f"{FORMAT}\nlink sys/x\n\t../../../etc\n", "outside of the machine"),
+        (f"{FORMAT}\nlink sys/x\n\t/etc\n", "outside of the machine"),
+        (f"{FORMAT}\nrun rm\n", "no kind of block"),
+    ],
+)
+def test_somebody_elses_file_is_not_trusted(text: str, said: str, tmp_path: Path) -> None:
+    """It may come from anybody: places outside of the folder are refused."""
+    with pytest.raises(ValueError, match=said):
+        unpack(text, tmp_path / "inside")
+
+
+@settings(max_examples=60)
+@given(content=st.text(st.characters(max_codepoint=255), max_size=60))
+def test_any_content_comes_back(content: str, tmp_path_factory: pytest.TempPathFactory) -> None:
+    """Each byte, with and without a last line's end, behind every other block."""
+    blocks = [
+        gather_system.Block("file", "sys/one", content),
+        gather_system.Block("file", "sys/two", "2\n"),
+    ]
+    text = f"{FORMAT}\n" + "".join(block.written() for block in blocks)
+    root = unpack(text, tmp_path_factory.mktemp("content")).root
+    assert (root / "sys/one").read_bytes() == content.encode("latin-1")
+    assert (root / "sys/two").read_bytes() == b"2\n"
+
+
+@pytest.mark.parametrize("case", CASES, ids=lambda case: case.stem)
+def test_machines_that_were_sent(case: Path, probe: Path, tmp_path: Path) -> None:
+    """What somebody who knows the machine expects, said by detection and plugin alike."""
+    here = unpack(case.read_text(encoding="utf-8"), tmp_path)
+    system = seen(here.root)
+    run = subprocess.run([probe, here.root], check=True, capture_output=True, text=True, timeout=30)
+    plugin = dict(line.split("=", 1) for line in run.stdout.splitlines())
+
+    assert here.expected
+    for expected in here.expected:
+        assert {key: plugin[key] for key in expected} == expected
+        assert expected["mode"] == system.mode_text
+        assert int(expected["visible"]) == len(system.gpus)
+
+
+def test_the_machines_that_come_with_us_have_their_file() -> None:
+    """One is kept as a pattern for those that will be sent."""
+    assert [case.stem for case in CASES] == ["container-one-oam"]
+    assert named("container-one-oam").expectations

@@ -1,0 +1,183 @@
+"""What lies in examples/ does what its comments say: read, planned, swept, checked."""
+
+from __future__ import annotations
+
+import re
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pandas as pd
+import pytest
+
+from rccltune import plugin, simnode
+from rccltune.cli import run
+from rccltune.config import read_sweep_file
+from rccltune.model import Scale
+
+EXAMPLES = Path(__file__).resolve().parents[2] / "examples"
+SWEEPS = sorted((EXAMPLES / "sweeps").glob("*.yaml"))
+NODES = sorted((EXAMPLES / "nodes").glob("*.yaml"))
+# PyTorch brings its own library, and hosts are not simulated.
+NOT_SIMULATED = ("pytorch-library", "many-nodes")
+SIMULATED = [path for path in SWEEPS if path.stem not in NOT_SIMULATED]
+# What each says that no other does; docs/examples.md promises these cases.
+CASES = {
+    "cpx-first-tune": {"channels": (8, 16, 32), "placement": "both"},
+    "cpx-one-oam": {"placement_of_ranks": "one-oam", "variant": ("mscclpp-read",)},
+    "inference-latency": {"graph": 2, "max_bytes": 4 << 20},
+    "many-nodes": {"launcher": "srun", "scales": tuple(Scale.parse(s) for s in ("1x8", "2x16", "4x32"))},
+    "pytorch-library": {"runner": "torch", "placement": "in"},
+    "quick-look": {"budget": 300.0},
+    "training-sizes": {"dtype": ("bfloat16",)},
+}  # fmt: skip
+
+
+@pytest.fixture
+def stand_ins() -> None:
+    """The simulated benchmarks."""
+    if not (plugin.native_folder() / "sim" / "all_reduce_perf").is_file():
+        pytest.skip("this install has no stand-in benchmarks")
+
+
+def test_every_case_has_its_file() -> None:
+    """And every file its case."""
+    assert [path.stem for path in SWEEPS] == sorted(CASES)
+
+
+@pytest.mark.parametrize("path", SWEEPS, ids=lambda path: path.stem)
+def test_a_sweep_file_says_what_it_is_for(path: Path) -> None:
+    """No mistake in it, the values of its case, and a command line in its comment that exists."""
+    text = path.read_text(encoding="utf-8")
+    values = read_sweep_file(text, path.name)
+    assert CASES[path.stem].items() <= values.items()
+    assert re.search(rf"^#     rccltune (tune|sweep) -c {re.escape(path.name)}", text, re.MULTILINE)
+
+
+@pytest.mark.parametrize("path", SIMULATED, ids=lambda path: path.stem)
+def test_a_sweep_file_is_planned(
+    path: Path,
+    stand_ins: None,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    """On a simulated node: launches of each collective that it names, in the sizes that it names."""
+    del stand_ins
+    monkeypatch.chdir(tmp_path)
+    values = read_sweep_file(path.read_text(encoding="utf-8"), path.name)
+    mode = "cpx-nps4" if "cpx" in path.stem else "spx-nps1"
+    site = ["--simulate", "mi300x", "--mode", mode, "--launcher", "none"]
+    assert run(["sweep", "-c", str(path), *site, "--plan"]) == 0
+
+    planned = [line for line in capsys.readouterr().out.splitlines() if "_perf -b " in line]
+    wanted = [c.value for c in values.get("collective", ())]
+    wanted = wanted or [c.value for c, _ in values["sizes"]]
+    assert {re.sub(r".*/(\w+)_perf -b .*", r"\1", line) for line in planned} == set(wanted)
+    largest = max(int(size) for line in planned for size in re.findall(r" -e (\d+)", line))
+    assert largest == values.get(
+        "max_bytes", max((n for _, n in values.get("sizes", ())), default=0)
+    )
+    assert not (tmp_path / "rccltune-session").exists()
+
+
+def test_a_workload_of_a_recorded_job_replaces_the_sizes() -> None:
+    """What the comment tells to write is read."""
+    text = (EXAMPLES / "sweeps/training-sizes.yaml").read_text(encoding="utf-8")
+    replaced = text[: text.index("sizes:")] + "workload: record.csv\n"
+    assert read_sweep_file(replaced, "x.yaml")["workload"] == "record.csv"
+
+
+@pytest.mark.parametrize("path", NODES, ids=lambda path: path.stem)
+def test_a_node_file_is_a_node(path: Path) -> None:
+    """Checked against the schema, filled and compiled; it says that it is made up."""
+    assert simnode.load_node(path).name == path.stem
+    assert simnode.compile_node(path).startswith(b"rccltune-node 1\n")
+    text = path.read_text(encoding="utf-8")
+    assert "made-up" in text.split("format: 1")[0] or "made up" in text.split("format: 1")[0]
+    assert "kind: measured" not in text
+
+
+def sweep(name: str, *more: str) -> int:
+    """The all_reduce of an example node, at few sizes."""
+    words = ["sweep", "--simulate", str(EXAMPLES / f"nodes/{name}.yaml"), "--mode", "spx-nps1"]
+    words += ["--launcher", "none", "--collective", "all_reduce", "--factor", "4", "-q"]
+    return run([*words, "--min-bytes", "4K", "--max-bytes", "4M", *more])
+
+
+def test_the_smallest_node_has_something_to_win(
+    stand_ins: None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """ring/simple, from where its curve is below ring/ll's: between 4 KiB and 64 KiB."""
+    del stand_ins
+    monkeypatch.chdir(tmp_path)
+    assert (
+        sweep("smallest", "--repeats", "2", "--setting", "ring/ll", "--setting", "ring/simple") == 0
+    )
+    assert run(["emit-config", "-o", "rules.csv", "-q"]) == 0
+    rules = [
+        line.split(",") for line in Path("rules.csv").read_text().splitlines() if line[0] != "#"
+    ]
+    assert {(rule[3], rule[4]) for rule in rules} == {("ring", "simple")}
+    assert 4096 < int(rules[0][1]) <= 65536
+
+
+@pytest.mark.long
+def test_what_goes_wrong_is_named_and_left_out(
+    stand_ins: None,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    """Exit code 5, both settings with their reason, rules for the rest."""
+    del stand_ins
+    monkeypatch.chdir(tmp_path)
+    assert sweep("what-goes-wrong", "--timeout", "3s") == 5
+    said = capsys.readouterr().err
+    assert "ring/ll128: it gave wrong results in 2 launches" in said
+    assert "tree/ll: it hung in 2 launches" in said
+    doubts = pd.read_csv("rccltune-session/samples.csv", keep_default_na=False)["doubt"]
+    assert {"wrong-results", "quarantined"} <= set(doubts)
+    assert run(["emit-config", "-q"]) == 0
+
+
+def test_two_hosts_have_two_scales(
+    stand_ins: None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Rules for both in one file."""
+    del stand_ins
+    monkeypatch.chdir(tmp_path)
+    settings = ("--setting", "ring/ll", "--setting", "ring/simple", "--repeats", "2")
+    assert sweep("two-hosts", "--scales", "1x4,2x8", "-o", "all", *settings) == 0
+    assert run(["emit-config", "all", "-o", "rules.csv", "-q"]) == 0
+    sections = re.findall(r"#@ section allreduce (.*)", Path("rules.csv").read_text())
+    assert sections == ["nodes=1 ranks=4", "nodes=2 ranks=8"]
+
+
+def test_the_batch_job_is_good_shell() -> None:
+    """ShellCheck has nothing to say."""
+    checker = shutil.which("shellcheck", path=str(Path(sys.executable).parent))
+    if checker is None:
+        pytest.skip("shellcheck is not installed")
+    subprocess.run([checker, EXAMPLES / "slurm/sweep.sbatch"], check=True)
+
+
+def test_the_container_recipe_builds_nobody_elses_code() -> None:
+    """One base that the user names, our wheel, and no compiler, clone or download beside pip."""
+    text = (EXAMPLES / "container/Containerfile").read_text(encoding="utf-8")
+    code = "\n".join(line for line in text.splitlines() if not line.startswith("#"))
+    assert re.findall(r"^(?:FROM|COPY|ENTRYPOINT) .*", code, re.MULTILINE) == [
+        "FROM ${BASE}",
+        "COPY rccltune-*.whl /opt/",
+        'ENTRYPOINT ["/opt/rccltune-env/bin/rccltune"]',
+    ]
+    assert not re.search(r"\b(git|make|cmake|curl|wget|gcc|hipcc|apt-get|ADD)\b", code)
+
+
+def test_every_example_is_in_the_list(repository: Path) -> None:
+    """docs/examples.md names each folder, each sweep file and each node file."""
+    text = (repository / "docs" / "examples.md").read_text(encoding="utf-8")
+    names = [path.name for path in EXAMPLES.iterdir()]
+    for name in (*names, *(path.name for path in (*SWEEPS, *NODES))):
+        assert name in text, f"{name} is not in docs/examples.md"

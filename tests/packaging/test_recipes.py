@@ -1,0 +1,99 @@
+"""What CONTRIBUTING.md says will fail until a thing is added everywhere, fails."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import click
+import pytest
+
+from rccltune import config, launch, units, variants
+from rccltune.cli import run
+from rccltune.cli.emit_config import emit_config
+from rccltune.launch.hosts import first_hosts
+from rccltune.pipeline.which import RELEASES
+from rccltune.vocab import Collective
+
+# Those that only run on this host read no host file.
+LOCAL = ("none", "torchrun")
+
+
+def formats() -> list[str]:
+    """The words of emit-config --format for a file of rules."""
+    (option,) = (one for one in emit_config.params if one.name == "form")
+    assert isinstance(option.type, click.Choice)
+    # constants is an experiment with a way of its own.
+    return [str(one) for one in option.type.choices if one not in ("all", "constants")]
+
+
+@pytest.fixture(scope="module")
+def session(repository: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """AMD's published table."""
+    folder = tmp_path_factory.mktemp("recipes") / "session"
+    table = repository / "examples/mi300x-cpx-nps4/all_reduce.csv"
+    assert run(["import", str(table), "-o", str(folder), "-q"]) == 0
+    return folder
+
+
+@pytest.mark.parametrize("form", formats())
+def test_every_format_is_written_and_documented(
+    form: str, session: Path, repository: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Each by itself on stdout; its word stands in the documents."""
+    words = ["emit-config", str(session), "--baseline", "ring/simple", "-q"]
+    capsys.readouterr()
+    assert run([*words, "--format", form, "-o", "-"]) == 0
+    assert capsys.readouterr().out.strip()
+    pages = (page.read_text(encoding="utf-8") for page in (repository / "docs").glob("*.md"))
+    assert form == "rccl" or any(f"--format {form}" in page for page in pages)
+
+
+@pytest.mark.parametrize("flavour", launch.LAUNCHERS)
+def test_every_launcher_can_be_asked_for(flavour: str, repository: Path, tmp_path: Path) -> None:
+    """By option and sweep file, with a row in docs/sweep.md, and its host files are read."""
+    assert flavour in config.LAUNCHERS
+    assert f"| `{flavour}`" in (repository / "docs/sweep.md").read_text(encoding="utf-8")
+    if flavour not in LOCAL:
+        hosts = tmp_path / "hosts"
+        hosts.write_text({"openmpi": "a slots=8\n", "srun": "a\n"}.get(flavour, "a:8\n"))
+        assert first_hosts(hosts, flavour, 1, 8).startswith("a")
+
+
+def test_no_launcher_is_asked_for_that_is_none() -> None:
+    """The words of --launcher are the launchers, and auto."""
+    assert set(config.LAUNCHERS) == {"auto", *launch.LAUNCHERS}
+
+
+@pytest.mark.parametrize("version", variants.KNOWN_RCCL, ids=lambda one: ".".join(map(str, one)))
+def test_every_release_has_its_answers(version: tuple[int, ...], repository: Path) -> None:
+    """Which file it needs (from the first that asks a tuner of ours on), and who plays it."""
+    if version >= (2, 21, 5):
+        named = [one.name for one in RELEASES if one.name.startswith("RCCL")]
+        text = ".".join(map(str, version))
+        # The newest line is for those behind it too.
+        (last,) = re.findall(r"RCCL (\S+) and later", named[-1])
+        assert any(text in name for name in named) or version > tuple(map(int, last.split(".")))
+        families = (repository / "native_plugin/sim/release.c").read_text(encoding="ascii")
+        since = {int(number) // 100 for number in re.findall(r"\.since = (\d+)", families)}
+        assert version[0] * 100 + version[1] in since
+
+
+@pytest.mark.parametrize("collective", Collective, ids=lambda one: one.value)
+def test_every_collective_has_its_bandwidth_and_its_benchmark(
+    collective: Collective, repository: Path
+) -> None:
+    """The factor of its bus bandwidth, and a stand-in that plays it."""
+    assert units.busbw_factor(collective, 8) > 0
+    names = (repository / "native_plugin/sim/CMakeLists.txt").read_text(encoding="ascii")
+    assert re.search(rf"\b{collective.value}\b", names)
+
+
+def test_the_picture_of_the_rooms_is_current(repository: Path) -> None:
+    """docs/pictures/rooms.svg is what the contract in pyproject.toml says today."""
+    command = [sys.executable, str(repository / "scripts/draw_rooms.py"), "--check"]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stdout
+    assert "pictures/rooms.svg" in (repository / "CONTRIBUTING.md").read_text(encoding="utf-8")
