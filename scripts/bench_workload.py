@@ -109,6 +109,11 @@ def trained(options: argparse.Namespace, added: Mapping[str, str]) -> float:
 
 def checked(command: Sequence[str], environment: Mapping[str, str]) -> str:
     """A program's output; ends this one when it fails."""
+    return ran(command, environment).stdout
+
+
+def ran(command: Sequence[str], environment: Mapping[str, str]) -> subprocess.CompletedProcess[str]:
+    """A program that ended well."""
     done = subprocess.run(
         command,
         env=dict(environment),
@@ -120,7 +125,7 @@ def checked(command: Sequence[str], environment: Mapping[str, str]) -> str:
     )
     if done.returncode:
         sys.exit(f"failed ({done.returncode}): {command}\n{done.stdout}\n{done.stderr}")
-    return done.stdout
+    return done
 
 
 def chosen(work: Path, sweep: Sequence[str], steps: int) -> Path:
@@ -132,7 +137,11 @@ def chosen(work: Path, sweep: Sequence[str], steps: int) -> Path:
     print(checked([*rccltune, "workload", "merge", *files, "-o", merged], environment))
     print(checked([*rccltune, "workload", "show", merged], environment))
     command = [*rccltune, "sweep", *sweep, "--workload", merged, "-o", session]
-    print(checked(command, environment))
+    swept = ran(command, environment)
+    for line in swept.stderr.splitlines():
+        if "of the workload" in line:
+            print(line)
+    print(swept.stdout)
     emit = [*rccltune, "emit-config", session, "--workload", merged, "--steps", str(steps)]
     emitted = json.loads(checked([*emit, "--json"], environment))
     rules, saving = Path(emitted["path"]), emitted["saving"]

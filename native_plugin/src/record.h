@@ -1,18 +1,15 @@
 /*
  * What the host asked, counted: calls by (collective, nBytes), for RCCLTUNE_RECORD on a real job.
  *
- * A call costs one look into a table and one atomic addition, whatever thread it comes from: no
- * lock, no allocation.  Every 256th call with a key looks at the clock, and now and then writes
- * what was counted so far beside the file, so that little is lost where a rank is killed.
+ * A call is counted in a tally (tally.h).  Every 256th call with a key looks at the clock, and now
+ * and then writes what was counted so far beside the file, so that little is lost where a rank is
+ * killed.
  */
 #ifndef RCCLTUNE_RECORD_H
 #define RCCLTUNE_RECORD_H
 
 #include "settings.h"
 #include "trace.h"
-
-/* Per communicator; calls with further keys are counted per power of two. */
-enum { RECORD_MAX_KEYS = 65536 };
 
 struct record;
 

@@ -4,6 +4,7 @@
 #include "host.h"
 #include "names.h"
 #include "record.h"
+#include "tally.h"
 #include "tree.h"
 
 #include <dirent.h>
@@ -117,7 +118,7 @@ static void check_beyond(void)
 {
     struct host host;
     CHECK(host_load(&host, library, 5) && host_init(&host, 8, 1) == ABI_SUCCESS);
-    for (size_t n_bytes = 1; n_bytes <= RECORD_MAX_KEYS; n_bytes++) {
+    for (size_t n_bytes = 1; n_bytes <= TALLY_MAX_KEYS; n_bytes++) {
         ask(&host, 4, n_bytes * 512, 1);
     }
     ask(&host, 4, 512, 1);      /* known: exact */

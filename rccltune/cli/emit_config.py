@@ -9,7 +9,7 @@ import click
 
 from rccltune.cli.console import DEFAULT_SESSION, Console, common, table
 from rccltune.cli.environments import environment_lines
-from rccltune.cli.options import FOLDER, Choosing, choosing, scales_option
+from rccltune.cli.options import FOLDER, Choosing, base_option, choosing, scales_option
 from rccltune.errors import CommandLineError
 from rccltune.units import MAX_NBYTES, format_size
 
@@ -31,12 +31,7 @@ if TYPE_CHECKING:
     help="Rules for RCCL, NCCL and the plugin; for NCCLX; exports with what each gains; all three. "
     "constants: an experiment, what would mend the library's own model.",
 )
-@click.option(
-    "--base",
-    type=FOLDER,
-    metavar="FILE|auto",
-    help="The vendor's rule file: its rows fill what ours leave open. auto looks where RCCL does.",
-)
+@base_option
 @click.option("--force", is_flag=True, help="Replace a file that is there and differs.")
 @click.option(
     "--steps", type=click.IntRange(min=1), metavar="N", help="Steps of the job of --workload."
@@ -77,7 +72,7 @@ def emit_config(
     9 where they would choose worse.
     """
     from rccltune import pipeline
-    from rccltune.pipeline import workloads
+    from rccltune.pipeline import saving
     from rccltune.pipeline.spreading import sessions_in
 
     if steps is not None and choosing.workload is None:
@@ -106,7 +101,7 @@ def emit_config(
     plain, saved = done.as_plain(), ""
     if choosing.workload is not None:
         found = _saving(console, choosing.workload, folders, done, steps)
-        plain["saving"], saved = workloads.saving_plain(found), workloads.saving_text(found)
+        plain["saving"], saved = saving.saving_plain(found), saving.saving_text(found)
     if done.path is None and done.environment_path is None and _all_on_stdout(done):
         if saved:
             console.say(saved)
@@ -123,11 +118,11 @@ def _saving(
     steps: int | None,
 ) -> Saving:
     """What the rules save of a recorded job."""
-    from rccltune.pipeline import workloads
+    from rccltune.pipeline import saving
 
     zones = [zone for one in (done, *done.beside) for zone in one.zones]
-    chosen = workloads.by_zones(zones)
-    return workloads.saving_in(workload, folders, chosen, steps, note=console.say)
+    chosen = saving.by_zones(zones)
+    return saving.saving_in(workload, folders, chosen, steps, note=console.say)
 
 
 def _constants(

@@ -68,6 +68,17 @@ DURATION = Word("duration", parse_duration)
 FOLDER = click.Path(path_type=Path, file_okay=True, dir_okay=True)
 
 
+def base_option(command: F) -> F:
+    """--base FILE, of the verbs that write rules."""
+    return click.option(
+        "--base",
+        type=FOLDER,
+        metavar="FILE|auto",
+        help="The vendor's rule file: its rows fill what ours leave open. auto looks where RCCL "
+        "does.",
+    )(command)
+
+
 def session_argument(command: F) -> F:
     """SESSION, which may be left out."""
     return click.argument("session", type=FOLDER, default=DEFAULT_SESSION)(command)

@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     multiple=True,
     default=("png",),
     show_default=True,
+    help="Of the figures; again for each.",
 )
 @click.option("--force", is_flag=True, help="Replace figures that are there.")
 @transferbench_option

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import shlex
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeAlias
@@ -286,15 +286,8 @@ def talk_before(console: Console, prepared: Prepared) -> None:
     for remark in prepared.site.remarks:
         console.say(remark)
     console.say(f"Method: {prepared.method}")
-    for item in prepared.plan.impossible:
-        console.say(f"Not measured: {item.collective.value} {item.setting}: {item.reason}")
-    for one in prepared.quarantined:
-        console.say(f"Not measured: {one}: quarantined, {one.reason} (--lift-quarantine)")
-    for said in prepared.refused:
-        console.say(f"Not measured: variant {said}")
-    for collective in prepared.sweep.collectives:
-        if not collective.is_tunable:
-            console.say(f"{collective.value} never asks a tuner: it is measured as it is")
+    for said in _not_measured(prepared):
+        console.say(said)
     console.say(
         f"{len(prepared.left)} launches to make, {len(prepared.done)} in the session already; "
         f"about {minutes(prepared.estimate_s)}"
@@ -304,6 +297,20 @@ def talk_before(console: Console, prepared: Prepared) -> None:
     if prepared.cleared:
         names = ", ".join(name for name, _ in prepared.cleared)
         console.say(f"Cleared for every rank, since they choose: {names}")
+
+
+def _not_measured(prepared: Prepared) -> Iterator[str]:
+    """What a user could miss, and why it is not there."""
+    for item in prepared.plan.impossible:
+        yield f"Not measured: {item.collective.value} {item.setting}: {item.reason}"
+    for one in prepared.quarantined:
+        yield f"Not measured: {one}: quarantined, {one.reason} (--lift-quarantine)"
+    for said in prepared.refused:
+        yield f"Not measured: variant {said}"
+    yield from prepared.left_out
+    for collective in prepared.sweep.collectives:
+        if not collective.is_tunable:
+            yield f"{collective.value} never asks a tuner: it is measured as it is"
 
 
 def _plan_text(prepared: Prepared) -> str:
@@ -319,6 +326,7 @@ def _plan_text(prepared: Prepared) -> str:
     ]
     lines += [f"not measured: {one}: quarantined, {one.reason}" for one in prepared.quarantined]
     lines += [f"not measured: variant {said}" for said in prepared.refused]
+    lines += prepared.left_out
     for title, pairs in (("cleared", prepared.cleared), ("passed", prepared.passed)):
         listed = [f"  {name}={value}" for name, value in pairs] or ["  (none)"]
         lines += [f"{title}:", *listed]

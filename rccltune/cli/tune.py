@@ -13,7 +13,7 @@ import click
 
 from rccltune.cli.console import Console, common
 from rccltune.cli.extras import Extras, extras
-from rccltune.cli.options import Choosing, choosing
+from rccltune.cli.options import Choosing, base_option, choosing
 from rccltune.cli.progress import progress_of
 from rccltune.cli.sweep import sweep as _sweep
 from rccltune.cli.sweep import talk_before
@@ -32,6 +32,7 @@ _LEFT_OUT = frozenset(("plan_only", "scales", "workload"))
 
 @click.command("tune")
 @extras
+@base_option
 @choosing
 @common
 def tune(
@@ -43,6 +44,7 @@ def tune(
     apply_mode: bool,
     lift_quarantine: bool,
     force: bool,
+    base: Path | None,
     extras: Extras,
     **options: Any,  # noqa: ANN401 - the options of a sweep file, by name
 ) -> None:
@@ -50,7 +52,7 @@ def tune(
 
     Sweep, fit, emit-config, verify, plot and report, with the options of sweep and of emit-config.
     Safe to interrupt: the same command goes on. Where nothing is to be won it says so and leaves
-    no rule.
+    no rule. With --base the vendor's rows stand behind the verified ones.
 
     \b
     Example:
@@ -63,7 +65,7 @@ def tune(
     130 interrupted.
     """
     from rccltune import pipeline
-    from rccltune.pipeline import preparing, tuning, workloads
+    from rccltune.pipeline import preparing, saving, tuning
 
     # Here --variant says what is measured; gains decide what is chosen of it.
     options["variant"] = choosing.variant
@@ -94,6 +96,7 @@ def tune(
                 note=console.say,
                 command=shlex.join(["rccltune", *sys.argv[1:]]),
                 force=force,
+                base=base,
                 beside=lambda: extras.rates(console, prepared),
             )
         extras.dump(console, prepared)
@@ -101,10 +104,10 @@ def tune(
     plain, text = done.as_plain(), _text(done)
     if choosing.workload is not None:
         rules = [standing.rule for one in done.verified for standing in one.standings]
-        chosen = workloads.by_rules(rules)
-        saved = workloads.saving_in(choosing.workload, [output], chosen, None, note=console.say)
-        plain["saving"] = workloads.saving_plain(saved)
-        text += f"\n{workloads.saving_text(saved)}"
+        chosen = saving.by_rules(rules)
+        saved = saving.saving_in(choosing.workload, [output], chosen, None, note=console.say)
+        plain["saving"] = saving.saving_plain(saved)
+        text += f"\n{saving.saving_text(saved)}"
     console.result(plain, text)
     if done.swept.quarantined or done.swept.left:
         names = [str(one) for one in done.swept.quarantined]
@@ -125,7 +128,7 @@ def _text(done: Tuned) -> str:
     if not rows:
         lines += [
             "Nothing is to be won here: no rule beats the untouched site by what a rule must gain.",
-            "No rule is left in the file; use the site as it is.",
+            "No rule of ours is left in the file; use the site as it is.",
         ]
     else:
         lines += ["Faster than the untouched site, verified:", *rows]
@@ -136,6 +139,9 @@ def _text(done: Tuned) -> str:
             for c in one.cuts[:_SHOWN]
         ]
     lines += _undecided(done)
+    if rows and done.emitted.base is not None:
+        base = done.emitted.base
+        lines.append(f"Behind them {len(base.rules)} rows of {base.place}")
     if rows:
         lines.append(f"To use it now: source {done.exports.resolve()}")
     lines.append(f"The page to mail: {done.report.path}")

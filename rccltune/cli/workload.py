@@ -182,7 +182,7 @@ def _tell_snapshots(console: Console, files: tuple[Path, ...]) -> None:
 
 
 def _text(found: Shown, most: int) -> str:
-    from rccltune.pipeline.workloads import saving_text
+    from rccltune.pipeline.saving import saving_text
 
     whole = found.workload
     ranks = ", ".join(f"{scale} (by {whole.ranks_at(scale)})" for scale in whole.scales)

@@ -12,11 +12,12 @@ from rccltune.errors import MachineError, TooLittleDataError, VerificationError
 from rccltune.fit.constants import Ground
 from rccltune.model import CellChange, Foreseen, comparable
 from rccltune.pipeline.believing import check_beliefs
-from rccltune.pipeline.emitting import file_name, write_all
+from rccltune.pipeline.emitting import file_name
 from rccltune.pipeline.fitting import FitDone, fit_session
 from rccltune.pipeline.overwriting import named
 from rccltune.pipeline.scaling import machine_words, one_machine
 from rccltune.pipeline.which import release_of
+from rccltune.pipeline.writing import write_all
 from rccltune.units import format_size
 
 # rocm-systems #3757 (March 2026) made RCCL read them; the release before it is 2.28.3.
@@ -100,7 +101,7 @@ def emit_constants(
     path = output or (folders[0] / file_name(fingerprint)).with_suffix(".constants")
     to_stdout = str(path) == "-"
     if not to_stdout:
-        write_all([(path, text)], overwrite=overwrite)
+        write_all([(path, text)], overwrite=overwrite, note=note)
     return ConstantsDone(
         path=None if to_stdout else path, text=text, changes=changes, foreseen=foreseen
     )

@@ -27,6 +27,7 @@ class EmitWish:
         formats: ``rccl`` for the rule file, ``ncclx`` for NCCLX's, ``env`` for exports.
         scales: for which rules are predicted where they were not measured.
         base: the vendor's table that stands behind the rules; ``auto`` looks for it.
+        is_verified_next: what is written is held against the untouched site at once.
         span: rules of NCCLX may reach over scales between measured ones that agree.
     """
 
@@ -38,6 +39,7 @@ class EmitWish:
     formats: tuple[str, ...] = ("rccl",)
     scales: tuple[Scale, ...] = ()
     base: Path | None = None
+    is_verified_next: bool = False
     span: bool = False
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING
 
 from rccltune import __version__, emit, plugin, session
 from rccltune.emit import RuleDocument
@@ -29,13 +29,12 @@ from rccltune.pipeline.fitting import FitDone, choice_of, fit_session
 from rccltune.pipeline.judging import environments_of, together, zones_in
 from rccltune.pipeline.placing import Sheet
 from rccltune.pipeline.scaling import machine_words, one_machine, predicted
+from rccltune.pipeline.writing import write_all
 
 if TYPE_CHECKING:
     from rccltune.zones import Choice
 
 Note = Callable[[str], None]
-# Comments of a verified file begin with it.
-VERIFIED_MARK: Final = "verified:"
 
 
 def emit_rules(wish: EmitWish, *, note: Note) -> Emitted:
@@ -86,8 +85,9 @@ def emit_rules(wish: EmitWish, *, note: Note) -> Emitted:
         replace(_emitted(wish, path, sheet, document, environments), base=base)
         for path, sheet, document in zip(paths, sheets, documents, strict=True)
     )
-    _warn_of_verified((first, *others), note)
-    _write((first, *others), overwrite=wish.overwrite)
+    # Who verifies at once need not be told to.
+    told = (lambda _: None) if wish.is_verified_next else note
+    _write((first, *others), overwrite=wish.overwrite, note=told)
     return replace(
         first,
         environments=environments,
@@ -174,45 +174,12 @@ def _translated(
     return (Translated(form="ncclx", path=path, text=made.text, n_rules=made.n_rules, said=said),)
 
 
-def _warn_of_verified(emitted: Sequence[Emitted], note: Note) -> None:
-    for one in emitted:
-        if one.path is not None and _differs(one.path, one.text):
-            lines = one.path.read_text(encoding="utf-8", errors="replace").splitlines()
-            if any(line.startswith(f"# {VERIFIED_MARK}") for line in lines):
-                note(f"{one.path} was verified; what is written now is not: rccltune verify")
-
-
-def _write(emitted: Sequence[Emitted], *, overwrite: bool) -> None:
-    """All of them or, where one is in the way, none.
-
-    Raises:
-        CommandLineError: a file is there and would change.
-    """
+def _write(emitted: Sequence[Emitted], *, overwrite: bool, note: Note) -> None:
     files = [(one.path, one.text) for one in emitted]
     files += [(one.environment_path, one.environment_text) for one in emitted]
     files += [(more.path, more.text) for one in emitted for more in one.translated]
-    write_all([(path, text) for path, text in files if path is not None], overwrite=overwrite)
-
-
-def write_all(files: Sequence[tuple[Path, str]], *, overwrite: bool) -> None:
-    """All of them or, where one is in the way, none.
-
-    Raises:
-        CommandLineError: a file is there and would change.
-    """
-    for path, text in files:
-        if not overwrite and _differs(path, text):
-            raise CommandLineError(
-                "the rule file is there already and would change",
-                where=str(path),
-                hint="add --force, or write elsewhere with -o FILE (-o - is stdout).",
-            )
-    for path, text in files:
-        session.write_atomically(path, text)
-
-
-def _differs(path: Path, text: str) -> bool:
-    return path.exists() and path.read_bytes() != text.encode()
+    made = [(path, text) for path, text in files if path is not None]
+    write_all(made, overwrite=overwrite, note=note)
 
 
 def _left_out(one: Quarantine) -> LeftOut:

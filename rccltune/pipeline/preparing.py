@@ -11,7 +11,7 @@ from typing import Any, Final
 from rccltune import launch, plan, quarantine, session
 from rccltune.errors import MachineError, SessionError
 from rccltune.model import KNOWN_VARIANTS, Launch, Outcome, Quarantine, Sample, Sweep
-from rccltune.pipeline import launching, places, searching, switching, varying, workloads
+from rccltune.pipeline import launching, places, searching, sizing, switching, varying
 from rccltune.pipeline.ledger import Ledger, open_ledger
 from rccltune.pipeline.proving import name_of
 from rccltune.pipeline.searching import Search
@@ -42,6 +42,7 @@ class Prepared:
         passed: site variables that every rank of every arm will see.
         filled: what hidden files set in every rank, as (file, name, value).
         refused: variants that cannot be measured here, each with the reason.
+        left_out: sizes that are not measured, in words; of a workload what else is not.
         site_keys: what the user said about where, for the session's sweep.yaml.
     """
 
@@ -60,6 +61,7 @@ class Prepared:
     passed: tuple[tuple[str, str], ...]
     filled: tuple[tuple[str, str, str], ...] = ()
     refused: tuple[str, ...] = ()
+    left_out: tuple[str, ...] = ()
     site_keys: Mapping[str, Any] = field(default_factory=dict)
 
     @property
@@ -105,10 +107,11 @@ def prepare_wishes(wishes: Wishes, site: Site, folder: Path, *, lifts: bool) -> 
         SessionError: the session is of another machine.
     """
     wanted, refused = varying.with_variants(wishes, site)
+    left_out: tuple[str, ...] = ()
     if wishes.workload is not None:
         named = wishes.named_collectives
         path = wishes.workload
-        wanted = workloads.with_sizes(wanted, path, site.scale, named_collectives=named)
+        wanted, left_out = sizing.with_sizes(wanted, path, site.scale, named_collectives=named)
     return prepare(
         wanted,
         site,
@@ -117,6 +120,7 @@ def prepare_wishes(wishes: Wishes, site: Site, folder: Path, *, lifts: bool) -> 
         budget_s=wishes.budget_s,
         lifts=lifts,
         refused=refused,
+        left_out=left_out,
         site_keys=site_keys(wishes.site),
     )
 
@@ -130,6 +134,7 @@ def prepare(
     budget_s: float | None = None,
     lifts: bool = False,
     refused: tuple[str, ...] = (),
+    left_out: tuple[str, ...] = (),
     site_keys: Mapping[str, Any] | None = None,
 ) -> Prepared:
     """Plan a sweep and find out what of it the session already has. Nothing is started or written.
@@ -142,18 +147,25 @@ def prepare(
         budget_s: wall time for all launches of the session.
         lifts: try quarantined settings again.
         refused: variants that cannot be measured, for the user to know.
+        left_out: of a workload, for the user to know.
         site_keys: what the user said about where.
 
     Raises:
+        CommandLineError: the benchmark can call nothing with these sizes.
         SessionError: the session is of another machine.
         MachineError: this benchmark cannot walk, and a walk was asked for.
     """
-    wanted = replace(wanted, rank_placement=site.seating.place.name, scales=(site.scale,))
+    wanted, uncallable = sizing.callable_only(wanted, site.scale)
+    wanted = replace(
+        wanted,
+        rank_placement=site.seating.place.name,
+        scales=(site.scale,),
+        # A search would have little to look for at a few sizes.
+        exhaustive=wanted.exhaustive or bool(wanted.wanted),
+    )
     ground = ground_of(site)
     parts = plan.parted(wanted, ground, site.start_s)
-    # A search would have little to look for at a few sizes.
-    wanted = replace(wanted, exhaustive=wanted.exhaustive or bool(parts))
-    method, hindrance = _method(wanted, ground)
+    method, hindrance = _method(parts[0] if parts else wanted, ground)
     search = None
     if parts:
         method += ", of a workload's"
@@ -202,6 +214,7 @@ def prepare(
             for name, value in one.fills(seen.variables)
         ),
         refused=refused,
+        left_out=(*left_out, *uncallable),
         site_keys=site_keys or {},
     )
     return caught_up(prepared, {})
@@ -389,6 +402,7 @@ def plan_as_plain(prepared: Prepared) -> dict[str, Any]:
         "impossible": session.to_plain(prepared.plan.impossible),
         "quarantined": session.to_plain(prepared.quarantined),
         "refused": list(prepared.refused),
+        "left_out": list(prepared.left_out),
         "cleared": dict(prepared.cleared),
         "passed": dict(prepared.passed),
         "hidden": [list(item) for item in prepared.filled],

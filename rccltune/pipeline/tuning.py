@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from rccltune.errors import HarmError, VerificationError
 from rccltune.model import DEFAULT_VARIANT, Notice
+from rccltune.pipeline import basing
 from rccltune.pipeline.emitted import Emitted, EmitWish
 from rccltune.pipeline.emitting import emit_rules
 from rccltune.pipeline.fitting import FitDone, fit_session
@@ -18,6 +19,7 @@ from rccltune.pipeline.reporting import Reported, report_session
 from rccltune.pipeline.running import Tell
 from rccltune.pipeline.sweeping import Swept, sweep
 from rccltune.pipeline.verifying import Verified, VerifyWish, verify_rules
+from rccltune.pipeline.writing import forget_kept
 
 if TYPE_CHECKING:
     from rccltune.zones import ChoiceOptions
@@ -25,6 +27,7 @@ if TYPE_CHECKING:
 Note = Callable[[str], None]
 Options = Callable[[FitDone], "ChoiceOptions"]
 _REPEATS: Final = 3
+_FIGURES: Final = "plots"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -74,6 +77,7 @@ def tune(
     note: Note,
     command: str,
     force: bool,
+    base: Path | None = None,
     beside: Callable[[], None] = lambda: None,
 ) -> Tuned:
     """Sweep, fit, choose, write, draw, verify and report; what was done before is not done again.
@@ -85,44 +89,53 @@ def tune(
         note: told what is worth telling.
         command: as typed, for the session.
         force: measure though untouched runs differ.
+        base: the vendor's table that stands behind the rules; ``auto`` looks for it.
         beside: what else is measured, after the sweep and before figures are drawn.
 
     Raises:
         RccltuneError: as of each step.
     """
     folder = prepared.folder
+    if base is not None:
+        # Read before an hour is measured; what it says comes when it is written.
+        basing.vendor(base, prepared.site.fingerprint, note=lambda _: None)
     swept = sweep(prepared, tell=tell, note=note, command=command, force=force)
     beside()
     try:
-        emitted, verified, options = _proven(prepared, options, note)
+        emitted, verified, options = _proven(prepared, options, base, note)
     except VerificationError:
-        # What was seen, and that nothing of it is proven, is worth a page too.
-        page = report_session(folder, options, note=note, overwrite=True)
+        # What was seen, and that nothing of it is proven, is worth figures and a page too.
+        page = _shown(folder, options, note)
         note(f"The page that says why nothing is proven: {page.path}")
         raise
-    figures = folder / "plots"
-    plot_session(folder, options, note=note, directory=figures, formats=("png",), overwrite=True)
     return Tuned(
         folder=folder,
         swept=swept,
         emitted=emitted,
         verified=verified,
         exports=emitted.environment_path or folder,
-        figures=figures,
-        report=report_session(folder, options, note=note, overwrite=True),
+        figures=folder / _FIGURES,
+        report=_shown(folder, options, note),
         simulated=prepared.site.node is not None,
     )
 
 
+def _shown(folder: Path, options: Options, note: Note) -> Reported:
+    """Figures, and the page."""
+    where = folder / _FIGURES
+    plot_session(folder, options, note=note, directory=where, formats=("png",), overwrite=True)
+    return report_session(folder, options, note=note, overwrite=True)
+
+
 def _proven(
-    prepared: Prepared, options: Options, note: Note
+    prepared: Prepared, options: Options, base: Path | None, note: Note
 ) -> tuple[Emitted, tuple[Verified, ...], Options]:
     """The rules, what stands of them, and how they were chosen.
 
     Chosen once more, for the site's own environment, where another one does harm. What is exported
     is verified with rules; without any it is not, and so is not written.
     """
-    emitted = _emitted(prepared.folder, options, note)
+    emitted = _emitted(prepared.folder, options, base, note)
     why = "no rule is there to verify another one with"
     try:
         verified = _verified(prepared, emitted, options, note)
@@ -138,15 +151,20 @@ def _proven(
         return emitted, verified, options
     note(f"rules are chosen for the site's own environment: {why}")
     own = _in_default(options)
-    emitted = _emitted(prepared.folder, own, note)
+    emitted = _emitted(prepared.folder, own, base, note)
     return emitted, _verified(prepared, emitted, own, note), own
 
 
-def _emitted(folder: Path, options: Options, note: Note) -> Emitted:
-    formats = ("rccl", "env")
-    return emit_rules(
-        EmitWish(folders=(folder,), options=options, overwrite=True, formats=formats), note=note
+def _emitted(folder: Path, options: Options, base: Path | None, note: Note) -> Emitted:
+    wish = EmitWish(
+        folders=(folder,),
+        options=options,
+        overwrite=True,
+        formats=("rccl", "env"),
+        base=base,
+        is_verified_next=True,
     )
+    return emit_rules(wish, note=note)
 
 
 def _is_exported(emitted: Emitted) -> bool:
@@ -181,4 +199,5 @@ def _verified(
             timeout_s=prepared.timeout_s,
         )
         found.append(verify_rules(wish, prepared.sweep, prepared.site, note=note))
+    forget_kept(one.path for one in found if one.path is not None)
     return tuple(found)

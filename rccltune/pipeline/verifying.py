@@ -12,13 +12,14 @@ from rccltune.emit import Change
 from rccltune.errors import CommandLineError, InputFileError
 from rccltune.model import Sweep
 from rccltune.pipeline import placing, verdicts
-from rccltune.pipeline.emitting import VERIFIED_MARK, file_name
+from rccltune.pipeline.emitting import file_name
 from rccltune.pipeline.hosting import same_hosts
 from rccltune.pipeline.leftovers import end_leftovers
 from rccltune.pipeline.preparing import NODE_FILE
 from rccltune.pipeline.settling import Settled, Wanted, ours, read, refuse, settle
 from rccltune.pipeline.site import Site
 from rccltune.pipeline.trials import FOLDER, Ground, Held, Note
+from rccltune.pipeline.writing import VERIFIED_MARK
 from rccltune.verify import Cut, Standing, Weighed
 from rccltune.vocab import Collective
 

@@ -4,24 +4,18 @@ from __future__ import annotations
 
 import glob
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
-from statistics import median
 from typing import Any, Final
 
 from rccltune import emit, session, workload
-from rccltune.errors import CommandLineError, InputFileError
-from rccltune.interpolate import time_at
-from rccltune.model import Curve, Role, Rule, Scale, Setting, Sweep, Zone, base_variant
-from rccltune.pipeline.fitting import FitDone, fit_session
-from rccltune.vocab import Collective
-from rccltune.workload import Saving, Share, Source, State, Stated, Timed, Workload
+from rccltune.errors import InputFileError
+from rccltune.model import Rule
+from rccltune.pipeline.fitting import fit_session
+from rccltune.pipeline.saving import Times, by_rules, saving, saving_plain
+from rccltune.workload import Saving, Share, Source, State, Stated, Workload
 
 Note = Callable[[str], None]
-# The setting that runs where rules have their way; None where they have none.
-Chosen = Callable[[Collective, Scale, int], Setting | None]
-# More sizes than any job has that was written by hand; a job with ragged messages has thousands.
-MOST_SIZES: Final = 64
 # What none of the sources sees, in the words of the contract.
 BLIND: Final = {
     Source.RECORD: "records and logs do not see replays of captured graphs (--scale-captured), "
@@ -60,40 +54,6 @@ def snapshots_beside(paths: Sequence[Path]) -> tuple[Path, ...]:
         for found in path.parent.glob(f"{glob.escape(path.name)}.*.part")
     )
     return tuple(dict.fromkeys(path for path in beside if path not in given))
-
-
-def with_sizes(sweep: Sweep, path: Path, scale: Scale, *, named_collectives: bool) -> Sweep:
-    """The sweep over a workload's sizes alone.
-
-    Args:
-        sweep: its collectives count where the user named them.
-        path: of the workload.
-        scale: of the site; calls of other communicators are not looked at.
-        named_collectives: the user named them.
-
-    Raises:
-        CommandLineError: no call of this scale, or of these collectives.
-    """
-    whole = workload.read(path)
-    found = workload.heaviest(whole, scale, MOST_SIZES)
-    kept = [one for one in found if not named_collectives or one.collective in sweep.collectives]
-    if not kept:
-        others = ", ".join(str(one) for one in whole.scales) or "none"
-        raise CommandLineError(
-            f"the workload has no call of these collectives at {scale}",
-            where=str(path),
-            hint=f"its communicators are of {others}; choose one with --np.",
-        )
-    every = [nbytes for one in kept for nbytes in one.sizes]
-    return replace(
-        sweep,
-        collectives=tuple(one.collective for one in kept),
-        wanted=tuple((one.collective, one.sizes) for one in kept),
-        min_nbytes=min(every),
-        max_nbytes=max(every),
-        factor=2,
-        step_nbytes=None,
-    )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -183,7 +143,7 @@ def show(
         SessionError: no session there.
     """
     fitted = None if folder is None else fit_session(folder, note=note)
-    times = None if fitted is None else _Times(fitted.curves).before
+    times = None if fitted is None else Times(fitted.curves).before
     read = () if rules is None else _rules(rules)
     shares = workload.shares_of(whole, times, read)
     saved = None
@@ -244,135 +204,3 @@ def _remarks(whole: Workload) -> list[str]:
 
 def _listed(numbers: set[int]) -> str:
     return ", ".join(map(str, sorted(numbers)))
-
-
-class _Times:
-    """What calls take, from a session's curves."""
-
-    def __init__(self, curves: Sequence[Curve]) -> None:
-        self._curves: dict[tuple[Collective, Scale], list[Curve]] = {}
-        for curve in curves:
-            key = (curve.key.collective, curve.key.scale)
-            self._curves.setdefault(key, []).append(curve)
-
-    def before(self, collective: Collective, scale: Scale, nbytes: int) -> float | None:
-        """The untouched site's, in µs; the median of what no tuner can tell apart."""
-        return self._time(collective, scale, nbytes, None)
-
-    def under(
-        self, collective: Collective, scale: Scale, nbytes: int, setting: Setting
-    ) -> float | None:
-        """A setting's, in µs."""
-        return self._time(collective, scale, nbytes, setting)
-
-    def _time(
-        self, collective: Collective, scale: Scale, nbytes: int, setting: Setting | None
-    ) -> float | None:
-        found = [
-            time
-            for curve in self._curves.get((collective, scale), ())
-            if _is_of(curve, setting) and (time := _at(curve, nbytes)) is not None
-        ]
-        return median(found) if found else None
-
-
-def _is_of(curve: Curve, setting: Setting | None) -> bool:
-    if setting is not None:
-        return curve.key.setting == setting
-    plain = base_variant(curve.key.variant).name == "default"
-    return plain and curve.key.setting.role is Role.BASELINE
-
-
-def _at(curve: Curve, nbytes: int) -> float | None:
-    sizes = [point.nbytes for point in curve.points]
-    return time_at(sizes, [point.time_us for point in curve.points], nbytes) if nbytes else None
-
-
-def saving(
-    whole: Workload, chosen: Chosen, fits: Sequence[FitDone], steps: int | None = None
-) -> Saving:
-    """What rules save of a recorded job, estimated from the sessions that they were made of.
-
-    Calls whose size was not measured, of the untouched site and of the rule's setting, count as
-    not known; those that no rule is for take what they took.
-
-    Args:
-        whole: the workload.
-        chosen: what runs under the rules, None where there is none.
-        fits: the sessions.
-        steps: that the job made while it was recorded, None where nobody says.
-    """
-    times = _Times([curve for done in fits for curve in done.curves])
-
-    def timed(collective: Collective, scale: Scale, nbytes: int) -> Timed | None:
-        before = times.before(collective, scale, nbytes)
-        setting = chosen(collective, scale, nbytes)
-        after = before if setting is None else times.under(collective, scale, nbytes, setting)
-        if before is None or after is None:
-            return None
-        return Timed(before_us=before, after_us=after)
-
-    return workload.saving_of(whole, timed, steps)
-
-
-def saving_in(
-    path: Path, folders: Sequence[Path], chosen: Chosen, steps: int | None, *, note: Note
-) -> Saving:
-    """The same of a file, and of sessions by their folders; raises as both do."""
-    fits = [fit_session(folder, note=note) for folder in folders]
-    return saving(read_merged([path]), chosen, fits, steps)
-
-
-def by_zones(zones: Sequence[Zone]) -> Chosen:
-    """What zones choose."""
-
-    def chosen(collective: Collective, scale: Scale, nbytes: int) -> Setting | None:
-        for zone in zones:
-            target = (zone.target.collective, zone.target.scale)
-            if target == (collective, scale) and zone.min_nbytes <= nbytes <= zone.max_nbytes:
-                return zone.setting
-        return None
-
-    return chosen
-
-
-def by_rules(rules: Sequence[Rule]) -> Chosen:
-    """What rules choose, the first that matches."""
-
-    def chosen(collective: Collective, scale: Scale, nbytes: int) -> Setting | None:
-        matching = (rule for rule in rules if rule.matches(collective, nbytes, scale))
-        found = next(matching, None)
-        return None if found is None else found.setting
-
-    return chosen
-
-
-def saving_plain(found: Saving) -> dict[str, Any]:
-    """For --json."""
-    return {
-        "before_s": found.before_s,
-        "after_s": found.after_s,
-        "saved_s": found.saved_s,
-        "known": found.known,
-        "steps": found.steps,
-        "saved_s_per_step": found.saved_s / found.steps if found.steps else None,
-    }
-
-
-def saving_text(found: Saving) -> str:
-    """One line for people."""
-    if not found.known:
-        return "Time saved: not known, since none of the workload's sizes was measured"
-    part = f"{100 * found.saved_s / found.before_s:.1f} %" if found.before_s else "0 %"
-    if found.steps:
-        each = [1e3 * time / found.steps for time in (found.saved_s, found.before_s)]
-        text = f"Time saved per step, estimated: {each[0]:.3f} ms of {each[1]:.3f} ms"
-    else:
-        text = (
-            f"Time saved of what was recorded, estimated: {1e3 * found.saved_s:.3f} ms of "
-            f"{1e3 * found.before_s:.3f} ms"
-        )
-    text += f" in collectives of a rank ({part}), one after the other"
-    if found.known < 1:
-        text += f"; {100 * (1 - found.known):.1f} % of the calls were not measured"
-    return text + ("" if found.steps else "; --steps N says how many steps that were")

@@ -7,6 +7,7 @@ each setting, ``walks`` launches that walk through many, ``rounds`` those of one
 a walk that failed.
 """
 
+from rccltune.plan.calling import NEAR, called_sizes, grain, nearest
 from rccltune.plan.continuing import alone, continuation, is_walked, n_kept
 from rccltune.plan.controlling import N_CONTROL_SIZES, controls
 from rccltune.plan.launches import (
@@ -36,6 +37,7 @@ from rccltune.plan.verifying import Condition, conditions, plan_verification
 from rccltune.plan.walks import plan_walks, schedule_text, why_no_walk
 
 __all__ = [
+    "NEAR",
     "N_BASELINES",
     "N_CONTROL_SIZES",
     "Condition",
@@ -46,15 +48,18 @@ __all__ = [
     "alone",
     "arms",
     "benchmark_options",
+    "called_sizes",
     "conditions",
     "continuation",
     "controls",
     "default_settings",
     "digest",
     "estimate_s",
+    "grain",
     "is_walked",
     "launch_of",
     "n_kept",
+    "nearest",
     "over_own",
     "parted",
     "passes_of",

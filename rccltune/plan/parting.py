@@ -10,6 +10,7 @@ from dataclasses import replace
 from typing import Final
 
 from rccltune.model import Range, Sweep
+from rccltune.plan.calling import grain
 from rccltune.plan.launches import N_BASELINES, Ground, arms, pass_s
 from rccltune.plan.ranges import stretches
 from rccltune.plan.rounds import over
@@ -43,5 +44,7 @@ def parted(sweep: Sweep, ground: Ground, start_s: float | None = None) -> tuple[
             return (N_BASELINES + 1) * launch_s + n_passes * pass_s(over(sweep, sizes))
 
         part = replace(sweep, collectives=(collective,), wanted=())
-        found += [over(part, one.range) for one in stretches(dict.fromkeys(sizes, settings), price)]
+        unit = grain(sweep, collective, ground.scale.n_ranks)
+        wants = dict.fromkeys(sizes, settings)
+        found += [over(part, one.range) for one in stretches(wants, price, unit=unit)]
     return tuple(found)

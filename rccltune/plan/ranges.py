@@ -32,19 +32,21 @@ class Stretch:
 Price = Callable[[Range, int], float]
 
 
-def ranges_over(sizes: Sequence[int], least: int = 1) -> Iterator[Range]:
+def ranges_over(sizes: Sequence[int], least: int = 1, unit: int = 1) -> Iterator[Range]:
     """Every range from the first to the last size that holds all of them.
 
     Args:
         sizes: rising, in bytes; at least one. One size alone gets a neighbour, since a walk sees
             where a step ends by a size that falls.
         least: no size is added below so many bytes, where perhaps no tuner is asked.
+        unit: sizes that are added have whole ones, in bytes.
     """
     first, last = sizes[0], sizes[-1]
     if len(sizes) == 1:
         # A far smaller one costs next to nothing.
         lowest = max(_LEAST, least)
-        far = next((f for f in (16, 4, 2) if first % f == 0 and first // f >= lowest), None)
+        whole = (f for f in (16, 4, 2) if first % (f * unit) == 0)
+        far = next((f for f in whole if first // f >= lowest), None)
         if far is not None:
             yield Range(min_nbytes=first // far, max_nbytes=first, factor=far)
         else:
@@ -76,7 +78,7 @@ def _factors(sizes: Sequence[int]) -> Iterator[int]:
 
 
 def stretches(
-    wants: Mapping[int, frozenset[Setting]], price: Price, least: int = 1
+    wants: Mapping[int, frozenset[Setting]], price: Price, least: int = 1, unit: int = 1
 ) -> tuple[Stretch, ...]:
     """The cheapest launches that measure every wanted setting at its sizes.
 
@@ -84,6 +86,7 @@ def stretches(
         wants: settings by size in bytes; an empty set where silence alone is wanted.
         price: of one launch.
         least: no size is added below so many bytes.
+        unit: sizes that are added have whole ones, in bytes.
 
     Returns:
         By rising size. Settings may be measured at sizes where nobody wants them, where that is
@@ -96,7 +99,7 @@ def stretches(
         for start in range(end):
             members = sizes[start:end]
             settings = frozenset[Setting]().union(*(wants[n] for n in members))
-            for one in ranges_over(members, least):
+            for one in ranges_over(members, least, unit):
                 cost = best[start][0] + price(one, len(settings))
                 ways.append((cost, start, Stretch(range=one, settings=settings)))
         cost, start, stretch = min(ways, key=lambda way: (way[0], -way[1]))

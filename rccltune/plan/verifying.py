@@ -7,9 +7,10 @@ from dataclasses import dataclass, replace
 from typing import Final
 
 from rccltune.model import BASELINE, DEFAULT_VARIANT, Beside, Launch, Rule, Sweep, Variant
+from rccltune.plan.calling import grain, unit_of
 from rccltune.plan.launches import Ground, benchmark_options, launch_of, repeat_letter
 from rccltune.units import MAX_NBYTES, format_size
-from rccltune.vocab import DTYPE_BYTES, Collective
+from rccltune.vocab import Collective
 
 # Sizes an octave: a loss over a range of a factor 1.25 between powers of two holds one of them.
 PER_OCTAVE: Final = 4
@@ -151,7 +152,7 @@ def grids(sweep: Sweep) -> Iterable[Sweep]:
     Those between begin where an element is a small part of a size: below, whole elements leave no
     room for them.
     """
-    unit = _unit(sweep)
+    unit = unit_of(sweep)
     base = sweep.min_nbytes
     while base < _FINE * unit:
         base *= _FACTOR
@@ -164,21 +165,6 @@ def grids(sweep: Sweep) -> Iterable[Sweep]:
 
 # Elements of a size from which on a quarter of an octave is told exactly enough.
 _FINE: Final = 32
-
-
-def grain(sweep: Sweep, collective: Collective, n_ranks: int) -> int:
-    """Bytes between the sizes that a benchmark can call with.
-
-    Where each rank has a share of the message it is whole elements of every share, and those are
-    rounded down to 16 bytes, or to 4 elements in releases of 2024 (rccl-tests src/all_gather.cu,
-    reduce_scatter.cu).
-    """
-    unit = _unit(sweep)
-    return n_ranks * max(_SHARE_NBYTES, 4 * unit) if collective in _SHARED else unit
-
-
-_SHARE_NBYTES: Final = 16
-_SHARED: Final = (Collective.ALL_GATHER, Collective.REDUCE_SCATTER)
 
 
 def boundaries(sweep: Sweep, rules: Iterable[Rule], unit: int) -> list[Sweep]:
@@ -201,8 +187,3 @@ def boundaries(sweep: Sweep, rules: Iterable[Rule], unit: int) -> list[Sweep]:
             replace(sweep, min_nbytes=low, max_nbytes=high, step_nbytes=unit, factor=_FACTOR)
         )
     return found
-
-
-def _unit(sweep: Sweep) -> int:
-    """Bytes of an element."""
-    return DTYPE_BYTES.get(sweep.dtypes[0], 4)

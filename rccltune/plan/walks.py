@@ -21,6 +21,7 @@ from rccltune.model import (
     Sweep,
     Variant,
 )
+from rccltune.plan.calling import called_sizes, shows_steps
 from rccltune.plan.launches import (
     N_BASELINES,
     Arm,
@@ -32,7 +33,6 @@ from rccltune.plan.launches import (
     launch_of,
     pass_s,
     repeat_letter,
-    sizes,
 )
 from rccltune.vocab import Collective
 
@@ -43,7 +43,9 @@ Group = tuple[Collective, Variant]
 
 def why_no_walk(sweep: Sweep, ground: Ground) -> str | None:
     """Why each setting needs a launch of its own here; None where one launch can walk."""
-    found = sizes(sweep)
+    tunable = [collective for collective in sweep.collectives if collective.is_tunable]
+    n_ranks = ground.scale.n_ranks
+    fewest = min((len(called_sizes(sweep, one, n_ranks)) for one in tunable), default=0)
     hindrances = (
         (ground.untunable is not None, str(ground.untunable)),
         (ground.tunerless is not None, f"this library ({ground.tunerless}) has no tuner plugin"),
@@ -51,16 +53,13 @@ def why_no_walk(sweep: Sweep, ground: Ground) -> str | None:
             repeat_letter(ground) is None,
             "this benchmark cannot repeat its table (it has neither -N nor -s)",
         ),
-        (len(found) < 2, "one size alone does not show where a step ends"),
+        (not tunable, "none of these collectives asks a tuner"),
+        (fewest < 2, "one size alone does not show where a step ends"),
         (
-            found[-1] < 2 * found[0],
+            not all(shows_steps(sweep, one, n_ranks) for one in tunable),
             "sizes from one to less than its double do not show where a step ends",
         ),
         (sweep.warmup < 1, "without warm-up calls the first use of a setting would be timed"),
-        (
-            not any(collective.is_tunable for collective in sweep.collectives),
-            "none of these collectives asks a tuner",
-        ),
     )
     return next((why for stands, why in hindrances if stands), None)
 

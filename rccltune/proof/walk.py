@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Container, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Final
 
@@ -132,10 +132,19 @@ def place(
     Raises:
         LaunchError: rows and steps do not belong together; nothing of the launch can be used.
     """
+    samples = tuple(samples)
+    if samples and not any(sample.nbytes for sample in samples):
+        raise LaunchError(
+            "every row of the table is of 0 bytes, so nothing was called: the benchmark rounds "
+            "these sizes down to nothing",
+            hint="measure larger ones (--min-bytes); each rank's share has 16 bytes at least.",
+        )
     passes = _passes(samples)
     is_whole = len(passes) == len(steps) - questions.leading
-    if walk.ended and is_whole and not walk.n_over and walk.n_begun <= questions.leading:
-        return _past_the_tuner(passes, walk, steps, questions)
+    if walk.ended and is_whole and not walk.n_over:
+        unasked = _unasked(passes, walk, questions)
+        if walk.n_begun <= questions.leading or all(row.nbytes in unasked for row in passes[0]):
+            return _past_the_tuner(passes, steps, questions, unasked)
     if walk.ended and (walk.n_begun != len(steps) or walk.n_over):
         raise _void(f"{walk.n_begun} of {len(steps)} steps began, {walk.n_over} calls came after")
     if walk.ended and len(passes) != len(steps) - questions.leading:
@@ -162,22 +171,36 @@ def place(
     return tuple(found)
 
 
+def _unasked(
+    passes: Sequence[Sequence[Sample]], walk: Walk, questions: Questions
+) -> frozenset[int]:
+    """Sizes in bytes at which nobody asked but a warm-up and what prints the table's columns."""
+    asked = Counter[int]()
+    for question in walk.rows:
+        asked[question.nbytes] += question.calls
+    lines = Counter(nbytes for nbytes, _ in {(s.nbytes, s.line) for rows in passes for s in rows})
+    return frozenset(
+        nbytes
+        for nbytes, n in lines.items()
+        if asked[nbytes] <= questions.extra + n * questions.columns
+    )
+
+
 def _past_the_tuner(
-    passes: Sequence[Sequence[Sample]], walk: Walk, steps: Sequence[Setting], questions: Questions
+    passes: Sequence[Sequence[Sample]],
+    steps: Sequence[Setting],
+    questions: Questions,
+    unasked: Container[int],
 ) -> tuple[Sample, ...]:
     """Rows of a launch in which no call but the warm-up's asked for anything.
 
     A path took all of its sizes: no setting can run there, whichever was in turn. A size at which
-    more was asked than a warm-up does proves nothing, since no step ever ended.
+    more was asked proves nothing, since no step ever ended.
     """
-    asked = Counter[int]()
-    for question in walk.rows:
-        asked[question.nbytes] += question.calls
     found: list[Sample] = []
     for setting, rows in zip(steps[questions.leading :], passes, strict=True):
         for row in rows:
-            is_path = asked[row.nbytes] <= questions.extra
-            own = Doubt.BYPASSED if is_path else Doubt.UNPROVEN
+            own = Doubt.BYPASSED if row.nbytes in unasked else Doubt.UNPROVEN
             key = replace(row.key, setting=setting)
             found.append(replace(row, key=key, doubt=row.doubt or own, executed=None))
     return tuple(found)

@@ -10,6 +10,7 @@ from rccltune.workload.merging import merge, scaled
 from rccltune.workload.reading import read
 from rccltune.workload.records import Count, Recorder, Source, State, Workload
 from rccltune.workload.shares import (
+    Part,
     Saving,
     Share,
     Sizes,
@@ -23,6 +24,7 @@ from rccltune.workload.table import write_table
 
 __all__ = [
     "Count",
+    "Part",
     "Recorder",
     "Saving",
     "Share",

@@ -4,7 +4,9 @@ Two forms, told apart by the first byte. Text has a call a line, in words of its
 (``AllReduce : [opCount : 0, …, count : 1024, datatype : 7, …, nranks : 8, …, context : […]]``).
 Binary is the recorder's C record once for each call, 152 bytes, or 160 since all-reduce with bias
 was added, which also moved the numbers of what follows it; behind a call of alltoallv stand four
-lists of 8-byte numbers, one for each rank (``src/misc/recorder.cc``, ``src/include/recorder.h``).
+lists of 8-byte numbers, one for each rank, and behind ncclCommInitAll its devices, where it named
+any (``src/misc/recorder.cc``, ``src/include/recorder.h``; field by field the same in RCCL's own
+``tools/RcclReplayer/replay_log_converter.py``).
 
 A call inside of a graph capture is written at capture, marked, and once more at each replay: here
 captures are set aside and replays count. The recorder sees every call of the interface, also those
@@ -36,6 +38,11 @@ _CALLS: Final = (
 )
 _N_KINDS: Final = 31
 _WITH_BIAS: Final = (*_CALLS[:5], "AllReduceWithBias", *_CALLS[5:])
+# What is not called as it is asked of a tuner.
+_ASKED_AS: Final = {"Bcast": "Broadcast", "AllReduceWithBias": "AllReduce"}
+# ncclCommInitAll, counted from the last collective.
+_INIT_ALL: Final = 6
+_MOST_DEVICES: Final = 1 << 12
 _OLD: Final = struct.Struct("<4idQ2iQ7Q4i2Q2iQ")
 _NEW: Final = struct.Struct("<4idQ2iQ8Q4i2Q2iQ")
 _LINE: Final = re.compile(
@@ -137,7 +144,7 @@ def _plain(call: _Call, collective: Collective | None) -> str:
 
 def _tunable(name: str) -> Collective | None:
     try:
-        found = Collective.parse("broadcast" if name == "Bcast" else name)
+        found = Collective.parse(_ASKED_AS.get(name, name))
     except ValueError:
         return None
     return found if found in TUNABLE else None
@@ -219,6 +226,11 @@ def _record(record: tuple[int, ...], layout: struct.Struct) -> tuple[_Call | Non
     if name and not (0 < n_ranks <= 1 << 24 and 0 <= datatype < _LARGEST_TYPE):
         return None, 0
     skipped = 32 * n_ranks if name == "AllToAllv" else 0
+    if kind == len(kinds) + _INIT_ALL and record[9]:
+        n_devices = record[18 + more]
+        if not 0 < n_devices <= _MOST_DEVICES:
+            return None, 0
+        skipped = 4 * n_devices
     return _Call(name, count, datatype, hex(comm), n_ranks, captured == 1), skipped
 
 

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Final
 
 from rccltune.model import Rule, Scale
@@ -79,45 +80,93 @@ def covering(count: Count, rules: Sequence[Rule]) -> Rule | None:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Part:
+    """Calls of a workload that are not measured.
+
+    Attributes:
+        sizes: rising.
+        calls: of all of them.
+        nbytes: of all of these calls.
+    """
+
+    sizes: tuple[int, ...] = ()
+    calls: int = 0
+    nbytes: int = 0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Sizes:
     """Sizes of a collective that a workload asks for.
 
     Attributes:
-        left_out: share of the collective's calls that are of none of them.
+        sizes: to measure, rising.
+        moved: sizes that are measured at the nearest that can be called with.
+        uncallable: sizes that have none near.
+        beyond: the lightest, which there are too many of.
     """
 
     collective: Collective
     sizes: tuple[int, ...]
-    left_out: float
+    moved: tuple[int, ...]
+    uncallable: Part
+    beyond: Part
 
 
-def heaviest(workload: Workload, scale: Scale, most: int) -> tuple[Sizes, ...]:
+def heaviest(
+    workload: Workload,
+    scale: Scale,
+    most: int,
+    nearest: Callable[[Collective, int], int | None] = lambda _, nbytes: nbytes,
+) -> tuple[Sizes, ...]:
     """What to measure: the sizes that weigh most, for each collective called at a scale.
 
     A size weighs its bytes and, for each call, what any call costs; sizes that were counted
-    together are stood for by their mean.
+    together are stood for by their mean, sizes that are measured as one weigh together.
 
     Args:
         workload: as recorded.
         scale: of the communicators.
         most: sizes of one collective.
+        nearest: the size at which calls of a size can be measured, None where there is none.
     """
     calls: dict[Collective, dict[int, int]] = {}
     for one in workload.counts:
-        if one.scale == scale and one.nbytes > 0:
+        if one.scale == scale:
             own = calls.setdefault(one.collective, {})
             own[one.nbytes] = own.get(one.nbytes, 0) + one.calls
-    found = []
-    for collective, own in calls.items():
-        kept = sorted(own, key=lambda n: (-own[n] * (n + _LATENCY_NBYTES), n))[:most]
-        found.append(
-            Sizes(
-                collective=collective,
-                sizes=tuple(sorted(kept)),
-                left_out=1 - sum(own[n] for n in kept) / sum(own.values()),
-            )
-        )
-    return tuple(found)
+    return tuple(_sizes(c, own, most, partial(nearest, c)) for c, own in calls.items())
+
+
+def _sizes(
+    collective: Collective,
+    calls: Mapping[int, int],
+    most: int,
+    nearest: Callable[[int], int | None],
+) -> Sizes:
+    """What to measure of one collective's calls by size."""
+    measured = {nbytes: nearest(nbytes) if nbytes else None for nbytes in calls}
+    weights: dict[int, int] = {}
+    for nbytes, at in measured.items():
+        if at is not None:
+            weight = calls[nbytes] * (nbytes + _LATENCY_NBYTES)
+            weights[at] = weights.get(at, 0) + weight
+    kept = sorted(weights, key=lambda n: (-weights[n], n))[:most]
+    return Sizes(
+        collective=collective,
+        sizes=tuple(sorted(kept)),
+        moved=tuple(sorted(n for n, at in measured.items() if at in kept and at != n)),
+        uncallable=_part(calls, (n for n, at in measured.items() if at is None)),
+        beyond=_part(calls, (n for n, at in measured.items() if at not in (None, *kept))),
+    )
+
+
+def _part(calls: Mapping[int, int], sizes: Iterable[int]) -> Part:
+    found = tuple(sorted(sizes))
+    return Part(
+        sizes=found,
+        calls=sum(calls[nbytes] for nbytes in found),
+        nbytes=sum(calls[nbytes] * nbytes for nbytes in found),
+    )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

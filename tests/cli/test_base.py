@@ -201,12 +201,22 @@ def test_ncclx_alone(session: Path, capsys: pytest.CaptureFixture[str]) -> None:
 def test_writing_over_a_verified_file_is_said(
     session: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """What verification cut away would come back: the same rules over a base are other rules."""
+    """What verification cut away would come back: refused, or said and nothing lost."""
     assert run(["emit-config", "-o", "rules.csv"]) == 0
     path = Path("rules.csv")
-    path.write_text(path.read_text(encoding="utf-8") + "# verified: 2 rounds\n", encoding="utf-8")
+    verified = path.read_text(encoding="utf-8") + "# verified: 2 rounds\n"
+    path.write_text(verified, encoding="utf-8")
     capsys.readouterr()
+    assert run(["emit-config", "--base", "base.csv", "-o", "rules.csv"]) == 2
+    said = capsys.readouterr().err
+    assert "was verified, and would change" in said
+    assert "--force replaces it, keeps it as rules.csv.verified" in said
+    assert path.read_text(encoding="utf-8") == verified
     assert run(["emit-config", "--base", "base.csv", "-o", "rules.csv", "--force"]) == 0
-    assert "rules.csv was verified; what is written now is not" in capsys.readouterr().err
+    said = capsys.readouterr().err
+    assert "rules.csv was verified; what is written now is not" in said
+    assert "kept as rules.csv.verified" in said
+    assert Path("rules.csv.verified").read_text(encoding="utf-8") == verified
     assert run(["emit-config", "--base", "base.csv", "-o", "rules.csv", "--force"]) == 0
     assert "was verified" not in capsys.readouterr().err
+    assert Path("rules.csv.verified").read_text(encoding="utf-8") == verified

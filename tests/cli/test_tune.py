@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
+from typing import Any
 
+import pandas as pd
 import pytest
 import yaml
 
@@ -73,8 +75,7 @@ def test_the_variants_that_are_named_are_measured_and_gains_choose(
     """--variant is the sweep's here, not the choice's."""
     more = ["--variant", "channels-32", "--setting", "tree/ll", "--setting", "ring/simple"]
     assert tune("mi300x", *more, "--json", "-q") == 0
-    lines = capsys.readouterr().out.strip().splitlines()
-    done = json.loads("\n".join(line for line in lines if not line.startswith('{"event"')))
+    done = finished(capsys.readouterr().out)
     names = [one["variant"]["name"] for one in done["emitted"]["environments"]]
     assert names == ["channels-32"]
     assert done["verified"][0]["simulated"] is True
@@ -111,3 +112,70 @@ def test_an_environment_that_harms_sizes_without_rules_is_left(
     assert {str(rule.setting) for rule in rules} == {"tree/ll"}
     exports = path.with_suffix(".env").read_text(encoding="utf-8")
     assert "\nexport NCCL_MIN_NCHANNELS" not in exports
+
+
+def finished(text: str) -> dict[str, Any]:
+    """What tune says in the end with --json."""
+    lines = (line for line in text.strip().splitlines() if not line.startswith('{"event"'))
+    found: dict[str, Any] = json.loads("\n".join(lines))
+    return found
+
+
+def test_a_workload_says_the_sizes_and_what_is_saved(capsys: pytest.CaptureFixture[str]) -> None:
+    """record → tune: its sizes are swept, its rules proven, and the saving is a closed form."""
+    calls = {16384: 40, 65536: 10}
+    rows = "".join(f"allreduce,{nbytes},64,1,{64 * n}\n" for nbytes, n in calls.items())
+    comm = "#@ comm id=1 host=n pid={} context=0 since=1 nRanks=64 nNodes=1 calls=50 state=whole\n"
+    head = "collective,nBytes,nRanks,nNodes,calls\n"
+    ranks = "".join(comm.format(pid) for pid in range(1, 65))
+    Path("w.csv").write_text(ranks + head + rows, encoding="utf-8")
+    words = ["--mode", "cpx-nps4", "--simulate", "mi300x", "--launcher", "none"]
+    words += ["--setting", "tree/ll", "--setting", "ring/simple", "--workload", "w.csv"]
+
+    assert run(["tune", *words, "--json"]) == 0
+
+    done = finished(capsys.readouterr().out)
+    samples = pd.read_csv(SESSION / "samples.csv", keep_default_na=False)
+    assert set(samples["nbytes"]) == set(calls)
+    (standing,) = done["verified"][0]["standings"]
+    assert standing["stands"]
+    assert standing["min_nbytes"] <= min(calls) < max(calls) <= standing["max_nbytes"]
+    usable = samples[samples["doubt"] == ""]
+    times = usable.groupby(["setting", "nbytes"])["time_us"].median()
+    before = sum(n * times["baseline", nbytes] for nbytes, n in calls.items())
+    after = sum(n * times["tree/ll", nbytes] for nbytes, n in calls.items())
+    saving = done["saving"]
+    assert saving["known"] == 1
+    # Of each rank: curves take the median of runs and then of placements, samples all at once.
+    assert saving["before_s"] == pytest.approx(1e-6 * before, rel=0.02)
+    assert saving["saved_s"] == pytest.approx(1e-6 * (before - after), rel=0.05)
+
+
+@pytest.mark.long
+def test_the_vendors_rows_stand_behind_what_was_proven(capsys: pytest.CaptureFixture[str]) -> None:
+    """--base: verified rules first, then the vendor's, which nothing of ours has measured."""
+    vendors = (
+        "allreduce,16384,524287,ring,ll,-1,1,8,-1,-1\n"
+        "allreduce,67108864,9999999999,ring,simple,56,1,64,-1,-1\n"
+    )
+    Path("base.csv").write_text(vendors, encoding="utf-8")
+
+    more = ["--base", "base.csv", "--setting", "tree/ll", "--setting", "ring/simple"]
+    assert tune("mi300x", *more) == 0
+
+    assert "Behind them 2 rows of base.csv" in capsys.readouterr().out
+    [path] = SESSION.glob("rccl_tuner_*.csv")
+    text = path.read_text(encoding="utf-8")
+    assert "# verified: against the untouched site" in text
+    rules = emit.read_rules(text.encode()).rules
+    assert [rule.vendor for rule in rules] == [False, True, True]
+    assert not list(SESSION.glob("*.verified"))
+
+
+def test_a_base_that_is_none_is_said_before_anything_is_measured(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    """Exit code 3, and no session: an hour later would be too late."""
+    assert tune("mi300x", "--base", "missing.csv") == 3
+    assert "the base cannot be read" in capsys.readouterr().err
+    assert not SESSION.exists()

@@ -110,6 +110,125 @@ def test_sweep_measures_just_the_workloads_sizes(
     assert "every setting at every size, of a workload's" in text
 
 
+# What a data-parallel loop of 60 steps called on two H200, on as many ranks as one OAM has.
+LOOP = (
+    ("allreduce", 8392704, 944),
+    ("allgather", 8, 120),
+    ("allreduce", 67141632, 2),
+    ("broadcast", 67141632, 2),
+    ("allgather", 16, 2),
+    ("broadcast", 32, 2),
+    ("broadcast", 68, 2),
+    ("broadcast", 384, 2),
+)
+
+
+def test_sizes_that_no_benchmark_calls_are_left_out_and_said(
+    here: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """all_gather of 8 B rounds down to 0 bytes: the sweep measures the rest and ends well."""
+    rows = "".join(f"{name},{nbytes},8,1,{calls}\n" for name, nbytes, calls in LOOP)
+    (here / "w.csv").write_text(HEADER + rows + "reduce,8,64,1,40\n")
+    few = ["--np", "8", "--setting", "ring/ll", "--setting", "ring/simple", "--repeats", "1"]
+
+    assert run(["sweep", *SIMULATED, *few, "--workload", "w.csv"]) == 0
+
+    said = capsys.readouterr().err
+    (line,) = [one for one in said.splitlines() if one.startswith("Left out of the workload: ")]
+    calls = sum(calls for _, _, calls in LOOP) + 40
+    assert f"64 ranks on 1 node: {100 * 40 / calls:.1f} % of the calls" in line
+    assert "all_gather at 8 B, 16 B, near which the benchmark has no size" in line
+    assert f"(it has multiples of 128 B): {100 * 122 / calls:.1f} % of the calls, 0.0 % of" in line
+    assert "failed" not in said
+    samples = pd.read_csv("rccltune-session/samples.csv", keep_default_na=False)
+    measured = set(zip(samples["collective"], samples["nbytes"], strict=True))
+    called = {(n.replace("all", "all_"), nbytes) for n, nbytes, _ in LOOP if n != "allgather"}
+    assert called <= measured
+    assert {name for name, _ in measured} == {"all_reduce", "broadcast"}
+
+
+def test_the_limit_of_sizes_is_said(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """64 of 100 sizes, the heaviest; a size off by an element is measured beside itself."""
+    sizes = [4096 * (k + 1) for k in range(99)]
+    rows = "".join(f"allreduce,{n},64,1,1\n" for n in sizes) + "allreduce,900001,64,1,1\n"
+    (here / "w.csv").write_text(HEADER + rows)
+    capsys.readouterr()
+
+    plain = result(capsys, ["sweep", *SIMULATED, "--workload", "w.csv", "--plan"])
+
+    left, moved = plain["left_out"]
+    total = sum(sizes) + 900001
+    share = 100 * sum(sizes[:36]) / total
+    assert "the 36 lightest sizes of all_reduce, beyond 64: 36.0 % of the calls" in left
+    assert f"{share:.1f} % of the bytes" in left
+    assert moved.startswith("1 size of the workload is measured at the nearest")
+
+
+@pytest.mark.parametrize(
+    ("words", "text"),
+    [
+        (["--workload", "w.csv"], "all_gather at 8 B, near which the benchmark has no size"),
+        (["-c", "sweep.yaml"], "Not measured: all_gather at 8 B: the benchmark"),
+        (
+            ["--collective", "all_gather", "--max-bytes", "1000"],
+            "Not measured: all_gather: the benchmark can call it with multiples of 1 KiB",
+        ),
+    ],
+)
+def test_where_nothing_can_be_called_nothing_starts(
+    here: Path, capsys: pytest.CaptureFixture[str], words: list[str], text: str
+) -> None:
+    """Exit code 2 before any launch, with what the benchmark could call."""
+    (here / "w.csv").write_text(HEADER + "allgather,8,64,1,9\n")
+    (here / "sweep.yaml").write_text("sizes: [all_gather/8]\n")
+
+    assert run(["sweep", *SIMULATED, *words]) == 2
+    assert text in capsys.readouterr().err
+    assert not Path("rccltune-session").exists()
+
+
+def test_what_can_be_called_is_measured_without_the_rest(
+    here: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """A sweep file's sizes and a range alike: what is left out is said, the rest is planned."""
+    (here / "sweep.yaml").write_text("sizes: [all_gather/8, all_gather/64K, reduce/48K]\n")
+    found = result(capsys, ["sweep", "-c", "sweep.yaml", *SIMULATED, "--plan"])
+    (said,) = found["left_out"]
+    assert said.startswith("Not measured: all_gather at 8 B: ")
+    assert any("65536" in one["argv"] for one in found["launches"])
+
+    small = ["--collective", "all_gather", "--collective", "broadcast", "--max-bytes", "512"]
+    found = result(capsys, ["sweep", *SIMULATED, *small, "--plan"])
+    programs = {Path(word).name for one in found["launches"] for word in one["argv"]}
+    assert "broadcast_perf" in programs
+    assert "all_gather_perf" not in programs
+
+
+def test_channels_are_measured_at_a_workloads_sizes_too(
+    here: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """There is no search that would try them on survivors: all settings have these counts."""
+    (here / "w.csv").write_text(HEADER + "reduce,65536,64,1,9\n")
+    words = ["--workload", "w.csv", "--channels", "8,16", "--method", "per-setting", "--plan"]
+
+    assert run(["sweep", *SIMULATED, *words]) == 0
+
+    text = capsys.readouterr().out
+    assert "ring/ll/8 " in text
+    assert "ring/simple/16 " in text
+
+
+def test_paths_past_the_tuner_end_no_sweep(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """-A asks for the columns of rows whose calls RCCL's direct path took: nothing is proven."""
+    (here / "w.csv").write_text(HEADER + "allgather,99968,8,1,9\n")
+    few = ["--np", "8", "--setting", "ring/ll", "--repeats", "1"]
+
+    assert run(["sweep", *SIMULATED, *few, "--workload", "w.csv"]) == 0
+    samples = pd.read_csv("rccltune-session/samples.csv", keep_default_na=False)
+    assert set(samples[samples["setting"] == "ring/ll"]["doubt"]) == {"bypassed"}
+    assert "failed" not in capsys.readouterr().err
+
+
 def test_a_session_remembers_its_sizes(here: Path) -> None:
     """sweep.yaml has them, so that the same session goes on and is verified without the file."""
     (here / "w.csv").write_text(HEADER + "allreduce,1536,64,1,9\nallreduce,6144,64,1,9\n")

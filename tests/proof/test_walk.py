@@ -122,6 +122,26 @@ def test_a_warm_up_that_asked_says_nothing_of_what_followed() -> None:
     assert {s.doubt for s in placed} == {Doubt.BYPASSED}
 
 
+def test_columns_that_ask_for_every_row_are_no_calls() -> None:
+    """A path took all sizes, and -A asks once a row: steps begin, one behind, and prove nothing."""
+    told = Questions(leading=1, per_row=PER_ROW + 1, columns=1)
+    asked = [nbytes for _ in range(N_PASSES) for nbytes in SIZES]
+
+    placed = proof.place(table(N_PASSES), walked(asked), STEPS, told)
+
+    assert {s.doubt for s in placed} == {Doubt.BYPASSED}
+    assert {s.executed for s in placed} == {None}
+    assert [s.key.setting for s in placed[:: 2 * len(SIZES)]] == list(STEPS[1:])
+
+
+def test_a_table_of_nothing_says_what_was_wrong() -> None:
+    """all_gather of 8 B rounds down to 0: no step can begin, and the plugin is not at fault."""
+    nothing = [replace(sample, nbytes=0, doubt=Doubt.ZERO_BYTES) for sample in table(N_PASSES)]
+    with pytest.raises(LaunchError, match="every row of the table is of 0 bytes") as raised:
+        proof.place(nothing, walked([]), STEPS, questions(old=False))
+    assert "--min-bytes" in str(raised.value)
+
+
 def test_a_single_size_that_asks_proves_nothing() -> None:
     """No size falls, so no step ends: whatever ran there cannot be told from the rest."""
     asked = [SIZES[0]] * (PER_ROW * N_PASSES)

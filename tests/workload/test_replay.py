@@ -1,11 +1,12 @@
 """RCCL's replay files: both forms, of both generations of the C record.
 
 Layouts and words are the recorder's own (ROCm/rccl src/misc/recorder.cc, src/include/recorder.h:
-152 bytes up to ROCm 7.0, 160 with all-reduce with bias); the writer here packs them by itself.
+152 bytes up to ROCm 7.0, 160 with all-reduce with bias); the C ABI packs them here.
 """
 
 from __future__ import annotations
 
+import ctypes
 import struct
 from collections.abc import Callable
 from pathlib import Path
@@ -27,6 +28,39 @@ ALL_REDUCE, ALL_GATHER, BROADCAST = (4, 4), (2, 2), (0, 0)
 SEND, ALLTOALLV, GROUP_START, INIT = (5, 6), (8, 9), (12, 13), (17, 18)
 
 
+INIT_ALL, BIAS = (18, 19), (4, 5)
+_HEAD = [
+    *((name, ctypes.c_int) for name in ("pid", "tid", "hip_dev", "group_depth")),
+    ("timestamp", ctypes.c_double),
+    ("graph_id", ctypes.c_ulonglong),
+    ("captured", ctypes.c_int),
+    ("type", ctypes.c_int),
+    ("op_count", ctypes.c_uint64),
+    ("sendbuff", ctypes.c_void_p),
+    ("recvbuff", ctypes.c_void_p),
+]
+_TAIL = [
+    *((name, ctypes.c_void_p) for name in ("send_base", "recv_base")),
+    *((name, ctypes.c_size_t) for name in ("send_extent", "recv_extent", "count")),
+    *((name, ctypes.c_int) for name in ("datatype", "op", "root", "n_ranks")),
+    *((name, ctypes.c_void_p) for name in ("comm", "stream")),
+    *((name, ctypes.c_int) for name in ("n_tasks", "global_rank")),
+    ("comm_id", ctypes.c_uint64),
+]
+
+
+class OldCall(ctypes.Structure):
+    """The recorder's rcclApiCall, laid out by this machine's C ABI."""
+
+    _fields_ = (*_HEAD, *_TAIL)
+
+
+class NewCall(ctypes.Structure):
+    """With the accumulator of all-reduce with bias."""
+
+    _fields_ = (*_HEAD, ("acc", ctypes.c_void_p), *_TAIL)
+
+
 def record(
     kind: tuple[int, int],
     count: int = 0,
@@ -35,14 +69,36 @@ def record(
     ranks: int = 8,
     captured: int = 0,
     new: bool = True,
+    **more: int,
 ) -> bytes:
     """One rcclApiCall."""
-    head = struct.pack("<iiiidQii", 4711, 4712, 3, -1, 1e12, 0, captured, kind[new])
-    pointers = (0, 0x7F0000, 0x7F1000, *([0] if new else []), 0, 0, 1 << 20, 1 << 20)
-    body = struct.pack(f"<{len(pointers)}Q", *pointers)
-    return (
-        head + body + struct.pack("<QiiiiQQiiQ", count, datatype, 0, -1, ranks, 0xC0, 0xE0, 1, 3, 0)
+    fields = {"sendbuff": 0x7F0000, "recvbuff": 0x7F1000, "root": -1, **more}
+    return bytes(
+        (NewCall if new else OldCall)(
+            pid=4711,
+            tid=4712,
+            hip_dev=3,
+            group_depth=-1,
+            timestamp=1e12,
+            captured=captured,
+            type=kind[new],
+            send_extent=1 << 20,
+            recv_extent=1 << 20,
+            count=count,
+            datatype=datatype,
+            n_ranks=ranks,
+            comm=0xC0,
+            stream=0xE0,
+            n_tasks=1,
+            global_rank=3,
+            **fields,
+        )
     )
+
+
+def test_records_are_as_long_as_amd_says() -> None:
+    """160 bytes (rccl's page on recorder and replayer); 152 before there was a bias."""
+    assert (ctypes.sizeof(NewCall), ctypes.sizeof(OldCall)) == (160, 152)
 
 
 LINE = (
@@ -90,6 +146,45 @@ def test_binary_records_are_counted(put: Put, *, new: bool) -> None:
     assert found.aside == {"alltoallv": 1, "send": 1}
     (one,) = found.recorders
     assert (one.source, one.host, one.pid, one.calls) == (Source.REPLAY, "node7", 4711, 4)
+
+
+@pytest.mark.parametrize("new", [False, True])
+def test_devices_of_an_init_are_no_call(put: Put, *, new: bool) -> None:
+    """ncclCommInitAll with a list of devices writes it behind its record, and none without."""
+    named = record(INIT_ALL, captured=-1, ranks=-1, root=3, new=new) + struct.pack("<3i", 0, 1, 2)
+    unnamed = record(INIT_ALL, captured=-1, ranks=-1, root=3, sendbuff=0, new=new)
+
+    found = read(put("log.1.n.bin", named + unnamed + record(ALL_REDUCE, 4, new=new)))
+
+    assert [(c.collective, c.calls) for c in found.counts] == [(Collective.ALL_REDUCE, 1)]
+    assert found.aside == {}
+
+
+def test_a_bias_is_asked_for_as_an_all_reduce(put: Put) -> None:
+    """collectives.cc enqueues it as ncclFuncAllReduce; both forms count it so."""
+    binary = record(BIAS, 1000) + record(ALL_REDUCE, 1000)
+    text = ",\n".join([START, line("AllReduceWithBias", 1000), line("AllReduce", 1000)])
+
+    for content in (binary, text):
+        (count,) = read(put("log.1.n.bin", content)).counts
+        assert (count.collective, count.nbytes, count.calls) == (Collective.ALL_REDUCE, 4000, 2)
+
+
+def test_text_of_the_first_release_and_what_is_no_call(put: Put) -> None:
+    """Version 0 names the host and has no accumulator; level 2 and a HIP tracer add lines."""
+    old = line("AllGather", 7).replace("acc : (nil), ", "")
+    told = [
+        "{\n  hostname : n1, version : 0,\n  GetUniqueId : [uniqueID : 17, context : [time : 1.0]]",
+        old,
+        "  ncclGetVersion : [time : 1.0]",
+        "  HipStreamSynchronize : [stream : 0x7f, event : (nil), context : [time : 1.0]]",
+        line("AllToAllv", 3) + ", sendcounts : [1, 2], sdispls : [0, 1], recvcounts : [1, 2]",
+    ]
+
+    found = read(put("log.1.n.json", ",\n".join(told) + "\n}\n"))
+
+    assert [(c.collective, c.nbytes) for c in found.counts] == [(Collective.ALL_GATHER, 8 * 28)]
+    assert found.aside == {"alltoallv": 1}
 
 
 def test_text_says_the_same_as_binary(put: Put) -> None:

@@ -10,6 +10,7 @@ from rccltune.model import Rule, Scale, Setting
 from rccltune.vocab import Collective
 from rccltune.workload import (
     Count,
+    Part,
     Recorder,
     Source,
     Timed,
@@ -110,8 +111,26 @@ def test_the_heaviest_sizes_are_kept(calls: dict[int, int]) -> None:
     left = calls.keys() - set(found.sizes)
     assert len(found.sizes) == min(5, len(calls))
     assert max(map(weight, left), default=0) <= min(map(weight, found.sizes))
-    assert found.left_out == pytest.approx(sum(calls[n] for n in left) / sum(calls.values()))
+    assert set(found.beyond.sizes) == left
+    assert found.beyond.calls == sum(calls[n] for n in left)
+    assert found.beyond.nbytes == sum(n * calls[n] for n in left)
+    assert found.moved == found.uncallable.sizes == ()
     assert heaviest(work, OAM, 5) == ()
+
+
+def test_sizes_that_are_measured_as_one_weigh_together() -> None:
+    """Two light sizes near 64 KiB weigh more than one of 65000 B by itself; 8 B has no size."""
+    work = Workload(
+        counts=(count(65535, 30), count(65537, 30), count(131072, 40), count(8, 9), count(0, 2))
+    )
+
+    (found,) = heaviest(work, NODE, 1, lambda _, n: None if n < 32 else round(n / 1024) * 1024)
+
+    assert found.sizes == (65536,)
+    assert found.moved == (65535, 65537)
+    assert found.beyond == Part(sizes=(131072,), calls=40, nbytes=40 * 131072)
+    # Of no bytes at all nothing is communicated, and nothing can be measured.
+    assert found.uncallable == Part(sizes=(0, 8), calls=11, nbytes=72)
 
 
 def test_a_saving_is_of_one_rank() -> None:

@@ -1,0 +1,248 @@
+"""Make docs/commands.md and docs/exit-codes.md from the commands, the errors and the enums.
+
+.venv/bin/python scripts/make_tables.py            write both pages
+.venv/bin/python scripts/make_tables.py --check    exit 1 where one is out of date
+"""
+
+from __future__ import annotations
+
+import inspect
+import re
+import sys
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Final
+
+import click
+
+from rccltune import errors
+from rccltune.cli import group
+from rccltune.model import Caution
+from rccltune.model.chosen import Judgement
+from rccltune.model.failing import Failure
+from rccltune.vocab import Doubt
+from rccltune.why import Kind
+
+ROOT: Final = Path(__file__).resolve().parents[1]
+MARK: Final = "<!-- made by scripts/make_tables.py; edit that, or the help of the command -->"
+
+# What to do about each exit code. A class that is missing here stops the making of the page.
+_TO_DO: Final = {
+    errors.CommandLineError: "read the hint, or `rccltune COMMAND --help`",
+    errors.InputFileError: "correct the lines named: all mistakes are told at once, with line and column",
+    errors.MachineError: "`rccltune doctor`, which names the remedy; nothing was measured",
+    errors.LaunchError: "the log is in `launches/<id>/`; the same command goes on where it stopped",
+    errors.OutputError: "the line is shown and the log is kept: send both ([sending](how-to-send.md))",
+    errors.SessionError: "another folder (`-o`), or the machine and library that the session is of",
+    errors.TooLittleDataError: "measure more, or see why samples were left out (`samples.csv`, column `doubt`)",
+    errors.VerificationError: "do not use the rules: `verdict.json` has every size",
+}
+
+
+def walk(command: click.Command, name: str) -> Iterator[tuple[str, click.Command]]:
+    """Every command below one, in the order of its help, with the words that call it."""
+    if not isinstance(command, click.Group):
+        return
+    context = click.Context(command)
+    for word in command.list_commands(context):
+        found = command.get_command(context, word)
+        if found is None:
+            raise SystemExit(f"{name} {word} is listed and is not there")
+        yield f"{name} {word}", found
+        yield from walk(found, f"{name} {word}")
+
+
+def paragraphs(command: click.Command) -> list[str]:
+    r"""The help of a command, parted at blank lines; click's \b lines are left out."""
+    text = inspect.cleandoc(command.help or "").replace("\b", "")
+    return [part.strip("\n") for part in re.split(r"\n\s*\n", text) if part.strip()]
+
+
+def purpose(command: click.Command) -> str:
+    """The first paragraph: what the command is for."""
+    return " ".join(paragraphs(command)[0].split())
+
+
+def part_of(command: click.Command, heading: str) -> str:
+    """The text behind ``Example:`` or ``Exit codes:``; empty where it is missing."""
+    for part in paragraphs(command):
+        if part.lstrip().startswith(heading):
+            return part.lstrip().removeprefix(heading)
+    return ""
+
+
+def commands() -> list[str]:
+    """The lines of docs/commands.md."""
+    every = list(walk(group, "rccltune"))
+    lines = [
+        *("# Every command", "", MARK, ""),
+        "Each reads or writes `./rccltune-session` unless told otherwise. Sizes are `4K`, `1MiB`, `8G` or plain bytes. Every option has a",
+        "twin in the environment, `RCCLTUNE_CLI_<COMMAND>_<OPTION>` (`RCCLTUNE_CLI_SWEEP_REPEATS=5`). What the codes mean: [exit-codes.md](exit-codes.md).",
+        "",
+        *("| command | is for |", "|---|---|"),
+        *(f"| [`{name}`](#{name.replace(' ', '-')}) | {purpose(one)} |" for name, one in every),
+        "",
+        "Results go to stdout, talk to stderr. Nearly all commands have:",
+        "",
+        *_options(_common(every)),
+    ]
+    shared = {tuple(option.opts) for option in _common(every)}
+    for name, one in every:
+        lines += ["", f"## {name}", "", *_about(one)]
+        own = [p for p in one.params if tuple(p.opts) not in shared]
+        lines += _arguments(own) + _options(own)
+    return lines
+
+
+def _common(every: Sequence[tuple[str, click.Command]]) -> list[click.Parameter]:
+    """Options of the talk, which stand once at the top."""
+    words = {"--verbose", "--quiet", "--json", "--color"}
+    return [p for p in every[0][1].params if words & set(p.opts)]
+
+
+def _about(command: click.Command) -> list[str]:
+    example = inspect.cleandoc(part_of(command, "Example:")).splitlines()
+    codes = " ".join(part_of(command, "Exit codes:").split())
+    return [
+        *(purpose(command), ""),
+        *(f"    {line.strip()}" for line in example if line.strip()),
+        *("", f"Exit codes: {codes}", ""),
+    ]
+
+
+def _arguments(parameters: Sequence[click.Parameter]) -> list[str]:
+    found = [p for p in parameters if isinstance(p, click.Argument)]
+    if not found:
+        return []
+    words = (f"`{p.make_metavar(_CONTEXT)}`" for p in found)
+    return [f"Arguments: {', '.join(words)}.", ""]
+
+
+_CONTEXT: Final = click.Context(group)
+
+
+def _options(parameters: Sequence[click.Parameter]) -> list[str]:
+    found = [p for p in parameters if isinstance(p, click.Option) and not p.hidden]
+    rows = [_option(option) for option in found]
+    return ["| option | meaning |", "|---|---|", *rows] if rows else []
+
+
+def _option(option: click.Option) -> str:
+    record = option.get_help_record(_CONTEXT)
+    if record is None:
+        raise SystemExit(f"{option.opts} has no help")
+    words, meaning = record
+    # A bar ends a cell, in code too, unless it is escaped.
+    return f"| `{_escaped(words)}` | {_escaped(' '.join(meaning.split()))} |"
+
+
+def _escaped(text: str) -> str:
+    return text.replace("|", "\\|")
+
+
+def exit_codes() -> list[str]:
+    """The lines of docs/exit-codes.md."""
+    return [
+        *("# Exit codes, warnings and what else has a name", "", MARK, ""),
+        "Every error says what happened, where, and what to do next. Programs go by the code.",
+        "",
+        *("| code | error | when | what to do |", "|--:|---|---|---|"),
+        "| 0 | – | done | – |",
+        "| 1 | any other | a bug | send the file whose path is printed |",
+        *(_code(error) for error in _classes()),
+        "| 130 | – | interrupted: children stopped, the session consistent | the same command goes on |",
+        *_listed("Warnings", _WARNINGS, ((c.value, c.meaning) for c in Caution)),
+        *_listed(
+            "Samples that are kept and not used", _DOUBTS, ((d.value, d.meaning) for d in Doubt)
+        ),
+        *_listed("How launches fail", _FAILURES, ((f.value, f"it {f.words}") for f in Failure)),
+        *_findings(),
+        *("", "## Others", ""),
+        f"* Verdicts of [verify](verify.md), one a size: {', '.join(f'`{j.value}`' for j in Judgement)}.",
+        f"* Answers of [why](why.md): {', '.join(f'`{k.value}`' for k in Kind)}.",
+        "* Findings of the doctor and situations of a machine: [detect.md](detect.md). Log and results of the plugin's init: [plugin.md](plugin.md).",
+    ]
+
+
+_WARNINGS: Final = (
+    "A closed set. Each is printed as a sentence with its remedy; more than three alike are counted (`-v` shows all). "
+    "`fit.json` names them so:"
+)
+_DOUBTS: Final = "In the column `doubt` of `samples.csv`:"
+_FAILURES: Final = (
+    "In `outcome.json` and `quarantine.json`; twice in a session is [quarantine](sweep.md):"
+)
+
+
+def _classes() -> list[type[errors.RccltuneError]]:
+    found = [
+        one
+        for _, one in inspect.getmembers(errors, inspect.isclass)
+        if issubclass(one, errors.RccltuneError) and one is not errors.RccltuneError
+    ]
+    return sorted(found, key=lambda one: one.exit_code)
+
+
+def _code(error: type[errors.RccltuneError]) -> str:
+    when = (error.__doc__ or "").splitlines()[0].rstrip(".")
+    return f"| {error.exit_code} | `{error.__name__}` | {when} | {_TO_DO[error]} |"
+
+
+def _listed(title: str, about: str, rows: Iterator[tuple[str, str]]) -> list[str]:
+    lines = [f"| `{name}` | {meaning} |" for name, meaning in rows]
+    return ["", f"## {title}", "", about, "", "| name | meaning |", "|---|---|", *lines]
+
+
+def findings() -> list[tuple[str, str, str]]:
+    """(code, severity, message) of every finding of the plugin's reader, from its source."""
+    source = (ROOT / "native_plugin" / "src" / "rule_file.c").read_text(encoding="utf-8")
+    pattern = r'FINDING_(ERROR|WARNING),\s*"([a-z0-9-]+)",\s*((?:"[^"]*"\s*)+)'
+    found = {}
+    for severity, code, message in re.findall(pattern, source):
+        text = "".join(re.findall(r'"([^"]*)"', message))
+        found[code, re.sub(r"%(?:\.\*|z|ll)?[sdu]", "…", text)] = severity.lower()
+    return [(code, severity, message) for (code, message), severity in found.items()]
+
+
+_FINDINGS: Final = (
+    "Of the plugin's reader, at start and in `rccltune explain`. An error refuses the file, a "
+    "warning leaves its row out (`RCCLTUNE_STRICT=1` makes it an error)."
+)
+
+
+def _findings() -> list[str]:
+    rows = sorted(findings(), key=lambda one: (one[1], one[0]))
+    return [
+        *("", "## Lines of a rule file", ""),
+        _FINDINGS,
+        "",
+        *("| code | is | message |", "|---|---|---|"),
+        *(f"| `{code}` | {severity} | {_escaped(message)} |" for code, severity, message in rows),
+    ]
+
+
+def pages() -> dict[Path, str]:
+    """Both pages as they have to be."""
+    made = {"commands.md": commands(), "exit-codes.md": exit_codes()}
+    return {ROOT / "docs" / name: "\n".join(lines) + "\n" for name, lines in made.items()}
+
+
+def main() -> None:
+    """Write the pages, or say which are out of date."""
+    if sys.argv[1:] not in ([], ["--check"]):
+        raise SystemExit(__doc__)
+    old = {
+        path: text
+        for path, text in pages().items()
+        if not path.exists() or path.read_text(encoding="utf-8") != text
+    }
+    for path, text in old.items():
+        print(path.relative_to(ROOT))
+        if not sys.argv[1:]:
+            path.write_text(text, encoding="utf-8")
+    if sys.argv[1:] and old:
+        raise SystemExit("out of date: run scripts/make_tables.py")
+
+
+if __name__ == "__main__":
+    main()

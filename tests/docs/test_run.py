@@ -1,0 +1,130 @@
+"""Every command that a page shows runs, in the order of the page, or it is said why it does not."""
+
+from __future__ import annotations
+
+import re
+import shutil
+from pathlib import Path
+
+import pytest
+from running import MEASURES, NOT_RUN, run, why_not
+from shown import PAGES, ROOT, Shown, typed
+
+# A record of a job, in docs/workload.md's own words.
+RECORD = """\
+#@ format 1
+collective,nBytes,nRanks,nNodes,calls,maxBytes,totalBytes
+#@ comm id=00ab abi=5 host=n1 pid=1 context=0 since=1763783012.5 nRanks=64 nNodes=1 calls=1200 keys=2 beyond=0 unknown=0 state=whole
+allreduce,65536,64,1,1000,65536,65536000
+allreduce,524288,64,1,200,524288,104857600
+"""
+SWEEP = "mode: cpx-nps4\ncollective: [all_reduce]\nmin_bytes: 4K\n"
+RULES = "rccltune-session/rccl_tuner_gfx942_cpx-nps4.csv"
+# A session with rules, and a job under them on the same simulated node.
+FURNISHED = (
+    "rccltune sweep -q --mode cpx-nps4 --min-bytes 16K --setting tree/ll --setting ring/simple --exhaustive",
+    "rccltune emit-config -q",
+    f"for copy in rules rccl_tuner_gfx942 rccl_tuner_gfx942_cpx-nps4; do cp {RULES} $copy.csv; done",
+    "export RCCLTUNE_SIM_NODE=$PWD/rccltune-session/node.node RCCLTUNE_MODE=cpx-nps4",
+    "export NCCL_DEBUG=INFO NCCL_DEBUG_SUBSYS=INIT,ENV,TUNING,COLL RCCLTUNE_TRACE=trace-%h-%p.csv",
+    "export NCCL_TUNER_CONFIG_FILE=$PWD/rules.csv NCCL_TUNER_PLUGIN=$(rccltune plugin --path)",
+    'sim=$(dirname "$NCCL_TUNER_PLUGIN")/sim/all_reduce_perf',
+    "$sim -b 4K -e 1M -f 4 >job.log",
+    "unset NCCL_TUNER_PLUGIN NCCL_TUNER_CONFIG_FILE RCCLTUNE_TRACE NCCL_DEBUG",
+    "$sim -b 4K -e 1M -f 4 >default.log",
+    "NCCL_ALGO=Tree NCCL_PROTO=LL $sim -b 4K -e 1M -f 4 >tree-ll.log",
+)
+
+
+def parts() -> dict[str, list[Shown]]:
+    """Lines that run, by page; those of docs/commands.md by command, whose examples stand alone."""
+    found: dict[str, list[Shown]] = {}
+    for page in PAGES:
+        text = page.read_text(encoding="utf-8").splitlines()
+        by_heading = page.name == "commands.md"
+        for line in typed(page):
+            if why_not(line.text) is None:
+                heads = [t for t in text[: line.number] if by_heading and t.startswith("## ")]
+                name = "-".join([page.parent.name, page.stem, *heads[-1:]])
+                found.setdefault(name.replace("## rccltune ", ""), []).append(line)
+    return found
+
+
+PARTS = parts()
+# Each example of docs/commands.md that measures nothing; whole pages take longer.
+FAST = [
+    name
+    for name, lines in PARTS.items()
+    if name.startswith("docs-commands") and not any(re.search(MEASURES, ln.text) for ln in lines)
+]
+TUTORIAL = "docs-tutorial"
+
+
+@pytest.fixture(scope="session")
+def furnished(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A reader's folder: a session and its rules, and what a job left behind."""
+    folder = tmp_path_factory.mktemp("reader")
+    (folder / "record-n1-1.csv").write_text(RECORD)
+    (folder / "sweep.yaml").write_text(SWEEP)
+    for name in ("root", "dir", ".venv/bin"):
+        (folder / name).mkdir(parents=True)
+    (folder / ".venv/bin/activate").touch()
+    run(FURNISHED, folder)
+    return folder
+
+
+@pytest.fixture
+def reader(furnished: Path, tmp_path: Path) -> Path:
+    """A copy of it for each part."""
+    folder = tmp_path / "reader"
+    shutil.copytree(furnished, folder, symlinks=True)
+    (folder / "examples").symlink_to(ROOT / "examples")
+    return folder
+
+
+@pytest.mark.parametrize("name", FAST)
+def test_examples_of_helps_run(name: str, reader: Path) -> None:
+    """Those of docs/commands.md, which are those of --help, one after the other."""
+    run([line.text for line in PARTS[name]], reader)
+
+
+@pytest.mark.long
+@pytest.mark.timeout(600)
+@pytest.mark.parametrize("name", sorted({*PARTS} - {*FAST, TUTORIAL}))
+def test_commands_of_a_page_run(name: str, reader: Path) -> None:
+    """In the order of the page, as a reader types them, on small sizes."""
+    text = "\n".join(line.text for line in PARTS[name])
+    if "rccltune sweep" in text and "rccltune emit-config" in text:
+        # Such a page makes a session of its own before it writes the rules of it.
+        shutil.rmtree(reader / "rccltune-session")
+    run(text.splitlines(), reader)
+
+
+@pytest.mark.long
+@pytest.mark.timeout(900)
+def test_the_tutorial_runs(tmp_path: Path) -> None:
+    """As it stands, on an empty folder, behind what scripts/try runs."""
+    (tmp_path / "examples").symlink_to(ROOT / "examples")
+    (tmp_path / ".venv/bin").mkdir(parents=True)
+    (tmp_path / ".venv/bin/activate").touch()
+    script = (ROOT / "scripts" / "try").read_text(encoding="utf-8")
+    tried = [f"rccltune {rest}" for rest in re.findall(r"^run (.+)$", script, re.MULTILINE)]
+    assert tried[0].startswith("rccltune tune --mode cpx-nps4 --simulate mi300x")
+
+    said = run([*tried, *(line.text for line in PARTS[TUTORIAL])], tmp_path, played=False)
+
+    for promised in (
+        "Faster than the untouched site, verified",
+        "rule hit: rule of line",
+        "no rule at this size: baseline not beaten",
+        "the untouched library was not measured",
+        "NOT ready: version",
+        "SIMULATED",
+    ):
+        assert promised in said
+
+
+def test_every_reason_for_not_running_is_used() -> None:
+    """A reason that no line has any more is taken out."""
+    shown = [line.text for page in PAGES for line in typed(page)]
+    assert [p for p in NOT_RUN if not any(re.search(p, text) for text in shown)] == []

@@ -1,0 +1,140 @@
+"""Every rccltune command that a page shows is one: its options exist and its values are valid."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import click
+import pytest
+from click.exceptions import NoArgsIsHelpError
+from make_tables import walk
+from shown import PAGES, ROOT, Shown, ours, quoted, typed
+
+from rccltune.cli import group
+
+COMMANDS = dict(walk(group, "rccltune"))
+# Words that stand for a value of the reader's, where the option's type would refuse them.
+STANDS_FOR = {"PID": "1", "N": "2", "DIR": ".", "STEPS": "100"}
+
+
+def parsed(arguments: list[str]) -> None:
+    """Read a command line as rccltune would, without running it."""
+    words = [STANDS_FOR.get(word, word) for word in arguments]
+    name = f"rccltune {words[0]}"
+    rest = words[1:]
+    if isinstance(COMMANDS.get(name), click.Group) and rest:
+        name, rest = f"{name} {rest[0]}", rest[1:]
+    if name not in COMMANDS:
+        raise click.UsageError(f"there is no '{name}'")
+    above = click.Context(group, info_name="rccltune", help_option_names=["-h", "--help"])
+    COMMANDS[name].make_context(name, rest, parent=above)
+
+
+def wrong(lines: list[Shown], *allowed: type[click.UsageError]) -> list[str]:
+    """What click says to each line that it refuses, unless it is allowed to."""
+    found = []
+    for line in lines:
+        for arguments in ours(line.text):
+            try:
+                parsed(arguments)
+            except allowed:
+                pass
+            except click.UsageError as error:
+                found.append(f"{line}\n    {error.format_message()}")
+    return found
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.stem)
+def test_commands_in_code_blocks_are_valid(
+    page: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Options exist, values are of their type."""
+    monkeypatch.chdir(tmp_path)
+    assert wrong(typed(page)) == []
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.stem)
+def test_commands_in_running_text_are_valid(
+    page: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The same in the text, where arguments may be left out; a choice of words is a sketch."""
+    monkeypatch.chdir(tmp_path)
+    whole = [line for line in quoted(page) if not re.search(r"[…|\[]|COMMAND", line.text)]
+    assert wrong(whole, click.MissingParameter, NoArgsIsHelpError) == []
+
+
+def test_mistakes_are_found(tmp_path: Path) -> None:
+    """An option that is not there, a value of another type, a command that is not there."""
+    page = ROOT / "README.md"
+    lines = [
+        "rccltune sweep --mode cpx-nps4 --plann",
+        "rccltune fit && rccltune sweep --factor 1",
+        'eval "$(rccltune plugin --enf)"',
+        "rccltune tuen",
+        "NAME=1 rccltune workload merge record-*.csv",
+    ]
+    found = wrong([Shown(page=page, number=1, text=text) for text in lines])
+    assert [re.search(r"plann|factor|enf|tuen|output", text) is not None for text in found] == [
+        True
+    ] * len(lines)
+
+
+def test_pages_show_commands_in_both_kinds_of_blocks(tmp_path: Path) -> None:
+    """Fenced and indented, without prompts and comments; output is no command."""
+    page = tmp_path / "page.md"
+    page.write_text(
+        "Text\n    rccltune goes on here\n\n    rccltune fit   # curves\n    collective  scale\n\n"
+        "```sh\n$ rccltune plot\nscripts/try\n```\n\n    export A=$(rccltune plugin --path)\n"
+    )
+    lines = [(line.number, line.text) for line in typed(page)]
+    assert lines == [
+        (4, "rccltune fit"),
+        (8, "rccltune plot"),
+        (9, "scripts/try"),
+        (12, "export A=$(rccltune plugin --path)"),
+    ]
+    assert [ours(text) for _, text in lines] == [[["fit"]], [["plot"]], [], [["plugin", "--path"]]]
+
+
+def anchors(page: Path) -> set[str]:
+    """Headings as GitHub names them."""
+    headings = re.findall(r"^#+ (.+)$", page.read_text(encoding="utf-8"), re.MULTILINE)
+    return {re.sub(r"[^\w\- ]", "", one.lower()).replace(" ", "-") for one in headings}
+
+
+@pytest.mark.parametrize(
+    "page", [*PAGES, ROOT / "CONTRIBUTING.md"], ids=lambda page: f"{page.parent.name}-{page.stem}"
+)
+def test_links_lead_somewhere(page: Path) -> None:
+    """To a file of this repository, and to a heading that is there."""
+    text = page.read_text(encoding="utf-8")
+    for target in re.findall(r"\]\(([^)\s]+)\)", text):
+        path, _, anchor = target.partition("#")
+        if not re.match(r"[a-z]+:", target):
+            aim = (page.parent / path).resolve() if path else page
+            assert aim.exists(), target
+            assert not anchor or anchor in anchors(aim), target
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.stem)
+def test_every_bench_that_is_named_is_there(page: Path) -> None:
+    """A figure without its command cannot be made again."""
+    names = re.findall(r"scripts/bench (\w+)", page.read_text(encoding="utf-8"))
+    assert [name for name in names if not (ROOT / f"scripts/bench_{name}.py").exists()] == []
+
+
+def test_every_page_is_in_the_list() -> None:
+    """docs/README.md names every page of docs/."""
+    listed = set(re.findall(r"\]\(([\w-]+\.md)\)", (ROOT / "docs/README.md").read_text("utf-8")))
+    assert listed == {page.name for page in (ROOT / "docs").glob("*.md")} - {"README.md"}
+
+
+def test_readme_is_one_screen() -> None:
+    """At most sixty lines, with the picture, both commands and the four verbs."""
+    text = (ROOT / "README.md").read_text(encoding="utf-8")
+    assert len(text.splitlines()) <= 60
+    for wanted in ("scripts/try", "scripts/test", ".png)", "docs/proven.md", "docs/commands.md"):
+        assert wanted in text
+    for verb in ("sweep --mode cpx-nps4", "fit", "emit-config", "plot"):
+        assert f"| `rccltune {verb}` |" in text

@@ -1,0 +1,128 @@
+"""docs/commands.md and docs/exit-codes.md are what the commands and enums say; helps are whole."""
+
+from __future__ import annotations
+
+import ast
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import click
+import pytest
+from make_tables import ROOT, findings, pages, paragraphs, part_of, purpose, walk
+
+from rccltune import emit, errors
+from rccltune.cli import group, run
+
+COMMANDS = dict(walk(group, "rccltune"))
+# Fixed for whoever calls rccltune from a program.
+CODES = {0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 130}
+
+
+def codes(command: click.Command) -> set[int]:
+    """The numbers that the help's last part gives a meaning."""
+    text = re.sub(r"\([^)]*\)", "", " ".join(part_of(command, "Exit codes:").split()))
+    return {int(code) for code in re.findall(r"(?:^|[,;] |also )\s*(\d+) ", text)}
+
+
+@pytest.mark.parametrize("page", pages(), ids=lambda page: page.name)
+def test_a_made_page_is_up_to_date(page: Path) -> None:
+    """scripts/make_tables.py writes what is committed."""
+    assert page.read_text(encoding="utf-8") == pages()[page], "run scripts/make_tables.py"
+
+
+def test_check_says_which_page_is_out_of_date() -> None:
+    """--check changes nothing; an unknown word shows how it is used."""
+    command = [sys.executable, str(ROOT / "scripts" / "make_tables.py")]
+    assert subprocess.run([*command, "--check"], check=False).returncode == 0
+    assert subprocess.run([*command, "--chek"], check=False, capture_output=True).returncode == 1
+
+
+@pytest.mark.parametrize("name", ["rccltune", *COMMANDS])
+def test_every_command_explains_itself(name: str) -> None:
+    """First what it is for, in a sentence; an example that calls it; its exit codes."""
+    command = COMMANDS.get(name, group)
+    assert purpose(command).endswith(".")
+    assert len(purpose(command)) <= 100
+    assert paragraphs(command)[0] == paragraphs(command)[0].strip()
+    assert f"{name} " in part_of(command, "Example") or f"{name}\n" in part_of(command, "Example")
+    assert 0 in codes(command)
+    assert codes(command) <= CODES
+
+
+@pytest.mark.parametrize("name", ["rccltune", *COMMANDS])
+def test_help_is_shown(name: str, capsys: pytest.CaptureFixture[str]) -> None:
+    """-h and --help print it and exit with 0."""
+    for option in ("-h", "--help"):
+        assert run([*name.split()[1:], option]) == 0
+        assert "Exit codes:" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize("name", COMMANDS)
+def test_every_option_says_what_it_is_for(name: str) -> None:
+    """No option without help, in a sentence that ends."""
+    for option in COMMANDS[name].params:
+        if isinstance(option, click.Option):
+            assert option.help, option.opts
+            assert option.help[-1] in ".…])", (option.opts, option.help)
+
+
+def test_every_exit_code_is_in_the_design() -> None:
+    """And every class of errors has one of its own."""
+    found = [
+        one.exit_code
+        for one in vars(errors).values()
+        if isinstance(one, type) and issubclass(one, errors.RccltuneError)
+    ]
+    assert sorted(found) == list(range(1, 10))
+    assert set(found) <= CODES
+
+
+# A line for each code of the plugin's reader, wrong in that way alone (docs/plugin.md's table).
+WRONG = {
+    "bad-format": "#@ format 2",
+    "bad-requires": "#@ requires colour=red",
+    "half-setting": "allreduce,0,1,-1,ll,-1,1,8",
+    "header-row": "colltype,minbytes,maxbytes,algorithm,protocol,channels,nNodes,nRanks",
+    "min-above-max": "allreduce,2,1,tree,ll,-1,1,8",
+    "not-a-number": "allreduce,4K,1,tree,ll,-1,1,8",
+    "not-text": "allreduce\x00",
+    "number-range": "allreduce,0,1,tree,ll,-2,1,8",
+    "too-few-fields": "allreduce,0,1,tree",
+    "tree-not-allreduce": "broadcast,0,1,tree,ll,-1,1,8",
+    "unknown-algorithm": "allreduce,0,1,Tree,ll,-1,1,8",
+    "unknown-collective": "AllReduce,0,1,tree,ll,-1,1,8",
+    "unknown-field": "allreduce,0,1,tree,ll,-1,1,8,-1,-1,xpx",
+    "unknown-protocol": "allreduce,0,1,tree,ll64,-1,1,8",
+    "untunable-collective": "alltoall,0,1,ring,ll,-1,1,8",
+}
+
+
+def test_the_readers_codes_are_listed_as_they_are() -> None:
+    """Each line above is found with its code and the severity that the page gives it."""
+    listed = {code: severity for code, severity, _ in findings()}
+    # 2^20 rules are too many to write here; tests/emit and CTest have them.
+    assert listed.keys() - WRONG.keys() == {"too-many-rules"}
+    for code, text in WRONG.items():
+        found = emit.read_rules(text.encode()).findings
+        assert [(f.code, f.severity.value) for f in found] == [(code, listed[code])]
+
+
+def doctors_names() -> set[str]:
+    """First words of what the doctor's modules find: ``warns("numad", …)`` and its like."""
+    found = set()
+    for file in (ROOT / "rccltune" / "detect" / "doctor").glob("*.py"):
+        for node in ast.walk(ast.parse(file.read_text(encoding="utf-8"))):
+            if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.args:
+                name = node.args[0]
+                if node.func.id in {"stops", "warns", "notes"} and isinstance(name, ast.Constant):
+                    found.add(name.value)
+    return found
+
+
+def test_every_finding_of_the_doctor_is_in_its_table() -> None:
+    """docs/detect.md names each, and no other."""
+    text = (ROOT / "docs" / "detect.md").read_text(encoding="utf-8")
+    table = text.partition("| about | findings |")[2].partition("\n\n")[0]
+    assert set(re.findall(r"`([a-z-]+)`", table)) == doctors_names()
