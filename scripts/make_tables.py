@@ -36,6 +36,8 @@ _TO_DO: Final = {
     errors.SessionError: "another folder (`-o`), or the machine and library that the session is of",
     errors.TooLittleDataError: "measure more, or see why samples were left out (`samples.csv`, column `doubt`)",
     errors.VerificationError: "do not use the rules: `verdict.json` has every size",
+    errors.HarmError: "rules for another environment (`emit-config --variant default`), or over the "
+    "library's own table (`--base auto`)",
 }
 
 

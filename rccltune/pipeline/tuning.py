@@ -199,5 +199,5 @@ def _verified(
             timeout_s=prepared.timeout_s,
         )
         found.append(verify_rules(wish, prepared.sweep, prepared.site, note=note))
-    forget_kept(one.path for one in found if one.path is not None)
+    forget_kept(one.path for one in (emitted, *emitted.beside) if one.path is not None)
     return tuple(found)
