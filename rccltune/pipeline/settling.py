@@ -224,6 +224,11 @@ def _why_harmed(file: RuleFile) -> str:
             "the base is not what this library has: emit the rules over its own (--base auto), or "
             "over none."
         )
+    if not file.needs:
+        return (
+            "either loading a plugin costs the library something there (a table of its own: see "
+            "what fit says of silence), or the machine does not repeat itself: rccltune doctor."
+        )
     return (
         "what the rules need in the environment harms them: emit rules for another one (rccltune "
         "emit-config --variant default)."
