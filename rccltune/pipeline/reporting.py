@@ -10,7 +10,16 @@ from typing import TYPE_CHECKING, Any, Final
 from rccltune import report, session
 from rccltune.errors import CommandLineError
 from rccltune.pipeline.fitting import FitDone
-from rccltune.pipeline.paging import excerpts, figures, findings, headline, machine, rules, using
+from rccltune.pipeline.paging import (
+    excerpts,
+    figures,
+    findings,
+    headline,
+    machine,
+    marking,
+    rules,
+    using,
+)
 from rccltune.pipeline.paging.gathering import Found, gather
 from rccltune.report import Page
 
@@ -134,7 +143,7 @@ def _page(found: Found, bounds: Bounds) -> Page:
     return Page(
         title=f"rccltune: {names}",
         subject=found.machine or "machine not recorded",
-        marks=headline.marks(found),
+        marks=marking.marks(found),
         headline=headline.headline(found),
         sections=tuple(one for one in sections if one is not None),
         footer=using.footer(found),

@@ -143,6 +143,10 @@ def test_a_verification_of_other_rules_counts_for_nothing(copied: Path) -> None:
     tree = reported(copied)
     assert "not verified" in claim(tree)
     assert "was of other rules than its file has now" in text_of(part(tree, "headline"))
+    # 0 to 1 byte less is still a part of what is chosen; another setting is not.
+    assert "would not be chosen now" not in text_of(part(tree, "headline"))
+    path.write_text(path.read_text().replace("tree,ll", "ring,simple"))
+    assert "would not be chosen now" in text_of(part(reported(copied), "headline"))
 
 
 def test_without_a_verification_the_page_says_so(copied: Path) -> None:

@@ -2,81 +2,27 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Sequence
-from pathlib import Path
 from statistics import median
 
-from rccltune.model import Caution, Judgement, Rule, Verdict, Zone
+from rccltune.model import Caution, Judgement, Rule, Verdict
 from rccltune.pipeline.paging.gathering import Found
-from rccltune.pipeline.paging.rules import zones_of
+from rccltune.pipeline.paging.marking import unproven
+from rccltune.pipeline.paging.unverified import chosen
 from rccltune.pipeline.paging.verified import Stood, Verification
-from rccltune.pipeline.paging.words import baseline_of, count, days, libraries, size, span, where_of
-from rccltune.report import Headline, Mark
+from rccltune.pipeline.paging.words import count, days, libraries, span
+from rccltune.report import Headline
 from rccltune.vocab import Collective
 
-_FAST = "times as fast as"
-_VERIFIED = f"{_FAST} the untouched site"
-
-
-def marks(found: Found) -> tuple[Mark, ...]:
-    """What every reader must know first."""
-    said: list[Mark] = []
-    if found.simulated:
-        said.append(
-            Mark(
-                word="SIMULATED",
-                sentence="The times come from a stand-in benchmark with a node file. Nothing on "
-                "this page was measured on hardware, and nothing of it shows what hardware does.",
-                loud=True,
-            )
-        )
-    why = unproven(found)
-    if why:
-        said.append(Mark(word="NOT PROVEN", sentence=f"{why} Do not use its rules.", loud=True))
-    scales = list(dict.fromkeys(scale for one in found.rules for scale in one.predicted))
-    if scales:
-        said.append(
-            Mark(
-                word="EXTRAPOLATED",
-                sentence=f"The rules for {', '.join(map(str, scales))} are predictions; nobody "
-                "measured there. The rules say so where they stand.",
-                loud=True,
-            )
-        )
-    if found.is_imported:
-        whose = f" Published by: {'; '.join(found.origins)}." if found.origins else ""
-        said.append(
-            Mark(
-                word="IMPORTED",
-                sentence="The times were read from files; rccltune did not start the "
-                f"benchmarks.{whose}",
-                loud=False,
-            )
-        )
-    if not found.simulated and not found.is_imported:
-        said.append(
-            Mark(word="MEASURED", sentence="rccltune started every launch itself.", loud=False)
-        )
-    return tuple(said)
-
-
-def unproven(found: Found) -> str:
-    """Why a verification that was begun proves nothing; empty where it does, or none was."""
-    if found.refused:
-        said = (f"{Path(one.path).name}: {one.message}." for one in found.refused)
-        return f"The verification failed. {' '.join(said)}"
-    if found.is_cut_short:
-        return (
-            f"A verification was begun ({count(len(found.trials), 'launch')}) and has no verdict: "
-            "it was interrupted or it failed."
-        )
-    return ""
+_MOST_REASONS = 4
+_VERIFIED = "times as fast as the untouched site"
 
 
 def headline(found: Found) -> Headline:
     """By what is known: verified rules, rules, no rules, nothing to choose from."""
     known = found.verification
-    made = _verified(known) if known and known.is_current else _chosen(found)
+    made = _verified(known) if known and known.is_current else chosen(found)
     if unproven(found):
         made = _doubted(found, made)
     claim = f"SIMULATED: {made.claim}" if found.simulated else made.claim
@@ -114,10 +60,16 @@ def _verified(known: Verification) -> Headline:
         f"answered by rules and {known.misses:,} by none."
     )
     if not standing:
+        reasons = Counter(cut.reason for cut in known.cuts)
+        why = "; ".join(f"{reason} ({n}×)" for reason, n in reasons.most_common(_MOST_REASONS))
         return Headline(
-            claim="Nothing is to be won here: no rule beats the untouched site by what a rule "
-            "must gain.",
-            points=(how, "No rule is left in the file. Use the site as it is."),
+            claim=f"Nothing is won here: of {count(known.n_before, 'rule')} none is proven to beat "
+            "the untouched site by what a rule must gain.",
+            points=(
+                how,
+                *((f"What took them away: {why}.",) if why else ()),
+                "No rule is left in the file. Use the site as it is.",
+            ),
         )
     by_collective = _by_collective(standing)
     claims = [_claim(collective, mine) for collective, mine in by_collective.items()]
@@ -212,103 +164,6 @@ def _where_slower(known: Verification) -> str:
     slower = [one for one in known.verdicts if one.judgement is Judgement.WORSE]
     ruled = sum(one in stood.verdicts for one in slower for stood in known.stood)
     return f" ({ruled} of them where a rule stands)" if slower else ""
-
-
-def _chosen(found: Found) -> Headline:
-    """Without a verification that is of these rules."""
-    zones = [zone for zone in zones_of(found, found.choice) if zone.setting is not None]
-    if found.choice is None:
-        return Headline(
-            claim="There is nothing to choose between: this session shows how fast what was "
-            "measured is, and no rule.",
-            points=(f"Why there are no rules: {found.why_none}.",),
-        )
-    if not zones:
-        return Headline(
-            claim=f"Nothing is to be won here: no setting beats {baseline_of(found)} by what a "
-            "rule must gain.",
-            points=("No rule is written. Use the site as it is.", _unverified(found)),
-        )
-    gaining = [zone for zone in zones if zone.gain is not None]
-    if not gaining:
-        names = ", ".join(dict.fromkeys(zone.target.collective.value for zone in zones))
-        return Headline(
-            claim=f"The fastest measured settings of {names} are known, and not what they gain: "
-            "no untouched run was measured.",
-            points=("Another baseline can be named: --baseline ring/simple.", _unverified(found)),
-            tiles=((str(len(zones)), "rules", "choice among fit.json"),),
-        )
-    where = "in the imported runs" if found.is_imported else "in the sweep"
-    than = f"{_FAST} {baseline_of(found)} {where}"
-    lines = _in_sweep(gaining, than)
-    best = max(gaining, key=_high)
-    return Headline(
-        claim=lines[0] if len(lines) == 1 else _sweep_overall(gaining, than),
-        points=(*(lines if len(lines) > 1 else ()), *_named(found), _unverified(found)),
-        tiles=(
-            (f"{1 + _high(best):.2f}×", f"at most, {best.target.collective.value}", "fit.json"),
-            (
-                str(len(zones)),
-                f"{'rule' if len(zones) == 1 else 'rules'}, not verified",
-                "choice among fit.json",
-            ),
-        ),
-    )
-
-
-def _named(found: Found) -> tuple[str, ...]:
-    """That somebody chose what is compared with."""
-    if found.wish.baseline is None:
-        return ()
-    said = f"Compared with {baseline_of(found)}, which --baseline named"
-    return (f"{said}: what the untouched site does by itself may be faster.",)
-
-
-def _high(zone: Zone) -> float:
-    return zone.gain.high if zone.gain else 0.0
-
-
-def _in_sweep(zones: Sequence[Zone], than: str) -> list[str]:
-    by_target: dict[tuple[str, str], list[Zone]] = {}
-    for zone in zones:
-        target = zone.target
-        place = where_of(target.scale, target.rank_placement)
-        by_target.setdefault((target.collective.value, place), []).append(zone)
-    return [
-        f"{name} on {place}: {_range(mine)} {than}, between "
-        f"{size(min(z.measured_from or z.min_nbytes for z in mine))} and "
-        f"{size(max(z.measured_to or z.min_nbytes for z in mine))}, with "
-        f"{count(len(mine), 'rule')}; not verified."
-        for (name, place), mine in by_target.items()
-    ]
-
-
-def _range(zones: Sequence[Zone]) -> str:
-    gains = [zone.gain for zone in zones if zone.gain]
-    return f"{1 + min(g.low for g in gains):.2f} to {1 + max(g.high for g in gains):.2f}"
-
-
-def _sweep_overall(zones: Sequence[Zone], than: str) -> str:
-    names = ", ".join(dict.fromkeys(zone.target.collective.value for zone in zones))
-    return f"{names}: {_range(zones)} {than}, where rules hold; not verified."
-
-
-def _unverified(found: Found) -> str:
-    known = found.verification
-    if unproven(found):
-        return (
-            "Gains in the sweep were seen where each setting ran by itself, and not in turns with "
-            "the untouched site."
-        )
-    if known is not None and not known.is_current:
-        return (
-            "The verification in this session was of other rules than its file has now, and "
-            "counts for nothing here: rccltune verify."
-        )
-    return (
-        "Not verified: gains were seen where each setting ran by itself. rccltune verify runs the "
-        "rules against the untouched site in turns, on the machine."
-    )
 
 
 def _common(found: Found) -> tuple[str, ...]:

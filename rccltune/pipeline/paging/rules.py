@@ -189,7 +189,7 @@ def _is_fallback(rule: Rule, before: Iterable[Rule]) -> bool:
 def _row(
     rule: Rule, stood: Stood | None, zones: Iterable[Zone], *, fallback: bool = False
 ) -> tuple[str, ...]:
-    zone = next((one for one in zones if _is_of(rule, one)), None)
+    zone = next((one for one in zones if is_of(rule, one)), None)
     variant = zone.variant if zone else rule.variant
     return (
         rule.collective.value,
@@ -230,7 +230,7 @@ def stood_of(found: Found, rule: Rule, file: str) -> Stood | None:
     return next((one for one in stood if same(one.rule) == same(rule)), None)
 
 
-def _is_of(rule: Rule, zone: Zone) -> bool:
+def is_of(rule: Rule, zone: Zone) -> bool:
     """Whether a rule, perhaps narrowed since, came from a zone."""
     target = zone.target
     return (

@@ -7,7 +7,7 @@ from typing import Final
 
 from rccltune import __version__
 from rccltune.pipeline.paging.gathering import Found, Rules
-from rccltune.pipeline.paging.headline import unproven
+from rccltune.pipeline.paging.marking import unproven
 from rccltune.report import Block, Code, Items, Part, Section, Words
 
 # A rule file of ours has some dozen lines; somebody's may have thousands.
