@@ -19,8 +19,6 @@ _BANDWIDTH: Final = re.compile(r"/ *([\d.]+) \|")
 _MODELLED: Final = tuple(
     Setting(algorithm=a, protocol=p) for a in (Algorithm.TREE, Algorithm.RING) for p in Protocol
 )
-# Of these a tuner sees the total over all ranks, where the library's log has a rank's own bytes.
-SHARED: Final = (Collective.ALL_GATHER, Collective.REDUCE_SCATTER)
 
 
 def collective_named(name: str) -> Collective | None:

@@ -38,6 +38,14 @@ class Collective(Enum):
         return self in TUNABLE
 
     @property
+    def is_shared(self) -> bool:
+        """Whether the message is cut into a share for each rank, which is what a call states.
+
+        A tuner sees the total over all ranks, where the library's log has a rank's own bytes.
+        """
+        return self in (Collective.ALL_GATHER, Collective.REDUCE_SCATTER)
+
+    @property
     def func_index(self) -> int:
         """Number of the collective at the tuner ABI; raises ValueError where it has none."""
         return TUNABLE.index(self)

@@ -12,13 +12,14 @@ import json
 import os
 import re
 import statistics
-import subprocess
 import sys
 import tempfile
 from pathlib import Path
 from typing import Any
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
+
+from machine import ended_well
 
 from rccltune.launch.environment import environment
 from rccltune.model import BASELINE, Stated
@@ -67,17 +68,7 @@ def variables(added: dict[str, str]) -> dict[str, str]:
 
 def run(options: argparse.Namespace, added: dict[str, str], iterations: int) -> str:
     """One launch's output; ends the program when it fails."""
-    done = subprocess.run(
-        command(options, iterations),
-        env=variables(added),
-        stdin=subprocess.DEVNULL,
-        capture_output=True,
-        text=True,
-        timeout=180,
-        check=False,
-    )
-    if done.returncode:
-        sys.exit(f"all_reduce_perf failed ({done.returncode}):\n{done.stdout}\n{done.stderr}")
+    done = ended_well(command(options, iterations), variables(added), 180)
     return done.stdout + "\n" + done.stderr
 
 

@@ -24,7 +24,7 @@ from pathlib import Path
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
 from bench_nccl import variables
-from machine import machine
+from machine import ended_well, machine
 
 from rccltune import plan, proof, torchbench
 from rccltune.model import BASELINE, Launch, Role, Sample, Scale, Setting, Stated, Sweep
@@ -60,18 +60,7 @@ def tests_start(options: argparse.Namespace) -> list[str]:
 
 def run(command: Sequence[str], added: Mapping[str, str], limit_s: float = 300) -> str:
     """One launch's output; ends the program when it fails."""
-    done = subprocess.run(
-        command,
-        env=variables(dict(added)),
-        stdin=subprocess.DEVNULL,
-        capture_output=True,
-        text=True,
-        timeout=limit_s,
-        check=False,
-    )
-    if done.returncode:
-        sys.exit(f"failed ({done.returncode}): {command}\n{done.stdout}\n{done.stderr}")
-    return done.stdout
+    return ended_well(command, variables(dict(added)), limit_s).stdout
 
 
 def samples_in(output: str, collective: Collective, n_ranks: int) -> tuple[Sample, ...]:

@@ -15,7 +15,6 @@ import json
 import os
 import re
 import statistics
-import subprocess
 import sys
 import tempfile
 from collections.abc import Mapping, Sequence
@@ -24,7 +23,7 @@ from pathlib import Path
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
 from bench_nccl import variables
-from machine import machine
+from machine import ended_well, machine
 
 from rccltune import plugin, simnode
 
@@ -109,23 +108,7 @@ def trained(options: argparse.Namespace, added: Mapping[str, str]) -> float:
 
 def checked(command: Sequence[str], environment: Mapping[str, str]) -> str:
     """A program's output; ends this one when it fails."""
-    return ran(command, environment).stdout
-
-
-def ran(command: Sequence[str], environment: Mapping[str, str]) -> subprocess.CompletedProcess[str]:
-    """A program that ended well."""
-    done = subprocess.run(
-        command,
-        env=dict(environment),
-        stdin=subprocess.DEVNULL,
-        capture_output=True,
-        text=True,
-        timeout=3600,
-        check=False,
-    )
-    if done.returncode:
-        sys.exit(f"failed ({done.returncode}): {command}\n{done.stdout}\n{done.stderr}")
-    return done
+    return ended_well(command, environment, 3600).stdout
 
 
 def chosen(work: Path, sweep: Sequence[str], steps: int) -> Path:
@@ -137,7 +120,7 @@ def chosen(work: Path, sweep: Sequence[str], steps: int) -> Path:
     print(checked([*rccltune, "workload", "merge", *files, "-o", merged], environment))
     print(checked([*rccltune, "workload", "show", merged], environment))
     command = [*rccltune, "sweep", *sweep, "--workload", merged, "-o", session]
-    swept = ran(command, environment)
+    swept = ended_well(command, environment, 3600)
     for line in swept.stderr.splitlines():
         if "of the workload" in line:
             print(line)

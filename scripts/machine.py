@@ -7,7 +7,7 @@ import platform
 import subprocess
 import sys
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 
@@ -27,3 +27,21 @@ def timed(arguments: Sequence[str], folder: Path) -> tuple[float, float]:
     if status:
         sys.exit(f"rccltune {arguments[0]} failed with status {status}")
     return time.perf_counter() - start, usage.ru_maxrss / 1024
+
+
+def ended_well(
+    command: Sequence[str], environment: Mapping[str, str], limit_s: float
+) -> subprocess.CompletedProcess[str]:
+    """A program with its output; ends this one when it fails."""
+    done = subprocess.run(
+        command,
+        env=dict(environment),
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        text=True,
+        timeout=limit_s,
+        check=False,
+    )
+    if done.returncode:
+        sys.exit(f"failed ({done.returncode}): {command}\n{done.stdout}\n{done.stderr}")
+    return done

@@ -6,14 +6,18 @@ import tempfile
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Final
 
 from rccltune import emit, plugin, verify, zones
 from rccltune.emit import Audit, RuleFile, StatedHole
 from rccltune.errors import CommandLineError, InputFileError, VerificationError
 from rccltune.model import DEFAULT_VARIANT, Mode, Rule, Scale, Setting, Target
 from rccltune.pipeline import overwriting
+from rccltune.pipeline.accepting import accepted
 from rccltune.verify import Decision, Host
 from rccltune.vocab import TUNABLE, Algorithm, Collective, Protocol
+
+_CORRECT: Final = "correct these lines; sizes are plain bytes, names lower case."
 
 # Version 2 hosts take an answer unchecked, so some are withheld there; version 3 hosts cannot say
 # whether buffers are registered, so rules that ask for it never match there.
@@ -105,7 +109,7 @@ def asked_about(path: Path, question: Question) -> list[tuple[Collective, Scale]
     Raises:
         InputFileError: as :func:`explain`.
     """
-    file = _accepted(path, _content(path))
+    file = accepted(_content(path), path, _CORRECT)
     return _named(_for_mode(file.rules, question.mode), question)
 
 
@@ -124,7 +128,7 @@ def explain(
         VerificationError: the plugin's answer is not what the file says; a bug of ours.
     """
     content = _content(path)
-    file = _accepted(path, content)
+    file = accepted(content, path, _CORRECT)
     rules = _for_mode(file.rules, question.mode)
     host = Host(plugin.library())
     with tempfile.TemporaryDirectory(prefix="rccltune-") as folder:
@@ -154,18 +158,6 @@ def explain(
         never=_never(rules, dict(file.requires).get("arch")),
         placement=declared,
     )
-
-
-def _accepted(path: Path, content: bytes) -> RuleFile:
-    file = emit.read_rules(content)
-    if file.errors:
-        listed = "\n".join(f"  {path}:{f.line}: {f.message} [{f.code}]" for f in file.errors)
-        raise InputFileError(
-            f"the plugin refuses this file:\n{listed}",
-            where=str(path),
-            hint="correct these lines; sizes are plain bytes, names lower case.",
-        )
-    return file
 
 
 def _content(path: Path) -> bytes:

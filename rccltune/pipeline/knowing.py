@@ -13,6 +13,7 @@ from rccltune import emit, variants, zones
 from rccltune.errors import InputFileError
 from rccltune.model import DEFAULT_VARIANT, Rule, Scale, Setting, Target
 from rccltune.pipeline import overwriting
+from rccltune.pipeline.accepting import accepted
 from rccltune.variants import Acts, VariantSpec
 from rccltune.vocab import Collective
 from rccltune.why import Around, Filed, Kindred, Known, RuleHere, Where
@@ -148,14 +149,7 @@ def known_of(path: Path | None) -> Known:
         raise InputFileError(
             f"the rule file cannot be read: {error.strerror}", where=str(path)
         ) from error
-    file = emit.read_rules(content)
-    if file.errors:
-        listed = "\n".join(f"  {path}:{f.line}: {f.message} [{f.code}]" for f in file.errors)
-        raise InputFileError(
-            f"the plugin refuses this file:\n{listed}",
-            where=str(path),
-            hint="correct these lines; a job with this file stops for them.",
-        )
+    file = accepted(content, path, "correct these lines; a job with this file stops for them.")
     rules = _Rules(file)
     return Known(
         around=around,

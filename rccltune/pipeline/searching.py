@@ -42,8 +42,7 @@ _LEAST_START_S: Final = 1.0
 _COUNTS: Final = (4, 8, 16, 32)
 # These say that a setting cannot run at a size; the others may be otherwise next time.
 _CLOSED: Final = (Doubt.INELIGIBLE, Doubt.SUBSTITUTED, Doubt.BYPASSED)
-# Their sizes are cut into a share for each rank, in units of so many bytes.
-_CUT: Final = (Collective.ALL_GATHER, Collective.REDUCE_SCATTER)
+# Shares of a rank are in units of so many bytes.
 _ALIGNED: Final = 16
 
 
@@ -186,7 +185,7 @@ def _as_wanted(sweep: Sweep, samples: Sequence[Sample]) -> list[Sample]:
             asked[key] = search.looked_at(_grid(sweep, collective, n_ranks), n_ranks)
         at = bisect_left(asked[key], sample.nbytes)
         wanted = asked[key][at] if at < len(asked[key]) else sample.nbytes
-        unit = _ALIGNED * (n_ranks if collective in _CUT else 1)
+        unit = _ALIGNED * (n_ranks if collective.is_shared else 1)
         is_cut = 0 < sample.nbytes < wanted < sample.nbytes + unit
         found.append(replace(sample, nbytes=wanted) if is_cut else sample)
     return found
@@ -194,7 +193,7 @@ def _as_wanted(sweep: Sweep, samples: Sequence[Sample]) -> list[Sample]:
 
 def _grid(sweep: Sweep, collective: Collective, n_ranks: int) -> tuple[int, ...]:
     """Sizes at which every rank has something to send; all where none has."""
-    least = _ALIGNED * n_ranks if collective in _CUT else 0
+    least = _ALIGNED * n_ranks if collective.is_shared else 0
     whole = plan.sizes(sweep)
     return tuple(nbytes for nbytes in whole if nbytes >= least) or whole
 

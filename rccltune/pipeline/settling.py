@@ -10,8 +10,9 @@ from typing import Final
 
 from rccltune import emit, verify
 from rccltune.emit import Change, RuleFile
-from rccltune.errors import HarmError, InputFileError, VerificationError
+from rccltune.errors import HarmError, VerificationError
 from rccltune.model import Judgement, Rule
+from rccltune.pipeline.accepting import accepted
 from rccltune.pipeline.site import Site
 from rccltune.pipeline.trials import Ground, Held, Proven, hold, of_scale
 from rccltune.units import format_size
@@ -103,7 +104,7 @@ def settle(wanted: Wanted, ground: Ground, text: str) -> Settled:
             ground.note(f"{_span(cut)} goes back to the untouched library: {cut.reason}")
         cuts += losing
         text = _without(text, state.file, losing, ground.site)
-        file = read(text, wanted.where)
+        file = accepted(text.encode(), wanted.where)
         if not ours(file, ground.site):
             return replace(
                 state,
@@ -140,19 +141,6 @@ def refuse(state: Settled, ground: Ground) -> None:
         )
 
 
-def read(text: str, where: Path) -> RuleFile:
-    """A rule file as the plugin reads it.
-
-    Raises:
-        InputFileError: it refuses the file.
-    """
-    file = emit.read_rules(text.encode())
-    if file.errors:
-        listed = "\n".join(f"  {where}:{f.line}: {f.message} [{f.code}]" for f in file.errors)
-        raise InputFileError(f"the plugin refuses this file:\n{listed}", where=str(where))
-    return file
-
-
 def ours(file: RuleFile, site: Site) -> tuple[Rule, ...]:
     """Rules of this scale that are to win; a vendor's behind them are what the site has anyway."""
     return tuple(rule for rule in of_scale(file, site) if not rule.vendor)
@@ -169,7 +157,7 @@ def in_words(sizes: Sizes) -> str:
 def _judged(wanted: Wanted, ground: Ground, text: str, number: int) -> Settled:
     """One round, by its number."""
     site = ground.site
-    file = read(text, wanted.where)
+    file = accepted(text.encode(), wanted.where)
     rules = of_scale(file, site)
     held = hold(ground, file, text, number)
     usable = [w for one in held for w in one.weighed if _answered(w, one.proven, rules)]

@@ -12,11 +12,12 @@ from rccltune.emit import Change
 from rccltune.errors import CommandLineError, InputFileError
 from rccltune.model import Sweep
 from rccltune.pipeline import placing, verdicts
+from rccltune.pipeline.accepting import accepted
 from rccltune.pipeline.emitting import file_name
 from rccltune.pipeline.hosting import same_hosts
 from rccltune.pipeline.leftovers import end_leftovers
 from rccltune.pipeline.preparing import NODE_FILE
-from rccltune.pipeline.settling import Settled, Wanted, ours, read, refuse, settle
+from rccltune.pipeline.settling import Settled, Wanted, ours, refuse, settle
 from rccltune.pipeline.site import Site
 from rccltune.pipeline.trials import FOLDER, Ground, Held, Note
 from rccltune.pipeline.writing import VERIFIED_MARK
@@ -160,7 +161,7 @@ def verify_rules(wish: VerifyWish, sweep: Sweep, site: Site, *, note: Note) -> V
             a plugin that does not do what the file says.
     """
     text = _text_of(wish.rules)
-    file = read(text, wish.rules)
+    file = accepted(text.encode(), wish.rules)
     n_before = len(ours(file, site))
     if not n_before:
         raise CommandLineError(

@@ -8,9 +8,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
-from rccltune import emit, session, workload
+from rccltune import session, workload
 from rccltune.errors import InputFileError
 from rccltune.model import Rule
+from rccltune.pipeline.accepting import accepted
 from rccltune.pipeline.fitting import fit_session
 from rccltune.pipeline.saving import Times, by_rules, saving, saving_plain
 from rccltune.workload import Saving, Share, Source, State, Stated, Workload
@@ -160,15 +161,10 @@ def show(
 
 def _rules(path: Path) -> tuple[Rule, ...]:
     try:
-        file = emit.read_rules(path.read_bytes())
+        content = path.read_bytes()
     except OSError as error:
         raise InputFileError(f"the rule file cannot be read: {error}", where=str(path)) from error
-    if file.errors:
-        listed = "\n".join(f"  {path}:{f.line}: {f.message} [{f.code}]" for f in file.errors)
-        raise InputFileError(
-            f"the plugin refuses this file:\n{listed}", where=str(path), hint="correct these lines."
-        )
-    return file.rules
+    return accepted(content, path, "correct these lines.").rules
 
 
 def _remarks(whole: Workload) -> list[str]:

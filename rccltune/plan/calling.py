@@ -9,7 +9,6 @@ from rccltune.plan.launches import sizes
 from rccltune.vocab import DTYPE_BYTES, Collective
 
 _SHARE_NBYTES: Final = 16
-_SHARED: Final = (Collective.ALL_GATHER, Collective.REDUCE_SCATTER)
 # How far from its own size a call may be measured.  A time grows with its size, and less than in
 # proportion, so it is off by no more than that: as much as --tolerance gives away.  No more is
 # given to small sizes: of 288 pairs up to 2 KiB apart in five public logs (MI355X, GH200 and
@@ -30,7 +29,7 @@ def grain(sweep: Sweep, collective: Collective, n_ranks: int) -> int:
     reduce_scatter.cu); the PyTorch runner rounds as the newer ones do.
     """
     unit = unit_of(sweep)
-    return n_ranks * max(_SHARE_NBYTES, 4 * unit) if collective in _SHARED else unit
+    return n_ranks * max(_SHARE_NBYTES, 4 * unit) if collective.is_shared else unit
 
 
 def called_sizes(sweep: Sweep, collective: Collective, n_ranks: int) -> tuple[int, ...]:

@@ -22,7 +22,6 @@ from typing import Final
 
 from rccltune.librarylog import (
     MODEL_ROW,
-    SHARED,
     collective_named,
     setting_named,
     without_bandwidth,
@@ -114,7 +113,7 @@ def _proven(sample: Sample, logged: Logged | None, asked: Setting) -> Sample:
 def _said(sample: Sample, logged: Logged) -> Sequence[Setting | None]:
     """Every setting that the log names for calls of this size, in a steady order."""
     collective, nbytes = sample.key.collective, sample.nbytes
-    share = sample.key.scale.n_ranks if collective in SHARED else 1
+    share = sample.key.scale.n_ranks if collective.is_shared else 1
     calls: tuple[Call, ...] = (
         (None, nbytes, False),
         (collective, nbytes, False),

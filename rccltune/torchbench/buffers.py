@@ -36,7 +36,7 @@ class Buffers:
         """What a call receives into and sends from; the same tensor where torch takes one."""
         whole = self._whole[: counts.whole]
         share = counts.printed
-        if self._options.collective not in (Collective.ALL_GATHER, Collective.REDUCE_SCATTER):
+        if not self._options.collective.is_shared:
             return whole, whole
         own = whole[self._team.rank * share : (self._team.rank + 1) * share]
         part = own if placement is Placement.IN_PLACE else self._share[:share]

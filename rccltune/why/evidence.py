@@ -6,7 +6,6 @@ from collections import Counter
 from collections.abc import Iterable, Mapping
 from typing import Final
 
-from rccltune.librarylog import SHARED
 from rccltune.model import Setting
 from rccltune.vocab import Collective
 from rccltune.why.records import Job, Key, Loading, Seen, Started, Stuck, Totals, Where
@@ -202,7 +201,7 @@ def _whole(texts: Iterable[str]) -> list[str]:
 
 def total_of(collective: Collective, nbytes: int, n_ranks: int | None) -> int | None:
     """A rank's own buffer as a tuner sees it; None where that needs what is not known."""
-    if collective not in SHARED:
+    if not collective.is_shared:
         return nbytes
     return None if n_ranks is None else nbytes * n_ranks
 

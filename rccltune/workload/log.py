@@ -30,7 +30,6 @@ _CALL: Final = re.compile(
     _PLACE + r"(?:(\w+): )?(\d{1,19}) Bytes -> Algo \w+ proto \w+ (time \S|channel\{)"
 )
 _START: Final = re.compile(_PLACE + r".*?\bcomm 0x\w+ .*?\bn[rR]anks (\d+)(?:.*?\bnNodes (\d+))?")
-_SHARED: Final = (Collective.ALL_GATHER, Collective.REDUCE_SCATTER)
 _Process = tuple[str, int]
 
 
@@ -156,7 +155,7 @@ def _counts(
         if collective not in TUNABLE:
             aside[word.lower()] = aside.get(word.lower(), 0) + calls
             continue
-        nbytes = told * (scale.n_ranks if is_own and collective in _SHARED else 1)
+        nbytes = told * (scale.n_ranks if is_own and collective.is_shared else 1)
         found.append(
             Count(
                 collective=collective,

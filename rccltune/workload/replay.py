@@ -52,7 +52,6 @@ _LINE: Final = re.compile(
 _CAPTURED: Final = re.compile(r"\bcaptured : (-?\d+)")
 _NAMED: Final = re.compile(r"\.(\d+)\.([^/]+?)(?:\.json|\.bin)?$")
 # Of these a tuner sees the total over all ranks.
-_SHARED: Final = (Collective.ALL_GATHER, Collective.REDUCE_SCATTER)
 _LARGEST_TYPE: Final = len(_ELEMENT)
 
 
@@ -153,7 +152,7 @@ def _tunable(name: str) -> Collective | None:
 def _count(call: _Call, collective: Collective, n_nodes: int, name: str) -> Count:
     try:
         nbytes = call.count * _ELEMENT[call.datatype]
-        nbytes *= call.n_ranks if collective in _SHARED else 1
+        nbytes *= call.n_ranks if collective.is_shared else 1
         scale = Scale(n_nodes=n_nodes, n_ranks=call.n_ranks)
     except (IndexError, ValueError) as error:
         raise OutputError(

@@ -41,12 +41,26 @@ def ink_of(setting: Setting) -> Ink:
     return "site" if str(setting) == "baseline" else "grey"
 
 
-def line_of(series: Series, points: Iterable[Point], *, joined: bool = True) -> Line:
-    """A setting's line with its points, looking as it does in every figure."""
+def line_of(
+    series: Series,
+    points: Iterable[Point],
+    *,
+    shown: Iterable[float] | None = None,
+    joined: bool = True,
+) -> Line:
+    """A setting's line with its points, looking as it does in every figure.
+
+    Args:
+        series: the setting.
+        points: of the line.
+        shown: sizes whose points can be read off; None for all.
+        joined: draw the line between them.
+    """
+    wanted = None if shown is None else set(shown)
     style = look(series.setting, graph=bool(series.curve.key.graph))
     return Line(
         name=series.label,
-        points=tuple(points),
+        points=tuple(p for p in points if wanted is None or p.x in wanted),
         ink=ink_of(series.setting),
         marker=_MARKER[style.marker],
         dashes=style.dashes,

@@ -59,8 +59,8 @@ def _speedup(scene: Scene, frame: Frame) -> Figure | None:
                         high=p.high,
                     )
                     for p in line.points
-                    if p.nbytes in set(shown)
                 ),
+                shown=shown,
             )
             for line in leads
         ),
@@ -149,8 +149,8 @@ def _bandwidth(scene: Scene, frame: Frame) -> Figure | None:
                         high=p.high,
                     )
                     for p in one.points
-                    if p.nbytes in set(shown)
                 ),
+                shown=shown,
             )
             for one in leads
         ),

@@ -21,7 +21,6 @@ def times(scene: Scene, frame: Frame) -> Figure:
     leads = [line for line in data.leads if axes.is_read_off(line.series, scene)]
     shown = axes.shown_sizes(scene.sizes, len(leads), frame.most_points)
     x = axes.sizes_axis(scene.sizes)
-    wanted = set(shown)
     fitted = [
         axes.thin(f"{line.series.label}, fitted", axes.ink_of(line.series.setting), path)
         for line in leads
@@ -39,8 +38,8 @@ def times(scene: Scene, frame: Frame) -> Figure:
                     high=p.high_us,
                 )
                 for p in line.series.curve.points
-                if p.nbytes in wanted
             ),
+            shown=shown,
             joined=False,
         )
         for line in leads
