@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Final
@@ -76,20 +76,22 @@ def settle(wanted: Wanted, ground: Ground, text: str) -> Settled:
     cuts: tuple[Cut, ...] = ()
     before: Sizes = {}
     lost: tuple[str, ...] = ()
-    n_launches = 0
+    n_launches, since = 0, 1
     for number in itertools.count(1):
-        state = _judged(wanted, ground, text, number)
-        n_launches += state.n_launches
-        state = replace(state, cuts=cuts, lost_needs=lost, n_rounds=number, n_launches=n_launches)
+        state = _judged(wanted, ground, text, range(since, number + 1))
+        n_made = n_launches + state.n_launches
+        state = replace(state, cuts=cuts, lost_needs=lost, n_rounds=number, n_launches=n_made)
         if wanted.keep_losers or number == _MOST_ROUNDS:
             return state
-        # A machine has moods of minutes, and harm is believed when two rounds see it alike.
+        # A machine has moods of minutes, and harm is believed when a second round, together with
+        # the first where the file is the same, sees it alike.
         is_harm = state.is_wrong or _overlap(state.harmed, before)
         if is_harm and state.file.needs:
             # What rules need may harm where no rule is; without it some are not selectable.
             words = in_words(state.harmed)
             ground.note(f"what the rules need is taken away: slower without a rule is {words}")
             lost, text, before = tuple(dict(state.file.needs)), _without_needs(text), {}
+            n_launches, since = n_made, number + 1
             continue
         if is_harm or not (state.losing or state.harmed):
             return state
@@ -103,6 +105,7 @@ def settle(wanted: Wanted, ground: Ground, text: str) -> Settled:
         for cut in losing:
             ground.note(f"{_span(cut)} goes back to the untouched library: {cut.reason}")
         cuts += losing
+        n_launches, since = n_made, number + 1
         text = _without(text, state.file, losing, ground.site)
         file = accepted(text.encode(), wanted.where)
         if not ours(file, ground.site):
@@ -147,19 +150,21 @@ def ours(file: RuleFile, site: Site) -> tuple[Rule, ...]:
 
 
 def in_words(sizes: Sizes) -> str:
-    """``all_reduce at 7, 4 KiB to 512 KiB``."""
-    return "; ".join(
-        f"{one.value} at {len(found)}, {format_size(min(found))} to {format_size(max(found))}"
-        for one, found in sizes.items()
-    )
+    """``all_reduce at 7 sizes from 4 KiB to 512 KiB``; at the size where it is one."""
+    return "; ".join(f"{one.value} at {_where(found)}" for one, found in sizes.items())
 
 
-def _judged(wanted: Wanted, ground: Ground, text: str, number: int) -> Settled:
-    """One round, by its number."""
+def _where(found: Collection[int]) -> str:
+    low, high = format_size(min(found)), format_size(max(found))
+    return low if len(found) == 1 else f"{len(found)} sizes from {low} to {high}"
+
+
+def _judged(wanted: Wanted, ground: Ground, text: str, rounds: range) -> Settled:
+    """The rounds of one state of a file, by their numbers."""
     site = ground.site
     file = accepted(text.encode(), wanted.where)
     rules = of_scale(file, site)
-    held = hold(ground, file, text, number)
+    held = hold(ground, file, text, rounds)
     usable = [w for one in held for w in one.weighed if _answered(w, one.proven, rules)]
     own = ours(file, site)
     found = verify.standings(own, site.scale, usable, wanted.min_gain)

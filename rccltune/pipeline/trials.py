@@ -117,14 +117,15 @@ def of_scale(file: RuleFile, site: Site) -> tuple[Rule, ...]:
     )
 
 
-def hold(ground: Ground, file: RuleFile, text: str, number: int) -> tuple[Held, ...]:
+def hold(ground: Ground, file: RuleFile, text: str, rounds: range) -> tuple[Held, ...]:
     """Make all launches for one state of a file, where they are not there yet.
 
     Args:
         ground: what all rounds have in common.
         file: as read.
         text: of the file.
-        number: of the round, from 1; each has untouched runs of its own.
+        rounds: those of this state, numbered from 1; each has untouched runs of its own, and they
+            count together.
 
     Returns:
         What each condition gave, the sweep's own first.
@@ -138,13 +139,13 @@ def hold(ground: Ground, file: RuleFile, text: str, number: int) -> tuple[Held, 
     rules = of_scale(file, site)
     tuned = _tuned(file, text, ground.folder, site)
     planned = {
-        condition: _launches(ground, condition, rules, tuned, number)
+        condition: _launches(ground, condition, rules, tuned, rounds)
         for condition in ground.conditions
     }
     n_launches = sum(map(len, planned.values()))
-    ground.note(
-        f"{n_launches} launches hold {len(rules)} rules against the untouched site, in turns"
-    )
+    again = f", with those of {len(rounds) - 1} before," if len(rounds) > 1 else ""
+    made = f"{n_launches // len(rounds)} launches{again}"
+    ground.note(f"{made} hold {len(rules)} rules against the untouched site, in turns")
     runner = _Runner(ground)
     held = tuple(
         _hold_under(condition, launches, runner, rules) for condition, launches in planned.items()
@@ -160,7 +161,7 @@ def hold(ground: Ground, file: RuleFile, text: str, number: int) -> tuple[Held, 
 
 
 def _launches(
-    ground: Ground, condition: Condition, rules: Sequence[Rule], tuned: Variant, number: int
+    ground: Ground, condition: Condition, rules: Sequence[Rule], tuned: Variant, rounds: range
 ) -> tuple[Launch, ...]:
     """All of them, with their ids.
 
@@ -170,9 +171,14 @@ def _launches(
     site = ground.site
     on = ground_of(site)
     _check(condition, on)
-    first = (number - 1) * ground.n_repeats
-    repeats = range(first, first + ground.n_repeats)
-    planned = plan.plan_verification(condition, on, rules, tuned, repeats)
+    n = ground.n_repeats
+    planned = [
+        launch
+        for number in rounds
+        for launch in plan.plan_verification(
+            condition, on, rules, tuned, range((number - 1) * n, number * n)
+        )
+    ]
     complete = (completed(one, site, ground.timeout_s) for one in planned)
     made = plan.Plan(launches=tuple(complete), impossible=())
     return plan.with_ids(made, session.launch_id).launches

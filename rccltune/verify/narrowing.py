@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
-from statistics import median_high
+from statistics import median
 from typing import Final
 
 from rccltune.model import Judgement, Rule, Scale, View
@@ -65,8 +65,8 @@ class Standing:
 
     @property
     def median(self) -> float:
-        """Of these ratios, where there are any; the higher one of two in the middle."""
-        return median_high(self.ratios)
+        """Of these ratios, where there are any."""
+        return median(self.ratios)
 
     @property
     def n_gaining(self) -> int:

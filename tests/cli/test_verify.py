@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import fcntl
 import json
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +15,7 @@ from rccltune import emit, simnode
 from rccltune.cli import run
 from rccltune.model import Rule
 from rccltune.pipeline import verdicts
+from rccltune.verify import Weighed
 
 pytestmark = pytest.mark.usefixtures("stand_ins", "here")
 KIB, MIB = 1024, 1 << 20
@@ -306,6 +307,34 @@ def test_what_the_environment_alone_wins_is_told(capsys: pytest.CaptureFixture[s
     said = capsys.readouterr().out
     assert "without a rule, by NCCL_MIN_NCHANNELS=32: faster at" in said
     assert "1.25x in the median" in said
+
+
+def test_harm_that_one_round_sees_is_measured_again_and_both_rounds_count(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """As on two H200, where another small size looked slower in each round and none in both."""
+    looks = []
+
+    def first_look(found: Iterable[Weighed]) -> tuple[Weighed, ...]:
+        free = tuple(found)
+        looks.append([one.freedom for one in free])
+        return free[:1] if len(looks) == 1 else ()
+
+    monkeypatch.setattr("rccltune.verify.harmed", first_look)
+    swept("mi300x")
+    rules_file((0, 256 * KIB, "tree,ll"))
+    assert verify() == 0
+    said = capsys.readouterr().err
+    # The first size behind the rule, and its neighbours too, have new launches in each round.
+    assert "measured again: slower without a rule was all_reduce at 262148 B" in said
+    assert "28 launches, with those of 1 before, hold 1 rules" in said
+    # Three launches of each arm, then six.
+    assert [max(look) for look in looks] == [4 + 2 * 2, 4 + 2 * 5]
+    done = verdict()
+    assert (done["rules"], done["rounds"]) == (1, 2)
+    assert done["launches"] == sum(
+        "verification" in str(path) for path in SESSION.rglob("outcome.json")
+    )
 
 
 @pytest.mark.long
