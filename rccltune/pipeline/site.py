@@ -193,7 +193,7 @@ def _real(wish: SiteWish) -> Site:
     binding = binding_of(
         launcher, n_started, hostfile=wish.hostfile, added=environment, cleared=wish.cleared
     )
-    known = _cpu() if bench.on_cpu else detect.fingerprint(system)
+    known = _cpu() if bench.on_cpu else _known(system)
     hidden = _hidden(system)
     loaded = bench.library
     if bench.linked is not None:
@@ -240,6 +240,13 @@ def _real(wish: SiteWish) -> Site:
 def _cpu() -> Fingerprint:
     """A machine whose GPUs, if it has any, are not looked at."""
     return Fingerprint(product=torching.GLOO_PRODUCT, hosts=(socket.gethostname(),))
+
+
+def _known(system: detect.System) -> Fingerprint:
+    """Which machine this is; NVIDIA's GPUs name themselves through a program, asked once."""
+    if not system.oams:
+        system = detect.look_quickly(os.environ)
+    return detect.fingerprint(system)
 
 
 def _hidden(system: detect.System) -> tuple[detect.HiddenFile, ...]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import shutil
 import subprocess
 from pathlib import Path
@@ -89,6 +90,25 @@ def test_the_library_that_is_loaded_is_what_counts(
     assert site.tells is (tunerless is not None)
     assert len(site.remarks) == (tunerless is not None)
     assert find_site(wish(bench, librccl=folder)).tunerless == tunerless
+
+
+@pytest.mark.skipif(Path("/sys/class/kfd/kfd").exists(), reason="AMD's GPUs are asked first")
+def test_nvidias_gpus_say_which_machine_a_session_is_of(
+    bench: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """So that a session is not continued on another machine of the same host name."""
+    folder = tmp_path / "bin"
+    folder.mkdir()
+    program = folder / "nvidia-smi"
+    lines = "".join(f"GPU {i}: NVIDIA H200 (UUID: GPU-{i}{i})\n" for i in range(2))
+    program.write_text(f"#!/bin/sh\ncat <<E\n{lines}E\n")
+    program.chmod(0o755)
+    monkeypatch.setenv("PATH", f"{folder}:{os.environ['PATH']}")
+
+    known = find_site(wish(bench)).fingerprint
+
+    assert known.product == "NVIDIA H200"
+    assert [one.split()[-1] for one in known.devices] == ["GPU-00", "GPU-11"]
 
 
 def test_a_host_file_needs_somebody_to_read_it(bench: Path, tmp_path: Path) -> None:
