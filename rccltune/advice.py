@@ -35,7 +35,7 @@ _MEANINGS: Final = {
         "no GPU can be opened: check /dev/kfd and /dev/dri, and that you are in the "
         "groups render and video"
     ),
-    r"Duplicate GPU detected": (
+    r"Duplicate GPU detected|Multiple Ranks are using the same GPU": (
         "two ranks use one GPU: check --np against the devices and *_VISIBLE_DEVICES"
     ),
     r"Mismatched NCCL version": ("ranks load different libraries: use one --librccl everywhere"),

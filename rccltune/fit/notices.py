@@ -35,7 +35,7 @@ def _stall_notice(
         caution=Caution.BURST,
         message=f"{collective} {setting} took up to {worst:.3g} times as long as {normal} at "
         f"{len(sizes)} size{'s' if len(sizes) > 1 else ''} ({where}); "
-        f"{len(stalls)} times were left out",
+        f"{len(stalls)} time{'s were' if len(stalls) > 1 else ' was'} left out",
         remedy="measure it again: no other launch shows what is normal there, so these sizes "
         "count as not measured."
         if alone

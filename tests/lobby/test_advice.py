@@ -21,6 +21,7 @@ from rccltune.advice import meaning_of
         ),
         ("[ERROR] The number of requested GPUs (64) is greater than …", "63 of 64"),
         ("Test HIP failure x.cu:3 'out of memory'", "--max-bytes"),
+        ("Multiple Ranks are using the same GPU/Partition. Set NCCL_MULTI_", "VISIBLE_DEVICES"),
         ("Duplicate GPU detected : rank 1 and rank 9 both on CUDA device 5000", "VISIBLE_DEVICES"),
         ("Memory access fault by GPU node-4 on address 0x7f", "dmesg"),
         ("prterun noticed that process rank 3 exited on signal 9 (Killed)", "host memory"),
