@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import csv
 import json
 import os
+import re
+import statistics
 import subprocess
 import sys
 from datetime import datetime, timezone
@@ -322,3 +325,43 @@ def test_our_own_rule_file_is_made_again(here: Path) -> None:
     assert run(["emit-config", "-o", "rules.csv"]) == 0
     kept = here / "examples" / "h200x4-nccl-2.28.9" / "rccl_tuner.csv"
     assert (here / "rules.csv").read_bytes() == kept.read_bytes()
+
+
+def test_the_rules_that_were_verified_on_two_h200_are_made_again(here: Path) -> None:
+    """From the samples of that sweep, and what stands there was nowhere seen to lose."""
+    folder = here / "examples" / "h200x2-nccl-2.28.9"
+    assert run(["import", str((folder / "sweep.csv").relative_to(here))]) == 0
+    assert run(["emit-config", "-o", "rules.csv"]) == 0
+
+    made = emit.read_rules((here / "rules.csv").read_bytes()).rules
+    kept = emit.read_rules((folder / "rccl_tuner.csv").read_bytes()).rules
+    assert [(r.min_nbytes, r.max_nbytes, r.setting) for r in made] == [
+        (r.min_nbytes, r.max_nbytes, r.setting) for r in kept
+    ]
+
+
+@pytest.mark.parametrize("name", ["h200x2-nccl-2.28.9", "h100-shared-nccl-2.30.7"])
+def test_what_was_verified_on_gpus_wins_in_its_ranges_and_loses_nowhere(
+    here: Path, name: str
+) -> None:
+    """Issue 10's measure: no size below 0.98 beyond noise; each rule's median from its own rows."""
+    folder = here / "examples" / name
+    with (folder / "verification.csv").open(encoding="utf-8") as file:
+        rows = list(csv.DictReader(file))
+    text = (folder / "rccl_tuner.csv").read_text(encoding="utf-8")
+    rules = emit.read_rules(text.encode()).rules
+    told = [
+        float(one) for one in re.findall(r"^# verified: ([\d.]+) times as fast", text, re.MULTILINE)
+    ]
+
+    assert {row["n_wrong"] for row in rows} == {"0"}
+    assert all(float(row["high"]) >= 0.98 for row in rows)
+    for rule, said in zip(rules, told, strict=True):
+        ratios = [
+            float(row["ratio"])
+            for row in rows
+            if rule.min_nbytes <= int(row["nbytes"]) <= rule.max_nbytes
+        ]
+        assert min(ratios) > 0.98
+        # That day's rccltune said the higher one of two in the middle.
+        assert said == pytest.approx(statistics.median_high(ratios), abs=0.01)
