@@ -50,8 +50,7 @@ def main() -> int:
         given.write_text(vendors_file(session), encoding="utf-8")
         left = str(given.with_suffix(".verified"))
         rccltune(environment, "verify", str(session), "--rules", str(given), "-o", left)
-        for path in session.glob(f"verdict_*{VENDORS}*.json"):
-            told(path)
+        told(session / f"verdict_{given.stem}.json")
     return code or int(not unharmed)
 
 
@@ -95,8 +94,8 @@ def told(path: Path) -> bool:
         return True
     found = json.loads(path.read_text(encoding="utf-8"))
     print(
-        f"{path.name}: {found['rules']} of {found['rules_before']} rules stand, "
-        f"{found['rounds']} rounds, {found['launches']} launches"
+        f"{path.name}: {found['rules_before']} rules went in and {found['rules']} stand, cut ones "
+        f"in pieces; rounds {found['rounds']}, launches {found['launches']}"
     )
     for one in found["standings"]:
         span = f"{format_size(one['min_nbytes'])} to {format_size(one['max_nbytes'])}"
