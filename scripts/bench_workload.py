@@ -4,8 +4,9 @@
     scripts/bench workload --python EXE --ranks 2           NVIDIA GPUs: a training loop in PyTorch
 
 On GPUs the job is scripts/training_loop.py under torchrun: with the plugin alone, recorded, and
-with the rules, in turns, so that the estimate stands beside what was seen. ``--rccl-tests DIR``
-sweeps with nccl-tests instead of PyTorch. NVLink multicast stays off in all of them.
+with the rules, in turns, so that the estimate stands beside what was seen. ``--verify`` holds the
+rules against the untouched site before. ``--rccl-tests DIR`` sweeps and verifies with nccl-tests
+instead of PyTorch. NVLink multicast stays off in all of them.
 """
 
 from __future__ import annotations
@@ -23,6 +24,7 @@ from pathlib import Path
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
 from bench_nccl import variables
+from bench_tune import rccltune, told
 from machine import ended_well, machine
 
 from rccltune import plugin, simnode
@@ -46,14 +48,27 @@ def main() -> int:
     parser.add_argument("--plugin", type=Path, default=None, help="default: the installed one")
     parser.add_argument("--ranks", type=int, default=2, help="GPUs of the training loop")
     parser.add_argument("--steps", type=int, default=60, help="of the training loop")
+    parser.add_argument("--width", type=int, default=2048, help="of its layers")
+    parser.add_argument("--bucket-mb", type=float, default=4.0, help="of its gradients")
+    parser.add_argument("--rules", type=Path, help="only the training loop, with these in turns")
     parser.add_argument("--rounds", type=int, default=3, help="turns of the training loop")
     parser.add_argument("--repeats", type=int, default=3, help="of the sweep")
+    parser.add_argument("--verify", action="store_true", help="go on with what is proven")
     parser.add_argument("--rccl-tests", type=Path, help="sweep with these instead of PyTorch")
+    parser.add_argument("-o", "--output", type=Path, help="keep records, session and rules here")
     options = parser.parse_args()
+    if options.rules is not None and options.python is None:
+        parser.error("--rules needs --python: the simulated job does not train")
+    if options.output is not None and options.output.exists():
+        parser.error(f"{options.output} is there; records of two jobs would mix")
     options.plugin = (options.plugin or plugin.library()).resolve()
     print(machine())
+    if options.rules is not None:
+        in_turns(options, options.rules.resolve())
+        return 0
     with tempfile.TemporaryDirectory(prefix="rccltune-workload-") as name:
-        work = Path(name)
+        work = (options.output or Path(name)).resolve()
+        work.mkdir(parents=True, exist_ok=options.output is None)
         record = {"RCCLTUNE_RECORD": str(work / "record-%h-%p.csv")}
         if options.python is None:
             simulated_job(options, work, record)
@@ -64,6 +79,13 @@ def main() -> int:
             sweep = ["--mode", "none", "--np", str(options.ranks), *runner(options)]
             steps = options.steps
         rules = chosen(work, [*sweep, "--repeats", str(options.repeats)], steps)
+        if rules is None:
+            print("no rule: the job runs as it did")
+            return 0
+        if options.verify:
+            if code := rccltune(variables({}), "verify", str(work / "session")):
+                return code
+            told(work / "session" / "verdict.json")
         if options.python is not None:
             in_turns(options, rules)
     return 0
@@ -99,6 +121,7 @@ def trained(options: argparse.Namespace, added: Mapping[str, str]) -> float:
     environment = variables({"NCCL_TUNER_PLUGIN": str(options.plugin), **added})
     torchrun = ["-m", "torch.distributed.run", "--standalone"]
     loop = [str(ROOT / "scripts/training_loop.py"), "--steps", str(options.steps)]
+    loop += ["--width", str(options.width), "--bucket-mb", str(options.bucket_mb)]
     command = [options.python, *torchrun, f"--nproc_per_node={options.ranks}", *loop]
     found = PER_STEP.search(checked(command, environment))
     if found is None:
@@ -111,42 +134,49 @@ def checked(command: Sequence[str], environment: Mapping[str, str]) -> str:
     return ended_well(command, environment, 3600).stdout
 
 
-def chosen(work: Path, sweep: Sequence[str], steps: int) -> Path:
-    """Merge, show, sweep and emit; prints what a user sees, gives the rule file."""
-    rccltune = [sys.executable, "-m", "rccltune"]
+def chosen(work: Path, sweep: Sequence[str], steps: int) -> Path | None:
+    """Merge, show, sweep and emit; prints what a user sees, gives the rule file if it has a rule."""
+    program = [sys.executable, "-m", "rccltune"]
     files = sorted(str(path) for path in work.glob("record-*.csv"))
     merged, session = str(work / "workload.csv"), str(work / "session")
     environment = variables({})
-    print(checked([*rccltune, "workload", "merge", *files, "-o", merged], environment))
-    print(checked([*rccltune, "workload", "show", merged], environment))
-    command = [*rccltune, "sweep", *sweep, "--workload", merged, "-o", session]
+    print(checked([*program, "workload", "merge", *files, "-o", merged], environment))
+    print(checked([*program, "workload", "show", merged], environment))
+    command = [*program, "sweep", *sweep, "--workload", merged, "-o", session]
     swept = ended_well(command, environment, 3600)
     for line in swept.stderr.splitlines():
         if "of the workload" in line:
             print(line)
     print(swept.stdout)
-    emit = [*rccltune, "emit-config", session, "--workload", merged, "--steps", str(steps)]
+    emit = [*program, "emit-config", session, "--workload", merged, "--steps", str(steps)]
     emitted = json.loads(checked([*emit, "--json"], environment))
     rules, saving = Path(emitted["path"]), emitted["saving"]
     show = ["workload", "show", merged, "--session", session, "--rules", str(rules)]
-    print(checked([*rccltune, *show], environment))
+    print(checked([*program, *show], environment))
     print(
         f"estimated: {1e3 * saving['saved_s_per_step']:.3f} ms of "
         f"{1e3 * saving['before_s'] / steps:.3f} ms in collectives saved per step; "
         f"{emitted['rules']} rules"
     )
-    return rules
+    return rules if emitted["rules"] else None
 
 
 def in_turns(options: argparse.Namespace, rules: Path) -> None:
-    """The job without rules and with them; prints the medians."""
+    """The job without rules and with them, in turns; prints each run and the medians."""
     arms = {"without rules": {}, "with rules": {"NCCL_TUNER_CONFIG_FILE": str(rules)}}
     found: dict[str, list[float]] = {name: [] for name in arms}
     for turn in range(options.rounds):
         for name in sorted(arms, reverse=bool(turn % 2)):
             found[name].append(trained(options, arms[name]))
+            print(f"{name}: {found[name][-1]:.3f} ms per step", flush=True)
     for name, times in found.items():
-        print(f"{name}: {statistics.median(times):.3f} ms per step (of {len(times)} runs)")
+        print(f"{name}: {statistics.median(times):.3f} ms per step in the median")
+    without, with_rules = found.values()
+    ratios = [before / after for before, after in zip(without, with_rules, strict=True)]
+    print(
+        f"as fast with rules, by turns: {statistics.median(ratios):.3f} times in the median "
+        f"({min(ratios):.3f} to {max(ratios):.3f})"
+    )
 
 
 if __name__ == "__main__":

@@ -153,7 +153,7 @@ def verify_rules(wish: VerifyWish, sweep: Sweep, site: Site, *, note: Note) -> V
 
     Raises:
         InputFileError: the plugin refuses the file.
-        CommandLineError: it has no rule for this scale.
+        CommandLineError: it has no rule, or none for this scale.
         MachineError: several hosts are not alike.
         LaunchError: the untouched benchmark does not work.
         HarmError: sizes that no rule is for are slower or wrong.
@@ -163,6 +163,12 @@ def verify_rules(wish: VerifyWish, sweep: Sweep, site: Site, *, note: Note) -> V
     text = _text_of(wish.rules)
     file = accepted(text.encode(), wish.rules)
     n_before = len(ours(file, site))
+    if not file.rules:
+        raise CommandLineError(
+            "this file has no rule, so there is nothing to verify",
+            where=str(wish.rules),
+            hint="the library chooses as it did; the file's #@ hole lines say why at each size.",
+        )
     if not n_before:
         raise CommandLineError(
             f"no rule of this file is for {site.scale}",

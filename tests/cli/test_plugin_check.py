@@ -177,6 +177,27 @@ def test_the_table_of_the_docs_is_what_the_data_says(repository: Path) -> None:
     assert {name: (abi, one, more.strip(" |")) for name, (abi, one, more) in found.items()} == KNOWN
 
 
+def test_readme_has_the_table_in_short(repository: Path) -> None:
+    """A row for each pair of answers that works, from the first release that gets it on."""
+    text = (repository / "README.md").read_text(encoding="utf-8")
+    _, after = text.split("| which file do I need")
+    found = [
+        line.strip("| ").split(" | ") for line in after.splitlines()[2:] if line.startswith("| ")
+    ]
+    first: dict[tuple[str, str], list[str]] = {}
+    for name, (_, one, several) in KNOWN.items():
+        first.setdefault((one, several), []).append(name)
+    assert {(one, several) for _, one, several in found} == set(first) - {("nothing works",) * 2}
+    rows = {(one, several): releases for releases, one, several in found}
+    # ROCm 6.3 brought RCCL 2.21.5, 7.12 the last 2.28 without a reader (KNOWN, and the long table).
+    assert rows["plugin", KEYED] == "RCCL of ROCm 6.3 to 7.12, NCCL 2.21 and later"
+    assert first["plugin", KEYED][0] == "RCCL 2.21.5"
+    assert "NCCL 2.21.5" in first["plugin", KEYED]
+    assert "NCCL 2.30.7" in first["plugin", KEYED]
+    assert rows["file alone", KEYED] == "RCCL of ROCm 7.13 and later"
+    assert first["file alone", KEYED][0] == "RCCL 2.28.3 built in"
+
+
 @pytest.mark.parametrize("release", which.RELEASES, ids=lambda one: one.name)
 def test_a_library_on_the_machine_is_told_what_the_table_says(
     build: Build, start: Start, release: which.Release

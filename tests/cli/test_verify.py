@@ -289,6 +289,19 @@ def test_a_file_for_another_scale_says_so(capsys: pytest.CaptureFixture[str]) ->
     assert "no rule of this file is for 64 ranks on 1 node" in capsys.readouterr().err
 
 
+def test_a_file_without_any_rule_says_that_nothing_was_worth_one(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    """More ranks would not help, nor would another emit-config."""
+    swept("mi300x")
+    Path("mine.csv").write_text(HEAD + "#@ hole 0 9223372036854775807 baseline not beaten\n")
+    assert verify() == 2
+    said = capsys.readouterr().err
+    assert "this file has no rule, so there is nothing to verify" in said
+    assert "#@ hole" in said
+    assert not (SESSION / "verification").exists()
+
+
 def test_without_a_sweep_there_is_nothing_to_verify_by(here: Path) -> None:
     """Sizes and ranks come from it."""
     rules_file((0, 9, "tree,ll"))
