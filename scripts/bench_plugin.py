@@ -17,6 +17,7 @@ import os
 import subprocess
 import sys
 import tempfile
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -114,6 +115,23 @@ def run(
     return json.loads(done.stdout.decode().replace(", }}", "}}"))
 
 
+def cases(count: int) -> dict[str, int]:
+    """The size of each case but the random one, with so many rules."""
+    end = count * WIDTH
+    return {"first": 0, "last": end - 1, "miss": end + 1}
+
+
+def asked(count: int) -> tuple[str, ...]:
+    """BELOW and SIZE… of the bench program."""
+    return (str(count * WIDTH), *map(str, cases(count).values()))
+
+
+def fastest(turns: Sequence[Any], count: int) -> dict[str, float]:
+    """The least ns of each case over processes that measured the same."""
+    keys = {**{case: str(size) for case, size in cases(count).items()}, "random": "random"}
+    return {case: min(found["ns"][key] for found in turns) for case, key in keys.items()}
+
+
 def measure(bench: Path, library: Path, abi: int, repeats: int, work: Path) -> dict[str, Any]:
     """All cases for one library: ns per call by logger, rules and case; ms per init."""
     calls: dict[str, dict[int, dict[str, float]]] = {}
@@ -121,16 +139,11 @@ def measure(bench: Path, library: Path, abi: int, repeats: int, work: Path) -> d
     rules = work / "rules.csv"
     for count in RULE_COUNTS:
         rules.write_text(consecutive_rules(count), encoding="ascii")
-        end = count * WIDTH
-        sizes = {"first": 0, "last": end - 1, "miss": end + 1}
         for logger in LOGGERS:
-            arguments = (logger, str(end), *map(str, sizes.values()))
+            arguments = (logger, *asked(count))
             # A process that another one disturbs all along is slow in all its repeats.
             turns = [run(bench, library, abi, repeats, rules, *arguments) for _ in range(TURNS)]
-            keys = {**{case: str(size) for case, size in sizes.items()}, "random": "random"}
-            calls.setdefault(logger, {})[count] = {
-                case: min(found["ns"][key] for found in turns) for case, key in keys.items()
-            }
+            calls.setdefault(logger, {})[count] = fastest(turns, count)
             init[f"{count} rules"] = min(found["init_ms"] for found in turns)
     rules.write_text(overlapping_rules(100_000), encoding="ascii")
     found = run(bench, library, abi, 3, rules, "none", "0")
@@ -143,22 +156,17 @@ def record_costs(
 ) -> dict[int, dict[str, float]]:
     """Nanoseconds that a recorded call costs more, by number of rules and case."""
     costs: dict[int, dict[str, float]] = {}
-    rules = work / "recorded.csv"
+    rules, record = work / "recorded.csv", work / "record.csv"
+    abi, repeats = arguments.abi, min(arguments.repeats, 15)
     for count in RULE_COUNTS:
         rules.write_text(consecutive_rules(count), encoding="ascii")
-        end = count * WIDTH
-        sizes = {"first": 0, "last": end - 1, "miss": end + 1}
-        asked = ("none", str(end), *map(str, sizes.values()))
-        fastest: dict[bool, dict[str, float]] = {False: {}, True: {}}
-        for turn in range(2 * RECORD_TURNS):
-            record = work / "record.csv" if turn % 2 else None
-            repeats = min(arguments.repeats, 15)
-            found = run(bench, library, arguments.abi, repeats, rules, *asked, record=record)
-            kept = fastest[record is not None]
-            for case in CASES:
-                ns = found["ns"]["random" if case == "random" else str(sizes[case])]
-                kept[case] = min(ns, kept.get(case, ns))
-        costs[count] = {case: fastest[True][case] - fastest[False][case] for case in CASES}
+        to_ask = ("none", *asked(count))
+        turns: dict[Path | None, list[Any]] = {None: [], record: []}
+        for _ in range(RECORD_TURNS):
+            for where, found in turns.items():
+                found.append(run(bench, library, abi, repeats, rules, *to_ask, record=where))
+        without, recorded = (fastest(found, count) for found in turns.values())
+        costs[count] = {case: recorded[case] - without[case] for case in CASES}
     return costs
 
 

@@ -68,7 +68,7 @@ def main() -> int:
         return 0
     with tempfile.TemporaryDirectory(prefix="rccltune-workload-") as name:
         work = (options.output or Path(name)).resolve()
-        work.mkdir(parents=True, exist_ok=options.output is None)
+        work.mkdir(parents=True, exist_ok=True)
         record = {"RCCLTUNE_RECORD": str(work / "record-%h-%p.csv")}
         if options.python is None:
             simulated_job(options, work, record)

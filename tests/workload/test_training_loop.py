@@ -32,13 +32,17 @@ def merged(folder: Path) -> Path:
     return Path("workload.csv")
 
 
+def rows_of(path: Path) -> list[dict[str, str]]:
+    """A table without its comments."""
+    lines = path.read_text(encoding="utf-8").splitlines()
+    return list(csv.DictReader(line for line in lines if not line.startswith("#")))
+
+
 def test_the_plugin_counted_what_the_loop_calls(folder: Path) -> None:
     """PyTorch's DDP puts all gradients of the first step into one bucket, then a layer each."""
     calls = {
         (row["collective"], int(row["nBytes"])): int(row["calls"])
-        for row in csv.DictReader(
-            line for line in merged(folder).read_text().splitlines() if not line.startswith("#")
-        )
+        for row in rows_of(merged(folder))
     }
     assert calls["allreduce", BUCKET] == RANKS * (STEPS - 1) * LAYERS
     assert calls["allreduce", LAYERS * BUCKET] == RANKS
@@ -56,8 +60,7 @@ def test_what_the_rule_saves_is_the_difference_of_medians_times_the_calls(
     assert run(emit_config) == 0
     said = json.loads(capsys.readouterr().out)
 
-    with (folder / "sweep.csv").open(encoding="utf-8") as file:
-        rows = list(csv.DictReader(line for line in file if not line.startswith("#")))
+    rows = rows_of(folder / "sweep.csv")
 
     def time_us(setting: str) -> float:
         """The median over placements of the medians over launches."""
@@ -91,8 +94,7 @@ def test_the_verified_rule_is_within_the_chosen_one_and_wins_at_the_size_of_the_
     assert kept.min_nbytes == chosen.min_nbytes == BUCKET
     assert kept.max_nbytes < chosen.max_nbytes
 
-    with (folder / "verification.csv").open(encoding="utf-8") as file:
-        rows = list(csv.DictReader(file))
+    rows = rows_of(folder / "verification.csv")
     ruled = [row for row in rows if kept.min_nbytes <= int(row["nbytes"]) <= kept.max_nbytes]
     assert {row["n_wrong"] for row in rows} == {"0"}
     assert min(float(row["low"]) for row in ruled) > 1
