@@ -4,7 +4,6 @@
 #include <fcntl.h>
 #include <stdio.h>
 #include <string.h>
-#include <sys/file.h>
 #include <unistd.h>
 
 static bool is_asked(const struct node *node)
@@ -31,6 +30,13 @@ static int open_lock(const char *node_path, int collective)
     return file;
 }
 
+/* Locks of the open file, which do not hinder one another's question: ranks ask at the same time,
+ * and one that locked to find out would look to the next like a job. */
+static struct flock whole(short type)
+{
+    return (struct flock){.l_type = type, .l_whence = SEEK_SET};
+}
+
 uint32_t running_beside(const struct node *node, const char *node_path)
 {
     uint32_t found = 0;
@@ -38,7 +44,10 @@ uint32_t running_beside(const struct node *node, const char *node_path)
         return 0;
     for (int i = 0; i < N_COLLECTIVES; i++) {
         int file = open_lock(node_path, i);
-        if (flock(file, LOCK_EX | LOCK_NB) != 0)
+        struct flock asked = whole(F_WRLCK);
+        if (fcntl(file, F_OFD_GETLK, &asked) != 0)
+            sim_fail("cannot ask for locks beside %s: %s", node_path, strerror(errno));
+        if (asked.l_type != F_UNLCK)
             found |= UINT32_C(1) << i;
         close(file);
     }
@@ -48,6 +57,8 @@ uint32_t running_beside(const struct node *node, const char *node_path)
 void tell_running(const struct node *node, const char *node_path, int collective)
 {
     /* Left open: the kernel drops the lock when the process is gone, killed or not. */
-    if (is_asked(node) && flock(open_lock(node_path, collective), LOCK_SH) != 0)
+    struct flock running = whole(F_RDLCK);
+    if (is_asked(node) &&
+        fcntl(open_lock(node_path, collective), F_OFD_SETLK, &running) != 0)
         sim_fail("cannot lock a file beside %s: %s", node_path, strerror(errno));
 }

@@ -30,7 +30,8 @@ def endless(sim: Sim, node: Path, collective: str) -> Iterator[int]:
         stdin=subprocess.DEVNULL,
     ) as process:
         assert process.stdout is not None
-        while b" 1048576 " not in process.stdout.readline():
+        # A row: the parameters at the top name the size too, before the job has said that it runs.
+        while not process.stdout.readline().startswith(b"     1048576 "):
             assert process.poll() is None
         yield process.stdout.fileno()
         process.kill()
