@@ -342,10 +342,13 @@ def _hear() -> None:
 ENDS_RANKS = (
     "import signal\n"
     "def stop(*_):\n    [k.kill() for k in kids]\n    os._exit(1)\n"
-    "signal.signal(signal.SIGTERM, stop)\ntime.sleep(300)"
+    "signal.signal(signal.SIGTERM, stop)\nprint('listens', flush=True)\ntime.sleep(300)"
 )
 # … and one that does not listen, as MPICH's with stopped ranks.
-DEAF = "import signal\nsignal.signal(signal.SIGTERM, signal.SIG_IGN)\ntime.sleep(300)"
+DEAF = (
+    "import signal\nsignal.signal(signal.SIGTERM, signal.SIG_IGN)\n"
+    "print('does not listen', flush=True)\ntime.sleep(300)"
+)
 HURRY = "from rccltune.launch import process\nprocess.GRACE_S = 0.5\n"
 
 
@@ -359,8 +362,8 @@ def _driver(tmp_path: Path, *, first: str = "", then: str = ENDS_RANKS) -> subpr
     )
     deadline = time.monotonic() + 20
     log = tmp_path / "stdout.log"
-    while time.monotonic() < deadline and not (log.exists() and log.read_text()):
+    # Its last word, once its handler is there; "started" comes before that.
+    while not (log.exists() and "listen" in log.read_text()):
+        assert time.monotonic() < deadline
         time.sleep(0.05)
-    # The launcher prints before it installs its handler; give it that moment.
-    time.sleep(0.3)
     return process
