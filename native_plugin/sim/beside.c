@@ -58,7 +58,6 @@ void tell_running(const struct node *node, const char *node_path, int collective
 {
     /* Left open: the kernel drops the lock when the process is gone, killed or not. */
     struct flock running = whole(F_RDLCK);
-    if (is_asked(node) &&
-        fcntl(open_lock(node_path, collective), F_OFD_SETLK, &running) != 0)
+    if (is_asked(node) && fcntl(open_lock(node_path, collective), F_OFD_SETLK, &running) != 0)
         sim_fail("cannot lock a file beside %s: %s", node_path, strerror(errno));
 }
