@@ -18,7 +18,7 @@ import time
 from bisect import bisect_left
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
-from itertools import pairwise, product
+from itertools import groupby, pairwise, product
 from pathlib import Path
 from statistics import fmean
 
@@ -137,8 +137,10 @@ def bench_seed() -> list[Row]:
     grid = [round(32 * 2 ** (step / 4)) for step in range(88)]
     rows: list[Row] = []
     for tolerance in (0.02, 0.10):
-        chosen = zones.choose(curves, zones.ChoiceOptions(tolerance=tolerance)).zones
-        rules = [zone for zone in chosen if zone.setting is not None]
+        # Seven sizes over seven decades: what lies between them is asked for, and marked.
+        options = zones.ChoiceOptions(tolerance=tolerance, extrapolate=True)
+        chosen = zones.choose(curves, options).zones
+        rules = [list(same)[-1] for _, same in groupby(chosen, key=lambda zone: zone.setting)]
         at_sizes = regrets(zone_rule(chosen), times, sorted(SEED_TABLE))
         on_grid = regrets(zone_rule(chosen), times, grid)
         text = " | ".join(f"{z.setting} to {approximate_size(z.max_nbytes)}" for z in rules)

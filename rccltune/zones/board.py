@@ -17,9 +17,13 @@ from rccltune.zones.options import ChoiceOptions
 INF = float("inf")
 
 
-# What lies between two sizes of the untouched site at most this far apart is known well enough to
-# join proven sizes, never to prove anything.
-_CLOSE = 4
+# What lies between two measured sizes further apart than this factor is not known.
+GAP = 4
+
+
+def is_gap(low: int, high: int) -> bool:
+    """Whether two neighbouring measured sizes are too far apart to know what lies between."""
+    return high > GAP * low
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,16 +75,16 @@ class Line:
         point = self.points.get(nbytes)
         return None if point is None else point.time_us
 
-    def near(self, nbytes: int) -> float | None:
-        """Time in µs where measured, or between two close sizes that were."""
+    def at(self, nbytes: int) -> float | None:
+        """Time in µs where measured, or between two sizes that were and are no gap apart.
+
+        Between sizes it is interpolated in log-log; it joins sizes and never proves anything.
+        """
         right = bisect_left(self._sizes, nbytes)
         if right == len(self._sizes) or self._sizes[right] == nbytes or right == 0:
             return self.measured(nbytes)
-        is_close = self._sizes[right] <= _CLOSE * self._sizes[right - 1]
-        return self.at(nbytes) if is_close else None
-
-    def at(self, nbytes: float) -> float | None:
-        """Time in µs, interpolated in log-log; None outside the measured range."""
+        if is_gap(self._sizes[right - 1], self._sizes[right]):
+            return None
         return time_at(self._sizes, self._times, nbytes)
 
 
@@ -136,8 +140,8 @@ class Board:
     def regret(self, arm: int, size: int, *, penalised: bool = False) -> float:
         """Worst over views of time / best measured time - 1, never negative.
 
-        A size that the arm lacks between two that it has is interpolated. An arm that cannot
-        tell its time in a view in which another arm was measured has infinite regret there:
+        A size that the arm lacks between two close ones that it has is interpolated. An arm that
+        cannot tell its time in a view in which another arm was measured has infinite regret there:
         what was not measured is not chosen.
         """
         best = (self.best_penalised if penalised else self.best)[size]
@@ -164,7 +168,7 @@ class Board:
             if base is None:
                 continue
             ours = None if line is None else line.at(nbytes)
-            theirs = base.near(nbytes)
+            theirs = base.at(nbytes)
             if ours is None or theirs is None:
                 return None
             gains.append(theirs / ours - 1)

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
-from itertools import groupby, pairwise
-from math import log
+from collections.abc import Mapping, Sequence
 
 from rccltune.errors import TooLittleDataError
 from rccltune.model import (
@@ -13,6 +11,7 @@ from rccltune.model import (
     Curve,
     LeftOut,
     Notice,
+    Proof,
     Target,
     Zone,
 )
@@ -20,15 +19,12 @@ from rccltune.units import MAX_NBYTES
 from rccltune.zones.arms import Group, groups_of
 from rccltune.zones.board import Board, make_board
 from rccltune.zones.decide import Decision, decide
-from rccltune.zones.describe import Stretch, describe
-from rccltune.zones.edges import Ends, boundary
+from rccltune.zones.describe import describe
 from rccltune.zones.notices import left_out, notices
 from rccltune.zones.options import Choice, ChoiceOptions
 from rccltune.zones.path import HOLE
+from rccltune.zones.reach import Reach, reaches, stretches, too_narrow
 from rccltune.zones.together import together
-
-# How many sizes at an end must agree before a zone reaches beyond what was measured.
-END_SIZES = 3
 
 
 def choose(curves: Sequence[Curve], options: ChoiceOptions | None = None) -> Choice:
@@ -74,7 +70,7 @@ def _choice(groups: Sequence[Group], options: ChoiceOptions) -> Choice:
     for group in groups:
         board = make_board(group, options)
         out.extend(left_out(group, board))
-        decision = decide(board, options) if board.sizes else None
+        decision = _decided(board, options) if board.sizes else None
         said.extend(notices(group, board, decision, options))
         if group.target.variant.patched or not group.target.collective.is_tunable:
             continue
@@ -111,95 +107,35 @@ def _nothing(target: Target) -> Zone:
     )
 
 
+def _decided(board: Board, options: ChoiceOptions) -> Decision:
+    """What is chosen at each size, without choices that are narrower than what was measured."""
+    banned: set[tuple[int, int]] = set()
+    while True:
+        decision = decide(board, options, banned)
+        narrow = too_narrow(board, stretches(board, decision), options)
+        if not narrow:
+            return decision
+        banned.update(narrow)
+
+
 def _zones(group: Group, board: Board, decision: Decision, options: ChoiceOptions) -> list[Zone]:
-    stretches = _stretches(decision)
-    edges = [_edge(board, left, right, options) for left, right in pairwise(stretches)]
-    low = 0 if _reaches_down(board, decision, stretches[0], options) else board.sizes[0]
-    high = MAX_NBYTES if _reaches_up(stretches[-1], options) else board.sizes[-1]
-    lows = [low, *(edge + 1 for edge in edges)]
-    highs = [*edges, high]
-    zones = [
-        describe(group, board, decision, stretch, (lows[i], highs[i]))
-        for i, stretch in enumerate(stretches)
+    return [
+        _unmeasured(group, board, one)
+        if one.stretch is None
+        else describe(group, board, decision, one.stretch, (one.low, one.high))
+        for one in reaches(board, stretches(board, decision), options)
     ]
-    if low > 0:
-        zones.insert(0, _unmeasured(group.target, 0, low - 1))
-    if high < MAX_NBYTES:
-        zones.append(_unmeasured(group.target, high + 1, MAX_NBYTES))
-    return zones
 
 
-def _unmeasured(target: Target, low: int, high: int) -> Zone:
+def _unmeasured(group: Group, board: Board, reach: Reach) -> Zone:
+    """Sizes at which nothing was measured: a hole, or a setting that was asked for there."""
+    arm = None if reach.state == HOLE else board.arms[reach.state]
     return Zone(
-        target=target,
-        min_nbytes=low,
-        max_nbytes=high,
-        setting=None,
-        reason=NOT_MEASURED,
-        variant=target.variant,
+        target=group.target,
+        min_nbytes=reach.low,
+        max_nbytes=reach.high,
+        setting=None if arm is None else arm.setting,
+        reason=NOT_MEASURED if arm is None else None,
+        variant=group.target.variant if arm is None else arm.variant,
+        proof=None if arm is None else Proof.EXTRAPOLATED,
     )
-
-
-def _stretches(decision: Decision) -> list[Stretch]:
-    """Runs of sizes in the same state (holes also for the same reason)."""
-    keyed = list(zip(decision.states, decision.reasons, strict=True))
-    runs: list[Stretch] = []
-    for (state, reason), members in groupby(range(len(keyed)), key=keyed.__getitem__):
-        indices = list(members)
-        runs.append(Stretch(state, reason, indices[0], indices[-1]))
-    return runs
-
-
-def _edge(board: Board, left: Stretch, right: Stretch, options: ChoiceOptions) -> int:
-    """Last size of the left stretch, from the curves on both sides of it."""
-    low, high = left.last, right.first
-    ratios: list[Ends] = []
-    for view in board.best[low]:
-        prices = [_price(board, s.state, view, options) for s in (left, right)]
-        ends = [[price(size) for price in prices] for size in (low, high)]
-        logs = [log(a / b) for a, b in ends if a is not None and b is not None]
-        if len(logs) == 2:
-            ratios.append((logs[0], logs[1]))
-    if HOLE in (left.state, right.state) and (not ratios or board.is_predicted):
-        # Nothing to compare with, or nothing certain: a rule keeps to the sizes that prove it.
-        return board.sizes[low] if right.state == HOLE else board.sizes[high] - 1
-    return boundary(board.sizes[low], board.sizes[high], ratios)
-
-
-def _price(
-    board: Board, state: int, view: int, options: ChoiceOptions
-) -> Callable[[int], float | None]:
-    """What a state costs at a size; a hole must be beaten by the wanted gain to give way."""
-    lines = board.baseline if state == HOLE else board.lines[state]
-    factor = 1 / (1 + options.min_gain) if state == HOLE else board.penalties[state]
-    line = lines.get(view)
-
-    def price(size: int) -> float | None:
-        time = None if line is None else line.at(board.sizes[size])
-        return None if time is None else time * factor
-
-    return price
-
-
-def _reaches_up(last: Stretch, options: ChoiceOptions) -> bool:
-    """Whether the last zone may serve all larger sizes: it is the choice at the three largest."""
-    if last.state == HOLE:
-        return False
-    return options.extrapolate or len(last.span) >= END_SIZES
-
-
-def _reaches_down(board: Board, decision: Decision, first: Stretch, options: ChoiceOptions) -> bool:
-    """Whether the first zone may serve all smaller sizes.
-
-    Its setting must be within tolerance at the three smallest, and nowhere there be slower than
-    the baseline.
-    """
-    if first.state == HOLE or options.extrapolate:
-        return first.state != HOLE
-    sizes = range(END_SIZES)
-    if len(board.sizes) < END_SIZES or any(
-        board.regret(first.state, size, penalised=True) > options.tolerance for size in sizes
-    ):
-        return False
-    gains = [decision.standings[first.state][size].gain for size in sizes if decision.standings]
-    return all(gain is not None and gain >= 0 for gain in gains)

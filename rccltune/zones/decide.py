@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 
 from rccltune.model import BASELINE_UNKNOWN, NOT_BEATEN, NOT_MEASURED
 from rccltune.zones.board import INF, Board
 from rccltune.zones.options import ChoiceOptions
 from rccltune.zones.path import HOLE, Cell, Column, cheapest
-from rccltune.zones.proof import Standing, standings
+from rccltune.zones.proof import Rivals, Standing, standings
 
 # Regrets that differ by less than a quarter of the tolerance are a tie, and go to fewer channels.
 _TIE = 4
@@ -33,20 +33,36 @@ class Decision:
     relaxed: tuple[int, ...]
 
 
-def decide(board: Board, options: ChoiceOptions) -> Decision:
-    """The fewest rules within tolerance that the baseline does not already equal."""
+def decide(
+    board: Board, options: ChoiceOptions, banned: Collection[tuple[int, int]] = ()
+) -> Decision:
+    """The fewest rules within tolerance that the baseline does not already equal.
+
+    Args:
+        board: all times.
+        options: of the choice.
+        banned: (arm, size) that may not be chosen.
+    """
     proofs = standings(board, options.min_gain)
+    rivals = Rivals(board)
     # Regrets below a part of the tolerance are a tie; without tolerance there are no ties.
     step = max(options.tolerance / _TIE, _EPSILON)
     columns: list[Column] = []
     relaxed: list[int] = []
     for size, nbytes in enumerate(board.sizes):
-        regrets = [board.regret(arm, size, penalised=True) for arm in range(len(board.arms))]
+        regrets = [
+            INF if (arm, size) in banned else board.regret(arm, size, penalised=True)
+            for arm in range(len(board.arms))
+        ]
         standing = [row[size] for row in proofs]
         allowed = _allowed(regrets, standing, options.tolerance)
         if options.tolerance + _EPSILON < allowed < INF:
             relaxed.append(nbytes)
-        row = _Row(regrets, standing, allowed, board.weights[size], step)
+        alike = [
+            regret < INF and not rivals.is_slower(arm, size, options.tolerance)
+            for arm, regret in enumerate(regrets)
+        ]
+        row = _Row(regrets, standing, alike, allowed, board.weights[size], step)
         columns.append(_column(board, row))
     states = cheapest(columns)
     return Decision(
@@ -59,10 +75,17 @@ def decide(board: Board, options: ChoiceOptions) -> Decision:
 
 @dataclass(frozen=True, slots=True)
 class _Row:
-    """One size: regrets and standings by arm, the regret allowed, its weight, a tie's width."""
+    """One size, by arm.
+
+    Attributes:
+        alike: nothing shows that the arm is slower than the best by more than the tolerance.
+        allowed: regret that no evidence is needed for.
+        step: width of a tie.
+    """
 
     regrets: Sequence[float]
     standing: Sequence[Standing]
+    alike: Sequence[bool]
     allowed: float
     weight: float
     step: float
@@ -81,7 +104,8 @@ def _column(board: Board, row: _Row) -> Column:
     column: Column = {}
     for arm, regret in enumerate(row.regrets):
         at = row.standing[arm] if row.standing else None
-        if regret > row.allowed + _EPSILON or regret == INF or (at and not _harmless(at)):
+        is_allowed = regret <= row.allowed + _EPSILON or row.alike[arm]
+        if not is_allowed or regret == INF or (at and not _harmless(at)):
             continue
         bridged = at is not None and not at.proven and not at.beside
         channels = board.arms[arm].setting.channels or 0

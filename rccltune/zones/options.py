@@ -26,7 +26,8 @@ class ChoiceOptions:
         weights: (collective, scale, bytes, calls) of a workload; sizes that it calls often decide
             between equally short lists of zones. Where it has no call of a target every measured
             size counts alike.
-        extrapolate: let the first and last zone reach to 0 and 2^63-1 whatever was measured.
+        extrapolate: settings also answer where nothing was measured, from 0 to 2^63-1, in zones of
+            their own.
         arch: ``gfx942`` …; None is taken for a GPU of the gfx94x family.
         variant: name of the variant to choose whatever it costs; None lets gains decide.
         allow_lossy: a lossy variant may be chosen.

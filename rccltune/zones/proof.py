@@ -19,11 +19,11 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 from functools import cache
-from math import exp, log, sqrt
+from math import exp, log, log1p, sqrt
 from statistics import fmean, median
 
 from rccltune.repeats import upper_quantile
-from rccltune.zones.board import Board, Line, Repeats
+from rccltune.zones.board import INF, Board, Line, Repeats
 
 LEVEL = 0.05
 ONE_RUN_GAIN = 0.15
@@ -36,6 +36,9 @@ _LEAST_PRIOR = 4.0
 _MOST_PRIOR = 40.0
 # From so few sizes nothing can be said about it.
 _FEW_SIZES = 8
+_EPSILON = 1e-9
+# Median of the square of a standard normal.
+_MEDIAN_SQUARE = 0.4549
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,6 +97,85 @@ class _Judge:
             exp(difference - upper_quantile(total, level) * spread) - 1 for level in self.levels
         )
         return strict, loose
+
+
+class Rivals:
+    """Whether an arm is slower than the best one by more than a tolerance and noise.
+
+    The least of many noisy times lies below all true ones, so that without this no setting stays
+    within two percent of 'the best' for long, and one zone falls into many that noise tells apart.
+    Repeats say what noise is; of one run how rough it is over its sizes; of few sizes nothing
+    does, and a difference counts as it is.
+    """
+
+    def __init__(self, board: Board) -> None:
+        """Pool each line's spread over its sizes."""
+        self._board = board
+        self._usual = [
+            {view: _typical(line) for view, line in lines.items()} for lines in board.lines
+        ]
+
+    def is_slower(self, arm: int, size: int, tolerance: float) -> bool:
+        """Whether that is certain in some view; where it has no time it is."""
+        nbytes = self._board.sizes[size]
+        for view, least in self._board.best_penalised[size].items():
+            line = self._board.lines[arm].get(view)
+            time = None if line is None else line.at(nbytes)
+            if time is None:
+                return True
+            excess = log(time * self._board.penalties[arm] / least) - log1p(tolerance)
+            if excess > _EPSILON and not self._may_be_noise(arm, nbytes, view, excess):
+                return True
+        return False
+
+    def _may_be_noise(self, arm: int, nbytes: int, view: int, excess: float) -> bool:
+        best = min(
+            (other for other, lines in enumerate(self._board.lines) if view in lines),
+            key=lambda other: self._price(other, nbytes, view),
+        )
+        variance, freedom = 0.0, 0.0
+        for one in (arm, best):
+            usual = self._usual[one][view]
+            if usual is None:
+                return False
+            repeats = self._board.lines[one][view].repeats.get(nbytes)
+            own = (0.0, 0) if repeats is None else (repeats.variance, repeats.freedom)
+            total = _LEAST_PRIOR + own[1]
+            variance += (_LEAST_PRIOR * usual + own[1] * own[0]) / total
+            freedom += total
+        return excess <= upper_quantile(freedom, LEVEL) * sqrt(variance)
+
+    def _price(self, arm: int, nbytes: int, view: int) -> float:
+        time = self._board.lines[arm][view].measured(nbytes)
+        return INF if time is None else time * self._board.penalties[arm]
+
+
+def _typical(line: Line) -> float | None:
+    """Usual variance of a line's centres; see :func:`_pooled`."""
+    every = list(line.repeats.values())
+    if line.is_predicted:
+        return None
+    if not every:
+        return _roughness(line)
+    freedom = median(one.freedom for one in every)
+    usual = median(one.variance for one in every)
+    return max(usual / (1 - 2 / (9 * freedom)) ** 3, 1e-12)
+
+
+def _roughness(line: Line) -> float | None:
+    """Variance of log(time) about a straight line between the two sizes beside each.
+
+    A smooth curve bends little within two steps, so what jumps is noise. The median keeps the few
+    sizes out at which it does bend; that of squares of a normal is 0.455 of their mean.
+    """
+    sizes = sorted(line.points)
+    squares = []
+    for low, middle, high in zip(sizes, sizes[1:], sizes[2:], strict=False):
+        share = log(middle / low) / log(high / low)
+        below, here, above = (log(line.points[n].time_us) for n in (low, middle, high))
+        expected = (1 - share) * below + share * above
+        squares.append((here - expected) ** 2 / (1 + share**2 + (1 - share) ** 2))
+    return median(squares) / _MEDIAN_SQUARE if len(squares) >= _FEW_SIZES else None
 
 
 def _spreads(board: Board, arm: int) -> dict[int, float | None]:

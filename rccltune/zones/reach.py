@@ -1,0 +1,203 @@
+"""How far each zone reaches: from its smallest to its largest measured size, and to a crossing.
+
+Beyond the sizes measured for a setting, and between sizes more than a factor of four apart, nothing
+is known: those are holes. A user may ask for such sizes (``--extrapolate``); what answers there is
+a zone of its own, so that nobody takes it for measured.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from itertools import groupby, pairwise
+from math import log, sqrt
+
+from rccltune.units import MAX_NBYTES
+from rccltune.zones.board import Board, is_gap
+from rccltune.zones.decide import Decision
+from rccltune.zones.describe import Stretch
+from rccltune.zones.edges import Ends, boundary
+from rccltune.zones.options import ChoiceOptions
+from rccltune.zones.path import HOLE
+
+# Where sizes are further apart than an octave, crossings of curves tell more than the grid does.
+_STEP = 2.0
+# Whole bytes leave a zone a little short of a step.
+_WHOLE = 1e-3
+
+
+@dataclass(frozen=True, slots=True)
+class Reach:
+    """Sizes in one state, inclusive.
+
+    Attributes:
+        stretch: what was measured there; None where nothing was.
+        state: index of an arm that answers all the same, or HOLE; the stretch's own where there
+            is one.
+    """
+
+    low: int
+    high: int
+    stretch: Stretch | None
+    state: int
+
+
+def stretches(board: Board, decision: Decision) -> list[Stretch]:
+    """Runs of sizes in the same state (holes also for the same reason) without a gap."""
+    run = 0
+    keyed = []
+    for index, nbytes in enumerate(board.sizes):
+        run += index > 0 and is_gap(board.sizes[index - 1], nbytes)
+        keyed.append((decision.states[index], decision.reasons[index], run))
+    made: list[Stretch] = []
+    for (state, reason, _), members in groupby(range(len(keyed)), key=keyed.__getitem__):
+        indices = list(members)
+        made.append(Stretch(state, reason, indices[0], indices[-1]))
+    return made
+
+
+def reaches(board: Board, found: Sequence[Stretch], options: ChoiceOptions) -> list[Reach]:
+    """Every size from 0 to 2^63-1 once, by size."""
+    spans = _spans(board, found, options)
+    made: list[Reach] = []
+    low = 0
+    for index, (first, last) in enumerate(spans):
+        before = found[index - 1] if index else None
+        made += _unmeasured(board, (before, found[index]), (low, first - 1), options)
+        made.append(Reach(first, last, found[index], found[index].state))
+        low = last + 1
+    made += _unmeasured(board, (found[-1], None), (low, MAX_NBYTES), options)
+    return made
+
+
+def too_narrow(
+    board: Board, found: Sequence[Stretch], options: ChoiceOptions
+) -> list[tuple[int, int]]:
+    """(arm, size) of choices for one size that end within a step of it: noise, not a zone.
+
+    A step is the distance at which sizes were measured there. A size that stands alone, with gaps
+    on both sides, has none.
+    """
+    spans = _spans(board, found, options)
+    return [
+        (one.state, one.first)
+        for one, (low, high) in zip(found, spans, strict=True)
+        if one.state != HOLE and one.first == one.last and _is_narrow(board, one, low, high)
+    ]
+
+
+def _is_narrow(board: Board, one: Stretch, low: int, high: int) -> bool:
+    """Whether a stretch of one size covers less than that size's share of the grid."""
+    first, last = _share(board, one.first)
+    return high / low < min(last / first, _STEP) * (1 - _WHOLE)
+
+
+def _share(board: Board, size: int) -> tuple[float, float]:
+    """From half-way to the size below to half-way to the next, in log-size; a gap has no half."""
+    here = board.sizes[size]
+    low = high = float(here)
+    if size > 0 and not is_gap(board.sizes[size - 1], here):
+        low = sqrt(board.sizes[size - 1] * here)
+    if size + 1 < len(board.sizes) and not is_gap(here, board.sizes[size + 1]):
+        high = sqrt(here * board.sizes[size + 1])
+    return low, high
+
+
+def _spans(board: Board, found: Sequence[Stretch], options: ChoiceOptions) -> list[tuple[int, int]]:
+    """First and last byte of each stretch, as far as measurements carry it."""
+    sizes = [(board.sizes[one.first], board.sizes[one.last]) for one in found]
+    edges = [_edge(board, left, right, options) for left, right in pairwise(found)]
+    # A zone of one size that its neighbours' crossings leave no room for gets its share of the
+    # grid: where curves cross between two sizes is known less well than who wins at them. That
+    # may leave a neighbour too little, and so on.
+    while True:
+        spans = _with_edges(sizes, edges)
+        widened = list(edges)
+        for index, (one, span) in enumerate(zip(found, spans, strict=True)):
+            if one.state == HOLE or one.first != one.last or not _is_narrow(board, one, *span):
+                continue
+            for side, at in zip((index - 1, index), _share(board, one.first), strict=True):
+                if 0 <= side < len(edges) and _is_between_arms(edges[side], found[side : side + 2]):
+                    widened[side] = (int(at), int(at) + 1)
+        if widened == edges:
+            return spans
+        edges = widened
+
+
+def _is_between_arms(edge: tuple[int, int], pair: Sequence[Stretch]) -> bool:
+    """Whether two settings meet there; a hole's sizes are not for a rule to take."""
+    return edge[0] + 1 == edge[1] and HOLE not in (pair[0].state, pair[1].state)
+
+
+def _with_edges(
+    spans: Sequence[tuple[int, int]], edges: Sequence[tuple[int, int]]
+) -> list[tuple[int, int]]:
+    made = list(spans)
+    for index, (last, first) in enumerate(edges):
+        made[index] = (made[index][0], last)
+        made[index + 1] = (first, made[index + 1][1])
+    return made
+
+
+def _edge(board: Board, left: Stretch, right: Stretch, options: ChoiceOptions) -> tuple[int, int]:
+    """Last size of the left stretch and first of the right one."""
+    low, high = board.sizes[left.last], board.sizes[right.first]
+    if is_gap(low, high):
+        return low, high
+    ratios = _ratios(board, left, right, options)
+    if HOLE in (left.state, right.state) and (not ratios or board.is_predicted):
+        # Nothing to compare with, or nothing certain: a rule keeps to the sizes that prove it.
+        last = low if right.state == HOLE else high - 1
+    elif not ratios:
+        # Neither setting was measured where the other begins.
+        return low, high
+    else:
+        last = boundary(low, high, ratios)
+    return last, last + 1
+
+
+def _ratios(board: Board, left: Stretch, right: Stretch, options: ChoiceOptions) -> list[Ends]:
+    """By view, log of what the left state costs over what the right one does, at both sizes."""
+    found: list[Ends] = []
+    for view in board.best[left.last]:
+        logs = []
+        for size in (left.last, right.first):
+            mine, other = (_price(board, s.state, view, size, options) for s in (left, right))
+            if mine is not None and other is not None:
+                logs.append(log(mine / other))
+        if len(logs) == 2:
+            found.append((logs[0], logs[1]))
+    return found
+
+
+def _price(board: Board, state: int, view: int, size: int, options: ChoiceOptions) -> float | None:
+    """What a state costs at a size; a hole must be beaten by the wanted gain to give way."""
+    lines = board.baseline if state == HOLE else board.lines[state]
+    factor = 1 / (1 + options.min_gain) if state == HOLE else board.penalties[state]
+    line = lines.get(view)
+    time = None if line is None else line.at(board.sizes[size])
+    return None if time is None else time * factor
+
+
+def _unmeasured(
+    board: Board,
+    sides: tuple[Stretch | None, Stretch | None],
+    span: tuple[int, int],
+    options: ChoiceOptions,
+) -> list[Reach]:
+    """Sizes between two stretches, below the first or above the last; none where they touch."""
+    low, high = span
+    if low > high:
+        return []
+    states = {one.state for one in sides if one is not None}
+    if not options.extrapolate or HOLE in states:
+        return [Reach(low, high, None, HOLE)]
+    left, right = sides
+    if left is None or right is None or len(states) == 1:
+        return [Reach(low, high, None, states.pop())]
+    # Each setting as far as a straight line between the measured sizes says that it is faster.
+    ratios = _ratios(board, left, right, options)
+    last = boundary(board.sizes[left.last], board.sizes[right.first], ratios)
+    last = min(max(last, low - 1), high)
+    parts = [Reach(low, last, None, left.state), Reach(last + 1, high, None, right.state)]
+    return [part for part in parts if part.low <= part.high]
