@@ -36,27 +36,35 @@ def parse_size(text: str) -> int:
     return nbytes
 
 
-def format_size(nbytes: int) -> str:
-    """Shortest exact form: ``4 KiB``, ``1.5 MiB``, ``1000 B``; the axis and table label."""
-    value, unit = nbytes, "B"
-    for larger in ("KiB", "MiB", "GiB", "TiB"):
-        # One decimal that is exact (1.5 MiB) reads better than 1536 KiB; anything finer does not.
-        if value < KIB or value % (KIB // 2):
+def format_size(nbytes: float) -> str:
+    """Three significant digits: ``4 KiB``, ``1.68 MiB``, ``1000 B``; whole bytes below 1 KiB.
+
+    The one rounding of everything that people read; files and ``--json`` have exact bytes.
+    """
+    value, unit = float(nbytes), "B"
+    for larger in ("KiB", "MiB", "GiB", "TiB", "PiB", "EiB"):
+        # What would round to 1024 is one of the larger unit.
+        if float(_digits(value, unit)) < KIB:
             break
-        if value % KIB:
-            return f"{value / KIB:.1f} {larger}"
-        value, unit = value // KIB, larger
-    return f"{value} {unit}"
+        value, unit = value / KIB, larger
+    return f"{_digits(value, unit)} {unit}"
 
 
-def approximate_size(nbytes: float) -> str:
-    """Three significant digits for sizes that were computed rather than measured."""
-    value = float(nbytes)
-    for unit in ("B", "KiB", "MiB", "GiB"):
-        if value < KIB:
-            return f"{value:.0f} {unit}" if unit == "B" else f"{value:.3g} {unit}"
-        value /= KIB
-    return f"{value:.3g} TiB"
+def _digits(value: float, unit: str) -> str:
+    return f"{value:.0f}" if unit == "B" or value >= 99.95 else f"{value:.3g}"
+
+
+def format_span(min_nbytes: int, max_nbytes: int) -> str:
+    """``64 KiB to 1 MiB``, both ends inclusive; ``64 KiB and above``; one size alone."""
+    if max_nbytes >= MAX_NBYTES:
+        return f"{format_size(min_nbytes)} and above"
+    low, high = format_size(min_nbytes), format_size(max_nbytes)
+    return low if low == high else f"{low} to {high}"
+
+
+def format_last(max_nbytes: int) -> str:
+    """The inclusive upper end of a range, in a column of its own; ``any`` without an end."""
+    return "any" if max_nbytes >= MAX_NBYTES else format_size(max_nbytes)
 
 
 def format_time(time_us: float) -> str:

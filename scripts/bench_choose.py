@@ -47,7 +47,7 @@ from rccltune.model import (
     Setting,
     Zone,
 )
-from rccltune.units import KIB, MAX_NBYTES, approximate_size
+from rccltune.units import KIB, MAX_NBYTES, format_size
 from rccltune.vocab import Placement
 
 Times = dict[str, dict[int, float]]
@@ -143,7 +143,7 @@ def bench_seed() -> list[Row]:
         rules = [list(same)[-1] for _, same in groupby(chosen, key=lambda zone: zone.setting)]
         at_sizes = regrets(zone_rule(chosen), times, sorted(SEED_TABLE))
         on_grid = regrets(zone_rule(chosen), times, grid)
-        text = " | ".join(f"{z.setting} to {approximate_size(z.max_nbytes)}" for z in rules)
+        text = " | ".join(f"{z.setting} to {format_size(z.max_nbytes)}" for z in rules)
         ends = [zone.max_nbytes for zone in rules[:-1]][-2:]
         reached = (
             fmean(on_grid) <= 0.005
@@ -247,8 +247,7 @@ def bench_null(data: Path) -> list[Row]:
 def _shown(rules: Sequence[Zone]) -> Row:
     return {
         "zones": " | ".join(
-            f"{z.setting} {approximate_size(z.min_nbytes)} to {approximate_size(z.max_nbytes)}"
-            for z in rules
+            f"{z.setting} {format_size(z.min_nbytes)} to {format_size(z.max_nbytes)}" for z in rules
         )
         or "none"
     }

@@ -11,7 +11,7 @@ from verify_nodes import TrapNode
 from verify_truth import Judged
 
 from rccltune.model import Rule
-from rccltune.units import approximate_size, format_size
+from rccltune.units import format_size
 
 # The goals: no size above this much slower, and this share of the gain within tolerance kept.
 WORST_LOSS, KEPT_SHARE = 0.01, 0.95
@@ -189,7 +189,7 @@ def complaints(node: TrapNode, run: Run) -> Iterator[str]:
     if one.n_wrong:
         yield f"wrong results at {one.n_wrong} sizes"
     if one.worst_loss > WORST_LOSS + _EXACT:
-        size = f"{format_size(one.worst_at)} ({approximate_size(one.worst_at)})"
+        size = format_size(one.worst_at)
         where = f"{one.worst_collective} {one.worst_choice} at {size}"
         yield f"{where} is {100 * one.worst_loss:.1f} % slower than untouched"
     if one.kept is not None and one.kept < KEPT_SHARE - _EXACT:

@@ -89,7 +89,7 @@ def _text(done: Deployed) -> str:
     lines.append(f"Version {placed.name} in {done.directory}{was}")
     for one in delivery.rules:
         state = f"verified: {one.verified}" if one.verified else NOT_VERIFIED
-        lines.append(f"  {one.name}: {one.n_rules} rule{'s' * (one.n_rules != 1)}, {state}")
+        lines.append(f"  {one.name}: {one.count}, {state}")
     lines += [f"  needs {name}={value}" for name, value in delivery.environment]
     if delivery.placements:
         listed = " or ".join(delivery.placements)

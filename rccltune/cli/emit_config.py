@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -11,7 +12,7 @@ from rccltune.cli.console import DEFAULT_SESSION, Console, common, table
 from rccltune.cli.environments import environment_lines
 from rccltune.cli.options import FOLDER, Choosing, base_option, choosing, scales_option
 from rccltune.errors import CommandLineError
-from rccltune.units import MAX_NBYTES, format_size
+from rccltune.units import format_last, format_size
 
 if TYPE_CHECKING:
     from rccltune.model import Scale, Zone
@@ -157,32 +158,15 @@ def _text(done: Emitted) -> str:
     parts = []
     if done.path is not None:
         rows = table(columns, (_row(zone) for zone in done.zones), numeric=(1, 2, 3, 5, 6, 7))
-        count = f"{done.n_rules} rule{'' if done.n_rules == 1 else 's'}"
-        parts += [rows, "", f"{count} in {done.path}"]
+        parts += [rows, "", f"{done.count} in {done.path}"]
         if done.base is not None:
             parts.append(f"behind them {len(done.base.rules)} rows of {done.base.place}")
     for one in done.translated:
         parts += ["", f"for {one.form}: {one.path}", *one.said]
     parts += environment_lines(done.environments)
-    if done.path is None and done.environment_path is None:
-        parts += [
-            f"To use it: export {one.variable}={one.path.resolve()}"
-            for one in done.translated
-            if one.path is not None
-        ]
-    elif done.environment_path is not None:
-        parts.append(f"To use it: source {done.environment_path.resolve()}")
-    else:
-        parts.append(_how_to_use(done))
+    if done.environment_path is not None:
+        parts.append(f"To use it: source {shlex.quote(str(done.environment_path.resolve()))}")
     return "\n\n".join(("\n".join(parts), *(_text(one) for one in done.beside)))
-
-
-def _how_to_use(done: Emitted) -> str:
-    exports = [f"{name}={value}" for name, value in done.needs]
-    if done.placement is not None:
-        exports.append(f"RCCLTUNE_PLACEMENT={done.placement}")
-    exports.append(f"NCCL_TUNER_CONFIG_FILE={done.path.resolve() if done.path else ''}")
-    return "To use it: export " + " ".join(exports)
 
 
 def _row(zone: Zone) -> tuple[str, ...]:
@@ -191,7 +175,7 @@ def _row(zone: Zone) -> tuple[str, ...]:
         zone.target.collective.value,
         str(zone.target.scale.n_ranks),
         format_size(zone.min_nbytes),
-        "any" if zone.max_nbytes == MAX_NBYTES else format_size(zone.max_nbytes + 1),
+        format_last(zone.max_nbytes),
         str(zone.setting) if zone.setting else "–",
         str(zone.n_sizes),
         "–" if zone.worst_regret is None else f"{100 * zone.worst_regret:.1f} %",
@@ -201,5 +185,7 @@ def _row(zone: Zone) -> tuple[str, ...]:
 
 
 def _why(zone: Zone) -> str:
-    marks = (zone.reason, str(zone.extrapolated) if zone.extrapolated else None)
+    marks = [zone.why, str(zone.extrapolated) if zone.extrapolated else ""]
+    if zone.setting is not None and not zone.n_sizes:
+        marks.append("extrapolated: not measured")
     return "; ".join(mark for mark in marks if mark)

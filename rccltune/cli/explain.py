@@ -9,8 +9,8 @@ import click
 
 from rccltune.cli.console import Console, common, table
 from rccltune.cli.options import COLLECTIVE, FOLDER, MODE
-from rccltune.model import Mode
-from rccltune.units import MAX_NBYTES, format_size
+from rccltune.model import Mode, hole_words
+from rccltune.units import format_last, format_size
 from rccltune.vocab import Collective
 
 if TYPE_CHECKING:
@@ -99,12 +99,12 @@ def _part(part: Explained) -> str:
 
 
 def _row(stretch: Stretch) -> tuple[str, ...]:
-    end = "any" if stretch.max_nbytes == MAX_NBYTES else format_size(stretch.max_nbytes + 1)
-    hole = stretch.reason or ("no rule: the library decides" if stretch.setting is None else "")
+    hole = hole_words(stretch.min_nbytes, stretch.max_nbytes, stretch.reason or "")
+    hole = hole or ("no rule: the library decides" if stretch.setting is None else "")
     hole = "vendor's" if stretch.vendor else hole
     return (
         format_size(stretch.min_nbytes),
-        end,
+        format_last(stretch.max_nbytes),
         _name(stretch.setting),
         "same" if stretch.without_ll128 == stretch.setting else _name(stretch.without_ll128),
         "" if stretch.line is None else str(stretch.line),
@@ -151,7 +151,7 @@ def _changes(changes: tuple[Difference, ...], one: Explanation, other: Explanati
             c.collective.value,
             str(c.scale),
             format_size(c.min_nbytes),
-            "any" if c.max_nbytes == MAX_NBYTES else format_size(c.max_nbytes + 1),
+            format_last(c.max_nbytes),
             _with_without(c.one, c.one_without),
             _with_without(c.other, c.other_without),
         )

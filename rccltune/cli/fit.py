@@ -13,7 +13,7 @@ from rccltune.cli.console import DEFAULT_SESSION, Console, common, table
 from rccltune.cli.environments import environment_lines
 from rccltune.cli.options import FOLDER
 from rccltune.cli.scales import scale_text
-from rccltune.units import approximate_size, format_size
+from rccltune.units import format_size
 
 if TYPE_CHECKING:
     from rccltune.model import Crossover, Curve, ScaleModel
@@ -141,10 +141,10 @@ def _crossovers(crossovers: tuple[Crossover, ...]) -> str:
             str(c.view),
             str(c.below),
             str(c.above),
-            approximate_size(c.at_nbytes),
-            f"{approximate_size(c.low_nbytes)} – {approximate_size(c.high_nbytes)}",
+            format_size(c.at_nbytes),
+            f"{format_size(c.low_nbytes)} – {format_size(c.high_nbytes)}",
             c.evidence.value,
-            approximate_size(c.linear_nbytes) if c.linear_nbytes else "do not cross",
+            format_size(c.linear_nbytes) if c.linear_nbytes else "do not cross",
         )
         for c in crossovers
     )

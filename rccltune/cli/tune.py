@@ -19,7 +19,8 @@ from rccltune.cli.sweep import sweep as _sweep
 from rccltune.cli.sweep import talk_before
 from rccltune.cli.verify import by_environment
 from rccltune.errors import CommandLineError, LaunchError, MachineError
-from rccltune.units import MAX_NBYTES, format_size
+from rccltune.model import NOT_MEASURED
+from rccltune.units import format_size, format_span
 
 if TYPE_CHECKING:
     from rccltune.pipeline.tuning import Tuned
@@ -135,9 +136,11 @@ def _text(done: Tuned) -> str:
     for one in done.verified:
         lines += [f"  {line}" for line in by_environment(one)]
         lines += [
-            f"  not kept: {c.collective.value} {_span(c.min_nbytes, c.max_nbytes)}: {c.reason}"
-            for c in one.cuts[:_SHOWN]
+            f"  not kept: {cut.collective.value} "
+            f"{format_span(cut.min_nbytes, cut.max_nbytes)}: {cut.reason}"
+            for cut in one.cuts[:_SHOWN]
         ]
+    lines += _unmeasured(done)
     lines += _undecided(done)
     if rows and done.emitted.base is not None:
         base = done.emitted.base
@@ -155,18 +158,24 @@ def _rules(one: Verified) -> list[str]:
         ratios = standing.ratios
         rule = standing.rule
         if ratios:
+            span = format_span(rule.min_nbytes, rule.max_nbytes)
             found.append(
-                f"  {rule.collective.value:<15} {_span(rule.min_nbytes, rule.max_nbytes):<24} "
+                f"  {rule.collective.value:<15} {span:<24} "
                 f"{rule.setting!s:<14} {standing.median:.2f}x in the median "
                 f"({ratios[0]:.2f} to {ratios[-1]:.2f})"
             )
     return found
 
 
-def _span(low: int, high: int) -> str:
-    if high >= MAX_NBYTES:
-        return f"from {format_size(low)}"
-    return f"{format_size(low)} to {format_size(high + 1)}"
+def _unmeasured(done: Tuned) -> Sequence[str]:
+    """Where rules end because measuring did."""
+    zones = [zone for one in (done.emitted, *done.emitted.beside) for zone in one.zones]
+    ruled = {zone.target for zone in zones if zone.setting is not None}
+    return [
+        f"  {zone.target.collective.value:<15} {zone.why}"
+        for zone in zones
+        if zone.target in ruled and zone.reason == NOT_MEASURED
+    ]
 
 
 def _undecided(done: Tuned) -> Sequence[str]:

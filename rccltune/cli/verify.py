@@ -12,7 +12,7 @@ from rccltune.cli.console import Console, common, table
 from rccltune.cli.options import DURATION, FOLDER, PAIR, Word, session_argument
 from rccltune.config import BACKENDS, LAUNCHERS, RUNNERS
 from rccltune.errors import SessionError, VerificationError
-from rccltune.units import format_size, parse_size
+from rccltune.units import format_last, format_size, format_span, parse_size
 from rccltune.vocab import DTYPE_BYTES, Collective
 
 if TYPE_CHECKING:
@@ -38,6 +38,11 @@ _SHOWN = 12
 @session_argument
 @click.option("--rules", type=FOLDER, metavar="FILE", help="Any rule file. Default: the session's.")
 @click.option("-o", "--output", type=FOLDER, help="Where what stands goes. Default: see below.")
+@click.option(
+    "--extrapolate",
+    is_flag=True,
+    help="Rules keep answering beyond the sizes verified; the file marks what is not.",
+)
 @click.option("--keep-losers", is_flag=True, help="Change nothing; exit 9 where a rule loses.")
 @click.option(
     "--min-gain",
@@ -99,6 +104,7 @@ def verify(
     session: Path,
     rules: Path | None,
     output: Path | None,
+    extrapolate: bool,
     keep_losers: bool,
     min_gain: float,
     n_repeats: int,
@@ -149,6 +155,7 @@ def verify(
         min_gain=min_gain / 100,
         n_repeats=n_repeats,
         keep_losers=keep_losers,
+        extrapolate=extrapolate,
         timeout_s=timeout,
         dtypes=dtypes,
         graphs=graphs,
@@ -158,7 +165,7 @@ def verify(
     console.result(done.as_plain(), text_of(done))
     if keep_losers and done.losers:
         raise VerificationError(
-            f"{len(done.losers)} of {done.n_after} rules do not stand; the file was left as it is",
+            f"{len(done.losers)} of {done.after} do not stand; the file was left as it is",
             where=str(chosen),
             hint="leave out --keep-losers to have them narrowed or dropped.",
         )
@@ -189,10 +196,10 @@ def by_environment(done: Verified) -> list[str]:
     names = ", ".join(f"{name}={value}" for name, value in done.needs)
     n = len({(one.target.collective, one.nbytes) for one in better})
     every = len({(one.target.collective, one.nbytes) for one in free})
-    low, high = min(one.nbytes for one in better), max(one.nbytes for one in better)
+    span = format_span(min(one.nbytes for one in better), max(one.nbytes for one in better))
     line = (
-        f"without a rule, by {names}: faster at {n} of {every} sizes, {format_size(low)} to "
-        f"{format_size(high)}, {median(ratios):.2f}x in the median "
+        f"without a rule, by {names}: faster at {n} of {every} sizes, {span}, "
+        f"{median(ratios):.2f}x in the median "
         f"({ratios[0]:.2f} to {ratios[-1]:.2f})"
     )
     return [line]
@@ -208,7 +215,7 @@ def text_of(done: Verified) -> str:
             (
                 one.rule.collective.value,
                 format_size(one.rule.min_nbytes),
-                format_size(one.rule.max_nbytes),
+                format_last(one.rule.max_nbytes),
                 str(one.rule.setting),
                 str(one.n_gaining),
                 f"{one.median:.2f}x" if ratios else "–",
@@ -218,13 +225,13 @@ def text_of(done: Verified) -> str:
         )
     lines = [table(columns, rows, numeric=(1, 2, 4, 5, 6, 7))] if rows else []
     lines += [
-        f"left to the library: {cut.collective.value} {format_size(cut.min_nbytes)} to "
-        f"{format_size(cut.max_nbytes)}: {cut.reason}"
+        f"left to the library: {cut.collective.value} "
+        f"{format_span(cut.min_nbytes, cut.max_nbytes)}: {cut.reason}"
         for cut in done.cuts[:_SHOWN]
     ]
     lines += [
-        f"a path takes {one.value} past the tuner at {len(sizes)} sizes, {format_size(min(sizes))} "
-        f"to {format_size(max(sizes))}: no rule does anything there"
+        f"a path takes {one.value} past the tuner at {len(sizes)} sizes, "
+        f"{format_span(min(sizes), max(sizes))}: no rule does anything there"
         + ("" if held.condition.is_own else f" ({held.condition})")
         for held in done.held
         for one, sizes in held.proven.bypassed.items()
@@ -232,9 +239,8 @@ def text_of(done: Verified) -> str:
     lines.append(f"{done.n_hits} calls were answered by rules, {done.n_misses} by none")
     lines += by_environment(done)
     lines.append(_unharmed(done))
-    n = done.n_after
     lines.append(
-        f"{n} rule{'' if n == 1 else 's'} of {done.n_before} stand{'s' if n == 1 else ''} after "
+        f"{done.after} of {done.before.rules} stand{'s' * (done.after.rules == 1)} after "
         f"{done.n_rounds} round{'' if done.n_rounds == 1 else 's'}"
         + (f", in {done.path}" if done.path else "")
     )

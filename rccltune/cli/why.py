@@ -12,7 +12,7 @@ import click
 
 from rccltune.cli.console import Console, common
 from rccltune.cli.options import COLLECTIVE, FOLDER
-from rccltune.units import MAX_NBYTES, format_size
+from rccltune.units import format_span
 from rccltune.vocab import Collective
 
 if TYPE_CHECKING:
@@ -132,11 +132,7 @@ def _lines(answer: Answer) -> str:
 def _range(answer: Answer) -> str:
     if answer.min_nbytes is None or answer.max_nbytes is None:
         return "any size"
-    first = format_size(answer.min_nbytes)
-    if answer.min_nbytes == answer.max_nbytes:
-        return first
-    last = "any" if answer.max_nbytes == MAX_NBYTES else format_size(answer.max_nbytes)
-    return f"{first} to {last}"
+    return format_span(answer.min_nbytes, answer.max_nbytes)
 
 
 def _remark(one: Remark) -> str:

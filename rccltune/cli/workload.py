@@ -10,7 +10,7 @@ import click
 from rccltune.cli.console import Console, common, table
 from rccltune.cli.options import COLLECTIVE, FOLDER
 from rccltune.errors import CommandLineError
-from rccltune.units import approximate_size, format_size
+from rccltune.units import format_size
 from rccltune.vocab import Collective
 
 if TYPE_CHECKING:
@@ -186,7 +186,7 @@ def _text(found: Shown, most: int) -> str:
 
     whole = found.workload
     ranks = ", ".join(f"{scale} (by {whole.ranks_at(scale)})" for scale in whole.scales)
-    size = approximate_size(whole.total_nbytes)
+    size = format_size(whole.total_nbytes)
     head = f"{whole.calls} calls, {size}, recorded at {ranks or '–'}"
     columns = ["collective", "ranks", "nodes", "size", "calls", "of calls", "of bytes", "of time"]
     columns += ["rule"] if found.has_rules else []
@@ -219,7 +219,7 @@ def _row(share: Share, *, has_rules: bool) -> tuple[str, ...]:
     one = share.count
     size = format_size(one.min_nbytes)
     if not one.is_exact:
-        size += f"…{format_size(one.max_nbytes + 1)}"
+        size += f"…{format_size(one.max_nbytes)}"
     cells = (
         one.collective.value,
         str(one.scale.n_ranks),

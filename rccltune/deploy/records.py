@@ -6,6 +6,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from rccltune.model import RuleCount
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class File:
@@ -33,7 +35,7 @@ class Rules:
 
     name: str
     content: bytes
-    n_rules: int
+    count: RuleCount
     requires: Mapping[str, str] = field(default_factory=dict)
     needs: tuple[tuple[str, str], ...] = ()
     verified: str | None = None

@@ -7,6 +7,7 @@ built-in CSV tuner, by the vendors' example plugins and by ours.
 from rccltune.emit.audit import Audit, Gap, audit
 from rccltune.emit.base import check_over, over, rules_of
 from rccltune.emit.constants import render_constants
+from rccltune.emit.count import counted
 from rccltune.emit.document import Base, Hole, RuleDocument, Section, sections
 from rccltune.emit.environment import finding_lines, render_environment
 from rccltune.emit.ncclx import NcclxFile, render_ncclx
@@ -29,6 +30,7 @@ __all__ = [
     "StatedHole",
     "audit",
     "check_over",
+    "counted",
     "finding_lines",
     "over",
     "read_rules",

@@ -6,6 +6,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from itertools import groupby
 
+from rccltune.emit.rewrite import UNPROVEN
 from rccltune.errors import VerificationError
 from rccltune.model import DEFAULT_VARIANT, Rule, Scale, Setting, Target, Zone
 from rccltune.units import MAX_NBYTES
@@ -42,6 +43,11 @@ class Section:
     evidence: tuple[str, ...]
     fallbacks: tuple[Rule, ...]
     remark: str = ""
+
+    @property
+    def rules(self) -> tuple[Rule, ...]:
+        """Its rules in file order."""
+        return (*(one for one in self.entries if isinstance(one, Rule)), *self.fallbacks)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -180,6 +186,8 @@ def _fallbacks(zones: Sequence[Zone]) -> tuple[Rule, ...]:
 def _evidence(zone: Zone) -> str:
     if zone.setting is None:
         return ""
+    if not zone.n_sizes:
+        return UNPROVEN
     known = "measured" if zone.extrapolated is None else "predicted"
     parts = [f"{zone.n_sizes} size{'' if zone.n_sizes == 1 else 's'} {known}"]
     if zone.worst_regret is not None:

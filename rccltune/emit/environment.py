@@ -2,22 +2,24 @@
 
 from __future__ import annotations
 
+import re
 import shlex
 import textwrap
 from collections.abc import Iterable, Iterator, Sequence
 
+from rccltune.errors import VerificationError
 from rccltune.model import Environment, Gain, GainRange, VariantGain
-from rccltune.units import format_size
+from rccltune.units import format_size, format_span
 
 _WIDTH = 98
+_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*", re.ASCII)
 
 
 def render_environment(
     provenance: Iterable[str],
     environments: Sequence[Environment],
     needs: Sequence[tuple[str, str]],
-    rules: str | None,
-    plugin: str | None = None,
+    use: Sequence[tuple[str, str]],
 ) -> str:
     """The file's text; ``source`` it, or take over what it exports.
 
@@ -25,27 +27,28 @@ def render_environment(
         provenance: where all figures come from.
         environments: every variant that was measured; only the chosen one is exported.
         needs: (name, value) of all that the rules need.
-        rules: path of the rule file, None where there is none.
-        plugin: path of what reads the rules where the library does not.
+        use: (name, value) of what makes a job use the rules; none where there is no rule.
+
+    Raises:
+        VerificationError: a name is none of a variable, or a value is more than a line.
     """
     lines = [line for text in provenance for line in _comment(text)]
     chosen = next((one for one in environments if one.chosen), None)
     lines.append("#")
-    if chosen is None:
+    if chosen is None and not needs:
         lines += _comment("The untouched site's own environment stands: no variant is exported.")
-    else:
+    elif chosen is not None:
         lines += _comment(f"{chosen.variant.name}: the rules are for this environment.")
         lines += _findings(chosen)
-    if needs:
-        lines += [_export(name, value) for name, value in needs]
-    if rules is not None:
-        lines.append(_export("NCCL_TUNER_CONFIG_FILE", rules))
-        if plugin is not None:
-            lines += _comment(
-                "This reads the rules; only RCCL with a CSV tuner of its own (ROCm 7.13 and later) "
-                "does without. For production: rccltune deploy."
-            )
-            lines.append(_export("NCCL_TUNER_PLUGIN", plugin))
+    lines += [_export(name, value) for name, value in needs]
+    if use:
+        lines += _comment(
+            "The plugin reads the rules; only RCCL with a CSV tuner of its own (ROCm 7.13 and "
+            "later) does without. For production: rccltune deploy."
+        )
+        lines += [_export(name, value) for name, value in use]
+    else:
+        lines += _comment("There is no rule: nothing is to be loaded.")
     for one in environments:
         if one is not chosen:
             lines += ["#", *_not_exported(one)]
@@ -53,6 +56,12 @@ def render_environment(
 
 
 def _export(name: str, value: str) -> str:
+    # A shell would run the rest of what is no name; nothing that was read decides that.
+    if not _NAME.fullmatch(name) or not value.isprintable():
+        raise VerificationError(
+            f"{name!r}={value!r} cannot be exported: it is no variable of a shell",
+            hint="correct the variant that has it (rccltune variants --variants FILE).",
+        )
     return f"export {name}={shlex.quote(value)}"
 
 
@@ -104,10 +113,7 @@ def finding_lines(one: VariantGain) -> list[str]:
 
 
 def _range(found: GainRange) -> str:
-    sizes = format_size(found.min_nbytes)
-    if found.max_nbytes != found.min_nbytes:
-        sizes += f" to {format_size(found.max_nbytes)}"
-    return f"{sizes} {_gain(found.gain)}"
+    return f"{format_span(found.min_nbytes, found.max_nbytes)} {_gain(found.gain)}"
 
 
 def _gain(gain: Gain) -> str:

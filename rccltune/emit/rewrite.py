@@ -11,6 +11,8 @@ from rccltune.model import Rule
 
 _WIDTH: Final = 110
 _MIN, _MAX = 1, 2
+# The same words over and over, so that verifying a file twice changes nothing.
+UNPROVEN: Final = "extrapolated, as --extrapolate asks: no size of it was measured"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -21,11 +23,13 @@ class Change:
         parts: rules in its place; none where it goes.
         evidence: a comment above them.
         holes: (min, max, reason) of what is left to the library from now on.
+        unproven: rules behind it that nothing was measured for.
     """
 
     parts: tuple[Rule, ...]
     evidence: str
     holes: tuple[tuple[int, int, str], ...] = ()
+    unproven: tuple[Rule, ...] = ()
 
 
 def rewritten(content: str, changes: Mapping[int, Change], header: Sequence[str]) -> str:
@@ -49,17 +53,23 @@ def rewritten(content: str, changes: Mapping[int, Change], header: Sequence[str]
 
 def _changed(line: str, change: Change) -> list[str]:
     made = _comment(change.evidence)
-    if not change.parts:
+    if not change.parts and not change.unproven:
         made.append(f"# dropped: {line.strip()}")
-    for part in change.parts:
-        fields = line.strip().split(",")
-        # Whatever else the row has, columns of other dialects too, it keeps.
-        fields[_MIN], fields[_MAX] = str(part.min_nbytes), str(part.max_nbytes)
-        made.append(",".join(fields))
+    made += [_narrowed(line, part) for part in change.parts]
+    if change.unproven:
+        made += _comment(UNPROVEN)
+        made += [_narrowed(line, part) for part in change.unproven]
     made += [
         f"#@ hole {low} {high} {textwrap.shorten(why, 120)}" for low, high, why in change.holes
     ]
     return made
+
+
+def _narrowed(line: str, part: Rule) -> str:
+    """A row with other bounds; whatever else it has, columns of other dialects too, it keeps."""
+    fields = line.strip().split(",")
+    fields[_MIN], fields[_MAX] = str(part.min_nbytes), str(part.max_nbytes)
+    return ",".join(fields)
 
 
 def _comment(text: str) -> list[str]:

@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from rccltune.errors import TooLittleDataError
 from rccltune.interpolate import time_at
 from rccltune.model import Curve, Model
-from rccltune.units import approximate_size, format_size
+from rccltune.units import format_size
 
 
 def predict(curve: Curve, nbytes: float, model: Model | None = None) -> float:
@@ -48,6 +48,6 @@ def times(curve: Curve, sizes: Iterable[float], model: Model | None = None) -> t
 def _outside(curve: Curve, nbytes: float) -> TooLittleDataError:
     return TooLittleDataError(
         f"{curve.key.setting} was measured from {format_size(curve.min_nbytes)} to "
-        f"{format_size(curve.max_nbytes)}; {approximate_size(nbytes)} lies outside",
+        f"{format_size(curve.max_nbytes)}; {format_size(nbytes)} lies outside",
         hint="measure that size too: nothing is predicted beyond what was measured.",
     )

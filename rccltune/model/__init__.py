@@ -24,10 +24,12 @@ from rccltune.model.chosen import (
     LeftOut,
     Proof,
     Rule,
+    RuleCount,
     VariantGain,
     Verdict,
     WrongShare,
     Zone,
+    hole_words,
 )
 from rccltune.model.constants import CellChange, Foreseen
 from rccltune.model.failing import Failure, Quarantine
@@ -163,6 +165,7 @@ __all__ = [
     "Role",
     "Round",
     "Rule",
+    "RuleCount",
     "Sample",
     "Scale",
     "ScaleError",
@@ -192,5 +195,6 @@ __all__ = [
     "by_target",
     "comparable",
     "hold",
+    "hole_words",
     "ll128_forced",
 ]

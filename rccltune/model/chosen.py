@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from enum import Enum
-from typing import Final
+from typing import Any, Final
 
 from rccltune.model.scaled import Extrapolation
 from rccltune.model.settings import DEFAULT_VARIANT, Mode, Scale, Setting, Target, Variant, View
-from rccltune.units import MAX_NBYTES
+from rccltune.units import MAX_NBYTES, format_size
 from rccltune.vocab import Collective
 
 
@@ -27,6 +27,20 @@ BASELINE_UNKNOWN: Final = "baseline not measured here"
 NOTHING_SELECTABLE: Final = "no selectable setting was measured"
 NOT_BEATEN_SURELY: Final = "baseline not beaten by more than the expected errors"
 NOT_PREDICTABLE: Final = "not measured, and nothing measured tells how far off a prediction is"
+
+
+def hole_words(min_nbytes: int, max_nbytes: int, reason: str) -> str:
+    """``above 4 KiB not measured: left to the library``; any other reason as it is."""
+    if reason != NOT_MEASURED:
+        return reason
+    below, above = format_size(max(min_nbytes - 1, 0)), format_size(max_nbytes + 1)
+    if min_nbytes == 0:
+        where = "nothing" if max_nbytes == MAX_NBYTES else f"below {above}"
+    elif max_nbytes == MAX_NBYTES:
+        where = f"above {below}"
+    else:
+        where = f"between {below} and {above}"
+    return f"{where} {NOT_MEASURED}: left to the library"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -88,6 +102,11 @@ class Zone:
     proof: Proof | None = None
     extrapolated: Extrapolation | None = None
 
+    @property
+    def why(self) -> str:
+        """Why it is a hole, in a sentence; empty for a choice."""
+        return hole_words(self.min_nbytes, self.max_nbytes, self.reason or "")
+
     def __post_init__(self) -> None:
         """A zone covers sizes and either chooses or says why not."""
         if not 0 <= self.min_nbytes <= self.max_nbytes <= MAX_NBYTES:
@@ -138,6 +157,30 @@ class Rule:
             and self.num_pipe_ops in (None, num_pipe_ops)
             and self.reg_buff in (None, reg_buff)
         )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RuleCount:
+    """Rules by what they are there for.
+
+    Attributes:
+        rules: that answer by themselves.
+        fallbacks: that wait behind those, for hosts where their settings are not selectable.
+    """
+
+    rules: int
+    fallbacks: int
+
+    def __str__(self) -> str:
+        """``3 rules (and 1 fallback)``."""
+        text = f"{self.rules} rule{'' if self.rules == 1 else 's'}"
+        if self.fallbacks:
+            text += f" (and {self.fallbacks} fallback{'' if self.fallbacks == 1 else 's'})"
+        return text
+
+    def as_plain(self) -> dict[str, Any]:
+        """For --json."""
+        return {"rules": self.rules, "fallbacks": self.fallbacks}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -14,8 +14,9 @@ from typing import Any, Final
 
 from rccltune import __version__, deploy, emit, plugin, session
 from rccltune.deploy import Delivery, File, Placed, Rules
-from rccltune.errors import CommandLineError, InputFileError, SessionError
+from rccltune.errors import CommandLineError, InputFileError, SessionError, VerificationError
 from rccltune.launch.environment import CLEARED
+from rccltune.pipeline import verdicts
 from rccltune.session import Session
 from rccltune.session.files import disk_errors
 from rccltune.session.lock import MARKER
@@ -187,7 +188,8 @@ def _rule_files(folder: Path) -> tuple[Rules, ...]:
     """Every rule file of a session, the one for any placement first."""
     paths = sorted(folder.glob("rccl_tuner*.csv"))
     rules = [_rules(path) for path in paths]
-    found = [one for one in rules if one.n_rules]
+    _refuse_refused(folder, rules)
+    found = [one for one in rules if one.count.rules]
     if not found:
         raise SessionError(
             "there is no rule in this session's rule files: nothing is faster than the untouched "
@@ -217,6 +219,18 @@ def _rule_files(folder: Path) -> tuple[Rules, ...]:
             hint="deploy them from sessions of their own, into folders of their own.",
         )
     return tuple(found)
+
+
+def _refuse_refused(folder: Path, rules: Sequence[Rules]) -> None:
+    """What lost its verification goes to no job, whatever became of the file since."""
+    for one in rules:
+        why = verdicts.refused(folder, one.content)
+        if why is not None:
+            raise VerificationError(
+                f"the verification of these rules failed: {why.message}",
+                where=str(folder / one.name),
+                hint="choose others (rccltune emit-config) and verify them: what stands can go out.",
+            )
 
 
 def _is_found_by_name(one: Rules) -> bool:
@@ -250,7 +264,7 @@ def _rules(path: Path) -> Rules:
     return Rules(
         name=path.name,
         content=content,
-        n_rules=len(read.rules),
+        count=emit.counted(read.rules),
         requires=dict(read.requires),
         needs=read.needs,
         verified=said[1] if said else None,
@@ -288,5 +302,5 @@ def _provenance(made: Session, rules: Sequence[Rules], content: bytes) -> tuple[
         f"deployed by rccltune {__version__}; plugin {built}, sha256 {digest}",
         f"session: {' '.join(origin.split())}",
         f"measured on: {', '.join(part for part in parts if part) or 'an unknown machine'}",
-        *(f"rules: {one.name}, {one.n_rules} of them" for one in rules),
+        *(f"rules: {one.name}, {one.count}" for one in rules),
     )

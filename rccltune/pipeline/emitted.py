@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from rccltune import session
-from rccltune.model import Environment, LeftOut, Notice, Scale, Zone
+from rccltune import emit, session
+from rccltune.model import Environment, LeftOut, Notice, RuleCount, Scale, Zone
 from rccltune.pipeline.basing import Vendor
 from rccltune.pipeline.fitting import FitDone
 
@@ -27,7 +27,6 @@ class EmitWish:
         formats: ``rccl`` for the rule file, ``ncclx`` for NCCLX's, ``env`` for exports.
         scales: for which rules are predicted where they were not measured.
         base: the vendor's table that stands behind the rules; ``auto`` looks for it.
-        is_verified_next: what is written is held against the untouched site at once.
         span: rules of NCCLX may reach over scales between measured ones that agree.
     """
 
@@ -39,7 +38,6 @@ class EmitWish:
     formats: tuple[str, ...] = ("rccl",)
     scales: tuple[Scale, ...] = ()
     base: Path | None = None
-    is_verified_next: bool = False
     span: bool = False
 
 
@@ -73,7 +71,7 @@ class Emitted:
     Attributes:
         path: None where the text goes to stdout.
         text: of the rule file; of the exports where no rule file was asked for.
-        environment_path: of the exports, None where none were asked for or they go to stdout.
+        environment_path: of the exports that use it, None where all goes to stdout.
         environment_text: of the exports.
         environments: variants that were measured beside the untouched site, judged.
         needs: what the rules need to be exported.
@@ -98,9 +96,9 @@ class Emitted:
     translated: tuple[Translated, ...] = ()
 
     @property
-    def n_rules(self) -> int:
-        """Zones that became rules."""
-        return sum(zone.setting is not None for zone in self.zones)
+    def count(self) -> RuleCount:
+        """Rules in the file for RCCL and the plugin, whether it is written or not."""
+        return emit.counted([rule for s in emit.sections(self.zones) for rule in s.rules])
 
     def as_plain(self) -> dict[str, Any]:
         """For --json."""
@@ -109,7 +107,7 @@ class Emitted:
             "environment_path": str(self.environment_path) if self.environment_path else None,
             "environments": session.to_plain(self.environments),
             "needs": dict(self.needs),
-            "rules": self.n_rules,
+            **self.count.as_plain(),
             "zones": session.to_plain(self.zones),
             "left_out": session.to_plain(self.left_out),
             "notices": session.to_plain(self.notices),

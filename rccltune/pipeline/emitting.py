@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Final
 
 from rccltune import __version__, emit, plugin, session
 from rccltune.emit import RuleDocument
-from rccltune.errors import CommandLineError, TooLittleDataError
+from rccltune.errors import CommandLineError, MachineError, TooLittleDataError
 from rccltune.model import (
     Environment,
     Fingerprint,
@@ -38,11 +38,23 @@ Note = Callable[[str], None]
 
 
 def emit_rules(wish: EmitWish, *, note: Note) -> Emitted:
-    """Choose and write the rule file.
+    """Choose and write the rule file, with the exports that use it.
+
+    Raises:
+        CommandLineError: the file is there and may not be overwritten.
+        RccltuneError: as of :func:`choose_rules`.
+    """
+    chosen = choose_rules(wish, note=note)
+    _write((chosen, *chosen.beside), overwrite=wish.overwrite, note=note)
+    return chosen
+
+
+def choose_rules(wish: EmitWish, *, note: Note) -> Emitted:
+    """What would be written, and where; nothing is.
 
     Raises:
         TooLittleDataError: fewer than two settings to choose between.
-        CommandLineError: the file is there and may not be overwritten.
+        CommandLineError: several files and one place for them; options that exclude each other.
         SessionError: sessions of two machines, or none.
         InputFileError: the base has mistakes, or is for another machine.
         MachineError: no base was found.
@@ -54,14 +66,12 @@ def emit_rules(wish: EmitWish, *, note: Note) -> Emitted:
         )
     fits = [fit_session(folder, note=note) for folder in wish.folders]
     fingerprint = one_machine(fits)
-    choices = [choice_of(done, wish.options(done)) for done in fits]
+    wish, choices = _choices(wish, fits, note)
     judged = [
         environments_of(done, choice, wish.options(done))
-        for done, choice in zip(fits, choices, strict=True)
+        for done, choice in zip(fits, choices, strict=False)
     ]
     environments = together(judged, note=note)
-    if wish.scales:
-        choices.append(predicted(fits, wish.scales, wish.options, note=note).choice)
     zones = tuple(zone for choice in choices for zone in zones_in(choice.zones, environments))
     if not zones:
         raise TooLittleDataError(
@@ -85,9 +95,6 @@ def emit_rules(wish: EmitWish, *, note: Note) -> Emitted:
         replace(_emitted(wish, path, sheet, document, environments), base=base)
         for path, sheet, document in zip(paths, sheets, documents, strict=True)
     )
-    # Who verifies at once need not be told to.
-    told = (lambda _: None) if wish.is_verified_next else note
-    _write((first, *others), overwrite=wish.overwrite, note=told)
     return replace(
         first,
         environments=environments,
@@ -101,6 +108,39 @@ def emit_rules(wish: EmitWish, *, note: Note) -> Emitted:
         ),
         beside=tuple(others),
     )
+
+
+def _choices(wish: EmitWish, fits: Sequence[FitDone], note: Note) -> tuple[EmitWish, list[Choice]]:
+    """What each session chooses, then what is predicted, and the wish that they follow.
+
+    What one scale needs in the environment every communicator of the job gets: where others do not
+    need it too, and so were not measured under it, all choose without it.
+    """
+    choices = _chosen(wish, fits, note)
+    needs: dict[Scale, set[str]] = {}
+    for zone in (zone for choice in choices for zone in choice.zones):
+        mine = needs.setdefault(zone.target.scale, set())
+        if zone.setting is not None and zone.variant.widens is not None:
+            mine.update(f"{name}={value}" for name, value in zone.variant.environment)
+    if len({frozenset(found) for found in needs.values()}) < 2:
+        return wish, choices
+    for scale, found in needs.items():
+        if found:
+            note(
+                f"{scale} would gain from {' '.join(sorted(found))}, under which the other scales "
+                "were not measured: left out. A file for that scale alone has it: rccltune "
+                "emit-config with its session only."
+            )
+    ask = wish.options
+    wish = replace(wish, options=lambda done: replace(ask(done), widen=False))
+    return wish, _chosen(wish, fits, note)
+
+
+def _chosen(wish: EmitWish, fits: Sequence[FitDone], note: Note) -> list[Choice]:
+    choices = [choice_of(done, wish.options(done)) for done in fits]
+    if wish.scales:
+        choices.append(predicted(fits, wish.scales, wish.options, note=note).choice)
+    return choices
 
 
 def _paths(wish: EmitWish, fingerprint: Fingerprint, sheets: Sequence[Sheet]) -> list[Path | None]:
@@ -129,18 +169,13 @@ def _emitted(
 ) -> Emitted:
     """The files of one sheet as they will be written."""
     rules = path if "rccl" in wish.formats else None
-    exports = path
-    if path is not None and ("rccl" in wish.formats or wish.output is None):
-        exports = path.with_suffix(".env")
-    placed = () if sheet.placement is None else (("RCCLTUNE_PLACEMENT", sheet.placement),)
+    translated = _translated(wish, path, sheet, document)
     environment = emit.render_environment(
         document.provenance,
         environments,
-        (*document.needs, *placed),
-        str(rules.resolve()) if rules else None,
-        str(plugin.library()) if rules and "env" in wish.formats else None,
+        document.needs,
+        _use(rules, sheet, document, translated),
     )
-    translated = _translated(wish, path, sheet, document)
     texts = {
         "rccl": emit.render(document),
         "env": environment,
@@ -152,12 +187,44 @@ def _emitted(
         path=rules,
         text="".join(texts[name] for name in formats),
         translated=translated,
-        environment_path=exports if "env" in wish.formats else None,
+        environment_path=_beside(wish, path),
         environment_text=environment,
         needs=document.needs,
         zones=sheet.zones,
         placement=sheet.placement,
     )
+
+
+def _beside(wish: EmitWish, path: Path | None) -> Path | None:
+    """Where the exports go: beside what they use, unless they alone are wanted."""
+    if path is None:
+        return None
+    if wish.formats == ("env",) and wish.output is not None:
+        return path
+    beside = path.with_suffix(".env")
+    return beside if beside != path else path.with_name(f"{path.name}.env")
+
+
+def _use(
+    rules: Path | None, sheet: Sheet, document: RuleDocument, translated: Sequence[Translated]
+) -> list[tuple[str, str]]:
+    """Variables that make a job use the files; none where they have no rule."""
+    found = [
+        (one.variable, str(one.path.resolve())) for one in translated if one.path and one.n_rules
+    ]
+    is_used = sheet.has_rules or (document.base is not None and document.base.rules)
+    if rules is None or not is_used:
+        return found
+    found.append(("NCCL_TUNER_CONFIG_FILE", str(rules.resolve())))
+    try:
+        library = plugin.library()
+    except MachineError:
+        # The host's own CSV tuner reads the file, where it has one.
+        return found
+    found.append(("NCCL_TUNER_PLUGIN", str(library)))
+    if sheet.placement is not None:
+        found.append(("RCCLTUNE_PLACEMENT", sheet.placement))
+    return found
 
 
 def _translated(
@@ -263,8 +330,7 @@ def _document(
     environments: Sequence[Environment],
 ) -> RuleDocument:
     sections = emit.sections(sheet.zones)
-    exported = {pair for one in environments if one.chosen for pair in one.variant.environment}
-    needs = exported | {
+    needs = {pair for one in environments if one.chosen for pair in one.variant.environment} | {
         pair
         for section in sections
         for rule in (*section.entries, *section.fallbacks)
@@ -276,6 +342,7 @@ def _document(
             *_provenance(fits, fingerprint),
             *sheet.lines,
             *_chosen_lines(environments),
+            *_reach_lines(sheet),
         ),
         requires=(*_requires(fingerprint), *sheet.requires),
         needs=tuple(sorted(needs)),
@@ -314,6 +381,12 @@ def _chosen_lines(environments: Sequence[Environment]) -> list[str]:
             if one.variant.path:
                 lines.append(f"rules beyond what it serves are those of {one.beyond}")
     return lines
+
+
+def _reach_lines(sheet: Sheet) -> list[str]:
+    if not any(zone.setting is not None and not zone.n_sizes for zone in sheet.zones):
+        return []
+    return ["EXTRAPOLATED: rules reach beyond what was measured, where their comment says so"]
 
 
 def _dates(outcomes: Iterable[Outcome]) -> str:

@@ -15,7 +15,7 @@ from rccltune.model import Judgement, Rule
 from rccltune.pipeline.accepting import accepted
 from rccltune.pipeline.site import Site
 from rccltune.pipeline.trials import Ground, Held, Proven, hold, of_scale
-from rccltune.units import format_size
+from rccltune.units import format_span
 from rccltune.verify import Cut, Standing, Weighed
 from rccltune.vocab import Collective
 
@@ -155,8 +155,8 @@ def in_words(sizes: Sizes) -> str:
 
 
 def _where(found: Collection[int]) -> str:
-    low, high = format_size(min(found)), format_size(max(found))
-    return low if len(found) == 1 else f"{len(found)} sizes from {low} to {high}"
+    span = format_span(min(found), max(found))
+    return span if len(found) == 1 else f"{len(found)} sizes from {span}"
 
 
 def _judged(wanted: Wanted, ground: Ground, text: str, rounds: range) -> Settled:
@@ -295,4 +295,4 @@ def _without(text: str, file: RuleFile, cuts: Sequence[Cut], site: Site) -> str:
 
 
 def _span(cut: Cut) -> str:
-    return f"{cut.collective.value} {format_size(cut.min_nbytes)} to {format_size(cut.max_nbytes)}"
+    return f"{cut.collective.value} {format_span(cut.min_nbytes, cut.max_nbytes)}"

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Final
 
 from rccltune import plan, plugin, proof, session, verify
-from rccltune.emit import RuleFile
+from rccltune.emit import RuleFile, counted
 from rccltune.errors import LaunchError, MachineError, RccltuneError, VerificationError
 from rccltune.model import Launch, Outcome, Rule, Sample, Status, Variant
 from rccltune.pipeline import launching
@@ -139,13 +139,13 @@ def hold(ground: Ground, file: RuleFile, text: str, rounds: range) -> tuple[Held
     rules = of_scale(file, site)
     tuned = _tuned(file, text, ground.folder, site)
     planned = {
-        condition: _launches(ground, condition, rules, tuned, rounds)
+        condition: _launches(ground, condition, (file, rules), tuned, rounds)
         for condition in ground.conditions
     }
     n_launches = sum(map(len, planned.values()))
     again = f", with those of {len(rounds) - 1} before," if len(rounds) > 1 else ""
     made = f"{n_launches // len(rounds)} launches{again}"
-    ground.note(f"{made} hold {len(rules)} rules against the untouched site, in turns")
+    ground.note(f"{made} hold {counted(rules)} against the untouched site, in turns")
     runner = _Runner(ground)
     held = tuple(
         _hold_under(condition, launches, runner, rules) for condition, launches in planned.items()
@@ -161,7 +161,11 @@ def hold(ground: Ground, file: RuleFile, text: str, rounds: range) -> tuple[Held
 
 
 def _launches(
-    ground: Ground, condition: Condition, rules: Sequence[Rule], tuned: Variant, rounds: range
+    ground: Ground,
+    condition: Condition,
+    asked: tuple[RuleFile, Sequence[Rule]],
+    tuned: Variant,
+    rounds: range,
 ) -> tuple[Launch, ...]:
     """All of them, with their ids.
 
@@ -172,11 +176,14 @@ def _launches(
     on = ground_of(site)
     _check(condition, on)
     n = ground.n_repeats
+    file, rules = asked
+    # What rules need holds for the whole job.
+    others = condition.sweep.collectives if file.needs else ()
     planned = [
         launch
         for number in rounds
         for launch in plan.plan_verification(
-            condition, on, rules, tuned, range((number - 1) * n, number * n)
+            condition, on, rules, tuned, range((number - 1) * n, number * n), others=others
         )
     ]
     complete = (completed(one, site, ground.timeout_s) for one in planned)

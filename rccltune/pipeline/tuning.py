@@ -7,19 +7,20 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
+from rccltune import session
 from rccltune.errors import HarmError, VerificationError
 from rccltune.model import DEFAULT_VARIANT, Notice
 from rccltune.pipeline import basing
 from rccltune.pipeline.emitted import Emitted, EmitWish
-from rccltune.pipeline.emitting import emit_rules
+from rccltune.pipeline.emitting import choose_rules
 from rccltune.pipeline.fitting import FitDone, fit_session
 from rccltune.pipeline.plotting import plot_session
 from rccltune.pipeline.preparing import Prepared
 from rccltune.pipeline.reporting import Reported, report_session
 from rccltune.pipeline.running import Tell
 from rccltune.pipeline.sweeping import Swept, sweep
-from rccltune.pipeline.verifying import Verified, VerifyWish, verify_rules
-from rccltune.pipeline.writing import forget_kept
+from rccltune.pipeline.verdicts import CANDIDATES
+from rccltune.pipeline.verifying import Verified, VerifyWish, exports_without, verify_rules
 
 if TYPE_CHECKING:
     from rccltune.zones import ChoiceOptions
@@ -156,15 +157,8 @@ def _proven(
 
 
 def _emitted(folder: Path, options: Options, base: Path | None, note: Note) -> Emitted:
-    wish = EmitWish(
-        folders=(folder,),
-        options=options,
-        overwrite=True,
-        formats=("rccl", "env"),
-        base=base,
-        is_verified_next=True,
-    )
-    return emit_rules(wish, note=note)
+    wish = EmitWish(folders=(folder,), options=options, base=base)
+    return choose_rules(wish, note=note)
 
 
 def _is_exported(emitted: Emitted) -> bool:
@@ -184,20 +178,37 @@ def _in_default(options: Options) -> Options:
 def _verified(
     prepared: Prepared, emitted: Emitted, options: Options, note: Note
 ) -> tuple[Verified, ...]:
-    """Every file that has rules, verified."""
+    """Every file that has rules, verified; only then does one lie where jobs look for it."""
     found = []
-    min_gain = options(fit_session(prepared.folder, note=note)).min_gain
+    wish = options(fit_session(prepared.folder, note=note))
     for one in (emitted, *emitted.beside):
-        if one.path is None or not one.n_rules:
+        if one.path is None or one.environment_path is None:
             continue
-        wish = VerifyWish(
-            folder=prepared.folder,
-            rules=one.path,
-            output=one.path,
-            min_gain=min_gain,
-            n_repeats=_REPEATS,
-            timeout_s=prepared.timeout_s,
-        )
-        found.append(verify_rules(wish, prepared.sweep, prepared.site, note=note))
-    forget_kept(one.path for one in (emitted, *emitted.beside) if one.path is not None)
+        lost: tuple[str, ...] = ()
+        if one.count.rules:
+            candidate = prepared.folder / CANDIDATES / one.path.name
+            candidate.parent.mkdir(exist_ok=True)
+            session.write_atomically(candidate, one.text)
+            verified = verify_rules(
+                VerifyWish(
+                    folder=prepared.folder,
+                    rules=candidate,
+                    output=one.path,
+                    min_gain=wish.min_gain,
+                    extrapolate=wish.extrapolate,
+                    n_repeats=_REPEATS,
+                    timeout_s=prepared.timeout_s,
+                ),
+                prepared.sweep,
+                prepared.site,
+                note=note,
+            )
+            found.append(verified)
+            lost = verified.lost_exports
+        elif _is_exported(emitted):
+            # Nothing verifies an environment without rules.
+            continue
+        else:
+            session.write_atomically(one.path, one.text)
+        session.write_atomically(one.environment_path, exports_without(one.environment_text, lost))
     return tuple(found)

@@ -14,6 +14,8 @@ from rccltune.errors import VerificationError
 
 _VERDICT: Final = "verdict"
 _REFUSED: Final = "refused"
+# Folder of rules that are being verified, or were refused; no job looks there.
+CANDIDATES: Final = "candidates"
 # Of the session's own rule file for any placement.
 VERDICT_FILE: Final = f"{_VERDICT}.json"
 
@@ -82,12 +84,29 @@ def refusals(folder: Path) -> tuple[Refused, ...]:
     Raises:
         SessionError: one is not what is written here.
     """
-    found = []
+    return tuple(
+        one
+        for one in _all_refused(folder)
+        if one.sha256
+        in (_sha256(where / Path(one.path).name) for where in (folder, folder / CANDIDATES))
+    )
+
+
+def refused(folder: Path, content: bytes) -> Refused | None:
+    """The refusal of a rule file with this content, wherever it lies; None without one.
+
+    Raises:
+        SessionError: what is kept is not what is written here.
+    """
+    sha256 = hashlib.sha256(content).hexdigest()
+    return next((one for one in _all_refused(folder) if one.sha256 == sha256), None)
+
+
+def _all_refused(folder: Path) -> Iterator[Refused]:
     for path in sorted(folder.glob(f"{_REFUSED}*.json")):
         plain = session.read_derived(folder, path.name)
         if plain is not None:
-            found.append(session.from_plain(Refused, plain, str(path)))
-    return tuple(one for one in found if _sha256(folder / Path(one.path).name) == one.sha256)
+            yield session.from_plain(Refused, plain, str(path))
 
 
 def _beside(name: str) -> str:

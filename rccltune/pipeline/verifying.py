@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
-from rccltune import emit, interrupts, plan, session, simnode
-from rccltune.emit import Change
+from rccltune import emit, interrupts, plan, session, simnode, verify
+from rccltune.emit import Change, RuleFile
 from rccltune.errors import CommandLineError, InputFileError
-from rccltune.model import Sweep
+from rccltune.model import LL128_FORCED, NOT_MEASURED, RuleCount, Sweep
 from rccltune.pipeline import placing, verdicts
 from rccltune.pipeline.accepting import accepted
 from rccltune.pipeline.emitting import file_name
@@ -22,7 +22,10 @@ from rccltune.pipeline.site import Site
 from rccltune.pipeline.trials import FOLDER, Ground, Held, Note
 from rccltune.pipeline.writing import VERIFIED_MARK
 from rccltune.verify import Cut, Standing, Weighed
-from rccltune.vocab import Collective
+from rccltune.vocab import Collective, Protocol
+
+# What makes a job use a rule file.
+_USE: Final = ("NCCL_TUNER_CONFIG_FILE", "NCCL_TUNER_PLUGIN", "RCCLTUNE_PLACEMENT")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -39,6 +42,7 @@ class VerifyWish:
         graphs: further numbers of graph replays, likewise; 0 is none.
         besides: collectives and sizes that run at the same time, likewise.
         keep_losers: leave the file as it is, whatever loses.
+        extrapolate: rules keep what they answer beyond the sizes verified, unverified.
     """
 
     folder: Path
@@ -47,6 +51,7 @@ class VerifyWish:
     min_gain: float = 0.02
     n_repeats: int = 3
     keep_losers: bool = False
+    extrapolate: bool = False
     timeout_s: float | None = None
     dtypes: tuple[str, ...] = ()
     graphs: tuple[int, ...] = ()
@@ -62,9 +67,11 @@ class Verified:
         held: every condition of the last round.
         standings: rules of the last round.
         cuts: what was taken away in all rounds.
-        n_before: rules that the file had for this scale.
+        before: rules that the file had for this scale.
+        after: rules that it has now.
         needs: what the file asks of the environment, name and value.
         lost_needs: variables that the file asked for and no longer does: they do harm.
+        unneeded: likewise, since no rule that is left needs them.
     """
 
     path: Path | None
@@ -72,13 +79,20 @@ class Verified:
     held: tuple[Held, ...]
     standings: tuple[Standing, ...]
     cuts: tuple[Cut, ...]
-    n_before: int
-    n_after: int
+    before: RuleCount
+    after: RuleCount
     n_launches: int
     n_rounds: int
     simulated: bool
     needs: tuple[tuple[str, str], ...] = ()
     lost_needs: tuple[str, ...] = ()
+    unneeded: tuple[str, ...] = ()
+
+    @property
+    def lost_exports(self) -> tuple[str, ...]:
+        """Variables that nobody should export any more; without rules those that use them too."""
+        lost = (*self.lost_needs, *self.unneeded)
+        return lost if self.after.rules else (*lost, *_USE)
 
     @property
     def unruled(self) -> tuple[Weighed, ...]:
@@ -112,8 +126,8 @@ class Verified:
         return {
             "path": str(self.path) if self.path else None,
             "simulated": self.simulated,
-            "rules_before": self.n_before,
-            "rules": self.n_after,
+            "rules_before": self.before.rules,
+            **self.after.as_plain(),
             "rounds": self.n_rounds,
             "launches": self.n_launches,
             "conditions": [_plain(held) for held in self.held],
@@ -129,7 +143,7 @@ class Verified:
             ],
             "cuts": session.to_plain(self.cuts),
             "needs": dict(self.needs),
-            "lost_needs": list(self.lost_needs),
+            "lost_needs": [*self.lost_needs, *self.unneeded],
             "sha256": sorted({digest for held in self.held for digest in held.proven.hashes}),
         }
 
@@ -162,19 +176,30 @@ def verify_rules(wish: VerifyWish, sweep: Sweep, site: Site, *, note: Note) -> V
     """
     text = _text_of(wish.rules)
     file = accepted(text.encode(), wish.rules)
-    n_before = len(ours(file, site))
+    before = emit.counted(ours(file, site))
     if not file.rules:
         raise CommandLineError(
             "this file has no rule, so there is nothing to verify",
             where=str(wish.rules),
             hint="the library chooses as it did; the file's #@ hole lines say why at each size.",
         )
-    if not n_before:
+    if not before.rules:
         raise CommandLineError(
             f"no rule of this file is for {site.scale}",
             where=str(wish.rules),
             hint="emit one first (rccltune emit-config), or start as many ranks (--np).",
         )
+    beyond: tuple[Cut, ...] = ()
+    if not wish.keep_losers:
+        narrowed, beyond = _within_reach(wish, text, file, sweep, site)
+        if wish.extrapolate or ours(accepted(narrowed.encode(), wish.rules), site):
+            text = narrowed
+        else:
+            raise CommandLineError(
+                "none of these rules is for a size that this sweep has: nothing can be verified",
+                where=str(wish.rules),
+                hint="sweep the sizes that they are for (--min-bytes, --max-bytes).",
+            )
     ground = Ground(
         folder=wish.folder / FOLDER,
         conditions=plan.conditions(
@@ -202,25 +227,33 @@ def verify_rules(wish: VerifyWish, sweep: Sweep, site: Site, *, note: Note) -> V
         state = settle(wanted, ground, text)
         if not wish.keep_losers:
             refuse(state, ground)
-    final = text if wish.keep_losers else _with_evidence(state, site)
+    cuts = (*beyond, *state.cuts)
+    unneeded: tuple[str, ...] = ()
+    if not wish.keep_losers:
+        text, unneeded = _without_unneeded(_with_evidence(state, site))
     path = None if wish.keep_losers else wish.output
-    if path is not None:
-        session.write_atomically(path, final)
-        _take_exports_away(path.with_suffix(".env"), state.lost_needs)
+    after = emit.read_rules(text.encode())
     made = Verified(
         path=path,
-        text=final,
+        text=text,
         held=state.held,
         standings=state.standings,
-        cuts=state.cuts,
-        n_before=n_before,
-        n_after=len(ours(state.file, site)),
+        cuts=cuts,
+        before=before,
+        after=emit.counted(ours(after, site)),
         n_launches=state.n_launches,
         n_rounds=state.n_rounds,
         simulated=site.node is not None,
-        needs=tuple(dict(state.file.needs).items()),
+        needs=tuple(dict(after.needs).items()),
         lost_needs=state.lost_needs,
+        unneeded=unneeded,
     )
+    if path is not None:
+        session.write_atomically(path, text)
+        exports = path.with_suffix(".env")
+        if exports.exists() and made.lost_exports:
+            kept = exports_without(exports.read_text(encoding="utf-8"), made.lost_exports)
+            session.write_atomically(exports, kept)
     session.write_derived(wish.folder, name, made.as_plain())
     return made
 
@@ -239,16 +272,72 @@ def _text_of(path: Path) -> str:
     return "\n".join(kept) + "\n"
 
 
-def _take_exports_away(path: Path, names: Sequence[str]) -> None:
-    """Exports that emit-config wrote beside the rules, without what does harm."""
-    if not names or not path.exists():
-        return
+def exports_without(text: str, names: Sequence[str]) -> str:
+    """Exports that emit-config wrote, without those that do harm or that nothing needs."""
     lines = []
-    for line in path.read_text(encoding="utf-8").splitlines():
+    for line in text.split("\n"):
         name = line.removeprefix("export ").partition("=")[0]
         is_lost = line.startswith("export ") and name in names
-        lines.append(f"# {VERIFIED_MARK} {name} slows sizes without a rule" if is_lost else line)
-    session.write_atomically(path, "\n".join(lines) + "\n")
+        lines.append(
+            f"# {VERIFIED_MARK} {name} is not exported: no rule needs it" if is_lost else line
+        )
+    return "\n".join(lines)
+
+
+def _within_reach(
+    wish: VerifyWish, text: str, file: RuleFile, sweep: Sweep, site: Site
+) -> tuple[str, tuple[Cut, ...]]:
+    """The file with rules that end where verification will, and what they lose.
+
+    Extrapolated, what lies beyond stays in rules of its own, of which nothing is said.
+    """
+    rules = ours(file, site)
+    n_ranks = site.scale.n_ranks
+    beyond = verify.beyond(
+        {
+            one: plan.verified_sizes(sweep, one, n_ranks) if one in sweep.collectives else ()
+            for one in dict.fromkeys(rule.collective for rule in rules)
+        }
+    )
+    changes: dict[int, Change] = {}
+    taken: dict[Cut, None] = {}
+    said: set[tuple[Collective, int, int]] = set()
+    for rule in rules:
+        mine = [cut for cut in beyond if verify.inside(rule, cut) is not None]
+        if not mine or rule.line is None:
+            continue
+        outside = [part for cut in mine if (part := verify.inside(rule, cut)) is not None]
+        parts = verify.without(rule, mine)
+        if wish.extrapolate:
+            if parts:
+                changes[rule.line] = Change(parts=parts, evidence="", unproven=tuple(outside))
+            continue
+        taken |= dict.fromkeys(
+            replace(cut, min_nbytes=part.min_nbytes, max_nbytes=part.max_nbytes)
+            for cut, part in zip(mine, outside, strict=True)
+        )
+        # A fallback behind a rule has the same bounds.
+        new = [p for p in outside if (p.collective, p.min_nbytes, p.max_nbytes) not in said]
+        said |= {(p.collective, p.min_nbytes, p.max_nbytes) for p in new}
+        holes = tuple((part.min_nbytes, part.max_nbytes, NOT_MEASURED) for part in new)
+        changes[rule.line] = Change(parts=parts, evidence="", holes=holes)
+    return emit.rewritten(text, changes, ()), tuple(taken)
+
+
+def _without_unneeded(text: str) -> tuple[str, tuple[str, ...]]:
+    """The file without needs that no rule of it has any more, and their names.
+
+    What a whole environment gave, all its rules need; LL128 alone is what single rules do.
+    """
+    file = emit.read_rules(text.encode())
+    uses_ll128 = any(rule.setting.protocol is Protocol.LL128 for rule in file.rules)
+    ll128 = {name for name, _ in LL128_FORCED.environment}
+    names = tuple(
+        name for name, _ in file.needs if not file.rules or (name in ll128 and not uses_ll128)
+    )
+    gone = tuple(f"#@ needs {name}=" for name in names)
+    lines = [line for line in text.split("\n") if not (gone and line.startswith(gone))]
+    return "\n".join(lines), names
 
 
 def rule_file_of(folder: Path, site: Site) -> Path:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Final
 
@@ -55,12 +55,6 @@ def is_verified(path: Path) -> bool:
 def kept_of(path: Path) -> Path:
     """Where a verified file stays when another comes in its place."""
     return path.with_name(path.name + _KEPT)
-
-
-def forget_kept(paths: Iterable[Path]) -> None:
-    """Drop what was kept of files that are verified again."""
-    for path in paths:
-        kept_of(path).unlink(missing_ok=True)
 
 
 def _in_the_way(path: Path) -> CommandLineError:

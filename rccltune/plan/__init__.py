@@ -33,7 +33,7 @@ from rccltune.plan.launches import (
 from rccltune.plan.parting import parted
 from rccltune.plan.rounds import Pace, plan_round, seconds
 from rccltune.plan.varying import plan_variants
-from rccltune.plan.verifying import Condition, conditions, plan_verification
+from rccltune.plan.verifying import Condition, conditions, plan_verification, verified_sizes
 from rccltune.plan.walks import plan_walks, schedule_text, why_no_walk
 
 __all__ = [
@@ -73,6 +73,7 @@ __all__ = [
     "seconds",
     "sizes",
     "sizes_of",
+    "verified_sizes",
     "why_impossible",
     "why_no_walk",
     "with_ids",

@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from typing import Final
 
 from rccltune.model import BASELINE, DEFAULT_VARIANT, Beside, Launch, Rule, Sweep, Variant
-from rccltune.plan.calling import grain, unit_of
+from rccltune.plan.calling import called_sizes, grain, unit_of
 from rccltune.plan.launches import Ground, benchmark_options, launch_of, repeat_letter
 from rccltune.units import MAX_NBYTES, format_size
 from rccltune.vocab import Collective
@@ -87,6 +87,8 @@ def plan_verification(
     rules: Sequence[Rule],
     tuned: Variant,
     repeats: Sequence[int],
+    *,
+    others: Iterable[Collective] = (),
 ) -> list[Launch]:
     """Both arms at every size, ids still empty.
 
@@ -101,10 +103,11 @@ def plan_verification(
         tuned: environment of the tuned arm, plugin and rules among it.
         repeats: their numbers. Those of another state of the file have others, since an untouched
             run of minutes ago is nothing to hold a drifting machine against.
+        others: collectives without a rule that what the rules need may harm.
     """
     launches: list[Launch] = []
     sweep, beside = under.sweep, _beside(under, ground)
-    concerned = dict.fromkeys(rule.collective for rule in rules)
+    concerned = dict.fromkeys((*(rule.collective for rule in rules), *others))
     for turn, repeat in enumerate(repeats):
         for collective in (c for c in concerned if c in ground.programs):
             ranges = list(grids(sweep))
@@ -161,6 +164,12 @@ def grids(sweep: Sweep) -> Iterable[Sweep]:
         least = between if part else max(unit, sweep.min_nbytes)
         if least <= sweep.max_nbytes:
             yield replace(sweep, min_nbytes=least, factor=_FACTOR, step_nbytes=None)
+
+
+def verified_sizes(sweep: Sweep, collective: Collective, n_ranks: int) -> tuple[int, ...]:
+    """Sizes in bytes that the octaves and those between them call with, rising."""
+    called = (n for part in grids(sweep) for n in called_sizes(part, collective, n_ranks))
+    return tuple(sorted(set(called)))
 
 
 # Elements of a size from which on a quarter of an octave is told exactly enough.

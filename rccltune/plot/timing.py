@@ -7,10 +7,10 @@ from itertools import pairwise
 from typing import Final
 
 from rccltune.interpolate import time_at
-from rccltune.model import Crossover, Curve, Evidence, Model, Setting, Zone
+from rccltune.model import Crossover, Curve, Model, Setting, Zone
 from rccltune.plot.scene import Scene, Series
 from rccltune.plot.shapes import Polyline, model_paths
-from rccltune.units import approximate_size, format_size
+from rccltune.units import format_size
 
 MAX_CROSSINGS: Final = 8
 MAX_PANELS: Final = 8
@@ -123,20 +123,14 @@ def _not_a_border(scene: Scene, crossover: Crossover) -> bool:
 
 def _crossing(scene: Scene, crossover: Crossover) -> Crossing:
     low, high = crossover.low_nbytes, crossover.high_nbytes
-    span = f"{crossover.evidence.value} {_words(crossover, low)} to {_words(crossover, high)}"
-    label = f"{crossover.below} → {crossover.above}  {approximate_size(crossover.at_nbytes)}"
+    span = f"{crossover.evidence.value} {format_size(low)} to {format_size(high)}"
+    label = f"{crossover.below} → {crossover.above}  {format_size(crossover.at_nbytes)}"
     label += f"  ({span})"
     return Crossing(
         crossover=crossover,
         time_us=_height(scene, crossover.below, crossover.at_nbytes),
         label=label,
     )
-
-
-def _words(crossover: Crossover, nbytes: float) -> str:
-    """Measured sizes exactly, computed ones with three digits."""
-    exact = crossover.evidence is Evidence.BRACKET and nbytes == round(nbytes)
-    return format_size(round(nbytes)) if exact else approximate_size(nbytes)
 
 
 def _height(scene: Scene, setting: Setting, nbytes: float) -> float | None:

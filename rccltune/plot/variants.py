@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from rccltune.model import Environment, VariantGain
 from rccltune.plot.scene import Scene
 from rccltune.plot.shapes import Polyline
-from rccltune.units import approximate_size
+from rccltune.units import format_size
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -31,7 +31,7 @@ class VariantLine:
     def label(self) -> str:
         """Its name, and what a reader must know of it."""
         reach = self.threshold_nbytes
-        words = [self.name if reach is None else f"{self.name} up to {approximate_size(reach)}"]
+        words = [self.name if reach is None else f"{self.name} up to {format_size(reach)}"]
         words += ["lossy"] if self.lossy else []
         words += ["chosen"] if self.chosen else []
         return ", ".join(words)

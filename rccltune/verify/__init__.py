@@ -3,7 +3,7 @@
 from rccltune.verify.decisions import Decision, cost_table, decisions
 from rccltune.verify.harm import harmed
 from rccltune.verify.host import ABI_VERSIONS, Answer, Communicator, Host
-from rccltune.verify.narrowing import Cut, Standing, standings, without
+from rccltune.verify.narrowing import Cut, Standing, beyond, inside, standings, without
 from rccltune.verify.verdicts import Weighed, weigh
 
 __all__ = [
@@ -15,9 +15,11 @@ __all__ = [
     "Host",
     "Standing",
     "Weighed",
+    "beyond",
     "cost_table",
     "decisions",
     "harmed",
+    "inside",
     "standings",
     "weigh",
     "without",

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from statistics import median
 from typing import Final
 
-from rccltune.model import Judgement, Rule, Scale, View
+from rccltune.model import NOT_MEASURED, Judgement, Rule, Scale, View
+from rccltune.units import MAX_NBYTES
 from rccltune.verify.verdicts import Weighed, certainty, lost
 from rccltune.vocab import Collective, Placement
 
@@ -15,6 +16,8 @@ CERTAIN: Final = 0.95
 _LOST: Final = (Judgement.WORSE, Judgement.WRONG)
 # Nothing changes over 2 % of a size.
 _SAME: Final = 1.02
+# Sizes further apart say nothing about what lies between them.
+_APART: Final = 4
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -203,6 +206,35 @@ def _uncertain(rule: Rule, sizes: Sequence[Weighed], min_gain: float) -> list[Cu
         )
         for low, high in cuts
     ]
+
+
+def beyond(measured: Mapping[Collective, Iterable[int]]) -> tuple[Cut, ...]:
+    """What verification does not reach: below and above its sizes, and gaps between them.
+
+    Args:
+        measured: sizes in bytes of each collective; without any, all of it is beyond.
+    """
+    found = []
+    for collective, sizes in measured.items():
+        low = 0
+        for nbytes in sorted(sizes):
+            if low == 0 or nbytes > _APART * (low - 1):
+                found.append((collective, low, nbytes - 1))
+            low = nbytes + 1
+        found.append((collective, low, MAX_NBYTES))
+    return tuple(
+        Cut(collective=collective, min_nbytes=low, max_nbytes=high, reason=NOT_MEASURED)
+        for collective, low, high in found
+        if low <= high
+    )
+
+
+def inside(rule: Rule, cut: Cut) -> Rule | None:
+    """The part of a rule that a cut takes; None where they do not meet."""
+    low, high = max(rule.min_nbytes, cut.min_nbytes), min(rule.max_nbytes, cut.max_nbytes)
+    if not cut.is_of(rule) or low > high:
+        return None
+    return replace(rule, min_nbytes=low, max_nbytes=high)
 
 
 def without(rule: Rule, cuts: Iterable[Cut]) -> tuple[Rule, ...]:

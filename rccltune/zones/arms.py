@@ -115,13 +115,15 @@ def _group(
         views = named[setting, variant]
         if setting.role in (Role.BASELINE, Role.SILENT) or setting == options.baseline:
             continue
+        needed = _needed(setting, variant, target, options)
         reason = _barred(setting, target, views, options)
+        if reason is None and not options.widen and needed != target.variant:
+            reason = f"it needs {needed.name}, which other scales were not measured under"
         if reason is not None:
             made.barred.append(Barred(setting, variant, reason, views))
         elif setting in merged:
             merged[setting].curves.update(views | merged[setting].curves)
         else:
-            needed = _needed(setting, variant, target, options)
             merged[setting] = Arm(setting=setting, variant=needed, curves=dict(views))
     made.arms = [merged[setting] for setting in sorted(merged, key=setting_order)]
     return made

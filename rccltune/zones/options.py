@@ -29,6 +29,8 @@ class ChoiceOptions:
         extrapolate: settings also answer where nothing was measured, from 0 to 2^63-1, in zones of
             their own.
         arch: ``gfx942`` …; None is taken for a GPU of the gfx94x family.
+        widen: settings may be chosen that only a widening variant makes selectable, which the whole
+            job then needs.
         variant: name of the variant to choose whatever it costs; None lets gains decide.
         allow_lossy: a lossy variant may be chosen.
         selectable: why a setting cannot be in a rule for a target, None where it can; replaces
@@ -43,6 +45,7 @@ class ChoiceOptions:
     weights: tuple[tuple[Collective, Scale, int, float], ...] = ()
     extrapolate: bool = False
     arch: str | None = None
+    widen: bool = True
     variant: str | None = None
     allow_lossy: bool = False
     selectable: Selectable | None = None

@@ -11,8 +11,9 @@ from rccltune.pipeline.paging.gathering import Found
 from rccltune.pipeline.paging.marking import unproven
 from rccltune.pipeline.paging.unverified import chosen
 from rccltune.pipeline.paging.verified import Stood, Verification
-from rccltune.pipeline.paging.words import count, days, libraries, span
+from rccltune.pipeline.paging.words import count, days, libraries
 from rccltune.report import Headline
+from rccltune.units import format_span
 from rccltune.vocab import Collective
 
 _MOST_REASONS = 4
@@ -132,7 +133,7 @@ def _claim(collective: Collective, mine: Sequence[Stood]) -> str:
 
 def _reach(rules: Sequence[Rule]) -> str:
     low, high = min(r.min_nbytes for r in rules), max(r.max_nbytes for r in rules)
-    return span(low, high).replace(" to ", " and ")
+    return format_span(low, high).replace(" to ", " and ")
 
 
 def _overall(standing: Sequence[Stood]) -> str:

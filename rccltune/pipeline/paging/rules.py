@@ -17,13 +17,11 @@ from rccltune.pipeline.paging.words import (
     ratios,
     scale_of,
     setting_in,
-    size,
-    span,
     surely,
-    up_to,
     where_of,
 )
 from rccltune.report import Block, Column, Items, Part, Section, Table, Words
+from rccltune.units import format_last, format_size, format_span
 from rccltune.zones import Choice
 
 _MOST_HOLES = 60
@@ -59,7 +57,7 @@ def rules_section(found: Found) -> Section:
             Items(
                 items=tuple(
                     f"Taken away by the verification: {c.collective.value} "
-                    f"{span(c.min_nbytes, c.max_nbytes)}: {c.reason}"
+                    f"{format_span(c.min_nbytes, c.max_nbytes)}: {c.reason}"
                     for c in cuts
                 )
             )
@@ -193,7 +191,7 @@ def _row(
     variant = zone.variant if zone else rule.variant
     return (
         rule.collective.value,
-        span(rule.min_nbytes, rule.max_nbytes),
+        format_span(rule.min_nbytes, rule.max_nbytes),
         setting_in(rule.setting, variant) + (", fallback" if fallback else ""),
         _verified(stood),
         surely(stood.certainty) if stood else DASH,
@@ -255,9 +253,9 @@ def _holes(holes: list[Zone]) -> Table:
             (
                 zone.target.collective.value,
                 where_of(zone.target.scale, zone.target.rank_placement),
-                size(zone.min_nbytes),
-                up_to(zone.max_nbytes),
-                zone.reason or "",
+                format_size(zone.min_nbytes),
+                format_last(zone.max_nbytes),
+                zone.why,
             )
             for zone in holes[:_MOST_HOLES]
         ),

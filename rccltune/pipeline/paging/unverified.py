@@ -8,8 +8,9 @@ from rccltune.model import Zone
 from rccltune.pipeline.paging.gathering import Found
 from rccltune.pipeline.paging.marking import unproven
 from rccltune.pipeline.paging.rules import is_of, zones_of
-from rccltune.pipeline.paging.words import baseline_of, count, size, where_of
+from rccltune.pipeline.paging.words import baseline_of, count, where_of
 from rccltune.report import Headline
+from rccltune.units import format_size
 
 _FAST = "times as fast as"
 
@@ -101,8 +102,8 @@ def _in_sweep(zones: Sequence[Zone], than: str) -> list[str]:
         by_target.setdefault((target.collective.value, place), []).append(zone)
     return [
         f"{name} on {place}: {_range(mine)} {than}, between "
-        f"{size(min(z.measured_from or z.min_nbytes for z in mine))} and "
-        f"{size(max(z.measured_to or z.min_nbytes for z in mine))}, with "
+        f"{format_size(min(z.measured_from or z.min_nbytes for z in mine))} and "
+        f"{format_size(max(z.measured_to or z.min_nbytes for z in mine))}, with "
         f"{count(len(mine), 'rule')}; not verified."
         for (name, place), mine in by_target.items()
     ]

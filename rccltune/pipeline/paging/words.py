@@ -7,30 +7,9 @@ from statistics import median
 
 from rccltune.model import Outcome, Rule, Scale, Setting, Variant, Verdict
 from rccltune.pipeline.paging.gathering import Ended, Found
-from rccltune.units import MAX_NBYTES, approximate_size, format_size
 
 DASH = "–"
-# More digits than this say less.
-_LONG = 1024
 _SURE = 0.999
-
-
-def size(nbytes: int) -> str:
-    """A bound, exact where that is short: rule files have the bytes."""
-    exact = format_size(nbytes)
-    return approximate_size(nbytes) if nbytes >= _LONG and exact.endswith(" B") else exact
-
-
-def up_to(max_nbytes: int) -> str:
-    """The upper bound of a rule, which is inclusive, as the size where it ends."""
-    return "any" if max_nbytes >= MAX_NBYTES else size(max_nbytes + 1)
-
-
-def span(min_nbytes: int, max_nbytes: int) -> str:
-    """``64 KiB to 1 MiB``."""
-    if max_nbytes >= MAX_NBYTES:
-        return f"from {size(min_nbytes)} on"
-    return f"{size(min_nbytes)} to {up_to(max_nbytes)}"
 
 
 def percent(share: float | None, digits: int = 1) -> str:
