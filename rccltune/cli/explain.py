@@ -9,6 +9,7 @@ import click
 
 from rccltune.cli.console import Console, common, table
 from rccltune.cli.options import COLLECTIVE, FOLDER, MODE
+from rccltune.emit import counted
 from rccltune.model import Mode, hole_words
 from rccltune.units import format_last, format_size
 from rccltune.vocab import Collective
@@ -67,6 +68,7 @@ def explain(
 
 def _plain(found: Explanation) -> dict[str, Any]:
     return {
+        **counted(found.file.rules).as_plain(),
         "findings": found.file.findings,
         "requires": dict(found.file.requires),
         "needs": dict(found.file.needs),
@@ -118,7 +120,8 @@ def _name(setting: Setting | None) -> str:
 
 def _remarks(found: Explanation) -> list[str]:
     file, audit = found.file, found.audit
-    lines = [f"{f.severity.value}: line {f.line}: {f.message} [{f.code}]" for f in file.findings]
+    lines = [str(counted(file.rules))]
+    lines += [f"{f.severity.value}: line {f.line}: {f.message} [{f.code}]" for f in file.findings]
     lines += [f"dead: line {rule.line} can never be reached" for rule in audit.dead]
     lines += [
         f"fallback: line {rule.line} is reached only where an earlier rule is not selectable"

@@ -49,6 +49,8 @@ class Deployed:
         return {
             **placed_as_plain(self.directory, self.placed),
             "simulated": self.delivery.simulated,
+            "rules": sum(one.count.rules for one in self.delivery.rules),
+            "fallbacks": sum(one.count.fallbacks for one in self.delivery.rules),
             "verified": {one.name: one.verified for one in self.delivery.rules},
             "placements": list(self.delivery.placements),
             "environment": dict(self.delivery.variables(str(self.placed.folder))),
@@ -229,7 +231,7 @@ def _refuse_refused(folder: Path, rules: Sequence[Rules]) -> None:
             raise VerificationError(
                 f"the verification of these rules failed: {why.message}",
                 where=str(folder / one.name),
-                hint="choose others (rccltune emit-config) and verify them: what stands can go out.",
+                hint="choose others with rccltune emit-config, and verify them before they go out.",
             )
 
 

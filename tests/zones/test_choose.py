@@ -211,9 +211,7 @@ def make_table(table: Mapping[str, Sequence[float]], sizes: Sequence[int]) -> li
 
 
 def test_one_size_between_others_is_no_zone_of_its_own(make_curves: MakeCurves) -> None:
-    """A setting that wins at one size and is far behind at both beside it made rules like
-    114688 to 114688; at two sizes it is a zone.
-    """
+    """A setting far behind at both neighbours made rules of one size, 114688 to 114688."""
     baseline = [100.0] * 9
     lone = {"tree/ll": [150, 150, 150, 80, 150, 150, 150, 150, 150], "baseline": baseline}
     assert rules(choose(make_curves(lone, launches=("a", "b", "c")))) == []
