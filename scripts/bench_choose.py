@@ -19,6 +19,7 @@ from bisect import bisect_left
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 from itertools import groupby, pairwise, product
+from math import exp
 from pathlib import Path
 from statistics import fmean
 
@@ -291,6 +292,53 @@ def _ranges(curves: Sequence[Curve]) -> list[tuple[int, int, str]]:
     return [(zone.min_nbytes, zone.max_nbytes, str(zone.setting)) for zone in chosen]
 
 
+# Times in µs that three settings really take; each has six channel counts that change nothing.
+TRUTH: dict[str, Callable[[int], float]] = {
+    "tree/ll": lambda n: 20 + n / 5e3,
+    "ring/ll": lambda n: 30 + n / 1e4,
+    "ring/simple": lambda n: 60 + n / 5e4,
+}
+CHANNELS = ("", "/8", "/16", "/24", "/32", "/48")
+
+
+def bench_known() -> list[Row]:
+    """Rules where three zones are true; noise of 2 % a size and 1 % a launch."""
+    rows: list[Row] = []
+    for per_octave, n_launches in product((1, 4), (1, 3)):
+        sizes = [round(KIB * 2 ** (i / per_octave) / 4) * 4 for i in range(18 * per_octave)]
+        counts, losses = [], []
+        for seed in range(10):
+            chosen = zones.choose(fit.curves(_noisy(sizes, n_launches, seed)).curves).zones
+            rule = zone_rule(chosen)
+            counts.append(sum(zone.setting is not None for zone in chosen))
+            for n in sizes:
+                answer = "/".join(str(rule(n)).split("/")[:2])
+                losses.append(TRUTH[answer](n) / min(time(n) for time in TRUTH.values()) - 1)
+        counts.sort()
+        what = f"{per_octave} sizes an octave, {n_launches} launches"
+        reached = counts[len(counts) // 2] == 3 and counts[-1] <= 4 and max(losses) <= 0.08
+        rows.append(line("3 zones", what, losses, ok=reached, rules=f"{counts[0]}-{counts[-1]}"))
+    return rows
+
+
+def _noisy(sizes: Sequence[int], n_launches: int, seed: int) -> list[Sample]:
+    noise = random.Random(seed)
+    made: list[Sample] = []
+    for (name, time_us), channels, launch in product(TRUTH.items(), CHANNELS, range(n_launches)):
+        key = key_of(Setting.parse(name + channels), scale=Scale(n_nodes=1, n_ranks=8))
+        mood = noise.gauss(0, 0.01)
+        made += [
+            Sample(
+                key=key,
+                launch=str(launch),
+                nbytes=n,
+                time_us=time_us(n) * exp(mood + noise.gauss(0, 0.02)),
+            )
+            for n in sizes
+        ]
+    return made
+
+
 def bench_speed(n_samples: int) -> list[Row]:
     """Fit and choose many samples: 3 repeats, then one (three times as many curves)."""
     rows: list[Row] = []
@@ -350,7 +398,7 @@ def main() -> int:
     options.add_argument("--quick", action="store_true", help="a tenth of the samples for speed")
     asked = options.parse_args()
     data = find_data(asked.data)
-    rows = bench_seed()
+    rows = bench_seed() + bench_known()
     skipped = None
     if data is None:
         skipped = "held out, null knob, bursts: the public sweeps are not on this machine (--data)"

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import random
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from itertools import pairwise, product
@@ -218,53 +217,6 @@ def test_one_size_between_others_is_no_zone_of_its_own(make_curves: MakeCurves) 
     pair = {"tree/ll": [150, 150, 150, 80, 80, 150, 150, 150, 150], "baseline": baseline}
     found = rules(choose(make_curves(pair, launches=("a", "b", "c"))))
     assert [z.max_nbytes / z.min_nbytes >= 2 for z in found] == [True]
-
-
-@pytest.mark.parametrize("n_launches", [1, 3])
-@pytest.mark.parametrize("per_octave", [1, 4])
-def test_channels_that_do_not_matter_split_no_zone(n_launches: int, per_octave: int) -> None:
-    """Three zones of known times, each setting with six channel counts that change nothing.
-
-    Noise of 2 % a size and 1 % a launch, as between real launches, made 6 to 25 rules of them.
-    """
-    truth = {
-        "tree/ll": lambda n: 20 + n / 5e3,
-        "ring/ll": lambda n: 30 + n / 1e4,
-        "ring/simple": lambda n: 60 + n / 5e4,
-    }
-    sizes = [round(KIB * 2 ** (i / per_octave) / 4) * 4 for i in range(18 * per_octave)]
-    counts = []
-    for seed in range(10):
-        rng = random.Random(seed)
-        samples = []
-        for (name, time), channels, launch in product(
-            truth.items(), ("", "/8", "/16", "/24", "/32", "/48"), range(n_launches)
-        ):
-            mood = rng.gauss(0, 0.01)
-            samples += [
-                Sample(
-                    key=CurveKey(
-                        collective=Collective.ALL_REDUCE,
-                        setting=Setting.parse(name + channels),
-                        placement=Placement.OUT_OF_PLACE,
-                        scale=Scale(n_nodes=1, n_ranks=8),
-                    ),
-                    launch=str(launch),
-                    nbytes=n,
-                    time_us=time(n) * math.exp(mood + rng.gauss(0, 0.02)),
-                )
-                for n in sizes
-            ]
-        zones = rules(choose(fit.curves(samples).curves))
-        counts.append(len(zones))
-        for n in sizes:
-            zone = next(z for z in zones if z.min_nbytes <= n <= z.max_nbytes)
-            chosen = str(zone.setting).rsplit("/", 1)[0]
-            mine = truth.get(str(zone.setting)) or truth[chosen]
-            loss = mine(n) / min(one(n) for one in truth.values()) - 1
-            assert loss <= (0.08 if n_launches == 1 else 0.05)
-    assert sorted(counts)[5] == 3
-    assert max(counts) <= 4
 
 
 def test_a_boundary_lies_at_the_crossing_and_not_half_way(make_curves: MakeCurves) -> None:

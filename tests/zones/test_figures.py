@@ -30,6 +30,11 @@ def test_seed_ones_table(bench: ModuleType) -> None:
     assert (amd["mean"], amd["worst"]) == (pytest.approx(2.6, abs=0.1), 55.98)
 
 
+def test_channels_that_do_not_matter_split_no_zone(bench: ModuleType) -> None:
+    """Three zones of known times, six channel counts that change nothing, noise as in launches."""
+    assert missed(bench.bench_known()) == []
+
+
 def test_sizes_that_nobody_measured(bench: ModuleType, shared_data: Path) -> None:
     """Public sweeps, every second size held out: within the goal, and ahead of both rivals."""
     rows = bench.bench_held_out(shared_data)
