@@ -58,11 +58,12 @@ def decide(
         allowed = _allowed(regrets, standing, options.tolerance)
         if options.tolerance + _EPSILON < allowed < INF:
             relaxed.append(nbytes)
-        alike = [
-            regret < INF and not rivals.is_slower(arm, size, options.tolerance)
+        able = [
+            regret <= allowed + _EPSILON
+            or (regret < INF and not rivals.is_slower(arm, size, options.tolerance))
             for arm, regret in enumerate(regrets)
         ]
-        row = _Row(regrets, standing, alike, allowed, board.weights[size], step)
+        row = _Row(regrets, standing, able, board.weights[size], step)
         columns.append(_column(board, row))
     states = cheapest(columns)
     return Decision(
@@ -78,15 +79,13 @@ class _Row:
     """One size, by arm.
 
     Attributes:
-        alike: nothing shows that the arm is slower than the best by more than the tolerance.
-        allowed: regret that no evidence is needed for.
+        able: nothing shows that the arm is slower than the best by more than may be.
         step: width of a tie.
     """
 
     regrets: Sequence[float]
     standing: Sequence[Standing]
-    alike: Sequence[bool]
-    allowed: float
+    able: Sequence[bool]
     weight: float
     step: float
 
@@ -104,8 +103,7 @@ def _column(board: Board, row: _Row) -> Column:
     column: Column = {}
     for arm, regret in enumerate(row.regrets):
         at = row.standing[arm] if row.standing else None
-        is_allowed = regret <= row.allowed + _EPSILON or row.alike[arm]
-        if not is_allowed or regret == INF or (at and not _harmless(at)):
+        if not row.able[arm] or regret == INF or (at and not _harmless(at)):
             continue
         bridged = at is not None and not at.proven and not at.beside
         channels = board.arms[arm].setting.channels or 0
