@@ -35,7 +35,7 @@ def rules(
     return Rules(
         name=name,
         content="\n".join(lines).encode(),
-        n_rules=1,
+        count=RuleCount(rules=1, fallbacks=0),
         requires=found,
         needs=needs,
         verified=verified,

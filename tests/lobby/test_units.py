@@ -30,17 +30,38 @@ def test_what_is_no_size_is_refused(text: str) -> None:
 
 
 @given(st.integers(0, units.MAX_NBYTES))
-def test_a_printed_size_reads_back_exactly(nbytes: int) -> None:
-    """Labels are exact, so a user may copy one into an option."""
-    assert units.parse_size(units.format_size(nbytes)) == nbytes
+def test_a_printed_size_is_right_to_three_digits(nbytes: int) -> None:
+    """Never 1024 of a unit that has a larger one, and never off by more than its rounding."""
+    number, unit = units.format_size(nbytes).split()
+    scale = 1024 ** ("B", "KiB", "MiB", "GiB", "TiB", "PiB", "EiB").index(unit)
+    assert float(number) < 1024
+    assert float(number) * scale == pytest.approx(nbytes, rel=0.005 if nbytes >= 1024 else 0)
+    assert len(number.replace(".", "")) <= (4 if float(number) >= 1000 else 3)
+
+
+@pytest.mark.parametrize("power", range(50))
+def test_powers_of_two_read_back_exactly(power: int) -> None:
+    """What a sweep measures can be copied into an option."""
+    assert units.parse_size(units.format_size(1 << power)) == 1 << power
 
 
 @pytest.mark.parametrize(
     ("nbytes", "label"),
-    [(0, "0 B"), (1000, "1000 B"), (4096, "4 KiB"), (1572864, "1.5 MiB"), (2**30, "1 GiB")],
+    [
+        (0, "0 B"),
+        (1000, "1000 B"),
+        (1722, "1.68 KiB"),
+        (4096, "4 KiB"),
+        (114688, "112 KiB"),
+        (1048575, "1 MiB"),
+        (1572864, "1.5 MiB"),
+        (1023 << 10, "1023 KiB"),
+        (2**30, "1 GiB"),
+        (2**63 - 1, "8 EiB"),
+    ],
 )
 def test_labels_are_short(nbytes: int, label: str) -> None:
-    """The largest unit that stays exact with at most one decimal."""
+    """Three digits, four below the next unit."""
     assert units.format_size(nbytes) == label
 
 
