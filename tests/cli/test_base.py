@@ -50,13 +50,14 @@ def answers(capsys: pytest.CaptureFixture[str], *words: str) -> list[dict[str, o
 def test_holes_are_filled_with_the_vendors_rows(
     session: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """Below 32 B and above 128 MiB nothing was measured; there the vendor's rows answer."""
+    """Where nothing was measured the vendor's rows answer: between AMD's seven sizes, too."""
     assert run(["emit-config", "-o", "ours.csv"]) == 0
     assert run(["emit-config", "--base", "base.csv", "-o", "merged.csv"]) == 0
     assert "behind them 4 rows of base.csv" in capsys.readouterr().out
     found = answers(capsys, "merged.csv")
     vendors = [(s["min_nbytes"], s["max_nbytes"]) for s in found if s.get("vendor")]
-    assert vendors == [(0, 31), (134217729, 9999999999)]
+    measured = [(0, 31), (33, 1023), (1025, 16383), (16385, 262143)]
+    assert vendors == [*measured, (4194305, 134217727), (134217729, 9999999999)]
     ours = [s for s in answers(capsys, "ours.csv") if s["setting"]]
     kept = [s for s in found if s["setting"] and not s.get("vendor")]
     drop = {"line", "without_ll128"}
@@ -181,20 +182,21 @@ def test_every_consumers_file_at_once(session: Path, capsys: pytest.CaptureFixtu
     ]
     assert said["base"]["rows"] == 4
     text = (folder / names[2]).read_text(encoding="utf-8")
-    assert len(ncclx_rows(text)) == said["translated"][0]["rules"] == 5
+    assert len(ncclx_rows(text)) == said["translated"][0]["rules"] == 8
     # Vendor's rows are RCCL's own; NCCLX is told what was measured.
     assert not any(row.channels == 56 for row in ncclx_rows(text))
 
 
 def test_ncclx_alone(session: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """To a file of any name, or to stdout; nothing else is written."""
+    """To a file of any name with exports beside it, or to stdout; nothing else is written."""
     capsys.readouterr()
     assert run(["emit-config", "--format", "ncclx", "-o", "-"]) == 0
     printed = capsys.readouterr().out
     assert run(["emit-config", "--format", "ncclx", "-o", "x.csv"]) == 0
     assert Path("x.csv").read_text(encoding="utf-8") == printed
-    assert "NCCLX_TUNER_CONFIG_FILE=" in capsys.readouterr().out
-    assert len(ncclx_rows(printed)) == 5
+    assert f"source {Path('x.env').resolve()}" in capsys.readouterr().out
+    assert f"export NCCLX_TUNER_CONFIG_FILE={Path('x.csv').resolve()}" in Path("x.env").read_text()
+    assert len(ncclx_rows(printed)) == 8
     assert not list(Path("rccltune-session").glob("rccl_tuner*"))
 
 

@@ -289,7 +289,12 @@ def test_one_placement_alone_makes_a_file_of_its_own(
     assert not (here / "one" / PLAIN).exists()
     assert (here / "one" / PLAIN.replace(".csv", "_one-oam.csv")).exists()
     assert "one-per-oam was not measured" in said.err
-    assert "RCCLTUNE_PLACEMENT=one-oam" in said.out
+    exports = here / "one" / PLAIN.replace(".csv", "_one-oam.env")
+    assert f"source {exports.resolve()}" in said.out
+    text = exports.read_text(encoding="utf-8")
+    assert "export RCCLTUNE_PLACEMENT=one-oam" in text
+    # Nothing but the plugin reads it.
+    assert "export NCCL_TUNER_PLUGIN=" in text
 
 
 def test_several_files_do_not_fit_stdout(here: Path) -> None:

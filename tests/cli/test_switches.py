@@ -241,7 +241,7 @@ def test_the_rules_say_how_they_were_measured(
     )
     assert [n["message"] for n in done["notices"] if n["caution"] == "forced-by-switches"]
     # A rule is the same whichever way its setting was forced.
-    assert "allreduce,0," in done["text"]
+    assert "allreduce,1024," in done["text"]
     assert "NCCL_ALGO=" not in done["text"]
 
 

@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from rccltune import emit
+from rccltune.errors import VerificationError
 from rccltune.model import (
     DEFAULT_VARIANT,
     Environment,
@@ -79,7 +80,8 @@ OTHER = Environment(
 def text(*environments: Environment, rules: str | None = "/r/rules.csv") -> str:
     """The file."""
     needs = [pair for one in environments if one.chosen for pair in one.variant.environment]
-    return emit.render_environment(["SIMULATED", "by hand"], environments, needs, rules)
+    use = [] if rules is None else [("NCCL_TUNER_CONFIG_FILE", rules)]
+    return emit.render_environment(["SIMULATED", "by hand"], environments, needs, use)
 
 
 def sourced(content: str, folder: Path) -> dict[str, str]:
@@ -105,14 +107,17 @@ def test_a_shell_gets_the_chosen_environment_and_no_other(tmp_path: Path) -> Non
     }
 
 
-def test_what_reads_the_rules_is_exported_with_them(tmp_path: Path) -> None:
-    """Without it most releases would ignore the file, silently; without rules it is for nothing."""
-    made = emit.render_environment(["x"], [], [], "/r/rules.csv", "/p/a plugin.so")
-    assert sourced(made, tmp_path) == {
-        "NCCL_TUNER_CONFIG_FILE": "/r/rules.csv",
-        "NCCL_TUNER_PLUGIN": "/p/a plugin.so",
-    }
-    assert sourced(emit.render_environment(["x"], [], [], None, "/p/x.so"), tmp_path) == {}
+@pytest.mark.parametrize("name", ["A;touch x", "A B", "1A", "", "A-B", "Ä", "A\nB"])
+def test_what_is_no_name_of_a_variable_is_refused(name: str) -> None:
+    """A shell would run what is behind it."""
+    with pytest.raises(VerificationError, match="no variable of a shell"):
+        emit.render_environment(["x"], [], [(name, "1")], [])
+
+
+def test_a_value_of_several_lines_is_refused() -> None:
+    """Its second line would be read as a line of the file by whoever does not quote."""
+    with pytest.raises(VerificationError, match="no variable of a shell"):
+        emit.render_environment(["x"], [], [("A", "1\nexport B=2")], [])
 
 
 def test_where_none_is_chosen_nothing_but_the_rules_is_exported(tmp_path: Path) -> None:

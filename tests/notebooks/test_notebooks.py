@@ -37,7 +37,8 @@ def chosen(names: Names) -> None:
     loss = names["loss"]
     assert loss["ours"].max() < 0.02
     assert loss["published"][4 * MIB] == pytest.approx(652 / 418 - 1)
-    assert list(names["zones"]["setting"]) == ["-", "ring/ll", "tree/ll", "tree/ll128", "-", "-"]
+    order = dict.fromkeys(names["zones"]["setting"])
+    assert list(order) == ["ring/ll", "tree/ll", "tree/ll128", "-"]
 
 
 def read(names: Names) -> None:

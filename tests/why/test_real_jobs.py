@@ -116,7 +116,7 @@ def test_a_training_loop_whose_sizes_have_no_rule(
     # What jobs spend their time in stands first.
     assert told[:2] == [
         "all_reduce, 2 ranks on 1 node",
-        "  8196 KiB to 65568 KiB  no rule at this size: baseline not beaten",
+        "  8 MiB to 64 MiB        no rule at this size: baseline not beaten",
     ]
     assert (
         "  8 B to 16 B            no rule at this size: the file has none for all_gather at all"
@@ -142,7 +142,7 @@ def test_a_plugin_that_is_not_there(
     assert run(["why", str(path)]) == 0
     assert capsys.readouterr().out.splitlines() == [
         "all_reduce, all_gather, broadcast, 2 ranks on 1 node",
-        f"  8 B to 65568 KiB       plugin not loaded: no such file on the ranks' hosts: {named}",
+        f"  8 B to 64 MiB          plugin not loaded: no such file on the ranks' hosts: {named}",
         '      > Set on every rank: export NCCL_TUNER_PLUGIN="$(rccltune plugin --path)"',
         "",
         "library: NCCL 2.28.9+cuda13.0",
