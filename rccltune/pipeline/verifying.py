@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from rccltune import emit, interrupts, plan, session, simnode
+from rccltune import emit, grammar, interrupts, plan, session, simnode
 from rccltune.emit import Change
 from rccltune.errors import CommandLineError, InputFileError
 from rccltune.model import Sweep
@@ -228,14 +228,14 @@ def verify_rules(wish: VerifyWish, sweep: Sweep, site: Site, *, note: Note) -> V
 def _text_of(path: Path) -> str:
     """The file without what an earlier verification said."""
     try:
-        text = path.read_bytes().decode("utf-8", "replace")
+        text = grammar.read_text(path)
     except OSError as error:
         raise InputFileError(
             f"the rule file cannot be read: {error.strerror}",
             where=str(path),
             hint="write one with rccltune emit-config, or name another with --rules.",
         ) from error
-    kept = (line for line in text.splitlines() if not line.startswith(f"# {VERIFIED_MARK}"))
+    kept = (line for line in grammar.lines(text) if not line.startswith(f"# {VERIFIED_MARK}"))
     return "\n".join(kept) + "\n"
 
 
@@ -244,7 +244,7 @@ def _take_exports_away(path: Path, names: Sequence[str]) -> None:
     if not names or not path.exists():
         return
     lines = []
-    for line in path.read_text(encoding="utf-8").splitlines():
+    for line in grammar.lines(grammar.read_text(path)):
         name = line.removeprefix("export ").partition("=")[0]
         is_lost = line.startswith("export ") and name in names
         lines.append(f"# {VERIFIED_MARK} {name} slows sizes without a rule" if is_lost else line)
