@@ -22,9 +22,14 @@ _DIGITS: Final = re.compile(r"0*([0-9]+)")
 _WORD: Final = re.compile(rf"[^{BLANKS}]+")
 
 
+def unmarked(content: bytes) -> bytes:
+    """A file's bytes without the byte-order mark that some editors leave at its beginning."""
+    return content.removeprefix(_BYTE_ORDER_MARK)
+
+
 def text_of(content: bytes) -> str:
     """A file's bytes as text, without a byte-order mark; what is no UTF-8 becomes U+FFFD."""
-    return content.removeprefix(_BYTE_ORDER_MARK).decode("utf-8", "replace")
+    return unmarked(content).decode("utf-8", "replace")
 
 
 def read_text(path: Path) -> str:
@@ -49,6 +54,12 @@ def trim(text: str) -> str:
 def words(text: str) -> list[str]:
     """The runs of characters between spaces, tabs and carriage returns."""
     return _WORD.findall(text)
+
+
+def instruction(line: str) -> list[str]:
+    """The words of a ``#@`` line behind that mark; none of any other line."""
+    bare = trim(line)
+    return words(bare[2:]) if bare.startswith("#@") else []
 
 
 def whole(text: str) -> int:

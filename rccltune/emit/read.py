@@ -101,7 +101,7 @@ _MAX_UINT64: Final = 2**64 - 1
 
 def read_rules(content: bytes) -> RuleFile:
     """Read a rule file; mistakes become findings, nothing is raised."""
-    content = content.removeprefix(b"\xef\xbb\xbf")
+    content = grammar.unmarked(content)
     binary = _BINARY.search(content)
     if binary is not None:
         first = content.count(b"\n", 0, binary.start()) + 1

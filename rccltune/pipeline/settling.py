@@ -265,13 +265,8 @@ def _whole(cut: Cut, standings: Iterable[Standing]) -> Cut:
 
 def _without_needs(text: str) -> str:
     """The file without what it asks of the environment."""
-    kept = (line for line in grammar.lines(text) if not _is_need(line))
+    kept = (line for line in grammar.lines(text) if grammar.instruction(line)[:1] != ["needs"])
     return "\n".join(kept) + "\n"
-
-
-def _is_need(line: str) -> bool:
-    bare = grammar.trim(line)
-    return bare.startswith("#@") and grammar.words(bare[2:])[:1] == ["needs"]
 
 
 def _without(text: str, file: RuleFile, cuts: Sequence[Cut], site: Site) -> str:

@@ -71,5 +71,4 @@ def _is_told(schedule: Path) -> bool:
         lines = grammar.lines(grammar.read_text(schedule))
     except OSError:
         return False  # the plugin complains of it, with the reason
-    heads = (line.removeprefix("#@") for line in map(grammar.trim, lines) if line[:2] == "#@")
-    return any(_TOLD in grammar.words(head) for head in heads)
+    return any(_TOLD in grammar.instruction(line) for line in lines)
