@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import shlex
-import textwrap
 from collections.abc import Iterable, Iterator, Sequence
 
+from rccltune.emit.lines import comment
 from rccltune.model import Environment, Gain, GainRange, VariantGain
 from rccltune.units import format_size
 
@@ -122,4 +122,4 @@ def _gain(gain: Gain) -> str:
 
 
 def _comment(text: str) -> list[str]:
-    return [f"# {line}" for line in textwrap.wrap(text, _WIDTH)]
+    return comment(text, _WIDTH)

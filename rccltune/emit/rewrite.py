@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import textwrap
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Final
 
+from rccltune import grammar
+from rccltune.emit import lines
 from rccltune.model import Rule
 
-_WIDTH: Final = 110
 _MIN, _MAX = 1, 2
 
 
@@ -35,32 +34,30 @@ def rewritten(content: str, changes: Mapping[int, Change], header: Sequence[str]
         content: as it was read.
         changes: by line, from 1.
         header: comments below the first line.
+
+    Raises:
+        InputFileError: a line is too long for RCCL's reader and cannot be made shorter.
     """
-    lines = content.splitlines()
-    head = [part for text in header for part in _comment(text)]
-    at_top = bool(lines) and lines[0].startswith("#@ format")
+    head = [part for text in header for part in lines.comment(text)]
+    there = grammar.lines(content)
+    at_top = bool(there) and there[0].startswith("#@ format")
     made: list[str] = [] if at_top else head
-    for number, line in enumerate(lines, start=1):
-        made += _changed(line, changes[number]) if number in changes else [line]
+    for number, line in enumerate(there, start=1):
+        change = changes.get(number)
+        made += lines.kept(line, number) if change is None else _changed(line, number, change)
         if number == 1 and at_top:
             made += head
-    return "\n".join(made) + "\n"
+    return lines.text(made)
 
 
-def _changed(line: str, change: Change) -> list[str]:
-    made = _comment(change.evidence)
+def _changed(line: str, number: int, change: Change) -> list[str]:
+    made = lines.comment(change.evidence)
+    bare = grammar.trim(line)
     if not change.parts:
-        made.append(f"# dropped: {line.strip()}")
+        made += lines.comment(f"dropped: {bare}")
     for part in change.parts:
-        fields = line.strip().split(",")
+        fields = bare.split(",")
         # Whatever else the row has, columns of other dialects too, it keeps.
         fields[_MIN], fields[_MAX] = str(part.min_nbytes), str(part.max_nbytes)
-        made.append(",".join(fields))
-    made += [
-        f"#@ hole {low} {high} {textwrap.shorten(why, 120)}" for low, high, why in change.holes
-    ]
-    return made
-
-
-def _comment(text: str) -> list[str]:
-    return [f"# {line}" for line in textwrap.wrap(text, _WIDTH)]
+        made += lines.kept(",".join(fields), number)
+    return made + [lines.hole(low, high, why) for low, high, why in change.holes]
