@@ -29,7 +29,8 @@ no number; a size that does not fit          the digits in front; 2^64-1   the f
 ===========================================  ============================  =======================
 
 The last ones stay errors: every RCCL plays such a row, though not as it is written, and leaving it
-out would lose a choice of the vendor's.
+out would lose a choice of the vendor's. NVIDIA's example plays -1 channels as one channel, in any
+row of anybody's; a file for it is none of ours.
 """
 
 from __future__ import annotations

@@ -152,7 +152,7 @@ def verify_rules(wish: VerifyWish, sweep: Sweep, site: Site, *, note: Note) -> V
     Interrupted at any moment, the same command goes on with the launches that are missing.
 
     Raises:
-        InputFileError: the plugin refuses the file.
+        InputFileError: the plugin refuses the file, or RCCL would cut a line of it.
         CommandLineError: it has no rule, or none for this scale.
         MachineError: several hosts are not alike.
         LaunchError: the untouched benchmark does not work.
@@ -175,6 +175,8 @@ def verify_rules(wish: VerifyWish, sweep: Sweep, site: Site, *, note: Note) -> V
             where=str(wish.rules),
             hint="emit one first (rccltune emit-config), or start as many ranks (--np).",
         )
+    # A line that cannot be written again is told now, and not when all is measured.
+    emit.rewritten(text, {}, ())
     ground = Ground(
         folder=wish.folder / FOLDER,
         conditions=plan.conditions(
