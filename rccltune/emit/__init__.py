@@ -12,7 +12,9 @@ from rccltune.emit.document import Base, Hole, RuleDocument, Section, sections
 from rccltune.emit.environment import finding_lines, render_environment
 from rccltune.emit.ncclx import NcclxFile, render_ncclx
 from rccltune.emit.read import Finding, RuleFile, Severity, StatedHole, read_rules
+from rccltune.emit.requirements import requirement
 from rccltune.emit.rewrite import Change, rewritten
+from rccltune.emit.vendor import LeftOut, by_reason, read_base
 from rccltune.emit.write import render, render_rules
 
 __all__ = [
@@ -22,6 +24,7 @@ __all__ = [
     "Finding",
     "Gap",
     "Hole",
+    "LeftOut",
     "NcclxFile",
     "RuleDocument",
     "RuleFile",
@@ -29,16 +32,19 @@ __all__ = [
     "Severity",
     "StatedHole",
     "audit",
+    "by_reason",
     "check_over",
     "counted",
     "finding_lines",
     "over",
+    "read_base",
     "read_rules",
     "render",
     "render_constants",
     "render_environment",
     "render_ncclx",
     "render_rules",
+    "requirement",
     "rewritten",
     "rules_of",
     "sections",

@@ -9,6 +9,7 @@ from itertools import chain, product
 
 from rccltune.emit.audit import audit, left_over
 from rccltune.emit.document import Base, Hole, RuleDocument, Section
+from rccltune.emit.vendor import UNNAMED
 from rccltune.errors import VerificationError
 from rccltune.model import Rule, Scale, Setting
 from rccltune.units import MAX_NBYTES
@@ -24,20 +25,22 @@ def over(document: RuleDocument, base: Base) -> RuleDocument:
 
     Our rules stay first and as they are. Holes that the vendor has rows for are no holes any
     more; what is left of them, and what the vendor leaves open elsewhere, is stated. Rows that
-    no call could reach are left out.
+    no call could reach are left out, and those that name no cell: readers disagree on them.
     """
     ours = rules_of(document)
-    dead = {id(rule) for rule in audit((*ours, *base.rules)).dead}
-    kept = tuple(rule for rule in base.rules if id(rule) not in dead)
-    gone = tuple((rule.line or 0, _DEAD) for rule in base.rules if id(rule) in dead)
+    named = tuple(rule for rule in base.rules if rule.setting.algorithm is not None)
+    dead = {id(rule) for rule in audit((*ours, *named)).dead}
+    kept = tuple(rule for rule in named if id(rule) not in dead)
+    gone = [(r.line or 0, UNNAMED) for r in base.rules if r.setting.algorithm is None]
+    gone += [(rule.line or 0, _DEAD) for rule in named if id(rule) in dead]
     return replace(
         document,
-        sections=tuple(_filled(section, base.rules) for section in document.sections),
+        sections=tuple(_filled(section, named) for section in document.sections),
         base=replace(
             base,
             rules=kept,
             left_out=(*base.left_out, *gone),
-            open=tuple(_open(document.sections, base.rules)),
+            open=tuple(_open(document.sections, named)),
         ),
     )
 

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import textwrap
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Final
 
+from rccltune.emit.lines import comment
 from rccltune.model import CellChange
 
-_WIDTH: Final = 110
 # Indices of ncclTunerConstants_v5_t as RCCL has it since rocm-systems #3757: hwLatencies by link
 # (0 inside a node), bwRatio by nodes (0 up to two).
 _INSIDE: Final = 0
@@ -22,7 +21,7 @@ _MARK: Final = (
 def render_constants(provenance: Iterable[str], changes: Sequence[CellChange]) -> str:
     """The file's text: a row for each field, with +µs to add or *ratio to multiply by."""
     lines = ["#@ format 1", "#@ constants experiment"]
-    lines += [line for text in (_MARK, *provenance) for line in _comment(text)]
+    lines += [line for text in (_MARK, *provenance) for line in comment(text)]
     lines.append("# columns: field,index,algorithm,protocol,change")
     for one in changes:
         lines += _rows(one)
@@ -31,13 +30,9 @@ def render_constants(provenance: Iterable[str], changes: Sequence[CellChange]) -
 
 def _rows(one: CellChange) -> Iterator[str]:
     cell = f"{_INSIDE},{one.algorithm.value},{one.protocol.value}"
-    yield from _comment(
+    yield from comment(
         f"{one.n_sizes} sizes: the model was {100 * one.error_before:.0f} % off in the median, and "
         f"is {100 * one.error_after:.0f} % with this"
     )
     yield f"hwLatencies,{cell},{one.latency_us:+.6g}"
     yield f"bwRatio,{cell},*{one.ratio:.6g}"
-
-
-def _comment(text: str) -> list[str]:
-    return [f"# {line}" for line in textwrap.wrap(text, _WIDTH)]

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import re
 import shlex
-import textwrap
 from collections.abc import Iterable, Iterator, Sequence
 
+from rccltune.emit.lines import comment
 from rccltune.errors import VerificationError
 from rccltune.model import Environment, Gain, GainRange, VariantGain
 from rccltune.units import format_size, format_span
@@ -128,4 +128,4 @@ def _gain(gain: Gain) -> str:
 
 
 def _comment(text: str) -> list[str]:
-    return [f"# {line}" for line in textwrap.wrap(text, _WIDTH)]
+    return comment(text, _WIDTH)

@@ -8,16 +8,15 @@ scales becomes one. Seven columns are written, the ones that all its versions re
 from __future__ import annotations
 
 import math
-import textwrap
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import groupby, pairwise
 from typing import Final
 
+from rccltune.emit.lines import comment
 from rccltune.model import Scale, Setting, Zone
 from rccltune.vocab import Collective
 
-_WIDTH: Final = 110
 _COLUMNS: Final = "collective,bytesPerRank,algorithm,protocol,channels,nNodes,nLocalRanks"
 _Span = tuple[int, int]
 
@@ -79,17 +78,17 @@ def render_ncclx(
         zones: of one machine; each scale's cover all sizes.
         span: a row may reach over scales between measured ones that agree.
     """
-    lines = [line for text in provenance for line in _comment(text)]
-    lines += _comment(
+    lines = [line for text in provenance for line in comment(text)]
+    lines += comment(
         "for NCCLX_TUNER_CONFIG_FILE; nothing in this dialect checks the machine, the environment "
         "or where the ranks are"
     )
-    lines += [f"# needs {name}={value}" for name, value in needs]
-    lines += _comment(
+    lines += [line for name, value in needs for line in comment(f"needs {name}={value}")]
+    lines += comment(
         "boundaries are whole bytes per rank: beside one, sizes that are no multiple of the ranks "
         "may be answered as their neighbours"
     )
-    lines += _comment(f"columns: {_COLUMNS}")
+    lines += comment(f"columns: {_COLUMNS}")
     rows, unsaid, n_before = [], [], 0
     for collective, found in groupby(sorted(zones, key=_order), key=lambda z: z.target.collective):
         made = _Collective(tuple(found))
@@ -98,7 +97,7 @@ def render_ncclx(
         n_before += made.n_before
         rows += [f"# {collective.value}", *written] if written else []
     count = sum(not line.startswith("#") for line in rows)
-    lines += [line for text in unsaid for line in _comment(text)]
+    lines += [line for text in unsaid for line in comment(text)]
     return NcclxFile(
         text="\n".join((*lines, *rows)) + "\n",
         n_rules=count,
@@ -214,7 +213,7 @@ class _Joined:
         )
         why = "reached only where the setting above is not selectable; " if row.fallback else ""
         scales = ", ".join(scale.short for scale in self.measured)
-        return [*_comment(f"{why}measured at {scales}"), ",".join(map(str, fields))]
+        return [*comment(f"{why}measured at {scales}"), ",".join(map(str, fields))]
 
 
 def _joined(made: _Collective, *, span: bool) -> list[_Joined]:
@@ -274,7 +273,3 @@ def _in(number: int, interval: _Span) -> bool:
 
 def _interval(span: _Span) -> str:
     return str(span[0]) if span[0] == span[1] else f"[{span[0]},{span[1]}]"
-
-
-def _comment(text: str) -> list[str]:
-    return [f"# {line}" for line in textwrap.wrap(text, _WIDTH)]

@@ -1,8 +1,9 @@
 """Rule files back to rules: the plugin's own reading of a file, in Python.
 
-Codes and judgement are those of ``native_plugin/src/rule_file.c``; a property test holds the two
-together. An *error* is a mistake that would choose wrongly, and the plugin refuses the file. A
-*warning* is a row that can be left out without changing what the others mean.
+Codes and judgement are those of ``native_plugin/src/rule_file.c``, lines and words those of
+:mod:`rccltune.grammar`; property tests hold the two together. An *error* is a mistake that would
+choose wrongly, and the plugin refuses the file. A *warning* is a row that can be left out without
+changing what the others mean.
 """
 
 from __future__ import annotations
@@ -12,6 +13,8 @@ from dataclasses import dataclass, replace
 from enum import Enum
 from typing import Final
 
+from rccltune import grammar
+from rccltune.emit.requirements import compute, memory, requirement
 from rccltune.model import SILENT, Mode, Rule, Scale, Setting
 from rccltune.vocab import TUNABLE, Algorithm, Collective, Protocol
 
@@ -98,20 +101,21 @@ _MAX_UINT64: Final = 2**64 - 1
 
 def read_rules(content: bytes) -> RuleFile:
     """Read a rule file; mistakes become findings, nothing is raised."""
-    content = content.removeprefix(b"\xef\xbb\xbf")
+    content = grammar.unmarked(content)
     binary = _BINARY.search(content)
     if binary is not None:
         first = content.count(b"\n", 0, binary.start()) + 1
         return RuleFile(rules=(), findings=(_error(first, "not-text", "this is not a text file"),))
     reader = _Reader()
-    for number, line in enumerate(content.decode("latin-1").split("\n"), start=1):
+    # One character a byte, as the plugin counts them.
+    for number, line in enumerate(grammar.lines(content.decode("latin-1")), start=1):
         reader.line = number
-        reader.read_line(line.strip(" \t\r"))
+        reader.read_line(grammar.trim(line))
     return reader.finish()
 
 
 def _error(line: int, code: str, message: str) -> Finding:
-    return Finding(severity=Severity.ERROR, line=line, code=code, message=message)
+    return Finding(severity=Severity.ERROR, line=line, code=code, message=_said(message))
 
 
 class _Reader:
@@ -142,51 +146,54 @@ class _Reader:
 
     def warn(self, code: str, message: str) -> None:
         self.findings.append(
-            Finding(severity=Severity.WARNING, line=self.line, code=code, message=message)
+            Finding(severity=Severity.WARNING, line=self.line, code=code, message=_said(message))
         )
 
     def read_line(self, line: str) -> None:
         if line.startswith("#@"):
-            self.read_directive(line[2:].split())
+            self.read_directive(grammar.trim(line[2:]))
             return
-        row = line.partition("#")[0].strip(" \t\r")
+        row = grammar.trim(line.partition("#")[0])
         if row:
-            self.read_row([field.strip(" \t\r") for field in row.split(",")])
+            self.read_row([grammar.trim(field) for field in row.split(",")])
 
-    def read_directive(self, words: list[str]) -> None:
-        match words:
+    def read_directive(self, directive: str) -> None:
+        match grammar.words(directive):
             case ["format", *rest] if rest != ["1"]:
                 self.error("bad-format", f"format '{' '.join(rest)}': this build reads format 1")
             case ["requires", *pairs]:
                 self.read_requires(pairs)
-            case ["needs", pair] if "=" in pair:
-                name, _, value = pair.partition("=")
-                self.needs.append((name, value))
-            case ["hole", low, high, *reason] if low.isdigit() and high.isdigit():
+            case ["needs", *_] if "=" in directive:
+                # All of the line's rest: a value may have blanks in it.
+                name, _, value = grammar.trim(directive[len("needs") :]).partition("=")
+                self.needs.append((_said(name), _said(value)))
+            case ["hole", low, high, *reason] if _is_whole(low) and _is_whole(high):
                 self.holes.append(
                     StatedHole(
-                        min_nbytes=int(low),
-                        max_nbytes=int(high),
-                        reason=" ".join(reason),
+                        min_nbytes=grammar.whole(low),
+                        max_nbytes=grammar.whole(high),
+                        reason=_said(" ".join(reason)),
                         section=self.section,
                     )
                 )
             case ["base", *_]:
                 self.vendor = True
             case ["section", *rest]:
-                self.section = " ".join(rest)
+                self.section = _said(" ".join(rest))
             case _:
                 pass  # other directives are for other readers
 
     def read_requires(self, pairs: list[str]) -> None:
         for pair in pairs:
             key, _, value = pair.partition("=")
-            if not _requirement_is_known(key, value) or self.requires.get(key, value) != value:
+            wanted = requirement(key, value)
+            before = requirement(key, self.requires.get(key, value))
+            if wanted is None or wanted != before:
                 self.error(
                     "bad-requires",
                     f"requires: '{pair}' is not understood, or contradicts an earlier line",
                 )
-            self.requires[key] = value
+            self.requires.setdefault(key, value)
 
     def read_row(self, fields: list[str]) -> None:
         while fields and not fields[-1]:
@@ -200,7 +207,7 @@ class _Reader:
             )
         elif fields[0] in _UNTUNABLE:
             self.warn("untunable-collective", f"{fields[0]} never asks a tuner; row skipped")
-        elif fields[0] not in _COLLECTIVES and all(f[:1].isalpha() for f in fields[:3]):
+        elif fields[0] not in _COLLECTIVES and all(_is_letter(f[:1]) for f in fields[:3]):
             self.warn("header-row", "a header row; skipped")
         else:
             self.read_rule(fields)
@@ -233,9 +240,9 @@ class _Reader:
         return numbers
 
     def read_bytes(self, column: str, text: str) -> int:
-        if re.fullmatch(r"[0-9]+", text) and int(text) <= _MAX_UINT64:
-            return int(text)
-        if re.fullmatch(r"-?[0-9]+", text):
+        if _is_whole(text) and grammar.whole(text) <= _MAX_UINT64:
+            return grammar.whole(text)
+        if _is_whole(text.removeprefix("-")):
             self.error("number-range", f"{column}: '{text}' does not fit (0 to 2^64-1)")
         else:
             self.error(
@@ -245,13 +252,15 @@ class _Reader:
         return -1
 
     def read_count(self, column: str, text: str) -> int:
-        if not re.fullmatch(r"-?[0-9]+", text):
+        digits = text.removeprefix("-")
+        if not _is_whole(digits):
             self.error("not-a-number", f"{column}: '{text}' is not a number")
             return -1
-        if not -1 <= int(text) <= _MAX_INT32:
+        number = grammar.whole(digits) * (-1 if text.startswith("-") else 1)
+        if not -1 <= number <= _MAX_INT32:
             self.error("number-range", f"{column}: '{text}' does not fit (-1 to 2147483647)")
             return -1
-        return int(text)
+        return number
 
     def read_setting(
         self, algorithm: str, protocol: str
@@ -277,9 +286,8 @@ class _Reader:
         group = extra[1] if len(extra) > 1 else ""
         mode = None
         if mode_text not in ("", "-1"):
-            try:
-                mode = Mode.parse(mode_text)
-            except ValueError:
+            mode = _mode(mode_text)
+            if mode is None:
                 self.warn(
                     "unknown-field", f"field 11 '{mode_text}' is no partition mode; row skipped"
                 )
@@ -290,20 +298,32 @@ class _Reader:
         return True, mode
 
 
-def _requirement_is_known(key: str, value: str) -> bool:
-    match key:
-        case "arch" | "placement":
-            return bool(value)
-        case "device":
-            return re.fullmatch(r"0x[0-9a-fA-F]{1,8}|[0-9]+", value) is not None
-        case "cus":
-            return value.isdigit() and int(value) > 0
-        case "compute":
-            return re.fullmatch(r"[sdtqc]px|none", value, re.IGNORECASE) is not None
-        case "memory":
-            return re.fullmatch(r"nps\d+", value, re.IGNORECASE) is not None
-        case _:
-            return False
+def _said(text: str) -> str:
+    """Words for people, of a file that was decoded one character a byte."""
+    return text.encode("latin-1").decode("utf-8", "replace")
+
+
+def _is_whole(text: str) -> bool:
+    try:
+        grammar.whole(text)
+    except ValueError:
+        return False
+    return True
+
+
+def _is_letter(text: str) -> bool:
+    return text.isascii() and text.isalpha()
+
+
+def _mode(text: str) -> Mode | None:
+    """Field 11: ``cpx``, ``cpx-nps4`` or ``none``; None for anything else."""
+    partition, dash, after = text.partition("-")
+    known, nps = compute(partition), memory(after)
+    if known is None or (dash and (known == "none" or nps is None)):
+        return None
+    if known == "none":
+        return Mode(compute=None, memory=None)
+    return Mode(compute=known.upper(), memory=f"NPS{nps}" if nps else None)
 
 
 def _rule(

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-import textwrap
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
+from rccltune import grammar
+from rccltune.emit import lines
 from rccltune.model import Rule
 
-_WIDTH: Final = 110
 _MIN, _MAX = 1, 2
 # The same words over and over, so that verifying a file twice changes nothing.
 UNPROVEN: Final = "extrapolated, as --extrapolate asks: no size of it was measured"
@@ -39,38 +39,37 @@ def rewritten(content: str, changes: Mapping[int, Change], header: Sequence[str]
         content: as it was read.
         changes: by line, from 1.
         header: comments below the first line.
+
+    Raises:
+        InputFileError: a line is too long for RCCL's reader and cannot be made shorter.
     """
-    lines = content.splitlines()
-    head = [part for text in header for part in _comment(text)]
-    at_top = bool(lines) and lines[0].startswith("#@ format")
+    head = [part for text in header for part in lines.comment(text)]
+    there = grammar.lines(content)
+    at_top = bool(there) and there[0].startswith("#@ format")
     made: list[str] = [] if at_top else head
-    for number, line in enumerate(lines, start=1):
-        made += _changed(line, changes[number]) if number in changes else [line]
+    for number, line in enumerate(there, start=1):
+        change = changes.get(number)
+        made += lines.kept(line, number) if change is None else _changed(line, number, change)
         if number == 1 and at_top:
             made += head
-    return "\n".join(made) + "\n"
+    return lines.text(made)
 
 
-def _changed(line: str, change: Change) -> list[str]:
-    made = _comment(change.evidence)
+def _changed(line: str, number: int, change: Change) -> list[str]:
+    made = lines.comment(change.evidence)
     if not change.parts and not change.unproven:
-        made.append(f"# dropped: {line.strip()}")
-    made += [_narrowed(line, part) for part in change.parts]
+        made += lines.comment(f"dropped: {grammar.trim(line)}")
+    for part in change.parts:
+        made += _narrowed(line, number, part)
     if change.unproven:
-        made += _comment(UNPROVEN)
-        made += [_narrowed(line, part) for part in change.unproven]
-    made += [
-        f"#@ hole {low} {high} {textwrap.shorten(why, 120)}" for low, high, why in change.holes
-    ]
-    return made
+        made += lines.comment(UNPROVEN)
+        for part in change.unproven:
+            made += _narrowed(line, number, part)
+    return made + [lines.hole(low, high, why) for low, high, why in change.holes]
 
 
-def _narrowed(line: str, part: Rule) -> str:
+def _narrowed(line: str, number: int, part: Rule) -> list[str]:
     """A row with other bounds; whatever else it has, columns of other dialects too, it keeps."""
-    fields = line.strip().split(",")
+    fields = grammar.trim(line).split(",")
     fields[_MIN], fields[_MAX] = str(part.min_nbytes), str(part.max_nbytes)
-    return ",".join(fields)
-
-
-def _comment(text: str) -> list[str]:
-    return [f"# {line}" for line in textwrap.wrap(text, _WIDTH)]
+    return lines.kept(",".join(fields), number)

@@ -2,45 +2,43 @@
 
 from __future__ import annotations
 
-import textwrap
 from collections.abc import Iterable, Iterator
 from itertools import groupby
 
+from rccltune.emit import lines as said
 from rccltune.emit.document import Base, Hole, RuleDocument, Section
+from rccltune.emit.vendor import by_reason
+from rccltune.errors import VerificationError
 from rccltune.model import Rule, Scale
 from rccltune.vocab import Collective
 
-# RCCL's oldest built-in reader and the example plugin cut lines at 255 characters and read the
-# rest as another line (RCCL 2.28.3+ src/plugin/tuner/csv_tuner.cc at 96a02418).
-_WIDTH = 110
 _COLUMNS = "colltype,minbytes,maxbytes,algorithm,protocol,channels,nNodes,nRanks,numPipeOps,regBuff"
 
 
 def render(document: RuleDocument) -> str:
-    """The file's text: LF, no header row, comments in column 0, ten fields a row."""
+    """The file's text: LF, no header row, comments in column 0, ten fields a row.
+
+    Raises:
+        InputFileError: what the rules need or require fits no line.
+    """
     lines = ["#@ format 1"]
     lines += [line for text in document.provenance for line in _comment(text)]
-    if document.requires:
-        pairs = " ".join(f"{key}={value}" for key, value in document.requires)
-        lines.append(f"#@ requires {pairs}")
-    lines += [f"#@ needs {name}={value}" for name, value in document.needs]
+    lines += said.requires(document.requires)
+    lines += [said.needs(name, value) for name, value in document.needs]
     lines += _comment(f"columns: {_COLUMNS}")
     for section in document.sections:
         lines += _section(section)
     if document.base is not None:
         lines += _base(document.base)
-    return "\n".join(lines) + "\n"
+    return said.text(lines)
 
 
 def render_rules(purpose: str, rules: Iterable[Rule]) -> str:
     """A file of bare rules, for measuring; nothing in it was chosen."""
-    lines = ["#@ format 1", *_comment(purpose), *(_row(rule) for rule in rules)]
-    return "\n".join(lines) + "\n"
+    return said.text(["#@ format 1", *_comment(purpose), *(_row(rule) for rule in rules)])
 
 
-def _comment(text: str) -> list[str]:
-    # A comment must never begin with '#@': that would be an instruction.
-    return [f"# {line}" for line in textwrap.wrap(text, _WIDTH)]
+_comment = said.comment
 
 
 def _section(section: Section) -> Iterator[str]:
@@ -58,19 +56,19 @@ def _section(section: Section) -> Iterator[str]:
             yield from _hole(entry)
         else:
             yield from _comment(evidence)
-            yield _row(entry)
+            yield _named(entry)
     if section.fallbacks:
         yield from _comment(
             "reached only where the setting above is not selectable (LL128 not enabled):"
         )
-        yield from (_row(rule) for rule in section.fallbacks)
+        yield from (_named(rule) for rule in section.fallbacks)
 
 
 def _hole(hole: Hole) -> list[str]:
     if hole.filled:
         return _comment(f"{hole.min_nbytes} to {hole.max_nbytes}: vendor's rows ({hole.reason})")
-    # The reader of this line is a program too: one line, whatever its length below 200.
-    return [f"#@ hole {hole.min_nbytes} {hole.max_nbytes} {textwrap.shorten(hole.reason, 120)}"]
+    # The reader of this line is a program too: one line.
+    return [said.hole(hole.min_nbytes, hole.max_nbytes, hole.reason)]
 
 
 def _base(base: Base) -> Iterator[str]:
@@ -80,9 +78,10 @@ def _base(base: Base) -> Iterator[str]:
         f"the vendor's rows, from {base.name}: not measured and not verified by us. The first "
         "match wins, so they answer what nothing above does, in their own order."
     )
-    for line, why in base.left_out:
-        yield from _comment(f"line {line} of it is not written: {why}")
-    yield from (_row(rule) for rule in base.rules)
+    for numbers, why in by_reason(base.left_out):
+        which = f"line {numbers} of it is" if numbers.isdecimal() else f"lines {numbers} of it are"
+        yield from _comment(f"{which} not written: {why}")
+    yield from (_named(rule) for rule in base.rules)
     for (collective, scale), holes in groupby(base.open, key=lambda one: one[:2]):
         yield _head(collective, scale)
         yield from (line for *_, hole in holes for line in _hole(hole))
@@ -91,6 +90,22 @@ def _base(base: Base) -> Iterator[str]:
 def _head(collective: Collective, scale: Scale) -> str:
     # Holes are lines of their own, and a reader must know whose they are.
     return f"#@ section {collective.csv_name} nodes={scale.n_nodes} ranks={scale.n_ranks}"
+
+
+def _named(rule: Rule) -> str:
+    """A row that hosts follow.
+
+    Raises:
+        VerificationError: it names no cell; a bug of ours must not become a rule file.
+    """
+    setting = rule.setting
+    if setting.algorithm is None or setting.protocol is None:
+        raise VerificationError(
+            f"a rule for {rule.collective.value} of {rule.min_nbytes} bytes names no algorithm or "
+            "no protocol, and readers of rule files disagree on such a row",
+            hint="please report this with the session: it is a bug.",
+        )
+    return _row(rule)
 
 
 def _row(rule: Rule) -> str:

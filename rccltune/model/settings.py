@@ -9,7 +9,7 @@ from typing import Final
 
 from rccltune.vocab import Algorithm, Collective, Placement, Protocol
 
-_MODE: Final = re.compile(r"([sdtqc]px|none|unknown)(?:-(nps\d+))?", re.IGNORECASE)
+_MODE: Final = re.compile(r"([sdtqc]px|none|unknown)(?:-(nps\d+))?", re.IGNORECASE | re.ASCII)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -62,7 +62,7 @@ class Scale:
     def parse(cls, text: str) -> Scale:
         """Read ``2x128``: nodes, and the ranks of all of them; ValueError for anything else."""
         nodes, _, ranks = text.strip().partition("x")
-        if not (nodes.isdecimal() and ranks.isdecimal()):
+        if not (text.isascii() and nodes.isdecimal() and ranks.isdecimal()):
             raise ValueError(f"'{text}' is no scale: write 2x128 for 128 ranks on 2 nodes")
         return cls(n_nodes=int(nodes), n_ranks=int(ranks))
 
@@ -117,7 +117,7 @@ class Setting:
         if not 2 <= len(parts) <= 3:
             raise ValueError(f"'{text}' is no setting: write tree/ll128 or tree/ll128/16")
         channels = parts[2] if len(parts) == 3 else "-"
-        if channels != "-" and not channels.isdigit():
+        if channels != "-" and not (channels.isascii() and channels.isdigit()):
             raise ValueError(f"'{channels}' in '{text}' is no number of channels")
         return cls(
             algorithm=None if parts[0] == "-" else Algorithm.parse(parts[0]),

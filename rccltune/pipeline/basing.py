@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Final
 
-from rccltune import detect, emit, plugin, verify
+from rccltune import detect, emit, grammar, plugin, verify
 from rccltune.emit import Base, RuleDocument, RuleFile
 from rccltune.errors import InputFileError, MachineError, VerificationError
 from rccltune.model import Fingerprint, Rule, Scale
@@ -60,24 +60,24 @@ def vendor(wished: Path, fingerprint: Fingerprint, *, note: Note) -> Vendor:
         InputFileError: it cannot be read, is refused, is one of ours, or is for another machine.
     """
     place, content = _found(fingerprint.arch) if wished == AUTO else _named(wished)
-    file = _read(content, place)
-    if wished == AUTO and content.lstrip().startswith(b"#@"):
+    file, left_out = _read(content, place)
+    if wished == AUTO and grammar.text_of(content).lstrip(f"{grammar.BLANKS}\n").startswith("#@"):
         raise InputFileError(
             "what stands where the vendor's table should be was written by rccltune",
             where=place,
             hint="name the vendor's own file with --base FILE.",
         )
-    for found in file.findings:
-        note(f"{place}:{found.line}: {found.message}")
+    others = {r.line or 0: _why_not(r, fingerprint, place) for r in file.rules}
+    left_out += tuple((line, why) for line, why in others.items() if why is not None)
+    for lines, why in emit.by_reason(left_out):
+        note(f"{place}:{lines}: left out: {why}")
     made = Vendor(
         name=place.rpartition("/")[2],
         place=place,
         sha256=hashlib.sha256(content).hexdigest(),
         file=file,
-        rules=tuple(r for r in file.rules if _why_not(r, fingerprint, place) is None),
-        left_out=tuple(
-            (r.line or 0, why) for r in file.rules if (why := _why_not(r, fingerprint, place))
-        ),
+        rules=tuple(rule for rule in file.rules if others[rule.line or 0] is None),
+        left_out=left_out,
     )
     note(f"{len(made.rules)} rows of {place} stand behind the rules")
     return made
@@ -107,16 +107,29 @@ def _found(arch: str | None) -> tuple[str, bytes]:
     )
 
 
-def _read(content: bytes, place: str) -> RuleFile:
-    file = emit.read_rules(content)
+def _read(content: bytes, place: str) -> tuple[RuleFile, emit.LeftOut]:
+    """What of a vendor's table every reader takes alike, and what is left out of it.
+
+    Raises:
+        InputFileError: it has mistakes that RCCL does not skip, or nothing is left of it.
+    """
+    file, left_out = emit.read_base(content)
     if file.errors:
         listed = "\n".join(f"  {place}:{f.line}: {f.message} [{f.code}]" for f in file.errors)
         raise InputFileError(
             f"the base has mistakes:\n{listed}",
             where=place,
-            hint="correct a copy of it; sizes are plain bytes, names lower case.",
+            hint="correct a copy of it; sizes are plain bytes.",
         )
-    return file
+    if left_out and not file.rules:
+        listed = "\n".join(f"  {place}:{line}: {why}" for line, why in left_out)
+        raise InputFileError(
+            f"no row of the base means the same to every reader:\n{listed}",
+            where=place,
+            hint="correct a copy of it; names are lower case, and a rule names both an algorithm "
+            "and a protocol.",
+        )
+    return file, left_out
 
 
 def _why_not(rule: Rule, fingerprint: Fingerprint, place: str) -> str | None:
@@ -161,7 +174,8 @@ def based(document: RuleDocument, base: Vendor) -> RuleDocument:
 def _agreed(ours: _Pairs, base: Vendor) -> _Pairs:
     mine = dict(ours)
     for key, value in base.file.requires:
-        if mine.setdefault(key, value).lower() != value.lower():
+        wanted, own = (emit.requirement(key, v) for v in (value, mine.setdefault(key, value)))
+        if wanted != own:
             raise InputFileError(
                 f"the base is for {key}={value}, and the rules are for {key}={mine[key]}",
                 where=base.place,

@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Final
 
-from rccltune import proof
+from rccltune import grammar, proof
 from rccltune.errors import OutputError
 from rccltune.model import (
     Belief,
@@ -154,7 +154,7 @@ class _Reader:
         """Read one launch; all its ranks are alike, so its first trace of the target will do."""
         for path in sorted(own.glob("trace-*.csv")):
             try:
-                text = path.read_text(errors="replace")
+                text = grammar.read_text(path)
                 shown = proof.read_beliefs(text, str(path), self.target)
             except (OSError, OutputError) as error:
                 self.unreadable.append(

@@ -77,8 +77,10 @@ def _add(found: list[Difference], one: Difference) -> None:
     """As a range of its own, or as the rest of the one before: lines of files are no borders."""
     last = found[-1] if found else None
     touches = last is not None and last.max_nbytes + 1 == one.min_nbytes
-    if last is not None and touches and replace(one, min_nbytes=last.min_nbytes) == replace(
-        last, max_nbytes=one.max_nbytes
+    if (
+        last is not None
+        and touches
+        and replace(one, min_nbytes=last.min_nbytes) == replace(last, max_nbytes=one.max_nbytes)
     ):
         found[-1] = replace(last, max_nbytes=one.max_nbytes)
     else:

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-from rccltune import emit, plugin, verify, zones
+from rccltune import emit, grammar, plugin, verify, zones
 from rccltune.emit import Audit, RuleFile, StatedHole
 from rccltune.errors import CommandLineError, InputFileError, VerificationError
 from rccltune.model import DEFAULT_VARIANT, Mode, Rule, Scale, Setting, Target
@@ -171,18 +171,17 @@ def _content(path: Path) -> bytes:
 
 def _without_requirements(content: bytes) -> bytes:
     """The file as it is on the machine that it is for: this one need not be that machine."""
-    lines = content.split(b"\n")
-    return b"\n".join(
-        b"#" if line.lstrip(b" \t\xef\xbb\xbf").startswith(b"#@ requires") else line
-        for line in lines
-    )
+    # One character a byte, so that nothing else is changed.
+    lines = grammar.lines(grammar.unmarked(content).decode("latin-1"))
+    kept = ("#" if grammar.instruction(line)[:1] == ["requires"] else line for line in lines)
+    return "".join(f"{line}\n" for line in kept).encode("latin-1")
 
 
 def _with_placement_alone(content: bytes, file: RuleFile) -> bytes:
     """The file with nothing required but its placement, which depends on the job."""
     placement = dict(file.requires).get("placement")
     head = f"#@ requires placement={placement}\n" if placement else ""
-    return head.encode() + _without_requirements(content)
+    return head.encode("latin-1") + _without_requirements(content)
 
 
 def _declared(

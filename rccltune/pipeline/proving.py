@@ -8,7 +8,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TypeVar
 
-from rccltune import parse, plan, proof
+from rccltune import grammar, parse, plan, proof
 from rccltune.errors import LaunchError, RccltuneError
 from rccltune.model import (
     BASELINE,
@@ -124,7 +124,7 @@ def suspect_of(wanted: Launch, own: Path) -> Setting | None:
     for path in own.glob("trace-*.csv"):
         # A rank that had no time to write its file says nothing.
         with suppress(RccltuneError):
-            walks.append(proof.read_walk(path.read_text(errors="replace"), str(path)))
+            walks.append(proof.read_walk(grammar.read_text(path), str(path)))
     return proof.suspect(walks, wanted.schedule.questions)
 
 
@@ -224,7 +224,7 @@ def of_all_ranks(
         LaunchError: there is none, or they are not alike.
     """
     traces = {
-        path.name: read(path.read_text(errors="replace"), str(path))
+        path.name: read(grammar.read_text(path), str(path))
         for path in sorted(own.glob("trace-*.csv"))
     }
     if not traces:

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Final
 
-from rccltune import emit, verify
+from rccltune import emit, grammar, verify
 from rccltune.emit import Change, RuleFile
 from rccltune.errors import HarmError, VerificationError
 from rccltune.model import Judgement, Rule
@@ -265,7 +265,7 @@ def _whole(cut: Cut, standings: Iterable[Standing]) -> Cut:
 
 def _without_needs(text: str) -> str:
     """The file without what it asks of the environment."""
-    kept = (line for line in text.splitlines() if not line.startswith("#@ needs "))
+    kept = (line for line in grammar.lines(text) if grammar.instruction(line)[:1] != ["needs"])
     return "\n".join(kept) + "\n"
 
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Final
 
-from rccltune import emit, interrupts, plan, session, simnode, verify
+from rccltune import emit, grammar, interrupts, plan, session, simnode, verify
 from rccltune.emit import Change, RuleFile
 from rccltune.errors import CommandLineError, InputFileError
 from rccltune.model import LL128_FORCED, NOT_MEASURED, RuleCount, Sweep
@@ -166,7 +166,7 @@ def verify_rules(wish: VerifyWish, sweep: Sweep, site: Site, *, note: Note) -> V
     Interrupted at any moment, the same command goes on with the launches that are missing.
 
     Raises:
-        InputFileError: the plugin refuses the file.
+        InputFileError: the plugin refuses the file, or RCCL would cut a line of it.
         CommandLineError: it has no rule, or none for this scale.
         MachineError: several hosts are not alike.
         LaunchError: the untouched benchmark does not work.
@@ -189,6 +189,8 @@ def verify_rules(wish: VerifyWish, sweep: Sweep, site: Site, *, note: Note) -> V
             where=str(wish.rules),
             hint="emit one first (rccltune emit-config), or start as many ranks (--np).",
         )
+    # A line that cannot be written again is told now, and not when all is measured.
+    emit.rewritten(text, {}, ())
     beyond: tuple[Cut, ...] = ()
     if not wish.keep_losers:
         narrowed, beyond = _within_reach(wish, text, file, sweep, site)
@@ -261,27 +263,27 @@ def verify_rules(wish: VerifyWish, sweep: Sweep, site: Site, *, note: Note) -> V
 def _text_of(path: Path) -> str:
     """The file without what an earlier verification said."""
     try:
-        text = path.read_bytes().decode("utf-8", "replace")
+        text = grammar.read_text(path)
     except OSError as error:
         raise InputFileError(
             f"the rule file cannot be read: {error.strerror}",
             where=str(path),
             hint="write one with rccltune emit-config, or name another with --rules.",
         ) from error
-    kept = (line for line in text.splitlines() if not line.startswith(f"# {VERIFIED_MARK}"))
+    kept = (line for line in grammar.lines(text) if not line.startswith(f"# {VERIFIED_MARK}"))
     return "\n".join(kept) + "\n"
 
 
 def exports_without(text: str, names: Sequence[str]) -> str:
     """Exports that emit-config wrote, without those that do harm or that nothing needs."""
     lines = []
-    for line in text.split("\n"):
+    for line in grammar.lines(text):
         name = line.removeprefix("export ").partition("=")[0]
         is_lost = line.startswith("export ") and name in names
         lines.append(
             f"# {VERIFIED_MARK} {name} is not exported: no rule needs it" if is_lost else line
         )
-    return "\n".join(lines)
+    return "\n".join(lines) + "\n"
 
 
 def _within_reach(
@@ -335,9 +337,14 @@ def _without_unneeded(text: str) -> tuple[str, tuple[str, ...]]:
     names = tuple(
         name for name, _ in file.needs if not file.rules or (name in ll128 and not uses_ll128)
     )
-    gone = tuple(f"#@ needs {name}=" for name in names)
-    lines = [line for line in text.split("\n") if not (gone and line.startswith(gone))]
-    return "\n".join(lines), names
+    kept = (line for line in grammar.lines(text) if not _needs_one_of(line, names))
+    return "\n".join(kept) + "\n", names
+
+
+def _needs_one_of(line: str, names: Sequence[str]) -> bool:
+    """Whether a line of a rule file asks for one of these variables."""
+    words = grammar.instruction(line)
+    return words[:1] == ["needs"] and any(word.partition("=")[0] in names for word in words[1:])
 
 
 def rule_file_of(folder: Path, site: Site) -> Path:

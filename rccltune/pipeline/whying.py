@@ -8,7 +8,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Final
 
-from rccltune import parse, why
+from rccltune import grammar, parse, why
 from rccltune.errors import OutputError, RccltuneError, TooLittleDataError
 from rccltune.model import Stated
 from rccltune.pipeline import knowing
@@ -29,7 +29,7 @@ _MAX_REPEATED: Final = 65536
 _ANSI: Final = re.compile(r"\x1b\[[0-9;?]*[A-Za-z]")
 _TRACE: Final = b"#@ format 1\n" + why.COLUMNS.encode()
 _RULE_ROW: Final = re.compile(
-    rb"(?:broadcast|reduce|allgather|reducescatter|allreduce),\d+,\d+,[\w-]+,[\w-]+,"
+    r"(?:broadcast|reduce|allgather|reducescatter|allreduce),[0-9]+,[0-9]+,[\w-]+,[\w-]+,"
 )
 _RCCLX: Final = "RCCL_ENABLE_DDA"
 
@@ -106,8 +106,8 @@ def _read(
 
 def _begins_with_a_rule(head: bytes) -> bool:
     """Whether the first line that is no comment is a row of a rule file."""
-    lines = (line.strip() for line in head.splitlines())
-    first = next((line for line in lines if line and not line.startswith(b"#")), b"")
+    lines = (grammar.trim(line) for line in grammar.lines(grammar.text_of(head)))
+    first = next((line for line in lines if line and not line.startswith("#")), "")
     return _RULE_ROW.match(first) is not None
 
 

@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Final
 
-from rccltune import session
+from rccltune import grammar, session
 from rccltune.errors import CommandLineError
 
 Note = Callable[[str], None]
@@ -35,7 +35,7 @@ def write_all(files: Sequence[tuple[Path, str]], *, overwrite: bool, note: Note)
         raise _in_the_way(changing[0])
     for path in filter(is_verified, changing):
         kept = kept_of(path)
-        session.write_atomically(kept, path.read_text(encoding="utf-8", errors="replace"))
+        session.write_atomically(kept, path.read_bytes())
         note(
             f"{path} was verified; what is written now is not, and has again what verification "
             f"took away: rccltune verify. The verified file is kept as {kept}"
@@ -48,7 +48,7 @@ def is_verified(path: Path) -> bool:
     """Whether a file says that it was held against the untouched site."""
     if not path.is_file():
         return False
-    lines = path.read_text(encoding="utf-8", errors="replace").splitlines()
+    lines = grammar.lines(grammar.read_text(path))
     return any(line.startswith(f"# {VERIFIED_MARK}") for line in lines)
 
 

@@ -10,6 +10,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Final
 
+from rccltune import grammar
 from rccltune.errors import OutputError
 from rccltune.model import Belief, Setting, Target
 from rccltune.proof.trace import _COLUMNS, _UNNAMED
@@ -41,7 +42,7 @@ def read_beliefs(text: str, where: str, target: Target) -> Shown:
     Raises:
         OutputError: it is no trace of format 1, or a row is damaged.
     """
-    lines = text.splitlines()
+    lines = [line.rstrip("\r") for line in grammar.lines(text)]
     if lines[:2] != ["#@ format 1", ",".join(_COLUMNS)]:
         raise OutputError("this is no trace of format 1", where=where)
     scale = [str(target.scale.n_nodes), str(target.scale.n_ranks)]
@@ -63,7 +64,7 @@ def read_beliefs(text: str, where: str, target: Target) -> Shown:
         found = [_belief(target, nbytes, table) for nbytes, table in tables.items()]
         return Shown(
             beliefs=tuple(sorted(found, key=lambda belief: belief.nbytes)),
-            unsteady=tuple(sorted(map(int, unsteady))),
+            unsteady=tuple(sorted(map(grammar.whole, unsteady))),
         )
     except ValueError as error:
         raise OutputError(f"the trace's table cannot be read: {error}", where=where) from error
@@ -71,14 +72,14 @@ def read_beliefs(text: str, where: str, target: Target) -> Shown:
 
 def _belief(target: Target, nbytes: str, table: list[str]) -> Belief:
     """A belief from the columns ``selectable``, ``host_times_us`` and ``host_choice``."""
-    cells, times, choice = (text.split() if text != "-" else [] for text in table)
+    cells, times, choice = (grammar.words(text) if text != "-" else [] for text in table)
     if times and len(times) != len(cells):
         raise ValueError(f"{len(times)} times for {len(cells)} cells")
     predicted: list[float | None] = [float(time) for time in times]
     predicted = predicted or [None] * len(cells)
     return Belief(
         target=target,
-        nbytes=int(nbytes),
+        nbytes=grammar.whole(nbytes),
         offered=tuple(
             (Setting.parse(cell), time)
             for cell, time in zip(cells, predicted, strict=True)

@@ -5,14 +5,13 @@ The trace's format is in docs/plugin.md.
 
 from __future__ import annotations
 
-import csv
-import io
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
 from typing import Final
 
+from rccltune import grammar
 from rccltune.errors import OutputError
 from rccltune.model import Role, Sample, Setting
 from rccltune.vocab import Algorithm, Collective, Doubt, Protocol
@@ -58,17 +57,17 @@ def read_trace(text: str, where: str) -> tuple[Asked, ...]:
     Raises:
         OutputError: it is no trace of format 1, or a row is damaged.
     """
-    lines = text.splitlines()
+    lines = [line.rstrip("\r") for line in grammar.lines(text)]
     if not lines or lines[0] != "#@ format 1":
         raise OutputError("this is no trace of format 1", where=where)
     if "\0" in text:
         # A machine that went down leaves zeros where the file was not on the disk yet.
         raise OutputError("the trace is damaged: it holds a zero byte", where=where)
-    rows = csv.reader(io.StringIO("\n".join(lines[1:])))
-    if tuple(next(rows, ())) != _COLUMNS:
+    if lines[1:2] != [",".join(_COLUMNS)]:
         raise OutputError("the trace has other columns than this version's", where=f"{where}:2")
     found = []
-    for number, row in enumerate(rows, start=3):
+    for number, line in enumerate(lines[2:], start=3):
+        row = line.split(",") if line else []
         if row and row[0].startswith(("#@ begin", "#@ end")):
             continue
         if row and row[0].startswith("#@"):
@@ -90,8 +89,8 @@ def read_trace(text: str, where: str) -> tuple[Asked, ...]:
 def _asked(said: tuple[str, ...]) -> Asked:
     """One row; 64 ranks write the same ones, so that most are read once for all of them."""
     step, _, collective, nbytes, calls, changed, selectable, host_times, host_choice, answer = said
-    cells = selectable.split() if selectable != "-" else []
-    times = [float(text) for text in host_times.split()] if host_times != "-" else []
+    cells = grammar.words(selectable) if selectable != "-" else []
+    times = [float(text) for text in grammar.words(host_times)] if host_times != "-" else []
     offered = [
         (_cell(cell), time)
         for cell, time in zip(cells, times, strict=False)
@@ -99,11 +98,11 @@ def _asked(said: tuple[str, ...]) -> Asked:
     ]
     unknown = host_choice == "-" or _UNNAMED.search(host_choice)
     return Asked(
-        step=int(step),
+        step=grammar.whole(step),
         collective=Collective.parse(collective),
-        nbytes=int(nbytes),
-        calls=int(calls),
-        changed=int(changed),
+        nbytes=grammar.whole(nbytes),
+        calls=grammar.whole(calls),
+        changed=grammar.whole(changed),
         offered=tuple(offered),
         host_choice=None if unknown else Setting.parse(host_choice),
         answer=_answer(answer),

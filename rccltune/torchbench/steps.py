@@ -8,6 +8,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Final
 
+from rccltune import grammar
 from rccltune.errors import MachineError
 
 # The warm-up of all sizes is the schedule's first step.
@@ -67,7 +68,7 @@ class Steps:
 
 def _is_told(schedule: Path) -> bool:
     try:
-        lines = schedule.read_text(encoding="utf-8", errors="replace").splitlines()
+        lines = grammar.lines(grammar.read_text(schedule))
     except OSError:
         return False  # the plugin complains of it, with the reason
-    return any(line.strip().startswith("#@") and _TOLD in line.split() for line in lines)
+    return any(_TOLD in grammar.instruction(line) for line in lines)

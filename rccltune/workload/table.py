@@ -10,6 +10,7 @@ from __future__ import annotations
 import csv
 from typing import Final
 
+from rccltune import grammar
 from rccltune.errors import OutputError
 from rccltune.model import Scale
 from rccltune.vocab import Collective
@@ -27,8 +28,8 @@ _BLIND: Final = (
 
 def is_table(text: str) -> bool:
     """Whether a text looks like this format: its first line that is no comment is the header."""
-    for line in text.splitlines():
-        if line.strip() and not line.startswith("#"):
+    for line in grammar.lines(text):
+        if grammar.trim(line) and not line.startswith("#"):
             names = {name.strip().lower() for name in line.split(",")}
             return "collective" in names or "nbytes" in names
     return "#@ format" in text
@@ -46,7 +47,7 @@ def read_table(text: str, name: str) -> Workload:
             cut: its rows hold other calls than its lines in front say.
     """
     reader = _Table(name)
-    for number, line in enumerate(text.splitlines(), start=1):
+    for number, line in enumerate(grammar.lines(text), start=1):
         reader.take(number, line)
     return reader.done()
 
@@ -97,9 +98,9 @@ class _Table:
 
     def take(self, number: int, line: str) -> None:
         if line.startswith("#@"):
-            self._note(number, line.removeprefix("#@").split())
-        elif line.strip() and not line.startswith("#"):
-            cells = next(csv.reader([line]))
+            self._note(number, grammar.words(line.removeprefix("#@")))
+        elif grammar.trim(line) and not line.startswith("#"):
+            cells = self._cells(number, grammar.trim(line))
             if not self.columns:
                 self._header(number, cells)
             elif [c.strip().lower() for c in cells[:1]] != ["collective"]:
@@ -131,6 +132,12 @@ class _Table:
             hint="give a file that the plugin wrote under RCCLTUNE_RECORD, or workload merge.",
         )
 
+    def _cells(self, number: int, line: str) -> list[str]:
+        try:
+            return next(csv.reader([line]))
+        except csv.Error as error:
+            raise self._bad(number, f"this is no row of a workload: {error}") from error
+
     def _header(self, number: int, cells: list[str]) -> None:
         self.columns = {name.strip().lower(): at for at, name in enumerate(cells)}
         missing = [name for name in _WANTED if name not in self.columns]
@@ -142,10 +149,10 @@ class _Table:
             at = self.columns.get(name)
             if at is None and default is not None:
                 return default
-            value = int(cells[at if at is not None else len(cells)])
-            if value < 0:
-                raise ValueError(f"{name} {value} is below 0")
-            return value
+            text = grammar.trim(cells[at if at is not None else len(cells)])
+            if text.startswith("-"):
+                raise ValueError(f"{name} {text} is below 0")
+            return grammar.whole(text)
 
         try:
             least, calls = whole("nbytes"), whole("calls")
@@ -171,7 +178,9 @@ class _Table:
         said = dict(word.partition("=")[::2] for word in words[1:])
         try:
             if kind == "aside":
-                self.aside[said["name"]] = self.aside.get(said["name"], 0) + int(said["calls"])
+                self.aside[said["name"]] = self.aside.get(said["name"], 0) + grammar.whole(
+                    said["calls"]
+                )
             else:
                 self.recorders.append(_recorder(said))
         except (KeyError, ValueError) as error:
@@ -183,14 +192,16 @@ def _recorder(said: dict[str, str]) -> Recorder:
     return Recorder(
         source=Source(said.get("source", Source.RECORD.value)),
         host=said["host"],
-        pid=int(said["pid"]),
+        pid=grammar.whole(said["pid"]),
         comm=said["id"],
-        context=int(said["context"]),
+        context=grammar.whole(said["context"]),
         since=said["since"],
-        scale=Scale(n_nodes=int(said["nNodes"]), n_ranks=int(said["nRanks"])) if known else None,
-        calls=int(said["calls"]),
-        beyond=int(said.get("beyond", "0")),
-        unknown=int(said.get("unknown", "0")),
+        scale=Scale(n_nodes=grammar.whole(said["nNodes"]), n_ranks=grammar.whole(said["nRanks"]))
+        if known
+        else None,
+        calls=grammar.whole(said["calls"]),
+        beyond=grammar.whole(said.get("beyond", "0")),
+        unknown=grammar.whole(said.get("unknown", "0")),
         state=State(said["state"]),
-        captured_times=int(said.get("capturedTimes", "1")),
+        captured_times=grammar.whole(said.get("capturedTimes", "1")),
     )

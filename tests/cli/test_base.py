@@ -56,8 +56,10 @@ def test_holes_are_filled_with_the_vendors_rows(
     assert "behind them 4 rows of base.csv" in capsys.readouterr().out
     found = answers(capsys, "merged.csv")
     vendors = [(s["min_nbytes"], s["max_nbytes"]) for s in found if s.get("vendor")]
-    measured = [(0, 31), (33, 1023), (1025, 16383), (16385, 262143)]
-    assert vendors == [*measured, (4194305, 134217727), (134217729, 9999999999)]
+    assert vendors == [
+        *((0, 31), (33, 1023), (1025, 16383)),
+        *((4194305, 134217727), (134217729, 9999999999)),
+    ]
     ours = [s for s in answers(capsys, "ours.csv") if s["setting"]]
     kept = [s for s in found if s["setting"] and not s.get("vendor")]
     drop = {"line", "without_ll128"}
@@ -129,10 +131,12 @@ def test_it_is_found_where_rccl_finds_it(
     ("text", "says"),
     [
         ("allreduce,0,99,Ring,ll,-1,1,8\nallreduce,9,8,ring,ll,-1,1,8\n", "base.csv:2"),
+        (BASE + "allreduce,0,64K,ring,ll,-1,1,8\n", "base.csv:5"),
         ("#@ requires arch=gfx950\n" + BASE, "arch=gfx950"),
+        (BASE + f"#@ needs A={'v' * 240}\n", "need of A is longer than 199 bytes"),
         (None, "cannot be read"),
     ],
-    ids=["mistakes", "another machine", "missing"],
+    ids=["no row is left", "mistakes", "another machine", "a line that RCCL cuts", "missing"],
 )
 def test_a_base_that_cannot_be_one(
     session: Path, capsys: pytest.CaptureFixture[str], text: str | None, says: str
@@ -158,6 +162,37 @@ def test_rows_for_another_mode_are_left_out_and_named(session: Path) -> None:
     assert "line 1 of it is not written: it is for spx, and this machine is cpx-nps4" in text
     [vendor] = [r for r in emit.read_rules(text.encode()).rules if r.vendor]
     assert (vendor.max_nbytes, vendor.only_mode) == (7, None)
+
+
+def test_rows_on_which_readers_disagree_are_left_out_and_named(
+    session: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """One line of talk for each reason; of -1,-1 newer RCCL says nothing and older ring/simple."""
+    rows = (
+        "colltype,minbytes,maxbytes,algorithm,protocol,channels,nNodes,nRanks\n"
+        "allreduce,0,15,direct_a2a,ll,-1,1,64\n"
+        "allreduce,0,15,-1,-1,-1,1,64\n"
+        "allreduce,0,15,-1,-1,8,1,64\n"
+        "allreduce,0,7,tree,ll,1,1,64\n"
+    )
+    (session / "base.csv").write_text(rows, encoding="utf-8")
+    capsys.readouterr()
+    assert run(["emit-config", "--base", "base.csv", "-o", "merged.csv"]) == 0
+    said = " ".join(capsys.readouterr().err.split())
+    assert "base.csv:1: left out: a header row" in said
+    assert "base.csv:2: left out: unknown algorithm 'direct_a2a'; newer RCCL skips the row" in said
+    assert "base.csv:3-4: left out: it names no algorithm and no protocol" in said
+    assert "1 rows of base.csv stand behind the rules" in said
+    text = Path("merged.csv").read_text(encoding="utf-8")
+    assert "# lines 3-4 of it are not written: it names no algorithm and no protocol" in text
+    assert "# line 2 of it is not written: unknown algorithm 'direct_a2a'" in text
+    read = emit.read_rules(text.encode())
+    assert read.findings == ()
+    assert all(rule.setting.algorithm for rule in read.rules)
+    [vendor] = [rule for rule in read.rules if rule.vendor]
+    assert vendor.max_nbytes == 7
+    # What those rows covered nobody answers: 8 to 31 stays a stated hole.
+    assert any((hole.min_nbytes, hole.max_nbytes) == (8, 31) for hole in read.holes)
 
 
 def test_a_base_for_exports_alone_is_a_mistake(

@@ -225,6 +225,18 @@ def test_holes_fallbacks_and_dead_rules_are_shown(
     assert part["stretches"][0]["reason"] == "not measured"
 
 
+def test_a_file_for_another_machine_is_explained_however_its_condition_is_written(
+    here: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """A byte-order mark, a tab, a CR: the plugin takes all of these, and so must what asks it."""
+    head = b"\xef\xbb\xbf\r #@\trequires arch=gfx950\r\n#@requires compute=SPX\n"
+    (here / "rules.csv").write_bytes(head + b"# a\xe2\x80\xa8b\nallreduce,0,99,ring,ll,-1,1,8\r\n")
+    capsys.readouterr()
+    assert run(["explain", "rules.csv", "--json"]) == 0
+    [part] = json.loads(capsys.readouterr().out)["parts"]
+    assert [s["line"] for s in part["stretches"] if s["setting"]] == [4]
+
+
 def test_two_files_are_compared_to_the_byte(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -283,6 +283,18 @@ def test_a_file_that_the_plugin_refuses_is_refused_with_every_mistake(
     assert not (SESSION / "verification").exists()
 
 
+def test_a_line_that_rccl_would_cut_is_told_before_anything_is_measured(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    """What is verified is written again; the end of this line would be a rule to RCCL."""
+    swept("mi300x")
+    row = "allreduce,0,9,tree,ll,-1,1,64,-1,-1\n"
+    Path("mine.csv").write_text(f"{HEAD}#@ needs A={'v' * 240},{row}{row}")
+    assert verify() == 3
+    assert "is longer than 199 bytes" in capsys.readouterr().err
+    assert not (SESSION / "verification").exists()
+
+
 def test_a_file_for_another_scale_says_so(capsys: pytest.CaptureFixture[str]) -> None:
     """Eight ranks are not 64."""
     swept("mi300x")

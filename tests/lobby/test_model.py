@@ -47,7 +47,9 @@ def test_a_setting_reads_back_from_its_text(setting: Setting) -> None:
     assert Setting.parse(str(setting)) == setting
 
 
-@pytest.mark.parametrize("text", ["tree", "tree/ll/0", "tree/ll/x", "tree/ll/1/2", "oak/ll", ""])
+@pytest.mark.parametrize(
+    "text", ["tree", "tree/ll/0", "tree/ll/x", "tree/ll/²", "tree/ll/٣", "oak/ll", ""]
+)
 def test_what_is_no_setting_is_refused(text: str) -> None:
     """A typo must not become a setting."""
     with pytest.raises(ValueError, match=r"setting|channels|unknown"):
@@ -81,7 +83,9 @@ def test_modes_are_read_as_people_write_them(
     assert Mode.parse(str(mode)) == mode
 
 
-@pytest.mark.parametrize("text", ["", "nps4", "cpx_nps4", "xpx-nps1", "cpx-nps"])
+@pytest.mark.parametrize(
+    "text", ["", "nps4", "cpx_nps4", "xpx-nps1", "cpx-nps", "ſpx-nps1", "cpx-nps٤"]
+)
 def test_what_is_no_mode_is_refused(text: str) -> None:
     """A mode decides which file a job loads."""
     with pytest.raises(ValueError, match="no mode"):

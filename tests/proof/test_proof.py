@@ -6,7 +6,7 @@ from contextlib import suppress
 from pathlib import Path
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from rccltune import plugin, proof, verify
@@ -104,6 +104,7 @@ def test_ranks_that_differ_are_named(trace: tuple[proof.Asked, ...]) -> None:
 
 
 @given(st.text(max_size=300))
+@example('1,"2\r3,\u20284')
 def test_no_text_is_read_as_something_else(text: str) -> None:
     """A damaged trace is an error with its place, never a proof."""
     for start in ("", "#@ format 1\n", "#@ format 1\n" + ",".join(proof.trace._COLUMNS) + "\n"):

@@ -93,6 +93,10 @@ def test_without_a_schedule_nothing_is_told(tmp_path: Path) -> None:
     by_size = tmp_path / "schedule"
     by_size.write_text("#@ format 1\n#@ nodes=1 ranks=8 calls=0\nsilent\n", encoding="ascii")
     Steps({"RCCLTUNE_SCHEDULE": str(by_size)}).begin(0)
+    # One comment to the plugin, whatever Python's splitlines would make of it.
+    comment = "# was:\u2028#@ nodes=1 ranks=8 advance=told\r#@ advance=told\n"
+    by_size.write_bytes(f"#@ format 1\n{comment}#@ nodes=1 ranks=8 calls=0\nsilent\n".encode())
+    Steps({"RCCLTUNE_SCHEDULE": str(by_size)}).begin(0)
     Steps({"RCCLTUNE_SCHEDULE": str(tmp_path / "nowhere")}).begin(0)
 
 

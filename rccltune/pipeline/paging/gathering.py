@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
-from rccltune import emit, plot, session
+from rccltune import emit, grammar, plot, session
 from rccltune.emit import RuleFile
 from rccltune.errors import SessionError, TooLittleDataError
 from rccltune.model import (
@@ -41,7 +41,7 @@ _MOST_HEAD: Final = 65536
 # A row of the heading that nccl-tests and rccl-tests print: bus id in brackets, then the name.
 _DEVICE: Final = re.compile(r"^# +Rank +\d+ .*\bdevice +\d+ \[[^\]]+\] (\S.*?) *$", re.MULTILINE)
 _SECTION: Final = re.compile(r"^#@ section ", re.MULTILINE)
-_WHERE: Final = re.compile(r"\w+ nodes=(\d+) ranks=(\d+)")
+_WHERE: Final = re.compile(r"\w+ nodes=([0-9]+) ranks=([0-9]+)")
 _REMARK: Final = re.compile(r"extrapolated from .*?; expected error (?:unknown|\d+ %)")
 
 
@@ -219,7 +219,7 @@ def _rules(path: Path) -> Rules:
         content = path.read_bytes()
     except OSError as error:
         raise SessionError(f"the rule file cannot be read: {error}", where=str(path)) from error
-    text = content.decode("utf-8", "replace")
+    text = grammar.text_of(content)
     file = emit.read_rules(content)
     return Rules(path=path, text=text, file=file, predicted=_predicted(text))
 
@@ -230,7 +230,7 @@ def _predicted(text: str) -> dict[Scale, str]:
     for part in _SECTION.split(text)[1:]:
         where = _WHERE.match(part)
         # Comments are wrapped to the width of the file.
-        lines = (line[1:].strip() for line in part.splitlines()[1:] if line.startswith("# "))
+        lines = (line[1:].strip() for line in grammar.lines(part)[1:] if line.startswith("# "))
         remark = _REMARK.search(" ".join(lines))
         if where and remark:
             found[Scale(n_nodes=int(where[1]), n_ranks=int(where[2]))] = remark[0]

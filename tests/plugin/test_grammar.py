@@ -1,0 +1,160 @@
+"""One grammar: emit reads a rule file as the real plugin does, whatever bytes are in it."""
+
+from __future__ import annotations
+
+import re
+import tempfile
+from pathlib import Path
+
+import pytest
+from hypothesis import example, given, settings
+from hypothesis import strategies as st
+
+from rccltune import emit, verify
+from rccltune.errors import InputFileError
+from rccltune.model import SILENT, Rule, Scale, Setting
+from rccltune.units import MAX_NBYTES
+from rccltune.verify import Host
+from rccltune.vocab import Algorithm, Collective, Protocol
+
+SCALE = Scale(n_nodes=1, n_ranks=8)
+CELLS = verify.cost_table((a, p) for a in Algorithm for p in Protocol)
+# Characters that Python's own splitting, stripping, digits and letter case know and C's do not,
+# in UTF-8 and as single bytes, beside those that mean something to both.
+ODD = st.sampled_from(
+    [
+        *(text.encode() for text in "\u2028\u2029\x85\xa0\u1680\u3000\ufeff²٣１ſKàİ"),
+        *(bytes([code]) for code in (0x85, 0xA0, 0xB2, 0xE9, 0xFF, 0x0B, 0x0C, 0x1C, 0x1E, 0x7F)),
+        *(b"\r", b"\n", b"\r\n", b" ", b"\t", b",", b"#", b"#@ ", b"=", b"_", b"+", b"-", b"0"),
+        *(b"0x", b"9" * 5000, b"-1", b"nps4"),
+    ]
+)
+PLAIN = st.sampled_from(
+    [
+        b"allreduce,0,99,ring,ll,-1,1,8,-1,-1",
+        b"allreduce,50,400,tree,ll128,16,1,8",
+        b"allreduce,100,200,-1,-1,8,-1,-1,-1,-1",
+        b"allreduce,0,300,ring,simple,0,-1,8,-1,0",
+        b"allreduce,300,18446744073709551615,ring,simple,1,1,-1,1,-1,cpx,-1",
+        b"allreduce,7,7,tree,simple,-1,1,8,-1,-1,spx-nps1",
+        b"allreduce , 0 , 9 , ring , ll , -1 , 1 , 8 # why",
+        b"colltype,minbytes,maxbytes,algorithm,protocol,channels,nNodes,nRanks",
+        b"allgather,0,9,tree,ll,-1,1,8",
+        b"alltoall,0,9,ring,ll,-1,1,8",
+        b"# allreduce,0,9,ring,ll,-1,1,8",
+        b"#@ format 1",
+        b"#@ needs A_NAME=some value",
+        b"#@ needs RCCL_LL128_FORCE_ENABLE=1",
+        b"#@ requires compute=CPX memory=NPS4",
+        b"#@ requires compute=cpx memory=nps4 placement=node",
+        b"#@ requires device=0x74a1 cus=38",
+        b"#@ requires device=29857",
+        b"#@ hole 0 99 not measured",
+        b"#@ section allreduce nodes=1 ranks=8",
+        b"",
+    ]
+)
+
+
+@st.composite
+def mangled(draw: st.DrawFn) -> bytes:
+    """A line with some of its bytes gone and others in their place."""
+    line = draw(PLAIN)
+    for _ in range(draw(st.integers(0, 2))):
+        begin = draw(st.integers(0, len(line)))
+        end = begin + draw(st.sampled_from([0, 0, 0, 1]))
+        line = line[:begin] + draw(ODD) + line[end:]
+    return line
+
+
+# Every file ends with a rule of another collective, so that the plugin has a table to speak of.
+LAST = b"\nbroadcast,0,9,ring,ll,-1,-1,-1\n"
+
+
+@settings(max_examples=400)
+@given(st.lists(mangled(), max_size=5), st.sampled_from([b"\n", b"\r\n"]))
+@example([b"# one\xe2\x80\xa8allreduce,0,99,ring,ll,-1,1,8"], b"\n")
+@example([b"allreduce,0,99,ring,ll,-1,1,8\rallreduce,0,99,tree,ll,-1,1,8"], b"\n")
+@example([b"allreduce,0,1_0,ring,ll,-1,1,8"], b"\n")
+@example([b"allreduce,0,99,ring,ll,-1,1,8\xa0"], b"\n")
+@example([b"#@ hole \xb2 99 x"], b"\n")
+@example([b"\xe9,\xe9,\xe9,ring,ll,-1,1,8"], b"\n")
+@example([b"allreduce,0," + b"9" * 5000 + b",ring,ll,-1,1,8"], b"\n")
+@example([b"#@ requires placement=" + b"x" * 24], b"\n")
+@example([b"#@ requires cus=0x26 cus=38"], b"\n")
+@example([b"#@ requires device=0x74a1", b"#@ requires device=29857"], b"\n")
+@example([b"#@ requires arch=gfx942\xa0cus=0"], b"\n")
+@example([b"allreduce,0,99,ring,ll,-1,1,8,-1,-1,cpx\xa0"], b"\n")
+@example([b"allreduce,0,99,ring,ll,-1,1,8,-1,-1,unknown"], b"\n")
+@example([b"allreduce,0,99,ring,ll,-1,1,8,-1,-1,cpx-nps17"], b"\n")
+def test_python_reads_as_the_plugin(host: Host, lines: list[bytes], ending: bytes) -> None:
+    """Refused or not, with the same code; as many rules and skipped rows; the same decisions."""
+    content = ending.join(lines) + LAST
+    read = emit.read_rules(content)
+    with tempfile.TemporaryDirectory() as folder:
+        path, log = Path(folder) / "rules.csv", Path(folder) / "log"
+        path.write_bytes(content)
+        env = {
+            "NCCL_TUNER_CONFIG_FILE": str(path),
+            "RCCLTUNE_LOG": f"summary:{log}",
+            # Of the machine nothing but its mode is known, so that no file is for another one.
+            "RCCLTUNE_SYSROOT": folder,
+            "RCCLTUNE_MODE": "cpx-nps4",
+        }
+        try:
+            communicator = host.communicator(abi=6, n_nodes=1, n_ranks=8, env=env)
+        except InputFileError as error:
+            if "requires another machine" in str(error):
+                assert read.errors == ()
+            else:
+                assert read.errors
+                assert f"[{read.errors[0].code}]" in str(error)  # noqa: PT017 - not every file is refused
+            return
+        assert read.errors == ()
+        hints = {b for r in read.rules for b in (r.min_nbytes, r.max_nbytes) if b <= MAX_NBYTES}
+        with communicator:
+            found = verify.decisions(communicator, Collective.ALL_REDUCE, CELLS, hints)
+        said = log.read_bytes().decode("utf-8", "replace")
+    told = re.search(r"rules=\d+ of=(\d+) skipped-rows=(\d+)", said)
+    if told is None:
+        assert "requires placement=" in said
+        return
+    assert (int(told[1]), int(told[2])) == (len(read.rules), len(read.findings))
+    unmet = next(((n, v) for n, v in read.needs if v and len(n.encode()) < 64), None)
+    shown = f"{unmet[0]}={unmet[1]}"[:30] if unmet else ""
+    assert shown.encode("utf-8", "replace").decode() in said
+    for nbytes in sorted({0, 320, *hints, *(h + 1 for h in hints if h < MAX_NBYTES)}):
+        answer = next(d.setting for d in found if d.min_nbytes <= nbytes <= d.max_nbytes)
+        assert answer == first(read.rules, nbytes)
+
+
+def first(rules: tuple[Rule, ...], nbytes: int) -> Setting | None:
+    """The first rule that holds here in CPX with NPS4, every cell on offer."""
+    for rule in rules:
+        mode = rule.only_mode
+        here = mode is None or (mode.compute == "CPX" and mode.memory in (None, "NPS4"))
+        if here and rule.matches(Collective.ALL_REDUCE, nbytes, SCALE):
+            return None if rule.setting == SILENT else rule.setting
+    return None
+
+
+@pytest.mark.parametrize("n", [2, 5])
+def test_what_is_needed_may_stand_on_several_lines(host: Host, tmp_path: Path, n: int) -> None:
+    """Each line of ``#@ needs`` and ``#@ requires`` is complete by itself, for both readers."""
+    path, log = tmp_path / "rules.csv", tmp_path / "log"
+    pairs = [(f"RCCLTUNE_TEST_NEED_{number}", f"v{number}") for number in range(n)]
+    needs = "".join(f"#@ needs {name}={value}\n" for name, value in pairs)
+    requires = "#@ requires placement=node\n#@ requires compute=CPX\n#@ requires memory=NPS4\n"
+    path.write_text(requires + needs + "allreduce,0,9,ring,ll,-1,1,8\n", encoding="ascii")
+    read = emit.read_rules(path.read_bytes())
+    assert read.findings == ()
+    assert list(read.needs) == pairs
+    assert dict(read.requires) == {"placement": "node", "compute": "CPX", "memory": "NPS4"}
+    env = {"NCCL_TUNER_CONFIG_FILE": str(path), "RCCLTUNE_LOG": f"summary:{log}"}
+    # All but the last are set: the plugin names that one, so that it has read all of them.
+    env |= dict(pairs[:-1]) | {"RCCLTUNE_MODE": "cpx-nps4"}
+    host.communicator(abi=6, n_nodes=1, n_ranks=8, env=env).close()
+    assert f"needs={pairs[-1][0]}={pairs[-1][1]} (not set" in log.read_text(encoding="utf-8")
+    wrong = env | {"RCCLTUNE_MODE": "cpx-nps1"}
+    with pytest.raises(InputFileError, match="requires another machine"):
+        host.communicator(abi=6, n_nodes=1, n_ranks=8, env=wrong)
