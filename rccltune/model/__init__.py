@@ -99,8 +99,10 @@ from rccltune.model.settings import (
     Variant,
     View,
     base_variant,
-    ll128_forced,
+    in_default,
+    widened_by,
 )
+from rccltune.model.vendors import Vendor, vendor_of
 
 __all__ = [
     "AS_GOOD",
@@ -183,6 +185,7 @@ __all__ = [
     "Target",
     "Variant",
     "VariantGain",
+    "Vendor",
     "Verdict",
     "View",
     "Want",
@@ -192,5 +195,7 @@ __all__ = [
     "by_target",
     "comparable",
     "hold",
-    "ll128_forced",
+    "in_default",
+    "vendor_of",
+    "widened_by",
 ]
