@@ -27,7 +27,8 @@ class ChoiceOptions:
             between equally short lists of zones. Where it has no call of a target every measured
             size counts alike.
         extrapolate: let the first and last zone reach to 0 and 2^63-1 whatever was measured.
-        arch: ``gfx942`` …; None is taken for a GPU of the gfx94x family.
+        arch: ``gfx942`` …, ``amd`` or ``nvidia`` where only the vendor is known; None bars and
+            requires nothing that holds for one vendor's library alone.
         variant: name of the variant to choose whatever it costs; None lets gains decide.
         allow_lossy: a lossy variant may be chosen.
         selectable: why a setting cannot be in a rule for a target, None where it can; replaces
