@@ -65,8 +65,8 @@ def import_(
           --algorithm tree --protocol ll
 
     \b
-    Exit codes: 0 done, 2 an option contradicts a file, 3 mistakes in YAML, 6 a file is not understood,
-    7 the session is of another machine or held by another process.
+    Exit codes: 0 done, 2 an option contradicts a file, 3 mistakes in YAML, 6 a file is not
+    understood, 7 the session is of another machine or held by another process.
     """
     from rccltune import pipeline
 
