@@ -75,6 +75,9 @@ def _plain(found: Explanation) -> dict[str, Any]:
         "dead": [rule.line for rule in found.audit.dead],
         "fallback": [rule.line for rule in found.audit.fallbacks],
         "never_selectable": [{"line": line, "reason": why} for line, why in found.never],
+        "never_selectable_on_amd": [
+            {"line": line, "reason": why} for line, why in found.never_by_amd
+        ],
         "placement": found.placement,
         "parts": found.parts,
     }
@@ -128,6 +131,12 @@ def _remarks(found: Explanation) -> list[str]:
         for rule in audit.fallbacks
     ]
     lines += [f"not selectable: line {line}: {why}" for line, why in found.never]
+    if set(found.never_by_amd) - set(found.never):
+        named = ", ".join(str(line) for line, _ in found.never_by_amd)
+        lines.append(
+            f"nothing says whose GPUs this is for: RCCL on AMD's would never take line {named}; "
+            "--mode spx-nps1 (or another) asks about those"
+        )
     if file.requires:
         lines.append("requires " + " ".join(f"{key}={value}" for key, value in file.requires))
     if found.placement is not None:

@@ -9,7 +9,7 @@ import click
 from rccltune.cli.console import DEFAULT_SESSION, Console, common
 from rccltune.cli.options import COLLECTIVE, FOLDER, MODE, PAIR
 from rccltune.errors import CommandLineError
-from rccltune.model import BASELINE, KNOWN_VARIANTS, Mode, Setting, Stated, Variant
+from rccltune.model import BASELINE, Mode, Setting, Stated
 from rccltune.vocab import Algorithm, Collective, Protocol
 
 
@@ -22,6 +22,7 @@ from rccltune.vocab import Algorithm, Collective, Protocol
 @click.option("--channels", type=click.IntRange(min=1), metavar="N", help="Channels that ran.")
 @click.option("--baseline", is_flag=True, help="The files show the untouched site.")
 @click.option("--variant", metavar="V", help="Environment it ran in: default, ll128-forced, …")
+@click.option("--variants", "own", type=FOLDER, metavar="YAML", help="Variants of your own.")
 @click.option("--ranks", type=click.IntRange(min=1), metavar="N", help="Ranks.")
 @click.option("--nodes", type=click.IntRange(min=1), metavar="N", help="Nodes.")
 @click.option("--mode", type=MODE, help="cpx-nps4, spx-nps1, … or none.")
@@ -46,6 +47,7 @@ def import_(
     channels: int | None,
     baseline: bool,
     variant: str | None,
+    own: Path | None,
     ranks: int | None,
     nodes: int | None,
     mode: Mode | None,
@@ -63,14 +65,14 @@ def import_(
           --algorithm tree --protocol ll
 
     \b
-    Exit codes: 0 done, 2 an option contradicts a file, 6 a file is not understood,
-    7 the session is of another machine or held by another process.
+    Exit codes: 0 done, 2 an option contradicts a file, 3 mistakes in YAML, 6 a file is not
+    understood, 7 the session is of another machine or held by another process.
     """
     from rccltune import pipeline
 
     stated = Stated(
         setting=_setting(algorithm, protocol, channels, baseline=baseline),
-        variant=None if variant is None else KNOWN_VARIANTS.get(variant, Variant(name=variant)),
+        variant=None if variant is None else pipeline.variant_named(variant, own),
         collective=collective,
         n_ranks=ranks,
         n_nodes=nodes,

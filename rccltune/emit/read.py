@@ -15,7 +15,7 @@ from typing import Final
 
 from rccltune import grammar
 from rccltune.emit.requirements import compute, memory, requirement
-from rccltune.model import SILENT, Mode, Rule, Scale, Setting
+from rccltune.model import SILENT, Mode, Rule, Scale, Setting, Vendor, vendor_of
 from rccltune.vocab import TUNABLE, Algorithm, Collective, Protocol
 
 
@@ -64,6 +64,7 @@ class RuleFile:
         requires: (key, value) pairs of ``#@ requires``.
         needs: (name, value) pairs of ``#@ needs``.
         holes: of ``#@ hole``.
+        machine: that it was written for, as its head has it; None in a file of somebody else's.
     """
 
     rules: tuple[Rule, ...]
@@ -71,11 +72,24 @@ class RuleFile:
     requires: tuple[tuple[str, str], ...] = ()
     needs: tuple[tuple[str, str], ...] = ()
     holes: tuple[StatedHole, ...] = ()
+    machine: str | None = None
 
     @property
     def errors(self) -> tuple[Finding, ...]:
         """Findings for which the plugin refuses the file."""
         return tuple(f for f in self.findings if f.severity is Severity.ERROR)
+
+    @property
+    def arch_or_vendor(self) -> str | None:
+        """Whose GPUs it is for: ``gfx942`` …, ``amd`` or ``nvidia`` where only that can be told.
+
+        Partition modes are AMD's, and a variable of RCCL's is no use to anybody else.
+        """
+        required = dict(self.requires)
+        has_mode = {"compute", "memory"} & required.keys() or any(r.only_mode for r in self.rules)
+        of_rccl = any(name.startswith("RCCL_") for name, _ in self.needs)
+        vendor = Vendor.AMD if has_mode or of_rccl else vendor_of(self.machine)
+        return required.get("arch") or (vendor.value if vendor else None)
 
 
 _COLLECTIVES: Final = {c.csv_name: c for c in TUNABLE}
@@ -92,6 +106,7 @@ _COLUMNS: Final = (
     *("colltype", "minbytes", "maxbytes", "algorithm", "protocol", "channels"),
     *("nNodes", "nRanks", "numPipeOps", "regBuff"),
 )
+_WRITTEN: Final = re.compile(r"# written by rccltune \S+ for (.+)")
 _REQUIRED: Final = 8
 _UNDERSTOOD: Final = 12
 _BINARY: Final = re.compile(rb"[\x00-\x08\x0b\x0c\x0e-\x1f\x7f]")
@@ -129,6 +144,7 @@ class _Reader:
         self.needs: list[tuple[str, str]] = []
         self.holes: list[StatedHole] = []
         self.section = ""
+        self.machine: str | None = None
         self.vendor = False
 
     def finish(self) -> RuleFile:
@@ -139,6 +155,7 @@ class _Reader:
             requires=tuple(self.requires.items()),
             needs=tuple(self.needs),
             holes=tuple(self.holes),
+            machine=self.machine,
         )
 
     def error(self, code: str, message: str) -> None:
@@ -153,6 +170,8 @@ class _Reader:
         if line.startswith("#@"):
             self.read_directive(grammar.trim(line[2:]))
             return
+        if self.machine is None and (written := _WRITTEN.match(line)):
+            self.machine = written[1]
         row = grammar.trim(line.partition("#")[0])
         if row:
             self.read_row([grammar.trim(field) for field in row.split(",")])

@@ -101,8 +101,10 @@ from rccltune.model.settings import (
     Variant,
     View,
     base_variant,
-    ll128_forced,
+    in_default,
+    widened_by,
 )
+from rccltune.model.vendors import Vendor, vendor_of
 
 __all__ = [
     "AS_GOOD",
@@ -186,6 +188,7 @@ __all__ = [
     "Target",
     "Variant",
     "VariantGain",
+    "Vendor",
     "Verdict",
     "View",
     "Want",
@@ -196,5 +199,7 @@ __all__ = [
     "comparable",
     "hold",
     "hole_words",
-    "ll128_forced",
+    "in_default",
+    "vendor_of",
+    "widened_by",
 ]

@@ -16,6 +16,7 @@ from rccltune.model.settings import (
     Setting,
     Variant,
 )
+from rccltune.model.vendors import Vendor, vendor_of
 from rccltune.vocab import Collective, Doubt, Placement
 
 # A launch that fails takes no more than this along.
@@ -121,6 +122,16 @@ class Fingerprint:
     binding: str | None = None
     simulated: bool = False
     runner: str | None = None
+
+    @property
+    def vendor(self) -> Vendor | None:
+        """Whose GPUs they are, as arch and product tell; None where nothing does."""
+        return vendor_of(self.arch, self.product)
+
+    @property
+    def arch_or_vendor(self) -> str | None:
+        """What decides which limits hold: ``gfx942``, else ``amd`` or ``nvidia``, else None."""
+        return self.arch or (self.vendor.value if self.vendor else None)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -169,6 +169,7 @@ class Variant:
         environment: what must be set, sorted (name, value) pairs.
         widens: name of the variant of which this one only makes more cells selectable, so that
             settings measured there may stand beside settings measured here.
+        widened: environment of that variant, where it is not the default one.
         patched: built from changed sources; shown and never emitted.
         library_sha256: hash of the librccl file.
         library_version: as the library prints it.
@@ -196,6 +197,7 @@ class Variant:
     serves: tuple[Collective, ...] = ()
     up_to: int | None = None
     without: str | None = None
+    widened: tuple[tuple[str, str], ...] | None = None
 
     @property
     def one_process(self) -> bool:
@@ -217,22 +219,51 @@ def base_variant(variant: Variant) -> Variant:
     """The variant that ``variant`` only widens, with the same library; itself otherwise."""
     if variant.widens is None:
         return variant
-    added = LL128_FORCED.environment
-    kept = tuple(pair for pair in variant.environment if pair not in added)
-    return replace(variant, name=variant.widens, widens=None, environment=kept)
+    environment = _widened(variant)
+    return replace(variant, name=variant.widens, widens=None, widened=None, environment=environment)
 
 
-def ll128_forced(base: Variant) -> Variant:
-    """The same variant with LL128 made selectable."""
-    if any(pair in base.environment for pair in LL128_FORCED.environment):
+def widened_by(base: Variant, switch: Variant) -> Variant:
+    """The same variant with what another one adds to the variant that it widens.
+
+    Args:
+        base: of any environment; one that widens another goes on widening that.
+        switch: such as LL128_FORCED; a base that has its variables already stays as it is.
+    """
+    added = _added(switch)
+    if set(added) <= set(base.environment):
         return base
     plain = base.name == DEFAULT_VARIANT.name
     return replace(
         base,
-        name=LL128_FORCED.name if plain else f"{base.name}+{LL128_FORCED.name}",
-        widens=base.name,
-        environment=tuple(sorted((*base.environment, *LL128_FORCED.environment))),
+        name=switch.name if plain else f"{base.name}+{switch.name}",
+        widens=base.widens or base.name,
+        widened=base.widened if base.widens or plain else base.environment,
+        environment=tuple(sorted({**dict(base.environment), **dict(added)}.items())),
     )
+
+
+def in_default(variant: Variant) -> Variant:
+    """What a variant adds to the one that it widens, added to the default one instead."""
+    if variant.widens is None:
+        return DEFAULT_VARIANT
+    name = variant.name.removeprefix(f"{variant.widens}+")
+    added = Variant(name=name, widens=DEFAULT_VARIANT.name, environment=_added(variant))
+    return widened_by(DEFAULT_VARIANT, added)
+
+
+def _added(variant: Variant) -> tuple[tuple[str, str], ...]:
+    widened = _widened(variant)
+    return tuple(pair for pair in variant.environment if pair not in widened)
+
+
+def _widened(variant: Variant) -> tuple[tuple[str, str], ...]:
+    """Environment of the variant that a widening one widens; the default one has none."""
+    if variant.widened is not None or variant.widens == DEFAULT_VARIANT.name:
+        return variant.widened or ()
+    # A session of before this was recorded has ``channels-32+ll128-forced`` for both together.
+    switch = KNOWN_VARIANTS.get(variant.name.removeprefix(f"{variant.widens}+"), DEFAULT_VARIANT)
+    return tuple(pair for pair in variant.environment if pair not in switch.environment)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

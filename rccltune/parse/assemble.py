@@ -14,6 +14,7 @@ from rccltune.model import (
     Role,
     Sample,
     Setting,
+    vendor_of,
 )
 from rccltune.parse.draft import Draft, Run, Said
 from rccltune.parse.resolve import Resolver
@@ -76,6 +77,7 @@ def fingerprint_of(runs: Iterable[Run], resolver: Resolver) -> Fingerprint:
         whole = whole if whole.line else replace(whole, line=said.line)
     assumed = resolver.assumed
     host = assumed.get("host")
+    _check_vendor(whole, resolver)
     return Fingerprint(
         product=whole.product or assumed.get("product"),
         arch=whole.arch or assumed.get("arch"),
@@ -88,6 +90,24 @@ def fingerprint_of(runs: Iterable[Run], resolver: Resolver) -> Fingerprint:
         binding=assumed.get("binding"),
         simulated=whole.simulated,
     )
+
+
+def _check_vendor(whole: Said, resolver: Resolver) -> None:
+    """Refuse an architecture or product of another vendor's than the file names.
+
+    Raises:
+        CommandLineError: as ``--assume arch=gfx942`` for a log of NVIDIA's GPUs.
+    """
+    said = vendor_of(whole.arch, whole.product)
+    for key in ("arch", "product"):
+        given = resolver.assumed.get(key)
+        if said is not None and vendor_of(given) not in (None, said):
+            raise CommandLineError(
+                f"--assume {key}={given} contradicts the file, which says "
+                f"{whole.product or whole.arch}",
+                where=resolver.where(whole.line),
+                hint=f"leave it out: the file's own word decides that these are {said.value}'s.",
+            )
 
 
 def _of_run(run: Run, resolver: Resolver, launch: str) -> Iterable[Sample]:

@@ -20,6 +20,7 @@ from rccltune.pipeline.linking import (
 from rccltune.pipeline.plotting import plot_predicted, plot_session
 from rccltune.pipeline.scaling import Predicted, predicted, scale_models
 from rccltune.pipeline.site import find_site, in_mode
+from rccltune.pipeline.varying import variant_named
 from rccltune.pipeline.wishes import merge_wishes
 
 __all__ = [
@@ -49,4 +50,5 @@ __all__ = [
     "prepare_links",
     "scale_models",
     "stored_links",
+    "variant_named",
 ]

@@ -112,7 +112,7 @@ def _taking(fits: Sequence[FitDone]) -> list[str]:
     found: dict[str, None] = {}
     for done in fits:
         for _, outcome in session.read_launches(done.session.path):
-            name = named(outcome.library_version, done.session.fingerprint.arch)
+            name = named(outcome.library_version, done.session.fingerprint.arch_or_vendor)
             found[name or "an unknown library"] = None
     refusing = [name for name in found if not _takes(name)]
     if refusing or not found:

@@ -26,6 +26,7 @@ from rccltune.model import (
 from rccltune.pipeline import basing, overwriting, placing, switching
 from rccltune.pipeline.emitted import Emitted, EmitWish, Translated
 from rccltune.pipeline.fitting import FitDone, choice_of, fit_session
+from rccltune.pipeline.importing import VENDOR_UNKNOWN
 from rccltune.pipeline.judging import environments_of, together, zones_in
 from rccltune.pipeline.placing import Sheet
 from rccltune.pipeline.scaling import machine_words, one_machine, predicted
@@ -88,6 +89,8 @@ def choose_rules(wish: EmitWish, *, note: Note) -> Emitted:
     )
     paths = _paths(wish, fingerprint, sheets)
     base = basing.vendor(wish.base, fingerprint, note=note) if wish.base is not None else None
+    if not _is_vendor_told(fits, fingerprint):
+        note(VENDOR_UNKNOWN)
     documents = [_document(fits, fingerprint, sheet, environments) for sheet in sheets]
     if base is not None:
         documents = [basing.based(document, base) for document in documents]
@@ -293,7 +296,7 @@ def _notices(fits: Sequence[FitDone], choices: Sequence[Choice]) -> tuple[Notice
     )
     zones = [zone for choice in choices for zone in choice.zones]
     named = [
-        overwriting.named(name, done.session.fingerprint.arch)
+        overwriting.named(name, done.session.fingerprint.arch_or_vendor)
         for done, made in zip(fits, launched, strict=True)
         for name in _libraries(made)
     ]
@@ -368,7 +371,14 @@ def _provenance(fits: Sequence[FitDone], fingerprint: Fingerprint) -> tuple[str,
         lines.insert(0, "SIMULATED: made from a stand-in benchmark, not from hardware")
     for done in fits:
         lines += _session_lines(done)
-    return tuple(lines)
+    return (*lines, *(() if _is_vendor_told(fits, fingerprint) else (VENDOR_UNKNOWN,)))
+
+
+def _is_vendor_told(fits: Sequence[FitDone], fingerprint: Fingerprint) -> bool:
+    """Whether it is known whose library's limits hold; of what was swept, a trace says what ran."""
+    outcomes = (one for done in fits for _, one in session.read_launches(done.session.path))
+    is_imported = any(one.status is Status.IMPORTED for one in outcomes)
+    return fingerprint.vendor is not None or not is_imported
 
 
 def _chosen_lines(environments: Sequence[Environment]) -> list[str]:
@@ -414,7 +424,11 @@ def _session_lines(done: FitDone) -> list[str]:
         f"library: {', '.join(libraries) if libraries else 'not recorded'}",
         switching.PROVENANCE if _is_switched(made) else "",
         *overwriting.provenance(
-            (overwriting.named(name, done.session.fingerprint.arch) for name in libraries), made
+            (
+                overwriting.named(name, done.session.fingerprint.arch_or_vendor)
+                for name in libraries
+            ),
+            made,
         ),
         f"variants: {', '.join(variants)}",
         f"measured as: {', '.join(views)} (a tuner sees neither type, operation nor placement)",

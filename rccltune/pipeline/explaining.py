@@ -11,7 +11,7 @@ from typing import Final
 from rccltune import emit, grammar, plugin, verify, zones
 from rccltune.emit import Audit, RuleFile, StatedHole
 from rccltune.errors import CommandLineError, InputFileError, VerificationError
-from rccltune.model import DEFAULT_VARIANT, Mode, Rule, Scale, Setting, Target
+from rccltune.model import DEFAULT_VARIANT, Mode, Rule, Scale, Setting, Target, Vendor
 from rccltune.pipeline import overwriting
 from rccltune.pipeline.accepting import accepted
 from rccltune.verify import Decision, Host
@@ -82,6 +82,7 @@ class Explanation:
 
     Attributes:
         never: (line, reason) of rules for cells that the library never offers.
+        never_by_amd: where nothing says whose GPUs it is for, the same for RCCL on AMD's.
         placement: where the file is for one placement of ranks only.
     """
 
@@ -90,6 +91,7 @@ class Explanation:
     audit: Audit
     parts: tuple[Explained, ...]
     never: tuple[tuple[int, str], ...]
+    never_by_amd: tuple[tuple[int, str], ...] = ()
     placement: Declared | None = None
 
 
@@ -155,7 +157,8 @@ def explain(
         file=file,
         audit=emit.audit(rules),
         parts=parts,
-        never=_never(rules, dict(file.requires).get("arch")),
+        never=_never(rules, _whose(file, question.mode)),
+        never_by_amd=() if _whose(file, question.mode) else _never(rules, Vendor.AMD.value),
         placement=declared,
     )
 
@@ -192,7 +195,7 @@ def _declared(
     part = next((p for p in parts if any(s.setting is not None for s in p.stretches)), None)
     if placement is None or part is None:
         return None
-    arch = dict(file.requires).get("arch")
+    arch = _whose(file, mode)
     table = verify.cost_table(_offered(part.collective, part.scale, arch, ll128=True))
 
     told = {"NCCL_TUNER_CONFIG_FILE": str(path)}
@@ -309,7 +312,7 @@ def _explain_one(case: _Case) -> Explained:
 
 def _ask(case: _Case, abi: int) -> tuple[tuple[Decision, ...], tuple[Decision, ...]]:
     """Decisions with LL128 enabled and without."""
-    arch = dict(case.file.requires).get("arch")
+    arch = _whose(case.file, case.mode)
     tables = [
         verify.cost_table(_offered(case.collective, case.scale, arch, ll128=ll128))
         for ll128 in (True, False)
@@ -370,6 +373,12 @@ def _answering(case: _Case, nbytes: int, setting: Setting | None) -> Rule | None
 
 def _reason(holes: Sequence[StatedHole], nbytes: int) -> str | None:
     return next((h.reason for h in holes if h.min_nbytes <= nbytes <= h.max_nbytes), None)
+
+
+def _whose(file: RuleFile, mode: Mode | None) -> str | None:
+    """Arch or vendor of the GPUs that are meant; only AMD's have partition modes."""
+    has_mode = mode is not None and mode.compute is not None
+    return file.arch_or_vendor or (Vendor.AMD.value if has_mode else None)
 
 
 def _never(rules: Sequence[Rule], arch: str | None) -> tuple[tuple[int, str], ...]:

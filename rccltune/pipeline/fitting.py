@@ -202,7 +202,9 @@ def choice_of(done: FitDone, options: ChoiceOptions) -> Choice:
         raise _no_such_baseline(str(options.baseline), done, sorted(names))
     curves = done.references
     try:
-        chosen = zones.choose(curves, replace(options, arch=done.session.fingerprint.arch))
+        chosen = zones.choose(
+            curves, replace(options, arch=done.session.fingerprint.arch_or_vendor)
+        )
     except TooLittleDataError as error:
         raise _under_a_path(error, done.bypasses) from error
     # A search measures no setting everywhere, on purpose.

@@ -8,7 +8,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, fields, replace
 from datetime import datetime, timezone
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 from rccltune import __version__, parse, session
 from rccltune.errors import SessionError
@@ -28,6 +28,11 @@ from rccltune.session import Session
 
 Note = Callable[[str], None]
 _SAME_MACHINE = ("machine", "same")
+VENDOR_UNKNOWN: Final = (
+    "nothing says whose GPUs these are: no limit of one vendor's library is applied, and no "
+    "variable of it asked for. To say it, import into a new session (-o DIR) with "
+    '--assume arch=gfx942 or --assume product="NVIDIA H200"'
+)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -85,6 +90,8 @@ def import_files(folder: Path, files: Sequence[Path], stated: Stated, *, note: N
         new = tuple(sample for item in fresh for sample in item.samples)
         if fresh:
             session.commit(target, [(i.launch, i.outcome, i.path) for i in fresh], (*old, *new))
+            if target.fingerprint.vendor is None:
+                note(VENDOR_UNKNOWN)
     return Imported(
         n_files=len(files),
         n_new=len(new),

@@ -9,11 +9,11 @@ from rccltune import zones
 from rccltune.errors import CommandLineError, TooLittleDataError
 from rccltune.model import (
     DEFAULT_VARIANT,
-    LL128_FORCED,
     Environment,
     Variant,
     Zone,
     base_variant,
+    in_default,
 )
 from rccltune.pipeline.fitting import FitDone, choice_of
 from rccltune.units import MAX_NBYTES, format_size
@@ -149,8 +149,8 @@ def _in_default(zone: Zone) -> Zone:
 
     There the library is in the same state, so that the rule needs nothing of that variant.
     """
-    plain = DEFAULT_VARIANT if zone.variant.widens is None else LL128_FORCED
-    return replace(zone, target=replace(zone.target, variant=DEFAULT_VARIANT), variant=plain)
+    target = replace(zone.target, variant=DEFAULT_VARIANT)
+    return replace(zone, target=target, variant=in_default(zone.variant))
 
 
 def _behind(zone: Zone, variant: Variant, reach: int | None) -> list[Zone]:

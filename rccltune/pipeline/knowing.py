@@ -11,7 +11,7 @@ from typing import Final
 
 from rccltune import emit, variants, zones
 from rccltune.errors import InputFileError
-from rccltune.model import DEFAULT_VARIANT, Rule, Scale, Setting, Target
+from rccltune.model import DEFAULT_VARIANT, Rule, Scale, Setting, Target, Vendor, vendor_of
 from rccltune.pipeline import overwriting
 from rccltune.pipeline.accepting import accepted
 from rccltune.variants import Acts, VariantSpec
@@ -153,7 +153,8 @@ def known_of(path: Path | None) -> Known:
     rules = _Rules(file)
     return Known(
         around=around,
-        why_not=_WhyNot(dict(file.requires).get("arch")),
+        why_not=_WhyNot(file.arch_or_vendor),
+        is_amd=vendor_of(file.arch_or_vendor) is Vendor.AMD,
         overwrites=_overwrites,
         rules=rules.at,
         hole=rules.hole,
@@ -174,13 +175,16 @@ def _libraries(content: bytes) -> tuple[str, ...]:
 
 
 class _WhyNot:
-    """Why no rule can choose a setting at all, on GPUs of an architecture."""
+    """Why no rule can choose a setting at all, on GPUs of an architecture or vendor."""
 
     def __init__(self, arch: str | None) -> None:
         self._arch = arch
 
-    def __call__(self, setting: Setting, collective: Collective, where: Where) -> str | None:
-        # Without any word of the GPUs, the limits of those that RCCL serves are not assumed.
+    def __call__(
+        self, setting: Setting, collective: Collective, where: Where, is_rccl: bool
+    ) -> str | None:
+        # RCCL in the job's own log tells as well; without any word no vendor's limits are assumed.
+        arch = self._arch or (Vendor.AMD.value if is_rccl else None)
         scale = _scale(where)
         if scale is None:
             return None
@@ -188,7 +192,7 @@ class _WhyNot:
             collective=collective, scale=scale, rank_placement=None, variant=DEFAULT_VARIANT
         )
         cell = Setting(algorithm=setting.algorithm, protocol=setting.protocol)
-        return zones.why_not_selectable(cell, target, self._arch or "gfx942")
+        return zones.why_not_selectable(cell, target, arch)
 
 
 class _Rules:

@@ -251,7 +251,7 @@ def _carried(
 def read_launch(wanted: Launch, folder: Path, outcome: Outcome) -> tuple[Sample, ...]:
     """Samples of a launch that ended earlier, from its raw files."""
     own = folder / "launches" / wanted.id
-    arch = outcome.fingerprint.arch if outcome.fingerprint is not None else None
+    arch = outcome.fingerprint.arch_or_vendor if outcome.fingerprint is not None else None
     known = overwriting.named(outcome.library_version, arch)
     if outcome.status is Status.OK:
         return samples_of_launch(wanted, own, known)[0]

@@ -13,7 +13,18 @@ from collections.abc import Collection, Iterable, Sequence
 from dataclasses import replace
 from typing import Final
 
-from rccltune.model import Caution, Launch, Notice, Outcome, Role, Sample, Scale, Zone
+from rccltune.model import (
+    Caution,
+    Launch,
+    Notice,
+    Outcome,
+    Role,
+    Sample,
+    Scale,
+    Vendor,
+    Zone,
+    vendor_of,
+)
 from rccltune.vocab import Collective, Doubt
 
 CONCERNED: Final = (Collective.ALL_REDUCE, Collective.ALL_GATHER, Collective.REDUCE_SCATTER)
@@ -44,10 +55,10 @@ def named(version: str | None, arch: str | None) -> str | None:
 
     Args:
         version: as a log or a file has it.
-        arch: ``gfx942`` …, of GPUs that RCCL alone serves.
+        arch: ``gfx942`` …, or ``amd``, of GPUs that RCCL alone serves.
     """
     bare = version is not None and version[:1].isdigit()
-    return f"RCCL {version}" if bare and (arch or "").startswith("gfx") else version
+    return f"RCCL {version}" if bare and vendor_of(arch) is Vendor.AMD else version
 
 
 def remark(library: str | None, scale: Scale, letters: Collection[str]) -> str | None:

@@ -150,7 +150,7 @@ def _joint(
     if why is None:
         chosen = zones.choose_together(
             {name: part.curves for name, part in parts.items()},
-            replace(options, arch=fits[0].session.fingerprint.arch),
+            replace(options, arch=fits[0].session.fingerprint.arch_or_vendor),
         )
     if chosen is None or not chosen.zones:
         why = why or "not every one of them has an untouched run"

@@ -10,7 +10,7 @@ from typing import Any, Final
 
 from rccltune import launch, plan, quarantine, session
 from rccltune.errors import MachineError, SessionError
-from rccltune.model import KNOWN_VARIANTS, Launch, Outcome, Quarantine, Sample, Sweep
+from rccltune.model import KNOWN_VARIANTS, LL128_FORCED, Launch, Outcome, Quarantine, Sample, Sweep
 from rccltune.pipeline import launching, places, searching, sizing, switching, varying
 from rccltune.pipeline.ledger import Ledger, open_ledger
 from rccltune.pipeline.proving import name_of
@@ -163,7 +163,8 @@ def prepare(
         # A search would have little to look for at a few sizes.
         exhaustive=wanted.exhaustive or bool(wanted.wanted),
     )
-    ground = ground_of(site)
+    own = {one.name: one for one in wanted.variants}
+    ground = replace(ground_of(site), ll128=own.get(LL128_FORCED.name, LL128_FORCED))
     parts = plan.parted(wanted, ground, site.start_s)
     method, hindrance = _method(parts[0] if parts else wanted, ground)
     search = None
@@ -303,7 +304,7 @@ def next_round(prepared: Prepared, search: Search, known: Read) -> Prepared:
     ended = _ended(prepared)
     site = prepared.site
     samples = samples_so_far(prepared, known)
-    made = searching.step(search, samples, ended, site.fingerprint.arch, site.start_s)
+    made = searching.step(search, samples, ended, site.fingerprint.arch_or_vendor, site.start_s)
     named = _named(made.planned[-1], prepared.site, prepared.timeout_s, is_first=False)
     made = replace(made, planned=(*made.planned[:-1], named))
     launches = (*made.launches, *prepared.varied)

@@ -262,7 +262,7 @@ def _choice(fits: Sequence[FitDone], made: Sequence[Prediction], options: Choice
         able = [c for c in known if (c.key.collective, c.key.scale) in places]
     else:
         able = [c for c in known if _target(c) in comparable]
-    wish = replace(options, extrapolate=False, arch=fits[0].session.fingerprint.arch)
+    wish = replace(options, extrapolate=False, arch=fits[0].session.fingerprint.arch_or_vendor)
     found = Choice(zones=(), notices=(), left_out=())
     if able:
         found = zones.choose(able, wish)

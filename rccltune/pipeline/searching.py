@@ -17,6 +17,7 @@ from rccltune.errors import TooLittleDataError
 from rccltune.interpolate import time_at
 from rccltune.model import (
     DEFAULT_VARIANT,
+    LL128_FORCED,
     Curve,
     Expected,
     Launch,
@@ -27,7 +28,6 @@ from rccltune.model import (
     Setting,
     Sweep,
     Variant,
-    base_variant,
 )
 from rccltune.pipeline.proving import is_walk
 from rccltune.units import format_size
@@ -168,7 +168,7 @@ def known_of(sweep: Sweep, samples: Sequence[Sample], arch: str | None) -> tuple
 
 def _is_searched(variant: Variant) -> bool:
     """Whether a search measured it; other variants are measured whole, and compared afterwards."""
-    return variant.patched or base_variant(variant).name == DEFAULT_VARIANT.name
+    return variant.patched or variant.name in (DEFAULT_VARIANT.name, LL128_FORCED.name)
 
 
 def _as_wanted(sweep: Sweep, samples: Sequence[Sample]) -> list[Sample]:

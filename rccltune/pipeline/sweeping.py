@@ -18,7 +18,7 @@ from rccltune import (
     session,
     simnode,
 )
-from rccltune.errors import CommandLineError, LaunchError, MachineError
+from rccltune.errors import CommandLineError, LaunchError, MachineError, SessionError
 from rccltune.model import (
     KNOWN_VARIANTS,
     Expected,
@@ -208,7 +208,7 @@ def _expected(prepared: Prepared, known: Read) -> tuple[Expected, ...]:
     """What the best choice is still expected to lose."""
     if prepared.search is None:
         return ()
-    arch = prepared.site.fingerprint.arch
+    arch = prepared.site.fingerprint.arch_or_vendor
     samples = samples_so_far(prepared, known)
     return search.undecided(searching.known_of(prepared.sweep, samples, arch))
 
@@ -243,6 +243,7 @@ def _begin(prepared: Prepared, command: str) -> None:
     if (folder / "session.json").exists():
         # A variant that an earlier command did not measure comes to those that it did.
         there = session.open_session(folder)
+        _check_variants(prepared, there)
         known = {one.name for one in there.variants}
         added = tuple(one for one in made.variants if one.name not in known)
         made = replace(there, variants=(*there.variants, *added)) if added else there
@@ -255,9 +256,35 @@ def _begin(prepared: Prepared, command: str) -> None:
         session.write_atomically(folder / NODE_FILE, simnode.written(site.node))
 
 
+def _check_variants(prepared: Prepared, there: Session) -> None:
+    """Samples name their variant, so that one name stands for one environment.
+
+    Raises:
+        SessionError: a variant of this sweep was measured there with other variables.
+    """
+    ended = session.read_launches(there.path)
+    recorded = {made.variant.name: made.variant for made, _ in ended}
+    for one in dict.fromkeys(made.variant for made in prepared.plan.launches):
+        before = recorded.get(one.name, one)
+        # What a path's threshold is depends on the sizes of the sweep, and takes all of them.
+        if one.threshold is None and before.environment != one.environment:
+            raise SessionError(
+                f"variant '{one.name}' was measured with {_variables(before)}, and is to be "
+                f"measured with {_variables(one)}",
+                where=str(there.path),
+                hint="measure it into a session of its own with -o DIR, or name the file of "
+                "variants that was given before (--variants FILE).",
+            )
+
+
+def _variables(variant: Variant) -> str:
+    return " ".join(f"{name}={value}" for name, value in variant.environment) or "no variable"
+
+
 def _header(prepared: Prepared, command: str) -> Session:
     own = {one.variant.name: one.variant for one in prepared.plan.launches}
-    variants: dict[str, Variant] = {n: v for n, v in own.items() if n not in KNOWN_VARIANTS}
+    # A user's own may stand in the place of one that every session knows.
+    variants: dict[str, Variant] = {n: v for n, v in own.items() if v != KNOWN_VARIANTS.get(n)}
     return Session(
         path=prepared.folder,
         command=command,

@@ -7,11 +7,11 @@ from dataclasses import replace
 from pathlib import Path
 
 from rccltune import detect, session, variants
-from rccltune.errors import MachineError
-from rccltune.model import DEFAULT_VARIANT, Sweep, Variant
+from rccltune.errors import CommandLineError, MachineError
+from rccltune.model import DEFAULT_VARIANT, KNOWN_VARIANTS, LL128_FORCED, Sweep, Variant
 from rccltune.pipeline.site import Site
 from rccltune.pipeline.wishes import Wishes
-from rccltune.variants import Acts, VariantSpec
+from rccltune.variants import Acts, Catalog, VariantSpec, Where
 
 _GRAPH = "-G"
 _REGISTERED = "-R"
@@ -40,16 +40,58 @@ def with_variants(wishes: Wishes, site: Site) -> tuple[Sweep, tuple[str, ...]]:
         if spec.without is not None and spec.without not in words:
             # What a threshold is best depends on what runs beyond it.
             words.append(spec.without)
-        one = variants.resolve(spec, parameter, where)
+        one = _widened(catalog, variants.resolve(spec, parameter, where), where)
+        if one.widens is not None and one.widens not in words:
+            # Its settings stand beside those of the variant that it widens.
+            words.append(one.widens)
         missing = _missing(site, one)
         if missing is not None:
             refused.append(f"{word}: {missing}")
             continue
-        # The default's own LL128 is measured wherever a setting needs it.
-        if one.widens is None:
-            found.setdefault(one.name, _served(spec, _with_library(spec, one)))
+        found.setdefault(one.name, _served(spec, _with_library(spec, one)))
+    # Measured wherever a setting needs it, whether it is named or not.
+    ll128 = catalog.look_up(LL128_FORCED.name)[0]
+    if ll128.own and ll128.parameter is None and ll128.not_tunable is None:
+        found.setdefault(ll128.name, variants.resolve(ll128, None, where))
     made = replace(sweep, variants=tuple(found.values()), named_variants=wishes.variants)
     return made, tuple(refused)
+
+
+def variant_named(word: str, own: Path | None) -> Variant:
+    """The variant that somebody else measured in, with its variables as far as a name tells them.
+
+    One that nobody knows has a name alone, and so has one whose variables depend on a sweep.
+
+    Raises:
+        InputFileError: mistakes in the user's file.
+    """
+    if word in KNOWN_VARIANTS and own is None:
+        return KNOWN_VARIANTS[word]
+    catalog = variants.read_catalog(own)
+    try:
+        spec, parameter = catalog.find(word)
+    except CommandLineError:
+        return KNOWN_VARIANTS.get(word) or Variant(name=word)
+    if any("{max_bytes}" in value or "{ranks}" in value for _, value in spec.environment):
+        return Variant(name=word)
+    where = Where(max_nbytes=0, n_ranks=0)
+    found = variants.resolve(spec, parameter, where)
+    return _served(spec, _widened(catalog, found, where))
+
+
+def _widened(catalog: Catalog, one: Variant, where: Where) -> Variant:
+    """With the environment of the variant that it widens; the default one has none."""
+    if one.widens in (None, DEFAULT_VARIANT.name):
+        return one
+    base = variants.resolve(*catalog.find(one.widens), where)
+    both = {**dict(base.environment), **dict(one.environment)}
+    return replace(
+        base,
+        name=one.name,
+        widens=base.name,
+        widened=base.environment,
+        environment=tuple(sorted(both.items())),
+    )
 
 
 def _missing(site: Site, one: Variant) -> str | None:

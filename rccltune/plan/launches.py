@@ -13,6 +13,7 @@ from typing import Final
 from rccltune.model import (
     BASELINE,
     DEFAULT_VARIANT,
+    LL128_FORCED,
     TREE_SIMPLE_PATCHED,
     Launch,
     Outcome,
@@ -23,7 +24,7 @@ from rccltune.model import (
     Setting,
     Sweep,
     Variant,
-    ll128_forced,
+    widened_by,
 )
 from rccltune.vocab import TREE_SIMPLE_NEEDS_NODES, Algorithm, Collective, Placement, Protocol
 
@@ -55,6 +56,7 @@ class Ground:
         letters: option letters that the benchmark's --help lists.
         launch: from ranks and program to the whole command line.
         arch: ``gfx942`` …, None for GPUs of another vendor.
+        ll128: the variant that makes LL128 selectable, where it is not by itself.
         has_patched_library: whether --librccl is a build that can run Tree with Simple.
         environment: set in every arm, baseline included (--env and what the launcher needs).
         tunerless: the library (``RCCL 2.20.5``) where it is too old to load the plugin, so that
@@ -75,6 +77,7 @@ class Ground:
     shares: tuple[str, ...] = ()
     untunable: str | None = None
     tells_steps: bool = False
+    ll128: Variant = LL128_FORCED
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -231,7 +234,7 @@ def variant_of(setting: Setting, ground: Ground, base: Variant = DEFAULT_VARIANT
     if not (gated and one_node):
         return base
     if setting.protocol is Protocol.LL128:
-        return ll128_forced(base)
+        return widened_by(base, ground.ll128)
     if (setting.algorithm, setting.protocol) == (Algorithm.TREE, Protocol.SIMPLE):
         return TREE_SIMPLE_PATCHED
     return base

@@ -4,16 +4,17 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from difflib import get_close_matches
 from functools import cache
 from pathlib import Path
 from typing import Final
 
 from rccltune.errors import CommandLineError, InputFileError
+from rccltune.model import TREE_SIMPLE_PATCHED
 from rccltune.variants.reader import Reader
 from rccltune.variants.reading import Entry, read_entries
-from rccltune.variants.records import Parameter, VariantSpec
+from rccltune.variants.records import Acts, Parameter, VariantSpec
 
 # Not importlib.resources: in editable installs it does not see file names that are no identifiers.
 SHIPPED: Final = Path(__file__).parents[1] / "data" / "variants.yaml"
@@ -113,10 +114,18 @@ def load_catalog(extra: str | None = None, name: str = "") -> Catalog:
     if extra is not None:
         own, reader = read_entries(extra, name, own=True)
         _check_names(own, specs, reader)
+        own = [_in_place(entry, specs.get(entry.spec.name)) for entry in own]
         _check_widened(own, [*specs, *(entry.spec.name for entry in own)], reader)
         reader.end()
         specs |= {entry.spec.name: entry.spec for entry in own}
     return Catalog(specs=tuple(specs.values()))
+
+
+def _in_place(entry: Entry, shipped: VariantSpec | None) -> Entry:
+    """An entry in the place of one that widens another widens it as well, unless it says which."""
+    if shipped is None or entry.spec.widens is not None:
+        return entry
+    return replace(entry, spec=replace(entry.spec, widens=shipped.widens))
 
 
 def _check_names(own: Iterable[Entry], shipped: dict[str, VariantSpec], reader: Reader) -> None:
@@ -127,6 +136,8 @@ def _check_names(own: Iterable[Entry], shipped: dict[str, VariantSpec], reader: 
         numbered = known._numbered(name)[0]  # noqa: SLF001 - the same module
         if name == "default":
             reader.say(entry.node, "'default' is the site as it is and cannot be replaced")
+        elif name == TREE_SIMPLE_PATCHED.name:
+            reader.say(entry.node, f"'{name}' is what a patched library is measured as")
         elif name in shipped and not entry.replaces:
             reader.say(entry.node, f"'{name}' is shipped; add 'replaces: true' to replace it")
         elif name not in shipped and entry.replaces:
@@ -143,6 +154,14 @@ def _check_widened(entries: Iterable[Entry], names: list[str], reader: Reader) -
         widened = entry.spec.widens
         if widened is not None and (widened not in names or widened == entry.spec.name):
             reader.say(entry.node, f"it widens '{widened}', which is no other variant")
+        elif widened is not None and not _sets_variables_alone(entry.spec):
+            reader.say(entry.node, f"it widens '{widened}', so that it can set variables alone")
+
+
+def _sets_variables_alone(spec: VariantSpec) -> bool:
+    """Whether settings measured in it may stand beside those of the variant that it widens."""
+    another = spec.options or spec.library_file or spec.parameter or spec.threshold
+    return not another and spec.acts is Acts.SETTINGS and not spec.lossy
 
 
 def _checked(spec: VariantSpec, parameter: str | None) -> str | None:

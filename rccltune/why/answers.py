@@ -70,7 +70,9 @@ class Known:
 
     Attributes:
         around: paths that may take a call: collective, nbytes, where, type and operation, library.
-        why_not: why no rule can choose a setting anywhere: setting, collective, where.
+        why_not: why no rule can choose a setting anywhere: setting, collective, where, and whether
+            the job's library is known to be RCCL.
+        is_amd: the file of ``--rules`` says that it is for AMD's GPUs.
         overwrites: whether the library sets the protocol again: library, collective, where.
         rules: of ``--rules`` for a call, in file order; None where there is no file.
         hole: the file's own words for a size without a rule.
@@ -84,8 +86,9 @@ class Known:
     """
 
     around: Callable[[Collective, int, Where, Kindred, str | None], tuple[Around, ...]]
-    why_not: Callable[[Setting, Collective, Where], str | None]
+    why_not: Callable[[Setting, Collective, Where, bool], str | None]
     overwrites: Callable[[str | None, Collective, Where], bool]
+    is_amd: bool = False
     rules: Callable[[Collective, int, Where], tuple[RuleHere, ...]] | None = None
     hole: Callable[[Collective, int, Where], str | None] | None = None
     line_range: Callable[[int], tuple[Collective, int, int] | None] | None = None

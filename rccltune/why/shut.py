@@ -67,18 +67,19 @@ def _why(setting: Setting, key: Key, job: Job, known: Known) -> tuple[str, str |
     if needed is not None:
         return ": the file needs a variable that the job lacks", needed
     is_nvidia = any(version.startswith("NCCL") for version in job.versions)
-    structural = None if is_nvidia else known.why_not(setting, key[1], key[0])
+    is_rccl = any(version.startswith("RCCL") for version in job.versions)
+    structural = None if is_nvidia else known.why_not(setting, key[1], key[0], is_rccl)
     if structural is None:
-        return _why_off(setting, job, is_nvidia=is_nvidia)
+        return _why_off(setting, job, is_amd=not is_nvidia and (is_rccl or known.is_amd))
     if setting.algorithm is Algorithm.TREE and setting.protocol is Protocol.SIMPLE:
         patched = remedies.export("RCCL_FORCE_TREE_SIMPLE=1")
         return f": {structural}", f"build RCCL as docs/tree-simple.md says, and {patched}"
     return f": {structural}", None
 
 
-def _why_off(setting: Setting, job: Job, *, is_nvidia: bool) -> tuple[str, str | None]:
+def _why_off(setting: Setting, job: Job, *, is_amd: bool) -> tuple[str, str | None]:
     """A cell that libraries have, and do not offer here."""
-    if setting.protocol is Protocol.LL128 and not is_nvidia:
+    if setting.protocol is Protocol.LL128 and is_amd:
         if "1" in job.variables.get(_FORCE_LL128, ()):
             why = f": {_FORCE_LL128}=1 is set, yet some rank lacks it or a pair of GPUs has no XGMI"
             return why, remedies.export(f"{_FORCE_LL128}=1")

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field, replace
 from rccltune.model import (
     BASELINE,
     DEFAULT_VARIANT,
+    LL128_FORCED,
     Curve,
     Role,
     Setting,
@@ -15,7 +16,7 @@ from rccltune.model import (
     Variant,
     View,
     base_variant,
-    ll128_forced,
+    widened_by,
 )
 from rccltune.zones.options import ChoiceOptions
 from rccltune.zones.selectable import needs_ll128_forced, why_not_selectable
@@ -150,11 +151,14 @@ def _barred(
 
 
 def _needed(setting: Setting, variant: Variant, target: Target, options: ChoiceOptions) -> Variant:
-    """The environment without which a rule with this setting would be skipped."""
-    if needs_ll128_forced(setting, target.scale, options.arch):
-        return variant if variant.widens else ll128_forced(target.variant)
-    # A widening variant changes nothing for a cell that was selectable anyway.
-    return target.variant if variant.widens else variant
+    """The environment in which a setting was measured, and without which a rule would be skipped.
+
+    What was measured in the target's own variant too is taken from there: a widening variant
+    changes nothing for a cell that was selectable anyway.
+    """
+    if variant.widens is None and needs_ll128_forced(setting, target.scale, options.arch):
+        return widened_by(target.variant, LL128_FORCED)
+    return variant
 
 
 def _leave_out_patched(

@@ -28,7 +28,8 @@ class ChoiceOptions:
             size counts alike.
         extrapolate: settings also answer where nothing was measured, from 0 to 2^63-1, in zones of
             their own.
-        arch: ``gfx942`` …; None is taken for a GPU of the gfx94x family.
+        arch: ``gfx942`` …, ``amd`` or ``nvidia`` where only the vendor is known; None bars and
+            requires nothing that holds for one vendor's library alone.
         widen: settings may be chosen that only a widening variant makes selectable, which the whole
             job then needs.
         variant: name of the variant to choose whatever it costs; None lets gains decide.

@@ -8,7 +8,7 @@ on one node of gfx94x and gfx95x) and ``:866`` (LL128), read in ROCm's public so
 
 from __future__ import annotations
 
-from rccltune.model import Role, Scale, Setting, Target
+from rccltune.model import Role, Scale, Setting, Target, Vendor, vendor_of
 from rccltune.vocab import TREE_SIMPLE_NEEDS_NODES, Algorithm, Collective, Protocol
 
 _SWITCHED = (
@@ -18,6 +18,7 @@ _SWITCHED = (
     Algorithm.NVLS_TREE,
 )
 _PAT = (Collective.ALL_GATHER, Collective.REDUCE_SCATTER)
+_NARROW = ("gfx94", "gfx95")
 
 
 def why_not_selectable(setting: Setting, target: Target, arch: str | None = None) -> str | None:
@@ -26,7 +27,8 @@ def why_not_selectable(setting: Setting, target: Target, arch: str | None = None
     Args:
         setting: as measured.
         target: where a rule would apply.
-        arch: ``gfx942`` …; None is taken for gfx94x, whose limits are the narrowest.
+        arch: ``gfx942`` …; ``amd`` is taken for gfx94x, whose limits are the narrowest. None, where
+            nobody knows whose GPUs they are, has no vendor's limits.
     """
     if setting.role is not Role.FORCED:
         return "which setting ran is not known"
@@ -39,7 +41,13 @@ def why_not_selectable(setting: Setting, target: Target, arch: str | None = None
 
 
 def _is_amd(arch: str | None) -> bool:
-    return arch is None or arch.startswith("gfx")
+    return vendor_of(arch) is Vendor.AMD
+
+
+def _is_narrow(arch: str | None) -> bool:
+    """Of gfx94x or gfx95x, or of AMD without an arch."""
+    is_other = arch is not None and arch.startswith("gfx") and not arch.startswith(_NARROW)
+    return _is_amd(arch) and not is_other
 
 
 def _general(algorithm: Algorithm, collective: Collective) -> str | None:
@@ -57,7 +65,7 @@ def _amd(setting: Setting, scale: Scale, arch: str | None) -> str | None:
         return "PAT has the Simple protocol only"
     one_node = scale.n_nodes < TREE_SIMPLE_NEEDS_NODES
     tree_simple = setting.algorithm is Algorithm.TREE and setting.protocol is Protocol.SIMPLE
-    if tree_simple and one_node and (arch is None or arch.startswith(("gfx94", "gfx95"))):
+    if tree_simple and one_node and _is_narrow(arch):
         return "RCCL ignores Tree with Simple on one node of this GPU, whatever a rule says"
     return None
 
@@ -65,7 +73,7 @@ def _amd(setting: Setting, scale: Scale, arch: str | None) -> str | None:
 def needs_ll128_forced(setting: Setting, scale: Scale, arch: str | None = None) -> bool:
     """Whether LL128 is off by default there and needs RCCL_LL128_FORCE_ENABLE=1.
 
-    On one node no matched topology model of gfx942 or gfx950 switches LL128 on.
+    On one node no matched topology model of gfx942 or gfx950 switches LL128 on. NCCL has no such
+    variable, so that none is needed where nobody knows whose GPUs they are.
     """
-    covered = arch is None or arch.startswith(("gfx94", "gfx95"))
-    return setting.protocol is Protocol.LL128 and scale.n_nodes == 1 and covered
+    return setting.protocol is Protocol.LL128 and scale.n_nodes == 1 and _is_narrow(arch)

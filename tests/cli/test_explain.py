@@ -212,12 +212,12 @@ def test_holes_fallbacks_and_dead_rules_are_shown(
         "#@ hole 0 999 not measured\n"
     )
 
-    assert run(["explain", str(path)]) == 0
+    assert run(["explain", str(path), "--mode", "spx-nps1"]) == 0
     out = capsys.readouterr().out
     assert "fallback: line 2" in out
     assert "dead: line 3" in out
     assert "not selectable: line 4" in out
-    assert run(["explain", str(path), "--json"]) == 0
+    assert run(["explain", str(path), "--mode", "spx-nps1", "--json"]) == 0
     (part,) = json.loads(capsys.readouterr().out)["parts"]
     shown = [(x["min_nbytes"], x["setting"], x["without_ll128"]) for x in part["stretches"]]
     ll128, ll = ({"algorithm": "ring", "protocol": p} for p in ("ll128", "ll"))
@@ -235,6 +235,48 @@ def test_a_file_for_another_machine_is_explained_however_its_condition_is_writte
     assert run(["explain", "rules.csv", "--json"]) == 0
     [part] = json.loads(capsys.readouterr().out)["parts"]
     assert [s["line"] for s in part["stretches"] if s["setting"]] == [4]
+
+
+NVLS = "allreduce,0,4095,nvls,simple,-1,1,8\n"
+
+
+@pytest.mark.parametrize(
+    ("head", "is_taken"),
+    [
+        ("", True),
+        ("# written by rccltune 0.1.0 for NVIDIA H200, mode none\n", True),
+        ("# written by rccltune 0.1.0 for AMD Instinct MI355X, mode unknown\n", False),
+        ("#@ requires arch=gfx942\n", False),
+        ("#@ requires compute=SPX\n", False),
+        ("#@ needs RCCL_LL128_FORCE_ENABLE=1\n", False),
+    ],
+)
+def test_a_file_is_judged_by_the_limits_of_whom_it_is_for(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], head: str, is_taken: bool
+) -> None:
+    """The real plugin takes NVLS where the host offers it, and RCCL never does."""
+    path = tmp_path / "rules.csv"
+    path.write_text(head + NVLS)
+    assert run(["explain", str(path), "--json"]) == 0
+    found = json.loads(capsys.readouterr().out)
+    setting = found["parts"][0]["stretches"][0]["setting"]
+    assert setting == ({"algorithm": "nvls", "protocol": "simple"} if is_taken else None)
+    assert bool(found["never_selectable"]) != is_taken
+
+
+def test_where_nothing_says_whose_gpus_explain_says_what_rccl_would_not_take(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """One line, with the option that tells; none where every library would take all."""
+    path = tmp_path / "rules.csv"
+    path.write_text("allreduce,0,4095,tree,simple,-1,1,8\n")
+    assert run(["explain", str(path)]) == 0
+    out = capsys.readouterr().out
+    assert "whose GPUs" in out
+    assert "would never take line 1; --mode" in out
+    path.write_text("allreduce,0,4095,ring,simple,-1,1,8\n")
+    assert run(["explain", str(path)]) == 0
+    assert "whose GPUs" not in capsys.readouterr().out
 
 
 def test_two_files_are_compared_to_the_byte(

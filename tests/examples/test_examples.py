@@ -11,10 +11,10 @@ from pathlib import Path
 import pandas as pd
 import pytest
 
-from rccltune import plugin, simnode
+from rccltune import parse, plugin, simnode
 from rccltune.cli import run
 from rccltune.config import read_sweep_file
-from rccltune.model import Scale
+from rccltune.model import Scale, Stated, Vendor
 
 EXAMPLES = Path(__file__).resolve().parents[2] / "examples"
 SWEEPS = sorted((EXAMPLES / "sweeps").glob("*.yaml"))
@@ -44,6 +44,16 @@ def stand_ins() -> None:
 def test_every_case_has_its_file() -> None:
     """And every file its case."""
     assert [path.stem for path in SWEEPS] == sorted(CASES)
+
+
+MEASURED = sorted([*EXAMPLES.glob("*/sweep.csv"), *EXAMPLES.glob("*/all_reduce.csv")])
+
+
+@pytest.mark.parametrize("path", MEASURED, ids=lambda path: path.parent.name)
+def test_measurements_say_whose_gpus_they_are_of(path: Path) -> None:
+    """By themselves, so that each is judged by the limits of its own library."""
+    vendor = Vendor.AMD if path.parent.name.startswith("mi") else Vendor.NVIDIA
+    assert parse.read(path, Stated(), "L").fingerprint.vendor is vendor
 
 
 @pytest.mark.parametrize("path", SWEEPS, ids=lambda path: path.stem)

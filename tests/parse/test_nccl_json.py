@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from rccltune.errors import OutputError
-from rccltune.model import Caution, Scale, Setting, Stated
+from rccltune.model import Caution, Scale, Setting, Stated, Vendor
 from rccltune.vocab import Collective, Doubt, Placement
 
 if TYPE_CHECKING:
@@ -67,6 +67,13 @@ def test_a_whole_file(read_text: ReadText, at: Lookup, version: int, indent: int
     assert sample.key.scale == Scale(n_nodes=2, n_ranks=4)
     assert reading.fingerprint.product == "AMD Instinct MI300X"
     assert reading.library_version == "22705"
+
+
+def test_the_product_of_its_devices_tells_the_vendor(read_text: ReadText) -> None:
+    """As the rank list of a log does."""
+    text = json.dumps(document(result(8, 10.0))).replace("AMD Instinct MI300X", "NVIDIA H200")
+    found = read_text(text).fingerprint
+    assert (found.product, found.vendor) == ("NVIDIA H200", Vendor.NVIDIA)
 
 
 @pytest.mark.parametrize("keep", [0.3, 0.5, 0.7, 0.9])

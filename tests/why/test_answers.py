@@ -687,3 +687,17 @@ def test_ll128_that_is_forced_and_still_not_offered(jobs: Jobs) -> None:
     found = ask(log, rules=rules)
     assert set(kinds(found)) == {Kind.NOT_SELECTABLE}
     assert "XGMI" in found.answers[0].text
+
+
+@pytest.mark.parametrize("head", ["", "#@ requires arch=gfx942\n"])
+def test_a_job_whose_library_nothing_names_is_not_taken_for_amds(jobs: Jobs, head: str) -> None:
+    """Only a log that names RCCL, or a file for AMD's GPUs, is given RCCL's limits and variable."""
+    rules = jobs.rules(RULES)
+    log = jobs.run(env=jobs.with_plugin(rules))
+    lines = log.read_text(encoding="utf-8").splitlines(keepends=True)
+    naming = ("rccl-library", "RCCL version", "HIP version", "ROCm version")
+    log.write_text("".join(x for x in lines if not any(word in x for word in naming)))
+    asked = jobs.rules(head + RULES.replace("# library: RCCL 2.28.3-SIMULATED\n", ""), "asked.csv")
+    shut = at(ask(log, rules=asked), 256 * KIB)
+    assert shut.kind is Kind.NOT_SELECTABLE
+    assert ("RCCL_LL128_FORCE_ENABLE" in (shut.remedy or "")) == bool(head)

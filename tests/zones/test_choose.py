@@ -340,7 +340,9 @@ ONE = Target(
     [
         ("tree/ll", {}, "gfx942", True),
         ("tree/simple", {}, "gfx942", False),
-        ("tree/simple", {}, None, False),
+        ("tree/simple", {}, "amd", False),
+        ("tree/simple", {}, "nvidia", True),
+        ("tree/simple", {}, None, True),
         ("tree/simple", {}, "gfx950", False),
         ("tree/simple", {}, "gfx90a", True),
         ("tree/simple", {}, "sm_90", True),
@@ -350,7 +352,13 @@ ONE = Target(
         ("pat/ll", {"collective": Collective.ALL_GATHER}, "gfx942", False),
         ("pat/simple", {}, "gfx942", False),
         ("nvls/simple", {}, "gfx942", False),
+        ("nvls/simple", {}, "amd", False),
         ("nvls/simple", {}, "sm_90", True),
+        ("nvls/simple", {}, "nvidia", True),
+        ("nvls/simple", {}, None, True),
+        ("nvls_tree/simple", {}, "nvidia", True),
+        ("collnet_chain/simple", {}, "nvidia", True),
+        ("tree/ll", {"collective": Collective.ALL_GATHER}, None, False),
         ("ring/ll", {"collective": Collective.ALLTOALL}, "gfx942", False),
         ("ring/-", {}, "gfx942", False),
         ("-/ll", {}, "gfx942", False),
@@ -360,7 +368,7 @@ ONE = Target(
 def test_selectable_is_what_rccl_can_be_made_to_choose(
     setting: str, changes: dict[str, object], arch: str | None, able: bool
 ) -> None:
-    """From RCCL's own source; every refusal has a reason in words."""
+    """From RCCL's own source; every refusal has a reason in words, and no unknown GPU is AMD's."""
     target = replace(ONE, **changes)
     reason = why_not_selectable(Setting.parse(setting), target, arch)
     assert (reason is None) == able
@@ -371,7 +379,7 @@ def test_what_was_measured_and_cannot_be_chosen_is_named_with_what_it_would_have
 ) -> None:
     """The fastest of all is left out, says why, and at how many sizes it was the fastest."""
     curves = make_curves({"tree/simple": [50, 50, 50, 500], "ring/ll": [100] * 4})
-    choice = choose(curves)
+    choice = choose(curves, ChoiceOptions(arch="gfx942"))
     assert names(choice) == ["ring/ll"]
     (out,) = choice.left_out
     assert (str(out.setting), out.n_fastest) == ("tree/simple", 3)
@@ -412,10 +420,38 @@ def test_ll128_measured_without_its_variable_still_says_what_it_needs(
 ) -> None:
     """An import that forgot to name the variant must not make a rule that is skipped."""
     curves = make_curves({"tree/ll128": [10] * 4, "ring/ll": [50] * 4})
-    (zone,) = rules(choose(curves))
-    assert zone.variant.environment == LL128_FORCED.environment
+    for arch in ("gfx942", "gfx950", "amd"):
+        (zone,) = rules(choose(curves, ChoiceOptions(arch=arch)))
+        assert zone.variant.environment == LL128_FORCED.environment
     two_nodes = make_curves({"tree/ll128": [10] * 4}, scale=Scale(n_nodes=2, n_ranks=16))
-    assert rules(choose(two_nodes))[0].variant == DEFAULT_VARIANT
+    assert rules(choose(two_nodes, ChoiceOptions(arch="gfx942")))[0].variant == DEFAULT_VARIANT
+
+
+@pytest.mark.parametrize("arch", ["nvidia", "sm_90", "gfx90a", None])
+def test_ll128_needs_no_variable_where_no_rccl_of_gfx94x_is_known_to_be(
+    make_curves: MakeCurves, arch: str | None
+) -> None:
+    """NCCL has no such variable, and nobody's GPUs are taken for AMD's."""
+    curves = make_curves({"tree/ll128": [10] * 4, "ring/ll": [50] * 4})
+    (zone,) = rules(choose(curves, ChoiceOptions(arch=arch)))
+    assert zone.variant == DEFAULT_VARIANT
+
+
+def test_what_was_measured_in_a_widening_variant_alone_carries_all_of_it(
+    make_curves: MakeCurves,
+) -> None:
+    """A rule is for the environment that it was measured in, whichever cell it names."""
+    pairs = (("NCCL_BUFFSIZE", "8388608"), ("RCCL_LL128_FORCE_ENABLE", "1"))
+    mine = Variant(name="mine", environment=pairs, widens="default")
+    curves = make_curves({"ring/simple": [50] * 4})
+    curves += make_curves({"ring/ll": [10] * 4, "ring/ll128": [20] * 4}, variant=mine)
+    for arch in ("gfx942", None):
+        (zone,) = rules(choose(curves, ChoiceOptions(arch=arch)))
+        assert (str(zone.setting), zone.variant, zone.target.variant) == (
+            "ring/ll",
+            mine,
+            DEFAULT_VARIANT,
+        )
 
 
 def test_other_variants_are_targets_of_their_own(make_curves: MakeCurves) -> None:
@@ -435,7 +471,8 @@ def test_a_collective_that_never_asks_has_no_zones(make_curves: MakeCurves) -> N
 
 def test_nothing_selectable_is_one_hole(make_curves: MakeCurves) -> None:
     """The whole range, with the reason."""
-    (zone,) = choose(make_curves({"tree/simple": [10] * 4})).zones
+    wish = ChoiceOptions(arch="gfx942")
+    (zone,) = choose(make_curves({"tree/simple": [10] * 4}), wish).zones
     assert (zone.min_nbytes, zone.max_nbytes, zone.reason) == (0, MAX_NBYTES, NOTHING_SELECTABLE)
 
 

@@ -1,0 +1,205 @@
+"""Logs of NVIDIA's, AMD's and nobody's GPUs, imported: each is judged by its own library's limits.
+
+Nothing here runs a collective; NVLS comes from a public log and goes into a file.
+"""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from rccltune import emit
+from rccltune.cli import run
+
+pytestmark = pytest.mark.usefixtures("here")
+DATA = Path(__file__).parent / "data" / "h100x4-algorithms.log"
+# The log's out-of-place times in µs, at 256 MiB, 1 GiB and 8 GiB: NVLS 2.7 to 5.6 % before Ring.
+RING, NVLS = (1187.29, 4528.41, 35175.3), (1120.54, 4336.86, 34221.4)
+SCALE = ("--ranks", "4", "--nodes", "1")
+Capture = pytest.CaptureFixture[str]
+
+
+def table(product: str, times: dict[int, float]) -> str:
+    """What rccl-tests prints for all_reduce on eight GPUs; a rank list without names for ''."""
+    ranks = "".join(
+        f"#  Rank {r:2} Group  0 Pid {100 + r:6} on    node0 device {r:2} [0000:{r:02x}:00] {product}\n"
+        for r in range(8)
+    )
+    head = (
+        "# Collective test starting: all_reduce_perf\n# nThread 1 nGpus 8 minBytes 1 maxBytes 2\n"
+    )
+    names = "     time   algbw   busbw #wrong"
+    columns = (
+        "#                  out-of-place                       in-place\n"
+        f"#       size         count      type   redop    root{names}{names}\n"
+    )
+    rows = ""
+    for n, t in times.items():
+        half = f" {t} {n / t / 1e3:.2f} {n / t / 1e3 * 1.75:.2f} 0"
+        rows += f"{n:12} {n // 4:13} float sum -1{half}{half}\n"
+    return f"{head}{ranks}{columns}{rows}"
+
+
+def imported(text: str, *options: str) -> None:
+    """One log more in the session."""
+    path = Path(f"{abs(hash((text, options)))}.log")
+    path.write_text(text, encoding="utf-8")
+    assert run(["import", str(path), *options]) == 0
+
+
+def product() -> str | None:
+    """What the session says of its GPUs."""
+    header = json.loads(Path("rccltune-session/session.json").read_text(encoding="utf-8"))
+    found: str | None = header["fingerprint"].get("product")
+    return found
+
+
+def emitted() -> tuple[emit.RuleFile, str]:
+    """The rule file, and its text with each comment on one line."""
+    assert run(["emit-config", "--force"]) == 0
+    [path] = Path("rccltune-session").glob("rccl_tuner*.csv")
+    content = path.read_bytes()
+    return emit.read_rules(content), " ".join(content.decode().replace("\n# ", " ").split())
+
+
+def named(file: emit.RuleFile) -> set[str]:
+    """The settings of its rules."""
+    return {str(rule.setting) for rule in file.rules}
+
+
+def test_nvls_is_chosen_where_it_was_the_fastest(capsys: Capture) -> None:
+    """Every size of a public log of four H100: NVLS, with nothing of RCCL's asked for."""
+    assert all(nvls < ring for nvls, ring in zip(NVLS, RING, strict=True))
+    assert run(["import", str(DATA), "--protocol", "simple"]) == 0
+    assert product() == "NVIDIA H100 80GB HBM3"
+    file, text = emitted()
+    assert named(file) == {"nvls/simple"}
+    assert file.needs == ()
+    assert "RCCL" not in text
+    assert "whose GPUs" not in text + capsys.readouterr().err
+    # The plugin itself reads the name, and gives the cell where a host offers it.
+    [path] = Path("rccltune-session").glob("rccl_tuner*.csv")
+    capsys.readouterr()
+    assert run(["explain", str(path), "--json"]) == 0
+    found = json.loads(capsys.readouterr().out)
+    assert found["parts"][0]["stretches"][-1]["setting"]["algorithm"] == "nvls"
+    assert found["never_selectable"] == []
+
+
+def test_ll128_of_an_nvidia_log_needs_nothing(capsys: Capture) -> None:
+    """RCCL_LL128_FORCE_ENABLE means nothing to NCCL; tree/simple is a cell of NCCL's like any."""
+    times = dict.fromkeys((1024, 2048, 4096), 20.0)
+    slow = dict.fromkeys(times, 40.0)
+    h200 = "NVIDIA H200"
+    imported(table(h200, times), "--algorithm", "tree", "--protocol", "ll128")
+    imported(table(h200, slow), "--algorithm", "ring", "--protocol", "ll")
+    file, _ = emitted()
+    assert (named(file), file.needs) == ({"tree/ll128"}, ())
+    imported(table(h200, dict.fromkeys(times, 10.0)), "--algorithm", "tree", "--protocol", "simple")
+    file, _ = emitted()
+    assert (named(file), file.needs) == ({"tree/simple"}, ())
+    assert "whose GPUs" not in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("name", ["AMD Instinct MI355X", "AMD Radeon Graphics"])
+def test_an_amd_log_without_an_arch_keeps_amds_limits(name: str, capsys: Capture) -> None:
+    """Tree with Simple never runs on one node, and LL128 needs its variable."""
+    imported(table(name, {1024: 10.0, 2048: 10.0}), "--algorithm", "tree", "--protocol", "simple")
+    imported(table(name, {1024: 20.0, 2048: 20.0}), "--algorithm", "ring", "--protocol", "ll128")
+    imported(table(name, {1024: 40.0, 2048: 40.0}), "--algorithm", "ring", "--protocol", "ll")
+    assert product() == name
+    file, _ = emitted()
+    assert named(file) == {"ring/ll128", "ring/ll"}
+    assert file.needs == (("RCCL_LL128_FORCE_ENABLE", "1"),)
+    assert "whose GPUs" not in capsys.readouterr().err
+
+
+def test_where_nothing_tells_nothing_is_barred_or_needed_and_the_option_is_named(
+    capsys: Capture,
+) -> None:
+    """One line at import and one at emit-config, and the head of the file."""
+    imported(table("", {1024: 10.0, 2048: 10.0}), "--algorithm", "nvls", "--protocol", "simple")
+    assert product() is None
+    assert capsys.readouterr().err.count("whose GPUs these are") == 1
+    imported(table("", {1024: 9.0, 2048: 20.0}), "--algorithm", "ring", "--protocol", "ll128")
+    capsys.readouterr()
+    file, text = emitted()
+    assert (named(file), file.needs) == ({"ring/ll128", "nvls/simple"}, ())
+    said = '--assume arch=gfx942 or --assume product="NVIDIA H200"'
+    assert said in text.partition("#@ section")[0]
+    assert capsys.readouterr().err.count(said) == 1
+
+
+@pytest.mark.parametrize(
+    ("assumed", "best", "needs"),
+    [
+        ("arch=gfx942", "ring/ll128", (("RCCL_LL128_FORCE_ENABLE", "1"),)),
+        ("product=AMD Instinct MI300X", "ring/ll128", (("RCCL_LL128_FORCE_ENABLE", "1"),)),
+        ("arch=gfx90a", "tree/simple", ()),
+        ("product=NVIDIA H200", "nvls/simple", ()),
+        ("arch=nvidia", "nvls/simple", ()),
+    ],
+)
+def test_the_option_that_the_line_names_says_whose_they_are(
+    assumed: str, best: str, needs: tuple[tuple[str, str], ...], capsys: Capture
+) -> None:
+    """The same four logs, the fastest first, judged by what the user says of the GPUs."""
+    for time, cell in (
+        (10, "nvls simple"),
+        (20, "tree simple"),
+        (30, "ring ll128"),
+        (40, "ring ll"),
+    ):
+        a, p = cell.split()
+        times = {1024: float(time), 2048: float(time)}
+        imported(table("", times), "--algorithm", a, "--protocol", p, "--assume", assumed)
+    file, text = emitted()
+    assert str(file.rules[0].setting) == best
+    assert file.needs == needs
+    assert "whose GPUs" not in text + capsys.readouterr().err
+
+
+@pytest.mark.parametrize("assumed", ["arch=gfx942", "product=AMD Instinct MI300X"])
+def test_an_assumption_does_not_make_nvidias_log_amds(assumed: str, capsys: Capture) -> None:
+    """A file is believed: exit code 2, and what it says."""
+    assert run(["import", str(DATA), "--protocol", "simple", "--assume", assumed]) == 2
+    assert "contradicts the file, which says NVIDIA H100 80GB HBM3" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("name", "options", "expected"),
+    [
+        ("nv25_xxrjun_10n80r_allreduce_alltoall.log", (), "NVIDIA H100 80GB HBM3"),
+        ("nv31_4gpu_allreduce_v2.18.3.txt", (), "NVIDIA H100 80GB HBM3"),
+        ("nv14_gh200_16r_4n_srun_prefix_FAILED.out", (), "NVIDIA GH200 120GB"),
+        ("nv06_h800_8r_allreduce_oop_only_concat.txt", ("all_reduce",), "NVIDIA H800"),
+        ("nv02_abci_a100_16node_allreduce.log", ("all_reduce",), "A100-SXM4-40GB"),
+        ("amd01_mi355x_1n8r_allreduce.log", (), "AMD Instinct MI355X"),
+        ("amd19_mi300x_2n16r_allreduce.log", ("all_reduce",), "AMD Instinct MI300X"),
+        ("amd21_mi355x_2n16r_allreduce_v2.17.9.log", (), "AMD Radeon Graphics"),
+        ("amd15_rccl_json_allreduce_int8_channels56.json", (), None),
+    ],
+)
+def test_real_logs_name_their_product(
+    shared_data: Path,
+    name: str,
+    options: tuple[str, ...],
+    expected: str | None,
+    capsys: Capture,
+) -> None:
+    """From the rank list; rccl-tests' own JSON has none, and the line says so."""
+    collective = ("--collective", *options) if options else ()
+    assert run(["import", str(shared_data / "logs" / name), "--baseline", *collective]) == 0
+    assert product() == expected
+    assert ("whose GPUs" in capsys.readouterr().err) == (expected is None)
+
+
+def test_the_real_sweep_of_algorithms_gives_what_its_excerpt_gives(shared_data: Path) -> None:
+    """The grepped file has no rank list: NVLS all the same."""
+    path = shared_data / "logs" / "nv36_grepped_algo_sweep.txt"
+    words = ["--collective", "all_reduce", *SCALE, "--protocol", "simple"]
+    assert run(["import", str(path), *words]) == 0
+    file, _ = emitted()
+    assert (named(file), file.needs) == ({"nvls/simple"}, ())

@@ -1,0 +1,200 @@
+"""A user's variant in the place of a shipped one, and others that widen: all their variables stay.
+
+On examples/nodes/smallest.yaml ring/ll128 beats the library's ring/ll from 32 KiB on, and only a
+variant that holds RCCL_LL128_FORCE_ENABLE=1 makes it selectable.
+"""
+
+from __future__ import annotations
+
+import csv
+import json
+from pathlib import Path
+
+import pytest
+
+from rccltune import emit
+from rccltune.cli import run
+
+BOTH = (("NCCL_BUFFSIZE", "8388608"), ("RCCL_LL128_FORCE_ENABLE", "1"))
+REPLACING = """
+format: 1
+variants:
+  ll128-forced:
+    replaces: true
+    summary: LL128 with larger buffers
+    environment: {RCCL_LL128_FORCE_ENABLE: 1, NCCL_BUFFSIZE: 8388608}
+"""
+MINE = """
+format: 1
+variants:
+  mine:
+    summary: LL128 with larger buffers, beside the shipped one
+    environment: {RCCL_LL128_FORCE_ENABLE: 1, NCCL_BUFFSIZE: 8388608}
+    widens: default
+"""
+ON_CHANNELS = """
+format: 1
+variants:
+  more:
+    summary: more channels
+    environment: {NCCL_MIN_NCHANNELS: 32}
+  more-ll128:
+    summary: LL128 with more channels and larger buffers
+    environment: {RCCL_LL128_FORCE_ENABLE: 1, NCCL_BUFFSIZE: 8388608}
+    widens: more
+"""
+Capture = pytest.CaptureFixture[str]
+
+
+def swept(repository: Path, text: str, *more: str) -> int:
+    """AllReduce from 8 KiB to 1 MiB with two settings."""
+    Path("own.yaml").write_text(text, encoding="utf-8")
+    node = repository / "examples/nodes/smallest.yaml"
+    words = ["--simulate", str(node), "--mode", "spx-nps1", "--launcher", "none"]
+    words += ["--collective", "all_reduce", "--min-bytes", "8K", "--max-bytes", "1M"]
+    words += ["--setting", "ring/ll", "--setting", "ring/ll128", "--variants", "own.yaml"]
+    return run(["sweep", *words, *more, "-q"])
+
+
+def rules_and_exports(*more: str) -> tuple[emit.RuleFile, list[str]]:
+    """What the session's files ask of a job."""
+    assert run(["emit-config", "--format", "all", "--force", *more, "-q"]) == 0
+    [rules] = Path("rccltune-session").glob("rccl_tuner_*.csv")
+    [exports] = Path("rccltune-session").glob("*.env")
+    lines = exports.read_text(encoding="utf-8").splitlines()
+    return emit.read_rules(rules.read_bytes()), [x for x in lines if x.startswith("export")]
+
+
+def launched(setting: str) -> set[tuple[str, tuple[tuple[str, str], ...]]]:
+    """Variant and variables of the launches that tried a setting."""
+    found = set()
+    for path in Path("rccltune-session/launches").glob("*/launch.json"):
+        made = json.loads(path.read_text(encoding="utf-8"))
+        variant = made.get("variant", {"name": "default"})
+        algorithm, protocol = setting.split("/")
+        for one in made["schedule"]["settings"]:
+            if (one.get("algorithm"), one.get("protocol")) == (algorithm, protocol):
+                assert all(pair in made["environment"] for pair in variant.get("environment", []))
+                pairs = tuple((name, value) for name, value in variant.get("environment", []))
+                found.add((variant["name"], pairs))
+    return found
+
+
+@pytest.mark.usefixtures("stand_ins")
+@pytest.mark.parametrize("more", [(), ("--variant", "ll128-forced"), ("--exhaustive",)])
+@pytest.mark.parametrize("text", [REPLACING, f"{REPLACING}    widens: default\n"])
+def test_a_replacing_variant_keeps_every_variable(
+    here: Path, repository: Path, text: str, more: tuple[str, ...]
+) -> None:
+    """Measured in both, and both are in the rule file and in the exports, named or not."""
+    assert swept(repository, text, *more) == 0
+    assert launched("ring/ll128") == {("ll128-forced", BOTH)}
+    rules, exports = rules_and_exports()
+    assert "ring/ll128" in {str(rule.setting) for rule in rules.rules}
+    assert rules.needs == BOTH
+    assert exports[:2] == [f"export {name}={value}" for name, value in BOTH]
+    # Made again from what the session keeps, not from what this process remembers.
+    Path("rccltune-session/samples.csv").unlink()
+    assert rules_and_exports()[0].needs == BOTH
+
+
+@pytest.mark.usefixtures("stand_ins")
+def test_a_widening_variant_of_ones_own_is_measured_beside_the_shipped_one(
+    here: Path, repository: Path
+) -> None:
+    """It stands beside the default's settings, and its rules carry what they were measured with.
+
+    The node knows one LL128, so that both measure the same; the shipped one's variables are fewer.
+    """
+    assert swept(repository, MINE, "--exhaustive", "--variant", "mine") == 0
+    shipped = ("ll128-forced", BOTH[1:])
+    assert launched("ring/ll128") == {shipped, ("mine", BOTH)}
+    rules, _ = rules_and_exports()
+    assert rules.needs in (BOTH, BOTH[1:])
+    [session] = [json.loads(Path("rccltune-session/session.json").read_text(encoding="utf-8"))]
+    kept = {one["name"]: tuple(map(tuple, one["environment"])) for one in session["variants"]}
+    assert kept == {"mine": BOTH}
+
+
+@pytest.mark.usefixtures("stand_ins")
+def test_what_widens_another_variant_has_that_ones_variables_too(
+    here: Path, repository: Path
+) -> None:
+    """The one that it widens is measured with it, and a rule carries the variables of both."""
+    words = ("--exhaustive", "--variant", "more-ll128")
+    assert swept(repository, ON_CHANNELS, *words) == 0
+    three = tuple(sorted((*BOTH, ("NCCL_MIN_NCHANNELS", "32"))))
+    assert ("more-ll128", three) in launched("ring/ll128")
+    with Path("rccltune-session/samples.csv").open(encoding="utf-8") as stream:
+        found = {(row["variant"], row["setting"]) for row in csv.DictReader(stream)}
+    assert {("more", "baseline"), ("more", "ring/ll"), ("more-ll128", "ring/ll128")} <= found
+    rules, exports = rules_and_exports("--variant", "more")
+    assert {name for name, _ in rules.needs} >= {"NCCL_MIN_NCHANNELS", "RCCL_LL128_FORCE_ENABLE"}
+    assert "export NCCL_MIN_NCHANNELS=32" in exports
+
+
+@pytest.mark.usefixtures("stand_ins")
+def test_one_name_is_one_environment_in_a_session(
+    here: Path, repository: Path, capsys: Capture
+) -> None:
+    """Samples name their variant: another environment of that name is refused, and nothing runs."""
+    assert swept(repository, REPLACING) == 0
+    n_launches = len(list(Path("rccltune-session/launches").iterdir()))
+    capsys.readouterr()
+    # More of the same goes on; the shipped one under the same name does not.
+    assert swept(repository, REPLACING, "--repeats", "4") == 0
+    for text in ("format: 1\nvariants: {}\n", REPLACING.replace("8388608", "4194304")):
+        assert swept(repository, text) == 7
+        assert "'ll128-forced' was measured with NCCL_BUFFSIZE=8388608" in capsys.readouterr().err
+    assert len(list(Path("rccltune-session/launches").iterdir())) >= n_launches
+    assert rules_and_exports()[0].needs == BOTH
+
+
+TABLE = """
+# rccltune: collective=all_reduce nodes=1 ranks=8 mode=spx-nps1 arch=gfx942 placement=out
+setting,nbytes,time_us
+"""
+
+
+def imported(name: str, setting: str, us: float, *options: str) -> None:
+    """A table of one setting."""
+    rows = "".join(f"{setting},{1024 << k},{us}\n" for k in range(4))
+    Path(name).write_text(TABLE.lstrip() + rows, encoding="utf-8")
+    assert run(["import", name, *options, "-q"]) == 0
+
+
+@pytest.mark.parametrize(
+    ("word", "text", "needs"),
+    [
+        ("ll128-forced", None, BOTH[1:]),
+        ("ll128-forced", REPLACING, BOTH),
+        ("mine", MINE, BOTH),
+    ],
+)
+def test_an_imported_log_of_a_variant_carries_its_variables(
+    here: Path, word: str, text: str | None, needs: tuple[tuple[str, str], ...]
+) -> None:
+    """As ``--variants FILE`` says them, or the catalog."""
+    if text is not None:
+        Path("own.yaml").write_text(text, encoding="utf-8")
+    file = () if text is None else ("--variants", "own.yaml")
+    imported("a.csv", "baseline", 100)
+    imported("b.csv", "ring/ll", 90)
+    imported("c.csv", "ring/ll128", 50, "--variant", word, *file)
+    rules, exports = rules_and_exports()
+    # Behind it stands ring/ll, for hosts that offer no LL128.
+    assert (str(rules.rules[0].setting), rules.needs) == ("ring/ll128", needs)
+    assert exports[: len(needs)] == [f"export {name}={value}" for name, value in needs]
+
+
+def test_an_imported_variant_of_the_catalog_carries_its_variables(here: Path) -> None:
+    """``channels-32`` sets NCCL_MIN_NCHANNELS=32, whoever measured it; an unknown word sets none."""
+    imported("a.csv", "baseline", 100)
+    imported("b.csv", "ring/ll", 90)
+    for name, setting, us in (("c.csv", "baseline", 60), ("d.csv", "ring/ll", 50)):
+        imported(name, setting, us, "--variant", "channels-32")
+    rules, exports = rules_and_exports("--variant", "channels-32")
+    assert rules.needs == (("NCCL_MIN_NCHANNELS", "32"),)
+    assert exports[0] == "export NCCL_MIN_NCHANNELS=32"
+    imported("e.csv", "ring/ll", 55, "--variant", "somebodys")
+    assert rules_and_exports("--variant", "channels-32")[0].needs == rules.needs
