@@ -232,7 +232,7 @@ def verify_rules(wish: VerifyWish, sweep: Sweep, site: Site, *, note: Note) -> V
     cuts = (*beyond, *state.cuts)
     unneeded: tuple[str, ...] = ()
     if not wish.keep_losers:
-        text, unneeded = _without_unneeded(_with_evidence(state, site))
+        text, unneeded = _without_unneeded(_with_evidence(state, site), sweep)
     path = None if wish.keep_losers else wish.output
     after = emit.read_rules(text.encode())
     made = Verified(
@@ -326,14 +326,15 @@ def _within_reach(
     return emit.rewritten(text, changes, ()), tuple(taken)
 
 
-def _without_unneeded(text: str) -> tuple[str, tuple[str, ...]]:
+def _without_unneeded(text: str, sweep: Sweep) -> tuple[str, tuple[str, ...]]:
     """The file without needs that no rule of it has any more, and their names.
 
     What a whole environment gave, all its rules need; LL128 alone is what single rules do.
     """
     file = emit.read_rules(text.encode())
     uses_ll128 = any(rule.setting.protocol is Protocol.LL128 for rule in file.rules)
-    ll128 = {name for name, _ in LL128_FORCED.environment}
+    own = {variant.name: variant for variant in sweep.variants}
+    ll128 = {name for name, _ in own.get(LL128_FORCED.name, LL128_FORCED).environment}
     names = tuple(
         name for name, _ in file.needs if not file.rules or (name in ll128 and not uses_ll128)
     )
