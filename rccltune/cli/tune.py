@@ -171,11 +171,15 @@ def _unmeasured(done: Tuned) -> Sequence[str]:
     """Where rules end because measuring did."""
     zones = [zone for one in (done.emitted, *done.emitted.beside) for zone in one.zones]
     ruled = {zone.target for zone in zones if zone.setting is not None}
-    return [
-        f"  {zone.target.collective.value:<15} {zone.why}"
-        for zone in zones
-        if zone.target in ruled and zone.reason == NOT_MEASURED
-    ]
+    lines = []
+    for zone in (zone for zone in zones if zone.target in ruled):
+        name = f"  {zone.target.collective.value:<15} "
+        if zone.reason == NOT_MEASURED:
+            lines.append(name + zone.why)
+        elif zone.setting is not None and not zone.n_sizes:
+            span = format_span(zone.min_nbytes, zone.max_nbytes)
+            lines.append(f"{name}{span:<24} {zone.setting!s:<14} extrapolated, not verified")
+    return lines
 
 
 def _undecided(done: Tuned) -> Sequence[str]:
