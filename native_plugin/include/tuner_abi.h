@@ -1,13 +1,14 @@
 /*
- * The tuner interface of NCCL and RCCL, versions 2 to 6, in our own words.
+ * The tuner interface of NCCL and RCCL, versions 2 to 7, in our own words.
  *
  * A host library looks up one exported object per version, `ncclTunerPlugin_v<N>`, newest first,
  * and calls through it.  No host header is included, because one binary has to serve hosts whose
  * headers contradict each other; what must not drift is pinned by the assertions below.
  *
- * Facts: NCCL 2.30.7 src/include/plugin/tuner/tuner_v{2..6}.h (member order and signatures), RCCL
- * 2.21.5 and 2.28.3 (the same layouts).  v2 is what RCCL 2.21.5 (ROCm 6.3) asks for, v3 2.22.3
- * (6.4), v4 2.26.6 and 2.27.7 (7.0 to 7.2), v5 2.28.3, v6 2.30 and later.
+ * Facts: NCCL 2.30.7 src/include/plugin/tuner/tuner_v{2..6}.h (member order and signatures), NCCL
+ * 2.32.6 (commit 2449986f) tuner_v7.h, RCCL 2.21.5 and 2.28.3 (the same layouts).  v2 is what RCCL
+ * 2.21.5 (ROCm 6.3) asks for, v3 2.22.3 (6.4), v4 2.26.6 and 2.27.7 (7.0 to 7.2), v5 2.28.3, v6
+ * 2.30 and later; v7 is what NCCL 2.32.6 asks for first, and no RCCL that was seen.
  */
 #ifndef RCCLTUNE_TUNER_ABI_H
 #define RCCLTUNE_TUNER_ABI_H
@@ -38,10 +39,13 @@ enum abi_collective {
 typedef void (*abi_logger)(int level, unsigned long subsystems, const char *file, int line,
                            const char *format, ...);
 
-/* Handed to v5 and v6 init.  Neither is read nor written: RCCL appends members to the second one
- * without a new version, and the model that it tunes is the host's business. */
+/* Handed to init from v5 on.  None is read nor written: RCCL appends members to the constants
+ * without a new version, and the model that they tune is the host's business.  Those of v7 are
+ * another type, so that nobody hands one on as the other: each table by compute capability has five
+ * rows there and four before, which moves all but the first two members. */
 struct abi_nvl_domain_info;
 struct abi_tuner_constants;
+struct abi_tuner_constants_v7;
 
 /* Version 2: the answer is a setting, which RCCL 2.21.5 uses without checking it. */
 struct abi_tuner_v2 {
@@ -98,6 +102,19 @@ struct abi_tuner_v6 {
                           int protocol, int n_channels, size_t *chunk_size);
 };
 
+/* Version 7: version 6 with the wider constants. */
+struct abi_tuner_v7 {
+    const char *name;
+    int (*init)(void **context, uint64_t comm_id, size_t n_ranks, size_t n_nodes, abi_logger logger,
+                struct abi_nvl_domain_info *nvl_domain, struct abi_tuner_constants_v7 *constants);
+    int (*get_coll_info)(void *context, int collective, size_t n_bytes, int n_pipe_ops,
+                         float **cost_table, int n_algorithms, int n_protocols, int reg_buff,
+                         int *n_channels);
+    int (*finalize)(void *context);
+    int (*get_chunk_size)(void *context, int collective, size_t n_bytes, int algorithm,
+                          int protocol, int n_channels, size_t *chunk_size);
+};
+
 #define ABI_ASSERT_LAYOUT(version, last, members)                                                  \
     _Static_assert(offsetof(struct abi_tuner_##version, name) == 0, #version ": name");            \
     _Static_assert(offsetof(struct abi_tuner_##version, init) == 1 * sizeof(void *),               \
@@ -114,8 +131,11 @@ ABI_ASSERT_LAYOUT(v3, destroy, 4);
 ABI_ASSERT_LAYOUT(v4, destroy, 4);
 ABI_ASSERT_LAYOUT(v5, finalize, 4);
 ABI_ASSERT_LAYOUT(v6, finalize, 5);
+ABI_ASSERT_LAYOUT(v7, finalize, 5);
 _Static_assert(offsetof(struct abi_tuner_v6, get_chunk_size) == 4 * sizeof(void *),
                "v6: chunk size");
+_Static_assert(offsetof(struct abi_tuner_v7, get_chunk_size) == 4 * sizeof(void *),
+               "v7: chunk size");
 _Static_assert(sizeof(int) == 4 && sizeof(float) == 4,
                "the hosts' enums and cost cells are 32 bits");
 

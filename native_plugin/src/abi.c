@@ -79,6 +79,17 @@ static int init_v6(void **context, uint64_t comm_id, size_t n_ranks, size_t n_no
     return start(&comm, context);
 }
 
+static int init_v7(void **context, uint64_t comm_id, size_t n_ranks, size_t n_nodes,
+                   abi_logger logger, struct abi_nvl_domain_info *nvl_domain,
+                   struct abi_tuner_constants_v7 *constants)
+{
+    (void)logger;
+    (void)nvl_domain;
+    (void)constants;
+    struct plugin_comm comm = {7, true, comm_id, n_nodes, n_ranks};
+    return start(&comm, context);
+}
+
 static void set_channels(const struct candidate *rule, int *n_channels)
 {
     if (n_channels != NULL && rule->channels >= 1) {
@@ -151,6 +162,7 @@ extern const struct abi_tuner_v3 ncclTunerPlugin_v3;
 extern const struct abi_tuner_v4 ncclTunerPlugin_v4;
 extern const struct abi_tuner_v5 ncclTunerPlugin_v5;
 extern const struct abi_tuner_v6 ncclTunerPlugin_v6;
+extern const struct abi_tuner_v7 ncclTunerPlugin_v7;
 
 EXPORT const struct abi_tuner_v2 ncclTunerPlugin_v2 = {plugin_name, init_v2, get_v2, finish};
 EXPORT const struct abi_tuner_v3 ncclTunerPlugin_v3 = {plugin_name, init_v3, get_v3, finish};
@@ -158,6 +170,7 @@ EXPORT const struct abi_tuner_v4 ncclTunerPlugin_v4 = {plugin_name, init_v4, get
 EXPORT const struct abi_tuner_v5 ncclTunerPlugin_v5 = {plugin_name, init_v5, get_v4, finish};
 /* No chunk sizes: hosts ask for them per channel slice, which no rule speaks of. */
 EXPORT const struct abi_tuner_v6 ncclTunerPlugin_v6 = {plugin_name, init_v6, get_v4, finish, NULL};
+EXPORT const struct abi_tuner_v7 ncclTunerPlugin_v7 = {plugin_name, init_v7, get_v4, finish, NULL};
 
 EXPORT int rccltune_schedule_step_v1(uint32_t step)
 {

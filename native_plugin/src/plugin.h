@@ -11,7 +11,7 @@ struct plugin; /* the context of one communicator */
 /* A communicator, as init is told of it. */
 struct plugin_comm {
     unsigned abi;
-    bool has_id; /* versions 5 and 6 */
+    bool has_id; /* from version 5 on */
     uint64_t id;
     uint64_t n_nodes;
     uint64_t n_ranks;

@@ -27,8 +27,11 @@ int host_init(struct host *host, size_t n_ranks, size_t n_nodes)
     case 5:
         return ((const struct abi_tuner_v5 *)host->symbol)
             ->init(&host->context, 0xabcdef, n_ranks, n_nodes, host->logger, NULL, NULL);
-    default:
+    case 6:
         return ((const struct abi_tuner_v6 *)host->symbol)
+            ->init(&host->context, 0xabcdef, n_ranks, n_nodes, host->logger, NULL, NULL);
+    default:
+        return ((const struct abi_tuner_v7 *)host->symbol)
             ->init(&host->context, 0xabcdef, n_ranks, n_nodes, host->logger, NULL, NULL);
     }
 }
@@ -66,8 +69,13 @@ int host_ask(struct host *host, struct host_call *call)
             ->get_coll_info(host->context, call->collective, call->n_bytes, call->n_pipe_ops, table,
                             call->n_algorithms, call->n_protocols, call->reg_buff,
                             &call->n_channels);
-    default:
+    case 6:
         return ((const struct abi_tuner_v6 *)host->symbol)
+            ->get_coll_info(host->context, call->collective, call->n_bytes, call->n_pipe_ops, table,
+                            call->n_algorithms, call->n_protocols, call->reg_buff,
+                            &call->n_channels);
+    default:
+        return ((const struct abi_tuner_v7 *)host->symbol)
             ->get_coll_info(host->context, call->collective, call->n_bytes, call->n_pipe_ops, table,
                             call->n_algorithms, call->n_protocols, call->reg_buff,
                             &call->n_channels);

@@ -136,12 +136,45 @@ static void check_inert(void)
     CHECK(setenv("NCCL_TUNER_CONFIG_FILE", rules, 1) == 0);
     if (host.version == 6) {
         CHECK(((const struct abi_tuner_v6 *)host.symbol)->get_chunk_size == NULL);
+    } else if (host.version == 7) {
+        CHECK(((const struct abi_tuner_v7 *)host.symbol)->get_chunk_size == NULL);
     }
     if (host.version >= 5) {
         CHECK(((const struct abi_tuner_v5 *)host.symbol)->init(NULL, 1, 8, 1, NULL, NULL, NULL) ==
               ABI_INVALID_USAGE);
     }
     CHECK_STRING(((const struct abi_tuner_v2 *)host.symbol)->name, "rccltune");
+}
+
+/* The model belongs to the host: what init is handed stays as it was, as wide as the widest version
+ * has it (latencies, then five tables by compute capability and scale) and behind that. */
+static void check_the_model_is_left_alone(void)
+{
+    enum { LATENCIES = 7 * 3 + 3 * 7 * 3, OF_V7 = LATENCIES + 5 * 5 * 3 };
+    double constants[OF_V7 + 64];
+    int domain[3] = {1, 8, 8};
+    void *context = NULL;
+    for (int i = 0; i < OF_V7 + 64; i++) {
+        constants[i] = i + 0.5;
+    }
+    use_rules("allreduce,0,10,ring,ll,4,-1,-1\n");
+    if (host.version == 7) {
+        const struct abi_tuner_v7 *v7 = host.symbol;
+        CHECK(v7->init(&context, 1, 8, 1, NULL, (struct abi_nvl_domain_info *)domain,
+                       (struct abi_tuner_constants_v7 *)constants) == ABI_SUCCESS);
+    } else if (host.version >= 5) {
+        const struct abi_tuner_v5 *v5 = host.symbol;
+        CHECK(v5->init(&context, 1, 8, 1, NULL, (struct abi_nvl_domain_info *)domain,
+                       (struct abi_tuner_constants *)constants) == ABI_SUCCESS);
+    } else {
+        return;
+    }
+    for (int i = 0; i < OF_V7 + 64; i++) {
+        CHECK(memcmp(&constants[i], &(double){i + 0.5}, sizeof(double)) == 0);
+    }
+    CHECK(domain[0] == 1 && domain[1] == 8 && domain[2] == 8);
+    CHECK(context != NULL &&
+          ((const struct abi_tuner_v5 *)host.symbol)->finalize(context) == ABI_SUCCESS);
 }
 
 static void check_null_answers(void)
@@ -178,6 +211,7 @@ int main(int argc, char **argv)
     check_version_2_caution();
     check_filters_and_fallback();
     check_inert();
+    check_the_model_is_left_alone();
     check_null_answers();
     tree_remove(root);
     return check_result();

@@ -72,7 +72,7 @@ static void ask(struct host *host, int collective, size_t n_bytes, int times)
 
 static void check_every_version(void)
 {
-    for (int version = 2; version <= 6; version++) {
+    for (int version = 2; version <= 7; version++) {
         struct host host;
         CHECK(host_load(&host, library, version) && host_init(&host, 64, 2) == ABI_SUCCESS);
         CHECK(host.context != NULL);

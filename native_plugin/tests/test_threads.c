@@ -33,7 +33,7 @@ static void ask(struct host *host, size_t n_bytes, int wanted)
 
 static void *work(void *argument)
 {
-    int version = 2 + (int)((size_t)argument % 5);
+    int version = 2 + (int)((size_t)argument % 6);
     struct host host;
     for (int i = 0; i < N_ROUNDS; i++) {
         expect(host_load(&host, library, version));
@@ -51,7 +51,7 @@ static void *work(void *argument)
  * once, where only its own consistency can be seen. */
 static void *walk(void *argument)
 {
-    int version = 2 + (int)((size_t)argument % 5);
+    int version = 2 + (int)((size_t)argument % 6);
     struct host host;
     for (int i = 0; i < N_ROUNDS; i++) {
         expect(host_load(&host, library, version));

@@ -191,7 +191,7 @@ static atomic_bool over;
 /* Communicators come, ask and go while steps are told. */
 static void *come_and_go(void *argument)
 {
-    int version = 2 + (int)((size_t)argument % 5);
+    int version = 2 + (int)((size_t)argument % 6);
     struct host host;
     while (!atomic_load(&over)) {
         CHECK(host_load(&host, library, version) && host_init(&host, 8, 1) == ABI_SUCCESS);
@@ -235,7 +235,7 @@ int main(int argc, char **argv)
     }
     tree_make(root, sizeof root);
     check_files();
-    for (int version = 2; version <= 6; version++) {
+    for (int version = 2; version <= 7; version++) {
         check_version(version);
     }
     check_several_communicators();

@@ -8,10 +8,14 @@ from dataclasses import dataclass
 from enum import Enum
 from typing import Final
 
-_VERSION: Final = re.compile(r"([RN])CCL (\d+)\.(\d+)")
+_VERSION: Final = re.compile(r"([RN])CCL (\d+)\.(\d+)(?:\.(\d+))?")
 # (first release, newest interface) of NCCL and RCCL (facts: which symbol each library looks for).
+# NCCL 2.32.3 (commit 12df1a11) ends at 6, 2.32.6 (2449986f) begins with 7; no RCCL with 7 was seen.
 _SINCE: Final = {
-    "N": (((2, 30), 6), ((2, 28), 5), ((2, 24), 4), ((2, 22), 3), ((2, 21), 2), ((2, 19), 1)),
+    "N": (
+        *(((2, 32, 6), 7), ((2, 30), 6), ((2, 28), 5), ((2, 24), 4), ((2, 22), 3), ((2, 21), 2)),
+        ((2, 19), 1),
+    ),
     "R": (((2, 30), 6), ((2, 28), 5), ((2, 26), 4), ((2, 22), 3), ((2, 21), 2), ((2, 18), 1)),
 }
 BEGIN: Final = "<!-- made by rccltune.pipeline.which; tests hold it against that -->"
@@ -59,10 +63,12 @@ def way(abi: int, modes: Modes, *, built_in: bool) -> Way:
     return Way.FILE if built_in else Way.PLUGIN
 
 
-def release_of(version: str | None) -> tuple[str, tuple[int, int]] | None:
-    """``("R", (2, 28))`` of ``RCCL 2.28.3+hip7.13``; None for anything else."""
+def release_of(version: str | None) -> tuple[str, tuple[int, ...]] | None:
+    """``("R", (2, 28, 3))`` of ``RCCL 2.28.3+hip7.13``; None for anything else."""
     match = _VERSION.match(version or "")
-    return (match[1], (int(match[2]), int(match[3]))) if match is not None else None
+    if match is None:
+        return None
+    return match[1], tuple(int(part) for part in match.groups("0")[1:])
 
 
 def interfaces(version: str | None) -> tuple[int, ...]:
@@ -114,7 +120,8 @@ RELEASES: Final = (
     Release(name="NCCL 2.22, 2.23", version="NCCL 2.23.4"),
     Release(name="NCCL 2.24 to 2.27", version="NCCL 2.27.7"),
     Release(name="NCCL 2.28, 2.29", version="NCCL 2.29.7"),
-    Release(name="NCCL 2.30 and later", version="NCCL 2.30.7"),
+    Release(name="NCCL 2.30, 2.31, 2.32.3", version="NCCL 2.32.3"),
+    Release(name="NCCL 2.32.6 and later", version="NCCL 2.32.6"),
 )
 
 

@@ -2,7 +2,7 @@
 
 It does what a library does (one symbol of one version, init, getCollInfo per call, finalize), so
 what it answers is what a job would get. Layouts: ``native_plugin/include/tuner_abi.h``; facts from
-NCCL 2.30.7 ``src/include/plugin/tuner/tuner_v{2..6}.h``.
+NCCL 2.30.7 ``src/include/plugin/tuner/tuner_v{2..6}.h``, NCCL 2.32.6 ``tuner_v7.h``.
 
 Shapes and units: a cost table is rows of algorithms, each of as many protocols, in µs; a negative
 cell cannot be chosen. Sizes are bytes in total over all ranks where the collective counts so.
@@ -24,7 +24,7 @@ from typing import Final, final
 from rccltune.errors import InputFileError, MachineError
 from rccltune.vocab import Collective
 
-ABI_VERSIONS: Final = (2, 3, 4, 5, 6)
+ABI_VERSIONS: Final = (2, 3, 4, 5, 6, 7)
 CostTable = tuple[tuple[float, ...], ...]
 
 # Everything the plugin reads (docs/plugin.md): a question must not depend on the caller's shell.
@@ -148,7 +148,7 @@ class Host:
             ) from error
         self.abi_versions = tuple(v for v in ABI_VERSIONS if self._has(v))
         if not self.abi_versions:
-            raise MachineError("This library exports no tuner of versions 2 to 6.", where=str(path))
+            raise MachineError("This library exports no tuner of versions 2 to 7.", where=str(path))
 
     def _has(self, abi: int) -> bool:
         return hasattr(self._library, f"ncclTunerPlugin_v{abi}")
@@ -174,12 +174,12 @@ class Host:
         """Initialise the plugin for one communicator.
 
         Args:
-            abi: version of the tuner interface, 2 to 6.
+            abi: version of the tuner interface, 2 to 7.
             n_nodes: nodes of the communicator.
             n_ranks: ranks of the communicator.
             env: the plugin's environment; every variable of PLUGIN_VARIABLES that is not in it is
                 unset during init. Other variables stay as they are.
-            comm_id: the identifier that versions 5 and 6 pass on.
+            comm_id: the identifier that versions from 5 on pass on.
 
         Raises:
             InputFileError: init refused for a reason that is the same on every rank.

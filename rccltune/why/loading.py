@@ -17,9 +17,11 @@ DEFAULTS: Final = ("librccl-tuner.so", "libnccl-tuner.so")
 # First releases that look for a tuner that can be given one of ours (facts: version 2).
 _FIRST: Final = (2, 21)
 # The newest version that a release looks for; it looks for all down to 2 (facts: introduced in).
-_NEWEST: Final = (((2, 30), 6), ((2, 28), 5), ((2, 24), 4), ((2, 22), 3), (_FIRST, 2))
+_SINCE: Final = (((2, 30), 6), ((2, 28), 5), ((2, 24), 4), ((2, 22), 3), (_FIRST, 2))
+# NCCL 2.32.3 still ends at 6; of RCCL no release was seen that looks for 7.
+_NEWEST: Final = {"NCCL": (((2, 32, 6), 7), *_SINCE), "RCCL": _SINCE}
 _COLLECTIVES: Final = re.compile(r"lib[nr]ccl\.so(?:\.\d+)*")
-_NUMBER: Final = re.compile(r"(\d+)\.(\d+)")
+_NUMBER: Final = re.compile(r"([RN]CCL) (\d+)\.(\d+)(?:\.(\d+))?")
 
 
 def not_loaded(job: Job) -> Iterator[Reason]:
@@ -89,7 +91,7 @@ def _no_symbol(name: str, symbols: list[str], version: str | None) -> Reason:
     return Reason(
         Kind.NOT_LOADED,
         f"{name} has no symbol that {library} looks for ({wanted}){what}",
-        "use the plugin that comes with rccltune, which has versions 2 to 6: export "
+        "use the plugin that comes with rccltune, which has versions 2 to 7: export "
         'NCCL_TUNER_PLUGIN="$(rccltune plugin --path)"',
     )
 
@@ -97,11 +99,13 @@ def _no_symbol(name: str, symbols: list[str], version: str | None) -> Reason:
 def _wanted(version: str | None) -> str:
     """The symbols that a release looks for, where it does not say them itself."""
     match = _NUMBER.search(version or "")
-    number = (int(match[1]), int(match[2])) if match else ()
-    newest = next((v for since, v in _NEWEST if number >= since), None)
+    if match is None:
+        return "ncclTunerPlugin_v…"
+    number = tuple(int(part) for part in match.groups("0")[1:])
+    newest = next((v for since, v in _NEWEST[match[1]] if number >= since), None)
     if newest is None:
         return "ncclTunerPlugin_v…"
-    return f"ncclTunerPlugin_v{newest}" + (f" down to v{_NEWEST[-1][1]}" if newest > 2 else "")
+    return f"ncclTunerPlugin_v{newest}" + (f" down to v{_SINCE[-1][1]}" if newest > 2 else "")
 
 
 def _unset(named: str | None, version: str | None) -> Reason:
@@ -131,4 +135,4 @@ def _is_own(text: str, named: str | None) -> bool:
 
 def _is_too_old(version: str | None) -> bool:
     match = _NUMBER.search(version or "")
-    return match is not None and (int(match[1]), int(match[2])) < _FIRST
+    return match is not None and (int(match[2]), int(match[3])) < _FIRST

@@ -28,6 +28,7 @@ OLD = ("RCCL version 2.20.5+hip6.2", (1,), False)
 TWO = ("RCCL version 2.21.5+hip6.3", (2,), False)
 NVIDIA = ("NCCL version 2.28.9+cuda13.0", (5, 4, 3, 2), False)
 SAYS_NOTHING = ("NCCL version 2.30.3+cuda13.0", (), False)
+SAYS_NOTHING_EITHER = ("NCCL version 2.32.6+cuda13.2", (), False)
 
 Build = Callable[..., Path]
 Start = Callable[..., int]
@@ -107,6 +108,14 @@ def told(capsys: pytest.CaptureFixture[str], *words: str | int, code: int = 0) -
         (NVIDIA, "libnccl.so.2", "NCCL 2.28.9+cuda13.0", [5, 4, 3, 2], "plugin"),
         # NCCL 2.30 introduced version 6 and still takes those from 2 on.
         (SAYS_NOTHING, "libnccl.so.2", "NCCL 2.30.3+cuda13.0", [6, 5, 4, 3, 2], "plugin"),
+        # NCCL 2.32.6 introduced version 7.
+        (
+            SAYS_NOTHING_EITHER,
+            "libnccl.so.2",
+            "NCCL 2.32.6+cuda13.2",
+            [7, 6, 5, 4, 3, 2],
+            "plugin",
+        ),
     ],
 )
 def test_what_a_job_has_loaded_decides_what_it_needs(
@@ -158,7 +167,8 @@ KNOWN = {
     "NCCL 2.23.4": (3, "plugin", KEYED),
     "NCCL 2.27.7": (4, "plugin", KEYED),
     "NCCL 2.29.7": (5, "plugin", KEYED),
-    "NCCL 2.30.7": (6, "plugin", KEYED),
+    "NCCL 2.32.3": (6, "plugin", KEYED),
+    "NCCL 2.32.6": (7, "plugin", KEYED),
 }
 
 
@@ -193,7 +203,7 @@ def test_readme_has_the_table_in_short(repository: Path) -> None:
     assert rows["plugin", KEYED] == "RCCL of ROCm 6.3 to 7.12, NCCL 2.21 and later"
     assert first["plugin", KEYED][0] == "RCCL 2.21.5"
     assert "NCCL 2.21.5" in first["plugin", KEYED]
-    assert "NCCL 2.30.7" in first["plugin", KEYED]
+    assert "NCCL 2.32.6" in first["plugin", KEYED]
     assert rows["file alone", KEYED] == "RCCL of ROCm 7.13 and later"
     assert first["file alone", KEYED][0] == "RCCL 2.28.3 built in"
 
@@ -247,7 +257,7 @@ def test_the_plugin_in_a_job_is_recognised(
     chosen = {"NCCL_TUNER_PLUGIN": str(copy), "NCCL_ALGO": "Ring", "SECRET": "x"}
     answer = told(capsys, "--pid", start(library, copy, other, **chosen))
     tuners = {one["path"]: (one["ours"], one["offers"]) for one in answer["tuners"]}
-    assert tuners == {str(copy): (True, [6, 5, 4, 3, 2]), str(other): (False, [5])}
+    assert tuners == {str(copy): (True, [7, 6, 5, 4, 3, 2]), str(other): (False, [5])}
     # What chooses, and nothing else of the job's environment.
     assert answer["variables"] == {"NCCL_TUNER_PLUGIN": str(copy), "NCCL_ALGO": "Ring"}
 

@@ -57,7 +57,7 @@ def delivery(*files: Rules, directory: Path, **more: object) -> Delivery:
         **{
             "directory": directory,
             "library": File(name=library.name, content=library.read_bytes(), run=True),
-            "abi_versions": (2, 3, 4, 5, 6),
+            "abi_versions": (2, 3, 4, 5, 6, 7),
             "glibc": (2, 14),
             "rules": given,
             "environment": tuple(sorted({pair for one in given for pair in one.needs})),

@@ -251,9 +251,9 @@ def test_a_library_without_the_symbols_is_found(
     make: Make, tmp_path: Path, node: Path, shell: str
 ) -> None:
     """By readelf, or by the bytes where there is none."""
-    place(make(abi_versions=(6, 7)))
+    place(make(abi_versions=(7, 8)))
     _, failed, _ = check(tmp_path / "site", node, under=shell)
-    assert failed == ["librccl-tuner-rccltune.so has no symbol ncclTunerPlugin_v7"]
+    assert failed == ["librccl-tuner-rccltune.so has no symbol ncclTunerPlugin_v8"]
 
 
 @pytest.mark.parametrize("lacking", ["sha256sum", "readelf ldd getconf"])

@@ -85,10 +85,10 @@ def test_the_plugin_is_found_in_a_wheel_install(wheel: Path, tmp_path: Path) -> 
 
     assert done.returncode == 0, done.stderr
     assert str(target) in done.stdout
-    assert done.stdout.count("ABI version") == 5
+    assert done.stdout.count("ABI version") == 6
 
 
 def test_the_plugin_is_found_in_an_editable_install() -> None:
     """Redirecting editable installs hide names that are no identifiers; buildinfo.json helps."""
     assert plugin.library().is_file()
-    assert plugin.build_info()["abi_versions"] == [2, 3, 4, 5, 6]
+    assert plugin.build_info()["abi_versions"] == [2, 3, 4, 5, 6, 7]
