@@ -173,6 +173,8 @@ def test_after_a_refused_tune_there_is_nothing_to_deploy(
     words += ["--setting", "tree/ll", "--setting", "ring/simple", "-q"]
     assert run(["tune", *words]) == 9
     assert list(SESSION.glob("rccl_tuner*")) == []
+    page = (SESSION / "report.html").read_text(encoding="utf-8")
+    assert "No rule file was written: the verification of these rules failed." in page
     assert run(["deploy", "site"]) != 0
     [candidate] = (SESSION / "candidates").glob("*.csv")
     shutil.copy(candidate, CPX)

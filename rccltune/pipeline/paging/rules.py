@@ -94,7 +94,10 @@ def _files(found: Found, zones: tuple[Zone, ...]) -> list[Block]:
         blocks += _elsewhere(one, found)
     chosen = [zone for zone in zones if zone.setting is not None]
     if not found.rules and chosen:
-        blocks.append(Words(text="No rule file was written yet: rccltune emit-config writes it."))
+        why = "No rule file was written yet: rccltune emit-config writes it."
+        if found.refused:
+            why = "No rule file was written: the verification of these rules failed."
+        blocks.append(Words(text=why))
         rows = [
             (scale_of(rule), _row(rule, None, zones))
             for rule in map(_as_rule, chosen[:_MOST_RULES])
