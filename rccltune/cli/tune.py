@@ -146,7 +146,7 @@ def _text(done: Tuned) -> str:
         base = done.emitted.base
         lines.append(f"Behind them {len(base.rules)} rows of {base.place}")
     if rows:
-        lines.append(f"To use it now: source {done.exports.resolve()}")
+        lines.append(f"To use it now: source {shlex.quote(str(done.exports.resolve()))}")
     lines.append(f"The page to mail: {done.report.path}")
     lines.append(f"Figures: {done.figures}; all of it: {done.folder}")
     return "\n".join(lines)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from pathlib import Path
 from typing import Final
 
@@ -21,19 +22,23 @@ def use_section(found: Found) -> Section:
     if not parts:
         words = "There is no rule, so there is nothing to use: the site stays as it is."
         if any(zone.setting for zone in found.drawn.zones) and not found.rules:
-            words = "No rule file was written yet: rccltune emit-config --format all writes one."
+            words = "No rule file was written yet: rccltune emit-config writes one."
+            if found.refused:
+                words = "No rule file was written: the verification of the rules failed."
         parts.append(Part(title="", blocks=(Words(text=words),)))
     return Section(name="use", title="How to use it", parts=tuple(parts))
 
 
 def _use(found: Found, rules: Rules) -> Part:
     exports = rules.path.with_suffix(".env")
-    needs = " ".join(f"{name}={value}" for name, value in rules.file.needs)
+    needs = " ".join(f"{name}={shlex.quote(value)}" for name, value in rules.file.needs)
+    placement = dict(rules.file.requires).get("placement")
     steps = [
         f"Put {rules.path.name} where every node of the job can read the same file.",
         f"export NCCL_TUNER_CONFIG_FILE=/path/to/{rules.path.name}",
         f'export NCCL_TUNER_PLUGIN="$(rccltune plugin --path)"  ({_WITHOUT})',
         *([f"export {needs}  (what the rules were measured with)"] if needs else []),
+        *([f"export RCCLTUNE_PLACEMENT={placement}  (the plugin reads it)"] if placement else []),
         "Start the job. RCCLTUNE_LOG=summary prints which rules were hit; rccltune why reads it.",
         "To go back: unset these variables. Nothing was installed or changed anywhere else.",
     ]
