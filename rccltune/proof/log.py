@@ -20,8 +20,12 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Final
 
-from rccltune import librarylog
-from rccltune.librarylog import MODEL_ROW, collective_named, setting_named
+from rccltune.librarylog import (
+    MODEL_ROW,
+    collective_named,
+    setting_named,
+    without_bandwidth,
+)
 from rccltune.model import Sample, Setting
 from rccltune.vocab import Collective, Doubt
 
@@ -29,7 +33,7 @@ _CHOICE: Final = re.compile(
     r"NCCL INFO (?:(\w+): )?(\d{1,19}) Bytes -> Algo (\w+) proto (\w+) (time \S|channel\{)"
 )
 _MODEL: Final = re.compile(rf"NCCL INFO +{MODEL_ROW}")
-_CHANNELS: Final = re.compile(rf"NCCL INFO .*?{librarylog.CHANNELS}")
+_CHANNELS: Final = re.compile(r"NCCL INFO (\d{1,6}) coll channels, ")
 # Collective, None where the line names none; bytes; whether these are a rank's own.
 Call = tuple[Collective | None, int, bool]
 
@@ -55,8 +59,8 @@ def read_log(texts: Iterable[str]) -> Logged:
     channels: set[int] = set()
     refused: set[tuple[Collective, Setting]] = set()
     for text in texts:
-        channels |= {librarylog.n_channels(match) for match in _CHANNELS.finditer(text)}
-        refused |= librarylog.refused(_MODEL.findall(text))
+        channels |= {int(match[1]) for match in _CHANNELS.finditer(text)}
+        refused |= _refused(text)
         # A launch writes thousands of lines that say the same.
         for name, nbytes, algorithm, protocol, rest in set(_CHOICE.findall(text)):
             collective = collective_named(name)
@@ -131,3 +135,17 @@ def _with_channels(sample: Sample, channels: frozenset[int], asked: Setting) -> 
         executed=replace(sample.executed, channels=other),
         doubt=None if other == asked.channels else Doubt.SUBSTITUTED,
     )
+
+
+def _refused(text: str) -> set[tuple[Collective, Setting]]:
+    """Settings without any bandwidth in the model."""
+    found: set[tuple[Collective, Setting]] = set()
+    seen: set[Collective] = set()
+    for name, cells in _MODEL.findall(text):
+        collective = collective_named(name)
+        # Further rows of a collective are other algorithms'.
+        if collective is None or collective in seen:
+            continue
+        seen.add(collective)
+        found |= {(collective, setting) for setting in without_bandwidth(cells)}
+    return found

@@ -6,8 +6,7 @@ import re
 from collections import Counter
 from typing import Final
 
-from rccltune import librarylog
-from rccltune.librarylog import collective_named, setting_named
+from rccltune.librarylog import collective_named, setting_named, without_bandwidth
 from rccltune.model import Setting
 from rccltune.vocab import DTYPE_BYTES, REDOPS, Collective
 from rccltune.why.around import SYMMETRIC
@@ -27,8 +26,6 @@ from rccltune.why.phrases import (
     MODEL,
     NODES,
     OLD_ENV,
-    OWN_SCALE,
-    PLUGIN_NAMED,
     STUCK,
     SYMMETRIC_CALL,
     VERSION,
@@ -39,8 +36,6 @@ from rccltune.why.records import NOWHERE, Kindred, Said, Stuck, Where
 from rccltune.why.writers import Writers
 
 _MAX_PROCESSES: Final = 65536
-# Of a model; a release has five to thirteen.
-_MAX_ROWS: Final = 64
 
 
 class LibraryLog:
@@ -50,8 +45,7 @@ class LibraryLog:
         """Nothing was read yet."""
         self._evidence = evidence
         self._writers = Writers()
-        # Labels and cells of each process' model, the first row of a label.
-        self._models: dict[Process, dict[str, str]] = {}
+        self._modelled: set[tuple[Process, Collective]] = set()
         self._groups = Groups()
         # Choices of processes of whose communicators nothing is known yet: bytes of a rank's own
         # buffer where the last part says so.
@@ -101,10 +95,6 @@ class LibraryLog:
             self._evidence.variable(match[1], plain)
 
     def _tuner(self, process: Process | None, body: str) -> None:
-        named = PLUGIN_NAMED.search(body)
-        if named is not None:
-            self._evidence.variable("NCCL_TUNER_PLUGIN", named[1])
-            return
         applied = APPLIED.search(body)
         if applied is not None:
             self._applied(process, applied)
@@ -133,10 +123,10 @@ class LibraryLog:
 
     def _channels(self, process: Process | None, body: str) -> None:
         """What a communicator has; the line names none, so a process must have one scale."""
-        match, own = CHANNELS.search(body), OWN_SCALE.search(body)
-        where = Where(int(own[2]), int(own[1])) if own else self._writers.only(process)
+        match = CHANNELS.search(body)
+        where = self._writers.only(process)
         if match is not None and where is not NOWHERE:
-            self._evidence.channels(where, librarylog.n_channels(match))
+            self._evidence.channels(where, int(match[1]))
 
     def _stuck(self, process: Process | None, body: str) -> None:
         """The end of a job; frameworks repeat the message, without a head, in their traces."""
@@ -149,12 +139,13 @@ class LibraryLog:
 
     def _model(self, process: Process, body: str) -> None:
         match = MODEL.match(body)
-        if match is None or (process not in self._models and len(self._models) >= _MAX_PROCESSES):
+        collective = collective_named(match[1]) if match else None
+        # Further rows of a collective are other algorithms', or another communicator's.
+        if match is None or collective is None or (process, collective) in self._modelled:
             return
-        rows = self._models.setdefault(process, {})
-        if len(rows) < _MAX_ROWS:
-            # Further rows of a collective are other algorithms', or another communicator's.
-            rows.setdefault(match[1], match[2])
+        if len(self._modelled) < _MAX_PROCESSES:
+            self._modelled.add((process, collective))
+        self._evidence.job.refused |= {(collective, one) for one in without_bandwidth(match[2])}
 
     # --- calls ------------------------------------------------------------------------------------
 
@@ -242,9 +233,6 @@ class LibraryLog:
         """
         job = self._evidence.job
         job.groups = self._groups.n_groups
-        for rows in self._models.values():
-            job.refused |= librarylog.refused(rows.items())
-        self._models.clear()
         found = self._groups.nodes()
         for (collective, nbytes, own), counted in self._homeless.items():
             where = self._only_scale()

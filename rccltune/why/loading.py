@@ -40,7 +40,7 @@ def not_loaded(job: Job) -> Iterator[Reason]:
         yield Reason(
             Kind.NOT_LOADED, f"{_PLUGIN}=none switches every tuner off", remedies.USE_PLUGIN
         )
-    others = [name for name in loading[Loading.USING] if not is_ours(name)]
+    others = [name for name in loading[Loading.USING] if not name.startswith("rccltune ")]
     if others:
         yield Reason(
             Kind.NOT_LOADED,
@@ -48,8 +48,6 @@ def not_loaded(job: Job) -> Iterator[Reason]:
             remedies.USE_PLUGIN,
         )
     yield from _failed(loading, named, version)
-    if any(is_ours(name) for name in loading[Loading.USING]):
-        return
     # Releases before 2.24 say nothing at all where nobody names a tuner.
     if job.loading or (named is None and job.tuning and job.scales):
         yield _unset(named, version)
@@ -121,11 +119,6 @@ def _unset(named: str | None, version: str | None) -> Reason:
         f"{library} was given NCCL_TUNER_PLUGIN={named} and does not say that it loaded it",
         remedies.USE_PLUGIN,
     )
-
-
-def is_ours(name: str) -> bool:
-    """Whether a tuner's name, with its version or bare, is what our plugin is called."""
-    return name.split(" ", 1)[0] == "rccltune"
 
 
 def _is_own(text: str, named: str | None) -> bool:

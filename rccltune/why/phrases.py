@@ -1,9 +1,8 @@
 """The library's own phrases, each release's, and the lines that they stand in.
 
-Texts are those of RCCL 2.18 to 2.30 and NCCL 2.18 to 2.32 (``src/init.cc``, ``src/enqueue.cc``,
+Texts are those of RCCL 2.18 to 2.30 and NCCL 2.18 to 2.30 (``src/init.cc``, ``src/enqueue.cc``,
 ``src/plugin/plugin_open.cc``, ``src/plugin/tuner.cc``, ``src/misc/tuner.cc``,
-``src/include/symmetric_sched.h``, RCCL's ``src/plugin/tuner/csv_tuner.cc``), and
-of logs of RCCL 2.27.7 of ROCm 7.2.4. Lines of many ranks
+``src/include/symmetric_sched.h``, RCCL's ``src/plugin/tuner/csv_tuner.cc``). Lines of many ranks
 may share one stream and be torn by that: a message counts only where all of its parts are there.
 """
 
@@ -13,11 +12,11 @@ import re
 from collections.abc import Iterator
 from typing import Final, NamedTuple
 
-from rccltune import librarylog
+from rccltune.librarylog import MODEL_ROW
 from rccltune.why.records import Loading
 
 _HEAD: Final = re.compile(
-    r"([^\s:]+):(\d+):\d+ \[-?\d+\] (?:\S+ )?NCCL (?:INFO|WARN|ATTN|TRACE|ERROR|ABORT) "
+    r"([^\s:]+):(\d+):\d+ \[-?\d+\] (?:\S+ )?NCCL (?:INFO|WARN|TRACE|ERROR|ABORT) "
 )
 ENV: Final = re.compile(r"\b([A-Z][A-Z0-9_]+) set by environment to (\S+)")
 OLD_ENV: Final = re.compile(r"\b(NCCL_TUNER_PLUGIN) set to (\S+)")
@@ -39,23 +38,18 @@ CALL: Final = re.compile(
     r"(\w+): opCount \w+ sendbuff \S+ recvbuff \S+ (?:acc \S+ )?count (\d{1,18}) "
     r"datatype (\d+) op (\d+) root -?\d+ comm (\S+) \[nranks=(\d{1,9})\]"
 )
-MODEL: Final = re.compile(librarylog.MODEL_ROW)
+MODEL: Final = re.compile(MODEL_ROW)
 # Releases before 2.19 name neither function nor type.
 STUCK: Final = re.compile(
     r"no algorithm/protocol available(?: for function (\w+)(?: with datatype (\w+))?)?"
 )
 LIMIT: Final = re.compile(r"\b(NCCL_\w+) was set to (\S+?)\.?(?=\s|$)")
-CHANNELS: Final = re.compile(librarylog.CHANNELS)
-# RCCL 2.27.7 of ROCm 7.2.4 says before its channels whose they are.
-OWN_SCALE: Final = re.compile(r"\bnRanks:(\d{1,9}), nNodes:(\d{1,9}), coll channels:")
-# The same release says so where others say that the variable is set.
-PLUGIN_NAMED: Final = re.compile(r"TUNER/Plugin: Plugin name set by env to (\S+)")
+CHANNELS: Final = re.compile(r"(\d{1,9}) coll channels, ")
 # Specific texts first: the first that fits says what a line means.
 LOADING: Final = tuple(
     (re.compile(pattern), what)
     for pattern, what in (
-        (r"TUNER/Plugin: Using (?!internal|tuner plugin)(\S+ \(v\d+\))", Loading.USING),
-        (r"TUNER/Plugin: Using tuner plugin (\S+)", Loading.USING),
+        (r"TUNER/Plugin: Using (?!internal)(\S+ \(v\d+\))", Loading.USING),
         (r"Successfully loaded external tuner plugin (\S+)", Loading.NAMED),
         (r"External tuner plugin (\S+) is unsupported", Loading.UNSUPPORTED),
         (r"(ncclTunerPlugin_v1) in plugin", Loading.NO_SYMBOL),

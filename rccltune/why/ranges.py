@@ -17,10 +17,6 @@ from rccltune.why.remarks import remarks
 _NARROWER: Final = (
     ", or name the one collective that it is meant for (from 2.24 on): NCCL_ALGO=allreduce:tree"
 )
-# RCCL 2.27.7 of ROCm 7.2.4 takes such a name for another collective: allreduce: acts on reduce.
-_BY_RULE: Final = (
-    "; it acts on every collective, and a rule file says the same for one (rccltune emit-config)"
-)
 # Jobs spend most of their time in the first.
 _WEIGHT: Final = (
     Collective.ALL_REDUCE,
@@ -78,15 +74,9 @@ def _stuck(job: Job) -> Iterator[Answer]:
             reason = Reason(
                 Kind.STUCK,
                 f"{library} found no algorithm and protocol for {name}{kind}{why}",
-                remedies.unset(*dict(limits)) + _narrower(job) if limits else remedies.TELL_LIBRARY,
+                remedies.unset(*dict(limits)) + _NARROWER if limits else remedies.TELL_LIBRARY,
             )
             yield replace(_answer(where, None, (), reason), collective=one.collective)
-
-
-def _narrower(job: Job) -> str:
-    """How else than for all collectives, where the library is known to do what it says."""
-    is_nccl = bool(job.versions) and all(one.startswith("NCCL ") for one in job.versions)
-    return _NARROWER if is_nccl else _BY_RULE
 
 
 def _limits(job: Job) -> tuple[tuple[str, str], ...]:
