@@ -6,6 +6,8 @@ import re
 from collections.abc import Set as AbstractSet
 from typing import Final
 
+from rccltune.librarylog import LOG_HEAD, LOG_LEVELS
+
 # Ordered as they are met from the left; each may stand before another.
 _PREFIX: Final = re.compile(
     r"""\s*(?:
@@ -20,14 +22,14 @@ _PREFIX: Final = re.compile(
     re.VERBOSE,
 )
 # host:pid:tid [device] … NCCL LEVEL, possibly after a time in brackets.
-_LOG: Final = re.compile(r"(\S+):\d+:\d+ \[\d+\] (?:\S+ )?NCCL (?:INFO|WARN|TRACE|VERSION|ERROR)")
+_LOG: Final = re.compile(rf"{LOG_HEAD}(?:{LOG_LEVELS}|VERSION)")
 # Messages of others begin with a time in brackets; a row's own timestamp has none.
 _OTHER_LOG: Final = re.compile(r"\[\d{4}-\d\d-\d\d \d\d:\d\d:\d\d\]|\[\d{9,}\.\d+\] \[")
 _SPLIT_HOST: Final = re.compile(r"(-?\d+|N/A)(?=[A-Za-z])")
 # As above, on bytes and from the first column: nothing of the benchmark's stands in such a line.
 NOISE: Final = re.compile(
     rb"(?:\[[\w.@+,-]+\](?:<std(?:out|err)>)?:? ?| *\d+: |\[[\d :.T-]+\] )?"
-    rb"([^\s:]+):\d+:\d+ \[\d+\] (?:\S+ )?NCCL (?:INFO|WARN|TRACE|ERROR|CALL)"
+    rb"%b(?:%b|CALL)" % (LOG_HEAD.encode(), LOG_LEVELS.encode())
 )
 
 

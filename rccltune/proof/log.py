@@ -21,8 +21,10 @@ from dataclasses import dataclass, replace
 from typing import Final
 
 from rccltune.librarylog import (
+    COLL_CHANNELS,
     MODEL_ROW,
     collective_named,
+    model_rows,
     setting_named,
     without_bandwidth,
 )
@@ -33,7 +35,7 @@ _CHOICE: Final = re.compile(
     r"NCCL INFO (?:(\w+): )?(\d{1,19}) Bytes -> Algo (\w+) proto (\w+) (time \S|channel\{)"
 )
 _MODEL: Final = re.compile(rf"NCCL INFO +{MODEL_ROW}")
-_CHANNELS: Final = re.compile(r"NCCL INFO (\d{1,6}) coll channels, ")
+_CHANNELS: Final = re.compile(rf"NCCL INFO {COLL_CHANNELS}")
 # Collective, None where the line names none; bytes; whether these are a rank's own.
 Call = tuple[Collective | None, int, bool]
 
@@ -59,7 +61,7 @@ def read_log(texts: Iterable[str]) -> Logged:
     channels: set[int] = set()
     refused: set[tuple[Collective, Setting]] = set()
     for text in texts:
-        channels |= {int(match[1]) for match in _CHANNELS.finditer(text)}
+        channels |= {int(match["n_channels"]) for match in _CHANNELS.finditer(text)}
         refused |= _refused(text)
         # A launch writes thousands of lines that say the same.
         for name, nbytes, algorithm, protocol, rest in set(_CHOICE.findall(text)):
@@ -139,13 +141,12 @@ def _with_channels(sample: Sample, channels: frozenset[int], asked: Setting) -> 
 
 def _refused(text: str) -> set[tuple[Collective, Setting]]:
     """Settings without any bandwidth in the model."""
-    found: set[tuple[Collective, Setting]] = set()
-    seen: set[Collective] = set()
+    first: dict[str, str] = {}
     for name, cells in _MODEL.findall(text):
-        collective = collective_named(name)
         # Further rows of a collective are other algorithms'.
-        if collective is None or collective in seen:
-            continue
-        seen.add(collective)
-        found |= {(collective, setting) for setting in without_bandwidth(cells)}
-    return found
+        first.setdefault(name, cells)
+    return {
+        (collective, setting)
+        for name, collective in model_rows(first).items()
+        for setting in without_bandwidth(first[name])
+    }

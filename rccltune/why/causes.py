@@ -9,7 +9,7 @@ from typing import Final
 from rccltune.why import remedies
 from rccltune.why.answers import Kind, Known, Reason
 from rccltune.why.loading import not_loaded
-from rccltune.why.records import Job, Loading, Started, Where
+from rccltune.why.records import Job, Loading, Started, Where, is_ours
 
 # What the plugin says where it stops a job or goes on without rules: first match counts. Texts are
 # those of native_plugin/src/config.c, settings.c, watch.c and plugin.c.
@@ -134,7 +134,7 @@ def known_to_answer(job: Job) -> Iterator[bool]:
     yield bool(job.started)
     yield job.table_applied
     for what, name in job.loading:
-        yield what is Loading.TABLE or (what is Loading.USING and name.startswith("rccltune "))
+        yield what is Loading.TABLE or (what is Loading.USING and is_ours(name))
 
 
 def known_in_file(where: Where, known: Known) -> bool:

@@ -10,7 +10,7 @@ from rccltune.why.answered import Answered
 from rccltune.why.answers import Kind, Known, Reason, RuleHere
 from rccltune.why.around import bypassed
 from rccltune.why.causes import cause
-from rccltune.why.records import Job, Key, Said, Seen, Where
+from rccltune.why.records import Job, Key, Said, Seen, Where, is_ours
 from rccltune.why.shut import cell_of, is_offered, not_selectable, unmet
 from rccltune.why.summary import by_summary, was_hit, was_shut
 
@@ -202,7 +202,7 @@ class Judge:
 
     def _is_loaded(self) -> bool:
         return bool(self._job.started or self._job.recorded) or any(
-            name.startswith("rccltune ") for _, name in self._job.loading
+            is_ours(name) for _, name in self._job.loading
         )
 
     def _bypassed(self, key: Key, seen: Seen, named: set[str]) -> Reason:

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from typing import Final
 
-from rccltune.librarylog import collective_named, setting_named, without_bandwidth
+from rccltune.librarylog import collective_named, setting_named
 from rccltune.model import Setting
 from rccltune.vocab import DTYPE_BYTES, REDOPS, Collective
 from rccltune.why.around import SYMMETRIC
 from rccltune.why.evidence import MAX_KEYS, Evidence, total_of
 from rccltune.why.groups import Groups
+from rccltune.why.models import Models
 from rccltune.why.phrases import (
     APPLIED,
     CALL,
@@ -23,7 +23,6 @@ from rccltune.why.phrases import (
     INIT,
     LIMIT,
     LOADING,
-    MODEL,
     NODES,
     OLD_ENV,
     STUCK,
@@ -33,9 +32,8 @@ from rccltune.why.phrases import (
     messages,
 )
 from rccltune.why.records import NOWHERE, Kindred, Said, Stuck, Where
+from rccltune.why.sends import Message, Sends
 from rccltune.why.writers import Writers
-
-_MAX_PROCESSES: Final = 65536
 
 
 class LibraryLog:
@@ -45,8 +43,9 @@ class LibraryLog:
         """Nothing was read yet."""
         self._evidence = evidence
         self._writers = Writers()
-        self._modelled: set[tuple[Process, Collective]] = set()
+        self._models = Models()
         self._groups = Groups()
+        self._sends = Sends(evidence)
         # Choices of processes of whose communicators nothing is known yet: bytes of a rank's own
         # buffer where the last part says so.
         self._homeless: dict[tuple[Collective, int, bool], Counter[Setting | None]] = {}
@@ -74,7 +73,7 @@ class LibraryLog:
         elif " version" in body or " path" in body:
             self._library(body)
         elif process is not None and "/" in body and "|" in body:
-            self._model(process, body)
+            self._models.take(process, body)
 
     # --- start ------------------------------------------------------------------------------------
 
@@ -122,11 +121,15 @@ class LibraryLog:
                 self._groups.see(match[4], process, process.host, rank, n_ranks)
 
     def _channels(self, process: Process | None, body: str) -> None:
-        """What a communicator has; the line names none, so a process must have one scale."""
+        """What a communicator has; where the line has no scale, its process must have one."""
         match = CHANNELS.search(body)
+        if match is None:
+            return
         where = self._writers.only(process)
-        if match is not None and where is not NOWHERE:
-            self._evidence.channels(where, int(match[1]))
+        if match["n_ranks"]:
+            where = Where(int(match["n_nodes"]), int(match["n_ranks"]))
+        if where is not NOWHERE:
+            self._evidence.channels(where, int(match["n_channels"]))
 
     def _stuck(self, process: Process | None, body: str) -> None:
         """The end of a job; frameworks repeat the message, without a head, in their traces."""
@@ -136,16 +139,6 @@ class LibraryLog:
         collective = collective_named(match[1]) if match[1] else None
         limits = tuple((one[1], one[2]) for one in LIMIT.finditer(body))
         self._evidence.stuck(self._writers.only(process), Stuck(collective, match[2] or "", limits))
-
-    def _model(self, process: Process, body: str) -> None:
-        match = MODEL.match(body)
-        collective = collective_named(match[1]) if match else None
-        # Further rows of a collective are other algorithms', or another communicator's.
-        if match is None or collective is None or (process, collective) in self._modelled:
-            return
-        if len(self._modelled) < _MAX_PROCESSES:
-            self._modelled.add((process, collective))
-        self._evidence.job.refused |= {(collective, one) for one in without_bandwidth(match[2])}
 
     # --- calls ------------------------------------------------------------------------------------
 
@@ -196,18 +189,25 @@ class LibraryLog:
 
     def _call(self, process: Process | None, body: str) -> None:
         match = CALL.search(body)
-        collective = _called(match[1]) if match else None
-        number = int(match[3][:9]) if match else len(DTYPES)
+        collective = _called(match["name"]) if match else None
+        number = int(match["dtype"][:9]) if match else len(DTYPES)
         if match is None or collective is None or number >= len(DTYPES):
             return
-        n_ranks, dtype, op = int(match[6]), DTYPES[number], int(match[4][:9])
-        where = self._writers.of(process, match[5]) or Where(None, n_ranks)
-        nbytes = total_of(collective, int(match[2]) * DTYPE_BYTES[dtype], n_ranks)
+        n_ranks, dtype, op = int(match["n_ranks"]), DTYPES[number], int(match["op"][:9])
+        count = int(match["count"])
+        kindred = Kindred(dtype, REDOPS[op] if op < len(REDOPS) else None)
+        where = self._writers.of(process, match["comm"]) or Where(None, n_ranks)
         self._evidence.job.has_calls = True
+        if collective is Collective.SENDRECV:
+            one = Message(kindred, count, int(match["root"]), match["buffer"])
+            is_send = match["name"] == "Send"
+            self._sends.take(process, match["comm"], where, one, is_send=is_send)
+            return
+        nbytes = total_of(collective, count * DTYPE_BYTES[dtype], n_ranks)
         seen = self._evidence.at(where, collective, nbytes or 0)
         seen.called = True
         if len(seen.kindred) < 64:
-            seen.kindred.add(Kindred(dtype, REDOPS[op] if op < len(REDOPS) else None))
+            seen.kindred.add(kindred)
 
     def _applied(self, process: Process | None, match: re.Match[str]) -> None:
         collective = collective_named(match[1])
@@ -233,6 +233,8 @@ class LibraryLog:
         """
         job = self._evidence.job
         job.groups = self._groups.n_groups
+        self._sends.finish()
+        job.refused |= self._models.refused()
         found = self._groups.nodes()
         for (collective, nbytes, own), counted in self._homeless.items():
             where = self._only_scale()

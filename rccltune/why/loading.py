@@ -9,7 +9,7 @@ from typing import Final
 
 from rccltune.why import remedies
 from rccltune.why.answers import Kind, Reason
-from rccltune.why.records import Job, Loading
+from rccltune.why.records import Job, Loading, is_ours
 
 _PLUGIN: Final = "NCCL_TUNER_PLUGIN"
 # What RCCL and NCCL look for where nothing is named; the prefix moved between releases.
@@ -26,9 +26,10 @@ _NUMBER: Final = re.compile(r"([RN]CCL) (\d+)\.(\d+)(?:\.(\d+))?")
 
 def not_loaded(job: Job) -> Iterator[Reason]:
     """Why the plugin cannot have been loaded, as the library's log tells it."""
-    names = sorted(job.variables.get(_PLUGIN, ()))
-    named = names[0] if names else None
     loading = {what: [n for w, n in job.loading if w is what] for what in Loading}
+    # Releases before 2.28 name the file alone, once it is open.
+    names = sorted(job.variables.get(_PLUGIN, ())) or sorted(loading[Loading.NAMED])
+    named = names[0] if names else None
     version = next(iter(job.versions), None)
     if _is_too_old(version):
         yield Reason(
@@ -40,7 +41,7 @@ def not_loaded(job: Job) -> Iterator[Reason]:
         yield Reason(
             Kind.NOT_LOADED, f"{_PLUGIN}=none switches every tuner off", remedies.USE_PLUGIN
         )
-    others = [name for name in loading[Loading.USING] if not name.startswith("rccltune ")]
+    others = [name for name in loading[Loading.USING] if not is_ours(name)]
     if others:
         yield Reason(
             Kind.NOT_LOADED,

@@ -1,6 +1,6 @@
 """The library's own phrases, each release's, and the lines that they stand in.
 
-Texts are those of RCCL 2.18 to 2.30 and NCCL 2.18 to 2.30 (``src/init.cc``, ``src/enqueue.cc``,
+Texts are those of RCCL 2.18 to 2.30 and NCCL 2.18 to 2.32 (``src/init.cc``, ``src/enqueue.cc``,
 ``src/plugin/plugin_open.cc``, ``src/plugin/tuner.cc``, ``src/misc/tuner.cc``,
 ``src/include/symmetric_sched.h``, RCCL's ``src/plugin/tuner/csv_tuner.cc``). Lines of many ranks
 may share one stream and be torn by that: a message counts only where all of its parts are there.
@@ -12,12 +12,10 @@ import re
 from collections.abc import Iterator
 from typing import Final, NamedTuple
 
-from rccltune.librarylog import MODEL_ROW
+from rccltune.librarylog import COLL_CHANNELS, LOG_HEAD, LOG_LEVELS, MODEL_ROW
 from rccltune.why.records import Loading
 
-_HEAD: Final = re.compile(
-    r"([^\s:]+):(\d+):\d+ \[-?\d+\] (?:\S+ )?NCCL (?:INFO|WARN|TRACE|ERROR|ABORT) "
-)
+_HEAD: Final = re.compile(rf"{LOG_HEAD}(?:{LOG_LEVELS}) ")
 ENV: Final = re.compile(r"\b([A-Z][A-Z0-9_]+) set by environment to (\S+)")
 OLD_ENV: Final = re.compile(r"\b(NCCL_TUNER_PLUGIN) set to (\S+)")
 VERSION: Final = re.compile(r"\b([RN]CCL) version\s*:?\s*(\d+\.\d+\.\d+\S*)")
@@ -35,8 +33,9 @@ APPLIED: Final = re.compile(
     r"Applied config for (\w+), bytes=(\d{1,19}): algo=(\w+), proto=(\w+), channels=(-?\d+)"
 )
 CALL: Final = re.compile(
-    r"(\w+): opCount \w+ sendbuff \S+ recvbuff \S+ (?:acc \S+ )?count (\d{1,18}) "
-    r"datatype (\d+) op (\d+) root -?\d+ comm (\S+) \[nranks=(\d{1,9})\]"
+    r"(?P<name>\w+): opCount \w+ sendbuff \S+ recvbuff (?P<buffer>\S+) (?:acc \S+ )?"
+    r"count (?P<count>\d{1,18}) datatype (?P<dtype>\d+) op (?P<op>\d+) root (?P<root>-?\d{1,9}) "
+    r"comm (?P<comm>\S+) \[nranks=(?P<n_ranks>\d{1,9})\]"
 )
 MODEL: Final = re.compile(MODEL_ROW)
 # Releases before 2.19 name neither function nor type.
@@ -44,13 +43,17 @@ STUCK: Final = re.compile(
     r"no algorithm/protocol available(?: for function (\w+)(?: with datatype (\w+))?)?"
 )
 LIMIT: Final = re.compile(r"\b(NCCL_\w+) was set to (\S+?)\.?(?=\s|$)")
-CHANNELS: Final = re.compile(r"(\d{1,9}) coll channels, ")
+CHANNELS: Final = re.compile(COLL_CHANNELS)
 # Specific texts first: the first that fits says what a line means.
 LOADING: Final = tuple(
     (re.compile(pattern), what)
     for pattern, what in (
+        # From 2.28 on, from 2.21.5 to 2.27, and before.
         (r"TUNER/Plugin: Using (?!internal)(\S+ \(v\d+\))", Loading.USING),
+        (r"TUNER/Plugin: Using tuner plugin (\S+)", Loading.USING),
+        (r"Using tuner plugin: '([^']+)'", Loading.USING),
         (r"Successfully loaded external tuner plugin (\S+)", Loading.NAMED),
+        (r"TUNER/Plugin: Plugin name set by env to (\S+)", Loading.NAMED),
         (r"External tuner plugin (\S+) is unsupported", Loading.UNSUPPORTED),
         (r"(ncclTunerPlugin_v1) in plugin", Loading.NO_SYMBOL),
         (r"TUNER/Plugin: Failed to find (ncclTunerPlugin_v\d+) symbol", Loading.NO_SYMBOL),

@@ -14,9 +14,6 @@ from rccltune.why.judging import Judge
 from rccltune.why.records import NOWHERE, Job, Key, Where
 from rccltune.why.remarks import remarks
 
-_NARROWER: Final = (
-    ", or name the one collective that it is meant for (from 2.24 on): NCCL_ALGO=allreduce:tree"
-)
 # Jobs spend most of their time in the first.
 _WEIGHT: Final = (
     Collective.ALL_REDUCE,
@@ -74,7 +71,7 @@ def _stuck(job: Job) -> Iterator[Answer]:
             reason = Reason(
                 Kind.STUCK,
                 f"{library} found no algorithm and protocol for {name}{kind}{why}",
-                remedies.unset(*dict(limits)) + _NARROWER if limits else remedies.TELL_LIBRARY,
+                remedies.lift(limits, job.library) if limits else remedies.TELL_LIBRARY,
             )
             yield replace(_answer(where, None, (), reason), collective=one.collective)
 

@@ -127,6 +127,11 @@ class Loading(Enum):
     TABLE = "table"
 
 
+def is_ours(name: str) -> bool:
+    """Whether a tuner is ours by what a library calls it: ``rccltune (v5)``, ``rccltune``."""
+    return name.split(" ", maxsplit=1)[0] == "rccltune"
+
+
 @dataclass(slots=True)
 class Job:
     """All evidence of all files; sizes of the parts are bounded, see ``evidence``.

@@ -10,7 +10,7 @@ from rccltune.model import Setting
 from rccltune.why import remedies
 from rccltune.why.answers import Answer, Kind, Known, Remark, RuleHere
 from rccltune.why.loading import DEFAULTS
-from rccltune.why.records import NOWHERE, Job, Loading
+from rccltune.why.records import NOWHERE, Job, Loading, is_ours
 from rccltune.why.shut import admits
 
 
@@ -50,7 +50,7 @@ def _about_library(job: Job, known: Known) -> Iterator[Remark]:
         )
     ours = [name for what, name in job.loading if what is Loading.USING]
     lacking = [name for what, name in job.loading if what in _LACKING and name not in DEFAULTS]
-    if lacking and any(name.startswith("rccltune ") for name in ours):
+    if lacking and any(is_ours(name) for name in ours):
         yield Remark(
             text=f"some processes loaded the plugin, and others did not: {lacking[0]}",
             remedy=remedies.USE_PLUGIN,

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from rccltune.model import BASELINE, Caution
-from rccltune.parse.prefix import cut_log, strip
+from rccltune.parse.prefix import NOISE, cut_log, strip
 
 if TYPE_CHECKING:
     from tests.parse.conftest import Bench, ReadText
@@ -138,3 +138,27 @@ def test_labels_and_hosts() -> None:
     assert cut_log("sum -1node:1:2 [0] NCCL INFO x", set()) == ("sum -1", True)
     assert cut_log("8 2 float sum -1", set()) == ("8 2 float sum -1", False)
     assert BASELINE is not None
+
+
+# NCCL's src/debug.cc: what stands before a level in each release; its levels, ATTN from 2.32.3 on.
+@pytest.mark.parametrize(
+    "message",
+    [
+        "node1:7:9 [0] NCCL INFO Channel 00/0 : 0 1",
+        "node1:7:9 [0] src/init.cc:218 NCCL WARN Missing something",
+        "node1:7:9 [0] plugin/tuner.cc:99 (load) NCCL WARN Missing something",
+        "node1:7:9 [0] plugin/tuner.cc:99 (load) NCCL ATTN External tuner plugin x is unsupported",
+        "node1:7:9 [0] 12.345678 load:99 NCCL TRACE Missing something",
+        "node1:7:9 [-1] NCCL INFO no device yet",
+    ],
+)
+def test_a_message_of_any_level_is_noise_and_ends_a_row(message: str) -> None:
+    """Whole lines are passed over; glued into a row it is cut off where the host begins."""
+    for before in ("", "[1,0]<stdout>: ", "[2026-11-23 02:26:09] "):
+        match = NOISE.match((before + message).encode())
+        assert match is not None
+        assert match[1] == b"node1"
+    assert cut_log(f"  8  2  float  19.57  0{message}", {"node1"}) == (
+        "  8  2  float  19.57  0",
+        True,
+    )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gzip
 from pathlib import Path
 
 import pytest
@@ -111,8 +112,90 @@ def test_what_the_librarys_model_leaves_out_was_not_offered() -> None:
     assert told(sample(8, "ring/ll"), ring, model()) == (None, "ring/ll")
 
 
+# RCCL 2.27.7 for 8 x SPX, retyped from its log (shared/data/real-rccl, base-spx and why).
+CHANNELS_OF_RCCL = (
+    "vm:1:1 [0] NCCL INFO comm:0x75d61d924010, nRanks:8, nNodes:1, coll channels:{0} collnet "
+    "channels:{0}, nvls channels:0, p2p channels:64, p2p channels per peer:8\n"
+)
+NO_TREE = "     0.0/   0.0 |" * 3 + "    12.8/  44.4 |    12.8/   0.0 |    19.1/ 336.0 |"
+ITS_TREE = "    24.6/  10.1 |    24.6/   0.0 |     0.0/   0.0 |    23.2/  15.4 |    23.2/   0.0 |    46.4/ 192.0 |"
+MODEL_OF_RCCL = "".join(
+    f"vm:1:1 [0] NCCL INFO {name:>13} |{cells}     0.0/   0.0 |     0.0/   0.0 |     0.0/   0.0 |\n"
+    for name, cells in (
+        *((name, NO_TREE) for name in ("AllGather", "AllReduce", "AllToAllPivot", "Broadcast")),
+        ("Reduce", ITS_TREE),
+    )
+)
+# What a tuner was offered there (the fact sheet's "Asked -> executed").
+OFFERED = {
+    Collective.ALL_REDUCE: {"tree/ll", "ring/ll", "ring/simple"},
+    Collective.BROADCAST: {"ring/ll", "ring/simple"},
+    Collective.REDUCE: {"ring/ll", "ring/simple"},
+    Collective.ALL_GATHER: {"ring/ll", "ring/simple"},
+    Collective.REDUCE_SCATTER: {"ring/ll", "ring/simple"},
+}
+
+
+def offered(text: str) -> dict[Collective, set[str]]:
+    """What the model in a log leaves of tree and ring."""
+    cells = {f"{a.value}/{p.value}" for a in (Algorithm.TREE, Algorithm.RING) for p in Protocol}
+    refused = proof.read_log([text]).refused
+    return {one: cells - {str(cell) for of, cell in refused if of is one} for one in OFFERED}
+
+
+def test_rows_that_have_other_collectives_names() -> None:
+    """RCCL from ROCm 6.1 on names them after a list in another order than they stand in."""
+    assert offered(MODEL_OF_RCCL) == OFFERED
+    # 2.28.3 has one name more in the list (src/init.cc), so that the last row is called Broadcast.
+    newer = MODEL_OF_RCCL.replace("AllToAllPivot", "AlltoAllPivot").replace(
+        "Broadcast", "AllToAllGda"
+    )
+    assert offered(newer.replace("   Reduce |", "Broadcast |")) == OFFERED
+
+
+def test_channels_as_rccl_prints_them_from_2_27_on() -> None:
+    """One line a rank; without it, or with another number, it is not proven."""
+    ring = LINE.format(8, 1, 0)
+    lines = CHANNELS_OF_RCCL.format(56)
+    assert told(sample(8, "ring/ll/56"), ring, lines) == (None, "ring/ll/56")
+    assert told(sample(8, "ring/ll/32"), ring, lines) == ("substituted", "ring/ll/56")
+    assert proof.read_log([INIT.format(24), lines]).channels == {24, 56}
+
+
+@pytest.mark.parametrize(
+    ("name", "channels", "tuner"),
+    [
+        ("why", {56}, "plugin rccltune"),
+        ("probe-spx", {56}, "plugin probe"),
+        ("base-spx", set(), "none"),
+        ("base-cpx", set(), "none"),
+    ],
+)
+def test_whole_logs_of_the_real_rccl(
+    shared_data: Path, name: str, channels: set[int], tuner: str
+) -> None:
+    """RCCL 2.27.7 over a stand-in runtime (shared/facts/real-rccl.md)."""
+    packed = shared_data / "real-rccl" / f"{name}.log.gz"
+    if not packed.is_file():
+        pytest.skip("the shared data have no logs of the real RCCL")
+    text = gzip.decompress(packed.read_bytes()).decode()
+    assert proof.read_log([text]).channels == channels
+    assert proof.tuner_of(text) == tuner
+    assert offered(text) == OFFERED
+
+
 WORDS = ["NCCL INFO ", "AllReduce", ": ", "8", "9" * 30, " Bytes -> Algo ", "RING", " proto ", "7"]
-WORDS += ["LL", " time 1", " channel{", " |", "   5.1/   0.0 |" * 6, " coll channels, ", "\n", "²"]
+WORDS += [
+    "LL",
+    " time 1",
+    " channel{",
+    " |",
+    "   5.1/   0.0 |" * 6,
+    " coll channels, ",
+    " collnet channels:",
+    "\n",
+    "²",
+]
 
 
 @given(st.lists(st.sampled_from(WORDS) | st.text(max_size=5), max_size=40).map("".join))

@@ -124,6 +124,15 @@ def test_a_trace_with_zeros_is_damaged() -> None:
     ("line", "tuner"),
     [
         ("h:1:2 [0] NCCL INFO TUNER/Plugin: Using RcclTune (v5)", "plugin RcclTune"),
+        # RCCL 2.27.7, and NCCL from 2.21.5 to 2.27.
+        ("vm:1:2 [3] NCCL INFO TUNER/Plugin: Using tuner plugin rccltune", "plugin rccltune"),
+        ("vm:1:2 [3] NCCL INFO TUNER/Plugin: Using internal tuner plugin.", "none"),
+        # NCCL from 2.32.3 on, at a level of its own.
+        (
+            "h:1:2 [0] plugin/tuner.cc:99 (f) NCCL ATTN External tuner plugin /x.so is unsupported",
+            "none",
+        ),
+        ("h:1:2 [0] plugin/net.cc:9 (f) NCCL ATTN something else", "unknown"),
         (
             "h:1:2 [0] NCCL INFO Using built-in CSV tuner, config: /o/rccl_tuner_gfx950.csv",
             "built-in table /o/rccl_tuner_gfx950.csv",
