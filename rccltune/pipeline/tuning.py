@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
@@ -184,7 +184,7 @@ def _verified(
     for one in (emitted, *emitted.beside):
         if one.path is None or one.environment_path is None:
             continue
-        lost: tuple[str, ...] = ()
+        lost: Mapping[str, str] = {}
         if one.count.rules:
             candidate = prepared.folder / CANDIDATES / one.path.name
             candidate.parent.mkdir(exist_ok=True)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Final
@@ -89,10 +89,11 @@ class Verified:
     unneeded: tuple[str, ...] = ()
 
     @property
-    def lost_exports(self) -> tuple[str, ...]:
-        """Variables that nobody should export any more; without rules those that use them too."""
-        lost = (*self.lost_needs, *self.unneeded)
-        return lost if self.after.rules else (*lost, *_USE)
+    def lost_exports(self) -> dict[str, str]:
+        """Variables that nobody should export any more, and why; without rules all of them."""
+        unused = () if self.after.rules else _USE
+        why = dict.fromkeys((*self.unneeded, *unused), "is not exported: no rule needs it")
+        return why | dict.fromkeys(self.lost_needs, "slows sizes without a rule")
 
     @property
     def unruled(self) -> tuple[Weighed, ...]:
@@ -274,15 +275,18 @@ def _text_of(path: Path) -> str:
     return "\n".join(kept) + "\n"
 
 
-def exports_without(text: str, names: Sequence[str]) -> str:
-    """Exports that emit-config wrote, without those that do harm or that nothing needs."""
+def exports_without(text: str, lost: Mapping[str, str]) -> str:
+    """Exports that emit-config wrote, without those that do harm or that nothing needs.
+
+    Args:
+        text: of the file.
+        lost: why each goes, by its name.
+    """
     lines = []
     for line in grammar.lines(text):
         name = line.removeprefix("export ").partition("=")[0]
-        is_lost = line.startswith("export ") and name in names
-        lines.append(
-            f"# {VERIFIED_MARK} {name} is not exported: no rule needs it" if is_lost else line
-        )
+        is_lost = line.startswith("export ") and name in lost
+        lines.append(f"# {VERIFIED_MARK} {name} {lost[name]}" if is_lost else line)
     return "\n".join(lines) + "\n"
 
 
