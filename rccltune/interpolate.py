@@ -10,6 +10,15 @@ from __future__ import annotations
 from bisect import bisect_left
 from collections.abc import Sequence
 from math import exp, log
+from typing import Final
+
+# What lies between two measured sizes further apart than this factor is not known.
+GAP: Final = 4
+
+
+def is_gap(low: int, high: int) -> bool:
+    """Whether two neighbouring measured sizes are too far apart to know what lies between."""
+    return high > GAP * low
 
 
 def time_at(sizes: Sequence[float], times: Sequence[float], nbytes: float) -> float | None:

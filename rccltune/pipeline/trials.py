@@ -143,9 +143,10 @@ def hold(ground: Ground, file: RuleFile, text: str, rounds: range) -> tuple[Held
         for condition in ground.conditions
     }
     n_launches = sum(map(len, planned.values()))
-    again = f", with those of {len(rounds) - 1} before," if len(rounds) > 1 else ""
-    made = f"{n_launches // len(rounds)} launches{again}"
-    ground.note(f"{made} hold {counted(rules)} against the untouched site, in turns")
+    before = len(rounds) - 1
+    again = f", counted together with {before} round{'s'[: before > 1]} before" if before else ""
+    launches = f"{n_launches // len(rounds)} launches, with and without them in turns{again}"
+    ground.note(f"Verifying {counted(rules)}: {launches}")
     runner = _Runner(ground)
     held = tuple(
         _hold_under(condition, launches, runner, rules) for condition, launches in planned.items()

@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 from statistics import median
 from typing import Final
 
+from rccltune.interpolate import is_gap
 from rccltune.model import NOT_MEASURED, Judgement, Rule, Scale, View
 from rccltune.units import MAX_NBYTES
 from rccltune.verify.verdicts import Weighed, certainty, lost
@@ -16,8 +17,6 @@ CERTAIN: Final = 0.95
 _LOST: Final = (Judgement.WORSE, Judgement.WRONG)
 # Nothing changes over 2 % of a size.
 _SAME: Final = 1.02
-# Sizes further apart say nothing about what lies between them.
-_APART: Final = 4
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -218,7 +217,7 @@ def beyond(measured: Mapping[Collective, Iterable[int]]) -> tuple[Cut, ...]:
     for collective, sizes in measured.items():
         low = 0
         for nbytes in sorted(sizes):
-            if low == 0 or nbytes > _APART * (low - 1):
+            if low == 0 or is_gap(low - 1, nbytes):
                 found.append((collective, low, nbytes - 1))
             low = nbytes + 1
         found.append((collective, low, MAX_NBYTES))

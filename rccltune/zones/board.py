@@ -8,22 +8,13 @@ from dataclasses import dataclass
 from functools import cached_property
 from math import log
 
-from rccltune.interpolate import time_at
+from rccltune.interpolate import is_gap, time_at
 from rccltune.model import Curve, CurvePoint, View
 from rccltune.repeats import limit_of
 from rccltune.zones.arms import Arm, Group
 from rccltune.zones.options import ChoiceOptions
 
 INF = float("inf")
-
-
-# What lies between two measured sizes further apart than this factor is not known.
-GAP = 4
-
-
-def is_gap(low: int, high: int) -> bool:
-    """Whether two neighbouring measured sizes are too far apart to know what lies between."""
-    return high > GAP * low
 
 
 @dataclass(frozen=True, slots=True)

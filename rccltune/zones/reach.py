@@ -12,8 +12,9 @@ from dataclasses import dataclass
 from itertools import groupby, pairwise
 from math import log, sqrt
 
+from rccltune.interpolate import is_gap
 from rccltune.units import MAX_NBYTES
-from rccltune.zones.board import Board, is_gap
+from rccltune.zones.board import Board
 from rccltune.zones.decide import Decision
 from rccltune.zones.describe import Stretch
 from rccltune.zones.edges import Ends, boundary

@@ -354,7 +354,10 @@ def test_harm_that_one_round_sees_is_measured_again_and_both_rounds_count(
     said = capsys.readouterr().err
     # The first size behind the rule, and its neighbours too, have new launches in each round.
     assert "measured again: slower without a rule was all_reduce at 256 KiB" in said
-    assert "28 launches, with those of 1 before, hold 1 rule" in said
+    assert (
+        "Verifying 1 rule: 28 launches, with and without them in turns, counted together with 1 "
+        "round before"
+    ) in said
     # Three launches of each arm, then six.
     assert [max(look) for look in looks] == [4 + 2 * 2, 4 + 2 * 5]
     done = verdict()

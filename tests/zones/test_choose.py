@@ -66,23 +66,9 @@ def test_every_size_is_in_exactly_one_zone_and_within_tolerance(
     table: list[list[int]], tolerance: float
 ) -> None:
     """From 0 to 2^63-1 without gap or overlap, and no measured size loses more than allowed."""
-    key = CurveKey(
-        collective=Collective.ALL_REDUCE,
-        setting=Setting.parse("ring/ll"),
-        placement=Placement.OUT_OF_PLACE,
-        scale=Scale(n_nodes=2, n_ranks=16),
-    )
-    samples = [
-        Sample(
-            key=replace(key, setting=Setting.parse(f"ring/ll/{arm + 1}")),
-            launch="a",
-            nbytes=1024 << i,
-            time_us=float(time),
-        )
-        for arm, row in enumerate(table)
-        for i, time in enumerate(row)
-    ]
-    choice = choose(fit.curves(samples).curves, ChoiceOptions(tolerance=tolerance))
+    times = {f"ring/ll/{arm + 1}": row for arm, row in enumerate(table)}
+    curves = make_table(times, [1024 << i for i in range(5)], launches=("a",))
+    choice = choose(curves, ChoiceOptions(tolerance=tolerance))
     zones = choice.zones
     assert (zones[0].min_nbytes, zones[-1].max_nbytes) == (0, MAX_NBYTES)
     assert all(a.max_nbytes + 1 == b.min_nbytes for a, b in pairwise(zones))
@@ -186,7 +172,11 @@ def test_no_rule_reaches_further_than_its_own_setting_was_measured(
             assert zone.max_nbytes >= zone.min_nbytes * min(steps) * 0.999
 
 
-def make_table(table: Mapping[str, Sequence[float]], sizes: Sequence[int]) -> list[Curve]:
+def make_table(
+    table: Mapping[str, Sequence[float]],
+    sizes: Sequence[int],
+    launches: Sequence[str] = ("a", "b", "c"),
+) -> list[Curve]:
     """Curves of settings by name, where a time is not 0."""
     key = CurveKey(
         collective=Collective.ALL_REDUCE,
@@ -203,7 +193,7 @@ def make_table(table: Mapping[str, Sequence[float]], sizes: Sequence[int]) -> li
         )
         for name, row in table.items()
         for nbytes, time in zip(sizes, row, strict=True)
-        for launch in ("a", "b", "c")
+        for launch in launches
         if time
     ]
     return list(fit.curves(samples).curves)
