@@ -28,6 +28,9 @@ def parse_size(text: str) -> int:
         raise ValueError(f"'{text}' is no size: write bytes, or 4K, 1MiB, 8G")
     number, unit = match.groups()
     scaled = float(number) * KIB ** _POWER[unit.lower()]
+    # Beyond all bounds a float is infinite, and no whole number can be made of it.
+    if scaled > 2.0**63:
+        raise ValueError(f"'{text[:40]}' is above 2^63-1 bytes")
     nbytes = int(number) * KIB ** _POWER[unit.lower()] if number.isdigit() else int(scaled)
     if nbytes != scaled and not number.isdigit():
         raise ValueError(f"'{text}' is not a whole number of bytes")

@@ -135,6 +135,7 @@ def verify(
     """
     from rccltune import pipeline
     from rccltune.pipeline.verifying import VerifyWish, rule_file_of, verify_rules
+    from rccltune.schema import to_plain
 
     console.say(f"Session: {session}")
     said = session / "sweep.yaml"
@@ -162,7 +163,7 @@ def verify(
         besides=besides,
     )
     done = verify_rules(wish, wishes.sweep, site, note=console.say)
-    console.result(done.as_plain(), text_of(done))
+    console.result(to_plain(done.file), text_of(done))
     if keep_losers and done.losers:
         raise VerificationError(
             f"{len(done.losers)} of {done.after} do not stand; the file was left as it is",

@@ -63,7 +63,7 @@ class Tuned:
             "simulated": self.simulated,
             "sweep": self.swept.as_plain(),
             "emitted": self.emitted.as_plain(),
-            "verified": [one.as_plain() for one in self.verified],
+            "verified": [session.to_plain(one.file) for one in self.verified],
             "exports": str(self.exports),
             "figures": str(self.figures),
             "report": self.report.as_plain(),

@@ -5,7 +5,7 @@ for ever and written atomically; ``samples.csv`` and everything beside it can be
 never parses a log and never decides anything.
 """
 
-from rccltune.session.codec import from_plain, to_plain
+from rccltune.schema import to_plain
 from rccltune.session.files import check_room, disk_errors, sha256_of, write_atomically
 from rccltune.session.lock import writing
 from rccltune.session.store import (
@@ -18,10 +18,10 @@ from rccltune.session.store import (
     has_current_samples,
     launch_id,
     launches_digest,
+    load_derived,
     open_session,
     raw_log,
     read_derived,
-    read_formatted,
     read_launch,
     read_launches,
     samples_sha256,
@@ -42,15 +42,14 @@ __all__ = [
     "disk_errors",
     "dump_json",
     "dump_samples",
-    "from_plain",
     "has_current_samples",
     "launch_id",
     "launches_digest",
+    "load_derived",
     "load_samples",
     "open_session",
     "raw_log",
     "read_derived",
-    "read_formatted",
     "read_launch",
     "read_launches",
     "samples_sha256",

@@ -12,16 +12,19 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, field, fields, replace
 from pathlib import Path
 from typing import Any, Final, TypeVar
 
 from rccltune.errors import SessionError
+from rccltune.fields import Line, Word, shown
 from rccltune.model import KNOWN_VARIANTS, Fingerprint, Launch, Outcome, Sample, Variant
-from rccltune.session.codec import from_plain, to_plain
+from rccltune.schema import load_json, read_json, to_plain
 from rccltune.session.files import (
+    check_kinds,
     copy_hashing,
     disk_errors,
+    read_regular,
     replacing,
     sha256_of,
     write_atomically,
@@ -35,6 +38,9 @@ FORMAT: Final = 1
 HEADER: Final = "session.json"
 SAMPLES: Final = "samples.csv"
 RAW_LOG: Final = "stdout.log"
+_RESTORE: Final = "restore the file, or import the logs under launches/ into a new session."
+_ANEW: Final = "delete this launch's folder; sweep or import then makes it anew."
+_MADE_AGAIN: Final = "delete the file; it is made again from the raw logs."
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -58,53 +64,54 @@ class Session:
         return self.fingerprint.simulated
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Header:
+    """session.json as it stands; ``simulated`` is there for people."""
+
+    format: int
+    tool: Line = ""
+    command: Line = ""
+    simulated: bool = False
+    fingerprint: Fingerprint = field(default_factory=Fingerprint)
+    variants: tuple[Variant, ...] = ()
+    samples_of: Word | None = None
+
+
 def open_session(path: Path) -> Session:
     """Read session.json.
 
     Raises:
-        SessionError: no session there, a newer format, or a file that cannot be read.
+        SessionError: no session there, a newer format, a file that cannot be read, or something in
+            the folder that is no file of it.
     """
     header = path / HEADER
-    try:
-        text = header.read_text(encoding="utf-8")
-    except (FileNotFoundError, NotADirectoryError):
+    if not header.exists():
         raise SessionError(
             "there is no session here",
             where=str(path),
             hint="measure one with rccltune sweep, make one with rccltune import FILE, "
             "or name its folder.",
-        ) from None
-    except (OSError, UnicodeDecodeError) as error:
-        raise SessionError(f"session.json cannot be read: {error}", where=str(header)) from error
-    return _parse_header(path, text)
-
-
-def _parse_header(path: Path, text: str) -> Session:
-    where = str(path / HEADER)
-    try:
-        plain = json.loads(text)
-        version = plain["format"]
-    except (ValueError, KeyError, TypeError) as error:
-        raise SessionError(
-            f"session.json is no session header: {error}",
-            where=where,
-            hint="restore the file, or import the logs under launches/ into a new session.",
-        ) from error
-    if version != FORMAT:
-        raise SessionError(
-            f"the session has format {version}, this rccltune knows format {FORMAT}",
-            where=where,
-            hint="use the rccltune that wrote it"
-            + (f" ({plain['tool']})" if isinstance(plain.get("tool"), str) else "")
-            + ", or a newer one.",
         )
+    check_kinds(path)
+    content, where = read_regular(header), str(header)
+    plain = load_json(content, where, _RESTORE)
+    if plain.get("format") != FORMAT:
+        wrote = plain.get("tool")
+        named = f" ({shown(wrote)[:60]})" if isinstance(wrote, str) else ""
+        raise SessionError(
+            f"the session has format {plain.get('format')!r:.60}, this rccltune knows format "
+            f"{FORMAT}",
+            where=where,
+            hint=f"use the rccltune that wrote it{named}, or a newer one.",
+        )
+    read = read_json(_Header, content, where, _RESTORE)
     return Session(
         path=path,
-        command=str(plain.get("command", "")),
-        tool=str(plain.get("tool", "")),
-        fingerprint=from_plain(Fingerprint, plain.get("fingerprint", {}), where),
-        variants=tuple(from_plain(Variant, v, where) for v in plain.get("variants", [])),
-        samples_of=plain.get("samples_of"),
+        command=read.command,
+        tool=read.tool,
+        fingerprint=read.fingerprint,
+        variants=read.variants,
+        samples_of=read.samples_of,
     )
 
 
@@ -136,15 +143,7 @@ def read_launch(folder: Path) -> Launch:
 
 
 def _read_record(path: Path, kind: type[T]) -> T:
-    try:
-        plain = json.loads(path.read_text(encoding="utf-8"))
-    except (OSError, ValueError) as error:
-        raise SessionError(
-            f"{path.name} cannot be read: {error}",
-            where=str(path),
-            hint="delete this launch's folder; sweep or import then makes it anew.",
-        ) from error
-    return from_plain(kind, plain, str(path))
+    return read_json(kind, read_regular(path), str(path), _ANEW)
 
 
 def raw_log(path: Path, launch: str) -> Path:
@@ -270,41 +269,51 @@ def write_derived(path: Path, name: str, plain: Mapping[str, Any]) -> Path:
     return path / name
 
 
-def read_derived(path: Path, name: str) -> dict[str, Any] | None:
-    """A derived JSON file, None when it is not there or cannot be read: it can be rebuilt."""
-    try:
-        plain = json.loads((path / name).read_text(encoding="utf-8"))
-    except (OSError, ValueError):
-        return None
-    return plain if isinstance(plain, dict) else None
+def load_derived(path: Path, name: str) -> dict[str, Any] | None:
+    """The pairs of a derived JSON file, not yet held to anything; None when it is not there.
+
+    Raises:
+        SessionError: it is no JSON.
+    """
+    file = path / name
+    return load_json(read_regular(file), str(file), _MADE_AGAIN) if file.exists() else None
 
 
-def read_formatted(
-    path: Path, name: str, number: int, *, what: str, hint: str
-) -> dict[str, Any] | None:
-    """A derived JSON file without its ``format``, None where :func:`read_derived` has none.
+def read_derived(
+    path: Path,
+    name: str,
+    kind: type[T],
+    *,
+    number: int | None = None,
+    hint: str = "",
+    beside: Sequence[str] = (),
+) -> T | None:
+    """The record of a derived JSON file, None when it is not there.
 
     Args:
         path: the session.
         name: of the file in it.
-        number: the format that is known.
-        what: what the file is, for the message.
+        kind: the record.
+        number: the ``format`` that the file must say, None where it says none.
         hint: how it is made again.
+        beside: keys that stand beside the record and are for people.
 
     Raises:
-        SessionError: another format.
+        SessionError: another format, or values that do not fit; each with its field.
     """
-    plain = read_derived(path, name)
+    plain = load_derived(path, name)
     if plain is None:
         return None
-    found = plain.pop("format", None)
-    if found != number:
+    where, hint = str(path / name), hint or _MADE_AGAIN
+    if number is not None and (found := plain.pop("format", None)) != number:
         raise SessionError(
-            f"{what} has format {found}, this rccltune knows format {number}",
-            where=str(path / name),
+            f"format is {found!r:.60}, and this rccltune knows format {number}",
+            where=where,
             hint=hint,
         )
-    return plain
+    for key in beside:
+        plain.pop(key, None)
+    return read_json(kind, json.dumps(plain).encode(), where, hint)
 
 
 def dump_json(record: object) -> str:
