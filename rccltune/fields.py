@@ -9,8 +9,8 @@ from __future__ import annotations
 
 import re
 import unicodedata
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
 from typing import Annotated, Any, Final, TypeAlias
 
 from annotated_types import Ge, Le, MaxLen
@@ -76,15 +76,21 @@ class Parsed:
 
     Attributes:
         parse: raises ValueError with what is wrong of the text.
+        told: the same as JSON schema, for editors that know it.
     """
 
     parse: Callable[[str], Any]
+    told: Mapping[str, Any] = field(default_factory=dict)
 
     def __get_pydantic_core_schema__(self, _source: object, _handler: object) -> Any:  # noqa: ANN401 - pydantic's own types would load it
         """How pydantic asks for it."""
         from pydantic_core import core_schema
 
         return core_schema.no_info_plain_validator_function(self._read)
+
+    def __get_pydantic_json_schema__(self, _core: object, _handler: object) -> dict[str, Any]:
+        """What an editor may know of it."""
+        return dict(self.told)
 
     def _read(self, value: object) -> Any:  # noqa: ANN401 - the parser's type
         if not isinstance(value, str):

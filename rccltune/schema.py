@@ -144,6 +144,28 @@ def read_json(
     return made
 
 
+def json_schema(kind: type) -> dict[str, Any]:
+    """The JSON schema of a file, for editors."""
+    made = _adapter(typing.cast("Hashable", kind), strict=False).json_schema()
+    (reference,) = made["prefixItems"]
+    known = made["$defs"]
+    whole = {**known.pop(reference["$ref"].rpartition("/")[2]), "$defs": known}
+    return typing.cast("dict[str, Any]", _untitled(whole))
+
+
+def _untitled(value: object) -> object:
+    """Without the titles that repeat each name."""
+    if isinstance(value, list):
+        return [_untitled(one) for one in value]
+    if not isinstance(value, dict):
+        return value
+    return {
+        key: _untitled(one)
+        for key, one in value.items()
+        if key != "title" or not isinstance(one, str)
+    }
+
+
 def load_json(content: bytes, where: str, hint: str) -> dict[str, Any]:
     """The pairs of a JSON file, not yet held to anything.
 
@@ -207,7 +229,7 @@ def _message(error: ErrorDetails) -> str:
 
 
 def _short(value: object) -> str:
-    said = repr(value) if isinstance(value, str) else str(value)
+    said = "null" if value is None else repr(value) if isinstance(value, str) else str(value)
     return shown(said if len(said) <= 60 else said[:57] + "…")
 
 

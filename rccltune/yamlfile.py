@@ -83,9 +83,7 @@ def read(
     """
     root = _compose(text, name, hint)
     nodes = _Nodes(rename)
-    if root is None:
-        return YamlFile(value=kind(), name=name, hint=hint, marks={}, keys={})
-    plain = nodes.plain(root, "", 0)
+    plain = {} if root is None else nodes.plain(root, "", 0)
     mistakes = nodes.mistakes
     value, found = schema.convert(kind, plain, strict=False)
     for place, what, said in found:
@@ -98,7 +96,10 @@ def read(
         elif what is Mistake.MISSING:
             holder = schema.path(place[:-1])
             mark = nodes.keys.get(holder, _mark(nodes.marks, holder))
-            mistakes.append((*mark, f"{holder or 'the file'} lacks {place[-1]}"))
+            lacks = f"lacks {place[-1]}"
+            if isinstance(place[-1], int):
+                lacks = f"has fewer than {place[-1] + 1} elements"
+            mistakes.append((*mark, f"{holder or 'the file'} {lacks}"))
         else:
             mistakes.append((*_mark(nodes.marks, at), f"{at} {said}".strip()))
     _refuse(sorted(dict.fromkeys(mistakes)), name, hint)

@@ -20,7 +20,7 @@ from pathlib import Path
 from typing import Any, Final, TypeVar
 
 import rccltune
-from rccltune import detect, hosts, launch, plugin, schema, session
+from rccltune import detect, hosts, launch, plugin, safepath, schema, session
 from rccltune.errors import MachineError
 from rccltune.fields import Whole
 from rccltune.hosts import Host
@@ -220,7 +220,7 @@ def _printed(site: Site, where: Path, question: Path) -> tuple[Host, ...]:
 
 
 def _command(how: str, question: Path) -> tuple[str, ...]:
-    return (sys.executable, "-m", _PROGRAM, how, str(question))
+    return (*safepath.module(sys.executable, _PROGRAM), how, str(question))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -17,6 +17,7 @@ from rccltune.deploy import Delivery, File, Placed, Rules
 from rccltune.errors import CommandLineError, InputFileError, SessionError, VerificationError
 from rccltune.launch.environment import CLEARED
 from rccltune.pipeline import verdicts
+from rccltune.pipeline.needing import check_needs
 from rccltune.session import Session
 from rccltune.session.files import disk_errors
 from rccltune.session.lock import MARKER
@@ -68,7 +69,14 @@ def placed_as_plain(directory: Path, placed: Placed) -> dict[str, Any]:
     }
 
 
-def deploy_session(folder: Path, directory: Path, *, force: bool, note: Note) -> Deployed:
+def deploy_session(
+    folder: Path,
+    directory: Path,
+    *,
+    force: bool,
+    note: Note,
+    allowed: frozenset[str] = frozenset(),
+) -> Deployed:
     """Put a session's rule files and the plugin into a folder, as its current version.
 
     Args:
@@ -76,14 +84,16 @@ def deploy_session(folder: Path, directory: Path, *, force: bool, note: Note) ->
         directory: where to; created where it is missing.
         force: put it into a folder with other things in it, replace a version that was changed.
         note: told when a dead writer's marker was taken over.
+        allowed: variables beyond the harmless ones that jobs may be given.
 
     Raises:
         SessionError: no session, no rule file in it, another deploy at work, a full disk.
         InputFileError: a rule file that the plugin would refuse.
-        CommandLineError: files that contradict each other; the folder is something else's.
+        CommandLineError: files that contradict each other; a variable that nobody allowed; the
+            folder is something else's.
         MachineError: this install has no plugin.
     """
-    delivery = _delivery(session.open_session(folder), _absolute(directory))
+    delivery = _delivery(session.open_session(folder), _absolute(directory), allowed)
     version = deploy.assemble(delivery)
     target = delivery.directory
     deploy.check_ours(target, force=force)
@@ -166,10 +176,12 @@ def _absolute(directory: Path) -> Path:
     return path
 
 
-def _delivery(made: Session, directory: Path) -> Delivery:
+def _delivery(made: Session, directory: Path, allowed: frozenset[str]) -> Delivery:
     path = plugin.library()
     content = path.read_bytes()
     rules = _rule_files(made.path)
+    environment = _environment(rules)
+    odd = check_needs(environment, allowed, where=str(made.path))
     info = plugin.build_info()
     headers = [one.content.decode("latin-1") for one in rules]
     return Delivery(
@@ -178,10 +190,10 @@ def _delivery(made: Session, directory: Path) -> Delivery:
         abi_versions=tuple(int(abi) for abi in info.get("abi_versions", ())),
         glibc=_newest_glibc(content),
         rules=rules,
-        environment=_environment(rules),
+        environment=environment,
         # env.sh and check.sh judge the plugin's own variables one by one.
         choosing=CLEARED,
-        provenance=_provenance(made, rules, content),
+        provenance=(*_provenance(made, rules, content), *_allowed(odd)),
         simulated=made.simulated or any(_SIMULATED.search(text) for text in headers),
     )
 
@@ -286,6 +298,11 @@ def _environment(rules: Sequence[Rules]) -> tuple[tuple[str, str], ...]:
                     hint="emit the files together, or deploy them into folders of their own.",
                 )
     return tuple((name, value) for name, (value, _) in sorted(values.items()))
+
+
+def _allowed(names: Sequence[str]) -> list[str]:
+    """What whoever deployed took upon himself."""
+    return [f"set because of --allow-need: {', '.join(names)}"] if names else []
 
 
 def _newest_glibc(content: bytes) -> tuple[int, int]:

@@ -250,8 +250,9 @@ def _begin(prepared: Prepared, command: str) -> None:
     session.write_header(made)
     session.write_atomically(folder / PLACE_FILE, session.dump_json(site.seating.place))
     session.write_atomically(
-        folder / "sweep.yaml", config.dump_sweep(prepared.sweep, prepared.site_keys)
+        folder / session.SWEEP_FILE, config.dump_sweep(prepared.sweep, prepared.site_keys)
     )
+    session.remember(folder)
     if site.node is not None:
         session.write_atomically(folder / NODE_FILE, simnode.written(site.node))
 

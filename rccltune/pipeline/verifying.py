@@ -16,6 +16,7 @@ from rccltune.pipeline.accepting import accepted
 from rccltune.pipeline.emitting import file_name
 from rccltune.pipeline.hosting import same_hosts
 from rccltune.pipeline.leftovers import end_leftovers
+from rccltune.pipeline.needing import check_needs
 from rccltune.pipeline.preparing import NODE_FILE
 from rccltune.pipeline.settling import Settled, Wanted, ours, refuse, settle
 from rccltune.pipeline.site import Site
@@ -44,6 +45,7 @@ class VerifyWish:
         besides: collectives and sizes that run at the same time, likewise.
         keep_losers: leave the file as it is, whatever loses.
         extrapolate: rules keep what they answer beyond the sizes verified, unverified.
+        allowed: variables beyond the harmless ones that ranks may be given for the rules.
     """
 
     folder: Path
@@ -57,6 +59,7 @@ class VerifyWish:
     dtypes: tuple[str, ...] = ()
     graphs: tuple[int, ...] = ()
     besides: tuple[tuple[Collective, int], ...] = ()
+    allowed: frozenset[str] = frozenset()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -169,7 +172,8 @@ def verify_rules(wish: VerifyWish, sweep: Sweep, site: Site, *, note: Note) -> V
 
     Raises:
         InputFileError: the plugin refuses the file, or RCCL would cut a line of it.
-        CommandLineError: it has no rule, or none for this scale.
+        CommandLineError: it has no rule, or none for this scale; it needs a variable that nobody
+            allowed.
         MachineError: several hosts are not alike.
         LaunchError: the untouched benchmark does not work.
         HarmError: sizes that no rule is for are slower or wrong.
@@ -178,6 +182,7 @@ def verify_rules(wish: VerifyWish, sweep: Sweep, site: Site, *, note: Note) -> V
     """
     text = _text_of(wish.rules)
     file = accepted(text.encode(), wish.rules)
+    check_needs(file.needs, wish.allowed, where=str(wish.rules))
     before = emit.counted(ours(file, site))
     if not file.rules:
         raise CommandLineError(

@@ -8,6 +8,7 @@ never parses a log and never decides anything.
 from rccltune.schema import to_plain
 from rccltune.session.files import check_room, disk_errors, sha256_of, write_atomically
 from rccltune.session.lock import writing
+from rccltune.session.ours import SWEEP_FILE, is_ours, remember
 from rccltune.session.store import (
     FORMAT,
     HEADER,
@@ -35,6 +36,7 @@ __all__ = [
     "COLUMNS",
     "FORMAT",
     "HEADER",
+    "SWEEP_FILE",
     "Session",
     "check_room",
     "combined_fingerprint",
@@ -43,6 +45,7 @@ __all__ = [
     "dump_json",
     "dump_samples",
     "has_current_samples",
+    "is_ours",
     "launch_id",
     "launches_digest",
     "load_derived",
@@ -52,6 +55,7 @@ __all__ = [
     "read_derived",
     "read_launch",
     "read_launches",
+    "remember",
     "samples_sha256",
     "sha256_of",
     "stored_samples",

@@ -11,13 +11,14 @@ from __future__ import annotations
 
 import hashlib
 import json
+import uuid
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
 from pathlib import Path
-from typing import Any, Final, TypeVar
+from typing import Annotated, Any, Final, TypeAlias, TypeVar
 
 from rccltune.errors import SessionError
-from rccltune.fields import Line, Word, shown
+from rccltune.fields import Line, Word, matching, shown
 from rccltune.model import KNOWN_VARIANTS, Fingerprint, Launch, Outcome, Sample, Variant
 from rccltune.schema import load_json, read_json, to_plain
 from rccltune.session.files import (
@@ -38,6 +39,8 @@ FORMAT: Final = 1
 HEADER: Final = "session.json"
 SAMPLES: Final = "samples.csv"
 RAW_LOG: Final = "stdout.log"
+# A file is named so in its maker's home.
+SessionId: TypeAlias = Annotated[str, matching(r"[0-9a-f]{32}", "session id")]
 _RESTORE: Final = "restore the file, or import the logs under launches/ into a new session."
 _ANEW: Final = "delete this launch's folder; sweep or import then makes it anew."
 _MADE_AGAIN: Final = "delete the file; it is made again from the raw logs."
@@ -49,6 +52,7 @@ class Session:
 
     Attributes:
         samples_of: digest of the launches that samples.csv was made from.
+        id: by which its maker knows it again; None of one that was made before there were any.
     """
 
     path: Path
@@ -57,6 +61,7 @@ class Session:
     fingerprint: Fingerprint
     variants: tuple[Variant, ...] = ()
     samples_of: str | None = None
+    id: str | None = None
 
     @property
     def simulated(self) -> bool:
@@ -75,6 +80,7 @@ class _Header:
     fingerprint: Fingerprint = field(default_factory=Fingerprint)
     variants: tuple[Variant, ...] = ()
     samples_of: Word | None = None
+    id: SessionId | None = None
 
 
 def open_session(path: Path) -> Session:
@@ -112,6 +118,7 @@ def open_session(path: Path) -> Session:
         fingerprint=read.fingerprint,
         variants=read.variants,
         samples_of=read.samples_of,
+        id=read.id,
     )
 
 
@@ -226,8 +233,9 @@ def write_header(session: Session) -> None:
     """Write session.json."""
     plain = {
         "format": FORMAT,
-        "tool": session.tool,
-        "command": session.command,
+        "id": session.id or uuid.uuid4().hex,
+        "tool": to_plain(session.tool),
+        "command": to_plain(session.command),
         "simulated": session.simulated,
         "fingerprint": to_plain(session.fingerprint),
         "variants": to_plain(session.variants),

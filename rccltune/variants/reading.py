@@ -72,6 +72,8 @@ def read_entries(content: str, name: str, *, own: bool) -> Entries:
         replaces = plain.pop("replaces", False)
         made.append(Entry(spec=_spec(key, plain, own=own), replaces=replaces))
     read = Entries(entries=tuple(made), file=file, mistakes=[])
+    if file.value and "format" not in file.value:
+        read.mistakes.append(("", "a file of variants begins with 'format: 1'"))
     for one in made:
         for what in _senseless(one.spec):
             read.say(one.spec.name, what)
@@ -253,7 +255,7 @@ class EntryKeys(TypedDict, total=False):
 class VariantsFile(TypedDict, total=False):
     """A file of variants."""
 
-    format: Required[Annotated[str, _one_of("1")]]
+    format: Annotated[str, _one_of("1")]
     variants: dict[_VariantName, EntryKeys]
 
 

@@ -17,8 +17,8 @@ PLACE = re.compile(r"v\.yaml:(\d+):(\d+)")
 BAD_LINES = [
     ("enviro: {A_B: 1}", 5, "did you mean 'environment'?"),
     ("environment: {A-B: 1}", 19, "'A-B', which is no name"),
-    ("environment: [A_B]", 18, "'key: value' lines"),
-    ("environment: {A_B: }", 23, "one value is wanted"),
+    ("environment: [A_B]", 18, "'name: value' pairs"),
+    ("environment: {A_B: }", 23, "must be a text"),
     ("environment: {A_B: 1, A_B: 2}", 27, "'A_B' is given twice"),
     ("environment: {NCCL_ALGO: ring}", 19, "rccltune sets NCCL_ALGO itself"),
     ("environment: {NCCL_TUNER_PLUGIN: x}", 19, "rccltune sets NCCL_TUNER_PLUGIN itself"),
@@ -43,7 +43,7 @@ BAD_LINES = [
     ("threshold: {variable: A_B, bounds: within}", 40, "none of above, below"),
     ("lossy: perhaps", 12, "neither true nor false"),
     ("runner: jax", 13, "none of torch"),
-    ("source: ", 12, "one value is wanted"),
+    ("source: ", 12, "must be a text"),
 ]
 # A whole entry's lines, and the mistake at its name.
 BAD_ENTRIES = [
