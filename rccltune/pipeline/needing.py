@@ -58,10 +58,10 @@ def check_needs(
     if refused:
         options = " ".join(f"--allow-need {name}" for name in dict(refused))
         raise CommandLineError(
-            f"these rules ask for {_listed(refused)}, which may load code, open files or change "
-            "more than a choice: rccltune sets it only when you say so",
+            f"these rules need {_listed(refused)}. Only variables of the shipped variants are set "
+            "unasked; any other may load code or open files",
             where=where,
-            hint=f"if you know what it does, and where the file is from: {options}.",
+            hint=f"if you know what it does and who wrote the rules, add {options}.",
         )
     return tuple(dict(odd))
 
