@@ -157,6 +157,8 @@ def _cut(text: str) -> str:
     return f"'{shown(short)}'"
 
 
+# Of what stands in file names, comments and commands.
+NAME: Final = r"[A-Za-z0-9][A-Za-z0-9._+:=@-]*"
 # One line of what somebody wrote or a machine calls itself; never a line break or a control letter.
 Line: TypeAlias = Annotated[str, MaxLen(4096), Checked(_only(""))]
 # Several lines.
@@ -165,7 +167,7 @@ Text: TypeAlias = Annotated[str, MaxLen(1 << 20), Checked(_only("\n\t"))]
 Word: TypeAlias = Annotated[
     str,
     MaxLen(128),
-    matching(r"[A-Za-z0-9][A-Za-z0-9._+:=@-]*", "name: letters, digits and . _ + : = @ - alone"),
+    matching(NAME, "name: letters, digits and . _ + : = @ - alone"),
 ]
 VariableName: TypeAlias = Annotated[
     str, MaxLen(256), matching(r"[A-Za-z_][A-Za-z0-9_]*", "name of an environment variable")

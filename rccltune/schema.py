@@ -8,6 +8,7 @@ variable wants it, and becomes a number where the record says so.
 
 from __future__ import annotations
 
+import json
 import types
 import typing
 from collections.abc import Hashable, Mapping
@@ -16,7 +17,7 @@ from enum import Enum
 from functools import cache
 from typing import TYPE_CHECKING, Any, Final, TypeAlias, TypeVar
 
-from rccltune.errors import RccltuneError, SessionError
+from rccltune.errors import InputFileError, RccltuneError, SessionError
 from rccltune.fields import shown
 
 if TYPE_CHECKING:
@@ -164,6 +165,16 @@ def _untitled(value: object) -> object:
         for key, one in value.items()
         if key != "title" or not isinstance(one, str)
     }
+
+
+def checked(record: object, where: str, hint: str) -> None:
+    """Find out before a record is written whether it could be read back.
+
+    Raises:
+        InputFileError: it could not; every mistake, each with its field.
+    """
+    content = json.dumps(to_plain(record)).encode()
+    read_json(type(record), content, where, hint, fails=InputFileError)
 
 
 def load_json(content: bytes, where: str, hint: str) -> dict[str, Any]:

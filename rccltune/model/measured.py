@@ -18,6 +18,7 @@ from rccltune.model.settings import (
     Variant,
 )
 from rccltune.model.vendors import Vendor, vendor_of
+from rccltune.units import MAX_NBYTES, MOST_US
 from rccltune.vocab import Collective, Doubt, Placement
 
 # A launch that fails takes no more than this along.
@@ -55,7 +56,9 @@ class Sample:
     def __post_init__(self) -> None:
         """A sample without a doubt can be computed with."""
         if self.doubt is None and not (
-            self.nbytes > 0 and self.time_us is not None and 0.0 < self.time_us < float("inf")
+            0 < self.nbytes <= MAX_NBYTES
+            and self.time_us is not None
+            and 0.0 < self.time_us < MOST_US
         ):
             raise ValueError(f"{self.nbytes} bytes in {self.time_us} µs needs a doubt")
 
@@ -249,7 +252,7 @@ class Stated:
     n_started: Whole | None = None
     n_nodes: Whole | None = None
     mode: Mode | None = None
-    dtype: Word | None = None
+    dtype: Line | None = None
     assume: tuple[tuple[Line, Line], ...] = ()
 
 

@@ -280,8 +280,8 @@ class CurveKey:
     setting: Setting
     placement: Placement
     scale: Scale
-    dtype: Word | None = None
-    redop: Word | None = None
+    dtype: Line | None = None
+    redop: Line | None = None
     graph: bool | None = None
     rank_placement: Word | None = None
     variant: Variant = DEFAULT_VARIANT
@@ -321,8 +321,8 @@ class View:
         beside: what else ran on the devices, ``all_gather of 1 MiB``.
     """
 
-    dtype: Word | None
-    redop: Word | None
+    dtype: Line | None
+    redop: Line | None
     placement: Placement
     graph: bool | None
     ranks: Line | None = None

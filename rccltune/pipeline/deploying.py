@@ -12,9 +12,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
-from rccltune import __version__, deploy, emit, plugin, session
+from rccltune import __version__, deploy, emit, grammar, plugin, session
 from rccltune.deploy import Delivery, File, Placed, Rules
 from rccltune.errors import CommandLineError, InputFileError, SessionError, VerificationError
+from rccltune.fields import shown
 from rccltune.launch.environment import CLEARED
 from rccltune.pipeline import verdicts
 from rccltune.pipeline.needing import check_needs
@@ -183,7 +184,7 @@ def _delivery(made: Session, directory: Path, allowed: frozenset[str]) -> Delive
     environment = _environment(rules)
     odd = check_needs(environment, allowed, where=str(made.path))
     info = plugin.build_info()
-    headers = [one.content.decode("latin-1") for one in rules]
+    headers = [grammar.text_of(one.content) for one in rules]
     return Delivery(
         directory=directory,
         library=File(name=path.name, content=content, run=True),
@@ -274,14 +275,14 @@ def _rules(path: Path) -> Rules:
             where=str(path),
             hint="write it again with rccltune emit-config --force, or correct these lines.",
         )
-    said = _VERIFIED.search(content.decode("latin-1"))
+    said = _VERIFIED.search(grammar.text_of(content))
     return Rules(
         name=path.name,
         content=content,
         count=emit.counted(read.rules),
         requires=dict(read.requires),
         needs=read.needs,
-        verified=said[1] if said else None,
+        verified=shown(said[1]) if said else None,
     )
 
 

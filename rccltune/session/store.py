@@ -20,7 +20,7 @@ from typing import Annotated, Any, Final, TypeAlias, TypeVar
 from rccltune.errors import SessionError
 from rccltune.fields import Line, Word, matching, shown
 from rccltune.model import KNOWN_VARIANTS, Fingerprint, Launch, Outcome, Sample, Variant
-from rccltune.schema import load_json, read_json, to_plain
+from rccltune.schema import checked, load_json, read_json, to_plain
 from rccltune.session.files import (
     check_kinds,
     copy_hashing,
@@ -43,6 +43,7 @@ RAW_LOG: Final = "stdout.log"
 SessionId: TypeAlias = Annotated[str, matching(r"[0-9a-f]{32}", "session id")]
 _RESTORE: Final = "restore the file, or import the logs under launches/ into a new session."
 _ANEW: Final = "delete this launch's folder; sweep or import then makes it anew."
+_SAY: Final = "correct it in the file, or say it otherwise (--assume, --variant)."
 _MADE_AGAIN: Final = "delete the file; it is made again from the raw logs."
 
 
@@ -210,15 +211,23 @@ def commit(
         samples: every sample of the session, old and new.
 
     Raises:
+        InputFileError: a name or a number that no session can hold; nothing was written.
         SessionError: the disk refuses.
     """
+    samples = sorted(samples, key=_launch_order)
+    for launch, outcome, _ in added:
+        where = launch.source or str(session.path)
+        checked(launch, where, _SAY)
+        checked(outcome, where, _SAY)
+    for sample in {id(one.key): one for one in samples}.values():
+        checked(sample.key, str(session.path), _SAY)
     for launch, outcome, log in added:
         folder = session.path / "launches" / launch.id
         copy_hashing(log, folder / RAW_LOG)
         write_atomically(folder / "launch.json", _json(to_plain(launch)))
         write_atomically(folder / "outcome.json", _json(to_plain(outcome)))
     with replacing(session.path / SAMPLES) as stream:
-        dump_samples(sorted(samples, key=_launch_order), stream)
+        dump_samples(samples, stream)
     done = replace(session, samples_of=launches_digest(session.path))
     write_header(done)
     return done
