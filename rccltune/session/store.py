@@ -71,7 +71,7 @@ class Session:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class _Header:
+class HeaderFile:
     """session.json as it stands; ``simulated`` is there for people."""
 
     format: int
@@ -111,7 +111,7 @@ def open_session(path: Path) -> Session:
             where=where,
             hint=f"use the rccltune that wrote it{named}, or a newer one.",
         )
-    read = read_json(_Header, content, where, _RESTORE)
+    read = read_json(HeaderFile, content, where, _RESTORE)
     return Session(
         path=path,
         command=read.command,
