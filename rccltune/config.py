@@ -16,6 +16,7 @@ from typing import Any, Final, TypeAlias
 from rccltune.errors import InputFileError
 from rccltune.model import LONGEST_S, Mode, Scale, Setting, Sweep
 from rccltune.presets import PRESETS
+from rccltune.showing import lay
 from rccltune.units import parse_size
 from rccltune.vocab import DTYPE_BYTES, RANK_PLACEMENTS, REDOPS, Collective, RankPlacement
 
@@ -157,7 +158,7 @@ def read_sweep_file(text: str, name: str) -> dict[str, Any]:
     if reader.mistakes:
         count = len(reader.mistakes)
         raise InputFileError(
-            f"{count} mistake{'' if count == 1 else 's'}:\n" + "\n".join(reader.mistakes),
+            lay([f"{count} mistake{'' if count == 1 else 's'}:", *reader.mistakes]),
             where=name,
             hint=f"keys are {', '.join(KEYS)}.",
         )

@@ -20,6 +20,7 @@ from rccltune.pipeline import verdicts
 from rccltune.session import Session
 from rccltune.session.files import disk_errors
 from rccltune.session.lock import MARKER
+from rccltune.showing import lay
 
 Note = Callable[[str], None]
 # verify writes it into a rule file's header.
@@ -258,7 +259,7 @@ def _rules(path: Path) -> Rules:
         mistakes.append(f"{path}: the name has letters that not every shell takes")
     if mistakes:
         raise InputFileError(
-            "this rule file cannot be deployed:\n" + "\n".join(f"  {one}" for one in mistakes),
+            lay(["this rule file cannot be deployed:", *(f"  {one}" for one in mistakes)]),
             where=str(path),
             hint="write it again with rccltune emit-config --force, or correct these lines.",
         )

@@ -6,6 +6,7 @@ never parses a log and never decides anything.
 """
 
 from rccltune.session.codec import from_plain, to_plain
+from rccltune.session.derived import Derived
 from rccltune.session.files import check_room, disk_errors, sha256_of, write_atomically
 from rccltune.session.lock import writing
 from rccltune.session.store import (
@@ -35,6 +36,7 @@ __all__ = [
     "COLUMNS",
     "FORMAT",
     "HEADER",
+    "Derived",
     "Session",
     "check_room",
     "combined_fingerprint",

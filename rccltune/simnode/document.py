@@ -17,6 +17,7 @@ from typing import Any, Final
 import yaml
 
 from rccltune.errors import InputFileError
+from rccltune.showing import lay
 
 Schema = dict[str, Any]
 
@@ -81,7 +82,7 @@ class Document:
         if mistakes:
             lines = [f"{self.place(at)}: {at or 'the file'} {message}" for at, message in mistakes]
             raise InputFileError(
-                "\n".join(["The node file has mistakes.", *lines]),
+                lay(["The node file has mistakes.", *lines]),
                 where=str(self.path),
                 hint="See docs/node-file.md.",
             )

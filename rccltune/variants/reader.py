@@ -12,6 +12,7 @@ from difflib import get_close_matches
 from typing import Any, Final, TypeAlias
 
 from rccltune.errors import InputFileError
+from rccltune.showing import lay
 from rccltune.units import parse_size
 
 # PyYAML's stubs leave out what its nodes are made of.
@@ -39,7 +40,7 @@ class Reader:
         if self.mistakes:
             count = len(self.mistakes)
             raise InputFileError(
-                f"{count} mistake{'' if count == 1 else 's'}:\n" + "\n".join(self.mistakes),
+                lay([f"{count} mistake{'' if count == 1 else 's'}:", *self.mistakes]),
                 where=self.name,
                 hint=HINT,
             )
