@@ -9,6 +9,7 @@ import importlib
 import sys
 import tempfile
 import traceback
+import warnings
 from typing import Final
 
 import click
@@ -96,12 +97,18 @@ def group() -> None:
 def main() -> None:
     """Entry point of the ``rccltune`` program; always exits."""
     streams = take_over()
+    warnings.showwarning = _say_warning
     code = run(sys.argv[1:])
     lost = streams.lost()
     if lost is not None:
         talk(f"Error: the result could not be written to stdout: {lost.strerror}")
         talk("  Hint: what was measured or made is kept; free space, and ask again.")
     sys.exit(code or (SessionError.exit_code if lost is not None else 0))
+
+
+def _say_warning(message: Warning | str, category: type[Warning], *_: object, **__: object) -> None:
+    """What a library warns of is talk, too, and may quote what it was given."""
+    talk(f"{category.__name__}: {message}")
 
 
 def run(arguments: list[str]) -> int:

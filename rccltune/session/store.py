@@ -28,7 +28,7 @@ from rccltune.session.files import (
     write_atomically,
 )
 from rccltune.session.table import dump_samples, load_samples
-from rccltune.showing import lay
+from rccltune.showing import json_text, lay
 
 T = TypeVar("T")
 
@@ -329,4 +329,4 @@ def dump_json(record: object) -> str:
 
 
 def _json(plain: object) -> str:
-    return json.dumps(plain, indent=1, ensure_ascii=False) + "\n"
+    return json_text(plain, indent=1) + "\n"
