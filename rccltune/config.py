@@ -13,9 +13,10 @@ from typing import Annotated, Any, Final, TypeAlias, TypeVar
 from typing_extensions import TypedDict
 
 from rccltune import yamlfile
-from rccltune.fields import Listed, Made, Parsed, odd_letters, shown
+from rccltune.fields import Listed, Made, Parsed, odd_letters
 from rccltune.model import LONGEST_S, Mode, Scale, Setting, Sweep
 from rccltune.presets import PRESETS
+from rccltune.showing import shown
 from rccltune.units import parse_size
 from rccltune.vocab import DTYPE_BYTES, RANK_PLACEMENTS, REDOPS, Collective, RankPlacement
 

@@ -17,9 +17,14 @@ from __future__ import annotations
 
 from typing import ClassVar
 
+from rccltune.showing import Laid, lay
+
 
 class RccltuneError(Exception):
     """What happened, where, and what to do next.
+
+    Each of them may hold data, and so is one line; more lines are put together by
+    :func:`rccltune.showing.lay`.
 
     Args:
         message: what happened, a full sentence without the place.
@@ -32,18 +37,23 @@ class RccltuneError(Exception):
     def __init__(self, message: str, *, where: str | None = None, hint: str | None = None) -> None:
         """Keep the three parts apart; only the command line joins them."""
         super().__init__(message)
-        self.message = message
-        self.where = where
-        self.hint = hint
+        self.message = lay([message])
+        self.where = None if where is None else lay([where])
+        self.hint = None if hint is None else lay([hint])
 
-    def __str__(self) -> str:
+    @property
+    def text(self) -> Laid:
         """All three parts on lines of their own."""
         lines = [self.message]
         if self.where is not None:
-            lines.append(f"  at: {self.where}")
+            lines.append(lay(["  at: ", self.where], gap=""))
         if self.hint is not None:
-            lines.append(f"  Hint: {self.hint}")
-        return "\n".join(lines)
+            lines.append(lay(["  Hint: ", self.hint], gap=""))
+        return lay(lines)
+
+    def __str__(self) -> str:
+        """The text."""
+        return self.text
 
 
 class CommandLineError(RccltuneError):
@@ -80,6 +90,10 @@ class SessionError(RccltuneError):
     """The session folder cannot be used as it is."""
 
     exit_code = 7
+
+
+class ReadOnlyError(SessionError):
+    """A folder that may not be written by us, or not now: it can still be read."""
 
 
 class TooLittleDataError(RccltuneError):

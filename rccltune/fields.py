@@ -8,42 +8,22 @@ imported here, since every record needs it.
 from __future__ import annotations
 
 import re
-import unicodedata
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Annotated, Any, Final, TypeAlias
 
 from annotated_types import Ge, Le, MaxLen
 
-# What ends a line, moves a cursor or turns the direction of writing; lone surrogates are no text.
-_ODD: Final = frozenset(("Cc", "Zl", "Zp", "Cs"))
-_TURNING: Final = frozenset(
-    "\u061c\u200e\u200f\u202a\u202b\u202c\u202d\u202e\u2066\u2067\u2068\u2069"
-)
+from rccltune.showing import shown
+
 LARGEST: Final = 2**63 - 1
 
 
 def odd_letters(text: str, allowed: str = "") -> str:
     """Letters that are no plain text and not allowed here; empty where there are none."""
-    if text.isascii() and text.isprintable():
+    if text.isprintable():
         return ""
-    return "".join(
-        letter
-        for letter in text
-        if letter not in allowed and (letter in _TURNING or unicodedata.category(letter) in _ODD)
-    )
-
-
-def shown(text: str, allowed: str = "") -> str:
-    r"""The same text with letters that are no plain text written out: ``\x1b``, ``\n``."""
-    odd = set(odd_letters(text, allowed))
-    if not odd:
-        return text
-    return "".join(_written(letter) if letter in odd else letter for letter in text)
-
-
-def _written(letter: str) -> str:
-    return letter.encode("unicode_escape", "backslashreplace").decode("ascii")
+    return "".join(one for one in text if not one.isprintable() and one not in allowed)
 
 
 @dataclass(frozen=True, slots=True)
@@ -134,7 +114,7 @@ def _only(allowed: str) -> Callable[[str], str]:
     def check(text: str) -> str:
         odd = odd_letters(text, allowed)
         if odd:
-            raise ValueError(f"has a letter that is no plain text ({_written(odd[0])})")
+            raise ValueError(f"has a letter that is no plain text ({shown(odd[0])})")
         return text
 
     return check

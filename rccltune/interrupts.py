@@ -9,10 +9,9 @@ from __future__ import annotations
 
 import os
 import signal
-import stat
 import threading
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from types import FrameType
 from typing import Final
 
@@ -56,24 +55,8 @@ def held() -> Iterator[None]:
 
 
 def _interrupt(number: int, frame: FrameType | None) -> None:
-    del frame
-    if number == signal.SIGHUP:
-        _let_go_of_the_terminal()
+    del number, frame
     raise KeyboardInterrupt
-
-
-def _let_go_of_the_terminal() -> None:
-    """Where the terminal is gone, let what is still written go nowhere.
-
-    Every write to it would fail, and a failure while things are put in order would cut that short.
-    """
-    for number in (1, 2):
-        with suppress(OSError):
-            # A terminal that hung up is still a device, and no terminal any more.
-            if stat.S_ISCHR(os.fstat(number).st_mode) and not os.isatty(number):
-                nowhere = os.open(os.devnull, os.O_WRONLY)
-                os.dup2(nowhere, number)
-                os.close(nowhere)
 
 
 @contextmanager

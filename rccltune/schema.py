@@ -18,7 +18,7 @@ from functools import cache
 from typing import TYPE_CHECKING, Any, Final, TypeAlias, TypeVar
 
 from rccltune.errors import InputFileError, RccltuneError, SessionError
-from rccltune.fields import shown
+from rccltune.showing import lay, shown
 
 if TYPE_CHECKING:
     from pydantic import TypeAdapter
@@ -249,4 +249,4 @@ def _gathered(said: list[str]) -> str:
     shown_ones = said[:_MOST_SAID] + ([f"and {more} more"] if more > 0 else [])
     if len(said) == 1:
         return said[0]
-    return f"{len(said)} mistakes:\n" + "\n".join(f"  {one}" for one in shown_ones)
+    return lay([f"{len(said)} mistakes:", *(f"  {one}" for one in shown_ones)])

@@ -26,8 +26,8 @@ from typing_extensions import is_typeddict
 
 from rccltune import schema
 from rccltune.errors import InputFileError
-from rccltune.fields import shown
 from rccltune.schema import Mistake
+from rccltune.showing import lay, shown
 
 T = TypeVar("T")
 # PyYAML's stubs leave out what its nodes are made of.
@@ -117,7 +117,7 @@ def _refuse(mistakes: list[tuple[int, int, str]], name: str, hint: str) -> None:
         count = len(mistakes)
         lines = [f"  {name}:{line}:{column}: {said}" for line, column, said in mistakes]
         raise InputFileError(
-            f"{count} mistake{'' if count == 1 else 's'}:\n" + "\n".join(lines),
+            lay([f"{count} mistake{'' if count == 1 else 's'}:", *lines]),
             where=name,
             hint=hint,
         )

@@ -37,6 +37,7 @@ _TO_DO: Final = {
     errors.LaunchError: "the log is in `launches/<id>/`; the same command goes on where it stopped",
     errors.OutputError: "the line is shown and the log is kept: send both ([sending](how-to-send.md))",
     errors.SessionError: "another folder (`-o`), or the machine and library that the session is of",
+    errors.ReadOnlyError: "write elsewhere with `-o`; to read it needs no rights ([formats](formats.md))",
     errors.TooLittleDataError: "measure more, or see why samples were left out (`samples.csv`, column `doubt`)",
     errors.VerificationError: "do not use the rules: `verdict.json` has every size",
     errors.HarmError: "rules for another environment (`emit-config --variant default`), or over the "
@@ -156,6 +157,7 @@ def exit_codes() -> list[str]:
         "| 1 | any other | a bug | send the file whose path is printed |",
         *(_code(error) for error in _classes()),
         "| 130 | – | interrupted: children stopped, the session consistent | the same command goes on |",
+        *("", _STREAMS),
         *_listed("Warnings", _WARNINGS, ((c.value, c.meaning) for c in Caution)),
         *_listed(
             "Samples that are kept and not used", _DOUBTS, ((d.value, d.meaning) for d in Doubt)
@@ -169,6 +171,11 @@ def exit_codes() -> list[str]:
     ]
 
 
+_STREAMS: Final = (
+    "Talk on stderr may fail: where it is full, closed or read by nobody, the work goes on and ends with the code that it earned. So it "
+    "does where the reader of stdout has gone (`rccltune fit | head -1`) or stdout is closed. A result that stdout does not take for another "
+    "reason, a full disk say, is told when all is done, with code 7 where there was none."
+)
 _WARNINGS: Final = (
     "A closed set. Each is printed as a sentence with its remedy; more than three alike are counted (`-v` shows all). "
     "`fit.json` names them so:"

@@ -9,12 +9,16 @@ import importlib
 import sys
 import tempfile
 import traceback
+import warnings
 from typing import Final
 
 import click
 
 from rccltune import __version__
-from rccltune.errors import RccltuneError
+from rccltune.cli.console import talk
+from rccltune.cli.streams import take_over
+from rccltune.errors import RccltuneError, SessionError
+from rccltune.showing import lay
 
 _ISSUES: Final = "please report it with this file"
 
@@ -92,7 +96,19 @@ def group() -> None:
 
 def main() -> None:
     """Entry point of the ``rccltune`` program; always exits."""
-    sys.exit(run(sys.argv[1:]))
+    streams = take_over()
+    warnings.showwarning = _say_warning
+    code = run(sys.argv[1:])
+    lost = streams.lost()
+    if lost is not None:
+        talk(f"Error: the result could not be written to stdout: {lost.strerror}")
+        talk("  Hint: what was measured or made is kept; free space, and ask again.")
+    sys.exit(code or (SessionError.exit_code if lost is not None else 0))
+
+
+def _say_warning(message: Warning | str, category: type[Warning], *_: object, **__: object) -> None:
+    """What a library warns of is talk, too, and may quote what it was given."""
+    talk(f"{category.__name__}: {message}")
 
 
 def run(arguments: list[str]) -> int:
@@ -108,23 +124,37 @@ def _explain(error: Exception) -> int:
     """Tell the user what ended the command; returns its exit code."""
     match error:
         case click.ClickException():
-            error.show()
+            talk(*_usage(error), f"Error: {error.format_message()}")
             return error.exit_code
         case RccltuneError():
-            click.echo(f"Error: {error}", err=True)
+            talk(lay(["Error: ", error.text], gap=""))
             return error.exit_code
         case click.Abort():
-            click.echo("Interrupted. The same command again continues from here.", err=True)
+            talk("Interrupted. The same command again continues from here.")
             return 130
         case _:
-            click.echo(f"Error: rccltune has a bug; {_ISSUES}: {_keep_traceback()}", err=True)
+            talk(f"Error: rccltune has a bug; {_ISSUES}: {_keep_traceback()}")
             return 1
+
+
+def _usage(error: click.ClickException) -> list[str]:
+    """How the verb is called, where that is what went wrong; click's own words."""
+    context = error.ctx if isinstance(error, click.UsageError) else None
+    if context is None:
+        return []
+    asks = f"{context.command_path} {context.help_option_names[0]}"
+    return [*context.get_usage().split("\n"), f"Try '{asks}' for help.", ""]
 
 
 def _keep_traceback() -> str:
     text = f"rccltune {__version__}, Python {sys.version}\n{sys.argv}\n{traceback.format_exc()}"
     with tempfile.NamedTemporaryFile(
-        "w", prefix="rccltune-crash-", suffix=".txt", delete=False, encoding="utf-8"
+        "w",
+        prefix="rccltune-crash-",
+        suffix=".txt",
+        delete=False,
+        encoding="utf-8",
+        errors="backslashreplace",
     ) as stream:
         stream.write(text)
     return stream.name

@@ -10,6 +10,7 @@ from statistics import median
 from typing import TYPE_CHECKING
 
 from rccltune.cli.console import table
+from rccltune.showing import Laid, lay
 from rccltune.units import format_size
 from rccltune.vocab import Algorithm, Collective, Protocol
 
@@ -25,15 +26,15 @@ _COLUMNS = (
 _WINNERS = 3
 
 
-def belief_text(beliefs: Sequence[Belief], curves: Sequence[Curve]) -> str:
+def belief_text(beliefs: Sequence[Belief], curves: Sequence[Curve]) -> Laid:
     """A part of the report for every target of which a belief is known; empty where none is."""
     from rccltune import pipeline
 
     checked = pipeline.check_beliefs(beliefs, curves)
-    return "\n\n".join(_target(one, checked) for one in checked)
+    return lay((_target(one, checked) for one in checked), gap="\n\n")
 
 
-def _target(one: Checked, others: Sequence[Checked]) -> str:
+def _target(one: Checked, others: Sequence[Checked]) -> Laid:
     head = f"The library's belief: {_name(one.target)} ({one.view})"
     default = _default_of(one, others)
     if not any(held.choice for held in one.held):
@@ -43,7 +44,7 @@ def _target(one: Checked, others: Sequence[Checked]) -> str:
     else:
         rows = [_row(run) for run in _runs(one.held)]
         parts = [head, table(_COLUMNS, rows, numeric=(3, 5))]
-    return "\n".join([*parts, *_corrections(one), _offers(one, others)])
+    return lay([*parts, *_corrections(one), _offers(one, others)])
 
 
 def _name(target: Target) -> str:

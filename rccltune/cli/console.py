@@ -1,33 +1,44 @@
-"""What a user sees: results on stdout, talk on stderr, colour only where it is wanted."""
+"""What a user sees: results on stdout, talk on stderr, colour only where it is wanted.
+
+All that rccltune prints goes through :func:`talk` and :func:`put`, so that nothing that came from
+data reaches a terminal as more than letters (:mod:`rccltune.showing`).
+"""
 
 from __future__ import annotations
 
-import errno
-import json
+import io
 import os
 import sys
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import wraps
 from pathlib import Path
-from typing import Any, TypeVar, cast
+from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 import click
 
-from rccltune.model import Caution, Notice
+from rccltune.showing import Laid, json_text, lay, shown
+
+if TYPE_CHECKING:
+    from rccltune.model import Caution, Notice
 
 DEFAULT_SESSION = Path("rccltune-session")
 F = TypeVar("F", bound=Callable[..., Any])
 
 
-def talk(text: str) -> None:
-    """Say something on stderr; a terminal that is gone ends no sweep."""
-    try:
-        click.echo(text, err=True)
-    except OSError as error:
-        # A job that was disowned lives on when its terminal closes (EIO).
-        if error.errno != errno.EIO:
-            raise
+def talk(*lines: str) -> None:
+    """Say something on stderr."""
+    click.echo(lay(lines), err=True)
+
+
+def put(text: str) -> None:
+    """Write to stdout: the result, or a part of it."""
+    click.echo(lay([text]))
+
+
+def styled(text: str, color: str | None) -> Laid:
+    """Text in a colour, None for none."""
+    return Laid(click.style(shown(text), fg=color)) if color else lay([text])
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -60,15 +71,19 @@ class Console:
             seen[notice.caution] = seen.get(notice.caution, 0) + 1
             if seen[notice.caution] <= 3 or self.verbosity > 0:
                 where = f" ({notice.where})" if notice.where else ""
-                head = click.style("Warning:", fg="yellow") if self.color else "Warning:"
-                talk(f"{head} {notice.message}{where}\n  {notice.remedy}")
+                head = styled("Warning:", "yellow" if self.color else None)
+                talk(lay([head, f" {notice.message}{where}"], gap=""), f"  {notice.remedy}")
         for caution, count in seen.items():
             if count > 3 and self.verbosity == 0:
                 talk(f"Warning: {count - 3} more of '{caution.value}' (-v)")
 
     def result(self, plain: object, text: str) -> None:
         """The result: JSON where asked for, text otherwise."""
-        click.echo(json.dumps(plain, indent=1, ensure_ascii=False) if self.as_json else text)
+        put(json_text(plain, indent=1) if self.as_json else text)
+
+    def event(self, name: str, plain: Mapping[str, Any], text: str) -> None:
+        """A part of a result that comes bit by bit: a line of JSON where asked for, or text."""
+        put(json_text({"event": name, **plain}) if self.as_json else text)
 
 
 def common(command: F) -> F:
@@ -128,7 +143,7 @@ def _wants_color(choice: str) -> bool:
     return choice == "always"
 
 
-def table(columns: Sequence[str], rows: Iterable[Sequence[str]], numeric: Sequence[int]) -> str:
+def table(columns: Sequence[str], rows: Iterable[Sequence[str]], numeric: Sequence[int]) -> Laid:
     """A plain table of text; ``numeric`` columns are set flush right."""
     from rich import box
     from rich.console import Console as RichConsole
@@ -136,11 +151,12 @@ def table(columns: Sequence[str], rows: Iterable[Sequence[str]], numeric: Sequen
 
     grid = Table(box=box.SIMPLE_HEAD, pad_edge=False, show_edge=False)
     for number, name in enumerate(columns):
-        grid.add_column(name, justify="right" if number in numeric else "left", no_wrap=True)
+        grid.add_column(lay([name]), justify="right" if number in numeric else "left", no_wrap=True)
     for row in rows:
-        grid.add_row(*(cell.replace("[", r"\[") for cell in row))
+        grid.add_row(*map(shown, row))
     # Wide enough for any row: cutting columns to a terminal's width would hide figures from pipes.
-    console = RichConsole(width=400, color_system=None, file=sys.stderr)
-    with console.capture() as capture:
-        console.print(grid)
-    return "\n".join(line.rstrip() for line in capture.get().splitlines())
+    text = io.StringIO()
+    RichConsole(
+        width=400, color_system=None, markup=False, emoji=False, highlight=False, file=text
+    ).print(grid)
+    return lay(line.rstrip() for line in text.getvalue().splitlines())

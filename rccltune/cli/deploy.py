@@ -11,6 +11,7 @@ import click
 from rccltune.cli.console import DEFAULT_SESSION, Console, common
 from rccltune.cli.options import FOLDER, allow_need_option
 from rccltune.errors import CommandLineError
+from rccltune.showing import Laid, lay
 
 if TYPE_CHECKING:
     from rccltune.pipeline.deploying import Deployed
@@ -59,7 +60,7 @@ def deploy(
         lines = [f"{directory}: back to version {placed.name}; it was {placed.before}."]
         lines += [f"  {remark}" for remark in plain["remarks"]]
         lines.append("Jobs that run keep what they have opened.")
-        console.result(plain, "\n".join(lines))
+        console.result(plain, lay(lines))
         return
     console.say(f"Session: {session}")
     done = deploying.deploy_session(
@@ -88,7 +89,7 @@ def _folders(given: tuple[Path, ...], *, rollback: bool) -> tuple[Path, Path]:
             )
 
 
-def _text(done: Deployed) -> str:
+def _text(done: Deployed) -> Laid:
     from rccltune.deploy import NOT_VERIFIED, SIMULATED
 
     delivery, placed = done.delivery, done.placed
@@ -112,4 +113,4 @@ def _text(done: Deployed) -> str:
     ]
     if placed.before not in (None, placed.name):
         lines.append(f"To go back: rccltune deploy --rollback {directory}")
-    return "\n".join(lines)
+    return lay(lines)

@@ -13,10 +13,11 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from rccltune.cli.console import DEFAULT_SESSION, Console, common, table
+from rccltune.cli.console import DEFAULT_SESSION, Console, common, styled, table
 from rccltune.cli.options import DURATION, FOLDER, MODE_WISH, of_a_machine
 from rccltune.config import LAUNCHERS
 from rccltune.errors import CommandLineError
+from rccltune.showing import Laid, lay
 
 if TYPE_CHECKING:
     from rccltune.detect import Finding, Gpu, Oam, System
@@ -89,7 +90,7 @@ def detect(
     findings = room.situations(system, os.environ)
     console.result(room.as_plain(system, findings), _text(system, console))
     for finding in findings:
-        console.say(f"{finding.severity.value}: {finding.message}\n  {finding.remedy}")
+        console.say(lay([f"{finding.severity.value}: {finding.message}", f"  {finding.remedy}"]))
 
 
 def _refuse_alone(names: Iterable[str]) -> None:
@@ -163,14 +164,14 @@ def _site_packages() -> Iterator[Path]:
     return map(Path, dict.fromkeys(found))
 
 
-def _text(system: System, console: Console) -> str:
+def _text(system: System, console: Console) -> Laid:
     parts = [_headline(system), _oams(system), _links(system), *_software(system)]
     if console.verbosity > 0:
         parts += [_devices(system.gpus) if system.oams else "", _sources(system)]
-    return "\n\n".join(part for part in parts if part)
+    return lay((part for part in parts if part), gap="\n\n")
 
 
-def _headline(system: System) -> str:
+def _headline(system: System) -> Laid:
     from rccltune.detect import mode_text
 
     named = system.product or system.arch or ("unknown GPUs" if system.oams else "no GPU")
@@ -190,7 +191,7 @@ def _headline(system: System) -> str:
     if answer.status != "not asked":
         about = answer.detail or (f"{len(answer.gpus)} devices, {answer.source}")
         lines.append(f"amdsmi: {answer.status}" + (f" ({about})" if answer.source else ""))
-    return "\n".join(line for line in lines if line)
+    return lay(line for line in lines if line)
 
 
 def _count(number: int, word: str) -> str:
@@ -283,26 +284,29 @@ def _software(system: System) -> Iterator[str]:
         yield f"Launcher: {starter.path} ({about})"
 
 
-def _sources(system: System) -> str:
+def _sources(system: System) -> Laid:
     said = Counter((key, source) for oam in system.oams for key, source in oam.sources)
     lines = [f"  {key}: {source}" for key, source in sorted(said)]
-    return "\n".join(["Where it was read:", *lines]) if lines else ""
+    return lay(["Where it was read:", *lines] if lines else [])
 
 
-def told(findings: Iterable[Finding], console: Console) -> str:
+def told(findings: Iterable[Finding], console: Console) -> Laid:
     """Findings as text, one paragraph each."""
     colors = {"stops": "red", "warns": "yellow", "notes": "cyan"}
 
-    def paragraph(finding: Finding) -> str:
+    def paragraph(finding: Finding) -> Laid:
         word = finding.severity.value
-        head = click.style(word, fg=colors[word]) if console.color else word
-        lines = [f"{head}  {finding.name}: {finding.message}", f"       at: {finding.where}"]
+        head = styled(word, colors[word] if console.color else None)
+        lines = [
+            lay([head, f"  {finding.name}: {finding.message}"], gap=""),
+            f"       at: {finding.where}",
+        ]
         if finding.expected is not None:
             lines.append(f"       expected: {finding.expected}")
         lines.append(f"       remedy: {finding.remedy}")
         if finding.spoils:
             verb = "must stay the same for" if word == "notes" else "spoils"
             lines.append(f"       {verb} repeatable results")
-        return "\n".join(lines)
+        return lay(lines)
 
-    return "\n\n".join(paragraph(finding) for finding in findings)
+    return lay(map(paragraph, findings), gap="\n\n")

@@ -19,6 +19,7 @@ from rccltune.cli.options import (
     scales_option,
 )
 from rccltune.errors import CommandLineError
+from rccltune.showing import Laid, lay
 from rccltune.units import format_last, format_size
 
 if TYPE_CHECKING:
@@ -116,9 +117,9 @@ def emit_config(
     if done.path is None and done.environment_path is None and _all_on_stdout(done):
         if saved:
             console.say(saved)
-        console.result(plain, done.text.rstrip("\n"))
+        console.result(plain, _file(done.text))
         return
-    console.result(plain, "\n\n".join(part for part in (_text(done), saved) if part))
+    console.result(plain, lay((part for part in (_text(done), saved) if part), gap="\n\n"))
 
 
 def _saving(
@@ -155,15 +156,20 @@ def _constants(
         note=console.say,
     )
     console.say("An EXPERIMENT: nothing applies this file by itself, and no rule depends on it.")
-    text = made.text.rstrip("\n") if made.path is None else f"constants in {made.path}"
+    text = _file(made.text) if made.path is None else f"constants in {made.path}"
     console.result(made.as_plain(), text)
+
+
+def _file(text: str) -> Laid:
+    """What else would be a file."""
+    return lay(text.rstrip("\n").split("\n"))
 
 
 def _all_on_stdout(done: Emitted) -> bool:
     return all(one.path is None for one in done.translated)
 
 
-def _text(done: Emitted) -> str:
+def _text(done: Emitted) -> Laid:
     columns = ("collective", "ranks", "from", "to", "setting", "sizes", "regret", "gain", "why")
     parts = []
     if done.path is not None:
@@ -176,7 +182,7 @@ def _text(done: Emitted) -> str:
     parts += environment_lines(done.environments)
     if done.environment_path is not None:
         parts.append(f"To use it: source {shlex.quote(str(done.environment_path.resolve()))}")
-    return "\n\n".join(("\n".join(parts), *(_text(one) for one in done.beside)))
+    return lay((lay(parts), *(_text(one) for one in done.beside)), gap="\n\n")
 
 
 def _row(zone: Zone) -> tuple[str, ...]:

@@ -11,6 +11,7 @@ from rccltune.cli.console import Console, common, table
 from rccltune.cli.options import COLLECTIVE, FOLDER, MODE
 from rccltune.emit import counted
 from rccltune.model import Mode, hole_words
+from rccltune.showing import Laid, lay
 from rccltune.units import format_last, format_size
 from rccltune.vocab import Collective
 
@@ -83,24 +84,22 @@ def _plain(found: Explanation) -> dict[str, Any]:
     }
 
 
-def _text(found: Explanation) -> str:
-    parts = [_part(part) for part in found.parts]
-    if not parts:
-        parts = ["No rule for this question."]
-    return "\n\n".join([*parts, "\n".join(_remarks(found))]).rstrip()
+def _text(found: Explanation) -> Laid:
+    parts = [_part(part) for part in found.parts] or [lay(["No rule for this question."])]
+    return lay([*parts, lay(_remarks(found))], gap="\n\n")
 
 
-def _part(part: Explained) -> str:
+def _part(part: Explained) -> Laid:
     columns = ("from", "to", "setting", "without LL128", "line", "")
     rows = table(columns, (_row(s) for s in part.stretches), numeric=(0, 1, 4))
-    head = f"{part.collective.value}, {part.scale}"
+    lines = [f"{part.collective.value}, {part.scale}"]
     for abi, found in part.old_hosts:
         there = sorted({str(d.setting) for d in found if d.setting})
-        head += f"\n  hosts of tuner ABI {abi} ({_RELEASE[abi]}): "
-        head += f"only {', '.join(there)}" if there else "no answer"
+        answer = f"only {', '.join(there)}" if there else "no answer"
+        lines.append(f"  hosts of tuner ABI {abi} ({_RELEASE[abi]}): {answer}")
     if part.overwritten is not None:
-        head += f"\n  {part.overwritten}"
-    return f"{head}\n{rows}"
+        lines.append(f"  {part.overwritten}")
+    return lay([*lines, rows])
 
 
 def _row(stretch: Stretch) -> tuple[str, ...]:
@@ -150,10 +149,10 @@ def _remarks(found: Explanation) -> list[str]:
     return lines
 
 
-def _changes(changes: tuple[Difference, ...], one: Explanation, other: Explanation) -> str:
+def _changes(changes: tuple[Difference, ...], one: Explanation, other: Explanation) -> Laid:
     conditions = _conditions(one, other)
     if not changes:
-        return "\n".join(("Both files answer alike at every size.", *conditions))
+        return lay(("Both files answer alike at every size.", *conditions))
     names = (one.path.name, other.path.name)
     if names[0] == names[1]:
         names = (str(one.path), str(other.path))
@@ -169,7 +168,7 @@ def _changes(changes: tuple[Difference, ...], one: Explanation, other: Explanati
         )
         for c in changes
     )
-    return "\n".join((table(columns, rows, numeric=(2, 3)), *conditions))
+    return lay((table(columns, rows, numeric=(2, 3)), *conditions))
 
 
 def _with_without(setting: Setting | None, without: Setting | None) -> str:

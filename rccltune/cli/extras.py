@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
@@ -13,6 +12,7 @@ import click
 from rccltune.cli.ceiling import ceiling_lines, transferbench_option
 from rccltune.cli.console import Console, with_options
 from rccltune.cli.options import FOLDER
+from rccltune.showing import lay
 
 if TYPE_CHECKING:
     from rccltune.pipeline.dumping import Dumped
@@ -48,7 +48,7 @@ class Extras:
         bounding.take_rates(prepared.folder, self.transferbench, note=console.say, is_here=True)
         found = bounding.bounded(fit_session(prepared.folder, note=console.say))
         if found is not None:
-            _tell(console, "ceiling", found.as_plain(), "\n".join(ceiling_lines(found)))
+            console.event("ceiling", found.as_plain(), lay(ceiling_lines(found)))
 
     def dump(self, console: Console, prepared: Prepared) -> None:
         """Run the winner once more, with NPKit's dump."""
@@ -64,15 +64,7 @@ class Extras:
             timeout_s=prepared.timeout_s,
             note=console.say,
         )
-        _tell(console, "npkit", done.as_plain(), "\n".join(_lines(done)))
-
-
-def _tell(console: Console, event: str, plain: dict[str, Any], text: str) -> None:
-    """A line of JSON, as of the sweep's other events, or words."""
-    if console.as_json:
-        click.echo(json.dumps({"event": event, **plain}, ensure_ascii=False))
-    else:
-        click.echo(text)
+        console.event("npkit", done.as_plain(), lay(_lines(done)))
 
 
 def _lines(done: Dumped) -> list[str]:

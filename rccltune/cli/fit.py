@@ -13,6 +13,7 @@ from rccltune.cli.console import DEFAULT_SESSION, Console, common, table
 from rccltune.cli.environments import environment_lines
 from rccltune.cli.options import FOLDER
 from rccltune.cli.scales import scale_text
+from rccltune.showing import Laid, lay
 from rccltune.units import format_size
 
 if TYPE_CHECKING:
@@ -56,11 +57,11 @@ def fit(*, console: Console, sessions: tuple[Path, ...], transferbench: Path | N
     models = pipeline.scale_models(fits)
     limits = [bounded(done) for done in fits]
     parts = [
-        "\n".join([_text(done), *(["", *ceiling_lines(limit)] if limit else [])])
+        lay([_text(done), *(["", *ceiling_lines(limit)] if limit else [])])
         for done, limit in zip(fits, limits, strict=True)
     ]
     parts += [scale_text(models)] if models else []
-    console.result(_plain(fits, limits, models), "\n\n".join(parts))
+    console.result(_plain(fits, limits, models), lay(parts, gap="\n\n"))
 
 
 def _plain(
@@ -77,16 +78,16 @@ def _plain(
     return {**made[0], **scales} if len(made) == 1 else {"sessions": made, **scales}
 
 
-def _text(done: FitDone) -> str:
+def _text(done: FitDone) -> Laid:
     from rccltune.pipeline.judging import judged_variants
 
     parts = [_curves(done.curves), "", _crossovers(done.crossovers)]
-    parts += [_separation(done)] if done.separations else []
+    parts += ["", _separation(done)] if done.separations else []
     parts += ["", *done.agreements.lines] if done.agreements.lines else []
     variants = environment_lines(judged_variants(done))
     parts += ["", *variants] if variants else []
-    parts += ["\n" + belief_text(done.beliefs, done.curves)] if done.beliefs else []
-    return "\n".join(parts)
+    parts += ["", belief_text(done.beliefs, done.curves)] if done.beliefs else []
+    return lay(parts)
 
 
 def _curves(curves: tuple[Curve, ...]) -> str:
@@ -165,4 +166,4 @@ def _separation(done: FitDone) -> str:
         )
         for s in done.separations
     )
-    return "\n" + table(columns, rows, numeric=(3, 4))
+    return table(columns, rows, numeric=(3, 4))

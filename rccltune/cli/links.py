@@ -13,6 +13,7 @@ from rccltune.cli.console import Console, table
 from rccltune.cli.progress import minutes
 from rccltune.errors import LaunchError, SessionError
 from rccltune.model import LinkMap, Spread
+from rccltune.showing import Laid, lay
 from rccltune.units import format_size
 
 if TYPE_CHECKING:
@@ -131,7 +132,7 @@ def _line(console: Console, progress: PairProgress) -> None:
     )
 
 
-def _text(done: LinkMap, pictures: tuple[Path, ...]) -> str:
+def _text(done: LinkMap, pictures: tuple[Path, ...]) -> Laid:
     head = [f"SIMULATED node {done.node}: no hardware was measured"] if done.simulated else []
     n_there = sum(row.n_there for row in done.rows)
     small, large = format_size(done.small_nbytes), format_size(done.large_nbytes)
@@ -144,9 +145,9 @@ def _text(done: LinkMap, pictures: tuple[Path, ...]) -> str:
         f"{done.benchmark}{library}, both devices sending at once: latency at {small}, bandwidth "
         f"of one direction at {large}"
     )
-    parts = ["\n".join(head), _classes(done), _pairs(done)]
-    parts += ["\n".join(f"drawn: {path}" for path in pictures)] if pictures else []
-    return "\n\n".join(parts)
+    parts = [lay(head), _classes(done), _pairs(done)]
+    parts += [lay(f"drawn: {path}" for path in pictures)] if pictures else []
+    return lay(parts, gap="\n\n")
 
 
 def _classes(done: LinkMap) -> str:

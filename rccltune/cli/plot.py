@@ -10,6 +10,7 @@ import click
 from rccltune.cli.ceiling import ceiling_lines, take, transferbench_option
 from rccltune.cli.console import DEFAULT_SESSION, Console, common
 from rccltune.cli.options import FOLDER, Choosing, choosing, scales_option
+from rccltune.showing import lay
 
 if TYPE_CHECKING:
     from rccltune.model import Scale
@@ -85,9 +86,9 @@ def plot(
             folder,
             choosing.options,
             **how(own),
-            bounds=lambda found: console.say("\n".join(ceiling_lines(found))),
+            bounds=lambda found: console.say(lay(ceiling_lines(found))),
         )
     if wanted:
         where = output or given[0] / "plots"
         paths += pipeline.plot_predicted(folders, wanted, choosing.options, **how(where))
-    console.result([str(path) for path in paths], "\n".join(str(path) for path in paths))
+    console.result([str(path) for path in paths], lay(map(str, paths)))

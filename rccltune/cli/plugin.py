@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -9,6 +10,7 @@ import click
 
 from rccltune.cli.console import Console, common
 from rccltune.errors import CommandLineError
+from rccltune.showing import lay
 
 if TYPE_CHECKING:
     from rccltune.detect import LoadedTuner, Mapped
@@ -58,12 +60,13 @@ def plugin(*, console: Console, wish: str | None, pid: int | None, python: str |
         case None | "path":
             console.result(str(path), str(path))
         case "env":
-            console.result({"NCCL_TUNER_PLUGIN": str(path)}, f"export NCCL_TUNER_PLUGIN={path}")
+            export = f"export NCCL_TUNER_PLUGIN={shlex.quote(str(path))}"
+            console.result({"NCCL_TUNER_PLUGIN": str(path)}, export)
         case "check":
             from rccltune.pipeline.checking import check_plugin
 
             lines = check_plugin(path)
-            console.result(lines, "\n".join(lines))
+            console.result(lines, lay(lines))
         case _:
             raise CommandLineError(f"unknown wish '{wish}'")
 
@@ -73,7 +76,7 @@ def _check_job(console: Console, pid: int | None, python: str | None) -> None:
     from rccltune.pipeline import loaded
 
     found = loaded.check_process(pid) if pid is not None else loaded.check_python(python or "")
-    console.result(found.as_plain(), "\n".join(_lines(found)))
+    console.result(found.as_plain(), lay(_lines(found)))
     if all(one.need is loaded.Need.NOTHING_WORKS for one in found.answers):
         raise MachineError(
             "no plugin and no rule file works with this library",

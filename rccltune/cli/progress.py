@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-import json
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
-import click
-
 from rccltune.cli.console import Console
+from rccltune.showing import shown
 from rccltune.units import format_size, format_time
 
 if TYPE_CHECKING:
@@ -24,7 +22,7 @@ Tell = Callable[["Progress"], None]
 def progress_of(console: Console, prepared: Prepared) -> Iterator[Tell]:
     """What to call after each launch."""
     if console.as_json:
-        yield lambda progress: click.echo(json.dumps(event(progress), ensure_ascii=False))
+        yield lambda progress: console.event("launch", event(progress), "")
     elif console.verbosity < 0:
         yield lambda progress: console.warn(progress.ran.outcome.notices)
     elif sys.stderr.isatty():
@@ -37,7 +35,6 @@ def event(progress: Progress) -> dict[str, Any]:
     """One launch for a program that reads along."""
     ran = progress.ran
     return {
-        "event": "launch",
         "number": progress.number,
         "of": progress.of,
         "id": ran.launch.id,
@@ -102,13 +99,16 @@ def _bar(console: Console, prepared: Prepared) -> Iterator[Tell]:
     from rich.progress import Progress as Bar
 
     columns = (
-        TextColumn("{task.description}"),
+        TextColumn("{task.description}", markup=False),
         BarColumn(),
         MofNCompleteColumn(),
         TimeElapsedColumn(),
-        TextColumn("{task.fields[left]} left  {task.fields[best]}"),
+        TextColumn("{task.fields[left]} left  {task.fields[best]}", markup=False),
     )
-    with Bar(*columns, console=RichConsole(stderr=True, no_color=not console.color)) as bar:
+    terminal = RichConsole(
+        stderr=True, no_color=not console.color, markup=False, emoji=False, highlight=False
+    )
+    with Bar(*columns, console=terminal) as bar:
         task = bar.add_task(
             "measuring", total=len(prepared.left), left=minutes(prepared.estimate_s), best=""
         )
@@ -118,9 +118,11 @@ def _bar(console: Console, prepared: Prepared) -> Iterator[Tell]:
                 task,
                 completed=progress.number,
                 total=progress.of,
-                description=f"{progress.ran.launch.collectives[0].value} {_setting(progress)}",
+                description=shown(
+                    f"{progress.ran.launch.collectives[0].value} {_setting(progress)}"
+                ),
                 left=minutes(progress.left_s),
-                best=_best(progress),
+                best=shown(_best(progress)),
             )
             console.warn(progress.ran.outcome.notices)
 

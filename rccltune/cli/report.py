@@ -10,6 +10,7 @@ import click
 from rccltune.cli.console import Console, common
 from rccltune.cli.options import FOLDER, Choosing, choosing, session_argument
 from rccltune.errors import CommandLineError
+from rccltune.showing import Laid, lay
 
 if TYPE_CHECKING:
     from rccltune.pipeline.reporting import Reported
@@ -61,9 +62,9 @@ def report(
         for folder in folders
     ]
     plain = [one.as_plain() for one in done]
-    text = "\n".join(_text(one) for one in done)
+    text = lay(_text(one) for one in done)
     console.result(plain[0] if len(plain) == 1 else plain, text)
 
 
-def _text(done: Reported) -> str:
-    return f"{done.claim}\n{done.path} ({done.n_bytes:,} bytes)"
+def _text(done: Reported) -> Laid:
+    return lay([done.claim, f"{done.path} ({done.n_bytes:,} bytes)"])

@@ -6,6 +6,7 @@ from collections import Counter
 from typing import TYPE_CHECKING
 
 from rccltune.cli.console import table
+from rccltune.showing import Laid, lay
 
 if TYPE_CHECKING:
     from rccltune.model import Scale, ScaleError, ScaleModel
@@ -17,7 +18,7 @@ _NOTE = (
 )
 
 
-def scale_text(models: tuple[ScaleModel, ...]) -> str:
+def scale_text(models: tuple[ScaleModel, ...]) -> Laid:
     """Latency of each hop, bandwidth of each slowest link, and the error at scales left out."""
     links = list(dict.fromkeys(link for model in models for link, _ in model.us_per_byte))
     hops = list(dict.fromkeys(link for model in models for link, _ in model.hop_us))
@@ -26,9 +27,9 @@ def scale_text(models: tuple[ScaleModel, ...]) -> str:
         key=lambda scale: (scale.n_ranks, scale.n_nodes),
     )
     columns = (
-        *("collective", "setting", "view", "base\nµs"),
-        *(f"µs a hop\n{link.value}" for link in hops),
-        *(f"GB/s\n{link.value}" for link in links),
+        *("collective", "setting", "view", lay(["base", "µs"])),
+        *(lay(["µs a hop", link.value]) for link in hops),
+        *(lay(["GB/s", link.value]) for link in links),
         *(scale.short for scale in scales),
     )
     rows = (
@@ -43,7 +44,7 @@ def scale_text(models: tuple[ScaleModel, ...]) -> str:
     )
     apart = Counter(" | ".join(" + ".join(group) for group in m.separated) for m in models)
     lines = [f"Told apart in {n} of {len(models)}: {terms}" for terms, n in apart.most_common()]
-    return "\n".join([table(columns, rows, numeric=range(3, len(columns))), _NOTE, *lines])
+    return lay([table(columns, rows, numeric=range(3, len(columns))), _NOTE, *lines])
 
 
 def _named(model: ScaleModel) -> tuple[str, str, str]:

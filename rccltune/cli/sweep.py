@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import shlex
 import sys
 from collections.abc import Iterator, Sequence
@@ -29,6 +28,7 @@ from rccltune.config import BACKENDS, LAUNCHERS, METHODS, PLACEMENTS, RUNNERS
 from rccltune.errors import LaunchError
 from rccltune.model import Scale
 from rccltune.presets import PRESETS
+from rccltune.showing import Laid, lay
 from rccltune.units import format_size
 from rccltune.vocab import DTYPE_BYTES, RANK_PLACEMENTS, REDOPS
 
@@ -220,8 +220,8 @@ def _show(console: Console, plans: Sequence[Prepared], scales: Sequence[Scale]) 
 
     plain = [plan_as_plain(one) for one in plans]
     named = {scale.short: one for scale, one in zip(scales, plain, strict=False)}
-    texts = (f"{one.folder}\n{_plan_text(one)}" if scales else _plan_text(one) for one in plans)
-    console.result({"scales": named} if scales else plain[0], "\n\n".join(texts))
+    texts = (lay([str(one.folder)] * bool(scales) + [_plan_text(one)]) for one in plans)
+    console.result({"scales": named} if scales else plain[0], lay(texts, gap="\n\n"))
 
 
 def _measure(console: Console, prepared: Prepared, extras: Extras, *, force: bool) -> None:
@@ -236,10 +236,7 @@ def _measure(console: Console, prepared: Prepared, extras: Extras, *, force: boo
             command=shlex.join(["rccltune", *sys.argv[1:]]),
             force=force,
         )
-    if console.as_json:
-        click.echo(json.dumps({"event": "done", **done.as_plain()}, ensure_ascii=False))
-    else:
-        click.echo(_text(done))
+    console.event("done", done.as_plain(), _text(done))
     extras.rates(console, prepared)
     extras.dump(console, prepared)
     if done.left:
@@ -272,11 +269,8 @@ def _hold_beside(console: Console, prepared: Prepared, beside: Prepared) -> None
             note=console.say,
             command=shlex.join(["rccltune", *sys.argv[1:]]),
         )
-    if console.as_json:
-        plain = [one.as_plain() for one in found]
-        click.echo(json.dumps({"event": "cross-check", "collectives": plain}, ensure_ascii=False))
-    else:
-        click.echo("\n".join(one.line for one in found))
+    plain = [one.as_plain() for one in found]
+    console.event("cross-check", {"collectives": plain}, lay(one.line for one in found))
 
 
 def talk_before(console: Console, prepared: Prepared) -> None:
@@ -313,7 +307,7 @@ def _not_measured(prepared: Prepared) -> Iterator[str]:
             yield f"{collective.value} never asks a tuner: it is measured as it is"
 
 
-def _plan_text(prepared: Prepared) -> str:
+def _plan_text(prepared: Prepared) -> Laid:
     from rccltune.pipeline.proving import named_in
 
     lines = [
@@ -335,17 +329,17 @@ def _plan_text(prepared: Prepared) -> str:
     lines.append(f"method: {prepared.method}")
     more = "" if prepared.search is None else "; what follows depends on what they find"
     lines.append(f"{len(prepared.left)} launches, about {minutes(prepared.estimate_s)}{more}")
-    return "\n".join(lines)
+    return lay(lines)
 
 
-def _text(done: Swept) -> str:
+def _text(done: Swept) -> Laid:
     lines = [f"{done.n_samples} half-rows of {done.n_launches} launches in {done.session.path}"]
     if done.tuner is not None:
         lines.append(f"tuner of the untouched site: {done.tuner}")
     lines += done.agreements.lines
     lines += _undecided(done)
     lines.append("Next: rccltune fit, rccltune emit-config, rccltune plot")
-    return "\n".join(lines)
+    return lay(lines)
 
 
 def _undecided(done: Swept) -> list[str]:

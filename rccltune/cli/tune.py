@@ -20,6 +20,7 @@ from rccltune.cli.sweep import talk_before
 from rccltune.cli.verify import by_environment
 from rccltune.errors import CommandLineError, LaunchError, MachineError
 from rccltune.model import NOT_MEASURED
+from rccltune.showing import Laid, lay
 from rccltune.units import format_size, format_span
 
 if TYPE_CHECKING:
@@ -112,7 +113,7 @@ def tune(
         chosen = saving.by_rules(rules)
         saved = saving.saving_in(choosing.workload, [output], chosen, None, note=console.say)
         plain["saving"] = saving.saving_plain(saved)
-        text += f"\n{saving.saving_text(saved)}"
+        text = lay([text, saving.saving_text(saved)])
     console.result(plain, text)
     if done.swept.quarantined or done.swept.left:
         names = [str(one) for one in done.swept.quarantined]
@@ -124,7 +125,7 @@ def tune(
         )
 
 
-def _text(done: Tuned) -> str:
+def _text(done: Tuned) -> Laid:
     """Where it is faster and by how much, what is undecided, and how to use it now."""
     lines = []
     if done.simulated:
@@ -153,7 +154,7 @@ def _text(done: Tuned) -> str:
         lines.append(f"To use it now: source {shlex.quote(str(done.exports.resolve()))}")
     lines.append(f"The page to mail: {done.report.path}")
     lines.append(f"Figures: {done.figures}; all of it: {done.folder}")
-    return "\n".join(lines)
+    return lay(lines)
 
 
 def _rules(one: Verified) -> list[str]:

@@ -10,6 +10,7 @@ import click
 from rccltune.cli.console import Console, common
 from rccltune.cli.options import FOLDER
 from rccltune.errors import CommandLineError
+from rccltune.showing import Laid, lay
 
 if TYPE_CHECKING:
     from rccltune.variants import Site, VariantSpec
@@ -44,7 +45,7 @@ def variants(
     site = _site(library)
     found = [catalog.look_up(name) for name in names] or [(spec, None) for spec in catalog.specs]
     told = [(spec, _with(site, parameter)) for spec, parameter in found]
-    text = "\n\n".join(_details(*one) for one in told) if names else _list(told)
+    text = lay((_details(*one) for one in told), gap="\n\n") if names else _list(told)
     console.result([_plain(*one) for one in told], text)
 
 
@@ -69,7 +70,7 @@ def _with(site: Site, parameter: str | None) -> Site:
     return replace(site, parameter=parameter)
 
 
-def _list(told: list[tuple[VariantSpec, Site]]) -> str:
+def _list(told: list[tuple[VariantSpec, Site]]) -> Laid:
     """Three lines for each: what it sets, which calls it concerns, who has it and what of it."""
     from rccltune.variants import calls_of, releases_of, sets
 
@@ -79,7 +80,7 @@ def _list(told: list[tuple[VariantSpec, Site]]) -> str:
         lines.append(f"{spec.title:<{width}}{sets(spec)}")
         releases = f"{releases_of(spec)}: {_status(spec, site)}"
         lines += [f"{'':<{width}}{text}" for text in (calls_of(spec), releases) if text != "–"]
-    return "\n".join(lines)
+    return lay(lines)
 
 
 def _status(spec: VariantSpec, site: Site) -> str:
@@ -88,7 +89,7 @@ def _status(spec: VariantSpec, site: Site) -> str:
     return status(spec, site)
 
 
-def _details(spec: VariantSpec, site: Site) -> str:
+def _details(spec: VariantSpec, site: Site) -> Laid:
     from rccltune.variants import calls_of, releases_of, sets
 
     parts = [
@@ -102,7 +103,7 @@ def _details(spec: VariantSpec, site: Site) -> str:
     ]
     lines = [f"{spec.title}: {spec.summary}"]
     lines += [f"  {label + ':':<11} {text}" for label, text in parts if text]
-    return "\n".join(lines)
+    return lay(lines)
 
 
 def _threshold(spec: VariantSpec) -> str | None:

@@ -12,6 +12,7 @@ from rccltune.cli.console import Console, common, table
 from rccltune.cli.options import DURATION, FOLDER, PAIR, Word, allow_need_option, session_argument
 from rccltune.config import BACKENDS, LAUNCHERS, RUNNERS
 from rccltune.errors import SessionError, VerificationError
+from rccltune.showing import Laid, lay
 from rccltune.units import format_last, format_size, format_span, parse_size
 from rccltune.vocab import DTYPE_BYTES, Collective
 
@@ -214,7 +215,7 @@ def by_environment(done: Verified) -> list[str]:
     return [line]
 
 
-def text_of(done: Verified) -> str:
+def text_of(done: Verified) -> Laid:
     """What stands, what does not, and how to use it."""
     columns = ("collective", "from", "to", "setting", "sizes", "faster, median", "worst", "certain")
     rows = []
@@ -232,7 +233,7 @@ def text_of(done: Verified) -> str:
                 f"{100 * one.certainty:.1f} %",
             )
         )
-    lines = [table(columns, rows, numeric=(1, 2, 4, 5, 6, 7))] if rows else []
+    lines: list[str] = [table(columns, rows, numeric=(1, 2, 4, 5, 6, 7))] if rows else []
     lines += [
         f"left to the library: {cut.collective.value} "
         f"{format_span(cut.min_nbytes, cut.max_nbytes)}: {cut.reason}"
@@ -255,4 +256,4 @@ def text_of(done: Verified) -> str:
     )
     if done.simulated:
         lines.append("SIMULATED: nothing of this was measured on hardware")
-    return "\n".join(lines)
+    return lay(lines)

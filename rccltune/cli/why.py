@@ -12,6 +12,7 @@ import click
 
 from rccltune.cli.console import Console, common
 from rccltune.cli.options import COLLECTIVE, FOLDER
+from rccltune.showing import Laid, lay
 from rccltune.units import format_span
 from rccltune.vocab import Collective
 
@@ -73,18 +74,18 @@ def _plain_answer(answer: Answer) -> dict[str, Any]:
     }
 
 
-def _text(found: Verdict) -> str:
+def _text(found: Verdict) -> Laid:
     parts: list[str] = []
     head = None
     for names, answer in _joined(found.answers):
         mine = f"{', '.join(names)}, {answer.where}"
         if mine != head:
-            parts.append(f"\n{mine}" if head else mine)
+            parts += ["", mine] if head else [mine]
             head = mine
-        parts.append(_lines(answer))
+        parts += _lines(answer)
     parts += [""] if found.remarks else []
-    parts += [_remark(one) for one in found.remarks]
-    return "\n".join(parts)
+    parts += [line for one in found.remarks for line in _remark(one)]
+    return lay(parts)
 
 
 def _joined(answers: Sequence[Answer]) -> Iterator[tuple[list[str], Answer]]:
@@ -124,9 +125,9 @@ def _name(answer: Answer) -> str:
     return answer.collective.value if answer.collective else "any collective"
 
 
-def _lines(answer: Answer) -> str:
-    remedy = f"\n      > {_sentence(answer.remedy)}" if answer.remedy else ""
-    return f"  {_range(answer):<22} {answer.kind.value}: {answer.text}{remedy}"
+def _lines(answer: Answer) -> list[str]:
+    remedy = [f"      > {_sentence(answer.remedy)}"] if answer.remedy else []
+    return [f"  {_range(answer):<22} {answer.kind.value}: {answer.text}", *remedy]
 
 
 def _range(answer: Answer) -> str:
@@ -135,8 +136,8 @@ def _range(answer: Answer) -> str:
     return format_span(answer.min_nbytes, answer.max_nbytes)
 
 
-def _remark(one: Remark) -> str:
-    return f"{one.text}\n  > {_sentence(one.remedy)}" if one.remedy else one.text
+def _remark(one: Remark) -> list[str]:
+    return [one.text, f"  > {_sentence(one.remedy)}"] if one.remedy else [one.text]
 
 
 def _sentence(text: str) -> str:

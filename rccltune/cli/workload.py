@@ -7,9 +7,10 @@ from typing import TYPE_CHECKING
 
 import click
 
-from rccltune.cli.console import Console, common, table
+from rccltune.cli.console import Console, common, put, table
 from rccltune.cli.options import COLLECTIVE, FOLDER
 from rccltune.errors import CommandLineError
+from rccltune.showing import Laid, lay
 from rccltune.units import format_size
 from rccltune.vocab import Collective
 
@@ -151,7 +152,7 @@ def merge(
     whole = workloads.read_merged(files, _stated(collective, ranks, nodes), scale_captured)
     text = write_table(whole)
     if str(output) == "-":
-        click.echo(text, nl=False)
+        put(lay(text.removesuffix("\n").split("\n")))
         return
     session.write_atomically(output, text)
     plain = {
@@ -181,7 +182,7 @@ def _tell_snapshots(console: Console, files: tuple[Path, ...]) -> None:
         )
 
 
-def _text(found: Shown, most: int) -> str:
+def _text(found: Shown, most: int) -> Laid:
     from rccltune.pipeline.saving import saving_text
 
     whole = found.workload
@@ -202,7 +203,7 @@ def _text(found: Shown, most: int) -> str:
         parts += ["", _covered(found)]
     if found.saving is not None:
         parts.append(saving_text(found.saving))
-    return "\n".join([*parts, "", *(f"Note: {remark}." for remark in found.remarks)])
+    return lay([*parts, "", *(f"Note: {remark}." for remark in found.remarks)])
 
 
 def _covered(found: Shown) -> str:

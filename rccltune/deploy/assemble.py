@@ -12,6 +12,7 @@ from rccltune.deploy.records import Delivery, File, Version
 from rccltune.deploy.shell import environment_script
 from rccltune.deploy.snippets import container_environment, containers, slurm
 from rccltune.deploy.words import header
+from rccltune.showing import lay
 
 MANIFEST: Final = "MANIFEST"
 _DIGITS: Final = 12
@@ -64,7 +65,8 @@ def _manifest(delivery: Delivery, version: str, files: Sequence[File]) -> str:
         + " ".join(map(str, delivery.abi_versions)),
         *(f"{_sha256(file)}  {file.name}" for file in files),
     ]
-    return "\n".join(lines) + "\n"
+    # A name with a newline must not become a line that sha256sum reads.
+    return lay([*lines, ""])
 
 
 def _sha256(file: File) -> str:

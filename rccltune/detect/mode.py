@@ -5,6 +5,7 @@ from __future__ import annotations
 from rccltune.detect.records import System, mode_text
 from rccltune.errors import MachineError
 from rccltune.model import Mode
+from rccltune.showing import lay
 
 
 def check_mode(wish: Mode | None, system: System) -> None:
@@ -55,8 +56,10 @@ def _hint(wish: Mode, system: System) -> str:
         return "say --mode none: these GPUs have no partitions."
     if wish.compute is None:
         return "say --mode auto, or the mode that the machine is in."
-    lines = "\n        ".join(f"sudo {command}" for command in commands(wish))
-    return (
-        f"set it (idle GPUs; a memory mode reloads the driver):\n        {lines}\n"
-        f"      or let --apply-mode do it and put it back; or say --mode {system.mode_text}."
+    return lay(
+        [
+            "set it (idle GPUs; a memory mode reloads the driver):",
+            *(f"        sudo {command}" for command in commands(wish)),
+            f"      or let --apply-mode do it and put it back; or say --mode {system.mode_text}.",
+        ]
     )

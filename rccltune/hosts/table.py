@@ -8,6 +8,7 @@ from typing import Final
 
 from rccltune.hosts.comparing import Difference, Group
 from rccltune.hosts.naming import named
+from rccltune.showing import Laid, lay
 
 _DIGEST: Final = re.compile(r"\b([0-9a-f]{12})[0-9a-f]{52}\b")
 # Values of one thing that are shown, and how long each may be.
@@ -15,11 +16,11 @@ _GROUPS: Final = 6
 _LONGEST: Final = 60
 
 
-def table_of(found: Sequence[Difference]) -> str:
+def table_of(found: Sequence[Difference]) -> Laid:
     """One block for each thing, one line for each value, with the hosts that have it."""
     rows = [row for one in found for row in _rows(one)]
     widths = [max((len(row[at]) for row in rows), default=0) for at in (0, 1)]
-    return "\n".join(
+    return lay(
         f"  {what:<{widths[0]}}  {value:<{widths[1]}}  {hosts}".rstrip()
         for what, value, hosts in rows
     )

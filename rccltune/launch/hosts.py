@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Final
 
 from rccltune.errors import InputFileError
+from rccltune.showing import lay
 
 _SLOTS: Final = re.compile(r"\bslots=(\d+)")
 _COLON: Final = re.compile(r"([\w.-]+):(\d+)")
@@ -99,7 +100,7 @@ def _read(path: Path, flavour: str) -> list[_Host]:
             mistakes.append(f"{path}:{number}: {error}")
     if mistakes or not hosts:
         raise InputFileError(
-            "\n".join(mistakes) or "the host file names no host",
+            lay(mistakes or ["the host file names no host"]),
             where=str(path),
             hint=f"write one host a line as {flavour} reads it: {_example(flavour)}",
         )

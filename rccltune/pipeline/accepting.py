@@ -7,6 +7,7 @@ from pathlib import Path
 from rccltune import emit
 from rccltune.emit import RuleFile
 from rccltune.errors import InputFileError
+from rccltune.showing import lay
 
 
 def accepted(content: bytes, where: Path, hint: str | None = None) -> RuleFile:
@@ -22,8 +23,8 @@ def accepted(content: bytes, where: Path, hint: str | None = None) -> RuleFile:
     """
     file = emit.read_rules(content)
     if file.errors:
-        listed = "\n".join(f"  {where}:{f.line}: {f.message} [{f.code}]" for f in file.errors)
+        listed = (f"  {where}:{f.line}: {f.message} [{f.code}]" for f in file.errors)
         raise InputFileError(
-            f"the plugin refuses this file:\n{listed}", where=str(where), hint=hint
+            lay(["the plugin refuses this file:", *listed]), where=str(where), hint=hint
         )
     return file

@@ -15,6 +15,7 @@ from rccltune import detect, emit, grammar, plugin, verify
 from rccltune.emit import Base, RuleDocument, RuleFile
 from rccltune.errors import InputFileError, MachineError, VerificationError
 from rccltune.model import Fingerprint, Rule, Scale
+from rccltune.showing import lay
 from rccltune.verify import Decision, Host
 from rccltune.vocab import TUNABLE, Algorithm, Collective, Protocol
 
@@ -98,10 +99,10 @@ def _found(arch: str | None) -> tuple[str, bytes]:
     found = detect.vendor_table(detect.Root(), os.environ, arch)
     if found.place is not None:
         return found.place, found.content
-    looked = "\n".join(f"  {place}" for place in found.looked)
+    which = arch or "this architecture"
+    none = f"this machine's RCCL brings no table of rules for {which}; looked for:"
     raise MachineError(
-        f"this machine's RCCL brings no table of rules for {arch or 'this architecture'}; looked "
-        f"for:\n{looked}",
+        lay([none, *(f"  {place}" for place in found.looked)]),
         hint="name it with --base FILE; releases before ROCm 7.13 and architectures that the "
         "vendor did not tune have none, and then nothing is lost.",
     )
@@ -115,16 +116,16 @@ def _read(content: bytes, place: str) -> tuple[RuleFile, emit.LeftOut]:
     """
     file, left_out = emit.read_base(content)
     if file.errors:
-        listed = "\n".join(f"  {place}:{f.line}: {f.message} [{f.code}]" for f in file.errors)
+        listed = (f"  {place}:{f.line}: {f.message} [{f.code}]" for f in file.errors)
         raise InputFileError(
-            f"the base has mistakes:\n{listed}",
+            lay(["the base has mistakes:", *listed]),
             where=place,
             hint="correct a copy of it; sizes are plain bytes.",
         )
     if left_out and not file.rules:
-        listed = "\n".join(f"  {place}:{line}: {why}" for line, why in left_out)
+        lines = (f"  {place}:{line}: {why}" for line, why in left_out)
         raise InputFileError(
-            f"no row of the base means the same to every reader:\n{listed}",
+            lay(["no row of the base means the same to every reader:", *lines]),
             where=place,
             hint="correct a copy of it; names are lower case, and a rule names both an algorithm "
             "and a protocol.",

@@ -15,13 +15,13 @@ from typing import Any, Final
 from rccltune import __version__, deploy, emit, grammar, plugin, session
 from rccltune.deploy import Delivery, File, Placed, Rules
 from rccltune.errors import CommandLineError, InputFileError, SessionError, VerificationError
-from rccltune.fields import shown
 from rccltune.launch.environment import CLEARED
 from rccltune.pipeline import verdicts
 from rccltune.pipeline.needing import check_needs
 from rccltune.session import Session
 from rccltune.session.files import disk_errors
 from rccltune.session.lock import MARKER
+from rccltune.showing import lay, shown
 
 Note = Callable[[str], None]
 # verify writes it into a rule file's header.
@@ -271,7 +271,7 @@ def _rules(path: Path) -> Rules:
         mistakes.append(f"{path}: the name has letters that not every shell takes")
     if mistakes:
         raise InputFileError(
-            "this rule file cannot be deployed:\n" + "\n".join(f"  {one}" for one in mistakes),
+            lay(["this rule file cannot be deployed:", *(f"  {one}" for one in mistakes)]),
             where=str(path),
             hint="write it again with rccltune emit-config --force, or correct these lines.",
         )

@@ -141,6 +141,8 @@ class FitDone:
 def fit_session(folder: Path, *, note: Note, again: bool = False) -> FitDone:
     """Fit every curve of a session, or read fit.json where it is current.
 
+    A session that may only be read is fitted all the same; nothing is kept then.
+
     Args:
         folder: the session.
         note: told what is worth telling.
@@ -155,9 +157,14 @@ def fit_session(folder: Path, *, note: Note, again: bool = False) -> FitDone:
         kept = _read(opened, session.samples_sha256(opened))
         if kept is not None:
             return kept
-    samples = load_samples(opened, note)
+    derived = session.Derived(folder, note)
+    samples = load_samples(opened, note, derived)
     opened = session.open_session(folder)
-    digest = session.samples_sha256(opened)
+    digest = (
+        session.samples_sha256(opened)
+        if session.has_current_samples(opened)
+        else session.samples_sha256(opened, samples)
+    )
     fitted = fit.curves(samples)
     if not fitted.curves:
         raise TooLittleDataError(
@@ -180,7 +187,9 @@ def fit_session(folder: Path, *, note: Note, again: bool = False) -> FitDone:
         beliefs=believed.beliefs,
         wrong=wrong_shares(samples),
     )
-    session.write_derived(folder, FIT_FILE, session.to_plain(done.file))
+    derived.keep(
+        FIT_FILE, lambda: session.write_derived(folder, FIT_FILE, session.to_plain(done.file))
+    )
     return done
 
 

@@ -11,6 +11,7 @@ from rccltune.errors import MachineError
 from rccltune.hosts import Host
 from rccltune.pipeline.asking import ask
 from rccltune.pipeline.site import Site
+from rccltune.showing import lay
 
 HOSTS_FILE: Final = "hosts.json"
 _FOLDER: Final = "hosts"
@@ -74,9 +75,9 @@ def _judge(site: Site, folder: Path, found: Sequence[Host], *, note: Note, force
     if not differing:
         note(f"{len(found)} hosts are alike: {hosts.named(_names(found))}")
         return
-    text = f"the hosts are not alike:\n{hosts.table_of(differing)}"
+    text = lay(["the hosts are not alike:", hosts.table_of(differing)])
     if force:
-        note(f"Measured all the same: {text}")
+        note(lay(["Measured all the same: ", text], gap=""))
         return
     raise MachineError(
         text,

@@ -24,10 +24,11 @@ from rccltune.model import (
     Variant,
 )
 from rccltune.pipeline.ledger import samples_of
-from rccltune.session import Session
+from rccltune.session import Derived, Session
 
 Note = Callable[[str], None]
 _SAME_MACHINE = ("machine", "same")
+_AGAIN: Final = "samples.csv is missing or older than the launches: reading the raw logs again"
 VENDOR_UNKNOWN: Final = (
     "nothing says whose GPUs these are: no limit of one vendor's library is applied, and no "
     "variable of it asked for. To say it, import into a new session (-o DIR) with "
@@ -103,7 +104,10 @@ def import_files(folder: Path, files: Sequence[Path], stated: Stated, *, note: N
 
 def _samples_held(current: Session, note: Note) -> tuple[Sample, ...]:
     stored = session.stored_samples(current)
-    return _samples_from_logs(current, note) if stored is None else stored
+    if stored is not None:
+        return stored
+    note(_AGAIN)
+    return _samples_from_logs(current)
 
 
 def _known_session(folder: Path) -> Session | None:
@@ -200,19 +204,33 @@ def _filled(part: Fingerprint, others: Sequence[Fingerprint]) -> Fingerprint:
     return replace(part, **known)
 
 
-def load_samples(opened: Session, note: Note) -> tuple[Sample, ...]:
-    """All samples of a session; samples.csv is made again where it is not current."""
+def load_samples(opened: Session, note: Note, derived: Derived | None = None) -> tuple[Sample, ...]:
+    """All samples of a session; samples.csv is made again where it is not current.
+
+    Args:
+        opened: the session.
+        note: told what is worth telling.
+        derived: of this session, where more is derived from it than samples.
+    """
     stored = session.stored_samples(opened)
     if stored is not None:
         return stored
+    note(_AGAIN)
+    kept = (derived or Derived(opened.path, note)).keep(
+        "samples.csv", lambda: _made_again(opened, note)
+    )
+    return _samples_from_logs(opened) if kept is None else kept
+
+
+def _made_again(opened: Session, note: Note) -> tuple[Sample, ...]:
+    # Read while nobody adds a launch.
     with session.writing(opened.path, note):
-        samples = _samples_from_logs(opened, note)
+        samples = _samples_from_logs(opened)
         session.commit(opened, [], samples)
     return samples
 
 
-def _samples_from_logs(opened: Session, note: Note) -> tuple[Sample, ...]:
-    note("samples.csv is missing or older than the launches: reading the raw logs again")
+def _samples_from_logs(opened: Session) -> tuple[Sample, ...]:
     ended = session.read_launches(opened.path)
     known = {}
     for launch, _ in ended:

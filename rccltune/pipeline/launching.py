@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from datetime import datetime, timezone
@@ -43,6 +42,7 @@ from rccltune.pipeline.proving import (
     wrong_in,
 )
 from rccltune.pipeline.switching import is_switched, switches
+from rccltune.showing import json_text
 from rccltune.units import MAX_NBYTES
 from rccltune.vocab import Algorithm, Collective
 
@@ -236,7 +236,7 @@ def _environment_json(
         "added": dict(environment.added),
         "files": [list(item) for item in files],
     }
-    return json.dumps(plain, indent=1, ensure_ascii=False) + "\n"
+    return json_text(plain, indent=1) + "\n"
 
 
 def _carried(
@@ -297,7 +297,7 @@ def _filled(text: str, values: dict[str, str]) -> str:
 
 
 def _json(record: object) -> str:
-    return json.dumps(session.to_plain(record), indent=1, ensure_ascii=False) + "\n"
+    return json_text(session.to_plain(record), indent=1) + "\n"
 
 
 def _forced(wanted: Launch, setting: Setting) -> str:

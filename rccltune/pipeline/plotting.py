@@ -78,7 +78,9 @@ def plot_session(
         note(f"not measured: {one}: quarantined, {one.reason}")
     for sentence in plot.omissions(wanted):
         note(sentence)
-    return plot.draw(wanted, directory or folder / "plots", formats=formats, overwrite=overwrite)
+    where = directory or folder / "plots"
+    with session.disk_errors(where):
+        return plot.draw(wanted, where, formats=formats, overwrite=overwrite)
 
 
 def plot_input(
@@ -151,7 +153,8 @@ def plot_predicted(
         simulated=any(done.session.simulated for done in fits),
         published=any(_origins(launches) for launches in made_in),
     )
-    return plot.draw(wanted, directory, formats=formats, overwrite=overwrite)
+    with session.disk_errors(directory):
+        return plot.draw(wanted, directory, formats=formats, overwrite=overwrite)
 
 
 def _of_one(curves: Sequence[Curve], environments: Sequence[Environment]) -> tuple[Curve, ...]:

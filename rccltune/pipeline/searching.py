@@ -31,6 +31,7 @@ from rccltune.model import (
     Variant,
 )
 from rccltune.pipeline.proving import is_walk
+from rccltune.showing import lay
 from rccltune.units import format_size
 from rccltune.vocab import Collective, Doubt
 from rccltune.zones import ChoiceOptions
@@ -327,10 +328,12 @@ def round_text(made: Round) -> str:
     text += "; ".join(motives)
     if made.expected:
         text += f". Expected regret now: {'; '.join(map(expected_text, made.expected))}"
-    for one in made.dropped:
-        text += f"\nDropped: {one.collective.value} {one.setting}, slower everywhere"
-        text += f" (by {100 * one.by:.0f} % and more)"
-    return text
+    dropped = (
+        f"Dropped: {one.collective.value} {one.setting}, slower everywhere "
+        f"(by {100 * one.by:.0f} % and more)"
+        for one in made.dropped
+    )
+    return lay([text, *dropped])
 
 
 def expected_text(expected: Expected) -> str:

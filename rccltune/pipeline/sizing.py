@@ -10,6 +10,7 @@ from typing import Final
 from rccltune import plan, workload
 from rccltune.errors import CommandLineError
 from rccltune.model import Scale, Sweep
+from rccltune.showing import lay
 from rccltune.units import format_size
 from rccltune.vocab import Collective
 from rccltune.workload import Part, Sizes, Workload
@@ -48,9 +49,9 @@ def with_sizes(
     wanted = tuple((one.collective, one.sizes) for one in kept if one.sizes)
     if not wanted:
         others = ", ".join(str(one) for one in whole.scales) or "none"
+        none = f"the workload has no call of these collectives at {scale} that can be measured"
         raise CommandLineError(
-            f"the workload has no call of these collectives at {scale} that can be measured"
-            + "".join(f"\n  {line}" for line in said),
+            lay([none, *(f"  {line}" for line in said)]),
             where=str(path),
             hint=f"its communicators are of {others}; choose one with --np.",
         )
@@ -144,9 +145,9 @@ def callable_only(sweep: Sweep, scale: Scale) -> tuple[Sweep, tuple[str, ...]]:
     empty = [one for one in sweep.collectives if not _has_sizes(sweep, wanted, one, scale)]
     said += [_uncallable(sweep, one, scale, "") for one in empty if not sweep.wanted]
     if len(empty) == len(sweep.collectives):
+        none = "nothing of what was asked for can be called with:"
         raise CommandLineError(
-            "nothing of what was asked for can be called with:"
-            + "".join(f"\n  {line}" for line in said),
+            lay([none, *(f"  {line}" for line in said)]),
             hint="ask for larger sizes (--max-bytes).",
         )
     made = replace(

@@ -12,6 +12,7 @@ from rccltune import grammar, parse, why
 from rccltune.errors import OutputError, RccltuneError, TooLittleDataError
 from rccltune.model import Stated
 from rccltune.pipeline import knowing
+from rccltune.showing import lay
 from rccltune.vocab import Collective
 from rccltune.why import Kindred, Verdict, Where
 
@@ -66,10 +67,12 @@ def explain_job(
 
 
 def _nothing(paths: Sequence[Path], job: why.Job) -> TooLittleDataError:
-    tables = "".join(f"\n  {text}" for text in sorted(job.unread))
-    return TooLittleDataError(
+    told = (
         "nothing here tells what a tuner was asked: no line of the library's log of tuners, "
-        f"communicators or choices, none of the plugin's, no record of a trace{tables}",
+        "communicators or choices, none of the plugin's, no record of a trace"
+    )
+    return TooLittleDataError(
+        lay([told, *(f"  {text}" for text in sorted(job.unread))]),
         where=", ".join(map(str, paths[:8])),
         hint=f"{why.TELL_ALL}.",
     )

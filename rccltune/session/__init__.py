@@ -6,6 +6,7 @@ never parses a log and never decides anything.
 """
 
 from rccltune.schema import to_plain
+from rccltune.session.derived import Derived
 from rccltune.session.files import check_room, disk_errors, sha256_of, write_atomically
 from rccltune.session.lock import writing
 from rccltune.session.ours import SWEEP_FILE, is_ours, remember
@@ -37,6 +38,7 @@ __all__ = [
     "FORMAT",
     "HEADER",
     "SWEEP_FILE",
+    "Derived",
     "Session",
     "check_room",
     "combined_fingerprint",

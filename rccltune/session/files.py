@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import hashlib
 import os
 import stat
@@ -11,23 +12,37 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import IO
 
-from rccltune.errors import SessionError
+from rccltune.errors import ReadOnlyError, SessionError
 
 _CHUNK = 1 << 20
 _LARGEST = 1 << 30
+# What a system says where it is a matter of rights, not of room.
+_CLOSED = (errno.EACCES, errno.EPERM, errno.EROFS)
 
 
 @contextmanager
 def disk_errors(path: Path) -> Iterator[None]:
-    """Turn what a disk can do to us into a message with a remedy."""
+    """Turn what a disk can do to us into a message with a remedy.
+
+    Raises:
+        ReadOnlyError: the folder may not be written.
+        SessionError: it is full, or fails otherwise.
+    """
     try:
         yield
     except OSError as error:
+        said = f"cannot write {path.name}: {error.strerror or error}"
+        if error.errno in _CLOSED:
+            raise ReadOnlyError(
+                said,
+                where=str(path),
+                hint="make the folder writable, or write elsewhere with -o; what was measured so "
+                "far is kept.",
+            ) from error
         raise SessionError(
-            f"cannot write {path.name}: {error.strerror or error}",
+            said,
             where=str(path),
-            hint="free space or make the folder writable, then run the same command again; "
-            "what was measured so far is kept.",
+            hint="free space, then run the same command again; what was measured so far is kept.",
         ) from error
 
 

@@ -17,7 +17,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from rccltune.errors import SessionError
+from rccltune.errors import ReadOnlyError
 from rccltune.session.files import clear_halves, disk_errors
 
 MARKER = "writer.lock"
@@ -34,7 +34,8 @@ def writing(folder: Path, note: Callable[[str], None]) -> Iterator[None]:
         note: told when a dead writer's marker was taken over.
 
     Raises:
-        SessionError: another writer holds it, or the disk refuses.
+        ReadOnlyError: another writer holds it, or it may not be written.
+        SessionError: the disk refuses.
     """
     marker = folder / MARKER
     made = not folder.exists()
@@ -112,7 +113,7 @@ def _take_over(marker: Path, note: Callable[[str], None]) -> bool:
     holder = _parse(text)
     reason = _why_alive(holder)
     if reason is not None:
-        raise SessionError(
+        raise ReadOnlyError(
             f"another rccltune writes this session: {reason}",
             where=str(marker),
             hint=f"wait for it, or write elsewhere with -o; if you are sure that it is gone, "

@@ -10,6 +10,7 @@ samples.csv fit.json rules …     derived
 from __future__ import annotations
 
 import hashlib
+import io
 import json
 import uuid
 from collections.abc import Iterable, Mapping, Sequence
@@ -18,7 +19,7 @@ from pathlib import Path
 from typing import Annotated, Any, Final, TypeAlias, TypeVar
 
 from rccltune.errors import SessionError
-from rccltune.fields import Line, Word, matching, shown
+from rccltune.fields import Line, Word, matching
 from rccltune.model import KNOWN_VARIANTS, Fingerprint, Launch, Outcome, Sample, Variant
 from rccltune.schema import checked, load_json, read_json, to_plain
 from rccltune.session.files import (
@@ -31,6 +32,7 @@ from rccltune.session.files import (
     write_atomically,
 )
 from rccltune.session.table import dump_samples, load_samples
+from rccltune.showing import json_text, lay, shown
 
 T = TypeVar("T")
 
@@ -181,7 +183,7 @@ def combined_fingerprint(parts: Sequence[tuple[str, Fingerprint]]) -> Fingerprin
         ]
         if differences:
             raise SessionError(
-                "two machines in one session:\n" + "\n".join(differences),
+                lay(["two machines in one session:", *differences]),
                 where=name,
                 hint="import it into a session of its own with -o DIR; if it is the same "
                 "machine and only not said, add --assume machine=same.",
@@ -227,10 +229,17 @@ def commit(
         write_atomically(folder / "launch.json", _json(to_plain(launch)))
         write_atomically(folder / "outcome.json", _json(to_plain(outcome)))
     with replacing(session.path / SAMPLES) as stream:
-        dump_samples(samples, stream)
+        stream.write(_dumped(samples))
     done = replace(session, samples_of=launches_digest(session.path))
     write_header(done)
     return done
+
+
+def _dumped(samples: Iterable[Sample]) -> bytes:
+    """The content of samples.csv."""
+    stream = io.BytesIO()
+    dump_samples(sorted(samples, key=_launch_order), stream)
+    return stream.getvalue()
 
 
 def _launch_order(sample: Sample) -> str:
@@ -275,9 +284,16 @@ def stored_samples(session: Session) -> tuple[Sample, ...] | None:
         return load_samples(stream, variants, str(file))
 
 
-def samples_sha256(session: Session) -> str:
-    """SHA-256 of samples.csv, the provenance of everything derived from it."""
-    return sha256_of(session.path / SAMPLES)
+def samples_sha256(session: Session, samples: Iterable[Sample] | None = None) -> str:
+    """SHA-256 of samples.csv, the provenance of everything derived from it.
+
+    Args:
+        session: whose.
+        samples: as they would be written, where the file is not there.
+    """
+    if samples is None:
+        return sha256_of(session.path / SAMPLES)
+    return hashlib.sha256(_dumped(samples)).hexdigest()
 
 
 def write_derived(path: Path, name: str, plain: Mapping[str, Any]) -> Path:
@@ -339,4 +355,4 @@ def dump_json(record: object) -> str:
 
 
 def _json(plain: object) -> str:
-    return json.dumps(plain, indent=1, ensure_ascii=False) + "\n"
+    return json_text(plain, indent=1) + "\n"

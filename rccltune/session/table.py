@@ -8,8 +8,9 @@ from collections.abc import Iterable, Iterator, Mapping
 from typing import IO, Final
 
 from rccltune.errors import SessionError
-from rccltune.fields import LARGEST, NAME, odd_letters, shown
+from rccltune.fields import LARGEST, NAME, odd_letters
 from rccltune.model import CurveKey, Sample, Scale, Setting, Variant
+from rccltune.showing import shown
 from rccltune.units import MOST_US
 from rccltune.vocab import Collective, Doubt, Placement
 

@@ -22,6 +22,7 @@ from types import TracebackType
 from typing import Final, final
 
 from rccltune.errors import InputFileError, MachineError
+from rccltune.showing import lay
 from rccltune.vocab import Collective
 
 ABI_VERSIONS: Final = (2, 3, 4, 5, 6, 7)
@@ -226,7 +227,8 @@ class Communicator:
         self.said = "".join(said)
         if result != _SUCCESS:
             kind = MachineError if result == _SYSTEM_ERROR else InputFileError
-            raise kind(f"The plugin refused to start (result {result}):\n{self.said.strip()}")
+            lines = self.said.strip().split("\n")
+            raise kind(lay([f"The plugin refused to start (result {result}):", *lines]))
         self._open = True
         get = {2: _GET_V2, 3: _GET_V3}.get(abi, _GET_V4)
         self._get = get(members.get_coll_info)

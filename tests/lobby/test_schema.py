@@ -22,15 +22,17 @@ from rccltune.pipeline.fitting import FitFile
 from rccltune.pipeline.searching import SearchFile
 from rccltune.pipeline.verdicts import Refused, VerdictFile
 from rccltune.session.store import HeaderFile
+from rccltune.showing import shown
 
 # What each JSON file of a session, and each answer of a host, is read as.
+T = typing.TypeVar("T")
 ROOTS = (
     *(HeaderFile, Launch, Outcome, FitFile, VerdictFile, Refused, SearchFile, Place, LinkRates),
     *(LinkMap, Dumped, Host, Answer),
 )
 
 
-def bare(kind: Any, where: str, seen: set[Any]) -> list[str]:
+def bare(kind: object, where: str, seen: set[Any]) -> list[str]:
     """Places below a type that are a text or a number without any bound."""
     if typing.get_origin(kind) is Annotated:
         return []
@@ -54,7 +56,7 @@ def test_every_field_that_is_read_has_its_bounds(root: type) -> None:
     assert [place for place in bare(root, "", set()) if place != ".format"] == []
 
 
-def read(kind: type[Any], plain: object) -> Any:
+def read(kind: type[T], plain: object) -> T:
     """A record from plain values."""
     return schema.read_json(kind, json.dumps(plain).encode(), "x.json", "delete it.")
 
@@ -100,14 +102,18 @@ def test_what_is_no_json_of_ours_is_exit_7(text: str) -> None:
     assert caught.value.where == "x.json"
 
 
-@given(st.text(max_size=30), st.text(max_size=30))
+# Line breaks and tabs stay in texts of several lines, and are refused where one line is meant.
+WRITTEN = st.text(max_size=30).map(lambda text: text.replace("\n", "").replace("\t", ""))
+
+
+@given(WRITTEN, WRITTEN)
 def test_whatever_is_written_can_be_read(name: str, value: str) -> None:
     """A log may have any letter; what moves a cursor is written out, the rest stays."""
     made = Fingerprint(product=name, hosts=(value,))
     plain = schema.to_plain(made)
     back = read(Fingerprint, plain)
-    assert back.hosts == (fields.shown(value, "\n\t"),) or not fields.odd_letters(value, "\n\t")
-    assert not fields.odd_letters(back.product or "")
+    assert back.hosts == (shown(value),)
+    assert back.product == shown(name)
 
 
 def test_a_line_is_one_line() -> None:

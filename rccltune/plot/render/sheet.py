@@ -60,7 +60,7 @@ def house_style() -> Iterator[None]:
     """Within it matplotlib has the house's style alone; afterwards what it had before."""
     with mpl.rc_context(), warnings.catch_warnings():
         # A source text in a script that the bundled font lacks shows boxes; that is no failure.
-        warnings.filterwarnings("ignore", message="Glyph .* missing from font")
+        warnings.filterwarnings("ignore", message="(?s)Glyph .* missing from font")
         mpl.rcdefaults()
         mpl.rcParams.update(_STYLE)
         yield

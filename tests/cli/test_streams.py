@@ -1,0 +1,205 @@
+"""Streams that are closed, full or broken: talk may fail, and what is measured stays the same."""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import shlex
+import shutil
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import Final
+
+import pytest
+
+from rccltune.cli import _VERBS, run
+
+pytestmark = pytest.mark.usefixtures("here")
+
+NODE: Final = [
+    *("--simulate", "mi300x", "--mode", "cpx-nps4", "--launcher", "none"),
+    *("--collective", "all_reduce", "--min-bytes", "1K", "--max-bytes", "64K", "--repeats", "1"),
+    *("--setting", "tree/ll", "--setting", "ring/simple", "--method", "per-setting"),
+    *("-o", "s"),
+]
+# What a shell does to the streams, and what the verb ends with where it does its work.
+TALK_GONE: Final = {
+    "reader of both gone": "2>&1 | head -1; exit ${PIPESTATUS[0]}",
+    "reader of both never there": "2>&1 | true; exit ${PIPESTATUS[0]}",
+    "stderr full": "2>/dev/full",
+    "stderr closed": "2>&-",
+    "all closed": "<&- >&- 2>&-",
+}
+
+
+def program(arguments: list[str], streams: str = "", where: Path | None = None) -> int:
+    """Run the program by a shell that treats its streams badly; its exit code."""
+    line = shlex.join([sys.executable, "-m", "rccltune", *arguments])
+    done = subprocess.run(
+        [str(shutil.which("bash")), "-c", f"{line} {streams}"],
+        cwd=where,
+        capture_output=True,
+        check=False,
+    )
+    # A child that had become descriptor 1 or 2 of another file would not be seen here.
+    assert b"Traceback" not in done.stdout + done.stderr
+    assert b"has a bug" not in done.stdout + done.stderr
+    return done.returncode
+
+
+def derived(folder: Path) -> dict[str, bytes]:
+    """What a session derives; the exports and the page name its folder."""
+    return {
+        path.name: path.read_bytes()
+        for path in sorted(folder.iterdir())
+        if path.is_file() and path.name not in {"session.json", "report.html", "clock"}
+        if path.suffix != ".env"
+    }
+
+
+def holds_talk(folder: Path) -> list[Path]:
+    """Files of a session that have what was for stdout or stderr."""
+    said = (b"launches to make", b" usable, ", b"Session: ", b"Next: rccltune", b"To use it now")
+    files = [path for path in folder.rglob("*") if path.is_file() and path.suffix != ".html"]
+    return [path for path in files if any(one in path.read_bytes() for one in said)]
+
+
+@pytest.fixture(scope="module")
+def undisturbed(stand_ins: None, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A sweep and a tune whose streams are read to the end."""
+    del stand_ins
+    folder = tmp_path_factory.mktemp("undisturbed")
+    for verb in ("sweep", "tune"):
+        (folder / verb).mkdir()
+        assert program([verb, *NODE], where=folder / verb) == 0
+    assert len(derived(folder / "tune" / "s")) > len(derived(folder / "sweep" / "s")) > 2
+    return folder
+
+
+@pytest.mark.parametrize("streams", TALK_GONE)
+def test_a_sweep_that_nobody_hears_measures_to_its_end(undisturbed: Path, streams: str) -> None:
+    """Exit code 0, the same samples, and nothing of what was said in any file."""
+    assert program(["sweep", *NODE], TALK_GONE[streams]) == 0
+    assert derived(Path("s")) == derived(undisturbed / "sweep" / "s")
+    assert holds_talk(Path("s")) == []
+
+
+@pytest.mark.parametrize("streams", ["reader of both gone", "all closed"])
+def test_a_tune_that_nobody_hears_proves_the_same_rules(undisturbed: Path, streams: str) -> None:
+    """Also through the plugin, which writes to descriptor 2 by itself."""
+    assert program(["tune", *NODE], TALK_GONE[streams]) == 0
+    assert derived(Path("s")) == derived(undisturbed / "tune" / "s")
+    assert holds_talk(Path("s")) == []
+
+
+def test_a_result_that_could_not_be_written_is_an_error_at_the_end(undisturbed: Path) -> None:
+    """Somebody waits for it: exit code 7, when all is measured."""
+    assert program(["sweep", *NODE, "--json"], ">/dev/full 2>&1") == 7
+    assert derived(Path("s")) == derived(undisturbed / "sweep" / "s")
+    assert program(["variants"], "1</dev/null") == 7
+
+
+def test_a_lost_result_is_told_once_and_keeps_the_code_that_was_earned(
+    capfd: pytest.CaptureFixture[str],
+) -> None:
+    """The message says why; an error that came first is not covered up."""
+    command = [sys.executable, "-m", "rccltune"]
+    with Path("/dev/full").open("wb") as full:
+        done = subprocess.run([*command, "variants"], stdout=full, check=False)
+        assert done.returncode == 7
+        told = capfd.readouterr().err
+        assert told.count("could not be written to stdout: No space left on device") == 1
+        # Nothing was meant for stdout here.
+        done = subprocess.run([*command, "fit", "nowhere"], stdout=full, check=False)
+        assert done.returncode == 7
+        assert "could not be written" not in capfd.readouterr().err
+        assert subprocess.run([*command, "fit", "--x"], stdout=full, check=False).returncode == 2
+
+
+def test_a_pipe_that_is_full_for_now_loses_nothing() -> None:
+    """Another program's non-blocking mode is on the pipe itself, and so on ours."""
+    reader, writer = os.pipe()
+    os.set_blocking(writer, False)
+    fcntl.fcntl(writer, fcntl.F_SETPIPE_SZ, 4096)
+    command = [sys.executable, "-m", "rccltune", "variants", "--json"]
+    with subprocess.Popen(command, stdout=writer) as running:
+        os.close(writer)
+        time.sleep(0.5)
+        with os.fdopen(reader, "rb") as stream:
+            text = stream.read()
+        assert running.wait() == 0
+    whole = subprocess.run(command, stdout=subprocess.PIPE, check=True).stdout
+    # More than the pipe holds.
+    assert len(whole) > 8192
+    assert text == whole
+
+
+def in_use() -> list[list[str]]:
+    """A cheap command line of every verb that has one."""
+    return [
+        ["detect"],
+        ["doctor"],
+        ["sweep", *NODE, "--plan"],
+        ["tune", *NODE, "--scales", "1x8"],
+        ["import", "other.csv", "-o", "new"],
+        ["fit", "s"],
+        ["emit-config", "s", "-o", "-"],
+        ["verify", "s"],
+        ["plot", "s", "-o", "drawn", "--force"],
+        ["report", "s", "-o", "page.html", "--force"],
+        ["workload", "show", "workload.csv"],
+        ["explain", "rules.csv"],
+        ["why", "job.log"],
+        ["variants"],
+        ["deploy", "s", "site"],
+        ["plugin", "--check"],
+    ]
+
+
+def test_every_verb_is_tried() -> None:
+    """A new one gets its line above."""
+    assert {command[0] for command in in_use()} == set(_VERBS)
+
+
+@pytest.fixture(scope="module")
+def prepared(
+    stand_ins: None, repository: Path, tmp_path_factory: pytest.TempPathFactory
+) -> tuple[Path, dict[tuple[str, ...], int]]:
+    """A folder with what the command lines want, and what each of them earns there."""
+    del stand_ins
+    folder = tmp_path_factory.mktemp("verbs")
+    table = repository / "examples/mi300x-cpx-nps4/all_reduce.csv"
+    before = Path.cwd()
+    os.chdir(folder)
+    try:
+        shutil.copy(table, "other.csv")
+        assert run(["import", str(table), "-o", "s"]) == 0
+        assert run(["emit-config", "s"]) == 0
+        shutil.copy(next(Path("s").glob("rccl_tuner*.csv")), "rules.csv")
+        Path("job.log").write_text("nothing of a tuner\n", encoding="utf-8")
+        Path("workload.csv").write_text("no workload\n", encoding="utf-8")
+        return folder, {tuple(command): run(command) for command in in_use()}
+    finally:
+        os.chdir(before)
+
+
+@pytest.mark.parametrize("streams", ["reader of both never there", "all closed"])
+def test_every_verb_ends_with_what_it_earned(
+    prepared: tuple[Path, dict[tuple[str, ...], int]], streams: str
+) -> None:
+    """Whoever is not heard did the same work as whoever is."""
+    folder, earned = prepared
+    assert set(earned.values()) >= {0, 2, 7}
+    for command, code in earned.items():
+        assert program([*command], TALK_GONE[streams], where=folder) == code, command
+
+
+@pytest.mark.parametrize(
+    ("streams", "code"), [("| true; exit ${PIPESTATUS[0]}", 0), (">/dev/full", 7)]
+)
+def test_help_of_every_verb_can_be_cut_off(streams: str, code: int) -> None:
+    """Nobody sees a traceback for having read enough."""
+    for verb in ([], *([name] for name in _VERBS)):
+        assert program([*verb, "--help"], streams) == code, verb

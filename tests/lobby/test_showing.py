@@ -1,0 +1,127 @@
+"""What is data is shown; only layout breaks lines."""
+
+from __future__ import annotations
+
+import ast
+import json
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from rccltune.errors import InputFileError
+from rccltune.showing import Laid, json_text, lay, shown
+
+# With the halves of surrogate pairs that undecodable file names have.
+ANY = st.text(st.characters(exclude_categories=()))
+HARM = "\x1b[2J\r\n\x07\x7f\x9b1m\u2028\u202e\u200b\udc80"
+
+
+def test_each_kind_of_harm_is_spelled_out() -> None:
+    """As Python and ``ls -b`` write them; letters of any script stay."""
+    assert shown(HARM) == "\\x1b[2J\\r\\n\\x07\\x7f\\x9b1m\\u2028\\u202e\\u200b\\udc80"
+    assert shown("µs – Größe 数 🙂 a\\b") == "µs – Größe 数 🙂 a\\b"
+
+
+@given(ANY)
+def test_what_is_shown_is_one_printable_line(text: str) -> None:
+    """Whatever it was; and showing it again changes nothing."""
+    assert shown(text).isprintable()
+    assert shown(shown(text)) == shown(text)
+    shown(text).encode()
+
+
+@given(st.lists(ANY), st.lists(ANY))
+def test_only_what_was_laid_breaks_lines(first: list[str], second: list[str]) -> None:
+    """As many lines as parts, also where one is laid; formatted anew it is data again."""
+    block = lay(["head", *first])
+    assert block.count("\n") == len(first)
+    whole = lay([block, *second])
+    assert whole.count("\n") == len(first) + len(second)
+    assert "\n" not in lay([f"{whole}"])
+    assert isinstance(whole, Laid)
+
+
+@given(
+    st.recursive(ANY | st.integers() | st.none(), lambda c: st.lists(c) | st.dictionaries(ANY, c))
+)
+def test_json_can_be_shown_and_says_the_same(plain: object) -> None:
+    """Valid, printable, and read back as it was; its line breaks are layout."""
+    for indent in (None, 1):
+        text = json_text(plain, indent)
+        assert text.replace("\n", "").isprintable()
+        text.encode()
+        assert json.loads(text) == plain
+    assert "\n" not in json_text(plain)
+
+
+@given(ANY, ANY, ANY)
+def test_an_error_has_the_lines_that_it_was_given(message: str, where: str, hint: str) -> None:
+    """No part of it forges another one."""
+    lines = str(InputFileError(lay(["2 mistakes:", message, message]), where=where, hint=hint))
+    assert lines == "\n".join(
+        [
+            "2 mistakes:",
+            *[shown(message)] * 2,
+            f"  at: {shown(where)}",
+            f"  Hint: {shown(hint)}",
+        ]
+    )
+
+
+# --- nobody goes round it -------------------------------------------------------------------------
+
+# Programs of their own; what they print is for rccltune, or is a benchmark's table.
+PROGRAMS = ("answering.py", "torchbench", "detect/smi_child.py")
+
+
+def _calls(repository: Path) -> Iterator[tuple[str, ast.Call]]:
+    for path in sorted((repository / "rccltune").rglob("*.py")):
+        name = str(path.relative_to(repository / "rccltune"))
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+            if isinstance(node, ast.Call) and not name.startswith(PROGRAMS):
+                yield f"{name}:{node.lineno}", node
+
+
+def test_one_module_prints(repository: Path) -> None:
+    """Else something would reach the terminal as it is."""
+    printing = {"print", "click.echo", "click.secho", "sys.stdout.write", "sys.stderr.write"}
+    printing |= {"error.show", "os.write", "warnings.warn"}
+    found = {
+        where.partition(":")[0]
+        for where, call in _calls(repository)
+        if ast.unparse(call.func) in printing
+    }
+    assert found == {"cli/console.py"}
+
+
+def _breaks_lines(argument: ast.expr) -> bool:
+    """Whether text itself, not what was laid, has a line break of ours."""
+    if isinstance(argument, ast.Call) and ast.unparse(argument.func) in ("lay", "Laid"):
+        return False
+    return any(
+        isinstance(node, ast.Constant) and isinstance(node.value, str) and "\n" in node.value
+        for node in ast.walk(argument)
+    )
+
+
+def test_lines_of_ours_are_laid(repository: Path) -> None:
+    """Elsewhere a line break would be shown as one of data: ``\\n``. Use rccltune.showing.lay."""
+    told = ("note", "say", "talk", "put", "detail", "result")
+    found = [
+        where
+        for where, call in _calls(repository)
+        if ast.unparse(call.func).rpartition(".")[2].endswith(("Error", *told))
+        for argument in (*call.args, *(keyword.value for keyword in call.keywords))
+        if _breaks_lines(argument)
+    ]
+    assert found == []
+
+
+@pytest.mark.parametrize("text", ["raise E('a:\\n' + b)", "note(f'a\\n{b}')", "say('\\n'.join(b))"])
+def test_the_check_sees_line_breaks(text: str) -> None:
+    """So that an empty list means something."""
+    calls = [node for node in ast.walk(ast.parse(text)) if isinstance(node, ast.Call)]
+    assert any(_breaks_lines(argument) for call in calls for argument in call.args)
