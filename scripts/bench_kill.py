@@ -64,7 +64,7 @@ def nodes(folder: Path) -> dict[str, tuple[Path, list[str]]]:
         "smallest": (write_node(folder / "smallest.yaml", NODES / "smallest.yaml"), eight),
         "mpirun": (
             write_node(folder / "mpirun.yaml", NODES / "smallest.yaml"),
-            [*eight[:3], "openmpi", "--max-bytes", "256K", "--setting", "ring/ll"],
+            [*eight[:3], "openmpi", "--setting", "ring/ll", "--setting", "ring/simple"],
         ),
         "faults": (
             write_node(folder / "faults.yaml", NODES / "what-goes-wrong.yaml"),
