@@ -21,8 +21,10 @@ from killing import NODES, SESSION, command, differences, drawn, rows, torment, 
 # Launches that one is let make before it is killed; and how often a session is killed.
 MOST = 12
 KILLS = 6
-CHARACTERS = ("five-crossovers", "plateaus")
-OPTIONS = ["--collective", "all_reduce", "--min-bytes", "4K", "--max-bytes", "4M", "--force"]
+CHARACTER = "plateaus"
+# One process plays all ranks of these.
+ALONE = ("smallest", "faults", CHARACTER)
+OPTIONS = ["--collective", "all_reduce", "--min-bytes", "4K", "--max-bytes", "2M", "--force"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -59,7 +61,7 @@ def nodes(folder: Path) -> dict[str, tuple[Path, list[str]]]:
     """Node files by name, each with options of its own."""
     eight = ["--mode", "spx-nps1", "--launcher", "none"]
     many = ["--mode", search_nodes.MODE, "--launcher", "none", "--setting"]
-    settings = " --setting ".join(search_nodes.SETTINGS[:8]).split()
+    settings = " --setting ".join(search_nodes.SETTINGS[:4]).split()
     found = {
         "smallest": (write_node(folder / "smallest.yaml", NODES / "smallest.yaml"), eight),
         "mpirun": (
@@ -71,11 +73,9 @@ def nodes(folder: Path) -> dict[str, tuple[Path, list[str]]]:
             [*eight, "--timeout", "4"],
         ),
     }
-    for one in search_nodes.CHARACTERS:
-        if one.name in CHARACTERS:
-            path = search_nodes.write_node(one, folder)
-            found[one.name] = (write_node(path, path), [*many, *settings])
-    return found
+    character = next(one for one in search_nodes.CHARACTERS if one.name == CHARACTER)
+    path = search_nodes.write_node(character, folder)
+    return found | {CHARACTER: (write_node(path, path), [*many, *settings])}
 
 
 def session(node: str, seed: int, n_kills: int, folder: Path) -> Killed:
@@ -100,7 +100,7 @@ def session(node: str, seed: int, n_kills: int, folder: Path) -> Killed:
 
 def main() -> int:
     """Every node with every seed; 1 where one ended otherwise."""
-    names = ("smallest", "mpirun", "faults", *CHARACTERS)
+    names = ("mpirun", *ALONE)
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawTextHelpFormatter
     )

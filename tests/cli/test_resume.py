@@ -1,7 +1,6 @@
 """Killed and resumed, however often and wherever: the same files as if nobody had killed anything.
 
-``RCCLTUNE_TEST_SEED=N`` repeats the draws of a long test that failed; scripts/bench kill is the same
-with figures.
+``scripts/bench kill`` is the long test with more of everything, and says what it found.
 """
 
 from __future__ import annotations
@@ -10,12 +9,14 @@ import shutil
 import signal
 from pathlib import Path
 
+import bench_kill
 import pytest
 from killing import NODES, SESSION, command, differences, rows, torment, write_node
 
 from rccltune.cli import run
 
-pytestmark = pytest.mark.usefixtures("stand_ins")
+# Each starts rccltune up to eight times, which takes its time on a machine with other work.
+pytestmark = [pytest.mark.usefixtures("stand_ins"), pytest.mark.timeout(900)]
 
 SMALL = ["--collective", "all_reduce", "--min-bytes", "4K", "--max-bytes", "512K"]
 SMALL += ["--setting", "ring/ll", "--setting", "ring/simple", "--repeats", "2", "--force"]
@@ -107,3 +108,15 @@ def test_a_verification_that_is_killed_ends_in_the_same_verdict(
     assert found[0] == found[1]
     assert (tmp_path / "whole" / SESSION / "verdict.json").exists()
     assert not differences(tmp_path / "whole", tmp_path / "killed")
+
+
+@pytest.mark.long
+@pytest.mark.timeout(3600)
+@pytest.mark.parametrize("node", [pytest.param("mpirun", marks=pytest.mark.mpi), *bench_kill.ALONE])
+@pytest.mark.parametrize("seed", [11, 12])
+def test_whatever_is_killed_at_random_tuning_ends_in_the_same_files(
+    tmp_path: Path, node: str, seed: int
+) -> None:
+    """Sweep and verification, with real ranks, with faults, with 64 ranks; six kills each."""
+    found = bench_kill.session(node, seed, 6, tmp_path)
+    assert found.is_same, f"{found}\n{said(tmp_path / 'killed')}"
