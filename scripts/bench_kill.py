@@ -60,7 +60,9 @@ class Killed:
 def nodes(folder: Path) -> dict[str, tuple[Path, list[str]]]:
     """Node files by name, each with options of its own."""
     eight = ["--mode", "spx-nps1", "--launcher", "none"]
-    many = ["--mode", search_nodes.MODE, "--launcher", "none", "--setting"]
+    # A search plans with a start-up for which nobody waits here.
+    many = ["--mode", search_nodes.MODE, "--launcher", "none"]
+    many += ["--env", "RCCLTUNE_SIM_STARTUP_S=0", "--setting"]
     settings = " --setting ".join(search_nodes.SETTINGS[:4]).split()
     found = {
         "smallest": (write_node(folder / "smallest.yaml", NODES / "smallest.yaml"), eight),
