@@ -300,3 +300,8 @@ class Outcome:
     n_steps: Whole | None = None
     suspect: Setting | None = None
     wrong: tuple[Setting, ...] = ()
+
+    @property
+    def was_cut_off(self) -> bool:
+        """Whether somebody ended it, which says nothing of what it measured."""
+        return self.status is Status.INTERRUPTED or self.failure is Failure.KILLED

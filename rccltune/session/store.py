@@ -135,7 +135,7 @@ def launch_id(launch: Launch) -> str:
 
 
 def read_launches(path: Path) -> tuple[tuple[Launch, Outcome], ...]:
-    """Every complete launch, by id; one without an outcome was interrupted and does not count."""
+    """Every complete launch, by id; one without an outcome was interrupted and is made again."""
     return tuple(
         (read_launch(folder), _read_record(folder / "outcome.json", Outcome))
         for folder in sorted((path / "launches").glob("*"))
@@ -263,9 +263,17 @@ def write_header(session: Session) -> None:
 
 
 def launches_digest(path: Path) -> str:
-    """Digest of the ids of all complete launches: what samples.csv must have been made from."""
-    ids = sorted(p.parent.name for p in (path / "launches").glob("*/outcome.json"))
-    return hashlib.sha256("\n".join(ids).encode()).hexdigest()[:16]
+    """Digest of what samples.csv must have been made from.
+
+    The ids of all complete launches; one that was interrupted counts as far as its log goes.
+    """
+    made = []
+    for own in sorted((path / "launches").glob("*")):
+        if (own / "outcome.json").exists():
+            made.append(own.name)
+        elif (own / RAW_LOG).exists():
+            made.append(f"{own.name} {(own / RAW_LOG).stat().st_size}")
+    return hashlib.sha256("\n".join(made).encode()).hexdigest()[:16]
 
 
 def has_current_samples(session: Session) -> bool:
