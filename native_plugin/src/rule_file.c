@@ -400,7 +400,8 @@ bool rule_file_parse(struct text content, struct rule_file *file)
     memset(file, 0, sizeof *file);
     (void)text_skip(&content, "\xef\xbb\xbf"); /* a byte-order mark, as some editors leave it */
     if (seal_is_stump(content)) {
-        note(&parser, FINDING_ERROR, "seal", "%s",
+        parser.line = 1;
+        note(&parser, FINDING_ERROR, "cut", "%s",
              content.left == 0 ? "the file is empty" : "the file was cut inside its first word");
         return !parser.no_memory;
     }

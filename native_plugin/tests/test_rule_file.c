@@ -89,8 +89,9 @@ static void check_seals(void)
     expect(whole, 2, 0, 1, NULL);
     expect("# above\n#@rules 1\r\n" ROW "\r\n  #@ end 01\r\n\n# below\n", 1, 0, 0, NULL);
     expect("#@ rules 0\n#@ end 0", 0, 0, 0, NULL);
-    expect("", 0, 1, 0, "seal");
-    expect("\xef\xbb\xbf", 0, 1, 0, "seal");
+    expect("", 0, 1, 0, "cut");
+    expect("\xef\xbb\xbf", 0, 1, 0, "cut");
+    expect("#@ rule", 0, 1, 0, "cut");
     expect(ROW "\n#@ end 1\n", 1, 1, 0, "seal");
     expect("#@ rules 1\n" ROW "\n", 1, 1, 0, "seal");
     expect("#@ rules 2\n" ROW "\n#@ end 1\n", 1, 1, 0, "seal");
