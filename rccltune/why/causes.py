@@ -67,7 +67,7 @@ _SAID: Final = tuple(
             "correct the lines that rccltune explain RULES names",
         ),
         (
-            r"cannot be opened|cannot be read|no regular file \(|larger than the limit|not a text file",
+            r"cannot be (?:opened|read)|no regular file|larger than the limit|is not a text file",
             Kind.REFUSED,
             remedies.SAME_FILE,
         ),

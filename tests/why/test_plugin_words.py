@@ -112,8 +112,7 @@ LINES = [
     (COMM + "step=0 of=3 setting=ring/ll", "started"),
     (COMM + "schedule begun=3 of=3 overrun-calls=0", "started"),
     (
-        "rccltune: error: comm=00000000000000ab: the trace could not be written to /x: the disk "
-        "is full; what was asked since its last step is missing",
+        "rccltune: error: comm=0: the trace could not be written to /x: the disk is full; what …",
         "unwritten",
     ),
     ("rccltune: error: comm=00000000000000ab: the trace could not be written to /x", "unwritten"),
