@@ -28,7 +28,6 @@ def seal(*, console: Console, rules: Path) -> None:
     \b
     Exit codes: 0 done, 3 the plugin refuses the file for another reason, 7 it cannot be written.
     """
-    from rccltune import session
     from rccltune.pipeline import sealing
 
     done = sealing.seal(rules)
@@ -39,4 +38,5 @@ def seal(*, console: Console, rules: Path) -> None:
         text = f"{done.path}: says {rows} now."
     if done.was is not None:
         text += f"\nBefore: {done.was}"
-    console.result(session.to_plain(done), text)
+    plain = {"path": str(done.path), "rows": done.n_rows, "was": done.was, "changed": done.changed}
+    console.result(plain, text)
