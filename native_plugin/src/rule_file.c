@@ -387,10 +387,10 @@ static void parse_line(struct parser *parser, struct text line)
 /* A file that does not have what it says: cut, or being written. */
 static void refuse_seal(struct parser *parser)
 {
-    char reason[sizeof((struct finding *)NULL)->message];
+    char reason[192];
     seal_explain(&parser->seal, reason, sizeof reason);
     parser->line = parser->seal.line;
-    note(parser, FINDING_ERROR, "seal", "%s", reason);
+    note(parser, FINDING_ERROR, "seal", "not as long as it says: %s", reason);
 }
 
 bool rule_file_parse(struct text content, struct rule_file *file)
@@ -401,8 +401,7 @@ bool rule_file_parse(struct text content, struct rule_file *file)
     (void)text_skip(&content, "\xef\xbb\xbf"); /* a byte-order mark, as some editors leave it */
     if (seal_is_stump(content)) {
         parser.line = 1;
-        note(&parser, FINDING_ERROR, "cut", "%s",
-             content.left == 0 ? "the file is empty" : "the file was cut inside its first word");
+        note(&parser, FINDING_ERROR, "cut", "the file is empty, or ends in its first word");
         return !parser.no_memory;
     }
     parser.line = text_first_binary_line(content);

@@ -49,7 +49,7 @@ struct finding {
     enum finding_severity severity;
     uint32_t line; /* from 1; 0 for the file as a whole */
     const char *code;
-    char message[200];
+    char message[224];
 };
 
 /* What `#@ requires` asks of the machine.  Zero or "" where a key is not given. */

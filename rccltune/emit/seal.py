@@ -78,9 +78,9 @@ class Seal:
             return None
         below = self.n_rows - self._n_rows_at_end if self._ends else 0
         return (
-            f"'#@ rules' {_quoted(self._heads)}, '#@ end' {_quoted(self._ends)}, and there are "
-            f"{self.n_rows} rows, {below} below the end: cut, or edited by hand (then: rccltune "
-            "seal FILE)"
+            f"not as long as it says: '#@ rules' {_quoted(self._heads)}, '#@ end' "
+            f"{_quoted(self._ends)}, and there are {self.n_rows} rows, {below} below the end: "
+            "cut, or edited by hand (then: rccltune seal FILE)"
         )
 
 

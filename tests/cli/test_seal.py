@@ -108,7 +108,7 @@ def test_a_file_of_somebody_elses_gets_both_lines(here: Path) -> None:
     [
         (b"#@ rules 2\nallreduce,0,9,bush,ll,-1,1,8\n", "rules.csv:2: unknown algorithm 'bush'"),
         (b"", "rules.csv:1: the file is empty"),
-        (b"#@ rul", "rules.csv:1: the file was cut"),
+        (b"#@ rul", "rules.csv:1: the file is empty, or ends"),
         (b"\x7fELF", "not a text file"),
         (None, "cannot be read"),
     ],
