@@ -116,6 +116,15 @@ int plugin_step(uint32_t step)
     return result;
 }
 
+/* Whether a job goes on without a trace or a record that cannot be; it is told. */
+static bool goes_on(const struct settings *settings, const char *id, const char *reason)
+{
+    if (settings->ignore_errors) {
+        output_say("rccltune: error: comm=%s: %s; the job goes on without it\n", id, reason);
+    }
+    return settings->ignore_errors;
+}
+
 static enum plugin_status start(const struct plugin_comm *comm, const struct settings *settings,
                                 struct config *config, struct plugin **plugin)
 {
@@ -134,16 +143,15 @@ static enum plugin_status start(const struct plugin_comm *comm, const struct set
     };
     enum output_start started =
         watch_start(settings, config, &traced, &watch, reason, sizeof reason);
-    if (started == OUTPUT_STARTED) {
+    bool on = started == OUTPUT_STARTED || goes_on(settings, id, reason);
+    if (on) {
         started = record_start(settings, &traced, &record, reason, sizeof reason);
+        on = started == OUTPUT_STARTED || goes_on(settings, id, reason);
     }
-    if (started != OUTPUT_STARTED && !settings->ignore_errors) {
+    if (!on) {
         watch_end(watch);
         complain(comm, reason, started == OUTPUT_NO_MEMORY);
         return started == OUTPUT_NO_MEMORY ? PLUGIN_UNSURE : PLUGIN_WRONG;
-    }
-    if (started != OUTPUT_STARTED) {
-        output_say("rccltune: error: comm=%s: %s; the job goes on without it\n", id, reason);
     }
     if (watch == NULL && record == NULL && config->table == NULL && config->schedule == NULL) {
         return PLUGIN_READY; /* inert: no context, nothing to release */

@@ -179,6 +179,11 @@ static void check_names_that_are_traps(void)
             CHECK(count(outputs[i].complaint) == 1 && count("rccltune: error: ") == 1);
         }
     }
+    use(&outputs[0], "pipe"); /* two that are missing are two lines */
+    (void)setenv("RCCLTUNE_RECORD", path, 1);
+    (void)setenv("RCCLTUNE_ON_ERROR", "ignore", 1);
+    CHECK(ended(run(live), ABI_SUCCESS));
+    CHECK(count("rccltune: error: ") == 2 && count("RCCLTUNE_RECORD: ") == 1);
     check_content("victim", "rccltune: precious\n");
     check_content("theirs", "precious\n");
     (void)snprintf(full, sizeof full, "%s/nothing", root);
