@@ -67,14 +67,13 @@ def gather(
     if output.exists() and not force:
         raise archiving.taken(output)
     wanted = _this_machine if machine or not paths else None
-    archive = archiving.gathered(paths, this_machine=wanted, text_of=_text)
-    console.result(archive.as_plain(), _text(archive))
-    for name, alias in archive.names:
-        console.detail(f"{alias}: {_printable(name)}")
-    if not yes and not _agreed(output):
-        return
-    nbytes = archiving.write(archive, output, force=force)
-    console.say(f"{output}: {nbytes / 1e3:.0f} kB. Nothing was sent.")
+    with archiving.gathered(paths, this_machine=wanted, text_of=_text) as archive:
+        console.result(archive.as_plain(), _text(archive))
+        for name, alias in archive.names:
+            console.detail(f"{alias}: {_printable(name)}")
+        if yes or _agreed(output):
+            nbytes = archiving.write(archive, output, force=force)
+            console.say(f"{output}: {nbytes / 1e3:.0f} kB. Nothing was sent.")
 
 
 def _agreed(output: Path) -> bool:

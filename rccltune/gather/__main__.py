@@ -30,7 +30,7 @@ def main() -> int:
         return 0
     try:
         with wish.output.open("x", encoding="utf-8", newline="\n") as stream:
-            stream.write(as_text(blocks))
+            stream.write(as_text(blocks, names))
     except OSError as error:
         parser.error(f"{wish.output} cannot be written: {error.strerror}; name another with -o")
     kinds = [block.kind for block in blocks]

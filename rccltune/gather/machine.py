@@ -230,6 +230,7 @@ class Machine:
             text = _lines(text, lambda line: line.startswith(("Model", "GPU UUID")))
         elif name.endswith(".conf"):
             text = _lines(text, _is_ours)
+        self.names.learn(text)
         return self.names.text(text, addresses=name.endswith(".conf"))
 
     def _numbered(self, found: Match[str]) -> str:
@@ -313,6 +314,7 @@ class Machine:
         for argv in PROGRAMS:
             said = _asked(argv)
             if said is not None:
+                self.names.learn(said)
                 yield Block("told", " ".join(argv), self.names.text(said))
         cards = (
             f"{Path(name).name} {os.path.realpath(f'/{name}')}\n" for name in self.found(CARDS)
@@ -393,6 +395,6 @@ def dropped() -> set[str]:
     return {name for name in os.environ if not is_listed(name)}
 
 
-def as_text(blocks: list[Block]) -> str:
-    """The file."""
-    return HEAD + "".join(block.written() for block in blocks)
+def as_text(blocks: list[Block], names: Scrubber) -> str:
+    """The file; a name that only a later block gave away is replaced in all of them."""
+    return names.text(HEAD + "".join(block.written() for block in blocks), addresses=False)

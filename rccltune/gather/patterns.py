@@ -35,12 +35,16 @@ TOKEN = re.compile(
     r"ya29\.[\w.-]{16,}|SG\.[\w-]{8,}\.[\w-]{8,}|eyJ[\w-]{6,}\.[\w-]+(?:\.[\w-]*)?|"
     r"AAAA[A-Za-z0-9+/]{20,}={0,2})|(?<=Bearer )(?=\S*\d)\S{8,}|(?<=Basic )(?=\S*[\d=])\S{8,}"
 )
-LONG = re.compile(r"[A-Za-z0-9+/_=-]{20,}")
-SEGMENT = re.compile(r"[A-Za-z0-9+_=-]{20,}")
+LONG = re.compile(r"[A-Za-z0-9+/_-]{20,}={0,2}")
+SEGMENT = re.compile(r"[A-Za-z0-9+_-]{20,}={0,2}")
 DIGEST = re.compile(r"(?i)sha-?256\W{1,4}([0-9a-f]{64})\b")
 
-UUID = re.compile(r"(?<![0-9a-fA-F])[0-9a-fA-F]{8}(?:-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}(?![0-9a-fA-F])")
-MAC = re.compile(r"(?<![\w:-])[0-9a-fA-F]{2}(?:([:-])[0-9a-fA-F]{2})(?:\1[0-9a-fA-F]{2}){4}(?![\w:])")
+UUID = re.compile(
+    r"(?<![0-9a-fA-F])[0-9a-fA-F]{8}(?:-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}(?![0-9a-fA-F])"
+)
+MAC = re.compile(
+    r"(?<![\w:])[0-9a-fA-F]{2}(?:([:-])[0-9a-fA-F]{2})(?:\1[0-9a-fA-F]{2}){4}(?![\w:])"
+)
 GUID = re.compile(r"(?<![\w:])[0-9a-fA-F]{4}(?::[0-9a-fA-F]{4}){3}(?![\w:])")
 # What IPv6 addresses are among; ipaddress says which of it is one.
 COLONS = re.compile(r"(?<![0-9A-Za-z.])[0-9A-Za-z.]*(?::[0-9A-Za-z.]*){2,}(?:%[\w.-]+)?")
@@ -80,9 +84,13 @@ RANK = re.compile(r"(\b[Pp]id +\d+ on +)(\S+)( device)")
 LOG_HEAD = re.compile(r"(^|[\s>\]])([^\s:>\]]+)(:\d+:\d+ \[-?\d+\] (?:\S+ ){0,2}[NR]CCL )")
 GLUED = re.compile(r"-?\d+(?=[A-Za-z])|N/A(?=[A-Za-z])")
 STARTED = re.compile(r"(\b(?:prterun|prte|orterun|mpirun)-)([\w.-]+?)(-\d+@)")
-PER_HOST_FILE = re.compile(r"((?:trace|nccl|plugin|record)-)(.+?)((?:-\d+)(?:-[0-9a-f]+)?(?:-\d+)?\.\w+)")
+PER_HOST_FILE = re.compile(
+    r"((?:trace|nccl|plugin|record)-)(.+?)((?:-\d+)(?:-[0-9a-f]+)?(?:-\d+)?\.\w+)"
+)
 HOSTS_SAID = (
-    re.compile(r"(?i)\b(?:local host|remote host|hostname|node ?name)\"?[ \t]*[:=]?[ \t]+\"?([\w.-]+)"),
+    re.compile(
+        r"(?i)\b(?:local host|remote host|hostname|node ?name)\"?[ \t]*[:=]?[ \t]+\"?([\w.-]+)"
+    ),
     re.compile(r"(?i)\bon (?:node|host) \"?([\w.-]*\d[\w.-]*)"),
     re.compile(r"\bsrun: (?:error: |warning: )?([\w.-]+): tasks?\b"),
     re.compile(r"\bON ([\w.-]+) CANCELLED"),

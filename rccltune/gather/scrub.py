@@ -17,15 +17,143 @@ from .variables import is_listed, is_secret
 # Names that name nobody. Who has one of them as a name of a host or of a person keeps it, where
 # nothing beside it says that it is one.
 _ORDINARY = frozenset(
-    "root localhost home user users admin host hosts node nodes gpu gpus rank ranks local remote "
-    "opt usr lib lib64 bin var tmp etc dev sys proc share include build src data main test tests "
-    "scratch work project projects shared software apps rocm rccl nccl amd nvidia hip cuda mpi "
-    "openmpi mpich intel slurm torch python python3 rccltune rccl-tests nccl-tests mpirun mpiexec "
-    "orterun prterun srun proxy hydra git github ubuntu debian linux secret value mail address "
-    "domain serial info warn error debug trace version using device devices size count type time "
-    "redop busbw algbw wrong float half double bfloat16 uint8 int8 sum prod min max avg in-place "
-    "out-of-place none null true false yes off default auto unknown simulated sim begin end rules "
-    "schedule silent baseline step calls comm this the for and not with session".split()
+    [
+        "root",
+        "localhost",
+        "home",
+        "user",
+        "users",
+        "admin",
+        "host",
+        "hosts",
+        "node",
+        "nodes",
+        "gpu",
+        "gpus",
+        "rank",
+        "ranks",
+        "local",
+        "remote",
+        "opt",
+        "usr",
+        "lib",
+        "lib64",
+        "bin",
+        "var",
+        "tmp",
+        "etc",
+        "dev",
+        "sys",
+        "proc",
+        "share",
+        "include",
+        "build",
+        "src",
+        "data",
+        "main",
+        "test",
+        "tests",
+        "scratch",
+        "work",
+        "project",
+        "projects",
+        "shared",
+        "software",
+        "apps",
+        "rocm",
+        "rccl",
+        "nccl",
+        "amd",
+        "nvidia",
+        "hip",
+        "cuda",
+        "mpi",
+        "openmpi",
+        "mpich",
+        "intel",
+        "slurm",
+        "torch",
+        "python",
+        "python3",
+        "rccltune",
+        "rccl-tests",
+        "nccl-tests",
+        "mpirun",
+        "mpiexec",
+        "orterun",
+        "prterun",
+        "srun",
+        "proxy",
+        "hydra",
+        "git",
+        "github",
+        "ubuntu",
+        "debian",
+        "linux",
+        "secret",
+        "value",
+        "mail",
+        "address",
+        "domain",
+        "serial",
+        "info",
+        "warn",
+        "error",
+        "debug",
+        "trace",
+        "version",
+        "using",
+        "device",
+        "devices",
+        "size",
+        "count",
+        "type",
+        "time",
+        "redop",
+        "busbw",
+        "algbw",
+        "wrong",
+        "float",
+        "half",
+        "double",
+        "bfloat16",
+        "uint8",
+        "int8",
+        "sum",
+        "prod",
+        "min",
+        "max",
+        "avg",
+        "in-place",
+        "out-of-place",
+        "none",
+        "null",
+        "true",
+        "false",
+        "yes",
+        "off",
+        "default",
+        "auto",
+        "unknown",
+        "simulated",
+        "sim",
+        "begin",
+        "end",
+        "rules",
+        "schedule",
+        "silent",
+        "baseline",
+        "step",
+        "calls",
+        "comm",
+        "this",
+        "the",
+        "for",
+        "and",
+        "not",
+        "with",
+        "session",
+    ]
 )
 _ALIAS = re.compile(r"(?:hosts?|user|secret|value|serial)-\d+")
 _NAME = re.compile(r"[A-Za-z0-9][\w.-]{0,200}")
@@ -86,7 +214,9 @@ class Scrubber:
     def know_user(self, name: str) -> None:
         """A person, by the name of the account or the whole name."""
         name = name.strip().lower()
-        if re.search(r"[^\W\d_]", name) and not _ALIAS.fullmatch(name) and "\n" not in name:
+        if name in self._protected or _ALIAS.fullmatch(name) or "\n" in name:
+            return
+        if len(name) > 2 and re.search(r"[^\W\d_]", name):
             self._word(name, "user", self._user(name))
 
     def know_secret(self, value: str) -> None:
@@ -293,10 +423,16 @@ class Scrubber:
         text = self._assigned(text)
         text = patterns.TOKEN.sub(lambda m: self._secret(m[0]), text)
         text = patterns.UUID.sub(self._uuid, text)
-        text = patterns.GUID.sub(lambda m: self._identity("guid", "0200:0000:0000:{:04x}", m[0]), text)
-        text = patterns.MAC.sub(lambda m: self._identity("mac", "02:00:00:00:00:{:02x}", m[0]), text)
+        text = patterns.GUID.sub(
+            lambda m: self._identity("guid", "0200:0000:0000:{:04x}", m[0]), text
+        )
+        text = patterns.MAC.sub(
+            lambda m: self._identity("mac", "02:00:00:00:00:{:02x}", m[0]), text
+        )
         text = patterns.LONG_HEX.sub(self._hexadecimal, text)
-        text = patterns.SERIAL.sub(lambda m: m[1] + self._identity("serial", "serial-{}", m[2]), text)
+        text = patterns.SERIAL.sub(
+            lambda m: m[1] + self._identity("serial", "serial-{}", m[2]), text
+        )
         text = patterns.COLONS.sub(self._colons, text)
         if addresses:
             text = patterns.IPV4.sub(lambda m: self._ipv4(m[0]), text)
@@ -310,7 +446,9 @@ class Scrubber:
     def _secret(self, value: str) -> str:
         if _ALIAS.fullmatch(value):
             return value
-        return self._counted("secret", value, self._secrets.get(value) or self._alias("secret", value))
+        return self._counted(
+            "secret", value, self._secrets.get(value) or self._alias("secret", value)
+        )
 
     def _value(self, name: str, value: str) -> str:
         """Of a variable: as it is where it is listed, else a stand-in."""
@@ -319,7 +457,11 @@ class Scrubber:
             return self._secret(value)
         if is_listed(name):
             return self.text(value)
-        return value if _ALIAS.fullmatch(value) else self._counted("value", value, self._alias("value", value))
+        return (
+            value
+            if _ALIAS.fullmatch(value)
+            else self._counted("value", value, self._alias("value", value))
+        )
 
     def _url(self, found: _Found) -> str:
         person = ""
@@ -384,19 +526,28 @@ class Scrubber:
         return self._numbers.setdefault(value, len(self._numbers) + 1) if value else 0
 
     def _hexadecimal(self, found: _Found) -> str:
-        self.counts["identity"] += 1
-        return f"0x{self.number(int(found[0], 16)):016x}"
+        value = int(found[0], 16)
+        # A stand-in stays, and no identity is as small.
+        if value < 1 << 24:
+            return found[0]
+        return self._counted("identity", found[0], f"0x{self.number(value):016x}")
 
     def _uuid(self, found: _Found) -> str:
         return self._identity("uuid", "00000000-0000-0000-0000-{:012d}", found[0])
 
     def _identity(self, kind: str, form: str, value: str) -> str:
+        if value.startswith(_STAND_INS):
+            return value
         made = self._alias(kind, value.lower(), form)
         return self._counted("identity", value, made)
 
     def _ipv4(self, text: str) -> str:
         numbers = [int(part) for part in text.split(".")]
-        if max(numbers) > 255 or numbers[0] in (0, 127, 255) or text.startswith(("192.0.2.", "198.18.")):
+        if (
+            max(numbers) > 255
+            or numbers[0] in (0, 127, 255)
+            or text.startswith(("192.0.2.", "198.18."))
+        ):
             return text
         known = self._aliases.get(("address", text))
         if known is None:
@@ -456,12 +607,14 @@ class Scrubber:
             parts = [
                 patterns.AT,
                 _HOME_PARTS,
-                f"(?P<tilde>(?<![\\w/~.])~(?P<tilde_person>[A-Za-z][\\w.-]*))",
+                "(?P<tilde>(?<![\\w/~.])~(?P<tilde_person>[A-Za-z][\\w.-]*))",
                 f"(?P<fqdn>{patterns.FQDN})",
                 f"(?P<set>{patterns.NODE_SET})",
             ]
             if self._domains:
-                parts.append(rf"(?P<known_fqdn>(?<![\w.-])[\w.-]*?(?<![\w-]){_alternatives(self._domains)}(?![\w-]))")
+                parts.append(
+                    rf"(?P<known_fqdn>(?<![\w.-])[\w.-]*?(?<![\w-]){_alternatives(self._domains)}(?![\w-]))"
+                )
             if self._words:
                 # A benchmark's last digit may stand before a name without a blank.
                 parts.append(
@@ -539,6 +692,7 @@ class Scrubber:
         )
 
 
+_STAND_INS = ("00000000-0000-0000-0000-", "0200:0000:0000:", "02:00:00:00:00:")
 _QUOTES = ("'", '"')
 _SCHEMES = ("bearer", "basic", "token", "digest", "negotiate")
 # The words of our own records; hosts and people are no keys there.
@@ -620,5 +774,3 @@ def _alternatives(words: Iterable[str]) -> str:
     if len(branches) == 1 and "" not in by:
         return branches[0]
     return f"(?:{'|'.join(branches)}){'?' if '' in by else ''}"
-
-

@@ -102,12 +102,41 @@ def _named(prefix: str, words: str) -> frozenset[str]:
     return frozenset(prefix + word for word in words.split())
 
 
-LISTED = _named("NCCL_", _NCCL) | _named("RCCL_", _RCCL) | _named("RCCLTUNE_", _OURS) | _named("", _OTHERS)
+LISTED = (
+    _named("NCCL_", _NCCL)
+    | _named("RCCL_", _RCCL)
+    | _named("RCCLTUNE_", _OURS)
+    | _named("", _OTHERS)
+)
 
 _PARTS = re.compile(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+")
 _SECRET = frozenset(
-    "apikey apitoken auth authorization bearer cookie cred credential credentials creds key keys "
-    "passphrase passwd password pass psk pw pwd secret secrets signature token tokens".split()
+    [
+        "apikey",
+        "apitoken",
+        "auth",
+        "authorization",
+        "bearer",
+        "cookie",
+        "cred",
+        "credential",
+        "credentials",
+        "creds",
+        "key",
+        "keys",
+        "passphrase",
+        "passwd",
+        "password",
+        "pass",
+        "psk",
+        "pw",
+        "pwd",
+        "secret",
+        "secrets",
+        "signature",
+        "token",
+        "tokens",
+    ]
 )
 _WITHIN = re.compile(r"(?i)passw(?:or)?d|passphrase|secret|api_?key|apitoken|token$|credential")
 

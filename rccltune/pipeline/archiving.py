@@ -17,6 +17,7 @@ import tarfile
 import tempfile
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field, fields, is_dataclass
 from enum import Enum
 from pathlib import Path
@@ -70,7 +71,7 @@ class Archive:
     kept: set[str] = field(default_factory=set)
     dropped: set[str] = field(default_factory=set)
     names: tuple[tuple[str, str], ...] = ()
-    stream: IO[bytes] = field(default_factory=lambda: tempfile.SpooledTemporaryFile(_IN_MEMORY))
+    stream: IO[bytes]
 
     @property
     def replaced(self) -> Counter[str]:
@@ -123,12 +124,10 @@ class _Source:
 class _Writer:
     """Scrubs files and adds them."""
 
-    def __init__(self, names: Scrubber, archive: Archive) -> None:
+    def __init__(self, names: Scrubber, archive: Archive, tar: tarfile.TarFile) -> None:
         self.names = names
         self.archive = archive
-        self._packed = gzip.GzipFile(filename="", mode="wb", fileobj=archive.stream, mtime=0)
-        # POSIX's form has no user of its own to tell of; see _add.
-        self._tar = tarfile.open(mode="w|", fileobj=self._packed, format=tarfile.PAX_FORMAT)  # noqa: SIM115
+        self._tar = tar
         self._taken: set[str] = set()
 
     def source(self, source: _Source) -> None:
@@ -182,6 +181,15 @@ class _Writer:
         (self.archive.kept if is_listed(name) else self.archive.dropped).add(name)
         return is_listed(name)
 
+    def machine(self, blocks: list[machine.Block], beside: Mapping[str, object]) -> None:
+        """This machine as it was gathered, and what rccltune says of it."""
+        self.archive.kept |= {block.name for block in blocks if block.kind == "variable"}
+        self.archive.dropped |= machine.dropped()
+        data = machine.as_text(blocks, self.names).encode("utf-8", "surrogateescape")
+        self.add("gathered-system.txt", data, 0, "gathered-system.txt")
+        for name, plain in beside.items():
+            self.add(name, plain_json(self.names.plain(plain)), 0, name)
+
     def add(self, name: str, data: bytes, changed: float, what: str) -> None:
         """Add a file that was scrubbed."""
         stem, dot, suffix = name.rpartition(".")
@@ -199,19 +207,15 @@ class _Writer:
         row.replaced.update(self.names.counts)
         self.names.counts.clear()
 
-    def close(self) -> None:
-        """End the archive."""
-        self._tar.close()
-        self._packed.close()
 
-
+@contextmanager
 def gathered(
     paths: Sequence[Path],
     *,
     this_machine: Callable[[], Mapping[str, object]] | None,
     text_of: Callable[[Archive], str],
-) -> Archive:
-    """Make an archive, which no file is yet.
+) -> Iterator[Archive]:
+    """An archive, which no file is yet, and which is gone with the block.
 
     Args:
         paths: sessions and log files.
@@ -228,32 +232,29 @@ def gathered(
     machine.know_oneself(names)
     for source in sources:
         _learn(source, names)
-    archive = Archive()
-    blocks = None
-    beside = dict(this_machine()) if this_machine is not None else {}
-    if this_machine is not None:
+    beside = None if this_machine is None else this_machine()
+    blocks = []
+    if beside is not None:
         names.learn_plain(beside)
-        # What programs say is learnt by taking it; it is then replaced as all else is.
-        machine.gather(Path("/"), names)
         blocks = machine.gather(Path("/"), names)
-        archive.kept |= {block.name for block in blocks if block.kind == "variable"}
-        archive.dropped |= machine.dropped()
     names.counts.clear()
-    writer = _Writer(names, archive)
-    for source in sources:
-        writer.source(source)
-    if blocks is not None:
-        text = names.text(machine.as_text(blocks), addresses=False)
-        writer.add("gathered-system.txt", text.encode("utf-8", "surrogateescape"), 0, "this machine")
-        for name, plain in beside.items():
-            writer.add(name, plain_json(names.plain(plain)), 0, name)
-    names.counts.clear()
-    archive.names = names.names()
-    contents_text = names.text(text_of(archive)).encode("utf-8", "replace")
-    names.counts.clear()
-    writer.add(_CONTENTS, contents_text, 0, _CONTENTS)
-    writer.close()
-    return archive
+    with tempfile.SpooledTemporaryFile(_IN_MEMORY) as stream:
+        archive = Archive(stream=stream)
+        with (
+            gzip.GzipFile(filename="", mode="wb", fileobj=stream, mtime=0) as packed,
+            tarfile.open(mode="w|", fileobj=packed, format=tarfile.PAX_FORMAT) as tar,
+        ):
+            writer = _Writer(names, archive, tar)
+            for source in sources:
+                writer.source(source)
+            if beside is not None:
+                writer.machine(blocks, beside)
+            archive.names = names.names()
+            # The names of what is left out are its owner's alone.
+            listed = names.data(text_of(archive).encode("utf-8", "replace"))
+            names.counts.clear()
+            writer.add(_CONTENTS, listed, 0, _CONTENTS)
+        yield archive
 
 
 def _sources(paths: Sequence[Path]) -> list[_Source]:
@@ -267,7 +268,9 @@ def _sources(paths: Sequence[Path]) -> list[_Source]:
     found = []
     for path in paths:
         if path in folders:
-            session.open_session(path)
+            # One that is damaged may be just what is to be sent.
+            if not (path / session.HEADER).is_file():
+                session.open_session(path)
             number = f"-{folders.index(path) + 1}" if len(folders) > 1 else ""
             found.append(_Source(path=path, label=f"session{number}"))
             continue
