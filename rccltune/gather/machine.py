@@ -230,7 +230,7 @@ class Machine:
             text = _lines(text, lambda line: line.startswith(("Model", "GPU UUID")))
         elif name.endswith(".conf"):
             text = _lines(text, _is_ours)
-        self.names.learn(text)
+        self.names.learner.text(text)
         return self.names.text(text, addresses=name.endswith(".conf"))
 
     def _numbered(self, found: Match[str]) -> str:
@@ -314,7 +314,7 @@ class Machine:
         for argv in PROGRAMS:
             said = _asked(argv)
             if said is not None:
-                self.names.learn(said)
+                self.names.learner.text(said)
                 yield Block("told", " ".join(argv), self.names.text(said))
         cards = (
             f"{Path(name).name} {os.path.realpath(f'/{name}')}\n" for name in self.found(CARDS)
@@ -379,7 +379,7 @@ def know_oneself(names: Scrubber) -> None:
     for name in (person.pw_name, person.pw_gecos.split(",")[0], Path(person.pw_dir).name):
         names.know_user(name)
     for name, value in os.environ.items():
-        names.learn(f"{name}={value}")
+        names.learner.text(f"{name}={value}")
 
 
 def gather(root: Path, names: Scrubber) -> list[Block]:

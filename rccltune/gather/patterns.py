@@ -57,17 +57,17 @@ SERIAL = re.compile(
 
 # Suffixes that a name must end in to be taken for a host's without being known for one. Of those
 # that are also suffixes of files (so, py, sh, md, cc, pl, rs …) none is.
-_LONG_SUFFIX = (
-    "com org net edu gov mil int info biz local localdomain lan intranet internal corp cluster hpc"
-    " home arpa cloud site tech systems computer science ai io dev app"
-)
-_COUNTRY = (
-    "ac ad ae af ag al am ao ar au az ba bb bd bg bh bn br bw by bz ca cd cf cg ch ci cl cm cn co cr"
-    " cu cy cz de dj dk dz ec ee eg es et eu fi fj fr ga ge gh gm gr gt hk hn hr hu ie il iq ir is jm"
-    " jo jp ke kg kh kr kw kz la lb lk lt lu lv ly ma mg mk mm mn mo mt mu mv mx mz na ng ni nl np"
-    " nu nz om pa pe ph pk pr pt pw qa ro ru rw sa sc sd se sg si sk sl sn su sv sy td th tj tm tn tr"
-    " tt tv tw tz ua ug uk uy uz va ve vn ye za zm zw"
-)
+_LONG_SUFFIX = """
+    com org net edu gov mil int info biz local localdomain lan intranet internal corp cluster
+    hpc home arpa cloud site tech systems computer science ai io dev app
+"""
+_COUNTRY = """
+    ac ad ae af ag al am ao ar au az ba bb bd bg bh bn br bw by bz ca cd cf cg ch ci cl cm cn co
+    cr cu cy cz de dj dk dz ec ee eg es et eu fi fj fr ga ge gh gm gr gt hk hn hr hu ie il iq ir
+    is jm jo jp ke kg kh kr kw kz la lb lk lt lu lv ly ma mg mk mm mn mo mt mu mv mx mz na ng ni
+    nl np nu nz om pa pe ph pk pr pt pw qa ro ru rw sa sc sd se sg si sk sl sn su sv sy td th tj
+    tm tn tr tt tv tw tz ua ug uk uy uz va ve vn ye za zm zw
+"""
 # Words of programs too: x.to(device). Only behind two dots.
 _WORDLIKE = "as at be by do id in it me my no or to us"
 _LABEL = r"[A-Za-z0-9](?:[\w-]{0,61}[A-Za-z0-9])?"

@@ -143,7 +143,7 @@ class _Writer:
                 why = error.strerror if isinstance(error, OSError) else "no JSON that can be read"
                 self.archive.left_out.append((source.told(entry.name), why or str(error)))
                 continue
-            if made != data:
+            if made != data and _turn(entry.name) < len(_FIRST):
                 self.names.know_digest(_sha256(data), _sha256(made))
             self.add(self._named(source, entry), made, changed, _kind(source.told(entry.name)))
 
@@ -235,7 +235,7 @@ def gathered(
     beside = None if this_machine is None else this_machine()
     blocks = []
     if beside is not None:
-        names.learn_plain(beside)
+        names.learner.plain(beside)
         blocks = machine.gather(Path("/"), names)
     names.counts.clear()
     with tempfile.SpooledTemporaryFile(_IN_MEMORY) as stream:
@@ -296,11 +296,11 @@ def _learn(source: _Source, names: Scrubber) -> None:
         try:
             data, _ = source.file(entry)
             text = data.decode("utf-8", "surrogateescape")
-            names.learn_file_name(entry.name.rpartition("/")[2])
+            names.learner.file_name(entry.name.rpartition("/")[2])
             if (entry.name or source.path.name).endswith(".json"):
-                names.learn_plain(json.loads(text))
+                names.learner.plain(json.loads(text))
             else:
-                names.learn(text)
+                names.learner.text(text)
         except (OSError, ValueError, RecursionError):
             # It will be left out, with the reason.
             continue

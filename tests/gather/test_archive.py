@@ -120,7 +120,7 @@ def leaks(members: dict[str, bytes]) -> list[str]:
     ]
 
 
-def everywhere(plain: Any, said: str) -> Any:
+def everywhere(plain: object, said: str) -> object:
     """A JSON value with more behind every string."""
     if isinstance(plain, dict):
         return {key: everywhere(value, said) for key, value in plain.items()}
