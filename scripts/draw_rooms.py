@@ -27,7 +27,7 @@ GROUPS: Final = (
     ("reading, keeping", ("parse", "session", "workload")),
     ("understanding", ("fit", "scaling", "ceiling", "npkit")),
     ("choosing, proving", ("zones", "emit", "verify", "why")),
-    ("giving", ("deploy", "plot", "report")),
+    ("giving", ("deploy", "plot", "report", "gather")),
 )
 WIDTH: Final = 820
 LABEL: Final = 150

@@ -46,7 +46,7 @@ def doctor(*, console: Console, strict: bool, root: Path | None, rccl_tests: Pat
     from rccltune.detect.plain import finding_as_plain
 
     system = look(root, rccl_tests)
-    findings = room.doctor(_circumstances(system, live=root is None))
+    findings = room.doctor(circumstances(system, live=root is None))
     plain = {"format": 1, "findings": [finding_as_plain(finding) for finding in findings]}
     console.result(plain, told(findings, console) or "Nothing was found that spoils a measurement.")
     _end(findings, strict=strict)
@@ -69,7 +69,7 @@ def _end(findings: tuple[Finding, ...], *, strict: bool) -> None:
         )
 
 
-def _circumstances(system: System, *, live: bool) -> Circumstances:
+def circumstances(system: System, *, live: bool) -> Circumstances:
     """What the process knows of itself; nothing of it belongs to a captured machine."""
     from rccltune import detect as room
     from rccltune import launch

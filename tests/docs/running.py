@@ -24,7 +24,7 @@ NOT_RUN: Final = {
     r"enable-tree-simple": "a checkout of RCCL; tests/scripts runs it on excerpts",
     r"/opt/|/path/": "a path of the reader's; the tutorial has the same",
     r"--rules FILE": "a file of the reader's; docs/verify.md has the same",
-    r"gather-system|gathered": "starts in a checkout; tests/detect/test_gathered.py runs it",
+    r"gather-system|gathered|-m gather": "starts in a checkout; tests/detect/test_gathered.py runs it",
     r"\| jq": "jq is not everywhere; docs/detect.md has the command without it",
     r"ranks-8 ranks-16": "sessions of several scales; docs/scales.md has them",
 }
@@ -40,6 +40,8 @@ MAY_END_WITH: Final = {
     r"^rccltune doctor": 4,
     r"^rccltune deploy --rollback": 7,
     r"--check --pid": 4,
+    # Nobody is there to be asked, or there is no such log.
+    r"^rccltune gather": 2,
 }
 # A real machine is played by the simulated one, through the environment: the line stays as shown.
 _SMALL = {"COLLECTIVE": "all_reduce", "MAX_BYTES": "1M"}

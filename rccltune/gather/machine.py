@@ -1,17 +1,11 @@
-"""Gathers what rccltune's detection needs of a machine into one text file, for a test case.
+"""What detection reads of a machine, as one text from which the same machine can be made again.
 
-Reads and changes nothing, sends nothing, and needs Python 3.8 alone. The file is plain text, so
-that its owner can read it before sending it; host and user names, serial numbers, UUIDs and
-addresses are replaced, equal ones by equal ones. ``tests/detect/gathered.py`` makes a machine of
-it again.
-
-    scripts/gather-system                 # writes gathered-system.txt
-    scripts/gather-system --list          # only says what it would take
+Reads and changes nothing. Equal names, serial numbers and addresses are replaced by equal ones.
+``tests/detect/gathered.py`` makes a machine of the text.
 """
 
 from __future__ import annotations
 
-import argparse
 import errno
 import hashlib
 import mmap
@@ -22,13 +16,16 @@ import resource
 import shutil
 import subprocess
 import sys
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Callable, Iterator
+from typing import Callable, Iterator, Match
+
+from .scrub import Scrubber
+from .variables import is_listed
 
 FORMAT = "# rccltune gathered system, format 1"
 HEAD = f"""{FORMAT}
-# What detection reads of a machine, as scripts/gather-system found it (docs/gather-system.md).
+# What detection reads of a machine, as rccltune gather found it (docs/how-to-send.md).
 # Names of hosts and users, serial numbers, UUIDs and addresses are replaced. Of libraries and
 # benchmarks only version and hash are here (excerpt). Read this file before you send it: any
 # block may be taken out. A block is a line 'KIND NAME' and its content behind tabs.
@@ -104,12 +101,6 @@ KERNEL_WORDS = re.compile(
     r"(?:(?:amd_|intel_)?iommu|pci|pcie_\w+|amdgpu\.\w+|numa_balancing|transparent_hugepage|"
     r"modprobe\.blacklist|mitigations|intel_idle\.\w+|processor\.\w+|nosmt|isolcpus)(?:=\S*)?"
 )
-VARIABLES = re.compile(
-    r"(?:NCCL|RCCL|RCCLTUNE|MSCCL\w*|HSA|HIP|ROCR|ROCM|AMD|OMPI_MCA|I_MPI|MPICH|UCX|FI|TORCH_NCCL)"
-    r"_\w+|CUDA_VISIBLE_DEVICES|CUDA_DEVICE_ORDER|GPU_DEVICE_ORDINAL|SLURM_MPI_TYPE|"
-    r"LD_LIBRARY_PATH"
-)
-SECRETS = re.compile(r"KEY|TOKEN|SECRET|PASS|CRED|AUTH", re.IGNORECASE)
 SYSTEM_LIBRARIES = ("usr/lib/x86_64-linux-gnu", "usr/lib64", "usr/lib", "usr/local/lib")
 WHEELS = ("torch/lib", "_rocm_sdk_libraries_*/lib", "nvidia/nccl/lib")
 LIBRARIES = ("librccl.so.1", "librccl.so", "libnccl.so.2")
@@ -171,70 +162,18 @@ class Block:
         return f"{self.kind} {self.name}\n" + "".join(f"\t{line}\n" for line in lines) + mark
 
 
-@dataclass
-class Names:
-    """Replaces what tells one machine or person from another; equal things stay equal."""
-
-    words: dict[str, str] = field(default_factory=dict)
-    numbers: dict[int, int] = field(default_factory=dict)
-    others: dict[tuple[str, str], str] = field(default_factory=dict)
-
-    def know(self, word: str, instead: str) -> None:
-        """Replace a word wherever it stands alone; short ones would hit what they do not mean."""
-        if len(word) > 2 and word not in ("root", "localhost", "/", "/root"):
-            self.words.setdefault(word, instead)
-
-    def number(self, value: int) -> int:
-        """1, 2, … in the order of appearance; 0 means that there is none."""
-        return self.numbers.setdefault(value, len(self.numbers) + 1) if value else 0
-
-    def text(self, text: str, *, addresses: bool = False) -> str:
-        """Text with the replacements; four numbers with dots may also be a version."""
-        for word in sorted(self.words, key=len, reverse=True):
-            text = re.sub(rf"(?<!\w){re.escape(word)}(?!\w)", self.words[word], text)
-        text = _UUID.sub(self._other("uuid", "00000000-0000-0000-0000-{:012d}"), text)
-        text = _MAC.sub(self._other("mac", "02:00:00:00:00:{:02x}"), text)
-        text = _LONG_HEX.sub(self._hexadecimal, text)
-        text = _SERIAL.sub(lambda m: m[1] + self._other("serial", "serial-{}")(m[2]), text)
-        if addresses:
-            text = _IPV4.sub(self._other("address", "192.0.2.{}"), text)
-        return text
-
-    def _hexadecimal(self, found: re.Match[str]) -> str:
-        return f"0x{self.number(int(found[0], 16)):016x}"
-
-    def _other(self, kind: str, form: str) -> Callable[[re.Match[str] | str], str]:
-        def replaced(found: re.Match[str] | str) -> str:
-            word = found if isinstance(found, str) else found[0]
-            count = 1 + sum(known == kind for known, _ in self.others)
-            return self.others.setdefault((kind, word.lower()), form.format(count))
-
-        return replaced
-
-
-_UUID = re.compile(r"\b[0-9a-fA-F]{8}(?:-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}\b")
-_MAC = re.compile(r"\b[0-9a-fA-F]{2}(?::[0-9a-fA-F]{2}){5}\b")
-_IPV4 = re.compile(r"\b\d{1,3}(?:\.\d{1,3}){3}\b")
-# A GPU's serial number is 16 hexadecimal digits in amd-smi and a decimal unique_id in KFD.
-_LONG_HEX = re.compile(r"\b0x[0-9a-fA-F]{13,16}\b")
-_SERIAL = re.compile(r"(?i)(\b[\w ]*(?:serial|asset)[\w ]*\"?\s*[:=]\s*\"?)((?!0x)\w[\w-]{3,})")
-
-
 class Machine:
     """A machine's files below a root, read as detection reads them."""
 
-    def __init__(self, root: Path) -> None:
+    def __init__(self, root: Path, names: Scrubber) -> None:
         """Learn first which names must not be passed on."""
         self.root = root
-        self.names = Names()
+        self.names = names
         self.is_live = root == Path("/")
         host = (self.read(HOST_NAME) or b"").decode("latin-1").strip()
-        self.names.know(host, "host-1")
-        self.names.know(host.split(".")[0], "host-1")
+        names.know_host(host)
         if self.is_live:
-            person = pwd.getpwuid(os.getuid())
-            self.names.know(person.pw_dir, "/home/user-1")
-            self.names.know(person.pw_name, "user-1")
+            know_oneself(names)
 
     def read(self, name: str) -> bytes | None:
         """A small file's bytes, None where it cannot be read."""
@@ -281,7 +220,7 @@ class Machine:
                 return _lines(text, lambda line: line.split(" ")[0] in LINK_KEYS)
             return re.sub(r"(?m)^(unique_id|hive_id) (\d+)", self._numbered, text)
         if name == HOST_NAME:
-            return "host-1\n" if text.strip() else text
+            return f"{self.names.host(text.strip())}\n" if text.strip() else text
         if name == "proc/cmdline":
             return " ".join(filter(KERNEL_WORDS.fullmatch, text.split())) + "\n"
         if name == "proc/cpuinfo":
@@ -291,9 +230,10 @@ class Machine:
             text = _lines(text, lambda line: line.startswith(("Model", "GPU UUID")))
         elif name.endswith(".conf"):
             text = _lines(text, _is_ours)
+        self.names.learner.text(text)
         return self.names.text(text, addresses=name.endswith(".conf"))
 
-    def _numbered(self, found: re.Match[str]) -> str:
+    def _numbered(self, found: Match[str]) -> str:
         return f"{found[1]} {self.names.number(int(found[2]))}"
 
     def gpus(self) -> Iterator[Block]:
@@ -317,7 +257,8 @@ class Machine:
                 may_open = os.access(self.root / name, os.R_OK | os.W_OK)
                 is_device = name.startswith(("dev/kfd", "dev/dri/"))
                 kind = "folder" if name.startswith("sys/") else "file"
-                yield Block("denied" if is_device and not may_open else kind, name)
+                kind = "denied" if is_device and not may_open else kind
+                yield Block(kind, self.names.text(name, addresses=False))
 
     def watchers(self) -> Iterator[Block]:
         """Of all processes the daemon that moves memory."""
@@ -355,24 +296,26 @@ class Machine:
                 continue
             place, target = (str(p.relative_to(self.root)) for p in (path, real))
             if real not in known:
-                yield Block("excerpt", self.names.text(target), _excerpt(real))
+                yield Block("excerpt", self.names.text(target, addresses=False), _excerpt(real))
             if real != path:
                 step = os.path.relpath(target, str(Path(place).parent))
-                yield Block("link", self.names.text(place), self.names.text(step) + "\n")
+                place = self.names.text(place, addresses=False)
+                yield Block("link", place, self.names.text(step, addresses=False) + "\n")
             known |= {path, real}
 
     def circumstances(self) -> Iterator[Block]:
         """What programs say, limits of a process, and variables that matter."""
         home = Path(pwd.getpwuid(os.getuid()).pw_dir)
         hidden = [home / ".rccl.conf", home / ".nccl.conf", os.environ.get("NCCL_CONF_FILE")]
-        for path in (str(name).lstrip("/") for name in hidden if name):
+        for path in (str(name).lstrip("/") for name in hidden if name and str(name).isprintable()):
             for block in self.file(path):
-                text = self.names.text(_lines(block.text, _is_ours), addresses=True)
+                text = self.names.text(_lines(block.text, _is_ours))
                 yield Block(block.kind, self.names.text(f"/{path}").lstrip("/"), text)
         for argv in PROGRAMS:
             said = _asked(argv)
             if said is not None:
-                yield Block("told", " ".join(argv), self.names.text(said, addresses=True))
+                self.names.learner.text(said)
+                yield Block("told", " ".join(argv), self.names.text(said))
         cards = (
             f"{Path(name).name} {os.path.realpath(f'/{name}')}\n" for name in self.found(CARDS)
         )
@@ -387,9 +330,8 @@ class Machine:
     def variables(self) -> Iterator[Block]:
         """Those that choose or that a library reads; of all others not even the names."""
         for name in sorted(os.environ):
-            if VARIABLES.fullmatch(name) and not SECRETS.search(name):
-                value = self.names.text(os.environ[name], addresses=True)
-                yield Block("variable", name, value + "\n")
+            if is_listed(name):
+                yield Block("variable", name, self.names.text(os.environ[name]) + "\n")
 
 
 def _lines(text: str, wanted: Callable[[str], object]) -> str:
@@ -397,8 +339,7 @@ def _lines(text: str, wanted: Callable[[str], object]) -> str:
 
 
 def _is_ours(line: str) -> bool:
-    name = line.split("=", 1)[0].strip()
-    return bool(VARIABLES.fullmatch(name)) and not SECRETS.search(name)
+    return is_listed(line.split("=", 1)[0].strip())
 
 
 def _excerpt(path: Path) -> str:
@@ -431,37 +372,29 @@ def _asked(argv: tuple[str, ...]) -> str | None:
     return f"(exit {done.returncode})\n{text.rstrip()}\n"
 
 
-def gather(root: Path) -> list[Block]:
+def know_oneself(names: Scrubber) -> None:
+    """The names of this host and of who asks, and the secrets that the environment has."""
+    names.know_host(os.uname().nodename)
+    person = pwd.getpwuid(os.getuid())
+    for name in (person.pw_name, person.pw_gecos.split(",")[0], Path(person.pw_dir).name):
+        names.know_user(name)
+    for name, value in os.environ.items():
+        names.learner.text(f"{name}={value}")
+
+
+def gather(root: Path, names: Scrubber) -> list[Block]:
     """Everything of the machine below ``root``, each name once."""
     found: dict[tuple[str, str], Block] = {}
-    for block in Machine(root.resolve()).blocks():
+    for block in Machine(root.resolve(), names).blocks():
         found.setdefault((block.kind, block.name), block)
     return list(found.values())
 
 
-def main() -> int:
-    """Write the file, or say what would be in it."""
-    parser = argparse.ArgumentParser(description=(__doc__ or "").split("\n\n")[0])
-    parser.add_argument("-o", "--output", type=Path, default=Path("gathered-system.txt"))
-    parser.add_argument("--root", type=Path, default=Path("/"), help="a captured machine's files")
-    parser.add_argument("--list", action="store_true", help="say what would be taken, and stop")
-    wish = parser.parse_args()
-    if not wish.root.is_dir():
-        parser.error(f"{wish.root} is no folder")
-    blocks = gather(wish.root)
-    if wish.list:
-        print("\n".join(f"{block.kind} {block.name}" for block in blocks))
-        return 0
-    try:
-        with wish.output.open("x", encoding="utf-8", newline="\n") as stream:
-            stream.write(HEAD + "".join(block.written() for block in blocks))
-    except OSError as error:
-        parser.error(f"{wish.output} cannot be written: {error.strerror}; name another with -o")
-    kinds = [block.kind for block in blocks]
-    counts = ", ".join(f"{kinds.count(kind)} {kind}" for kind in dict.fromkeys(kinds))
-    print(f"{wish.output}: {counts}. Nothing was sent. Read it, then see docs/gather-system.md.")
-    return 0
+def dropped() -> set[str]:
+    """The variables of the environment that are not listed, and so not sent."""
+    return {name for name in os.environ if not is_listed(name)}
 
 
-if __name__ == "__main__":
-    sys.exit(main())
+def as_text(blocks: list[Block], names: Scrubber) -> str:
+    """The file; a name that only a later block gave away is replaced in all of them."""
+    return names.text(HEAD + "".join(block.written() for block in blocks), addresses=False)

@@ -1,0 +1,144 @@
+"""``rccltune gather``: what can be sent to us, and nothing else."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from rccltune.cli.console import Console, common, table
+from rccltune.cli.options import FOLDER
+from rccltune.errors import CommandLineError
+
+if TYPE_CHECKING:
+    from rccltune.pipeline.archiving import Archive
+
+_KINDS = ("host", "user", "address", "identity", "secret", "value")
+_MOST = 20
+
+
+@click.command("gather")
+@click.argument("paths", nargs=-1, type=FOLDER, metavar="[SESSION|LOG]...")
+@click.option(
+    "-o",
+    "--output",
+    type=FOLDER,
+    default=Path("rccltune-gathered.tar.gz"),
+    show_default=True,
+    help="The archive.",
+)
+@click.option("--machine", is_flag=True, help="Describe this machine beside the sessions.")
+@click.option("-y", "--yes", is_flag=True, help="Write without asking.")
+@click.option("--force", is_flag=True, help="Replace an archive that is there.")
+@common
+def gather(
+    *,
+    console: Console,
+    paths: tuple[Path, ...],
+    output: Path,
+    machine: bool,
+    yes: bool,
+    force: bool,
+) -> None:
+    """Make one archive to send: sessions, logs, or a description of this machine.
+
+    Without SESSION it holds this machine as detect and doctor see it. Names of hosts and users,
+    addresses, serial numbers, keys and passwords are replaced, equal ones by equal ones, so that
+    fit, report and emit-config still work on it. Only listed files and variables are taken.
+
+    It shows what is in it and asks before it writes. Nothing is sent. -v shows which name became
+    which. Nothing of a session is started.
+
+    \b
+    Example:
+      rccltune gather
+      rccltune gather rccltune-session -o for-them.tar.gz
+      rccltune gather job.log --yes
+
+    \b
+    Exit codes: 0 done, also when the answer is no; 2 no terminal to ask on (--yes), or the file is
+    there (--force); 7 no session, or a full disk.
+    """
+    from rccltune.pipeline import archiving
+
+    if output.exists() and not force:
+        raise archiving.taken(output)
+    wanted = _this_machine if machine or not paths else None
+    with archiving.gathered(paths, this_machine=wanted, text_of=_text) as archive:
+        console.result(archive.as_plain(), _text(archive))
+        for name, alias in archive.names:
+            console.detail(f"{alias}: {_printable(name)}")
+        if yes or _agreed(output):
+            nbytes = archiving.write(archive, output, force=force)
+            console.say(f"{output}: {nbytes / 1e3:.0f} kB. Nothing was sent.")
+
+
+def _agreed(output: Path) -> bool:
+    """Whether it may be written.
+
+    Raises:
+        CommandLineError: nobody is there to say so.
+    """
+    if not sys.stdin.isatty():
+        raise CommandLineError(
+            "nothing was written: there is no terminal to ask on",
+            hint="read the list above, then give --yes.",
+        )
+    if click.confirm(f"Write this to {output}?", err=True):
+        return True
+    click.echo("Nothing was written.", err=True)
+    return False
+
+
+def _this_machine() -> Mapping[str, object]:
+    """What detect and doctor say here."""
+    import os
+
+    from rccltune import detect
+    from rccltune.cli.detect import look
+    from rccltune.cli.doctor import circumstances
+    from rccltune.detect.plain import finding_as_plain
+
+    system = look(None, None)
+    findings = detect.doctor(circumstances(system, live=True))
+    return {
+        "detect.json": detect.as_plain(system, detect.situations(system, os.environ)),
+        "doctor.json": {"format": 1, "findings": [finding_as_plain(one) for one in findings]},
+    }
+
+
+def _text(archive: Archive) -> str:
+    """What it holds, what was replaced, what is missing."""
+    rows = [
+        (row.what, str(row.n_files), f"{row.nbytes:,}", *_counts(row.replaced))
+        for row in archive.rows.values()
+    ]
+    rows.append(("in all", "", "", *_counts(archive.replaced)))
+    columns = ("what", "files", "bytes", "hosts", "users", "addresses", "ids", "secrets", "values")
+    lines = [table(columns, [tuple(map(_printable, row)) for row in rows], range(1, 9))]
+    lines.append(f"Variables: {', '.join(sorted(archive.kept)) or 'none'}")
+    lines.append(f"Variables left out, names and values: {len(archive.dropped)}")
+    lines += _left_out(archive)
+    return "\n".join(lines)
+
+
+def _counts(replaced: Mapping[str, int]) -> list[str]:
+    return [str(replaced.get(kind, 0) or "–") for kind in _KINDS]
+
+
+def _left_out(archive: Archive) -> list[str]:
+    if not archive.left_out:
+        return ["Files left out: none"]
+    lines = [f"Files left out: {len(archive.left_out)}"]
+    lines += [f"  {_printable(name)}: {why}" for name, why in archive.left_out[:_MOST]]
+    if len(archive.left_out) > _MOST:
+        lines.append(f"  and {len(archive.left_out) - _MOST} more")
+    return lines
+
+
+def _printable(text: str) -> str:
+    """Names of files come from others, and a terminal obeys what is in them."""
+    return "".join(letter if letter.isprintable() else "?" for letter in text)
