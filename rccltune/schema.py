@@ -70,26 +70,31 @@ class Mistake(Enum):
     KEY = "key"
 
 
-def to_plain(value: object) -> Any:  # noqa: ANN401 - JSON has no narrower type
+def to_plain(value: object, allowed: str = "") -> Any:  # noqa: ANN401 - JSON has no narrower type
     r"""Dicts, lists, texts, numbers and None; default values are left out of records.
 
     Letters that are no plain text (a log may have them) are written out, ``\x1b``, so that no
     reader has to bear them.
+
+    Args:
+        value: a record, or what records are made of.
+        allowed: letters that stay in its texts all the same.
     """
     if is_dataclass(value) and not isinstance(value, type):
         return {
-            f.name: to_plain(getattr(value, f.name))
+            # Annotations are texts here; only a Text keeps its line breaks.
+            f.name: to_plain(getattr(value, f.name), "\n\t" if "Text" in str(f.type) else "")
             for f in fields(value)
             if getattr(value, f.name) != f.default
         }
     if isinstance(value, Enum):
         return value.value
     if isinstance(value, str):
-        return shown(value, "\n\t")
+        return shown(value, allowed)
     if isinstance(value, tuple | list):
-        return [to_plain(item) for item in value]
+        return [to_plain(item, allowed) for item in value]
     if isinstance(value, Mapping):
-        return {shown(str(key)): to_plain(item) for key, item in value.items()}
+        return {shown(str(key)): to_plain(item, allowed) for key, item in value.items()}
     return value
 
 

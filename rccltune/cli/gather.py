@@ -9,9 +9,10 @@ from typing import TYPE_CHECKING
 
 import click
 
-from rccltune.cli.console import Console, common, table
+from rccltune.cli.console import Console, common, table, talk
 from rccltune.cli.options import FOLDER
 from rccltune.errors import CommandLineError
+from rccltune.showing import lay
 
 if TYPE_CHECKING:
     from rccltune.pipeline.archiving import Archive
@@ -70,7 +71,7 @@ def gather(
     with archiving.gathered(paths, this_machine=wanted, text_of=_text) as archive:
         console.result(archive.as_plain(), _text(archive))
         for name, alias in archive.names:
-            console.detail(f"{alias}: {_printable(name)}")
+            console.detail(f"{alias}: {name}")
         if yes or _agreed(output):
             nbytes = archiving.write(archive, output, force=force)
             console.say(f"{output}: {nbytes / 1e3:.0f} kB. Nothing was sent.")
@@ -89,7 +90,7 @@ def _agreed(output: Path) -> bool:
         )
     if click.confirm(f"Write this to {output}?", err=True):
         return True
-    click.echo("Nothing was written.", err=True)
+    talk("Nothing was written.")
     return False
 
 
@@ -118,11 +119,11 @@ def _text(archive: Archive) -> str:
     ]
     rows.append(("in all", "", "", *_counts(archive.replaced)))
     columns = ("what", "files", "bytes", "hosts", "users", "addresses", "ids", "secrets", "values")
-    lines = [table(columns, [tuple(map(_printable, row)) for row in rows], range(1, 9))]
+    lines: list[str] = [table(columns, rows, range(1, 9))]
     lines.append(f"Variables: {', '.join(sorted(archive.kept)) or 'none'}")
     lines.append(f"Variables left out, names and values: {len(archive.dropped)}")
     lines += _left_out(archive)
-    return "\n".join(lines)
+    return lay(lines)
 
 
 def _counts(replaced: Mapping[str, int]) -> list[str]:
@@ -130,15 +131,16 @@ def _counts(replaced: Mapping[str, int]) -> list[str]:
 
 
 def _left_out(archive: Archive) -> list[str]:
+    """Each by name but those that only a run itself needs, which no reader misses."""
+    from rccltune.gather.contents import PASSED
+
     if not archive.left_out:
         return ["Files left out: none"]
+    named = [(name, why) for name, why in archive.left_out if why != PASSED]
     lines = [f"Files left out: {len(archive.left_out)}"]
-    lines += [f"  {_printable(name)}: {why}" for name, why in archive.left_out[:_MOST]]
-    if len(archive.left_out) > _MOST:
-        lines.append(f"  and {len(archive.left_out) - _MOST} more")
+    lines += [f"  {name}: {why}" for name, why in named[:_MOST]]
+    if len(named) > _MOST:
+        lines.append(f"  and {len(named) - _MOST} more")
+    if len(archive.left_out) > len(named):
+        lines.append(f"  {len(archive.left_out) - len(named)} {PASSED} (run-id, clock …)")
     return lines
-
-
-def _printable(text: str) -> str:
-    """Names of files come from others, and a terminal obeys what is in them."""
-    return "".join(letter if letter.isprintable() else "?" for letter in text)

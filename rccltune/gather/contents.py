@@ -11,8 +11,9 @@ from typing import Iterator
 
 # A log of gigabytes says in its last lines what its first ones do.
 MAX_BYTES = 1 << 28
+PASSED = "of no use elsewhere"
 _FOLDERS = re.compile(
-    r"launches|verification|links|ceiling|npkit|candidates|beside|hosts|[0-9a-f]{10}"
+    r"launches|verification|links|ceiling|npkit|candidates|beside|hosts|[0-9a-f]{10}|earlier-[0-9]+"
 )
 _FILES = re.compile(
     r"(?:session|fit|search|quarantine|placement|hosts|launch|outcome|environment|links|ceiling|"
@@ -22,6 +23,8 @@ _FILES = re.compile(
 )
 # Made again from what is taken.
 _DERIVED = re.compile(r"plots|report\.html|report-files")
+# Of a run's own moment.
+_PASSED = re.compile(r"run-id|clock|writer\.lock|node\.node|rendezvous")
 
 
 @dataclass(frozen=True)
@@ -67,6 +70,8 @@ def _below(folder: Path, before: str) -> Iterator[Entry]:
 
 
 def _why_unlisted(name: str) -> str:
+    if _PASSED.fullmatch(name):
+        return PASSED
     return "made again from the rest" if _DERIVED.fullmatch(name) else "not listed"
 
 

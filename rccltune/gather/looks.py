@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import ipaddress
 import re
-from typing import Iterable
+from typing import Collection, Iterable
 
 from .variables import is_secret
 
 QUOTES = ("'", '"')
 VARIABLE = re.compile(r"[A-Z][A-Z0-9]*_[A-Z0-9_]+")
+# Each letter of a tree is a call in the making of its pattern.
+_DEEPEST = 200
+_CAMEL = re.compile(r"[A-Z]?[a-z]{2,}|[A-Z]{2,}(?![a-z])|[0-9]{1,4}")
 _SCHEMES = ("bearer", "basic", "token", "digest", "negotiate")
 
 
@@ -56,6 +59,12 @@ def _changes(text: str) -> int:
     return sum(_kind(a) != _kind(b) for a, b in zip(text, text[1:]))
 
 
+def _is_of_words(text: str) -> bool:
+    """Whether it is words that were put together: ``ncclDevKernelGeneric4``."""
+    parts = _CAMEL.findall(text)
+    return "".join(parts) == text and 4 * len(parts) <= len(text)
+
+
 def is_random(text: str) -> bool:
     """Whether letters and digits take turns as in no word: in all of it, or in a long part."""
     parts = [part for part in re.split(r"[^A-Za-z0-9]+", text) if part]
@@ -64,7 +73,10 @@ def is_random(text: str) -> bool:
     if len(whole) >= 20 and len(parts) - 1 <= len(whole) // 10:
         candidates.append(whole)
     return any(
-        _changes(one) >= 0.3 * len(one) and any(map(str.isdigit, one)) and not one.isdigit()
+        _changes(one) >= 0.3 * len(one)
+        and any(map(str.isdigit, one))
+        and not one.isdigit()
+        and not _is_of_words(one)
         for one in candidates
     )
 
@@ -76,12 +88,19 @@ def is_base64(text: str) -> bool:
     return min(n_upper, n_lower) > many and _changes(text) >= 0.35 * len(text)
 
 
-def alternatives(words: Iterable[str]) -> str:
+def alternatives(words: Collection[str]) -> str:
     """A pattern for any of many words, the longest first, that reads each letter once."""
+    long = sorted((word for word in words if len(word) > _DEEPEST), key=len, reverse=True)
+    short = _tree([word for word in words if len(word) <= _DEEPEST])
+    parts = [*map(re.escape, long), *([short] if short else [])]
+    return parts[0] if len(parts) == 1 else f"(?:{'|'.join(parts)})"
+
+
+def _tree(words: Iterable[str]) -> str:
     by: dict[str, list[str]] = {}
     for word in words:
         by.setdefault(word[:1], []).append(word[1:])
-    branches = [re.escape(first) + alternatives(by[first]) for first in sorted(by) if first]
+    branches = [re.escape(first) + _tree(by[first]) for first in sorted(by) if first]
     if not branches:
         return ""
     if len(branches) == 1 and "" not in by:

@@ -11,7 +11,7 @@ KEY_BLOCK = re.compile(
     re.DOTALL,
 )
 # A password may hold an @ that should have been escaped: up to the last one of the word.
-URL = re.compile(r"://([^\s\"'<>]*@)?([A-Za-z0-9](?:[\w.-]*\w)?)?")
+URL = re.compile(r"://([^\s\"'<>]{0,1024}@)?([A-Za-z0-9](?:[\w.-]*\w)?)?")
 QUOTED = r"\"[^\"\n]*\"|'[^'\n]*'"
 # NAME=value as shells have it, the whole in quotes or the value alone.
 ASSIGNED = re.compile(
@@ -83,9 +83,9 @@ SEGMENT_OF_PATH = r"[^/\s:;,\"'<>()\[\]{}|\\=]+"
 RANK = re.compile(r"(\b[Pp]id +\d+ on +)(\S+)( device)")
 LOG_HEAD = re.compile(r"(^|[\s>\]])([^\s:>\]]+)(:\d+:\d+ \[-?\d+\] (?:\S+ ){0,2}[NR]CCL )")
 GLUED = re.compile(r"-?\d+(?=[A-Za-z])|N/A(?=[A-Za-z])")
-STARTED = re.compile(r"(\b(?:prterun|prte|orterun|mpirun)-)([\w.-]+?)(-\d+@)")
+STARTED = re.compile(r"(\b(?:prterun|prte|orterun|mpirun)-)([\w.-]{1,255}?)(-\d+@)")
 PER_HOST_FILE = re.compile(
-    r"((?:trace|nccl|plugin|record)-)(.+?)((?:-\d+)(?:-[0-9a-f]+)?(?:-\d+)?\.\w+)"
+    r"((?:trace|nccl|plugin|record)-)([^/\s]{1,255}?)((?:-\d+)(?:-[0-9a-f]+)?(?:-\d+)?\.\w+)"
 )
 HOSTS_SAID = (
     re.compile(
@@ -105,8 +105,8 @@ HOST_LISTS = re.compile(r"(?<![\w-])(?:--hosts?|-host|-H|--nodelist)[ =]([\w.,:-
 HOST_OPTIONS = ("--host", "--hosts", "-host", "-hosts", "-H", "--nodelist", "-w")
 USERS_SAID = (
     re.compile(r"\b(?:USER|LOGNAME|USERNAME|SUDO_USER|SLURM_JOB_USER)=\"?([\w.-]+)"),
-    re.compile(r"\buid=\d+\(([^)\s]+)\)"),
+    re.compile(r"\buid=\d+\(([^)\s]{1,64})\)"),
     re.compile(r"(?i)\b(?:user|username|login)\"?[ \t]*[:=][ \t]*\"?([A-Za-z_][\w.-]+)"),
 )
 AT = r"(?<![\w.+-])(?P<person>[\w.+-]+)@(?P<at_host>[A-Za-z][\w.-]*\w|[A-Za-z])"
-NODE_SET = r"(?P<head>[A-Za-z](?:[\w.-]*[A-Za-z_-])?)\[\d+(?:[-,…]\d*)*\]\w*"
+NODE_SET = r"(?<![\w.-])(?P<head>[A-Za-z](?:[\w.-]*[A-Za-z_-])?)\[\d+(?:[-,…]\d*)*\]\w*"

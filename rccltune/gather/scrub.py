@@ -20,6 +20,7 @@ _CACHED_LINES = 200_000
 _Found = Match[str]
 _STAND_INS = ("00000000-0000-0000-0000-", "0200:0000:0000:", "02:00:00:00:00:")
 _OWN_NETS = ("192.0.2.", "198.18.")
+_HEXTET = re.compile(r"[0-9A-Fa-f]{0,4}")
 _HOST_KEYS = ("host", "hosts", "hostname")
 _SERIAL_KEYS = ("serial", "serial_number", "asset_tag", "unique_id")
 # The words of our own records; hosts and people are no keys there.
@@ -196,7 +197,7 @@ class Scrubber(Names):
 
     def _long(self, text: str) -> str:
         """Long strings that nobody wrote: keys. Digests of files are known."""
-        if len(text) == 64 and text.lower() in self._digests:
+        if len(text) in (32, 64) and text.lower() in self._digests:
             return self._digests[text.lower()]
         if "/" in text:
             if len(text) >= 40 and looks.is_base64(text):
@@ -252,19 +253,18 @@ class Scrubber(Names):
         return self._counted("address", text, known)
 
     def _colons(self, found: _Found) -> str:
-        """The IPv6 addresses among groups with colons: the longest that are some."""
-        text = found[0]
-        body, percent, zone = text.partition("%")
+        """The IPv6 addresses among groups with colons, from the left, the longest that are some."""
+        body, percent, zone = found[0].partition("%")
         groups = body.split(":")
-        for length in range(min(len(groups), 9), 2, -1):
-            for start in range(len(groups) - length + 1):
-                one = ":".join(groups[start : start + length])
-                if looks.is_ipv6(one):
-                    before = "".join(f"{group}:" for group in groups[:start])
-                    after = "".join(f":{group}" for group in groups[start + length :])
-                    rest = f"%{zone}" if percent and after else ""
-                    return f"{before}{self._ipv6(one)}{after}{rest}"
-        return text
+        made = []
+        at = 0
+        while at < len(groups):
+            length = _n_of_address(groups[at : at + 9])
+            made.append(self._ipv6(":".join(groups[at : at + length])) if length else groups[at])
+            at += length or 1
+        is_last = bool(groups) and made[-1] != groups[-1]
+        # The name of an interface belongs to the address before it.
+        return ":".join(made) + ("" if is_last else percent + zone)
 
     def _ipv6(self, text: str) -> str:
         if text in ("::", "::1") or text.lower().startswith("2001:db8::"):
@@ -351,6 +351,14 @@ class Scrubber(Names):
     def host(self, name: str) -> str:
         """The stand-in of what is known to be a host's name, whatever it looks like."""
         return self._replaced_host(name)
+
+
+def _n_of_address(groups: list[str]) -> int:
+    """How many groups from the first one on are an IPv6 address; 0 where none is."""
+    if not _HEXTET.fullmatch(groups[0]):
+        return 0
+    lengths = range(len(groups), 2, -1)
+    return next((n for n in lengths if looks.is_ipv6(":".join(groups[:n]))), 0)
 
 
 def _is_worth_hiding(value: object) -> bool:

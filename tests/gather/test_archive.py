@@ -179,7 +179,12 @@ def test_the_archive_gives_the_same_rules(
 
     def named(plain: dict[str, Any]) -> dict[str, Any]:
         fingerprint = {**plain["fingerprint"], "hosts": hosts, "devices": ["GPU-de:ad:be:ef:12:34"]}
-        extra = {"command": f"{plain['command']} {said}"} if "command" in plain else {}
+        # A command is one line, as a session has it.
+        extra = (
+            {"command": " ".join([plain["command"], *SAID, ""]).replace("\n", " ")}
+            if "command" in plain
+            else {}
+        )
         return {**plain, "fingerprint": fingerprint, **extra}
 
     def asked(plain: dict[str, Any]) -> dict[str, Any]:
@@ -254,7 +259,7 @@ def test_listed_files_and_variables_alone(
     sent = json.loads(members[f"rccltune-gathered/session/launches/{first.name}/environment.json"])
     assert sent["passed"] == {"NCCL_SOCKET_IFNAME": "ens1"}
     for line in (
-        "notes?[2J.txt: not listed",
+        "notes\\x1b[2J.txt: not listed",
         f"session/launches/{first.name}/stderr.log: a link",
         "session/fit.json: no regular file",
         "session/candidates: a link",

@@ -37,6 +37,35 @@ def test_what_is_no_name_stays_letter_by_letter() -> None:
     assert not names.counts
 
 
+# Each would take minutes if time grew with the square of a line's length.
+@pytest.mark.parametrize(
+    "what",
+    [
+        "a", "a.", "A_", "key", "://", "@", ":", "::1:", "A=", "-----BEGIN X-----", "trace-1-",
+        "prterun-1-", "uid=1(", "[1-", "a[1-2", "eyJaaaaaa.", "/home/", "Pid 1 on ", "serial a ",
+    ],
+)  # fmt: skip
+def test_a_hostile_line_is_read_in_passing(what: str) -> None:
+    """A log may be anybody's: no line of it holds the archive up."""
+    names = Scrubber()
+    for known in ("node17.a.b", "gpu1"):
+        names.know_host(known)
+    text = what * (200_000 // len(what))
+    names.learner.text(text)
+    assert names.text(text)
+
+
+def test_long_secrets_and_several_addresses_in_a_word() -> None:
+    """A key of any length is known again; of joined addresses all go, with the interface."""
+    names = Scrubber()
+    password = "Ab1-" * 5000
+    names.learner.text(f"password={password}\nfe80::12")
+    said = names.text(f"x{password}y ens1:fe80::1:ens2:fe80::2%ens2")
+    assert password not in said
+    assert "fe80" not in said
+    assert said.endswith(" ens1:2001:db8::1:ens2:2001:db8::2")
+
+
 def test_once_is_for_ever() -> None:
     """What was gathered may be gathered again: a stand-in has none."""
     first = Scrubber()
