@@ -15,7 +15,7 @@ from deliveries import let_others_in, sourced
 from trees import write
 from variant_truth import Manner, untouched
 
-from rccltune import plugin, session, simnode
+from rccltune import emit, plugin, session, simnode
 from rccltune.cli import run
 
 pytestmark = pytest.mark.usefixtures("stand_ins", "here")
@@ -186,7 +186,7 @@ def test_a_session_without_rules_is_refused_with_what_to_do(
     assert run(["deploy", "site"]) == 7
     assert "rccltune emit-config" in capsys.readouterr().err
     rows = [line for line in text.splitlines() if not line[:1].isalpha()]
-    (SESSION / RULES).write_text("\n".join(rows) + "\n")
+    (SESSION / RULES).write_text("\n".join(emit.sealed(rows)) + "\n")
     assert run(["deploy", "site"]) == 7
     assert "nothing is faster than the untouched site" in capsys.readouterr().err
     assert not SITE.exists()

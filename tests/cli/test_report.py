@@ -19,7 +19,7 @@ from hypothesis import strategies as st
 from reading import check_alone, check_figures, check_reachable, parse, text_of
 from scale_nodes import Links, node_file
 
-from rccltune import session, simnode
+from rccltune import emit, session, simnode
 from rccltune.cli import run
 from rccltune.report import LIMIT_NBYTES
 
@@ -240,7 +240,7 @@ def test_rules_that_no_call_reached_are_not_counted_as_won(copied: Path) -> None
     [path] = copied.glob("rccl_tuner_*.csv")
     rows = [line for line in path.read_text().splitlines() if line.startswith("allreduce,")]
     waiting = rows[0].replace("tree,ll", "ring,simple")
-    path.write_text(f"{path.read_text()}{waiting}\n")
+    path.write_text("\n".join(emit.sealed([*path.read_text().splitlines(), waiting])) + "\n")
     plain = json.loads((copied / "verdict.json").read_text())
     (copied / "verdict.json").write_text(json.dumps(plain | {"rules": len(rows) + 1}))
     tree = reported(copied)
