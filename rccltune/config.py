@@ -2,27 +2,25 @@
 
 In comes the text of a YAML file, out come typed values under the names of the command line's own
 options (``min_bytes`` for ``--min-bytes``), so that an option overrides a key of the same name.
-PyYAML's node tree is read rather than its dicts, because nodes know their line and column and
-show keys that are given twice.
 """
 
 from __future__ import annotations
 
 import re
 from collections.abc import Callable, Mapping
-from difflib import get_close_matches
-from typing import Any, Final, TypeAlias
+from typing import Annotated, Any, Final, TypeAlias, TypeVar
 
-from rccltune.errors import InputFileError
+from typing_extensions import TypedDict
+
+from rccltune import yamlfile
+from rccltune.fields import Listed, Made, Parsed, odd_letters
 from rccltune.model import LONGEST_S, Mode, Scale, Setting, Sweep
 from rccltune.presets import PRESETS
-from rccltune.showing import lay
+from rccltune.showing import shown
 from rccltune.units import parse_size
 from rccltune.vocab import DTYPE_BYTES, RANK_PLACEMENTS, REDOPS, Collective, RankPlacement
 
-# PyYAML's stubs leave out what its nodes are made of.
-Node: TypeAlias = Any
-_DURATION: Final = re.compile(r"([0-9]+(?:\.[0-9]+)?)\s*([smh]?)")
+_DURATION: Final = re.compile(r"([0-9]{1,9}(?:\.[0-9]{1,9})?)\s*([smh]?)")
 _SECONDS: Final = {"": 1, "s": 1, "m": 60, "h": 3600}
 LAUNCHERS: Final = ("auto", "openmpi", "mpich", "intel", "srun", "torchrun", "none")
 RUNNERS: Final = ("rccl-tests", "torch")
@@ -41,8 +39,8 @@ def parse_duration(text: str) -> float:
 
 def _whole(minimum: int) -> Callable[[str], int]:
     def parse(text: str) -> int:
-        if not re.fullmatch(r"[0-9]+", text) or int(text) < minimum:
-            raise ValueError(f"'{text}' is no whole number from {minimum} up")
+        if not re.fullmatch(r"[0-9]{1,18}", text) or int(text) < minimum:
+            raise ValueError(f"'{text[:40]}' is no whole number from {minimum} up")
         return int(text)
 
     return parse
@@ -70,6 +68,17 @@ def _name(text: str) -> str:
     return text
 
 
+def _text(text: str) -> str:
+    """One line; of a path, of a name."""
+    if odd_letters(text):
+        raise ValueError(f"'{shown(text)}' has a letter that is no plain text")
+    return text
+
+
+def _pairs(found: dict[str, str]) -> tuple[tuple[str, str], ...]:
+    return tuple(found.items())
+
+
 def _sized(text: str) -> tuple[Collective, int]:
     """``all_reduce/1M``: the collective, and a size to measure it at."""
     collective, slash, size = text.partition("/")
@@ -78,52 +87,60 @@ def _sized(text: str) -> tuple[Collective, int]:
     return Collective.parse(collective), parse_size(size)
 
 
-Parser = Callable[[str], Any]
-ONE: Final[Mapping[str, Parser]] = {
-    "mode": Mode.parse_wish,
-    "min_bytes": parse_size,
-    "max_bytes": parse_size,
-    "factor": _whole(2),
-    "step": parse_size,
-    "op": _one_of(REDOPS),
-    "placement": _one_of(PLACEMENTS),
-    "iters": _whole(1),
-    "warmup": _whole(0),
-    "graph": _whole(0),
-    "check": _flag,
-    "repeats": _whole(1),
-    "exhaustive": _flag,
-    "timeout": parse_duration,
-    "budget": parse_duration,
-    "longest": parse_duration,
-    "launcher": _one_of(LAUNCHERS),
-    "rccl_tests": str,
-    "librccl": str,
-    "runner": _one_of(RUNNERS),
-    "python": str,
-    "backend": _one_of(BACKENDS),
-    "hostfile": str,
-    "np": _whole(1),
-    "placement_of_ranks": _one_of(RANK_PLACEMENTS),
-    "preset": _one_of(tuple(PRESETS)),
-    "seed": _whole(0),
-    "method": _one_of(METHODS),
-    "simulate": str,
-    "variants": str,
-    "workload": str,
-}
-MANY: Final[Mapping[str, Parser]] = {
-    "collective": Collective.parse,
-    "setting": Setting.parse,
-    "channels": _whole(1),
-    "dtype": _one_of(tuple(DTYPE_BYTES)),
-    "scales": Scale.parse,
-    "variant": str,
-    "clear": _name,
-    "sizes": _sized,
-}
-PAIRS: Final[Mapping[str, Parser]] = {"env": _name}
-KEYS: Final = (*ONE, *MANY, *PAIRS)
+Size: TypeAlias = Annotated[int, Parsed(parse_size)]
+Seconds: TypeAlias = Annotated[float, Parsed(parse_duration)]
+Flag: TypeAlias = Annotated[bool, Parsed(_flag)]
+Count: TypeAlias = Annotated[int, Parsed(_whole(1))]
+CountOrNone: TypeAlias = Annotated[int, Parsed(_whole(0))]
+_Name: TypeAlias = Annotated[str, Parsed(_name)]
+_Pairs: TypeAlias = Annotated[dict[_Name, Annotated[str, Parsed(_text)]], Made(_pairs)]
+_T = TypeVar("_T")
+_Several: TypeAlias = Annotated[tuple[_T, ...], Listed()]
+
+
+class SweepFile(TypedDict, total=False):
+    """The keys of sweep.yaml, by the names of the command line's options."""
+
+    mode: Annotated[Mode | None, Parsed(Mode.parse_wish)]
+    collective: _Several[Annotated[Collective, Parsed(Collective.parse)]]
+    setting: _Several[Annotated[Setting, Parsed(Setting.parse)]]
+    channels: _Several[Count]
+    min_bytes: Size
+    max_bytes: Size
+    factor: Annotated[int, Parsed(_whole(2))]
+    step: Size
+    sizes: _Several[Annotated[tuple[Collective, int], Parsed(_sized)]]
+    dtype: _Several[Annotated[str, Parsed(_one_of(tuple(DTYPE_BYTES)))]]
+    op: Annotated[str, Parsed(_one_of(REDOPS))]
+    placement: Annotated[str, Parsed(_one_of(PLACEMENTS))]
+    iters: Count
+    warmup: CountOrNone
+    graph: CountOrNone
+    check: Flag
+    repeats: Count
+    exhaustive: Flag
+    timeout: Seconds
+    budget: Seconds
+    longest: Seconds
+    launcher: Annotated[str, Parsed(_one_of(LAUNCHERS))]
+    rccl_tests: Annotated[str, Parsed(_text)]
+    librccl: Annotated[str, Parsed(_text)]
+    runner: Annotated[str, Parsed(_one_of(RUNNERS))]
+    python: Annotated[str, Parsed(_text)]
+    backend: Annotated[str, Parsed(_one_of(BACKENDS))]
+    hostfile: Annotated[str, Parsed(_text)]
+    np: Count
+    placement_of_ranks: Annotated[str, Parsed(_one_of(RANK_PLACEMENTS))]
+    scales: _Several[Annotated[Scale, Parsed(Scale.parse)]]
+    preset: Annotated[str, Parsed(_one_of(tuple(PRESETS)))]
+    seed: CountOrNone
+    method: Annotated[str, Parsed(_one_of(METHODS))]
+    simulate: Annotated[str, Parsed(_text)]
+    variant: _Several[Annotated[str, Parsed(_text)]]
+    variants: Annotated[str, Parsed(_text)]
+    workload: Annotated[str, Parsed(_text)]
+    env: _Pairs
+    clear: _Several[_Name]
 
 
 def read_sweep_file(text: str, name: str) -> dict[str, Any]:
@@ -136,33 +153,10 @@ def read_sweep_file(text: str, name: str) -> dict[str, Any]:
     Raises:
         InputFileError: every mistake, one a line, each with line and column.
     """
-    import yaml
-
-    try:
-        node = yaml.compose(text, Loader=yaml.SafeLoader)
-    except yaml.MarkedYAMLError as error:
-        mark = error.problem_mark or error.context_mark
-        place = f"{name}:{mark.line + 1}:{mark.column + 1}" if mark else name
-        raise InputFileError(
-            f"this is no YAML: {error.problem or error}", where=place, hint="see docs/sweep.md."
-        ) from error
-    except yaml.YAMLError as error:
-        raise InputFileError(f"this is no YAML: {error}", where=name) from error
-    if node is None:
-        return {}
-    reader = _Reader(name)
-    if isinstance(node, yaml.MappingNode):
-        reader.read(node)
-    else:
-        reader.say(node, "a sweep file is a list of 'key: value' lines")
-    if reader.mistakes:
-        count = len(reader.mistakes)
-        raise InputFileError(
-            lay([f"{count} mistake{'' if count == 1 else 's'}:", *reader.mistakes]),
-            where=name,
-            hint=f"keys are {', '.join(KEYS)}.",
-        )
-    return reader.values
+    read = yamlfile.read(
+        SweepFile, text, name, "see docs/sweep.md.", rename=lambda key: key.replace("-", "_")
+    )
+    return dict(read.value)
 
 
 def dump_sweep(sweep: Sweep, site: Mapping[str, Any] | None = None) -> str:
@@ -208,59 +202,3 @@ def dump_sweep(sweep: Sweep, site: Mapping[str, Any] | None = None) -> str:
     said = {name: value for name, value in plain.items() if value not in (None, [], {})}
     text: str = yaml.safe_dump(said, sort_keys=False, allow_unicode=True)
     return text
-
-
-class _Reader:
-    """Gathers values and mistakes."""
-
-    def __init__(self, name: str) -> None:
-        self.name = name
-        self.values: dict[str, Any] = {}
-        self.mistakes: list[str] = []
-
-    def say(self, node: Node, what: str) -> None:
-        mark = node.start_mark
-        self.mistakes.append(f"  {self.name}:{mark.line + 1}:{mark.column + 1}: {what}")
-
-    def read(self, node: Node) -> None:
-        seen: set[str] = set()
-        for key, value in node.value:
-            name = str(key.value).replace("-", "_")
-            if name in seen:
-                self.say(key, f"'{name}' is given twice")
-            elif name in ONE:
-                self.values[name] = self.scalar(value, ONE[name])
-            elif name in MANY:
-                self.values[name] = self.many(value, MANY[name])
-            elif name in PAIRS:
-                self.values[name] = self.pairs(value, PAIRS[name])
-            else:
-                near = get_close_matches(name, KEYS, n=1)
-                meant = f", did you mean '{near[0]}'?" if near else ""
-                self.say(key, f"unknown key '{key.value}'{meant}")
-            seen.add(name)
-
-    def scalar(self, node: Node, parse: Parser) -> Any:  # noqa: ANN401 - the parser's type
-        if node.id != "scalar":
-            self.say(node, "one value is wanted here")
-            return None
-        try:
-            return parse(str(node.value))
-        except ValueError as error:
-            self.say(node, str(error))
-            return None
-
-    def many(self, node: Node, parse: Parser) -> tuple[Any, ...]:
-        if node.id == "mapping":
-            self.say(node, "a list is wanted here")
-            return ()
-        items = node.value if node.id == "sequence" else [node]
-        return tuple(self.scalar(item, parse) for item in items)
-
-    def pairs(self, node: Node, parse: Parser) -> tuple[tuple[str, str], ...]:
-        if node.id != "mapping":
-            self.say(node, "'NAME: value' lines are wanted here")
-            return ()
-        return tuple(
-            (self.scalar(key, parse), self.scalar(value, str)) for key, value in node.value
-        )

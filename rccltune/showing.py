@@ -20,17 +20,21 @@ class Laid(str):
     __slots__ = ()
 
 
-def shown(data: object) -> str:
+def shown(data: object, allowed: str = "") -> str:
     """Text on one line, without anything that a terminal obeys or that nobody sees.
 
     What is not printable (control characters, line and paragraph separators, marks of writing
     direction, halves of surrogate pairs) becomes what Python writes for it: ``\\n``, ``\\x1b``,
     ``\\u202e``. A backslash stays as it is, so that showing twice is showing once.
+
+    Args:
+        data: what has no other way into text goes through ``str``.
+        allowed: letters that stay all the same.
     """
     text = str(data)
     if text.isprintable():
         return text
-    return "".join(one if one.isprintable() else repr(one)[1:-1] for one in text)
+    return "".join(one if one.isprintable() or one in allowed else repr(one)[1:-1] for one in text)
 
 
 def lay(parts: Iterable[str], gap: str = "\n") -> Laid:

@@ -12,6 +12,8 @@ from rccltune.vocab import Collective
 
 KIB: Final = 1024
 MAX_NBYTES: Final = 2**63 - 1
+# Thirty years: what is longer was no call, and squares of it would not be finite.
+MOST_US: Final = 1e15
 
 _SIZE: Final = re.compile(r"([0-9]+(?:\.[0-9]+)?)\s*([kmgt]?)(?:i?b)?", re.IGNORECASE)
 _POWER: Final = {"": 0, "k": 1, "m": 2, "g": 3, "t": 4}
@@ -28,6 +30,9 @@ def parse_size(text: str) -> int:
         raise ValueError(f"'{text}' is no size: write bytes, or 4K, 1MiB, 8G")
     number, unit = match.groups()
     scaled = float(number) * KIB ** _POWER[unit.lower()]
+    # Beyond all bounds a float is infinite, and no whole number can be made of it.
+    if scaled > 2.0**63:
+        raise ValueError(f"'{text[:40]}' is above 2^63-1 bytes")
     nbytes = int(number) * KIB ** _POWER[unit.lower()] if number.isdigit() else int(scaled)
     if nbytes != scaled and not number.isdigit():
         raise ValueError(f"'{text}' is not a whole number of bytes")

@@ -49,6 +49,7 @@ from rccltune.errors import RccltuneError
 from rccltune.model import Rule, Setting
 from rccltune.pipeline import emit_rules, find_site, merge_wishes
 from rccltune.pipeline.emitted import EmitWish
+from rccltune.pipeline.launching import simulated_s
 from rccltune.pipeline.preparing import prepare
 from rccltune.pipeline.sweeping import sweep
 from rccltune.session import read_launches
@@ -95,7 +96,7 @@ def run_once(path: Path, arm: str, seed: int, wish: Wish, library: dict[int, Set
         for tolerance in TOLERANCES
     }
     n_launches = len(read_launches(session))
-    clock = float((session / "clock").read_text(encoding="utf-8"))
+    clock = simulated_s(session)
     made = Run(
         node=node.name,
         seed=seed,

@@ -44,6 +44,7 @@ from rccltune.errors import RccltuneError
 from rccltune.model import Curve, Rule, Setting
 from rccltune.pipeline import emit_rules, find_site, fit_session, merge_wishes
 from rccltune.pipeline.emitted import EmitWish
+from rccltune.pipeline.launching import simulated_s
 from rccltune.pipeline.preparing import prepare
 from rccltune.pipeline.sweeping import sweep
 from rccltune.pipeline.wishes import site_keys
@@ -218,7 +219,7 @@ def n_launches(session: Path) -> int:
 
 def read_clock(session: Path) -> float:
     """Seconds of the simulated clock: a verification has one of its own."""
-    return sum(float(one.read_text(encoding="utf-8")) for one in session.rglob("clock"))
+    return sum(simulated_s(one.parent) for one in session.rglob("launches"))
 
 
 def file_of(session: Path) -> str | None:

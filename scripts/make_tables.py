@@ -1,4 +1,4 @@
-"""Make docs/commands.md and docs/exit-codes.md from the commands, the errors and the enums.
+"""Make docs/commands.md, docs/exit-codes.md and data/node.schema.json from the code.
 
 .venv/bin/python scripts/make_tables.py            write both pages
 .venv/bin/python scripts/make_tables.py --check    exit 1 where one is out of date
@@ -7,6 +7,7 @@
 from __future__ import annotations
 
 import inspect
+import json
 import re
 import sys
 from collections.abc import Iterator, Sequence
@@ -20,6 +21,8 @@ from rccltune.cli import group
 from rccltune.model import Caution
 from rccltune.model.chosen import Judgement
 from rccltune.model.failing import Failure
+from rccltune.schema import json_schema
+from rccltune.simnode.schema import NodeFile
 from rccltune.vocab import Doubt
 from rccltune.why import Kind
 
@@ -231,9 +234,19 @@ def _findings() -> list[str]:
 
 
 def pages() -> dict[Path, str]:
-    """Both pages as they have to be."""
+    """Both pages, and the schema of node files, as they have to be."""
     made = {"commands.md": commands(), "exit-codes.md": exit_codes()}
-    return {ROOT / "docs" / name: "\n".join(lines) + "\n" for name, lines in made.items()}
+    written = {ROOT / "docs" / name: "\n".join(lines) + "\n" for name, lines in made.items()}
+    return written | {ROOT / "rccltune/data/node.schema.json": node_schema()}
+
+
+def node_schema() -> str:
+    """The JSON schema of node files, for people's editors."""
+    head = {
+        "$schema": "https://json-schema.org/draft/2020-12/schema",
+        "title": "rccltune node file, format 1",
+    }
+    return json.dumps(head | json_schema(NodeFile), indent=1) + "\n"
 
 
 def main() -> None:

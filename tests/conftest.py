@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -12,6 +13,15 @@ REPOSITORY = Path(__file__).resolve().parents[1]
 # Machines that run these tests are slow and noisy; a deadline would test them and not us.
 settings.register_profile("rccltune", deadline=None, suppress_health_check=[HealthCheck.too_slow])
 settings.load_profile("rccltune")
+
+
+@pytest.fixture(scope="session", autouse=True)
+def own_state(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
+    """Notes of which sessions were made here go to a folder of the tests, not to the user's."""
+    folder = tmp_path_factory.mktemp("state")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("XDG_STATE_HOME", str(folder))
+        yield folder
 
 
 @pytest.fixture(scope="session")

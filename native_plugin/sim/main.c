@@ -25,9 +25,9 @@ static double now(void)
     return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
 }
 
-/* The simulated clock: seconds since the sweep began, for bursts and drift.  A file carries it from
- * launch to launch; only a launch that ends well moves it on, so that one which is repeated after a
- * kill gives the samples it would have given. */
+/* The simulated clock: seconds since the sweep began, for bursts and drift.  A launch is told where
+ * it begins, or a file carries it from launch to launch.  Only a launch that ends well moves it on,
+ * so that one which is repeated after a kill gives the samples it would have given. */
 static double clock_start(void)
 {
     const char *epoch = getenv("RCCLTUNE_SIM_EPOCH"), *path = getenv("RCCLTUNE_SIM_CLOCK");
@@ -45,9 +45,9 @@ static double clock_start(void)
 
 static void clock_store(double seconds)
 {
-    const char *epoch = getenv("RCCLTUNE_SIM_EPOCH"), *path = getenv("RCCLTUNE_SIM_CLOCK");
+    const char *path = getenv("RCCLTUNE_SIM_CLOCK");
     char next[4096];
-    if ((epoch != NULL && *epoch != '\0') || path == NULL || *path == '\0')
+    if (path == NULL || *path == '\0')
         return;
     snprintf(next, sizeof next, "%s.%d", path, (int)getpid());
     FILE *file = fopen(next, "w");

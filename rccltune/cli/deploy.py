@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import click
 
 from rccltune.cli.console import DEFAULT_SESSION, Console, common
-from rccltune.cli.options import FOLDER
+from rccltune.cli.options import FOLDER, allow_need_option
 from rccltune.errors import CommandLineError
 from rccltune.showing import Laid, lay
 
@@ -25,8 +25,16 @@ if TYPE_CHECKING:
     is_flag=True,
     help="Put it into a folder with other things in it; replace a version that was changed.",
 )
+@allow_need_option
 @common
-def deploy(*, console: Console, folders: tuple[Path, ...], rollback: bool, force: bool) -> None:
+def deploy(
+    *,
+    console: Console,
+    folders: tuple[Path, ...],
+    rollback: bool,
+    force: bool,
+    allowed: frozenset[str],
+) -> None:
     """Make a folder that a site can put before its jobs, or an image.
 
     The plugin, the session's rule files, env.sh to source, module files, lines for Slurm and
@@ -55,7 +63,9 @@ def deploy(*, console: Console, folders: tuple[Path, ...], rollback: bool, force
         console.result(plain, lay(lines))
         return
     console.say(f"Session: {session}")
-    done = deploying.deploy_session(session, directory, force=force, note=console.say)
+    done = deploying.deploy_session(
+        session, directory, force=force, note=console.say, allowed=allowed
+    )
     console.result(done.as_plain(), _text(done))
 
 

@@ -10,7 +10,14 @@ import click
 
 from rccltune.cli.console import DEFAULT_SESSION, Console, common, table
 from rccltune.cli.environments import environment_lines
-from rccltune.cli.options import FOLDER, Choosing, base_option, choosing, scales_option
+from rccltune.cli.options import (
+    FOLDER,
+    Choosing,
+    allow_need_option,
+    base_option,
+    choosing,
+    scales_option,
+)
 from rccltune.errors import CommandLineError
 from rccltune.showing import Laid, lay
 from rccltune.units import format_last, format_size
@@ -39,6 +46,7 @@ if TYPE_CHECKING:
     "--steps", type=click.IntRange(min=1), metavar="N", help="Steps of the job of --workload."
 )
 @scales_option
+@allow_need_option
 @choosing
 @common
 def emit_config(
@@ -51,6 +59,7 @@ def emit_config(
     force: bool,
     steps: int | None,
     scales: tuple[Scale, ...],
+    allowed: frozenset[str],
     choosing: Choosing,
 ) -> None:
     """Choose the setting for each size and write the rules.
@@ -97,6 +106,7 @@ def emit_config(
         scales=choosing.predicted(scales),
         base=base,
         span=choosing.extrapolate,
+        allowed=allowed,
     )
     done = pipeline.emit_rules(wish, note=console.say)
     console.warn(done.notices)

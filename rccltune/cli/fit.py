@@ -71,7 +71,7 @@ def _plain(
     from rccltune.session import to_plain
 
     made = [
-        done.as_plain() | ({"ceiling": limit.as_plain()} if limit else {})
+        to_plain(done.file) | ({"ceiling": limit.as_plain()} if limit else {})
         for done, limit in zip(fits, limits, strict=True)
     ]
     scales = {"scales": to_plain(models)} if models else {}

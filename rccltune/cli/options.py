@@ -84,6 +84,21 @@ def base_option(command: F) -> F:
     )(command)
 
 
+def allow_need_option(command: F) -> F:
+    """--allow-need NAME, of the verbs that give a rule file's variables to ranks or jobs."""
+
+    def gather(given: dict[str, Any]) -> None:
+        given["allowed"] = frozenset(given.pop("allow_need"))
+
+    option = click.option(
+        "--allow-need",
+        multiple=True,
+        metavar="NAME",
+        help="Let rules set this variable too, which may load code or open files.",
+    )
+    return with_options(command, (option,), gather)
+
+
 def session_argument(command: F) -> F:
     """SESSION, which may be left out."""
     return click.argument("session", type=FOLDER, default=DEFAULT_SESSION)(command)

@@ -13,7 +13,7 @@ import click
 
 from rccltune.cli.console import Console, common
 from rccltune.cli.extras import Extras, extras
-from rccltune.cli.options import Choosing, base_option, choosing
+from rccltune.cli.options import Choosing, allow_need_option, base_option, choosing
 from rccltune.cli.progress import progress_of
 from rccltune.cli.sweep import sweep as _sweep
 from rccltune.cli.sweep import talk_before
@@ -35,6 +35,7 @@ _LEFT_OUT = frozenset(("plan_only", "scales", "workload"))
 @click.command("tune")
 @extras
 @base_option
+@allow_need_option
 @choosing
 @common
 def tune(
@@ -47,6 +48,7 @@ def tune(
     lift_quarantine: bool,
     force: bool,
     base: Path | None,
+    allowed: frozenset[str],
     extras: Extras,
     **options: Any,  # noqa: ANN401 - the options of a sweep file, by name
 ) -> None:
@@ -68,6 +70,7 @@ def tune(
     """
     from rccltune import pipeline
     from rccltune.pipeline import preparing, saving, tuning
+    from rccltune.pipeline.needing import named_in
 
     # Here --variant says what is measured; gains decide what is chosen of it.
     options["variant"] = choosing.variant
@@ -99,6 +102,7 @@ def tune(
                 command=shlex.join(["rccltune", *sys.argv[1:]]),
                 force=force,
                 base=base,
+                allowed=allowed | named_in(wishes.variants_file),
                 beside=lambda: extras.rates(console, prepared),
             )
         extras.dump(console, prepared)

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from rccltune.cli.console import Console, common, table
-from rccltune.cli.options import DURATION, FOLDER, PAIR, Word, session_argument
+from rccltune.cli.options import DURATION, FOLDER, PAIR, Word, allow_need_option, session_argument
 from rccltune.config import BACKENDS, LAUNCHERS, RUNNERS
 from rccltune.errors import SessionError, VerificationError
 from rccltune.showing import Laid, lay
@@ -98,6 +98,12 @@ _SHOWN = 12
 @click.option("--np", type=click.IntRange(min=1), metavar="N", help="Ranks.")
 @click.option("--env", type=PAIR, multiple=True, metavar="NAME=VALUE", help="Set in both arms.")
 @click.option("--clear", multiple=True, metavar="NAME", help="Clear this one too.")
+@click.option(
+    "--trust-session",
+    is_flag=True,
+    help="Follow what somebody else's session says about programs and variables.",
+)
+@allow_need_option
 @common
 def verify(
     *,
@@ -113,6 +119,8 @@ def verify(
     graphs: tuple[int, ...],
     besides: tuple[tuple[Collective, int], ...],
     timeout: float | None,
+    allowed: frozenset[str],
+    trust_session: bool,
     **options: Any,  # noqa: ANN401 - where to run, as in a sweep file
 ) -> None:
     """Hold rules against the untouched site on this machine; only what wins stands.
@@ -136,16 +144,16 @@ def verify(
     """
     from rccltune import pipeline
     from rccltune.pipeline.verifying import VerifyWish, rule_file_of, verify_rules
+    from rccltune.schema import to_plain
 
     console.say(f"Session: {session}")
-    said = session / "sweep.yaml"
-    if not said.exists():
+    if not (session / "sweep.yaml").exists():
         raise SessionError(
             "there is no sweep in this session",
             where=str(session),
             hint="rccltune sweep makes one; its sizes and ranks are what is verified.",
         )
-    wishes = pipeline.merge_wishes(said, options)
+    wishes = pipeline.session_wishes(session, options, trusted=trust_session)
     site = pipeline.find_site(wishes.site)
     own = rule_file_of(session, site)
     chosen = rules or own
@@ -161,9 +169,10 @@ def verify(
         dtypes=dtypes,
         graphs=graphs,
         besides=besides,
+        allowed=allowed,
     )
     done = verify_rules(wish, wishes.sweep, site, note=console.say)
-    console.result(done.as_plain(), text_of(done))
+    console.result(to_plain(done.file), text_of(done))
     if keep_losers and done.losers:
         raise VerificationError(
             f"{len(done.losers)} of {done.after} do not stand; the file was left as it is",

@@ -27,7 +27,8 @@ def header(delivery: Delivery, version: str, mark: str = "#") -> list[str]:
     lines = [f"{mark} rccltune deployment, version {version}"]
     if delivery.simulated:
         lines.append(f"{mark} {SIMULATED}")
-    lines += [f"{mark} {text}" for text in textwrap.wrap(verdict(delivery), _WIDTH)]
+    # A backslash at its end makes Tcl take the next line into a comment.
+    lines += [f"{mark} {text}".rstrip("\\") for text in textwrap.wrap(verdict(delivery), _WIDTH)]
     return lines
 
 

@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
+from rccltune import safepath
 from rccltune.content import has_any, mapped
 from rccltune.detect import child
 from rccltune.detect.files import Root
@@ -151,7 +152,9 @@ def loaded_by_torch(
     Raises:
         MachineError: it does not start, has no torch, or torch does not import.
     """
-    ended = child.ask([python, "-c", _TORCH], timeout_s=timeout_s, variables=variables)
+    ended = child.ask(
+        list(safepath.program(python, _TORCH)), timeout_s=timeout_s, variables=variables
+    )
     line = next((x for x in ended.out.split("\n") if x.startswith(_MARK)), None)
     if line is None:
         raise _no_torch(python, ended, timeout_s)

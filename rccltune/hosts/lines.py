@@ -11,7 +11,7 @@ import json
 import re
 import zlib
 from collections.abc import Iterable
-from typing import Any, Final
+from typing import Final
 
 _TAG: Final = "RCCLTUNE-ANSWER"
 # A pipe takes lines up to PIPE_BUF (4096 bytes) in one piece.
@@ -35,8 +35,8 @@ def lines_of(answer: object, who: str) -> tuple[str, ...]:
     )
 
 
-def read_lines(text: str) -> tuple[Any, ...]:
-    """Whole answers, in the order in which they began; what else was printed is passed over."""
+def read_lines(text: str) -> tuple[bytes, ...]:
+    """JSON of whole answers, in the order in which they began; all else is passed over."""
     pieces: dict[tuple[str, int], dict[int, str]] = {}
     for line in text.split("\n"):
         # A rank of another kind may have written half a line before.
@@ -44,7 +44,7 @@ def read_lines(text: str) -> tuple[Any, ...]:
         if match is not None and _sum(match[5]) == match[4]:
             pieces.setdefault((match[1], int(match[3])), {})[int(match[2])] = match[5]
     return tuple(
-        json.loads("".join(found[number] for number in range(1, total + 1)))
+        "".join(found[number] for number in range(1, total + 1)).encode()
         for (_, total), found in pieces.items()
         if _is_whole(found, total)
     )

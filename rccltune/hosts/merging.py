@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 
+from rccltune.fields import Line, Text
 from rccltune.hosts.records import Host
 from rccltune.hosts.variables import compares, value_of
 
@@ -18,10 +19,10 @@ class Answer:
         variables: of its own environment.
     """
 
-    host: str
-    boot_id: str | None
-    facts: Mapping[str, str] | None
-    variables: Mapping[str, str] = field(default_factory=dict)
+    host: Line
+    boot_id: Line | None
+    facts: dict[Line, Text] | None
+    variables: dict[Line, Text] = field(default_factory=dict)
 
 
 def merged(answers: Iterable[Answer]) -> tuple[Host, ...]:

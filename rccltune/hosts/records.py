@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from rccltune.fields import Line, Text, Whole
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Host:
@@ -17,10 +19,10 @@ class Host:
             what a host does not have is not listed.
     """
 
-    name: str
-    boot_id: str | None = None
-    n_ranks: int
-    facts: tuple[tuple[str, str], ...] = ()
+    name: Line
+    boot_id: Line | None = None
+    n_ranks: Whole
+    facts: tuple[tuple[Line, Text], ...] = ()
 
     def __post_init__(self) -> None:
         """A name for each fact, and at least one rank."""

@@ -13,6 +13,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import ClassVar, Final
 
+from rccltune import safepath
+
 Pairs = tuple[tuple[str, str], ...]
 
 # A site's own list of what Open MPI takes to other hosts. Version 4 refuses it beside -x, and
@@ -215,8 +217,8 @@ class Torchrun(Launcher):
     def options(self, n_ranks: int, bind: str | None, hostfile: Path | None) -> tuple[str, ...]:
         """The spelling with underscores is understood by every release."""
         del bind, hostfile
-        module = ("-m", "torch.distributed.run", "--standalone")
-        return (*module, f"--nproc_per_node={n_ranks}", "--no_python")
+        _, *run = safepath.module("python", "torch.distributed.run")
+        return (*run, "--standalone", f"--nproc_per_node={n_ranks}", "--no_python")
 
 
 _KINDS: Final[tuple[type[Launcher], ...]] = (OpenMpi, Mpich, IntelMpi, Srun)

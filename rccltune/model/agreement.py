@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from rccltune.fields import Number, Whole
 from rccltune.model.settings import CurveKey, Target, View
 
 
@@ -11,8 +12,8 @@ from rccltune.model.settings import CurveKey, Target, View
 class SizeRatio:
     """Time of the one over time of the other at one size."""
 
-    nbytes: int
-    ratio: float
+    nbytes: Whole
+    ratio: Number
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -25,7 +26,7 @@ class Stretch:
     """
 
     sizes: tuple[SizeRatio, ...]
-    ratio: float
+    ratio: Number
 
     @property
     def min_nbytes(self) -> int:
@@ -50,8 +51,8 @@ class Silence:
 
     target: Target
     view: View
-    n_sizes: int
-    median_ratio: float
+    n_sizes: Whole
+    median_ratio: Number
     stretches: tuple[Stretch, ...] = ()
 
 
@@ -68,8 +69,8 @@ class Equivalence:
     """
 
     key: CurveKey
-    n_sizes: int
-    median_ratio: float
+    n_sizes: Whole
+    median_ratio: Number
     worst: SizeRatio
     disagrees: bool
     stretches: tuple[Stretch, ...] = ()

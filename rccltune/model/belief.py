@@ -6,6 +6,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Final
 
+from rccltune.fields import Number, Whole
 from rccltune.model.fitted import Curve
 from rccltune.model.settings import Role, Setting, Target, Variant, View, base_variant
 
@@ -26,8 +27,8 @@ class Belief:
     """
 
     target: Target
-    nbytes: int
-    offered: tuple[tuple[Setting, float | None], ...]
+    nbytes: Whole
+    offered: tuple[tuple[Setting, Number | None], ...]
     choice: Setting | None
     ran: Setting | None = None
 
@@ -52,14 +53,14 @@ class Held:
         best_variant: where that was measured.
     """
 
-    nbytes: int
+    nbytes: Whole
     choice: Setting | None
     table: Setting | None
-    choice_us: float | None
-    predicted_us: float | None
+    choice_us: Number | None
+    predicted_us: Number | None
     best: Setting | None
     best_variant: Variant | None
-    best_us: float | None
+    best_us: Number | None
 
     @property
     def loss(self) -> float | None:

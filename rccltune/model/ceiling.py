@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from rccltune.fields import Line, Number, Whole, Word
 from rccltune.model.settings import Scale
 from rccltune.vocab import Collective
 
@@ -12,9 +13,9 @@ from rccltune.vocab import Collective
 class Link:
     """One direction between two devices, in GB/s (1e9 B/s)."""
 
-    source: int
-    target: int
-    gb_per_s: float
+    source: Whole
+    target: Whole
+    gb_per_s: Number
 
     def __str__(self) -> str:
         """``GPU 7 -> GPU 0``."""
@@ -37,13 +38,13 @@ class LinkRates:
         simulated: printed by the stand-in, never by hardware.
     """
 
-    rates: tuple[tuple[float | None, ...], ...]
-    version: str | None = None
-    nbytes: int | None = None
-    engine: str | None = None
-    n_units: int | None = None
-    source: str = ""
-    sha256: str = ""
+    rates: tuple[tuple[Number | None, ...], ...]
+    version: Line | None = None
+    nbytes: Whole | None = None
+    engine: Line | None = None
+    n_units: Whole | None = None
+    source: Line = ""
+    sha256: Line = ""
     simulated: bool = False
 
     def __post_init__(self) -> None:
@@ -84,10 +85,10 @@ class Ceiling:
 
     collective: Collective
     scale: Scale
-    rank_placement: str | None
-    n_links: int
+    rank_placement: Word | None
+    n_links: Whole
     slowest: Link
-    all_links_gb_per_s: float
+    all_links_gb_per_s: Number
 
     @property
     def gb_per_s(self) -> float:

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from enum import Enum
 from typing import Any, Final
 
+from rccltune.fields import Integer, Line, Number, Whole
 from rccltune.model.scaled import Extrapolation
 from rccltune.model.settings import DEFAULT_VARIANT, Mode, Scale, Setting, Target, Variant, View
 from rccltune.units import MAX_NBYTES, format_size
@@ -55,17 +56,17 @@ class LeftOut:
     target: Target
     setting: Setting
     variant: Variant
-    reason: str
-    n_fastest: int = 0
+    reason: Line
+    n_fastest: Whole = 0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Gain:
     """baseline time / chosen time - 1 over a zone's sizes: least, median and largest."""
 
-    low: float
-    median: float
-    high: float
+    low: Number
+    median: Number
+    high: Number
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -87,15 +88,15 @@ class Zone:
     """
 
     target: Target
-    min_nbytes: int
-    max_nbytes: int
+    min_nbytes: Whole
+    max_nbytes: Whole
     setting: Setting | None
-    reason: str | None = None
-    measured_from: int | None = None
-    measured_to: int | None = None
-    n_sizes: int = 0
-    worst_regret: float | None = None
-    mean_regret: float | None = None
+    reason: Line | None = None
+    measured_from: Whole | None = None
+    measured_to: Whole | None = None
+    n_sizes: Whole = 0
+    worst_regret: Number | None = None
+    mean_regret: Number | None = None
     gain: Gain | None = None
     fallback: Setting | None = None
     variant: Variant = DEFAULT_VARIANT
@@ -127,16 +128,16 @@ class Rule:
     """
 
     collective: Collective
-    min_nbytes: int
-    max_nbytes: int
+    min_nbytes: Whole
+    max_nbytes: Whole
     setting: Setting
-    n_nodes: int | None = None
-    n_ranks: int | None = None
-    num_pipe_ops: int | None = None
-    reg_buff: int | None = None
+    n_nodes: Whole | None = None
+    n_ranks: Whole | None = None
+    num_pipe_ops: Integer | None = None
+    reg_buff: Integer | None = None
     only_mode: Mode | None = None
     variant: Variant | None = None
-    line: int | None = None
+    line: Whole | None = None
     fallback: bool = False
     vendor: bool = False
 
@@ -168,8 +169,8 @@ class RuleCount:
         fallbacks: that wait behind those, for hosts where their settings are not selectable.
     """
 
-    rules: int
-    fallbacks: int
+    rules: Whole
+    fallbacks: Whole
 
     def __str__(self) -> str:
         """``3 rules (and 1 fallback)``."""
@@ -191,9 +192,9 @@ class GainRange:
         gain: untouched site's time / time in the variant - 1, below 0 where it is slower.
     """
 
-    min_nbytes: int
-    max_nbytes: int
-    n_sizes: int
+    min_nbytes: Whole
+    max_nbytes: Whole
+    n_sizes: Whole
     gain: Gain
 
 
@@ -208,9 +209,9 @@ class WrongShare:
     """
 
     target: Target
-    share: float
-    at_nbytes: int
-    from_nbytes: int | None
+    share: Number
+    at_nbytes: Whole
+    from_nbytes: Whole | None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -233,8 +234,8 @@ class VariantGain:
     worse: tuple[GainRange, ...]
     ahead: tuple[GainRange, ...]
     behind: tuple[GainRange, ...]
-    points: tuple[tuple[int, float], ...] = ()
-    tuned: tuple[tuple[int, float], ...] = ()
+    points: tuple[tuple[Whole, Number], ...] = ()
+    tuned: tuple[tuple[Whole, Number], ...] = ()
     wrong: WrongShare | None = None
 
 
@@ -254,12 +255,12 @@ class Environment:
     """
 
     variant: Variant
-    threshold_nbytes: int | None
-    beyond: str = "default"
-    reach: int | None = None
+    threshold_nbytes: Whole | None
+    beyond: Line = "default"
+    reach: Whole | None = None
     gains: tuple[VariantGain, ...]
-    score: float
-    against: str | None = None
+    score: Number
+    against: Line | None = None
     chosen: bool = False
 
 
@@ -284,11 +285,11 @@ class Verdict:
 
     target: Target
     view: View
-    nbytes: int
-    baseline_us: float
-    tuned_us: float
-    ratio: float
-    low: float
-    high: float
-    n_wrong: int | None
+    nbytes: Whole
+    baseline_us: Number
+    tuned_us: Number
+    ratio: Number
+    low: Number
+    high: Number
+    n_wrong: Whole | None
     judgement: Judgement

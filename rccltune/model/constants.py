@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from rccltune.fields import Number, Whole
 from rccltune.model.settings import Setting, Target
 from rccltune.vocab import Algorithm, Protocol
 
@@ -22,11 +23,11 @@ class CellChange:
 
     algorithm: Algorithm
     protocol: Protocol
-    latency_us: float
-    ratio: float
-    n_sizes: int
-    error_before: float
-    error_after: float
+    latency_us: Number
+    ratio: Number
+    n_sizes: Whole
+    error_before: Number
+    error_after: Number
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -40,12 +41,12 @@ class Foreseen:
     """
 
     target: Target
-    nbytes: int
+    nbytes: Whole
     now: Setting
     then: Setting
-    now_us: float
-    then_us: float
-    best_us: float
+    now_us: Number
+    then_us: Number
+    best_us: Number
 
     @property
     def gain(self) -> float:

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from enum import Enum
 from typing import Final
 
+from rccltune.fields import Line, Word
 from rccltune.model.settings import KNOWN_VARIANTS, Scale, Setting, Variant
 from rccltune.vocab import Collective
 
@@ -55,8 +56,8 @@ class Quarantine:
     setting: Setting
     variant: Variant
     scale: Scale | None
-    rank_placement: str | None
-    launches: tuple[str, ...]
+    rank_placement: Word | None
+    launches: tuple[Line, ...]
     failures: tuple[Failure, ...]
 
     def __post_init__(self) -> None:

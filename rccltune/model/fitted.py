@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from enum import Enum
 
+from rccltune.fields import Line, Number, Whole
 from rccltune.model.scaled import Extrapolation
 from rccltune.model.settings import CurveKey, Scale, Setting, Target, View
 
@@ -21,10 +22,10 @@ class Model(Enum):
 class Segment:
     """time = latency_us + nbytes * us_per_byte for min_nbytes <= nbytes <= max_nbytes."""
 
-    min_nbytes: int
-    max_nbytes: int
-    latency_us: float
-    us_per_byte: float
+    min_nbytes: Whole
+    max_nbytes: Whole
+    latency_us: Number
+    us_per_byte: Number
 
     def predict(self, nbytes: float) -> float:
         """Time in µs, whatever the size."""
@@ -45,15 +46,15 @@ class CurvePoint:
         n_left_out: launches that stalled here and count in none of the numbers above.
     """
 
-    nbytes: int
-    time_us: float
-    low_us: float
-    high_us: float
-    n_samples: int = 1
-    n_launches: int = 1
-    launches: tuple[str, ...] = ()
-    launch_times_us: tuple[float, ...] = ()
-    n_left_out: int = 0
+    nbytes: Whole
+    time_us: Number
+    low_us: Number
+    high_us: Number
+    n_samples: Whole = 1
+    n_launches: Whole = 1
+    launches: tuple[Line, ...] = ()
+    launch_times_us: tuple[Number, ...] = ()
+    n_left_out: Whole = 0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -71,9 +72,9 @@ class Fit:
 
     model: Model
     segments: tuple[Segment, ...]
-    residuals: tuple[float, ...]
-    held_out_error: float | None
-    held_out_worst: float | None = None
+    residuals: tuple[Number, ...]
+    held_out_error: Number | None
+    held_out_worst: Number | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -94,7 +95,7 @@ class Curve:
     points: tuple[CurvePoint, ...]
     fits: tuple[Fit, ...]
     chosen: Model
-    n_wrong: int = 0
+    n_wrong: Whole = 0
     extrapolated: Extrapolation | None = None
 
     @property
@@ -134,11 +135,11 @@ class Crossover:
     view: View
     below: Setting
     above: Setting
-    at_nbytes: float
-    low_nbytes: float
-    high_nbytes: float
+    at_nbytes: Number
+    low_nbytes: Number
+    high_nbytes: Number
     evidence: Evidence
-    linear_nbytes: float | None
+    linear_nbytes: Number | None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -159,9 +160,9 @@ class Separation:
     view: View
     setting: Setting
     scales: tuple[Scale, ...]
-    latencies_us: tuple[float, ...]
-    steps: tuple[int, ...]
-    blog_steps: tuple[int | None, ...]
-    base_us: float
-    per_step_us: float
-    blog_per_step_us: float | None = None
+    latencies_us: tuple[Number, ...]
+    steps: tuple[Whole, ...]
+    blog_steps: tuple[Whole | None, ...]
+    base_us: Number
+    per_step_us: Number
+    blog_per_step_us: Number | None = None

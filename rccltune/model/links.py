@@ -6,6 +6,8 @@ from dataclasses import dataclass
 from enum import Enum
 from statistics import median
 
+from rccltune.fields import Line, Number, Text, Whole
+
 
 class LinkClass(Enum):
     """How two devices of one node are linked, the nearest first; the value is its JSON spelling."""
@@ -41,9 +43,9 @@ _MEANING = {
 class Spread:
     """Median, least and most of several figures."""
 
-    median: float
-    least: float
-    most: float
+    median: Number
+    least: Number
+    most: Number
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -59,14 +61,14 @@ class PairTimes:
         failure: why the pair has no figures, None where it has.
     """
 
-    first: int
-    second: int
-    names: tuple[str, str]
+    first: Whole
+    second: Whole
+    names: tuple[Line, Line]
     link: LinkClass
-    small_us: tuple[float, ...] = ()
-    large_us: tuple[float, ...] = ()
-    launches: tuple[str, ...] = ()
-    failure: str | None = None
+    small_us: tuple[Number, ...] = ()
+    large_us: tuple[Number, ...] = ()
+    launches: tuple[Line, ...] = ()
+    failure: Text | None = None
 
     def __post_init__(self) -> None:
         """A pair has figures or a reason."""
@@ -92,9 +94,9 @@ class LinkRow:
     """
 
     link: LinkClass
-    n_there: int
-    n_measured: int
-    n_failed: int
+    n_there: Whole
+    n_measured: Whole
+    n_failed: Whole
     latency_us: Spread | None
     gb_per_s: Spread | None
 
@@ -118,18 +120,18 @@ class LinkMap:
         pairs: those that were tried, the nearest class first.
     """
 
-    machine: str
+    machine: Line
     simulated: bool
-    node: str | None = None
-    measured: str
-    benchmark: str
-    library: str | None = None
-    small_nbytes: int
-    large_nbytes: int
-    repeats: int
-    first_repeat: int = 0
-    devices: tuple[int, ...]
-    grid: tuple[str, ...]
+    node: Line | None = None
+    measured: Line
+    benchmark: Line
+    library: Line | None = None
+    small_nbytes: Whole
+    large_nbytes: Whole
+    repeats: Whole
+    first_repeat: Whole = 0
+    devices: tuple[Whole, ...]
+    grid: tuple[Line, ...]
     pairs: tuple[PairTimes, ...]
 
     @property

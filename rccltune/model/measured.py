@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 from enum import Enum
 from typing import Final
 
+from rccltune.fields import Integer, Line, Number, Variable, Whole, Word
 from rccltune.model.failing import Failure
 from rccltune.model.notices import Notice
 from rccltune.model.settings import (
@@ -17,6 +18,7 @@ from rccltune.model.settings import (
     Variant,
 )
 from rccltune.model.vendors import Vendor, vendor_of
+from rccltune.units import MAX_NBYTES, MOST_US
 from rccltune.vocab import Collective, Doubt, Placement
 
 # A launch that fails takes no more than this along.
@@ -40,21 +42,23 @@ class Sample:
     """
 
     key: CurveKey
-    launch: str
-    nbytes: int
-    time_us: float | None
-    step: int | None = None
-    cycle: int = 0
-    count: int | None = None
-    n_wrong: int | None = None
+    launch: Line
+    nbytes: Whole
+    time_us: Number | None
+    step: Whole | None = None
+    cycle: Whole = 0
+    count: Whole | None = None
+    n_wrong: Whole | None = None
     doubt: Doubt | None = None
     executed: Setting | None = None
-    line: int | None = None
+    line: Whole | None = None
 
     def __post_init__(self) -> None:
         """A sample without a doubt can be computed with."""
         if self.doubt is None and not (
-            self.nbytes > 0 and self.time_us is not None and 0.0 < self.time_us < float("inf")
+            0 < self.nbytes <= MAX_NBYTES
+            and self.time_us is not None
+            and 0.0 < self.time_us < MOST_US
         ):
             raise ValueError(f"{self.nbytes} bytes in {self.time_us} µs needs a doubt")
 
@@ -72,10 +76,10 @@ class Questions:
             asked even where calls take a path that asks no tuner.
     """
 
-    leading: int
-    per_row: int
-    extra: int = 0
-    columns: int = 0
+    leading: Whole
+    per_row: Whole
+    extra: Whole = 0
+    columns: Whole = 0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -90,7 +94,7 @@ class Schedule:
 
     settings: tuple[Setting, ...]
     scale: Scale | None = None
-    calls: int = 0
+    calls: Whole = 0
     questions: Questions | None = None
     told: bool = False
 
@@ -111,17 +115,17 @@ class Fingerprint:
         runner: what measured and the library behind it, where it was not rccl-tests.
     """
 
-    product: str | None = None
-    arch: str | None = None
-    cu_count: int | None = None
+    product: Line | None = None
+    arch: Word | None = None
+    cu_count: Whole | None = None
     mode: Mode | None = None
-    hosts: tuple[str, ...] = ()
-    devices: tuple[str, ...] = ()
-    benchmark_sha256: str | None = None
-    ranks_per_process: int | None = None
-    binding: str | None = None
+    hosts: tuple[Line, ...] = ()
+    devices: tuple[Line, ...] = ()
+    benchmark_sha256: Line | None = None
+    ranks_per_process: Whole | None = None
+    binding: Line | None = None
     simulated: bool = False
-    runner: str | None = None
+    runner: Line | None = None
 
     @property
     def vendor(self) -> Vendor | None:
@@ -151,29 +155,29 @@ class Sweep:
 
     collectives: tuple[Collective, ...]
     settings: tuple[Setting, ...]
-    min_nbytes: int
-    max_nbytes: int
-    factor: int = 2
-    step_nbytes: int | None = None
+    min_nbytes: Whole
+    max_nbytes: Whole
+    factor: Whole = 2
+    step_nbytes: Whole | None = None
     scales: tuple[Scale, ...] = ()
-    rank_placement: str = "node"
+    rank_placement: Word = "node"
     variants: tuple[Variant, ...] = (DEFAULT_VARIANT,)
-    dtypes: tuple[str, ...] = ("float",)
-    redop: str = "sum"
+    dtypes: tuple[Line, ...] = ("float",)
+    redop: Word = "sum"
     placements: tuple[Placement, ...] = (Placement.OUT_OF_PLACE, Placement.IN_PLACE)
-    graph: int = 0
-    iterations: int = 20
-    warmup: int = 5
+    graph: Whole = 0
+    iterations: Whole = 20
+    warmup: Whole = 5
     check: bool = True
-    repeats: int = 3
+    repeats: Whole = 3
     mode: Mode | None = None
-    seed: int = 0
-    method: str = "auto"
+    seed: Whole = 0
+    method: Line = "auto"
     exhaustive: bool = False
-    counts: tuple[int, ...] = ()
-    named_variants: tuple[str, ...] = ()
-    longest_s: float = LONGEST_S
-    wanted: tuple[tuple[Collective, tuple[int, ...]], ...] = ()
+    counts: tuple[Whole, ...] = ()
+    named_variants: tuple[Line, ...] = ()
+    longest_s: Number = LONGEST_S
+    wanted: tuple[tuple[Collective, tuple[Whole, ...]], ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -185,8 +189,8 @@ class Beside:
     """
 
     collective: Collective
-    nbytes: int
-    argv: tuple[str, ...] = ()
+    nbytes: Whole
+    argv: tuple[Line, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -209,22 +213,22 @@ class Launch:
             from the raw log.
     """
 
-    id: str
-    argv: tuple[str, ...] = ()
-    environment: tuple[tuple[str, str], ...] = ()
+    id: Word
+    argv: tuple[Line, ...] = ()
+    environment: tuple[Variable, ...] = ()
     collectives: tuple[Collective, ...] = ()
     schedule: Schedule | None = None
     variant: Variant = DEFAULT_VARIANT
     scale: Scale | None = None
-    rank_placement: str | None = None
-    repeat: int = 0
-    round: int = 0
-    attempt: int = 0
+    rank_placement: Word | None = None
+    repeat: Whole = 0
+    round: Whole = 0
+    attempt: Whole = 0
     beside: Beside | None = None
-    part_of: str | None = None
-    timeout_s: float | None = None
-    source: str | None = None
-    source_sha256: str | None = None
+    part_of: Word | None = None
+    timeout_s: Number | None = None
+    source: Line | None = None
+    source_sha256: Line | None = None
     stated: Stated | None = None
 
 
@@ -244,12 +248,12 @@ class Stated:
     collective: Collective | None = None
     setting: Setting | None = None
     variant: Variant | None = None
-    n_ranks: int | None = None
-    n_started: int | None = None
-    n_nodes: int | None = None
+    n_ranks: Whole | None = None
+    n_started: Whole | None = None
+    n_nodes: Whole | None = None
     mode: Mode | None = None
-    dtype: str | None = None
-    assume: tuple[tuple[str, str], ...] = ()
+    dtype: Line | None = None
+    assume: tuple[tuple[Line, Line], ...] = ()
 
 
 class Status(Enum):
@@ -280,19 +284,24 @@ class Outcome:
         wrong: settings of a walk that gave wrong results.
     """
 
-    launch: str
+    launch: Word
     status: Status
-    exit_code: int | None = None
-    signal: int | None = None
-    started: str | None = None
-    duration_s: float | None = None
-    n_samples: int = 0
+    exit_code: Integer | None = None
+    signal: Integer | None = None
+    started: Line | None = None
+    duration_s: Number | None = None
+    n_samples: Whole = 0
     fingerprint: Fingerprint = field(default_factory=Fingerprint)
-    origin: str | None = None
-    library_version: str | None = None
+    origin: Line | None = None
+    library_version: Line | None = None
     notices: tuple[Notice, ...] = ()
     failure: Failure | None = None
     lifted: bool = False
-    n_steps: int | None = None
+    n_steps: Whole | None = None
     suspect: Setting | None = None
     wrong: tuple[Setting, ...] = ()
+
+    @property
+    def was_cut_off(self) -> bool:
+        """Whether somebody ended it, which says nothing of what it measured."""
+        return self.status is Status.INTERRUPTED or self.failure is Failure.KILLED

@@ -6,6 +6,8 @@ from dataclasses import dataclass
 from enum import Enum
 from typing import Final
 
+from rccltune.fields import Line, Text
+
 
 class Caution(Enum):
     """The closed set of warnings; each is raised with its remedy."""
@@ -68,6 +70,6 @@ class Notice:
     """Something that weakens the result, with its remedy."""
 
     caution: Caution
-    message: str
-    remedy: str
-    where: str | None = None
+    message: Text
+    remedy: Text
+    where: Line | None = None

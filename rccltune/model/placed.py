@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from rccltune.fields import Line, Whole
 from rccltune.model.settings import Scale
 
 
@@ -19,7 +20,7 @@ class Place:
             among them; empty where not every one of them has a name.
     """
 
-    name: str
+    name: Line
     scale: Scale
-    devices: tuple[int, ...] = ()
-    alike: tuple[str, ...] = ()
+    devices: tuple[Whole, ...] = ()
+    alike: tuple[Line, ...] = ()

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from enum import Enum
 
+from rccltune.fields import Line, Number, Whole
 from rccltune.model.settings import CurveKey, Scale
 
 
@@ -25,7 +26,7 @@ class Span:
     """
 
     scale: Scale
-    n_oams: int
+    n_oams: Whole
 
     def __post_init__(self) -> None:
         """Every node has a package and every package a rank."""
@@ -64,7 +65,7 @@ class Extrapolation:
     """
 
     scales: tuple[Scale, ...]
-    error: float | None
+    error: Number | None
 
     def __str__(self) -> str:
         """``extrapolated from 8, 16 ranks on 1 node, not measured; expected error 8 %``."""
@@ -91,8 +92,8 @@ class ScaleError:
     """
 
     span: Span
-    median: float
-    worst: float
+    median: Number
+    worst: Number
     unseen: bool = False
 
 
@@ -117,10 +118,10 @@ class ScaleModel:
     key: CurveKey
     target: Span
     spans: tuple[Span, ...]
-    base_us: float
-    hop_us: tuple[tuple[Hop, float], ...]
-    us_per_byte: tuple[tuple[Hop, float], ...]
-    separated: tuple[tuple[str, ...], ...]
-    assumed: tuple[str, ...] = ()
+    base_us: Number
+    hop_us: tuple[tuple[Hop, Number], ...]
+    us_per_byte: tuple[tuple[Hop, Number], ...]
+    separated: tuple[tuple[Line, ...], ...]
+    assumed: tuple[Line, ...] = ()
     shape: Shape = Shape.LINE
     errors: tuple[ScaleError, ...] = ()

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from enum import Enum
 
+from rccltune.fields import Number, Whole
 from rccltune.model.settings import Setting
 from rccltune.vocab import Collective
 
@@ -17,10 +18,10 @@ class Range:
         step_nbytes: added from size to size; None where sizes are multiplied by ``factor``.
     """
 
-    min_nbytes: int
-    max_nbytes: int
-    factor: int = 2
-    step_nbytes: int | None = None
+    min_nbytes: Whole
+    max_nbytes: Whole
+    factor: Whole = 2
+    step_nbytes: Whole | None = None
 
     @property
     def sizes(self) -> tuple[int, ...]:
@@ -56,11 +57,11 @@ class Want:
     """
 
     collective: Collective
-    nbytes: int
+    nbytes: Whole
     settings: tuple[Setting, ...]
     motive: Motive
-    repeats: int = 1
-    promise: float = 1.0
+    repeats: Whole = 1
+    promise: Number = 1.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -75,10 +76,10 @@ class Expected:
     """
 
     collective: Collective
-    mean: float
-    worst: float
-    at_nbytes: int
-    open_nbytes: tuple[int, ...] = ()
+    mean: Number
+    worst: Number
+    at_nbytes: Whole
+    open_nbytes: tuple[Whole, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -91,7 +92,7 @@ class Dropped:
 
     collective: Collective
     setting: Setting
-    by: float
+    by: Number
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -106,7 +107,7 @@ class Round:
         is_last: nothing but doubts about this round's own result would make another.
     """
 
-    number: int
+    number: Whole
     wants: tuple[Want, ...]
     expected: tuple[Expected, ...] = ()
     dropped: tuple[Dropped, ...] = ()

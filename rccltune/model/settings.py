@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 from enum import Enum
 from typing import Final
 
+from rccltune.fields import Line, Variable, VariableName, Whole, Word
 from rccltune.vocab import Algorithm, Collective, Placement, Protocol
 
 _MODE: Final = re.compile(r"([sdtqc]px|none|unknown)(?:-(nps\d+))?", re.IGNORECASE | re.ASCII)
@@ -21,8 +22,8 @@ class Mode:
         memory: ``NPS4`` …, ``None`` where unknown or not there.
     """
 
-    compute: str | None
-    memory: str | None
+    compute: Word | None
+    memory: Word | None
 
     @classmethod
     def parse_wish(cls, text: str) -> Mode | None:
@@ -50,8 +51,8 @@ class Mode:
 class Scale:
     """How many nodes and ranks a communicator spans."""
 
-    n_nodes: int
-    n_ranks: int
+    n_nodes: Whole
+    n_ranks: Whole
 
     def __post_init__(self) -> None:
         """Refuse counts that no communicator has."""
@@ -92,7 +93,7 @@ class Setting:
 
     algorithm: Algorithm | None = None
     protocol: Protocol | None = None
-    channels: int | None = None
+    channels: Whole | None = None
     role: Role = Role.FORCED
 
     def __post_init__(self) -> None:
@@ -184,20 +185,20 @@ class Variant:
             for the default one.
     """
 
-    name: str = "default"
-    environment: tuple[tuple[str, str], ...] = ()
-    widens: str | None = None
+    name: Word = "default"
+    environment: tuple[Variable, ...] = ()
+    widens: Word | None = None
     patched: bool = False
-    library_sha256: str | None = None
-    library_version: str | None = None
-    options: tuple[tuple[str, str], ...] = ()
-    threshold: str | None = None
+    library_sha256: Word | None = None
+    library_version: Line | None = None
+    options: tuple[tuple[Line, Line], ...] = ()
+    threshold: VariableName | None = None
     lossy: bool = False
     path: bool = False
     serves: tuple[Collective, ...] = ()
-    up_to: int | None = None
-    without: str | None = None
-    widened: tuple[tuple[str, str], ...] | None = None
+    up_to: Whole | None = None
+    without: Word | None = None
+    widened: tuple[Variable, ...] | None = None
 
     @property
     def one_process(self) -> bool:
@@ -279,10 +280,10 @@ class CurveKey:
     setting: Setting
     placement: Placement
     scale: Scale
-    dtype: str | None = None
-    redop: str | None = None
+    dtype: Line | None = None
+    redop: Line | None = None
     graph: bool | None = None
-    rank_placement: str | None = None
+    rank_placement: Word | None = None
     variant: Variant = DEFAULT_VARIANT
 
     @property
@@ -307,7 +308,7 @@ class Target:
 
     collective: Collective
     scale: Scale
-    rank_placement: str | None
+    rank_placement: Word | None
     variant: Variant
 
 
@@ -320,12 +321,12 @@ class View:
         beside: what else ran on the devices, ``all_gather of 1 MiB``.
     """
 
-    dtype: str | None
-    redop: str | None
+    dtype: Line | None
+    redop: Line | None
     placement: Placement
     graph: bool | None
-    ranks: str | None = None
-    beside: str | None = None
+    ranks: Line | None = None
+    beside: Line | None = None
 
     def __str__(self) -> str:
         """``float sum out-of-place``."""

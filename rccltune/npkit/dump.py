@@ -7,6 +7,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
+from rccltune.fields import Line, Whole
+
 _EVENT_BYTES: Final = 16
 _GPU_EVENTS: Final = re.compile(r"gpu_events_rank_(\d+)_(?:buf|channel)_\d+")
 _CPU_EVENTS: Final = re.compile(r"cpu_events_rank_(\d+)_channel_\d+")
@@ -28,12 +30,12 @@ class Dump:
         simulated: written by the stand-in library.
     """
 
-    ranks: tuple[int, ...]
-    n_files: int
-    n_bytes: int
-    n_gpu_events: int
-    n_cpu_events: int
-    damaged: tuple[str, ...] = ()
+    ranks: tuple[Whole, ...]
+    n_files: Whole
+    n_bytes: Whole
+    n_gpu_events: Whole
+    n_cpu_events: Whole
+    damaged: tuple[Line, ...] = ()
     calibrated: bool = False
     simulated: bool = False
 

@@ -10,6 +10,7 @@ from rccltune.parse import numbers
 from rccltune.parse.draft import Passes, RepeatedSizeError, Run, Said
 from rccltune.parse.preamble import Preamble, Rank, commanded, marked
 from rccltune.parse.pull import CutError, JsonSource
+from rccltune.units import MOST_US
 from rccltune.vocab import Collective, Doubt, Placement
 
 _HALVES: Final = (
@@ -183,4 +184,4 @@ def _number(value: object) -> float | None:
         number = float(str(value))
     except ValueError:
         return None
-    return number if abs(number) < float("inf") else None
+    return number if abs(number) < MOST_US else None

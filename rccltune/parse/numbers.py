@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from math import isfinite
 
-from rccltune.units import MAX_NBYTES
+from rccltune.units import MAX_NBYTES, MOST_US
 from rccltune.vocab import Doubt
 
 UNCHECKED = frozenset(("N/A", "n/a", "NA", "-", ""))
@@ -75,7 +75,7 @@ def size(text: str) -> int:
 
 def usable(time_us: float) -> bool:
     """Whether a time can be computed with."""
-    return 0.0 < time_us < float("inf")
+    return 0.0 < time_us < MOST_US
 
 
 def doubt_of(nbytes: int, time_us: float | None, n_wrong: int | None) -> Doubt | None:

@@ -10,7 +10,7 @@ from rccltune.model import Setting
 from rccltune.parse.draft import Passes, RepeatedSizeError, Run, Said
 from rccltune.parse.layout import Block, Layout, Shape
 from rccltune.parse.numbers import agree, doubt_of, old_error, step, wrong
-from rccltune.units import MAX_NBYTES
+from rccltune.units import MAX_NBYTES, MOST_US
 from rccltune.vocab import Algorithm, Collective, Doubt, Placement, Protocol
 
 _NAME: Final = re.compile(r"[A-Za-z]\w*")
@@ -23,7 +23,6 @@ _DERIVABLE: Final = 10.0
 # stays below; beyond both the printed digits are looked at.
 _CLOSE: Final = 0.0051
 _SAME: Final = 2e-4
-_INFINITY: Final = float("inf")
 
 
 # Time, wrong elements, doubt, algbw and busbw of one half-row: a plain tuple, made for every one.
@@ -169,8 +168,8 @@ class Table:
         busbw = float(fields[block.busbw]) if block.busbw >= 0 else None
         if block.is_cputime:
             return self._derived(nbytes, n_wrong, algbw, busbw)
-        if n_wrong or nbytes == 0 or not 0.0 < value < _INFINITY:
-            time_us = value if 0.0 < value < _INFINITY else None
+        if n_wrong or nbytes == 0 or not 0.0 < value < MOST_US:
+            time_us = value if 0.0 < value < MOST_US else None
             return time_us, n_wrong, doubt_of(nbytes, time_us, n_wrong), algbw, busbw
         doubt = None
         if algbw is not None:
@@ -191,7 +190,7 @@ class Table:
     ) -> Measured:
         """Half-row of ``-C 1``: the time printed is the CPU's, but algbw is still the GPU's."""
         self.run.cputime = True
-        usable = algbw is not None and _DERIVABLE <= algbw < _INFINITY
+        usable = algbw is not None and _DERIVABLE <= algbw < MOST_US
         time_us = nbytes / algbw / 1000.0 or None if algbw and usable else None
         return time_us, n_wrong, doubt_of(nbytes, time_us, n_wrong), algbw, busbw
 

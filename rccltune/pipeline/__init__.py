@@ -21,7 +21,7 @@ from rccltune.pipeline.plotting import plot_predicted, plot_session
 from rccltune.pipeline.scaling import Predicted, predicted, scale_models
 from rccltune.pipeline.site import find_site, in_mode
 from rccltune.pipeline.varying import variant_named
-from rccltune.pipeline.wishes import merge_wishes
+from rccltune.pipeline.wishes import merge_wishes, session_wishes
 
 __all__ = [
     "Agreements",
@@ -49,6 +49,7 @@ __all__ = [
     "predicted",
     "prepare_links",
     "scale_models",
+    "session_wishes",
     "stored_links",
     "variant_named",
 ]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from statistics import median
@@ -76,19 +76,6 @@ def tuner_of(folder: Path) -> str | None:
     logs = sorted(folder.glob("launches/*/nccl-*.log"))
     said = {proof.tuner_of(log.read_text(errors="replace")) for log in logs}
     return said.pop() if len(said) == 1 else None
-
-
-def agreements_from_plain(plain: Mapping[str, Any], where: str) -> Agreements:
-    """What :meth:`Agreements.as_plain` wrote.
-
-    Raises:
-        SessionError: it was changed.
-    """
-    return Agreements(
-        silence=tuple(session.from_plain(Silence, s, where) for s in plain["silence"]),
-        equivalence=tuple(session.from_plain(Equivalence, e, where) for e in plain["equivalence"]),
-        tuner=plain["tuner"],
-    )
 
 
 def _silence_lines(found: Sequence[Silence]) -> list[str]:

@@ -17,11 +17,12 @@ import uuid
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, TypeVar
 
 import rccltune
-from rccltune import detect, hosts, launch, plugin, session
+from rccltune import detect, hosts, launch, plugin, safepath, schema, session
 from rccltune.errors import MachineError
+from rccltune.fields import Whole
 from rccltune.hosts import Host
 from rccltune.pipeline.site import Site
 
@@ -47,6 +48,15 @@ _OWN_JOBS: Final = {
 }
 _LIBMPI: Final = ("libmpi.so.40", "libmpi.so.12", "libmpi.so")
 Note = Callable[[str], None]
+T = TypeVar("T")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Met:
+    """What rank 0 says for all."""
+
+    n_ranks: Whole
+    hosts: tuple[Host, ...]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -168,16 +178,27 @@ def _needed(site: Site, token: Path, rules: Path | None) -> list[_Needed]:
 def _met(site: Site, where: Path, question: Path) -> tuple[tuple[Host, ...] | None, str | None]:
     """What rank 0 printed for all, or why there is no such thing."""
     ran = _run(site, where / "mpi", _command("mpi", question))
-    answers = hosts.read_lines(ran.text)
-    if len(answers) == 1 and answers[0]["n_ranks"] == site.seating.n_started:
-        return tuple(session.from_plain(Host, one, "hosts") for one in answers[0]["hosts"]), None
+    answers = _read(ran.text, _Met, where)
+    if len(answers) == 1 and answers[0].n_ranks == site.seating.n_started:
+        return answers[0].hosts, None
     if answers:
         return None, (
-            f"{sum(one['n_ranks'] for one in answers)} ranks made {len(answers)} jobs: mpi4py "
+            f"{sum(one.n_ranks for one in answers)} ranks made {len(answers)} jobs: mpi4py "
             "there is built for another MPI than this launcher's, or srun needs SLURM_MPI_TYPE"
         )
     refused = _NO_MPI.search(ran.errors)
     return None, refused[1] if refused is not None else ran.reason
+
+
+def _read(text: str, kind: type[T], where: Path) -> list[T]:
+    """What ranks said.
+
+    Raises:
+        MachineError: it is not what they are asked for.
+    """
+    hint = "the rccltune of every host must be this one."
+    answers = hosts.read_lines(text)
+    return [schema.read_json(kind, one, str(where), hint, fails=MachineError) for one in answers]
 
 
 def _printed(site: Site, where: Path, question: Path) -> tuple[Host, ...]:
@@ -187,7 +208,7 @@ def _printed(site: Site, where: Path, question: Path) -> tuple[Host, ...]:
         MachineError: a rank is missing.
     """
     ran = _run(site, where / "lines", _command("lines", question))
-    answers = hosts.read_lines(ran.text)
+    answers = _read(ran.text, hosts.Answer, where)
     if len(answers) != site.seating.n_started:
         raise MachineError(
             f"{len(answers)} of {site.seating.n_started} ranks said what their host is: "
@@ -195,11 +216,11 @@ def _printed(site: Site, where: Path, question: Path) -> tuple[Host, ...]:
             where=str(where / "lines" / "stderr.log"),
             hint="the Python of this rccltune must start on every host, with what it imports.",
         )
-    return hosts.merged(hosts.Answer(**one) for one in answers)
+    return hosts.merged(answers)
 
 
 def _command(how: str, question: Path) -> tuple[str, ...]:
-    return (sys.executable, "-m", _PROGRAM, how, str(question))
+    return (*safepath.module(sys.executable, _PROGRAM), how, str(question))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -173,11 +173,9 @@ def stored_rates(folder: Path) -> LinkRates | None:
         SessionError: another format, or values that do not fit.
     """
     again = "give TransferBench's output again with --transferbench."
-    plain = session.read_formatted(folder, _RECORD, _FORMAT, what="the ceiling", hint=again)
-    if plain is None:
-        return None
-    plain.pop("output", None)
-    return session.from_plain(LinkRates, plain, str(folder / _RECORD))
+    return session.read_derived(
+        folder, _RECORD, LinkRates, number=_FORMAT, hint=again, beside=("output",)
+    )
 
 
 def bounded(done: FitDone) -> Bounded | None:

@@ -12,15 +12,16 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
-from rccltune import __version__, deploy, emit, plugin, session
+from rccltune import __version__, deploy, emit, grammar, plugin, session
 from rccltune.deploy import Delivery, File, Placed, Rules
 from rccltune.errors import CommandLineError, InputFileError, SessionError, VerificationError
 from rccltune.launch.environment import CLEARED
 from rccltune.pipeline import verdicts
+from rccltune.pipeline.needing import check_needs
 from rccltune.session import Session
 from rccltune.session.files import disk_errors
 from rccltune.session.lock import MARKER
-from rccltune.showing import lay
+from rccltune.showing import lay, shown
 
 Note = Callable[[str], None]
 # verify writes it into a rule file's header.
@@ -69,7 +70,14 @@ def placed_as_plain(directory: Path, placed: Placed) -> dict[str, Any]:
     }
 
 
-def deploy_session(folder: Path, directory: Path, *, force: bool, note: Note) -> Deployed:
+def deploy_session(
+    folder: Path,
+    directory: Path,
+    *,
+    force: bool,
+    note: Note,
+    allowed: frozenset[str] = frozenset(),
+) -> Deployed:
     """Put a session's rule files and the plugin into a folder, as its current version.
 
     Args:
@@ -77,14 +85,16 @@ def deploy_session(folder: Path, directory: Path, *, force: bool, note: Note) ->
         directory: where to; created where it is missing.
         force: put it into a folder with other things in it, replace a version that was changed.
         note: told when a dead writer's marker was taken over.
+        allowed: variables beyond the harmless ones that jobs may be given.
 
     Raises:
         SessionError: no session, no rule file in it, another deploy at work, a full disk.
         InputFileError: a rule file that the plugin would refuse.
-        CommandLineError: files that contradict each other; the folder is something else's.
+        CommandLineError: files that contradict each other; a variable that nobody allowed; the
+            folder is something else's.
         MachineError: this install has no plugin.
     """
-    delivery = _delivery(session.open_session(folder), _absolute(directory))
+    delivery = _delivery(session.open_session(folder), _absolute(directory), allowed)
     version = deploy.assemble(delivery)
     target = delivery.directory
     deploy.check_ours(target, force=force)
@@ -167,22 +177,24 @@ def _absolute(directory: Path) -> Path:
     return path
 
 
-def _delivery(made: Session, directory: Path) -> Delivery:
+def _delivery(made: Session, directory: Path, allowed: frozenset[str]) -> Delivery:
     path = plugin.library()
     content = path.read_bytes()
     rules = _rule_files(made.path)
+    environment = _environment(rules)
+    odd = check_needs(environment, allowed, where=str(made.path))
     info = plugin.build_info()
-    headers = [one.content.decode("latin-1") for one in rules]
+    headers = [grammar.text_of(one.content) for one in rules]
     return Delivery(
         directory=directory,
         library=File(name=path.name, content=content, run=True),
         abi_versions=tuple(int(abi) for abi in info.get("abi_versions", ())),
         glibc=_newest_glibc(content),
         rules=rules,
-        environment=_environment(rules),
+        environment=environment,
         # env.sh and check.sh judge the plugin's own variables one by one.
         choosing=CLEARED,
-        provenance=_provenance(made, rules, content),
+        provenance=(*_provenance(made, rules, content), *_allowed(odd)),
         simulated=made.simulated or any(_SIMULATED.search(text) for text in headers),
     )
 
@@ -263,14 +275,14 @@ def _rules(path: Path) -> Rules:
             where=str(path),
             hint="write it again with rccltune emit-config --force, or correct these lines.",
         )
-    said = _VERIFIED.search(content.decode("latin-1"))
+    said = _VERIFIED.search(grammar.text_of(content))
     return Rules(
         name=path.name,
         content=content,
         count=emit.counted(read.rules),
         requires=dict(read.requires),
         needs=read.needs,
-        verified=said[1] if said else None,
+        verified=shown(said[1]) if said else None,
     )
 
 
@@ -287,6 +299,11 @@ def _environment(rules: Sequence[Rules]) -> tuple[tuple[str, str], ...]:
                     hint="emit the files together, or deploy them into folders of their own.",
                 )
     return tuple((name, value) for name, (value, _) in sorted(values.items()))
+
+
+def _allowed(names: Sequence[str]) -> list[str]:
+    """What whoever deployed took upon himself."""
+    return [f"set because of --allow-need: {', '.join(names)}"] if names else []
 
 
 def _newest_glibc(content: bytes) -> tuple[int, int]:

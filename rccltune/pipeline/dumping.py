@@ -12,6 +12,7 @@ from typing import Any, Final
 
 from rccltune import interrupts, npkit, plan, session, zones
 from rccltune.errors import CommandLineError, LaunchError, MachineError, TooLittleDataError
+from rccltune.fields import Line, Number, Whole
 from rccltune.model import (
     BASELINE,
     DEFAULT_VARIANT,
@@ -53,8 +54,8 @@ class Winner:
     collective: Collective
     setting: Setting
     variant: Variant
-    nbytes: int
-    gain: float | None
+    nbytes: Whole
+    gain: Number | None
 
     def __str__(self) -> str:
         """``all_reduce tree/ll128 at 4 MiB``."""
@@ -75,14 +76,14 @@ class Dumped:
     """
 
     winner: Winner
-    launch: str
-    folder: str
-    collected: str
+    launch: Line
+    folder: Line
+    collected: Line
     dump: Dump
-    generator: str | None
-    header: str | None
+    generator: Line | None
+    header: Line | None
     other_release: bool
-    command: str
+    command: Line
 
     def as_plain(self) -> dict[str, Any]:
         """For --json and for the session."""
@@ -95,12 +96,8 @@ def stored_dump(folder: Path, into: Path) -> Dumped | None:
     Raises:
         SessionError: the record cannot be read.
     """
-    plain = session.read_derived(folder, _RECORD)
-    if plain is None or plain.pop("format", None) != _FORMAT:
-        return None
-    if plain.get("folder") != str(into.resolve()):
-        return None
-    return session.from_plain(Dumped, plain, str(folder / _RECORD))
+    known = session.read_derived(folder, _RECORD, Dumped, number=_FORMAT)
+    return known if known is not None and known.folder == str(into.resolve()) else None
 
 
 def check_dump(folder: Path, site: Site) -> None:

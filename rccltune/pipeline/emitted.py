@@ -28,6 +28,7 @@ class EmitWish:
         scales: for which rules are predicted where they were not measured.
         base: the vendor's table that stands behind the rules; ``auto`` looks for it.
         span: rules of NCCLX may reach over scales between measured ones that agree.
+        allowed: variables beyond the harmless ones that rules may need.
     """
 
     folders: tuple[Path, ...]
@@ -39,6 +40,7 @@ class EmitWish:
     scales: tuple[Scale, ...] = ()
     base: Path | None = None
     span: bool = False
+    allowed: frozenset[str] = frozenset()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

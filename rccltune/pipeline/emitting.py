@@ -28,6 +28,7 @@ from rccltune.pipeline.emitted import Emitted, EmitWish, Translated
 from rccltune.pipeline.fitting import FitDone, choice_of, fit_session
 from rccltune.pipeline.importing import VENDOR_UNKNOWN
 from rccltune.pipeline.judging import environments_of, together, zones_in
+from rccltune.pipeline.needing import check_needs
 from rccltune.pipeline.placing import Sheet
 from rccltune.pipeline.scaling import machine_words, one_machine, predicted
 from rccltune.pipeline.writing import write_all
@@ -55,7 +56,8 @@ def choose_rules(wish: EmitWish, *, note: Note) -> Emitted:
 
     Raises:
         TooLittleDataError: fewer than two settings to choose between.
-        CommandLineError: several files and one place for them; options that exclude each other.
+        CommandLineError: several files and one place for them; options that exclude each other;
+            a variable that nobody allowed.
         SessionError: sessions of two machines, or none.
         InputFileError: the base has mistakes, or is for another machine.
         MachineError: no base was found.
@@ -94,6 +96,14 @@ def choose_rules(wish: EmitWish, *, note: Note) -> Emitted:
     documents = [_document(fits, fingerprint, sheet, environments) for sheet in sheets]
     if base is not None:
         documents = [basing.based(document, base) for document in documents]
+    check_needs(
+        [
+            *(pair for document in documents for pair in document.needs),
+            *(pair for one in environments if one.chosen for pair in one.variant.environment),
+        ],
+        wish.allowed,
+        where=", ".join(str(folder) for folder in wish.folders),
+    )
     first, *others = (
         replace(_emitted(wish, path, sheet, document, environments), base=base)
         for path, sheet, document in zip(paths, sheets, documents, strict=True)

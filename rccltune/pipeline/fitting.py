@@ -5,10 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final
 
 from rccltune import fit, quarantine, session, zones
 from rccltune.errors import CommandLineError, TooLittleDataError
+from rccltune.fields import Line, Whole, Word
 from rccltune.model import (
     BASELINE,
     DEFAULT_VARIANT,
@@ -18,17 +19,19 @@ from rccltune.model import (
     Caution,
     Crossover,
     Curve,
+    Equivalence,
     Notice,
     Quarantine,
     Sample,
     Scale,
     Separation,
     Setting,
+    Silence,
     WrongShare,
     Zone,
     base_variant,
 )
-from rccltune.pipeline.agreeing import Agreements, agreements, agreements_from_plain
+from rccltune.pipeline.agreeing import Agreements, agreements
 from rccltune.pipeline.believing import gather_beliefs
 from rccltune.pipeline.importing import load_samples
 from rccltune.pipeline.rounding import wrong_shares
@@ -43,7 +46,7 @@ if TYPE_CHECKING:
 Note = Callable[[str], None]
 FIT_FILE: Final = "fit.json"
 # Without these it is from before they were compared, and made again.
-_KEYS: Final = frozenset({"silence", "tuner"})
+_KEYS: Final = frozenset({"silence", "tuner", "bypasses"})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -56,9 +59,28 @@ class Bypass:
 
     collective: Collective
     scale: Scale
-    min_nbytes: int
-    max_nbytes: int
-    variant: str = DEFAULT_VARIANT.name
+    min_nbytes: Whole
+    max_nbytes: Whole
+    variant: Word = DEFAULT_VARIANT.name
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FitFile:
+    """What fit.json says; each field as :class:`FitDone` and its agreements have it."""
+
+    samples_sha256: Line
+    simulated: bool
+    curves: tuple[Curve, ...]
+    crossovers: tuple[Crossover, ...]
+    separations: tuple[Separation, ...]
+    notices: tuple[Notice, ...]
+    bypasses: tuple[Bypass, ...]
+    quarantined: tuple[Quarantine, ...]
+    silence: tuple[Silence, ...]
+    equivalence: tuple[Equivalence, ...]
+    tuner: Line | None
+    beliefs: tuple[Belief, ...] = ()
+    wrong: tuple[WrongShare, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -96,21 +118,24 @@ class FitDone:
         missing = quarantine.notices(self.quarantined)
         return (*self.notices, *self.agreements.notices, *missing)
 
-    def as_plain(self) -> dict[str, Any]:
+    @property
+    def file(self) -> FitFile:
         """For fit.json and --json."""
-        return {
-            "samples_sha256": self.samples_sha256,
-            "simulated": self.session.simulated,
-            "curves": session.to_plain(self.curves),
-            "crossovers": session.to_plain(self.crossovers),
-            "separations": session.to_plain(self.separations),
-            "notices": session.to_plain(self.notices),
-            "bypasses": session.to_plain(self.bypasses),
-            "quarantined": session.to_plain(self.quarantined),
-            **self.agreements.as_plain(),
-            **({"beliefs": session.to_plain(self.beliefs)} if self.beliefs else {}),
-            **({"wrong": session.to_plain(self.wrong)} if self.wrong else {}),
-        }
+        return FitFile(
+            samples_sha256=self.samples_sha256,
+            simulated=self.session.simulated,
+            curves=self.curves,
+            crossovers=self.crossovers,
+            separations=self.separations,
+            notices=self.notices,
+            bypasses=self.bypasses,
+            quarantined=self.quarantined,
+            silence=self.agreements.silence,
+            equivalence=self.agreements.equivalence,
+            tuner=self.agreements.tuner,
+            beliefs=self.beliefs,
+            wrong=self.wrong,
+        )
 
 
 def fit_session(folder: Path, *, note: Note, again: bool = False) -> FitDone:
@@ -162,28 +187,33 @@ def fit_session(folder: Path, *, note: Note, again: bool = False) -> FitDone:
         beliefs=believed.beliefs,
         wrong=wrong_shares(samples),
     )
-    derived.keep(FIT_FILE, lambda: session.write_derived(folder, FIT_FILE, done.as_plain()))
+    derived.keep(
+        FIT_FILE, lambda: session.write_derived(folder, FIT_FILE, session.to_plain(done.file))
+    )
     return done
 
 
 def _read(opened: Session, digest: str) -> FitDone | None:
-    plain = session.read_derived(opened.path, FIT_FILE)
+    plain = session.load_derived(opened.path, FIT_FILE)
+    # Of other samples, or of a version that kept less: it is made again.
     if plain is None or plain.get("samples_sha256") != digest or not plain.keys() >= _KEYS:
         return None
-    where = str(opened.path / FIT_FILE)
+    read = session.read_derived(opened.path, FIT_FILE, FitFile)
+    if read is None:
+        return None
     return FitDone(
         session=opened,
         samples_sha256=digest,
-        curves=tuple(session.from_plain(Curve, c, where) for c in plain["curves"]),
-        crossovers=tuple(session.from_plain(Crossover, c, where) for c in plain["crossovers"]),
-        separations=tuple(session.from_plain(Separation, s, where) for s in plain["separations"]),
-        notices=tuple(session.from_plain(Notice, n, where) for n in plain["notices"]),
-        bypasses=tuple(session.from_plain(Bypass, b, where) for b in plain.get("bypasses", [])),
+        curves=read.curves,
+        crossovers=read.crossovers,
+        separations=read.separations,
+        notices=read.notices,
+        bypasses=read.bypasses,
         # Not from the file: a failed launch changes no sample, and so no file.
         quarantined=_quarantined(opened.path),
-        agreements=agreements_from_plain(plain, where),
-        beliefs=tuple(session.from_plain(Belief, b, where) for b in plain.get("beliefs", [])),
-        wrong=tuple(session.from_plain(WrongShare, w, where) for w in plain.get("wrong", [])),
+        agreements=Agreements(silence=read.silence, equivalence=read.equivalence, tuner=read.tuner),
+        beliefs=read.beliefs,
+        wrong=read.wrong,
     )
 
 

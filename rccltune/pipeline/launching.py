@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Final
 
 from rccltune import emit, launch, plan, plugin, session
-from rccltune.errors import LaunchError, MachineError
+from rccltune.errors import LaunchError, MachineError, SessionError
 from rccltune.launch import Job
 from rccltune.model import (
     Caution,
@@ -48,8 +48,10 @@ from rccltune.vocab import Algorithm, Collective
 
 _LONGEST_S: Final = 600.0
 _RULES: Final = "forced.csv"
-# Of an earlier run that was interrupted; ranks that meet at a file would wait for its dead.
-_LEFTOVERS: Final = ("trace-*.csv", "nccl-*.log", "rendezvous*")
+# Folders in a launch's own, numbered from 1: what earlier runs of it left.
+_EARLIER: Final = "earlier-"
+# Where the simulated clock stood at the end of a launch; in the folder of one that ended well.
+CLOCK: Final = "clock"
 # From names and the whole environment to a launcher's options and the environment with them.
 Carry = Callable[[Iterable[str], Mapping[str, str]], tuple[tuple[str, ...], Mapping[str, str]]]
 _SCHEDULE: Final = "schedule"
@@ -129,13 +131,13 @@ def run_launch(
         MachineError: ranks ran on other devices than they were to; nothing of it counts.
     """
     own = (folder / "launches" / wanted.id).resolve()
-    (own / "outcome.json").unlink(missing_ok=True)
-    for leftover in (name for kind in _LEFTOVERS for name in own.rglob(kind)):
-        leftover.unlink(missing_ok=True)
+    _set_aside(own)
+    began_s = simulated_s(folder)
 
     def job_in(where: Path, argv: Sequence[str]) -> tuple[Job, launch.Environment]:
         """Of this arm, its files in a folder of their own."""
         values = {"{launch}": str(where), "{session}": str(folder.resolve()), "{id}": wanted.id}
+        values["{clock}"] = f"{began_s:.9f}"
         added = [(name, _filled(value, values)) for name, value in wanted.environment]
         environment = launch.environment(dict(site), added, clear=clear)
         options, variables = _carried(environment, carry)
@@ -189,6 +191,43 @@ def run_launch(
             "the scheduler's binding, or a device list of its own on the host.",
         )
     return replace(ran, outcome=outcome)
+
+
+def _set_aside(own: Path) -> None:
+    """Keep what an earlier run of a launch left where this one does not meet it.
+
+    Raises:
+        SessionError: the disk refuses.
+    """
+    left = [path for path in own.glob("*") if not path.name.startswith(_EARLIER)]
+    if not left:
+        return
+    into = own / f"{_EARLIER}{sum(1 for _ in own.glob(_EARLIER + '*')) + 1}"
+    with session.disk_errors(into):
+        into.mkdir()
+        for path in left:
+            path.rename(into / path.name)
+
+
+def simulated_s(folder: Path) -> float:
+    """The simulated clock of a session, in seconds: where the last launch that ended left it.
+
+    Raises:
+        SessionError: a launch's clock is no number.
+    """
+    ended = (path.parent for path in (folder / "launches").glob("*/outcome.json"))
+    return max((_seconds(own / CLOCK) for own in ended if (own / CLOCK).exists()), default=0.0)
+
+
+def _seconds(clock: Path) -> float:
+    try:
+        return float(clock.read_text(encoding="ascii"))
+    except ValueError as error:
+        raise SessionError(
+            f"the simulated clock cannot be read: {error}",
+            where=str(clock),
+            hint="delete this launch's folder; the same command makes it anew.",
+        ) from error
 
 
 def _write_outcome(own: Path, outcome: Outcome) -> None:
@@ -258,35 +297,36 @@ def read_launch(wanted: Launch, folder: Path, outcome: Outcome) -> tuple[Sample,
     return samples_before_the_end(wanted, own, known) if outcome.n_steps else ()
 
 
-def interrupted_walks(folder: Path, fingerprint: Fingerprint) -> list[Ran]:
-    """Walks that somebody interrupted: what they had proven until then counts from now on.
+def is_interrupted(own: Path) -> bool:
+    """Whether a launch began and has no outcome: it is made again.
 
-    One without a proven step stays as it is, and is made again.
+    Args:
+        own: its folder.
+    """
+    return (own / "launch.json").exists() and not (own / "outcome.json").exists()
+
+
+def interrupted_walks(folder: Path) -> list[Ran]:
+    """Walks that were interrupted and not made again yet, with what they had proven until then.
+
+    They steer nothing: without an outcome they are in no ledger.
 
     Raises:
-        SessionError: the disk refuses, or a launch's own file is damaged.
+        SessionError: a launch's own file is damaged.
     """
     found = []
-    for own in sorted((folder / "launches").glob("*")):
-        plan_file = own / "launch.json"
-        if not plan_file.exists() or (own / "outcome.json").exists():
-            continue
+    for own in filter(is_interrupted, sorted((folder / "launches").glob("*"))):
         wanted = session.read_launch(own)
         samples = proven_before_the_end(wanted, own) if is_walk(wanted) else ()
-        if not samples:
-            continue
-        began = datetime.fromtimestamp(plan_file.stat().st_mtime, tz=timezone.utc)
-        outcome = Outcome(
-            launch=wanted.id,
-            status=Status.INTERRUPTED,
-            started=began.isoformat(timespec="seconds"),
-            n_samples=len(samples),
-            fingerprint=fingerprint,
-            n_steps=n_steps_of(samples),
-            wrong=wrong_in(samples),
-        )
-        _write_outcome(own, outcome)
-        found.append(Ran(launch=wanted, outcome=outcome, samples=samples))
+        if samples:
+            outcome = Outcome(
+                launch=wanted.id,
+                status=Status.INTERRUPTED,
+                n_samples=len(samples),
+                n_steps=n_steps_of(samples),
+                wrong=wrong_in(samples),
+            )
+            found.append(Ran(launch=wanted, outcome=outcome, samples=samples))
     return found
 
 

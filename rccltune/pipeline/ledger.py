@@ -12,7 +12,7 @@ from typing import Final
 
 from rccltune import plan, quarantine, session
 from rccltune.model import Failure, Launch, Outcome, Quarantine, Sample, Setting, Status
-from rccltune.pipeline.launching import choosing_anew, read_launch
+from rccltune.pipeline.launching import choosing_anew, interrupted_walks, read_launch
 from rccltune.pipeline.proving import is_walk, setting_of
 
 Ended = tuple[Launch, Outcome]
@@ -151,10 +151,12 @@ class Ledger:
 
     def _named(self, planned: Launch, one: Launch) -> Launch:
         """With a folder of its own."""
-        tried = [made.attempt for made, _ in self.of(planned)]
-        attempt = max(tried) + 1 if tried else 0
+        made = self.of(planned)
+        attempt = max((done.attempt for done, _ in made), default=-1) + 1
         if one != planned:
-            one = _told_apart(replace(one, part_of=planned.id), attempt)
+            # One that was cut off and is made again is to give what it would have given.
+            n_ended = sum(not outcome.was_cut_off for _, outcome in made)
+            one = _told_apart(replace(one, part_of=planned.id), n_ended)
         following = replace(one, attempt=attempt)
         return replace(following, id=session.launch_id(following))
 
@@ -176,17 +178,46 @@ def _is_good(pair: Ended) -> bool:
 
 
 def _n_steps(one: Launch, outcome: Outcome) -> int:
-    """Steps of a walk that count; sessions of older versions do not say how many."""
+    """Steps of a walk that need not be made again; older sessions do not say how many.
+
+    One that was cut off from outside is made again whole: what is measured next must not depend
+    on when somebody interrupted it.
+    """
     if outcome.status is Status.OK and one.schedule is not None:
         return len(one.schedule.settings)
-    return outcome.n_steps or 0
+    return 0 if outcome.was_cut_off else outcome.n_steps or 0
 
 
-def _told_apart(one: Launch, attempt: int) -> Launch:
+def counted(ended: Iterable[Ended]) -> list[Ended]:
+    """Those whose samples count: what was made twice counts once.
+
+    A launch that was cut off counts where it never came to its end; one that was made again to
+    see whether the machine still works does not.
+    """
+    pairs = list(ended)
+    first: dict[Launch, int] = {}
+    for one, outcome in pairs:
+        if one.argv and _is_good((one, outcome)):
+            first[_alike(one)] = min(one.attempt, first.get(_alike(one), one.attempt))
+    return [pair for pair in pairs if not _is_superseded(*pair, first.get(_alike(pair[0])))]
+
+
+def _alike(one: Launch) -> Launch:
+    """Equal for all attempts at the same launch."""
+    return replace(one, id="", attempt=0, timeout_s=None)
+
+
+def _is_superseded(one: Launch, outcome: Outcome, good: int | None) -> bool:
+    if good is None:
+        return False
+    return outcome.was_cut_off or (_is_good((one, outcome)) and one.attempt > good)
+
+
+def _told_apart(one: Launch, n_ended: int) -> Launch:
     """Simulated noise of what a walk goes on with is not that of its beginning again."""
     names = dict(one.environment)
     if SIM_LAUNCH in names:
-        names[SIM_LAUNCH] += f" {attempt}"
+        names[SIM_LAUNCH] += f" {n_ended}"
     return replace(one, environment=tuple(sorted(names.items())))
 
 
@@ -225,12 +256,17 @@ def samples_of(
 ) -> list[Sample]:
     """Half-rows of measured launches; those of quarantined settings carry a doubt.
 
+    What a walk had proven when it was interrupted counts until that launch is made again.
+
     Args:
         folder: the session.
         ended: its launches.
         known: samples by launch, where they were read already.
     """
     found: list[Sample] = []
-    for one, outcome in ended:
+    for one, outcome in counted(ended):
         found += known[one.id] if one.id in known else read_launch(one, folder, outcome)
-    return quarantine.doubted(found, ended)
+    cut_off = interrupted_walks(folder)
+    for ran in cut_off:
+        found += ran.samples
+    return quarantine.doubted(found, [*ended, *((ran.launch, ran.outcome) for ran in cut_off)])

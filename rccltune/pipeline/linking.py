@@ -50,8 +50,7 @@ def stored_links(folder: Path) -> LinkMap | None:
         SessionError: another format, or values that do not fit.
     """
     again = "use the rccltune that wrote it, or measure it anew with --force."
-    plain = session.read_formatted(folder, _RECORD, _FORMAT, what="the link map", hint=again)
-    return None if plain is None else session.from_plain(LinkMap, plain, str(folder / _RECORD))
+    return session.read_derived(folder, _RECORD, LinkMap, number=_FORMAT, hint=again)
 
 
 def prepare_links(

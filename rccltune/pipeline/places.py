@@ -211,10 +211,7 @@ def stored_place(folder: Path) -> Place | None:
     Raises:
         SessionError: it cannot be read.
     """
-    plain = session.read_derived(folder, PLACE_FILE)
-    if plain is None:
-        return None
-    return session.from_plain(Place, plain, str(folder / PLACE_FILE))
+    return session.read_derived(folder, PLACE_FILE, Place)
 
 
 def same_place(folder: Path, seating: Seating) -> None:

@@ -12,7 +12,7 @@ from rccltune import launch, plan, quarantine, session
 from rccltune.errors import MachineError, SessionError
 from rccltune.model import KNOWN_VARIANTS, LL128_FORCED, Launch, Outcome, Quarantine, Sample, Sweep
 from rccltune.pipeline import launching, places, searching, sizing, switching, varying
-from rccltune.pipeline.ledger import Ledger, open_ledger
+from rccltune.pipeline.ledger import Ledger, counted, open_ledger
 from rccltune.pipeline.proving import name_of
 from rccltune.pipeline.searching import Search
 from rccltune.pipeline.site import Site
@@ -293,7 +293,9 @@ def _named(
 def caught_up(prepared: Prepared, known: Read) -> Prepared:
     """The plan as far as what the session has decides it."""
     while prepared.search is not None and not prepared.search.is_over:
-        if any(prepared.ledger.is_left(one) for one in prepared.search.planned[-1]):
+        # Variants are measured with the first round, so that a later one has their launches too.
+        before = (*prepared.search.planned[-1], *prepared.varied)
+        if any(prepared.ledger.is_left(one) for one in before):
             break
         prepared = next_round(prepared, prepared.search, known)
     return prepared
@@ -312,13 +314,14 @@ def next_round(prepared: Prepared, search: Search, known: Read) -> Prepared:
 
 
 def _ended(prepared: Prepared) -> list[tuple[Launch, Outcome]]:
-    """All that was made for the plan."""
+    """All that was made for the plan and came to its own end: what decides how it goes on."""
     found = [pair for one in prepared.plan.launches for pair in prepared.ledger.of(one)]
-    return list({one.id: (one, outcome) for one, outcome in found}.values())
+    own = [pair for pair in found if not pair[1].was_cut_off]
+    return list({one.id: (one, outcome) for one, outcome in counted(own)}.values())
 
 
 def samples_so_far(prepared: Prepared, known: Read) -> list[Sample]:
-    """Samples of the plan's launches; read ones are kept in ``known``."""
+    """Samples of the plan's launches that came to their own end; ``known`` keeps what was read."""
     ended = _ended(prepared)
     for one, outcome in ended:
         if one.id not in known:
@@ -333,7 +336,9 @@ def _environment(site: Site) -> tuple[tuple[str, str], ...]:
     return (
         *site.environment,
         ("RCCLTUNE_SIM_NODE", "{session}/" + NODE_FILE),
-        ("RCCLTUNE_SIM_CLOCK", "{session}/clock"),
+        # Of what has ended: a launch that is made again begins when it began before.
+        ("RCCLTUNE_SIM_EPOCH", "{clock}"),
+        ("RCCLTUNE_SIM_CLOCK", "{launch}/" + launching.CLOCK),
     )
 
 

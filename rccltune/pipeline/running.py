@@ -89,7 +89,6 @@ def run_all(
         MachineError: untouched runs differ too much, or the machine changed.
     """
     runner = _Runner(prepared, known, tell, note)
-    runner.take_over_interrupted()
     judged = False
     for (is_forced, _), group in groupby(launches, key=_round):
         if is_forced and not judged:
@@ -129,20 +128,6 @@ class _Runner:
         # Failures of walks in which no setting of theirs was in force.
         self.unexplained: dict[str, list[Failure]] = {}
         _improve(self.best, self.samples)
-
-    def take_over_interrupted(self) -> None:
-        """What walks had proven when somebody interrupted them counts.
-
-        Raises:
-            SessionError: the disk refuses.
-        """
-        prepared = self.prepared
-        for ran in launching.interrupted_walks(prepared.folder, prepared.site.fingerprint):
-            prepared.ledger.add(ran.launch, ran.outcome)
-            self.samples += ran.samples
-            _improve(self.best, ran.samples)
-            n_steps = ran.outcome.n_steps
-            self.note(f"launch {ran.launch.id} was interrupted; {n_steps} whole steps of it count")
 
     def round(self, launches: Sequence[Launch]) -> Iterator[Ran]:
         """Try each launch, and those that failed once more when all others are over.
@@ -273,6 +258,8 @@ class _Runner:
             # What launches of one pass took says nothing of many; as if it went over all sizes of
             # the sweep, since its settings may be far slower than what is usual.
             limit += plan.estimate_s([replace(one, argv=())], prepared.sweep)
+        if launching.is_interrupted(prepared.folder / "launches" / one.id):
+            self.note(f"launch {one.id} was interrupted and is made again")
         ran = launching.run_launch(
             replace(one, timeout_s=one.timeout_s or limit),
             prepared.folder,

@@ -8,12 +8,13 @@ from __future__ import annotations
 
 from bisect import bisect_left
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, replace
 from statistics import median, quantiles
-from typing import Any, Final
+from typing import Final
 
-from rccltune import fit, plan, search, session, zones
+from rccltune import fit, plan, search, zones
 from rccltune.errors import TooLittleDataError
+from rccltune.fields import Word
 from rccltune.interpolate import time_at
 from rccltune.model import (
     DEFAULT_VARIANT,
@@ -287,21 +288,36 @@ def _typical(curves: Sequence[Curve]) -> tuple[tuple[float, ...], tuple[float, .
     return tuple(float(n) for n in sizes), tuple(faster)
 
 
-def as_plain(done: Search, expected: Sequence[Expected]) -> dict[str, Any]:
-    """For search.json: every decision, with what it rested on."""
-    return {
-        "rounds": [
-            {
-                **session.to_plain(made),
-                "number": made.number,
-                "launches": [one.id for one in launches],
-            }
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RoundFile(Round):
+    """A round with the ids of its launches."""
+
+    launches: tuple[Word, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SearchFile:
+    """What search.json says: every decision, with what it rested on."""
+
+    rounds: tuple[RoundFile, ...]
+    is_over: bool
+    expected: tuple[Expected, ...]
+
+
+def file_of(done: Search, expected: Sequence[Expected]) -> SearchFile:
+    """For search.json."""
+    return SearchFile(
+        rounds=tuple(
+            RoundFile(
+                **{f.name: getattr(made, f.name) for f in fields(made)},
+                launches=tuple(one.id for one in launches),
+            )
             for made, launches in zip(done.rounds, done.planned, strict=True)
             if made.wants or launches
-        ],
-        "is_over": done.is_over,
-        "expected": session.to_plain(tuple(expected)),
-    }
+        ),
+        is_over=done.is_over,
+        expected=tuple(expected),
+    )
 
 
 def round_text(made: Round) -> str:

@@ -216,8 +216,8 @@ def _expected(prepared: Prepared, known: Read) -> tuple[Expected, ...]:
 def _write_search(prepared: Prepared, expected: Sequence[Expected]) -> None:
     """Keep the decisions where people and programs find them; derived, like samples.csv."""
     if prepared.search is not None:
-        plain = searching.as_plain(prepared.search, expected)
-        session.write_derived(prepared.folder, searching.SEARCH_FILE, plain)
+        made = searching.file_of(prepared.search, expected)
+        session.write_derived(prepared.folder, searching.SEARCH_FILE, session.to_plain(made))
 
 
 def _refuse_hidden_choices(prepared: Prepared) -> None:
@@ -250,8 +250,9 @@ def _begin(prepared: Prepared, command: str) -> None:
     session.write_header(made)
     session.write_atomically(folder / PLACE_FILE, session.dump_json(site.seating.place))
     session.write_atomically(
-        folder / "sweep.yaml", config.dump_sweep(prepared.sweep, prepared.site_keys)
+        folder / session.SWEEP_FILE, config.dump_sweep(prepared.sweep, prepared.site_keys)
     )
+    session.remember(folder)
     if site.node is not None:
         session.write_atomically(folder / NODE_FILE, simnode.written(site.node))
 

@@ -63,7 +63,7 @@ class Tuned:
             "simulated": self.simulated,
             "sweep": self.swept.as_plain(),
             "emitted": self.emitted.as_plain(),
-            "verified": [one.as_plain() for one in self.verified],
+            "verified": [session.to_plain(one.file) for one in self.verified],
             "exports": str(self.exports),
             "figures": str(self.figures),
             "report": self.report.as_plain(),
@@ -79,6 +79,7 @@ def tune(
     command: str,
     force: bool,
     base: Path | None = None,
+    allowed: frozenset[str] = frozenset(),
     beside: Callable[[], None] = lambda: None,
 ) -> Tuned:
     """Sweep, fit, choose, write, draw, verify and report; what was done before is not done again.
@@ -91,6 +92,7 @@ def tune(
         command: as typed, for the session.
         force: measure though untouched runs differ.
         base: the vendor's table that stands behind the rules; ``auto`` looks for it.
+        allowed: variables beyond the harmless ones that rules may need.
         beside: what else is measured, after the sweep and before figures are drawn.
 
     Raises:
@@ -103,7 +105,7 @@ def tune(
     swept = sweep(prepared, tell=tell, note=note, command=command, force=force)
     beside()
     try:
-        emitted, verified, options = _proven(prepared, options, base, note)
+        emitted, verified, options = _proven(prepared, options, base, allowed, note)
     except VerificationError:
         # What was seen, and that nothing of it is proven, is worth figures and a page too.
         page = _shown(folder, options, note)
@@ -129,17 +131,21 @@ def _shown(folder: Path, options: Options, note: Note) -> Reported:
 
 
 def _proven(
-    prepared: Prepared, options: Options, base: Path | None, note: Note
+    prepared: Prepared,
+    options: Options,
+    base: Path | None,
+    allowed: frozenset[str],
+    note: Note,
 ) -> tuple[Emitted, tuple[Verified, ...], Options]:
     """The rules, what stands of them, and how they were chosen.
 
     Chosen once more, for the site's own environment, where another one does harm. What is exported
     is verified with rules; without any it is not, and so is not written.
     """
-    emitted = _emitted(prepared.folder, options, base, note)
+    emitted = _emitted(prepared.folder, options, base, allowed, note)
     why = "no rule is there to verify another one with"
     try:
-        verified = _verified(prepared, emitted, options, note)
+        verified = _verified(prepared, emitted, options, allowed, note)
     except HarmError as error:
         if not _is_exported(emitted):
             raise
@@ -152,12 +158,14 @@ def _proven(
         return emitted, verified, options
     note(f"rules are chosen for the site's own environment: {why}")
     own = _in_default(options)
-    emitted = _emitted(prepared.folder, own, base, note)
-    return emitted, _verified(prepared, emitted, own, note), own
+    emitted = _emitted(prepared.folder, own, base, allowed, note)
+    return emitted, _verified(prepared, emitted, own, allowed, note), own
 
 
-def _emitted(folder: Path, options: Options, base: Path | None, note: Note) -> Emitted:
-    wish = EmitWish(folders=(folder,), options=options, base=base)
+def _emitted(
+    folder: Path, options: Options, base: Path | None, allowed: frozenset[str], note: Note
+) -> Emitted:
+    wish = EmitWish(folders=(folder,), options=options, base=base, allowed=allowed)
     return choose_rules(wish, note=note)
 
 
@@ -176,7 +184,7 @@ def _in_default(options: Options) -> Options:
 
 
 def _verified(
-    prepared: Prepared, emitted: Emitted, options: Options, note: Note
+    prepared: Prepared, emitted: Emitted, options: Options, allowed: frozenset[str], note: Note
 ) -> tuple[Verified, ...]:
     """Every file that has rules, verified; only then does one lie where jobs look for it."""
     found = []
@@ -198,6 +206,7 @@ def _verified(
                     extrapolate=wish.extrapolate,
                     n_repeats=_REPEATS,
                     timeout_s=prepared.timeout_s,
+                    allowed=allowed,
                 ),
                 prepared.sweep,
                 prepared.site,

@@ -11,6 +11,9 @@ from typing import Final
 
 from rccltune import session
 from rccltune.errors import VerificationError
+from rccltune.fields import Line, Number, Text, VariableName, Whole
+from rccltune.model import Rule, Verdict
+from rccltune.verify import Cut
 
 _VERDICT: Final = "verdict"
 _REFUSED: Final = "refused"
@@ -31,10 +34,69 @@ class Refused:
         hint: what to do about it.
     """
 
-    path: str
-    sha256: str
-    message: str
-    hint: str | None
+    path: Line
+    sha256: Line
+    message: Text
+    hint: Text | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ConditionFile:
+    """One condition of a verification, as verdict.json has it.
+
+    Attributes:
+        hits: calls answered by each rule, by its line.
+        not_selectable: sizes at which a rule's setting was not selectable, by its line.
+        bypassed: sizes at which a path went past the tuner, by collective.
+    """
+
+    name: Line
+    launches: Whole
+    hits: dict[Line, Whole]
+    misses: Whole
+    not_selectable: dict[Line, tuple[Whole, ...]]
+    bypassed: dict[Line, tuple[Whole, ...]]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StandingFile(Rule):
+    """A rule as it was verified.
+
+    Attributes:
+        sizes: how many of its sizes were measured.
+    """
+
+    certainty: Number
+    sizes: Whole
+    stands: bool
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class VerdictFile:
+    """What verdict.json says.
+
+    Attributes:
+        path: of the rule file; None where nothing was written.
+        rules_before: rules that it had for this scale.
+        needs: what it asks of the environment.
+        lost_needs: what it no longer asks.
+        sha256: digests of the rule files that the plugin says it read.
+    """
+
+    path: Line | None
+    simulated: bool
+    rules_before: Whole
+    rules: Whole
+    fallbacks: Whole
+    rounds: Whole
+    launches: Whole
+    conditions: tuple[ConditionFile, ...]
+    verdicts: tuple[Verdict, ...]
+    standings: tuple[StandingFile, ...]
+    cuts: tuple[Cut, ...]
+    needs: dict[VariableName, Line]
+    lost_needs: tuple[VariableName, ...]
+    sha256: tuple[Line, ...]
 
 
 def verdict_name(rules: Path, folder: Path, plain: str) -> str:
@@ -104,9 +166,9 @@ def refused(folder: Path, content: bytes) -> Refused | None:
 
 def _all_refused(folder: Path) -> Iterator[Refused]:
     for path in sorted(folder.glob(f"{_REFUSED}*.json")):
-        plain = session.read_derived(folder, path.name)
-        if plain is not None:
-            yield session.from_plain(Refused, plain, str(path))
+        made = session.read_derived(folder, path.name, Refused)
+        if made is not None:
+            yield made
 
 
 def _beside(name: str) -> str:

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, replace
 from pathlib import Path
-from typing import Any, Final
+from typing import Final
 
 from rccltune import emit, grammar, interrupts, plan, session, simnode, verify
 from rccltune.emit import Change, RuleFile
@@ -16,10 +16,12 @@ from rccltune.pipeline.accepting import accepted
 from rccltune.pipeline.emitting import file_name
 from rccltune.pipeline.hosting import same_hosts
 from rccltune.pipeline.leftovers import end_leftovers
+from rccltune.pipeline.needing import check_needs
 from rccltune.pipeline.preparing import NODE_FILE
 from rccltune.pipeline.settling import Settled, Wanted, ours, refuse, settle
 from rccltune.pipeline.site import Site
 from rccltune.pipeline.trials import FOLDER, Ground, Held, Note
+from rccltune.pipeline.verdicts import ConditionFile, StandingFile, VerdictFile
 from rccltune.pipeline.writing import VERIFIED_MARK
 from rccltune.verify import Cut, Standing, Weighed
 from rccltune.vocab import Collective, Protocol
@@ -43,6 +45,7 @@ class VerifyWish:
         besides: collectives and sizes that run at the same time, likewise.
         keep_losers: leave the file as it is, whatever loses.
         extrapolate: rules keep what they answer beyond the sizes verified, unverified.
+        allowed: variables beyond the harmless ones that ranks may be given for the rules.
     """
 
     folder: Path
@@ -56,6 +59,7 @@ class VerifyWish:
     dtypes: tuple[str, ...] = ()
     graphs: tuple[int, ...] = ()
     besides: tuple[tuple[Collective, int], ...] = ()
+    allowed: frozenset[str] = frozenset()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -122,43 +126,43 @@ class Verified:
         """Rules that do not stand as they are."""
         return tuple(one for one in self.standings if not one.stands)
 
-    def as_plain(self) -> dict[str, Any]:
+    @property
+    def file(self) -> VerdictFile:
         """For verdict.json and --json."""
-        return {
-            "path": str(self.path) if self.path else None,
-            "simulated": self.simulated,
-            "rules_before": self.before.rules,
-            **self.after.as_plain(),
-            "rounds": self.n_rounds,
-            "launches": self.n_launches,
-            "conditions": [_plain(held) for held in self.held],
-            "verdicts": session.to_plain(tuple(one.verdict for one in self.weighed)),
-            "standings": [
-                {
-                    **session.to_plain(one.rule),
-                    "certainty": one.certainty,
-                    "sizes": len({w.verdict.nbytes for w in one.sizes}),
-                    "stands": one.stands,
-                }
-                for one in self.standings
-            ],
-            "cuts": session.to_plain(self.cuts),
-            "needs": dict(self.needs),
-            "lost_needs": [*self.lost_needs, *self.unneeded],
-            "sha256": sorted({digest for held in self.held for digest in held.proven.hashes}),
-        }
+        return VerdictFile(
+            path=str(self.path) if self.path else None,
+            simulated=self.simulated,
+            rules_before=self.before.rules,
+            rules=self.after.rules,
+            fallbacks=self.after.fallbacks,
+            rounds=self.n_rounds,
+            launches=self.n_launches,
+            conditions=tuple(_condition(held) for held in self.held),
+            verdicts=tuple(one.verdict for one in self.weighed),
+            standings=tuple(_standing(one) for one in self.standings),
+            cuts=self.cuts,
+            needs=dict(self.needs),
+            lost_needs=(*self.lost_needs, *self.unneeded),
+            sha256=tuple(sorted({digest for held in self.held for digest in held.proven.hashes})),
+        )
 
 
-def _plain(held: Held) -> dict[str, Any]:
+def _condition(held: Held) -> ConditionFile:
     proven = held.proven
-    return {
-        "name": str(held.condition),
-        "launches": held.n_launches,
-        "hits": dict(proven.hits),
-        "misses": proven.misses,
-        "not_selectable": {k: sorted(v) for k, v in proven.skipped.items()},
-        "bypassed": {k.value: sorted(v) for k, v in proven.bypassed.items()},
-    }
+    return ConditionFile(
+        name=str(held.condition),
+        launches=held.n_launches,
+        hits={str(line): calls for line, calls in proven.hits.items()},
+        misses=proven.misses,
+        not_selectable={str(line): tuple(sorted(n)) for line, n in proven.skipped.items()},
+        bypassed={one.value: tuple(sorted(n)) for one, n in proven.bypassed.items()},
+    )
+
+
+def _standing(one: Standing) -> StandingFile:
+    bare = {f.name: getattr(one.rule, f.name) for f in fields(one.rule)}
+    sizes = len({w.verdict.nbytes for w in one.sizes})
+    return StandingFile(**bare, certainty=one.certainty, sizes=sizes, stands=one.stands)
 
 
 def verify_rules(wish: VerifyWish, sweep: Sweep, site: Site, *, note: Note) -> Verified:
@@ -168,7 +172,8 @@ def verify_rules(wish: VerifyWish, sweep: Sweep, site: Site, *, note: Note) -> V
 
     Raises:
         InputFileError: the plugin refuses the file, or RCCL would cut a line of it.
-        CommandLineError: it has no rule, or none for this scale.
+        CommandLineError: it has no rule, or none for this scale; it needs a variable that nobody
+            allowed.
         MachineError: several hosts are not alike.
         LaunchError: the untouched benchmark does not work.
         HarmError: sizes that no rule is for are slower or wrong.
@@ -177,6 +182,7 @@ def verify_rules(wish: VerifyWish, sweep: Sweep, site: Site, *, note: Note) -> V
     """
     text = _text_of(wish.rules)
     file = accepted(text.encode(), wish.rules)
+    check_needs(file.needs, wish.allowed, where=str(wish.rules))
     before = emit.counted(ours(file, site))
     if not file.rules:
         raise CommandLineError(
@@ -257,7 +263,7 @@ def verify_rules(wish: VerifyWish, sweep: Sweep, site: Site, *, note: Note) -> V
         if exports.exists() and made.lost_exports:
             kept = exports_without(exports.read_text(encoding="utf-8"), made.lost_exports)
             session.write_atomically(exports, kept)
-    session.write_derived(wish.folder, name, made.as_plain())
+    session.write_derived(wish.folder, name, session.to_plain(made.file))
     return made
 
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
-from rccltune import config
+from rccltune import config, session, simnode
 from rccltune.errors import CommandLineError, InputFileError
 from rccltune.model import LONGEST_S, Scale, Setting, Sweep
 from rccltune.pipeline import torching
@@ -137,6 +137,63 @@ def site_keys(site: SiteWish) -> dict[str, Any]:
         "clear": list(site.cleared),
         **{name: str(path.resolve()) if path else None for name, path in paths.items()},
     }
+
+
+# Keys of a sweep.yaml that name programs, files and variables.
+_ORDERS: Final = (
+    *("rccl_tests", "librccl", "runner", "python", "backend", "launcher", "hostfile"),
+    *("env", "clear", "simulate", "variants", "workload"),
+)
+
+
+def session_wishes(folder: Path, options: Mapping[str, Any], *, trusted: bool) -> Wishes:
+    """The wishes of a session's own sweep, with options of this command line before them.
+
+    What a session of somebody else says about where to run is never followed: programs, libraries
+    and variables come from this command line or from this machine's detection.
+
+    Args:
+        folder: the session.
+        options: of this command line.
+        trusted: the user says that the session's own words may be followed.
+
+    Raises:
+        CommandLineError: the session is not ours and says what to run; one line names it.
+        InputFileError: mistakes in the file, all at once.
+        SessionError: no session.
+    """
+    path = folder / session.SWEEP_FILE
+    if not trusted and not session.is_ours(folder):
+        given = {name for name, value in options.items() if value not in (None, (), False)}
+        orders = {
+            name: value
+            for name, value in _read(path).items()
+            if name in _ORDERS and name not in given and not _is_shipped(name, value)
+        }
+        if orders:
+            raise CommandLineError(
+                f"this session was not made by you, or its sweep.yaml was changed since; it would "
+                f"have this machine use {_listed(orders)}",
+                where=str(path),
+                hint="say yourself what to use (--rccl-tests DIR, --librccl FILE, --env …); or, if "
+                "you know that it does no harm, --trust-session.",
+            )
+    return merge_wishes(path, options)
+
+
+def _is_shipped(name: str, value: object) -> bool:
+    """Whether it names a simulated node that comes with rccltune, and no file."""
+    return name == "simulate" and any(
+        value == node or node.startswith(f"{value}-") for node in simnode.shipped_nodes()
+    )
+
+
+def _listed(orders: Mapping[str, Any]) -> str:
+    said = []
+    for name, value in orders.items():
+        words = [f"{n}={v}" for n, v in value] if name == "env" else [str(value)]
+        said.append(f"{name}: {' '.join(words)}")
+    return "; ".join(said)
 
 
 def _read(path: Path) -> dict[str, Any]:

@@ -5,10 +5,11 @@ for ever and written atomically; ``samples.csv`` and everything beside it can be
 never parses a log and never decides anything.
 """
 
-from rccltune.session.codec import from_plain, to_plain
+from rccltune.schema import to_plain
 from rccltune.session.derived import Derived
 from rccltune.session.files import check_room, disk_errors, sha256_of, write_atomically
 from rccltune.session.lock import writing
+from rccltune.session.ours import SWEEP_FILE, is_ours, remember
 from rccltune.session.store import (
     FORMAT,
     HEADER,
@@ -19,10 +20,10 @@ from rccltune.session.store import (
     has_current_samples,
     launch_id,
     launches_digest,
+    load_derived,
     open_session,
     raw_log,
     read_derived,
-    read_formatted,
     read_launch,
     read_launches,
     samples_sha256,
@@ -36,6 +37,7 @@ __all__ = [
     "COLUMNS",
     "FORMAT",
     "HEADER",
+    "SWEEP_FILE",
     "Derived",
     "Session",
     "check_room",
@@ -44,17 +46,18 @@ __all__ = [
     "disk_errors",
     "dump_json",
     "dump_samples",
-    "from_plain",
     "has_current_samples",
+    "is_ours",
     "launch_id",
     "launches_digest",
+    "load_derived",
     "load_samples",
     "open_session",
     "raw_log",
     "read_derived",
-    "read_formatted",
     "read_launch",
     "read_launches",
+    "remember",
     "samples_sha256",
     "sha256_of",
     "stored_samples",

@@ -5,15 +5,17 @@ from __future__ import annotations
 import errno
 import hashlib
 import os
+import stat
 import tempfile
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import IO
 
 from rccltune.errors import ReadOnlyError, SessionError
 
 _CHUNK = 1 << 20
+_LARGEST = 1 << 30
 # What a system says where it is a matter of rights, not of room.
 _CLOSED = (errno.EACCES, errno.EPERM, errno.EROFS)
 
@@ -35,6 +37,67 @@ def disk_errors(path: Path) -> Iterator[None]:
             where=str(path),
             hint="free space, make the folder writable or write elsewhere with -o, then run the "
             "same command again; what was measured so far is kept.",
+        ) from error
+
+
+def check_kinds(folder: Path) -> None:
+    """Refuse a session folder that holds anything but files and folders of its own.
+
+    A session may come from anybody: a link in it would bring other files of this machine into its
+    report, and whoever opens a pipe waits for ever. Links inside the session do neither.
+
+    Raises:
+        SessionError: naming the first one.
+    """
+    home = folder.resolve()
+    for entry in _entries(home):
+        path = Path(entry.path)
+        if entry.is_symlink():
+            target = Path(os.path.realpath(path))
+            if target.is_relative_to(home) and (target.is_file() or target.is_dir()):
+                continue
+            what = f"a link to {target}, outside of the session"
+        elif entry.is_dir(follow_symlinks=False) or entry.is_file(follow_symlinks=False):
+            continue
+        else:
+            what = "no file: a pipe, a socket or a device"
+        raise SessionError(
+            f"this is {what}",
+            where=str(path),
+            hint="take it out; a session holds plain files alone.",
+        )
+
+
+def _entries(folder: Path) -> Iterator[os.DirEntry[str]]:
+    """Everything in a folder; what another process removes meanwhile is passed over."""
+    with suppress(FileNotFoundError), os.scandir(folder) as found:
+        for entry in found:
+            yield entry
+            if entry.is_dir(follow_symlinks=False):
+                yield from _entries(Path(entry.path))
+
+
+def read_regular(path: Path) -> bytes:
+    """A file's bytes; what is no regular file is refused instead of waited for.
+
+    Raises:
+        SessionError: it cannot be read, is no regular file, or is larger than any of ours.
+    """
+    try:
+        handle = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
+        with os.fdopen(handle, "rb") as stream:
+            found = os.fstat(handle)
+            if not stat.S_ISREG(found.st_mode):
+                raise SessionError("this is no regular file", where=str(path))
+            if found.st_size > _LARGEST:
+                raise SessionError(
+                    f"this file has {found.st_size} bytes, more than any that rccltune writes",
+                    where=str(path),
+                )
+            return stream.read()
+    except OSError as error:
+        raise SessionError(
+            f"{path.name} cannot be read: {error.strerror or error}", where=str(path)
         ) from error
 
 

@@ -12,23 +12,27 @@ from __future__ import annotations
 import hashlib
 import io
 import json
+import uuid
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, field, fields, replace
 from pathlib import Path
-from typing import Any, Final, TypeVar
+from typing import Annotated, Any, Final, TypeAlias, TypeVar
 
 from rccltune.errors import SessionError
+from rccltune.fields import Line, Word, matching
 from rccltune.model import KNOWN_VARIANTS, Fingerprint, Launch, Outcome, Sample, Variant
-from rccltune.session.codec import from_plain, to_plain
+from rccltune.schema import checked, load_json, read_json, to_plain
 from rccltune.session.files import (
+    check_kinds,
     copy_hashing,
     disk_errors,
+    read_regular,
     replacing,
     sha256_of,
     write_atomically,
 )
 from rccltune.session.table import dump_samples, load_samples
-from rccltune.showing import json_text, lay
+from rccltune.showing import json_text, lay, shown
 
 T = TypeVar("T")
 
@@ -37,6 +41,12 @@ FORMAT: Final = 1
 HEADER: Final = "session.json"
 SAMPLES: Final = "samples.csv"
 RAW_LOG: Final = "stdout.log"
+# A file is named so in its maker's home.
+SessionId: TypeAlias = Annotated[str, matching(r"[0-9a-f]{32}", "session id")]
+_RESTORE: Final = "restore the file, or import the logs under launches/ into a new session."
+_ANEW: Final = "delete this launch's folder; sweep or import then makes it anew."
+_SAY: Final = "correct it in the file, or say it otherwise (--assume, --variant)."
+_MADE_AGAIN: Final = "delete the file; it is made again from the raw logs."
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -45,6 +55,7 @@ class Session:
 
     Attributes:
         samples_of: digest of the launches that samples.csv was made from.
+        id: by which its maker knows it again; None of one that was made before there were any.
     """
 
     path: Path
@@ -53,6 +64,7 @@ class Session:
     fingerprint: Fingerprint
     variants: tuple[Variant, ...] = ()
     samples_of: str | None = None
+    id: str | None = None
 
     @property
     def simulated(self) -> bool:
@@ -60,53 +72,56 @@ class Session:
         return self.fingerprint.simulated
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class HeaderFile:
+    """session.json as it stands; ``simulated`` is there for people."""
+
+    format: int
+    tool: Line = ""
+    command: Line = ""
+    simulated: bool = False
+    fingerprint: Fingerprint = field(default_factory=Fingerprint)
+    variants: tuple[Variant, ...] = ()
+    samples_of: Word | None = None
+    id: SessionId | None = None
+
+
 def open_session(path: Path) -> Session:
     """Read session.json.
 
     Raises:
-        SessionError: no session there, a newer format, or a file that cannot be read.
+        SessionError: no session there, a newer format, a file that cannot be read, or something in
+            the folder that is no file of it.
     """
     header = path / HEADER
-    try:
-        text = header.read_text(encoding="utf-8")
-    except (FileNotFoundError, NotADirectoryError):
+    if not header.exists():
         raise SessionError(
             "there is no session here",
             where=str(path),
             hint="measure one with rccltune sweep, make one with rccltune import FILE, "
             "or name its folder.",
-        ) from None
-    except (OSError, UnicodeDecodeError) as error:
-        raise SessionError(f"session.json cannot be read: {error}", where=str(header)) from error
-    return _parse_header(path, text)
-
-
-def _parse_header(path: Path, text: str) -> Session:
-    where = str(path / HEADER)
-    try:
-        plain = json.loads(text)
-        version = plain["format"]
-    except (ValueError, KeyError, TypeError) as error:
-        raise SessionError(
-            f"session.json is no session header: {error}",
-            where=where,
-            hint="restore the file, or import the logs under launches/ into a new session.",
-        ) from error
-    if version != FORMAT:
-        raise SessionError(
-            f"the session has format {version}, this rccltune knows format {FORMAT}",
-            where=where,
-            hint="use the rccltune that wrote it"
-            + (f" ({plain['tool']})" if isinstance(plain.get("tool"), str) else "")
-            + ", or a newer one.",
         )
+    check_kinds(path)
+    content, where = read_regular(header), str(header)
+    plain = load_json(content, where, _RESTORE)
+    if plain.get("format") != FORMAT:
+        wrote = plain.get("tool")
+        named = f" ({shown(wrote)[:60]})" if isinstance(wrote, str) else ""
+        raise SessionError(
+            f"the session has format {plain.get('format')!r:.60}, this rccltune knows format "
+            f"{FORMAT}",
+            where=where,
+            hint=f"use the rccltune that wrote it{named}, or a newer one.",
+        )
+    read = read_json(HeaderFile, content, where, _RESTORE)
     return Session(
         path=path,
-        command=str(plain.get("command", "")),
-        tool=str(plain.get("tool", "")),
-        fingerprint=from_plain(Fingerprint, plain.get("fingerprint", {}), where),
-        variants=tuple(from_plain(Variant, v, where) for v in plain.get("variants", [])),
-        samples_of=plain.get("samples_of"),
+        command=read.command,
+        tool=read.tool,
+        fingerprint=read.fingerprint,
+        variants=read.variants,
+        samples_of=read.samples_of,
+        id=read.id,
     )
 
 
@@ -120,7 +135,7 @@ def launch_id(launch: Launch) -> str:
 
 
 def read_launches(path: Path) -> tuple[tuple[Launch, Outcome], ...]:
-    """Every complete launch, by id; one without an outcome was interrupted and does not count."""
+    """Every complete launch, by id; one without an outcome was interrupted and is made again."""
     return tuple(
         (read_launch(folder), _read_record(folder / "outcome.json", Outcome))
         for folder in sorted((path / "launches").glob("*"))
@@ -138,15 +153,7 @@ def read_launch(folder: Path) -> Launch:
 
 
 def _read_record(path: Path, kind: type[T]) -> T:
-    try:
-        plain = json.loads(path.read_text(encoding="utf-8"))
-    except (OSError, ValueError) as error:
-        raise SessionError(
-            f"{path.name} cannot be read: {error}",
-            where=str(path),
-            hint="delete this launch's folder; sweep or import then makes it anew.",
-        ) from error
-    return from_plain(kind, plain, str(path))
+    return read_json(kind, read_regular(path), str(path), _ANEW)
 
 
 def raw_log(path: Path, launch: str) -> Path:
@@ -206,8 +213,16 @@ def commit(
         samples: every sample of the session, old and new.
 
     Raises:
+        InputFileError: a name or a number that no session can hold; nothing was written.
         SessionError: the disk refuses.
     """
+    samples = sorted(samples, key=_launch_order)
+    for launch, outcome, _ in added:
+        where = launch.source or str(session.path)
+        checked(launch, where, _SAY)
+        checked(outcome, where, _SAY)
+    for sample in {id(one.key): one for one in samples}.values():
+        checked(sample.key, str(session.path), _SAY)
     for launch, outcome, log in added:
         folder = session.path / "launches" / launch.id
         copy_hashing(log, folder / RAW_LOG)
@@ -236,8 +251,9 @@ def write_header(session: Session) -> None:
     """Write session.json."""
     plain = {
         "format": FORMAT,
-        "tool": session.tool,
-        "command": session.command,
+        "id": session.id or uuid.uuid4().hex,
+        "tool": to_plain(session.tool),
+        "command": to_plain(session.command),
         "simulated": session.simulated,
         "fingerprint": to_plain(session.fingerprint),
         "variants": to_plain(session.variants),
@@ -247,9 +263,17 @@ def write_header(session: Session) -> None:
 
 
 def launches_digest(path: Path) -> str:
-    """Digest of the ids of all complete launches: what samples.csv must have been made from."""
-    ids = sorted(p.parent.name for p in (path / "launches").glob("*/outcome.json"))
-    return hashlib.sha256("\n".join(ids).encode()).hexdigest()[:16]
+    """Digest of what samples.csv must have been made from.
+
+    The ids of all complete launches; one that was interrupted counts as far as its log goes.
+    """
+    made = []
+    for own in sorted((path / "launches").glob("*")):
+        if (own / "outcome.json").exists():
+            made.append(own.name)
+        elif (own / RAW_LOG).exists():
+            made.append(f"{own.name} {(own / RAW_LOG).stat().st_size}")
+    return hashlib.sha256("\n".join(made).encode()).hexdigest()[:16]
 
 
 def has_current_samples(session: Session) -> bool:
@@ -286,41 +310,51 @@ def write_derived(path: Path, name: str, plain: Mapping[str, Any]) -> Path:
     return path / name
 
 
-def read_derived(path: Path, name: str) -> dict[str, Any] | None:
-    """A derived JSON file, None when it is not there or cannot be read: it can be rebuilt."""
-    try:
-        plain = json.loads((path / name).read_text(encoding="utf-8"))
-    except (OSError, ValueError):
-        return None
-    return plain if isinstance(plain, dict) else None
+def load_derived(path: Path, name: str) -> dict[str, Any] | None:
+    """The pairs of a derived JSON file, not yet held to anything; None when it is not there.
+
+    Raises:
+        SessionError: it is no JSON.
+    """
+    file = path / name
+    return load_json(read_regular(file), str(file), _MADE_AGAIN) if file.exists() else None
 
 
-def read_formatted(
-    path: Path, name: str, number: int, *, what: str, hint: str
-) -> dict[str, Any] | None:
-    """A derived JSON file without its ``format``, None where :func:`read_derived` has none.
+def read_derived(
+    path: Path,
+    name: str,
+    kind: type[T],
+    *,
+    number: int | None = None,
+    hint: str = "",
+    beside: Sequence[str] = (),
+) -> T | None:
+    """The record of a derived JSON file, None when it is not there.
 
     Args:
         path: the session.
         name: of the file in it.
-        number: the format that is known.
-        what: what the file is, for the message.
+        kind: the record.
+        number: the ``format`` that the file must say, None where it says none.
         hint: how it is made again.
+        beside: keys that stand beside the record and are for people.
 
     Raises:
-        SessionError: another format.
+        SessionError: another format, or values that do not fit; each with its field.
     """
-    plain = read_derived(path, name)
+    plain = load_derived(path, name)
     if plain is None:
         return None
-    found = plain.pop("format", None)
-    if found != number:
+    where, hint = str(path / name), hint or _MADE_AGAIN
+    if number is not None and (found := plain.pop("format", None)) != number:
         raise SessionError(
-            f"{what} has format {found}, this rccltune knows format {number}",
-            where=str(path / name),
+            f"format is {found!r:.60}, and this rccltune knows format {number}",
+            where=where,
             hint=hint,
         )
-    return plain
+    for key in beside:
+        plain.pop(key, None)
+    return read_json(kind, json.dumps(plain).encode(), where, hint)
 
 
 def dump_json(record: object) -> str:

@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 import csv
-from collections.abc import Iterable, Mapping
+import re
+from collections.abc import Iterable, Iterator, Mapping
 from typing import IO, Final
 
 from rccltune.errors import SessionError
+from rccltune.fields import LARGEST, NAME, odd_letters
 from rccltune.model import CurveKey, Sample, Scale, Setting, Variant
+from rccltune.showing import shown
+from rccltune.units import MOST_US
 from rccltune.vocab import Collective, Doubt, Placement
 
 COLUMNS: Final = (
@@ -32,6 +36,7 @@ COLUMNS: Final = (
     "doubt",
     "executed",
 )
+_NAME: Final = re.compile(NAME, re.ASCII)
 _KEY: Final = slice(COLUMNS.index("collective"), COLUMNS.index("nbytes"))
 
 
@@ -65,13 +70,17 @@ def load_samples(
         SessionError: other columns, an unknown variant or a value that does not fit.
     """
     rows = csv.reader(stream)
-    header = tuple(next(rows, ()))
+    try:
+        header = tuple(next(rows, ()))
+    except csv.Error as error:
+        raise _unreadable(where, 1, str(error)) from error
     if header != COLUMNS:
         raise _unreadable(where, 1, "its columns are not those of this version")
     keys: dict[tuple[str, ...], CurveKey] = {}
     settings: dict[str, Setting | None] = {"": None}
+    launches: set[str] = set()
     samples: list[Sample] = []
-    for number, row in enumerate(rows, start=2):
+    for number, row in enumerate(_rows(rows, where), start=2):
         try:
             named = tuple(row[_KEY])
             key = keys.get(named)
@@ -79,10 +88,49 @@ def load_samples(
                 key = keys[named] = _parse_key(named, variants)
             if row[19] not in settings:
                 settings[row[19]] = Setting.parse(row[19])
+            if row[0] not in launches:
+                launches.add(_word(row[0]))
             samples.append(_parse_row(row, key, settings[row[19]]))
         except (ValueError, KeyError, IndexError) as error:
             raise _unreadable(where, number, str(error)) from error
     return tuple(samples)
+
+
+def _rows(rows: Iterator[list[str]], where: str) -> Iterator[list[str]]:
+    """Rows one by one; a field of a megabyte is a mistake as any other."""
+    number = 1
+    try:
+        for row in rows:
+            number += 1
+            yield row
+    except csv.Error as error:
+        raise _unreadable(where, number + 1, str(error)) from error
+
+
+def _whole(text: str) -> int:
+    if not text.isascii() or not text.isdigit() or len(text) > 19 or int(text) > LARGEST:
+        raise ValueError(f"'{shown(text[:40])}' is no whole number from 0 to 2^63-1")
+    return int(text)
+
+
+def _time(text: str) -> float:
+    value = float(text)
+    if not 0 <= value < MOST_US:
+        raise ValueError(f"'{shown(text[:40])}' is no time in µs")
+    return value
+
+
+def _line(text: str) -> str:
+    if odd_letters(text):
+        raise ValueError(f"'{shown(text[:40])}' has a letter that is no plain text")
+    return text
+
+
+def _word(text: str) -> str:
+    """A name that may stand in a path."""
+    if text and not _NAME.fullmatch(text):
+        raise ValueError(f"'{shown(text[:40])}' is no name")
+    return text
 
 
 def _unreadable(where: str, line: int, why: str) -> SessionError:
@@ -127,11 +175,11 @@ def _parse_key(named: tuple[str, ...], variants: Mapping[str, Variant]) -> Curve
         collective=Collective(collective),
         setting=Setting.parse(setting),
         placement=Placement(placement),
-        dtype=dtype or None,
-        redop=redop or None,
+        dtype=_line(dtype) or None,
+        redop=_line(redop) or None,
         graph=bool(int(graph)) if graph else None,
-        scale=Scale(n_nodes=int(n_nodes), n_ranks=int(n_ranks)),
-        rank_placement=ranks_on or None,
+        scale=Scale(n_nodes=_whole(n_nodes), n_ranks=_whole(n_ranks)),
+        rank_placement=_word(ranks_on) or None,
         variant=variants[variant],
     )
 
@@ -140,13 +188,13 @@ def _parse_row(row: list[str], key: CurveKey, executed: Setting | None) -> Sampl
     return Sample(
         key=key,
         launch=row[0],
-        step=int(row[1]) if row[1] else None,
-        cycle=int(row[2]),
-        line=int(row[3]) if row[3] else None,
-        nbytes=int(row[14]),
-        count=int(row[15]) if row[15] else None,
-        time_us=float(row[16]) if row[16] else None,
-        n_wrong=int(row[17]) if row[17] else None,
+        step=_whole(row[1]) if row[1] else None,
+        cycle=_whole(row[2]),
+        line=_whole(row[3]) if row[3] else None,
+        nbytes=_whole(row[14]),
+        count=_whole(row[15]) if row[15] else None,
+        time_us=_time(row[16]) if row[16] else None,
+        n_wrong=_whole(row[17]) if row[17] else None,
         doubt=Doubt(row[18]) if row[18] else None,
         executed=executed,
     )

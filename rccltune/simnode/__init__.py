@@ -8,13 +8,16 @@ compiles them, and computes the noise-free truth that tests and regret are judge
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Final
 
 from rccltune.errors import InputFileError
-from rccltune.simnode.document import DATA
 from rccltune.simnode.fill import filled
 from rccltune.simnode.records import Curve, Effect, Fault, SimulatedNode, Variant, read_records
 from rccltune.simnode.truth import truth, variants_holding
 from rccltune.simnode.write import written
+
+# Not importlib.resources: in editable installs it does not see file names that are no identifiers.
+DATA: Final = Path(__file__).parents[1] / "data"
 
 __all__ = [
     "Curve",

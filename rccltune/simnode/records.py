@@ -7,7 +7,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final
 
-from rccltune.simnode.document import Document, node_schema, read_document
+from rccltune import yamlfile
+from rccltune.errors import InputFileError
+from rccltune.simnode.schema import MAX_CHANNELS, NodeFile
 from rccltune.vocab import Algorithm, Protocol
 
 Points = tuple[tuple[int, float], ...]
@@ -27,7 +29,6 @@ LIBRARY_PATHS: Final = (
 # Conditions that the benchmark's command line fulfils, and that need no name.
 _OF_THE_CALL: Final = ("graph", "registered", "threads", "gpus")
 MAX_BYTES: Final = 2**63 - 1
-MAX_CHANNELS: Final = 128  # MAXCHANNELS of RCCL
 _NEEDS: Final = {
     "substitute": ("with",),
     "differs": ("with", "rank"),
@@ -140,9 +141,13 @@ def read_records(path: Path) -> SimulatedNode:
     Raises:
         InputFileError: every mistake with line and column.
     """
-    document = read_document(path, node_schema())
-    document.refuse(list(_mistakes(document)))
-    raw = document.value
+    try:
+        text = path.read_text("utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        raise InputFileError(f"Cannot read the node file: {error}", where=str(path)) from error
+    file = yamlfile.read(NodeFile, text, str(path), "see docs/node-file.md.")
+    raw: dict[str, Any] = dict(file.value)
+    file.refuse([(at, f"{at} {said}") for at, said in _mistakes(raw)])
     scale = raw["scale"]
     return SimulatedNode(
         name=raw["name"],
@@ -162,7 +167,7 @@ def read_records(path: Path) -> SimulatedNode:
     )
 
 
-def _points(entry: list[list[float]]) -> Points:
+def _points(entry: Points) -> Points:
     return tuple((int(size), float(value)) for size, value in entry)
 
 
@@ -214,8 +219,7 @@ def is_setting(text: str) -> bool:
     return algorithm in {a.value for a in Algorithm} and protocol in {p.value for p in Protocol}
 
 
-def _mistakes(document: Document) -> Iterator[tuple[str, str]]:
-    raw = document.value
+def _mistakes(raw: dict[str, Any]) -> Iterator[tuple[str, str]]:
     library = raw["library"]
     if library.get("channel_ceiling", library["channels"]) < library["channels"]:
         yield "library.channel_ceiling", "is below the channels"
@@ -274,7 +278,7 @@ def _selector_mistakes(
         yield f"{at}.measured", "stands in a curve that is modelled"
 
 
-def _points_mistakes(points: list[list[float]] | None, at: str) -> Iterator[tuple[str, str]]:
+def _points_mistakes(points: Points | None, at: str) -> Iterator[tuple[str, str]]:
     sizes = [point[0] for point in points or ()]
     if sizes != sorted(set(sizes)):
         yield at, "has sizes that do not ascend"

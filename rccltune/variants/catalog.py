@@ -12,8 +12,7 @@ from typing import Final
 
 from rccltune.errors import CommandLineError, InputFileError
 from rccltune.model import TREE_SIMPLE_PATCHED
-from rccltune.variants.reader import Reader
-from rccltune.variants.reading import Entry, read_entries
+from rccltune.variants.reading import Entries, Entry, read_entries
 from rccltune.variants.records import Acts, Parameter, VariantSpec
 
 # Not importlib.resources: in editable installs it does not see file names that are no identifiers.
@@ -94,10 +93,10 @@ def read_catalog(path: Path | None) -> Catalog:
 
 @cache
 def _shipped() -> tuple[VariantSpec, ...]:
-    entries, reader = read_entries(SHIPPED.read_text("utf-8"), SHIPPED.name, own=False)
-    _check_widened(entries, [entry.spec.name for entry in entries], reader)
-    reader.end()
-    return tuple(entry.spec for entry in entries)
+    read = read_entries(SHIPPED.read_text("utf-8"), SHIPPED.name, own=False)
+    _check_widened(read.entries, [entry.spec.name for entry in read.entries], read)
+    read.end()
+    return tuple(entry.spec for entry in read.entries)
 
 
 def load_catalog(extra: str | None = None, name: str = "") -> Catalog:
@@ -112,11 +111,11 @@ def load_catalog(extra: str | None = None, name: str = "") -> Catalog:
     """
     specs = {spec.name: spec for spec in _shipped()}
     if extra is not None:
-        own, reader = read_entries(extra, name, own=True)
-        _check_names(own, specs, reader)
-        own = [_in_place(entry, specs.get(entry.spec.name)) for entry in own]
-        _check_widened(own, [*specs, *(entry.spec.name for entry in own)], reader)
-        reader.end()
+        read = read_entries(extra, name, own=True)
+        _check_names(read, specs)
+        own = [_in_place(entry, specs.get(entry.spec.name)) for entry in read.entries]
+        _check_widened(own, [*specs, *(entry.spec.name for entry in own)], read)
+        read.end()
         specs |= {entry.spec.name: entry.spec for entry in own}
     return Catalog(specs=tuple(specs.values()))
 
@@ -128,34 +127,34 @@ def _in_place(entry: Entry, shipped: VariantSpec | None) -> Entry:
     return replace(entry, spec=replace(entry.spec, widens=shipped.widens))
 
 
-def _check_names(own: Iterable[Entry], shipped: dict[str, VariantSpec], reader: Reader) -> None:
+def _check_names(read: Entries, shipped: dict[str, VariantSpec]) -> None:
     """A user's entry replaces a shipped one only where it says so."""
     known = Catalog(specs=tuple(shipped.values()))
-    for entry in own:
+    for entry in read.entries:
         name = entry.spec.name
         numbered = known._numbered(name)[0]  # noqa: SLF001 - the same module
         if name == "default":
-            reader.say(entry.node, "'default' is the site as it is and cannot be replaced")
+            read.say(entry.spec.name, "'default' is the site as it is and cannot be replaced")
         elif name == TREE_SIMPLE_PATCHED.name:
-            reader.say(entry.node, f"'{name}' is what a patched library is measured as")
+            read.say(entry.spec.name, f"'{name}' is what a patched library is measured as")
         elif name in shipped and not entry.replaces:
-            reader.say(entry.node, f"'{name}' is shipped; add 'replaces: true' to replace it")
+            read.say(entry.spec.name, f"'{name}' is shipped; add 'replaces: true' to replace it")
         elif name not in shipped and entry.replaces:
-            reader.say(entry.node, f"'{name}' is not shipped, so that it replaces nothing")
+            read.say(entry.spec.name, f"'{name}' is not shipped, so that it replaces nothing")
         elif numbered is not None:
-            reader.say(entry.node, f"'{name}' is {numbered.title} already; take another name")
+            read.say(entry.spec.name, f"'{name}' is {numbered.title} already; take another name")
 
 
-def _check_widened(entries: Iterable[Entry], names: list[str], reader: Reader) -> None:
+def _check_widened(entries: Iterable[Entry], names: list[str], read: Entries) -> None:
     for entry in entries:
         beyond = entry.spec.without
         if beyond is not None and (beyond not in names or beyond == entry.spec.name):
-            reader.say(entry.node, f"without it there is '{beyond}', which is no other variant")
+            read.say(entry.spec.name, f"without it there is '{beyond}', which is no other variant")
         widened = entry.spec.widens
         if widened is not None and (widened not in names or widened == entry.spec.name):
-            reader.say(entry.node, f"it widens '{widened}', which is no other variant")
+            read.say(entry.spec.name, f"it widens '{widened}', which is no other variant")
         elif widened is not None and not _sets_variables_alone(entry.spec):
-            reader.say(entry.node, f"it widens '{widened}', so that it can set variables alone")
+            read.say(entry.spec.name, f"it widens '{widened}', so that it can set variables alone")
 
 
 def _sets_variables_alone(spec: VariantSpec) -> bool:

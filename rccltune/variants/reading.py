@@ -5,28 +5,19 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Annotated, Any, Final, TypeAlias, TypeVar
 
-from rccltune.variants.reader import (
-    Field,
-    Node,
-    Reader,
-    compose,
-    flag,
-    many,
-    one_of,
-    pairs,
-    record,
-    scalar,
-    size,
-    text,
-    whole,
-)
+from typing_extensions import Required, TypedDict
+
+from rccltune import yamlfile
+from rccltune.fields import Line, Listed, Made, Parsed, VariableName, matching
+from rccltune.units import parse_size
 from rccltune.variants.records import Acts, Calls, Needs, Parameter, Threshold, VariantSpec
 from rccltune.variants.releases import Releases
 from rccltune.vocab import DTYPE_BYTES, REDOPS, Collective
+from rccltune.yamlfile import YamlFile
 
-_NAME: Final = re.compile(r"[a-z0-9]+(-[a-z0-9]+)*")
+_NAME: Final = "[a-z0-9]+(-[a-z0-9]+)*"
 _BRACES: Final = re.compile(r"\{([a-z_]+)\}")
 _WORDS: Final = ("ranks", "max_bytes")
 # What rccltune sets itself to measure at all; a variant that set it would measure something else.
@@ -36,15 +27,35 @@ _OUR_OPTIONS: Final = ("-b", "-e", "-f", "-i", "-n", "-w", "-o", "-d", "-r", "-m
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Entry:
-    """One entry of a file: what it says, whether it replaces another, and where it stands."""
+    """One entry of a file: what it says, and whether it replaces another."""
 
     spec: VariantSpec
     replaces: bool
-    node: Node
 
 
-def read_entries(content: str, name: str, *, own: bool) -> tuple[list[Entry], Reader]:
-    """Entries of a file and its reader, to which the catalog adds what it finds.
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Entries:
+    """A file's entries, and what of them makes no sense.
+
+    Attributes:
+        mistakes: (name, message) of entries whose every value is right; the catalog adds to them.
+    """
+
+    entries: tuple[Entry, ...]
+    file: YamlFile[VariantsFile]
+    mistakes: list[tuple[str, str]]
+
+    def say(self, name: str, what: str) -> None:
+        """Note what is wrong of an entry."""
+        self.mistakes.append((f"variants.{name}", what))
+
+    def end(self) -> None:
+        """Raise InputFileError with all mistakes; nothing to do without any."""
+        self.file.refuse(self.mistakes, at_key=True)
+
+
+def read_entries(content: str, name: str, *, own: bool) -> Entries:
+    """Entries of a file.
 
     Args:
         content: the file's text.
@@ -52,39 +63,21 @@ def read_entries(content: str, name: str, *, own: bool) -> tuple[list[Entry], Re
         own: whether it is a user's.
 
     Raises:
-        InputFileError: this is no YAML.
+        InputFileError: this is no YAML, or a value is not what its key holds: all of them.
     """
-    reader = Reader(name)
-    root = compose(content, name)
-    if root is None:
-        return [], reader
-    found = reader.keyed(root)
-    for key, (node, value) in found.items():
-        if key == "format":
-            scalar(one_of("1"))(reader, value)
-        elif key != "variants":
-            reader.say(node, f"unknown key '{key}' (keys are format, variants)")
-    if "format" not in found:
-        reader.say(root, "a file of variants begins with 'format: 1'")
-    entries = reader.keyed(found["variants"][1]) if "variants" in found else {}
-    made = (_entry(reader, *nodes, own=own) for nodes in entries.values())
-    return [entry for entry in made if entry is not None], reader
-
-
-def _entry(reader: Reader, key: Node, node: Node, *, own: bool) -> Entry | None:
-    before = len(reader.mistakes)
-    if not _NAME.fullmatch(key.value):
-        reader.say(key, f"'{key.value}' is no name: write small letters, digits and single -")
-    values = reader.read(node, _FIELDS)
-    if node.id == "mapping" and all(name.value != "summary" for name, _ in node.value):
-        reader.say(key, f"'{key.value}' lacks a summary")
-    if len(reader.mistakes) > before:
-        return None
-    replaces = values.pop("replaces", False)
-    spec = _spec(key.value, values, own=own)
-    for what in _senseless(spec):
-        reader.say(key, what)
-    return Entry(spec=spec, replaces=replaces, node=key)
+    file = yamlfile.read(VariantsFile, content, name, "see docs/variants.md.")
+    made: list[Entry] = []
+    for key, values in file.value.get("variants", {}).items():
+        plain: dict[str, Any] = dict(values)
+        replaces = plain.pop("replaces", False)
+        made.append(Entry(spec=_spec(key, plain, own=own), replaces=replaces))
+    read = Entries(entries=tuple(made), file=file, mistakes=[])
+    if file.value and "format" not in file.value:
+        read.mistakes.append(("", "a file of variants begins with 'format: 1'"))
+    for one in made:
+        for what in _senseless(one.spec):
+            read.say(one.spec.name, what)
+    return read
 
 
 def _spec(name: str, values: dict[str, Any], *, own: bool) -> VariantSpec:
@@ -159,48 +152,111 @@ def _calls(values: Mapping[str, Any]) -> Calls:
     return made
 
 
-_CALLS: Final[Mapping[str, Field]] = {
-    "collectives": many(scalar(Collective.parse)),
-    "dtypes": many(scalar(one_of(*DTYPE_BYTES))),
-    "redops": many(scalar(one_of(*REDOPS))),
-    "min_bytes": scalar(size),
-    "max_bytes": scalar(size),
-    "multiple_of": scalar(whole(1)),
-    "share_multiple_of": scalar(whole(1)),
-    "maybe": scalar(flag),
-}
-_NEEDS: Final[Mapping[str, Field]] = {
-    "arch": many(scalar(text)),
-    "ranks": many(scalar(whole(1))),
-    "ranks_multiple_of": scalar(whole(1)),
-    "one_node": scalar(flag),
-    "graph": scalar(flag),
-    "registered": scalar(flag),
-}
-_THRESHOLD: Final[Mapping[str, Field]] = {
-    "variable": scalar(_variable),
-    "default": scalar(size),
-    "bounds": scalar(one_of("above", "below")),
-}
-_FIELDS: Final[Mapping[str, Field]] = {
-    "summary": scalar(text),
-    "feature": scalar(text),
-    "releases": many(scalar(Releases.parse)),
-    "library": scalar(_path),
-    "environment": pairs(_variable, str),
-    "options": pairs(_letter, text),
-    "parameter": scalar(lambda value: Parameter(one_of(*(p.value for p in Parameter))(value))),
-    "acts": scalar(lambda value: Acts(one_of(*(a.value for a in Acts))(value))),
-    "calls": many(record(_CALLS, _calls)),
-    "needs": record(_NEEDS, lambda values: Needs(**values)),
-    "threshold": record(_THRESHOLD, _threshold),
-    "lossy": scalar(flag),
-    "runner": scalar(one_of("torch")),
-    "not_tunable": scalar(text),
-    "widens": scalar(text),
-    "without": scalar(text),
-    "source": scalar(text),
-    "unverified": scalar(text),
-    "replaces": scalar(flag),
-}
-KEYS: Final = tuple(_FIELDS)
+def _text(value: str) -> str:
+    """Any text that says something, on one line."""
+    if not value.strip():
+        raise ValueError("a text is wanted here")
+    return " ".join(value.split())
+
+
+def _flag(value: str) -> bool:
+    if value.lower() not in ("true", "false"):
+        raise ValueError(f"'{value}' is neither true nor false")
+    return value.lower() == "true"
+
+
+def _one_of(*words: str) -> Parsed:
+    def parse(value: str) -> str:
+        if value not in words:
+            raise ValueError(f"'{value}' is none of {', '.join(words)}")
+        return value
+
+    return Parsed(parse)
+
+
+def _whole(value: str) -> int:
+    if not re.fullmatch(r"[0-9]{1,18}", value) or int(value) < 1:
+        raise ValueError(f"'{value}' is no whole number from 1 up")
+    return int(value)
+
+
+def _pairs(found: dict[str, str]) -> tuple[tuple[str, str], ...]:
+    return tuple(sorted(found.items()))
+
+
+_T = TypeVar("_T")
+_VariantName: TypeAlias = Annotated[
+    str, matching(_NAME, "name: write small letters, digits and single -")
+]
+_Several: TypeAlias = Annotated[tuple[_T, ...], Listed()]
+_Text: TypeAlias = Annotated[Line, Made(_text)]
+_Size: TypeAlias = Annotated[int, Parsed(parse_size)]
+_Count: TypeAlias = Annotated[int, Parsed(_whole)]
+_Flag: TypeAlias = Annotated[bool, Parsed(_flag)]
+_Variable: TypeAlias = Annotated[VariableName, Made(_variable)]
+
+
+class CallsKeys(TypedDict, total=False):
+    """Keys of one kind of calls."""
+
+    collectives: _Several[Annotated[Collective, Parsed(Collective.parse)]]
+    dtypes: _Several[Annotated[str, _one_of(*DTYPE_BYTES)]]
+    redops: _Several[Annotated[str, _one_of(*REDOPS)]]
+    min_bytes: _Size
+    max_bytes: _Size
+    multiple_of: _Count
+    share_multiple_of: _Count
+    maybe: _Flag
+
+
+class NeedsKeys(TypedDict, total=False):
+    """Keys of what must be so where a variant is measured."""
+
+    arch: _Several[_Text]
+    ranks: _Several[_Count]
+    ranks_multiple_of: _Count
+    one_node: _Flag
+    graph: _Flag
+    registered: _Flag
+
+
+class ThresholdKeys(TypedDict, total=False):
+    """Keys of a threshold."""
+
+    variable: _Variable
+    default: _Size
+    bounds: Annotated[str, _one_of("above", "below")]
+
+
+class EntryKeys(TypedDict, total=False):
+    """Keys of an entry."""
+
+    summary: Required[_Text]
+    feature: _Text
+    releases: _Several[Annotated[Releases, Parsed(Releases.parse)]]
+    library: Annotated[Line, Made(_path)]
+    environment: Annotated[dict[_Variable, Line], Made(_pairs)]
+    options: Annotated[dict[Annotated[Line, Made(_letter)], _Text], Made(_pairs)]
+    parameter: Annotated[Parameter, _one_of(*(one.value for one in Parameter)), Made(Parameter)]
+    acts: Annotated[Acts, _one_of(*(one.value for one in Acts)), Made(Acts)]
+    calls: _Several[Annotated[CallsKeys, Made(_calls)]]
+    needs: Annotated[NeedsKeys, Made(lambda values: Needs(**values))]
+    threshold: Annotated[ThresholdKeys, Made(_threshold)]
+    lossy: _Flag
+    runner: Annotated[str, _one_of("torch")]
+    not_tunable: _Text
+    widens: _Text
+    without: _Text
+    source: _Text
+    unverified: _Text
+    replaces: _Flag
+
+
+class VariantsFile(TypedDict, total=False):
+    """A file of variants."""
+
+    format: Annotated[str, _one_of("1")]
+    variants: dict[_VariantName, EntryKeys]
+
+
+KEYS: Final = tuple(EntryKeys.__annotations__)

@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 from statistics import median
 from typing import Final
 
+from rccltune.fields import Line, Number, Whole
 from rccltune.interpolate import is_gap
 from rccltune.model import NOT_MEASURED, Judgement, Rule, Scale, View
 from rccltune.units import MAX_NBYTES
@@ -29,11 +30,11 @@ class Cut:
     """
 
     collective: Collective
-    min_nbytes: int
-    max_nbytes: int
-    reason: str
-    certainty: float | None = None
-    line: int | None = None
+    min_nbytes: Whole
+    max_nbytes: Whole
+    reason: Line
+    certainty: Number | None = None
+    line: Whole | None = None
 
     def is_of(self, rule: Rule) -> bool:
         """Whether it is cut out of this rule."""
@@ -52,7 +53,7 @@ class Standing:
 
     rule: Rule
     sizes: tuple[Weighed, ...]
-    certainty: float
+    certainty: Number
     cuts: tuple[Cut, ...]
 
     @property

@@ -31,9 +31,6 @@ pytestmark = [pytest.mark.mpi, pytest.mark.usefixtures("stand_ins")]
 MARK = "TEST_OF_KILLS"
 SMALL = ["--collective", "all_reduce", "--min-bytes", "1K", "--max-bytes", "16K"]
 SMALL += ["--setting", "tree/ll", "--setting", "ring/simple", "--repeats", "2", "--force"]
-# What a killed walk has measured counts, so that its rows are not those of an undisturbed one;
-# tests/cli/test_walk_faults.py has walks.
-SMALL += ["--method", "per-setting"]
 PATIENCE_S = 60.0
 
 

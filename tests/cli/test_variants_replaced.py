@@ -58,7 +58,8 @@ def swept(repository: Path, text: str, *more: str) -> int:
 
 def rules_and_exports(*more: str) -> tuple[emit.RuleFile, list[str]]:
     """What the session's files ask of a job."""
-    assert run(["emit-config", "--format", "all", "--force", *more, "-q"]) == 0
+    words = ["--format", "all", "--force", "--allow-need", "NCCL_BUFFSIZE", *more, "-q"]
+    assert run(["emit-config", *words]) == 0
     [rules] = Path("rccltune-session").glob("rccl_tuner_*.csv")
     [exports] = Path("rccltune-session").glob("*.env")
     lines = exports.read_text(encoding="utf-8").splitlines()

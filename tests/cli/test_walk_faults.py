@@ -167,7 +167,7 @@ def test_three_faulty_settings_of_24_cost_themselves_and_at_most_three_launches(
 @pytest.mark.long
 @pytest.mark.timeout(300)
 def test_a_sweep_that_is_killed_again_and_again_has_the_same_samples(here: Path) -> None:
-    """SIGKILL after each launch, or soon after the next began: whole steps of that one count."""
+    """SIGKILL after each launch, or soon after the next began: that one is made again."""
     path = node(*THREE)
     assert sweep(path, *wish(*ALL), session=here / "whole") == 5
     columns = ["setting", "placement", "nbytes", "time_us", "executed", "doubt"]
@@ -359,10 +359,10 @@ def test_whole_steps_of_a_walk_that_crashed_count_and_are_not_made_again(
     pd.testing.assert_frame_equal(samples(), before)
 
 
-def test_whole_steps_of_a_walk_that_was_interrupted_count(
+def test_a_walk_that_was_interrupted_is_made_again_whole(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
-    """rccltune itself is killed: nobody is suspected, and the same command makes the rest."""
+    """rccltune itself is killed: nobody is suspected, and nothing of what was cut off decides."""
     wanted = benchmark(CUT.replace("END", "kill -KILL $PPID; exec sleep 60"))
     command = [sys.executable, "-m", "rccltune", *wanted]
     silence = {"stdout": subprocess.DEVNULL, "stderr": subprocess.DEVNULL}
@@ -370,22 +370,14 @@ def test_whole_steps_of_a_walk_that_was_interrupted_count(
 
     assert run(wanted) == 0
     captured = capsys.readouterr()
-    (made,) = (e for e in made_in(captured.out) if "part_of" in record(e["id"], "launch.json"))
-    assert "was interrupted; 5 whole steps of it count" in captured.err
-    (first,) = (
-        path.parent.name
-        for path in SESSION.glob("launches/*/schedule")
-        if made["id"] not in str(path)
-    )
-    outcome = record(first, "outcome.json")
-    assert (outcome["status"], outcome["n_steps"]) == ("interrupted", 5)
+    [made] = [e for e in made_in(captured.out) if e["setting"] == "2 settings"]
+    assert f"launch {made['id']} was interrupted and is made again" in captured.err
+    outcome = record(made["id"], "outcome.json")
+    assert outcome["status"] == "ok"
     assert not {"failure", "suspect"} & set(outcome)
-    schedule = record(made["id"], "launch.json")["schedule"]["settings"]
-    assert [s.get("role", s.get("algorithm")) for s in schedule] == [
-        *("silent", "silent", "tree", "ring", "ring", "silent", "tree", "ring", "silent"),
-    ]
     found = usable()
     assert [found[name] for name in ("tree/ll", "ring/ll", "silent")] == [EACH] * 3
+    assert len(list(SESSION.glob("launches/*/earlier-1/stdout.log"))) == 1
 
 
 def test_wrong_among_others_and_right_alone_is_told(capsys: pytest.CaptureFixture[str]) -> None:

@@ -438,12 +438,13 @@ def test_what_a_verification_costs_is_counted(
     session = tmp_path / "session"
     (session / "launches" / "a").mkdir(parents=True)
     (session / "launches" / "a" / "outcome.json").touch()
-    (session / "clock").write_text("5.5\n", encoding="ascii")
+    (session / "launches" / "a" / "clock").write_text("5.5\n", encoding="ascii")
     script = """
         [ "$2 $3 $5" = "rccltune verify -q" ] || exit 1
-        mkdir -p "$4/verify/b" "$4/launches/c"
-        touch "$4/verify/b/outcome.json" "$4/launches/c/outcome.json"
-        echo 7.75 > "$4/clock"
+        mkdir -p "$4/verify/launches/b" "$4/launches/c"
+        touch "$4/verify/launches/b/outcome.json" "$4/launches/c/outcome.json"
+        echo 7.5 > "$4/launches/c/clock"
+        echo 0.25 > "$4/verify/launches/b/clock"
         echo "one rule loses" >&2
         exit 9"""
     monkeypatch.setattr(sys, "executable", stub(tmp_path, script))
@@ -456,7 +457,6 @@ def test_a_verification_that_hangs_is_an_exit_code_of_its_own(
     bench: ModuleType, wish: Wish, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Which no node expects."""
-    (tmp_path / "clock").write_text("0", encoding="ascii")
     monkeypatch.setattr(sys, "executable", stub(tmp_path, "exec sleep 60"))
     done = bench.verify(tmp_path, replace(wish, timeout_s=0.5))
     assert done.exit_code == -1

@@ -155,6 +155,9 @@ def test_clock_file_is_carried_on_by_launches_that_end(
     assert first > 0.05
     sim.run(node, "-b 8 -e 1M -f 2", NCCL_ALGO="rong", **env)
     assert float(clock.read_text()) == pytest.approx(2 * first)
+    # One that is told where it begins leaves there where it ended.
+    sim.run(node, "-b 8 -e 1M -f 2", RCCLTUNE_SIM_EPOCH="40", **env)
+    assert float(clock.read_text()) == pytest.approx(40 + first)
 
 
 def test_first_use_is_paid_once_per_algorithm(sim: Sim, small: Small) -> None:

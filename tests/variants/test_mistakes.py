@@ -16,9 +16,9 @@ PLACE = re.compile(r"v\.yaml:(\d+):(\d+)")
 # Value of one more line in an entry, the column of its mistake, and what is said.
 BAD_LINES = [
     ("enviro: {A_B: 1}", 5, "did you mean 'environment'?"),
-    ("environment: {A-B: 1}", 19, "'A-B' is no name"),
-    ("environment: [A_B]", 18, "'key: value' lines"),
-    ("environment: {A_B: }", 23, "one value is wanted"),
+    ("environment: {A-B: 1}", 19, "'A-B', which is no name"),
+    ("environment: [A_B]", 18, "'name: value' pairs"),
+    ("environment: {A_B: }", 23, "must be a text"),
     ("environment: {A_B: 1, A_B: 2}", 27, "'A_B' is given twice"),
     ("environment: {NCCL_ALGO: ring}", 19, "rccltune sets NCCL_ALGO itself"),
     ("environment: {NCCL_TUNER_PLUGIN: x}", 19, "rccltune sets NCCL_TUNER_PLUGIN itself"),
@@ -43,12 +43,12 @@ BAD_LINES = [
     ("threshold: {variable: A_B, bounds: within}", 40, "none of above, below"),
     ("lossy: perhaps", 12, "neither true nor false"),
     ("runner: jax", 13, "none of torch"),
-    ("source: ", 12, "one value is wanted"),
+    ("source: ", 12, "must be a text"),
 ]
 # A whole entry's lines, and the mistake at its name.
 BAD_ENTRIES = [
-    ("Big:\n    summary: s\n    options: {-G: 1}", "'Big' is no name"),
-    ("mine:\n    options: {-G: 1}", "'mine' lacks a summary"),
+    ("Big:\n    summary: s\n    options: {-G: 1}", "'Big', which is no name"),
+    ("mine:\n    options: {-G: 1}", "variants.mine lacks summary"),
     ("mine:\n    summary: s", "it sets no variable, no option and no library"),
     ("mine:\n    summary: s\n    environment: {A_B: '{bytes}'}", "'{bytes}' stands for nothing"),
     ("mine:\n    summary: s\n    options: {-G: '{max_bytes}'}", "can hold '{ranks}' alone"),
@@ -109,7 +109,7 @@ def test_an_entry_without_sense_is_told_at_its_name(entry: str, said: str) -> No
         ("format: 1\nvariants: []\n", [(2, 11)]),
         ("format: 1\nvariants: {a-b: 3}\n", [(2, 17)]),
         ("format: 1\nvariants:\n  [1, 2]: {}\n", [(3, 3)]),
-        ("just a word\n", [(1, 1), (1, 1)]),
+        ("just a word\n", [(1, 1)]),
     ],
 )
 def test_the_files_own_shape_is_checked(text: str, places: list[tuple[int, int]]) -> None:

@@ -27,7 +27,7 @@ from rccltune.pipeline.judging import environments_of
 from rccltune.pipeline.paging.verified import Verification, joined, verifications
 from rccltune.pipeline.places import stored_place
 from rccltune.pipeline.plotting import plot_input
-from rccltune.pipeline.searching import SEARCH_FILE
+from rccltune.pipeline.searching import SEARCH_FILE, SearchFile
 from rccltune.pipeline.trials import FOLDER
 from rccltune.pipeline.verdicts import Refused, refusals
 
@@ -154,7 +154,7 @@ def gather(folder: Path, options: Callable[[FitDone], ChoiceOptions], *, note: N
     limits = bounded(done)
     launches = session.read_launches(folder)
     rules = tuple(_rules(path) for path in sorted(folder.glob("rccl_tuner*.csv")))
-    search = session.read_derived(folder, SEARCH_FILE) or {}
+    search = session.read_derived(folder, SEARCH_FILE, SearchFile)
     return Found(
         done=done,
         wish=wish,
@@ -181,11 +181,8 @@ def gather(folder: Path, options: Callable[[FitDone], ChoiceOptions], *, note: N
             )
         ),
         refused=refusals(folder),
-        expected=tuple(
-            session.from_plain(Expected, one, str(folder / SEARCH_FILE))
-            for one in search.get("expected") or ()
-        ),
-        n_rounds=len(search.get("rounds") or ()),
+        expected=search.expected if search is not None else (),
+        n_rounds=len(search.rounds) if search is not None else 0,
         place=stored_place(folder),
         devices=_devices(folder, launches),
     )

@@ -5,17 +5,17 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, Final
+from typing import Final
 
 from rccltune import session
 from rccltune.emit import RuleFile
-from rccltune.errors import SessionError
 from rccltune.model import Rule, Verdict, View
-from rccltune.pipeline.verdicts import verdict_files
+from rccltune.pipeline.verdicts import ConditionFile, StandingFile, VerdictFile, verdict_files
 from rccltune.verify import Cut
 from rccltune.vocab import Collective
 
 AS_SWEPT: Final = "as swept"
+_AGAIN: Final = "delete it; rccltune verify writes it again without measuring anew."
 # Rule files of a session by their names.
 Files = Mapping[str, RuleFile]
 
@@ -74,17 +74,9 @@ def verifications(folder: Path, files: Files, views: set[View]) -> Iterator[Veri
         SessionError: a verdict is not what rccltune verify writes.
     """
     for path in verdict_files(folder):
-        plain = session.read_derived(folder, path.name)
-        if plain is None:
-            continue
-        try:
-            yield _read(plain, files, views, str(path))
-        except (KeyError, TypeError, ValueError, AttributeError) as error:
-            raise SessionError(
-                f"{path.name} is not what rccltune verify writes: {error!r}",
-                where=str(path),
-                hint="delete it; rccltune verify writes it again without measuring anew.",
-            ) from error
+        read = session.read_derived(folder, path.name, VerdictFile, hint=_AGAIN)
+        if read is not None:
+            yield _read(read, files, views)
 
 
 def joined(found: Sequence[Verification]) -> Verification:
@@ -106,48 +98,39 @@ def joined(found: Sequence[Verification]) -> Verification:
     )
 
 
-def _read(plain: Mapping[str, Any], files: Files, views: set[View], where: str) -> Verification:
-    verdicts = tuple(session.from_plain(Verdict, one, where) for one in plain["verdicts"])
-    conditions = plain["conditions"]
+def _read(said: VerdictFile, files: Files, views: set[View]) -> Verification:
     # Imported files say less of their views than a benchmark that was started does.
-    alone = len(conditions) == 1 and not any(one.view in views for one in verdicts)
-    own = tuple(one for one in verdicts if alone or one.view in views)
-    swept = next((one for one in conditions if one["name"] == AS_SWEPT), None)
-    stood = tuple(_stood(one, own, swept or {}, where) for one in plain["standings"])
+    alone = len(said.conditions) == 1 and not any(one.view in views for one in said.verdicts)
+    own = tuple(one for one in said.verdicts if alone or one.view in views)
+    swept = next((one for one in said.conditions if one.name == AS_SWEPT), None)
+    stood = tuple(_stood(one, own, swept) for one in said.standings)
     return Verification(
-        path=plain["path"] or "",
-        is_current=_is_current(stood, files, plain),
-        simulated=bool(plain["simulated"]),
-        n_before=plain["rules_before"],
-        n_after=plain["rules"],
-        n_launches=plain["launches"],
-        n_rounds=plain["rounds"],
-        verdicts=verdicts,
+        path=said.path or "",
+        is_current=_is_current(stood, files, said),
+        simulated=said.simulated,
+        n_before=said.rules_before,
+        n_after=said.rules,
+        n_launches=said.launches,
+        n_rounds=said.rounds,
+        verdicts=said.verdicts,
         own=own,
         stood=stood,
-        cuts=tuple(session.from_plain(Cut, one, where) for one in plain["cuts"]),
-        conditions=tuple(one["name"] for one in conditions),
-        hits=sum(sum(one["hits"].values()) for one in conditions),
-        misses=sum(one["misses"] for one in conditions),
+        cuts=said.cuts,
+        conditions=tuple(one.name for one in said.conditions),
+        hits=sum(sum(one.hits.values()) for one in said.conditions),
+        misses=sum(one.misses for one in said.conditions),
     )
 
 
-_ADDED: Final = ("certainty", "sizes", "stands")
-
-
-def _stood(
-    plain: Mapping[str, Any], own: tuple[Verdict, ...], swept: Mapping[str, Any], where: str
-) -> Stood:
-    bare = {name: value for name, value in plain.items() if name not in _ADDED}
-    rule = session.from_plain(Rule, bare, where)
-    away = {
-        *swept.get("bypassed", {}).get(rule.collective.value, ()),
-        *swept.get("not_selectable", {}).get(str(rule.line), ()),
-    }
+def _stood(rule: StandingFile, own: tuple[Verdict, ...], swept: ConditionFile | None) -> Stood:
+    away: set[int] = set()
+    if swept is not None:
+        away |= {*swept.bypassed.get(rule.collective.value, ())}
+        away |= {*swept.not_selectable.get(str(rule.line), ())}
     return Stood(
         rule=rule,
-        certainty=float(plain["certainty"]),
-        stands=bool(plain["stands"]),
+        certainty=rule.certainty,
+        stands=rule.stands,
         verdicts=tuple(
             one
             for one in own
@@ -157,16 +140,16 @@ def _stood(
     )
 
 
-def _is_current(stood: tuple[Stood, ...], files: Files, plain: Mapping[str, Any]) -> bool:
+def _is_current(stood: tuple[Stood, ...], files: Files, said: VerdictFile) -> bool:
     """Whether the file that was verified has just the rules that were."""
-    file = files.get(Path(plain["path"] or "").name)
+    file = files.get(Path(said.path or "").name)
     if file is None:
         return False
     verified = {same(one.rule) for one in stood if one.stands}
     scales = {(one.rule.n_nodes, one.rule.n_ranks) for one in stood}
     there = {same(r) for r in file.rules if not scales or (r.n_nodes, r.n_ranks) in scales}
     # A fallback that nobody asked stands in the file and in no verdict.
-    return verified <= there and len(there) == plain["rules"] + plain.get("fallbacks", 0)
+    return verified <= there and len(there) == said.rules + said.fallbacks
 
 
 def same(rule: Rule) -> tuple[Collective, int, int, str, int | None, int | None]:

@@ -1,0 +1,252 @@
+"""Files into records: one way in for everything that somebody else may have written.
+
+A record's annotations (:mod:`rccltune.fields`) are the schema of its file. pydantic converts and
+checks, and finds every mistake at once; what is said of a mistake is ours. JSON is held to its
+own types, so that ``"8"`` is no number. In YAML every value is a text at first, as an environment
+variable wants it, and becomes a number where the record says so.
+"""
+
+from __future__ import annotations
+
+import json
+import types
+import typing
+from collections.abc import Hashable, Mapping
+from dataclasses import fields, is_dataclass
+from enum import Enum
+from functools import cache
+from typing import TYPE_CHECKING, Any, Final, TypeAlias, TypeVar
+
+from rccltune.errors import InputFileError, RccltuneError, SessionError
+from rccltune.showing import lay, shown
+
+if TYPE_CHECKING:
+    from pydantic import TypeAdapter
+    from pydantic_core import ErrorDetails
+
+T = TypeVar("T")
+Place: TypeAlias = tuple[str | int, ...]
+
+_MOST_SAID: Final = 20
+_WANTED: Final = {
+    "int_type": "a whole number",
+    "int_parsing": "a whole number",
+    "int_from_float": "a whole number",
+    "float_type": "a number",
+    "float_parsing": "a number",
+    "finite_number": "a finite number",
+    "string_type": "a text",
+    "bool_type": "true or false",
+    "bool_parsing": "true or false",
+    "tuple_type": "a list",
+    "list_type": "a list",
+    "dict_type": "'name: value' pairs",
+    "dataclass_type": "'name: value' pairs",
+}
+_SAID: Final = {
+    "missing": "is missing",
+    "unexpected_keyword_argument": "is unknown",
+    "extra_forbidden": "is unknown",
+    "string_unicode": "is no text",
+    "int_parsing_size": "is too large a number",
+    "json_invalid": "this is no JSON: {error}",
+    "greater_than_equal": "is {value}, below {ge}",
+    "less_than_equal": "is {value}, above {le}",
+    "greater_than": "is {value}, which must be above {gt}",
+    "too_short": "has fewer than {min_length} elements",
+    "too_long": "has more than {max_length} elements",
+    "string_too_long": "is longer than {max_length} letters",
+    "literal_error": "is {value}, not one of {expected}",
+    "enum": "is {value}, not one of {expected}",
+}
+
+
+class Mistake(Enum):
+    """What is wrong at a place; the last three stand at a key."""
+
+    VALUE = "value"
+    UNKNOWN = "unknown key"
+    MISSING = "missing key"
+    KEY = "key"
+
+
+def to_plain(value: object) -> Any:  # noqa: ANN401 - JSON has no narrower type
+    r"""Dicts, lists, texts, numbers and None; default values are left out of records.
+
+    Letters that are no plain text (a log may have them) are written out, ``\x1b``, so that no
+    reader has to bear them.
+    """
+    if is_dataclass(value) and not isinstance(value, type):
+        return {
+            f.name: to_plain(getattr(value, f.name))
+            for f in fields(value)
+            if getattr(value, f.name) != f.default
+        }
+    if isinstance(value, Enum):
+        return value.value
+    if isinstance(value, str):
+        return shown(value, "\n\t")
+    if isinstance(value, tuple | list):
+        return [to_plain(item) for item in value]
+    if isinstance(value, Mapping):
+        return {shown(str(key)): to_plain(item) for key, item in value.items()}
+    return value
+
+
+def convert(
+    kind: type[T], plain: object, *, strict: bool
+) -> tuple[T, list[tuple[Place, Mistake, str]]]:
+    """A record from plain values, and every mistake as (place, kind, words).
+
+    The record is worth nothing where there is a mistake.
+    """
+    from pydantic import ValidationError
+
+    try:
+        made: T = _adapter(typing.cast("Hashable", kind), strict=strict).validate_python((plain,))[
+            0
+        ]
+    except ValidationError as error:
+        found = [_mistake(one) for one in error.errors(include_url=False)]
+        return typing.cast("T", None), found
+    return made, []
+
+
+def read_json(
+    kind: type[T],
+    content: bytes,
+    where: str,
+    hint: str,
+    *,
+    fails: type[RccltuneError] = SessionError,
+) -> T:
+    """A record from a JSON text.
+
+    Args:
+        kind: the record.
+        content: the text.
+        where: the file that it is from.
+        hint: what to do where it does not fit.
+        fails: class of the error.
+
+    Raises:
+        SessionError: or ``fails``; every mistake, each with its field.
+    """
+    from pydantic import ValidationError
+
+    try:
+        # A record takes the settings of what holds it, and cannot be given any itself.
+        held = _adapter(typing.cast("Hashable", kind), strict=True)
+        made: T = held.validate_json(b"[" + content + b"]")[0]
+    except ValidationError as error:
+        found = [_mistake(one) for one in error.errors(include_url=False)]
+        said = [" ".join(filter(None, (path(place), words))) for place, _, words in found]
+        raise fails(_gathered(said), where=where, hint=hint) from None
+    return made
+
+
+def json_schema(kind: type) -> dict[str, Any]:
+    """The JSON schema of a file, for editors."""
+    made = _adapter(typing.cast("Hashable", kind), strict=False).json_schema()
+    (reference,) = made["prefixItems"]
+    known = made["$defs"]
+    whole = {**known.pop(reference["$ref"].rpartition("/")[2]), "$defs": known}
+    return typing.cast("dict[str, Any]", _untitled(whole))
+
+
+def _untitled(value: object) -> object:
+    """Without the titles that repeat each name."""
+    if isinstance(value, list):
+        return [_untitled(one) for one in value]
+    if not isinstance(value, dict):
+        return value
+    return {
+        key: _untitled(one)
+        for key, one in value.items()
+        if key != "title" or not isinstance(one, str)
+    }
+
+
+def checked(record: object, where: str, hint: str) -> None:
+    """Find out before a record is written whether it could be read back.
+
+    Raises:
+        InputFileError: it could not; every mistake, each with its field.
+    """
+    content = json.dumps(to_plain(record)).encode()
+    read_json(type(record), content, where, hint, fails=InputFileError)
+
+
+def load_json(content: bytes, where: str, hint: str) -> dict[str, Any]:
+    """The pairs of a JSON file, not yet held to anything.
+
+    Raises:
+        SessionError: no JSON, nested too deeply, a number beyond all bounds, or no pairs.
+    """
+    from pydantic_core import from_json
+
+    try:
+        plain = from_json(content, allow_inf_nan=False)
+    except ValueError as error:
+        raise SessionError(f"this is no JSON: {error}", where=where, hint=hint) from None
+    if not isinstance(plain, dict):
+        raise SessionError("must be 'name: value' pairs", where=where, hint=hint)
+    return plain
+
+
+@cache
+def _adapter(kind: Hashable, *, strict: bool) -> TypeAdapter[Any]:
+    from pydantic import ConfigDict, TypeAdapter
+
+    # What is left out of a TypedDict is missing; what is too much would be lost silently.
+    config = ConfigDict(
+        strict=strict, extra="forbid", allow_inf_nan=False, str_strip_whitespace=False
+    )
+    held: Any = types.GenericAlias(tuple, (kind,))
+    return TypeAdapter(held, config=config)
+
+
+def _mistake(error: ErrorDetails) -> tuple[Place, Mistake, str]:
+    place = error["loc"][1:]
+    what = Mistake.VALUE
+    if error["type"] in ("extra_forbidden", "unexpected_keyword_argument"):
+        what = Mistake.UNKNOWN
+    elif error["type"] in ("missing", "missing_argument"):
+        what = Mistake.MISSING
+    elif place and place[-1] == "[key]":
+        what = Mistake.KEY
+    return place, what, _message(error)
+
+
+def path(place: Place, within: str = "") -> str:
+    """``curves[2].setting``; a line break in a key is written out."""
+    said = within
+    for part in place:
+        if isinstance(part, int):
+            said += f"[{part}]"
+        elif part != "[key]":
+            said += f".{part}" if said else str(part)
+    return shown(said)
+
+
+def _message(error: ErrorDetails) -> str:
+    kind, told, value = error["type"], error.get("ctx", {}), _short(error.get("input"))
+    if kind == "value_error":
+        return shown(str(told["error"]))
+    if kind in _WANTED:
+        return f"is {value} and must be {_WANTED[kind]}"
+    said = _SAID.get(kind)
+    return shown(error["msg"]) if said is None else said.format(value=value, **told)
+
+
+def _short(value: object) -> str:
+    said = "null" if value is None else repr(value) if isinstance(value, str) else str(value)
+    return shown(said if len(said) <= 60 else said[:57] + "…")
+
+
+def _gathered(said: list[str]) -> str:
+    more = len(said) - _MOST_SAID
+    shown_ones = said[:_MOST_SAID] + ([f"and {more} more"] if more > 0 else [])
+    if len(said) == 1:
+        return said[0]
+    return lay([f"{len(said)} mistakes:", *(f"  {one}" for one in shown_ones)])

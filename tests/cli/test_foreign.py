@@ -1,0 +1,272 @@
+"""Other people's sessions and rule files are data: what they name is not run, set or followed."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import subprocess
+import sys
+import tarfile
+from pathlib import Path
+
+import pytest
+
+from rccltune import safepath, session
+from rccltune.cli import run
+from rccltune.pipeline.needing import harmless
+
+pytestmark = pytest.mark.usefixtures("stand_ins", "here")
+SESSION = Path("rccltune-session")
+RULES = "#@ format 1\nallreduce,8192,1048576,ring,ll,-1,1,8,-1,-1\n"
+Capture = pytest.CaptureFixture[str]
+# Set by the variants in rccltune/data/variants.yaml that name no folder: read off by hand.
+SHIPPED = {
+    *("HIP_FORCE_DEV_KERNARG", "HSA_FORCE_FINE_GRAIN_PCIE", "NCCL_MIN_NCHANNELS"),
+    *("MSCCLPP_READ_ALLRED", "RCCL_MSCCLPP_ENABLE", "RCCL_MSCCLPP_FORCE_ENABLE"),
+    *("RCCL_MSCCLPP_THRESHOLD", "RCCL_MSCCL_ENABLE", "RCCL_MSCCL_ENABLE_SINGLE_PROCESS"),
+    *("RCCL_MSCCL_FORCE_ENABLE", "RCCL_LL128_FORCE_ENABLE", "RCCL_LOW_PRECISION_ENABLE"),
+    *("RCCL_DDA_ENABLE", "RCCL_DDA_NRANKS_RELAX", "RCCL_DDA_THRESHOLD"),
+    *("RCCL_DDA_ALL_REDUCE_FLAT_MAX_BYTES", "RCCL_DDA_ALL_REDUCE_TREE_MAX_BYTES"),
+    *("RCCL_ENABLE_DDA_ALL_GATHER", "RCCL_ENABLE_DDA_ALL_REDUCE", "RCCL_ENABLE_DDA_ALL_TO_ALL"),
+    *("RCCL_ENABLE_DDA_REDUCE_SCATTER", "RCCL_DIRECT_ALLGATHER_DISABLE"),
+    *("RCCL_DIRECT_ALLGATHER_THRESHOLD", "TORCH_NCCL_USE_TENSOR_REGISTER_ALLOCATOR_HOOK"),
+}
+DANGEROUS = (
+    *("LD_PRELOAD", "LD_LIBRARY_PATH", "BASH_ENV", "ENV", "PYTHONPATH", "NCCL_TUNER_PLUGIN"),
+    *("NCCL_NET_PLUGIN", "NCCL_CONF_FILE", "HSA_TOOLS_LIB", "MSCCL_XML_FILES", "MSCCL_ALGO_DIR"),
+    *("NCCL_TOPO_FILE", "RCCLTUNE_TRACE", "ROCP_TOOL_LIB", "PATH"),
+)
+
+
+@pytest.fixture(scope="module")
+def made(repository: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A session of this user's own, on the smallest node."""
+    folder = tmp_path_factory.mktemp("made") / "session"
+    node = repository / "examples/nodes/smallest.yaml"
+    words = ["--simulate", str(node), "--mode", "spx-nps1", "--launcher", "none"]
+    words += ["--collective", "all_reduce", "--min-bytes", "8K", "--max-bytes", "1M"]
+    words += ["--setting", "ring/ll", "--exhaustive", "-q"]
+    assert run(["sweep", *words, "-o", str(folder)]) == 0
+    return folder
+
+
+@pytest.fixture
+def swept(made: Path, here: Path) -> Path:
+    """It in the working directory, and rules to verify."""
+    assert here == Path.cwd()
+    shutil.copytree(made, SESSION)
+    Path("mine.csv").write_text(RULES, encoding="utf-8")
+    return SESSION
+
+
+def program(folder: Path) -> Path:
+    """A benchmark that leaves a mark wherever it is run."""
+    folder.mkdir()
+    mark = Path("ran").resolve()
+    for name in ("all_reduce_perf", "python"):
+        (folder / name).write_text(f"#!/bin/sh\ntouch {mark}\n", encoding="utf-8")
+        (folder / name).chmod(0o755)
+    return folder.resolve()
+
+
+def changed(swept: Path, *lines: str) -> None:
+    """The same session, whose sweep.yaml says something else about where to run."""
+    path = swept / "sweep.yaml"
+    old = path.read_text(encoding="utf-8").splitlines()
+    kept = [line for line in old if not line.startswith(("simulate:", "launcher:"))]
+    path.write_text("\n".join([*kept, *lines]) + "\n", encoding="utf-8")
+
+
+VERIFY = ("verify", "--rules", "mine.csv", "-o", "out.csv", "-q")
+
+
+@pytest.mark.parametrize("lines", ["rccl_tests: {}", "runner: torch\npython: {}/python"])
+def test_a_copied_id_with_another_sweep_runs_nothing(
+    swept: Path, capsys: Capture, lines: str
+) -> None:
+    """The id alone is no proof: the note has what the sweep said when we made it."""
+    bad = program(Path("bad"))
+    changed(swept, lines.format(bad))
+    assert run([*VERIFY]) == 2
+    said = capsys.readouterr().err
+    assert str(bad) in said
+    assert "--trust-session" in said
+    assert not Path("ran").exists()
+
+
+def test_the_user_may_trust_a_session(swept: Path) -> None:
+    """Then its program is run (and is no benchmark)."""
+    changed(swept, f"rccl_tests: {program(Path('bad'))}")
+    assert run([*VERIFY, "--trust-session"]) != 0
+    assert Path("ran").exists()
+
+
+def test_a_session_from_a_mail_runs_nothing(
+    swept: Path, capsys: Capture, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """Whoever unpacks it owns every file of it, and has no note of having made it."""
+    bad = program(Path("bad"))
+    changed(swept, f"rccl_tests: {bad}", "env: {LD_PRELOAD: /tmp/x.so}")
+    with tarfile.open("mail.tar", "w") as tar:
+        tar.add(swept)
+    shutil.rmtree(swept)
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "another home"))
+    with tarfile.open("mail.tar") as tar:
+        tar.extractall(filter="data")
+    assert swept.stat().st_uid == os.getuid()
+    assert run([*VERIFY]) == 2
+    said = capsys.readouterr().err
+    assert str(bad) in said
+    assert "LD_PRELOAD=/tmp/x.so" in said
+    assert not Path("ran").exists()
+
+
+def test_naming_what_to_use_oneself_needs_no_trust(
+    swept: Path, monkeypatch: pytest.MonkeyPatch, repository: Path, tmp_path: Path
+) -> None:
+    """A command line that says where to run leaves nothing of it to the session."""
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "another home"))
+    node = repository / "examples/nodes/smallest.yaml"
+    words = ["--simulate", str(node), "--launcher", "none"]
+    assert run([*VERIFY, *words]) == 0
+
+
+def test_ones_own_session_goes_on_elsewhere(swept: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The note is of the session's id: another folder, or another node with this home, has it."""
+    swept.rename("moved")
+    monkeypatch.setenv("HOSTNAME", "another")
+    assert run([VERIFY[0], "moved", *VERIFY[1:]]) == 0
+
+
+@pytest.mark.parametrize("home", ["/proc/nowhere", "relative", ""])
+def test_without_a_home_a_sweep_works_and_trusts_nobody(
+    repository: Path, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, home: str
+) -> None:
+    """No note can be written; that costs the trust and nothing else."""
+    monkeypatch.setenv("XDG_STATE_HOME", home)
+    monkeypatch.setenv("HOME", "/proc/nowhere")
+    node = repository / "examples/nodes/smallest.yaml"
+    words = ["--simulate", str(node), "--mode", "spx-nps1", "--launcher", "none", "--exhaustive"]
+    words += ["--collective", "all_reduce", "--min-bytes", "1M", "--max-bytes", "1M"]
+    assert run(["sweep", *words, "--setting", "ring/ll", "-q"]) == 0
+    assert not session.is_ours(SESSION)
+
+
+def test_modules_of_the_current_folder_are_not_imported(here: Path, capsys: Capture) -> None:
+    """A torch.py in a mailed folder is not the user's PyTorch."""
+    mark = here / "imported"
+    for name in ("torch", "json", "runpy"):
+        Path(f"{name}.py").write_text(f"open({str(mark)!r}, 'w')\n", encoding="utf-8")
+    words = ["--runner", "torch", "--python", sys.executable, "--backend", "gloo", "--plan"]
+    assert run(["sweep", *words, "--collective", "all_gather"]) in (0, 4)
+    for started in (
+        safepath.program(sys.executable, "import json; print(json.dumps(1))"),
+        safepath.module(sys.executable, "json.tool"),
+    ):
+        ended = subprocess.run(started, input=b"1", capture_output=True, check=True, cwd=here)
+        assert ended.stdout.strip() == b"1"
+    assert not mark.exists()
+
+
+def test_only_harmless_names_are_set_unasked() -> None:
+    """A list of names: families hold both what chooses and what loads."""
+    assert harmless() == SHIPPED
+    assert harmless() & set(DANGEROUS) == set()
+
+
+@pytest.mark.parametrize("name", DANGEROUS)
+def test_what_a_rule_file_needs_is_not_set_unasked(swept: Path, capsys: Capture, name: str) -> None:
+    """Neither for the ranks of a verification nor in what jobs source."""
+    Path("mine.csv").write_text(RULES.replace("\n", f"\n#@ needs {name}=x\n", 1), encoding="utf-8")
+    assert run([*VERIFY]) == 2
+    assert f"--allow-need {name}" in capsys.readouterr().err
+    shutil.copy("mine.csv", swept / "rccl_tuner_gfx942_spx-nps1.csv")
+    assert run(["deploy", str(swept), "site"]) == 2
+    assert f"--allow-need {name}" in capsys.readouterr().err
+    assert not Path("site").exists()
+
+
+def test_a_path_is_asked_for_even_under_a_harmless_name(swept: Path, capsys: Capture) -> None:
+    """What looks like a number in the catalogue names a file here."""
+    text = RULES.replace("\n", "\n#@ needs NCCL_MIN_NCHANNELS=/tmp/x\n", 1)
+    (swept / "rccl_tuner_gfx942_spx-nps1.csv").write_text(text, encoding="utf-8")
+    assert run(["deploy", str(swept), "site"]) == 2
+    assert "NCCL_MIN_NCHANNELS=/tmp/x" in capsys.readouterr().err
+
+
+def test_what_was_allowed_stands_in_the_manifest(swept: Path) -> None:
+    """Who looks at a deployed folder sees what somebody took upon himself."""
+    text = RULES.replace("\n", "\n#@ needs HSA_TOOLS_LIB=libx.so\n", 1)
+    (swept / "rccl_tuner_gfx942_spx-nps1.csv").write_text(text, encoding="utf-8")
+    assert run(["deploy", str(swept), "site", "--allow-need", "HSA_TOOLS_LIB", "-q"]) == 0
+    manifest = Path("site/MANIFEST").read_text(encoding="utf-8")
+    assert "# set because of --allow-need: HSA_TOOLS_LIB" in manifest
+
+
+def reading() -> list[list[str]]:
+    """Verbs that read a session."""
+    verbs = [["fit"], ["emit-config", "-o", "-"], ["report", "-o", "page.html"], ["explain"]]
+    return [*verbs[:3], ["plot", "-o", "figures"], ["deploy", str(SESSION), "site"]]
+
+
+@pytest.mark.parametrize("words", reading(), ids=lambda words: words[0])
+def test_links_and_pipes_in_a_session_are_not_followed(
+    swept: Path, capsys: Capture, words: list[str]
+) -> None:
+    """A link would bring a secret into the page; whoever opens a pipe waits for ever."""
+    Path("secret").write_text("the secret\n", encoding="utf-8")
+    launch = next((swept / "launches").iterdir())
+    for make in ("link", "folder", "pipe"):
+        path = launch / ("stdout.log" if make != "folder" else "more")
+        kept = path.read_bytes() if path.exists() else None
+        path.unlink(missing_ok=True)
+        if make == "pipe":
+            os.mkfifo(path)
+        else:
+            path.symlink_to(Path("secret" if make == "link" else ".").resolve())
+        assert run([*words, "-q"]) == 7
+        assert path.name in capsys.readouterr().err
+        path.unlink()
+        if kept is not None:
+            path.write_bytes(kept)
+    assert not any("the secret" in p.read_text(errors="replace") for p in Path().glob("*.html"))
+
+
+def test_links_inside_a_session_are_its_own(swept: Path) -> None:
+    """A folder deployed into the session links to its own versions."""
+    (swept / "again.csv").symlink_to("samples.csv")
+    assert run(["fit", "-q"]) == 0
+
+
+@pytest.mark.parametrize(
+    ("field", "value"),
+    [
+        (("fingerprint", "arch"), "../../outside"),
+        (("fingerprint", "arch"), "gfx942\nallreduce,0,9,ring,ll,-1,1,8,-1,-1"),
+        (("fingerprint", "arch"), "gfx942\n#@ needs LD_PRELOAD=/tmp/x.so"),
+        (("fingerprint", "product"), "MI300X\x1b[2J"),
+        (("fingerprint", "hosts"), ["a\nb"]),
+        (("fingerprint", "cu_count"), 10**30),
+        (("samples_of",), "../../x"),
+        (("id",), "../../x"),
+        (("tool",), "\ud800"),
+    ],
+)
+def test_what_a_header_may_say(
+    swept: Path, capsys: Capture, field: tuple[str, ...], value: object
+) -> None:
+    """Exit 7 with the field; nothing is written, in the session or outside."""
+    path = swept / "session.json"
+    plain = json.loads(path.read_text(encoding="utf-8"))
+    inner = plain
+    for key in field[:-1]:
+        inner = inner[key]
+    inner[field[-1]] = value
+    path.write_text(json.dumps(plain), encoding="utf-8")
+    before = sorted(map(str, Path().rglob("*")))
+    assert run(["emit-config", "-q"]) == 7
+    said = capsys.readouterr().err
+    assert "session.json" in said
+    assert field[-1] in said or "JSON" in said
+    assert sorted(map(str, Path().rglob("*"))) == before

@@ -1,0 +1,122 @@
+"""Killed and resumed, however often and wherever: the same files as if nobody had killed anything.
+
+``scripts/bench kill`` is the long test with more of everything, and says what it found.
+"""
+
+from __future__ import annotations
+
+import shutil
+import signal
+from pathlib import Path
+
+import bench_kill
+import pytest
+from killing import NODES, SESSION, command, differences, rows, torment, write_node
+
+from rccltune.cli import run
+
+# Each starts rccltune up to eight times, which takes its time on a machine with other work.
+pytestmark = [pytest.mark.usefixtures("stand_ins"), pytest.mark.timeout(900)]
+
+SMALL = ["--collective", "all_reduce", "--min-bytes", "4K", "--max-bytes", "512K"]
+SMALL += ["--setting", "ring/ll", "--setting", "ring/simple", "--repeats", "2", "--force"]
+EMIT = (["fit", SESSION], ["emit-config", SESSION])
+
+
+def words(node: Path, verb: str = "sweep", launcher: str = "none") -> list[str]:
+    """A small search on eight ranks."""
+    where = ["--simulate", str(node), "--mode", "spx-nps1", "--launcher", launcher]
+    return [verb, *where, *SMALL, "-o", SESSION]
+
+
+def said(folder: Path) -> str:
+    """What rccltune had to say of late."""
+    return (folder / "said.txt").read_text(encoding="utf-8")[-3000:]
+
+
+@pytest.fixture(scope="module")
+def node(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Eight ranks whose times move with launch and clock."""
+    return write_node(tmp_path_factory.mktemp("node") / "node.yaml", NODES / "smallest.yaml")
+
+
+@pytest.fixture(scope="module")
+def whole(tmp_path_factory: pytest.TempPathFactory, node: Path) -> Path:
+    """A folder with a session that nobody killed, and its rules."""
+    folder = tmp_path_factory.mktemp("whole")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.chdir(folder)
+        assert run(words(node)) == 0
+        assert [run(one) for one in EMIT] == [0, 0]
+    assert rows(folder)
+    return folder
+
+
+def test_a_search_that_is_killed_ends_in_the_same_rules(
+    whole: Path, node: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """In walks with complete cycles, twice in the same one, and between all steps."""
+    moments = ["cut 2 0.6", "cut 1 0.9", "outcome 1", "bytes 1 3000", "round 3", "samples"]
+    assert torment(tmp_path, words(node), moments) == (0, len(moments)), said(tmp_path)
+    monkeypatch.chdir(tmp_path)
+    assert [run(one) for one in EMIT] == [0, 0]
+
+    assert not differences(whole, tmp_path)
+    # What was cut off is kept for whoever wants to see it.
+    assert len(list((tmp_path / SESSION).glob("launches/*/earlier-2/stdout.log"))) == 1
+
+
+def test_complete_cycles_count_until_the_launch_is_made_again(
+    node: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Whoever does not resume has them in samples.csv; those of the whole walk take their place."""
+    assert command(tmp_path, words(node), "cut 2 0.8") == -signal.SIGKILL
+    monkeypatch.chdir(tmp_path)
+    [launch] = cut_off()
+    assert run(["fit", SESSION]) == 0
+    n_cut = n_rows(launch)
+    assert n_cut > 0
+
+    assert run(words(node)) == 0
+    assert f"launch {launch} was interrupted and is made again" in capsys.readouterr().err
+    assert not cut_off()
+    assert n_rows(launch) > n_cut
+
+
+def cut_off() -> list[str]:
+    """Launches without an outcome."""
+    made = Path(SESSION).glob("launches/*/launch.json")
+    return [path.parent.name for path in made if not (path.parent / "outcome.json").exists()]
+
+
+def n_rows(launch: str) -> int:
+    """Rows of a launch in samples.csv."""
+    return (Path(SESSION) / "samples.csv").read_text().count(f"\n{launch}")
+
+
+def test_a_verification_that_is_killed_ends_in_the_same_verdict(
+    whole: Path, tmp_path: Path
+) -> None:
+    """Exit code and rules too; in a launch, behind one, and between rules and verdict."""
+    wish = ["verify", SESSION, "--repeats", "2", "--launcher", "none"]
+    found = []
+    for name, moments in (("whole", []), ("killed", ["start 3", "outcome 4", "cut 2 1", "rules"])):
+        shutil.copytree(whole, tmp_path / name)
+        code, n_killed = torment(tmp_path / name, wish, moments)
+        assert n_killed == len(moments), said(tmp_path / name)
+        found.append(code)
+    assert found[0] == found[1]
+    assert (tmp_path / "whole" / SESSION / "verdict.json").exists()
+    assert not differences(tmp_path / "whole", tmp_path / "killed")
+
+
+@pytest.mark.long
+@pytest.mark.timeout(3600)
+@pytest.mark.parametrize("node", [pytest.param("mpirun", marks=pytest.mark.mpi), *bench_kill.ALONE])
+@pytest.mark.parametrize("seed", [11, 12])
+def test_whatever_is_killed_at_random_tuning_ends_in_the_same_files(
+    tmp_path: Path, node: str, seed: int
+) -> None:
+    """Sweep and verification, with real ranks, with faults, with 64 ranks; six kills each."""
+    found = bench_kill.session(node, seed, 6, tmp_path)
+    assert found.is_same, f"{found}\n{said(tmp_path / 'killed')}"

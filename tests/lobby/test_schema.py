@@ -1,0 +1,177 @@
+"""One schema for all that is read: charset, length and range of every field, all mistakes at once."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import math
+import typing
+from typing import Annotated, Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from typing_extensions import TypedDict
+
+from rccltune import fields, schema, yamlfile
+from rccltune.errors import InputFileError, SessionError
+from rccltune.hosts import Answer, Host
+from rccltune.model import Fingerprint, Launch, LinkMap, LinkRates, Outcome, Place, Variant
+from rccltune.pipeline.dumping import Dumped
+from rccltune.pipeline.fitting import FitFile
+from rccltune.pipeline.searching import SearchFile
+from rccltune.pipeline.verdicts import Refused, VerdictFile
+from rccltune.session.store import HeaderFile
+from rccltune.showing import shown
+
+# What each JSON file of a session, and each answer of a host, is read as.
+T = typing.TypeVar("T")
+ROOTS = (
+    *(HeaderFile, Launch, Outcome, FitFile, VerdictFile, Refused, SearchFile, Place, LinkRates),
+    *(LinkMap, Dumped, Host, Answer),
+)
+
+
+def bare(kind: object, where: str, seen: set[Any]) -> list[str]:
+    """Places below a type that are a text or a number without any bound."""
+    if typing.get_origin(kind) is Annotated:
+        return []
+    if dataclasses.is_dataclass(kind):
+        if kind in seen:
+            return []
+        seen.add(kind)
+        hints = typing.get_type_hints(kind, include_extras=True)
+        return [
+            found for name, one in hints.items() for found in bare(one, f"{where}.{name}", seen)
+        ]
+    inside = [one for one in typing.get_args(kind) if one is not Ellipsis]
+    if inside:
+        return [found for one in inside for found in bare(one, where, seen)]
+    return [where] if kind in (str, int, float) else []
+
+
+@pytest.mark.parametrize("root", ROOTS, ids=lambda root: root.__name__)
+def test_every_field_that_is_read_has_its_bounds(root: type) -> None:
+    """A new field without any would be the next hole; the format's own number is compared."""
+    assert [place for place in bare(root, "", set()) if place != ".format"] == []
+
+
+def read(kind: type[T], plain: object) -> T:
+    """A record from plain values."""
+    return schema.read_json(kind, json.dumps(plain).encode(), "x.json", "delete it.")
+
+
+def test_all_mistakes_are_told_at_once_with_their_fields() -> None:
+    """One go at mending."""
+    with pytest.raises(SessionError) as caught:
+        read(
+            Outcome,
+            {
+                "launch": "../a",
+                "status": "fine",
+                "n_samples": -1,
+                "duration_s": "3",
+                "fingerprint": {"arch": "gfx\n942", "wings": 2, "cu_count": 10**30},
+                "notices": [{"message": 3}],
+            },
+        )
+    said = caught.value.message
+    assert said.startswith("10 mistakes")
+    for place in (
+        *("launch is '../a'", "status is 'fine'", "n_samples is -1, below 0", "duration_s is '3'"),
+        *("fingerprint.arch is", "fingerprint.wings is unknown", "fingerprint.cu_count"),
+        *("notices[0].message", "notices[0].caution is missing", "notices[0].remedy is missing"),
+    ):
+        assert place in said
+    assert caught.value.where == "x.json"
+    assert caught.value.exit_code == 7
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        *("{", "", "[]", "null", "3", '"x"', "[" * 5000, '{"a":' * 5000, "NaN", '{"a": 1e999}'),
+        *('{"a": "\\ud800"}', '{"a": NaN}', '{"a": -Infinity}', "\x00", "\xff", "{" + "9" * 9000),
+    ],
+)
+def test_what_is_no_json_of_ours_is_exit_7(text: str) -> None:
+    """Whatever it is, the file is named and nothing else is raised."""
+    content = text.encode("latin-1")
+    with pytest.raises(SessionError) as caught:
+        schema.read_json(Fingerprint, content, "x.json", "delete it.")
+    assert caught.value.where == "x.json"
+
+
+# Line breaks and tabs stay in texts of several lines, and are refused where one line is meant.
+WRITTEN = st.text(max_size=30).map(lambda text: text.replace("\n", "").replace("\t", ""))
+
+
+@given(WRITTEN, WRITTEN)
+def test_whatever_is_written_can_be_read(name: str, value: str) -> None:
+    """A log may have any letter; what moves a cursor is written out, the rest stays."""
+    made = Fingerprint(product=name, hosts=(value,))
+    plain = schema.to_plain(made)
+    back = read(Fingerprint, plain)
+    assert back.hosts == (shown(value),)
+    assert back.product == shown(name)
+
+
+def test_a_line_is_one_line() -> None:
+    """Also for what is written: a line break in a name is told where it comes from."""
+    with pytest.raises(InputFileError, match="hosts"):
+        schema.checked(Fingerprint(hosts=("a\nb",)), "x.log", "correct it.")
+
+
+@pytest.mark.parametrize("value", [math.nan, math.inf, -math.inf, 1e308, 1e19])
+def test_numbers_are_finite_and_their_squares_too(value: float) -> None:
+    """1e308 is finite, and what is computed with it is not."""
+    with pytest.raises(SessionError):
+        schema.read_json(
+            Outcome,
+            json.dumps({"launch": "a", "status": "ok", "duration_s": value}).encode(),
+            "x.json",
+            "delete it.",
+        )
+
+
+def test_texts_are_no_numbers_and_ones_no_flags() -> None:
+    """JSON has its own types."""
+    for plain in ({"cu_count": "8"}, {"cu_count": 8.0}, {"cu_count": True}, {"simulated": 1}):
+        with pytest.raises(SessionError):
+            read(Fingerprint, plain)
+    assert read(Variant, {"name": "default", "up_to": 8}).up_to == 8
+
+
+class Plain(TypedDict, total=False):
+    """A small YAML file."""
+
+    n: Annotated[int, fields.Parsed(int)]
+    inner: dict[fields.Word, fields.Whole]
+    several: Annotated[tuple[fields.Word, ...], fields.Listed()]
+
+
+@pytest.mark.parametrize(
+    ("text", "places"),
+    [
+        ("n: x\nm: 1\nn: 2\n", ["1:4", "2:1", "3:1"]),
+        ("inner: {a: -1, ../b: 2}\n", ["1:12", "1:16"]),
+        ("several: [a, '$(b)']\n", ["1:14"]),
+        ("several: $(b)\n", ["1:10"]),
+        ("? [a]\n: 1\n", ["1:3"]),
+    ],
+)
+def test_yaml_mistakes_have_their_places(text: str, places: list[str]) -> None:
+    """Line and column of each, in the order of the file."""
+    with pytest.raises(InputFileError) as caught:
+        yamlfile.read(Plain, text, "x.yaml", "see the docs.")
+    lines = caught.value.message.splitlines()[1:]
+    assert [line.split(":", 1)[1].rsplit(": ", 1)[0].split(": ")[0] for line in lines] == places
+
+
+def test_aliases_of_aliases_end() -> None:
+    """Ten lines that mean 10^9 values are refused quickly."""
+    text = "inner: &a {x: 1}\n" + "".join(
+        f"l{n}: &{chr(98 + n)} [{', '.join(['*' + chr(97 + n)] * 9)}]\n" for n in range(9)
+    )
+    with pytest.raises(InputFileError, match="too many values"):
+        yamlfile.read(Plain, text, "x.yaml", "see the docs.")
