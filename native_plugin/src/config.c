@@ -1,6 +1,7 @@
 #include "config.h"
 
 #include "load.h"
+#include "quiet.h"
 #include "requirements.h"
 
 #include <errno.h>
@@ -124,6 +125,18 @@ static enum config_outcome read_all(struct load *load, int fd, char **content, s
     }
 }
 
+/* Reads a file whose name leads to a regular one, over links too (Kubernetes mounts are links). */
+static enum config_outcome read_regular(struct load *load, int fd, char **content, size_t *length)
+{
+    if (!quiet_is_regular(fd)) {
+        /* A pipe may be read by one rank alone, and a device has no end. */
+        return load_end(load, CONFIG_WRONG,
+                        "%s: no regular file (a folder, a device or a pipe, as <(...) makes one)",
+                        load->config->path);
+    }
+    return read_all(load, fd, content, length);
+}
+
 static enum config_outcome read_file(struct load *load, char **content, size_t *length)
 {
     const struct settings *settings = load->settings;
@@ -138,7 +151,7 @@ static enum config_outcome read_file(struct load *load, char **content, size_t *
         return load_end(load, CONFIG_WRONG, "%s: cannot be opened (errno %d%s)", path, errno,
                         errno == ENOENT ? ", no such file" : "");
     }
-    enum config_outcome outcome = read_all(load, fd, content, length);
+    enum config_outcome outcome = read_regular(load, fd, content, length);
     (void)close(fd);
     return outcome;
 }

@@ -2,21 +2,43 @@
  * A spin lock: libc's mutexes are in another library before glibc 2.34, calls of one communicator
  * come one at a time, and what it guards is short.  Never taken where nobody watches and no
  * schedule is set, but for the snapshots of a record.
+ *
+ * A lock holds the id of the process that took it.  A child that was forked while another thread
+ * held one would wait for a thread that it does not have; it takes the lock over instead.  What a
+ * lock guards here is whole at every moment: links are set with one store.
  */
 #ifndef RCCLTUNE_LOCK_H
 #define RCCLTUNE_LOCK_H
 
 #include <stdatomic.h>
+#include <stdbool.h>
+#include <unistd.h>
 
-static inline void lock(atomic_flag *busy)
+typedef _Atomic pid_t lock_holder; /* 0: nobody */
+
+/* Takes a lock within so many turns; false where another thread kept it. */
+static inline bool lock_within(lock_holder *holder, long turns)
 {
-    while (atomic_flag_test_and_set_explicit(busy, memory_order_acquire)) {
+    pid_t me = getpid();
+    for (pid_t found = 0; turns > 0; turns--) {
+        if (atomic_compare_exchange_strong_explicit(holder, &found, me, memory_order_acquire,
+                                                    memory_order_relaxed)) {
+            return true;
+        }
+        found = found == me ? 0 : found; /* another process's: it is taken over in the next turn */
+    }
+    return false;
+}
+
+static inline void lock(lock_holder *holder)
+{
+    while (!lock_within(holder, 1L << 20)) {
     }
 }
 
-static inline void unlock(atomic_flag *busy)
+static inline void unlock(lock_holder *holder)
 {
-    atomic_flag_clear_explicit(busy, memory_order_release);
+    atomic_store_explicit(holder, 0, memory_order_release);
 }
 
 #endif

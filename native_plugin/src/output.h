@@ -1,4 +1,9 @@
-/* Text that leaves the plugin: growing buffers, file names with %h %p %c %n, whole appends. */
+/*
+ * Text that leaves the plugin: growing buffers, file names with %h %p %c %n, whole appends.
+ *
+ * Whatever is written can fail, and a name may lead to a trap: no link is followed, nothing waits,
+ * nobody else's file is touched, and the job goes on (quiet.h).
+ */
 #ifndef RCCLTUNE_OUTPUT_H
 #define RCCLTUNE_OUTPUT_H
 
@@ -25,13 +30,28 @@ void lines_free(struct lines *lines);
 bool output_name(const char *pattern, const char *comm, unsigned context, char *buffer,
                  size_t size);
 
-/* Appends `content` to the file `path` with one write, so that lines of several processes do not
- * mix; NULL is stderr.  A file that does not exist appears with `header` already in it.  False on
- * failure. */
-bool output_append(const char *path, const char *header, struct text content);
+/* How the beginning of something that is written ended. */
+enum output_start {
+    OUTPUT_STARTED,
+    OUTPUT_CANNOT,    /* its file cannot be written */
+    OUTPUT_NO_MEMORY, /* possibly on this rank alone */
+};
 
-/* Puts `content` into the file `path` in place of what is there: a reader sees the one or the
- * other, whole.  False on failure. */
-bool output_replace(const char *path, struct text content);
+/* Appends `content` to the file `path` with one write, so that lines of several processes do not
+ * mix.  A file that does not exist appears with `header` already in it.  One that exists must be
+ * regular, no symbolic link, and empty or begun by this plugin: with `header`, or with a line of
+ * the log where that is "".  NULL when it is written, else why not, in a few words. */
+const char *output_append(const char *path, const char *header, struct text content);
+
+/* Puts `content` into the file `path` in place of what is there, a link too: a reader sees the one
+ * or the other, whole.  NULL, or why not. */
+const char *output_replace(const char *path, struct text content);
+
+/* Tells stderr.  Control characters but line feeds become question marks: names and rules may have
+ * what a terminal takes for orders. */
+void output_tell(struct text content);
+
+/* The same for one message, for which no memory is needed. */
+__attribute__((format(printf, 1, 2))) void output_say(const char *format, ...);
 
 #endif

@@ -10,6 +10,7 @@
 #include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <unistd.h>
 
 /* Immutable after plugin_init, but for what the watcher keeps behind its own lock, for what the
  * record counts, and for the place in a schedule. */
@@ -19,35 +20,29 @@ struct plugin {
     struct watch *watch;       /* NULL unless asked for */
     struct record *record;     /* the same */
     struct schedule *schedule; /* NULL unless one is set for this scale */
-    atomic_flag busy;          /* guards `place`, and that calls reach the watcher in its order */
+    lock_holder busy;          /* guards `place`, and that calls reach the watcher in its order */
     struct schedule_place place;
+    pid_t pid;                /* a fork's child must not write what its parent writes */
     struct plugin *next_told; /* of `first_told` */
 };
 
 /* The contexts whose steps the process tells, and the step that it told last.  `telling` guards
  * both, and is taken before any context's `busy`. */
-static atomic_flag telling = ATOMIC_FLAG_INIT;
+static lock_holder telling;
 static struct plugin *first_told;
 static uint32_t told_step;
 
 static void complain(const struct plugin_comm *comm, const char *reason, bool unsure)
 {
-    struct lines lines = {.at = NULL};
-    lines_add(&lines, "rccltune: error: communicator of %llu ranks on %llu nodes: %s\n",
-              (unsigned long long)comm->n_ranks, (unsigned long long)comm->n_nodes, reason);
-    if (unsure) {
-        lines_add(
-            &lines,
-            "rccltune: this may concern this rank alone.  It stops here because one rank without "
-            "rules among tuned ones hangs the job; other ranks may already hang (older libraries "
-            "start the tuner after the transports).  RCCLTUNE_MODE on all ranks makes the choice "
-            "without detection.\n");
-    }
-    lines_add(
-        &lines,
-        "rccltune: RCCLTUNE_ON_ERROR=ignore, on all ranks or on none, goes on without rules.\n");
-    (void)output_append(NULL, "", (struct text){lines.at, lines.used});
-    lines_free(&lines);
+    output_say("rccltune: error: communicator of %llu ranks on %llu nodes: %s\n%s"
+               "rccltune: RCCLTUNE_ON_ERROR=ignore, on all ranks or on none, goes on without "
+               "rules.\n",
+               (unsigned long long)comm->n_ranks, (unsigned long long)comm->n_nodes, reason,
+               unsure ? "rccltune: this may concern this rank alone.  It stops here because one "
+                        "rank without rules among tuned ones hangs the job; other ranks may "
+                        "already hang (older libraries start the tuner after the transports).  "
+                        "RCCLTUNE_MODE on all ranks makes the choice without detection.\n"
+                      : "");
 }
 
 /* A communicator's name in logs and file names.  Older hosts give no id: a number that is unique in
@@ -121,6 +116,15 @@ int plugin_step(uint32_t step)
     return result;
 }
 
+/* Whether a job goes on without a trace or a record that cannot be; it is told. */
+static bool goes_on(const struct settings *settings, const char *id, const char *reason)
+{
+    if (settings->ignore_errors) {
+        output_say("rccltune: error: comm=%s: %s; the job goes on without it\n", id, reason);
+    }
+    return settings->ignore_errors;
+}
+
 static enum plugin_status start(const struct plugin_comm *comm, const struct settings *settings,
                                 struct config *config, struct plugin **plugin)
 {
@@ -137,12 +141,17 @@ static enum plugin_status start(const struct plugin_comm *comm, const struct set
         .n_ranks = comm->n_ranks,
         .abi = comm->abi,
     };
-    bool watching = watch_start(settings, config, &traced, &watch, reason, sizeof reason) &&
-                    record_start(settings, &traced, &record, reason, sizeof reason);
-    if (!watching && !settings->ignore_errors) {
+    enum output_start started =
+        watch_start(settings, config, &traced, &watch, reason, sizeof reason);
+    bool on = started == OUTPUT_STARTED || goes_on(settings, id, reason);
+    if (on) {
+        started = record_start(settings, &traced, &record, reason, sizeof reason);
+        on = started == OUTPUT_STARTED || goes_on(settings, id, reason);
+    }
+    if (!on) {
         watch_end(watch);
-        complain(comm, reason, false);
-        return PLUGIN_WRONG;
+        complain(comm, reason, started == OUTPUT_NO_MEMORY);
+        return started == OUTPUT_NO_MEMORY ? PLUGIN_UNSURE : PLUGIN_WRONG;
     }
     if (watch == NULL && record == NULL && config->table == NULL && config->schedule == NULL) {
         return PLUGIN_READY; /* inert: no context, nothing to release */
@@ -161,7 +170,7 @@ static enum plugin_status start(const struct plugin_comm *comm, const struct set
     (*plugin)->watch = watch;
     (*plugin)->record = record;
     (*plugin)->schedule = config->schedule;
-    atomic_flag_clear(&(*plugin)->busy);
+    (*plugin)->pid = getpid();
     config->table = NULL;
     config->schedule = NULL;
     if (is_told(*plugin)) {
@@ -318,7 +327,7 @@ const struct candidate *plugin_decide(struct plugin *plugin, const struct plugin
 
 void plugin_finalize(struct plugin *plugin)
 {
-    if (plugin == NULL) {
+    if (plugin == NULL || plugin->pid != getpid()) {
         return;
     }
     if (is_told(plugin)) {

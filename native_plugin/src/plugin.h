@@ -47,7 +47,8 @@ const struct candidate *plugin_decide(struct plugin *plugin, const struct plugin
 /* Puts all contexts with a told schedule at a step; rccltune_step.h says what it gives. */
 int plugin_step(uint32_t step);
 
-/* Writes what is still to be written and releases everything.  NULL is allowed. */
+/* Writes what is still to be written and releases everything.  NULL is allowed.  Does nothing in a
+ * child of the process that began. */
 void plugin_finalize(struct plugin *plugin);
 
 #endif

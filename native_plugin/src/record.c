@@ -22,7 +22,7 @@ struct record {
     struct tally tally;
     _Atomic int64_t next_snapshot; /* seconds of the monotonic clock */
     int64_t started;
-    atomic_flag writing;
+    lock_holder writing;
     bool over; /* written for good */
     bool failed;
     bool has_snapshot;
@@ -44,7 +44,7 @@ const char record_header[] =
     "collective,nBytes,nRanks,nNodes,calls,maxBytes,totalBytes\n";
 
 /* Every communicator of this process that is counted. */
-static atomic_flag listing = ATOMIC_FLAG_INIT;
+static lock_holder listing;
 static struct record *first;
 
 static int64_t seconds(void)
@@ -91,14 +91,12 @@ static void describe(const struct record *record, const char *state, struct line
     lines_free(&rows.lines);
 }
 
-static void complain(struct record *record, const char *path)
+static void complain(struct record *record, const char *path, const char *trouble)
 {
-    struct lines lines = {.at = NULL};
     if (!record->failed) { /* said once */
-        lines_add(&lines, "rccltune: error: comm=%s: the record could not be written to %s\n",
-                  record->id, path);
-        (void)output_append(NULL, "", (struct text){lines.at, lines.used});
-        lines_free(&lines);
+        output_say("rccltune: error: comm=%s: the record could not be written to %s: %s; calls of "
+                   "this communicator are missing there\n",
+                   record->id, path, trouble);
     }
     record->failed = true;
 }
@@ -109,10 +107,13 @@ static void write_snapshot(struct record *record)
     struct lines lines = {.at = NULL};
     lines_add(&lines, "%s", record_header);
     describe(record, "unfinished", &lines);
-    if (!lines.failed && output_replace(record->snapshot, (struct text){lines.at, lines.used})) {
+    const char *trouble =
+        lines.failed ? "out of memory"
+                     : output_replace(record->snapshot, (struct text){lines.at, lines.used});
+    if (trouble == NULL) {
         record->has_snapshot = true;
     } else {
-        complain(record, record->snapshot);
+        complain(record, record->snapshot, trouble);
     }
     lines_free(&lines);
 }
@@ -123,14 +124,14 @@ static void write_whole(struct record *record, const char *state)
 {
     struct lines lines = {.at = NULL};
     describe(record, state, &lines);
-    if (!lines.failed &&
-        output_append(record->path, record_header, (struct text){lines.at, lines.used})) {
-        if (record->has_snapshot) {
-            (void)unlink(record->snapshot);
-        }
-    } else {
-        complain(record, record->path);
+    const char *trouble = lines.failed ? "out of memory"
+                                       : output_append(record->path, record_header,
+                                                       (struct text){lines.at, lines.used});
+    if (trouble != NULL) {
+        complain(record, record->path, trouble);
         write_snapshot(record);
+    } else if (record->has_snapshot) {
+        (void)unlink(record->snapshot);
     }
     lines_free(&lines);
     record->over = true;
@@ -141,11 +142,11 @@ __attribute__((noinline)) static void look_at_clock(struct record *record)
 {
     int64_t now = seconds();
     if (now < atomic_load_explicit(&record->next_snapshot, memory_order_relaxed) ||
-        atomic_flag_test_and_set_explicit(&record->writing, memory_order_acquire)) {
+        record->pid != getpid() || !lock_within(&record->writing, 1)) {
         return;
     }
     if (now >= atomic_load_explicit(&record->next_snapshot, memory_order_relaxed) &&
-        !record->over && !record->failed && record->pid == getpid()) {
+        !record->over && !record->failed) {
         int64_t pause = now - record->started;
         pause = pause < FIRST_PAUSE ? FIRST_PAUSE : pause > LONGEST_PAUSE ? LONGEST_PAUSE : pause;
         write_snapshot(record);
@@ -175,19 +176,23 @@ void record_count(struct record *record, int collective, uint64_t n_bytes)
 static bool name_files(struct record *record, const char *pattern, char *reason, size_t size)
 {
     char beside[OUTPUT_PATH_SIZE];
-    int length = snprintf(beside, sizeof beside, "%s.%%h-%%p-%%n.part", pattern);
-    bool named =
-        length > 0 && (size_t)length < sizeof beside &&
+    const char *trouble = "it is no file name (%h, %p, %c, %n)";
+    /* With the time: a process of the same number may have been killed before, and left its own. */
+    int length = snprintf(beside, sizeof beside, "%s.%%h-%%p-%%n-%lld.part", pattern,
+                          (long long)record->since.tv_sec);
+    if (length > 0 && (size_t)length < sizeof beside &&
         output_name("%h", "", 0, record->host, sizeof record->host) &&
         output_name(pattern, record->id, record->comm.context, record->path, sizeof record->path) &&
         output_name(beside, record->id, record->comm.context, record->snapshot,
-                    sizeof record->snapshot);
-    /* The file is made now: a job must not run for hours and have recorded nothing. */
-    if (!named || !output_append(record->path, record_header, text_of(""))) {
-        (void)snprintf(reason, size, "RCCLTUNE_RECORD: '%.200s' cannot be written", pattern);
-        return false;
+                    sizeof record->snapshot)) {
+        /* The file is made now: a job must not run for hours and have recorded nothing. */
+        trouble = output_append(record->path, record_header, text_of(""));
     }
-    return true;
+    if (trouble != NULL) {
+        (void)snprintf(reason, size, "RCCLTUNE_RECORD: '%.200s' cannot be written: %s", pattern,
+                       trouble);
+    }
+    return trouble == NULL;
 }
 
 static void enlist(struct record *record)
@@ -217,18 +222,18 @@ static void release(struct record *record)
     free(record);
 }
 
-bool record_start(const struct settings *settings, const struct trace_comm *comm,
-                  struct record **record, char *reason, size_t size)
+enum output_start record_start(const struct settings *settings, const struct trace_comm *comm,
+                               struct record **record, char *reason, size_t size)
 {
     *record = NULL;
     if (settings->record == NULL) {
-        return true;
+        return OUTPUT_STARTED;
     }
     struct record *made = calloc(1, sizeof *made);
     if (made == NULL || !tally_make(&made->tally)) {
         (void)snprintf(reason, size, "out of memory");
         release(made);
-        return false;
+        return OUTPUT_NO_MEMORY;
     }
     made->comm = *comm;
     (void)snprintf(made->id, sizeof made->id, "%s", comm->id);
@@ -236,14 +241,13 @@ bool record_start(const struct settings *settings, const struct trace_comm *comm
     made->pid = getpid();
     made->started = seconds();
     (void)clock_gettime(CLOCK_REALTIME, &made->since);
-    atomic_flag_clear(&made->writing);
     if (!name_files(made, settings->record, reason, size)) {
         release(made);
-        return false;
+        return OUTPUT_CANNOT;
     }
     enlist(made);
     *record = made;
-    return true;
+    return OUTPUT_STARTED;
 }
 
 void record_end(struct record *record)
@@ -253,26 +257,24 @@ void record_end(struct record *record)
     }
     strike(record);
     lock(&record->writing);
-    if (!record->over && record->pid == getpid()) {
+    if (!record->over) {
         write_whole(record, "whole");
     }
     release(record);
 }
 
-/* Jobs that never destroy their communicators are the rule.  A record whose lock stays taken is
- * left to its snapshot: the process may end in the midst of one. */
+/* Jobs that never destroy their communicators are the rule.  A lock that stays taken is not waited
+ * for: the process may end in the midst of a snapshot, which then is what is left. */
 __attribute__((destructor)) static void write_those_left(void)
 {
-    lock(&listing);
+    if (!lock_within(&listing, PATIENCE)) {
+        return;
+    }
     for (struct record *record = first; record != NULL; record = record->next) {
-        bool mine = false;
-        for (int i = 0; i < PATIENCE && !mine; i++) {
-            mine = !atomic_flag_test_and_set_explicit(&record->writing, memory_order_acquire);
-        }
-        if (mine && !record->over && record->pid == getpid()) {
-            write_whole(record, "exit");
-        }
-        if (mine) {
+        if (record->pid == getpid() && lock_within(&record->writing, PATIENCE)) {
+            if (!record->over) {
+                write_whole(record, "exit");
+            }
             unlock(&record->writing);
         }
     }

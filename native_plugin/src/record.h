@@ -16,16 +16,17 @@ struct record;
 /* The first lines of a file of records. */
 extern const char record_header[];
 
-/* Starts counting for a communicator.  `*record` is NULL when nothing was asked for.  False, with
- * `reason` filled, when the file cannot be written or memory ran out. */
-bool record_start(const struct settings *settings, const struct trace_comm *comm,
-                  struct record **record, char *reason, size_t size);
+/* Starts counting for a communicator.  `*record` is NULL when nothing was asked for.  `reason` is
+ * filled when the file cannot be written or memory ran out. */
+enum output_start record_start(const struct settings *settings, const struct trace_comm *comm,
+                               struct record **record, char *reason, size_t size);
 
 /* Counts a call; from any thread.  A collective that has no name here is counted apart. */
 void record_count(struct record *record, int collective, uint64_t n_bytes);
 
 /* Appends what was counted to the file and ends counting.  NULL is allowed.  No other thread may
- * count any more.  What is never ended is written when the process exits. */
+ * count any more.  What is never ended is written when the process exits, and never by a
+ * child of the process that began. */
 void record_end(struct record *record);
 
 #endif

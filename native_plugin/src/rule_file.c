@@ -1,6 +1,7 @@
 #include "rule_file.h"
 
 #include "names.h"
+#include "seal.h"
 
 #include <stdarg.h>
 #include <stdio.h>
@@ -10,6 +11,7 @@
 /* Where the parser stands; `no_memory` ends it early. */
 struct parser {
     struct rule_file *file;
+    struct seal seal;
     uint32_t line;
     bool no_memory;
 };
@@ -347,7 +349,7 @@ static void parse_directive(struct parser *parser, struct text rest)
     struct rule_file *file = parser->file;
     struct text word;
     struct environment_need need;
-    if (!text_next_word(&rest, &word)) {
+    if (!text_next_word(&rest, &word) || seal_read(&parser->seal, word, rest, parser->line)) {
         return;
     }
     if (text_is(word, "format")) {
@@ -377,8 +379,18 @@ static void parse_line(struct parser *parser, struct text line)
                      &comment); /* the vendors' own test files comment after a row */
     row = text_trim(row);
     if (row.left > 0) {
+        parser->seal.n_rows++;
         parse_row(parser, row);
     }
+}
+
+/* A file that does not have what it says: cut, or being written. */
+static void refuse_seal(struct parser *parser)
+{
+    char reason[192];
+    seal_explain(&parser->seal, reason, sizeof reason);
+    parser->line = parser->seal.line;
+    note(parser, FINDING_ERROR, "seal", "not as long as it says: %s", reason);
 }
 
 bool rule_file_parse(struct text content, struct rule_file *file)
@@ -387,6 +399,11 @@ bool rule_file_parse(struct text content, struct rule_file *file)
     struct text line;
     memset(file, 0, sizeof *file);
     (void)text_skip(&content, "\xef\xbb\xbf"); /* a byte-order mark, as some editors leave it */
+    if (seal_is_stump(content)) {
+        parser.line = 1;
+        note(&parser, FINDING_ERROR, "cut", "the file is empty, or ends in its first word");
+        return !parser.no_memory;
+    }
     parser.line = text_first_binary_line(content);
     if (parser.line != 0) {
         note(&parser, FINDING_ERROR, "not-text", "this is not a text file");
@@ -395,6 +412,9 @@ bool rule_file_parse(struct text content, struct rule_file *file)
     while (!parser.no_memory && text_next_line(&content, &line)) {
         parser.line++;
         parse_line(&parser, line);
+    }
+    if (!seal_holds(&parser.seal)) {
+        refuse_seal(&parser);
     }
     return !parser.no_memory;
 }

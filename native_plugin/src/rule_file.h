@@ -6,7 +6,8 @@
  * [,partitionMode[,localGroup]]]]`.  The first ten columns are those that RCCL's built-in tuner and
  * the vendors' example plugins read (RCCL 2.28.3+ src/plugin/tuner/csv_tuner.cc, NCCL 2.30.7
  * plugins/tuner/example); columns 11 and 12 exist in a fork.  `#@` lines are ours and comments to
- * everyone else: `#@ format 1`, `#@ requires KEY=VALUE…`, `#@ needs NAME=VALUE`.
+ * everyone else: `#@ format 1`, `#@ requires KEY=VALUE…`, `#@ needs NAME=VALUE`,
+ * `#@ rules N` and `#@ end N` (seal.h).
  *
  * An *error* is a mistake that would choose wrongly: the file is refused.  A *warning* is a row
  * that can be left out without changing what the others mean.
@@ -48,7 +49,7 @@ struct finding {
     enum finding_severity severity;
     uint32_t line; /* from 1; 0 for the file as a whole */
     const char *code;
-    char message[160];
+    char message[224];
 };
 
 /* What `#@ requires` asks of the machine.  Zero or "" where a key is not given. */

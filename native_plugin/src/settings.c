@@ -85,6 +85,24 @@ static bool read_log(struct settings *settings, char *reason, size_t size)
                      reason, size);
 }
 
+/* A name with a line feed in it could forge lines of the log. */
+static bool names_are_plain(char *reason, size_t size)
+{
+    static const char *const names[] = {
+        "NCCL_TUNER_CONFIG_FILE", "RCCLTUNE_CONFIG_DIR", "RCCLTUNE_SCHEDULE", "RCCLTUNE_TRACE",
+        "RCCLTUNE_RECORD",        "RCCLTUNE_LOG",        "RCCLTUNE_SYSROOT"};
+    for (size_t i = 0; i < sizeof names / sizeof names[0]; i++) {
+        for (const char *at = variable(names[i]); at != NULL && *at != '\0'; at++) {
+            unsigned char c = (unsigned char)*at;
+            if (c < ' ' || c == 0x7f) {
+                (void)snprintf(reason, size, "%s: there is a control character in it", names[i]);
+                return false;
+            }
+        }
+    }
+    return true;
+}
+
 bool settings_read(struct settings *settings, char *reason, size_t size)
 {
     *settings = (struct settings){
@@ -101,5 +119,5 @@ bool settings_read(struct settings *settings, char *reason, size_t size)
     }
     return read_on_error(settings, reason, size) && read_strict(settings, reason, size) &&
            read_mode(settings, reason, size) && read_placement(settings, reason, size) &&
-           read_log(settings, reason, size);
+           read_log(settings, reason, size) && names_are_plain(reason, size);
 }

@@ -10,10 +10,11 @@
 enum { COMM_ID_SIZE = 32, SETTING_SIZE = 64 };
 
 struct watch {
-    atomic_flag busy;
+    lock_holder busy;
     enum log_level log;
     bool keeps_trace;
     bool log_failed;
+    bool log_is_short; /* memory ran out; said once */
     char id[COMM_ID_SIZE];
     struct trace_comm comm;          /* comm.id is `id` */
     char log_path[OUTPUT_PATH_SIZE]; /* "": stderr */
@@ -38,14 +39,22 @@ struct watch {
 static void flush_log(struct watch *watch, struct lines *lines)
 {
     struct text content = {lines->at, lines->used};
-    bool to_file = watch->log_path[0] != '\0' && !watch->log_failed;
-    if (to_file && !output_append(watch->log_path, "", content)) {
+    if (lines->failed && !watch->log_is_short) {
+        output_say("rccltune: error: comm=%s: out of memory, lines of the log are missing\n",
+                   watch->id);
+        watch->log_is_short = true;
+    }
+    if (watch->log_path[0] != '\0' && !watch->log_failed) {
+        const char *trouble = output_append(watch->log_path, "", content);
+        if (trouble == NULL) {
+            lines_free(lines);
+            return;
+        }
+        output_say("rccltune: error: comm=%s: the log goes on here, %s could not be written: %s\n",
+                   watch->id, watch->log_path, trouble);
         watch->log_failed = true;
-        to_file = false;
     }
-    if (!to_file) {
-        (void)output_append(NULL, "", content);
-    }
+    output_tell(content);
     lines_free(lines);
 }
 
@@ -98,6 +107,7 @@ static void log_start(struct watch *watch, const struct config *config,
 static bool open_outputs(struct watch *watch, const struct settings *settings, char *reason,
                          size_t size)
 {
+    const char *trouble = "it is no file name (%h, %p, %c, %n)";
     if (settings->log != LOG_OFF && settings->log_file != NULL &&
         !output_name(settings->log_file, watch->id, watch->comm.context, watch->log_path,
                      sizeof watch->log_path)) {
@@ -109,22 +119,26 @@ static bool open_outputs(struct watch *watch, const struct settings *settings, c
         return true;
     }
     /* The file is made now: a measurement that cannot be written down must not begin. */
-    if (!output_name(settings->trace, watch->id, watch->comm.context, watch->trace_path,
-                     sizeof watch->trace_path) ||
-        !output_append(watch->trace_path, trace_header, text_of(""))) {
-        (void)snprintf(reason, size, "RCCLTUNE_TRACE: '%.200s' cannot be written", settings->trace);
+    if (output_name(settings->trace, watch->id, watch->comm.context, watch->trace_path,
+                    sizeof watch->trace_path)) {
+        trouble = output_append(watch->trace_path, trace_header, text_of(""));
+    }
+    if (trouble != NULL) {
+        (void)snprintf(reason, size, "RCCLTUNE_TRACE: '%.200s' cannot be written: %s",
+                       settings->trace, trouble);
         return false;
     }
     watch->keeps_trace = true;
     return true;
 }
 
-bool watch_start(const struct settings *settings, const struct config *config,
-                 const struct trace_comm *comm, struct watch **watch, char *reason, size_t size)
+enum output_start watch_start(const struct settings *settings, const struct config *config,
+                              const struct trace_comm *comm, struct watch **watch, char *reason,
+                              size_t size)
 {
     *watch = NULL;
     if (settings->log == LOG_OFF && settings->trace == NULL) {
-        return true;
+        return OUTPUT_STARTED;
     }
     size_t n_candidates = config->table == NULL ? 0 : config->table->n_candidates;
     struct watch *made = calloc(1, sizeof *made);
@@ -133,9 +147,8 @@ bool watch_start(const struct settings *settings, const struct config *config,
         free(made);
         free(hits);
         (void)snprintf(reason, size, "out of memory");
-        return false;
+        return OUTPUT_NO_MEMORY;
     }
-    atomic_flag_clear(&made->busy);
     made->log = settings->log;
     made->hits = hits;
     made->table = config->table;
@@ -148,13 +161,13 @@ bool watch_start(const struct settings *settings, const struct config *config,
     if (!open_outputs(made, settings, reason, size)) {
         free(made->hits);
         free(made);
-        return false;
+        return OUTPUT_CANNOT;
     }
     if (made->log != LOG_OFF) {
         log_start(made, config, settings);
     }
     *watch = made;
-    return true;
+    return OUTPUT_STARTED;
 }
 
 static void log_decision(struct watch *watch, const struct trace_record *record)
@@ -172,15 +185,16 @@ static void log_decision(struct watch *watch, const struct trace_record *record)
 
 static void append_trace(struct watch *watch, struct lines *lines)
 {
-    struct text content = {lines->at, lines->used};
-    if ((lines->failed || !output_append(watch->trace_path, trace_header, content)) &&
-        !watch->trace_failed) {
-        struct lines complaint = {.at = NULL};
-        lines_add(&complaint, "rccltune: error: comm=%s: the trace could not be written to %s\n",
-                  watch->id, watch->trace_path);
-        (void)output_append(NULL, "", (struct text){complaint.at, complaint.used});
-        lines_free(&complaint);
-        watch->trace_failed = true; /* said once, not once per step */
+    const char *trouble = lines->failed ? "out of memory" : NULL;
+    if (trouble == NULL && !watch->trace_failed) {
+        trouble =
+            output_append(watch->trace_path, trace_header, (struct text){lines->at, lines->used});
+    }
+    if (trouble != NULL && !watch->trace_failed) {
+        output_say("rccltune: error: comm=%s: the trace could not be written to %s: %s; what was "
+                   "asked since its last step is missing\n",
+                   watch->id, watch->trace_path, trouble);
+        watch->trace_failed = true; /* nothing may follow a row that was cut */
     }
     lines_free(lines);
 }

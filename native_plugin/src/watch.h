@@ -13,9 +13,10 @@
 struct watch;
 
 /* Starts watching, and says which rules are in force.  `*watch` is NULL when nothing was asked for.
- * False, with `reason` filled, when the trace file cannot be written or memory ran out. */
-bool watch_start(const struct settings *settings, const struct config *config,
-                 const struct trace_comm *comm, struct watch **watch, char *reason, size_t size);
+ * `reason` is filled when the trace file cannot be written or memory ran out. */
+enum output_start watch_start(const struct settings *settings, const struct config *config,
+                              const struct trace_comm *comm, struct watch **watch, char *reason,
+                              size_t size);
 
 /* Ends the step of a schedule that was in force, and begins another: the records of the one are
  * written with the announcement of the other, so that a launch that dies has named its setting.

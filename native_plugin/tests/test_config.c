@@ -67,12 +67,18 @@ static void expect(int line, uint64_t n_ranks, enum config_outcome wanted, const
 
 static void check_settings(void)
 {
-    static const char *const bad[][2] = {
-        {"RCCLTUNE_ON_ERROR", "maybe"},    {"RCCLTUNE_STRICT", "yes"},
-        {"RCCLTUNE_MODE", "cpx"},          {"RCCLTUNE_LOG", "loud"},
-        {"RCCLTUNE_ON_ERROR", "Fail"},     {"RCCLTUNE_LOG", "summaryx:f"},
-        {"RCCLTUNE_MODE", "cpx-nps4-x"},   {"RCCLTUNE_PLACEMENT", "../x"},
-        {"RCCLTUNE_PLACEMENT", "One-OAM"}, {"RCCLTUNE_PLACEMENT", "aaaaaaaaaaaaaaaaaaaaaaaa"}};
+    static const char *const bad[][2] = {{"RCCLTUNE_ON_ERROR", "maybe"},
+                                         {"RCCLTUNE_STRICT", "yes"},
+                                         {"RCCLTUNE_MODE", "cpx"},
+                                         {"RCCLTUNE_LOG", "loud"},
+                                         {"RCCLTUNE_ON_ERROR", "Fail"},
+                                         {"RCCLTUNE_LOG", "summaryx:f"},
+                                         {"RCCLTUNE_MODE", "cpx-nps4-x"},
+                                         {"RCCLTUNE_PLACEMENT", "../x"},
+                                         {"NCCL_TUNER_CONFIG_FILE", "a\nrccltune: "},
+                                         {"RCCLTUNE_TRACE", "a\x1b[2J"},
+                                         {"RCCLTUNE_PLACEMENT", "One-OAM"},
+                                         {"RCCLTUNE_PLACEMENT", "aaaaaaaaaaaaaaaaaaaaaaaa"}};
     static const char *const good[][2] = {{"RCCLTUNE_ON_ERROR", "fail"},
                                           {"RCCLTUNE_STRICT", "0"},
                                           {"RCCLTUNE_MODE", "auto"},
@@ -93,6 +99,19 @@ static void check_settings(void)
     }
 }
 
+/* What `<(...)` of a shell hands over, with a whole rule file in it. */
+static void check_pipe(void)
+{
+    int ends[2];
+    char path[64];
+    CHECK(pipe(ends) == 0 && write(ends[1], ROW, strlen(ROW)) > 0);
+    (void)snprintf(path, sizeof path, "/dev/fd/%d", ends[0]);
+    (void)setenv("NCCL_TUNER_CONFIG_FILE", path, 1);
+    EXPECT(8, CONFIG_WRONG, "no regular file");
+    (void)close(ends[0]);
+    (void)close(ends[1]);
+}
+
 static void check_files(void)
 {
     char path[CONFIG_PATH_SIZE + 16];
@@ -111,7 +130,7 @@ static void check_files(void)
     (void)setenv("NCCL_TUNER_CONFIG_FILE", "/nonexistent", 1);
     EXPECT(8, CONFIG_WRONG, "no such file");
     (void)setenv("NCCL_TUNER_CONFIG_FILE", root, 1); /* a directory */
-    EXPECT(8, CONFIG_WRONG, "cannot be read");
+    EXPECT(8, CONFIG_WRONG, "no regular file");
     memset(path, 'x', sizeof path - 1);
     path[sizeof path - 1] = '\0';
     (void)setenv("NCCL_TUNER_CONFIG_FILE", path, 1);
@@ -119,8 +138,24 @@ static void check_files(void)
     (void)snprintf(path, sizeof path, "%s/pipe", root);
     CHECK(mkfifo(path, 0600) == 0); /* must not wait for a writer */
     (void)setenv("NCCL_TUNER_CONFIG_FILE", path, 1);
-    EXPECT(8, CONFIG_NOTHING, "no rule");
+    EXPECT(8, CONFIG_WRONG, "no regular file");
+    check_pipe();
     (void)setenv("NCCL_TUNER_CONFIG_FILE", "/dev/zero", 1);
+    EXPECT(8, CONFIG_WRONG, "no regular file");
+    (void)setenv("NCCL_TUNER_CONFIG_FILE", "/proc/self/mem", 1); /* regular, and not to be read */
+    EXPECT(8, CONFIG_WRONG, "cannot be read");
+    use_file("");
+    EXPECT(8, CONFIG_WRONG, "the file is empty");
+    use_file("#@ rules 2\n" ROW);
+    EXPECT(8, CONFIG_WRONG, "rccltune seal FILE");
+    use_file("#@ rules 1\n" ROW "#@ end 1\n");
+    EXPECT(8, CONFIG_RULES, "");
+    (void)snprintf(path, sizeof path, "%s/link", root); /* as Kubernetes mounts a ConfigMap */
+    CHECK(symlink("rules.csv", path) == 0);
+    (void)setenv("NCCL_TUNER_CONFIG_FILE", path, 1);
+    EXPECT(8, CONFIG_RULES, "");
+    use_file("");
+    CHECK(truncate(path, RULE_FILE_MAX_BYTES + 1) == 0);
     EXPECT(8, CONFIG_WRONG, "larger than the limit");
 }
 

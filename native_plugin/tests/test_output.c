@@ -42,16 +42,56 @@ static void check_appends(void)
     char buffer[256];
     tree_make(root, sizeof root);
     (void)snprintf(path, sizeof path, "%s/out.csv", root);
-    CHECK(output_append(path, "head\n", text_of("")));
-    CHECK(output_append(path, "head\n", text_of("a\n")));
-    CHECK(output_append(path, "head\n", text_of("b\n")));
+    CHECK(output_append(path, "head\n", text_of("")) == NULL);
+    CHECK(output_append(path, "head\n", text_of("a\n")) == NULL);
+    CHECK(output_append(path, "head\n", text_of("b\n")) == NULL);
     read_back(root, "out.csv", buffer, sizeof buffer);
     CHECK_STRING(buffer, "head\na\nb\n");
+    CHECK_STRING(output_append(path, "other\n", text_of("c\n")),
+                 "it is there, and holds something else");
+    CHECK(tree_put(root, "empty", "")); /* as mktemp leaves one */
+    (void)snprintf(path, sizeof path, "%s/empty", root);
+    CHECK(output_append(path, "head\n", text_of("a\n")) == NULL);
+    read_back(root, "empty", buffer, sizeof buffer);
+    CHECK_STRING(buffer, "head\na\n");
     (void)snprintf(path, sizeof path, "%s/missing/out.csv", root);
-    CHECK(!output_append(path, "head\n", text_of("a\n")));
-    CHECK(!output_append(root, "head\n", text_of("a\n")));
-    CHECK(!output_append("/dev/full", "", text_of("a\n")));
-    CHECK(output_append("/dev/null", "", text_of("a\n")));
+    CHECK_STRING(output_append(path, "head\n", text_of("a\n")), "there is no such folder");
+    CHECK_STRING(output_append(root, "head\n", text_of("a\n")), "it is no regular file");
+    CHECK_STRING(output_append("/dev/full", "", text_of("a\n")), "it is no regular file");
+    tree_remove(root);
+}
+
+/* Links at the names of drafts, and in the place of what is replaced: their targets stay. */
+static void check_links(void)
+{
+    char root[256];
+    char path[512];
+    char link_path[600];
+    char victim[512];
+    char buffer[256];
+    tree_make(root, sizeof root);
+    CHECK(tree_put(root, "victim", "precious"));
+    (void)snprintf(victim, sizeof victim, "%s/victim", root);
+    (void)snprintf(path, sizeof path, "%s/out.csv", root);
+    for (int i = 0; i < 20; i++) {
+        (void)snprintf(link_path, sizeof link_path, "%s.%ld-%d.tmp", path, (long)getpid(), i);
+        CHECK(symlink(victim, link_path) == 0);
+    }
+    CHECK(output_append(path, "head\n", text_of("a\n")) == NULL);
+    read_back(root, "out.csv", buffer, sizeof buffer);
+    CHECK_STRING(buffer, "head\na\n");
+    (void)snprintf(path, sizeof path, "%s/replaced", root);
+    CHECK(symlink(victim, path) == 0);
+    CHECK_STRING(output_append(path, "precious", text_of("a\n")),
+                 "it is a symbolic link, and none is followed");
+    CHECK(output_replace(path, text_of("new")) == NULL);
+    read_back(root, "replaced", buffer, sizeof buffer);
+    CHECK_STRING(buffer, "new");
+    read_back(root, "victim", buffer, sizeof buffer);
+    CHECK_STRING(buffer, "precious");
+    (void)snprintf(path, sizeof path, "%s/missing/replaced", root);
+    CHECK_STRING(output_replace(path, text_of("new")), "there is no such folder");
+    CHECK_STRING(output_replace(root, text_of("new")), "it is no regular file");
     tree_remove(root);
 }
 
@@ -145,6 +185,7 @@ int main(void)
 {
     check_names_of_files();
     check_appends();
+    check_links();
     check_reads();
     check_trace();
     return check_result();

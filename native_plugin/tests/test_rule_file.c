@@ -28,7 +28,8 @@ static void expect(const char *content, size_t n_rules, size_t n_errors, size_t 
 
 static void check_tolerated_forms(void)
 {
-    expect("", 0, 0, 0, NULL);
+    expect("\n", 0, 0, 0, NULL);
+    expect("# nothing yet", 0, 0, 0, NULL);
     expect(ROW, 1, 0, 0, NULL);
     expect(ROW "\r\n" ROW "\r\n", 2, 0, 0, NULL);
     expect("\xef\xbb\xbf" ROW "\n", 1, 0, 0, NULL);
@@ -77,6 +78,42 @@ static void check_errors(void)
     expect("\x7f"
            "ELF\n",
            0, 1, 0, "not-text");
+}
+
+/* Files that say how many rows they have. */
+static void check_seals(void)
+{
+    struct rule_file file;
+    static const char whole[] = "#@ rules 3\n#@ format 1\n" ROW
+                                "\nalltoall,0,8,ring,ll,-1,-1,-1\n" ROW " # why\n#@ end 3\n";
+    expect(whole, 2, 0, 1, NULL);
+    expect("# above\n#@rules 1\r\n" ROW "\r\n  #@ end 01\r\n\n# below\n", 1, 0, 0, NULL);
+    expect("#@ rules 0\n#@ end 0", 0, 0, 0, NULL);
+    expect("", 0, 1, 0, "cut");
+    expect("\xef\xbb\xbf", 0, 1, 0, "cut");
+    expect("#@ rule", 0, 1, 0, "cut");
+    expect(ROW "\n#@ end 1\n", 1, 1, 0, "seal");
+    expect("#@ rules 1\n" ROW "\n", 1, 1, 0, "seal");
+    expect("#@ rules 2\n" ROW "\n#@ end 1\n", 1, 1, 0, "seal");
+    expect("#@ rules 1\n" ROW "\n#@ end 2\n", 1, 1, 0, "seal");
+    expect("#@ rules 1\n" ROW "\n" ROW "\n#@ end 1\n", 2, 1, 0, "seal");
+    expect("#@ rules 2\n" ROW "\n#@ end 2\n" ROW "\n", 2, 1, 0, "seal");
+    expect("#@ rules 1\n#@ rules 1\n" ROW "\n#@ end 1\n", 1, 1, 0, "seal");
+    expect("#@ rules 1\n" ROW "\n#@ end 1\n#@ end 1\n", 1, 1, 0, "seal");
+    expect("#@ rules one\n" ROW "\n#@ end 1\n", 1, 1, 0, "seal");
+    expect("#@ rules 1 1\n" ROW "\n#@ end 1\n", 1, 1, 0, "seal");
+    expect("#@ rules 18446744073709551617\n" ROW "\n#@ end 1\n", 1, 1, 0, "seal");
+    for (size_t n = 0; n < sizeof whole - 2; n++) { /* cut anywhere but before the last line feed */
+        CHECK(rule_file_parse((struct text){whole, n}, &file));
+        CHECK(!rule_file_is_usable(&file, false));
+        rule_file_free(&file);
+    }
+    CHECK(rule_file_parse(text_of("#@ rules 31\n" ROW "\n#@ end 32\n" ROW), &file));
+    CHECK_STRING(file.findings[0].message, "not as long as it says: '#@ rules' says '31', '#@ end' "
+                                           "says '32', and there are 2 rows, 1 below the end: "
+                                           "cut, or edited by hand (then: rccltune seal FILE)");
+    CHECK(file.findings[0].line == 3);
+    rule_file_free(&file);
 }
 
 static void check_warnings(void)
@@ -150,6 +187,7 @@ int main(void)
 {
     check_tolerated_forms();
     check_errors();
+    check_seals();
     check_warnings();
     check_values();
     check_limits();

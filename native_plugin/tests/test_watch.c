@@ -185,9 +185,6 @@ static void check_trace(void)
     (void)setenv("RCCLTUNE_ON_ERROR", "ignore", 1);
     CHECK(run(6, 8) == ABI_SUCCESS);
     clear();
-    (void)setenv("RCCLTUNE_TRACE", "/dev/full", 1);
-    CHECK(run(6, 8) == ABI_SUCCESS);
-    CHECK(strstr(read_file("err.txt"), "the trace could not be written") != NULL);
 }
 
 /* Of the calls of run(), the last one begins the second step. */
@@ -258,10 +255,6 @@ static void check_schedules_beside_the_usual(void)
     CHECK(run(6, 16) == ABI_SUCCESS);
     CHECK(strstr(read_file("err.txt"), "is for 8 ranks on 1 nodes, and no rule file is read") !=
           NULL);
-    (void)setenv("RCCLTUNE_TRACE", "/dev/full", 1);
-    CHECK(run(6, 8) == ABI_SUCCESS);
-    text = strstr(read_file("err.txt"), "the trace could not be written");
-    CHECK(text != NULL && strstr(text + 1, "the trace could not be written") == NULL); /* once */
     CHECK(tree_put(root, "schedule", "#@ format 1\n#@ nodes=1 ranks=8\nsilent\nbush/ll\n"));
     CHECK(run(6, 8) == ABI_INVALID_USAGE);
     CHECK(strstr(read_file("err.txt"), "schedule: refused, line 4: 'bush/ll' is no setting") !=

@@ -37,6 +37,7 @@ _VERBS: Final = {
     "report": ("rccltune.cli.report", "report", "Write one page that can be mailed."),
     "workload": ("rccltune.cli.workload", "workload", "Say what a recorded job asks for."),
     "explain": ("rccltune.cli.explain", "explain", "Show what a rule file will do."),
+    "seal": ("rccltune.cli.seal", "seal", "Count a rule file's rows after an edit by hand."),
     "why": ("rccltune.cli.why", "why", "Say why a job's rules were or were not used."),
     "variants": ("rccltune.cli.variants", "variants", "List what no tuner can switch."),
     "deploy": ("rccltune.cli.deploy", "deploy", "Hand rules and plugin over to a site's jobs."),

@@ -150,6 +150,8 @@ def merge(
         )
     _tell_snapshots(console, files)
     whole = workloads.read_merged(files, _stated(collective, ranks, nodes), scale_captured)
+    for cut in whole.cuts:
+        console.say(f"Warning: {cut}.")
     text = write_table(whole)
     if str(output) == "-":
         put(lay(text.removesuffix("\n").split("\n")))

@@ -14,10 +14,13 @@ from rccltune.emit.ncclx import NcclxFile, render_ncclx
 from rccltune.emit.read import Finding, RuleFile, Severity, StatedHole, read_rules
 from rccltune.emit.requirements import requirement
 from rccltune.emit.rewrite import Change, rewritten
+from rccltune.emit.seal import CODE as SEAL_CODE
+from rccltune.emit.seal import sealed
 from rccltune.emit.vendor import LeftOut, by_reason, read_base
 from rccltune.emit.write import render, render_rules
 
 __all__ = [
+    "SEAL_CODE",
     "Audit",
     "Base",
     "Change",
@@ -47,5 +50,6 @@ __all__ = [
     "requirement",
     "rewritten",
     "rules_of",
+    "sealed",
     "sections",
 ]

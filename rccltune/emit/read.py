@@ -15,6 +15,7 @@ from typing import Final
 
 from rccltune import grammar
 from rccltune.emit.requirements import compute, memory, requirement
+from rccltune.emit.seal import CODE, Seal, is_row, is_stump
 from rccltune.model import SILENT, Mode, Rule, Scale, Setting, Vendor, vendor_of
 from rccltune.vocab import TUNABLE, Algorithm, Collective, Protocol
 
@@ -121,9 +122,13 @@ def read_rules(content: bytes) -> RuleFile:
     if binary is not None:
         first = content.count(b"\n", 0, binary.start()) + 1
         return RuleFile(rules=(), findings=(_error(first, "not-text", "this is not a text file"),))
-    reader = _Reader()
     # One character a byte, as the plugin counts them.
-    for number, line in enumerate(grammar.lines(content.decode("latin-1")), start=1):
+    text = content.decode("latin-1")
+    if is_stump(text):
+        what = "the file is empty, or ends in its first word"
+        return RuleFile(rules=(), findings=(_error(1, "cut", what),))
+    reader = _Reader()
+    for number, line in enumerate(grammar.lines(text), start=1):
         reader.line = number
         reader.read_line(grammar.trim(line))
     return reader.finish()
@@ -146,8 +151,12 @@ class _Reader:
         self.section = ""
         self.machine: str | None = None
         self.vendor = False
+        self.seal = Seal()
 
     def finish(self) -> RuleFile:
+        why = self.seal.mistake()
+        if why is not None:
+            self.findings.append(_error(self.seal.line, CODE, why))
         refused = any(f.severity is Severity.ERROR for f in self.findings)
         return RuleFile(
             rules=() if refused else tuple(self.rules),
@@ -172,12 +181,15 @@ class _Reader:
             return
         if self.machine is None and (written := _WRITTEN.match(line)):
             self.machine = written[1]
-        row = grammar.trim(line.partition("#")[0])
-        if row:
+        if is_row(line):
+            self.seal.n_rows += 1
+            row = grammar.trim(line.partition("#")[0])
             self.read_row([grammar.trim(field) for field in row.split(",")])
 
     def read_directive(self, directive: str) -> None:
-        match grammar.words(directive):
+        words = grammar.words(directive)
+        self.seal.take(self.line, words)
+        match words:
             case ["format", *rest] if rest != ["1"]:
                 self.error("bad-format", f"format '{' '.join(rest)}': this build reads format 1")
             case ["requires", *pairs]:

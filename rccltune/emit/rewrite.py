@@ -8,6 +8,7 @@ from typing import Final
 
 from rccltune import grammar
 from rccltune.emit import lines
+from rccltune.emit.seal import sealed
 from rccltune.model import Rule
 
 _MIN, _MAX = 1, 2
@@ -33,26 +34,25 @@ class Change:
 
 
 def rewritten(content: str, changes: Mapping[int, Change], header: Sequence[str]) -> str:
-    """The file's text with changed lines, LF at every end.
+    """The file's text with changed lines, LF at every end, and sealed.
 
     Args:
         content: as it was read.
         changes: by line, from 1.
-        header: comments below the first line.
+        header: comments below the line with the format, or at the top where there is none.
 
     Raises:
         InputFileError: a line is too long for RCCL's reader and cannot be made shorter.
     """
     head = [part for text in header for part in lines.comment(text)]
-    there = grammar.lines(content)
-    at_top = bool(there) and there[0].startswith("#@ format")
-    made: list[str] = [] if at_top else head
-    for number, line in enumerate(there, start=1):
+    made: list[str] = []
+    at = 0
+    for number, line in enumerate(grammar.lines(content), start=1):
         change = changes.get(number)
         made += lines.kept(line, number) if change is None else _changed(line, number, change)
-        if number == 1 and at_top:
-            made += head
-    return lines.text(made)
+        if at == 0 and grammar.instruction(line)[:1] == ["format"]:
+            at = len(made)
+    return lines.text(sealed([*made[:at], *head, *made[at:]]))
 
 
 def _changed(line: str, number: int, change: Change) -> list[str]:

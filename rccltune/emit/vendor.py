@@ -41,6 +41,7 @@ from typing import Final
 
 from rccltune import grammar
 from rccltune.emit.read import Finding, RuleFile, Severity, read_rules
+from rccltune.emit.seal import CODE, is_seal
 
 UNNAMED: Final = (
     "it names no algorithm and no protocol: newer RCCL skips such a row, older RCCL plays "
@@ -65,11 +66,15 @@ LeftOut = tuple[tuple[int, str], ...]
 def read_base(content: bytes) -> tuple[RuleFile, LeftOut]:
     """A vendor's file, and (line, why) of rows that must not stand behind ours.
 
-    What is left is read as any rule file: its errors are mistakes that RCCL does not skip.
+    What is left is read as any rule file: its errors are mistakes that RCCL does not skip, and
+    that it is not as long as it says.
     """
+    broken = tuple(one for one in read_rules(content).errors if one.code in (CODE, "cut"))
+    content = _unsealed(content)
     left = _odd_rows(content)
     left |= _skipped(read_rules(_without(content, left)).errors)
     file = read_rules(_without(content, left))
+    file = replace(file, findings=(*file.findings, *broken))
     left |= {f.line: f.message for f in file.findings if f.severity is Severity.WARNING}
     left |= {rule.line or 0: UNNAMED for rule in file.rules if rule.setting.algorithm is None}
     rules = tuple(rule for rule in file.rules if rule.setting.algorithm is not None)
@@ -157,9 +162,15 @@ def _matches_nothing(one: Finding) -> bool:
     return one.code in _NEVER and not is_size
 
 
+def _unsealed(content: bytes) -> bytes:
+    """The file without what it says of its length, which rows that are left out would belie."""
+    lines = grammar.lines(grammar.unmarked(content).decode("latin-1"))
+    return _without(content, [n for n, line in enumerate(lines, start=1) if is_seal(line)])
+
+
 def _without(content: bytes, lines: Iterable[int]) -> bytes:
     """The file with some lines empty; the others keep their numbers."""
     kept = content.split(b"\n")
     for number in lines:
         kept[number - 1] = b""
-    return b"\n".join(kept)
+    return b"\n".join(kept) or b"\n"  # nothing left is no empty file

@@ -7,6 +7,7 @@ from itertools import groupby
 
 from rccltune.emit import lines as said
 from rccltune.emit.document import Base, Hole, RuleDocument, Section
+from rccltune.emit.seal import sealed
 from rccltune.emit.vendor import by_reason
 from rccltune.errors import VerificationError
 from rccltune.model import Rule, Scale
@@ -30,12 +31,13 @@ def render(document: RuleDocument) -> str:
         lines += _section(section)
     if document.base is not None:
         lines += _base(document.base)
-    return said.text(lines)
+    return said.text(sealed(lines))
 
 
 def render_rules(purpose: str, rules: Iterable[Rule]) -> str:
     """A file of bare rules, for measuring; nothing in it was chosen."""
-    return said.text(["#@ format 1", *_comment(purpose), *(_row(rule) for rule in rules)])
+    rows = (_row(rule) for rule in rules)
+    return said.text(sealed(["#@ format 1", *_comment(purpose), *rows]))
 
 
 _comment = said.comment

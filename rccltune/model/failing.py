@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from enum import Enum
 from typing import Final
 
-from rccltune.fields import Line, Word
+from rccltune.fields import Word
 from rccltune.model.settings import KNOWN_VARIANTS, Scale, Setting, Variant
 from rccltune.vocab import Collective
 
@@ -57,7 +57,7 @@ class Quarantine:
     variant: Variant
     scale: Scale | None
     rank_placement: Word | None
-    launches: tuple[Line, ...]
+    launches: tuple[Word, ...]
     failures: tuple[Failure, ...]
 
     def __post_init__(self) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from enum import Enum
 
-from rccltune.fields import Line, Number, Whole
+from rccltune.fields import Number, Whole, Word
 from rccltune.model.scaled import Extrapolation
 from rccltune.model.settings import CurveKey, Scale, Setting, Target, View
 
@@ -52,7 +52,7 @@ class CurvePoint:
     high_us: Number
     n_samples: Whole = 1
     n_launches: Whole = 1
-    launches: tuple[Line, ...] = ()
+    launches: tuple[Word, ...] = ()
     launch_times_us: tuple[Number, ...] = ()
     n_left_out: Whole = 0
 

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from enum import Enum
 from statistics import median
 
-from rccltune.fields import Line, Number, Text, Whole
+from rccltune.fields import Line, Number, Text, Whole, Word
 
 
 class LinkClass(Enum):
@@ -67,7 +67,7 @@ class PairTimes:
     link: LinkClass
     small_us: tuple[Number, ...] = ()
     large_us: tuple[Number, ...] = ()
-    launches: tuple[Line, ...] = ()
+    launches: tuple[Word, ...] = ()
     failure: Text | None = None
 
     def __post_init__(self) -> None:

@@ -42,7 +42,7 @@ class Sample:
     """
 
     key: CurveKey
-    launch: Line
+    launch: Word
     nbytes: Whole
     time_us: Number | None
     step: Whole | None = None

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from rccltune.fields import Line, Whole
+from rccltune.fields import Line, Whole, Word
 from rccltune.model.settings import Scale
 
 
@@ -20,7 +20,7 @@ class Place:
             among them; empty where not every one of them has a name.
     """
 
-    name: Line
+    name: Word
     scale: Scale
     devices: tuple[Whole, ...] = ()
     alike: tuple[Line, ...] = ()

@@ -12,7 +12,7 @@ from typing import Any, Final
 
 from rccltune import interrupts, npkit, plan, session, zones
 from rccltune.errors import CommandLineError, LaunchError, MachineError, TooLittleDataError
-from rccltune.fields import Line, Number, Whole
+from rccltune.fields import Line, Number, Whole, Word
 from rccltune.model import (
     BASELINE,
     DEFAULT_VARIANT,
@@ -76,7 +76,7 @@ class Dumped:
     """
 
     winner: Winner
-    launch: Line
+    launch: Word
     folder: Line
     collected: Line
     dump: Dump

@@ -98,7 +98,10 @@ def saving_in(
 ) -> Saving:
     """The same of a file, and of sessions by their folders; raises as both do."""
     fits = [fit_session(folder, note=note) for folder in folders]
-    return saving(workload.read(path), chosen, fits, steps)
+    whole = workload.read(path)
+    for cut in whole.cuts:
+        note(f"Warning: {cut}.")
+    return saving(whole, chosen, fits, steps)
 
 
 def by_zones(zones: Sequence[Zone]) -> Chosen:

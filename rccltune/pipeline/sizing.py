@@ -45,7 +45,7 @@ def with_sizes(
         lambda collective, nbytes: plan.nearest(sweep, collective, scale.n_ranks, nbytes),
     )
     kept = [one for one in found if not named_collectives or one.collective in sweep.collectives]
-    said = tuple(_left_out(whole, scale, sweep, found, kept))
+    said = (*whole.cuts, *_left_out(whole, scale, sweep, found, kept))
     wanted = tuple((one.collective, one.sizes) for one in kept if one.sizes)
     if not wanted:
         others = ", ".join(str(one) for one in whole.scales) or "none"

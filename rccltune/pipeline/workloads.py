@@ -173,6 +173,7 @@ def _remarks(whole: Workload) -> list[str]:
     said = [BLIND[source] for source in Source if source in sources]
     if Source.LOG in sources and Source.RECORD not in sources:
         said.insert(0, BLIND[Source.RECORD])
+    said = [*whole.cuts, *said]
     open_ended = [one for one in whole.recorders if one.state is State.UNFINISHED]
     beyond = sum(one.beyond for one in whole.recorders)
     unknown = sum(one.unknown for one in whole.recorders)

@@ -102,8 +102,12 @@ def read_regular(path: Path) -> bytes:
 
 
 @contextmanager
-def replacing(path: Path) -> Iterator[IO[bytes]]:
+def replacing(path: Path, mode: int | None = None) -> Iterator[IO[bytes]]:
     """A binary file that takes the place of ``path`` when the block ends without an error.
+
+    Args:
+        path: of the file.
+        mode: its permissions; None for those of any new file.
 
     Raises:
         SessionError: the disk is full, the folder is read-only, and the like.
@@ -117,7 +121,7 @@ def replacing(path: Path) -> Iterator[IO[bytes]]:
                 stream.flush()
                 os.fsync(stream.fileno())
             # mkstemp makes files private; sessions are shared with colleagues.
-            os.chmod(name, 0o666 & ~_umask())  # noqa: PTH101 - the name is a plain string here
+            os.chmod(name, 0o666 & ~_umask() if mode is None else mode)  # noqa: PTH101 - the name is a plain string here
             os.replace(name, path)  # noqa: PTH105 - ditto
         except BaseException:
             Path(name).unlink(missing_ok=True)
@@ -125,9 +129,9 @@ def replacing(path: Path) -> Iterator[IO[bytes]]:
         _sync_folder(path.parent)
 
 
-def write_atomically(path: Path, data: bytes | str) -> None:
+def write_atomically(path: Path, data: bytes | str, mode: int | None = None) -> None:
     """Replace ``path`` as a whole; see :func:`replacing`."""
-    with replacing(path) as stream:
+    with replacing(path, mode) as stream:
         stream.write(data.encode() if isinstance(data, str) else data)
 
 

@@ -67,7 +67,7 @@ _SAID: Final = tuple(
             "correct the lines that rccltune explain RULES names",
         ),
         (
-            r"cannot be opened|cannot be read|larger than the limit|is not a text file",
+            r"cannot be (?:opened|read)|no regular file|larger than the limit|is not a text file",
             Kind.REFUSED,
             remedies.SAME_FILE,
         ),
@@ -82,7 +82,7 @@ _SAID: Final = tuple(
             remedies.unset("RCCLTUNE_RECORD"),
         ),
         (
-            r"(RCCLTUNE_\w+)(?:='|: ')",
+            r"(RCCLTUNE_\w+|NCCL_TUNER_CONFIG_FILE)(?:='|: '|: there is a control)",
             Kind.VARIABLE,
             "correct {0} on every rank, as the message says, or take it away: unset {0}",
         ),

@@ -36,7 +36,7 @@ _RULE: Final = re.compile(
 _STEP: Final = re.compile(r"rccltune: comm=(\w+) (?:step=\d+ of=\d+ setting=|schedule begun=)")
 _ERROR: Final = re.compile(r"rccltune: error: communicator of (\d+) ranks on (\d+) nodes: (.+)")
 _UNWRITTEN: Final = re.compile(
-    r"rccltune: error: comm=\w+: the trace could not be written to (\S.*?)\s*$"
+    r"rccltune: error: comm=\w+: (\S.*?)\s*$"  # of a trace, a record or a log
 )
 # A refused file's mistakes stand on lines of their own below the error.
 FINDING: Final = re.compile(r"^\s*(line \d+: .+ \[[a-z0-9-]+\])\s*$")

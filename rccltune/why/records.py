@@ -156,7 +156,7 @@ class Job:
         channels: by scale, how many its communicators have for collectives.
         hit_rules: by scale, lines and settings of rules that the plugin's summary says were hit.
         findings: mistakes for which the plugin refused a file.
-        unwritten: traces that the plugin could not write.
+        unwritten: what the plugin says that it could not write: a trace, a record, a log.
         n_empty_traces: traces without a record.
         tables: how many tables of benchmarks were read.
         unread: why others could not be.

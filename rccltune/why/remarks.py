@@ -78,11 +78,11 @@ def _about_files(job: Job, known: Known) -> Iterator[Remark]:
             )
         else:
             yield Remark(text=text)
-    for path in sorted(job.unwritten):
+    for what in sorted(job.unwritten):
         yield Remark(
-            text=f"the plugin could not write its trace {path}",
-            remedy="name a folder that every rank can write: export RCCLTUNE_TRACE=/path/"
-            "trace-%h-%p-%c-%n.csv",
+            text=f"the plugin says: {what}",
+            remedy="name a file that every rank can make, no link and no pipe: export "
+            "RCCLTUNE_TRACE=/path/trace-%h-%p-%c-%n.csv",
         )
     if job.n_empty_traces:
         yield Remark(

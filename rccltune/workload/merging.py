@@ -62,7 +62,8 @@ def merge(parts: Sequence[Workload]) -> Workload:
             raise CommandLineError(
                 f"the calls of process {one.pid} on {one.host or 'an unnamed host'}, communicator "
                 f"{one.comm}, are in two of these files",
-                hint="give each file once, and no file together with what was merged from it.",
+                hint="give each file once, and no file together with what was merged from it, nor "
+                "a file that was cut together with its snapshot (*.part).",
             )
         recorders[one.identity] = one
     aside: dict[str, int] = {}
@@ -73,6 +74,7 @@ def merge(parts: Sequence[Workload]) -> Workload:
         counts=gathered(count for part in kept for count in part.counts),
         recorders=tuple(recorders[key] for key in sorted(recorders)),
         aside=dict(sorted(aside.items())),
+        cuts=tuple(sorted(cut for part in parts for cut in part.cuts)),
     )
 
 

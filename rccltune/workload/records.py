@@ -104,11 +104,13 @@ class Workload:
         recorders: by identity; empty where a file does not say who counted.
         aside: calls that were seen and never ask a tuner, by name (``alltoall``, ``send``);
             ``captured`` are calls at capture, which do not run.
+        cuts: where a file was cut, and what of it is left out, one sentence each.
     """
 
     counts: tuple[Count, ...]
     recorders: tuple[Recorder, ...] = ()
     aside: Mapping[str, int] = field(default_factory=dict)
+    cuts: tuple[str, ...] = ()
 
     @property
     def calls(self) -> int:

@@ -8,6 +8,7 @@ than they do.
 from __future__ import annotations
 
 import csv
+from dataclasses import dataclass, replace
 from typing import Final
 
 from rccltune import grammar
@@ -20,6 +21,7 @@ from rccltune.workload.records import Count, Recorder, Source, State, Workload
 HEADER: Final = "collective,nBytes,nRanks,nNodes,calls,maxBytes,totalBytes"
 _WANTED: Final = ("collective", "nbytes", "nranks", "nnodes", "calls")
 _FORMAT: Final = "1"
+_BEGIN: Final = "#@ format"
 _BLIND: Final = (
     "# Calls that asked a tuner, of all ranks together.  Not in here: replays of captured graphs,\n"
     "# point-to-point, paths that ask no tuner, and how grouped calls were split.\n"
@@ -28,28 +30,40 @@ _BLIND: Final = (
 
 def is_table(text: str) -> bool:
     """Whether a text looks like this format: its first line that is no comment is the header."""
-    for line in grammar.lines(text):
+    for line in grammar.lines(text[: text.rfind("\n") + 1] if _may_be_cut(text) else text):
         if grammar.trim(line) and not line.startswith("#"):
             names = {name.strip().lower() for name in line.split(",")}
             return "collective" in names or "nbytes" in names
-    return "#@ format" in text
+    return _BEGIN in text or _may_be_cut(text)
+
+
+def _may_be_cut(text: str) -> bool:
+    """Whether it begins as the plugin's do, as far as it goes."""
+    return text.startswith(_BEGIN) or _BEGIN.startswith(text)
 
 
 def read_table(text: str, name: str) -> Workload:
-    """Read a file of records.
+    """Read a file of records, one that a full disk cut up to the cut.
+
+    A line without its end is no line: a number in it may be cut too. Only a file that begins as
+    the plugin's do is taken for a cut one.
 
     Args:
         text: the file's.
         name: its path, for messages.
 
     Raises:
-        OutputError: another format, no such columns, a row that is no count, or a file that was
-            cut: its rows hold other calls than its lines in front say.
+        OutputError: another format, no such columns, a row that is no count, or rows in the midst
+            of it that hold other calls than the lines in front of them say.
     """
+    lines = grammar.lines(text)
+    torn = _may_be_cut(text) and not text.endswith("\n")
     reader = _Table(name)
-    for number, line in enumerate(grammar.lines(text), start=1):
+    for number, line in enumerate(lines[:-1] if torn else lines, start=1):
         reader.take(number, line)
-    return reader.done()
+    if not _may_be_cut(text):
+        return reader.done()
+    return reader.done_up_to(len(lines) + (not torn), torn=torn)
 
 
 def write_table(workload: Workload) -> str:
@@ -86,6 +100,22 @@ def _recorder_line(one: Recorder) -> str:
     return "#@ comm " + " ".join(f"{key}={value}" for key, value in pairs.items())
 
 
+@dataclass(slots=True)
+class _Block:
+    """Lines about recorders, and the rows that follow them.
+
+    Attributes:
+        first: of its recorders, by its place among all.
+        told: calls, as the lines say.
+        held: calls that the rows have.
+    """
+
+    first: int
+    told: int = 0
+    held: int = 0
+    has_rows: bool = False
+
+
 class _Table:
     """Reads line by line."""
 
@@ -95,6 +125,7 @@ class _Table:
         self.counts: list[Count] = []
         self.recorders: list[Recorder] = []
         self.aside: dict[str, int] = {}
+        self.blocks: list[_Block] = []
 
     def take(self, number: int, line: str) -> None:
         if line.startswith("#@"):
@@ -111,19 +142,54 @@ class _Table:
             raise OutputError(
                 "the workload is empty", where=self.name, hint="record a job that communicates."
             )
-        told = sum(one.calls for one in self.recorders)
-        held = sum(one.calls for one in self.counts)
-        if self.recorders and told != held:
+        self._check(self.blocks)
+        return self._workload()
+
+    def done_up_to(self, line: int, *, torn: bool) -> Workload:
+        """What was read, where the file may have been cut at a line: in it, or before it."""
+        self._check(self.blocks[:-1])
+        last = self.blocks[-1] if self.blocks else _Block(first=0)
+        if last.held > last.told:
+            self._check(self.blocks)
+        # Rows alone do not say how many they were.
+        missing = last.told - last.held if self.recorders else 0
+        if self.columns and not torn and not missing:
+            return self._workload()
+        what = (
+            f"{missing} of {last.told} calls of its last recording" if missing else "what followed"
+        )
+        cut = f"{self.name}:{line}: the file was cut here; left out: {what}"
+        self._shorten(last, missing)
+        return replace(self._workload(), cuts=(cut,))
+
+    def _workload(self) -> Workload:
+        return Workload(
+            counts=gathered(self.counts), recorders=tuple(self.recorders), aside=self.aside
+        )
+
+    def _check(self, blocks: list[_Block]) -> None:
+        told = sum(one.told for one in blocks)
+        held = sum(one.held for one in blocks)
+        if self.recorders and any(one.told != one.held for one in blocks):
             raise OutputError(
-                f"the lines in front say {told} calls and the rows hold {held}: the file was cut "
-                "or changed",
+                f"the lines in front say {told} calls and the rows hold {held}: the file was "
+                "changed",
                 where=self.name,
                 hint="take the file as the plugin wrote it; a job that ended without room on its "
                 "disk left what it could beside it, in *.part.",
             )
-        return Workload(
-            counts=gathered(self.counts), recorders=tuple(self.recorders), aside=self.aside
-        )
+
+    def _shorten(self, block: _Block, missing: int) -> None:
+        """Let its recorders say as many calls as its rows have; the last ones wrote last."""
+        for at in range(len(self.recorders) - 1, block.first - 1, -1):
+            one = self.recorders[at]
+            less = min(one.calls, missing)
+            if less:
+                missing -= less
+                calls = one.calls - less
+                self.recorders[at] = replace(
+                    one, calls=calls, beyond=min(one.beyond, calls), state=State.UNFINISHED
+                )
 
     def _bad(self, number: int, what: str) -> OutputError:
         return OutputError(
@@ -168,6 +234,10 @@ class _Table:
         except (ValueError, IndexError) as error:
             raise self._bad(number, f"this is no row of a workload: {error}") from error
         self.counts.append(one)
+        if not self.blocks:
+            self.blocks.append(_Block(first=0))
+        self.blocks[-1].held += one.calls
+        self.blocks[-1].has_rows = True
 
     def _note(self, number: int, words: list[str]) -> None:
         kind = words[0] if words else ""
@@ -182,9 +252,15 @@ class _Table:
                     said["calls"]
                 )
             else:
-                self.recorders.append(_recorder(said))
+                self._add(_recorder(said))
         except (KeyError, ValueError) as error:
             raise self._bad(number, f"this line is not understood: {error}") from error
+
+    def _add(self, one: Recorder) -> None:
+        if not self.blocks or self.blocks[-1].has_rows:
+            self.blocks.append(_Block(first=len(self.recorders)))
+        self.blocks[-1].told += one.calls
+        self.recorders.append(one)
 
 
 def _recorder(said: dict[str, str]) -> Recorder:

@@ -197,6 +197,17 @@ def test_wrong_results_under_a_rule_cut_it() -> None:
         assert rule.max_nbytes < 100_000 or rule.min_nbytes > 200_000
 
 
+def test_a_file_that_was_cut_is_refused(capsys: pytest.CaptureFixture[str]) -> None:
+    """Before anything is started; the counts and the command that seals are named."""
+    swept(node())
+    path = rules_file((0, 512 * KIB, "tree,ll"))
+    path.write_text(f"#@ rules 2\n{path.read_text('utf-8')}", encoding="utf-8")
+    assert verify() == 3
+    said = capsys.readouterr().err
+    assert "'#@ rules' says '2', '#@ end' is missing, and there are 1 rows" in said
+    assert "rccltune seal FILE" in said
+
+
 def test_wrong_results_without_rules_end_it_without_a_verdict(
     capsys: pytest.CaptureFixture[str],
 ) -> None:

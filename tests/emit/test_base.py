@@ -86,7 +86,7 @@ def document(found: Sequence[Zone]) -> emit.RuleDocument:
 
 def over(ours: emit.RuleDocument, base: str) -> str:
     """The merged file's text."""
-    read = emit.read_rules(base.encode())
+    read = emit.read_rules(base.encode() or b"\n")
     assert read.errors == ()
     named = emit.Base(name="rccl_tuner_gfx950.csv", sha256="ab" * 32, rules=read.rules)
     return emit.render(emit.over(ours, named))

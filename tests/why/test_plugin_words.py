@@ -33,6 +33,7 @@ def fill(text: str) -> str:
     """As printf would have it."""
     # The name of a variable is the one conversion that a reader looks for.
     text = text.replace("%s='%.60s'", "RCCLTUNE_MODE='x'")
+    text = text.replace("%s: there is a control", "NCCL_TUNER_CONFIG_FILE: there is a control")
     text = text.replace("%%", "%").replace('\\"', '"').split("\\n")[0]
     return re.sub(r"%[-0-9.]*\*?(?:ll|z)?([sudx])", lambda match: _FILLED[match[1]], text)
 
@@ -73,9 +74,9 @@ def test_every_reason_has_an_answer(sources: Path) -> None:
 
 
 def test_every_line_of_the_log_is_read(sources: Path) -> None:
-    """What watch.c and plugin.c begin with "rccltune: " puts something down."""
+    """What watch.c, plugin.c and record.c begin with "rccltune: " puts something down."""
     words = "".join(
-        (sources / name).read_text(encoding="utf-8") for name in ("watch.c", "plugin.c")
+        (sources / name).read_text(encoding="utf-8") for name in ("watch.c", "plugin.c", "record.c")
     )
     begun = sorted(set(re.findall(r"\"rccltune: ([^\"]*)", words)))
     shapes = {
@@ -85,11 +86,15 @@ def test_every_line_of_the_log_is_read(sources: Path) -> None:
         "comm=%s summary calls=%llu hits=%llu misses=%llu not-selectable=%llu ",
         "comm=%s schedule begun=%u of=%u overrun-calls=%llu\\n",
         "comm=%s rule line=%u setting=%s/%s channels=%d hits=%llu\\n",
-        "error: communicator of %llu ranks on %llu nodes: %s\\n",
-        "error: comm=%s: the trace could not be written to %s\\n",
+        "error: communicator of %llu ranks on %llu nodes: %s\\n%s",
+        "error: comm=%s: the trace could not be written to %s: %s; what was ",
+        "error: comm=%s: the record could not be written to %s: %s; calls of ",
+        "error: comm=%s: the log goes on here, %s could not be written: %s\\n",
+        "error: comm=%s: out of memory, lines of the log are missing\\n",
+        "error: comm=%s: %s; the job goes on without it\\n",
         # These two only follow an error, and say nothing of their own.
-        "this may concern this rank alone.  It stops here because one rank without ",
-        "RCCLTUNE_ON_ERROR=ignore, on all ranks or on none, goes on without rules.\\n",
+        "this may concern this rank alone.  It stops here because one ",
+        "RCCLTUNE_ON_ERROR=ignore, on all ranks or on none, goes on without ",
     }
     assert set(begun) == shapes, "a new line of the plugin needs a reader in rccltune/why/ours.py"
 
@@ -106,6 +111,10 @@ LINES = [
     (COMM + "rule line=2 setting=tree/ll channels=4 hits=9", "hit_rules"),
     (COMM + "step=0 of=3 setting=ring/ll", "started"),
     (COMM + "schedule begun=3 of=3 overrun-calls=0", "started"),
+    (
+        "rccltune: error: comm=0: the trace could not be written to /x: the disk is full; what …",
+        "unwritten",
+    ),
     ("rccltune: error: comm=00000000000000ab: the trace could not be written to /x", "unwritten"),
 ]
 

@@ -77,7 +77,6 @@ def test_rows_of_a_power_of_two_stand_at_their_mean(tmp_path: Path) -> None:
     ("text", "said"),
     [
         ("", "empty"),
-        ("#@ format 1\n", "empty"),
         ("#@ format 2\n" + HEADER, "format 2, and not 1"),
         ("#@ format 1\ncollective,size\n", "no column nbytes, nranks, nnodes, calls"),
         (SHORT + "allreduce,x,64,1,1\n", "no row of a workload"),

@@ -1,0 +1,61 @@
+"""A rule file that somebody edited by hand, made to say again how many rows it has."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+
+from rccltune import emit, grammar, session
+from rccltune.errors import InputFileError
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Sealed:
+    """What became of a file.
+
+    Attributes:
+        path: of what was written: where a link is given, the file that it leads to.
+        n_rows: as the file says now.
+        was: why the plugin refused it, or None.
+        changed: whether anything was written.
+    """
+
+    path: Path
+    n_rows: int
+    was: str | None
+    changed: bool
+
+
+def seal(path: Path) -> Sealed:
+    """Count the rows of a file and write their number at its head and its end.
+
+    Every other byte stays, but for a byte-order mark. The permissions stay.
+
+    Raises:
+        InputFileError: it cannot be read, or the plugin refuses it for another reason.
+        SessionError: it cannot be written.
+    """
+    try:
+        target = path.resolve(strict=True)
+        content = target.read_bytes()
+        mode = target.stat().st_mode & 0o7777
+    except (OSError, RuntimeError) as error:
+        raise InputFileError(f"the rule file cannot be read: {error}", where=str(path)) from error
+    errors = emit.read_rules(content).errors
+    others = [one for one in errors if one.code != emit.SEAL_CODE]
+    if others:
+        listed = "\n".join(f"  {path}:{one.line}: {one.message} [{one.code}]" for one in others)
+        raise InputFileError(
+            f"this file is not sealed, the plugin would refuse it all the same:\n{listed}",
+            where=str(path),
+            hint="correct these lines, then run the same command again.",
+        )
+    # One character a byte: what is no UTF-8 stays as it is.
+    text = grammar.unmarked(content).decode("latin-1")
+    lines = emit.sealed(grammar.lines(text))
+    made = ("\n".join(lines) + "\n").encode("latin-1")
+    changed = made != content
+    if changed:
+        session.write_atomically(target, made, mode)
+    was = errors[0].message if errors else None
+    return Sealed(path=target, n_rows=int(grammar.words(lines[-1])[-1]), was=was, changed=changed)

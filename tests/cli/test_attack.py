@@ -1,0 +1,127 @@
+"""Broken and hostile values in the files of a session: an error with file and field, nothing else."""
+
+from __future__ import annotations
+
+import json
+import random
+import shutil
+from pathlib import Path
+
+import attacks
+import pytest
+
+from rccltune.cli import run
+
+pytestmark = pytest.mark.usefixtures("stand_ins")
+Capture = pytest.CaptureFixture[str]
+RULES = "rccl_tuner_gfx942_spx-nps1.csv"
+
+
+@pytest.fixture(scope="module")
+def tuned(repository: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A tuned session, with every file that one has."""
+    folder = tmp_path_factory.mktemp("tuned") / "session"
+    node = repository / "examples/nodes/smallest.yaml"
+    words = ["--simulate", str(node), "--mode", "spx-nps1", "--launcher", "none"]
+    words += ["--collective", "all_reduce", "--min-bytes", "8K", "--max-bytes", "256K"]
+    assert run(["tune", *words, "-o", str(folder), "-q"]) == 0
+    return folder
+
+
+# File of the session, field in it, and the JSON that somebody put there.
+BROKEN = [
+    ("session.json", ("fingerprint",), "[" * 3000 + "]" * 3000),
+    ("session.json", ("fingerprint", "cu_count"), str(10**30)),
+    ("session.json", ("fingerprint", "arch"), '"\\ud800"'),
+    ("session.json", ("fingerprint", "mode"), '"cpx"'),
+    ("session.json", ("variants",), "null"),
+    ("session.json", ("format",), "1e308"),
+    ("session.json", ("samples_of",), "1"),
+    ("fit.json", ("curves", 0, "points", 0, "time_us"), "1e308"),
+    ("fit.json", ("curves", 0, "points", 0, "nbytes"), str(10**30)),
+    ("fit.json", ("curves", 0, "key", "scale", "n_ranks"), "-1"),
+    ("fit.json", ("curves",), '{"a": 1}'),
+    ("fit.json", ("crossovers",), "null"),
+    ("verdict.json", ("verdicts", 0, "ratio"), "Infinity"),
+    ("verdict.json", ("verdicts", 0, "low"), "NaN"),
+    ("verdict.json", ("rules",), '"3"'),
+    ("verdict.json", ("standings", 0, "certainty"), "null"),
+    ("placement.json", ("name",), '"../../x"'),
+    ("search.json", ("expected",), '[{"mean": 1e999}]'),
+    ("launches/*/launch.json", ("schedule", "settings"), "[]"),
+    ("launches/*/launch.json", ("argv",), '"rm -rf"'),
+    ("launches/*/outcome.json", ("status",), '"splendid"'),
+    ("launches/*/outcome.json", ("fingerprint", "hosts"), '["a\\nb"]'),
+]
+
+
+@pytest.mark.parametrize(("file", "field", "text"), BROKEN)
+def test_a_broken_value_is_told_with_file_and_field(
+    tuned: Path,
+    here: Path,
+    capsys: Capture,
+    file: str,
+    field: tuple[str | int, ...],
+    text: str,
+) -> None:
+    """By whichever verb reads it, with exit code 7; never as a bug of ours."""
+    assert here == Path.cwd()
+    shutil.copytree(tuned, "s")
+    path = next(Path("s").glob(file))
+    plain = json.loads(path.read_text(encoding="utf-8"))
+    inner = plain
+    for key in field[:-1]:
+        inner = inner[key]
+    assert isinstance(inner, list) or field[-1] in inner, "the session has no such field"
+    inner[field[-1]] = "PLACE"
+    path.write_text(json.dumps(plain).replace('"PLACE"', text), encoding="utf-8")
+    # A place of ranks is asked for where something is measured.
+    assert run(["report", "s", "-o", "page.html", "-q"]) == 7
+    said = capsys.readouterr().err
+    assert path.name in said
+    named = [str(one) for one in field if isinstance(one, str)]
+    assert any(name in said for name in named) or "JSON" in said
+    assert not Path("page.html").exists()
+
+
+@pytest.mark.parametrize(
+    ("words", "text", "code"),
+    [
+        (["--assume", "rank_placement=../../x"], None, 3),
+        (["--variant", "../../x"], None, 3),
+        (["--assume", "arch=../../x"], None, 3),
+        ([], "setting,nbytes,time_us\nring/ll," + "9" * 30 + ",5\n", 6),
+        ([], "setting,nbytes,time_us\nring/ll,1024,1e308\n", 0),
+        ([], '{"version": 3, "results": ' + "[" * 9000 + "]" * 9000 + "}", 6),
+    ],
+)
+def test_what_no_session_can_hold_is_told_at_import(
+    here: Path, words: list[str], text: str | None, code: int
+) -> None:
+    """The session is not begun with what it could not read again."""
+    head = "# rccltune: collective=all_reduce nodes=1 ranks=8 mode=spx-nps1 placement=out\n"
+    table = "setting,nbytes,time_us\nring/ll,1024,5\nring/simple,1024,6\n"
+    name = "a.json" if text and text.startswith("{") else "a.csv"
+    body = text if text and text.startswith("{") else head + (text or table)
+    Path(name).write_text(body, encoding="utf-8")
+    assert run(["import", name, *words, "-q"]) == code
+    if code:
+        assert not list(here.glob("rccltune-session/launches/*"))
+    assert not (here.parent / "x").exists()
+
+
+def test_hostile_values_get_through_nowhere(tuned: Path, tmp_path: Path, repository: Path) -> None:
+    """A few fields of each kind of file; ``scripts/bench attack`` has all of them."""
+    generator = random.Random(7)
+    named = attacks.inputs(tmp_path / "inputs", tuned, repository / "examples")
+    # The page and the verification take longest; the bench has them.
+    quick = [words for words in attacks.verbs(RULES) if words[0] not in ("report", "verify")]
+    every = [(tuned, one, quick) for one in attacks.targets(tuned)]
+    every += [(named, one, attacks.verbs_of(one)[:3]) for one in attacks.targets(named)]
+    found = [
+        str(finding)
+        for whole, target, verbs in generator.sample(every, 16)
+        for value in attacks.values(target, generator, 1)
+        for finding in attacks.attack(whole, tmp_path / "attacked", target, value, verbs)
+    ]
+    assert found == []

@@ -1,0 +1,169 @@
+"""A rule file is taken whole or not at all, by the plugin and by Python alike."""
+
+from __future__ import annotations
+
+import os
+from itertools import pairwise
+from pathlib import Path
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from rccltune import emit, session
+from rccltune.errors import InputFileError
+from rccltune.model import DEFAULT_VARIANT, Rule, Scale, Setting, Target, Zone
+from rccltune.units import MAX_NBYTES
+from rccltune.verify.host import Host
+from rccltune.vocab import Collective
+
+SCALE = Scale(n_nodes=1, n_ranks=8)
+TARGET = Target(
+    collective=Collective.ALL_REDUCE, scale=SCALE, rank_placement=None, variant=DEFAULT_VARIANT
+)
+ROW = "allreduce,0,1024,ring,ll,-1,1,8,-1,-1"
+
+
+def emitted(bounds: list[int], settings: list[str | None]) -> str:
+    """What emit-config writes of such zones."""
+    edges = [0, *sorted(bounds), MAX_NBYTES + 1]
+    zones = [
+        Zone(
+            target=TARGET,
+            min_nbytes=low,
+            max_nbytes=after - 1,
+            setting=Setting.parse(name) if name else None,
+            reason=None if name else "not measured",
+        )
+        for (low, after), name in zip(pairwise(edges), settings, strict=False)
+    ]
+    made = emit.RuleDocument(
+        provenance=("measured by a test",),
+        requires=(("placement", "node"),),
+        needs=(("A_NAME", "1"),),
+        sections=emit.sections(zones),
+    )
+    return emit.render(made)
+
+
+def refusal(host: Host, path: Path) -> str | None:
+    """What the plugin says of a file that it refuses."""
+    try:
+        host.communicator(
+            abi=6, n_nodes=1, n_ranks=8, env={"NCCL_TUNER_CONFIG_FILE": str(path)}
+        ).close()
+    except InputFileError as error:
+        return str(error)
+    return None
+
+
+@pytest.mark.parametrize("names", [["ring/ll", None, "tree/ll128/16"], [None, None, None]])
+def test_every_cut_of_an_emitted_file_is_refused(
+    host: Host, tmp_path: Path, names: list[str | None]
+) -> None:
+    """At any byte, by both readers; only the last line feed may be missing."""
+    text = emitted([4096, 1 << 20], names).encode()
+    path = tmp_path / "rules.csv"
+    for size in range(len(text) + 1):
+        path.write_bytes(text[:size])
+        whole = size >= len(text) - 1
+        assert (refusal(host, path) is None) == whole
+        assert (emit.read_rules(text[:size]).errors == ()) == whole
+
+
+LINES = st.sampled_from(
+    [ROW, f"  {ROW} # why", "alltoall,0,9,ring,ll,-1,1,8", "# one", "", "#@ hole 0 9 x", "#@ end"]
+    + [f"#@ {word} {n}" for word in ("rules", "end") for n in ("0", "1", "2", "02", "x", "1 1")]
+    + ["#@rules 1", "#@ end 18446744073709551617", "#@ rules", "#@\tend\t1", "#@ rules 1\r"]
+)
+
+
+@settings(max_examples=300)
+@given(st.lists(LINES, min_size=1, max_size=6), st.sampled_from(["", "\n"]))
+def test_both_readers_count_alike(
+    host: Host, tmp_path_factory: pytest.TempPathFactory, lines: list[str], end: str
+) -> None:
+    """Whatever is said, however often and wherever: refused or not, and in the same words."""
+    path = tmp_path_factory.mktemp("seal") / "rules.csv"
+    path.write_text("\n".join(lines) + end, encoding="ascii", newline="")
+    errors = emit.read_rules(path.read_bytes()).errors
+    said = refusal(host, path)
+    assert (said is None) == (errors == ())
+    for one in errors:
+        assert f"line {one.line}: {one.message} [{one.code}]" in (said or "")
+
+
+@given(st.lists(LINES, max_size=6))
+def test_sealed_lines_hold(lines: list[str]) -> None:
+    """Whatever they said before; once more changes nothing."""
+    made = emit.sealed(lines)
+    assert [e for e in emit.read_rules("\n".join(made).encode()).errors if e.code == "seal"] == []
+    assert emit.sealed(made) == made
+
+
+def test_both_counts_and_the_remedy_are_named(host: Host, tmp_path: Path) -> None:
+    """What is wrong, and the command that mends what a hand did."""
+    path = tmp_path / "rules.csv"
+    path.write_text(f"#@ rules 31\n{ROW}\n{ROW}\n#@ end 32\n")
+    said = refusal(host, path) or ""
+    assert "'#@ rules' says '31'" in said
+    assert "'#@ end' says '32'" in said
+    assert "there are 2 rows" in said
+    assert "rccltune seal FILE" in said
+
+
+def test_rules_for_measuring_are_sealed_too() -> None:
+    """And say how many they are."""
+    rule = Rule(
+        collective=Collective.ALL_REDUCE,
+        min_nbytes=0,
+        max_nbytes=9,
+        setting=Setting.parse("ring/ll"),
+    )
+    lines = emit.render_rules("to measure", [rule, rule]).splitlines()
+    assert (lines[0], lines[-1]) == ("#@ rules 2", "#@ end 2")
+
+
+@pytest.mark.parametrize("kind", ["empty", "folder", "pipe", "/dev/fd", "/dev/null"])
+def test_what_is_no_file_of_rules_is_refused(host: Host, tmp_path: Path, kind: str) -> None:
+    """Without a wait, and never as a file without rules."""
+    path = tmp_path / "rules.csv"
+    ends = os.pipe()
+    if kind == "empty":
+        path.touch()
+    elif kind == "folder":
+        path.mkdir()
+    elif kind == "pipe":
+        os.mkfifo(path)
+    elif kind == "/dev/fd":
+        os.write(ends[1], f"{ROW}\n".encode())
+        path = Path(f"/dev/fd/{ends[0]}")
+    else:
+        path.symlink_to("/dev/null")
+    said = refusal(host, path) or ""
+    for end in ends:
+        os.close(end)
+    assert ("the file is empty" if kind == "empty" else "no regular file") in said
+
+
+def test_links_to_files_are_followed(host: Host, tmp_path: Path) -> None:
+    """A ConfigMap of Kubernetes is a link to a link into a folder that is exchanged."""
+    (tmp_path / "..2026_01_01").mkdir()
+    (tmp_path / "..2026_01_01" / "rules.csv").write_text(emitted([], ["ring/ll"]))
+    (tmp_path / "..data").symlink_to("..2026_01_01")
+    (tmp_path / "rules.csv").symlink_to("..data/rules.csv")
+    assert refusal(host, tmp_path / "rules.csv") is None
+
+
+def test_who_reads_while_a_file_is_replaced_reads_one_of_both(tmp_path: Path) -> None:
+    """What is written takes the place of the old file; who has that open has all of it."""
+    path = tmp_path / "rules.csv"
+    old, new = emitted([4096], ["ring/ll", None]), emitted([], ["ring/ll128"])
+    session.write_atomically(path, old)
+    before = path.stat().st_ino
+    with path.open(encoding="ascii") as reader:
+        begun = reader.read(10)
+        session.write_atomically(path, new)
+        assert begun + reader.read() == old
+    assert path.stat().st_ino != before
+    assert path.read_text(encoding="ascii") == new

@@ -1,0 +1,153 @@
+"""A record that a full disk cut at any byte is read up to the cut, and that is said."""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from rccltune.cli import run
+from rccltune.errors import OutputError
+from rccltune.workload import State, merge, read, write_table
+
+Put = Callable[[str, "str | bytes"], Path]
+REAL = "examples/h200x2-training-loop/record-rank0.csv"
+
+
+@pytest.fixture
+def real(repository: Path) -> str:
+    """What the plugin wrote in a real job, for two communicators in turn."""
+    text = (repository / REAL).read_text(encoding="ascii")
+    block = text[text.index("#@ comm") :]
+    return text + block.replace("pid=", "pid=1")
+
+
+def rows_of(text: str) -> Counter[tuple[str, ...]]:
+    """Calls by the other columns, of lines that have their end; written for this test."""
+    found: Counter[tuple[str, ...]] = Counter()
+    for line in text.split("\n")[:-1]:
+        if line.startswith(("all", "broadcast", "reduce")):
+            name, low, ranks, nodes, calls, high, _ = line.split(",")
+            found[name, low, high, ranks, nodes] += int(calls)
+    return found
+
+
+def test_every_cut_of_a_real_record_is_read_up_to_it(real: str, put: Put) -> None:
+    """Every whole row and no other; one warning with file and line, where something is missing."""
+    blocks = [i for i in range(len(real)) if real.startswith("#@ comm", i)]
+    # Nobody sees a cut between two communicators, or before the first one.
+    unseen = {*blocks, len(real)}
+    for size in range(1, len(real) + 1):
+        path = put("record.csv", real[:size])
+
+        found = read(path)
+
+        told: Counter[tuple[str, ...]] = Counter()
+        for one in found.counts:
+            key = (one.min_nbytes, one.max_nbytes, one.scale.n_ranks, one.scale.n_nodes)
+            told[(one.collective.csv_name, *map(str, key))] += one.calls
+        assert told == rows_of(real[:size])
+        assert sum(one.calls for one in found.recorders) == found.calls
+        if size in unseen:
+            assert found.cuts == ()
+        else:
+            (cut,) = found.cuts
+            line = real[:size].count("\n") + 1
+            assert cut.startswith(f"{path}:{line}: the file was cut here; left out: ")
+
+
+def test_a_merged_file_that_was_cut_is_read_too(real: str, put: Put) -> None:
+    """Its recorders stand in front of all rows; what is written again agrees with itself."""
+    text = write_table(merge([read(put("record.csv", real))]))
+    whole = read(put("whole.csv", text))
+    for size in range(1, len(text)):
+        cut = read(put("merged.csv", text[:size]))
+        assert {*cut.counts} <= {*whole.counts}
+        again = read(put("again.csv", write_table(merge([cut]))))
+        assert again.cuts == ()
+        assert again.counts == cut.counts
+
+
+def test_what_is_left_out_is_counted(put: Put) -> None:
+    """Of the recording that was cut; the others stay whole."""
+    header = "#@ format 1\ncollective,nBytes,nRanks,nNodes,calls,maxBytes,totalBytes\n"
+    comm = (
+        "#@ comm id=00ab abi=5 host=n1 pid={} context=0 since=17.5 nRanks=8 nNodes=1 calls={} "
+        "keys=1 beyond=0 unknown=0 state=whole\n"
+    )
+    whole = comm.format(1, 3) + "allreduce,64,8,1,3,64,192\n"
+    path = put("w.csv", f"{header}{whole}{comm.format(2, 9)}allreduce,64,8,1,4,64,256\nallred")
+
+    found = read(path)
+
+    assert found.cuts == (
+        f"{path}:7: the file was cut here; left out: 5 of 9 calls of its last recording",
+    )
+    assert [(one.calls, one.state) for one in found.recorders] == [
+        (3, State.WHOLE),
+        (4, State.UNFINISHED),
+    ]
+    assert found.calls == 7
+
+
+def test_rows_that_nobody_counted_are_whole(put: Put) -> None:
+    """The five columns of the contract, without lines about recorders."""
+    text = "#@ format 1\ncollective,nBytes,nRanks,nNodes,calls\nallreduce,64,8,1,4\n"
+    assert read(put("w.csv", text)).cuts == ()
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "said"),
+    [
+        ("allgather,16,", "allgat\nallgather,16,", "no row of a workload"),
+        ("allgather,16,2,1,1,16,16\n", "", "the lines in front say"),
+        ("allgather,8,2,1,200,", "allgather,8,2,1,900,", "the lines in front say"),
+        ("allgather,16,", "#@ comm id=1\nallgather,16,", "this line is not understood"),
+    ],
+)
+def test_a_mistake_in_the_midst_is_an_error(
+    real: str, put: Put, old: str, new: str, said: str
+) -> None:
+    """Of a recording that others follow: that is no cut."""
+    path = put("record.csv", real.replace(old, new, 1))
+    with pytest.raises(OutputError, match=said):
+        read(path)
+
+
+def test_more_calls_than_were_told_are_an_error(real: str, put: Put) -> None:
+    """At the end too."""
+    path = put("record.csv", real + "allgather,16,2,1,1,16,16\n")
+    with pytest.raises(OutputError, match="the file was changed"):
+        read(path)
+
+
+def test_the_commands_go_on_and_say_it(
+    real: str, put: Put, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """show and merge; a single line each."""
+    path = put("record.csv", real[:-30])
+    said = f"{path}:{real[:-30].count(chr(10)) + 1}: the file was cut here; left out: "
+
+    assert run(["workload", "show", str(path)]) == 0
+    assert capsys.readouterr().out.count(said) == 1
+    assert run(["workload", "show", str(path), "--json"]) == 0
+    assert json.loads(capsys.readouterr().out)["remarks"][0].startswith(said)
+    merged = tmp_path / "merged.csv"
+    assert run(["workload", "merge", str(path), "-o", str(merged)]) == 0
+    assert capsys.readouterr().err.count(said) == 1
+    assert run(["workload", "show", str(merged)]) == 0
+    assert "the file was cut" not in capsys.readouterr().out
+
+
+def test_a_sweep_of_a_cut_workload_says_it(
+    real: str, put: Put, tmp_path: Path, repository: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """--workload, for the sizes that are left."""
+    path = put("record.csv", real[:-30])
+    node = repository / "examples" / "nodes" / "smallest.yaml"
+    options = ["--simulate", str(node), "--mode", "spx-nps1", "--np", "2", "--plan"]
+    assert run(["sweep", *options, "--workload", str(path), "-o", str(tmp_path / "s")]) == 0
+    assert "the file was cut here; left out: " in "".join(capsys.readouterr())
