@@ -152,6 +152,7 @@ def in_use() -> list[list[str]]:
         ["workload", "show", "workload.csv"],
         ["explain", "rules.csv"],
         ["why", "job.log"],
+        ["seal", "rules.csv"],
         ["variants"],
         ["deploy", "s", "site"],
         ["plugin", "--check"],
