@@ -8,6 +8,7 @@ import click
 
 from rccltune.cli.console import Console, common
 from rccltune.cli.options import FOLDER
+from rccltune.showing import lay
 
 
 @click.command("seal")
@@ -33,10 +34,10 @@ def seal(*, console: Console, rules: Path) -> None:
     done = sealing.seal(rules)
     rows = "1 row" if done.n_rows == 1 else f"{done.n_rows} rows"
     if not done.changed:
-        text = f"{done.path}: {rows}, as it says; nothing to change."
+        lines = [f"{done.path}: {rows}, as it says; nothing to change."]
     else:
-        text = f"{done.path}: says {rows} now."
+        lines = [f"{done.path}: says {rows} now."]
     if done.was is not None:
-        text += f"\nBefore: {done.was}"
+        lines.append(f"Before: {done.was}")
     plain = {"path": str(done.path), "rows": done.n_rows, "was": done.was, "changed": done.changed}
-    console.result(plain, text)
+    console.result(plain, lay(lines))

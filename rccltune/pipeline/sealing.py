@@ -7,6 +7,7 @@ from pathlib import Path
 
 from rccltune import emit, grammar, session
 from rccltune.errors import InputFileError
+from rccltune.showing import lay
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -44,9 +45,9 @@ def seal(path: Path) -> Sealed:
     errors = emit.read_rules(content).errors
     others = [one for one in errors if one.code != emit.SEAL_CODE]
     if others:
-        listed = "\n".join(f"  {path}:{one.line}: {one.message} [{one.code}]" for one in others)
+        listed = (f"  {path}:{one.line}: {one.message} [{one.code}]" for one in others)
         raise InputFileError(
-            f"this file is not sealed, the plugin would refuse it all the same:\n{listed}",
+            lay(["this file is not sealed, the plugin would refuse it all the same:", *listed]),
             where=str(path),
             hint="correct these lines, then run the same command again.",
         )

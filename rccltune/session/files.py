@@ -31,18 +31,12 @@ def disk_errors(path: Path) -> Iterator[None]:
     try:
         yield
     except OSError as error:
-        said = f"cannot write {path.name}: {error.strerror or error}"
-        if error.errno in _CLOSED:
-            raise ReadOnlyError(
-                said,
-                where=str(path),
-                hint="make the folder writable, or write elsewhere with -o; what was measured so "
-                "far is kept.",
-            ) from error
-        raise SessionError(
-            said,
+        kind = ReadOnlyError if error.errno in _CLOSED else SessionError
+        raise kind(
+            f"cannot write {path.name}: {error.strerror or error}",
             where=str(path),
-            hint="free space, then run the same command again; what was measured so far is kept.",
+            hint="free space, make the folder writable or write elsewhere with -o, then run the "
+            "same command again; what was measured so far is kept.",
         ) from error
 
 

@@ -182,6 +182,7 @@ def test_what_a_rule_file_holds(seen: Seen, stand_ins: None, line: int) -> None:
         seen.check(command)
         seen.check([*command, "--json"])
     seen.check(["why", "plain.csv", "--rules", NAME])
+    seen.check(["seal", NAME])
 
 
 LOG: Final = f"""# nThreads 1 nGpus 1 minBytes 8
@@ -236,6 +237,7 @@ IN_OPTIONS: Final = {
     "import": [[NAME], ["x", "--mode", NAME], ["x", "--algorithm", NAME], ["x", "--variant", NAME]],
     "fit": [[NAME], ["--x" + NAME]],
     "emit-config": [[NAME], ["--baseline", NAME], ["--base", NAME], ["--format", NAME]],
+    "seal": [[NAME]],
     "verify": [[NAME], ["--rules", NAME], ["--beside", NAME]],
     "plot": [[NAME], ["--format", NAME]],
     "report": [[NAME], ["-o", NAME]],

@@ -9,6 +9,7 @@ import shutil
 import subprocess
 import sys
 import time
+from itertools import cycle
 from pathlib import Path
 from typing import Final
 
@@ -152,6 +153,7 @@ def in_use() -> list[list[str]]:
         ["workload", "show", "workload.csv"],
         ["explain", "rules.csv"],
         ["why", "job.log"],
+        ["seal", "rules.csv"],
         ["variants"],
         ["deploy", "s", "site"],
         ["plugin", "--check"],
@@ -185,15 +187,15 @@ def prepared(
         os.chdir(before)
 
 
-@pytest.mark.parametrize("streams", ["reader of both never there", "all closed"])
 def test_every_verb_ends_with_what_it_earned(
-    prepared: tuple[Path, dict[tuple[str, ...], int]], streams: str
+    prepared: tuple[Path, dict[tuple[str, ...], int]],
 ) -> None:
-    """Whoever is not heard did the same work as whoever is."""
+    """Whoever is not heard did the same work as whoever is; two ways, in turns."""
     folder, earned = prepared
     assert set(earned.values()) >= {0, 2, 7}
-    for command, code in earned.items():
-        assert program([*command], TALK_GONE[streams], where=folder) == code, command
+    ways = cycle(("reader of both never there", "all closed"))
+    for (command, code), way in zip(earned.items(), ways, strict=False):
+        assert program([*command], TALK_GONE[way], where=folder) == code, (command, way)
 
 
 @pytest.mark.parametrize(

@@ -120,6 +120,33 @@ def test_lines_of_ours_are_laid(repository: Path) -> None:
     assert found == []
 
 
+def _told_or_taken_apart(tree: ast.AST) -> Iterator[ast.AST]:
+    """Docstrings, gaps of what is laid, and what text is taken apart at."""
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Expr):
+            yield node.value
+        if isinstance(node, ast.Call):
+            yield from (keyword.value for keyword in node.keywords if keyword.arg == "gap")
+            if ast.unparse(node.func).endswith((".split", ".rstrip", ".removesuffix")):
+                yield from node.args
+
+
+def test_no_verb_breaks_a_line_by_itself(repository: Path) -> None:
+    """Also not in a text that is put together first and told later."""
+    found = []
+    for path in sorted((repository / "rccltune/cli").glob("*.py")):
+        tree = ast.parse(path.read_text(encoding="utf-8"))
+        fine = {id(node) for node in _told_or_taken_apart(tree)}
+        found += [
+            path.name
+            for node in ast.walk(tree)
+            if isinstance(node, ast.Constant) and isinstance(node.value, str)
+            if "\n" in node.value and id(node) not in fine
+        ]
+    # The two of the file that a bug is kept in.
+    assert found == ["__init__.py"] * 2
+
+
 @pytest.mark.parametrize("text", ["raise E('a:\\n' + b)", "note(f'a\\n{b}')", "say('\\n'.join(b))"])
 def test_the_check_sees_line_breaks(text: str) -> None:
     """So that an empty list means something."""
