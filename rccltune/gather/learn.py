@@ -115,6 +115,6 @@ class Learner:
     def _secrets(self, line: str) -> None:
         for pattern in (patterns.ASSIGNED, patterns.SECRET_SAID, patterns.OPTION):
             for found in pattern.finditer(line):
-                if is_secret(found["name"]):
-                    value = looks.bare(found["value"])[0]
+                value = looks.bare(found["value"])[0]
+                if is_secret(found["name"]) and not looks.is_count(value):
                     self.names.know_secret(looks.without_scheme(value))

@@ -30,6 +30,11 @@ def without_scheme(value: str) -> str:
     return rest.strip() if scheme.lower() in _SCHEMES else value
 
 
+def is_count(value: str) -> bool:
+    """Whether it is a number too small to be a secret: ``keys=3``."""
+    return value.isdigit() and len(value) <= 3
+
+
 def is_secret_word(word: str) -> bool:
     """Whether the next of a list is a secret: behind --password, or behind a variable's name."""
     is_name = word.startswith("-") or VARIABLE.fullmatch(word)

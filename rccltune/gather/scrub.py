@@ -189,7 +189,8 @@ class Scrubber(Names):
 
     def _said(self, found: _Found) -> str:
         plain, behind = looks.bare(found["value"])
-        if not plain or not is_secret(found["name"]) or ALIAS.fullmatch(plain):
+        is_plain = not plain or looks.is_count(plain) or ALIAS.fullmatch(plain)
+        if is_plain or not is_secret(found["name"]):
             return found[0]
         self.know_secret(looks.without_scheme(plain))
         quote = found["value"][0] if found["value"][0] in looks.QUOTES else ""

@@ -94,7 +94,8 @@ def test_one_module_prints(repository: Path) -> None:
         for where, call in _calls(repository)
         if ast.unparse(call.func) in printing
     }
-    assert found == {"cli/console.py"}
+    # Runs alone, on machines without rccltune, and prints what it has scrubbed.
+    assert found == {"cli/console.py", "gather/__main__.py"}
 
 
 def _breaks_lines(argument: ast.expr) -> bool:
