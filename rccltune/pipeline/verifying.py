@@ -182,7 +182,6 @@ def verify_rules(wish: VerifyWish, sweep: Sweep, site: Site, *, note: Note) -> V
     """
     text = _text_of(wish.rules)
     file = accepted(text.encode(), wish.rules)
-    check_needs(file.needs, wish.allowed, where=str(wish.rules))
     before = emit.counted(ours(file, site))
     if not file.rules:
         raise CommandLineError(
@@ -198,6 +197,7 @@ def verify_rules(wish: VerifyWish, sweep: Sweep, site: Site, *, note: Note) -> V
         )
     # A line that cannot be written again is told now, and not when all is measured.
     emit.rewritten(text, {}, ())
+    check_needs(file.needs, wish.allowed, where=str(wish.rules))
     beyond: tuple[Cut, ...] = ()
     if not wish.keep_losers:
         narrowed, beyond = _within_reach(wish, text, file, sweep, site)

@@ -348,7 +348,7 @@ def read_derived(
     where, hint = str(path / name), hint or _MADE_AGAIN
     if number is not None and (found := plain.pop("format", None)) != number:
         raise SessionError(
-            f"format is {found!r:.60}, and this rccltune knows format {number}",
+            f"it has format {found!r:.60}, and this rccltune knows format {number}",
             where=where,
             hint=hint,
         )

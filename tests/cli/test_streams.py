@@ -154,6 +154,7 @@ def in_use() -> list[list[str]]:
         ["explain", "rules.csv"],
         ["why", "job.log"],
         ["seal", "rules.csv"],
+        ["gather", "s", "-o", "sent.tar.gz", "--yes", "--force"],
         ["variants"],
         ["deploy", "s", "site"],
         ["plugin", "--check"],
