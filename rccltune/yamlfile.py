@@ -35,7 +35,7 @@ Node: TypeAlias = Any
 _NULL: Final = "tag:yaml.org,2002:null"
 _DEEPEST: Final = 30
 # Aliases of aliases make a small file an endless one.
-_MOST_NODES: Final = 1_000_000
+_MOST_NODES: Final = 200_000
 _PART: Final = re.compile(r"\[\d+\]|\.?[^.\[]+")
 
 

@@ -122,21 +122,34 @@ def test_a_session_from_a_mail_runs_nothing(
     assert not Path("ran").exists()
 
 
+def goes_on(words: list[str], capsys: Capture) -> bool:
+    """Whether it gets as far as the rules, which are for ranks that are not there."""
+    Path("mine.csv").write_text(RULES.replace(",1,8,", ",1,4,"), encoding="utf-8")
+    return run(words) == 2 and "no rule of this file is for 8 ranks" in capsys.readouterr().err
+
+
 def test_naming_what_to_use_oneself_needs_no_trust(
-    swept: Path, monkeypatch: pytest.MonkeyPatch, repository: Path, tmp_path: Path
+    swept: Path,
+    capsys: Capture,
+    monkeypatch: pytest.MonkeyPatch,
+    repository: Path,
+    tmp_path: Path,
 ) -> None:
     """A command line that says where to run leaves nothing of it to the session."""
+    assert swept.is_dir()
     monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "another home"))
     node = repository / "examples/nodes/smallest.yaml"
-    words = ["--simulate", str(node), "--launcher", "none"]
-    assert run([*VERIFY, *words]) == 0
+    assert not goes_on([*VERIFY], capsys)
+    assert goes_on([*VERIFY, "--simulate", str(node), "--launcher", "none"], capsys)
 
 
-def test_ones_own_session_goes_on_elsewhere(swept: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_ones_own_session_goes_on_elsewhere(
+    swept: Path, capsys: Capture, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """The note is of the session's id: another folder, or another node with this home, has it."""
     swept.rename("moved")
     monkeypatch.setenv("HOSTNAME", "another")
-    assert run([VERIFY[0], "moved", *VERIFY[1:]]) == 0
+    assert goes_on([VERIFY[0], "moved", *VERIFY[1:]], capsys)
 
 
 @pytest.mark.parametrize("home", ["/proc/nowhere", "relative", ""])
