@@ -358,6 +358,7 @@ def verbs(rules: str) -> tuple[tuple[str, ...], ...]:
         ("why", "session/launches"),
         ("deploy", "session", "out/site"),
         ("report", "session", "-o", "out/page.html", "--force"),
+        ("plot", "session", "-o", "out/figures", "--format", "svg"),
         ("verify", "session", "--rules", f"session/{rules}", "-o", "out/verified.csv"),
     )
 
@@ -439,6 +440,8 @@ def written(work: Path) -> Iterator[str]:
                 yield from _rules(path.name, text, ours=path.parent.name == "out")
             case ".env" | ".sh":
                 yield from _shell(path, text)
+            case ".svg" if re.search(r"<script|\son\w+=", text):
+                yield f"{path.name}: a figure that runs something"
             case ".html":
                 yield from _page(text)
             case _:
