@@ -27,6 +27,11 @@ def harmless() -> frozenset[str]:
     )
 
 
+def is_harmless(name: str, value: str) -> bool:
+    """Whether a variable may be set for whoever wrote the rules that need it."""
+    return name in harmless() and not _may_be_path(value)
+
+
 def named_in(file: Path | None) -> frozenset[str]:
     """What a user's own file of variants sets: naming it on the command line allows that.
 
@@ -53,7 +58,7 @@ def check_needs(
     Raises:
         CommandLineError: some are not; all of them are named.
     """
-    odd = sorted({(n, v) for n, v in needs if n not in harmless() or _may_be_path(v)})
+    odd = sorted({(name, value) for name, value in needs if not is_harmless(name, value)})
     refused = [(name, value) for name, value in odd if name not in allowed]
     if refused:
         options = " ".join(f"--allow-need {name}" for name in dict(refused))

@@ -217,6 +217,18 @@ def test_what_was_allowed_stands_in_the_manifest(swept: Path) -> None:
     assert "# set because of --allow-need: HSA_TOOLS_LIB" in manifest
 
 
+def test_the_page_tells_nobody_to_set_what_may_load_code(swept: Path) -> None:
+    """It says what the rules need, and what that may be, in the place of a line to paste."""
+    head = "\n#@ needs LD_PRELOAD=/tmp/x.so\n#@ needs NCCL_MIN_NCHANNELS=32\n"
+    text = RULES.replace("\n", head, 1)
+    (swept / "rccl_tuner_gfx942_spx-nps1.csv").write_text(text, encoding="utf-8")
+    assert run(["report", "-o", "page.html", "-q"]) == 0
+    page = Path("page.html").read_text(encoding="utf-8")
+    assert "export NCCL_MIN_NCHANNELS=32" in page
+    assert "export LD_PRELOAD" not in page
+    assert "The rules also need LD_PRELOAD=/tmp/x.so" in page
+
+
 def reading() -> list[list[str]]:
     """Verbs that read a session."""
     verbs = [["fit"], ["emit-config", "-o", "-"], ["report", "-o", "page.html"], ["explain"]]

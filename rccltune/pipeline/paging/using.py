@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Final
 
 from rccltune import __version__
+from rccltune.pipeline.needing import is_harmless
 from rccltune.pipeline.paging.gathering import Found, Rules
 from rccltune.pipeline.paging.marking import unproven
 from rccltune.report import Block, Code, Items, Part, Section, Words
@@ -31,13 +32,23 @@ def use_section(found: Found) -> Section:
 
 def _use(found: Found, rules: Rules) -> Part:
     exports = rules.path.with_suffix(".env")
-    needs = " ".join(f"{name}={shlex.quote(value)}" for name, value in rules.file.needs)
+    asked = [(name, value) for name, value in rules.file.needs if not is_harmless(name, value)]
+    needs = " ".join(
+        f"{name}={shlex.quote(value)}"
+        for name, value in rules.file.needs
+        if is_harmless(name, value)
+    )
     placement = dict(rules.file.requires).get("placement")
     steps = [
         f"Put {rules.path.name} where every node of the job can read the same file.",
         f"export NCCL_TUNER_CONFIG_FILE=/path/to/{rules.path.name}",
         f'export NCCL_TUNER_PLUGIN="$(rccltune plugin --path)"  ({_WITHOUT})',
         *([f"export {needs}  (what the rules were measured with)"] if needs else []),
+        *(
+            f"The rules also need {name}={value}. It may load code or open files: set it only if "
+            "you know what it does and who wrote the rules."
+            for name, value in asked
+        ),
         *([f"export RCCLTUNE_PLACEMENT={placement}  (the plugin reads it)"] if placement else []),
         "Start the job. RCCLTUNE_LOG=summary prints which rules were hit; rccltune why reads it.",
         "To go back: unset these variables. Nothing was installed or changed anywhere else.",
