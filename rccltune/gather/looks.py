@@ -77,13 +77,17 @@ def is_random(text: str) -> bool:
     candidates = [part for part in parts if len(part) >= 20]
     if len(whole) >= 20 and len(parts) - 1 <= len(whole) // 10:
         candidates.append(whole)
-    return any(
-        _changes(one) >= 0.3 * len(one)
-        and any(map(str.isdigit, one))
-        and not one.isdigit()
-        and not _is_of_words(one)
-        for one in candidates
-    )
+    return any(map(_takes_turns, candidates))
+
+
+def _takes_turns(text: str) -> bool:
+    numbers = re.findall(r"\d+", text)
+    if not numbers or text.isdigit():
+        return False
+    # Small letters and digits alone take turns less often than with capitals among them.
+    if len(numbers) >= max(3, len(text) // 10) and _changes(text) >= 0.2 * len(text):
+        return True
+    return _changes(text) >= 0.3 * len(text) and not _is_of_words(text)
 
 
 def is_base64(text: str) -> bool:

@@ -7,7 +7,7 @@ import re
 # Without its end only what looks like a key's lines goes.
 KEY_BLOCK = re.compile(
     r"-----BEGIN (?P<what>[A-Z0-9 ]{1,40})-----"
-    r"(?:.{1,65536}?-----END (?P=what)-----|(?:\s*[A-Za-z0-9+/=]{16,})*)",
+    r"(?:(?:(?!-----BEGIN ).){1,65536}?-----END (?P=what)-----|(?:\s*[A-Za-z0-9+/=]{16,})*)",
     re.DOTALL,
 )
 # A password may hold an @ that should have been escaped: up to the last one of the word.

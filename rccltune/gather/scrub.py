@@ -201,7 +201,7 @@ class Scrubber(Names):
         if len(text) in (32, 64) and text.lower() in self._digests:
             return self._digests[text.lower()]
         if "/" in text:
-            if len(text) >= 40 and looks.is_base64(text):
+            if len(text) >= 32 and looks.is_base64(text):
                 return self._secret(text)
             return patterns.SEGMENT.sub(lambda m: self._long(m[0]), text)
         if text.startswith("_Z"):
