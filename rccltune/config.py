@@ -7,13 +7,13 @@ options (``min_bytes`` for ``--min-bytes``), so that an option overrides a key o
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from typing import Annotated, Any, Final, TypeAlias, TypeVar
 
 from typing_extensions import TypedDict
 
 from rccltune import yamlfile
-from rccltune.fields import Listed, Made, Parsed, odd_letters
+from rccltune.fields import Listed, Made, Parsed, VariableName, odd_letters, one_of, whole
 from rccltune.model import LONGEST_S, Mode, Scale, Setting, Sweep
 from rccltune.presets import PRESETS
 from rccltune.showing import shown
@@ -37,35 +37,11 @@ def parse_duration(text: str) -> float:
     return float(match[1]) * _SECONDS[match[2]]
 
 
-def _whole(minimum: int) -> Callable[[str], int]:
-    def parse(text: str) -> int:
-        if not re.fullmatch(r"[0-9]{1,18}", text) or int(text) < minimum:
-            raise ValueError(f"'{text[:40]}' is no whole number from {minimum} up")
-        return int(text)
-
-    return parse
-
-
-def _one_of(words: tuple[str, ...]) -> Callable[[str], str]:
-    def parse(text: str) -> str:
-        if text not in words:
-            raise ValueError(f"'{text}' is none of {', '.join(words)}")
-        return text
-
-    return parse
-
-
 def _flag(text: str) -> bool:
     folded = text.lower()
     if folded not in ("true", "false", "yes", "no", "1", "0"):
         raise ValueError(f"'{text}' is neither true nor false")
     return folded in ("true", "yes", "1")
-
-
-def _name(text: str) -> str:
-    if not re.fullmatch(r"[A-Za-z_][A-Za-z0-9_]*", text):
-        raise ValueError(f"'{text}' is no name of an environment variable")
-    return text
 
 
 def _text(text: str) -> str:
@@ -90,10 +66,9 @@ def _sized(text: str) -> tuple[Collective, int]:
 Size: TypeAlias = Annotated[int, Parsed(parse_size)]
 Seconds: TypeAlias = Annotated[float, Parsed(parse_duration)]
 Flag: TypeAlias = Annotated[bool, Parsed(_flag)]
-Count: TypeAlias = Annotated[int, Parsed(_whole(1))]
-CountOrNone: TypeAlias = Annotated[int, Parsed(_whole(0))]
-_Name: TypeAlias = Annotated[str, Parsed(_name)]
-_Pairs: TypeAlias = Annotated[dict[_Name, Annotated[str, Parsed(_text)]], Made(_pairs)]
+Count: TypeAlias = Annotated[int, Parsed(whole(1))]
+CountOrNone: TypeAlias = Annotated[int, Parsed(whole(0))]
+_Pairs: TypeAlias = Annotated[dict[VariableName, Annotated[str, Parsed(_text)]], Made(_pairs)]
 _T = TypeVar("_T")
 _Several: TypeAlias = Annotated[tuple[_T, ...], Listed()]
 
@@ -107,12 +82,12 @@ class SweepFile(TypedDict, total=False):
     channels: _Several[Count]
     min_bytes: Size
     max_bytes: Size
-    factor: Annotated[int, Parsed(_whole(2))]
+    factor: Annotated[int, Parsed(whole(2))]
     step: Size
     sizes: _Several[Annotated[tuple[Collective, int], Parsed(_sized)]]
-    dtype: _Several[Annotated[str, Parsed(_one_of(tuple(DTYPE_BYTES)))]]
-    op: Annotated[str, Parsed(_one_of(REDOPS))]
-    placement: Annotated[str, Parsed(_one_of(PLACEMENTS))]
+    dtype: _Several[Annotated[str, Parsed(one_of(*DTYPE_BYTES))]]
+    op: Annotated[str, Parsed(one_of(*REDOPS))]
+    placement: Annotated[str, Parsed(one_of(*PLACEMENTS))]
     iters: Count
     warmup: CountOrNone
     graph: CountOrNone
@@ -122,25 +97,25 @@ class SweepFile(TypedDict, total=False):
     timeout: Seconds
     budget: Seconds
     longest: Seconds
-    launcher: Annotated[str, Parsed(_one_of(LAUNCHERS))]
+    launcher: Annotated[str, Parsed(one_of(*LAUNCHERS))]
     rccl_tests: Annotated[str, Parsed(_text)]
     librccl: Annotated[str, Parsed(_text)]
-    runner: Annotated[str, Parsed(_one_of(RUNNERS))]
+    runner: Annotated[str, Parsed(one_of(*RUNNERS))]
     python: Annotated[str, Parsed(_text)]
-    backend: Annotated[str, Parsed(_one_of(BACKENDS))]
+    backend: Annotated[str, Parsed(one_of(*BACKENDS))]
     hostfile: Annotated[str, Parsed(_text)]
     np: Count
-    placement_of_ranks: Annotated[str, Parsed(_one_of(RANK_PLACEMENTS))]
+    placement_of_ranks: Annotated[str, Parsed(one_of(*RANK_PLACEMENTS))]
     scales: _Several[Annotated[Scale, Parsed(Scale.parse)]]
-    preset: Annotated[str, Parsed(_one_of(tuple(PRESETS)))]
+    preset: Annotated[str, Parsed(one_of(*PRESETS))]
     seed: CountOrNone
-    method: Annotated[str, Parsed(_one_of(METHODS))]
+    method: Annotated[str, Parsed(one_of(*METHODS))]
     simulate: Annotated[str, Parsed(_text)]
     variant: _Several[Annotated[str, Parsed(_text)]]
     variants: Annotated[str, Parsed(_text)]
     workload: Annotated[str, Parsed(_text)]
     env: _Pairs
-    clear: _Several[_Name]
+    clear: _Several[VariableName]
 
 
 def read_sweep_file(text: str, name: str) -> dict[str, Any]:

@@ -10,11 +10,16 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from typing import Annotated, Any, Final, TypeAlias
+from typing import TYPE_CHECKING, Annotated, Any, Final, TypeAlias
 
 from annotated_types import Ge, Le, MaxLen
 
 from rccltune.showing import shown
+
+if TYPE_CHECKING:
+    from pydantic import GetCoreSchemaHandler, GetJsonSchemaHandler
+    from pydantic.json_schema import JsonSchemaValue
+    from pydantic_core import CoreSchema
 
 LARGEST: Final = 2**63 - 1
 
@@ -38,13 +43,17 @@ class Checked:
     check: Callable[[Any], Any]
     pattern: str | None = None
 
-    def __get_pydantic_core_schema__(self, source: object, handler: Callable[[Any], Any]) -> Any:  # noqa: ANN401 - pydantic's own types would load it
+    def __get_pydantic_core_schema__(
+        self, source: object, handler: GetCoreSchemaHandler
+    ) -> CoreSchema:
         """How pydantic asks for it."""
         from pydantic_core import core_schema
 
         return core_schema.no_info_after_validator_function(self.check, handler(source))
 
-    def __get_pydantic_json_schema__(self, core: Any, handler: Callable[[Any], Any]) -> Any:  # noqa: ANN401 - ditto
+    def __get_pydantic_json_schema__(
+        self, core: CoreSchema, handler: GetJsonSchemaHandler
+    ) -> JsonSchemaValue:
         """The pattern, where there is one."""
         found = handler(core["schema"])
         return {**found, "pattern": self.pattern} if self.pattern else found
@@ -62,7 +71,7 @@ class Parsed:
     parse: Callable[[str], Any]
     told: Mapping[str, Any] = field(default_factory=dict)
 
-    def __get_pydantic_core_schema__(self, _source: object, _handler: object) -> Any:  # noqa: ANN401 - pydantic's own types would load it
+    def __get_pydantic_core_schema__(self, _source: object, _handler: object) -> CoreSchema:
         """How pydantic asks for it."""
         from pydantic_core import core_schema
 
@@ -88,7 +97,9 @@ class Made:
 
     make: Callable[[Any], Any]
 
-    def __get_pydantic_core_schema__(self, source: object, handler: Callable[[Any], Any]) -> Any:  # noqa: ANN401 - pydantic's own types would load it
+    def __get_pydantic_core_schema__(
+        self, source: object, handler: GetCoreSchemaHandler
+    ) -> CoreSchema:
         """How pydantic asks for it."""
         from pydantic_core import core_schema
 
@@ -99,7 +110,9 @@ class Made:
 class Listed:
     """One value stands for a list of one."""
 
-    def __get_pydantic_core_schema__(self, source: object, handler: Callable[[Any], Any]) -> Any:  # noqa: ANN401 - pydantic's own types would load it
+    def __get_pydantic_core_schema__(
+        self, source: object, handler: GetCoreSchemaHandler
+    ) -> CoreSchema:
         """How pydantic asks for it."""
         from pydantic_core import core_schema
 
@@ -118,6 +131,28 @@ def _only(allowed: str) -> Callable[[str], str]:
         return text
 
     return check
+
+
+def one_of(*words: str) -> Callable[[str], str]:
+    """A reader of one of a few words."""
+
+    def parse(text: str) -> str:
+        if text not in words:
+            raise ValueError(f"'{text}' is none of {', '.join(words)}")
+        return text
+
+    return parse
+
+
+def whole(minimum: int) -> Callable[[str], int]:
+    """A reader of a whole number from ``minimum`` up, of at most 18 digits."""
+
+    def parse(text: str) -> int:
+        if not re.fullmatch(r"[0-9]{1,18}", text) or int(text) < minimum:
+            raise ValueError(f"'{text[:40]}' is no whole number from {minimum} up")
+        return int(text)
+
+    return parse
 
 
 def matching(pattern: str, what: str) -> Checked:

@@ -204,9 +204,7 @@ def _adapter(kind: Hashable, *, strict: bool) -> TypeAdapter[Any]:
     from pydantic import ConfigDict, TypeAdapter
 
     # What is left out of a TypedDict is missing; what is too much would be lost silently.
-    config = ConfigDict(
-        strict=strict, extra="forbid", allow_inf_nan=False, str_strip_whitespace=False
-    )
+    config = ConfigDict(strict=strict, extra="forbid", allow_inf_nan=False)
     held: Any = types.GenericAlias(tuple, (kind,))
     return TypeAdapter(held, config=config)
 

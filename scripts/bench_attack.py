@@ -13,6 +13,7 @@ from collections import Counter
 from pathlib import Path
 
 import attacks
+import injections
 from machine import machine
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -45,14 +46,14 @@ def main() -> None:
         session = made(folder / "sound")
         rules = next(path.name for path in session.glob("rccl_tuner*.csv"))
         verbs = attacks.verbs(rules)
-        named = attacks.inputs(folder / "inputs", session, ROOT / "examples")
-        every = [(session, one, verbs) for one in attacks.targets(session)]
-        every += [(named, one, attacks.verbs_of(one)) for one in attacks.targets(named)]
+        named = injections.inputs(folder / "inputs", session, ROOT / "examples")
+        every = [(session, one, verbs) for one in injections.targets(session)]
+        every += [(named, one, attacks.verbs_of(one)) for one in injections.targets(named)]
         every = [one for one in every if wish.match in f"{one[0].name}/{one[1]}"]
         if wish.most is not None:
             every = generator.sample(every, min(wish.most, len(every)))
         for whole, target, chosen in every:
-            for value in attacks.values(target, generator, wish.each or None):
+            for value in injections.values(target, generator, wish.each or None):
                 tried[Path(target.file).suffix or Path(target.file).name] += 1
                 n_verbs += len(chosen)
                 found += attacks.attack(whole, folder / "attacked", target, value, chosen)

@@ -6,13 +6,12 @@ names and secrets are replaced. What was shown is what is written, byte by byte.
 
 from __future__ import annotations
 
-import errno
 import gzip
 import hashlib
 import io
 import json
-import os
 import re
+import shutil
 import tarfile
 import tempfile
 from collections import Counter
@@ -37,7 +36,6 @@ _ID: Final = re.compile(r"(?<=/)[0-9a-f]{10}(?=/)")
 _OF_ONE: Final = re.compile(r"\b(trace|nccl|plugin|record|rules)-[^/]*(?=\.\w+$)")
 # Whoever names another file by its digest is written after it.
 _FIRST: Final = ("samples.csv", "rules-*.csv", "rccl_tuner*.csv", "forced.csv")
-_NO_LINKS: Final = (errno.EPERM, errno.EOPNOTSUPP, errno.ENOSYS)
 
 
 @dataclass(slots=True, kw_only=True)
@@ -361,38 +359,13 @@ def write(archive: Archive, target: Path, *, force: bool) -> int:
         CommandLineError: the file is there, and ``force`` is not given.
         SessionError: the disk refuses.
     """
+    if target.exists() and not force:
+        raise taken(target)
     archive.stream.seek(0)
-    with session.disk_errors(target):
-        handle, name = tempfile.mkstemp(prefix=f".{target.name}.", dir=target.parent)
-        made = Path(name)
-        try:
-            # mkstemp's files are private, and so this one stays: its owner sends it.
-            with os.fdopen(handle, "wb") as stream:
-                while chunk := archive.stream.read(1 << 20):
-                    stream.write(chunk)
-                stream.flush()
-                os.fsync(stream.fileno())
-                nbytes = stream.tell()
-            _put(made, target, force=force)
-        finally:
-            made.unlink(missing_ok=True)
-    return nbytes
-
-
-def _put(made: Path, target: Path, *, force: bool) -> None:
-    if force:
-        made.replace(target)
-        return
-    try:
-        os.link(made, target)
-    except FileExistsError:
-        raise taken(target) from None
-    except OSError as error:
-        if error.errno not in _NO_LINKS:
-            raise
-        if target.exists():
-            raise taken(target) from None
-        made.replace(target)
+    # Its owner alone may read it, since it is theirs to send.
+    with session.replacing(target, mode=0o600) as stream:
+        shutil.copyfileobj(archive.stream, stream)
+        return stream.tell()
 
 
 def taken(target: Path) -> CommandLineError:

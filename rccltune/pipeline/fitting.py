@@ -194,11 +194,13 @@ def fit_session(folder: Path, *, note: Note, again: bool = False) -> FitDone:
 
 
 def _read(opened: Session, digest: str) -> FitDone | None:
-    plain = session.load_derived(opened.path, FIT_FILE)
-    # Of other samples, or of a version that kept less: it is made again.
-    if plain is None or plain.get("samples_sha256") != digest or not plain.keys() >= _KEYS:
-        return None
-    read = session.read_derived(opened.path, FIT_FILE, FitFile)
+    # Of other samples, or of a version that kept less, it is made again.
+    read = session.read_derived(
+        opened.path,
+        FIT_FILE,
+        FitFile,
+        serves=lambda said: said.get("samples_sha256") == digest and said.keys() >= _KEYS,
+    )
     if read is None:
         return None
     return FitDone(

@@ -7,7 +7,7 @@ never parses a log and never decides anything.
 
 from rccltune.schema import to_plain
 from rccltune.session.derived import Derived
-from rccltune.session.files import check_room, disk_errors, sha256_of, write_atomically
+from rccltune.session.files import check_room, disk_errors, replacing, sha256_of, write_atomically
 from rccltune.session.lock import writing
 from rccltune.session.ours import SWEEP_FILE, is_ours, remember
 from rccltune.session.store import (
@@ -20,7 +20,6 @@ from rccltune.session.store import (
     has_current_samples,
     launch_id,
     launches_digest,
-    load_derived,
     open_session,
     raw_log,
     read_derived,
@@ -50,7 +49,6 @@ __all__ = [
     "is_ours",
     "launch_id",
     "launches_digest",
-    "load_derived",
     "load_samples",
     "open_session",
     "raw_log",
@@ -58,6 +56,7 @@ __all__ = [
     "read_launch",
     "read_launches",
     "remember",
+    "replacing",
     "samples_sha256",
     "sha256_of",
     "stored_samples",

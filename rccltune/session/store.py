@@ -13,7 +13,7 @@ import hashlib
 import io
 import json
 import uuid
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
 from pathlib import Path
 from typing import Annotated, Any, Final, TypeAlias, TypeVar
@@ -216,7 +216,7 @@ def commit(
         InputFileError: a name or a number that no session can hold; nothing was written.
         SessionError: the disk refuses.
     """
-    samples = sorted(samples, key=_launch_order)
+    samples = list(samples)
     for launch, outcome, _ in added:
         where = launch.source or str(session.path)
         checked(launch, where, _SAY)
@@ -310,16 +310,6 @@ def write_derived(path: Path, name: str, plain: Mapping[str, Any]) -> Path:
     return path / name
 
 
-def load_derived(path: Path, name: str) -> dict[str, Any] | None:
-    """The pairs of a derived JSON file, not yet held to anything; None when it is not there.
-
-    Raises:
-        SessionError: it is no JSON.
-    """
-    file = path / name
-    return load_json(read_regular(file), str(file), _MADE_AGAIN) if file.exists() else None
-
-
 def read_derived(
     path: Path,
     name: str,
@@ -328,8 +318,9 @@ def read_derived(
     number: int | None = None,
     hint: str = "",
     beside: Sequence[str] = (),
+    serves: Callable[[Mapping[str, Any]], bool] = lambda _: True,
 ) -> T | None:
-    """The record of a derived JSON file, None when it is not there.
+    """The record of a derived JSON file, None when it is not there or of no use.
 
     Args:
         path: the session.
@@ -338,14 +329,18 @@ def read_derived(
         number: the ``format`` that the file must say, None where it says none.
         hint: how it is made again.
         beside: keys that stand beside the record and are for people.
+        serves: told what it says, whether it is of use; what is not is held to nothing.
 
     Raises:
         SessionError: another format, or values that do not fit; each with its field.
     """
-    plain = load_derived(path, name)
-    if plain is None:
+    file = path / name
+    if not file.exists():
         return None
-    where, hint = str(path / name), hint or _MADE_AGAIN
+    where, hint = str(file), hint or _MADE_AGAIN
+    plain = load_json(read_regular(file), where, hint)
+    if not serves(plain):
+        return None
     if number is not None and (found := plain.pop("format", None)) != number:
         raise SessionError(
             f"it has format {found!r:.60}, and this rccltune knows format {number}",

@@ -10,7 +10,7 @@ from typing import Annotated, Any, Final, TypeAlias, TypeVar
 from typing_extensions import Required, TypedDict
 
 from rccltune import yamlfile
-from rccltune.fields import Line, Listed, Made, Parsed, VariableName, matching
+from rccltune.fields import Line, Listed, Made, Parsed, VariableName, matching, one_of, whole
 from rccltune.units import parse_size
 from rccltune.variants.records import Acts, Calls, Needs, Parameter, Threshold, VariantSpec
 from rccltune.variants.releases import Releases
@@ -113,8 +113,6 @@ def _braced(words: tuple[str, ...]) -> str:
 
 
 def _variable(value: str) -> str:
-    if not re.fullmatch(r"[A-Za-z_][A-Za-z0-9_]*", value):
-        raise ValueError(f"'{value}' is no name of an environment variable")
     if _OURS.fullmatch(value):
         raise ValueError(f"rccltune sets {value} itself while it measures; a variant cannot")
     return value
@@ -165,21 +163,6 @@ def _flag(value: str) -> bool:
     return value.lower() == "true"
 
 
-def _one_of(*words: str) -> Parsed:
-    def parse(value: str) -> str:
-        if value not in words:
-            raise ValueError(f"'{value}' is none of {', '.join(words)}")
-        return value
-
-    return Parsed(parse)
-
-
-def _whole(value: str) -> int:
-    if not re.fullmatch(r"[0-9]{1,18}", value) or int(value) < 1:
-        raise ValueError(f"'{value}' is no whole number from 1 up")
-    return int(value)
-
-
 def _pairs(found: dict[str, str]) -> tuple[tuple[str, str], ...]:
     return tuple(sorted(found.items()))
 
@@ -191,7 +174,7 @@ _VariantName: TypeAlias = Annotated[
 _Several: TypeAlias = Annotated[tuple[_T, ...], Listed()]
 _Text: TypeAlias = Annotated[Line, Made(_text)]
 _Size: TypeAlias = Annotated[int, Parsed(parse_size)]
-_Count: TypeAlias = Annotated[int, Parsed(_whole)]
+_Count: TypeAlias = Annotated[int, Parsed(whole(1))]
 _Flag: TypeAlias = Annotated[bool, Parsed(_flag)]
 _Variable: TypeAlias = Annotated[VariableName, Made(_variable)]
 
@@ -200,8 +183,8 @@ class CallsKeys(TypedDict, total=False):
     """Keys of one kind of calls."""
 
     collectives: _Several[Annotated[Collective, Parsed(Collective.parse)]]
-    dtypes: _Several[Annotated[str, _one_of(*DTYPE_BYTES)]]
-    redops: _Several[Annotated[str, _one_of(*REDOPS)]]
+    dtypes: _Several[Annotated[str, Parsed(one_of(*DTYPE_BYTES))]]
+    redops: _Several[Annotated[str, Parsed(one_of(*REDOPS))]]
     min_bytes: _Size
     max_bytes: _Size
     multiple_of: _Count
@@ -225,7 +208,7 @@ class ThresholdKeys(TypedDict, total=False):
 
     variable: _Variable
     default: _Size
-    bounds: Annotated[str, _one_of("above", "below")]
+    bounds: Annotated[str, Parsed(one_of("above", "below"))]
 
 
 class EntryKeys(TypedDict, total=False):
@@ -237,13 +220,15 @@ class EntryKeys(TypedDict, total=False):
     library: Annotated[Line, Made(_path)]
     environment: Annotated[dict[_Variable, Line], Made(_pairs)]
     options: Annotated[dict[Annotated[Line, Made(_letter)], _Text], Made(_pairs)]
-    parameter: Annotated[Parameter, _one_of(*(one.value for one in Parameter)), Made(Parameter)]
-    acts: Annotated[Acts, _one_of(*(one.value for one in Acts)), Made(Acts)]
+    parameter: Annotated[
+        Parameter, Parsed(one_of(*(one.value for one in Parameter))), Made(Parameter)
+    ]
+    acts: Annotated[Acts, Parsed(one_of(*(one.value for one in Acts))), Made(Acts)]
     calls: _Several[Annotated[CallsKeys, Made(_calls)]]
     needs: Annotated[NeedsKeys, Made(lambda values: Needs(**values))]
     threshold: Annotated[ThresholdKeys, Made(_threshold)]
     lossy: _Flag
-    runner: Annotated[str, _one_of("torch")]
+    runner: Annotated[str, Parsed(one_of("torch"))]
     not_tunable: _Text
     widens: _Text
     without: _Text
@@ -255,7 +240,7 @@ class EntryKeys(TypedDict, total=False):
 class VariantsFile(TypedDict, total=False):
     """A file of variants."""
 
-    format: Annotated[str, _one_of("1")]
+    format: Annotated[str, Parsed(one_of("1"))]
     variants: dict[_VariantName, EntryKeys]
 
 
