@@ -23,6 +23,9 @@ LONGEST_S: Final = 120.0
 # Launches of everything that is compared.
 REPEATS: Final = 3
 
+# What a launch costs beside its collectives, before one was made.
+START_S: Final = 10.0
+
 # Where it runs.
 RUNNER: Final = "rccl-tests"
 BACKEND: Final = "nccl"
@@ -33,3 +36,8 @@ LAUNCHER: Final = "auto"
 TOLERANCE: Final = 0.02
 MIN_GAIN: Final = 0.02
 CHANNEL_COST: Final = 0.0
+# Chance of a false answer that all questions of one kind share.
+LEVEL: Final = 0.05
+
+# Formats of the figures.
+FIGURES: Final = ("png",)

@@ -194,6 +194,7 @@ DTYPE_BYTES: Final = {
     "fp8_e5m2": 1,
 }
 
+FIGURE_FORMATS: Final = ("png", "svg", "pdf")
 # nccl is RCCL on a ROCm build; rcclx is Meta's, through torchcomms.
 BACKENDS: Final = ("nccl", "gloo", "rcclx")
 REDOPS: Final = ("sum", "prod", "max", "min", "avg", "mulsum", "none")

@@ -62,6 +62,7 @@ COLLECTIVE = Word("collective", Collective.parse)
 MODE = Word("mode", Mode.parse)
 PAIR = Word("key=value", _pair)
 SCALES = Word("scales", parse_scales)
+PERCENT = click.FloatRange(min=0, max=100, max_open=True)
 FOLDER = click.Path(path_type=Path, file_okay=True, dir_okay=True)
 
 
@@ -145,7 +146,6 @@ class Choosing:
         )
 
 
-_PERCENT = click.FloatRange(min=0, max=100, max_open=True)
 _CHOOSING = (
     click.option(
         "--baseline",
@@ -154,7 +154,7 @@ _CHOOSING = (
     ),
     click.option(
         "--tolerance",
-        type=_PERCENT,
+        type=PERCENT,
         default=100 * defaults.TOLERANCE,
         show_default=True,
         metavar="PCT",
@@ -162,7 +162,7 @@ _CHOOSING = (
     ),
     click.option(
         "--min-gain",
-        type=_PERCENT,
+        type=PERCENT,
         default=100 * defaults.MIN_GAIN,
         show_default=True,
         metavar="PCT",
@@ -176,7 +176,7 @@ _CHOOSING = (
     ),
     click.option(
         "--channel-cost",
-        type=_PERCENT,
+        type=PERCENT,
         default=100 * defaults.CHANNEL_COST,
         metavar="PCT",
         help="Time that one channel less may cost.",

@@ -10,11 +10,11 @@ import click
 
 from rccltune import defaults
 from rccltune.cli.console import Console, common, table
-from rccltune.cli.options import FOLDER, Word, allow_need_option, session_argument
+from rccltune.cli.options import FOLDER, PERCENT, Word, allow_need_option, session_argument
 from rccltune.cli.sweep_options import sweep_option, sweep_options
 from rccltune.errors import SessionError, VerificationError
 from rccltune.showing import Laid, lay
-from rccltune.units import format_last, format_size, format_span, parse_size
+from rccltune.units import format_last, format_size, format_span, parse_size, short_size
 from rccltune.vocab import DTYPE_BYTES, Collective
 
 if TYPE_CHECKING:
@@ -48,7 +48,7 @@ _SHOWN = 12
 @click.option("--keep-losers", is_flag=True, help="Change nothing; exit 9 where a rule loses.")
 @click.option(
     "--min-gain",
-    type=click.FloatRange(min=0, max=100, max_open=True),
+    type=PERCENT,
     default=100 * defaults.MIN_GAIN,
     show_default=True,
     metavar="PCT",
@@ -85,7 +85,7 @@ _SHOWN = 12
     type=_BESIDE,
     multiple=True,
     metavar="C[:SIZE]",
-    help="Nor while this collective runs too (1M). Repeatable.",
+    help=f"Nor while this collective runs too ({short_size(_BESIDE_NBYTES)}). Repeatable.",
 )
 @sweep_options("timeout", "simulate", "rccl_tests")
 @sweep_option("runner", help="What measures. [default: as swept]")

@@ -12,7 +12,8 @@ import pytest
 from rccltune import defaults
 
 # Nothing, once, and no word are no decision that two places could make differently.
-NEUTRAL = (0, 1, "", "-")
+NEUTRAL = (0, 1, "", "-", ())
+KINDS = (int, float, str, tuple)
 
 
 def literals(tree: ast.AST) -> Iterator[tuple[str, object]]:
@@ -43,14 +44,14 @@ def literals(tree: ast.AST) -> Iterator[tuple[str, object]]:
 
 
 def value_of(node: object) -> object:
-    """A number or a text as it is written, ``1 << 20`` too; None for all else."""
+    """A number, a text or several as it is written, ``1 << 20`` too; None for all else."""
     if not isinstance(node, ast.expr):
         return None
     try:
         found = eval(compile(ast.Expression(node), "", "eval"), {"__builtins__": {}})  # noqa: S307 - our own sources, and no name is known in there
     except Exception:  # noqa: BLE001 - it has a name in it, so it is no literal
         return None
-    return found if isinstance(found, int | float | str) and not isinstance(found, bool) else None
+    return None if isinstance(found, bool) or not isinstance(found, KINDS) else found
 
 
 def written(package: Path) -> dict[tuple[str, object], list[str]]:
