@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, fields
+from dataclasses import KW_ONLY, dataclass, fields
 from functools import cache
 from pathlib import Path
 from typing import Annotated, Any, Final, TypeAlias, get_args, get_type_hints
@@ -81,7 +81,7 @@ def _sized(text: str) -> tuple[Collective, int]:
     return Collective.parse(collective), parse_size(size)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True)
 class Option:
     """What an option is beside its type and its default.
 
@@ -100,6 +100,7 @@ class Option:
     """
 
     help: str | None = None
+    _: KW_ONLY
     metavar: str | None = None
     words: tuple[str, ...] = ()
     read: Callable[[str], Any] | None = None
@@ -137,35 +138,29 @@ class SweepOptions:
     """What a user may say of a sweep; empty is what rccltune takes by itself."""
 
     mode: Annotated[
-        Mode | None,
-        _MODE,
-        Option(help="Mode of the machine: cpx-nps4, spx-nps1, …, none, or auto."),
+        Mode | None, _MODE, Option("Mode of the machine: cpx-nps4, spx-nps1, …, none, or auto.")
     ] = None
     simulate: Annotated[
         str | None,
         _LINE,
         Option(
-            help="A simulated node instead of this machine.",
+            "A simulated node instead of this machine.",
             metavar="NODE",
             is_order=True,
             runner="rccl-tests",
         ),
     ] = None
     rccl_tests: Annotated[
-        Path | None,
-        _FILE,
-        Option(help="Folder of all_reduce_perf.", metavar="DIR", is_order=True),
+        Path | None, _FILE, Option("Folder of all_reduce_perf.", metavar="DIR", is_order=True)
     ] = None
     runner: Annotated[
-        str,
-        Parsed(OneOf(RUNNERS)),
-        Option(help="What measures. [default: {default}]", is_order=True),
+        str, Parsed(OneOf(RUNNERS)), Option("What measures. [default: {default}]", is_order=True)
     ] = defaults.RUNNER
     python: Annotated[
         str | None,
         _LINE,
         Option(
-            help="With --runner torch: the Python that has torch.",
+            "With --runner torch: the Python that has torch.",
             metavar="EXE",
             is_order=True,
             runner="torch",
@@ -174,38 +169,33 @@ class SweepOptions:
     backend: Annotated[
         str,
         Parsed(OneOf(BACKENDS)),
-        Option(help="torch's. [default: {default}, or RCCL]", is_order=True, runner="torch"),
+        Option("torch's. [default: {default}, or RCCL]", is_order=True, runner="torch"),
     ] = defaults.BACKEND
     librccl: Annotated[
         Path | None,
         _FILE,
         Option(
-            help="Another librccl.so, in every arm.",
-            metavar="FILE",
-            is_order=True,
-            runner="rccl-tests",
+            "Another librccl.so, in every arm.", metavar="FILE", is_order=True, runner="rccl-tests"
         ),
     ] = None
     launcher: Annotated[
         str,
         Parsed(OneOf(LAUNCHERS)),
         Option(
-            help="What starts the ranks. [default: one that fits the benchmark's MPI]",
-            is_order=True,
+            "What starts the ranks. [default: one that fits the benchmark's MPI]", is_order=True
         ),
     ] = defaults.LAUNCHER
     hostfile: Annotated[
         Path | None,
         _FILE,
-        Option(help="Hosts, in the launcher's own form.", metavar="FILE", is_order=True),
+        Option("Hosts, in the launcher's own form.", metavar="FILE", is_order=True),
     ] = None
-    np: Annotated[int | None, _COUNT, Option(help="Ranks.", metavar="N")] = None
+    np: Annotated[int | None, _COUNT, Option("Ranks.", metavar="N")] = None
     scales: Annotated[
         tuple[Annotated[Scale, _SCALE], ...],
         Listed(),
         Option(
-            help="N nodes with R ranks in all, 1x64,2x128: each into a session of its own below "
-            "-o.",
+            "N nodes with R ranks in all, 1x64,2x128: each into a session of its own below -o.",
             metavar="NxR,...",
             read=parse_scales,
         ),
@@ -213,146 +203,111 @@ class SweepOptions:
     placement_of_ranks: Annotated[
         str | None,
         Parsed(OneOf(RANK_PLACEMENTS)),
-        Option(
-            help="Devices of the ranks. [default: all of the node, or the first --np]",
-            pinned=True,
-        ),
+        Option("Devices of the ranks. [default: all of the node, or the first --np]", pinned=True),
     ] = None
     preset: Annotated[
-        str | None,
-        Parsed(OneOf(tuple(PRESETS))),
-        Option(help="Wishes by name; others win."),
+        str | None, Parsed(OneOf(tuple(PRESETS))), Option("Wishes by name; others win.")
     ] = None
     collective: Annotated[
         tuple[Annotated[Collective, _COLLECTIVE], ...],
         Listed(),
-        Option(help="Again for each; default: five.", again=True),
+        Option("Again for each; default: five.", again=True),
     ] = ()
     setting: Annotated[
         tuple[Annotated[Setting, _SETTING], ...],
         Listed(),
-        Option(help="A/P or A/P/CHANNELS, again for each.", again=True),
+        Option("A/P or A/P/CHANNELS, again for each.", again=True),
     ] = ()
     channels: Annotated[
         tuple[Annotated[int, _COUNT], ...],
         Listed(),
         Option(
-            help="Counts for every --setting, or for survivors: 8,16.",
-            metavar="LIST",
-            read=_channels,
+            "Counts for every --setting, or for survivors: 8,16.", metavar="LIST", read=_channels
         ),
     ] = ()
     variant: Annotated[
         tuple[Annotated[str, _LINE], ...],
         Listed(),
-        Option(help="Again for each; rccltune variants.", metavar="NAME", again=True),
+        Option("Again for each; rccltune variants.", metavar="NAME", again=True),
     ] = ()
     variants: Annotated[
-        Path | None,
-        _FILE,
-        Option(help="Variants of your own.", metavar="YAML", is_order=True),
+        Path | None, _FILE, Option("Variants of your own.", metavar="YAML", is_order=True)
     ] = None
     min_bytes: Annotated[
-        int,
-        _SIZE,
-        Option(help="Smallest size. [default: {default}]", is_range=True, pinned=True),
+        int, _SIZE, Option("Smallest size. [default: {default}]", is_range=True, pinned=True)
     ] = defaults.MIN_NBYTES
     max_bytes: Annotated[
-        int,
-        _SIZE,
-        Option(help="Largest size. [default: {default}]", is_range=True, pinned=True),
+        int, _SIZE, Option("Largest size. [default: {default}]", is_range=True, pinned=True)
     ] = defaults.MAX_NBYTES
     factor: Annotated[
         int,
         Parsed(FromUp(2)),
-        Option(help="Step factor. [default: {default}]", metavar="N", is_range=True, pinned=True),
+        Option("Step factor. [default: {default}]", metavar="N", is_range=True, pinned=True),
     ] = defaults.FACTOR
     step: Annotated[
-        int | None,
-        _SIZE,
-        Option(help="Step in bytes instead of a factor.", is_range=True),
+        int | None, _SIZE, Option("Step in bytes instead of a factor.", is_range=True)
     ] = None
     sizes: Annotated[tuple[Annotated[tuple[Collective, int], _SIZED], ...], Listed(), Option()] = ()
     workload: Annotated[
         Path | None,
         _FILE,
-        Option(help="Just the sizes of a recorded job.", metavar="FILE", is_order=True),
+        Option("Just the sizes of a recorded job.", metavar="FILE", is_order=True),
     ] = None
     dtype: Annotated[
         tuple[Annotated[str, Parsed(OneOf(tuple(DTYPE_BYTES)))], ...],
         Listed(),
-        Option(help="Data type. [default: {default}]", pinned=True),
+        Option("Data type. [default: {default}]", pinned=True),
     ] = (defaults.DTYPE,)
     op: Annotated[
-        str,
-        Parsed(OneOf(REDOPS)),
-        Option(help="Operation. [default: {default}]", pinned=True),
+        str, Parsed(OneOf(REDOPS)), Option("Operation. [default: {default}]", pinned=True)
     ] = defaults.REDOP
     placement: Annotated[
         str | None,
         Parsed(OneOf(PLACEMENTS)),
-        Option(help="Halves of a row. [default: both; with --runner torch: in]", pinned=True),
+        Option("Halves of a row. [default: both; with --runner torch: in]", pinned=True),
     ] = None
     iters: Annotated[
-        int,
-        _COUNT,
-        Option(help="Timed calls. [default: {default}]", metavar="N", pinned=True),
+        int, _COUNT, Option("Timed calls. [default: {default}]", metavar="N", pinned=True)
     ] = defaults.ITERATIONS
     warmup: Annotated[
-        int,
-        _COUNT_OR_NONE,
-        Option(help="Others. [default: {default}]", metavar="N", pinned=True),
+        int, _COUNT_OR_NONE, Option("Others. [default: {default}]", metavar="N", pinned=True)
     ] = defaults.WARMUP
     graph: Annotated[
-        int, _COUNT_OR_NONE, Option(help="Graph replays, -G.", metavar="N", pinned=True)
+        int, _COUNT_OR_NONE, Option("Graph replays, -G.", metavar="N", pinned=True)
     ] = 0
     check: Annotated[
         bool,
         _YES_OR_NO,
-        Option(help="Check results. [default: {default}]", words=("0", "1"), pinned=True),
+        Option("Check results. [default: {default}]", words=("0", "1"), pinned=True),
     ] = True
     repeats: Annotated[
-        int, _COUNT, Option(help="Launches. [default: {default}]", metavar="N", pinned=True)
+        int, _COUNT, Option("Launches. [default: {default}]", metavar="N", pinned=True)
     ] = defaults.REPEATS
     method: Annotated[
-        str,
-        Parsed(OneOf(METHODS)),
-        Option(help="All settings in a launch, or one each."),
+        str, Parsed(OneOf(METHODS)), Option("All settings in a launch, or one each.")
     ] = defaults.METHOD
     exhaustive: Annotated[
-        bool,
-        _YES_OR_NO,
-        Option(help="Every setting at every size; no search.", is_flag=True),
+        bool, _YES_OR_NO, Option("Every setting at every size; no search.", is_flag=True)
     ] = False
     budget: Annotated[
-        float | None,
-        _TIME,
-        Option(help="Wall time to spend, 5m or 1h. [default: as needed]"),
+        float | None, _TIME, Option("Wall time to spend, 5m or 1h. [default: as needed]")
     ] = None
     longest: Annotated[
-        float,
-        _TIME,
-        Option(help="Plan no launch to take longer. [default: {default}]"),
+        float, _TIME, Option("Plan no launch to take longer. [default: {default}]")
     ] = defaults.LONGEST_S
     timeout: Annotated[
-        float | None,
-        _TIME,
-        Option(help="Longest time for one launch. [default: measured]"),
+        float | None, _TIME, Option("Longest time for one launch. [default: measured]")
     ] = None
     env: Annotated[
-        _Pairs,
-        _PAIRS,
-        Option(help="Set in every arm.", metavar="NAME=VALUE", again=True, is_order=True),
+        _Pairs, _PAIRS, Option("Set in every arm.", metavar="NAME=VALUE", again=True, is_order=True)
     ] = ()
     clear: Annotated[
         tuple[VariableName, ...],
         Listed(),
-        Option(help="Clear this one too.", metavar="NAME", again=True, is_order=True),
+        Option("Clear this one too.", metavar="NAME", again=True, is_order=True),
     ] = ()
     seed: Annotated[
-        int,
-        _COUNT_OR_NONE,
-        Option(help="Of the order (and of simulated noise).", pinned=True),
+        int, _COUNT_OR_NONE, Option("Of the order (and of simulated noise).", pinned=True)
     ] = 0
 
 
