@@ -1,125 +1,32 @@
 """sweep.yaml: what a user wishes for, with every mistake found at once and placed.
 
 In comes the text of a YAML file, out come typed values under the names of the command line's own
-options (``min_bytes`` for ``--min-bytes``), so that an option overrides a key of the same name.
+options (:mod:`rccltune.sweep_options`), so that an option overrides a key of the same name. Options
+become a :class:`Sweep` here, and a sweep becomes the options that a session keeps.
 """
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping
-from typing import Annotated, Any, Final, TypeAlias, TypeVar
+from dataclasses import replace
+from typing import Any, Final
 
-from typing_extensions import TypedDict
+from rccltune import defaults, yamlfile
+from rccltune.model import Setting, Sweep
+from rccltune.sweep_options import SweepOptions, declared, to_plain
+from rccltune.vocab import TUNABLE, Collective, Placement, RankPlacement
 
-from rccltune import yamlfile
-from rccltune.fields import Listed, Made, Parsed, VariableName, odd_letters, one_of, whole
-from rccltune.model import LONGEST_S, Mode, Scale, Setting, Sweep
-from rccltune.presets import PRESETS
-from rccltune.showing import shown
-from rccltune.units import parse_size
-from rccltune.vocab import DTYPE_BYTES, RANK_PLACEMENTS, REDOPS, Collective, RankPlacement
-
-_DURATION: Final = re.compile(r"([0-9]{1,9}(?:\.[0-9]{1,9})?)\s*([smh]?)")
-_SECONDS: Final = {"": 1, "s": 1, "m": 60, "h": 3600}
-LAUNCHERS: Final = ("auto", "openmpi", "mpich", "intel", "srun", "torchrun", "none")
-RUNNERS: Final = ("rccl-tests", "torch")
-BACKENDS: Final = ("nccl", "gloo", "rcclx")
-PLACEMENTS: Final = ("out", "in", "both")
-METHODS: Final = ("auto", "one-launch", "per-setting")
-
-
-def parse_duration(text: str) -> float:
-    """Seconds of ``90``, ``90s``, ``5m`` or ``1.5h``; ValueError otherwise."""
-    match = _DURATION.fullmatch(text.strip())
-    if match is None or not float(match[1]):
-        raise ValueError(f"'{text}' is no duration: write 90, 90s, 5m or 1h")
-    return float(match[1]) * _SECONDS[match[2]]
-
-
-def _flag(text: str) -> bool:
-    folded = text.lower()
-    if folded not in ("true", "false", "yes", "no", "1", "0"):
-        raise ValueError(f"'{text}' is neither true nor false")
-    return folded in ("true", "yes", "1")
-
-
-def _text(text: str) -> str:
-    """One line; of a path, of a name."""
-    if odd_letters(text):
-        raise ValueError(f"'{shown(text)}' has a letter that is no plain text")
-    return text
-
-
-def _pairs(found: dict[str, str]) -> tuple[tuple[str, str], ...]:
-    return tuple(found.items())
-
-
-def _sized(text: str) -> tuple[Collective, int]:
-    """``all_reduce/1M``: the collective, and a size to measure it at."""
-    collective, slash, size = text.partition("/")
-    if not slash:
-        raise ValueError(f"'{text}' is no collective with a size: write all_reduce/1M")
-    return Collective.parse(collective), parse_size(size)
-
-
-Size: TypeAlias = Annotated[int, Parsed(parse_size)]
-Seconds: TypeAlias = Annotated[float, Parsed(parse_duration)]
-Flag: TypeAlias = Annotated[bool, Parsed(_flag)]
-Count: TypeAlias = Annotated[int, Parsed(whole(1))]
-CountOrNone: TypeAlias = Annotated[int, Parsed(whole(0))]
-_Pairs: TypeAlias = Annotated[dict[VariableName, Annotated[str, Parsed(_text)]], Made(_pairs)]
-_T = TypeVar("_T")
-_Several: TypeAlias = Annotated[tuple[_T, ...], Listed()]
-
-
-class SweepFile(TypedDict, total=False):
-    """The keys of sweep.yaml, by the names of the command line's options."""
-
-    mode: Annotated[Mode | None, Parsed(Mode.parse_wish)]
-    collective: _Several[Annotated[Collective, Parsed(Collective.parse)]]
-    setting: _Several[Annotated[Setting, Parsed(Setting.parse)]]
-    channels: _Several[Count]
-    min_bytes: Size
-    max_bytes: Size
-    factor: Annotated[int, Parsed(whole(2))]
-    step: Size
-    sizes: _Several[Annotated[tuple[Collective, int], Parsed(_sized)]]
-    dtype: _Several[Annotated[str, Parsed(one_of(*DTYPE_BYTES))]]
-    op: Annotated[str, Parsed(one_of(*REDOPS))]
-    placement: Annotated[str, Parsed(one_of(*PLACEMENTS))]
-    iters: Count
-    warmup: CountOrNone
-    graph: CountOrNone
-    check: Flag
-    repeats: Count
-    exhaustive: Flag
-    timeout: Seconds
-    budget: Seconds
-    longest: Seconds
-    launcher: Annotated[str, Parsed(one_of(*LAUNCHERS))]
-    rccl_tests: Annotated[str, Parsed(_text)]
-    librccl: Annotated[str, Parsed(_text)]
-    runner: Annotated[str, Parsed(one_of(*RUNNERS))]
-    python: Annotated[str, Parsed(_text)]
-    backend: Annotated[str, Parsed(one_of(*BACKENDS))]
-    hostfile: Annotated[str, Parsed(_text)]
-    np: Count
-    placement_of_ranks: Annotated[str, Parsed(one_of(*RANK_PLACEMENTS))]
-    scales: _Several[Annotated[Scale, Parsed(Scale.parse)]]
-    preset: Annotated[str, Parsed(one_of(*PRESETS))]
-    seed: CountOrNone
-    method: Annotated[str, Parsed(one_of(*METHODS))]
-    simulate: Annotated[str, Parsed(_text)]
-    variant: _Several[Annotated[str, Parsed(_text)]]
-    variants: Annotated[str, Parsed(_text)]
-    workload: Annotated[str, Parsed(_text)]
-    env: _Pairs
-    clear: _Several[VariableName]
+_PLACEMENTS: Final = {
+    "out": (Placement.OUT_OF_PLACE,),
+    "in": (Placement.IN_PLACE,),
+    "both": (Placement.OUT_OF_PLACE, Placement.IN_PLACE),
+}
+# Which collectives matter most in training comes first, so that an early stop keeps them.
+_DEFAULT_ORDER: Final = tuple(reversed(TUNABLE))
 
 
 def read_sweep_file(text: str, name: str) -> dict[str, Any]:
-    """Typed values by option name; lists become tuples.
+    """Typed values by option name, of what the file says; lists become tuples.
 
     Args:
         text: the file's text.
@@ -129,9 +36,71 @@ def read_sweep_file(text: str, name: str) -> dict[str, Any]:
         InputFileError: every mistake, one a line, each with line and column.
     """
     read = yamlfile.read(
-        SweepFile, text, name, "see docs/sweep.md.", rename=lambda key: key.replace("-", "_")
+        SweepOptions, text, name, "see docs/sweep.md.", rename=lambda key: key.replace("-", "_")
     )
-    return dict(read.value)
+    return {key: getattr(read.value, key) for key in read.keys if key in declared()}
+
+
+def sweep_of(options: SweepOptions) -> Sweep:
+    """What these options measure."""
+    is_torch = options.runner == "torch"
+    return Sweep(
+        mode=options.mode,
+        collectives=_collectives(options),
+        settings=_settings(options),
+        counts=() if options.setting else options.channels,
+        min_nbytes=options.min_bytes,
+        max_nbytes=options.max_bytes,
+        factor=options.factor,
+        step_nbytes=options.step,
+        wanted=_wanted(options.sizes),
+        dtypes=options.dtype,
+        redop=options.op,
+        placements=_PLACEMENTS[options.placement or ("in" if is_torch else "both")],
+        rank_placement=options.placement_of_ranks or defaults.RANK_PLACEMENT,
+        iterations=options.iters,
+        warmup=options.warmup,
+        graph=options.graph,
+        check=options.check,
+        repeats=options.repeats,
+        seed=options.seed,
+        method=options.method,
+        exhaustive=options.exhaustive,
+        longest_s=options.longest,
+    )
+
+
+def options_of(sweep: Sweep) -> dict[str, Any]:
+    """The options that say this sweep, in the order of a session's file."""
+    placements = [placement.value for placement in sweep.placements]
+    # The first devices are a placement only with their number.
+    is_first = sweep.rank_placement == RankPlacement.FIRST.value and sweep.scales
+    return {
+        "mode": sweep.mode,
+        "collective": sweep.collectives,
+        "setting": sweep.settings,
+        "min_bytes": sweep.min_nbytes,
+        "max_bytes": sweep.max_nbytes,
+        "factor": None if sweep.step_nbytes else sweep.factor,
+        "step": sweep.step_nbytes,
+        "dtype": sweep.dtypes,
+        "op": sweep.redop,
+        "placement": placements[0] if len(placements) == 1 else "both",
+        "placement_of_ranks": sweep.rank_placement,
+        "np": sweep.scales[0].n_ranks if is_first else None,
+        "iters": sweep.iterations,
+        "warmup": sweep.warmup,
+        "graph": sweep.graph,
+        "check": sweep.check,
+        "repeats": sweep.repeats,
+        "seed": sweep.seed,
+        "variant": sweep.named_variants,
+        "channels": sweep.counts,
+        "method": sweep.method,
+        "exhaustive": sweep.exhaustive,
+        "longest": sweep.longest_s,
+        "sizes": tuple((one, nbytes) for one, found in sweep.wanted for nbytes in found),
+    }
 
 
 def dump_sweep(sweep: Sweep, site: Mapping[str, Any] | None = None) -> str:
@@ -144,36 +113,29 @@ def dump_sweep(sweep: Sweep, site: Mapping[str, Any] | None = None) -> str:
     """
     import yaml
 
-    placements = [p.value for p in sweep.placements]
-    # The first devices are a placement only with their number.
-    is_first = sweep.rank_placement == RankPlacement.FIRST.value and sweep.scales
-    plain: dict[str, Any] = {
-        "mode": str(sweep.mode) if sweep.mode else None,
-        "collective": [c.value for c in sweep.collectives],
-        "setting": [str(s) for s in sweep.settings],
-        "min_bytes": sweep.min_nbytes,
-        "max_bytes": sweep.max_nbytes,
-        "factor": None if sweep.step_nbytes else sweep.factor,
-        "step": sweep.step_nbytes,
-        "dtype": list(sweep.dtypes),
-        "op": sweep.redop,
-        "placement": placements[0] if len(placements) == 1 else "both",
-        "placement_of_ranks": sweep.rank_placement,
-        "np": sweep.scales[0].n_ranks if is_first else None,
-        "iters": sweep.iterations,
-        "warmup": sweep.warmup,
-        "graph": sweep.graph,
-        "check": sweep.check,
-        "repeats": sweep.repeats,
-        "seed": sweep.seed,
-        "variant": list(sweep.named_variants),
-        "channels": list(sweep.counts),
-        "method": None if sweep.method == "auto" else sweep.method,
-        "exhaustive": sweep.exhaustive or None,
-        "longest": None if sweep.longest_s == LONGEST_S else f"{sweep.longest_s:g}s",
-        "sizes": [f"{c.value}/{n}" for c, found in sweep.wanted for n in found],
-    }
-    plain |= site or {}
-    said = {name: value for name, value in plain.items() if value not in (None, [], {})}
+    said = to_plain({**options_of(sweep), **(site or {})})
     text: str = yaml.safe_dump(said, sort_keys=False, allow_unicode=True)
     return text
+
+
+def _collectives(options: SweepOptions) -> tuple[Collective, ...]:
+    """Those that are named, or whose sizes are; all that ask a tuner otherwise."""
+    sized = tuple(dict.fromkeys(collective for collective, _ in options.sizes))
+    return options.collective or sized or _DEFAULT_ORDER
+
+
+def _settings(options: SweepOptions) -> tuple[Setting, ...]:
+    """Settings, each with every channel count where counts are given."""
+    if not options.channels:
+        return options.setting
+    return tuple(replace(s, channels=n) for s in options.setting for n in options.channels)
+
+
+def _wanted(
+    sizes: tuple[tuple[Collective, int], ...],
+) -> tuple[tuple[Collective, tuple[int, ...]], ...]:
+    """Sizes by collective, rising."""
+    found: dict[Collective, set[int]] = {}
+    for collective, nbytes in sizes:
+        found.setdefault(collective, set()).add(nbytes)
+    return tuple((collective, tuple(sorted(own))) for collective, own in found.items())

@@ -59,6 +59,10 @@ class Checked:
         return {**found, "pattern": self.pattern} if self.pattern else found
 
 
+def _as_it_is(value: object) -> object:
+    return value
+
+
 @dataclass(frozen=True, slots=True)
 class Parsed:
     """A value that is made from a text, by the function that reads the option of the same name.
@@ -66,10 +70,16 @@ class Parsed:
     Attributes:
         parse: raises ValueError with what is wrong of the text.
         told: the same as JSON schema, for editors that know it.
+        what: it is, in a word: a size, a duration.
+        write: what YAML is given, for ``parse`` to read again.
+        show: what a help says of it.
     """
 
     parse: Callable[[str], Any]
     told: Mapping[str, Any] = field(default_factory=dict)
+    what: str = ""
+    write: Callable[[Any], Any] = _as_it_is
+    show: Callable[[Any], str] = str
 
     def __get_pydantic_core_schema__(self, _source: object, _handler: object) -> CoreSchema:
         """How pydantic asks for it."""
@@ -93,9 +103,11 @@ class Made:
 
     Attributes:
         make: raises ValueError where the whole makes no sense.
+        of: the type in the file, where the record has another.
     """
 
     make: Callable[[Any], Any]
+    of: Any = None
 
     def __get_pydantic_core_schema__(
         self, source: object, handler: GetCoreSchemaHandler
@@ -103,7 +115,8 @@ class Made:
         """How pydantic asks for it."""
         from pydantic_core import core_schema
 
-        return core_schema.no_info_after_validator_function(self.make, handler(source))
+        held = handler(source) if self.of is None else handler.generate_schema(self.of)
+        return core_schema.no_info_after_validator_function(self.make, held)
 
 
 @dataclass(frozen=True, slots=True)
@@ -133,26 +146,30 @@ def _only(allowed: str) -> Callable[[str], str]:
     return check
 
 
-def one_of(*words: str) -> Callable[[str], str]:
+@dataclass(frozen=True, slots=True)
+class OneOf:
     """A reader of one of a few words."""
 
-    def parse(text: str) -> str:
-        if text not in words:
-            raise ValueError(f"'{text}' is none of {', '.join(words)}")
+    words: tuple[str, ...]
+
+    def __call__(self, text: str) -> str:
+        """The word itself; ValueError for any other."""
+        if text not in self.words:
+            raise ValueError(f"'{text}' is none of {', '.join(self.words)}")
         return text
 
-    return parse
 
-
-def whole(minimum: int) -> Callable[[str], int]:
+@dataclass(frozen=True, slots=True)
+class FromUp:
     """A reader of a whole number from ``minimum`` up, of at most 18 digits."""
 
-    def parse(text: str) -> int:
-        if not re.fullmatch(r"[0-9]{1,18}", text) or int(text) < minimum:
-            raise ValueError(f"'{text[:40]}' is no whole number from {minimum} up")
-        return int(text)
+    minimum: int
 
-    return parse
+    def __call__(self, text: str) -> int:
+        """The number; ValueError for all else."""
+        if not re.fullmatch(r"[0-9]{1,18}", text) or int(text) < self.minimum:
+            raise ValueError(f"'{text[:40]}' is no whole number from {self.minimum} up")
+        return int(text)
 
 
 def matching(pattern: str, what: str) -> Checked:

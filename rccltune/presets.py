@@ -1,6 +1,7 @@
 """Sweeps by name: the measurements that AMD's documents tell users to make.
 
-Keys and values are those of sweep.yaml, so that a file or an option of the same name wins. Sources:
+Keys and values are those of :mod:`rccltune.sweep_options`, so that a file or an option of the same
+name wins; a number is the document's even where it is the default. Sources:
 AMD's RCCL usage tips for CPX (``mpirun -np 64 --bind-to numa all_reduce_perf -b 8 -e 1G -f 2``;
 the same with ``ROCR_VISIBLE_DEVICES=0,…,7`` and ``-np 8``; and with ``-b 32 -G 2 -w 20 -n 50``).
 Ranks are bound to their NUMA sets without being asked to, where the launcher can.

@@ -55,6 +55,12 @@ def format_size(nbytes: float) -> str:
     return f"{_digits(value, unit)} {unit}"
 
 
+def short_size(nbytes: int) -> str:
+    """``1G``, as options are written and :func:`parse_size` reads it; exact."""
+    power = max(n for n in _POWER.values() if nbytes % KIB**n == 0) if nbytes else 0
+    return f"{nbytes // KIB**power}{' KMGT'[power].strip()}"
+
+
 def _digits(value: float, unit: str) -> str:
     return f"{value:.0f}" if unit == "B" or value >= 99.95 else f"{value:.3g}"
 

@@ -44,7 +44,6 @@ from search_verdicts import (
 )
 
 from rccltune import emit, plugin, simnode
-from rccltune.config import parse_duration
 from rccltune.errors import RccltuneError
 from rccltune.model import Rule, Setting
 from rccltune.pipeline import emit_rules, find_site, merge_wishes
@@ -53,6 +52,7 @@ from rccltune.pipeline.launching import simulated_s
 from rccltune.pipeline.preparing import prepare
 from rccltune.pipeline.sweeping import sweep
 from rccltune.session import read_launches
+from rccltune.sweep_options import parse_duration
 from rccltune.units import parse_size
 from rccltune.vocab import Collective
 from rccltune.zones import ChoiceOptions

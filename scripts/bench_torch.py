@@ -26,11 +26,11 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 from bench_nccl import variables
 from machine import ended_well, machine
 
-from rccltune import plan, proof, torchbench
+from rccltune import defaults, plan, proof, torchbench
 from rccltune.model import BASELINE, Launch, Role, Sample, Scale, Setting, Stated, Sweep
 from rccltune.parse import read_stream
 from rccltune.units import format_size, parse_size
-from rccltune.vocab import Collective, Placement
+from rccltune.vocab import BACKENDS, Collective, Placement
 
 SETTINGS = ("tree/ll", "tree/ll128", "tree/simple", "ring/ll", "ring/ll128", "ring/simple")
 LIBRARY = re.compile(r"^# Library: (\S+)", re.MULTILINE)
@@ -237,7 +237,7 @@ def main() -> None:
     parser.add_argument("--ranks", type=int, default=2)
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--iters", type=int, default=20, help="timed calls of both arms")
-    parser.add_argument("--backend", default="nccl", choices=torchbench.BACKENDS)
+    parser.add_argument("--backend", default=defaults.BACKEND, choices=BACKENDS)
     parser.add_argument("--collective", action="append", type=Collective.parse)
     parser.add_argument("--min-bytes", type=parse_size, default=parse_size("1K"))
     parser.add_argument("--max-bytes", type=parse_size, default=parse_size("64M"))

@@ -13,9 +13,10 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from rccltune import defaults
 from rccltune.cli.console import DEFAULT_SESSION, Console, common, styled, table
-from rccltune.cli.options import DURATION, FOLDER, MODE_WISH, of_a_machine
-from rccltune.config import LAUNCHERS
+from rccltune.cli.options import FOLDER, of_a_machine
+from rccltune.cli.sweep_options import sweep_option
 from rccltune.errors import CommandLineError
 from rccltune.showing import Laid, lay
 
@@ -29,9 +30,9 @@ if TYPE_CHECKING:
 @click.option(
     "-o", "--output", type=FOLDER, default=DEFAULT_SESSION, help="Session folder, for --links."
 )
-@click.option("--simulate", metavar="NODE", help="A simulated node instead, for --links.")
-@click.option("--mode", type=MODE_WISH, help="Mode it must be in, for --links.")
-@click.option("--launcher", type=click.Choice(LAUNCHERS), help="What starts ranks, for --links.")
+@sweep_option("simulate", help="A simulated node instead, for --links.")
+@sweep_option("mode", help="Mode it must be in, for --links.")
+@sweep_option("launcher", help="What starts ranks, for --links.")
 @click.option(
     "--pairs",
     type=click.IntRange(min=1),
@@ -43,12 +44,12 @@ if TYPE_CHECKING:
 @click.option(
     "--repeats",
     type=click.IntRange(min=1),
-    default=3,
+    default=defaults.REPEATS,
     show_default=True,
     metavar="N",
     help="Launches of each pair.",
 )
-@click.option("--timeout", type=DURATION, help="Longest time of a launch.")
+@sweep_option("timeout", help="Longest time of a launch.")
 @click.option("--seed", type=click.IntRange(min=0), default=0, help="Of simulated noise.")
 @click.option("--force", is_flag=True, help="Measure links that the session has.")
 @common
@@ -124,7 +125,7 @@ def _links_wanted(
             mode=options["mode"],
             simulate=simulate,
             rccl_tests=rccl_tests,
-            launcher=options["launcher"] or "auto",
+            launcher=options["launcher"] or defaults.LAUNCHER,
             seed=options["seed"],
         ),
         session=options["output"],

@@ -9,11 +9,11 @@ from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar
 
 import click
 
+from rccltune import defaults
 from rccltune.cli.console import DEFAULT_SESSION, with_options
-from rccltune.config import parse_duration
 from rccltune.errors import CommandLineError
-from rccltune.model import Mode, Scale, Setting
-from rccltune.units import parse_size
+from rccltune.model import Mode, Scale
+from rccltune.sweep_options import parse_scales
 from rccltune.vocab import Collective
 
 if TYPE_CHECKING:
@@ -58,18 +58,11 @@ def _pair(text: str) -> tuple[str, str]:
     return key, value
 
 
-def _scales(text: str) -> tuple[Scale, ...]:
-    return tuple(Scale.parse(part) for part in text.split(",") if part)
-
-
 COLLECTIVE = Word("collective", Collective.parse)
 MODE = Word("mode", Mode.parse)
-MODE_WISH = Word("mode", Mode.parse_wish)
-SETTING = Word("setting", Setting.parse)
 PAIR = Word("key=value", _pair)
-SCALES = Word("scales", _scales)
-SIZE = Word("size", parse_size)
-DURATION = Word("duration", parse_duration)
+SCALES = Word("scales", parse_scales)
+PERCENT = click.FloatRange(min=0, max=100, max_open=True)
 FOLDER = click.Path(path_type=Path, file_okay=True, dir_okay=True)
 
 
@@ -153,7 +146,6 @@ class Choosing:
         )
 
 
-_PERCENT = click.FloatRange(min=0, max=100, max_open=True)
 _CHOOSING = (
     click.option(
         "--baseline",
@@ -162,16 +154,16 @@ _CHOOSING = (
     ),
     click.option(
         "--tolerance",
-        type=_PERCENT,
-        default=2.0,
+        type=PERCENT,
+        default=100 * defaults.TOLERANCE,
         show_default=True,
         metavar="PCT",
         help="Regret allowed to save a zone.",
     ),
     click.option(
         "--min-gain",
-        type=_PERCENT,
-        default=2.0,
+        type=PERCENT,
+        default=100 * defaults.MIN_GAIN,
         show_default=True,
         metavar="PCT",
         help="Gain over baseline that a rule must have.",
@@ -184,8 +176,8 @@ _CHOOSING = (
     ),
     click.option(
         "--channel-cost",
-        type=_PERCENT,
-        default=0.0,
+        type=PERCENT,
+        default=100 * defaults.CHANNEL_COST,
         metavar="PCT",
         help="Time that one channel less may cost.",
     ),

@@ -7,10 +7,12 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from rccltune import defaults
 from rccltune.cli.ceiling import ceiling_lines, take, transferbench_option
 from rccltune.cli.console import DEFAULT_SESSION, Console, common
 from rccltune.cli.options import FOLDER, Choosing, choosing, scales_option
 from rccltune.showing import lay
+from rccltune.vocab import FIGURE_FORMATS
 
 if TYPE_CHECKING:
     from rccltune.model import Scale
@@ -22,9 +24,9 @@ if TYPE_CHECKING:
 @click.option(
     "--format",
     "formats",
-    type=click.Choice(["png", "svg", "pdf"]),
+    type=click.Choice(FIGURE_FORMATS),
     multiple=True,
-    default=("png",),
+    default=defaults.FIGURES,
     show_default=True,
     help="Of the figures; again for each.",
 )

@@ -13,24 +13,13 @@ import click
 
 from rccltune.cli.console import DEFAULT_SESSION, Console, common
 from rccltune.cli.extras import Extras, extras
-from rccltune.cli.options import (
-    COLLECTIVE,
-    DURATION,
-    FOLDER,
-    MODE_WISH,
-    PAIR,
-    SCALES,
-    SETTING,
-    SIZE,
-)
+from rccltune.cli.options import FOLDER
 from rccltune.cli.progress import minutes, progress_of
-from rccltune.config import BACKENDS, LAUNCHERS, METHODS, PLACEMENTS, RUNNERS
+from rccltune.cli.sweep_options import names, sweep_option, sweep_options
 from rccltune.errors import LaunchError
 from rccltune.model import Scale
-from rccltune.presets import PRESETS
 from rccltune.showing import Laid, lay
 from rccltune.units import format_size
-from rccltune.vocab import DTYPE_BYTES, RANK_PLACEMENTS, REDOPS
 
 if TYPE_CHECKING:
     from rccltune.pipeline.preparing import Prepared
@@ -42,70 +31,10 @@ _Wanted: TypeAlias = "tuple[Wishes, Path, Scale | None]"
 
 
 @click.command("sweep")
-@click.option(
-    "--mode",
-    type=MODE_WISH,
-    help="Mode of the machine: cpx-nps4, spx-nps1, …, none, or auto.",
-)
+@sweep_option("mode")
 @click.option("-c", "--config", type=FOLDER, metavar="YAML", help="Wishes; options win over it.")
 @click.option("-o", "--output", type=FOLDER, default=DEFAULT_SESSION, help="Session folder.")
-@click.option("--simulate", metavar="NODE", help="A simulated node instead of this machine.")
-@click.option("--rccl-tests", type=FOLDER, metavar="DIR", help="Folder of all_reduce_perf.")
-@click.option("--runner", type=click.Choice(RUNNERS), help="What measures. [default: rccl-tests]")
-@click.option("--python", metavar="EXE", help="With --runner torch: the Python that has torch.")
-@click.option("--backend", type=click.Choice(BACKENDS), help="torch's. [default: nccl, or RCCL]")
-@click.option("--librccl", type=FOLDER, metavar="FILE", help="Another librccl.so, in every arm.")
-@click.option(
-    "--launcher",
-    type=click.Choice(LAUNCHERS),
-    help="What starts the ranks. [default: one that fits the benchmark's MPI]",
-)
-@click.option("--hostfile", type=FOLDER, metavar="FILE", help="Hosts, in the launcher's own form.")
-@click.option("--np", type=click.IntRange(min=1), metavar="N", help="Ranks.")
-@click.option(
-    "--scales",
-    type=SCALES,
-    metavar="NxR,...",
-    help="N nodes with R ranks in all, 1x64,2x128: each into a session of its own below -o.",
-)
-@click.option(
-    "--placement-of-ranks",
-    type=click.Choice(RANK_PLACEMENTS),
-    help="Devices of the ranks. [default: all of the node, or the first --np]",
-)
-@click.option("--preset", type=click.Choice(list(PRESETS)), help="Wishes by name; others win.")
-@click.option("--collective", type=COLLECTIVE, multiple=True, help="Again for each; default: five.")
-@click.option("--setting", type=SETTING, multiple=True, help="A/P or A/P/CHANNELS, again for each.")
-@click.option(
-    "--channels", metavar="LIST", help="Counts for every --setting, or for survivors: 8,16."
-)
-@click.option("--variant", multiple=True, metavar="NAME", help="Again for each; rccltune variants.")
-@click.option("--variants", type=FOLDER, metavar="YAML", help="Variants of your own.")
-@click.option("--min-bytes", type=SIZE, help="Smallest size. [default: 8]")
-@click.option("--max-bytes", type=SIZE, help="Largest size. [default: 1G]")
-@click.option("--factor", type=click.IntRange(min=2), metavar="N", help="Step factor. [default: 2]")
-@click.option("--step", type=SIZE, help="Step in bytes instead of a factor.")
-@click.option("--workload", type=FOLDER, metavar="FILE", help="Just the sizes of a recorded job.")
-@click.option("--dtype", type=click.Choice(list(DTYPE_BYTES)), help="Data type. [default: float]")
-@click.option("--op", type=click.Choice(REDOPS), help="Operation. [default: sum]")
-@click.option(
-    "--placement",
-    type=click.Choice(PLACEMENTS),
-    help="Halves of a row. [default: both; with --runner torch: in]",
-)
-@click.option("--iters", type=click.IntRange(min=1), metavar="N", help="Timed calls. [default: 20]")
-@click.option("--warmup", type=click.IntRange(min=0), metavar="N", help="Others. [default: 5]")
-@click.option("--graph", type=click.IntRange(min=0), metavar="N", help="Graph replays, -G.")
-@click.option("--check", type=click.Choice(["0", "1"]), help="Check results. [default: 1]")
-@click.option("--repeats", type=click.IntRange(min=1), metavar="N", help="Launches. [default: 3]")
-@click.option("--method", type=click.Choice(METHODS), help="All settings in a launch, or one each.")
-@click.option("--exhaustive", is_flag=True, help="Every setting at every size; no search.")
-@click.option("--budget", type=DURATION, help="Wall time to spend, 5m or 1h. [default: as needed]")
-@click.option("--longest", type=DURATION, help="Plan no launch to take longer. [default: 2m]")
-@click.option("--timeout", type=DURATION, help="Longest time for one launch. [default: measured]")
-@click.option("--env", type=PAIR, multiple=True, metavar="NAME=VALUE", help="Set in every arm.")
-@click.option("--clear", multiple=True, metavar="NAME", help="Clear this one too.")
-@click.option("--seed", type=click.IntRange(min=0), help="Of the order (and of simulated noise).")
+@sweep_options(*(name for name in names() if name != "mode"))
 @click.option("--apply-mode", is_flag=True, help="Set --mode first, and put the old one back.")
 @click.option("--plan", "plan_only", is_flag=True, help="Show what would run, and stop.")
 @click.option("--lift-quarantine", is_flag=True, help="Try quarantined settings again.")

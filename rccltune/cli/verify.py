@@ -8,12 +8,13 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from rccltune import defaults
 from rccltune.cli.console import Console, common, table
-from rccltune.cli.options import DURATION, FOLDER, PAIR, Word, allow_need_option, session_argument
-from rccltune.config import BACKENDS, LAUNCHERS, RUNNERS
+from rccltune.cli.options import FOLDER, PERCENT, Word, allow_need_option, session_argument
+from rccltune.cli.sweep_options import sweep_option, sweep_options
 from rccltune.errors import SessionError, VerificationError
 from rccltune.showing import Laid, lay
-from rccltune.units import format_last, format_size, format_span, parse_size
+from rccltune.units import format_last, format_size, format_span, parse_size, short_size
 from rccltune.vocab import DTYPE_BYTES, Collective
 
 if TYPE_CHECKING:
@@ -47,8 +48,8 @@ _SHOWN = 12
 @click.option("--keep-losers", is_flag=True, help="Change nothing; exit 9 where a rule loses.")
 @click.option(
     "--min-gain",
-    type=click.FloatRange(min=0, max=100, max_open=True),
-    default=2.0,
+    type=PERCENT,
+    default=100 * defaults.MIN_GAIN,
     show_default=True,
     metavar="PCT",
     help="Gain over its range that a rule must have.",
@@ -57,7 +58,7 @@ _SHOWN = 12
     "--repeats",
     "n_repeats",
     type=click.IntRange(min=2),
-    default=3,
+    default=defaults.REPEATS,
     show_default=True,
     metavar="N",
     help="Launches of each arm.",
@@ -84,20 +85,17 @@ _SHOWN = 12
     type=_BESIDE,
     multiple=True,
     metavar="C[:SIZE]",
-    help="Nor while this collective runs too (1M). Repeatable.",
+    help=f"Nor while this collective runs too ({short_size(_BESIDE_NBYTES)}). Repeatable.",
 )
-@click.option("--timeout", type=DURATION, help="Longest time for one launch. [default: measured]")
-@click.option("--simulate", metavar="NODE", help="A simulated node instead of this machine.")
-@click.option("--rccl-tests", type=FOLDER, metavar="DIR", help="Folder of all_reduce_perf.")
-@click.option("--runner", type=click.Choice(RUNNERS), help="What measures. [default: as swept]")
-@click.option("--python", metavar="EXE", help="With --runner torch: the Python that has torch.")
-@click.option("--backend", type=click.Choice(BACKENDS), help="torch's. [default: as swept]")
-@click.option("--librccl", type=FOLDER, metavar="FILE", help="Another librccl.so, in both arms.")
-@click.option("--launcher", type=click.Choice(LAUNCHERS), help="What starts the ranks.")
-@click.option("--hostfile", type=FOLDER, metavar="FILE", help="Hosts, in the launcher's own form.")
-@click.option("--np", type=click.IntRange(min=1), metavar="N", help="Ranks.")
-@click.option("--env", type=PAIR, multiple=True, metavar="NAME=VALUE", help="Set in both arms.")
-@click.option("--clear", multiple=True, metavar="NAME", help="Clear this one too.")
+@sweep_options("timeout", "simulate", "rccl_tests")
+@sweep_option("runner", help="What measures. [default: as swept]")
+@sweep_option("python")
+@sweep_option("backend", help="torch's. [default: as swept]")
+@sweep_option("librccl", help="Another librccl.so, in both arms.")
+@sweep_option("launcher", help="What starts the ranks.")
+@sweep_options("hostfile", "np")
+@sweep_option("env", help="Set in both arms.")
+@sweep_option("clear")
 @click.option(
     "--trust-session",
     is_flag=True,

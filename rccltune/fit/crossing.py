@@ -6,6 +6,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from itertools import pairwise
 
+from rccltune.defaults import TOLERANCE
 from rccltune.fit.bootstrap import interval
 from rccltune.fit.ratio import compare
 from rccltune.model import (
@@ -35,7 +36,7 @@ class _Stretch:
 
 
 def crossovers(
-    curves: Sequence[Curve], pairs: Sequence[Pair] | None = None, *, tolerance: float = 0.02
+    curves: Sequence[Curve], pairs: Sequence[Pair] | None = None, *, tolerance: float = TOLERANCE
 ) -> tuple[Crossover, ...]:
     """Crossovers in each target and view.
 
@@ -72,7 +73,7 @@ def _groups(curves: Sequence[Curve]) -> Iterable[tuple[Target, View, list[Curve]
         yield target, view, list(group.values())
 
 
-def winner_order(curves: Sequence[Curve], tolerance: float = 0.02) -> tuple[Curve, ...]:
+def winner_order(curves: Sequence[Curve], tolerance: float = TOLERANCE) -> tuple[Curve, ...]:
     """The fewest settings, by size, of which one is always within tolerance of the best.
 
     Args:

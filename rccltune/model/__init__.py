@@ -51,7 +51,6 @@ from rccltune.model.links import (
     Spread,
 )
 from rccltune.model.measured import (
-    LONGEST_S,
     Beside,
     Fingerprint,
     Launch,
@@ -113,7 +112,6 @@ __all__ = [
     "DEFAULT_VARIANT",
     "KNOWN_VARIANTS",
     "LL128_FORCED",
-    "LONGEST_S",
     "NOTHING_SELECTABLE",
     "NOT_BEATEN",
     "NOT_BEATEN_SURELY",

@@ -6,12 +6,13 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Final
 
+from rccltune.defaults import TOLERANCE
 from rccltune.fields import Number, Whole
 from rccltune.model.fitted import Curve
 from rccltune.model.settings import Role, Setting, Target, Variant, View, base_variant
 
-# A choice that loses less than this is as good as the best measured (--tolerance's default).
-AS_GOOD: Final = 0.02
+# A choice that loses less than this is as good as the best measured.
+AS_GOOD: Final = TOLERANCE
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

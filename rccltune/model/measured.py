@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 from enum import Enum
-from typing import Final
 
+from rccltune import defaults
 from rccltune.fields import Integer, Line, Number, Variable, Whole, Word
 from rccltune.model.failing import Failure
 from rccltune.model.notices import Notice
@@ -20,9 +20,6 @@ from rccltune.model.settings import (
 from rccltune.model.vendors import Vendor, vendor_of
 from rccltune.units import MAX_NBYTES, MOST_US
 from rccltune.vocab import Collective, Doubt, Placement
-
-# A launch that fails takes no more than this along.
-LONGEST_S: Final = 120.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -157,26 +154,26 @@ class Sweep:
     settings: tuple[Setting, ...]
     min_nbytes: Whole
     max_nbytes: Whole
-    factor: Whole = 2
+    factor: Whole = defaults.FACTOR
     step_nbytes: Whole | None = None
     scales: tuple[Scale, ...] = ()
-    rank_placement: Word = "node"
+    rank_placement: Word = defaults.RANK_PLACEMENT
     variants: tuple[Variant, ...] = (DEFAULT_VARIANT,)
-    dtypes: tuple[Line, ...] = ("float",)
-    redop: Word = "sum"
+    dtypes: tuple[Line, ...] = (defaults.DTYPE,)
+    redop: Word = defaults.REDOP
     placements: tuple[Placement, ...] = (Placement.OUT_OF_PLACE, Placement.IN_PLACE)
     graph: Whole = 0
-    iterations: Whole = 20
-    warmup: Whole = 5
+    iterations: Whole = defaults.ITERATIONS
+    warmup: Whole = defaults.WARMUP
     check: bool = True
-    repeats: Whole = 3
+    repeats: Whole = defaults.REPEATS
     mode: Mode | None = None
     seed: Whole = 0
-    method: Line = "auto"
+    method: Line = defaults.METHOD
     exhaustive: bool = False
     counts: tuple[Whole, ...] = ()
     named_variants: tuple[Line, ...] = ()
-    longest_s: Number = LONGEST_S
+    longest_s: Number = defaults.LONGEST_S
     wanted: tuple[tuple[Collective, tuple[Whole, ...]], ...] = ()
 
 

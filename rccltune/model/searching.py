@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from enum import Enum
 
+from rccltune.defaults import FACTOR
 from rccltune.fields import Number, Whole
 from rccltune.model.settings import Setting
 from rccltune.vocab import Collective
@@ -20,7 +21,7 @@ class Range:
 
     min_nbytes: Whole
     max_nbytes: Whole
-    factor: Whole = 2
+    factor: Whole = FACTOR
     step_nbytes: Whole | None = None
 
     @property

@@ -12,7 +12,7 @@ from pathlib import Path
 from statistics import median
 from typing import Any, Final
 
-from rccltune import session
+from rccltune import defaults, session
 from rccltune.model import BASELINE, DEFAULT_VARIANT, Sample
 from rccltune.pipeline.importing import load_samples
 from rccltune.pipeline.preparing import Prepared, prepare
@@ -69,15 +69,21 @@ def prepare_beside(prepared: Prepared, wish: SiteWish) -> Prepared:
     Raises:
         MachineError: they are not there, or nothing starts them.
     """
-    launcher = "auto" if wish.launcher == "torchrun" else wish.launcher
-    other = replace(wish, runner="rccl-tests", python=None, backend="nccl", launcher=launcher)
+    launcher = defaults.LAUNCHER if wish.launcher == "torchrun" else wish.launcher
+    other = replace(
+        wish,
+        runner="rccl-tests",
+        python=None,
+        backend=defaults.BACKEND,
+        launcher=launcher,
+    )
     site = replace(find_site(other), untunable=_ONLY)
     wanted = replace(
         prepared.sweep,
         settings=(),
         variants=(DEFAULT_VARIANT,),
         named_variants=(),
-        method="auto",
+        method=defaults.METHOD,
         exhaustive=False,
     )
     return prepare(wanted, site, prepared.folder / FOLDER, timeout_s=prepared.timeout_s)

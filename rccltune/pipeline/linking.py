@@ -39,7 +39,6 @@ from rccltune.vocab import Collective
 
 _RECORD: Final = f"{FOLDER}/links.json"
 _FORMAT: Final = 1
-_PICTURES: Final = ("svg", "png")
 Note = Callable[[str], None]
 
 
@@ -150,11 +149,11 @@ def draw_links(done: LinkMap, folder: Path, *, anew: bool) -> tuple[Path, ...]:
     """
     from rccltune import plot
 
-    there = tuple(folder / f"plots/links.{kind}" for kind in _PICTURES)
+    there = tuple(folder / f"plots/links.{kind}" for kind in plot.LINK_FORMATS)
     if not anew and all(path.exists() for path in there):
         return there
     try:
-        return plot.draw_links(done, folder / "plots", formats=_PICTURES)
+        return plot.draw_links(done, folder / "plots")
     except OSError as error:
         raise SessionError(
             f"cannot write the pictures: {error.strerror or error}",

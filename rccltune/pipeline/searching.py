@@ -12,7 +12,7 @@ from dataclasses import dataclass, fields, replace
 from statistics import median, quantiles
 from typing import Final
 
-from rccltune import fit, plan, search, zones
+from rccltune import defaults, fit, plan, search, zones
 from rccltune.errors import TooLittleDataError
 from rccltune.fields import Word
 from rccltune.interpolate import time_at
@@ -37,8 +37,7 @@ from rccltune.vocab import Collective, Doubt
 from rccltune.zones import ChoiceOptions
 
 SEARCH_FILE: Final = "search.json"
-# What a launch costs beside its collectives: before one was made, and at least.
-_START_S: Final = 10.0
+# What a launch costs beside its collectives at least.
 _LEAST_START_S: Final = 1.0
 # Tried on settings that survive, where the user names no settings of his own.
 _COUNTS: Final = (4, 8, 16, 32)
@@ -272,7 +271,9 @@ def _pace(
         for one, outcome in ended
         if outcome.duration_s is not None and not is_walk(one)
     ]
-    return replace(rough, launch_s=max(_LEAST_START_S, median(starts)) if starts else _START_S)
+    return replace(
+        rough, launch_s=max(_LEAST_START_S, median(starts)) if starts else defaults.START_S
+    )
 
 
 def _typical(curves: Sequence[Curve]) -> tuple[tuple[float, ...], tuple[float, ...]]:

@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Final
 
-from rccltune import detect, launch, plugin, session, simnode
+from rccltune import defaults, detect, launch, plugin, session, simnode
 from rccltune.content import has_any
 from rccltune.errors import CommandLineError, MachineError
 from rccltune.launch import Launcher
@@ -56,10 +56,10 @@ class SiteWish:
     simulate: str | None = None
     rccl_tests: Path | None = None
     librccl: Path | None = None
-    runner: str = "rccl-tests"
+    runner: str = defaults.RUNNER
     python: str | None = None
-    backend: str = "nccl"
-    launcher: str = "auto"
+    backend: str = defaults.BACKEND
+    launcher: str = defaults.LAUNCHER
     hostfile: Path | None = None
     n_ranks: int | None = None
     placement: RankPlacement | None = None

@@ -31,15 +31,15 @@ def check_wish(sweep: Sweep, backend: str, given: Sequence[str]) -> None:
 
     Args:
         sweep: what is to be measured.
-        backend: one of torchbench.BACKENDS.
-        given: options that mean rccl-tests or their library, by their keys.
+        backend: one of vocab.BACKENDS.
+        given: options that mean rccl-tests or their library.
 
     Raises:
         CommandLineError: it cannot.
     """
     if given:
         raise CommandLineError(
-            f"--{given[0].replace('_', '-')} does not go with --runner torch",
+            f"{given[0]} does not go with --runner torch",
             hint="PyTorch brings its own library, and --python says which PyTorch.",
         )
     for collective, dtype in product(sweep.collectives, sweep.dtypes):
@@ -58,7 +58,7 @@ def bench_of(python: str | None, backend: str, variables: Mapping[str, str]) -> 
 
     Args:
         python: a path or a name on PATH; None for ours where it has torch, else python3.
-        backend: one of torchbench.BACKENDS.
+        backend: one of vocab.BACKENDS.
         variables: the environment that launches will have.
 
     Raises:

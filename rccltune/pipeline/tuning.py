@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
-from rccltune import session
+from rccltune import defaults, session
 from rccltune.errors import HarmError, VerificationError
 from rccltune.model import DEFAULT_VARIANT, Notice
 from rccltune.pipeline import basing
@@ -126,7 +126,9 @@ def tune(
 def _shown(folder: Path, options: Options, note: Note) -> Reported:
     """Figures, and the page."""
     where = folder / _FIGURES
-    plot_session(folder, options, note=note, directory=where, formats=("png",), overwrite=True)
+    plot_session(
+        folder, options, note=note, directory=where, formats=defaults.FIGURES, overwrite=True
+    )
     return report_session(folder, options, note=note, overwrite=True)
 
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass, fields, replace
 from pathlib import Path
 from typing import Final
 
-from rccltune import emit, grammar, interrupts, plan, session, simnode, verify
+from rccltune import defaults, emit, grammar, interrupts, plan, session, simnode, verify
 from rccltune.emit import Change, RuleFile
 from rccltune.errors import CommandLineError, InputFileError
 from rccltune.model import LL128_FORCED, NOT_MEASURED, RuleCount, Sweep
@@ -51,8 +51,8 @@ class VerifyWish:
     folder: Path
     rules: Path
     output: Path
-    min_gain: float = 0.02
-    n_repeats: int = 3
+    min_gain: float = defaults.MIN_GAIN
+    n_repeats: int = defaults.REPEATS
     keep_losers: bool = False
     extrapolate: bool = False
     timeout_s: float | None = None

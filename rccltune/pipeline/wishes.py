@@ -3,25 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Final
+from typing import Any
 
-from rccltune import config, session, simnode
+from rccltune import config, defaults, session, simnode, sweep_options
 from rccltune.errors import CommandLineError, InputFileError
-from rccltune.model import LONGEST_S, Scale, Setting, Sweep
+from rccltune.model import Scale, Sweep
 from rccltune.pipeline import torching
 from rccltune.pipeline.site import SiteWish
 from rccltune.presets import PRESETS
-from rccltune.vocab import TUNABLE, Collective, Placement, RankPlacement
-
-_PLACEMENTS = {
-    "out": (Placement.OUT_OF_PLACE,),
-    "in": (Placement.IN_PLACE,),
-    "both": (Placement.OUT_OF_PLACE, Placement.IN_PLACE),
-}
-# Which collectives matter most in training comes first, so that an early stop keeps them.
-_DEFAULT_ORDER = tuple(reversed(TUNABLE))
+from rccltune.sweep_options import Declared, SweepOptions
+from rccltune.vocab import Collective, RankPlacement
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -54,96 +47,68 @@ def merge_wishes(path: Path | None, options: Mapping[str, Any]) -> Wishes:
         InputFileError: mistakes in the file, all at once.
         CommandLineError: wishes that do not fit together.
     """
-    said = {} if path is None else _read(path)
-    # A flag that is not given says nothing; 0 does.
-    said |= {n: v for n, v in options.items() if v is not False and v not in (None, ())}
+    said = ({} if path is None else _read(path)) | sweep_options.given(options)
     said = {**PRESETS.get(said.get("preset", ""), {}), **said}
-    placement = said.get("placement_of_ranks")
-    is_torch = said.get("runner") == "torch"
-    sweep = Sweep(
-        collectives=_collectives(said),
-        settings=_settings(said),
-        min_nbytes=said.get("min_bytes", 8),
-        max_nbytes=said.get("max_bytes", 1 << 30),
-        factor=said.get("factor", 2),
-        step_nbytes=said.get("step"),
-        rank_placement=placement or RankPlacement.NODE.value,
-        dtypes=_many(said.get("dtype", "float")),
-        redop=said.get("op", "sum"),
-        placements=_PLACEMENTS[said.get("placement", "in" if is_torch else "both")],
-        graph=said.get("graph", 0),
-        iterations=said.get("iters", 20),
-        warmup=said.get("warmup", 5),
-        check=str(said.get("check", "1")) not in ("0", "False"),
-        repeats=said.get("repeats", 3),
-        mode=said.get("mode"),
-        seed=said.get("seed", 0),
-        method=said.get("method", "auto"),
-        longest_s=said.get("longest", LONGEST_S),
-        exhaustive=bool(said.get("exhaustive", False)),
-        counts=() if said.get("setting") else _counts(said.get("channels", ())),
-        wanted=_wanted(said.get("sizes", ())),
-    )
+    wish = SweepOptions(**said)
+    sweep = config.sweep_of(wish)
     _check(sweep)
     _check_sizes(said)
-    _check_runner(said, sweep, is_torch=is_torch)
-    site = SiteWish(
-        mode=sweep.mode,
-        simulate=said.get("simulate"),
-        rccl_tests=_path(said.get("rccl_tests")),
-        librccl=_path(said.get("librccl")),
-        runner=said.get("runner", "rccl-tests"),
-        python=said.get("python"),
-        backend=said.get("backend", "nccl"),
-        launcher=said.get("launcher", "auto"),
-        hostfile=_path(said.get("hostfile")),
-        n_ranks=said.get("np"),
-        placement=RankPlacement(placement) if placement else None,
-        added=tuple(said.get("env", ())),
-        cleared=tuple(said.get("clear", ())),
-        seed=sweep.seed,
-    )
+    _check_runner(said, sweep)
     return Wishes(
         sweep=sweep,
-        site=site,
-        timeout_s=said.get("timeout"),
-        budget_s=said.get("budget"),
-        variants=_many(said.get("variant", ())),
-        variants_file=_path(said.get("variants")),
-        scales=tuple(said.get("scales", ())),
-        workload=_path(said.get("workload")),
-        named_collectives="collective" in said,
+        site=_site(wish),
+        timeout_s=wish.timeout,
+        budget_s=wish.budget,
+        variants=wish.variant,
+        variants_file=wish.variants,
+        scales=wish.scales,
+        workload=wish.workload,
+        named_collectives=bool(wish.collective),
+    )
+
+
+def _site(wish: SweepOptions) -> SiteWish:
+    placement = wish.placement_of_ranks
+    return SiteWish(
+        mode=wish.mode,
+        simulate=wish.simulate,
+        runner=wish.runner,
+        python=wish.python,
+        backend=wish.backend,
+        launcher=wish.launcher,
+        n_ranks=wish.np,
+        placement=RankPlacement(placement) if placement else None,
+        added=wish.env,
+        cleared=wish.clear,
+        seed=wish.seed,
+        rccl_tests=wish.rccl_tests,
+        librccl=wish.librccl,
+        hostfile=wish.hostfile,
     )
 
 
 def site_keys(site: SiteWish) -> dict[str, Any]:
-    """What was said about where to run, by the keys of sweep.yaml; paths are made absolute."""
-    paths = {
-        "rccl_tests": site.rccl_tests,
-        "librccl": site.librccl,
-        "hostfile": site.hostfile,
-    }
+    """What was said about where to run, by the options of a sweep; paths are made absolute."""
     simulate = site.simulate
     if simulate is not None and Path(simulate).is_file():
         simulate = str(Path(simulate).resolve())
     return {
         "simulate": simulate,
-        "runner": None if site.runner == "rccl-tests" else site.runner,
+        "runner": site.runner,
         "python": site.python,
-        "backend": None if site.backend == "nccl" else site.backend,
-        "launcher": None if site.launcher == "auto" else site.launcher,
+        "backend": site.backend,
+        "launcher": site.launcher,
         "np": site.n_ranks,
-        "env": dict(site.added),
-        "clear": list(site.cleared),
-        **{name: str(path.resolve()) if path else None for name, path in paths.items()},
+        "env": site.added,
+        "clear": site.cleared,
+        "rccl_tests": _absolute(site.rccl_tests),
+        "librccl": _absolute(site.librccl),
+        "hostfile": _absolute(site.hostfile),
     }
 
 
-# Keys of a sweep.yaml that name programs, files and variables.
-_ORDERS: Final = (
-    *("rccl_tests", "librccl", "runner", "python", "backend", "launcher", "hostfile"),
-    *("env", "clear", "simulate", "variants", "workload"),
-)
+def _absolute(path: Path | None) -> Path | None:
+    return None if path is None else path.resolve()
 
 
 def session_wishes(folder: Path, options: Mapping[str, Any], *, trusted: bool) -> Wishes:
@@ -164,11 +129,11 @@ def session_wishes(folder: Path, options: Mapping[str, Any], *, trusted: bool) -
     """
     path = folder / session.SWEEP_FILE
     if not trusted and not session.is_ours(folder):
-        given = {name for name, value in options.items() if value not in (None, (), False)}
+        followed = sweep_options.orders() - set(sweep_options.given(options))
         orders = {
             name: value
             for name, value in _read(path).items()
-            if name in _ORDERS and name not in given and not _is_shipped(name, value)
+            if name in followed and not _is_shipped(name, value)
         }
         if orders:
             raise CommandLineError(
@@ -204,48 +169,6 @@ def _read(path: Path) -> dict[str, Any]:
     return config.read_sweep_file(text, str(path))
 
 
-def _settings(said: Mapping[str, Any]) -> tuple[Setting, ...]:
-    """Settings, each with every channel count where counts are given."""
-    settings: tuple[Setting, ...] = tuple(said.get("setting", ()))
-    counts = _counts(said.get("channels", ()))
-    if not counts:
-        return settings
-    return tuple(replace(s, channels=n) for s in settings for n in counts)
-
-
-def _counts(said: str | tuple[int, ...]) -> tuple[int, ...]:
-    if not isinstance(said, str):
-        return said
-    parts = said.split(",")
-    if not all(part.strip().isdigit() and int(part) > 0 for part in parts):
-        raise CommandLineError(f"'{said}' is no list of channel counts", hint="write 8,16,32.")
-    return tuple(int(part) for part in parts)
-
-
-def _collectives(said: Mapping[str, Any]) -> tuple[Collective, ...]:
-    """Those that are named, or whose sizes are; all that ask a tuner otherwise."""
-    sized = dict.fromkeys(collective for collective, _ in said.get("sizes", ()))
-    return tuple(said.get("collective", tuple(sized) or _DEFAULT_ORDER))
-
-
-def _wanted(
-    sizes: tuple[tuple[Collective, int], ...],
-) -> tuple[tuple[Collective, tuple[int, ...]], ...]:
-    """Sizes by collective, rising."""
-    found: dict[Collective, set[int]] = {}
-    for collective, nbytes in sizes:
-        found.setdefault(collective, set()).add(nbytes)
-    return tuple((collective, tuple(sorted(own))) for collective, own in found.items())
-
-
-def _many(value: str | tuple[str, ...]) -> tuple[str, ...]:
-    return (value,) if isinstance(value, str) else value
-
-
-def _path(value: str | Path | None) -> Path | None:
-    return None if value is None else Path(value)
-
-
 def _check(sweep: Sweep) -> None:
     if sweep.max_nbytes < sweep.min_nbytes:
         raise CommandLineError(
@@ -261,31 +184,30 @@ def _check(sweep: Sweep) -> None:
             raise CommandLineError(f"'{collective}' is no collective")
 
 
-_RANGE = ("min_bytes", "max_bytes", "factor", "step")
-
-
 def _check_sizes(said: Mapping[str, Any]) -> None:
     """A workload says the sizes, and a range would say others."""
-    ranged = [name for name in _RANGE if said.get(name)]
+    ranged = [one for one in _said(said) if one.option.is_range]
     if said.get("workload") and ranged:
         raise CommandLineError(
-            f"--workload says which sizes to measure, and so does --{ranged[0].replace('_', '-')}",
+            f"--workload says which sizes to measure, and so does {ranged[0].flag}",
             hint="say one of the two.",
         )
 
 
-def _check_runner(said: Mapping[str, Any], sweep: Sweep, *, is_torch: bool) -> None:
+def _check_runner(said: Mapping[str, Any], sweep: Sweep) -> None:
     """What the PyTorch runner has not, and what it alone has."""
-    if is_torch:
-        backend = said.get("backend", "nccl")
-        torching.check_wish(sweep, backend, [name for name in _NOT_TORCHS if said.get(name)])
+    runner = said.get("runner", defaults.RUNNER)
+    others = [one.flag for one in _said(said) if one.option.runner not in (None, runner)]
+    if runner == "torch":
+        torching.check_wish(sweep, said.get("backend", defaults.BACKEND), others)
         return
-    alone = [name for name in ("python", "backend") if said.get(name)]
-    alone += ["launcher torchrun"] if said.get("launcher") == "torchrun" else []
-    if alone:
+    others += ["--launcher torchrun"] if said.get("launcher") == "torchrun" else []
+    if others:
         raise CommandLineError(
-            f"--{alone[0]} is the PyTorch runner's", hint="say --runner torch with it."
+            f"{others[0]} is the PyTorch runner's", hint="say --runner torch with it."
         )
 
 
-_NOT_TORCHS = ("simulate", "librccl")
+def _said(said: Mapping[str, Any]) -> list[Declared]:
+    """What was said and is not nothing, in the order of the help."""
+    return [one for name, one in sweep_options.declared().items() if said.get(name)]

@@ -6,14 +6,12 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Final
 
+from rccltune import defaults
 from rccltune.model import Launch, Range, Round, Setting, Sweep, Variant, Want, base_variant
 from rccltune.plan.launches import Ground, baselines, pass_s, sizes, variant_of
 from rccltune.plan.ranges import Stretch, stretches
 from rccltune.plan.walks import Group, walks_of
 from rccltune.vocab import Collective
-
-# What a launch costs beside its collectives, before one was made.
-_START_S: Final = 10.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -25,7 +23,7 @@ class Pace:
         call_us: one call of a collective at a size, None where nothing is known yet.
     """
 
-    launch_s: float = _START_S
+    launch_s: float = defaults.START_S
     call_us: Callable[[Collective, int], float | None] = lambda _collective, _nbytes: None
 
 

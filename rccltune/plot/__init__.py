@@ -20,6 +20,7 @@ from typing import Final
 
 from matplotlib.figure import Figure
 
+from rccltune import defaults
 from rccltune.model import LinkMap
 from rccltune.plot import files
 from rccltune.plot.bandwidth import bandwidth_data
@@ -41,7 +42,7 @@ from rccltune.plot.table import table_data
 from rccltune.plot.timing import time_data
 from rccltune.plot.variants import variant_data
 
-__all__ = ["PlotInput", "draw", "draw_links", "omissions"]
+__all__ = ["LINK_FORMATS", "PlotInput", "draw", "draw_links", "omissions"]
 
 _NO_BASELINE: Final = "speed-up: no baseline was measured beside other settings (see --baseline)"
 _NO_BANDWIDTH: Final = "bandwidth: one rank sends nothing over any link"
@@ -62,7 +63,7 @@ class _Planned:
 def draw(
     figures_input: PlotInput,
     directory: Path,
-    formats: Sequence[str] = ("png",),
+    formats: Sequence[str] = defaults.FIGURES,
     overwrite: bool = False,
 ) -> tuple[Path, ...]:
     """Draw every figure that the data allows and return the files, in a fixed order.
@@ -87,8 +88,12 @@ def draw(
     return tuple(paths)
 
 
+# Of a link map, which a page and a reader of the folder look at.
+LINK_FORMATS: Final = ("svg", "png")
+
+
 def draw_links(
-    link_map: LinkMap, directory: Path, formats: Sequence[str] = ("svg", "png")
+    link_map: LinkMap, directory: Path, formats: Sequence[str] = LINK_FORMATS
 ) -> tuple[Path, ...]:
     """Draw a link map as ``links.<format>``, in place of an older one, and return the files.
 

@@ -12,18 +12,18 @@ from typing import Any, Final
 from matplotlib.figure import Figure
 
 from rccltune.errors import CommandLineError
+from rccltune.vocab import FIGURE_FORMATS
 
-FORMATS: Final = ("png", "svg", "pdf")
 _DPI: Final = 150
 
 
 def check_formats(formats: Sequence[str]) -> None:
-    """Raise CommandLineError for a format that is none of FORMATS."""
-    unknown = [name for name in formats if name not in FORMATS]
+    """Raise CommandLineError for a format that is none of FIGURE_FORMATS."""
+    unknown = [name for name in formats if name not in FIGURE_FORMATS]
     if unknown:
         raise CommandLineError(
             f"No figure can be drawn as {', '.join(unknown)}.",
-            hint=f"Choose from {', '.join(FORMATS)}.",
+            hint=f"Choose from {', '.join(FIGURE_FORMATS)}.",
         )
 
 

@@ -15,9 +15,10 @@ _WIDE_RATIOS: Final = (
     (0.01, 0.03, 0.1, 0.3, 1, 3, 10, 30, 100, 300, 1000),
     (0.01, 0.1, 1, 10, 100, 1000, 10_000),
 )
+_AT_MOST: Final = 9
 
 
-def size_ticks(low: float, high: float, at_most: int = 9) -> tuple[int, ...]:
+def size_ticks(low: float, high: float, at_most: int = _AT_MOST) -> tuple[int, ...]:
     """Powers of two from low to high, evenly spaced and at most so many.
 
     Where no power of two lies between them, the two ends themselves.
@@ -30,7 +31,7 @@ def size_ticks(low: float, high: float, at_most: int = 9) -> tuple[int, ...]:
     return tuple(sorted({round(low), round(high)}))
 
 
-def log_ticks(low: float, high: float, at_most: int = 9) -> tuple[float, ...]:
+def log_ticks(low: float, high: float, at_most: int = _AT_MOST) -> tuple[float, ...]:
     """Round values (1, 2, 5 or 1, 3 or 1 times powers of ten) from low to high.
 
     The densest series with at most so many; every tenth power is thinned further where needed.
@@ -64,7 +65,7 @@ def linear_ticks(low: float, high: float, at_most: int = 7) -> tuple[float, ...]
     return ticks
 
 
-def ratio_ticks(low: float, high: float, at_most: int = 9) -> tuple[float, ...]:
+def ratio_ticks(low: float, high: float, at_most: int = _AT_MOST) -> tuple[float, ...]:
     """Ticks for a speed-up axis; 1.0 is among them when it lies between low and high."""
     if high / low < 2:
         return linear_ticks(low, high, at_most)

@@ -10,6 +10,7 @@ from typing import Final
 
 import numpy as np
 
+from rccltune.defaults import REPEATS, TOLERANCE
 from rccltune.model import Curve, Dropped, Expected, Motive, Role, Round, Setting, Want
 from rccltune.search.coarse import coarse_sizes, looked_at
 from rccltune.search.estimates import Estimates, estimate
@@ -18,9 +19,9 @@ from rccltune.vocab import Collective
 
 MOST_ROUNDS: Final = 4
 # Expected regret that is not worth a launch: half of the default tolerance of a choice.
-AIM: Final = 0.01
+AIM: Final = TOLERANCE / 2
 # Between the grid's sizes a boundary may move by what a choice tolerates.
-_AIM_BETWEEN: Final = 0.02
+_AIM_BETWEEN: Final = TOLERANCE
 # The largest sizes cost nearly all of the time: there more is left open.
 _DEAR: Final = 1.5
 # Settings at one size and round, fewer where a size is dear; and repeats after which noise is not
@@ -67,7 +68,7 @@ class Known:
     chosen: Mapping[int, Setting] = field(default_factory=dict)
     counts: tuple[int, ...] = ()
     n_ranks: int = 1
-    repeats: int = 3
+    repeats: int = REPEATS
     dropped: frozenset[Setting] = frozenset()
 
     @property

@@ -12,6 +12,7 @@ from collections.abc import Collection, Mapping
 from math import floor, log2
 from typing import Final
 
+from rccltune import defaults
 from rccltune.simnode.records import Effect, Points, Selector, SimulatedNode
 
 NOTHING_US: Final = 0.05
@@ -43,10 +44,10 @@ def truth(
     *,
     channels: int = 0,
     ranks: int | None = None,
-    placement: str = "node",
+    placement: str = defaults.RANK_PLACEMENT,
     variants: tuple[str, ...] = (),
     in_place: bool = False,
-    dtype: str = "float",
+    dtype: str = defaults.DTYPE,
     mixed: bool = False,
     mixed_launch: bool = False,
 ) -> float | None:

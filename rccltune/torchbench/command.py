@@ -10,8 +10,6 @@ from typing import Final
 from rccltune.errors import CommandLineError
 from rccltune.vocab import TUNABLE, Collective, Placement
 
-# nccl is RCCL on a ROCm build; rcclx is Meta's, through torchcomms.
-BACKENDS: Final = ("nccl", "gloo", "rcclx")
 # Option letters of rccl-tests that are understood, as its --help would list them.
 LETTERS: Final = frozenset("befinwNcdorGOatgmh")
 # torch.distributed has one tensor for these, which is input and output.

@@ -8,10 +8,11 @@ from dataclasses import dataclass
 from enum import Enum
 from typing import Final, NoReturn
 
+from rccltune import defaults
 from rccltune.errors import CommandLineError
-from rccltune.torchbench.command import BACKENDS, DTYPES, IN_PLACE_ONLY, REDOPS, check
+from rccltune.torchbench.command import DTYPES, IN_PLACE_ONLY, REDOPS, check
 from rccltune.units import parse_size
-from rccltune.vocab import Collective, Placement
+from rccltune.vocab import BACKENDS, Collective, Placement
 
 _DEFAULT_NBYTES: Final = "32M"
 _REDUCING: Final = (Collective.ALL_REDUCE, Collective.REDUCE_SCATTER, Collective.REDUCE)
@@ -98,19 +99,19 @@ def _from(least: int, most: int | None = None) -> Callable[[str], int]:
 def _parser() -> argparse.ArgumentParser:
     parser = _Parser(prog="rccltune.torchbench", allow_abbrev=False, description=__doc__)
     parser.add_argument("collective", help="all_reduce, all_gather, reduce_scatter, …")
-    parser.add_argument("--backend", choices=BACKENDS, default="nccl")
+    parser.add_argument("--backend", choices=BACKENDS, default=defaults.BACKEND)
     parser.add_argument("--store", help="file at which ranks meet that MPI started")
     add = parser.add_argument
     add("-b", "--minbytes", type=_size, default=_DEFAULT_NBYTES)
     add("-e", "--maxbytes", type=_size, default=_DEFAULT_NBYTES)
     add("-i", "--stepbytes", type=_size, default="1M")
     add("-f", "--stepfactor", type=_from(1), default=1)
-    add("-n", "--iters", type=_from(1), default=20)
-    add("-w", "--warmup_iters", type=_from(0), default=5)
+    add("-n", "--iters", type=_from(1), default=defaults.ITERATIONS)
+    add("-w", "--warmup_iters", type=_from(0), default=defaults.WARMUP)
     add("-N", "--run_cycles", type=_from(1), default=1)
     add("-c", "--check", type=_from(0), default=1)
-    add("-d", "--datatype", choices=DTYPES, default="float")
-    add("-o", "--op", choices=REDOPS, default="sum")
+    add("-d", "--datatype", choices=DTYPES, default=defaults.DTYPE)
+    add("-o", "--op", choices=REDOPS, default=defaults.REDOP)
     add("-r", "--root", type=_from(0), default=0)
     add("-G", "--cudagraph", type=_from(0), default=0)
     add("-O", "--out_of_place", type=_from(0, 1))

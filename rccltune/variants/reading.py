@@ -10,7 +10,7 @@ from typing import Annotated, Any, Final, TypeAlias, TypeVar
 from typing_extensions import Required, TypedDict
 
 from rccltune import yamlfile
-from rccltune.fields import Line, Listed, Made, Parsed, VariableName, matching, one_of, whole
+from rccltune.fields import FromUp, Line, Listed, Made, OneOf, Parsed, VariableName, matching
 from rccltune.units import parse_size
 from rccltune.variants.records import Acts, Calls, Needs, Parameter, Threshold, VariantSpec
 from rccltune.variants.releases import Releases
@@ -174,7 +174,7 @@ _VariantName: TypeAlias = Annotated[
 _Several: TypeAlias = Annotated[tuple[_T, ...], Listed()]
 _Text: TypeAlias = Annotated[Line, Made(_text)]
 _Size: TypeAlias = Annotated[int, Parsed(parse_size)]
-_Count: TypeAlias = Annotated[int, Parsed(whole(1))]
+_Count: TypeAlias = Annotated[int, Parsed(FromUp(1))]
 _Flag: TypeAlias = Annotated[bool, Parsed(_flag)]
 _Variable: TypeAlias = Annotated[VariableName, Made(_variable)]
 
@@ -183,8 +183,8 @@ class CallsKeys(TypedDict, total=False):
     """Keys of one kind of calls."""
 
     collectives: _Several[Annotated[Collective, Parsed(Collective.parse)]]
-    dtypes: _Several[Annotated[str, Parsed(one_of(*DTYPE_BYTES))]]
-    redops: _Several[Annotated[str, Parsed(one_of(*REDOPS))]]
+    dtypes: _Several[Annotated[str, Parsed(OneOf(tuple(DTYPE_BYTES)))]]
+    redops: _Several[Annotated[str, Parsed(OneOf(REDOPS))]]
     min_bytes: _Size
     max_bytes: _Size
     multiple_of: _Count
@@ -208,7 +208,7 @@ class ThresholdKeys(TypedDict, total=False):
 
     variable: _Variable
     default: _Size
-    bounds: Annotated[str, Parsed(one_of("above", "below"))]
+    bounds: Annotated[str, Parsed(OneOf(("above", "below")))]
 
 
 class EntryKeys(TypedDict, total=False):
@@ -221,14 +221,14 @@ class EntryKeys(TypedDict, total=False):
     environment: Annotated[dict[_Variable, Line], Made(_pairs)]
     options: Annotated[dict[Annotated[Line, Made(_letter)], _Text], Made(_pairs)]
     parameter: Annotated[
-        Parameter, Parsed(one_of(*(one.value for one in Parameter))), Made(Parameter)
+        Parameter, Parsed(OneOf(tuple(one.value for one in Parameter))), Made(Parameter)
     ]
-    acts: Annotated[Acts, Parsed(one_of(*(one.value for one in Acts))), Made(Acts)]
+    acts: Annotated[Acts, Parsed(OneOf(tuple(one.value for one in Acts))), Made(Acts)]
     calls: _Several[Annotated[CallsKeys, Made(_calls)]]
     needs: Annotated[NeedsKeys, Made(lambda values: Needs(**values))]
     threshold: Annotated[ThresholdKeys, Made(_threshold)]
     lossy: _Flag
-    runner: Annotated[str, Parsed(one_of("torch"))]
+    runner: Annotated[str, Parsed(OneOf(("torch",)))]
     not_tunable: _Text
     widens: _Text
     without: _Text
@@ -240,7 +240,7 @@ class EntryKeys(TypedDict, total=False):
 class VariantsFile(TypedDict, total=False):
     """A file of variants."""
 
-    format: Annotated[str, Parsed(one_of("1"))]
+    format: Annotated[str, Parsed(OneOf(("1",)))]
     variants: dict[_VariantName, EntryKeys]
 
 

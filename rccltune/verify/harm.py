@@ -6,8 +6,9 @@ from collections.abc import Iterable, Sequence
 from math import log
 from typing import Final
 
+from rccltune.defaults import LEVEL
 from rccltune.repeats import upper_quantile
-from rccltune.verify.verdicts import LEVEL, Weighed, mean_of
+from rccltune.verify.verdicts import Weighed, mean_of
 
 # Two octaves: what harms fewer sizes must be certain at each of them.
 _WINDOW: Final = 8

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 
+from rccltune import defaults
 from rccltune.model import LeftOut, Notice, Scale, Setting, Target, Zone
 from rccltune.vocab import Collective
 
@@ -38,10 +39,10 @@ class ChoiceOptions:
             the built-in table of RCCL's limits.
     """
 
-    tolerance: float = 0.02
-    min_gain: float = 0.02
+    tolerance: float = defaults.TOLERANCE
+    min_gain: float = defaults.MIN_GAIN
     max_channels: int | None = None
-    channel_cost: float = 0.0
+    channel_cost: float = defaults.CHANNEL_COST
     baseline: Setting | str | None = None
     weights: tuple[tuple[Collective, Scale, int, float], ...] = ()
     extrapolate: bool = False

@@ -22,10 +22,10 @@ from functools import cache
 from math import exp, log, log1p, sqrt
 from statistics import fmean, median
 
+from rccltune.defaults import LEVEL
 from rccltune.repeats import upper_quantile
 from rccltune.zones.board import INF, Board, Line, Repeats
 
-LEVEL = 0.05
 ONE_RUN_GAIN = 0.15
 ONE_RUN_SIZES = 3
 # Beside proven sizes one run must still gain more than a null knob's usual 5 % at one size.

@@ -96,7 +96,7 @@ def test_a_workload_of_a_recorded_job_replaces_the_sizes() -> None:
     """What the comment tells to write is read."""
     text = (EXAMPLES / "sweeps/training-sizes.yaml").read_text(encoding="utf-8")
     replaced = text[: text.index("sizes:")] + "workload: record.csv\n"
-    assert read_sweep_file(replaced, "x.yaml")["workload"] == "record.csv"
+    assert read_sweep_file(replaced, "x.yaml")["workload"] == Path("record.csv")
 
 
 @pytest.mark.parametrize("path", NODES, ids=lambda path: path.stem)

@@ -29,6 +29,12 @@ def test_what_is_no_size_is_refused(text: str) -> None:
         units.parse_size(text)
 
 
+@given(st.integers(0, units.MAX_NBYTES) | st.integers(0, 63).map(lambda power: (1 << power) - 1))
+def test_a_short_size_is_exact(nbytes: int) -> None:
+    """What a help gives as a default can be typed."""
+    assert units.parse_size(units.short_size(nbytes)) == nbytes
+
+
 @given(st.integers(0, units.MAX_NBYTES))
 def test_a_printed_size_is_right_to_three_digits(nbytes: int) -> None:
     """Never 1024 of a unit that has a larger one, and never off by more than its rounding."""

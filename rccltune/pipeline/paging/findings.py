@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from statistics import median
 
-from rccltune.model import Curve, Notice
+from rccltune.model import AS_GOOD, Curve, Notice
 from rccltune.pipeline.believing import Checked, check_beliefs
 from rccltune.pipeline.paging.gathering import Found
 from rccltune.pipeline.paging.words import DASH, count, percent, where_of
@@ -47,7 +47,7 @@ def belief_section(found: Found, *, most_rows: int) -> Section | None:
 def _overview(checked: Sequence[Checked]) -> Table:
     """A row for each target and environment."""
     return Table(
-        caption="Where the library's own choice is beaten by more than 2 %",
+        caption=f"Where the library's own choice is beaten by more than {percent(AS_GOOD, 0)}",
         columns=(
             Column(name="collective"),
             Column(name="ranks"),

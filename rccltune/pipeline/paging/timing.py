@@ -5,8 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
+from rccltune.model import AS_GOOD
 from rccltune.pipeline.paging import axes
 from rccltune.pipeline.paging.framing import Frame, figure
+from rccltune.pipeline.paging.words import percent
 from rccltune.plot.belief import BeliefData, belief_data
 from rccltune.plot.scene import Scene
 from rccltune.plot.shapes import Band as PlotBand
@@ -178,11 +180,11 @@ def _belief_words(data: BeliefData) -> str:
     if not known:
         return said
     if not beaten:
-        return f"{said} At no size is its own choice beaten by more than 2 %."
+        return f"{said} At no size is its own choice beaten by more than {percent(AS_GOOD, 0)}."
     worst = max(beaten, key=lambda one: one.loss or 0.0)
     return (
         f"{said} At {len(beaten)} of {len(known)} sizes its own choice is beaten by more than "
-        f"2 %; most at {format_size(worst.nbytes)}, where {worst.choice} takes "
+        f"{percent(AS_GOOD, 0)}; most at {format_size(worst.nbytes)}, where {worst.choice} takes "
         f"{100 * (worst.loss or 0.0):.0f} % longer than {worst.best}."
     )
 

@@ -1,0 +1,174 @@
+"""An option of a sweep is declared once: file, command line, presets and sessions have the same."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import click
+import pytest
+import yaml
+
+from rccltune.cli.sweep import sweep
+from rccltune.config import dump_sweep, read_sweep_file
+from rccltune.pipeline.wishes import merge_wishes, site_keys
+from rccltune.presets import PRESETS
+from rccltune.sweep_options import declared, given, orders, to_plain
+
+# A value of each that is not its default, as YAML has it.
+SAID: dict[str, Any] = {
+    "mode": "cpx-nps4",
+    "simulate": "mi300x",
+    "rccl_tests": "/opt/rccl-tests",
+    "runner": "torch",
+    "python": "/usr/bin/python3",
+    "backend": "gloo",
+    "librccl": "/opt/librccl.so",
+    "launcher": "srun",
+    "hostfile": "/home/hosts",
+    "np": 16,
+    "scales": ["1x64", "2x128"],
+    "placement_of_ranks": "one-oam",
+    "preset": "cpx-64",
+    "collective": ["all_gather", "reduce_scatter"],
+    "setting": ["ring/ll", "ring/simple/8"],
+    "channels": [8, 16],
+    "variant": ["default", "ll128-forced"],
+    "variants": "/home/variants.yaml",
+    "min_bytes": 4096,
+    "max_bytes": 1 << 20,
+    "factor": 4,
+    "step": 1024,
+    "sizes": ["all_reduce/1024", "broadcast/8"],
+    "workload": "/home/record.csv",
+    "dtype": ["bfloat16"],
+    "op": "max",
+    "placement": "in",
+    "iters": 7,
+    "warmup": 0,
+    "graph": 2,
+    "check": False,
+    "repeats": 5,
+    "method": "per-setting",
+    "exhaustive": True,
+    "budget": "3600s",
+    "longest": "90s",
+    "timeout": "0.5s",
+    "env": {"NCCL_NET": "Socket", "A": ""},
+    "clear": ["NCCL_BUFFSIZE"],
+    "seed": 9,
+}
+# What a session has in another form: a preset's values, a workload's sizes, one scale, variants as
+# the site has them; and what belongs to a command and not to what is measured.
+RESOLVED = {"preset", "workload", "scales", "variant", "variants", "budget", "timeout"}
+
+
+def in_file(name: str) -> str:
+    """A sweep.yaml with this alone, and what it cannot be without."""
+    beside = {"runner": "torch", "collective": "all_gather"} if name in TORCHS else {}
+    return yaml.safe_dump({**beside, name: SAID[name]})
+
+
+def words(name: str) -> list[str]:
+    """The same on the command line."""
+    one, value = declared()[name], SAID[name]
+    if one.option.is_flag:
+        return [one.flag]
+    if isinstance(value, dict):
+        return [word for pair in value.items() for word in (one.flag, "=".join(pair))]
+    if one.option.again:
+        return [word for each in value for word in (one.flag, str(each))]
+    if isinstance(value, list):
+        return [one.flag, ",".join(map(str, value))]
+    return [one.flag, str(int(value)) if isinstance(value, bool) else str(value)]
+
+
+TORCHS = ("python", "backend", "runner")
+TYPED = [name for name in SAID if declared()[name].option.help is not None]
+
+
+def test_each_option_is_here() -> None:
+    """A new one has a value to be tried with."""
+    assert set(SAID) == set(declared())
+
+
+@pytest.mark.parametrize("name", SAID)
+def test_a_file_says_it_and_a_file_is_made_of_it(name: str) -> None:
+    """What is read is no default, and what is written of it reads back."""
+    read = read_sweep_file(f"{name}: {yaml.safe_dump(SAID[name], default_flow_style=True)}", "s")
+    assert read[name] != declared()[name].default
+    assert to_plain(read) == {name: SAID[name]}
+
+
+@pytest.mark.parametrize("name", TYPED)
+def test_the_command_line_says_the_same(name: str) -> None:
+    """As an option of its name, with a help, and with the value that a file would give."""
+    # click keeps a command's help option as the first context wants it.
+    context = sweep.make_context("sweep", words(name), help_option_names=["-h", "--help"])
+    params = {one: value for one, value in context.params.items() if one in declared()}
+    assert given(params) == read_sweep_file(
+        yaml.safe_dump({name: SAID[name]}, sort_keys=False), "s"
+    )
+    assert f"  {declared()[name].flag} " in sweep.get_help(context)
+
+
+def test_a_file_alone_says_few() -> None:
+    """A list of sizes is long."""
+    assert set(SAID) - set(TYPED) == {"sizes"}
+
+
+@pytest.mark.parametrize("name", sorted(set(SAID) - RESOLVED))
+def test_a_session_keeps_it(name: str, tmp_path: Path) -> None:
+    """Its sweep.yaml makes the same wish again."""
+    file = tmp_path / "sweep.yaml"
+    file.write_text(in_file(name), encoding="utf-8")
+    wishes = merge_wishes(file, {})
+    kept = dump_sweep(wishes.sweep, site_keys(wishes.site))
+    assert read_sweep_file(kept, "s")[name] == read_sweep_file(in_file(name), "s")[name]
+    file.write_text(kept, encoding="utf-8")
+    again = merge_wishes(file, {})
+    # A resolved sweep says where; what nobody said is the whole node.
+    placement = wishes.site.placement or again.site.placement
+    assert (again.sweep, again.site) == (
+        wishes.sweep,
+        type(wishes.site)(**{**fields_of(wishes.site), "placement": placement}),
+    )
+
+
+def fields_of(record: object) -> dict[str, Any]:
+    """A record's values by name."""
+    return {name: getattr(record, name) for name in type(record).__dataclass_fields__}
+
+
+@pytest.mark.parametrize("name", PRESETS)
+def test_a_preset_is_values_of_options(name: str) -> None:
+    """Each could stand in a file, and one at its default stays a wish."""
+    preset = PRESETS[name]
+    read = read_sweep_file(yaml.safe_dump(to_plain(preset)), "s")
+    assert read == preset
+
+
+def test_what_names_programs_is_nobody_elses_to_say() -> None:
+    """Programs, files and variables of somebody else's session are not followed."""
+    assert orders() == {
+        *("rccl_tests", "librccl", "runner", "python", "backend", "launcher", "hostfile"),
+        *("env", "clear", "simulate", "variants", "workload"),
+    }
+
+
+def test_a_default_in_a_help_is_the_default() -> None:
+    """A size and a time read back; a word and a number are themselves."""
+    for name, text in (("max_bytes", "1G"), ("longest", "2m"), ("op", "sum"), ("check", "1")):
+        one = declared()[name]
+        assert f"[default: {text}]" in one.help
+        assert one.parsed is not None
+        assert one.parsed.parse(text) == one.default
+
+
+def test_click_shows_what_is_declared() -> None:
+    """No option of a sweep is declared beside the record."""
+    own = {param.name for param in sweep.params if isinstance(param, click.Option)}
+    assert own - set(declared()) == {
+        *("config", "output", "apply_mode", "plan_only", "lift_quarantine", "force"),
+        *("transferbench", "npkit_dump", "verbose", "quiet", "as_json", "color"),
+    }
