@@ -14,7 +14,6 @@ import re
 import shlex
 import sys
 import uuid
-from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final, TypeVar
@@ -25,6 +24,7 @@ from rccltune.errors import MachineError
 from rccltune.fields import Whole
 from rccltune.hosts import Host
 from rccltune.pipeline.site import Site
+from rccltune.reporter import Note
 
 # Ranks that cannot meet wait for each other; a host file's worth of them must not take an hour.
 _LEAST_S: Final = 60.0
@@ -47,7 +47,6 @@ _OWN_JOBS: Final = {
     "OMPI_MCA_mpi_yield_when_idle": "1",
 }
 _LIBMPI: Final = ("libmpi.so.40", "libmpi.so.12", "libmpi.so")
-Note = Callable[[str], None]
 T = TypeVar("T")
 
 

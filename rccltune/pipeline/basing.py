@@ -6,7 +6,7 @@ import hashlib
 import os
 import tempfile
 from bisect import bisect_right
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Final
@@ -15,12 +15,12 @@ from rccltune import detect, emit, grammar, plugin, verify
 from rccltune.emit import Base, RuleDocument, RuleFile
 from rccltune.errors import InputFileError, MachineError, VerificationError
 from rccltune.model import Fingerprint, Rule, Scale
+from rccltune.reporter import Note
 from rccltune.showing import lay
 from rccltune.verify import Decision, Host
 from rccltune.vocab import TUNABLE, Algorithm, Collective, Protocol
 
 AUTO: Final = Path("auto")
-Note = Callable[[str], None]
 _Pairs = tuple[tuple[str, str], ...]
 
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 import hashlib
 import json
 import os
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Final
@@ -21,11 +21,11 @@ from rccltune.model import Ceiling, Curve, Link, LinkRates, Place, Scale, Settin
 from rccltune.pipeline.fitting import FitDone
 from rccltune.pipeline.places import stored_place
 from rccltune.pipeline.preparing import NODE_FILE
+from rccltune.reporter import Note
 from rccltune.session import Session
 from rccltune.units import busbw
 from rccltune.vocab import Collective
 
-Note = Callable[[str], None]
 _Target = tuple[Collective, Scale, str | None]
 FOLDER: Final = "ceiling"
 _RECORD: Final = f"{FOLDER}/ceiling.json"

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
@@ -18,11 +18,11 @@ from rccltune.pipeline.overwriting import named
 from rccltune.pipeline.scaling import machine_words, one_machine
 from rccltune.pipeline.which import release_of
 from rccltune.pipeline.writing import write_all
+from rccltune.reporter import Note
 from rccltune.units import format_size
 
 # rocm-systems #3757 (March 2026) made RCCL read them; the release before it is 2.28.3.
 _FIRST: Final = (2, 30)
-Note = Callable[[str], None]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

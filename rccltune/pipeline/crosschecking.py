@@ -18,7 +18,8 @@ from rccltune.pipeline.importing import load_samples
 from rccltune.pipeline.preparing import Prepared, prepare
 from rccltune.pipeline.running import Tell
 from rccltune.pipeline.site import SiteWish, find_site
-from rccltune.pipeline.sweeping import Note, sweep
+from rccltune.pipeline.sweeping import sweep
+from rccltune.reporter import Note
 from rccltune.vocab import Collective, Placement
 
 FOLDER: Final = "rccl-tests"

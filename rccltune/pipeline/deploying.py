@@ -6,7 +6,7 @@ import hashlib
 import os
 import re
 import stat
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -18,12 +18,12 @@ from rccltune.errors import CommandLineError, InputFileError, SessionError, Veri
 from rccltune.launch.environment import CLEARED
 from rccltune.pipeline import verdicts
 from rccltune.pipeline.needing import check_needs
+from rccltune.reporter import Note
 from rccltune.session import Session
 from rccltune.session.files import disk_errors
 from rccltune.session.lock import MARKER
 from rccltune.showing import lay, shown
 
-Note = Callable[[str], None]
 # verify writes it into a rule file's header.
 _VERIFIED: Final = re.compile(r"^# verified: *(.*\S)", re.MULTILINE)
 _SIMULATED: Final = re.compile(r"^# SIMULATED", re.MULTILINE)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import itertools
 import os
 import shutil
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Final
@@ -28,10 +28,10 @@ from rccltune.pipeline import launching, preparing, running
 from rccltune.pipeline.endings import Ran
 from rccltune.pipeline.fitting import FitDone, choice_of, fit_session
 from rccltune.pipeline.site import Site
+from rccltune.reporter import Note
 from rccltune.units import format_size
 from rccltune.vocab import Collective, Doubt, Placement
 
-Note = Callable[[str], None]
 FOLDER: Final = "npkit"
 _RECORD: Final = f"{FOLDER}/npkit.json"
 _FORMAT: Final = 1

@@ -32,11 +32,10 @@ from rccltune.pipeline.needing import check_needs
 from rccltune.pipeline.placing import Sheet
 from rccltune.pipeline.scaling import machine_words, one_machine, predicted
 from rccltune.pipeline.writing import write_all
+from rccltune.reporter import Note
 
 if TYPE_CHECKING:
     from rccltune.zones import Choice
-
-Note = Callable[[str], None]
 
 
 def emit_rules(wish: EmitWish, *, note: Note) -> Emitted:

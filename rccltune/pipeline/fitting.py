@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
@@ -36,6 +36,7 @@ from rccltune.pipeline.believing import gather_beliefs
 from rccltune.pipeline.importing import load_samples
 from rccltune.pipeline.rounding import wrong_shares
 from rccltune.pipeline.searching import SEARCH_FILE
+from rccltune.reporter import Note
 from rccltune.session import Session
 from rccltune.units import format_size
 from rccltune.vocab import Collective, Doubt
@@ -43,7 +44,6 @@ from rccltune.vocab import Collective, Doubt
 if TYPE_CHECKING:
     from rccltune.zones import Choice, ChoiceOptions
 
-Note = Callable[[str], None]
 FIT_FILE: Final = "fit.json"
 # Without these it is from before they were compared, and made again.
 _KEYS: Final = frozenset({"silence", "tuner", "bypasses"})

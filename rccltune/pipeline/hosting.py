@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Final
 
@@ -11,13 +11,13 @@ from rccltune.errors import MachineError
 from rccltune.hosts import Host
 from rccltune.pipeline.asking import ask
 from rccltune.pipeline.site import Site
+from rccltune.reporter import Note
 from rccltune.showing import lay
 
 HOSTS_FILE: Final = "hosts.json"
 _FOLDER: Final = "hosts"
 # The launcher puts folders of its own before these.
 _OWN: Final = ("PATH", "LD_LIBRARY_PATH")
-Note = Callable[[str], None]
 
 
 def same_hosts(

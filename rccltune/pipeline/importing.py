@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import shlex
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, fields, replace
 from datetime import datetime, timezone
 from pathlib import Path
@@ -24,9 +24,9 @@ from rccltune.model import (
     Variant,
 )
 from rccltune.pipeline.ledger import samples_of
+from rccltune.reporter import Note
 from rccltune.session import Derived, Session
 
-Note = Callable[[str], None]
 _SAME_MACHINE = ("machine", "same")
 _AGAIN: Final = "samples.csv is missing or older than the launches: reading the raw logs again"
 VENDOR_UNKNOWN: Final = (

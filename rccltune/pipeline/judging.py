@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
 
 from rccltune import zones
@@ -16,10 +16,9 @@ from rccltune.model import (
     in_default,
 )
 from rccltune.pipeline.fitting import FitDone, choice_of
+from rccltune.reporter import Note
 from rccltune.units import MAX_NBYTES, format_size
 from rccltune.zones import Choice, ChoiceOptions
-
-Note = Callable[[str], None]
 
 
 def environments_of(

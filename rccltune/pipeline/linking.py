@@ -7,7 +7,7 @@ of two devices each and must never be pooled with those of a whole node.
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from datetime import datetime, timezone
 from pathlib import Path
@@ -34,12 +34,12 @@ from rccltune.pipeline.pairing import (
     measure_pairs,
 )
 from rccltune.pipeline.site import Site, SiteWish, find_site
+from rccltune.reporter import Note
 from rccltune.session import Session
 from rccltune.vocab import Collective
 
 _RECORD: Final = f"{FOLDER}/links.json"
 _FORMAT: Final = 1
-Note = Callable[[str], None]
 
 
 def stored_links(folder: Path) -> LinkMap | None:

@@ -15,13 +15,13 @@ from rccltune import zones
 from rccltune.model import Curve, Notice, Place, Scale, Zone
 from rccltune.pipeline.fitting import FitDone, explained
 from rccltune.pipeline.places import stored_place
+from rccltune.reporter import Note
 from rccltune.vocab import RankPlacement
 
 if TYPE_CHECKING:
     from rccltune.zones import Choice, ChoiceOptions
 
 _ANYWHERE = (None, RankPlacement.NODE.value)
-Note = Callable[[str], None]
 Keep = Callable[[Sequence[Zone]], tuple[Zone, ...]]
 
 

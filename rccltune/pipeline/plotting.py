@@ -23,11 +23,11 @@ from rccltune.pipeline.bounding import Bounded, bounded
 from rccltune.pipeline.fitting import FitDone, choice_of, fit_session
 from rccltune.pipeline.judging import environments_of, zones_in
 from rccltune.pipeline.scaling import one_machine, predicted
+from rccltune.reporter import Note
 
 if TYPE_CHECKING:
     from rccltune.zones import Choice, ChoiceOptions
 
-Note = Callable[[str], None]
 Ended = tuple[Launch, Outcome]
 
 

@@ -22,11 +22,11 @@ from rccltune.pipeline.paging import (
 )
 from rccltune.pipeline.paging.gathering import Found, gather
 from rccltune.report import Page
+from rccltune.reporter import Note
 
 if TYPE_CHECKING:
     from rccltune.zones import ChoiceOptions
 
-Note = Callable[[str], None]
 REPORT_FILE: Final = "report.html"
 
 

@@ -18,6 +18,7 @@ from rccltune.pipeline import launching, places
 from rccltune.pipeline.endings import Ran
 from rccltune.pipeline.ledger import lift
 from rccltune.pipeline.proving import is_walk, name_of, setting_of
+from rccltune.reporter import Note
 from rccltune.vocab import Collective
 
 if TYPE_CHECKING:
@@ -32,7 +33,6 @@ _MEMORY_FAULTS: Final = 2
 # A second failure in a row may be the machine's.
 _IN_A_ROW: Final = 2
 
-Note = Callable[[str], None]
 Best = dict[tuple[Collective, int], tuple[float, Setting]]
 
 

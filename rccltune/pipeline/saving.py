@@ -11,10 +11,10 @@ from rccltune import plan, workload
 from rccltune.interpolate import time_at
 from rccltune.model import Curve, Role, Rule, Scale, Setting, Zone, base_variant
 from rccltune.pipeline.fitting import FitDone, fit_session
+from rccltune.reporter import Note
 from rccltune.vocab import Collective
 from rccltune.workload import Saving, Timed, Workload
 
-Note = Callable[[str], None]
 # The setting that runs where rules have their way; None where they have none.
 Chosen = Callable[[Collective, Scale, int], Setting | None]
 

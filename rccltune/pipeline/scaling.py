@@ -31,6 +31,7 @@ from rccltune.model import (
 )
 from rccltune.pipeline.fitting import FitDone
 from rccltune.pipeline.places import stored_place
+from rccltune.reporter import Note
 from rccltune.scaling import Measured, Prediction
 from rccltune.units import MAX_NBYTES
 from rccltune.vocab import RankPlacement
@@ -39,7 +40,6 @@ from rccltune.zones import Choice
 if TYPE_CHECKING:
     from rccltune.zones import ChoiceOptions
 
-Note = Callable[[str], None]
 Options = Callable[[FitDone], "ChoiceOptions"]
 
 # Ranks of other groups work at the same time in the two left out.

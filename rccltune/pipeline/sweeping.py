@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -43,9 +43,8 @@ from rccltune.pipeline.preparing import (
     samples_so_far,
 )
 from rccltune.pipeline.running import Tell, run_all
+from rccltune.reporter import Note
 from rccltune.session import Session
-
-Note = Callable[[str], None]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

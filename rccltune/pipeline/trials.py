@@ -6,7 +6,7 @@ import hashlib
 import os
 import re
 from collections import Counter
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Final
@@ -23,10 +23,10 @@ from rccltune.pipeline.running import limit_s, stop_if_changed
 from rccltune.pipeline.site import Site
 from rccltune.plan import Condition
 from rccltune.proof import Asked
+from rccltune.reporter import Note
 from rccltune.verify import Weighed
 from rccltune.vocab import Collective, Doubt
 
-Note = Callable[[str], None]
 FOLDER: Final = "verification"
 TUNED: Final = "tuned"
 _TRIES: Final = 2

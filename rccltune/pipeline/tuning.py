@@ -21,11 +21,11 @@ from rccltune.pipeline.running import Tell
 from rccltune.pipeline.sweeping import Swept, sweep
 from rccltune.pipeline.verdicts import CANDIDATES
 from rccltune.pipeline.verifying import Verified, VerifyWish, exports_without, verify_rules
+from rccltune.reporter import Note
 
 if TYPE_CHECKING:
     from rccltune.zones import ChoiceOptions
 
-Note = Callable[[str], None]
 Options = Callable[[FitDone], "ChoiceOptions"]
 _REPEATS: Final = 3
 _FIGURES: Final = "plots"

@@ -20,9 +20,10 @@ from rccltune.pipeline.needing import check_needs
 from rccltune.pipeline.preparing import NODE_FILE
 from rccltune.pipeline.settling import Settled, Wanted, ours, refuse, settle
 from rccltune.pipeline.site import Site
-from rccltune.pipeline.trials import FOLDER, Ground, Held, Note
+from rccltune.pipeline.trials import FOLDER, Ground, Held
 from rccltune.pipeline.verdicts import ConditionFile, StandingFile, VerdictFile
 from rccltune.pipeline.writing import VERIFIED_MARK
+from rccltune.reporter import Note
 from rccltune.verify import Cut, Standing, Weighed
 from rccltune.vocab import Collective, Protocol
 

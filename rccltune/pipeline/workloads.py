@@ -14,9 +14,9 @@ from rccltune.model import Rule
 from rccltune.pipeline.accepting import accepted
 from rccltune.pipeline.fitting import fit_session
 from rccltune.pipeline.saving import Times, by_rules, saving, saving_plain
+from rccltune.reporter import Note
 from rccltune.workload import Saving, Share, Source, State, Stated, Workload
 
-Note = Callable[[str], None]
 # What none of the sources sees, in the words of the contract.
 BLIND: Final = {
     Source.RECORD: "records and logs do not see replays of captured graphs (--scale-captured), "

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Final
 
 from rccltune import grammar, session
 from rccltune.errors import CommandLineError
+from rccltune.reporter import Note
 
-Note = Callable[[str], None]
 # Comments of a verified file begin with it.
 VERIFIED_MARK: Final = "verified:"
 # Not .csv: RCCL's built-in tuner takes any rccl_tuner*.csv that lies in its folders.

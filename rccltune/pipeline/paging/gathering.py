@@ -30,11 +30,11 @@ from rccltune.pipeline.plotting import plot_input
 from rccltune.pipeline.searching import SEARCH_FILE, SearchFile
 from rccltune.pipeline.trials import FOLDER
 from rccltune.pipeline.verdicts import Refused, refusals
+from rccltune.reporter import Note
 
 if TYPE_CHECKING:
     from rccltune.zones import Choice, ChoiceOptions
 
-Note = Callable[[str], None]
 Ended = tuple[Launch, Outcome]
 AS_SWEPT: Final = "as swept"
 _MOST_HEAD: Final = 65536
