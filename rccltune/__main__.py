@@ -1,5 +1,7 @@
 """``python -m rccltune``."""
 
+from __future__ import annotations
+
 from rccltune.cli import main
 
 main()

@@ -24,7 +24,7 @@ import pandas as pd
 from bench_sweep import options_of, samples_of
 from machine import machine, timed
 
-from rccltune.units import format_size
+from rccltune.model import format_size
 
 PAIRS = ("ring/ll", "ring/ll128", "ring/simple", "tree/ll", "tree/ll128", "tree/simple")
 COUNTS = (4, 8, 16, 24, 32)

@@ -37,19 +37,21 @@ from public_sweeps import (
 )
 
 from rccltune import fit, zones
-from rccltune.interpolate import time_at
 from rccltune.model import (
     BASELINE,
+    KIB,
+    MAX_NBYTES,
     Caution,
     Curve,
     Model,
+    Placement,
     Sample,
     Scale,
     Setting,
     Zone,
+    format_size,
+    time_at,
 )
-from rccltune.units import KIB, MAX_NBYTES, format_size
-from rccltune.vocab import Placement
 
 Times = dict[str, dict[int, float]]
 Row = dict[str, object]

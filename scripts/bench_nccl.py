@@ -21,11 +21,9 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
 from machine import ended_well
 
-from rccltune.launch.environment import environment
-from rccltune.model import BASELINE, Stated
-from rccltune.parse import read_stream
-from rccltune.units import format_size
-from rccltune.vocab import Collective
+from rccltune.launch import environment
+from rccltune.logs import read_stream
+from rccltune.model import BASELINE, Collective, Stated, format_size
 
 SAFETY = {
     "NCCL_NVLS_ENABLE": "0",

@@ -25,19 +25,20 @@ from scale_nodes import PER_OAM, SETTINGS, SIZES, made_up, true_us
 from rccltune import fit, scaling
 from rccltune.model import (
     BASELINE,
+    Collective,
     Curve,
     CurveKey,
     CurvePoint,
     Model,
+    Placement,
     Sample,
     Scale,
     Setting,
     Shape,
     Span,
+    format_size,
 )
 from rccltune.scaling import Measured, Prediction
-from rccltune.units import format_size
-from rccltune.vocab import Collective, Placement
 
 Times = Mapping[int, float]
 Row = dict[str, object]

@@ -43,18 +43,12 @@ from search_verdicts import (
     verdict,
 )
 
-from rccltune import emit, plugin, simnode
-from rccltune.errors import RccltuneError
-from rccltune.model import Rule, Setting
-from rccltune.pipeline import emit_rules, find_site, merge_wishes
-from rccltune.pipeline.emitted import EmitWish
-from rccltune.pipeline.launching import simulated_s
-from rccltune.pipeline.preparing import prepare
-from rccltune.pipeline.sweeping import sweep
+from rccltune import plugin, rules, simulate
+from rccltune.measure import find_site, merge_wishes, parse_duration, prepare, simulated_s, sweep
+from rccltune.model import Collective, RccltuneError, Rule, Setting, parse_size
+from rccltune.rules import EmitWish, emit_rules
 from rccltune.session import read_launches
-from rccltune.sweep_options import parse_duration
-from rccltune.units import parse_size
-from rccltune.vocab import Collective
+from rccltune.simulate import shipped as simnode
 from rccltune.zones import ChoiceOptions
 
 PER_OCTAVE = 4
@@ -86,7 +80,7 @@ class Wish:
 
 def run_once(path: Path, arm: str, seed: int, wish: Wish, library: dict[int, Setting]) -> Run:
     """Sweep into a session of its own, choose, judge, and leave nothing behind."""
-    node = simnode.load_node(path)
+    node = simulate.load_node(path)
     session = path.parent / f"{node.name}-{arm}-{seed}"
     start = time.perf_counter()
     expected = swept(session, path, arm, seed, wish, launcher="none")
@@ -152,13 +146,13 @@ def rules_of(session: Path, tolerance: float) -> tuple[Rule, ...]:
         ),
         note=lambda _: None,
     )
-    return tuple(rule for rule in emit.read_rules(done.text.encode()).rules if not rule.fallback)
+    return tuple(rule for rule in rules.read_rules(done.text.encode()).rules if not rule.fallback)
 
 
 def library_choice(path: Path, sizes: Iterable[int]) -> dict[int, Setting]:
     """What the untouched library runs at each size: the benchmark's own column says it."""
     compiled = path.with_suffix(".node")
-    compiled.write_bytes(simnode.compile_node(path))
+    compiled.write_bytes(simulate.compile_node(path))
     program = plugin.native_folder() / "sim" / "all_reduce_perf"
     environment = {
         "PATH": os.environ["PATH"],
@@ -308,7 +302,7 @@ def read_nodes_once() -> None:
 
     In a process of this bench only: elsewhere a file may change under its name.
     """
-    vars(simnode)["load_node"] = cache(simnode.load_node)
+    vars(simnode)["load_node"] = cache(simulate.load_node)
 
 
 def show(verdicts: Sequence[Verdict], wish: Wish, launch_s: float) -> None:

@@ -14,15 +14,12 @@ from pathlib import Path
 import yaml
 from machine import machine
 
-from rccltune import simnode
-from rccltune.errors import RccltuneError
-from rccltune.model import Role, Setting, Zone
-from rccltune.pipeline import emit_rules, find_site, fit_session, load_samples, merge_wishes
-from rccltune.pipeline.emitted import EmitWish
-from rccltune.pipeline.preparing import prepare
-from rccltune.pipeline.sweeping import sweep
-from rccltune.session import open_session
-from rccltune.units import parse_size
+from rccltune import simulate
+from rccltune.fit import fit_session
+from rccltune.measure import find_site, merge_wishes, prepare, sweep
+from rccltune.model import RccltuneError, Role, Setting, Zone, parse_size
+from rccltune.rules import EmitWish, emit_rules
+from rccltune.session import load_samples, open_session
 from rccltune.zones import ChoiceOptions
 
 MODE = "cpx-nps4"
@@ -32,7 +29,7 @@ PER_OCTAVE = 4
 
 def noisy_node(folder: Path, sigma: float) -> Path:
     """The shipped node with the noise that the issue names: 3 % a block, and bursts."""
-    raw = yaml.safe_load(simnode.node_path("mi300x", MODE).read_text(encoding="utf-8"))
+    raw = yaml.safe_load(simulate.node_path("mi300x", MODE).read_text(encoding="utf-8"))
     raw["noise"] = {
         "sigma": sigma,
         "launch_sigma": 0.01,
@@ -67,13 +64,13 @@ def samples_of(folder: Path, node: Path, seed: int, launcher: str) -> Path:
 
 
 def _collective() -> tuple[object, ...]:
-    from rccltune.vocab import Collective
+    from rccltune.model import Collective
 
     return (Collective.ALL_REDUCE,)
 
 
 def regrets(
-    session: Path, node: simnode.SimulatedNode, per_octave: int = PER_OCTAVE
+    session: Path, node: simulate.SimulatedNode, per_octave: int = PER_OCTAVE
 ) -> list[float]:
     """time(chosen) / time(best selectable) - 1 by the node file's truth, over the zones."""
     done = emit_rules(
@@ -114,9 +111,9 @@ def baseline_choice(session: Path) -> dict[int, Setting]:
     }
 
 
-def truth(node: simnode.SimulatedNode, setting: Setting, nbytes: int) -> float:
+def truth(node: simulate.SimulatedNode, setting: Setting, nbytes: int) -> float:
     """Noise-free µs."""
-    time_us = simnode.truth(
+    time_us = simulate.truth(
         node, "all_reduce", str(replace(setting, channels=None)), nbytes, ranks=64, placement="node"
     )
     if time_us is None:
@@ -136,7 +133,7 @@ def main() -> None:
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
         path = noisy_node(folder, options.sigma)
-        node = simnode.load_node(path)
+        node = simulate.load_node(path)
         means, worsts, between, rules = [], [], [], []
         for seed in range(options.seeds):
             session = samples_of(folder, path, seed, "none")

@@ -26,10 +26,8 @@ import yaml
 from machine import machine, timed
 from search_nodes import SETTINGS, shipped
 
-from rccltune.model import Role
-from rccltune.pipeline.proving import name_of
-from rccltune.session import read_launches
-from rccltune.units import format_size
+from rccltune.model import Role, format_size
+from rccltune.session import name_of, read_launches
 
 METHODS = ("one-launch", "per-setting")
 KEY = ["collective", "setting", "placement", "nbytes"]

@@ -26,11 +26,25 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 from bench_nccl import variables
 from machine import ended_well, machine
 
-from rccltune import defaults, plan, proof, torchbench
-from rccltune.model import BASELINE, Launch, Role, Sample, Scale, Setting, Stated, Sweep
-from rccltune.parse import read_stream
-from rccltune.units import format_size, parse_size
-from rccltune.vocab import BACKENDS, Collective, Placement
+from rccltune import logs, plan
+from rccltune.logs import read_stream
+from rccltune.model import (
+    BACKENDS,
+    BASELINE,
+    Collective,
+    Launch,
+    Placement,
+    Role,
+    Sample,
+    Scale,
+    Setting,
+    Stated,
+    Sweep,
+    defaults,
+    format_size,
+    parse_size,
+)
+from rccltune.torchbench.command import LETTERS, argv
 
 SETTINGS = ("tree/ll", "tree/ll128", "tree/simple", "ring/ll", "ring/ll128", "ring/simple")
 LIBRARY = re.compile(r"^# Library: (\S+)", re.MULTILINE)
@@ -47,7 +61,7 @@ def start(options: argparse.Namespace) -> list[str]:
     """The runner's ranks, up to the collective's name."""
     torchrun = ["-m", "torch.distributed.run", "--standalone"]
     ranks = [f"--nproc_per_node={options.ranks}", "--no_python"]
-    runner = torchbench.argv(options.python, options.backend)
+    runner = argv(options.python, options.backend)
     return [options.python, *torchrun, *ranks, *runner]
 
 
@@ -148,17 +162,17 @@ def walk(options: argparse.Namespace, collective: Collective, *, graph: int) -> 
         output = run(launch.argv, added)
         seconds = time.perf_counter() - began
         walks = {
-            path.name: proof.read_walk(path.read_text(encoding="ascii"), path.name)
+            path.name: logs.read_walk(path.read_text(encoding="ascii"), path.name)
             for path in sorted(folder.glob("trace-*"))
         }
     if len(walks) != options.ranks:
         sys.exit(f"{len(walks)} traces of {options.ranks} ranks")
-    differing = proof.agree_on_walk(walks)
+    differing = logs.agree_on_walk(walks)
     if differing is not None:
         sys.exit(f"ranks were answered differently: {differing}")
     printed = samples_in(output, collective, options.ranks)
     shortest = min(walks.values(), key=lambda one: one.n_whole)
-    report(collective, graph, seconds, proof.place(printed, shortest, schedule.settings, questions))
+    report(collective, graph, seconds, logs.place(printed, shortest, schedule.settings, questions))
 
 
 def planned(options: argparse.Namespace, collective: Collective, *, graph: int) -> Launch:
@@ -178,7 +192,7 @@ def planned(options: argparse.Namespace, collective: Collective, *, graph: int) 
     )
     ground = plan.Ground(
         programs={collective: collective.value},
-        letters=torchbench.LETTERS,
+        letters=LETTERS,
         launch=lambda _, program: (*start(options), *program),
         scale=Scale(n_nodes=1, n_ranks=options.ranks),
         arch=None,

@@ -25,7 +25,7 @@ from bench_nccl import variables
 from bench_verify import vendors_file
 from machine import machine
 
-from rccltune.units import format_size
+from rccltune.model import format_size
 
 NOT_TO_LOSE = 0.98
 VENDORS = "vendors"

@@ -39,17 +39,10 @@ from verify_verdicts import (
     verdict,
 )
 
-from rccltune import emit
-from rccltune.errors import RccltuneError
-from rccltune.model import Curve, Rule, Setting
-from rccltune.pipeline import emit_rules, find_site, fit_session, merge_wishes
-from rccltune.pipeline.emitted import EmitWish
-from rccltune.pipeline.launching import simulated_s
-from rccltune.pipeline.preparing import prepare
-from rccltune.pipeline.sweeping import sweep
-from rccltune.pipeline.wishes import site_keys
-from rccltune.units import format_size, parse_size
-from rccltune.vocab import Collective
+from rccltune.fit import fit_session
+from rccltune.measure import find_site, merge_wishes, prepare, simulated_s, site_keys, sweep
+from rccltune.model import Collective, Curve, RccltuneError, Rule, Setting, format_size, parse_size
+from rccltune.rules import EmitWish, emit_rules, read_rules, render_rules
 from rccltune.zones import ChoiceOptions
 
 NO_SUCH_COMMAND = 2
@@ -162,7 +155,7 @@ def vendors_file(session: Path) -> str:
         )
     ]
     needed = "".join(f"#@ needs {name}={value}\n" for name, value in needs(forced, made))
-    return emit.render_rules("the vendors' method: fastest row of each size", made) + needed
+    return render_rules("the vendors' method: fastest row of each size", made) + needed
 
 
 def vendors_rules(collective: Collective, curves: Sequence[Curve]) -> Iterator[Rule]:
@@ -230,7 +223,7 @@ def file_of(session: Path) -> str | None:
 
 def rules(text: str) -> tuple[Rule, ...]:
     """Those that choose first."""
-    return tuple(rule for rule in emit.read_rules(text.encode()).rules if not rule.fallback)
+    return tuple(rule for rule in read_rules(text.encode()).rules if not rule.fallback)
 
 
 def main() -> int:

@@ -27,7 +27,7 @@ from bench_nccl import variables
 from bench_tune import rccltune, told
 from machine import ended_well, machine
 
-from rccltune import plugin, simnode
+from rccltune import plugin, simulate
 
 ROOT = Path(__file__).resolve().parents[1]
 # What the simulated job calls: collective, bytes, calls for each placement.
@@ -102,7 +102,7 @@ def simulated_job(options: argparse.Namespace, work: Path, added: Mapping[str, s
     """The stand-in benchmarks under mpirun: nothing of it is a measurement of hardware."""
     print("SIMULATED: four jobs, a collective each, of 64 ranks of mi300x in cpx-nps4")
     node = work / "job.node"
-    node.write_bytes(simnode.compile_node(simnode.node_path("mi300x", "cpx-nps4")))
+    node.write_bytes(simulate.compile_node(simulate.node_path("mi300x", "cpx-nps4")))
     environment = {
         **variables(dict(added)),
         "RCCLTUNE_SIM_NODE": str(node),

@@ -29,7 +29,8 @@ from typing import NoReturn
 from rccltune import launch, session
 from rccltune.cli import run
 from rccltune.launch import Ending, Job
-from rccltune.pipeline import launching, searching
+from rccltune.measure import launches as launching
+from rccltune.measure import searching
 
 
 def die() -> NoReturn:

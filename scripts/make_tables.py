@@ -16,14 +16,10 @@ from typing import Final
 
 import click
 
-from rccltune import errors
+from rccltune import model
 from rccltune.cli import group
-from rccltune.model import Caution
-from rccltune.model.chosen import Judgement
-from rccltune.model.failing import Failure
-from rccltune.schema import json_schema
-from rccltune.simnode.schema import NodeFile
-from rccltune.vocab import Doubt
+from rccltune.model import Caution, Doubt, Failure, Judgement, errors, json_schema
+from rccltune.simulate import NodeFile
 from rccltune.why import Kind
 
 ROOT: Final = Path(__file__).resolve().parents[1]
@@ -31,16 +27,16 @@ MARK: Final = "<!-- made by scripts/make_tables.py; edit that, or the help of th
 
 # What to do about each exit code. A class that is missing here stops the making of the page.
 _TO_DO: Final = {
-    errors.CommandLineError: "read the hint, or `rccltune COMMAND --help`",
-    errors.InputFileError: "correct the lines named: all mistakes are told at once, with line and column",
-    errors.MachineError: "`rccltune doctor`, which names the remedy; nothing was measured",
-    errors.LaunchError: "the log is in `launches/<id>/`; the same command goes on where it stopped",
-    errors.OutputError: "the line is shown and the log is kept: send both ([sending](how-to-send.md))",
-    errors.SessionError: "another folder (`-o`), or the machine and library that the session is of",
-    errors.ReadOnlyError: "write elsewhere with `-o`; to read it needs no rights ([formats](formats.md))",
-    errors.TooLittleDataError: "measure more, or see why samples were left out (`samples.csv`, column `doubt`)",
-    errors.VerificationError: "do not use the rules: `verdict.json` has every size",
-    errors.HarmError: "rules for another environment (`emit-config --variant default`), or over the "
+    model.CommandLineError: "read the hint, or `rccltune COMMAND --help`",
+    model.InputFileError: "correct the lines named: all mistakes are told at once, with line and column",
+    model.MachineError: "`rccltune doctor`, which names the remedy; nothing was measured",
+    model.LaunchError: "the log is in `launches/<id>/`; the same command goes on where it stopped",
+    model.OutputError: "the line is shown and the log is kept: send both ([sending](how-to-send.md))",
+    model.SessionError: "another folder (`-o`), or the machine and library that the session is of",
+    model.ReadOnlyError: "write elsewhere with `-o`; to read it needs no rights ([formats](formats.md))",
+    model.TooLittleDataError: "measure more, or see why samples were left out (`samples.csv`, column `doubt`)",
+    model.VerificationError: "do not use the rules: `verdict.json` has every size",
+    model.HarmError: "rules for another environment (`emit-config --variant default`), or over the "
     "library's own table (`--base auto`)",
 }
 
@@ -186,16 +182,16 @@ _FAILURES: Final = (
 )
 
 
-def _classes() -> list[type[errors.RccltuneError]]:
+def _classes() -> list[type[model.RccltuneError]]:
     found = [
         one
         for _, one in inspect.getmembers(errors, inspect.isclass)
-        if issubclass(one, errors.RccltuneError) and one is not errors.RccltuneError
+        if issubclass(one, model.RccltuneError) and one is not model.RccltuneError
     ]
     return sorted(found, key=lambda one: one.exit_code)
 
 
-def _code(error: type[errors.RccltuneError]) -> str:
+def _code(error: type[model.RccltuneError]) -> str:
     when = (error.__doc__ or "").splitlines()[0].rstrip(".")
     return f"| {error.exit_code} | `{error.__name__}` | {when} | {_TO_DO[error]} |"
 

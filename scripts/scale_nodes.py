@@ -17,7 +17,7 @@ from typing import Any
 
 import yaml
 
-from rccltune import simnode
+from rccltune import simulate
 
 PER_OAM = 8
 SIZES = tuple(2**power for power in range(10, 31))
@@ -86,7 +86,7 @@ def _softly(one: float, other: float, sharpness: float) -> float:
 
 def node_file(links: Links, time_us: Callable[[Links, str, int, int], float] = true_us) -> str:
     """A node file of 64 partitions on eight OAMs, with curves of 8, 16, 32 and 64 ranks."""
-    raw = yaml.safe_load(simnode.node_path("mi300x", "cpx-nps4").read_text(encoding="utf-8"))
+    raw = yaml.safe_load(simulate.node_path("mi300x", "cpx-nps4").read_text(encoding="utf-8"))
     raw |= {
         "name": "made-up-scales",
         "description": "Links made up by scripts/scale_nodes.py.",

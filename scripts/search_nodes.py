@@ -16,9 +16,8 @@ from typing import Any, Final
 
 import yaml
 
-from rccltune import simnode
-from rccltune.model import Setting
-from rccltune.units import parse_size
+from rccltune import simulate
+from rccltune.model import Setting, parse_size
 
 MODE: Final = "cpx-nps4"
 N_RANKS: Final = 64
@@ -186,7 +185,7 @@ def document(character: Character) -> dict[str, Any]:
 
 def shipped() -> dict[str, Any]:
     """The node file that comes with rccltune."""
-    text = simnode.node_path("mi300x", MODE).read_text(encoding="utf-8")
+    text = simulate.node_path("mi300x", MODE).read_text(encoding="utf-8")
     raw: dict[str, Any] = yaml.safe_load(text)
     return raw
 
@@ -225,16 +224,16 @@ def _effect(pair: str, factors: Mapping[str, Factor]) -> dict[str, Any]:
     return {"setting": pair, "by_channels": rows | {32: [[8, 1.0]]}}
 
 
-def truth_us(node: simnode.SimulatedNode, setting: Setting, nbytes: int) -> float:
+def truth_us(node: simulate.SimulatedNode, setting: Setting, nbytes: int) -> float:
     """Noise-free µs; channels are capped at the communicator's, as the library does."""
     channels = min(setting.channels or 0, node.channels)
     pair = str(replace(setting, channels=None))
-    time_us = simnode.truth(node, "all_reduce", pair, nbytes, channels=channels, ranks=N_RANKS)
+    time_us = simulate.truth(node, "all_reduce", pair, nbytes, channels=channels, ranks=N_RANKS)
     if time_us is None:
         raise ValueError(f"the node file says nothing of {setting} at {nbytes} B")
     return time_us
 
 
-def best_us(node: simnode.SimulatedNode, nbytes: int) -> float:
+def best_us(node: simulate.SimulatedNode, nbytes: int) -> float:
     """The least that any of the settings takes."""
     return min(truth_us(node, Setting.parse(name), nbytes) for name in SETTINGS)

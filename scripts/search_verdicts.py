@@ -9,9 +9,8 @@ from functools import partial
 
 from search_nodes import Character, best_us, truth_us
 
-from rccltune import simnode
-from rccltune.model import Rule, Setting
-from rccltune.units import format_size
+from rccltune import simulate
+from rccltune.model import Rule, Setting, format_size
 
 ARMS = ("adaptive", "exhaustive")
 TOLERANCES = (0.02, 0.01)
@@ -63,7 +62,7 @@ class Run:
 
 
 def judge(
-    node: simnode.SimulatedNode,
+    node: simulate.SimulatedNode,
     rules: Sequence[Rule],
     library: Mapping[int, Setting],
     sizes: Sequence[int],
@@ -106,7 +105,7 @@ def distinct(rules: Iterable[Rule]) -> int:
     return reached
 
 
-def regrets(node: simnode.SimulatedNode, choose: Choose, sizes: Iterable[int]) -> list[float]:
+def regrets(node: simulate.SimulatedNode, choose: Choose, sizes: Iterable[int]) -> list[float]:
     """time(chosen) / time(best) - 1 by the truth; better than all 24 is 0 as well."""
     return [max(0.0, truth_us(node, choose(n), n) / best_us(node, n) - 1) for n in sizes]
 

@@ -18,8 +18,8 @@ import search_nodes
 import yaml
 from search_nodes import PAIRS, Factor, always, winner
 
-from rccltune import simnode
-from rccltune.units import MAX_NBYTES, parse_size
+from rccltune import simulate
+from rccltune.model import MAX_NBYTES, parse_size
 
 ALL_REDUCE: Final = "all_reduce"
 REDUCE_SCATTER: Final = "reduce_scatter"
@@ -286,7 +286,7 @@ def spoil(node: TrapNode, path: Path, session: Path) -> None:
     raw = node.document()
     raw["faults"] = [*raw.get("faults", ()), *map(dict, node.later)]
     _write(raw, path)
-    (session / NODE_FILE).write_bytes(simnode.compile_node(path))
+    (session / NODE_FILE).write_bytes(simulate.compile_node(path))
 
 
 def _write(raw: dict[str, Any], path: Path) -> Path:

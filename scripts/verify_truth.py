@@ -21,8 +21,9 @@ from search_nodes import MODE
 from search_verdicts import distinct
 from verify_nodes import TrapNode, settings_of, without_faults, write_node
 
-from rccltune import emit, plugin, simnode
+from rccltune import plugin, simulate
 from rccltune.model import Rule
+from rccltune.rules import read_rules
 
 PER_OCTAVE = 16
 # A gain of less than this is none to be had.
@@ -61,7 +62,7 @@ class Yardstick:
     """
 
     path: Path
-    node: simnode.SimulatedNode
+    node: simulate.SimulatedNode
     collectives: tuple[str, ...]
     span: tuple[int, int]
     untouched: Mapping[Key, Ran]
@@ -96,10 +97,10 @@ class Judged:
 
 def yardstick(node: TrapNode, folder: Path, span: tuple[int, int]) -> Yardstick:
     """Ask for everything about a node that does not depend on a file."""
-    faulty = simnode.load_node(write_node(node, folder))
+    faulty = simulate.load_node(write_node(node, folder))
     path = folder / f"{node.name}.node"
     sound = write_node(without_faults(node), folder)
-    path.write_bytes(simnode.compile_node(sound))
+    path.write_bytes(simulate.compile_node(sound))
     untouched = _in_one_job(faulty, ran(path, node.collectives, span, {}))
     return Yardstick(
         path=path,
@@ -112,7 +113,7 @@ def yardstick(node: TrapNode, folder: Path, span: tuple[int, int]) -> Yardstick:
 
 
 def _available(
-    node: TrapNode, truth: simnode.SimulatedNode, untouched: Mapping[Key, Ran]
+    node: TrapNode, truth: simulate.SimulatedNode, untouched: Mapping[Key, Ran]
 ) -> Iterator[tuple[Key, float]]:
     for key, own in untouched.items():
         if "/" not in own.what:
@@ -127,8 +128,8 @@ def _available(
             yield key, gain
 
 
-def _truth_us(node: simnode.SimulatedNode, key: Key, what: str, *, mixed: bool = False) -> float:
-    time_us = simnode.truth(
+def _truth_us(node: simulate.SimulatedNode, key: Key, what: str, *, mixed: bool = False) -> float:
+    time_us = simulate.truth(
         node, key.collective, what, key.nbytes, in_place=key.in_place, mixed=mixed
     )
     if time_us is None:
@@ -146,7 +147,7 @@ def judge(yardstick: Yardstick, text: str) -> Judged:
     Raises:
         subprocess.CalledProcessError: the plugin refuses the file.
     """
-    said = emit.read_rules(text.encode())
+    said = read_rules(text.encode())
     rules = [rule for rule in said.rules if not rule.fallback]
     with tempfile.NamedTemporaryFile("w", suffix=".csv", encoding="utf-8") as file:
         file.write(text)
@@ -196,7 +197,7 @@ def _decides(rule: Rule, tuned: Mapping[Key, Ran]) -> bool:
     return not inside or any(one.what == setting for one in inside)
 
 
-def is_wrong(node: simnode.SimulatedNode, key: Key, one: Ran) -> bool:
+def is_wrong(node: simulate.SimulatedNode, key: Key, one: Ran) -> bool:
     """Whether the node file says that these results are wrong."""
     return any(
         fault.kind == "wrong"
@@ -209,7 +210,7 @@ def is_wrong(node: simnode.SimulatedNode, key: Key, one: Ran) -> bool:
     )
 
 
-def _in_one_job(node: simnode.SimulatedNode, found: Mapping[Key, Ran]) -> dict[Key, Ran]:
+def _in_one_job(node: simulate.SimulatedNode, found: Mapping[Key, Ran]) -> dict[Key, Ran]:
     """Times as a job sees them that calls all of these sizes: what else runs in it may slow them.
 
     The stand-in tells the time of each as if it ran alone.
@@ -223,7 +224,7 @@ def _in_one_job(node: simnode.SimulatedNode, found: Mapping[Key, Ran]) -> dict[K
     }
 
 
-def _slowdown(node: simnode.SimulatedNode, key: Key, what: str) -> float:
+def _slowdown(node: simulate.SimulatedNode, key: Key, what: str) -> float:
     alone, among = (_truth_us(node, key, what, mixed=mixed) for mixed in (False, True))
     return among / alone
 

@@ -1,6 +1,6 @@
 /*
  * What is true on the simulated node (curves, effects) and what a benchmark sees of it (noise,
- * bursts, drift).  rccltune/simnode.py computes the same truth independently; tests compare the
+ * bursts, drift).  rccltune/simulate/shipped.py computes the same truth independently; tests compare the
  * two.
  */
 #ifndef RCCLTUNE_SIM_TIMES_H

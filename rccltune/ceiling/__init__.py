@@ -1,11 +1,5 @@
-"""The ceiling room: what TransferBench printed, and what its links let a collective reach.
+"""What the links let a collective reach, from TransferBench."""
 
-In comes the text of TransferBench's ``a2a``; out come rates of links, links out of line, and the
-bus bandwidth at which the slowest link holds up rings. docs/ceiling.md derives the bound.
-"""
+from rccltune.faces import face
 
-from rccltune.ceiling.bounds import ceiling_of, why_none
-from rccltune.ceiling.outliers import middle_of, out_of_line
-from rccltune.ceiling.reading import read_rates
-
-__all__ = ["ceiling_of", "middle_of", "out_of_line", "read_rates", "why_none"]
+__getattr__, __dir__, __all__ = face(__name__, __file__)

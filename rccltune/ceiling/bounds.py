@@ -4,18 +4,22 @@ n devices that are all linked with each other have n-1 links each, and as many r
 by side, each over another link of every device. The library gives each ring an equal share, so all
 wait for the one with the slowest link: n-1 times its rate. In bus bandwidth that is the same figure
 for each of the collectives below, because bus bandwidth is made to be; docs/ceiling.md derives it.
+
+Links that are slower than the others of their machine have any reason to be.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from statistics import median
 from typing import Final
 
-from rccltune.model import Ceiling, Link, LinkRates, Mode, Scale
-from rccltune.vocab import TUNABLE, Collective
+from rccltune.model import TUNABLE, Ceiling, Collective, Link, LinkRates, Mode, Scale
 
 # All that spread a call evenly over the links; alltoall does it without a ring.
 _BOUND: Final = (*TUNABLE, Collective.ALLTOALL)
+
+
 _WHOLE: Final = ("SPX", None)
 
 
@@ -125,3 +129,35 @@ def _sums(links: Sequence[Link]) -> list[float]:
         sent[link.source] = sent.get(link.source, 0.0) + link.gb_per_s
         received[link.target] = received.get(link.target, 0.0) + link.gb_per_s
     return [*sent.values(), *received.values()]
+
+
+# Makes the median absolute deviation of normal noise its standard deviation.
+_NORMAL: Final = 1.4826
+
+
+_SIGMAS: Final = 5.0
+
+
+# Links that agree to a tenth of a percent would make a difference of one percent an outlier.
+_LEAST: Final = 0.05
+
+
+def middle_of(rates: LinkRates) -> float:
+    """Median over all links in GB/s; at least one link is there."""
+    return median(link.gb_per_s for link in rates.links)
+
+
+def out_of_line(rates: LinkRates) -> tuple[Link, ...]:
+    """Links far below the median of all, the slowest first.
+
+    Far is five times what the median absolute deviation says of the usual spread, and five percent
+    at least: medians, because one broken link must not move the measure that it is held against.
+    """
+    links = rates.links
+    if not links:
+        return ()
+    middle = middle_of(rates)
+    usual = _NORMAL * median(abs(link.gb_per_s - middle) for link in links)
+    limit = middle - max(_SIGMAS * usual, _LEAST * middle)
+    slow = (link for link in links if link.gb_per_s < limit)
+    return tuple(sorted(slow, key=lambda link: link.gb_per_s))

@@ -15,12 +15,11 @@ from typing import Final
 import click
 
 from rccltune import __version__
-from rccltune.cli.console import talk
-from rccltune.cli.streams import take_over
-from rccltune.errors import RccltuneError, SessionError
-from rccltune.showing import lay
+from rccltune.cli.console import take_over, talk
+from rccltune.model import RccltuneError, SessionError, lay
 
 _ISSUES: Final = "please report it with this file"
+
 
 # Verb -> (module, attribute, what it is for). The one-line help stands here so that the list of
 # verbs needs no import of them.

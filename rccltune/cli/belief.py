@@ -10,27 +10,28 @@ from statistics import median
 from typing import TYPE_CHECKING
 
 from rccltune.cli.console import table
-from rccltune.showing import Laid, lay
-from rccltune.units import format_size
-from rccltune.vocab import Algorithm, Collective, Protocol
+from rccltune.model import Algorithm, Collective, Laid, Protocol, format_size, lay
 
 if TYPE_CHECKING:
+    from rccltune.fit import Checked
     from rccltune.model import Belief, Curve, Held, Setting, Target
-    from rccltune.pipeline import Checked
+
 
 _COLUMNS = (
     *("sizes", "it would choose", "measured fastest", "it loses, median", "at worst"),
     *("predicted/measured, median", "at worst"),
 )
+
+
 # More winners than this in one row are counted rather than listed.
 _WINNERS = 3
 
 
 def belief_text(beliefs: Sequence[Belief], curves: Sequence[Curve]) -> Laid:
     """A part of the report for every target of which a belief is known; empty where none is."""
-    from rccltune import pipeline
+    from rccltune import fit
 
-    checked = pipeline.check_beliefs(beliefs, curves)
+    checked = fit.check_beliefs(beliefs, curves)
     return lay((_target(one, checked) for one in checked), gap="\n\n")
 
 

@@ -10,14 +10,16 @@ import click
 
 from rccltune.cli.console import Console, table
 from rccltune.cli.options import FOLDER
-from rccltune.model import DEFAULT_VARIANT
-from rccltune.units import format_size
+from rccltune.model import DEFAULT_VARIANT, format_size
 
 if TYPE_CHECKING:
+    from rccltune.ceiling import Bounded, Reached
     from rccltune.model import Ceiling, LinkRates
-    from rccltune.pipeline.bounding import Bounded, Reached
+
 
 F = TypeVar("F", bound=Callable[..., Any])
+
+
 _SHOWN = 8
 
 
@@ -34,7 +36,7 @@ def transferbench_option(command: F) -> F:
 def take(console: Console, session: Path, file: Path | None) -> None:
     """Keep the rates of ``--transferbench`` in the session, where it was given."""
     if file is not None:
-        from rccltune.pipeline.bounding import take_rates
+        from rccltune.ceiling import take_rates
 
         take_rates(session, file, note=console.say)
 

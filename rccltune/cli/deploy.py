@@ -10,11 +10,10 @@ import click
 
 from rccltune.cli.console import DEFAULT_SESSION, Console, common
 from rccltune.cli.options import FOLDER, allow_need_option
-from rccltune.errors import CommandLineError
-from rccltune.showing import Laid, lay
+from rccltune.model import CommandLineError, Laid, lay
 
 if TYPE_CHECKING:
-    from rccltune.pipeline.deploying import Deployed
+    from rccltune.deploy import Deployed
 
 
 @click.command("deploy")
@@ -51,21 +50,19 @@ def deploy(
     Exit codes: 0 done, 2 DIR holds other things (--force), 3 a rule file has mistakes, 4 no
     plugin, 7 no session, no rule file, no version before, or a full disk.
     """
-    from rccltune.pipeline import deploying
+    from rccltune.deploy import deploy_session, placed_as_plain, undo_delivery
 
     session, directory = _folders(folders, rollback=rollback)
     if rollback:
-        placed = deploying.roll_back(directory, note=console.say)
-        plain = deploying.placed_as_plain(directory, placed)
+        placed = undo_delivery(directory, note=console.say)
+        plain = placed_as_plain(directory, placed)
         lines = [f"{directory}: back to version {placed.name}; it was {placed.before}."]
         lines += [f"  {remark}" for remark in plain["remarks"]]
         lines.append("Jobs that run keep what they have opened.")
         console.result(plain, lay(lines))
         return
     console.say(f"Session: {session}")
-    done = deploying.deploy_session(
-        session, directory, force=force, note=console.say, allowed=allowed
-    )
+    done = deploy_session(session, directory, force=force, note=console.say, allowed=allowed)
     console.result(done.as_plain(), _text(done))
 
 

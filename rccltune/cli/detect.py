@@ -13,15 +13,13 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from rccltune import defaults
 from rccltune.cli.console import DEFAULT_SESSION, Console, common, styled, table
 from rccltune.cli.options import FOLDER, of_a_machine
 from rccltune.cli.sweep_options import sweep_option
-from rccltune.errors import CommandLineError
-from rccltune.showing import Laid, lay
+from rccltune.model import CommandLineError, Laid, defaults, lay
 
 if TYPE_CHECKING:
-    from rccltune.detect import Finding, Gpu, Oam, System
+    from rccltune.machine import Finding, Gpu, Oam, System
 
 
 @click.command("detect")
@@ -81,15 +79,15 @@ def detect(
     Exit codes: 0 done, also where there is no GPU (rccltune doctor says what that means). With
     --links also 2 command line, 4 the machine cannot run it, 5 pairs failed, 7 session.
     """
-    from rccltune import detect as room
+    from rccltune import machine
 
     if links:
         _links_wanted(console, root, rccl_tests, simulate, options)
         return
     _refuse_alone(("simulate", *options))
     system = look(root, rccl_tests)
-    findings = room.situations(system, os.environ)
-    console.result(room.as_plain(system, findings), _text(system, console))
+    findings = machine.situations(system, os.environ)
+    console.result(machine.as_plain(system, findings), _text(system, console))
     for finding in findings:
         console.say(lay([f"{finding.severity.value}: {finding.message}", f"  {finding.remedy}"]))
 
@@ -114,7 +112,7 @@ def _links_wanted(
     options: dict[str, Any],
 ) -> None:
     from rccltune.cli.links import LinkWish, show_links
-    from rccltune.pipeline.site import SiteWish
+    from rccltune.measure import SiteWish
 
     if root is not None:
         raise CommandLineError(
@@ -139,11 +137,11 @@ def _links_wanted(
 
 def look(root: Path | None, rccl_tests: Path | None) -> System:
     """The machine, or the captured one below ``root``."""
-    from rccltune import detect as room
+    from rccltune import machine
 
     live = root is None
-    return room.look(
-        room.Look(
+    return machine.look(
+        machine.Look(
             root=root.resolve() if root is not None else Path("/"),
             variables=dict(os.environ) if live else {},
             site_packages=tuple(_site_packages()) if live else (),
@@ -173,7 +171,7 @@ def _text(system: System, console: Console) -> Laid:
 
 
 def _headline(system: System) -> Laid:
-    from rccltune.detect import mode_text
+    from rccltune.machine import mode_text
 
     named = system.product or system.arch or ("unknown GPUs" if system.oams else "no GPU")
     n_oams = len([oam for oam in system.oams if oam.n_gpus])

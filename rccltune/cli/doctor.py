@@ -15,12 +15,15 @@ import click
 from rccltune.cli.console import Console, common
 from rccltune.cli.detect import look, told
 from rccltune.cli.options import of_a_machine
-from rccltune.errors import MachineError
+from rccltune.model import MachineError
 
 if TYPE_CHECKING:
-    from rccltune.detect import Circumstances, Finding, System
+    from rccltune.machine import Circumstances, Finding, System
+
 
 _LOG: Final = "/dev/kmsg"
+
+
 _LOG_BYTES: Final = 8 << 20
 
 
@@ -42,18 +45,18 @@ def doctor(*, console: Console, strict: bool, root: Path | None, rccl_tests: Pat
     \b
     Exit codes: 0 done, also with warnings; 4 a sweep cannot run here (--strict: or a warning).
     """
-    from rccltune import detect as room
-    from rccltune.detect.plain import finding_as_plain
+    from rccltune import machine
+    from rccltune.machine import finding_as_plain
 
     system = look(root, rccl_tests)
-    findings = room.doctor(circumstances(system, live=root is None))
+    findings = machine.doctor(circumstances(system, live=root is None))
     plain = {"format": 1, "findings": [finding_as_plain(finding) for finding in findings]}
     console.result(plain, told(findings, console) or "Nothing was found that spoils a measurement.")
     _end(findings, strict=strict)
 
 
 def _end(findings: tuple[Finding, ...], *, strict: bool) -> None:
-    from rccltune.detect import Severity
+    from rccltune.machine import Severity
 
     counts = Counter(finding.severity for finding in findings)
     if counts[Severity.STOPS]:
@@ -71,15 +74,14 @@ def _end(findings: tuple[Finding, ...], *, strict: bool) -> None:
 
 def circumstances(system: System, *, live: bool) -> Circumstances:
     """What the process knows of itself; nothing of it belongs to a captured machine."""
-    from rccltune import detect as room
-    from rccltune import launch
+    from rccltune import launch, machine
 
     if not live:
-        return room.Circumstances(system=system)
+        return machine.Circumstances(system=system)
     home = None
     with contextlib.suppress(KeyError):
         home = Path(pwd.getpwuid(os.getuid()).pw_dir)
-    return room.Circumstances(
+    return machine.Circumstances(
         system=system,
         variables=dict(os.environ),
         chooses=launch.chooses,

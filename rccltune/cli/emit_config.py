@@ -18,13 +18,11 @@ from rccltune.cli.options import (
     choosing,
     scales_option,
 )
-from rccltune.errors import CommandLineError
-from rccltune.showing import Laid, lay
-from rccltune.units import format_last, format_size
+from rccltune.model import CommandLineError, Laid, format_last, format_size, lay
 
 if TYPE_CHECKING:
     from rccltune.model import Scale, Zone
-    from rccltune.pipeline import Emitted
+    from rccltune.rules import Emitted
     from rccltune.workload import Saving
 
 
@@ -82,9 +80,8 @@ def emit_config(
     none, 7 no session, 8 nothing to choose from. For constants also 4 where no host takes them and
     9 where they would choose worse.
     """
-    from rccltune import pipeline
-    from rccltune.pipeline import saving
-    from rccltune.pipeline.spreading import sessions_in
+    from rccltune import job, rules
+    from rccltune.session import sessions_in
 
     if steps is not None and choosing.workload is None:
         raise CommandLineError(
@@ -96,7 +93,7 @@ def emit_config(
     if form == "constants":
         _constants(console, folders, output, choosing, force=force)
         return
-    wish = pipeline.EmitWish(
+    wish = rules.EmitWish(
         folders=folders,
         home=given[0],
         options=choosing.options,
@@ -108,12 +105,12 @@ def emit_config(
         span=choosing.extrapolate,
         allowed=allowed,
     )
-    done = pipeline.emit_rules(wish, note=console.say)
+    done = rules.emit_rules(wish, note=console.say)
     console.warn(done.notices)
     plain, saved = done.as_plain(), ""
     if choosing.workload is not None:
         found = _saving(console, choosing.workload, folders, done, steps)
-        plain["saving"], saved = saving.saving_plain(found), saving.saving_text(found)
+        plain["saving"], saved = job.saving_plain(found), job.saving_text(found)
     if done.path is None and done.environment_path is None and _all_on_stdout(done):
         if saved:
             console.say(saved)
@@ -130,11 +127,11 @@ def _saving(
     steps: int | None,
 ) -> Saving:
     """What the rules save of a recorded job."""
-    from rccltune.pipeline import saving
+    from rccltune import job
 
     zones = [zone for one in (done, *done.beside) for zone in one.zones]
-    chosen = saving.by_zones(zones)
-    return saving.saving_in(workload, folders, chosen, steps, note=console.say)
+    chosen = job.by_zones(zones)
+    return job.saving_in(workload, folders, chosen, steps, note=console.say)
 
 
 def _constants(
@@ -145,7 +142,7 @@ def _constants(
     *,
     force: bool,
 ) -> None:
-    from rccltune.pipeline.constants import emit_constants
+    from rccltune.rules import emit_constants
 
     made = emit_constants(
         folders,

@@ -11,7 +11,7 @@ if TYPE_CHECKING:
 
 def environment_lines(environments: Iterable[Environment]) -> list[str]:
     """What each variant gains and costs, and which one the rules are for."""
-    from rccltune.emit import finding_lines
+    from rccltune.rules import finding_lines
 
     lines: list[str] = []
     for one in environments:

@@ -9,16 +9,13 @@ import click
 
 from rccltune.cli.console import Console, common, table
 from rccltune.cli.options import COLLECTIVE, FOLDER, MODE
-from rccltune.emit import counted
-from rccltune.model import Mode, hole_words
-from rccltune.showing import Laid, lay
-from rccltune.units import format_last, format_size
-from rccltune.vocab import Collective
+from rccltune.model import Collective, Laid, Mode, format_last, format_size, hole_words, lay
+from rccltune.rules import counted
 
 if TYPE_CHECKING:
     from rccltune.model import Setting
-    from rccltune.pipeline.differing import Difference
-    from rccltune.pipeline.explaining import Explained, Explanation, Stretch
+    from rccltune.rules import Difference, Explained, Explanation, Stretch
+
 
 _RELEASE = {2: "ROCm 6.3, NCCL 2.21", 3: "ROCm 6.4, NCCL 2.22-2.23"}
 
@@ -53,18 +50,19 @@ def explain(
     \b
     Exit codes: 0 done, 3 the plugin refuses the file, 4 no plugin, 9 plugin and file disagree.
     """
-    from rccltune import session
-    from rccltune.pipeline import differing, explaining
+    from rccltune import model
+    from rccltune.rules import Question, compare, differences
+    from rccltune.rules import explain as rules_explain
 
-    question = explaining.Question(collective=collective, n_nodes=nodes, n_ranks=ranks, mode=mode)
+    question = Question(collective=collective, n_nodes=nodes, n_ranks=ranks, mode=mode)
     console.say(f"Rule file: {rules}")
     if diff is None:
-        found = explaining.explain(rules, question)
-        console.result(session.to_plain(_plain(found)), _text(found))
+        found = rules_explain(rules, question)
+        console.result(model.to_plain(_plain(found)), _text(found))
         return
-    one, other = differing.compare(rules, diff, question)
-    changes = differing.differences(one, other)
-    console.result(session.to_plain(changes), _changes(changes, one, other))
+    one, other = compare(rules, diff, question)
+    changes = differences(one, other)
+    console.result(model.to_plain(changes), _changes(changes, one, other))
 
 
 def _plain(found: Explanation) -> dict[str, Any]:

@@ -12,11 +12,12 @@ import click
 from rccltune.cli.ceiling import ceiling_lines, transferbench_option
 from rccltune.cli.console import Console, with_options
 from rccltune.cli.options import FOLDER
-from rccltune.showing import lay
+from rccltune.model import lay
 
 if TYPE_CHECKING:
-    from rccltune.pipeline.dumping import Dumped
-    from rccltune.pipeline.preparing import Prepared
+    from rccltune.measure import Prepared
+    from rccltune.npkit import Dumped
+
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -30,33 +31,32 @@ class Extras:
 
     def check(self, prepared: Prepared) -> None:
         """Find out before a long sweep whether both can be done at its end."""
-        from rccltune.pipeline import bounding, dumping
+        from rccltune import ceiling, npkit
 
         if self.transferbench is not None:
-            bounding.check_file(self.transferbench, simulated=prepared.site.node is not None)
-        if self.npkit_dump is not None and not dumping.stored_dump(
-            prepared.folder, self.npkit_dump
-        ):
-            dumping.check_dump(self.npkit_dump, prepared.site)
+            ceiling.check_file(self.transferbench, simulated=prepared.site.node is not None)
+        if self.npkit_dump is not None and not npkit.stored_dump(prepared.folder, self.npkit_dump):
+            npkit.check_dump(self.npkit_dump, prepared.site)
 
     def rates(self, console: Console, prepared: Prepared) -> None:
         """Keep the rates, and say what they bound."""
-        from rccltune.pipeline import bounding, fit_session
+        from rccltune import ceiling
+        from rccltune.fit import fit_session
 
         if self.transferbench is None:
             return
-        bounding.take_rates(prepared.folder, self.transferbench, note=console.say, is_here=True)
-        found = bounding.bounded(fit_session(prepared.folder, note=console.say))
+        ceiling.take_rates(prepared.folder, self.transferbench, note=console.say, is_here=True)
+        found = ceiling.bounded(fit_session(prepared.folder, note=console.say))
         if found is not None:
             console.event("ceiling", found.as_plain(), lay(ceiling_lines(found)))
 
     def dump(self, console: Console, prepared: Prepared) -> None:
         """Run the winner once more, with NPKit's dump."""
-        from rccltune.pipeline import dumping
+        from rccltune import npkit
 
         if self.npkit_dump is None:
             return
-        done = dumping.dump_winner(
+        done = npkit.dump_winner(
             prepared.folder,
             self.npkit_dump,
             prepared.sweep,

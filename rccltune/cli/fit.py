@@ -13,13 +13,12 @@ from rccltune.cli.console import DEFAULT_SESSION, Console, common, table
 from rccltune.cli.environments import environment_lines
 from rccltune.cli.options import FOLDER
 from rccltune.cli.scales import scale_text
-from rccltune.showing import Laid, lay
-from rccltune.units import format_size
+from rccltune.model import Laid, format_size, lay
 
 if TYPE_CHECKING:
+    from rccltune.ceiling import Bounded
+    from rccltune.fit import FitDone
     from rccltune.model import Crossover, Curve, ScaleModel
-    from rccltune.pipeline import FitDone
-    from rccltune.pipeline.bounding import Bounded
 
 
 @click.command("fit")
@@ -44,17 +43,18 @@ def fit(*, console: Console, sessions: tuple[Path, ...], transferbench: Path | N
     Exit codes: 0 done, 5 TransferBench failed, 6 its output is not understood, 7 no session,
     8 no usable sample.
     """
-    from rccltune import pipeline
-    from rccltune.pipeline.bounding import bounded
-    from rccltune.pipeline.spreading import sessions_in
+    from rccltune import scaling
+    from rccltune.ceiling import bounded
+    from rccltune.fit import fit_session
+    from rccltune.session import sessions_in
 
     folders = sessions_in(sessions or (DEFAULT_SESSION,))
     console.say(f"Session: {', '.join(str(folder) for folder in folders)}")
     for folder in folders:
         take(console, folder, transferbench)
-    fits = [pipeline.fit_session(folder, note=console.say, again=True) for folder in folders]
+    fits = [fit_session(folder, note=console.say, again=True) for folder in folders]
     console.warn(tuple(dict.fromkeys(notice for done in fits for notice in done.warnings)))
-    models = pipeline.scale_models(fits)
+    models = scaling.scale_models(fits)
     limits = [bounded(done) for done in fits]
     parts = [
         lay([_text(done), *(["", *ceiling_lines(limit)] if limit else [])])
@@ -68,7 +68,7 @@ def _plain(
     fits: list[FitDone], limits: list[Bounded | None], models: tuple[ScaleModel, ...]
 ) -> dict[str, Any]:
     """One session as ever; several as a list."""
-    from rccltune.session import to_plain
+    from rccltune.model import to_plain
 
     made = [
         to_plain(done.file) | ({"ceiling": limit.as_plain()} if limit else {})
@@ -79,7 +79,7 @@ def _plain(
 
 
 def _text(done: FitDone) -> Laid:
-    from rccltune.pipeline.judging import judged_variants
+    from rccltune.zones import judged_variants
 
     parts = [_curves(done.curves), "", _crossovers(done.crossovers)]
     parts += ["", _separation(done)] if done.separations else []

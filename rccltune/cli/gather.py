@@ -11,13 +11,15 @@ import click
 
 from rccltune.cli.console import Console, common, table, talk
 from rccltune.cli.options import FOLDER
-from rccltune.errors import CommandLineError
-from rccltune.showing import lay
+from rccltune.model import CommandLineError, lay
 
 if TYPE_CHECKING:
-    from rccltune.pipeline.archiving import Archive
+    from rccltune.session import Archive
+
 
 _KINDS = ("host", "user", "address", "identity", "secret", "value")
+
+
 _MOST = 20
 
 
@@ -63,17 +65,17 @@ def gather(
     Exit codes: 0 done, also when the answer is no; 2 no terminal to ask on (--yes), or the file is
     there (--force); 7 no session, or a full disk.
     """
-    from rccltune.pipeline import archiving
+    from rccltune import session
 
     if output.exists() and not force:
-        raise archiving.taken(output)
+        raise session.taken(output)
     wanted = _this_machine if machine or not paths else None
-    with archiving.gathered(paths, this_machine=wanted, text_of=_text) as archive:
+    with session.gathered(paths, this_machine=wanted, text_of=_text) as archive:
         console.result(archive.as_plain(), _text(archive))
         for name, alias in archive.names:
             console.detail(f"{alias}: {name}")
         if yes or _agreed(output):
-            nbytes = archiving.write(archive, output, force=force)
+            nbytes = session.write(archive, output, force=force)
             console.say(f"{output}: {nbytes / 1e3:.0f} kB. Nothing was sent.")
 
 
@@ -98,15 +100,14 @@ def _this_machine() -> Mapping[str, object]:
     """What detect and doctor say here."""
     import os
 
-    from rccltune import detect
     from rccltune.cli.detect import look
     from rccltune.cli.doctor import circumstances
-    from rccltune.detect.plain import finding_as_plain
+    from rccltune.machine import as_plain, doctor, finding_as_plain, situations
 
     system = look(None, None)
-    findings = detect.doctor(circumstances(system, live=True))
+    findings = doctor(circumstances(system, live=True))
     return {
-        "detect.json": detect.as_plain(system, detect.situations(system, os.environ)),
+        "detect.json": as_plain(system, situations(system, os.environ)),
         "doctor.json": {"format": 1, "findings": [finding_as_plain(one) for one in findings]},
     }
 

@@ -8,9 +8,16 @@ import click
 
 from rccltune.cli.console import DEFAULT_SESSION, Console, common
 from rccltune.cli.options import COLLECTIVE, FOLDER, MODE, PAIR
-from rccltune.errors import CommandLineError
-from rccltune.model import BASELINE, Mode, Setting, Stated
-from rccltune.vocab import Algorithm, Collective, Protocol
+from rccltune.model import (
+    BASELINE,
+    Algorithm,
+    Collective,
+    CommandLineError,
+    Mode,
+    Protocol,
+    Setting,
+    Stated,
+)
 
 
 @click.command("import")
@@ -68,11 +75,11 @@ def import_(
     Exit codes: 0 done, 2 an option contradicts a file, 3 mistakes in YAML, 6 a file is not
     understood, 7 the session is of another machine or held by another process.
     """
-    from rccltune import pipeline
+    from rccltune import measure, session
 
     stated = Stated(
         setting=_setting(algorithm, protocol, channels, baseline=baseline),
-        variant=None if variant is None else pipeline.variant_named(variant, own),
+        variant=None if variant is None else measure.variant_named(variant, own),
         collective=collective,
         n_ranks=ranks,
         n_nodes=nodes,
@@ -81,7 +88,7 @@ def import_(
         assume=tuple(sorted(assume)),
     )
     console.say(f"Session: {output}")
-    done = pipeline.import_files(output, files, stated, note=console.say)
+    done = session.import_files(output, files, stated, note=console.say)
     console.warn(done.notices)
     text = (
         f"{done.n_new} new half-rows from {done.n_files} file{'' if done.n_files == 1 else 's'}, "

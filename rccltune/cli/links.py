@@ -11,15 +11,12 @@ from typing import TYPE_CHECKING
 
 from rccltune.cli.console import Console, table
 from rccltune.cli.progress import minutes
-from rccltune.errors import LaunchError, SessionError
-from rccltune.model import LinkMap, Spread
-from rccltune.showing import Laid, lay
-from rccltune.units import format_size
+from rccltune.model import Laid, LaunchError, LinkMap, SessionError, Spread, format_size, lay
 
 if TYPE_CHECKING:
-    from rccltune.detect import System
-    from rccltune.pipeline.pairing import PairProgress, Prepared
-    from rccltune.pipeline.site import SiteWish
+    from rccltune.links import PairProgress, Prepared
+    from rccltune.machine import System
+    from rccltune.measure import SiteWish
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -52,10 +49,10 @@ def show_links(console: Console, wish: LinkWish, look: Callable[[], System]) -> 
     Raises:
         LaunchError: pairs failed; what the others gave is shown and kept.
     """
-    from rccltune import pipeline
+    from rccltune import links
 
     console.say(f"Session: {wish.session}")
-    done = None if wish.force else pipeline.stored_links(wish.session)
+    done = None if wish.force else links.stored_links(wish.session)
     if done is not None and not done.failed and not _is_of_another(done, wish):
         console.say(f"measured {done.measured}, not again; --force measures anew")
         if done.simulated and wish.site.simulate is None:
@@ -66,11 +63,11 @@ def show_links(console: Console, wish: LinkWish, look: Callable[[], System]) -> 
         measured = True
     pictures: tuple[Path, ...] = ()
     try:
-        pictures = pipeline.draw_links(done, wish.session, anew=measured)
+        pictures = links.draw_links(done, wish.session, anew=measured)
     except SessionError as error:
         # A session to look at may be read-only; the figures are worth showing all the same.
         console.say(f"not drawn: {error}")
-    plain = pipeline.links_as_plain(done, wish.session, pictures)
+    plain = links.links_as_plain(done, wish.session, pictures)
     console.result(plain, _text(done, pictures))
     if done.failed:
         first = done.failed[0]
@@ -83,18 +80,18 @@ def show_links(console: Console, wish: LinkWish, look: Callable[[], System]) -> 
 
 def _is_of_another(done: LinkMap, wish: LinkWish) -> bool:
     """Whether a node is wished for that the map does not speak of; measuring then says so."""
-    from rccltune import simnode
+    from rccltune import simulate
 
     if wish.site.simulate is None:
         return False
     mode = str(wish.site.mode) if wish.site.mode else None
-    return simnode.load_node(simnode.node_path(wish.site.simulate, mode)).name != done.node
+    return simulate.load_node(simulate.node_path(wish.site.simulate, mode)).name != done.node
 
 
 def _measured(console: Console, wish: LinkWish, look: Callable[[], System]) -> LinkMap:
-    from rccltune import pipeline
+    from rccltune import links
 
-    prepared = pipeline.prepare_links(
+    prepared = links.prepare_links(
         wish.site,
         wish.session,
         system=look() if wish.site.simulate is None else None,
@@ -104,7 +101,7 @@ def _measured(console: Console, wish: LinkWish, look: Callable[[], System]) -> L
         anew=wish.force,
     )
     _talk_before(console, prepared)
-    return pipeline.measure_links(
+    return links.measure_links(
         prepared,
         tell=lambda progress: _line(console, progress),
         note=console.say,

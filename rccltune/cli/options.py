@@ -9,21 +9,21 @@ from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar
 
 import click
 
-from rccltune import defaults
 from rccltune.cli.console import DEFAULT_SESSION, with_options
-from rccltune.errors import CommandLineError
-from rccltune.model import Mode, Scale
-from rccltune.sweep_options import parse_scales
-from rccltune.vocab import Collective
+from rccltune.measure import parse_scales
+from rccltune.model import Collective, CommandLineError, Mode, Scale, defaults
 
 if TYPE_CHECKING:
-    from rccltune.pipeline import FitDone
+    from rccltune.fit import FitDone
     from rccltune.zones import ChoiceOptions
 
+
+if TYPE_CHECKING:
     _Type: TypeAlias = click.ParamType[Any]
 else:
     # Generic since click 8.4 alone.
     _Type = click.ParamType
+
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -59,10 +59,20 @@ def _pair(text: str) -> tuple[str, str]:
 
 
 COLLECTIVE = Word("collective", Collective.parse)
+
+
 MODE = Word("mode", Mode.parse)
+
+
 PAIR = Word("key=value", _pair)
+
+
 SCALES = Word("scales", parse_scales)
+
+
 PERCENT = click.FloatRange(min=0, max=100, max_open=True)
+
+
 FOLDER = click.Path(path_type=Path, file_okay=True, dir_okay=True)
 
 
@@ -126,9 +136,8 @@ class Choosing:
 
     def options(self, done: FitDone) -> ChoiceOptions:
         """What the zones room wants; the baseline is looked up among what was measured."""
-        from rccltune.pipeline.fitting import baseline_named
         from rccltune.workload import read
-        from rccltune.zones import ChoiceOptions
+        from rccltune.zones import ChoiceOptions, baseline_named
 
         return ChoiceOptions(
             tolerance=self.tolerance / 100,
@@ -217,6 +226,7 @@ scales_option = click.option(
     metavar="NxR,...",
     help="With --extrapolate: predict for N nodes with R ranks in all.",
 )
+
 
 _MACHINE = (
     click.option(

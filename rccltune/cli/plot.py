@@ -7,12 +7,10 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from rccltune import defaults
 from rccltune.cli.ceiling import ceiling_lines, take, transferbench_option
 from rccltune.cli.console import DEFAULT_SESSION, Console, common
 from rccltune.cli.options import FOLDER, Choosing, choosing, scales_option
-from rccltune.showing import lay
-from rccltune.vocab import FIGURE_FORMATS
+from rccltune.model import FIGURE_FORMATS, defaults, lay
 
 if TYPE_CHECKING:
     from rccltune.model import Scale
@@ -63,8 +61,8 @@ def plot(
     Exit codes: 0 done, 2 a figure is there (--force), 5 TransferBench failed, 6 its output is not
     understood, 7 no session, 8 no usable sample.
     """
-    from rccltune import pipeline
-    from rccltune.pipeline.spreading import sessions_in
+    from rccltune import report
+    from rccltune.session import sessions_in
 
     given = sessions or (DEFAULT_SESSION,)
     folders = sessions_in(given)
@@ -84,7 +82,7 @@ def plot(
         take(console, folder, transferbench)
         # Two sessions may have figures of one name, such as those of two placements of one scale.
         own = output / folder.name if output and len(folders) > 1 else output
-        paths += pipeline.plot_session(
+        paths += report.plot_session(
             folder,
             choosing.options,
             **how(own),
@@ -92,5 +90,5 @@ def plot(
         )
     if wanted:
         where = output or given[0] / "plots"
-        paths += pipeline.plot_predicted(folders, wanted, choosing.options, **how(where))
+        paths += report.plot_predicted(folders, wanted, choosing.options, **how(where))
     console.result([str(path) for path in paths], lay(map(str, paths)))

@@ -9,12 +9,11 @@ from typing import TYPE_CHECKING
 import click
 
 from rccltune.cli.console import Console, common
-from rccltune.errors import CommandLineError
-from rccltune.showing import lay
+from rccltune.model import CommandLineError, lay
 
 if TYPE_CHECKING:
-    from rccltune.detect import LoadedTuner, Mapped
-    from rccltune.pipeline.loaded import Answered, JobCheck
+    from rccltune.machine import LoadedTuner, Mapped
+    from rccltune.rules import Answered, JobCheck
 
 
 @click.command("plugin")
@@ -45,7 +44,8 @@ def plugin(*, console: Console, wish: str | None, pid: int | None, python: str |
     Exit codes: 0 done, 4 this install has no plugin, the process or its library is not to be seen,
     or no plugin works with it, 9 the plugin answers wrongly.
     """
-    from rccltune import plugin as installed
+    from rccltune.plugin import library as plugin_library
+    from rccltune.rules import check_plugin
 
     if pid is not None or python is not None:
         if wish not in (None, "check") or (pid is not None and python is not None):
@@ -55,7 +55,7 @@ def plugin(*, console: Console, wish: str | None, pid: int | None, python: str |
             )
         _check_job(console, pid, python)
         return
-    path = installed.library()
+    path = plugin_library()
     match wish:
         case None | "path":
             console.result(str(path), str(path))
@@ -63,8 +63,6 @@ def plugin(*, console: Console, wish: str | None, pid: int | None, python: str |
             export = f"export NCCL_TUNER_PLUGIN={shlex.quote(str(path))}"
             console.result({"NCCL_TUNER_PLUGIN": str(path)}, export)
         case "check":
-            from rccltune.pipeline.checking import check_plugin
-
             lines = check_plugin(path)
             console.result(lines, lay(lines))
         case _:
@@ -72,12 +70,12 @@ def plugin(*, console: Console, wish: str | None, pid: int | None, python: str |
 
 
 def _check_job(console: Console, pid: int | None, python: str | None) -> None:
-    from rccltune.errors import MachineError
-    from rccltune.pipeline import loaded
+    from rccltune import rules
+    from rccltune.model import MachineError
 
-    found = loaded.check_process(pid) if pid is not None else loaded.check_python(python or "")
+    found = rules.check_process(pid) if pid is not None else rules.check_python(python or "")
     console.result(found.as_plain(), lay(_lines(found)))
-    if all(one.need is loaded.Need.NOTHING_WORKS for one in found.answers):
+    if all(one.need is rules.Need.NOTHING_WORKS for one in found.answers):
         raise MachineError(
             "no plugin and no rule file works with this library",
             where=str(found.answers[0].library.file.path),

@@ -8,12 +8,11 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 from rccltune.cli.console import Console
-from rccltune.showing import shown
-from rccltune.units import format_size, format_time
+from rccltune.model import format_size, format_time, shown
 
 if TYPE_CHECKING:
-    from rccltune.pipeline.preparing import Prepared
-    from rccltune.pipeline.running import Progress
+    from rccltune.measure import Prepared, Progress
+
 
 Tell = Callable[["Progress"], None]
 
@@ -56,7 +55,7 @@ def minutes(seconds: float) -> str:
 
 
 def _setting(progress: Progress) -> str:
-    from rccltune.pipeline.proving import named_in
+    from rccltune.session import named_in
 
     return named_in(progress.ran.launch)
 

@@ -9,11 +9,10 @@ import click
 
 from rccltune.cli.console import Console, common
 from rccltune.cli.options import FOLDER, Choosing, choosing, session_argument
-from rccltune.errors import CommandLineError
-from rccltune.showing import Laid, lay
+from rccltune.model import CommandLineError, Laid, lay
 
 if TYPE_CHECKING:
-    from rccltune.pipeline.reporting import Reported
+    from rccltune.report import Reported
 
 
 @click.command("report")
@@ -46,8 +45,8 @@ def report(
     \b
     Exit codes: 0 done, 2 the file is there (--force), 7 no session, 8 no usable sample.
     """
-    from rccltune.pipeline.reporting import report_session
-    from rccltune.pipeline.spreading import sessions_in
+    from rccltune.report import report_session
+    from rccltune.session import sessions_in
 
     folders = sessions_in((session,))
     if output is not None and len(folders) > 1:

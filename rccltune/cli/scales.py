@@ -6,10 +6,11 @@ from collections import Counter
 from typing import TYPE_CHECKING
 
 from rccltune.cli.console import table
-from rccltune.showing import Laid, lay
+from rccltune.model import Laid, lay
 
 if TYPE_CHECKING:
     from rccltune.model import Scale, ScaleError, ScaleModel
+
 
 _NOTE = (
     "Over scales: hops are those of RCCL's own model; what is not told apart is taken in its "

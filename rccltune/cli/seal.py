@@ -8,7 +8,7 @@ import click
 
 from rccltune.cli.console import Console, common
 from rccltune.cli.options import FOLDER
-from rccltune.showing import lay
+from rccltune.model import lay
 
 
 @click.command("seal")
@@ -29,9 +29,9 @@ def seal(*, console: Console, rules: Path) -> None:
     \b
     Exit codes: 0 done, 3 the plugin refuses the file for another reason, 7 it cannot be written.
     """
-    from rccltune.pipeline import sealing
+    from rccltune.rules import seal as rules_seal
 
-    done = sealing.seal(rules)
+    done = rules_seal(rules)
     rows = "1 row" if done.n_rows == 1 else f"{done.n_rows} rows"
     if not done.changed:
         lines = [f"{done.path}: {rows}, as it says; nothing to change."]

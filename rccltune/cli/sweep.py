@@ -16,15 +16,11 @@ from rccltune.cli.extras import Extras, extras
 from rccltune.cli.options import FOLDER
 from rccltune.cli.progress import minutes, progress_of
 from rccltune.cli.sweep_options import names, sweep_option, sweep_options
-from rccltune.errors import LaunchError
-from rccltune.model import Scale
-from rccltune.showing import Laid, lay
-from rccltune.units import format_size
+from rccltune.model import Laid, LaunchError, Scale, format_size, lay
 
 if TYPE_CHECKING:
-    from rccltune.pipeline.preparing import Prepared
-    from rccltune.pipeline.sweeping import Swept
-    from rccltune.pipeline.wishes import Wishes
+    from rccltune.measure import Prepared, Swept, Wishes
+
 
 # What to measure, the session for it, and the scale where --scales asked for it.
 _Wanted: TypeAlias = "tuple[Wishes, Path, Scale | None]"
@@ -74,17 +70,16 @@ def sweep(
     Exit codes: 0 done, 2 command line, 3 sweep.yaml, 4 the machine cannot run it, 5 launches
     failed, 7 the session is of another machine, 130 interrupted.
     """
-    from rccltune import pipeline
-    from rccltune.pipeline import spreading
+    from rccltune import measure
 
-    wishes = pipeline.merge_wishes(config, options)
+    wishes = measure.merge_wishes(config, options)
     flags = _Flags(lifts=lift_quarantine, force=force, extras=extras)
-    with pipeline.in_mode(wishes.sweep.mode, apply=apply_mode, note=console.say):
+    with measure.in_mode(wishes.sweep.mode, apply=apply_mode, note=console.say):
         wanted: list[_Wanted] = [(wishes, output, None)]
         if wishes.scales:
             wanted = [
                 (replace(wishes, site=one.wish), one.folder, one.scale)
-                for one in spreading.at_scales(wishes.site, wishes.scales, output)
+                for one in measure.at_scales(wishes.site, wishes.scales, output)
             ]
         if plan_only:
             _show(console, [_prepare(console, *one, flags) for one in wanted], wishes.scales)
@@ -115,14 +110,13 @@ def _prepare(
     console: Console, wishes: Wishes, output: Path, scale: Scale | None, flags: _Flags
 ) -> Prepared:
     """What would run; ``scale`` is what was asked for with --scales."""
-    from rccltune import pipeline
-    from rccltune.pipeline import preparing, spreading
+    from rccltune import measure
 
     console.say(f"Session: {output}")
-    site = pipeline.find_site(wishes.site)
+    site = measure.find_site(wishes.site)
     if scale is not None:
-        spreading.check_scale(scale, site)
-    prepared = preparing.prepare_wishes(wishes, site, output, lifts=flags.lifts)
+        measure.check_scale(scale, site)
+    prepared = measure.prepare_wishes(wishes, site, output, lifts=flags.lifts)
     flags.extras.check(prepared)
     return prepared
 
@@ -131,13 +125,13 @@ def _sweep(
     console: Console, wishes: Wishes, output: Path, scale: Scale | None, flags: _Flags
 ) -> None:
     """One session."""
-    from rccltune.pipeline import crosschecking
+    from rccltune import measure
 
     prepared = _prepare(console, wishes, output, scale, flags)
     beside = None
     if wishes.site.runner == "torch" and wishes.site.rccl_tests is not None:
         # Looked at before an hour is measured.
-        beside = crosschecking.prepare_beside(prepared, wishes.site)
+        beside = measure.prepare_beside(prepared, wishes.site)
     _measure(console, prepared, flags.extras, force=flags.force)
     if beside is not None:
         _hold_beside(console, prepared, beside)
@@ -145,7 +139,7 @@ def _sweep(
 
 def _show(console: Console, plans: Sequence[Prepared], scales: Sequence[Scale]) -> None:
     """The plan, or one for each of several scales."""
-    from rccltune.pipeline.preparing import plan_as_plain
+    from rccltune.measure import plan_as_plain
 
     plain = [plan_as_plain(one) for one in plans]
     named = {scale.short: one for scale, one in zip(scales, plain, strict=False)}
@@ -154,11 +148,11 @@ def _show(console: Console, plans: Sequence[Prepared], scales: Sequence[Scale]) 
 
 
 def _measure(console: Console, prepared: Prepared, extras: Extras, *, force: bool) -> None:
-    from rccltune.pipeline import sweeping
+    from rccltune import measure
 
     talk_before(console, prepared)
     with progress_of(console, prepared) as tell:
-        done = sweeping.sweep(
+        done = measure.sweep(
             prepared,
             tell=tell,
             note=console.say,
@@ -187,11 +181,11 @@ def _measure(console: Console, prepared: Prepared, extras: Extras, *, force: boo
 
 
 def _hold_beside(console: Console, prepared: Prepared, beside: Prepared) -> None:
-    from rccltune.pipeline import crosschecking
+    from rccltune import measure
 
     console.say(f"rccl-tests beside it, untouched: {len(beside.left)} launches to make")
     with progress_of(console, beside) as tell:
-        found = crosschecking.cross_check(
+        found = measure.cross_check(
             prepared,
             beside,
             tell=tell,
@@ -237,7 +231,7 @@ def _not_measured(prepared: Prepared) -> Iterator[str]:
 
 
 def _plan_text(prepared: Prepared) -> Laid:
-    from rccltune.pipeline.proving import named_in
+    from rccltune.session import named_in
 
     lines = [
         f"{one.id}  {one.collectives[0].value:<15} {named_in(one):<12}  {shlex.join(one.argv)}"
@@ -273,7 +267,7 @@ def _text(done: Swept) -> Laid:
 
 def _undecided(done: Swept) -> list[str]:
     """What the search still expects to lose, and what the budget left out."""
-    from rccltune.pipeline.searching import expected_text
+    from rccltune.measure import expected_text
 
     lines = [f"expected regret: {expected_text(one)}" for one in done.expected]
     for one in done.expected:

@@ -8,8 +8,8 @@ from typing import Any, TypeVar
 import click
 
 from rccltune.cli.options import FOLDER, PAIR, Word
-from rccltune.fields import FromUp, OneOf
-from rccltune.sweep_options import Declared, declared
+from rccltune.measure import Declared, declared
+from rccltune.model import FromUp, OneOf
 
 F = TypeVar("F", bound=Callable[..., Any])
 

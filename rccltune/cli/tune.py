@@ -18,16 +18,25 @@ from rccltune.cli.progress import progress_of
 from rccltune.cli.sweep import sweep as _sweep
 from rccltune.cli.sweep import talk_before
 from rccltune.cli.verify import by_environment
-from rccltune.errors import CommandLineError, LaunchError, MachineError
-from rccltune.model import NOT_MEASURED
-from rccltune.showing import Laid, lay
-from rccltune.units import format_size, format_span
+from rccltune.model import (
+    NOT_MEASURED,
+    CommandLineError,
+    Laid,
+    LaunchError,
+    MachineError,
+    format_size,
+    format_span,
+    lay,
+)
 
 if TYPE_CHECKING:
-    from rccltune.pipeline.tuning import Tuned
-    from rccltune.pipeline.verifying import Verified
+    from rccltune.tune import Tuned
+    from rccltune.verify import Verified
+
 
 _SHOWN = 4
+
+
 # A verb of its own has these in another meaning, or not at all.
 _LEFT_OUT = frozenset(("plan_only", "scales", "workload"))
 
@@ -68,14 +77,14 @@ def tune(
     machine cannot run it, 5 launches failed, 7 another machine's session, 9 verification failed,
     130 interrupted.
     """
-    from rccltune import pipeline
-    from rccltune.pipeline import preparing, saving, tuning
-    from rccltune.pipeline.needing import named_in
+    from rccltune import job, measure
+    from rccltune.rules import named_in
+    from rccltune.tune import tune as tune_tune
 
     # Here --variant says what is measured; gains decide what is chosen of it.
     options["variant"] = choosing.variant
     choosing = replace(choosing, variant=None)
-    wishes = pipeline.merge_wishes(config, {**options, "workload": choosing.workload})
+    wishes = measure.merge_wishes(config, {**options, "workload": choosing.workload})
     if wishes.scales:
         raise CommandLineError(
             "tune is for one scale, where it proves its rules",
@@ -83,18 +92,18 @@ def tune(
             hint="rccltune sweep takes several; or say which one with --np and --hostfile.",
         )
     console.say(f"Session: {output}")
-    with pipeline.in_mode(wishes.sweep.mode, apply=apply_mode, note=console.say):
-        site = pipeline.find_site(wishes.site)
+    with measure.in_mode(wishes.sweep.mode, apply=apply_mode, note=console.say):
+        site = measure.find_site(wishes.site)
         if site.untunable is not None:
             raise MachineError(
                 f"nothing can be tuned here: {site.untunable}",
                 hint="rccltune sweep with the same options measures it.",
             )
-        prepared = preparing.prepare_wishes(wishes, site, output, lifts=lift_quarantine)
+        prepared = measure.prepare_wishes(wishes, site, output, lifts=lift_quarantine)
         extras.check(prepared)
         talk_before(console, prepared)
         with progress_of(console, prepared) as tell:
-            done = tuning.tune(
+            done = tune_tune(
                 prepared,
                 choosing.options,
                 tell=tell,
@@ -110,10 +119,10 @@ def tune(
     plain, text = done.as_plain(), _text(done)
     if choosing.workload is not None:
         rules = [standing.rule for one in done.verified for standing in one.standings]
-        chosen = saving.by_rules(rules)
-        saved = saving.saving_in(choosing.workload, [output], chosen, None, note=console.say)
-        plain["saving"] = saving.saving_plain(saved)
-        text = lay([text, saving.saving_text(saved)])
+        chosen = job.by_rules(rules)
+        saved = job.saving_in(choosing.workload, [output], chosen, None, note=console.say)
+        plain["saving"] = job.saving_plain(saved)
+        text = lay([text, job.saving_text(saved)])
     console.result(plain, text)
     if done.swept.quarantined or done.swept.left:
         names = [str(one) for one in done.swept.quarantined]
@@ -197,5 +206,9 @@ def _undecided(done: Tuned) -> Sequence[str]:
 
 
 tune.params = [param for param in tune.params if param.name != "variant"]
+
+
 _own = {param.name for param in tune.params}
+
+
 tune.params[:0] = [p for p in _sweep.params if p.name not in _own | _LEFT_OUT]

@@ -9,8 +9,7 @@ import click
 
 from rccltune.cli.console import Console, common
 from rccltune.cli.options import FOLDER
-from rccltune.errors import CommandLineError
-from rccltune.showing import Laid, lay
+from rccltune.model import CommandLineError, Laid, lay
 
 if TYPE_CHECKING:
     from rccltune.variants import Site, VariantSpec
@@ -107,7 +106,7 @@ def _details(spec: VariantSpec, site: Site) -> Laid:
 
 
 def _threshold(spec: VariantSpec) -> str | None:
-    from rccltune.units import format_size
+    from rccltune.model import format_size
 
     if spec.threshold is None:
         return None

@@ -8,17 +8,27 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from rccltune import defaults
 from rccltune.cli.console import Console, common, table
 from rccltune.cli.options import FOLDER, PERCENT, Word, allow_need_option, session_argument
 from rccltune.cli.sweep_options import sweep_option, sweep_options
-from rccltune.errors import SessionError, VerificationError
-from rccltune.showing import Laid, lay
-from rccltune.units import format_last, format_size, format_span, parse_size, short_size
-from rccltune.vocab import DTYPE_BYTES, Collective
+from rccltune.model import (
+    DTYPE_BYTES,
+    Collective,
+    Laid,
+    SessionError,
+    VerificationError,
+    defaults,
+    format_last,
+    format_size,
+    format_span,
+    lay,
+    parse_size,
+    short_size,
+)
 
 if TYPE_CHECKING:
-    from rccltune.pipeline.verifying import Verified
+    from rccltune.verify import Verified
+
 
 _BESIDE_NBYTES = 1 << 20
 
@@ -33,6 +43,8 @@ def _parse_beside(text: str) -> tuple[Collective, int]:
 
 
 _BESIDE = Word("collective[:size]", _parse_beside)
+
+
 _SHOWN = 12
 
 
@@ -140,9 +152,9 @@ def verify(
     Exit codes: 0 all that is left stands, 3 the plugin refuses the file, 4 the machine cannot run
     it, 5 the untouched benchmark fails, 7 no session, 9 it fails or loses with the rules.
     """
-    from rccltune import pipeline
-    from rccltune.pipeline.verifying import VerifyWish, rule_file_of, verify_rules
-    from rccltune.schema import to_plain
+    from rccltune import measure
+    from rccltune.model import to_plain
+    from rccltune.verify import VerifyWish, rule_file_of, verify_rules
 
     console.say(f"Session: {session}")
     if not (session / "sweep.yaml").exists():
@@ -151,8 +163,8 @@ def verify(
             where=str(session),
             hint="rccltune sweep makes one; its sizes and ranks are what is verified.",
         )
-    wishes = pipeline.session_wishes(session, options, trusted=trust_session)
-    site = pipeline.find_site(wishes.site)
+    wishes = measure.session_wishes(session, options, trusted=trust_session)
+    site = measure.find_site(wishes.site)
     own = rule_file_of(session, site)
     chosen = rules or own
     wish = VerifyWish(

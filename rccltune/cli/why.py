@@ -12,9 +12,7 @@ import click
 
 from rccltune.cli.console import Console, common
 from rccltune.cli.options import COLLECTIVE, FOLDER
-from rccltune.showing import Laid, lay
-from rccltune.units import format_span
-from rccltune.vocab import Collective
+from rccltune.model import Collective, Laid, format_span, lay
 
 if TYPE_CHECKING:
     from rccltune.why import Answer, Remark, Verdict
@@ -47,9 +45,9 @@ def why(
     Exit codes: 0 answered, 3 the rule file is refused, 6 a file is not understood,
     8 the files tell nothing.
     """
-    from rccltune.pipeline import whying
+    from rccltune.why import explain_job
 
-    found = whying.explain_job(files, rules, collective)
+    found = explain_job(files, rules, collective)
     console.result(_plain(found), _text(found))
 
 

@@ -9,17 +9,19 @@ import click
 
 from rccltune.cli.console import Console, common, put, table
 from rccltune.cli.options import COLLECTIVE, FOLDER
-from rccltune.errors import CommandLineError
-from rccltune.showing import Laid, lay
-from rccltune.units import format_size
-from rccltune.vocab import Collective
+from rccltune.model import Collective, CommandLineError, Laid, format_size, lay
 
 if TYPE_CHECKING:
-    from rccltune.pipeline.workloads import Shown
+    from rccltune.job import Shown
     from rccltune.workload import Share, Stated
 
+
 _SHOWN = 20
+
+
 _FILES = click.argument("files", nargs=-1, required=True, type=FOLDER, metavar="FILE...")
+
+
 _STATED = (
     click.option(
         "--scale-captured",
@@ -100,11 +102,11 @@ def show(
     Exit codes: 0 done, 2 command line, 3 the rule file is refused, 6 a file is no workload,
     7 no session.
     """
-    from rccltune.pipeline import workloads
+    from rccltune import job
 
     _tell_snapshots(console, files)
-    whole = workloads.read_merged(files, _stated(collective, ranks, nodes), scale_captured)
-    found = workloads.show(whole, rules=rules, folder=session, steps=steps, note=console.say)
+    whole = job.read_merged(files, _stated(collective, ranks, nodes), scale_captured)
+    found = job.show(whole, rules=rules, folder=session, steps=steps, note=console.say)
     console.result(found.as_plain(), _text(found, len(found.shares) if everything else _SHOWN))
 
 
@@ -140,8 +142,7 @@ def merge(
     \b
     Exit codes: 0 done, 2 command line, or the same recording twice, 6 a file is no workload.
     """
-    from rccltune import session
-    from rccltune.pipeline import workloads
+    from rccltune import job, session
     from rccltune.workload import write_table
 
     if str(output) != "-" and output.exists() and not force:
@@ -149,7 +150,7 @@ def merge(
             "the file is there already", where=str(output), hint="add --force, or name another."
         )
     _tell_snapshots(console, files)
-    whole = workloads.read_merged(files, _stated(collective, ranks, nodes), scale_captured)
+    whole = job.read_merged(files, _stated(collective, ranks, nodes), scale_captured)
     for cut in whole.cuts:
         console.say(f"Warning: {cut}.")
     text = write_table(whole)
@@ -174,9 +175,9 @@ def merge(
 
 def _tell_snapshots(console: Console, files: tuple[Path, ...]) -> None:
     """What killed ranks left is not left out silently."""
-    from rccltune.pipeline import workloads
+    from rccltune import job
 
-    beside = workloads.snapshots_beside(files)
+    beside = job.snapshots_beside(files)
     if beside:
         console.say(
             f"Note: {len(beside)} snapshots of recordings that were never finished lie beside "
@@ -185,7 +186,7 @@ def _tell_snapshots(console: Console, files: tuple[Path, ...]) -> None:
 
 
 def _text(found: Shown, most: int) -> Laid:
-    from rccltune.pipeline.saving import saving_text
+    from rccltune.job import saving_text
 
     whole = found.workload
     ranks = ", ".join(f"{scale} (by {whole.ranks_at(scale)})" for scale in whole.scales)

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from typing import Final
 
-from rccltune.deploy.records import Delivery
-from rccltune.deploy.words import header, lua, remark, tcl
+from rccltune.deploy.records import Delivery, header, lua, remark, tcl
 
 # What loading has set is for unloading to know, and nobody else: by then another version may be
 # current, the user may have changed a variable, and what was set before must be there afterwards.
 # Variables say it in every module system; pushenv is not in all of them.
 _MARK: Final = "__RCCLTUNE_MODULE"
+
+
 _TCL: Final = """
 set base [file dirname [file dirname $ModulesCurrentModulefile]]
 foreach try [list $base $base/versions/$version] {
@@ -48,6 +49,8 @@ if {[module-info mode remove]} {
     setenv @MARK@ {}
 } else {
 """.replace("@MARK@", _MARK)
+
+
 _LUA: Final = """
 local base = myFileName():match("^(.*)/modulefiles/[^/]*$") or ""
 for _, try in ipairs({base, base .. "/versions/" .. version}) do

@@ -23,17 +23,27 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-from rccltune.deploy.assemble import MANIFEST
+from rccltune.deploy.files import MANIFEST
 from rccltune.deploy.records import Version
-from rccltune.errors import CommandLineError, SessionError
+from rccltune.model import CommandLineError, SessionError
 
 CURRENT: Final = "current"
+
+
 HISTORY: Final = "history"
+
+
 VERSIONS: Final = "versions"
+
+
 LINKS: Final = (
     *("env.sh", "check.sh", "slurm.sh", "container.sh", "container.env", "modulefiles", MANIFEST),
 )
+
+
 _NAME: Final = re.compile(r"[0-9a-f]{12}")
+
+
 Write = Callable[[Path, bytes], None]
 
 

@@ -9,8 +9,7 @@ from __future__ import annotations
 import shlex
 from typing import Final
 
-from rccltune.deploy.records import Delivery
-from rccltune.deploy.words import header, remark
+from rccltune.deploy.records import Delivery, header, remark
 
 # Where this file is, only the shell can say, and not every shell does. What others cannot parse
 # stands in eval. RCCLTUNE_DEPLOY_DIR helps where a folder was moved and the shell is dash.
@@ -53,6 +52,8 @@ case $_rccltune_here in
 */versions/"$_rccltune_version") _rccltune_ours=${_rccltune_here%/*} ;;
 esac
 """
+
+
 _FUNCTIONS: Final = """
 _rccltune_say() {
     printf 'rccltune: %s\\n' "$*" >&2
@@ -80,11 +81,15 @@ _rccltune_forget() {
     esac
 }
 """
+
+
 _END: Final = """
 unset -f _rccltune_say _rccltune_set _rccltune_forget
 unset _rccltune_version _rccltune_written _rccltune_plugin _rccltune_at _rccltune_here
 unset _rccltune_try _rccltune_old _rccltune_ours
 """
+
+
 _RULES_VARIABLES: Final = ("NCCL_TUNER_CONFIG_FILE", "RCCLTUNE_CONFIG_DIR")
 
 

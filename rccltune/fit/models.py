@@ -1,30 +1,106 @@
-"""The three models of a curve, and which of them to trust."""
+"""Predicting each inner size from all the others: the error that decides between the models.
+
+The smallest and the largest size are never left out: beyond the measured range nothing is
+predicted, so an error there would judge the models by what they are not used for.
+
+The three models of a curve, and which of them to trust.
+
+Time at a size, inside the measured range and nowhere else.
+"""
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 from math import isqrt
 
 import numpy as np
 
-from rccltune.fit.held_out import linear_errors, loglog_errors, segmented_errors
-from rccltune.fit.linear import Array, relative_error, robust_line, solve
-from rccltune.fit.segmented import (
+from rccltune.fit.lines import (
     MAX_PIECES,
     MAX_SIZES,
     MIN_POINTS,
+    Array,
+    Pieces,
     Sums,
     best_pieces,
     costs,
+    held_out_costs,
+    relative_error,
+    robust_line,
+    robust_lines_without,
+    solve,
 )
-from rccltune.model import Fit, Model, Segment
+from rccltune.model import Curve, Fit, Model, Segment, TooLittleDataError, format_size, time_at
+
+
+def loglog_errors(sizes: Array, times: Array) -> Array:
+    """Signed relative errors of log-log interpolation, shape (curves, inner sizes)."""
+    x, y = np.log(sizes), np.log(times)
+    share = (x[:, 1:-1] - x[:, :-2]) / (x[:, 2:] - x[:, :-2])
+    guess = (1 - share) * y[:, :-2] + share * y[:, 2:]
+    return np.asarray(np.expm1(guess - y[:, 1:-1]))
+
+
+def linear_errors(sizes: Array, times: Array, whole: tuple[Array, Array]) -> Array:
+    """Signed relative errors of the robust line, shape (curves, inner sizes).
+
+    Args:
+        sizes: bytes, shape (curves, sizes).
+        times: µs.
+        whole: latency and slope of the line through all sizes.
+    """
+    latency, slope = robust_lines_without(sizes, times, whole)
+    return np.asarray((latency + slope * sizes[:, 1:-1]) / times[:, 1:-1] - 1)
+
+
+def segmented_errors(
+    sums: Sums, table: Array, sizes: Array, times: Array, most: int
+) -> list[Array]:
+    """Signed relative errors of the best splits into 2 … ``most`` pieces, splits made anew.
+
+    Args:
+        sums: of ``sizes`` and ``times``.
+        table: :func:`rccltune.fit.lines.costs` of them.
+        sizes: bytes, shape (curves, sizes).
+        times: µs.
+        most: how many pieces to try.
+
+    Returns:
+        An array of shape (curves, inner sizes) for each number of pieces.
+    """
+    splits = best_pieces(held_out_costs(sums, table), most)
+    return [_inner_errors(sums, pieces, sizes, times) for pieces in splits]
+
+
+def _inner_errors(sums: Sums, pieces: Pieces, sizes: Array, times: Array) -> Array:
+    """Where the size left out falls between two pieces, the nearer in log-size serves it."""
+    held = np.arange(1, sizes.shape[1] - 1)[None]
+    left, mid, right = sizes[:, :-2], sizes[:, 1:-1], sizes[:, 2:]
+    donor = np.where(mid * mid <= left * right, held - 1, held + 1)
+    first, last = (
+        np.take_along_axis(index, donor[..., None], axis=-1)[..., 0]
+        for index in (pieces.first, pieces.last)
+    )
+    # A piece that ends or begins at the size left out is made of the others all the same.
+    inside = (first <= held) & (held <= last)
+    around = sums.over_each(first, last)
+    latency, slope = solve(*np.where(inside, around - sums.values[..., 1:-1], around))
+    return np.asarray((latency + slope * mid) / times[:, 1:-1] - 1)
+
 
 # Another piece, or a richer model, must predict better by a twentieth to be worth having.
 WORTH = 0.95
+
+
 # A line that predicts as well as launches repeat (1-4 %) is not broken into pieces.
 GOOD_LINE = 0.015
+
+
 # Held-out errors from fewer sizes than this say nothing.
 MIN_SIZES = 4
+
+
 # Numbers in one temporary array: large enough for numpy to be fast, small enough for the cache.
 _CHUNK = 1_000_000
 
@@ -198,4 +274,47 @@ def _segments(
     return tuple(
         Segment(min_nbytes=low, max_nbytes=high, latency_us=base, us_per_byte=rise)
         for low, high, base, rise in zip(lows, highs, latency, slope, strict=True)
+    )
+
+
+def predict(curve: Curve, nbytes: float, model: Model | None = None) -> float:
+    """Time in µs by one model, the chosen one unless stated.
+
+    Raises:
+        TooLittleDataError: the size lies outside the measured range, or the curve has too few
+            sizes for that model.
+    """
+    return times(curve, (nbytes,), model)[0]
+
+
+def times(curve: Curve, sizes: Iterable[float], model: Model | None = None) -> tuple[float, ...]:
+    """:func:`predict` for many sizes in bytes; the same errors."""
+    model = model or curve.chosen
+    fit = curve.fit(model)
+    if fit is None:
+        raise TooLittleDataError(
+            f"{curve.key.setting} has no {model.value} model: one straight line is as good, or "
+            f"its {len(curve.points)} sizes are too few",
+            hint=f"use the {curve.chosen.value} model.",
+        )
+    grid = [point.nbytes for point in curve.points]
+    measured = [point.time_us for point in curve.points]
+    wanted = tuple(sizes)
+    for nbytes in wanted:
+        if not grid[0] <= nbytes <= grid[-1]:
+            raise _outside(curve, nbytes)
+    if model is Model.LOGLOG:
+        return tuple(time_at(grid, measured, nbytes) or 0.0 for nbytes in wanted)
+    # Pieces meet between whole bytes: the first that reaches as far is the one.
+    return tuple(
+        next(s for s in fit.segments if nbytes < s.max_nbytes + 1).predict(nbytes)
+        for nbytes in wanted
+    )
+
+
+def _outside(curve: Curve, nbytes: float) -> TooLittleDataError:
+    return TooLittleDataError(
+        f"{curve.key.setting} was measured from {format_size(curve.min_nbytes)} to "
+        f"{format_size(curve.max_nbytes)}; {format_size(nbytes)} lies outside",
+        hint="measure that size too: nothing is predicted beyond what was measured.",
     )

@@ -1,4 +1,6 @@
-"""One process tree from its start to its certain end.
+"""A job that is measured while another runs on the same devices.
+
+One process tree from its start to its certain end.
 
 Open MPI 5 puts every rank into a process group of its own, so killing mpirun's group leaves all
 ranks alive; only mpirun itself ends them, on SIGTERM. What even that leaves behind is found by a
@@ -20,20 +22,28 @@ import sys
 import time
 import uuid
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import dataclass
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 from typing import Final
 
-from rccltune import interrupts
-from rccltune.errors import LaunchError, MachineError, SessionError
-from rccltune.launch import family
+from rccltune.launch import interrupts
 from rccltune.launch.family import GRACE_S, TAG, Family
+from rccltune.model import LaunchError, MachineError, SessionError
 
 RUN_ID: Final = "run-id"
+
+
 _PR_SET_PDEATHSIG: Final = 1
+
+
 _PR_SET_CHILD_SUBREAPER: Final = 36
+
+
 _POLL_S: Final = 0.05
+
+
 _LOOK_S: Final = 1.0
 
 
@@ -170,7 +180,14 @@ def end_leftovers(folders: Iterable[Path]) -> int:
 def _guard(run_id: str) -> subprocess.Popen[bytes]:
     """Who ends the launch if we are killed; it sleeps on a pipe that ends with us."""
     return subprocess.Popen(
-        [sys.executable, "-I", "-S", str(family.__file__), str(GRACE_S), run_id],
+        [
+            sys.executable,
+            "-I",
+            "-S",
+            str(Path(__file__).with_name("family.py")),
+            str(GRACE_S),
+            run_id,
+        ],
         env={name: value for name, value in os.environ.items() if name != TAG},
         cwd="/",
         stdin=subprocess.PIPE,
@@ -323,3 +340,85 @@ def _children() -> set[int]:
             if int(text.rpartition(")")[2].split()[1]) == own:
                 found.add(int(entry.name))
     return found
+
+
+_COMPANY_POLL_S: Final = 0.05
+
+
+# Of the other's endless output; the beginning says what it was.
+_KEPT_NBYTES: Final = 1 << 16
+
+
+def run_beside(job: Job, other: Job) -> Ending:
+    """Run a job while another one runs: that one is started before and ended afterwards.
+
+    Args:
+        job: what is measured.
+        other: what never ends by itself; ``is_complete`` says that it is under way, within
+            ``timeout_s``.
+
+    Returns:
+        How the job ended; where the other never got under way the job was not started.
+
+    Raises:
+        MachineError: a program cannot be started.
+        SessionError: a folder cannot be written.
+        LaunchError: a process cannot be killed (it hangs in the driver).
+        KeyboardInterrupt: after everything that was started is gone.
+    """
+    with _running(other) as why_not:
+        reason = _under_way(other, why_not)
+        if reason is not None:
+            return Ending(
+                exit_code=None,
+                signal=None,
+                timed_out=False,
+                lingered=False,
+                duration_s=0.0,
+                alone=reason,
+            )
+        ending = run(job)
+        return replace(ending, alone=why_not())
+
+
+@contextmanager
+def _running(other: Job) -> Iterator[Callable[[], str | None]]:
+    """Start it and certainly end it; yields a question: why it has ended, None where it runs."""
+    started: subprocess.Popen[bytes] | None = None
+    with guarded() as run_id:
+        try:
+            with interrupts.held():
+                started = spawn(other, run_id)
+            yield partial(_why_ended, started)
+        finally:
+            if started is not None:
+                with interrupts.held():
+                    adopt(orphans=True)
+                    end(started, Family([run_id]))
+                    _shorten(other.folder / "stdout.log")
+
+
+def _why_ended(started: subprocess.Popen[bytes]) -> str | None:
+    code = started.poll()
+    if code is None:
+        return None
+    return f"what was to run beside it ended with {how_ended(code)}"
+
+
+def _under_way(other: Job, why_not: Callable[[], str | None]) -> str | None:
+    """Wait until it is; otherwise why it is not."""
+    deadline = time.monotonic() + other.timeout_s
+    while not other.is_complete(other.folder):
+        reason = why_not()
+        if reason is not None:
+            return reason
+        if time.monotonic() >= deadline:
+            return f"what was to run beside it was not under way after {other.timeout_s:.0f} s"
+        time.sleep(_COMPANY_POLL_S)
+    return None
+
+
+def _shorten(log: Path) -> None:
+    with suppress(OSError), log.open("r+b") as stream:
+        if log.stat().st_size > _KEPT_NBYTES:
+            stream.truncate(_KEPT_NBYTES)

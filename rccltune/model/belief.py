@@ -6,9 +6,9 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Final
 
-from rccltune.defaults import TOLERANCE
-from rccltune.fields import Number, Whole
-from rccltune.model.fitted import Curve
+from rccltune.model.curves import Curve
+from rccltune.model.defaults import TOLERANCE
+from rccltune.model.schema import Number, Whole
 from rccltune.model.settings import Role, Setting, Target, Variant, View, base_variant
 
 # A choice that loses less than this is as good as the best measured.

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from rccltune.fields import Line, Number, Whole, Word
+from rccltune.model.schema import Line, Number, Whole, Word
 from rccltune.model.settings import Scale
-from rccltune.vocab import Collective
+from rccltune.model.words import Collective
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -6,11 +6,10 @@ from dataclasses import dataclass
 from enum import Enum
 from typing import Any, Final
 
-from rccltune.fields import Integer, Line, Number, Whole
 from rccltune.model.scaled import Extrapolation
+from rccltune.model.schema import Integer, Line, Number, Whole
 from rccltune.model.settings import DEFAULT_VARIANT, Mode, Scale, Setting, Target, Variant, View
-from rccltune.units import MAX_NBYTES, format_size
-from rccltune.vocab import Collective
+from rccltune.model.words import MAX_NBYTES, Collective, format_size
 
 
 class Proof(Enum):
@@ -23,10 +22,20 @@ class Proof(Enum):
 
 
 NOT_MEASURED: Final = "not measured"
+
+
 NOT_BEATEN: Final = "baseline not beaten"
+
+
 BASELINE_UNKNOWN: Final = "baseline not measured here"
+
+
 NOTHING_SELECTABLE: Final = "no selectable setting was measured"
+
+
 NOT_BEATEN_SURELY: Final = "baseline not beaten by more than the expected errors"
+
+
 NOT_PREDICTABLE: Final = "not measured, and nothing measured tells how far off a prediction is"
 
 

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from rccltune.fields import Number, Whole
+from rccltune.model.schema import Number, Whole
 from rccltune.model.settings import Setting, Target
-from rccltune.vocab import Algorithm, Protocol
+from rccltune.model.words import Algorithm, Protocol
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

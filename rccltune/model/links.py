@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from enum import Enum
 from statistics import median
 
-from rccltune.fields import Line, Number, Text, Whole, Word
+from rccltune.model.schema import Line, Number, Text, Whole, Word
 
 
 class LinkClass(Enum):

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from enum import Enum
 
-from rccltune.fields import Line, Number, Whole
+from rccltune.model.schema import Line, Number, Whole
 from rccltune.model.settings import CurveKey, Scale
 
 

@@ -1,4 +1,14 @@
-"""What can be chosen and what a time belongs to: modes, scales, settings, variants, curve keys."""
+"""Where the ranks of a session ran.
+
+What can be chosen and what a time belongs to: modes, scales, settings, variants, curve keys.
+
+Whose GPUs they are, by the words that a log or a user has for them.
+
+RCCL and NCCL have different limits, so that what a rule may choose depends on it. Benchmarks print
+what the runtime calls the device: drivers of NVIDIA before 470 left the vendor out
+(``A100-SXM4-40GB``, ``Tesla V100-SXM2-16GB``), ROCm has market names (``AMD Instinct MI300X``) and,
+where the machine lacks a table of them, ``AMD Radeon Graphics``.
+"""
 
 from __future__ import annotations
 
@@ -7,8 +17,8 @@ from dataclasses import dataclass, replace
 from enum import Enum
 from typing import Final
 
-from rccltune.fields import Line, Variable, VariableName, Whole, Word
-from rccltune.vocab import Algorithm, Collective, Placement, Protocol
+from rccltune.model.schema import Line, Variable, VariableName, Whole, Word
+from rccltune.model.words import Algorithm, Collective, Placement, Protocol
 
 _MODE: Final = re.compile(r"([sdtqc]px|none|unknown)(?:-(nps\d+))?", re.IGNORECASE | re.ASCII)
 
@@ -156,8 +166,14 @@ class Setting:
 
 
 BASELINE: Final = Setting(role=Role.BASELINE)
+
+
 SILENT: Final = Setting(role=Role.SILENT)
+
+
 UNSTATED: Final = Setting(role=Role.UNSTATED)
+
+
 _SETTING_BY_WORD: Final = {str(s): s for s in (BASELINE, SILENT, UNSTATED)}
 
 
@@ -207,12 +223,18 @@ class Variant:
 
 
 DEFAULT_VARIANT: Final = Variant()
+
+
 LL128_FORCED: Final = Variant(
     name="ll128-forced", environment=(("RCCL_LL128_FORCE_ENABLE", "1"),), widens="default"
 )
+
+
 TREE_SIMPLE_PATCHED: Final = Variant(
     name="tree-simple-patched", environment=(("RCCL_FORCE_TREE_SIMPLE", "1"),), patched=True
 )
+
+
 KNOWN_VARIANTS: Final = {v.name: v for v in (DEFAULT_VARIANT, LL128_FORCED, TREE_SIMPLE_PATCHED)}
 
 
@@ -336,3 +358,58 @@ class View:
         words.append(self.ranks)
         words.append(f"beside {self.beside}" if self.beside else None)
         return " ".join(word for word in words if word)
+
+
+class Vendor(Enum):
+    """Who made the GPUs, in the words that stand in for an unknown arch."""
+
+    AMD = "amd"
+    NVIDIA = "nvidia"
+
+
+_AMD: Final = re.compile(
+    r"\b(?:AMD|Instinct|Radeon|Vega|MI\d{2,3}[A-Z]?)\b|\bgfx[0-9a-f]{3,4}", re.IGNORECASE
+)
+
+
+# A bare chip only at the beginning: 'Radeon PRO V620' is none of NVIDIA's.
+_NVIDIA: Final = re.compile(
+    r"\b(?:NVIDIA|GeForce|Tesla|Quadro|RTX)\b|^(?:sm_?\d{2}|TITAN\b|G[BH]\d{3}|[ABHLPTV]\d{1,3}\b)",
+    re.IGNORECASE,
+)
+
+
+def vendor_of(*words: str | None) -> Vendor | None:
+    """The vendor that product and arch name; None where none does, or two are named.
+
+    Args:
+        words: ``NVIDIA H200``, ``gfx942``, ``nvidia`` …; several products with `` + `` between
+            them; None is unsaid.
+    """
+    parts = [part for word in words if word is not None for part in word.split(" + ")]
+    found = {vendor for part in parts if (vendor := _of_one(part)) is not None}
+    return found.pop() if len(found) == 1 else None
+
+
+def _of_one(word: str) -> Vendor | None:
+    if _AMD.search(word):
+        return Vendor.AMD
+    return Vendor.NVIDIA if _NVIDIA.search(word) else None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Place:
+    """The devices that the ranks of a session were on.
+
+    Attributes:
+        name: of the placement: ``node``, ``one-oam`` …
+        scale: of a communicator; several run side by side in sub-groups.
+        devices: numbers of the devices in the order of the ranks; empty where nothing chose them.
+        alike: names of all placements that a communicator of this scale can have here, this one's
+            among them; empty where not every one of them has a name.
+    """
+
+    name: Word
+    scale: Scale
+    devices: tuple[Whole, ...] = ()
+    alike: tuple[Line, ...] = ()

@@ -14,9 +14,14 @@ from rccltune.model import (
     BASELINE,
     DEFAULT_VARIANT,
     LL128_FORCED,
+    TREE_SIMPLE_NEEDS_NODES,
     TREE_SIMPLE_PATCHED,
+    Algorithm,
+    Collective,
     Launch,
     Outcome,
+    Placement,
+    Protocol,
     Range,
     Role,
     Scale,
@@ -26,23 +31,30 @@ from rccltune.model import (
     Variant,
     widened_by,
 )
-from rccltune.vocab import TREE_SIMPLE_NEEDS_NODES, Algorithm, Collective, Placement, Protocol
+from rccltune.session import REPEATING, passes_of
 
 N_BASELINES: Final = 3
+
+
 # What is taken for a launch's start-up before one was measured: 64 ranks of RCCL take tens of
 # seconds on hardware (no published figure; see docs/sweep.md), eight a few.
 _START_S: Final = 0.5
+
+
 _REDUCING: Final = (Collective.ALL_REDUCE, Collective.REDUCE_SCATTER, Collective.REDUCE)
+
+
 _GATED: Final = ("gfx94", "gfx95")
 
-# What has rccl-tests print its table several times; older ones know -s alone.
-REPEATING: Final = ("-N", "-s")
+
 _PASSES: Final = 2
+
 
 _UNPATCHED: Final = (
     "this RCCL leaves Tree with Simple out on one node; point --librccl at a build with the "
     "change of scripts/enable-tree-simple to measure it"
 )
+
 
 Arm = tuple[Collective, Setting, Variant]
 
@@ -341,18 +353,6 @@ def estimate_s(
     # The shortest launch was little more than its start.
     start = min([2.0 + _START_S * ranks, *known])
     return sum(start + passes_of(one) * pass_s(over_own(sweep, one)) for one in launches)
-
-
-def _walks(launch: Launch) -> bool:
-    return launch.schedule is not None and launch.schedule.questions is not None
-
-
-def passes_of(launch: Launch) -> int:
-    """How often a launch goes over its sizes, the warm-up of a walk counted as once."""
-    if launch.schedule is not None and _walks(launch):
-        return len(launch.schedule.settings)
-    told = [b for a, b in itertools.pairwise(launch.argv) if a in REPEATING and b.isdigit()]
-    return int(told[-1]) if told else 1
 
 
 def pass_s(sweep: Sweep) -> float:

@@ -6,12 +6,21 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Final
 
-from rccltune import defaults
-from rccltune.model import Launch, Range, Round, Setting, Sweep, Variant, Want, base_variant
+from rccltune.model import (
+    Collective,
+    Launch,
+    Range,
+    Round,
+    Setting,
+    Sweep,
+    Variant,
+    Want,
+    base_variant,
+    defaults,
+)
 from rccltune.plan.launches import Ground, baselines, pass_s, sizes, variant_of
 from rccltune.plan.ranges import Stretch, stretches
 from rccltune.plan.walks import Group, walks_of
-from rccltune.vocab import Collective
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -1,55 +1,5 @@
-"""The report room: what a page shows, as records, to one HTML file that needs nothing else.
+"""Figures and the page: a session as something to look at and to mail."""
 
-The room reads no session and decides nothing. Figures are drawn as SVG whose colours are the
-page's own, so that they follow a dark screen and white paper; what can be read off them stands
-in a table too, for who has no pointer and no script.
-"""
+from rccltune.faces import face
 
-from rccltune.report.figure import Axis, Band, Figure, Ink, Line, Marker, Point
-from rccltune.report.page import LIMIT_NBYTES, render
-from rccltune.report.records import (
-    Block,
-    Code,
-    Column,
-    Fact,
-    Facts,
-    Headline,
-    Items,
-    LaunchEntry,
-    Launches,
-    Mark,
-    Page,
-    Part,
-    Plot,
-    Section,
-    Table,
-    Words,
-)
-
-__all__ = [
-    "LIMIT_NBYTES",
-    "Axis",
-    "Band",
-    "Block",
-    "Code",
-    "Column",
-    "Fact",
-    "Facts",
-    "Figure",
-    "Headline",
-    "Ink",
-    "Items",
-    "LaunchEntry",
-    "Launches",
-    "Line",
-    "Mark",
-    "Marker",
-    "Page",
-    "Part",
-    "Plot",
-    "Point",
-    "Section",
-    "Table",
-    "Words",
-    "render",
-]
+__getattr__, __dir__, __all__ = face(__name__, __file__)

@@ -1,4 +1,11 @@
-"""The session folder: opening it, adding launches to it, reading what it holds.
+"""A sweep before it runs: what is planned, and what of that the session already has.
+
+A search for settings in rounds: what is known, what is planned next, and what was decided.
+
+Each round is a function of the launches of the rounds before it and of nothing else, so a search
+that was interrupted goes on as if it had not been, and its decisions can be derived again.
+
+The session folder: opening it, adding launches to it, reading what it holds.
 
 session.json                     format, command, fingerprint, variants, digest of samples.csv
 launches/<id>/launch.json        what was asked for
@@ -18,10 +25,25 @@ from dataclasses import dataclass, field, fields, replace
 from pathlib import Path
 from typing import Annotated, Any, Final, TypeAlias, TypeVar
 
-from rccltune.errors import SessionError
-from rccltune.fields import Line, Word, matching
-from rccltune.model import KNOWN_VARIANTS, Fingerprint, Launch, Outcome, Sample, Variant
-from rccltune.schema import checked, load_json, read_json, to_plain
+from rccltune.model import (
+    KNOWN_VARIANTS,
+    Fingerprint,
+    Launch,
+    Line,
+    Outcome,
+    Sample,
+    SessionError,
+    Variant,
+    Word,
+    checked,
+    json_text,
+    lay,
+    load_json,
+    matching,
+    read_json,
+    shown,
+    to_plain,
+)
 from rccltune.session.files import (
     check_kinds,
     copy_hashing,
@@ -31,21 +53,37 @@ from rccltune.session.files import (
     sha256_of,
     write_atomically,
 )
-from rccltune.session.table import dump_samples, load_samples
-from rccltune.showing import json_text, lay, shown
+from rccltune.session.table import dump_samples, read_samples
 
 T = TypeVar("T")
 
+
 # 1: first format.
 FORMAT: Final = 1
+
+
 HEADER: Final = "session.json"
+
+
 SAMPLES: Final = "samples.csv"
+
+
 RAW_LOG: Final = "stdout.log"
+
+
 # A file is named so in its maker's home.
 SessionId: TypeAlias = Annotated[str, matching(r"[0-9a-f]{32}", "session id")]
+
+
 _RESTORE: Final = "restore the file, or import the logs under launches/ into a new session."
+
+
 _ANEW: Final = "delete this launch's folder; sweep or import then makes it anew."
+
+
 _SAY: Final = "correct it in the file, or say it otherwise (--assume, --variant)."
+
+
 _MADE_AGAIN: Final = "delete the file; it is made again from the raw logs."
 
 
@@ -289,7 +327,7 @@ def stored_samples(session: Session) -> tuple[Sample, ...] | None:
         return None
     variants = dict(KNOWN_VARIANTS) | {v.name: v for v in session.variants}
     with disk_errors(file), file.open(encoding="utf-8", newline="") as stream:
-        return load_samples(stream, variants, str(file))
+        return read_samples(stream, variants, str(file))
 
 
 def samples_sha256(session: Session, samples: Iterable[Sample] | None = None) -> str:
@@ -359,3 +397,10 @@ def dump_json(record: object) -> str:
 
 def _json(plain: object) -> str:
     return json_text(plain, indent=1) + "\n"
+
+
+SEARCH_FILE: Final = "search.json"
+
+
+# The simulated node of a session, as its benchmarks read it.
+NODE_FILE: Final = "node.node"

@@ -7,12 +7,22 @@ import re
 from collections.abc import Iterable, Iterator, Mapping
 from typing import IO, Final
 
-from rccltune.errors import SessionError
-from rccltune.fields import LARGEST, NAME, odd_letters
-from rccltune.model import CurveKey, Sample, Scale, Setting, Variant
-from rccltune.showing import shown
-from rccltune.units import MOST_US
-from rccltune.vocab import Collective, Doubt, Placement
+from rccltune.model import (
+    LARGEST,
+    MOST_US,
+    NAME,
+    Collective,
+    CurveKey,
+    Doubt,
+    Placement,
+    Sample,
+    Scale,
+    SessionError,
+    Setting,
+    Variant,
+    odd_letters,
+    shown,
+)
 
 COLUMNS: Final = (
     "launch",
@@ -36,7 +46,11 @@ COLUMNS: Final = (
     "doubt",
     "executed",
 )
+
+
 _NAME: Final = re.compile(NAME, re.ASCII)
+
+
 _KEY: Final = slice(COLUMNS.index("collective"), COLUMNS.index("nbytes"))
 
 
@@ -61,7 +75,7 @@ def dump_samples(samples: Iterable[Sample], stream: IO[bytes]) -> None:
     stream.write("".join(lines).encode())
 
 
-def load_samples(
+def read_samples(
     stream: IO[str], variants: Mapping[str, Variant], where: str
 ) -> tuple[Sample, ...]:
     """Read what :func:`dump_samples` wrote.

@@ -5,6 +5,4 @@ per rank by torchrun or by any launcher. Nothing else of rccltune imports torch,
 so when it runs; the Python that has torch need not have rccltune installed (:func:`argv`).
 """
 
-from rccltune.torchbench.command import LETTERS, argv, check, digest
-
-__all__ = ["LETTERS", "argv", "check", "digest"]
+from __future__ import annotations

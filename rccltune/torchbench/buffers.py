@@ -4,17 +4,23 @@ from __future__ import annotations
 
 from typing import Any, Final, TypeAlias
 
+from rccltune.model import Collective, Placement
 from rccltune.torchbench.command import DTYPES
 from rccltune.torchbench.counts import Counts
 from rccltune.torchbench.options import Options
 from rccltune.torchbench.patterns import Pattern, pieces_of, sent_by
 from rccltune.torchbench.teams import Team, names_of
-from rccltune.vocab import Collective, Placement
 
 Tensor: TypeAlias = Any
+
+
 # What no rank sends (patterns), and every type has exactly.
 _POISON: Final = 252.0
+
+
 _POISON_INT8: Final = 127.0
+
+
 # Elements that are filled or compared at once: 64 MiB of float beside the buffers themselves.
 _BLOCK: Final = 1 << 24
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from rccltune.vocab import DTYPE_BYTES, Collective
+from rccltune.model import DTYPE_BYTES, Collective
 
 # Newer rccl-tests round a rank's share down to as many bytes (AllGatherGetCollByteCount).
 _ALIGN_NBYTES = 16

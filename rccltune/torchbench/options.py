@@ -8,13 +8,12 @@ from dataclasses import dataclass
 from enum import Enum
 from typing import Final, NoReturn
 
-from rccltune import defaults
-from rccltune.errors import CommandLineError
+from rccltune.model import BACKENDS, Collective, CommandLineError, Placement, defaults, parse_size
 from rccltune.torchbench.command import DTYPES, IN_PLACE_ONLY, REDOPS, check
-from rccltune.units import parse_size
-from rccltune.vocab import BACKENDS, Collective, Placement
 
 _DEFAULT_NBYTES: Final = "32M"
+
+
 _REDUCING: Final = (Collective.ALL_REDUCE, Collective.REDUCE_SCATTER, Collective.REDUCE)
 
 

@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from typing import Any, TypeAlias
 
 import rccltune
-from rccltune.errors import MachineError, RccltuneError
+from rccltune.model import DTYPE_BYTES, MachineError, Placement, RccltuneError
 from rccltune.torchbench import libraries
 from rccltune.torchbench.buffers import Buffers
 from rccltune.torchbench.counts import Counts, counts_of
@@ -18,9 +18,10 @@ from rccltune.torchbench.ranks import who
 from rccltune.torchbench.steps import Steps
 from rccltune.torchbench.table import Half, foot, head, row
 from rccltune.torchbench.teams import Team
-from rccltune.vocab import DTYPE_BYTES, Placement
 
 Torch: TypeAlias = Any
+
+
 _WRONG_RESULTS = 1
 
 

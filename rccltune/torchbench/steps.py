@@ -8,13 +8,19 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Final
 
-from rccltune import grammar
-from rccltune.errors import MachineError
+from rccltune import model
+from rccltune.model import MachineError
 
 # The warm-up of all sizes is the schedule's first step.
 LEADING: Final = 1
+
+
 _TOLD: Final = "advance=told"
+
+
 _SYMBOL: Final = "rccltune_schedule_step_v1"
+
+
 _MEANING: Final = {
     0: "no communicator walks by the schedule: the library has not loaded the plugin, or its "
     "communicator has another number of ranks",
@@ -68,7 +74,7 @@ class Steps:
 
 def _is_told(schedule: Path) -> bool:
     try:
-        lines = grammar.lines(grammar.read_text(schedule))
+        lines = model.lines(model.read_text(schedule))
     except OSError:
         return False  # the plugin complains of it, with the reason
-    return any(_TOLD in grammar.instruction(line) for line in lines)
+    return any(_TOLD in model.instruction(line) for line in lines)

@@ -15,19 +15,27 @@ from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from typing import Any, Final, Protocol, TypeAlias
 
-from rccltune.errors import MachineError
+from rccltune.model import Collective, MachineError
 from rccltune.torchbench.clocks import Clock, CpuClock, GpuClock
 from rccltune.torchbench.options import Average
 from rccltune.torchbench.ranks import Who
 from rccltune.torchbench.table import Seat
-from rccltune.vocab import Collective
 
 Torch: TypeAlias = Any
+
+
 Tensor: TypeAlias = Any
 
+
 _GLOO_INTERFACE: Final = "GLOO_SOCKET_IFNAME"
+
+
 _REDOPS: Final = {"sum": "SUM", "prod": "PRODUCT", "max": "MAX", "min": "MIN", "avg": "AVG"}
+
+
 _SEAT_NBYTES: Final = 1024
+
+
 CPU_PRODUCT: Final = "CPU (gloo, for tests)"
 
 

@@ -10,14 +10,17 @@ from functools import cache
 from pathlib import Path
 from typing import Final
 
-from rccltune.errors import CommandLineError, InputFileError
-from rccltune.model import TREE_SIMPLE_PATCHED
-from rccltune.variants.reading import Entries, Entry, read_entries
+from rccltune.model import TREE_SIMPLE_PATCHED, CommandLineError, InputFileError
+from rccltune.variants.entries import Entries, Entry, read_entries
 from rccltune.variants.records import Acts, Parameter, VariantSpec
 
 # Not importlib.resources: in editable installs it does not see file names that are no identifiers.
 SHIPPED: Final = Path(__file__).parents[1] / "data" / "variants.yaml"
+
+
 _NUMBERED: Final = re.compile(r"(.+)-(\d+)")
+
+
 _LIST: Final = "'rccltune variants' lists all of them."
 
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from enum import Enum
 
+from rccltune.model import Collective
 from rccltune.variants.releases import Library, Releases
-from rccltune.vocab import Collective
 
 
 class Acts(Enum):

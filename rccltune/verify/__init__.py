@@ -1,26 +1,5 @@
-"""Does it hold? Rules asked of the real plugin, and tuned runs compared with the baseline."""
+"""Rules beside the untouched site: what stands, what is cut away, what stays undecided."""
 
-from rccltune.verify.decisions import Decision, cost_table, decisions
-from rccltune.verify.harm import harmed
-from rccltune.verify.host import ABI_VERSIONS, Answer, Communicator, Host
-from rccltune.verify.narrowing import Cut, Standing, beyond, inside, standings, without
-from rccltune.verify.verdicts import Weighed, weigh
+from rccltune.faces import face
 
-__all__ = [
-    "ABI_VERSIONS",
-    "Answer",
-    "Communicator",
-    "Cut",
-    "Decision",
-    "Host",
-    "Standing",
-    "Weighed",
-    "beyond",
-    "cost_table",
-    "decisions",
-    "harmed",
-    "inside",
-    "standings",
-    "weigh",
-    "without",
-]
+__getattr__, __dir__, __all__ = face(__name__, __file__)

@@ -6,12 +6,14 @@ from collections.abc import Iterable, Sequence
 from math import log
 from typing import Final
 
-from rccltune.defaults import LEVEL
-from rccltune.repeats import upper_quantile
+from rccltune.model import upper_quantile
+from rccltune.model.defaults import LEVEL
 from rccltune.verify.verdicts import Weighed, mean_of
 
 # Two octaves: what harms fewer sizes must be certain at each of them.
 _WINDOW: Final = 8
+
+
 # A mean loss below this is nobody's harm.
 _SLIGHT: Final = log(1.01)
 

@@ -7,15 +7,28 @@ from dataclasses import dataclass, replace
 from statistics import median
 from typing import Final
 
-from rccltune.fields import Line, Number, Whole
-from rccltune.interpolate import is_gap
-from rccltune.model import NOT_MEASURED, Judgement, Rule, Scale, View
-from rccltune.units import MAX_NBYTES
+from rccltune.model import (
+    MAX_NBYTES,
+    NOT_MEASURED,
+    Collective,
+    Judgement,
+    Line,
+    Number,
+    Placement,
+    Rule,
+    Scale,
+    View,
+    Whole,
+    is_gap,
+)
 from rccltune.verify.verdicts import Weighed, certainty, lost
-from rccltune.vocab import Collective, Placement
 
 CERTAIN: Final = 0.95
+
+
 _LOST: Final = (Judgement.WORSE, Judgement.WRONG)
+
+
 # Nothing changes over 2 % of a size.
 _SAME: Final = 1.02
 

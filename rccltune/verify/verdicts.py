@@ -15,17 +15,33 @@ from math import exp, log, sqrt
 from statistics import fmean, median
 from typing import Final
 
-from rccltune.defaults import LEVEL
-from rccltune.model import DEFAULT_VARIANT, Judgement, Sample, Target, Verdict, View
-from rccltune.repeats import limit_of, upper_quantile
-from rccltune.vocab import Doubt
+from rccltune.model import (
+    DEFAULT_VARIANT,
+    Doubt,
+    Judgement,
+    Sample,
+    Target,
+    Verdict,
+    View,
+    limit_of,
+    upper_quantile,
+)
+from rccltune.model.defaults import LEVEL
 
 # What the spread of the other sizes is worth beside a size's own launches, in degrees of freedom.
 _PRIOR: Final = 4.0
+
+
 # Slower by less than this nobody can tell from three launches of each; it must be certain then.
 _SLIGHTLY: Final = 0.02
+
+
 _AROUND: Final = 2 * log(2)
+
+
 _FEWEST: Final = 9
+
+
 Key = tuple[Target, View, int]
 
 

@@ -8,8 +8,8 @@ from typing import Final
 from rccltune.model import Setting
 from rccltune.why import remedies
 from rccltune.why.answers import Kind, Known, Reason, RuleHere
+from rccltune.why.cells import cell_of
 from rccltune.why.records import Job, Key, Said, Seen, Where
-from rccltune.why.shut import cell_of
 from rccltune.why.summary import was_hit
 
 _OVERRIDES: Final = ("RCCL_OVERRIDE_ALGO", "RCCL_OVERRIDE_PROTO")

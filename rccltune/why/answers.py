@@ -7,8 +7,7 @@ from dataclasses import dataclass
 from enum import Enum
 from typing import NamedTuple
 
-from rccltune.model import Setting
-from rccltune.vocab import Collective
+from rccltune.model import Collective, Setting
 from rccltune.why.records import Kindred, Where
 
 

@@ -8,7 +8,7 @@ from typing import Final
 
 from rccltune.why import remedies
 from rccltune.why.answers import Kind, Known, Reason
-from rccltune.why.loading import not_loaded
+from rccltune.why.load import not_loaded
 from rccltune.why.records import Job, Loading, Started, Where, is_ours
 
 # What the plugin says where it stops a job or goes on without rules: first match counts. Texts are

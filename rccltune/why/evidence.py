@@ -6,14 +6,17 @@ from collections import Counter
 from collections.abc import Iterable, Mapping
 from typing import Final
 
-from rccltune.model import Setting
-from rccltune.vocab import Collective
+from rccltune.model import Collective, Setting
 from rccltune.why.records import Job, Key, Loading, Seen, Started, Stuck, Totals, Where
 
 # A job of varying sizes may ask of millions; the first ones tell what goes wrong.
 MAX_KEYS: Final = 65536
+
+
 # Values, paths and messages of one sort; more are noise or torn lines.
 MAX_WORDS: Final = 256
+
+
 MAX_SCALES: Final = 4096
 
 

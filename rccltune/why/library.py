@@ -5,13 +5,12 @@ from __future__ import annotations
 import re
 from collections import Counter
 
-from rccltune.librarylog import collective_named, setting_named
-from rccltune.model import Setting
-from rccltune.vocab import DTYPE_BYTES, REDOPS, Collective
-from rccltune.why.around import SYMMETRIC
+from rccltune.logs import collective_named, setting_named
+from rccltune.model import DTYPE_BYTES, REDOPS, Collective, Setting
 from rccltune.why.evidence import MAX_KEYS, Evidence, total_of
 from rccltune.why.groups import Groups
 from rccltune.why.models import Models
+from rccltune.why.paths import SYMMETRIC
 from rccltune.why.phrases import (
     APPLIED,
     CALL,

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from typing import Final
 
-from rccltune.librarylog import model_rows, without_bandwidth
-from rccltune.model import Setting
-from rccltune.vocab import Collective
+from rccltune.logs import model_rows, without_bandwidth
+from rccltune.model import Collective, Setting
 from rccltune.why.phrases import MODEL, Process
 
 _MAX_PROCESSES: Final = 65536
+
+
 # Names of rows, beside which there may be torn ones.
 _MAX_ROWS: Final = 16
 

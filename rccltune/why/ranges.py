@@ -7,10 +7,10 @@ from dataclasses import replace
 from itertools import groupby
 from typing import Final
 
-from rccltune.vocab import Collective
+from rccltune.model import Collective
 from rccltune.why import remedies
 from rccltune.why.answers import Answer, Kind, Known, Reason, Verdict
-from rccltune.why.judging import Judge
+from rccltune.why.judgement import Judge
 from rccltune.why.records import NOWHERE, Job, Key, Where
 from rccltune.why.remarks import remarks
 

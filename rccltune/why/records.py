@@ -7,8 +7,7 @@ from dataclasses import dataclass, field
 from enum import Enum
 from typing import NamedTuple
 
-from rccltune.model import Setting
-from rccltune.vocab import Collective
+from rccltune.model import Collective, Setting
 
 
 class Where(NamedTuple):
@@ -28,6 +27,8 @@ class Where(NamedTuple):
 
 
 NOWHERE = Where(None, None)
+
+
 # Where, collective, size as a tuner sees it.
 Key = tuple[Where, Collective, int]
 

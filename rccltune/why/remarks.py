@@ -9,9 +9,9 @@ from typing import Final
 from rccltune.model import Setting
 from rccltune.why import remedies
 from rccltune.why.answers import Answer, Kind, Known, Remark, RuleHere
-from rccltune.why.loading import DEFAULTS
+from rccltune.why.cells import admits
+from rccltune.why.load import DEFAULTS
 from rccltune.why.records import NOWHERE, Job, Loading, is_ours
-from rccltune.why.shut import admits
 
 
 def remarks(job: Job, known: Known, answers: Sequence[Answer]) -> Iterator[Remark]:
@@ -96,11 +96,17 @@ def _about_files(job: Job, known: Known) -> Iterator[Remark]:
 
 
 _MOST_TOTALS: Final = 8
+
+
 _WORD: Final[dict[str, Callable[[Setting], Enum | None]]] = {
     "NCCL_ALGO": lambda setting: setting.algorithm,
     "NCCL_PROTO": lambda setting: setting.protocol,
 }
+
+
 _LACKING = (Loading.NOT_FOUND, Loading.UNSUPPORTED)
+
+
 _CHOOSERS = (
     "NCCL_ALGO",
     "NCCL_PROTO",

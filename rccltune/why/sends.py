@@ -10,9 +10,9 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Final, NamedTuple
 
-from rccltune.vocab import DTYPE_BYTES, Collective
-from rccltune.why.around import DIRECT_GATHER
+from rccltune.model import DTYPE_BYTES, Collective
 from rccltune.why.evidence import MAX_KEYS, Evidence
+from rccltune.why.paths import DIRECT_GATHER
 from rccltune.why.phrases import Process
 from rccltune.why.records import Kindred, Where
 

@@ -18,18 +18,21 @@ from dataclasses import dataclass, field
 from hashlib import sha256
 from typing import Final
 
-from rccltune.errors import CommandLineError
-from rccltune.model import Scale
-from rccltune.vocab import TUNABLE, Collective
-from rccltune.workload.merging import gathered
-from rccltune.workload.records import Count, Recorder, Source, Workload
+from rccltune.model import TUNABLE, Collective, CommandLineError, Scale
+from rccltune.workload.records import Count, Recorder, Source, Workload, gathered
 
 # "host:pid:tid [device] NCCL INFO …"; whatever a launcher puts in front is left alone.
 _PLACE: Final = r"(?:([^\s:]{1,255}):(\d+):\d+ (?:\[\d+\] )?)?NCCL INFO "
+
+
 _CALL: Final = re.compile(
     _PLACE + r"(?:(\w+): )?(\d{1,19}) Bytes -> Algo \w+ proto \w+ (time \S|channel\{)"
 )
+
+
 _START: Final = re.compile(_PLACE + r".*?\bcomm 0x\w+ .*?\bn[rR]anks (\d+)(?:.*?\bnNodes (\d+))?")
+
+
 _Process = tuple[str, int]
 
 

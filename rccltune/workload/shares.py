@@ -7,14 +7,17 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Final
 
-from rccltune.model import Rule, Scale
-from rccltune.vocab import Collective
+from rccltune.model import Collective, Rule, Scale
 from rccltune.workload.records import Count, Workload
 
 # Microseconds of one call of a collective at a scale and a size; None where nobody measured it.
 Times = Callable[[Collective, Scale, int], float | None]
+
+
 # What little a call costs however small, in bytes that take as long: 10 µs at 10 GB/s.
 _LATENCY_NBYTES: Final = 100_000
+
+
 _US: Final = 1e-6
 
 

@@ -11,17 +11,22 @@ import csv
 from dataclasses import dataclass, replace
 from typing import Final
 
-from rccltune import grammar
-from rccltune.errors import OutputError
-from rccltune.model import Scale
-from rccltune.vocab import Collective
-from rccltune.workload.merging import gathered
-from rccltune.workload.records import Count, Recorder, Source, State, Workload
+from rccltune import model
+from rccltune.model import Collective, OutputError, Scale
+from rccltune.workload.records import Count, Recorder, Source, State, Workload, gathered
 
 HEADER: Final = "collective,nBytes,nRanks,nNodes,calls,maxBytes,totalBytes"
+
+
 _WANTED: Final = ("collective", "nbytes", "nranks", "nnodes", "calls")
+
+
 _FORMAT: Final = "1"
+
+
 _BEGIN: Final = "#@ format"
+
+
 _BLIND: Final = (
     "# Calls that asked a tuner, of all ranks together.  Not in here: replays of captured graphs,\n"
     "# point-to-point, paths that ask no tuner, and how grouped calls were split.\n"
@@ -30,8 +35,8 @@ _BLIND: Final = (
 
 def is_table(text: str) -> bool:
     """Whether a text looks like this format: its first line that is no comment is the header."""
-    for line in grammar.lines(text[: text.rfind("\n") + 1] if _may_be_cut(text) else text):
-        if grammar.trim(line) and not line.startswith("#"):
+    for line in model.lines(text[: text.rfind("\n") + 1] if _may_be_cut(text) else text):
+        if model.trim(line) and not line.startswith("#"):
             names = {name.strip().lower() for name in line.split(",")}
             return "collective" in names or "nbytes" in names
     return _BEGIN in text or _may_be_cut(text)
@@ -56,7 +61,7 @@ def read_table(text: str, name: str) -> Workload:
         OutputError: another format, no such columns, a row that is no count, or rows in the midst
             of it that hold other calls than the lines in front of them say.
     """
-    lines = grammar.lines(text)
+    lines = model.lines(text)
     torn = _may_be_cut(text) and not text.endswith("\n")
     reader = _Table(name)
     for number, line in enumerate(lines[:-1] if torn else lines, start=1):
@@ -129,9 +134,9 @@ class _Table:
 
     def take(self, number: int, line: str) -> None:
         if line.startswith("#@"):
-            self._note(number, grammar.words(line.removeprefix("#@")))
-        elif grammar.trim(line) and not line.startswith("#"):
-            cells = self._cells(number, grammar.trim(line))
+            self._note(number, model.words(line.removeprefix("#@")))
+        elif model.trim(line) and not line.startswith("#"):
+            cells = self._cells(number, model.trim(line))
             if not self.columns:
                 self._header(number, cells)
             elif [c.strip().lower() for c in cells[:1]] != ["collective"]:
@@ -215,10 +220,10 @@ class _Table:
             at = self.columns.get(name)
             if at is None and default is not None:
                 return default
-            text = grammar.trim(cells[at if at is not None else len(cells)])
+            text = model.trim(cells[at if at is not None else len(cells)])
             if text.startswith("-"):
                 raise ValueError(f"{name} {text} is below 0")
-            return grammar.whole(text)
+            return model.whole_number(text)
 
         try:
             least, calls = whole("nbytes"), whole("calls")
@@ -248,7 +253,7 @@ class _Table:
         said = dict(word.partition("=")[::2] for word in words[1:])
         try:
             if kind == "aside":
-                self.aside[said["name"]] = self.aside.get(said["name"], 0) + grammar.whole(
+                self.aside[said["name"]] = self.aside.get(said["name"], 0) + model.whole_number(
                     said["calls"]
                 )
             else:
@@ -268,16 +273,18 @@ def _recorder(said: dict[str, str]) -> Recorder:
     return Recorder(
         source=Source(said.get("source", Source.RECORD.value)),
         host=said["host"],
-        pid=grammar.whole(said["pid"]),
+        pid=model.whole_number(said["pid"]),
         comm=said["id"],
-        context=grammar.whole(said["context"]),
+        context=model.whole_number(said["context"]),
         since=said["since"],
-        scale=Scale(n_nodes=grammar.whole(said["nNodes"]), n_ranks=grammar.whole(said["nRanks"]))
+        scale=Scale(
+            n_nodes=model.whole_number(said["nNodes"]), n_ranks=model.whole_number(said["nRanks"])
+        )
         if known
         else None,
-        calls=grammar.whole(said["calls"]),
-        beyond=grammar.whole(said.get("beyond", "0")),
-        unknown=grammar.whole(said.get("unknown", "0")),
+        calls=model.whole_number(said["calls"]),
+        beyond=model.whole_number(said.get("beyond", "0")),
+        unknown=model.whole_number(said.get("unknown", "0")),
         state=State(said["state"]),
-        captured_times=grammar.whole(said.get("capturedTimes", "1")),
+        captured_times=model.whole_number(said.get("capturedTimes", "1")),
     )

@@ -1,25 +1,181 @@
-"""Curves sorted into targets: what may be chosen, what it is compared with, what is left out."""
+"""Curves sorted into targets: what may be chosen, what it is compared with, what is left out.
+
+What a user may ask of a choice, and what a choice is.
+
+What RCCL can be made to choose.
+
+A rule names a cell of the cost table; cells that the library marks as ignored stay ignored
+whatever a rule says (a plugin that writes them all the same runs kernels behind gates that exist
+for correctness). The table is that of RCCL 2.28.3, ``src/graph/tuning.cc:660`` (Tree with Simple
+on one node of gfx94x and gfx95x) and ``:866`` (LL128), read in ROCm's public source.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 
 from rccltune.model import (
     BASELINE,
     DEFAULT_VARIANT,
     LL128_FORCED,
+    TREE_SIMPLE_NEEDS_NODES,
+    Algorithm,
+    Collective,
     Curve,
+    LeftOut,
+    Notice,
+    Protocol,
     Role,
+    Scale,
     Setting,
     Target,
     Variant,
+    Vendor,
     View,
+    Zone,
     base_variant,
+    defaults,
+    vendor_of,
     widened_by,
 )
-from rccltune.zones.options import ChoiceOptions
-from rccltune.zones.selectable import needs_ll128_forced, why_not_selectable
+
+Selectable = Callable[[Setting, Target], str | None]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ChoiceOptions:
+    """How to choose.
+
+    Attributes:
+        tolerance: regret against the best measured setting allowed to save a zone, 0.02 is 2 %.
+        min_gain: by how much the baseline must be beaten for a rule to be worth having.
+        max_channels: settings with more channels, or with an unstated number, are left out.
+        channel_cost: relative time that one channel is worth; 0.001 lets 20 fewer channels
+            outweigh 2 % of time.
+        baseline: a setting, or the name of a variant, that counts as what the library does by
+            itself; None takes the baseline samples of each target's own variant.
+        weights: (collective, scale, bytes, calls) of a workload; sizes that it calls often decide
+            between equally short lists of zones. Where it has no call of a target every measured
+            size counts alike.
+        extrapolate: settings also answer where nothing was measured, from 0 to 2^63-1, in zones of
+            their own.
+        arch: ``gfx942`` …, ``amd`` or ``nvidia`` where only the vendor is known; None bars and
+            requires nothing that holds for one vendor's library alone.
+        widen: settings may be chosen that only a widening variant makes selectable, which the whole
+            job then needs.
+        variant: name of the variant to choose whatever it costs; None lets gains decide.
+        allow_lossy: a lossy variant may be chosen.
+        selectable: why a setting cannot be in a rule for a target, None where it can; replaces
+            the built-in table of RCCL's limits.
+    """
+
+    tolerance: float = defaults.TOLERANCE
+    min_gain: float = defaults.MIN_GAIN
+    max_channels: int | None = None
+    channel_cost: float = defaults.CHANNEL_COST
+    baseline: Setting | str | None = None
+    weights: tuple[tuple[Collective, Scale, int, float], ...] = ()
+    extrapolate: bool = False
+    arch: str | None = None
+    widen: bool = True
+    variant: str | None = None
+    allow_lossy: bool = False
+    selectable: Selectable | None = None
+
+    def __post_init__(self) -> None:
+        """Percentages are fractions here, and none is negative."""
+        for name in ("tolerance", "min_gain", "channel_cost"):
+            value = getattr(self, name)
+            if not 0 <= value < 1:
+                raise ValueError(f"{name} {value} is no fraction: 2 % is 0.02")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Choice:
+    """What was chosen.
+
+    Attributes:
+        zones: by target, then by size; those of one target cover 0 to 2^63-1 without a gap.
+        left_out: settings that were measured and are in no rule because no rule can choose them.
+    """
+
+    zones: tuple[Zone, ...]
+    notices: tuple[Notice, ...]
+    left_out: tuple[LeftOut, ...]
+
+
+_SWITCHED = (
+    Algorithm.COLLNET_DIRECT,
+    Algorithm.COLLNET_CHAIN,
+    Algorithm.NVLS,
+    Algorithm.NVLS_TREE,
+)
+
+
+_PAT = (Collective.ALL_GATHER, Collective.REDUCE_SCATTER)
+
+
+_NARROW = ("gfx94", "gfx95")
+
+
+def why_not_selectable(setting: Setting, target: Target, arch: str | None = None) -> str | None:
+    """Why no rule for this target can choose the setting; None where one can.
+
+    Args:
+        setting: as measured.
+        target: where a rule would apply.
+        arch: ``gfx942`` …; ``amd`` is taken for gfx94x, whose limits are the narrowest. None, where
+            nobody knows whose GPUs they are, has no vendor's limits.
+    """
+    if setting.role is not Role.FORCED:
+        return "which setting ran is not known"
+    if setting.algorithm is None or setting.protocol is None:
+        return "a rule needs both an algorithm and a protocol"
+    if not target.collective.is_tunable:
+        return f"{target.collective.value} never asks a tuner"
+    reason = _general(setting.algorithm, target.collective)
+    return reason or (_amd(setting, target.scale, arch) if _is_amd(arch) else None)
+
+
+def _is_amd(arch: str | None) -> bool:
+    return vendor_of(arch) is Vendor.AMD
+
+
+def _is_narrow(arch: str | None) -> bool:
+    """Of gfx94x or gfx95x, or of AMD without an arch."""
+    is_other = arch is not None and arch.startswith("gfx") and not arch.startswith(_NARROW)
+    return _is_amd(arch) and not is_other
+
+
+def _general(algorithm: Algorithm, collective: Collective) -> str | None:
+    if algorithm is Algorithm.TREE and collective is not Collective.ALL_REDUCE:
+        return "only all_reduce has a tree"
+    if algorithm is Algorithm.PAT and collective not in _PAT:
+        return "PAT serves all_gather and reduce_scatter only"
+    return None
+
+
+def _amd(setting: Setting, scale: Scale, arch: str | None) -> str | None:
+    if setting.algorithm in _SWITCHED:
+        return "RCCL ignores CollNet and NVLS: there is no switch that could serve them"
+    if setting.algorithm is Algorithm.PAT and setting.protocol is not Protocol.SIMPLE:
+        return "PAT has the Simple protocol only"
+    one_node = scale.n_nodes < TREE_SIMPLE_NEEDS_NODES
+    tree_simple = setting.algorithm is Algorithm.TREE and setting.protocol is Protocol.SIMPLE
+    if tree_simple and one_node and _is_narrow(arch):
+        return "RCCL ignores Tree with Simple on one node of this GPU, whatever a rule says"
+    return None
+
+
+def needs_ll128_forced(setting: Setting, scale: Scale, arch: str | None = None) -> bool:
+    """Whether LL128 is off by default there and needs RCCL_LL128_FORCE_ENABLE=1.
+
+    On one node no matched topology model of gfx942 or gfx950 switches LL128 on. NCCL has no such
+    variable, so that none is needed where nobody knows whose GPUs they are.
+    """
+    return setting.protocol is Protocol.LL128 and scale.n_nodes == 1 and _is_narrow(arch)
+
 
 _Name = tuple[Setting, Variant]
 

@@ -8,11 +8,8 @@ from dataclasses import dataclass
 from functools import cached_property
 from math import log
 
-from rccltune.interpolate import is_gap, time_at
-from rccltune.model import Curve, CurvePoint, View
-from rccltune.repeats import limit_of
-from rccltune.zones.arms import Arm, Group
-from rccltune.zones.options import ChoiceOptions
+from rccltune.model import Curve, CurvePoint, View, is_gap, limit_of, time_at
+from rccltune.zones.arms import Arm, ChoiceOptions, Group
 
 INF = float("inf")
 

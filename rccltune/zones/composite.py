@@ -18,9 +18,8 @@ from rccltune.model import (
     Zone,
     base_variant,
 )
-from rccltune.zones.arms import Arm, Group
+from rccltune.zones.arms import Arm, ChoiceOptions, Group
 from rccltune.zones.board import Board, make_board
-from rccltune.zones.options import ChoiceOptions
 from rccltune.zones.proof import Standing, standings
 
 Times = Mapping[View, Curve]

@@ -11,9 +11,7 @@ from hypothesis import strategies as st
 from printing import MI300X, MI350X, square
 
 from rccltune.ceiling import ceiling_of, out_of_line, read_rates, why_none
-from rccltune.model import LinkRates, Mode, Scale
-from rccltune.units import busbw_factor
-from rccltune.vocab import TUNABLE, Collective
+from rccltune.model import TUNABLE, Collective, LinkRates, Mode, Scale, busbw_factor
 
 AR = Collective.ALL_REDUCE
 EIGHT = Scale(n_nodes=1, n_ranks=8)

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from printing import MI300X, MI350X, Rates, columns_form, cut, framed_form, square
 
 from rccltune.ceiling import read_rates
-from rccltune.errors import OutputError
+from rccltune.model import OutputError
 
 FORMS: dict[str, Callable[[Rates], str]] = {
     "columns": columns_form,

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from rccltune import plugin
-from rccltune.errors import MachineError
+from rccltune.model import MachineError
 
 
 @pytest.fixture(scope="session")

@@ -9,9 +9,10 @@ from pathlib import Path
 import pytest
 import yaml
 
-from rccltune import emit, pipeline, simnode, zones
+from rccltune import fit, session, simulate, zones
 from rccltune.cli import run
 from rccltune.model import BASELINE, Curve
+from rccltune.rules import read_rules
 
 SMALL = ["--collective", "all_reduce", "--min-bytes", "1K", "--max-bytes", "512K"]
 WALK = ["--method", "one-launch", "--exhaustive"]
@@ -28,7 +29,7 @@ def node(
 ) -> Path:
     """mi300x with these changes; quiet is without noise."""
     path = folder / "node.yaml"
-    raw = yaml.safe_load(simnode.node_path("mi300x", "cpx-nps4").read_text(encoding="utf-8"))
+    raw = yaml.safe_load(simulate.node_path("mi300x", "cpx-nps4").read_text(encoding="utf-8"))
     raw["library"] |= library or {}
     raw["effects"] = [*raw.get("effects", []), *effects]
     if quiet:
@@ -69,7 +70,7 @@ def test_a_built_in_table_is_told_and_gains_are_taken_against_it(
 
     assert run(["emit-config", "-o", "rules.csv"]) == 0
     assert "slower from 1 KiB to 64 KiB" in capsys.readouterr().err
-    rules = emit.read_rules((here / "rules.csv").read_bytes()).rules
+    rules = read_rules((here / "rules.csv").read_bytes()).rules
     # The untouched library takes ring/ll from 128 KiB on, which tree/ll does beat.
     assert [str(rule.setting) for rule in rules] == ["tree/ll"]
     assert 64 << 10 < rules[0].min_nbytes < 128 << 10
@@ -83,7 +84,7 @@ def test_silence_that_is_the_site_makes_the_baseline_stronger(
 ) -> None:
     """Twice the launches stand behind it in choosing, and its curve is shown as measured."""
     assert sweep(node(here, quiet=False), *WALK) == 0
-    done = pipeline.fit_session(SESSION, note=print)
+    done = fit.fit_session(SESSION, note=print)
     assert {one.n_sizes for one in done.agreements.silence} == {10}
     assert not done.agreements.notices
     assert all("agree within noise" in line for line in done.agreements.lines)
@@ -93,20 +94,20 @@ def test_silence_that_is_the_site_makes_the_baseline_stronger(
 
     def choose(curves: Sequence[Curve], options: zones.ChoiceOptions) -> zones.Choice:
         judged.append(curves)
-        return zones.choosing.choose(curves, options)
+        return zones.choose(curves, options)
 
     monkeypatch.setattr(zones, "choose", choose)
-    pipeline.choice_of(done, zones.ChoiceOptions())
+    zones.choice_of(done, zones.ChoiceOptions())
     assert launches_of_baseline(judged[0]) == {6}
 
 
 def test_the_site_without_a_tuner_is_known_by_its_log(here: Path) -> None:
     """The simulated library says in its log which tuner it loads, as the real ones do."""
     assert sweep(node(here), *WALK, "--repeats", "1") == 0
-    assert pipeline.fit_session(SESSION, note=print).agreements.tunerless
+    assert fit.fit_session(SESSION, note=print).agreements.tunerless
     path, told = with_table(here)
     assert sweep(path, *WALK, *told, "--repeats", "1", "-o", "other") == 0
-    found = pipeline.fit_session(Path("other"), note=print).agreements
+    found = fit.fit_session(Path("other"), note=print).agreements
     assert (found.tuner or "").startswith("built-in table")
     assert not found.tunerless
 
@@ -154,9 +155,9 @@ def test_walks_that_measure_something_else_are_told(
     kept = json.loads((SESSION / "fit.json").read_text())["equivalence"]
     ratios = {(one["key"]["setting"]["algorithm"], round(one["median_ratio"], 2)) for one in kept}
     assert ratios == {("tree", factor), ("ring", 1.0)}
-    done = pipeline.fit_session(SESSION, note=print)
-    samples = pipeline.load_samples(done.session, print)
-    assert pipeline.agreements(samples, folder=SESSION) == done.agreements
+    done = fit.fit_session(SESSION, note=print)
+    samples = session.load_samples(done.session, print)
+    assert fit.agreements(samples, folder=SESSION) == done.agreements
 
 
 @pytest.mark.parametrize("lacking", [("silence", "equivalence"), ("tuner",)])

@@ -8,9 +8,9 @@ from pathlib import Path
 import pytest
 from readers import ncclx_rows
 
-from rccltune import emit, plugin
+from rccltune import plugin, rules
 from rccltune.cli import run
-from rccltune.errors import MachineError
+from rccltune.model import MachineError
 
 EXAMPLE = "examples/mi300x-cpx-nps4/all_reduce.csv"
 BASE = """\
@@ -120,7 +120,7 @@ def test_it_is_found_where_rccl_finds_it(
     place.write_text(BASE, encoding="utf-8")
     assert run(["emit-config", "--base", "auto", "-o", "merged.csv"]) == 0
     assert str(place) in capsys.readouterr().err
-    assert sum(r.vendor for r in emit.read_rules(Path("merged.csv").read_bytes()).rules) == 4
+    assert sum(r.vendor for r in rules.read_rules(Path("merged.csv").read_bytes()).rules) == 4
     # What we put there ourselves is not the vendor's.
     place.write_text("#@ format 1\n" + BASE, encoding="utf-8")
     assert run(["emit-config", "--base", "auto", "-o", "-"]) == 3
@@ -160,7 +160,7 @@ def test_rows_for_another_mode_are_left_out_and_named(session: Path) -> None:
     assert run(["emit-config", "--base", "base.csv", "-o", "merged.csv"]) == 0
     text = Path("merged.csv").read_text(encoding="utf-8")
     assert "line 1 of it is not written: it is for spx, and this machine is cpx-nps4" in text
-    [vendor] = [r for r in emit.read_rules(text.encode()).rules if r.vendor]
+    [vendor] = [r for r in rules.read_rules(text.encode()).rules if r.vendor]
     assert (vendor.max_nbytes, vendor.only_mode) == (7, None)
 
 
@@ -186,7 +186,7 @@ def test_rows_on_which_readers_disagree_are_left_out_and_named(
     text = Path("merged.csv").read_text(encoding="utf-8")
     assert "# lines 3-4 of it are not written: it names no algorithm and no protocol" in text
     assert "# line 2 of it is not written: unknown algorithm 'direct_a2a'" in text
-    read = emit.read_rules(text.encode())
+    read = rules.read_rules(text.encode())
     assert read.findings == ()
     assert all(rule.setting.algorithm for rule in read.rules)
     [vendor] = [rule for rule in read.rules if rule.vendor]

@@ -13,12 +13,12 @@ from pathlib import Path
 import pytest
 import yaml
 
-from rccltune import proof, simnode
+from rccltune import logs, simulate
+from rccltune import logs as proof
 from rccltune.cli import run
 from rccltune.cli.belief import belief_text
-from rccltune.model import Belief, Setting, Target
-from rccltune.pipeline import FitDone, check_beliefs, fit_session
-from rccltune.vocab import Collective
+from rccltune.fit import FitDone, check_beliefs, fit_session
+from rccltune.model import Belief, Collective, Setting, Target
 
 KIB, MIB = 1024, 1024**2
 N = 64
@@ -41,7 +41,7 @@ def folder(stand_ins: None, tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def sweep(where: Path, method: str, **changes: object) -> Path:
     """A session beside its node file, which has these changes."""
-    raw = yaml.safe_load(simnode.node_path("mi300x", "cpx-nps4").read_text(encoding="utf-8"))
+    raw = yaml.safe_load(simulate.node_path("mi300x", "cpx-nps4").read_text(encoding="utf-8"))
     raw["noise"] = {"sigma": 0.0}
     (where / "node.yaml").write_text(yaml.safe_dump({**raw, **changes}), encoding="utf-8")
     words = [word for name in COLLECTIVES for word in ("--collective", name)]
@@ -142,7 +142,7 @@ def test_what_the_library_corrects_after_its_table_is_seen(done: FitDone) -> Non
 @pytest.mark.parametrize("collective", COLLECTIVES)
 def test_the_loss_is_that_of_the_node_file(done: FitDone, folder: Path, collective: str) -> None:
     """Time of what runs untouched over the least time of any setting that can be chosen, - 1."""
-    node = simnode.load_node(folder.parent / "node.yaml")
+    node = simulate.load_node(folder.parent / "node.yaml")
     settings = {"ring/ll": (), "ring/ll128": ("ll128-forced",), "ring/simple": ()}
     if collective == "all_reduce":
         settings |= {"tree/ll": (), "tree/ll128": ("ll128-forced",)}
@@ -152,7 +152,7 @@ def test_the_loss_is_that_of_the_node_file(done: FitDone, folder: Path, collecti
     assert plain.held
     for held in plain.held:
         times = {
-            name: simnode.truth(node, collective, name, held.nbytes, variants=variants) or 0.0
+            name: simulate.truth(node, collective, name, held.nbytes, variants=variants) or 0.0
             for name, variants in settings.items()
         }
         least = min(times.values())
@@ -266,9 +266,9 @@ def test_two_launches_of_a_target_are_enough(
 ) -> None:
     """However many there are; a target with one has one."""
     read: list[Target] = []
-    original = proof.read_beliefs
+    original = logs.read_beliefs
 
-    def counting(text: str, where: str, target: Target) -> proof.Shown:
+    def counting(text: str, where: str, target: Target) -> logs.Shown:
         read.append(target)
         return original(text, where, target)
 

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 import yaml
 
-from rccltune import plugin, simnode
+from rccltune import plugin, simulate
 from rccltune.cli import run
 
 SESSION = Path("rccltune-session")
@@ -236,7 +236,7 @@ class TestTheStandIn:
 
     def quiet(self, here: Path) -> str:
         """The shipped node without noise."""
-        raw = yaml.safe_load(simnode.node_path(*self.NODE).read_text(encoding="utf-8"))
+        raw = yaml.safe_load(simulate.node_path(*self.NODE).read_text(encoding="utf-8"))
         raw["noise"] = {"sigma": 0.0}
         path = here / "node.yaml"
         path.write_text(yaml.safe_dump(raw), encoding="utf-8")

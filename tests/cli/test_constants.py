@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 import yaml
 
-from rccltune import simnode
+from rccltune import simulate
 from rccltune.cli import run
 
 pytestmark = pytest.mark.usefixtures("stand_ins", "here")
@@ -16,7 +16,7 @@ pytestmark = pytest.mark.usefixtures("stand_ins", "here")
 
 def swept(release: str) -> None:
     """The simulated node with another release, without noise."""
-    raw = yaml.safe_load(simnode.node_path("mi300x", "cpx-nps4").read_text(encoding="utf-8"))
+    raw = yaml.safe_load(simulate.node_path("mi300x", "cpx-nps4").read_text(encoding="utf-8"))
     raw["noise"] = {"sigma": 0.0}
     raw["release"]["rccl"] = release
     path = Path("node.yaml")

@@ -15,8 +15,9 @@ from deliveries import let_others_in, sourced
 from trees import write
 from variant_truth import Manner, untouched
 
-from rccltune import emit, plugin, session, simnode
+from rccltune import plugin, session, simulate
 from rccltune.cli import run
+from rccltune.rules import sealed
 
 pytestmark = pytest.mark.usefixtures("stand_ins", "here")
 
@@ -68,7 +69,7 @@ def test_a_job_that_sources_it_runs_the_deployed_rules(shell: str, tmp_path: Pat
     assert given["NCCL_TUNER_CONFIG_FILE"] == str(rules)
     rows = [line.split(",") for line in rules.read_text().splitlines() if line[:1].isalpha()]
     asked = {max(int(row[1]), KIB): f"{row[3]}/{row[4]}" for row in rows}
-    node = simnode.node_path("mi300x", "cpx-nps4")
+    node = simulate.node_path("mi300x", "cpx-nps4")
     # There is no such device here that could say its mode.
     more = {"RCCLTUNE_MODE": "cpx-nps4", "RCCLTUNE_LOG": f"summary:{tmp_path}/log"}
     tuned = untouched(node, "all_reduce", list(asked), Manner().with_env(**given, **more))
@@ -186,7 +187,7 @@ def test_a_session_without_rules_is_refused_with_what_to_do(
     assert run(["deploy", "site"]) == 7
     assert "rccltune emit-config" in capsys.readouterr().err
     rows = [line for line in text.splitlines() if not line[:1].isalpha()]
-    (SESSION / RULES).write_text("\n".join(emit.sealed(rows)) + "\n")
+    (SESSION / RULES).write_text("\n".join(sealed(rows)) + "\n")
     assert run(["deploy", "site"]) == 7
     assert "nothing is faster than the untouched site" in capsys.readouterr().err
     assert not SITE.exists()

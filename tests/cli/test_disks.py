@@ -171,8 +171,8 @@ def test_the_wall_clock_is_read_for_records_only(repository: Path) -> None:
                 found.add(f"{path.relative_to(repository)}: {ast.unparse(node)}")
     # When a launch started, and of which day a link map is: for people.
     assert found == {
-        "rccltune/pipeline/launching.py: datetime.now",
-        "rccltune/pipeline/linking.py: datetime.now",
+        "rccltune/measure/launches.py: datetime.now",
+        "rccltune/links/session.py: datetime.now",
     }
 
 

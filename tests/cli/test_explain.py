@@ -9,27 +9,35 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from rccltune import emit, plugin, verify
+from rccltune import plugin
 from rccltune.cli import run
-from rccltune.errors import InputFileError, MachineError
-from rccltune.model import SILENT, Rule, Scale, Setting
-from rccltune.verify import Communicator
-from rccltune.vocab import Algorithm, Collective, Protocol
+from rccltune.model import (
+    SILENT,
+    Algorithm,
+    Collective,
+    InputFileError,
+    MachineError,
+    Protocol,
+    Rule,
+    Scale,
+    Setting,
+)
+from rccltune.rules import Communicator, Host, cost_table, decisions, read_rules
 
-ALL_CELLS = verify.cost_table((a, p) for a in Algorithm for p in Protocol)
-NO_LL128 = verify.cost_table((a, p) for a in Algorithm for p in Protocol if p is not Protocol.LL128)
+ALL_CELLS = cost_table((a, p) for a in Algorithm for p in Protocol)
+NO_LL128 = cost_table((a, p) for a in Algorithm for p in Protocol if p is not Protocol.LL128)
 
 
 @pytest.fixture(scope="module")
-def host() -> verify.Host:
+def host() -> Host:
     """The installed plugin."""
     try:
-        return verify.Host(plugin.library())
+        return Host(plugin.library())
     except MachineError as error:
         pytest.skip(str(error))
 
 
-def open_at(host: verify.Host, path: Path, scale: Scale) -> Communicator:
+def open_at(host: Host, path: Path, scale: Scale) -> Communicator:
     """A communicator of the newest interface with a rule file."""
     return host.communicator(
         abi=6,
@@ -76,13 +84,13 @@ GOOD = st.tuples(
 @settings(max_examples=150)
 @given(lines=st.lists(LINES, max_size=6), ending=st.sampled_from(["\n", "\r\n"]))
 def test_python_and_plugin_accept_the_same_files(
-    host: verify.Host, tmp_path_factory: pytest.TempPathFactory, lines: list[str], ending: str
+    host: Host, tmp_path_factory: pytest.TempPathFactory, lines: list[str], ending: str
 ) -> None:
     """emit reads a file exactly when the plugin does; codes of errors are the plugin's own."""
     content = ending.join(lines).encode()
     path = tmp_path_factory.mktemp("r") / "rules.csv"
     path.write_bytes(content)
-    read = emit.read_rules(content)
+    read = read_rules(content)
     # A row for one partition mode makes the plugin look for this machine's mode, which has none.
     if any(rule.only_mode for rule in read.rules):
         return
@@ -104,7 +112,7 @@ def test_python_and_plugin_accept_the_same_files(
     with_ll128=st.booleans(),
 )
 def test_python_rules_and_plugin_decide_alike(
-    host: verify.Host,
+    host: Host,
     tmp_path_factory: pytest.TempPathFactory,
     lines: list[str],
     n_nodes: int,
@@ -114,13 +122,13 @@ def test_python_rules_and_plugin_decide_alike(
     """The first selectable match, at every size from 0 to 320 and around every bound."""
     path = tmp_path_factory.mktemp("r") / "rules.csv"
     path.write_text("\n".join(lines))
-    rules = emit.read_rules(path.read_bytes()).rules
+    rules = read_rules(path.read_bytes()).rules
     scale = Scale(n_nodes=n_nodes, n_ranks=n_ranks)
     table = ALL_CELLS if with_ll128 else NO_LL128
     hints = {bound for rule in rules for bound in (rule.min_nbytes, rule.max_nbytes)}
 
     with open_at(host, path, scale) as communicator:
-        found = verify.decisions(communicator, Collective.ALL_REDUCE, table, hints)
+        found = decisions(communicator, Collective.ALL_REDUCE, table, hints)
 
     for nbytes in range(320):
         told = next(d.setting for d in found if d.min_nbytes <= nbytes <= d.max_nbytes)

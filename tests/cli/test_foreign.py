@@ -12,9 +12,11 @@ from pathlib import Path
 
 import pytest
 
-from rccltune import safepath, session
+from rccltune import session
 from rccltune.cli import run
-from rccltune.pipeline.needing import harmless
+from rccltune.launch import module
+from rccltune.launch import program as launch_program
+from rccltune.rules import harmless
 
 pytestmark = pytest.mark.usefixtures("stand_ins", "here")
 SESSION = Path("rccltune-session")
@@ -174,8 +176,8 @@ def test_modules_of_the_current_folder_are_not_imported(here: Path, capsys: Capt
     words = ["--runner", "torch", "--python", sys.executable, "--backend", "gloo", "--plan"]
     assert run(["sweep", *words, "--collective", "all_gather"]) in (0, 4)
     for started in (
-        safepath.program(sys.executable, "import json; print(json.dumps(1))"),
-        safepath.module(sys.executable, "json.tool"),
+        launch_program(sys.executable, "import json; print(json.dumps(1))"),
+        module(sys.executable, "json.tool"),
     ):
         ended = subprocess.run(started, input=b"1", capture_output=True, check=True, cwd=here)
         assert ended.stdout.strip() == b"1"

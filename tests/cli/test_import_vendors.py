@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from rccltune import emit
+from rccltune import rules
 from rccltune.cli import run
 
 pytestmark = pytest.mark.usefixtures("here")
@@ -56,15 +56,15 @@ def product() -> str | None:
     return found
 
 
-def emitted() -> tuple[emit.RuleFile, str]:
+def emitted() -> tuple[rules.RuleFile, str]:
     """The rule file, and its text with each comment on one line."""
     assert run(["emit-config", "--force"]) == 0
     [path] = Path("rccltune-session").glob("rccl_tuner*.csv")
     content = path.read_bytes()
-    return emit.read_rules(content), " ".join(content.decode().replace("\n# ", " ").split())
+    return rules.read_rules(content), " ".join(content.decode().replace("\n# ", " ").split())
 
 
-def named(file: emit.RuleFile) -> set[str]:
+def named(file: rules.RuleFile) -> set[str]:
     """The settings of its rules."""
     return {str(rule.setting) for rule in file.rules}
 

@@ -10,8 +10,10 @@ import pytest
 
 from rccltune import session
 from rccltune.cli import run
+from rccltune.measure import SIM_LAUNCH, Ledger, Prepared, find_site, merge_wishes, prepare
 from rccltune.model import (
     SILENT,
+    Collective,
     Failure,
     Launch,
     Outcome,
@@ -21,11 +23,7 @@ from rccltune.model import (
     Setting,
     Status,
 )
-from rccltune.pipeline import find_site, merge_wishes
-from rccltune.pipeline.ledger import SIM_LAUNCH, Ended, Ledger, counted
-from rccltune.pipeline.preparing import Prepared, prepare
-from rccltune.session import launch_id
-from rccltune.vocab import Collective
+from rccltune.session import Ended, counted, launch_id
 
 TREE, RING = Setting.parse("tree/ll"), Setting.parse("ring/ll")
 STEPS = (SILENT, SILENT, TREE, RING, TREE, RING, SILENT, RING, SILENT, TREE)

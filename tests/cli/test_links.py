@@ -18,10 +18,10 @@ from typing import Any
 import pytest
 import yaml
 
-from rccltune import detect, simnode
+from rccltune import machine, simulate
 from rccltune.cli import run
-from rccltune.launch.environment import Environment, environment
-from rccltune.pipeline import site as site_module
+from rccltune.launch import Environment, environment
+from rccltune.measure import site as site_module
 
 pytestmark = pytest.mark.usefixtures("stand_ins")
 
@@ -39,7 +39,7 @@ LARGE = 64 * 2**20
 @pytest.fixture
 def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """An empty working directory."""
-    for name in detect.VISIBLE:
+    for name in machine.VISIBLE:
         monkeypatch.delenv(name, raising=False)
     monkeypatch.chdir(tmp_path)
     return tmp_path
@@ -50,7 +50,7 @@ def node(here: Path) -> Node:
     """The shipped CPX node without noise, with what a test adds."""
 
     def write(**changes: object) -> Path:
-        raw = yaml.safe_load(simnode.node_path("mi300x", "cpx-nps4").read_text(encoding="utf-8"))
+        raw = yaml.safe_load(simulate.node_path("mi300x", "cpx-nps4").read_text(encoding="utf-8"))
         raw["noise"] = {"sigma": 0.0}
         raw |= changes
         path = here / "node.yaml"
@@ -254,7 +254,7 @@ def test_too_little_memory_for_the_large_size(
 ) -> None:
     """The benchmark lowers the largest size without an error; that is seen."""
     hardware = {
-        **yaml.safe_load(simnode.node_path("mi300x", "cpx-nps4").read_text())["hardware"],
+        **yaml.safe_load(simulate.node_path("mi300x", "cpx-nps4").read_text())["hardware"],
         "memory_gib": 2.1,
     }
     assert links(node(hardware=hardware), "--repeats", "1", "--pairs", "1") == 5
@@ -283,7 +283,7 @@ def test_ranks_of_another_mpi(
         more = [*added, ("RCCLTUNE_SIM_LINKED", "mpich")]
         return environment(site, more, clear=clear)
 
-    monkeypatch.setattr("rccltune.launch.environment", mismatched)
+    monkeypatch.setattr("rccltune.launch.variables", mismatched)
     more = ("--launcher", "openmpi", "--pairs", "1", "--repeats", "1")
     assert links("mi300x-cpx-nps4", *more) == 5
     assert "2 jobs ran instead of one of 2 ranks" in capsys.readouterr().err
@@ -351,16 +351,16 @@ def test_help_names_the_exit_codes(capsys: pytest.CaptureFixture[str]) -> None:
     assert "5 pairs failed" in out
 
 
-def two_gpus(vendor: str) -> detect.System:
+def two_gpus(vendor: str) -> machine.System:
     """A machine of two GPUs."""
     amd = vendor == "amd"
-    return detect.System(
+    return machine.System(
         root=Path("/"),
         status="known" if amd else "none",
         vendor=vendor,
         product="MI300X" if amd else "NVIDIA H200",
         gpus=tuple(
-            detect.Gpu(index=i, oam=f"0000:0{i}:00", partition=0 if amd else None) for i in (0, 1)
+            machine.Gpu(index=i, oam=f"0000:0{i}:00", partition=0 if amd else None) for i in (0, 1)
         ),
     )
 

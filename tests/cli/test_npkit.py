@@ -10,10 +10,10 @@ from typing import Any
 
 import pytest
 
+from rccltune import npkit
 from rccltune.cli import run
-from rccltune.errors import MachineError
-from rccltune.pipeline import dumping, find_site
-from rccltune.pipeline.site import Site, SiteWish
+from rccltune.measure import Site, SiteWish, find_site
+from rccltune.model import MachineError
 
 SESSION = Path("rccltune-session")
 # MSCCL, which asks no tuner, would take all of these sizes.
@@ -157,13 +157,13 @@ def test_a_library_of_hardware(site: Site, has: bool, tmp_path: Path) -> None:
     library.write_bytes(b"\0NPKIT_DUMP_DIR\0" if has else b"\0MSCCLPP_NPKIT_DUMP_DIR\0")
     site = replace(site, library_file=library)
     if has:
-        dumping.check_dump(tmp_path / "d", site)
+        npkit.check_dump(tmp_path / "d", site)
         return
     with pytest.raises(MachineError, match="built without NPKit") as caught:
-        dumping.check_dump(tmp_path / "d", site)
+        npkit.check_dump(tmp_path / "d", site)
     assert "--npkit-enable" in str(caught.value.hint)
 
 
 def test_a_library_that_is_not_seen_is_tried(site: Site, tmp_path: Path) -> None:
     """A script around the benchmark hides it; then the dump itself tells."""
-    dumping.check_dump(tmp_path / "d", replace(site, library_file=None))
+    npkit.check_dump(tmp_path / "d", replace(site, library_file=None))

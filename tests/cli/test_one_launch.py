@@ -10,7 +10,7 @@ import pytest
 import yaml
 from truths import is_true
 
-from rccltune import simnode
+from rccltune import simulate
 from rccltune.cli import run
 
 SMALL = ["--collective", "all_reduce", "--min-bytes", "1K", "--max-bytes", "512K"]
@@ -21,7 +21,7 @@ pytestmark = pytest.mark.usefixtures("stand_ins", "here")
 def quiet(folder: Path, **changes: object) -> Path:
     """mi300x without noise, and with these changes."""
     path = folder / "node.yaml"
-    raw = yaml.safe_load(simnode.node_path("mi300x", "cpx-nps4").read_text(encoding="utf-8"))
+    raw = yaml.safe_load(simulate.node_path("mi300x", "cpx-nps4").read_text(encoding="utf-8"))
     raw["noise"] = {"sigma": 0.0}
     path.write_text(yaml.safe_dump({**raw, **changes}), encoding="utf-8")
     return path
@@ -55,7 +55,7 @@ def test_every_time_is_that_of_its_setting(here: Path) -> None:
     path = quiet(here)
     assert sweep(path, *WALK) == 0
 
-    node = simnode.load_node(path)
+    node = simulate.load_node(path)
     table = samples()
     forced = table[(table["doubt"] == "") & ~table["setting"].isin(["baseline", "silent"])]
     assert set(forced["setting"]) == {

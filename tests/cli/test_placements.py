@@ -10,15 +10,25 @@ import pytest
 import yaml
 from machines import DESCRIPTIONS, load
 
-from rccltune import detect, parse, plugin, simnode, verify
+from rccltune import logs, machine, measure, plugin, rules, simulate
 from rccltune.cli import run
-from rccltune.errors import CommandLineError, MachineError, SessionError
-from rccltune.model import BASELINE, Mode, Scale, Stated
-from rccltune.pipeline import places
-from rccltune.pipeline import site as site_module
-from rccltune.pipeline.wishes import merge_wishes
-from rccltune.units import parse_size
-from rccltune.vocab import Algorithm, Collective, Protocol, RankPlacement
+from rccltune.measure import merge_wishes
+from rccltune.measure import site as site_module
+from rccltune.model import (
+    BASELINE,
+    Algorithm,
+    Collective,
+    CommandLineError,
+    MachineError,
+    Mode,
+    Protocol,
+    RankPlacement,
+    Scale,
+    SessionError,
+    Stated,
+    parse_size,
+)
+from rccltune.session import strayed
 
 pytestmark = pytest.mark.usefixtures("stand_ins", "here")
 NONE = Mode.parse("none")
@@ -33,7 +43,7 @@ def node(folder: Path) -> Path:
 
     The library itself takes ring/ll up to there, and ring/simple above.
     """
-    raw = yaml.safe_load(simnode.node_path("mi300x", "cpx-nps4").read_text(encoding="utf-8"))
+    raw = yaml.safe_load(simulate.node_path("mi300x", "cpx-nps4").read_text(encoding="utf-8"))
     raw["noise"] = {"sigma": 0.01}
     raw["fill"] = [{"ranks": 8, "placement": name} for name in ("one-oam", "one-per-oam")]
     small, large = [1024, 65536], [131072, 1 << 20]
@@ -70,11 +80,11 @@ def sweep(path: Path | str, session: str, *more: str) -> int:
 
 def answer(env: dict[str, str], nbytes: int, n_ranks: int = 8) -> str | None:
     """What the plugin tells a communicator of one node that has what the files require."""
-    host = verify.Host(plugin.library())
+    host = rules.Host(plugin.library())
     abi = max(host.abi_versions)
     with host.communicator(abi=abi, n_nodes=1, n_ranks=n_ranks, env=env) as communicator:
-        found = verify.decisions(
-            communicator, Collective.ALL_REDUCE, verify.cost_table(TABLE), {nbytes}
+        found = rules.decisions(
+            communicator, Collective.ALL_REDUCE, rules.cost_table(TABLE), {nbytes}
         )
     chosen = next(d.setting for d in found if d.min_nbytes <= nbytes <= d.max_nbytes)
     return None if chosen is None else str(chosen)
@@ -162,7 +172,7 @@ class Captured:
         monkeypatch.setattr(
             site_module,
             "_system",
-            lambda: detect.look(detect.Look(root=root, variables={}, deep=False)),
+            lambda: machine.look(machine.Look(root=root, variables={}, deep=False)),
         )
         self.bench = folder / "bench"
         self.bench.mkdir()
@@ -170,11 +180,11 @@ class Captured:
         script.write_text("#!/bin/sh\necho 'USAGE: [-b,--minbytes] [-N,--run_cycles]'\n")
         script.chmod(0o755)
 
-    def site(self, placement: str | None, **more: object) -> site_module.Site:
+    def site(self, placement: str | None, **more: object) -> measure.Site:
         """What a sweep would run on."""
         wished = RankPlacement(placement) if placement else None
         given = {"rccl_tests": self.bench, "launcher": "none", "placement": wished, **more}
-        return site_module.find_site(site_module.SiteWish(**given))
+        return measure.find_site(measure.SiteWish(**given))
 
 
 @pytest.mark.parametrize(
@@ -208,8 +218,8 @@ def test_fewer_gpus_of_nvidia_are_chosen_by_address(
 ) -> None:
     """How they are linked is not known, so that no rule is for any two of them."""
     captured = Captured(here, "no-amd-gpu", monkeypatch)
-    gpus = tuple(detect.Gpu(index=n, oam=f"gpu{n}", product="H200") for n in range(4))
-    system = detect.System(
+    gpus = tuple(machine.Gpu(index=n, oam=f"gpu{n}", product="H200") for n in range(4))
+    system = machine.System(
         root=here, status="none", vendor="nvidia", gpus=gpus, product="H200", mode=NONE
     )
     monkeypatch.setattr(site_module, "_system", lambda: system)
@@ -262,8 +272,8 @@ def test_ranks_are_looked_up_in_what_a_launch_printed(here: Path, bus: str, stra
     """As far as a benchmark's release says where they were."""
     log = here / "stdout.log"
     log.write_text(f"#   Rank  0 Pid    12 on      host device  0 [{bus}] AMD Instinct MI300X\n")
-    wanted = detect.Gpu(index=1, oam="0000:05:00", partition=1)
-    assert (places.strayed(log, [wanted]) is not None) is strays
+    wanted = machine.Gpu(index=1, oam="0000:05:00", partition=1)
+    assert (strayed(log, [wanted]) is not None) is strays
 
 
 def test_another_partition_of_the_same_oam_is_another_device(here: Path) -> None:
@@ -274,8 +284,8 @@ def test_another_partition_of_the_same_oam_is_another_device(here: Path) -> None
         for rank, part in ((0, 0), (1, 2))
     ]
     log.write_text("".join(lines))
-    gpus = [detect.Gpu(index=part, oam="0000:05:00", partition=part) for part in (0, 1)]
-    assert "rank 1 ran on 0000:05:00.2" in str(places.strayed(log, gpus))
+    gpus = [machine.Gpu(index=part, oam="0000:05:00", partition=part) for part in (0, 1)]
+    assert "rank 1 ran on 0000:05:00.2" in str(strayed(log, gpus))
 
 
 def test_one_placement_alone_makes_a_file_of_its_own(
@@ -346,7 +356,7 @@ def test_older_benchmarks_show_groups_in_their_bandwidths_only(here: Path) -> No
         log = next((here / session / "launches").glob("*/nccl-*.log")).parent / "stdout.log"
         refused = pytest.raises(CommandLineError, match="8 ranks has busbw")
         with log.open("rb") as stream, nullcontext() if is_right else refused:
-            samples = parse.read_stream(stream, "log", stated, "x").samples
+            samples = logs.read_stream(stream, "log", stated, "x").samples
             assert {sample.key.scale.n_ranks for sample in samples} == {8}
 
 

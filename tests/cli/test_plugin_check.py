@@ -13,11 +13,10 @@ from pathlib import Path
 
 import pytest
 
-from rccltune import detect, plugin, session
+from rccltune import machine, plugin, rules, session
 from rccltune.cli import run
-from rccltune.detect import Root
-from rccltune.errors import MachineError
-from rccltune.pipeline import loaded, which
+from rccltune.machine import Root
+from rccltune.model import MachineError
 
 pytestmark = pytest.mark.usefixtures("here")
 
@@ -175,14 +174,14 @@ KNOWN = {
 def test_the_table_of_the_docs_is_what_the_data_says(repository: Path) -> None:
     """docs/which-file.md between its marks, and each of its lines against the sources."""
     offered = tuple(plugin.build_info()["abi_versions"])
-    made = which.document(offered)
+    made = rules.document(offered)
     text = (repository / "docs" / "which-file.md").read_text(encoding="utf-8")
     assert "\n".join(made) in text
-    assert text.count(which.BEGIN) == text.count(which.END) == 1
-    rows = [line.strip("| ").split(" | ") for line in which.table(offered)[2:]]
+    assert text.count(rules.BEGIN) == text.count(rules.END) == 1
+    rows = [line.strip("| ").split(" | ") for line in rules.table(offered)[2:]]
     found = {
         one.version + " built in" * one.built_in: (int(row[1].replace("–", "0")), row[2], row[3])
-        for one, row in zip(which.RELEASES, rows, strict=True)
+        for one, row in zip(rules.RELEASES, rows, strict=True)
     }
     assert {name: (abi, one, more.strip(" |")) for name, (abi, one, more) in found.items()} == KNOWN
 
@@ -208,15 +207,15 @@ def test_readme_has_the_table_in_short(repository: Path) -> None:
     assert first["file alone", KEYED][0] == "RCCL 2.28.3 built in"
 
 
-@pytest.mark.parametrize("release", which.RELEASES, ids=lambda one: one.name)
+@pytest.mark.parametrize("release", rules.RELEASES, ids=lambda one: one.name)
 def test_a_library_on_the_machine_is_told_what_the_table_says(
-    build: Build, start: Start, release: which.Release
+    build: Build, start: Start, release: rules.Release
 ) -> None:
     """By its version alone, where the file names no symbol."""
     name = "librccl.so.1" if release.version.startswith("R") else "libnccl.so.2"
     words = release.version.replace(" ", " version ") + "+x"
     pid = start(build((words, (), release.built_in), name))
-    [answer] = loaded.check_process(pid).answers
+    [answer] = rules.check_process(pid).answers
     _, one, several = KNOWN[release.version + " built in" * release.built_in]
     assert [found.value for _, found in answer.ways] == [one, several]
 
@@ -309,7 +308,7 @@ def test_another_users_process_is_said_to_be_one(tmp_path: Path) -> None:
     # The one file that nobody may read, root included.
     (folder / "maps").symlink_to("/proc/sys/vm/compact_memory")
     with pytest.raises(MachineError, match="may not be looked at") as caught:
-        detect.loaded_by_process(77, Root(tmp_path))
+        machine.loaded_by_process(77, Root(tmp_path))
     assert "as that user or as root" in str(caught.value)
 
 
@@ -417,7 +416,7 @@ def test_an_import_that_hangs_ends(torch: Callable[..., Path]) -> None:
     """A driver that does not answer: after the limit, with what to do."""
     torch("import time; time.sleep(60)")
     with pytest.raises(MachineError, match="did not import torch in 1 s"):
-        detect.loaded_by_torch(sys.executable, dict(os.environ), timeout_s=1)
+        machine.loaded_by_torch(sys.executable, dict(os.environ), timeout_s=1)
 
 
 @pytest.mark.parametrize(

@@ -12,10 +12,9 @@ import pandas as pd
 import pytest
 import yaml
 
-from rccltune import plugin, simnode
+from rccltune import plugin, simulate
 from rccltune.cli import run
-from rccltune.launch import process
-from rccltune.launch.family import Family
+from rccltune.launch import Family, process
 
 pytestmark = pytest.mark.usefixtures("stand_ins")
 
@@ -32,7 +31,7 @@ def node(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Node:
     monkeypatch.chdir(tmp_path)
 
     def write(*faults: dict[str, object]) -> Path:
-        raw = yaml.safe_load(simnode.node_path("mi300x", "cpx-nps4").read_text(encoding="utf-8"))
+        raw = yaml.safe_load(simulate.node_path("mi300x", "cpx-nps4").read_text(encoding="utf-8"))
         path = tmp_path / "node.yaml"
         raw |= {"noise": {"sigma": 0.0}, "faults": list(faults)}
         path.write_text(yaml.safe_dump(raw), encoding="utf-8")
@@ -218,7 +217,7 @@ def test_a_baseline_that_fails_stops_the_sweep(
 def benchmark(node: Node, script: str) -> list[str]:
     """A sweep's options for a benchmark of this folder, which is a script around the stand-in."""
     compiled = Path("x.node").resolve()
-    compiled.write_bytes(simnode.compile_node(node()))
+    compiled.write_bytes(simulate.compile_node(node()))
     program = Path("bench").resolve() / "all_reduce_perf"
     program.parent.mkdir(exist_ok=True)
     real = plugin.native_folder() / "sim" / program.name

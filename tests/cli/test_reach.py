@@ -13,10 +13,9 @@ from typing import Any
 import pytest
 import yaml
 
-from rccltune import plugin, simnode, verify
+from rccltune import plugin, rules, simulate
 from rccltune.cli import run
-from rccltune.units import MAX_NBYTES
-from rccltune.vocab import Algorithm, Collective, Protocol
+from rccltune.model import MAX_NBYTES, Algorithm, Collective, Protocol
 
 pytestmark = pytest.mark.usefixtures("stand_ins", "here")
 KIB, MIB = 1024, 1 << 20
@@ -34,11 +33,11 @@ CELLS = {
 
 def answered(environment: dict[str, str], n_ranks: int, nbytes: int) -> str | None:
     """What the real plugin makes a communicator of one node run, None where it is silent."""
-    host = verify.Host(Path(environment.get("NCCL_TUNER_PLUGIN", plugin.library())))
+    host = rules.Host(Path(environment.get("NCCL_TUNER_PLUGIN", plugin.library())))
     env = {**environment, "RCCLTUNE_MODE": "cpx-nps4"}
-    table = verify.cost_table(CELLS)
+    table = rules.cost_table(CELLS)
     with host.communicator(abi=4, n_nodes=1, n_ranks=n_ranks, env=env) as communicator:
-        found = verify.decisions(communicator, Collective.ALL_REDUCE, table, {nbytes})
+        found = rules.decisions(communicator, Collective.ALL_REDUCE, table, {nbytes})
     one = next(d for d in found if d.min_nbytes <= nbytes <= d.max_nbytes)
     return None if one.setting is None else str(one.setting)
 
@@ -156,7 +155,7 @@ def test_a_folder_with_odd_letters_is_quoted(here: Path) -> None:
 
 def node(**changes: list[dict[str, Any]]) -> str:
     """The shipped node with these changes, beside the session."""
-    raw = yaml.safe_load(simnode.node_path("mi300x", "cpx-nps4").read_text(encoding="utf-8"))
+    raw = yaml.safe_load(simulate.node_path("mi300x", "cpx-nps4").read_text(encoding="utf-8"))
     for key, value in changes.items():
         raw[key] = [*raw.get(key, []), *value]
     Path("node.yaml").write_text(yaml.safe_dump(raw), encoding="utf-8")

@@ -19,9 +19,10 @@ from hypothesis import strategies as st
 from reading import check_alone, check_figures, check_reachable, parse, text_of
 from scale_nodes import Links, node_file
 
-from rccltune import emit, session, simnode
+from rccltune import session, simulate
 from rccltune.cli import run
 from rccltune.report import LIMIT_NBYTES
+from rccltune.rules import sealed
 
 HOSTILE = '<script>alert("x")</script><img src=x onerror=alert(1)>'
 CPX = "examples/mi300x-cpx-nps4/all_reduce.csv"
@@ -178,7 +179,7 @@ def test_a_verification_without_a_verdict_proves_nothing(copied: Path) -> None:
 
 def faulty(folder: Path) -> Path:
     """A node whose untouched library gives wrong results."""
-    raw = yaml.safe_load(simnode.node_path("mi300x", "cpx-nps4").read_text(encoding="utf-8"))
+    raw = yaml.safe_load(simulate.node_path("mi300x", "cpx-nps4").read_text(encoding="utf-8"))
     raw["faults"] = [{"kind": "wrong", "setting": "ring/ll", "elements": 3}]
     path = folder / "faulty.yaml"
     path.write_text(yaml.safe_dump(raw), encoding="utf-8")
@@ -240,7 +241,7 @@ def test_rules_that_no_call_reached_are_not_counted_as_won(copied: Path) -> None
     [path] = copied.glob("rccl_tuner_*.csv")
     rows = [line for line in path.read_text().splitlines() if line.startswith("allreduce,")]
     waiting = rows[0].replace("tree,ll", "ring,simple")
-    path.write_text("\n".join(emit.sealed([*path.read_text().splitlines(), waiting])) + "\n")
+    path.write_text("\n".join(sealed([*path.read_text().splitlines(), waiting])) + "\n")
     plain = json.loads((copied / "verdict.json").read_text())
     (copied / "verdict.json").write_text(json.dumps(plain | {"rules": len(rows) + 1}))
     tree = reported(copied)

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 from scale_nodes import SETTINGS, SIZES, Links, node_file, true_us
 
-from rccltune import simnode
+from rccltune import simulate
 from rccltune.cli import run
 
 RANKS = (8, 16, 32)
@@ -73,10 +73,10 @@ def test_rules_for_64_ranks_beat_the_library_in_truth(
     assert "sizes predicted" in plain
     assert "#@ section allreduce nodes=1 ranks=64" in text
 
-    simulated = simnode.load_node(node)
+    simulated = simulate.load_node(node)
 
     def truth(setting: str, nbytes: int) -> float:
-        found = simnode.truth(simulated, "all_reduce", setting, nbytes, ranks=64)
+        found = simulate.truth(simulated, "all_reduce", setting, nbytes, ranks=64)
         assert found is not None
         return found
 

@@ -11,10 +11,10 @@ from typing import Any
 import pytest
 import yaml
 
-from rccltune import plugin, session, simnode
+from rccltune import plugin, session, simulate
 from rccltune.cli import run
 from rccltune.model import Scale
-from rccltune.pipeline.spreading import sessions_in
+from rccltune.session import sessions_in
 
 SMALL = ["--collective", "all_reduce", "--min-bytes", "4K", "--max-bytes", "16K", "--repeats", "1"]
 SMALL += ["--setting", "ring/ll", "--setting", "ring/simple", "--method", "per-setting"]
@@ -27,7 +27,7 @@ def node(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     if not (plugin.native_folder() / "sim" / "all_reduce_perf").is_file():
         pytest.skip("this install has no stand-in benchmarks")
     monkeypatch.chdir(tmp_path)
-    raw = yaml.safe_load(simnode.node_path("mi300x", "cpx-nps4").read_text(encoding="utf-8"))
+    raw = yaml.safe_load(simulate.node_path("mi300x", "cpx-nps4").read_text(encoding="utf-8"))
     raw["scale"] |= {"ranks": 4, "nodes": 2, "devices_per_oam": 2}
     del raw["scale"]["devices_per_iod"]
     places = ((4, "node"), (2, "one-oam"))

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from rccltune import emit
+from rccltune import rules
 from rccltune.cli import run
 
 EXAMPLE = "examples/mi300x-cpx-nps4/all_reduce.csv"
@@ -131,24 +131,24 @@ def test_a_rewritten_file_is_counted_anew(emitted: Path) -> None:
     """Rules narrowed to two parts, and rules that go; a file that said nothing is sealed."""
     assert run(["seal", RULES]) == 0
     text = emitted.read_text(encoding="utf-8")
-    read = emit.read_rules(text.encode())
+    read = rules.read_rules(text.encode())
     first = read.rules[0]
     assert first.line is not None
-    changes = {first.line: emit.Change(parts=(first, first, first), evidence="thrice")}
+    changes = {first.line: rules.Change(parts=(first, first, first), evidence="thrice")}
 
     for before in (text, text.replace("#@ rules", "# rules").replace("#@ end", "# end")):
-        made = emit.rewritten(before, changes, ("a header",))
-        after = emit.read_rules(made.encode())
+        made = rules.rewritten(before, changes, ("a header",))
+        after = rules.read_rules(made.encode())
         assert after.errors == ()
         n = len(read.rules) + 2
         assert made.startswith(f"#@ rules {n}\n")
         assert made.endswith(f"\n#@ end {n}\n")
         assert "#@ format 1\n# a header\n" in made
-    gone = emit.rewritten(
-        text, {r.line: emit.Change(parts=(), evidence="") for r in read.rules if r.line}, ()
+    gone = rules.rewritten(
+        text, {r.line: rules.Change(parts=(), evidence="") for r in read.rules if r.line}, ()
     )
     assert gone.startswith("#@ rules 0\n")
-    assert emit.read_rules(gone.encode()).errors == ()
+    assert rules.read_rules(gone.encode()).errors == ()
 
 
 @pytest.mark.usefixtures("emitted")
@@ -159,6 +159,6 @@ def test_a_base_that_is_whole_is_merged_and_counted() -> None:
     base.write_text(f"#@ rules 2\n{rows}#@ end 2\n")
     assert run(["emit-config", "--base", "base.csv", "-o", "merged.csv"]) == 0
     merged = Path("merged.csv")
-    assert emit.read_rules(merged.read_bytes()).errors == ()
+    assert rules.read_rules(merged.read_bytes()).errors == ()
     assert merged.read_text("utf-8").count("#@ rules ") == 1
     assert merged.read_text("utf-8").count("#@ end ") == 1

@@ -12,17 +12,14 @@ import pandas as pd
 import pytest
 import yaml
 
-from rccltune import emit, simnode
+from rccltune import measure, simulate
 from rccltune.cli import run
-from rccltune.model import Role, Rule, Setting
-from rccltune.pipeline import find_site, merge_wishes, searching, site
-from rccltune.pipeline.preparing import Prepared, prepare
-from rccltune.pipeline.running import Tell
-from rccltune.pipeline.sweeping import sweep
+from rccltune.measure import Prepared, Tell, find_site, merge_wishes, prepare, site, sweep
+from rccltune.model import Collective, Role, Rule, Setting
 from rccltune.plan import sizes as sizes_of_sweep
+from rccltune.rules import read_rules
 from rccltune.search import AIM
 from rccltune.session import open_session, read_launches, stored_samples
-from rccltune.vocab import Collective
 
 pytestmark = pytest.mark.usefixtures("stand_ins", "here")
 
@@ -35,7 +32,7 @@ RULES = "rccl_tuner_gfx942_cpx-nps4.csv"
 def quiet(name: str = "node.yaml", **changes: object) -> Path:
     """The shipped CPX node without noise, and with these changes."""
     path = Path(name)
-    raw = yaml.safe_load(simnode.node_path("mi300x", "cpx-nps4").read_text(encoding="utf-8"))
+    raw = yaml.safe_load(simulate.node_path("mi300x", "cpx-nps4").read_text(encoding="utf-8"))
     path.write_text(yaml.safe_dump({**raw, "noise": {"sigma": 0.0}, **changes}), encoding="utf-8")
     return path
 
@@ -66,7 +63,7 @@ def launches(session: Path = SESSION) -> set[str]:
 def rules_of(session: Path, *more: str) -> tuple[Rule, ...]:
     """What reaches production."""
     assert run(["emit-config", str(session), "--force", *more]) == 0
-    read = emit.read_rules((session / RULES).read_bytes())
+    read = read_rules((session / RULES).read_bytes())
     return tuple(rule for rule in read.rules if not rule.fallback)
 
 
@@ -79,7 +76,7 @@ def chosen(rules: tuple[Rule, ...], nbytes: int) -> Setting | None:
 def truth_us(node: Path, setting: Setting, nbytes: int) -> float:
     """The node file's own time."""
     pair = "/".join(str(setting).split("/")[:2])
-    time_us = simnode.truth(
+    time_us = simulate.truth(
         loaded(node.resolve()), "all_reduce", pair, nbytes, channels=setting.channels or 0, ranks=64
     )
     assert time_us is not None
@@ -87,9 +84,9 @@ def truth_us(node: Path, setting: Setting, nbytes: int) -> float:
 
 
 @cache
-def loaded(node: Path) -> simnode.SimulatedNode:
+def loaded(node: Path) -> simulate.SimulatedNode:
     """Read once; tests have folders of their own."""
-    return simnode.load_node(node)
+    return simulate.load_node(node)
 
 
 def test_a_sweep_searches_and_keeps_every_decision(capsys: pytest.CaptureFixture[str]) -> None:
@@ -419,7 +416,7 @@ def test_no_size_is_wanted_at_which_ranks_have_nothing_to_send() -> None:
 
 def test_sizes_that_ranks_cannot_share_evenly_are_known_by_what_was_asked_for() -> None:
     """Six ranks, 16 bytes each: the benchmark measures 96 B where 128 B were asked for."""
-    raw = yaml.safe_load(simnode.node_path("mi300x", "cpx-nps4").read_text(encoding="utf-8"))
+    raw = yaml.safe_load(simulate.node_path("mi300x", "cpx-nps4").read_text(encoding="utf-8"))
     curves = [c | {"ranks": 6} for c in raw["curves"] if c.get("placement") == "node"]
     scale = raw["scale"] | {"ranks": 6, "devices_per_oam": 6}
     fill = [{"ranks": 6, "placement": "node"}]
@@ -431,7 +428,7 @@ def test_sizes_that_ranks_cannot_share_evenly_are_known_by_what_was_asked_for() 
     read = stored_samples(open_session(SESSION))
     assert read is not None
     known_sweep = merge_wishes(SESSION / "sweep.yaml", {}).sweep
-    [known] = searching.known_of(known_sweep, read, "gfx942")
+    [known] = measure.known_of(known_sweep, read, "gfx942")
     measured = {
         point.nbytes
         for curve in known.curves

@@ -12,9 +12,8 @@ import pytest
 
 from rccltune import plugin
 from rccltune.cli import run
-from rccltune.errors import CommandLineError, InputFileError, MachineError
-from rccltune.pipeline import find_site
-from rccltune.pipeline.site import SiteWish
+from rccltune.measure import SiteWish, find_site
+from rccltune.model import CommandLineError, InputFileError, MachineError
 
 
 @pytest.fixture

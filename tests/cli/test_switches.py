@@ -10,9 +10,8 @@ import pytest
 import yaml
 from truths import is_true
 
-from rccltune import plugin, session, simnode
+from rccltune import machine, plugin, session, simulate
 from rccltune.cli import run
-from rccltune.pipeline import switching
 
 SMALL = ["--collective", "all_reduce", "--min-bytes", "1K", "--max-bytes", "16K", "--repeats", "1"]
 pytestmark = pytest.mark.usefixtures("stand_ins", "here")
@@ -21,7 +20,7 @@ pytestmark = pytest.mark.usefixtures("stand_ins", "here")
 def old_node(folder: Path, *, benchmark: str = "rt24", **changes: object) -> Path:
     """mi300x with ROCm 6.2's RCCL, without noise, and with these changes."""
     path = folder / "node.yaml"
-    raw = yaml.safe_load(simnode.node_path("mi300x", "cpx-nps4").read_text(encoding="utf-8"))
+    raw = yaml.safe_load(simulate.node_path("mi300x", "cpx-nps4").read_text(encoding="utf-8"))
     raw["noise"] = {"sigma": 0.0}
     raw["release"] = {"rccl": "2.20.5", "benchmark": benchmark}
     path.write_text(yaml.safe_dump({**raw, **changes}), encoding="utf-8")
@@ -70,7 +69,7 @@ def test_every_time_is_that_of_its_setting_and_proven(
         "library (RCCL 2.20.5) has no tuner plugin"
     ) in said
     assert said.count("looks for no tuner plugin") == 1
-    node = simnode.load_node(path)
+    node = simulate.load_node(path)
     table = forced(samples())
     assert len(table) == 6 * 5 * 2
     assert set(table["doubt"]) == {""}
@@ -192,7 +191,7 @@ def test_what_will_prove_it_is_told_beforehand(
     library: str, letters: str, variables: list[str], tells: bool, word: str
 ) -> None:
     """Columns where there are some, the log where it says it and is ours to ask for."""
-    said = switching.how_to_prove(library, letters, variables)
+    said = machine.how_to_prove(library, letters, variables)
     assert said[0] is tells
     assert word in said[1]
 
@@ -278,7 +277,7 @@ def test_a_session_of_the_plugin_says_nothing_of_it(
 )
 def test_the_first_releases_with_a_tuner_of_ours(library: str | None, known_as: str | None) -> None:
     """ROCm 6.3 and NCCL 2.21 look for version 2 of the interface; unknown is taken for newer."""
-    assert switching.tunerless(library) == known_as
+    assert machine.tunerless(library) == known_as
 
 
 @pytest.fixture
@@ -290,7 +289,7 @@ def bench(here: Path) -> list[str]:
     script.write_text(f'#!/bin/sh\nexec {plugin.native_folder() / "sim/all_reduce_perf"} "$@"\n')
     script.chmod(0o755)
     compiled = here / "x.node"
-    compiled.write_bytes(simnode.compile_node(old_node(here)))
+    compiled.write_bytes(simulate.compile_node(old_node(here)))
     wish = ["sweep", "--rccl-tests", str(folder), "--np", "64", "--launcher", "none", *SMALL]
     for pair in (f"RCCLTUNE_SIM_NODE={compiled}", "RCCLTUNE_SIM_RANKS=64"):
         wish += ["--env", pair]

@@ -17,10 +17,9 @@ from torches import DRIVER, MAIN, torch_python
 
 from rccltune import plugin
 from rccltune.cli import run
-from rccltune.errors import MachineError
-from rccltune.pipeline import torching
-from rccltune.pipeline.crosschecking import Beside
-from rccltune.vocab import Collective
+from rccltune.measure import Beside
+from rccltune.measure import benchmarks as torching
+from rccltune.model import Collective, MachineError
 
 SESSION = Path("rccltune-session")
 SMALL = ["--min-bytes", "1K", "--max-bytes", "16K", "--factor", "4", "--iters", "2", "--force"]

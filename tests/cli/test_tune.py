@@ -10,8 +10,9 @@ import pandas as pd
 import pytest
 import yaml
 
-from rccltune import emit, simnode
+from rccltune import simulate
 from rccltune.cli import run
+from rccltune.rules import read_rules
 
 pytestmark = pytest.mark.usefixtures("stand_ins", "here")
 SESSION = Path("rccltune-session")
@@ -37,7 +38,7 @@ def test_one_command_ends_in_verified_rules_and_says_how_to_use_them(
     assert f"source {path.with_suffix('.env').resolve()}" in said
     text = path.read_text(encoding="utf-8")
     assert "# verified: against the untouched site" in text
-    assert emit.read_rules(text.encode()).rules
+    assert read_rules(text.encode()).rules
     assert list(SESSION.glob("plots/*-speedup.png"))
 
 
@@ -56,7 +57,7 @@ def test_the_same_command_again_measures_nothing_and_says_the_same(
 
 def test_where_nothing_is_to_be_won_no_rule_is_left(capsys: pytest.CaptureFixture[str]) -> None:
     """Up to 128 KiB the library runs ring/ll, and the tree is made three times as slow."""
-    raw = yaml.safe_load(simnode.node_path("mi300x", "cpx-nps4").read_text(encoding="utf-8"))
+    raw = yaml.safe_load(simulate.node_path("mi300x", "cpx-nps4").read_text(encoding="utf-8"))
     slow = [{"setting": name, "factor": 3.0} for name in ("tree/ll", "tree/ll128", "ring/ll128")]
     raw["effects"] = [*raw.get("effects", []), *slow]
     Path("node.yaml").write_text(yaml.safe_dump(raw), encoding="utf-8")
@@ -65,7 +66,7 @@ def test_where_nothing_is_to_be_won_no_rule_is_left(capsys: pytest.CaptureFixtur
     said = capsys.readouterr().out
     assert "Nothing is to be won here" in said
     [path] = SESSION.glob("rccl_tuner_*.csv")
-    assert not emit.read_rules(path.read_bytes()).rules
+    assert not read_rules(path.read_bytes()).rules
 
 
 @pytest.mark.long
@@ -90,7 +91,7 @@ def test_an_environment_that_harms_sizes_without_rules_is_left(
     The sweep, at powers of two, sees the gain alone; verification sees the harm twice, and rules
     are chosen once more, for the site as it is.
     """
-    raw = yaml.safe_load(simnode.node_path("mi300x", "cpx-nps4").read_text(encoding="utf-8"))
+    raw = yaml.safe_load(simulate.node_path("mi300x", "cpx-nps4").read_text(encoding="utf-8"))
     raw["noise"] = {"sigma": 0.003}
     raw["variants"] = [
         *raw.get("variants", []),
@@ -108,7 +109,7 @@ def test_an_environment_that_harms_sizes_without_rules_is_left(
     said = capsys.readouterr()
     assert "rules are chosen for the site's own environment" in said.err
     [path] = SESSION.glob("rccl_tuner_*.csv")
-    rules = emit.read_rules(path.read_bytes()).rules
+    rules = read_rules(path.read_bytes()).rules
     assert {str(rule.setting) for rule in rules} == {"tree/ll"}
     exports = path.with_suffix(".env").read_text(encoding="utf-8")
     assert "\nexport NCCL_MIN_NCHANNELS" not in exports
@@ -167,7 +168,7 @@ def test_the_vendors_rows_stand_behind_what_was_proven(capsys: pytest.CaptureFix
     [path] = SESSION.glob("rccl_tuner_*.csv")
     text = path.read_text(encoding="utf-8")
     assert "# verified: against the untouched site" in text
-    rules = emit.read_rules(text.encode()).rules
+    rules = read_rules(text.encode()).rules
     assert [rule.vendor for rule in rules] == [False, True, True]
     assert not list(SESSION.glob("*.verified"))
 

@@ -15,7 +15,7 @@ from pathlib import Path
 import pytest
 from variant_truth import ONE_OAM, ONE_PER_OAM, Manner, untouched
 
-from rccltune import plugin, simnode
+from rccltune import plugin, simulate
 from rccltune.cli import run
 
 pytestmark = pytest.mark.usefixtures("stand_ins", "here")
@@ -25,7 +25,7 @@ SESSION = Path("rccltune-session")
 
 def node_of(name: str, mode: str) -> Path:
     """A shipped node's file."""
-    return simnode.node_path(name, mode)
+    return simulate.node_path(name, mode)
 
 
 def sweep(name: str, mode: str, *more: str) -> int:

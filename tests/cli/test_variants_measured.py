@@ -14,8 +14,9 @@ import pytest
 import yaml
 from truths import is_true
 
-from rccltune import emit, session, simnode
+from rccltune import session, simulate
 from rccltune.cli import run
+from rccltune.rules import RuleFile, read_rules
 
 pytestmark = pytest.mark.usefixtures("stand_ins", "here")
 KIB, MIB = 1024, 1 << 20
@@ -37,7 +38,7 @@ variants:
 
 def node(folder: Path, sigma: float = 0.0) -> Path:
     """The shipped node with both."""
-    raw = yaml.safe_load(simnode.node_path("mi300x", "cpx-nps4").read_text(encoding="utf-8"))
+    raw = yaml.safe_load(simulate.node_path("mi300x", "cpx-nps4").read_text(encoding="utf-8"))
     raw["noise"] = {"sigma": sigma, "launch_sigma": sigma / 2}
     raw["variants"] = [
         *raw.get("variants", []),
@@ -68,14 +69,14 @@ def samples() -> pd.DataFrame:
     return table[table["doubt"] == ""]
 
 
-def emitted(*more: str) -> emit.RuleFile:
+def emitted(*more: str) -> RuleFile:
     """The rules of the session, as a library reads them."""
     words = ["--format", "all", "--force"]
     for name in ("QUICK_ENABLE", "QUICK_MAX"):
         words += ["--allow-need", name]
     assert run(["emit-config", *words, *more, "-q"]) == 0
     [path] = Path("rccltune-session").glob("rccl_tuner_*.csv")
-    return emit.read_rules(path.read_bytes())
+    return read_rules(path.read_bytes())
 
 
 def exports() -> list[str]:
@@ -94,7 +95,7 @@ def test_every_time_is_that_of_its_variant(here: Path) -> None:
     assert set(in_many["setting"]) == names
     assert set(table.loc[table["variant"] == "quick", "setting"]) == {"baseline"}
     forced = in_many[~in_many["setting"].isin(["baseline", "silent"])]
-    is_true(forced.assign(variant="many"), simnode.load_node(path))
+    is_true(forced.assign(variant="many"), simulate.load_node(path))
     # The untouched launches of a variant are as many as the site's.
     for variant in ("default", "channels-32", "quick"):
         of = table[(table["variant"] == variant) & (table["setting"] == "baseline")]
@@ -110,10 +111,10 @@ def test_a_path_gets_the_threshold_at_which_it_stops_to_win(here: Path) -> None:
     path = node(here, 0.005)
     assert sweep(path, "--exhaustive", "--variant", "quick") == 0
     rules = emitted()
-    truth = simnode.load_node(path)
+    truth = simulate.load_node(path)
 
     def us(name: str, n: int, *, variants: tuple[str, ...] = ()) -> float:
-        found = simnode.truth(truth, "all_reduce", name, n, ranks=64, variants=variants)
+        found = simulate.truth(truth, "all_reduce", name, n, ranks=64, variants=variants)
         assert found is not None
         return found
 

@@ -12,8 +12,8 @@ from pathlib import Path
 
 import pytest
 
-from rccltune import emit
 from rccltune.cli import run
+from rccltune.rules import RuleFile, read_rules
 
 BOTH = (("NCCL_BUFFSIZE", "8388608"), ("RCCL_LL128_FORCE_ENABLE", "1"))
 REPLACING = """
@@ -56,14 +56,14 @@ def swept(repository: Path, text: str, *more: str) -> int:
     return run(["sweep", *words, *more, "-q"])
 
 
-def rules_and_exports(*more: str) -> tuple[emit.RuleFile, list[str]]:
+def rules_and_exports(*more: str) -> tuple[RuleFile, list[str]]:
     """What the session's files ask of a job."""
     words = ["--format", "all", "--force", "--allow-need", "NCCL_BUFFSIZE", *more, "-q"]
     assert run(["emit-config", *words]) == 0
     [rules] = Path("rccltune-session").glob("rccl_tuner_*.csv")
     [exports] = Path("rccltune-session").glob("*.env")
     lines = exports.read_text(encoding="utf-8").splitlines()
-    return emit.read_rules(rules.read_bytes()), [x for x in lines if x.startswith("export")]
+    return read_rules(rules.read_bytes()), [x for x in lines if x.startswith("export")]
 
 
 def launched(setting: str) -> set[tuple[str, tuple[tuple[str, str], ...]]]:

@@ -11,11 +11,11 @@ from typing import Any
 import pytest
 import yaml
 
-from rccltune import emit, simnode
+from rccltune import simulate
 from rccltune.cli import run
 from rccltune.model import Rule
-from rccltune.pipeline import verdicts
-from rccltune.verify import Weighed
+from rccltune.rules import read_rules
+from rccltune.verify import Weighed, verdict_name
 
 pytestmark = pytest.mark.usefixtures("stand_ins", "here")
 KIB, MIB = 1024, 1 << 20
@@ -25,7 +25,7 @@ HEAD = "#@ format 1\n"
 
 def node(**changes: object) -> Path:
     """The shipped node with these changes, beside the session."""
-    raw = yaml.safe_load(simnode.node_path("mi300x", "cpx-nps4").read_text(encoding="utf-8"))
+    raw = yaml.safe_load(simulate.node_path("mi300x", "cpx-nps4").read_text(encoding="utf-8"))
     for key, value in changes.items():
         raw[key] = [*raw.get(key, []), *value] if isinstance(value, list) else value
     path = Path("node.yaml")
@@ -57,7 +57,7 @@ def verify(*more: str) -> int:
 
 def rules(path: str = "out.csv") -> list[Rule]:
     """What stands."""
-    return list(emit.read_rules(Path(path).read_bytes()).rules)
+    return list(read_rules(Path(path).read_bytes()).rules)
 
 
 def verdict(name: str = "verdict_out.json") -> dict[str, Any]:
@@ -250,7 +250,7 @@ def test_verdicts_are_named_for_their_files() -> None:
         Path(plain): "verdict_rccl_tuner_gfx942_cpx-nps4.json",
         Path("out.csv"): "verdict_out.json",
     }
-    assert {path: verdicts.verdict_name(path, SESSION, plain) for path in named} == named
+    assert {path: verdict_name(path, SESSION, plain) for path in named} == named
 
 
 def test_a_drift_does_not_decide() -> None:

@@ -19,10 +19,10 @@ import pandas as pd
 import pytest
 import yaml
 
-from rccltune import plugin, simnode
+from rccltune import measure, plugin, simulate
 from rccltune.cli import run
-from rccltune.pipeline import preparing
-from rccltune.pipeline.ledger import open_ledger
+from rccltune.measure import open_ledger
+from rccltune.measure import preparation as preparing
 
 pytestmark = pytest.mark.usefixtures("stand_ins", "here")
 
@@ -41,7 +41,7 @@ ALL = [
 
 def node(*faults: dict[str, object]) -> Path:
     """The shipped CPX node without noise, with faults."""
-    raw = yaml.safe_load(simnode.node_path("mi300x", "cpx-nps4").read_text(encoding="utf-8"))
+    raw = yaml.safe_load(simulate.node_path("mi300x", "cpx-nps4").read_text(encoding="utf-8"))
     path = Path("node.yaml")
     raw |= {"noise": {"sigma": 0.0}, "faults": list(faults)}
     path.write_text(yaml.safe_dump(raw), encoding="utf-8")
@@ -214,7 +214,7 @@ def test_a_rank_that_hangs_or_crashes_under_mpirun_names_its_setting(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     """Every rank has a trace of its own, and others may not have come as far."""
-    raw = yaml.safe_load(simnode.node_path("mi300x", "cpx-nps4").read_text(encoding="utf-8"))
+    raw = yaml.safe_load(simulate.node_path("mi300x", "cpx-nps4").read_text(encoding="utf-8"))
     raw["scale"] |= {"ranks": 4, "devices_per_oam": 4}
     raw["fill"] = [{"ranks": 4, "placement": "node"}]
     raw["curves"] = [c | {"ranks": 4} for c in raw["curves"] if c.get("placement") == "node"]
@@ -298,7 +298,7 @@ def test_wrong_results_that_are_lifted_are_tried_again(
 def benchmark(script: str, *faults: dict[str, object]) -> list[str]:
     """A sweep's options for a script around the stand-in; $WALK is set in a walk."""
     for name, found in (("good", ()), ("bad", faults)):
-        Path(f"{name}.node").write_bytes(simnode.compile_node(node(*found)))
+        Path(f"{name}.node").write_bytes(simulate.compile_node(node(*found)))
     program = Path("bench").resolve() / "all_reduce_perf"
     program.parent.mkdir()
     real = plugin.native_folder() / "sim" / program.name
@@ -446,7 +446,7 @@ def test_nothing_of_a_walk_counts_during_which_the_machine_changed(
 ) -> None:
     """Whole as it may be."""
     wanted = benchmark('[ -n "$WALK" ] && touch $HERE/walked\nexec $REAL "$@"')
-    original = preparing.prepare
+    original = measure.prepare
 
     def changed() -> tuple[str, ...]:
         return ("the driver was 6.3, is 6.4",) if (here / "walked").exists() else ()

@@ -14,9 +14,9 @@ from pathlib import Path
 
 import pytest
 
-from rccltune import emit
 from rccltune.cli import run
 from rccltune.model import Setting
+from rccltune.rules import read_rules, sealed
 
 EXAMPLE = "examples/mi300x-cpx-nps4/all_reduce.csv"
 
@@ -39,7 +39,7 @@ def test_the_four_verbs_need_no_argument(here: Path, capsys: pytest.CaptureFixtu
     assert [run(["import", EXAMPLE]), run(["fit"]), run(["emit-config"]), run(["plot"])] == [0] * 4
 
     session = here / "rccltune-session"
-    read = emit.read_rules((session / "rccl_tuner_gfx942_cpx-nps4.csv").read_bytes())
+    read = read_rules((session / "rccl_tuner_gfx942_cpx-nps4.csv").read_bytes())
     assert read.findings == ()
     assert ("RCCL_LL128_FORCE_ENABLE", "1") in read.needs
     assert dict(read.requires) == {
@@ -69,7 +69,7 @@ def test_the_published_table_gives_its_own_winners(here: Path) -> None:
     run(["import", EXAMPLE])
     run(["emit-config", "-o", "rules.csv"])
 
-    rules = emit.read_rules((here / "rules.csv").read_bytes()).rules
+    rules = read_rules((here / "rules.csv").read_bytes()).rules
     first = {n: next(r for r in rules if r.min_nbytes <= n <= r.max_nbytes) for n in BEST}
     assert {n: str(rule.setting) for n, rule in first.items()} == BEST
     starts = {r.setting: r.min_nbytes for r in reversed(rules)}
@@ -84,8 +84,8 @@ def test_a_wider_tolerance_gives_the_three_zones_of_the_publication(here: Path) 
     run(["emit-config", "--tolerance", "10", "-o", "rules.csv"])
 
     lines = (here / "rules.csv").read_text().partition("reached only")[0].splitlines()
-    text = "\n".join(emit.sealed(lines))
-    chosen = [str(r.setting) for r in emit.read_rules(text.encode()).rules]
+    text = "\n".join(sealed(lines))
+    chosen = [str(r.setting) for r in read_rules(text.encode()).rules]
     assert list(dict.fromkeys(chosen)) == ["tree/ll", "tree/ll128", "ring/simple"]
 
 
@@ -308,7 +308,7 @@ def test_our_own_nvidia_sweep_gives_its_three_rules(here: Path) -> None:
     assert run(["import", "examples/h200x4-nccl-2.28.9/sweep.csv"]) == 0
     assert run(["emit-config", "-o", "rules.csv"]) == 0
 
-    rules = emit.read_rules((here / "rules.csv").read_bytes()).rules
+    rules = read_rules((here / "rules.csv").read_bytes()).rules
     assert [(r.collective.csv_name, str(r.setting)) for r in rules] == [
         ("broadcast", "ring/ll128"),
         ("allgather", "ring/ll128"),
@@ -334,8 +334,8 @@ def test_the_zones_that_were_verified_on_two_h200_are_made_again(here: Path) -> 
     assert run(["import", str((folder / "sweep.csv").relative_to(here))]) == 0
     assert run(["emit-config", "-o", "rules.csv"]) == 0
 
-    made = emit.read_rules((here / "rules.csv").read_bytes()).rules
-    kept = emit.read_rules((folder / "rccl_tuner.csv").read_bytes()).rules
+    made = read_rules((here / "rules.csv").read_bytes()).rules
+    kept = read_rules((folder / "rccl_tuner.csv").read_bytes()).rules
     assert [(str(r.setting)) for r in made] == ["ring/ll", "ring/ll128/32"]
     assert [(str(r.setting)) for r in kept] == ["ring/ll", "ring/ll128/32", "ring/ll128"]
     ends = [(made[0].min_nbytes, kept[0].min_nbytes), (made[0].max_nbytes, kept[0].max_nbytes)]
@@ -352,7 +352,7 @@ def test_what_was_verified_on_gpus_wins_in_its_ranges_and_loses_nowhere(
     with (folder / "verification.csv").open(encoding="utf-8") as file:
         rows = list(csv.DictReader(file))
     text = (folder / "rccl_tuner.csv").read_text(encoding="utf-8")
-    rules = emit.read_rules(text.encode()).rules
+    rules = read_rules(text.encode()).rules
     told = [
         float(one) for one in re.findall(r"^# verified: ([\d.]+) times as fast", text, re.MULTILINE)
     ]

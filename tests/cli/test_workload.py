@@ -13,7 +13,7 @@ from typing import Any
 import pandas as pd
 import pytest
 
-from rccltune import plugin, simnode
+from rccltune import plugin, simulate
 from rccltune.cli import run
 
 HEADER = "collective,nBytes,nRanks,nNodes,calls\n"
@@ -25,7 +25,7 @@ def job(here: Path, collective: str, nbytes: int, calls: int) -> None:
     """Eight ranks of a job: the benchmark, with our plugin and the one export line."""
     native = plugin.native_folder()
     node = here / "job.node"
-    node.write_bytes(simnode.compile_node(simnode.node_path("mi300x", "cpx-nps4")))
+    node.write_bytes(simulate.compile_node(simulate.node_path("mi300x", "cpx-nps4")))
     env = {k: v for k, v in os.environ.items() if not k.startswith(("NCCL_", "RCCL"))}
     env |= {
         "RCCLTUNE_SIM_NODE": str(node),

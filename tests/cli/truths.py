@@ -5,16 +5,16 @@ from __future__ import annotations
 import pandas as pd
 import pytest
 
-from rccltune import simnode
+from rccltune import simulate
 
 # The text's three significant digits, and rounding in between.
 PRINTED = 6e-3
 
 
-def is_true(samples: pd.DataFrame, node: simnode.SimulatedNode) -> None:
+def is_true(samples: pd.DataFrame, node: simulate.SimulatedNode) -> None:
     """Every time of AllReduce with 64 ranks is the node file's, as exactly as it was printed."""
     for row in samples.itertuples():
-        wanted = simnode.truth(
+        wanted = simulate.truth(
             node,
             "all_reduce",
             row.setting,

@@ -8,11 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rccltune.config import dump_sweep, read_sweep_file
-from rccltune.errors import InputFileError
-from rccltune.model import Mode, Setting, Sweep
-from rccltune.sweep_options import declared, parse_duration
-from rccltune.vocab import Collective
+from rccltune.measure import declared, dump_sweep, parse_duration, read_sweep_file
+from rccltune.model import Collective, InputFileError, Mode, Setting, Sweep
 
 
 def test_values_are_typed() -> None:

@@ -10,10 +10,17 @@ import pytest
 import yaml
 
 from rccltune.cli.sweep import sweep
-from rccltune.config import dump_sweep, read_sweep_file
-from rccltune.pipeline.wishes import merge_wishes, site_keys
-from rccltune.presets import PRESETS
-from rccltune.sweep_options import declared, given, orders, to_plain
+from rccltune.measure import (
+    PRESETS,
+    declared,
+    dump_sweep,
+    given,
+    merge_wishes,
+    orders,
+    read_sweep_file,
+    site_keys,
+    to_plain,
+)
 
 # A value of each that is not its default, as YAML has it.
 SAID: dict[str, Any] = {

@@ -12,8 +12,7 @@ import pytest
 
 from rccltune import plugin, session
 from rccltune.deploy import Delivery, File, Placed, Rules, assemble, put
-from rccltune.errors import MachineError
-from rccltune.model import RuleCount
+from rccltune.model import MachineError, RuleCount
 
 CPX = {"arch": "gfx942", "cus": "38", "compute": "CPX", "memory": "NPS4"}
 NAME = "rccl_tuner_gfx942_cpx-nps4.csv"

@@ -15,7 +15,7 @@ from deliveries import Make, place, rules
 
 from rccltune import session
 from rccltune.deploy import assemble, current, put, roll_back
-from rccltune.errors import CommandLineError, SessionError
+from rccltune.model import CommandLineError, SessionError
 
 NEEDS = (("A", "1"),), (("A", "2"),), (("A", "3"),)
 

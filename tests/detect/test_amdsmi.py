@@ -9,8 +9,7 @@ from pathlib import Path
 import pytest
 from trees import put, seen, write
 
-from rccltune.detect import Smi, SmiGpu, bindings, query, runner, situations
-from rccltune.detect.compare import with_smi
+from rccltune.machine import Smi, SmiGpu, bindings, query, runner, situations, with_smi
 
 Releases = Callable[[str], Path]
 RELEASES = pytest.mark.parametrize("release", ["6.4.4", "7.0.2"])

@@ -11,9 +11,17 @@ import pytest
 from trees import NODES, add, put, seen, write
 
 from rccltune import launch
-from rccltune.detect import Benchmark, Circumstances, Finding, Library, Severity, Starter, doctor
-from rccltune.detect.doctor import CHECKS
-from rccltune.detect.plain import verdict
+from rccltune.machine import (
+    CHECKS,
+    Benchmark,
+    Circumstances,
+    Finding,
+    Library,
+    Severity,
+    Starter,
+    doctor,
+    verdict,
+)
 
 OAMS = tuple(f"0000:{bus}:00" for bus in ("05", "15", "65", "75", "85", "95", "e5", "f5"))
 DEVICE = "sys/bus/pci/devices/0000:05:00.0"
@@ -324,7 +332,7 @@ def test_every_kind_of_finding_was_seen(patient: Patient) -> None:
     """No check is left without an illness: what the sources can say is what the list above has."""
     import re
 
-    folder = Path(__import__("rccltune.detect.doctor", fromlist=["x"]).__file__).parent
+    folder = Path(__import__("rccltune.machine.checks.doctor", fromlist=["x"]).__file__).parent
     text = "".join(path.read_text(encoding="utf-8") for path in folder.glob("*.py"))
     names = set(re.findall(r'(?:warns|stops|notes)\(\s*"([a-z-]+)"', text))
     tested = {illness[0] for illness in ILLNESSES}

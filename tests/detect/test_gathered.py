@@ -16,9 +16,10 @@ from hypothesis import strategies as st
 from machines import Machine, all_machines
 from trees import MI325X, NODES, add, add_links, named, put, seen, write
 
-from rccltune.detect import Circumstances, as_plain, doctor, situations
 from rccltune.gather import machine as gather_machine
+from rccltune.gather.machine import Block
 from rccltune.gather.scrub import Scrubber
+from rccltune.machine import Circumstances, as_plain, doctor, situations
 
 SCRIPT = Path(__file__).resolve().parents[2] / "scripts" / "gather-system"
 ROOM = Path(gather_machine.__file__).parent
@@ -260,8 +261,8 @@ def test_somebody_elses_file_is_not_trusted(text: str, said: str, tmp_path: Path
 def test_any_content_comes_back(content: str, tmp_path_factory: pytest.TempPathFactory) -> None:
     """Each byte, with and without a last line's end, behind every other block."""
     blocks = [
-        gather_machine.Block("file", "sys/one", content),
-        gather_machine.Block("file", "sys/two", "2\n"),
+        Block("file", "sys/one", content),
+        Block("file", "sys/two", "2\n"),
     ]
     text = f"{FORMAT}\n" + "".join(block.written() for block in blocks)
     root = unpack(text, tmp_path_factory.mktemp("content")).root

@@ -12,9 +12,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from trees import add_links, seen, write
 
-from rccltune.detect import Gpu, Link, Pair, System, choosing, pairs, representatives, usable
-from rccltune.errors import MachineError
-from rccltune.model import LinkClass
+from rccltune.machine import Gpu, Link, Pair, System, choosing, pairs, representatives, usable
+from rccltune.model import LinkClass, MachineError
 
 
 def system_of(name: str, root: Path, *, with_links: bool = True) -> System:

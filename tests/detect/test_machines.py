@@ -11,8 +11,15 @@ from hypothesis import strategies as st
 from machines import all_machines
 from trees import MI325X, NODES, add, add_links, named, put, seen, write
 
-from rccltune.detect import Oam, System, changes, devices_of, fingerprint, situations
-from rccltune.detect.pci import parse_address
+from rccltune.machine import (
+    Oam,
+    System,
+    changes,
+    devices_of,
+    fingerprint,
+    parse_address,
+    situations,
+)
 from rccltune.model import Mode
 
 # From the machines' descriptions and facts §3.3: (product, arch, mode, devices, CUs, OAMs).

@@ -12,10 +12,8 @@ import pytest
 from test_amdsmi import environment
 from trees import put, seen, write
 
-from rccltune.detect import Smi, System, applied, check_mode, needs, runner
-from rccltune.detect.apply import obstacles, steps
-from rccltune.errors import MachineError
-from rccltune.model import Mode
+from rccltune.machine import Smi, System, applied, check_mode, needs, obstacles, runner, steps
+from rccltune.model import MachineError, Mode
 
 CPX4, CPX1, SPX1 = (Mode.parse(text) for text in ("cpx-nps4", "cpx-nps1", "spx-nps1"))
 BUSES = ("05", "15", "65", "75", "85", "95", "e5", "f5")

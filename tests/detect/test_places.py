@@ -9,10 +9,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rccltune import detect
-from rccltune.detect import Gpu, Link, Placed, System, layout_of, place
-from rccltune.errors import CommandLineError, MachineError, RccltuneError
-from rccltune.vocab import RankPlacement as P
+from rccltune.machine import Gpu, Link, Placed, System, choosing, layout_of, place_ranks
+from rccltune.model import CommandLineError, MachineError, RccltuneError
+from rccltune.model import RankPlacement as P
 
 
 def machine(oams: int, per_oam: int, *, per_iod: int = 0, n_hidden: int = 0) -> System:
@@ -40,7 +39,7 @@ def machine(oams: int, per_oam: int, *, per_iod: int = 0, n_hidden: int = 0) -> 
 
 def placed(wished: P | None, system: System, n_ranks: int | None = None, **site: str) -> Placed:
     """The placement in a site's environment."""
-    return place(wished, layout_of(system, site), n_ranks)
+    return place_ranks(wished, layout_of(system, site), n_ranks)
 
 
 def numbers(found: Placed) -> list[int]:
@@ -213,4 +212,4 @@ def test_devices_are_chosen_by_the_vendors_variable(
     vendor: str, pairs: tuple[tuple[str, str], ...]
 ) -> None:
     """In the order of the ranks."""
-    assert detect.choosing(vendor, 0, 8, 16) == pairs
+    assert choosing(vendor, 0, 8, 16) == pairs

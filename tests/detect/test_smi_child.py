@@ -11,7 +11,8 @@ from typing import Any
 
 import pytest
 
-from rccltune.detect import smi_child
+from rccltune import machine
+from rccltune.machine import smi_child
 
 
 class LibraryError(Exception):
@@ -131,7 +132,7 @@ def test_the_answer_goes_to_the_descriptor(monkeypatch: pytest.MonkeyPatch) -> N
     with tempfile.TemporaryFile() as stream:
         request = {"folder": "/nowhere", "action": "query", "answer": stream.fileno()}
         monkeypatch.setattr(sys, "argv", ["smi_child.py", json.dumps(request)])
-        smi_child.main()
+        machine.main()
         stream.seek(0)
         assert len(json.loads(stream.read())["gpus"]) == 4
     assert left == [0]

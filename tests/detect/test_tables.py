@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from rccltune.detect import Root, vendor_table
+from rccltune.machine import Root, vendor_table
 
 ROW = "allreduce,0,16383,tree,ll,1,1,8,-1,-1\n"
 NAME = "rccl_tuner_gfx950.csv"

@@ -13,7 +13,7 @@ from trees import add_links, put, write
 from rccltune.cli import group
 from rccltune.cli.detect import detect
 from rccltune.cli.doctor import doctor
-from rccltune.errors import MachineError
+from rccltune.model import MachineError
 
 
 def run(verb: click.Command, *arguments: str | Path) -> Result:

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from machines import DESCRIPTIONS, Machine, load
 
-from rccltune.detect import Look, System, look
+from rccltune.machine import Look, System, look
 
 NODES = "sys/class/kfd/kfd/topology/nodes"
 

@@ -12,12 +12,31 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from readers import ALGORITHMS, PROTOCOLS, Call, Cell, RcclRow, rccl_answer, rccl_rows
 
-from rccltune import emit, plugin
-from rccltune.errors import MachineError, VerificationError
-from rccltune.model import DEFAULT_VARIANT, Scale, Setting, Target, Zone
-from rccltune.units import MAX_NBYTES
-from rccltune.verify import ABI_VERSIONS, Communicator, Host
-from rccltune.vocab import Collective
+from rccltune import plugin
+from rccltune.model import (
+    DEFAULT_VARIANT,
+    MAX_NBYTES,
+    Collective,
+    MachineError,
+    Scale,
+    Setting,
+    Target,
+    VerificationError,
+    Zone,
+)
+from rccltune.rules import (
+    ABI_VERSIONS,
+    Base,
+    Communicator,
+    Host,
+    RuleDocument,
+    check_over,
+    read_rules,
+    render,
+    rules_of,
+    sections,
+)
+from rccltune.rules import over as rules_over
 
 # AMD's own rows of gfx950 (rocm-systems, projects/rccl/tuner/rccl_tuner_gfx950.csv, 7 rows).
 AMD = """\
@@ -77,19 +96,19 @@ def zones(
     return made
 
 
-def document(found: Sequence[Zone]) -> emit.RuleDocument:
+def document(found: Sequence[Zone]) -> RuleDocument:
     """Zones as they are emitted."""
-    return emit.RuleDocument(
-        provenance=("measured by a test",), requires=(), needs=(), sections=emit.sections(found)
+    return RuleDocument(
+        provenance=("measured by a test",), requires=(), needs=(), sections=sections(found)
     )
 
 
-def over(ours: emit.RuleDocument, base: str) -> str:
+def over(ours: RuleDocument, base: str) -> str:
     """The merged file's text."""
-    read = emit.read_rules(base.encode() or b"\n")
+    read = read_rules(base.encode() or b"\n")
     assert read.errors == ()
-    named = emit.Base(name="rccl_tuner_gfx950.csv", sha256="ab" * 32, rules=read.rules)
-    return emit.render(emit.over(ours, named))
+    named = Base(name="rccl_tuner_gfx950.csv", sha256="ab" * 32, rules=read.rules)
+    return render(rules_over(ours, named))
 
 
 def opened(host: Host, path: Path, abi: int, scale: Scale) -> Communicator:
@@ -128,7 +147,7 @@ def test_three_ranges_of_ours_over_amds_gfx950_rows_at_every_abi(
 ) -> None:
     """Issue 14: no size is lost, AMD's choice stands elsewhere, and every host is told so."""
     ours = document(zones(Collective.ALL_REDUCE, NODE, OURS))
-    plain, text = emit.render(ours), over(ours, AMD)
+    plain, text = render(ours), over(ours, AMD)
     path = tmp_path / "merged.csv"
     path.write_text(text, encoding="utf-8")
     tables = [rccl_rows(one, new=True) for one in (plain, AMD)]
@@ -152,7 +171,7 @@ def test_no_size_is_without_a_rule_or_a_stated_hole(shared_data: Path) -> None:
     published = shared_data / "configs" / "rocm_builtin_gfx950_7rows.csv"
     base = published.read_text(encoding="utf-8")
     assert base.split() == AMD.split()
-    read = emit.read_rules(over(document(zones(Collective.ALL_REDUCE, NODE, OURS)), base).encode())
+    read = read_rules(over(document(zones(Collective.ALL_REDUCE, NODE, OURS)), base).encode())
     assert read.findings == ()
     for scale, n_holes in ((NODE, 1), (Scale(n_nodes=2, n_ranks=16), 2)):
         mine = [r for r in read.rules if r.n_ranks == scale.n_ranks]
@@ -177,7 +196,7 @@ def test_whose_rows_are_whose_is_said() -> None:
     text = over(document(zones(Collective.ALL_REDUCE, NODE, OURS)), AMD)
     assert f"#@ base sha256={'ab' * 32}" in text
     assert "rccl_tuner_gfx950.csv: not measured and not verified by us" in text
-    rules = emit.read_rules(text.encode()).rules
+    rules = read_rules(text.encode()).rules
     assert [rule.vendor for rule in rules] == [False] * 4 + [True] * 7
     assert all(len(line) < 200 for line in text.splitlines())
 
@@ -187,7 +206,7 @@ def test_rows_that_ours_take_whole_are_left_out_and_named() -> None:
     ours = document(zones(Collective.ALL_REDUCE, NODE, [(0, 1 << 20, "tree/ll", None)]))
     text = over(ours, AMD)
     assert "line 1 of it is not written: rules before it take all its sizes" in text
-    vendors = [r for r in emit.read_rules(text.encode()).rules if r.vendor]
+    vendors = [r for r in read_rules(text.encode()).rules if r.vendor]
     assert len(vendors) == 6
 
 
@@ -195,7 +214,7 @@ def test_a_row_for_registered_buffers_alone_fills_no_hole() -> None:
     """Calls with other buffers would meet nothing: the hole stays stated."""
     ours = document(zones(Collective.ALL_REDUCE, NODE, [(0, 99, "ring/ll", None)]))
     text = over(ours, "allreduce,0,9999,ring,simple,-1,1,8,-1,1\n")
-    [hole] = emit.read_rules(text.encode()).holes
+    [hole] = read_rules(text.encode()).holes
     assert (hole.min_nbytes, hole.max_nbytes) == (100, MAX_NBYTES)
 
 
@@ -249,11 +268,11 @@ def test_merged_is_ours_where_ours_has_a_rule_and_the_vendors_elsewhere(
 ) -> None:
     """At every bound and beside it: RCCL's own reader in both forms, and the plugin at each ABI."""
     ours, base = document(found), "".join(f"{line}\n" for line in lines)
-    plain, text = emit.render(ours), over(ours, base)
-    emit.check_over(
-        emit.rules_of(ours),
-        emit.read_rules(base.encode()).rules,
-        emit.read_rules(text.encode()).rules,
+    plain, text = render(ours), over(ours, base)
+    check_over(
+        rules_of(ours),
+        read_rules(base.encode()).rules,
+        read_rules(text.encode()).rules,
     )
     path = tmp_path_factory.mktemp("m") / "merged.csv"
     path.write_text(text, encoding="utf-8")
@@ -294,8 +313,8 @@ def expected(
 )
 def test_a_file_that_answers_otherwise_is_found_out(broken: str) -> None:
     """What the check is for; a bug of ours would not become a rule file."""
-    ours = emit.read_rules(b"allreduce,0,99,ring,ll,-1,1,8,-1,-1\n").rules
-    base = emit.read_rules(b"allreduce,50,200,tree,ll,-1,1,8,-1,-1\n").rules
-    emit.check_over(ours, base, (*ours, *base))
+    ours = read_rules(b"allreduce,0,99,ring,ll,-1,1,8,-1,-1\n").rules
+    base = read_rules(b"allreduce,50,200,tree,ll,-1,1,8,-1,-1\n").rules
+    check_over(ours, base, (*ours, *base))
     with pytest.raises(VerificationError, match="not ours before the vendor's"):
-        emit.check_over(ours, base, emit.read_rules(broken.encode()).rules)
+        check_over(ours, base, read_rules(broken.encode()).rules)

@@ -7,10 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from rccltune import emit
-from rccltune.errors import VerificationError
 from rccltune.model import (
     DEFAULT_VARIANT,
+    Collective,
     Environment,
     Gain,
     GainRange,
@@ -18,9 +17,10 @@ from rccltune.model import (
     Target,
     Variant,
     VariantGain,
+    VerificationError,
     WrongShare,
 )
-from rccltune.vocab import Collective
+from rccltune.rules import finding_lines, render_environment
 
 TARGET = Target(
     collective=Collective.ALL_REDUCE,
@@ -81,7 +81,7 @@ def text(*environments: Environment, rules: str | None = "/r/rules.csv") -> str:
     """The file."""
     needs = [pair for one in environments if one.chosen for pair in one.variant.environment]
     use = [] if rules is None else [("NCCL_TUNER_CONFIG_FILE", rules)]
-    return emit.render_environment(["SIMULATED", "by hand"], environments, needs, use)
+    return render_environment(["SIMULATED", "by hand"], environments, needs, use)
 
 
 def sourced(content: str, folder: Path) -> dict[str, str]:
@@ -111,13 +111,13 @@ def test_a_shell_gets_the_chosen_environment_and_no_other(tmp_path: Path) -> Non
 def test_what_is_no_name_of_a_variable_is_refused(name: str) -> None:
     """A shell would run what is behind it."""
     with pytest.raises(VerificationError, match="no variable of a shell"):
-        emit.render_environment(["x"], [], [(name, "1")], [])
+        render_environment(["x"], [], [(name, "1")], [])
 
 
 def test_a_value_of_several_lines_is_refused() -> None:
     """Its second line would be read as a line of the file by whoever does not quote."""
     with pytest.raises(VerificationError, match="no variable of a shell"):
-        emit.render_environment(["x"], [], [("A", "1\nexport B=2")], [])
+        render_environment(["x"], [], [("A", "1\nexport B=2")], [])
 
 
 def test_where_none_is_chosen_nothing_but_the_rules_is_exported(tmp_path: Path) -> None:
@@ -162,13 +162,11 @@ def test_each_gain_stands_beside_its_export_with_what_it_rests_on() -> None:
 def test_what_a_lossy_variant_gets_wrong_is_said() -> None:
     """As a share, from which size on, and that it is none where it is none."""
     wrong = WrongShare(target=TARGET, share=0.125, at_nbytes=1 << 26, from_nbytes=1 << 24)
-    [line] = [x for x in emit.finding_lines(gain(wrong=wrong)) if "allows" in x]
+    [line] = [x for x in finding_lines(gain(wrong=wrong)) if "allows" in x]
     assert "from 16 MiB on" in line
     assert "12 % of all elements (at 64 MiB)" in line
     right = WrongShare(target=TARGET, share=0.0, at_nbytes=1 << 26, from_nbytes=None)
-    assert any(
-        "within the benchmark's tolerance" in x for x in emit.finding_lines(gain(wrong=right))
-    )
+    assert any("within the benchmark's tolerance" in x for x in finding_lines(gain(wrong=right)))
 
 
 def test_lines_are_short_comments_or_exports() -> None:

@@ -11,11 +11,22 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 from readers import rccl_rows
 
-from rccltune import emit
-from rccltune.errors import InputFileError, VerificationError
-from rccltune.model import DEFAULT_VARIANT, SILENT, Rule, Scale, Setting, Target, Zone
-from rccltune.units import MAX_NBYTES
-from rccltune.vocab import Algorithm, Collective, Protocol
+from rccltune import rules
+from rccltune.model import (
+    DEFAULT_VARIANT,
+    MAX_NBYTES,
+    SILENT,
+    Algorithm,
+    Collective,
+    InputFileError,
+    Protocol,
+    Rule,
+    Scale,
+    Setting,
+    Target,
+    VerificationError,
+    Zone,
+)
 
 TARGET = Target(
     collective=Collective.ALL_REDUCE,
@@ -95,19 +106,19 @@ def test_no_line_of_a_rule_file_is_cut(
     left: list[tuple[int, str]],
 ) -> None:
     """Either refused with the reason, or both of RCCL's readers have our rows and no others."""
-    base = emit.read_rules(b"allreduce,0,900,ring,simple,-1,1,8,-1,-1\n").rules
-    document = emit.RuleDocument(
+    base = rules.read_rules(b"allreduce,0,900,ring,simple,-1,1,8,-1,-1\n").rules
+    document = rules.RuleDocument(
         provenance=tuple(provenance),
         requires=tuple(requires),
         needs=tuple(needs),
-        sections=emit.sections(zones(reasons, [100, 200, 300])),
+        sections=rules.sections(zones(reasons, [100, 200, 300])),
         base=None,
     )
-    merged = emit.over(
-        document, emit.Base(name=name, sha256="ab" * 32, rules=base, left_out=tuple(left))
+    merged = rules.over(
+        document, rules.Base(name=name, sha256="ab" * 32, rules=base, left_out=tuple(left))
     )
     try:
-        text = emit.render(merged)
+        text = rules.render(merged)
     except InputFileError:
         long = [f"#@ needs {n}={v}" for n, v in needs] + [
             f"#@ requires {k}={v}" for k, v in requires
@@ -120,7 +131,7 @@ def test_no_line_of_a_rule_file_is_cut(
     rows = [(0, 99), (200, 299), (0, 900)]
     for new in (False, True):
         assert [(row.low, row.high) for row in rccl_rows(text, new=new)] == rows
-    read = emit.read_rules(text.encode())
+    read = rules.read_rules(text.encode())
     assert [(rule.min_nbytes, rule.max_nbytes) for rule in read.rules or ()] in ([], rows)
     assert list(read.needs) == needs
     # Some of these words no plugin knows; what is asked is whether all of them are still there.
@@ -135,11 +146,11 @@ def test_no_line_of_a_rule_file_is_cut(
 def test_an_environment_that_fits_no_line_is_refused() -> None:
     """RCCL would take the end of the line for a rule: here the tail is one."""
     value = "x" * 238 + "," + ROW
-    document = emit.RuleDocument(
+    document = rules.RuleDocument(
         provenance=(), requires=(), needs=(("LD_LIBRARY_PATH", value),), sections=()
     )
     with pytest.raises(InputFileError, match=r"LD_LIBRARY_PATH is longer than 199 bytes"):
-        emit.render(document)
+        rules.render(document)
 
 
 @pytest.mark.parametrize(
@@ -150,20 +161,20 @@ def test_an_environment_that_would_be_read_back_as_another_is_refused(
     name: str, value: str
 ) -> None:
     """A line feed in a value would make a rule of its rest."""
-    document = emit.RuleDocument(provenance=(), requires=(), needs=((name, value),), sections=())
+    document = rules.RuleDocument(provenance=(), requires=(), needs=((name, value),), sections=())
     with pytest.raises(InputFileError, match="cannot be asked for"):
-        emit.render(document)
+        rules.render(document)
 
 
 def test_many_needs_and_requirements_stand_on_lines_of_their_own() -> None:
     """Every line is complete by itself, and all of them together are what was meant."""
     needs = tuple((f"NAME_{n}", "v" * 180) for n in range(6))
     requires = (("arch", "gfx942"), ("device", "0x74a1"), *[("compute", "CPX")] * 20)
-    document = emit.RuleDocument(provenance=(), requires=requires, needs=needs, sections=())
-    text = emit.render(document)
+    document = rules.RuleDocument(provenance=(), requires=requires, needs=needs, sections=())
+    text = rules.render(document)
     assert text.count("#@ needs NAME_") == 6
     assert text.count("#@ requires ") == 2
-    read = emit.read_rules(text.encode())
+    read = rules.read_rules(text.encode())
     assert read.needs == needs
     assert dict(read.requires) == {"arch": "gfx942", "device": "0x74a1", "compute": "CPX"}
 
@@ -171,14 +182,14 @@ def test_many_needs_and_requirements_stand_on_lines_of_their_own() -> None:
 def test_rules_without_a_cell_never_become_a_file() -> None:
     """Newer RCCL skips -1,-1 and older RCCL plays ring/simple: a bug upstream is found out."""
     broken = Zone(target=TARGET, min_nbytes=0, max_nbytes=MAX_NBYTES, setting=Setting(channels=8))
-    document = emit.RuleDocument(
-        provenance=(), requires=(), needs=(), sections=emit.sections([broken])
+    document = rules.RuleDocument(
+        provenance=(), requires=(), needs=(), sections=rules.sections([broken])
     )
     with pytest.raises(VerificationError, match="names no algorithm"):
-        emit.render(document)
+        rules.render(document)
     silent = Rule(collective=Collective.ALL_REDUCE, min_nbytes=0, max_nbytes=9, setting=SILENT)
     # For measuring through our own plugin it is a setting like any other.
-    assert "-1,-1,-1" in emit.render_rules("to measure", [silent])
+    assert "-1,-1,-1" in rules.render_rules("to measure", [silent])
 
 
 THEIRS = st.sampled_from(
@@ -217,20 +228,20 @@ def test_no_line_of_a_rewritten_file_is_cut(
 ) -> None:
     """Somebody's file with some rules narrowed: the others stay, and no comment becomes one."""
     content = "\n".join(lines) + "\n"
-    before = emit.read_rules(content.encode())
+    before = rules.read_rules(content.encode())
     assert before.errors == ()
     changes, wanted = {}, []
     for rule, narrow in zip(before.rules, cut, strict=False):
         low, high = rule.min_nbytes, rule.min_nbytes + 9
-        part = emit.read_rules(f"allreduce,{low},{high},ring,ll,-1,1,8".encode()).rules
+        part = rules.read_rules(f"allreduce,{low},{high},ring,ll,-1,1,8".encode()).rules
         if narrow and rule.line is not None:
-            changes[rule.line] = emit.Change(
+            changes[rule.line] = rules.Change(
                 parts=part, evidence=evidence, holes=((high + 1, rule.max_nbytes, reason),)
             )
         wanted.append((low, high if narrow else rule.max_nbytes, rule.setting, rule.only_mode))
-    text = emit.rewritten(content, changes, (head,))
+    text = rules.rewritten(content, changes, (head,))
     assert is_whole(text)
-    after = emit.read_rules(text.encode())
+    after = rules.read_rules(text.encode())
     assert after.errors == ()
     found = [(r.min_nbytes, r.max_nbytes, r.setting, r.only_mode) for r in after.rules]
     assert found == wanted
@@ -243,4 +254,4 @@ def test_a_line_of_somebodys_that_cannot_be_shortened_is_refused() -> None:
     """With its number; the tail of what it asks for would be a rule to RCCL."""
     content = f"{ROW}\n#@ needs A={'v' * 240},{ROW}\n"
     with pytest.raises(InputFileError, match="line 2 is longer than 199 bytes"):
-        emit.rewritten(content, {}, ())
+        rules.rewritten(content, {}, ())

@@ -10,10 +10,18 @@ from hypothesis import given
 from hypothesis import strategies as st
 from readers import ALGORITHMS, PROTOCOLS, Call, Cell, Interval, interval, ncclx_answer, ncclx_rows
 
-from rccltune import emit
-from rccltune.model import DEFAULT_VARIANT, Rule, Scale, Setting, Target, Zone
-from rccltune.units import MAX_NBYTES
-from rccltune.vocab import Collective, Protocol
+from rccltune.model import (
+    DEFAULT_VARIANT,
+    MAX_NBYTES,
+    Collective,
+    Protocol,
+    Rule,
+    Scale,
+    Setting,
+    Target,
+    Zone,
+)
+from rccltune.rules import NcclxFile, RuleDocument, read_rules, render, render_ncclx, sections
 
 EVERY: set[Cell] = {(a, p) for a in ALGORITHMS for p in PROTOCOLS}
 NO_LL128 = {cell for cell in EVERY if cell[1] != "ll128"}
@@ -48,9 +56,9 @@ def zones(
     return made
 
 
-def written(found: Sequence[Zone], *, span: bool = False) -> emit.NcclxFile:
+def written(found: Sequence[Zone], *, span: bool = False) -> NcclxFile:
     """As it is emitted."""
-    return emit.render_ncclx(("measured by a test",), (("A", "1"),), found, span=span)
+    return render_ncclx(("measured by a test",), (("A", "1"),), found, span=span)
 
 
 def answer(text: str, scale: Scale, nbytes: int, offered: set[Cell] = EVERY) -> str:
@@ -231,10 +239,8 @@ def test_rules_of_both_dialects_come_from_the_same_zones() -> None:
     """Each of RCCL's rows, at sizes that its ranks divide, is what NCCLX answers alone."""
     scale = Scale(n_nodes=1, n_ranks=8)
     found = [z for z in constant() if z.target.scale == scale]
-    document = emit.RuleDocument(
-        provenance=(), requires=(), needs=(), sections=emit.sections(found)
-    )
-    rules: tuple[Rule, ...] = emit.read_rules(emit.render(document).encode()).rules
+    document = RuleDocument(provenance=(), requires=(), needs=(), sections=sections(found))
+    rules: tuple[Rule, ...] = read_rules(render(document).encode()).rules
     text = written(found).text
     for rule in rules[:3]:
         low = -(-rule.min_nbytes // 8) * 8

@@ -11,20 +11,23 @@ from hypothesis import given
 from hypothesis import strategies as st
 from readers import Call, rccl_answer, rccl_rows
 
-from rccltune import emit
-from rccltune.errors import VerificationError
 from rccltune.model import (
     LL128_FORCED,
+    MAX_NBYTES,
+    TUNABLE,
+    Algorithm,
+    Collective,
     Gain,
     Mode,
+    Protocol,
     Rule,
     Scale,
     Setting,
     Target,
+    VerificationError,
     Zone,
 )
-from rccltune.units import MAX_NBYTES
-from rccltune.vocab import TUNABLE, Algorithm, Collective, Protocol
+from rccltune.rules import RuleDocument, audit, read_rules, render, sections
 
 TARGET = Target(
     collective=Collective.ALL_REDUCE,
@@ -64,22 +67,22 @@ def zone_lists(draw: st.DrawFn) -> list[Zone]:
     return zones
 
 
-def document(zones: list[Zone]) -> emit.RuleDocument:
+def document(zones: list[Zone]) -> RuleDocument:
     """A document around some zones."""
-    return emit.RuleDocument(
+    return RuleDocument(
         provenance=("measured by somebody " * 20, "@ is no instruction here"),
         requires=(("arch", "gfx942"), ("cus", "38"), ("compute", "CPX"), ("memory", "NPS4")),
         needs=LL128_FORCED.environment,
-        sections=emit.sections(zones),
+        sections=sections(zones),
     )
 
 
 @given(zone_lists())
 def test_what_is_written_is_read_back(zones: list[Zone]) -> None:
     """Writing zones and reading the file gives the same rules, holes and conditions."""
-    text = emit.render(document(zones))
+    text = render(document(zones))
 
-    read = emit.read_rules(text.encode())
+    read = read_rules(text.encode())
     chosen = [r for r in read.rules if not _is_fallback(r, text)]
 
     assert read.findings == ()
@@ -102,7 +105,7 @@ def _is_fallback(rule: Rule, text: str) -> bool:
 @given(zone_lists())
 def test_rccls_own_reader_answers_as_the_zones(zones: list[Zone]) -> None:
     """Both forms of its built-in tuner, at every bound and beside it, LL128 on offer or not."""
-    text = emit.render(document(zones))
+    text = render(document(zones))
     bounds = {bound for zone in zones for bound in (zone.min_nbytes, zone.max_nbytes)}
     sizes = {b + step for b in bounds for step in (-1, 0, 1) if 0 <= b + step <= MAX_NBYTES}
     for new in (False, True):
@@ -133,7 +136,7 @@ def _as_rccl(setting: Setting) -> tuple[tuple[str, str], int]:
 @given(zone_lists())
 def test_the_file_is_in_the_dialect_that_every_reader_takes(zones: list[Zone]) -> None:
     """cli.md: ten fields, lower case, LF, comments in column 0, lines under 200 characters."""
-    text = emit.render(document(zones))
+    text = render(document(zones))
     n_rows = sum(line.startswith("allreduce,") for line in text.splitlines())
 
     assert text.startswith(f"#@ rules {n_rows}\n#@ format 1\n")
@@ -148,8 +151,8 @@ def test_the_file_is_in_the_dialect_that_every_reader_takes(zones: list[Zone]) -
 @given(zone_lists())
 def test_every_size_is_in_a_rule_or_in_a_stated_hole(zones: list[Zone]) -> None:
     """0 to 2^63-1 without gap or overlap: the next minimum is the previous maximum plus one."""
-    read = emit.read_rules(emit.render(document(zones)).encode())
-    text = emit.render(document(zones))
+    read = read_rules(render(document(zones)).encode())
+    text = render(document(zones))
     spans = [(r.min_nbytes, r.max_nbytes) for r in read.rules if not _is_fallback(r, text)]
     spans = sorted(spans + [(hole.min_nbytes, hole.max_nbytes) for hole in read.holes])
 
@@ -163,7 +166,7 @@ def test_zones_with_a_gap_never_become_a_file() -> None:
     gap = Zone(target=TARGET, min_nbytes=8, max_nbytes=MAX_NBYTES, setting=None, reason="x")
 
     with pytest.raises(VerificationError, match="jump from 0 to 8"):
-        emit.sections([gap])
+        sections([gap])
 
 
 # What each public file must be found to be, from INDEX.md ("configs"): rules kept, and the
@@ -197,7 +200,7 @@ EXPECTED = {
 @pytest.mark.parametrize("name", sorted(EXPECTED))
 def test_public_files_are_judged_as_expected(shared_data: Path, name: str) -> None:
     """Every public rule file gives the number of rules and the findings that INDEX.md lists."""
-    read = emit.read_rules((shared_data / "configs" / name).read_bytes())
+    read = read_rules((shared_data / "configs" / name).read_bytes())
 
     n_rules, findings = EXPECTED[name]
     assert len(read.rules) == n_rules
@@ -217,14 +220,14 @@ def test_public_files_are_judged_as_expected(shared_data: Path, name: str) -> No
 )
 def test_gaps_between_rules_are_found(shared_data: Path, name: str, n_gaps: int) -> None:
     """Closed ranges on sampled sizes leave every size between them to the library."""
-    read = emit.read_rules((shared_data / "configs" / name).read_bytes())
+    read = read_rules((shared_data / "configs" / name).read_bytes())
 
-    assert len(emit.audit(read.rules).gaps) == n_gaps
+    assert len(audit(read.rules).gaps) == n_gaps
 
 
 def test_the_partition_mode_of_a_fork_is_a_filter() -> None:
     """Column 11 restricts a row; ignoring it would apply CPX rules to whole GPUs."""
-    read = emit.read_rules(b"allreduce,0,9,tree,ll,-1,1,64,-1,-1,cpx,-1\n")
+    read = read_rules(b"allreduce,0,9,tree,ll,-1,1,64,-1,-1,cpx,-1\n")
 
     assert read.rules[0].only_mode == Mode(compute="CPX", memory=None)
 
@@ -248,7 +251,7 @@ def test_the_partition_mode_of_a_fork_is_a_filter() -> None:
 )
 def test_mistakes_that_would_choose_wrongly_refuse_the_file(content: bytes, code: str) -> None:
     """Design section 7: errors refuse the file, with line and reason."""
-    read = emit.read_rules(b"allreduce,0,8,ring,ll,-1,1,8\n" + content)
+    read = read_rules(b"allreduce,0,8,ring,ll,-1,1,8\n" + content)
 
     assert [f.code for f in read.errors] == [code]
     assert read.errors[0].line >= 2
@@ -268,7 +271,7 @@ def test_mistakes_that_would_choose_wrongly_refuse_the_file(content: bytes, code
 )
 def test_rows_that_mean_nothing_here_are_skipped_with_a_warning(content: bytes, code: str) -> None:
     """The rest of the file works as its author meant it."""
-    read = emit.read_rules(content + b"allreduce,0,8,ring,ll,-1,1,8")
+    read = read_rules(content + b"allreduce,0,8,ring,ll,-1,1,8")
 
     assert [(f.code, f.line) for f in read.findings] == [(code, 1)]
     assert len(read.rules) == 1
@@ -276,7 +279,7 @@ def test_rows_that_mean_nothing_here_are_skipped_with_a_warning(content: bytes, 
 
 def test_todays_forms_are_tolerated() -> None:
     """BOM, CRLF, blanks, indented comments, trailing comments, 8 fields, no newline at the end."""
-    read = emit.read_rules(
+    read = read_rules(
         b"\xef\xbb\xbf# a\r\n  # b\r\n\r\n allreduce , 0,8,ring,ll,-1,1,8 # why\r\n"
         b"broadcast,0,8,-1,-1,16,-1,-1,-1,-1,,\n\tallreduce,9,9,-1,-1,-1,-1,-1"
     )
@@ -288,7 +291,7 @@ def test_todays_forms_are_tolerated() -> None:
 @given(st.binary(max_size=400))
 def test_no_bytes_make_the_reader_fail(content: bytes) -> None:
     """Whatever is handed over becomes rules and findings."""
-    emit.read_rules(content)
+    read_rules(content)
 
 
 RULES = st.builds(
@@ -304,7 +307,7 @@ RULES = st.builds(
 @given(st.lists(RULES, max_size=6))
 def test_dead_and_fallback_are_what_trying_every_call_says(rules: list[Rule]) -> None:
     """Against brute force: each size and scale, with each subset of cells selectable."""
-    found = emit.audit(rules)
+    found = audit(rules)
     reached_first, reached_ever = set(), set()
     for n_nodes in (1, 2, 3):
         scale = Scale(n_nodes=n_nodes, n_ranks=8)

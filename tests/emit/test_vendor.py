@@ -10,20 +10,20 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from readers import RcclRow, rccl_rows
 
-from rccltune import emit
-from rccltune.emit import Severity
+from rccltune import rules
 from rccltune.model import Rule
+from rccltune.rules import Severity
 
 GOOD = "allreduce,0,99,ring,ll,-1,1,8,-1,-1"
 
 
 def merged(text: str) -> tuple[str, dict[int, str]]:
     """A vendor's table behind no rules of ours, as a file, and (line, why) of what is left out."""
-    file, left_out = emit.read_base(text.encode())
+    file, left_out = rules.read_base(text.encode())
     assert file.errors == ()
-    document = emit.RuleDocument(provenance=(), requires=(), needs=(), sections=())
-    base = emit.Base(name="theirs.csv", sha256="ab" * 32, rules=file.rules, left_out=left_out)
-    return emit.render(emit.over(document, base)), dict(left_out)
+    document = rules.RuleDocument(provenance=(), requires=(), needs=(), sections=())
+    base = rules.Base(name="theirs.csv", sha256="ab" * 32, rules=file.rules, left_out=left_out)
+    return rules.render(rules.over(document, base)), dict(left_out)
 
 
 def both(text: str) -> tuple[list[RcclRow], list[RcclRow]]:
@@ -73,7 +73,7 @@ def test_rows_on_which_readers_disagree_are_left_out(row: str, why: str) -> None
     assert f"line 2 of it is not written: {left_out[2]}" in " ".join(comments.split())
     wanted = rccl_rows(f"{before}\n{after}\n", new=True)
     assert both(text) == (wanted, wanted)
-    assert emit.read_rules(text.encode()).findings == ()
+    assert rules.read_rules(text.encode()).findings == ()
 
 
 def test_rows_behind_a_mark_are_not_taken() -> None:
@@ -113,7 +113,7 @@ def test_what_every_reader_takes_alike_is_kept(row: str) -> None:
 @pytest.mark.parametrize("row", ["allreduce,0,64K,ring,ll,-1,1,8", "allreduce,0,-1,ring,ll,-1,1,8"])
 def test_a_row_that_every_rccl_plays_otherwise_than_written_is_an_error(row: str) -> None:
     """64 bytes, and every size: leaving it out would lose a choice of the vendor's silently."""
-    file, _ = emit.read_base(f"{GOOD}\n{row}\n".encode())
+    file, _ = rules.read_base(f"{GOOD}\n{row}\n".encode())
     assert [(one.severity, one.line) for one in file.errors] == [(Severity.ERROR, 2)]
 
 
@@ -121,7 +121,7 @@ def test_lines_of_one_reason_are_named_together() -> None:
     """A table of thousands of such rows makes one sentence."""
     text, _ = merged("\n".join([GOOD, *["alltoall,0,9,ring,ll,-1,1,8"] * 3, "", "x,1,2"]))
     assert "# lines 2-4 of it are not written: alltoall never asks a tuner" in text
-    assert emit.by_reason([(9, "b"), (1, "a"), (3, "a"), (2, "a"), (7, "a")]) == [
+    assert rules.by_reason([(9, "b"), (1, "a"), (3, "a"), (2, "a"), (7, "a")]) == [
         ("1-3, 7", "a"),
         ("9", "b"),
     ]
@@ -165,13 +165,13 @@ def test_a_row_is_taken_exactly_where_every_reader_has_the_same(
 ) -> None:
     """RCCL in both forms and our own reader; a row that any of them has and is not taken is named."""
     base = ending.join(lines) + ending
-    file, left_out = emit.read_base(base.encode())
+    file, left_out = rules.read_base(base.encode())
     assert file.errors == ()
     taken = {rule.line: as_rccl(rule) for rule in file.rules}
     assert not set(taken) & set(dict(left_out))
     for number, line in enumerate(base.split("\n"), start=1):
         old, new = ([plain(row) for row in rccl_rows(line, new=form)] for form in (False, True))
-        alone = emit.read_rules(line.encode())
+        alone = rules.read_rules(line.encode())
         ours = [as_rccl(rule) for rule in alone.rules if rule.setting.algorithm is not None]
         agreed = old == new == ours and not alone.findings
         if number in taken:

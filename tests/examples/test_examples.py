@@ -11,9 +11,9 @@ from pathlib import Path
 import pandas as pd
 import pytest
 
-from rccltune import parse, plugin, simnode
+from rccltune import logs, plugin, simulate
 from rccltune.cli import run
-from rccltune.config import read_sweep_file
+from rccltune.measure import read_sweep_file
 from rccltune.model import Scale, Stated, Vendor
 
 EXAMPLES = Path(__file__).resolve().parents[2] / "examples"
@@ -53,7 +53,7 @@ MEASURED = sorted([*EXAMPLES.glob("*/sweep.csv"), *EXAMPLES.glob("*/all_reduce.c
 def test_measurements_say_whose_gpus_they_are_of(path: Path) -> None:
     """By themselves, so that each is judged by the limits of its own library."""
     vendor = Vendor.AMD if path.parent.name.startswith("mi") else Vendor.NVIDIA
-    assert parse.read(path, Stated(), "L").fingerprint.vendor is vendor
+    assert logs.read(path, Stated(), "L").fingerprint.vendor is vendor
 
 
 @pytest.mark.parametrize("path", SWEEPS, ids=lambda path: path.stem)
@@ -102,8 +102,8 @@ def test_a_workload_of_a_recorded_job_replaces_the_sizes() -> None:
 @pytest.mark.parametrize("path", NODES, ids=lambda path: path.stem)
 def test_a_node_file_is_a_node(path: Path) -> None:
     """Checked against the schema, filled and compiled; it says that it is made up."""
-    assert simnode.load_node(path).name == path.stem
-    assert simnode.compile_node(path).startswith(b"rccltune-node 1\n")
+    assert simulate.load_node(path).name == path.stem
+    assert simulate.compile_node(path).startswith(b"rccltune-node 1\n")
     text = path.read_text(encoding="utf-8")
     assert "made-up" in text.split("format: 1")[0] or "made up" in text.split("format: 1")[0]
     assert "kind: measured" not in text

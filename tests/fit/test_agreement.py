@@ -16,13 +16,15 @@ from rccltune.model import (
     LL128_FORCED,
     SILENT,
     Caution,
+    Collective,
     Curve,
     CurveKey,
+    Doubt,
+    Placement,
     Sample,
     Scale,
     Setting,
 )
-from rccltune.vocab import Collective, Doubt, Placement
 
 TREE = Setting.parse("tree/ll")
 RING = Setting.parse("ring/simple")

@@ -7,20 +7,23 @@ from collections.abc import Mapping
 
 import pytest
 
-from rccltune import emit, fit
+from rccltune import fit, rules
 from rccltune.model import (
     DEFAULT_VARIANT,
+    Algorithm,
     Belief,
     CellChange,
+    Collective,
     Curve,
     CurveKey,
     CurvePoint,
     Model,
+    Placement,
+    Protocol,
     Scale,
     Setting,
     Target,
 )
-from rccltune.vocab import Algorithm, Collective, Placement, Protocol
 
 SIZES = [32 << (2 * k) for k in range(12)]
 BUS = 48.0
@@ -44,7 +47,7 @@ def time_us(name: str, collective: Collective, n: int, nbytes: int, constants: C
     return base + steps * hop + nbytes / (1000 * BUS * share * to_bus)
 
 
-def ground(collective: Collective, n: int, truth: Constants) -> fit.constants.Ground:
+def ground(collective: Collective, n: int, truth: Constants) -> fit.Ground:
     """Beliefs by the model, and curves by the truth."""
     target = Target(
         collective=collective,
@@ -174,7 +177,7 @@ def test_the_file_is_marked_and_read_back() -> None:
         error_before=0.4,
         error_after=0.05,
     )
-    text = emit.render_constants(("for a test",), [change])
+    text = rules.render_constants(("for a test",), [change])
     assert text.splitlines()[1] == "#@ constants experiment"
     assert "EXPERIMENT" in text
     assert read(text) == {
@@ -182,4 +185,4 @@ def test_the_file_is_marked_and_read_back() -> None:
         ("bwRatio", 0, "ring", "ll"): ("*", 1.25),
     }
     # Nobody may take it for rules.
-    assert emit.read_rules(text.encode()).errors
+    assert rules.read_rules(text.encode()).errors

@@ -15,14 +15,15 @@ from rccltune import fit
 from rccltune.model import (
     LL128_FORCED,
     TREE_SIMPLE_PATCHED,
+    Collective,
     CurveKey,
     Evidence,
+    Placement,
     Sample,
     Scale,
     Setting,
     Variant,
 )
-from rccltune.vocab import Collective, Placement
 
 SIZES = [2**n for n in range(10, 26)]
 Time = Callable[[int], float]

@@ -7,9 +7,19 @@ from dataclasses import replace
 import pytest
 
 from rccltune import fit
-from rccltune.errors import TooLittleDataError
-from rccltune.model import BASELINE, Caution, CurveKey, Model, Sample, Scale, Setting
-from rccltune.vocab import Collective, Doubt, Placement
+from rccltune.model import (
+    BASELINE,
+    Caution,
+    Collective,
+    CurveKey,
+    Doubt,
+    Model,
+    Placement,
+    Sample,
+    Scale,
+    Setting,
+    TooLittleDataError,
+)
 
 KEY = CurveKey(
     collective=Collective.ALL_REDUCE,

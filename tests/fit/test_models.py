@@ -11,11 +11,17 @@ from hypothesis import strategies as st
 from scipy.optimize import least_squares, lsq_linear
 
 from rccltune import fit
-from rccltune.fit.linear import ROBUST_SCALE, robust_line, solve
-from rccltune.fit.models import fit_all
-from rccltune.fit.segmented import MIN_POINTS, Sums, best_pieces, costs
-from rccltune.model import Curve, CurveKey, Model, Sample, Scale, Setting
-from rccltune.vocab import Collective, Placement
+from rccltune.fit import (
+    MIN_POINTS,
+    ROBUST_SCALE,
+    Sums,
+    best_pieces,
+    costs,
+    fit_all,
+    robust_line,
+    solve,
+)
+from rccltune.model import Collective, Curve, CurveKey, Model, Placement, Sample, Scale, Setting
 
 SIZES = tuple(2**n for n in range(10, 28))
 times_strategy = st.lists(st.floats(1, 1e4), min_size=2, max_size=9)

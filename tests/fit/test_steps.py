@@ -7,8 +7,16 @@ from collections.abc import Sequence
 import pytest
 
 from rccltune import fit
-from rccltune.model import CurveKey, Sample, Scale, Separation, Setting
-from rccltune.vocab import Algorithm, Collective, Placement
+from rccltune.model import (
+    Algorithm,
+    Collective,
+    CurveKey,
+    Placement,
+    Sample,
+    Scale,
+    Separation,
+    Setting,
+)
 
 CPX = Scale(n_nodes=1, n_ranks=64)
 

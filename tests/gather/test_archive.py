@@ -15,7 +15,7 @@ import pytest
 
 from rccltune import plugin
 from rccltune.cli import run
-from rccltune.errors import MachineError
+from rccltune.model import MachineError
 
 KEY = """-----BEGIN OPENSSH PRIVATE KEY-----
 b3BlbnNzaC1rZXktdjEAAAAABG5vbmUAAAAEbm9uZQAAAAAAAAABAAAAMwAAAAtzc2gtZW

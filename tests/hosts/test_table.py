@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rccltune.hosts import Host, differences, named, table_of
+from rccltune.machine import Host, differences, named_hosts, table_of
 
 
 def hosts(n: int, odd: dict[int, tuple[str, str]], what: str = "mode") -> list[Host]:
@@ -81,13 +81,13 @@ def test_what_a_host_has_not_is_a_dash() -> None:
 )
 def test_names_in_few_words(names: list[str], text: str) -> None:
     """As Slurm writes them, so that they can be given back to it."""
-    assert named(names) == text
+    assert named_hosts(names) == text
 
 
 @given(st.sets(st.integers(0, 300), min_size=1))
 def test_every_name_is_in_the_range_and_no_other(numbers: set[int]) -> None:
     """Read back, the range is the names."""
-    text = named((f"node{number:03d}" for number in numbers), most=1000)
+    text = named_hosts((f"node{number:03d}" for number in numbers), most=1000)
     listed = re.search(r"node\[?([\d,-]+)\]?", text)
     assert listed is not None
     found = set()

@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 from processes import MARK, survivors, wait_for
 
+from rccltune import launch
 from rccltune.launch import Job, end_leftovers, process, run_beside
 
 # Prints a row, then goes on until it is ended.
@@ -144,7 +145,7 @@ def test_an_interrupt_while_the_other_is_started_ends_it(
 ) -> None:
     """It strikes when the other is known, which is gone when the interrupt is told."""
     own, beside = folders
-    spawn = process.spawn
+    spawn = launch.spawn
 
     def struck(other: Job, run_id: str) -> subprocess.Popen[bytes]:
         started = spawn(other, run_id)

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from rccltune.errors import InputFileError, MachineError
 from rccltune.launch import LAUNCHERS, find_launcher, first_hosts, hosts_used
+from rccltune.model import InputFileError, MachineError
 
 BENCH = ("all_reduce_perf", "-b", "8")
 
@@ -38,7 +38,7 @@ def test_the_flavour_is_what_the_launcher_says(
 ) -> None:
     """Detected by its words, never by its name alone."""
     path = fake(tmp_path, flavour)
-    monkeypatch.setattr("rccltune.launch.finding.own_folder", lambda: tmp_path)
+    monkeypatch.setattr("rccltune.launch.launchers.own_folder", lambda: tmp_path)
 
     launcher = find_launcher(flavour, path=path, in_allocation=True)
 
@@ -52,7 +52,7 @@ def test_another_launcher_than_wished_for_is_named(
 ) -> None:
     """A module loaded by mistake must not start 64 one-rank jobs."""
     path = fake(tmp_path, "mpich")
-    monkeypatch.setattr("rccltune.launch.finding.own_folder", lambda: tmp_path)
+    monkeypatch.setattr("rccltune.launch.launchers.own_folder", lambda: tmp_path)
 
     with pytest.raises(MachineError, match="is not openmpi: HYDRA build details"):
         find_launcher("openmpi", path=path)
@@ -66,7 +66,7 @@ def test_the_one_wished_for_is_found_behind_others(
     fake(tmp_path / "wheel", "openmpi")
     fake(tmp_path / "module", "mpich")
     (tmp_path / "module/mpirun").rename(tmp_path / "module" / name)
-    monkeypatch.setattr("rccltune.launch.finding.own_folder", lambda: tmp_path / "wheel")
+    monkeypatch.setattr("rccltune.launch.launchers.own_folder", lambda: tmp_path / "wheel")
     path = f"{tmp_path}/nowhere:{tmp_path}/module:/usr/bin:/bin"
 
     assert find_launcher("mpich", path=path).program == tmp_path / "module" / name
@@ -79,7 +79,7 @@ def test_intels_own_starter_is_started_and_not_its_script(
     """The script dies of the signal that should end the ranks, and they go on."""
     path = fake(tmp_path, "intel")
     (tmp_path / "mpiexec.hydra").write_text("")
-    monkeypatch.setattr("rccltune.launch.finding.own_folder", lambda: tmp_path)
+    monkeypatch.setattr("rccltune.launch.launchers.own_folder", lambda: tmp_path)
 
     assert find_launcher("intel", path=path).program == tmp_path / "mpiexec.hydra"
 
@@ -91,7 +91,7 @@ def test_of_two_in_one_folder_the_one_wished_for_is_found(
     path = fake(tmp_path, "mpich")
     (tmp_path / "mpirun").rename(tmp_path / "mpirun.mpich")
     fake(tmp_path, "openmpi")
-    monkeypatch.setattr("rccltune.launch.finding.own_folder", lambda: tmp_path)
+    monkeypatch.setattr("rccltune.launch.launchers.own_folder", lambda: tmp_path)
 
     assert find_launcher("mpich", path=path).program == tmp_path / "mpirun.mpich"
     assert find_launcher("auto", path=path).flavour == "openmpi"
@@ -101,7 +101,7 @@ def test_the_benchmarks_own_mpi_decides(tmp_path: Path, monkeypatch: pytest.Monk
     """A benchmark linked to MPICH under Open MPI is N jobs of one rank that exit with 0."""
     fake(tmp_path / "wheel", "openmpi")
     fake(tmp_path / "module", "mpich")
-    monkeypatch.setattr("rccltune.launch.finding.own_folder", lambda: tmp_path / "wheel")
+    monkeypatch.setattr("rccltune.launch.launchers.own_folder", lambda: tmp_path / "wheel")
 
     both = f"{tmp_path}/module:/usr/bin:/bin"
     assert find_launcher("auto", path=both, family="mpich").flavour == "mpich"
@@ -117,7 +117,7 @@ def test_srun_outside_of_an_allocation_is_refused(
 ) -> None:
     """There each launch would queue, and run on another node with one core for all ranks."""
     path = fake(tmp_path, "srun")
-    monkeypatch.setattr("rccltune.launch.finding.own_folder", lambda: tmp_path)
+    monkeypatch.setattr("rccltune.launch.launchers.own_folder", lambda: tmp_path)
 
     with pytest.raises(MachineError, match="no Slurm allocation") as caught:
         find_launcher("srun", path=path)
@@ -126,7 +126,7 @@ def test_srun_outside_of_an_allocation_is_refused(
 
 def test_no_launcher_says_where_to_get_one(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The hint names the extra that brings one."""
-    monkeypatch.setattr("rccltune.launch.finding.own_folder", lambda: tmp_path)
+    monkeypatch.setattr("rccltune.launch.launchers.own_folder", lambda: tmp_path)
 
     with pytest.raises(MachineError) as caught:
         find_launcher("auto", path=str(tmp_path))

@@ -13,9 +13,8 @@ from pathlib import Path
 import pytest
 from processes import MARK, survivors, wait_for
 
-from rccltune.errors import LaunchError, MachineError
-from rccltune.launch import Job, end_leftovers, family, process, run
-from rccltune.launch.family import TAG, Family
+from rccltune.launch import TAG, Family, Job, end_leftovers, family, process, run
+from rccltune.model import LaunchError, MachineError
 
 # A launcher like Open MPI 5's: every rank in a process group of its own.
 FAMILY = """
@@ -144,7 +143,7 @@ def zombies() -> set[str]:
 DRIVER = """
 import os, sys
 from pathlib import Path
-from rccltune.interrupts import interruptible
+from rccltune.launch.interrupts import interruptible
 from rccltune.launch import Job, run
 {first}script = {script!r}
 try:

@@ -22,7 +22,7 @@ from namespaces import ADDRESSES, TwoHosts, two_hosts
 from slurms import Node, Slurm, running
 from torches import torch_python
 
-from rccltune import plugin, simnode
+from rccltune import plugin, simulate
 from rccltune.cli import run
 
 REPOSITORY = Path(__file__).resolve().parents[2]
@@ -72,7 +72,7 @@ def hosts(
 
 def node(tmp_path: Path, **release: str) -> Path:
     """Two hosts with two ranks each, compiled as benchmarks read it."""
-    raw = yaml.safe_load(simnode.node_path("mi300x", "cpx-nps4").read_text(encoding="utf-8"))
+    raw = yaml.safe_load(simulate.node_path("mi300x", "cpx-nps4").read_text(encoding="utf-8"))
     raw["scale"] |= {"ranks": 4, "nodes": 2, "devices_per_oam": 2}
     raw["release"] |= release
     # Both hosts, and one of them.
@@ -87,7 +87,7 @@ def node(tmp_path: Path, **release: str) -> Path:
     path = tmp_path / "node.yaml"
     path.write_text(yaml.safe_dump(raw), encoding="utf-8")
     compiled = tmp_path / "node.node"
-    compiled.write_bytes(simnode.compile_node(path))
+    compiled.write_bytes(simulate.compile_node(path))
     return compiled
 
 

@@ -12,9 +12,9 @@ from pathlib import Path
 
 import pytest
 
-from rccltune import detect
-from rccltune.errors import MachineError
+from rccltune import machine
 from rccltune.launch import Job, Launcher, find_binding, find_launcher, hosts_used, run
+from rccltune.model import MachineError
 
 Real = Callable[[str], object]
 MPI = ("openmpi5", "openmpi4", "mpich", "intel")
@@ -195,7 +195,7 @@ def test_ranks_meet_exactly_where_we_say_that_they_do(
     run(job)
     # Launchers may mix the lines of ranks, as Intel MPI does.
     met = re.findall(r"of \d+", (tmp_path / "stdout.log").read_text()) == ["of 3"] * 3
-    family = detect.linked_mpi(program)
+    family = machine.linked_mpi(program)
     assert family == built.rstrip("45")
     assert met == (family in found.families)
 
@@ -215,8 +215,8 @@ def test_a_programs_mpi_is_read_off_it(real: Real, name: str, program: str, fami
     if not path.is_file():
         pytest.skip(f"this {name} has no {program}")
 
-    assert detect.linked_mpi(path) == family
-    assert detect.linked_mpi(Path("/bin/sh")) is None
+    assert machine.linked_mpi(path) == family
+    assert machine.linked_mpi(Path("/bin/sh")) is None
 
 
 def _seen(*names: str) -> str:

@@ -14,9 +14,9 @@ import pandas as pd
 import pytest
 import yaml
 
-from rccltune import plugin, simnode
+from rccltune import plugin, simulate
 from rccltune.cli import run
-from rccltune.launch.process import TAG
+from rccltune.launch import TAG
 
 Real = Callable[[str], object]
 NAMES = ("openmpi5", "openmpi4", "mpich", "intel", "srun")
@@ -35,7 +35,7 @@ def node(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., Path]
     monkeypatch.chdir(tmp_path)
 
     def write(**changes: object) -> Path:
-        raw = yaml.safe_load(simnode.node_path("mi300x", "cpx-nps4").read_text(encoding="utf-8"))
+        raw = yaml.safe_load(simulate.node_path("mi300x", "cpx-nps4").read_text(encoding="utf-8"))
         raw["scale"] |= {"ranks": 4, "devices_per_oam": 4}
         raw["fill"] = [{"ranks": 4, "placement": "node"}]
         # Curves of the placement that four ranks of one OAM have; all else is filled in.
@@ -207,7 +207,7 @@ def test_a_real_benchmark_is_bound_or_the_user_is_told(
     """--bind-to numa by default; where the launcher cannot, none, and the sweep says so."""
     real("openmpi5")
     compiled = node().with_suffix(".node")
-    compiled.write_bytes(simnode.compile_node(node()))
+    compiled.write_bytes(simulate.compile_node(node()))
     program = plugin.native_folder() / "sim" / "all_reduce_perf"
     bench = compiled.parent / "all_reduce_perf"
     bench.write_text(f'#!/bin/sh\nexec {program} "$@"\n')

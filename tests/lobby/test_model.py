@@ -10,8 +10,13 @@ from rccltune.model import (
     BASELINE,
     SILENT,
     UNSTATED,
+    Algorithm,
+    Collective,
     CurveKey,
+    Doubt,
     Mode,
+    Placement,
+    Protocol,
     Role,
     Rule,
     Sample,
@@ -23,7 +28,6 @@ from rccltune.model import (
     View,
     Zone,
 )
-from rccltune.vocab import Algorithm, Collective, Doubt, Placement, Protocol
 
 ONE_NODE = Scale(n_nodes=1, n_ranks=64)
 KEY = CurveKey(

@@ -13,16 +13,25 @@ from hypothesis import given
 from hypothesis import strategies as st
 from typing_extensions import TypedDict
 
-from rccltune import fields, schema, yamlfile
-from rccltune.errors import InputFileError, SessionError
-from rccltune.hosts import Answer, Host
-from rccltune.model import Fingerprint, Launch, LinkMap, LinkRates, Outcome, Place, Variant
-from rccltune.pipeline.dumping import Dumped
-from rccltune.pipeline.fitting import FitFile
-from rccltune.pipeline.searching import SearchFile
-from rccltune.pipeline.verdicts import Refused, VerdictFile
-from rccltune.session.store import HeaderFile
-from rccltune.showing import shown
+from rccltune import model
+from rccltune.fit import FitFile
+from rccltune.machine import Answer, Host
+from rccltune.measure import SearchFile
+from rccltune.model import (
+    Fingerprint,
+    InputFileError,
+    Launch,
+    LinkMap,
+    LinkRates,
+    Outcome,
+    Place,
+    SessionError,
+    Variant,
+    shown,
+)
+from rccltune.npkit import Dumped
+from rccltune.session import HeaderFile
+from rccltune.verify import Refused, VerdictFile
 
 # What each JSON file of a session, and each answer of a host, is read as.
 T = typing.TypeVar("T")
@@ -58,7 +67,7 @@ def test_every_field_that_is_read_has_its_bounds(root: type) -> None:
 
 def read(kind: type[T], plain: object) -> T:
     """A record from plain values."""
-    return schema.read_json(kind, json.dumps(plain).encode(), "x.json", "delete it.")
+    return model.read_json(kind, json.dumps(plain).encode(), "x.json", "delete it.")
 
 
 def test_all_mistakes_are_told_at_once_with_their_fields() -> None:
@@ -98,7 +107,7 @@ def test_what_is_no_json_of_ours_is_exit_7(text: str) -> None:
     """Whatever it is, the file is named and nothing else is raised."""
     content = text.encode("latin-1")
     with pytest.raises(SessionError) as caught:
-        schema.read_json(Fingerprint, content, "x.json", "delete it.")
+        model.read_json(Fingerprint, content, "x.json", "delete it.")
     assert caught.value.where == "x.json"
 
 
@@ -106,18 +115,18 @@ def test_what_is_no_json_of_ours_is_exit_7(text: str) -> None:
 def test_whatever_is_written_can_be_read(name: str, value: str, several: str) -> None:
     """A log may have any letter; what moves a cursor is written out, the rest stays."""
     made = Fingerprint(product=name, hosts=(value,))
-    plain = schema.to_plain(made)
+    plain = model.to_plain(made)
     back = read(Fingerprint, plain)
     assert back.hosts == (shown(value),)
     assert back.product == shown(name)
     said = Refused(path=name, sha256="", message=several, hint=None)
-    assert read(Refused, schema.to_plain(said)).message == shown(several, "\n\t")
+    assert read(Refused, model.to_plain(said)).message == shown(several, "\n\t")
 
 
 def test_what_could_not_be_read_is_told_before_it_is_written() -> None:
     """With the file that it comes from."""
     with pytest.raises(InputFileError, match="arch") as caught:
-        schema.checked(Fingerprint(arch="../x"), "x.log", "correct it.")
+        model.checked(Fingerprint(arch="../x"), "x.log", "correct it.")
     assert caught.value.where == "x.log"
 
 
@@ -125,7 +134,7 @@ def test_what_could_not_be_read_is_told_before_it_is_written() -> None:
 def test_numbers_are_finite_and_their_squares_too(value: float) -> None:
     """1e308 is finite, and what is computed with it is not."""
     with pytest.raises(SessionError):
-        schema.read_json(
+        model.read_json(
             Outcome,
             json.dumps({"launch": "a", "status": "ok", "duration_s": value}).encode(),
             "x.json",
@@ -144,9 +153,9 @@ def test_texts_are_no_numbers_and_ones_no_flags() -> None:
 class Plain(TypedDict, total=False):
     """A small YAML file."""
 
-    n: Annotated[int, fields.Parsed(int)]
-    inner: dict[fields.Word, fields.Whole]
-    several: Annotated[tuple[fields.Word, ...], fields.Listed()]
+    n: Annotated[int, model.Parsed(int)]
+    inner: dict[model.Word, model.Whole]
+    several: Annotated[tuple[model.Word, ...], model.Listed()]
 
 
 @pytest.mark.parametrize(
@@ -162,7 +171,7 @@ class Plain(TypedDict, total=False):
 def test_yaml_mistakes_have_their_places(text: str, places: list[str]) -> None:
     """Line and column of each, in the order of the file."""
     with pytest.raises(InputFileError) as caught:
-        yamlfile.read(Plain, text, "x.yaml", "see the docs.")
+        model.read(Plain, text, "x.yaml", "see the docs.")
     lines = caught.value.message.splitlines()[1:]
     assert [line.split(":", 1)[1].rsplit(": ", 1)[0].split(": ")[0] for line in lines] == places
 
@@ -173,4 +182,4 @@ def test_aliases_of_aliases_end() -> None:
         f"l{n}: &{chr(98 + n)} [{', '.join(['*' + chr(97 + n)] * 9)}]\n" for n in range(9)
     )
     with pytest.raises(InputFileError, match="too many values"):
-        yamlfile.read(Plain, text, "x.yaml", "see the docs.")
+        model.read(Plain, text, "x.yaml", "see the docs.")

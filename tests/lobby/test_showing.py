@@ -11,8 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rccltune.errors import InputFileError
-from rccltune.showing import Laid, json_text, lay, shown
+from rccltune.model import InputFileError, Laid, json_text, lay, shown
 
 # With the halves of surrogate pairs that undecodable file names have.
 ANY = st.text(st.characters(exclude_categories=()))
@@ -109,7 +108,7 @@ def _breaks_lines(argument: ast.expr) -> bool:
 
 
 def test_lines_of_ours_are_laid(repository: Path) -> None:
-    """Elsewhere a line break would be shown as one of data: ``\\n``. Use rccltune.showing.lay."""
+    """Elsewhere a line break would be shown as one of data: ``\\n``. Use rccltune.model.words.lay."""
     told = ("note", "say", "talk", "put", "detail", "result")
     found = [
         where

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from rccltune import defaults
+from rccltune.model import defaults
 
 # Nothing, once, and no word are no decision that two places could make differently.
 NEUTRAL = (0, 1, "", "-", ())
@@ -80,7 +80,7 @@ def test_no_default_stands_in_two_places(places: dict[tuple[str, object], list[s
 def test_shared_defaults_are_taken_from_where_they_stand(
     places: dict[tuple[str, object], list[str]],
 ) -> None:
-    """What is in rccltune.defaults is written as a number nowhere else under its name."""
+    """What is in rccltune.model.defaults is written as a number nowhere else under its name."""
     shared = {name.lower().removesuffix("_s") for name in vars(defaults) if name.isupper()}
     assert len(shared) > 10
     assert {key: where for key, where in places.items() if key[0] in shared} == {}

@@ -10,12 +10,12 @@ from pathlib import Path
 import click
 import pytest
 
-from rccltune import launch, sweep_options, units, variants
+from rccltune import launch, measure, model, variants
 from rccltune.cli import run
 from rccltune.cli.emit_config import emit_config
-from rccltune.launch.hosts import first_hosts
-from rccltune.pipeline.which import RELEASES
-from rccltune.vocab import Collective
+from rccltune.launch import first_hosts
+from rccltune.model import Collective
+from rccltune.rules import RELEASES
 
 # Those that only run on this host read no host file.
 LOCAL = ("none", "torchrun")
@@ -54,7 +54,7 @@ def test_every_format_is_written_and_documented(
 @pytest.mark.parametrize("flavour", launch.LAUNCHERS)
 def test_every_launcher_can_be_asked_for(flavour: str, repository: Path, tmp_path: Path) -> None:
     """By option and sweep file, with a row in docs/sweep.md, and its host files are read."""
-    assert flavour in sweep_options.LAUNCHERS
+    assert flavour in measure.LAUNCHERS
     assert f"| `{flavour}`" in (repository / "docs/sweep.md").read_text(encoding="utf-8")
     if flavour not in LOCAL:
         hosts = tmp_path / "hosts"
@@ -64,7 +64,7 @@ def test_every_launcher_can_be_asked_for(flavour: str, repository: Path, tmp_pat
 
 def test_no_launcher_is_asked_for_that_is_none() -> None:
     """The words of --launcher are the launchers, and auto."""
-    assert set(sweep_options.LAUNCHERS) == {"auto", *launch.LAUNCHERS}
+    assert set(measure.LAUNCHERS) == {"auto", *launch.LAUNCHERS}
 
 
 @pytest.mark.parametrize("version", variants.KNOWN_RCCL, ids=lambda one: ".".join(map(str, one)))
@@ -86,7 +86,7 @@ def test_every_collective_has_its_bandwidth_and_its_benchmark(
     collective: Collective, repository: Path
 ) -> None:
     """The factor of its bus bandwidth, and a stand-in that plays it."""
-    assert units.busbw_factor(collective, 8) > 0
+    assert model.busbw_factor(collective, 8) > 0
     names = (repository / "native_plugin/sim/CMakeLists.txt").read_text(encoding="ascii")
     assert re.search(rf"\b{collective.value}\b", names)
 

@@ -11,10 +11,8 @@ from pathlib import Path
 
 import pytest
 
-from rccltune.model import BASELINE, Sample, Stated
-from rccltune.parse import Reading, read
-from rccltune.units import algbw, busbw
-from rccltune.vocab import Collective, Placement
+from rccltune.logs import Reading, read
+from rccltune.model import BASELINE, Collective, Placement, Sample, Stated, algbw, busbw
 
 
 class Bench:

@@ -11,10 +11,8 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from rccltune.errors import OutputError, RccltuneError
-from rccltune.model import BASELINE, Stated
-from rccltune.parse import read, read_stream
-from rccltune.vocab import Collective
+from rccltune.logs import read, read_stream
+from rccltune.model import BASELINE, Collective, OutputError, RccltuneError, Stated
 
 if TYPE_CHECKING:
     from tests.parse.conftest import Bench, ReadText

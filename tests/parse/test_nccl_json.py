@@ -7,9 +7,17 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from rccltune.errors import OutputError
-from rccltune.model import Caution, Scale, Setting, Stated, Vendor
-from rccltune.vocab import Collective, Doubt, Placement
+from rccltune.model import (
+    Caution,
+    Collective,
+    Doubt,
+    OutputError,
+    Placement,
+    Scale,
+    Setting,
+    Stated,
+    Vendor,
+)
 
 if TYPE_CHECKING:
     from tests.parse.conftest import Lookup, ReadText

@@ -6,18 +6,19 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from rccltune.errors import CommandLineError, OutputError
 from rccltune.model import (
     BASELINE,
     KNOWN_VARIANTS,
     UNSTATED,
     Caution,
+    Collective,
+    CommandLineError,
     Mode,
+    OutputError,
     Setting,
     Stated,
     Variant,
 )
-from rccltune.vocab import Collective
 
 if TYPE_CHECKING:
     from tests.parse.conftest import Bench, ReadText

@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from rccltune.logs import NOISE, cut_log, strip
 from rccltune.model import BASELINE, Caution
-from rccltune.parse.prefix import NOISE, cut_log, strip
 
 if TYPE_CHECKING:
     from tests.parse.conftest import Bench, ReadText

@@ -12,10 +12,20 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from rccltune.errors import OutputError
-from rccltune.model import BASELINE, KNOWN_VARIANTS, Caution, Mode, Scale, Setting, Stated
-from rccltune.units import parse_size
-from rccltune.vocab import Collective, Doubt, Placement
+from rccltune.model import (
+    BASELINE,
+    KNOWN_VARIANTS,
+    Caution,
+    Collective,
+    Doubt,
+    Mode,
+    OutputError,
+    Placement,
+    Scale,
+    Setting,
+    Stated,
+    parse_size,
+)
 
 if TYPE_CHECKING:
     from tests.parse.conftest import ReadText

@@ -6,9 +6,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from rccltune.errors import OutputError
-from rccltune.model import BASELINE, Caution, Setting, Stated
-from rccltune.vocab import Algorithm, Collective
+from rccltune.model import BASELINE, Algorithm, Caution, Collective, OutputError, Setting, Stated
 
 if TYPE_CHECKING:
     from tests.parse.conftest import Bench, ReadText

@@ -9,11 +9,23 @@ from pathlib import Path
 
 import pytest
 
-from rccltune.errors import CommandLineError, OutputError
-from rccltune.model import BASELINE, Caution, Sample, Scale, Setting, Stated
-from rccltune.parse import Reading, read
-from rccltune.units import busbw
-from rccltune.vocab import Algorithm, Collective, Doubt, Placement, Protocol
+from rccltune.logs import Reading, read
+from rccltune.model import (
+    BASELINE,
+    Algorithm,
+    Caution,
+    Collective,
+    CommandLineError,
+    Doubt,
+    OutputError,
+    Placement,
+    Protocol,
+    Sample,
+    Scale,
+    Setting,
+    Stated,
+    busbw,
+)
 
 OUT, IN = Placement.OUT_OF_PLACE, Placement.IN_PLACE
 AR, AG, A2A = Collective.ALL_REDUCE, Collective.ALL_GATHER, Collective.ALLTOALL

@@ -6,10 +6,19 @@ from pathlib import Path
 
 import pytest
 
-from rccltune.errors import CommandLineError
-from rccltune.model import BASELINE, Caution, Role, Setting, Stated
-from rccltune.parse import read
-from rccltune.vocab import Algorithm, Collective, Placement, Protocol
+from rccltune.logs import read
+from rccltune.model import (
+    BASELINE,
+    Algorithm,
+    Caution,
+    Collective,
+    CommandLineError,
+    Placement,
+    Protocol,
+    Role,
+    Setting,
+    Stated,
+)
 
 OUT, IN = Placement.OUT_OF_PLACE, Placement.IN_PLACE
 

@@ -7,9 +7,19 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from rccltune.errors import CommandLineError, OutputError
-from rccltune.model import BASELINE, Caution, Setting, Stated
-from rccltune.vocab import Algorithm, Collective, Doubt, Placement, Protocol
+from rccltune.model import (
+    BASELINE,
+    Algorithm,
+    Caution,
+    Collective,
+    CommandLineError,
+    Doubt,
+    OutputError,
+    Placement,
+    Protocol,
+    Setting,
+    Stated,
+)
 
 if TYPE_CHECKING:
     from tests.parse.conftest import Bench, Lookup, ReadText

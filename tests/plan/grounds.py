@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from rccltune import plan
-from rccltune.model import Scale
-from rccltune.vocab import Collective
+from rccltune.model import Collective, Scale
 
 GROUND = plan.Ground(
     programs={c: f"/bench/{c.benchmark}" for c in Collective},

@@ -13,10 +13,8 @@ from grounds import GROUND
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rccltune import plan, plugin, simnode
-from rccltune.errors import MachineError
-from rccltune.model import Scale, Sweep
-from rccltune.vocab import DTYPE_BYTES, Collective
+from rccltune import plan, plugin, simulate
+from rccltune.model import DTYPE_BYTES, Collective, MachineError, Scale, Sweep
 
 GATHER, REDUCE = Collective.ALL_GATHER, Collective.ALL_REDUCE
 SHARED = (GATHER, Collective.REDUCE_SCATTER)
@@ -127,10 +125,10 @@ def test_the_benchmark_shows_just_these_sizes(
         pytest.skip(str(error))
     if not program.is_file():
         pytest.skip("this install has no stand-in benchmarks")
-    node = simnode.node_path("mi300x", "cpx-nps4").read_text(encoding="utf-8")
+    node = simulate.node_path("mi300x", "cpx-nps4").read_text(encoding="utf-8")
     changed = tmp_path / "node.yaml"
     changed.write_text(re.sub(r"benchmark: \w+", f"benchmark: {family}", node), encoding="utf-8")
-    (tmp_path / "node").write_bytes(simnode.compile_node(changed))
+    (tmp_path / "node").write_bytes(simulate.compile_node(changed))
     env = {"RCCLTUNE_SIM_NODE": str(tmp_path / "node"), "RCCLTUNE_SIM_RANKS": "8"}
     words = ["-b", "8", "-e", "300", "-i", "20", "-n", "1", "-w", "1", "-c", "0", "-d", "float"]
 

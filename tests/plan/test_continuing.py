@@ -11,8 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from rccltune import plan
-from rccltune.model import SILENT, Launch, Scale, Setting, Sweep
-from rccltune.vocab import Algorithm, Collective, Protocol
+from rccltune.model import SILENT, Algorithm, Collective, Launch, Protocol, Scale, Setting, Sweep
 
 GROUND = plan.Ground(
     programs={c: f"/bench/{c.benchmark}" for c in Collective},

@@ -10,8 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from rccltune import plan
-from rccltune.model import LL128_FORCED, Setting, Sweep
-from rccltune.vocab import Collective
+from rccltune.model import LL128_FORCED, Collective, Setting, Sweep
 
 SWEEP = Sweep(
     collectives=(Collective.ALL_REDUCE,), settings=(), min_nbytes=8, max_nbytes=1 << 27, repeats=3

@@ -9,8 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from rccltune import plan
-from rccltune.model import Sweep
-from rccltune.vocab import TUNABLE, Collective
+from rccltune.model import TUNABLE, Collective, Sweep
 
 SIZES = st.sets(st.integers(1, 1 << 28) | st.integers(3, 30).map(lambda k: 1 << k), max_size=8)
 WANTED = st.dictionaries(st.sampled_from(TUNABLE), SIZES.filter(bool), min_size=1, max_size=3)

@@ -12,7 +12,7 @@ from hypothesis import settings as hypothesis_settings
 from hypothesis import strategies as st
 
 from rccltune.model import Range, Setting
-from rccltune.plan.ranges import Stretch, ranges_over, stretches
+from rccltune.plan import Stretch, ranges_over, stretches
 
 A, B, C = map(Setting.parse, ("tree/ll", "ring/ll", "ring/simple"))
 POWERS = st.sets(st.integers(3, 33), min_size=1, max_size=6).map(

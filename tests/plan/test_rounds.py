@@ -18,6 +18,7 @@ from rccltune.model import (
     DEFAULT_VARIANT,
     LL128_FORCED,
     SILENT,
+    Collective,
     Launch,
     Motive,
     Outcome,
@@ -27,7 +28,6 @@ from rccltune.model import (
     Sweep,
     Want,
 )
-from rccltune.vocab import Collective
 
 SWEEP = Sweep(
     collectives=(Collective.ALL_REDUCE, Collective.BROADCAST),

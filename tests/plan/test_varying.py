@@ -15,13 +15,13 @@ from rccltune.model import (
     BASELINE,
     DEFAULT_VARIANT,
     SILENT,
+    Collective,
     Launch,
     Scale,
     Sweep,
     Variant,
     base_variant,
 )
-from rccltune.vocab import Collective
 
 CHANNELS = Variant(name="channels-32", environment=(("NCCL_MIN_NCHANNELS", "32"),))
 PATH = Variant(name="pp", environment=(("PP", "1"),), path=True)

@@ -11,8 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from rccltune import plan, session
-from rccltune.model import Launch, Rule, Scale, Setting, Sweep, Variant
-from rccltune.vocab import DTYPE_BYTES, Collective
+from rccltune.model import DTYPE_BYTES, Collective, Launch, Rule, Scale, Setting, Sweep, Variant
 
 MIB = 1 << 20
 TUNED = Variant(name="tuned", environment=(("NCCL_TUNER_CONFIG_FILE", "x.csv"),))

@@ -10,8 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from rccltune import plan
-from rccltune.model import BASELINE, SILENT, Launch, Setting, Sweep
-from rccltune.vocab import Algorithm, Collective, Protocol
+from rccltune.model import BASELINE, SILENT, Algorithm, Collective, Launch, Protocol, Setting, Sweep
 
 SETTINGS = st.lists(
     st.builds(

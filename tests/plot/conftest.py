@@ -18,6 +18,7 @@ from rccltune.model import (
     BASELINE,
     DEFAULT_VARIANT,
     TREE_SIMPLE_PATCHED,
+    Collective,
     Crossover,
     Curve,
     CurveKey,
@@ -25,14 +26,14 @@ from rccltune.model import (
     Evidence,
     Fit,
     Model,
+    Placement,
     Scale,
     Segment,
     Setting,
     Variant,
     Zone,
 )
-from rccltune.plot import PlotInput
-from rccltune.vocab import Collective, Placement
+from rccltune.report import PlotInput
 
 KIB, MIB = 1024, 1024**2
 END = 2**63 - 1

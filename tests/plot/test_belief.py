@@ -10,6 +10,7 @@ from types import SimpleNamespace
 import pytest
 from matplotlib.figure import Figure
 
+from rccltune import report
 from rccltune.model import (
     BASELINE,
     LL128_FORCED,
@@ -19,11 +20,16 @@ from rccltune.model import (
     Setting,
     Variant,
 )
-from rccltune.plot import PlotInput, draw, files, omissions
-from rccltune.plot.belief import BeliefData, belief_data
-from rccltune.plot.casting import scenes
-from rccltune.plot.render.belief import draw_belief
-from rccltune.plot.render.sheet import house_style
+from rccltune.report import (
+    BeliefData,
+    PlotInput,
+    belief_data,
+    draw_belief,
+    draw_figures,
+    house_style,
+    omissions,
+    scenes,
+)
 
 KIB, MIB = 1024, 1024**2
 SVG = ("svg",)
@@ -213,13 +219,15 @@ def test_the_figure_says_where_it_is_from_and_repeats(make: SimpleNamespace) -> 
 def encoded(given: PlotInput, kind: str) -> bytes:
     """The figure's file."""
     with house_style():
-        return files.encode(draw_belief(only(given)), kind, "belief", given.origin)
+        return report.encode(draw_belief(only(given)), kind, "belief", given.origin)
 
 
 def test_without_beliefs_every_file_is_as_before(two: PlotInput, tmp_path: Path) -> None:
     """Not one byte of the other figures depends on them."""
-    with_them = {p.name: p.read_bytes() for p in draw(two, tmp_path / "a", SVG)}
-    without = {p.name: p.read_bytes() for p in draw(replace(two, beliefs=()), tmp_path / "b", SVG)}
+    with_them = {p.name: p.read_bytes() for p in draw_figures(two, tmp_path / "a", SVG)}
+    without = {
+        p.name: p.read_bytes() for p in draw_figures(replace(two, beliefs=()), tmp_path / "b", SVG)
+    }
     (extra,) = with_them.keys() - without.keys()
     assert extra == "all_reduce-1n64r-belief.svg"
     assert {name: with_them[name] for name in without} == without

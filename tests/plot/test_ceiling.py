@@ -10,11 +10,7 @@ import pytest
 from matplotlib.figure import Figure
 
 from rccltune.model import Ceiling, Link, Scale
-from rccltune.plot import PlotInput
-from rccltune.plot.bandwidth import bandwidth_data
-from rccltune.plot.casting import scenes
-from rccltune.plot.render.bandwidth import draw_bandwidth
-from rccltune.plot.render.sheet import house_style
+from rccltune.report import PlotInput, bandwidth_data, draw_bandwidth, house_style, scenes
 
 MIB = 1024**2
 EIGHT = Scale(n_nodes=1, n_ranks=8)

@@ -13,26 +13,38 @@ from hypothesis import strategies as st
 from rccltune.model import (
     BASELINE,
     Ceiling,
+    Collective,
     Failure,
     LeftOut,
     Link,
     Model,
+    Placement,
     Quarantine,
     Scale,
     Segment,
     Setting,
     Variant,
 )
-from rccltune.plot import PlotInput
-from rccltune.plot.bandwidth import bandwidth_data
-from rccltune.plot.casting import MAX_LEADS, scenes
-from rccltune.plot.channels import channel_data, evenly, pareto
-from rccltune.plot.scene import Scene
-from rccltune.plot.shapes import bands, geometric, model_paths
-from rccltune.plot.speedup import HIGHEST, LOWEST, speedup_data
-from rccltune.plot.table import MAX_COLUMNS, table_data
-from rccltune.plot.timing import MAX_CROSSINGS, time_data
-from rccltune.vocab import Collective, Placement
+from rccltune.report import (
+    HIGHEST,
+    LOWEST,
+    MAX_COLUMNS,
+    MAX_CROSSINGS,
+    MAX_LEADS,
+    PlotInput,
+    Scene,
+    bands,
+    bandwidth_data,
+    channel_data,
+    evenly,
+    geometric,
+    model_paths,
+    pareto,
+    scenes,
+    speedup_data,
+    table_data,
+    time_data,
+)
 
 KIB, MIB = 1024, 1024**2
 

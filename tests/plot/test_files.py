@@ -11,10 +11,9 @@ import matplotlib as mpl
 import pytest
 from PIL import Image
 
-from rccltune.errors import CommandLineError
-from rccltune.model import BASELINE, Ceiling, Link, Scale, Setting
-from rccltune.plot import PlotInput, draw, files, omissions
-from rccltune.vocab import Placement
+from rccltune import report
+from rccltune.model import BASELINE, Ceiling, CommandLineError, Link, Placement, Scale, Setting
+from rccltune.report import PlotInput, draw_figures, omissions
 
 MIB = 1024**2
 FIGURES = ("speedup", "bandwidth", "time", "channels", "table")
@@ -22,7 +21,7 @@ FIGURES = ("speedup", "bandwidth", "time", "channels", "table")
 
 def test_every_figure_in_every_format(swept: PlotInput, tmp_path: Path) -> None:
     """All five, named by target and figure, each a file of its kind that says it is simulated."""
-    paths = draw(swept, tmp_path / "plots", ("png", "svg", "pdf"))
+    paths = draw_figures(swept, tmp_path / "plots", ("png", "svg", "pdf"))
     names = [f"all_reduce-1n64r-{f}.{kind}" for f in FIGURES for kind in ("png", "svg", "pdf")]
     assert [path.name for path in paths] == names
     heads = {"png": b"\x89PNG", "svg": b"<?xml", "pdf": b"%PDF"}
@@ -34,9 +33,9 @@ def test_every_figure_in_every_format(swept: PlotInput, tmp_path: Path) -> None:
 
 def test_the_same_input_gives_the_same_bytes(published: PlotInput, tmp_path: Path) -> None:
     """No dates, no random ids; and none of the user's own style."""
-    first = draw(published, tmp_path / "a", ("svg", "pdf"))
+    first = draw_figures(published, tmp_path / "a", ("svg", "pdf"))
     with mpl.rc_context({"lines.linewidth": 9, "font.size": 20}):
-        second = draw(published, tmp_path / "b", ("svg", "pdf"))
+        second = draw_figures(published, tmp_path / "b", ("svg", "pdf"))
         assert mpl.rcParams["font.size"] == 20
     assert [p.read_bytes() for p in first] == [p.read_bytes() for p in second]
 
@@ -46,19 +45,19 @@ def test_nothing_is_overwritten_unasked(published: PlotInput, tmp_path: Path) ->
     mine = tmp_path / "all_reduce-1n64r-time.png"
     mine.write_text("mine")
     with pytest.raises(CommandLineError) as caught:
-        draw(published, tmp_path)
+        draw_figures(published, tmp_path)
     assert mine.name in caught.value.message
     assert "--force" in (caught.value.hint or "")
     assert [p.name for p in tmp_path.iterdir()] == [mine.name]
     assert mine.read_text() == "mine"
-    assert mine in draw(published, tmp_path, overwrite=True)
+    assert mine in draw_figures(published, tmp_path, overwrite=True)
     assert mine.read_bytes().startswith(b"\x89PNG")
 
 
 def test_an_unknown_format_is_refused_before_anything(swept: PlotInput, tmp_path: Path) -> None:
     """With the formats that exist."""
     with pytest.raises(CommandLineError, match=r"gif") as caught:
-        draw(swept, tmp_path / "new", ("png", "gif"))
+        draw_figures(swept, tmp_path / "new", ("png", "gif"))
     assert "png, svg, pdf" in (caught.value.hint or "")
     assert not (tmp_path / "new").exists()
 
@@ -73,7 +72,7 @@ def test_a_write_that_fails_leaves_no_part(tmp_path: Path, monkeypatch: pytest.M
 
     monkeypatch.setattr(Path, "replace", fail)
     with pytest.raises(OSError, match="No space"):
-        files.write(path, b"new")
+        report.write(path, b"new")
     assert [p.name for p in tmp_path.iterdir()] == ["figure.png"]
     assert path.read_bytes() == b"old"
 
@@ -88,7 +87,7 @@ def test_what_is_left_out_is_said(published: PlotInput, swept: PlotInput) -> Non
 
 def test_no_curves_no_figures(tmp_path: Path) -> None:
     """And no folder."""
-    assert draw(PlotInput(curves=()), tmp_path / "plots") == ()
+    assert draw_figures(PlotInput(curves=()), tmp_path / "plots") == ()
     assert not (tmp_path / "plots").exists()
 
 
@@ -99,13 +98,13 @@ class TestOddInput:
         """One point on each line."""
         curves = (make.curve(BASELINE, {MIB: 50.0}), make.curve("ring/ll", {MIB: 40.0}))
         zones = make.zones(curves[0], (2**63 - 1, "ring/ll"))
-        assert len(draw(PlotInput(curves=curves, zones=zones), tmp_path)) == 4
+        assert len(draw_figures(PlotInput(curves=curves, zones=zones), tmp_path)) == 4
 
     def test_one_rank(self, make: SimpleNamespace, tmp_path: Path) -> None:
         """Its bus bandwidth is 0, which no logarithmic axis holds."""
         curve = make.curve(BASELINE, {96: 2.0, 480: 2.1}, scale=Scale(n_nodes=1, n_ranks=1))
         given_input = PlotInput(curves=(curve,))
-        assert len(draw(given_input, tmp_path)) == 2
+        assert len(draw_figures(given_input, tmp_path)) == 2
         assert any("one rank" in line for line in omissions(given_input))
 
     def test_baseline_with_and_without_graph_in_both_placements(
@@ -118,7 +117,7 @@ class TestOddInput:
             for graph in (False, True)
             for placement in Placement
         )
-        assert len(draw(PlotInput(curves=curves), tmp_path)) == 4
+        assert len(draw_figures(PlotInput(curves=curves), tmp_path)) == 4
 
     def test_strange_words(self, published: PlotInput, tmp_path: Path) -> None:
         """Line breaks, dollars, a script that the font lacks, and no end."""
@@ -133,7 +132,7 @@ class TestOddInput:
             all_links_gb_per_s=2e5,
         )
         odd = replace(odd, ceilings=(limit,))
-        assert draw(odd, tmp_path)
+        assert draw_figures(odd, tmp_path)
 
     def test_zones_whose_setting_was_not_drawn(self, make: SimpleNamespace, tmp_path: Path) -> None:
         """A rule for a setting without a curve has no stroke and no failure."""
@@ -141,13 +140,13 @@ class TestOddInput:
         zones = make.zones(curve, (100, None), (200, "tree/simple"), (2**63 - 1, "ring/ll"))
         crossover = make.crossover(curve, "nvls/ll", "ring/ll", 150.0)
         given_input = PlotInput(curves=(curve,), zones=zones, crossovers=(crossover,))
-        assert draw(given_input, tmp_path)
+        assert draw_figures(given_input, tmp_path)
 
 
 def test_thirty_settings_in_five_seconds(real_sweep: PlotInput, tmp_path: Path) -> None:
     """Five figures of the largest public sweep; a loaded machine gets twice the time."""
     start = time.process_time()
-    assert len(draw(real_sweep, tmp_path)) == 5
+    assert len(draw_figures(real_sweep, tmp_path)) == 5
     assert time.process_time() - start < 10
 
 
@@ -163,7 +162,7 @@ def test_text_keeps_clear_of_the_papers_edge(swept: PlotInput, tmp_path: Path) -
             ),
         ),
     )
-    for path in draw(long_names, tmp_path):
+    for path in draw_figures(long_names, tmp_path):
         with Image.open(path) as image:
             grey = image.convert("L")
         width, height = grey.size

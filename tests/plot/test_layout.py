@@ -8,12 +8,19 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rccltune.model import BASELINE, SILENT, Setting
-from rccltune.plot.look import look
-from rccltune.plot.place import capacity, elide, first_that_fits, spread
-from rccltune.plot.render.table import shade
-from rccltune.plot.ticks import linear_ticks, log_ticks, ratio_ticks, size_ticks
-from rccltune.vocab import Algorithm, Protocol
+from rccltune.model import BASELINE, SILENT, Algorithm, Protocol, Setting
+from rccltune.report import (
+    capacity,
+    elide,
+    first_that_fits,
+    linear_ticks,
+    log_ticks,
+    look,
+    ratio_ticks,
+    shade,
+    size_ticks,
+    spread,
+)
 
 positive = st.floats(1e-3, 1e12)
 

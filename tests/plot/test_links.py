@@ -9,9 +9,7 @@ import pytest
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 
 from rccltune.model import LinkClass, LinkMap, PairTimes
-from rccltune.plot import draw_links
-from rccltune.plot.render.links import draw_link_map
-from rccltune.plot.render.sheet import house_style
+from rccltune.report import draw_link_map, draw_links, house_style
 
 ORDER = tuple(LinkClass)
 

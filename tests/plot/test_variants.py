@@ -10,11 +10,7 @@ import pytest
 from matplotlib.figure import Figure
 
 from rccltune.model import Environment, GainRange, Variant, VariantGain
-from rccltune.plot import PlotInput
-from rccltune.plot.casting import scenes
-from rccltune.plot.render.sheet import house_style
-from rccltune.plot.render.variants import draw_variants
-from rccltune.plot.variants import VariantData, variant_data
+from rccltune.report import PlotInput, VariantData, draw_variants, house_style, scenes, variant_data
 
 SIZES = [1 << power for power in range(10, 27)]
 NOTHING: tuple[GainRange, ...] = ()

@@ -11,7 +11,7 @@ from types import ModuleType
 
 import pytest
 
-from rccltune.verify.host import Host
+from rccltune.rules import Host
 
 
 def _fixtures_of(folder: Path) -> ModuleType:

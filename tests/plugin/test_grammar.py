@@ -10,15 +10,21 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from rccltune import emit, verify
-from rccltune.errors import InputFileError
-from rccltune.model import SILENT, Rule, Scale, Setting
-from rccltune.units import MAX_NBYTES
-from rccltune.verify import Host
-from rccltune.vocab import Algorithm, Collective, Protocol
+from rccltune.model import (
+    MAX_NBYTES,
+    SILENT,
+    Algorithm,
+    Collective,
+    InputFileError,
+    Protocol,
+    Rule,
+    Scale,
+    Setting,
+)
+from rccltune.rules import Host, cost_table, decisions, read_rules
 
 SCALE = Scale(n_nodes=1, n_ranks=8)
-CELLS = verify.cost_table((a, p) for a in Algorithm for p in Protocol)
+CELLS = cost_table((a, p) for a in Algorithm for p in Protocol)
 # Characters that Python's own splitting, stripping, digits and letter case know and C's do not,
 # in UTF-8 and as single bytes, beside those that mean something to both.
 ODD = st.sampled_from(
@@ -96,7 +102,7 @@ LAST = b"\nbroadcast,0,9,ring,ll,-1,-1,-1\n"
 def test_python_reads_as_the_plugin(host: Host, lines: list[bytes], ending: bytes) -> None:
     """Refused or not, with the same code; as many rules and skipped rows; the same decisions."""
     content = ending.join(lines) + LAST
-    read = emit.read_rules(content)
+    read = read_rules(content)
     with tempfile.TemporaryDirectory() as folder:
         path, log = Path(folder) / "rules.csv", Path(folder) / "log"
         path.write_bytes(content)
@@ -119,7 +125,7 @@ def test_python_reads_as_the_plugin(host: Host, lines: list[bytes], ending: byte
         assert read.errors == ()
         hints = {b for r in read.rules for b in (r.min_nbytes, r.max_nbytes) if b <= MAX_NBYTES}
         with communicator:
-            found = verify.decisions(communicator, Collective.ALL_REDUCE, CELLS, hints)
+            found = decisions(communicator, Collective.ALL_REDUCE, CELLS, hints)
         said = log.read_bytes().decode("utf-8", "replace")
     told = re.search(r"rules=\d+ of=(\d+) skipped-rows=(\d+)", said)
     if told is None:
@@ -152,7 +158,7 @@ def test_what_is_needed_may_stand_on_several_lines(host: Host, tmp_path: Path, n
     needs = "".join(f"#@ needs {name}={value}\n" for name, value in pairs)
     requires = "#@ requires placement=node\n#@ requires compute=CPX\n#@ requires memory=NPS4\n"
     path.write_text(requires + needs + "allreduce,0,9,ring,ll,-1,1,8\n", encoding="ascii")
-    read = emit.read_rules(path.read_bytes())
+    read = read_rules(path.read_bytes())
     assert read.findings == ()
     assert list(read.needs) == pairs
     assert dict(read.requires) == {"placement": "node", "compute": "CPX", "memory": "NPS4"}

@@ -8,9 +8,8 @@ from pathlib import Path
 import pytest
 from machines import Machine, all_machines
 
-from rccltune.errors import MachineError
-from rccltune.verify.host import Host
-from rccltune.vocab import Collective
+from rccltune.model import Collective, MachineError
+from rccltune.rules import Host
 
 TABLE = [[5.0] * 3] * 7
 MACHINES = all_machines()

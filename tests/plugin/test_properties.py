@@ -11,8 +11,8 @@ from pathlib import Path
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from rccltune.verify.host import ABI_VERSIONS, Answer, Host
-from rccltune.vocab import TUNABLE, Algorithm, Collective, Protocol
+from rccltune.model import TUNABLE, Algorithm, Collective, Protocol
+from rccltune.rules import ABI_VERSIONS, Answer, Host
 
 ALGORITHMS = [a.value for a in Algorithm]
 PROTOCOLS = [p.value for p in Protocol]

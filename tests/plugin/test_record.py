@@ -13,10 +13,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from rccltune.errors import InputFileError
-from rccltune.model import Scale
-from rccltune.verify.host import ABI_VERSIONS, Host
-from rccltune.vocab import TUNABLE, Collective
+from rccltune.model import TUNABLE, Collective, InputFileError, Scale
+from rccltune.rules import ABI_VERSIONS, Host
 from rccltune.workload import Source, State, Workload, merge, read
 
 TABLE = ((1.0, 2.0, 3.0), (4.0, 5.0, 6.0))
@@ -117,8 +115,8 @@ def test_what_rules_answer_is_not_changed(host: Host, tmp_path: Path) -> None:
 KILLED = """
 import os, signal, sys, time
 from pathlib import Path
-from rccltune.verify.host import Host
-from rccltune.vocab import Collective
+from rccltune.rules.host import Host
+from rccltune.model.words import Collective
 host = Host(Path(sys.argv[1]))
 comm = host.communicator(abi=6, n_nodes=1, n_ranks=8, env={"RCCLTUNE_RECORD": sys.argv[2]})
 for _ in range(300): comm.ask(Collective.ALL_REDUCE, 4096, ((1.0,),))

@@ -10,12 +10,19 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from rccltune import emit, session
-from rccltune.errors import InputFileError
-from rccltune.model import DEFAULT_VARIANT, Rule, Scale, Setting, Target, Zone
-from rccltune.units import MAX_NBYTES
-from rccltune.verify.host import Host
-from rccltune.vocab import Collective
+from rccltune import rules, session
+from rccltune.model import (
+    DEFAULT_VARIANT,
+    MAX_NBYTES,
+    Collective,
+    InputFileError,
+    Rule,
+    Scale,
+    Setting,
+    Target,
+    Zone,
+)
+from rccltune.rules import Host
 
 SCALE = Scale(n_nodes=1, n_ranks=8)
 TARGET = Target(
@@ -37,13 +44,13 @@ def emitted(bounds: list[int], settings: list[str | None]) -> str:
         )
         for (low, after), name in zip(pairwise(edges), settings, strict=False)
     ]
-    made = emit.RuleDocument(
+    made = rules.RuleDocument(
         provenance=("measured by a test",),
         requires=(("placement", "node"),),
         needs=(("A_NAME", "1"),),
-        sections=emit.sections(zones),
+        sections=rules.sections(zones),
     )
-    return emit.render(made)
+    return rules.render(made)
 
 
 def refusal(host: Host, path: Path) -> str | None:
@@ -68,7 +75,7 @@ def test_every_cut_of_an_emitted_file_is_refused(
         path.write_bytes(text[:size])
         whole = size >= len(text) - 1
         assert (refusal(host, path) is None) == whole
-        assert (emit.read_rules(text[:size]).errors == ()) == whole
+        assert (rules.read_rules(text[:size]).errors == ()) == whole
 
 
 LINES = st.sampled_from(
@@ -86,7 +93,7 @@ def test_both_readers_count_alike(
     """Whatever is said, however often and wherever: refused or not, and in the same words."""
     path = tmp_path_factory.mktemp("seal") / "rules.csv"
     path.write_text("\n".join(lines) + end, encoding="ascii", newline="")
-    errors = emit.read_rules(path.read_bytes()).errors
+    errors = rules.read_rules(path.read_bytes()).errors
     said = refusal(host, path)
     assert (said is None) == (errors == ())
     for one in errors:
@@ -96,9 +103,9 @@ def test_both_readers_count_alike(
 @given(st.lists(LINES, max_size=6))
 def test_sealed_lines_hold(lines: list[str]) -> None:
     """Whatever they said before; once more changes nothing."""
-    made = emit.sealed(lines)
-    assert [e for e in emit.read_rules("\n".join(made).encode()).errors if e.code == "seal"] == []
-    assert emit.sealed(made) == made
+    made = rules.sealed(lines)
+    assert [e for e in rules.read_rules("\n".join(made).encode()).errors if e.code == "seal"] == []
+    assert rules.sealed(made) == made
 
 
 def test_both_counts_and_the_remedy_are_named(host: Host, tmp_path: Path) -> None:
@@ -120,7 +127,7 @@ def test_rules_for_measuring_are_sealed_too() -> None:
         max_nbytes=9,
         setting=Setting.parse("ring/ll"),
     )
-    lines = emit.render_rules("to measure", [rule, rule]).splitlines()
+    lines = rules.render_rules("to measure", [rule, rule]).splitlines()
     assert (lines[0], lines[-1]) == ("#@ rules 2", "#@ end 2")
 
 

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from rccltune.verify.host import Host
+from rccltune.rules import Host
 
 OUTPUTS = {
     "trace": ("RCCLTUNE_TRACE", ""),
@@ -20,8 +20,8 @@ OUTPUTS = {
 JOB = """
 import os, resource, signal, sys
 from pathlib import Path
-from rccltune.verify.host import Host
-from rccltune.vocab import Collective
+from rccltune.rules.host import Host
+from rccltune.model.words import Collective
 for one in (signal.SIGPIPE, signal.SIGXFSZ):
     signal.signal(one, signal.SIG_DFL)
 library, variable, value, limit = sys.argv[1:]

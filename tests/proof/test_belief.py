@@ -11,10 +11,18 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rccltune import plugin, proof, verify
-from rccltune.errors import MachineError, OutputError
-from rccltune.model import DEFAULT_VARIANT, Scale, Setting, Target
-from rccltune.vocab import Algorithm, Collective, Protocol
+from rccltune import logs, plugin, rules
+from rccltune.model import (
+    DEFAULT_VARIANT,
+    Algorithm,
+    Collective,
+    MachineError,
+    OutputError,
+    Protocol,
+    Scale,
+    Setting,
+    Target,
+)
 
 TARGET = Target(
     collective=Collective.ALL_REDUCE,
@@ -35,15 +43,15 @@ ROWS = (
 )
 
 
-def shown(rows: str) -> proof.Shown:
+def shown(rows: str) -> logs.Shown:
     """What a trace of these rows shows."""
-    return proof.read_beliefs(HEAD + rows, "trace.csv", TARGET)
+    return logs.read_beliefs(HEAD + rows, "trace.csv", TARGET)
 
 
-def host() -> verify.Host:
+def host() -> rules.Host:
     """The real plugin under our host."""
     try:
-        return verify.Host(plugin.library())
+        return rules.Host(plugin.library())
     except MachineError as error:
         pytest.skip(str(error))
 
@@ -59,7 +67,7 @@ def asked(abi: int, sizes: list[int], cells: set[tuple[Algorithm, Protocol]], ru
         }
         with host().communicator(abi=abi, n_nodes=1, n_ranks=8, env=env) as communicator:
             for nbytes in sizes:
-                table = verify.cost_table(cells)
+                table = rules.cost_table(cells)
                 communicator.ask(Collective.ALL_REDUCE, nbytes, table)
         (path,) = folder.glob("trace-*.csv")
         return path.read_text()
@@ -73,10 +81,10 @@ def test_the_real_plugins_trace_shows_the_hosts_table(
     cells: set[tuple[Algorithm, Protocol]], rule: str
 ) -> None:
     """Every cell with its time, and the lowest as the choice, also where a rule answered."""
-    table = verify.cost_table(cells)
+    table = rules.cost_table(cells)
     times = {(a, p): table[a.index][p.index] for a, p in cells}
 
-    found = proof.read_beliefs(asked(5, [8, 8192], cells, rule), "t", TARGET)
+    found = logs.read_beliefs(asked(5, [8, 8192], cells, rule), "t", TARGET)
 
     assert [belief.nbytes for belief in found.beliefs] == [8, 8192]
     for belief in found.beliefs:
@@ -91,7 +99,7 @@ def test_the_real_plugins_trace_shows_the_hosts_table(
 
 def test_a_host_of_version_2_shows_cells_and_no_times() -> None:
     """It asks without its table."""
-    found = proof.read_beliefs(
+    found = logs.read_beliefs(
         asked(2, [8], {(Algorithm.RING, Protocol.LL)}, "ring,ll"), "t", TARGET
     )
 
@@ -118,7 +126,7 @@ def test_only_rows_of_the_target_count() -> None:
 
     assert shown(other).beliefs == ()
     target = replace(TARGET, collective=Collective.BROADCAST)
-    assert len(proof.read_beliefs(HEAD + other, "t", target).beliefs) == 3
+    assert len(logs.read_beliefs(HEAD + other, "t", target).beliefs) == 3
 
 
 def test_a_table_that_changes_is_noticed() -> None:
@@ -146,7 +154,7 @@ def test_a_damaged_trace_is_an_error(damage: str, by: str) -> None:
     """With its name."""
     assert damage in HEAD + ROWS
     with pytest.raises(OutputError) as caught:
-        proof.read_beliefs((HEAD + ROWS).replace(damage, by), "trace.csv", TARGET)
+        logs.read_beliefs((HEAD + ROWS).replace(damage, by), "trace.csv", TARGET)
     assert "trace.csv" in str(caught.value.where)
 
 
@@ -155,4 +163,4 @@ def test_no_text_breaks_the_reader(text: str) -> None:
     """Nothing but OutputError."""
     for start in ("", HEAD, HEAD + ROWS[:-1]):
         with suppress(OutputError):
-            proof.read_beliefs(start + text, "t", TARGET)
+            logs.read_beliefs(start + text, "t", TARGET)

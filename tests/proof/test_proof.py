@@ -9,10 +9,22 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from rccltune import plugin, proof, verify
-from rccltune.errors import MachineError, OutputError
-from rccltune.model import CurveKey, Sample, Scale, Setting
-from rccltune.vocab import Algorithm, Collective, Doubt, Placement, Protocol
+from rccltune import logs, plugin
+from rccltune.logs.trace import _COLUMNS
+from rccltune.model import (
+    Algorithm,
+    Collective,
+    CurveKey,
+    Doubt,
+    MachineError,
+    OutputError,
+    Placement,
+    Protocol,
+    Sample,
+    Scale,
+    Setting,
+)
+from rccltune.rules import Host, cost_table
 
 TREE_LL = Setting.parse("tree/ll")
 
@@ -29,7 +41,7 @@ def sample(nbytes: int, **changes: object) -> Sample:
 
 
 @pytest.fixture(scope="module")
-def trace(tmp_path_factory: pytest.TempPathFactory) -> tuple[proof.Asked, ...]:
+def trace(tmp_path_factory: pytest.TempPathFactory) -> tuple[logs.Asked, ...]:
     """A trace that the real plugin wrote: tree/ll wanted from 0 to 4096 bytes.
 
     At 1024 bytes the library offers no tree; above 4096 no rule matches; 512 is never asked.
@@ -38,7 +50,7 @@ def trace(tmp_path_factory: pytest.TempPathFactory) -> tuple[proof.Asked, ...]:
     rules = folder / "rules.csv"
     rules.write_text("allreduce,0,4096,tree,ll,-1,1,8\n")
     try:
-        host = verify.Host(plugin.library())
+        host = Host(plugin.library())
     except MachineError as error:
         pytest.skip(str(error))
     ring = {(Algorithm.RING, Protocol.LL), (Algorithm.RING, Protocol.SIMPLE)}
@@ -49,12 +61,12 @@ def trace(tmp_path_factory: pytest.TempPathFactory) -> tuple[proof.Asked, ...]:
     }
     with host.communicator(abi=5, n_nodes=1, n_ranks=8, env=env) as communicator:
         for nbytes, cells in ((8, ring | tree), (1024, ring), (8192, ring | tree)):
-            communicator.ask(Collective.ALL_REDUCE, nbytes, verify.cost_table(cells))
+            communicator.ask(Collective.ALL_REDUCE, nbytes, cost_table(cells))
     (path,) = folder.glob("trace-*.csv")
-    return proof.read_trace(path.read_text(), str(path))
+    return logs.read_trace(path.read_text(), str(path))
 
 
-def test_the_real_plugins_trace_is_read(trace: tuple[proof.Asked, ...]) -> None:
+def test_the_real_plugins_trace_is_read(trace: tuple[logs.Asked, ...]) -> None:
     """Cells, times, choice and answer come out as the host put them in."""
     first = trace[0]
 
@@ -74,49 +86,49 @@ def test_the_real_plugins_trace_is_read(trace: tuple[proof.Asked, ...]) -> None:
     ],
 )
 def test_only_what_ran_counts(
-    trace: tuple[proof.Asked, ...], nbytes: int, doubt: Doubt | None, executed: str | None
+    trace: tuple[logs.Asked, ...], nbytes: int, doubt: Doubt | None, executed: str | None
 ) -> None:
     """Answered, not offered, answered otherwise and never asked are told apart."""
-    (told,) = proof.prove([sample(nbytes)], trace, TREE_LL)
+    (told,) = logs.prove([sample(nbytes)], trace, TREE_LL)
 
     assert told.doubt is doubt
     assert (str(told.executed) if told.executed else None) == executed
 
 
-def test_a_doubt_of_the_benchmark_stays(trace: tuple[proof.Asked, ...]) -> None:
+def test_a_doubt_of_the_benchmark_stays(trace: tuple[logs.Asked, ...]) -> None:
     """Its own columns see what the library did after asking the plugin."""
     wrong = sample(8, doubt=Doubt.WRONG, n_wrong=3)
 
-    assert proof.prove([wrong], trace, TREE_LL) == (wrong,)
+    assert logs.prove([wrong], trace, TREE_LL) == (wrong,)
 
 
-def test_ranks_that_differ_are_named(trace: tuple[proof.Asked, ...]) -> None:
+def test_ranks_that_differ_are_named(trace: tuple[logs.Asked, ...]) -> None:
     """One rank with another answer voids a launch; equal ones do not."""
     other = trace[1:]
 
-    assert proof.agree({"r0": trace, "r1": trace, "r2": trace}) is None
-    assert "8 bytes" in (proof.agree({"r0": trace, "r1": other}) or "")
+    assert logs.agree({"r0": trace, "r1": trace, "r2": trace}) is None
+    assert "8 bytes" in (logs.agree({"r0": trace, "r1": other}) or "")
     told = tuple(
-        proof.Asked(**{f: getattr(row, f) for f in row.__slots__} | {"answer": None})
+        logs.Asked(**{f: getattr(row, f) for f in row.__slots__} | {"answer": None})
         for row in trace
     )
-    assert "was told tree/ll" in (proof.agree({"r0": trace, "r1": told}) or "")
+    assert "was told tree/ll" in (logs.agree({"r0": trace, "r1": told}) or "")
 
 
 @given(st.text(max_size=300))
 @example('1,"2\r3,\u20284')
 def test_no_text_is_read_as_something_else(text: str) -> None:
     """A damaged trace is an error with its place, never a proof."""
-    for start in ("", "#@ format 1\n", "#@ format 1\n" + ",".join(proof.trace._COLUMNS) + "\n"):
+    for start in ("", "#@ format 1\n", "#@ format 1\n" + ",".join(_COLUMNS) + "\n"):
         with suppress(OutputError):
-            assert len(proof.read_trace(start + text, "t")) <= text.count("\n") + 1
+            assert len(logs.read_trace(start + text, "t")) <= text.count("\n") + 1
 
 
 def test_a_trace_with_zeros_is_damaged() -> None:
     """As a machine that went down leaves a file that was not on the disk yet."""
-    head = "#@ format 1\n" + ",".join(proof.trace._COLUMNS) + "\n"
+    head = "#@ format 1\n" + ",".join(_COLUMNS) + "\n"
     with pytest.raises(OutputError, match="zero byte"):
-        proof.read_walk(head + "\0" * 512 + "\n", "t")
+        logs.read_walk(head + "\0" * 512 + "\n", "t")
 
 
 # Lines of public logs (nv34 of the shared data) and of the sources named in tuner_of.
@@ -146,7 +158,7 @@ def test_a_trace_with_zeros_is_damaged() -> None:
 )
 def test_the_baselines_own_tuner_is_read_from_its_log(line: str, tuner: str) -> None:
     """What the untouched site uses is recorded, not switched off."""
-    assert proof.tuner_of(line) == tuner
+    assert logs.tuner_of(line) == tuner
 
 
 def test_public_logs_name_no_tuner_that_is_not_there(shared_data: Path) -> None:
@@ -155,4 +167,4 @@ def test_public_logs_name_no_tuner_that_is_not_there(shared_data: Path) -> None:
         errors="replace"
     )
 
-    assert proof.tuner_of(log) == "none"
+    assert logs.tuner_of(log) == "none"

@@ -15,10 +15,23 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rccltune import plugin, proof, verify
-from rccltune.errors import LaunchError, MachineError
-from rccltune.model import SILENT, CurveKey, Questions, Sample, Scale, Setting
-from rccltune.vocab import Algorithm, Collective, Doubt, Placement, Protocol
+from rccltune import logs, plugin, rules
+from rccltune.logs import trace
+from rccltune.model import (
+    SILENT,
+    Algorithm,
+    Collective,
+    CurveKey,
+    Doubt,
+    LaunchError,
+    MachineError,
+    Placement,
+    Protocol,
+    Questions,
+    Sample,
+    Scale,
+    Setting,
+)
 
 SETTINGS = tuple(Setting.parse(s) for s in ("ring/ll", "tree/ll", "ring/simple/8"))
 STEPS = (SILENT, SILENT, *SETTINGS, *SETTINGS, SILENT, *reversed(SETTINGS))
@@ -38,10 +51,10 @@ def calls(n_passes: int, *, old: bool) -> list[int]:
     return warm + [n for _ in range(n_passes) for n in SIZES for _ in range(PER_ROW)]
 
 
-def walked(sizes: Sequence[int], steps: Sequence[Setting] = STEPS) -> proof.Walk:
+def walked(sizes: Sequence[int], steps: Sequence[Setting] = STEPS) -> logs.Walk:
     """What the real plugin writes about these calls."""
     try:
-        host = verify.Host(plugin.library())
+        host = rules.Host(plugin.library())
     except MachineError as error:
         pytest.skip(str(error))
     with tempfile.TemporaryDirectory() as name:
@@ -54,9 +67,9 @@ def walked(sizes: Sequence[int], steps: Sequence[Setting] = STEPS) -> proof.Walk
         }
         with host.communicator(abi=5, n_nodes=1, n_ranks=8, env=env) as communicator:
             for nbytes in sizes:
-                communicator.ask(Collective.ALL_REDUCE, nbytes, verify.cost_table(OFFERED))
+                communicator.ask(Collective.ALL_REDUCE, nbytes, rules.cost_table(OFFERED))
         (path,) = folder.glob("trace-*.csv")
-        return proof.read_walk(path.read_text(), path.name)
+        return logs.read_walk(path.read_text(), path.name)
 
 
 def table(n_passes: int) -> list[Sample]:
@@ -91,7 +104,7 @@ def questions(*, old: bool) -> Questions:
 @pytest.mark.parametrize("old", [False, True])
 def test_every_row_gets_the_setting_of_its_step(*, old: bool) -> None:
     """Out of place and in place, in the order of the schedule; a first use is thrown away."""
-    placed = proof.place(
+    placed = logs.place(
         table(N_PASSES), walked(calls(N_PASSES, old=old)), STEPS, questions(old=old)
     )
     assert len(placed) == N_PASSES * len(SIZES) * 2
@@ -108,7 +121,7 @@ def test_every_row_gets_the_setting_of_its_step(*, old: bool) -> None:
 
 def test_where_nobody_asked_a_path_took_all() -> None:
     """MSCCL takes every size: no step ever begins, and no setting can run."""
-    placed = proof.place(table(N_PASSES), walked([]), STEPS, questions(old=False))
+    placed = logs.place(table(N_PASSES), walked([]), STEPS, questions(old=False))
     assert {s.doubt for s in placed} == {Doubt.BYPASSED}
     assert [s.key.setting for s in placed] == [
         setting for setting in STEPS[1:] for _ in SIZES for _ in Placement
@@ -118,7 +131,7 @@ def test_where_nobody_asked_a_path_took_all() -> None:
 def test_a_warm_up_that_asked_says_nothing_of_what_followed() -> None:
     """With captured graphs the warm-up is not captured, and asks; the table's calls do not."""
     warm = [nbytes for nbytes in SIZES for _ in range(N_WARM)]
-    placed = proof.place(table(N_PASSES), walked(warm), STEPS, questions(old=True))
+    placed = logs.place(table(N_PASSES), walked(warm), STEPS, questions(old=True))
     assert {s.doubt for s in placed} == {Doubt.BYPASSED}
 
 
@@ -127,7 +140,7 @@ def test_columns_that_ask_for_every_row_are_no_calls() -> None:
     told = Questions(leading=1, per_row=PER_ROW + 1, columns=1)
     asked = [nbytes for _ in range(N_PASSES) for nbytes in SIZES]
 
-    placed = proof.place(table(N_PASSES), walked(asked), STEPS, told)
+    placed = logs.place(table(N_PASSES), walked(asked), STEPS, told)
 
     assert {s.doubt for s in placed} == {Doubt.BYPASSED}
     assert {s.executed for s in placed} == {None}
@@ -138,14 +151,14 @@ def test_a_table_of_nothing_says_what_was_wrong() -> None:
     """all_gather of 8 B rounds down to 0: no step can begin, and the plugin is not at fault."""
     nothing = [replace(sample, nbytes=0, doubt=Doubt.ZERO_BYTES) for sample in table(N_PASSES)]
     with pytest.raises(LaunchError, match="every row of the table is of 0 bytes") as raised:
-        proof.place(nothing, walked([]), STEPS, questions(old=False))
+        logs.place(nothing, walked([]), STEPS, questions(old=False))
     assert "--min-bytes" in str(raised.value)
 
 
 def test_a_single_size_that_asks_proves_nothing() -> None:
     """No size falls, so no step ends: whatever ran there cannot be told from the rest."""
     asked = [SIZES[0]] * (PER_ROW * N_PASSES)
-    placed = proof.place(table(N_PASSES), walked(asked), STEPS, questions(old=False))
+    placed = logs.place(table(N_PASSES), walked(asked), STEPS, questions(old=False))
     by_size = {s.nbytes: s.doubt for s in placed}
     assert by_size.pop(SIZES[0]) is Doubt.UNPROVEN
     assert set(by_size.values()) == {Doubt.BYPASSED}
@@ -163,7 +176,7 @@ def test_one_question_more_or_less_voids_the_launch(data: st.DataObject, *, old:
     else:
         del asked[at]
     with pytest.raises(LaunchError, match="do not belong together"):
-        proof.place(table(N_PASSES), walked(asked), STEPS, questions(old=old))
+        logs.place(table(N_PASSES), walked(asked), STEPS, questions(old=old))
 
 
 @given(n_printed=st.integers(0, N_PASSES), n_asked=st.integers(0, N_PASSES))
@@ -174,7 +187,7 @@ def test_a_launch_that_was_cut_off_keeps_its_whole_passes(n_printed: int, n_aske
     cut = replace(walk, ended=False)
     # And without the last row, as a killed benchmark leaves its table.
     rows = table(n_printed)[:-2]
-    placed = proof.place(rows, cut, STEPS, questions(old=False))
+    placed = logs.place(rows, cut, STEPS, questions(old=False))
     n_whole = max(0, min(n_printed - 1, n_asked - 1))
     assert [s.step for s in placed] == [1 + k for k in range(n_whole) for _ in range(6)]
     assert all(s.key.setting == STEPS[s.step or 0] for s in placed)
@@ -192,14 +205,14 @@ def test_the_last_step_that_began_is_named() -> None:
 def test_nobody_is_suspected_where_nothing_of_ours_chose(n_begun: int, *, ended: bool) -> None:
     """Before the first pass, in a silent step, after the end; else the last one that began."""
     last = STEPS[n_begun - 1] if n_begun else None
-    far = proof.Walk(rows=(), n_begun=n_begun, n_over=0, ended=ended, last=last)
-    behind = proof.Walk(
+    far = logs.Walk(rows=(), n_begun=n_begun, n_over=0, ended=ended, last=last)
+    behind = logs.Walk(
         rows=(), n_begun=max(0, n_begun - 1), n_over=0, ended=False, last=STEPS[n_begun - 2]
     )
-    found = proof.suspect([behind, far, behind], questions(old=False))
+    found = logs.suspect([behind, far, behind], questions(old=False))
     is_ours = n_begun > 1 and last is not None and last != SILENT
     assert found == (last if is_ours and not ended else None)
-    assert proof.suspect([], questions(old=False)) is None
+    assert logs.suspect([], questions(old=False)) is None
 
 
 @given(at=st.integers(0, N_PASSES * len(SIZES) - 1))
@@ -207,7 +220,7 @@ def test_half_a_row_ends_what_counts(at: int) -> None:
     """Where a table is cut in the middle of a row, one half of it may look whole."""
     rows = table(N_PASSES)[: 2 * at + 1]
     cut = replace(walked(calls(N_PASSES, old=False)), ended=False)
-    placed = proof.place(rows, cut, STEPS, questions(old=False))
+    placed = logs.place(rows, cut, STEPS, questions(old=False))
     # A first row with one half is, for all that is known, a benchmark of one placement.
     if at:
         n_whole = min(at // len(SIZES), N_PASSES - 1)
@@ -216,20 +229,20 @@ def test_half_a_row_ends_what_counts(at: int) -> None:
 
 def test_calls_after_the_last_step_blame_nobody() -> None:
     """And half a line, which a killed rank leaves, is not read."""
-    head = "#@ format 1\n" + ",".join(proof.trace._COLUMNS) + "\n"
+    head = "#@ format 1\n" + ",".join(trace._COLUMNS) + "\n"
     begin = "#@ begin comm=a context=0 step={} of=2 setting={}\n"
     whole = head + begin.format(0, "silent") + begin.format(1, "ring/ll")
-    walk = proof.read_walk(whole + begin.format(2, "overrun")[:-6], "t")
+    walk = logs.read_walk(whole + begin.format(2, "overrun")[:-6], "t")
     assert (walk.n_begun, walk.n_over, walk.last) == (2, 0, SETTINGS[0])
-    walk = proof.read_walk(whole + begin.format(2, "overrun"), "t")
+    walk = logs.read_walk(whole + begin.format(2, "overrun"), "t")
     assert (walk.n_begun, walk.n_over, walk.last) == (2, 1, None)
-    assert proof.suspect([walk], questions(old=False)) is None
+    assert logs.suspect([walk], questions(old=False)) is None
 
 
 def test_a_bypassed_size_is_doubted_and_costs_no_other() -> None:
     """It has no record; its neighbours have theirs."""
     asked = [nbytes for nbytes in calls(N_PASSES, old=False) if nbytes != 16]
-    placed = proof.place(table(N_PASSES), walked(asked), STEPS, questions(old=False))
+    placed = logs.place(table(N_PASSES), walked(asked), STEPS, questions(old=False))
     assert {s.nbytes for s in placed if s.doubt is Doubt.BYPASSED} == {16}
     assert {s.nbytes for s in placed if s.doubt is None} == {8, 64}
 
@@ -241,21 +254,21 @@ def test_a_bypassed_size_for_whose_columns_alone_was_asked_is_doubted_too() -> N
         for nbytes in SIZES:
             in_rows += [nbytes] * (1 if nbytes == 8 else PER_ROW + 1)
     told = Questions(leading=1, per_row=PER_ROW + 1, columns=1)
-    placed = proof.place(table(N_PASSES), walked(in_rows), STEPS, told)
+    placed = logs.place(table(N_PASSES), walked(in_rows), STEPS, told)
     assert {s.nbytes for s in placed if s.doubt is Doubt.BYPASSED} == {8}
     assert {s.nbytes for s in placed if s.doubt is None} == {16, 64}
 
     with pytest.raises(LaunchError, match="do not belong together"):
-        proof.place(table(N_PASSES), walked([*in_rows[:4], 8, *in_rows[4:]]), STEPS, told)
+        logs.place(table(N_PASSES), walked([*in_rows[:4], 8, *in_rows[4:]]), STEPS, told)
     with pytest.raises(LaunchError, match="do not belong together"):
-        proof.place(table(N_PASSES), walked(in_rows), STEPS, replace(told, columns=0))
+        logs.place(table(N_PASSES), walked(in_rows), STEPS, replace(told, columns=0))
 
 
 def test_what_the_benchmark_saw_run_is_believed_before_the_plugin() -> None:
     """Columns of -A: another setting than the step's is a substitution."""
     rows = [replace(s, executed=Setting.parse("ring/ll")) for s in table(N_PASSES)]
     walk = walked(calls(N_PASSES, old=False))
-    placed = proof.place(rows, walk, STEPS, questions(old=False))
+    placed = logs.place(rows, walk, STEPS, questions(old=False))
     doubted = {s.key.setting for s in placed if s.doubt is Doubt.SUBSTITUTED}
     assert doubted == {SETTINGS[1], SETTINGS[2]}
 
@@ -263,15 +276,15 @@ def test_what_the_benchmark_saw_run_is_believed_before_the_plugin() -> None:
 def test_ranks_that_walked_differently_are_found() -> None:
     """Other answers, other numbers of calls, other numbers of steps."""
     one = walked(calls(N_PASSES, old=False))
-    assert proof.agree_on_walk({"a": one, "b": walked(calls(N_PASSES, old=False))}) is None
-    assert "steps" in str(proof.agree_on_walk({"a": one, "b": walked(calls(2, old=False))}))
+    assert logs.agree_on_walk({"a": one, "b": walked(calls(N_PASSES, old=False))}) is None
+    assert "steps" in str(logs.agree_on_walk({"a": one, "b": walked(calls(2, old=False))}))
     more = calls(N_PASSES, old=False)
     more.insert(len(more) // 2, more[len(more) // 2])
-    assert "often" in str(proof.agree_on_walk({"a": one, "b": walked(more)}))
+    assert "often" in str(logs.agree_on_walk({"a": one, "b": walked(more)}))
     other = (SILENT, SILENT, *reversed(STEPS[2:]))
     assert "told" in str(
-        proof.agree_on_walk({"a": one, "b": walked(calls(N_PASSES, old=False), other)})
+        logs.agree_on_walk({"a": one, "b": walked(calls(N_PASSES, old=False), other)})
     )
     # A rank that was cut off is compared as far as it got.
     behind = replace(walked(calls(2, old=False)), ended=False)
-    assert proof.agree_on_walk({"a": replace(one, ended=False), "b": behind}) is None
+    assert logs.agree_on_walk({"a": replace(one, ended=False), "b": behind}) is None

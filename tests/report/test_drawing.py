@@ -11,8 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pages import figure
 
-from rccltune.report import Axis, Line, Point
-from rccltune.report.drawing import Drawing, draw
+from rccltune.report import Axis, Drawing, Line, Point, draw
 
 
 def axis(low: float, high: float, *, logarithmic: bool = True) -> Axis:

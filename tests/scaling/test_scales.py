@@ -12,21 +12,24 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scale_nodes import PER_OAM, SETTINGS, SIZES, Links, node_file
 
-from rccltune import fit, scaling, simnode
+from rccltune import fit, scaling, simulate
 from rccltune.model import (
     BASELINE,
+    TUNABLE,
+    Algorithm,
+    Collective,
     Curve,
     CurveKey,
     CurvePoint,
     Hop,
     Model,
+    Placement,
     Scale,
     Setting,
     Shape,
     Span,
 )
 from rccltune.scaling import Measured, Prediction
-from rccltune.vocab import TUNABLE, Algorithm, Collective, Placement
 
 PLACED = {8: "one-oam", 16: "other", 32: "other", 64: "node"}
 NODES = {
@@ -99,11 +102,11 @@ def test_64_ranks_within_15_percent_of_the_truth_from_8_16_and_32(
     node: Path, noise: int | None
 ) -> None:
     """Six settings at 21 sizes from 1 KiB to 1 GiB; tree/simple with noise within 18 %."""
-    simulated = simnode.load_node(node)
+    simulated = simulate.load_node(node)
 
     def truth(setting: str, n_ranks: int) -> dict[int, float]:
         times = {
-            nbytes: simnode.truth(
+            nbytes: simulate.truth(
                 simulated,
                 "all_reduce",
                 setting,

@@ -9,9 +9,8 @@ import pytest
 import search_nodes as nodes
 import search_verdicts as verdicts
 
-from rccltune import simnode
-from rccltune.model import Rule, Setting
-from rccltune.vocab import Collective
+from rccltune import simulate
+from rccltune.model import Collective, Rule, Setting
 
 SIZES = [1 << power for power in range(3, 31)]
 BETWEEN = [round(size * 2 ** (part / 4)) for size in SIZES[:-1] for part in (1, 2, 3)]
@@ -25,11 +24,11 @@ def bench() -> ModuleType:
     return bench_search
 
 
-def node_of(name: str, folder: Path) -> tuple[Path, simnode.SimulatedNode]:
+def node_of(name: str, folder: Path) -> tuple[Path, simulate.SimulatedNode]:
     """A character's node file and what it says."""
     character = next(one for one in nodes.CHARACTERS if one.name == name)
     path = nodes.write_node(character, folder)
-    return path, simnode.load_node(path)
+    return path, simulate.load_node(path)
 
 
 def rule(name: str, low: int, high: int) -> Rule:

@@ -7,7 +7,7 @@ from types import ModuleType
 
 import pytest
 
-from rccltune.vocab import Collective
+from rccltune.model import Collective
 
 
 @pytest.fixture(scope="module")

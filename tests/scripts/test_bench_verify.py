@@ -19,10 +19,9 @@ import verify_truth as truth
 import verify_verdicts as verdicts
 from verify_nodes import TrapNode
 
-from rccltune import emit, plugin
-from rccltune.model import Rule, Setting
-from rccltune.units import MAX_NBYTES
-from rccltune.vocab import Collective
+from rccltune import plugin
+from rccltune.model import MAX_NBYTES, Collective, Rule, Setting
+from rccltune.rules import render_rules
 
 if TYPE_CHECKING:
     from bench_verify import Verified, Wish
@@ -76,7 +75,7 @@ def rule(name: str, low: int, high: int, collective: Collective = Collective.ALL
 
 def file_of(*rules: Rule, needs: str = LL128) -> str:
     """A rule file with the environment of LL128."""
-    return emit.render_rules("a test", rules) + (f"#@ needs {needs}\n" if needs else "")
+    return render_rules("a test", rules) + (f"#@ needs {needs}\n" if needs else "")
 
 
 def winners() -> list[Rule]:

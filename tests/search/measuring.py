@@ -10,17 +10,17 @@ from statistics import median
 from rccltune import search
 from rccltune.model import (
     BASELINE,
+    Collective,
     Curve,
     CurveKey,
     CurvePoint,
     Model,
+    Placement,
     Round,
     Scale,
     Setting,
 )
-from rccltune.search.estimates import estimate
-from rccltune.search.regret import prospect
-from rccltune.vocab import Collective, Placement
+from rccltune.search import estimate, prospect
 
 OUT, IN = Placement.OUT_OF_PLACE, Placement.IN_PLACE
 Times = Mapping[int, Sequence[float]]

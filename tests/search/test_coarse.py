@@ -11,9 +11,8 @@ from hypothesis import strategies as st
 from measuring import settings
 
 from rccltune import search
-from rccltune.model import Motive, Range
-from rccltune.search.coarse import between
-from rccltune.vocab import Collective
+from rccltune.model import Collective, Motive, Range
+from rccltune.search import between
 
 MIB = 1 << 20
 GRIDS = st.builds(

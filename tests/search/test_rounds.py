@@ -13,9 +13,8 @@ from hypothesis import strategies as st
 from measuring import Machine, Truth, curve, settings
 
 from rccltune import search
-from rccltune.model import BASELINE, Motive, Range, Role, Setting
-from rccltune.search.coarse import between
-from rccltune.vocab import Collective
+from rccltune.model import BASELINE, Collective, Motive, Range, Role, Setting
+from rccltune.search import between
 
 GRID = Range(min_nbytes=1 << 10, max_nbytes=1 << 28).sizes
 SHORT = Range(min_nbytes=1 << 10, max_nbytes=1 << 22).sizes

@@ -20,24 +20,26 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from rccltune import session
-from rccltune.errors import SessionError
 from rccltune.model import (
     BASELINE,
     KNOWN_VARIANTS,
     LL128_FORCED,
+    Collective,
     CurveKey,
+    Doubt,
     Fingerprint,
     Launch,
     Mode,
     Outcome,
+    Placement,
     Sample,
     Scale,
+    SessionError,
     Setting,
     Stated,
     Status,
     Variant,
 )
-from rccltune.vocab import Collective, Doubt, Placement
 
 KEYS = st.builds(
     CurveKey,
@@ -80,7 +82,7 @@ def test_samples_survive_their_csv(samples: list[Sample]) -> None:
 
     text = io.StringIO(stream.getvalue().decode(), newline="")
 
-    assert session.load_samples(text, KNOWN_VARIANTS, "x") == tuple(samples)
+    assert session.read_samples(text, KNOWN_VARIANTS, "x") == tuple(samples)
 
 
 def sample(launch: str = "a1", **changes: object) -> Sample:
@@ -314,7 +316,7 @@ def test_many_writers_never_hold_it_together(tmp_path: Path) -> None:
     marker(tmp_path, started="1")
     script = (
         "import sys, time\nfrom pathlib import Path\nfrom rccltune import session\n"
-        "from rccltune.errors import SessionError\n"
+        "from rccltune.model.errors import SessionError\n"
         "f = Path(sys.argv[1])\n"
         "while True:\n"
         "    try:\n"
@@ -394,7 +396,7 @@ def test_a_failed_write_leaves_the_old_file(tmp_path: Path) -> None:
     target = tmp_path / "x"
     session.write_atomically(target, "old")
 
-    with pytest.raises(TypeError), session.files.replacing(target) as stream:
+    with pytest.raises(TypeError), session.replacing(target) as stream:
         stream.write("no bytes")
 
     assert target.read_text() == "old"

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from simulation import Sim, Small, leftovers, plugin_env
 
-from rccltune.simnode import load_node, node_path, shipped_nodes, truth
+from rccltune.simulate import load_node, node_path, shipped_nodes, truth
 
 
 def test_the_program_and_python_agree_on_the_truth(sim: Sim, small: Small, tmp_path: Path) -> None:

@@ -12,17 +12,17 @@ from hypothesis import given
 from hypothesis import strategies as st
 from simulation import Sim, Small
 
-from rccltune.errors import InputFileError
-from rccltune.simnode import (
+from rccltune.model import InputFileError
+from rccltune.simulate import (
     DATA,
     compile_node,
+    interpolate,
     load_node,
     node_path,
     shipped_nodes,
     truth,
     variants_holding,
 )
-from rccltune.simnode.truth import interpolate
 
 
 def test_shipped_nodes_are_found_by_product_and_mode() -> None:

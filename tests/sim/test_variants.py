@@ -13,7 +13,7 @@ import pytest
 from simulation import Ended, Sim
 from variant_truth import ONE_OAM, ONE_PER_OAM, Manner, Ran, best_of, crossover, untouched
 
-from rccltune.simnode import (
+from rccltune.simulate import (
     SimulatedNode,
     load_node,
     node_path,

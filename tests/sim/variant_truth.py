@@ -16,7 +16,7 @@ from dataclasses import dataclass, field, replace
 from functools import cache
 from pathlib import Path
 
-from rccltune import plugin, simnode
+from rccltune import plugin, simulate
 
 MOST_STEPS = 64
 
@@ -130,7 +130,7 @@ def untouched(
 
 @cache
 def _compiled(node: Path) -> bytes:
-    return simnode.compile_node(node)
+    return simulate.compile_node(node)
 
 
 def best_of(

@@ -30,7 +30,7 @@ def load(name: str, path: Path) -> ModuleType:
 ROOT = Path(__file__).resolve().parents[2] / "rccltune"
 load("torchbench_main", ROOT / "torchbench" / "__main__.py")._find_rccltune()
 
-from rccltune.torchbench import program, steps, teams  # noqa: E402 - found by the line above
+from rccltune.torchbench import program, steps, teams  # noqa: E402 - found first
 
 
 class Spoiling(teams.TorchLibrary):

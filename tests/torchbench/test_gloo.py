@@ -10,9 +10,8 @@ from pathlib import Path
 import pytest
 from torches import DRIVER, MAIN, SMALL, run, torch_python, torchrun
 
-from rccltune import parse
-from rccltune.model import BASELINE, Stated
-from rccltune.vocab import Collective, Placement
+from rccltune import logs
+from rccltune.model import BASELINE, Collective, Placement, Stated
 
 # Ranks import torch, which takes each of them seconds of a busy machine.
 pytestmark = pytest.mark.timeout(300)
@@ -41,7 +40,7 @@ def test_the_parser_of_rccl_tests_reads_it(name: str) -> None:
     ran = start(torch_python(), name, *SMALL, "-N", "2")
     assert ran.code == 0, ran.err
     stated = Stated(setting=BASELINE)
-    reading = parse.read_stream(io.BytesIO(ran.out.encode()), "log", stated, "launch")
+    reading = logs.read_stream(io.BytesIO(ran.out.encode()), "log", stated, "launch")
 
     assert not reading.notices
     assert reading.benchmark is not None
@@ -141,7 +140,7 @@ def test_ranks_that_mpi_started_meet_at_a_file(tmp_path: Path) -> None:
         capture_output=True, text=True, timeout=280, check=False,
     )  # fmt: skip
     assert done.returncode == 0, done.stderr
-    assert parse.jobs_in(done.stdout.encode()) == 1
+    assert logs.jobs_in(done.stdout.encode()) == 1
     assert done.stdout.count("# Avg bus bandwidth") == 1
     assert "Rank  2" in done.stdout
 

@@ -7,8 +7,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from rccltune.model import Collective
 from rccltune.torchbench.patterns import Pattern, pieces_of, reduced, sent_by
-from rccltune.vocab import Collective
 
 NUMPY = {
     "int8": np.int8,

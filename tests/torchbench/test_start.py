@@ -11,13 +11,13 @@ from pathlib import Path
 
 import pytest
 
-from rccltune import torchbench
 from rccltune.torchbench import libraries
+from rccltune.torchbench.command import argv
 
 
 def test_it_starts_by_its_path_in_any_python(tmp_path: Path) -> None:
     """Isolated from this install's packages: its own rccltune is found beside it."""
-    command = torchbench.argv(sys.executable, "gloo")
+    command = argv(sys.executable, "gloo")
     assert command[0] == sys.executable
     done = subprocess.run(
         [command[0], "-I", "-S", command[1], "all_reduce", "-A", "1"],

@@ -8,10 +8,9 @@ from pathlib import Path
 import pytest
 
 from rccltune import plugin
-from rccltune.errors import MachineError
+from rccltune.model import Collective, MachineError
+from rccltune.rules import Host
 from rccltune.torchbench.steps import Steps
-from rccltune.verify.host import Host
-from rccltune.vocab import Collective
 
 TABLE = [[5.0] * 3 for _ in range(7)]
 RING_LL, RING_SIMPLE = (1, 0), (1, 2)

@@ -6,11 +6,10 @@ import io
 
 import pytest
 
-from rccltune import parse
-from rccltune.model import BASELINE, Stated
+from rccltune import logs
+from rccltune.model import BASELINE, Placement, Stated
 from rccltune.torchbench.options import read
 from rccltune.torchbench.table import Half, Seat, foot, head, row
-from rccltune.vocab import Placement
 
 SEATS = [
     Seat(rank=r, pid=100 + r, host="node", device=r, bus=f"0000:{5 + 32 * r:02x}:00", product="GPU")
@@ -71,7 +70,7 @@ def test_what_is_printed_is_read_back() -> None:
         bandwidths += more
     lines += foot(options, 2, bandwidths)
     stream = io.BytesIO("\n".join([*lines, ""]).encode())
-    reading = parse.read_stream(stream, "log", Stated(setting=BASELINE), "launch")
+    reading = logs.read_stream(stream, "log", Stated(setting=BASELINE), "launch")
 
     assert reading.library_version == "2.28.9"
     assert reading.fingerprint.product == "GPU"

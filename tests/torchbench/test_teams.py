@@ -7,10 +7,9 @@ from typing import Any
 
 import pytest
 
-from rccltune.errors import MachineError
+from rccltune.model import TUNABLE, Collective, MachineError
 from rccltune.torchbench import teams
 from rccltune.torchbench.ranks import Who
-from rccltune.vocab import TUNABLE, Collective
 
 
 class Written:

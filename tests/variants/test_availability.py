@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from rccltune.model import Collective
 from rccltune.variants import Library, Releases, Site, load_catalog, parse_library, why_absent
-from rccltune.vocab import Collective
 
 CATALOG = load_catalog()
 WORDS = [s.name for s in CATALOG.specs if s.not_tunable is None and s.parameter is None]

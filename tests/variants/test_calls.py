@@ -5,8 +5,8 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
+from rccltune.model import DTYPE_BYTES, Collective
 from rccltune.variants import Acts, load_catalog, takes
-from rccltune.vocab import DTYPE_BYTES, Collective
 
 CATALOG = load_catalog()
 MIB = 2**20

@@ -8,8 +8,7 @@ from pathlib import Path
 import pytest
 import yaml
 
-from rccltune.errors import CommandLineError, InputFileError
-from rccltune.model import DEFAULT_VARIANT, LL128_FORCED
+from rccltune.model import DEFAULT_VARIANT, LL128_FORCED, CommandLineError, InputFileError
 from rccltune.variants import (
     SHIPPED,
     Acts,

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rccltune.errors import InputFileError
+from rccltune.model import InputFileError
 from rccltune.variants import load_catalog
 
 HEAD = "format: 1\nvariants:\n"

@@ -14,8 +14,13 @@ from hypothesis import strategies as st
 
 from rccltune import verify
 from rccltune.model import (
+    Algorithm,
+    Collective,
     CurveKey,
+    Doubt,
     Judgement,
+    Placement,
+    Protocol,
     Rule,
     Sample,
     Scale,
@@ -23,7 +28,6 @@ from rccltune.model import (
     Variant,
 )
 from rccltune.verify import Cut
-from rccltune.vocab import Algorithm, Collective, Doubt, Placement, Protocol
 
 SCALE = Scale(n_nodes=1, n_ranks=8)
 SIZES = [round(1024 * 2 ** (k / 4)) for k in range(64)]

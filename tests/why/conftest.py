@@ -8,7 +8,7 @@ import pytest
 from jobs import Jobs
 
 from rccltune import plugin
-from rccltune.errors import MachineError
+from rccltune.model import MachineError
 
 
 @pytest.fixture

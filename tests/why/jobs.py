@@ -10,9 +10,8 @@ from pathlib import Path
 
 import yaml
 
-from rccltune import plugin, simnode
-from rccltune.pipeline import whying
-from rccltune.vocab import Collective
+from rccltune import plugin, simulate, why
+from rccltune.model import Collective
 from rccltune.why import Answer, Kind, Verdict
 
 RULES = """#@ format 1
@@ -45,7 +44,7 @@ class Jobs:
 
     def node(self, name: tuple[str, str] = ("mi300x", "cpx-nps4"), **more: object) -> Path:
         """A node file, with parts of it changed."""
-        raw = yaml.safe_load(simnode.node_path(*name).read_text(encoding="utf-8"))
+        raw = yaml.safe_load(simulate.node_path(*name).read_text(encoding="utf-8"))
         for key, value in more.items():
             raw[key] = {**raw[key], **value} if isinstance(value, dict) else value
         path = self.folder / "node.yaml"
@@ -64,7 +63,9 @@ class Jobs:
     ) -> Path:
         """Run a benchmark and give its log, the library's and the plugin's lines in it."""
         compiled = self.folder / f"{name}.node"
-        compiled.write_bytes(simnode.compile_node(node or simnode.node_path("mi300x", "cpx-nps4")))
+        compiled.write_bytes(
+            simulate.compile_node(node or simulate.node_path("mi300x", "cpx-nps4"))
+        )
         keep = {k: v for k, v in os.environ.items() if k in ("PATH", "HOME", "LANG", "TMPDIR")}
         keep |= {
             "RCCLTUNE_SIM_NODE": str(compiled),
@@ -93,7 +94,7 @@ class Jobs:
 
 def ask(*files: Path, rules: Path | None = None, collective: Collective | None = None) -> Verdict:
     """Ask why."""
-    return whying.explain_job(files, rules, collective)
+    return why.explain_job(files, rules, collective)
 
 
 def kinds(found: Verdict) -> list[Kind]:

@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from jobs import ask, at, kinds
 
-from rccltune.errors import RccltuneError
+from rccltune.model import RccltuneError
 from rccltune.why import COLUMNS, Kind, Where, evidence
 
 SHA = "5" * 64

@@ -13,8 +13,7 @@ import pytest
 from jobs import ask, at, kinds
 
 from rccltune.cli import run
-from rccltune.units import KIB
-from rccltune.vocab import Collective
+from rccltune.model import KIB, Collective
 from rccltune.why import Kind, Where
 
 MIB = 1024 * KIB

@@ -14,8 +14,7 @@ from pathlib import Path
 import pytest
 from jobs import ask, at, kinds
 
-from rccltune.units import KIB
-from rccltune.vocab import TUNABLE, Collective
+from rccltune.model import KIB, TUNABLE, Collective
 from rccltune.why import Answer, Kind, Verdict, Where
 
 MIB = 1024 * KIB

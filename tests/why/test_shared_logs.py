@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from jobs import ask, kinds
 
-from rccltune.errors import TooLittleDataError
+from rccltune.model import TooLittleDataError
 from rccltune.why import Kind, Where
 
 

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from rccltune.cli import run
-from rccltune.errors import OutputError
+from rccltune.model import OutputError
 from rccltune.workload import State, merge, read, write_table
 
 Put = Callable[[str, "str | bytes"], Path]

@@ -9,11 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rccltune.errors import CommandLineError, RccltuneError
-from rccltune.model import Scale
-from rccltune.vocab import Collective
-from rccltune.workload import Source, Stated, read
-from rccltune.workload.log import read_log
+from rccltune.model import Collective, CommandLineError, RccltuneError, Scale
+from rccltune.workload import Source, Stated, read, read_log
 
 Put = Callable[[str, "str | bytes"], Path]
 INIT = "n1:{pid}:77 [0] NCCL INFO comm 0x5590 rank 0 nRanks 8 nNodes 2 localRanks 4 localRank 0\n"

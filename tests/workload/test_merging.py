@@ -10,21 +10,19 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rccltune.errors import CommandLineError
-from rccltune.model import Scale
-from rccltune.vocab import TUNABLE, Collective
+from rccltune.model import TUNABLE, Collective, CommandLineError, Scale
 from rccltune.workload import (
     Count,
     Recorder,
     Source,
     State,
     Workload,
+    gathered,
     merge,
     read,
     scaled,
     write_table,
 )
-from rccltune.workload.merging import gathered
 
 EIGHT = Scale(n_nodes=1, n_ranks=8)
 SCALES = (EIGHT, Scale(n_nodes=1, n_ranks=64), Scale(n_nodes=2, n_ranks=128))
@@ -103,7 +101,7 @@ def test_merging_some_first_changes_nothing(a: Workload, b: Workload, c: Workloa
 @given(workloads(), workloads())
 def test_a_written_merge_reads_back(a: Workload, b: Workload) -> None:
     """Through the file, to the last call."""
-    from rccltune.workload.table import read_table
+    from rccltune.workload import read_table
 
     whole = merge([a, b])
 

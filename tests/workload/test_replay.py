@@ -15,11 +15,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rccltune.errors import OutputError, RccltuneError
-from rccltune.model import Scale
-from rccltune.vocab import Collective
-from rccltune.workload import Source, Stated, merge, read, scaled
-from rccltune.workload.replay import is_replay, read_replay
+from rccltune.model import Collective, OutputError, RccltuneError, Scale
+from rccltune.workload import Source, Stated, is_replay, merge, read, read_replay, scaled
 
 Put = Callable[[str, "str | bytes"], Path]
 FLOAT, BF16 = 7, 9

@@ -6,8 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rccltune.model import Rule, Scale, Setting
-from rccltune.vocab import Collective
+from rccltune.model import Collective, Rule, Scale, Setting
 from rccltune.workload import (
     Count,
     Part,

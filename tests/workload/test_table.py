@@ -10,9 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from rccltune.cli import run
-from rccltune.errors import OutputError, RccltuneError
-from rccltune.model import Scale
-from rccltune.vocab import Collective
+from rccltune.model import Collective, OutputError, RccltuneError, Scale
 from rccltune.workload import Count, State, merge, read, write_table
 
 HEADER = "collective,nBytes,nRanks,nNodes,calls,maxBytes,totalBytes\n"

@@ -9,9 +9,9 @@ from pathlib import Path
 
 import pytest
 
-from rccltune import emit
+from rccltune import rules
 from rccltune.cli import run
-from rccltune.vocab import Collective
+from rccltune.model import Collective
 
 STEPS, LAYERS, RANKS = 200, 8, 2
 # A layer of 1024 x 1024 weights and 1024 biases in bfloat16.
@@ -86,10 +86,10 @@ def test_the_verified_rule_is_within_the_chosen_one_and_wins_at_the_size_of_the_
     assert run(["emit-config", "--workload", str(merged(folder)), "-o", "rules.csv"]) == 0
     (chosen,) = (
         rule
-        for rule in emit.read_rules(Path("rules.csv").read_bytes()).rules
+        for rule in rules.read_rules(Path("rules.csv").read_bytes()).rules
         if rule.collective is Collective.ALL_REDUCE
     )
-    (kept,) = emit.read_rules((folder / "rccl_tuner.csv").read_bytes()).rules
+    (kept,) = rules.read_rules((folder / "rccl_tuner.csv").read_bytes()).rules
     assert kept.setting == chosen.setting
     assert (chosen.min_nbytes, chosen.max_nbytes) == (BUCKET, BUCKET)
     assert kept.min_nbytes == BUCKET

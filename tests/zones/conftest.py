@@ -10,14 +10,15 @@ import pytest
 from rccltune import fit
 from rccltune.model import (
     DEFAULT_VARIANT,
+    Collective,
     Curve,
     CurveKey,
+    Placement,
     Sample,
     Scale,
     Setting,
     Variant,
 )
-from rccltune.vocab import Collective, Placement
 
 Table = Mapping[str, Sequence[float]]
 MakeCurves = Callable[..., list[Curve]]

@@ -12,28 +12,29 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from rccltune import fit
-from rccltune.errors import TooLittleDataError
 from rccltune.model import (
     BASELINE_UNKNOWN,
     DEFAULT_VARIANT,
     LL128_FORCED,
+    MAX_NBYTES,
     NOT_BEATEN,
     NOT_MEASURED,
     NOTHING_SELECTABLE,
     TREE_SIMPLE_PATCHED,
     Caution,
+    Collective,
     Curve,
     CurveKey,
+    Placement,
     Proof,
     Sample,
     Scale,
     Setting,
     Target,
+    TooLittleDataError,
     Variant,
     Zone,
 )
-from rccltune.units import MAX_NBYTES
-from rccltune.vocab import Collective, Placement
 from rccltune.zones import Choice, ChoiceOptions, choose, why_not_selectable
 
 MakeCurves = Callable[..., list[Curve]]

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from rccltune.zones.edges import boundary
+from rccltune.zones import boundary
 
 ratios_strategy = st.lists(
     st.tuples(st.floats(-0.5, 0.5), st.floats(-0.5, 0.5)), min_size=1, max_size=4

@@ -15,16 +15,17 @@ from hypothesis import strategies as st
 from rccltune import fit
 from rccltune.model import (
     DEFAULT_VARIANT,
+    Collective,
     Curve,
     CurveKey,
     Environment,
+    Placement,
     Sample,
     Scale,
     Setting,
     Variant,
     WrongShare,
 )
-from rccltune.vocab import Collective, Placement
 from rccltune.zones import ChoiceOptions, choose, environments
 
 SIZES = [1 << power for power in range(10, 27)]

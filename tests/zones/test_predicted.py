@@ -13,16 +13,17 @@ from rccltune import zones
 from rccltune.model import (
     BASELINE,
     Caution,
+    Collective,
     Curve,
     CurveKey,
     CurvePoint,
     Extrapolation,
     Model,
+    Placement,
     Proof,
     Scale,
     Setting,
 )
-from rccltune.vocab import Collective, Placement
 
 SIZES = [1024 << power for power in range(10)]
 MARK = Extrapolation(scales=(Scale(n_nodes=1, n_ranks=8),), error=0.1)

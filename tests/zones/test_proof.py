@@ -7,8 +7,17 @@ import random
 import pytest
 
 from rccltune import fit
-from rccltune.model import BASELINE, CurveKey, Proof, Sample, Scale, Setting, Zone
-from rccltune.vocab import Collective, Placement
+from rccltune.model import (
+    BASELINE,
+    Collective,
+    CurveKey,
+    Placement,
+    Proof,
+    Sample,
+    Scale,
+    Setting,
+    Zone,
+)
 from rccltune.zones import ChoiceOptions, choose
 
 N_SIZES = 14

@@ -1,0 +1,426 @@
+"""TransferBench's rates in a session, and what they let its collectives reach.
+
+The raw output is kept like a launch's, in a folder of its own (``ceiling/``); the record beside it
+is derived from it.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+from collections.abc import Iterable
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any, Final
+
+from rccltune import launch, machine, model, session
+from rccltune.ceiling import bounds, transferbench
+from rccltune.fit import FitDone
+from rccltune.launch import Ending, Job
+from rccltune.model import (
+    Ceiling,
+    Collective,
+    CommandLineError,
+    Curve,
+    LaunchError,
+    Link,
+    LinkRates,
+    MachineError,
+    Note,
+    OutputError,
+    Place,
+    Scale,
+    SessionError,
+    Setting,
+    busbw,
+)
+from rccltune.session import NODE_FILE, Session, stored_place
+
+_Target = tuple[Collective, Scale, str | None]
+
+
+FOLDER: Final = "ceiling"
+
+
+_RECORD: Final = f"{FOLDER}/ceiling.json"
+
+
+_FORMAT: Final = 1
+
+
+_OUTPUT: Final = "stdout.log"
+
+
+_ENDED: Final = "outcome.json"
+
+
+# As AMD's article on xGMI runs it: copies of 64 MiB by 8 compute units each (2025-03-02).
+_ARGUMENTS: Final = ("a2a", "64M", "8")
+
+
+# Whatever the site sets of these, the table must be one of copies over direct links.
+_ASKED: Final = (
+    ("A2A_DIRECT", "1"),
+    ("A2A_LOCAL", "0"),
+    ("A2A_MODE", "0"),
+    ("NUM_QUEUE_PAIRS", "0"),
+    ("OUTPUT_TO_CSV", "0"),
+)
+
+
+_LAST_LINE: Final = b"Aggregate bandwidth (CPU Timed)"
+
+
+_TIMEOUT_S: Final = 300.0
+
+
+_APART: Final = "simulated and measured figures are never put together."
+
+
+_PROGRAM_STARTS: Final = (b"\x7fELF", b"#!")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Reached:
+    """The best bus bandwidth of a target, beside its ceiling."""
+
+    ceiling: Ceiling
+    setting: Setting
+    variant: str
+    nbytes: int
+    gb_per_s: float
+
+    @property
+    def fraction(self) -> float:
+        """1 is the ceiling."""
+        return self.gb_per_s / self.ceiling.gb_per_s
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Bounded:
+    """What a session's rates say of what was measured.
+
+    Attributes:
+        reached: for each target that has a ceiling, in the order of the curves.
+        without: why the others have none, one sentence each.
+        slow: links out of line.
+        middle: median over all links in GB/s.
+    """
+
+    rates: LinkRates
+    reached: tuple[Reached, ...]
+    without: tuple[str, ...]
+    slow: tuple[Link, ...]
+    middle: float
+
+    def as_plain(self) -> dict[str, Any]:
+        """For --json; GB/s is 1e9 B/s."""
+        return {
+            "source": self.rates.source,
+            "sha256": self.rates.sha256,
+            "transferbench": self.rates.version,
+            "simulated": self.rates.simulated,
+            "median_link_gb_per_s": self.middle,
+            "slow_links": model.to_plain(self.slow),
+            "targets": [
+                {
+                    "collective": one.ceiling.collective.value,
+                    "scale": model.to_plain(one.ceiling.scale),
+                    "rank_placement": one.ceiling.rank_placement,
+                    "ceiling_gb_per_s": one.ceiling.gb_per_s,
+                    "n_links": one.ceiling.n_links,
+                    "slowest_link": model.to_plain(one.ceiling.slowest),
+                    "all_links_gb_per_s": one.ceiling.all_links_gb_per_s,
+                    "reached_gb_per_s": one.gb_per_s,
+                    "fraction": one.fraction,
+                    "nbytes": one.nbytes,
+                    "setting": str(one.setting),
+                    "variant": one.variant,
+                }
+                for one in self.reached
+            ],
+            "without": list(self.without),
+        }
+
+
+def check_file(file: Path, *, simulated: bool) -> None:
+    """Whether a file can give the rates of such a session, before anything long is begun.
+
+    Raises:
+        CommandLineError: there is no such file, or it may not be run.
+        MachineError: a stand-in for hardware, or hardware for a simulated node.
+        OutputError: an output that is not understood.
+        SessionError: an output of the other kind.
+    """
+    if not file.is_file():
+        raise CommandLineError(
+            "there is no such file",
+            where=str(file),
+            hint="--transferbench names TransferBench, or a file with what its a2a printed.",
+        )
+    if _is_program(file):
+        _check_kind_of(file, simulated=simulated)
+        return
+    _check_rates(_read(file, file.name), file, simulated=simulated)
+
+
+def take_rates(folder: Path, file: Path, *, note: Note, is_here: bool = False) -> LinkRates:
+    """Keep TransferBench's rates in a session: read them from its output, or run it.
+
+    A program that ran well in this session is not run again.
+
+    Args:
+        folder: the session.
+        file: TransferBench itself, or the text that its ``a2a`` printed.
+        note: told what is worth telling.
+        is_here: the session is known to be of this machine, since it was just measured.
+
+    Raises:
+        CommandLineError: there is no such file, or it may not be run.
+        MachineError: the program is not for what the session measures.
+        SessionError: no session, or one of another machine.
+        LaunchError: TransferBench failed.
+        OutputError: what it printed is not understood.
+    """
+    opened = session.open_session(folder)
+    check_file(file, simulated=opened.simulated)
+    with session.writing(folder, note), launch.interruptible():
+        if _is_program(file):
+            if not is_here:
+                _check_machine(opened)
+            output = _ran(opened, file, note)
+        else:
+            output = _kept(folder, file)
+        rates = _read(output, file.name)
+        _check_rates(rates, file, simulated=opened.simulated)
+        plain = {"format": _FORMAT, "output": output.parent.name, **model.to_plain(rates)}
+        session.write_derived(folder, _RECORD, plain)
+    return rates
+
+
+def stored_rates(folder: Path) -> LinkRates | None:
+    """The rates that a session has, None where it has none.
+
+    Raises:
+        SessionError: another format, or values that do not fit.
+    """
+    again = "give TransferBench's output again with --transferbench."
+    return session.read_derived(
+        folder, _RECORD, LinkRates, number=_FORMAT, hint=again, beside=("output",)
+    )
+
+
+def bounded(done: FitDone) -> Bounded | None:
+    """What the session's rates say of what was measured, None where it has no rates.
+
+    Raises:
+        SessionError: the record cannot be read.
+    """
+    rates = stored_rates(done.session.path)
+    if rates is None or not rates.links:
+        return None
+    place = stored_place(done.session.path)
+    by_target: dict[_Target, list[Curve]] = {}
+    for curve in done.curves:
+        key = curve.key
+        # What sends fewer bytes than it was given is no measure of links.
+        if key.variant.lossy:
+            continue
+        by_target.setdefault((key.collective, key.scale, key.rank_placement), []).append(curve)
+    reached: list[Reached] = []
+    without: list[str] = []
+    for target, curves in by_target.items():
+        found = _bound(rates, target, _devices(place, target), done.session)
+        if isinstance(found, str):
+            without.append(f"{target[0].value}, {target[1]}: {found}")
+        else:
+            reached.append(_best(found, curves))
+    return Bounded(
+        rates=rates,
+        reached=tuple(reached),
+        without=tuple(without),
+        slow=bounds.out_of_line(rates),
+        middle=bounds.middle_of(rates),
+    )
+
+
+def _bound(
+    rates: LinkRates, target: _Target, devices: tuple[int, ...], opened: Session
+) -> Ceiling | str:
+    """The ceiling of a target, or why it has none."""
+    collective, scale, placement = target
+    mode = opened.fingerprint.mode
+    reason = bounds.why_none(rates, collective, scale, devices=devices, mode=mode)
+    if reason is not None:
+        return reason
+    return bounds.ceiling_of(rates, collective, scale, rank_placement=placement, devices=devices)
+
+
+def _devices(place: Place | None, target: _Target) -> tuple[int, ...]:
+    """Of the ranks of one communicator; groups side by side have no devices of their own here."""
+    _, scale, name = target
+    if place is None or (place.scale, place.name) != (scale, name):
+        return ()
+    return place.devices if len(place.devices) == scale.n_ranks else ()
+
+
+def _best(bound: Ceiling, curves: Iterable[Curve]) -> Reached:
+    return max(
+        (
+            Reached(
+                ceiling=bound,
+                setting=curve.key.setting,
+                variant=curve.key.variant.name,
+                nbytes=point.nbytes,
+                gb_per_s=busbw(bound.collective, bound.scale.n_ranks, point.nbytes, point.time_us),
+            )
+            for curve in curves
+            for point in curve.points
+        ),
+        key=lambda one: one.gb_per_s,
+    )
+
+
+def _check_rates(rates: LinkRates, file: Path, *, simulated: bool) -> None:
+    """Simulated and measured figures are never put together.
+
+    Raises:
+        SessionError: they would be.
+    """
+    if rates.simulated != simulated:
+        raise SessionError(
+            f"the rates are {_word(rates.simulated)}, the session is {_word(simulated)}",
+            where=str(file),
+            hint=_APART,
+        )
+
+
+def _check_kind_of(program: Path, *, simulated: bool) -> None:
+    """The stand-in for simulated nodes, and for those alone.
+
+    Raises:
+        MachineError: it is the other one.
+    """
+    is_stand_in = machine.SIMULATED_MARK in program.read_bytes()
+    if is_stand_in != simulated:
+        raise MachineError(
+            f"this is {'the stand-in' if is_stand_in else 'no stand-in'}, and the session is "
+            f"{_word(simulated)}",
+            where=str(program),
+            hint=_APART,
+        )
+
+
+def _word(simulated: bool) -> str:
+    return "simulated" if simulated else "measured"
+
+
+def _is_program(file: Path) -> bool:
+    """By its first bytes: an output may be marked executable on a disk that marks everything.
+
+    Raises:
+        CommandLineError: a program that is not marked so.
+    """
+    with file.open("rb") as stream:
+        start = stream.read(4)
+    is_program = start.startswith(_PROGRAM_STARTS)
+    if is_program and not os.access(file, os.X_OK):
+        raise CommandLineError(
+            "this is a program that may not be run", where=str(file), hint=f"chmod +x {file}"
+        )
+    return is_program
+
+
+def _kept(folder: Path, file: Path) -> Path:
+    """A copy of somebody's output in the session."""
+    content = file.read_bytes()
+    output = folder / FOLDER / hashlib.sha256(content).hexdigest()[:10] / _OUTPUT
+    session.write_atomically(output, content)
+    return output
+
+
+def _read(output: Path, name: str) -> LinkRates:
+    text = output.read_bytes().decode("utf-8", "replace")
+    try:
+        return replace(transferbench.read_rates(text, name), sha256=session.sha256_of(output))
+    except OutputError as error:
+        line = (error.where or "").rpartition(":")[2]
+        where = f"{output}:{line}" if line.isdigit() else str(output)
+        raise OutputError(error.message, where=where, hint=error.hint) from error
+
+
+def _ran(opened: Session, program: Path, note: Note) -> Path:
+    """Run TransferBench once and for all."""
+    digest = session.sha256_of(program)
+    what = json.dumps([digest, _ARGUMENTS, _ASKED])
+    own = (opened.path / FOLDER / hashlib.sha256(what.encode()).hexdigest()[:10]).resolve()
+    if (own / _ENDED).exists():
+        note("TransferBench ran in this session already, and is not run again")
+        return own / _OUTPUT
+    added = list(_ASKED)
+    if opened.simulated:
+        added.append(("RCCLTUNE_SIM_NODE", str((opened.path / NODE_FILE).resolve())))
+    environment = launch.environment(dict(os.environ), added)
+    argv = (str(program.resolve()), *_ARGUMENTS)
+    note(f"Running {' '.join(argv)}")
+    plain = {"argv": list(argv), "sha256": digest, "environment": dict(environment.added)}
+    session.write_atomically(own / "launch.json", json.dumps(plain, indent=1) + "\n")
+    ending = launch.run(
+        Job(
+            argv=argv,
+            variables=environment.variables,
+            folder=own,
+            timeout_s=_TIMEOUT_S,
+            is_complete=_is_complete,
+        )
+    )
+    session.check_room(opened.path)
+    _check_end(own, ending)
+    ended = {"exit_code": ending.exit_code, "duration_s": round(ending.duration_s, 3)}
+    session.write_atomically(own / _ENDED, json.dumps(ended, indent=1) + "\n")
+    return own / _OUTPUT
+
+
+def _is_complete(own: Path) -> bool:
+    return _LAST_LINE in (own / _OUTPUT).read_bytes()
+
+
+def _check_end(own: Path, ending: Ending) -> None:
+    """Stop where it did not end well.
+
+    Raises:
+        LaunchError: it did not.
+    """
+    if ending.exit_code == 0 and _is_complete(own):
+        return
+    how = f"no end after {ending.duration_s:.0f} s" if ending.timed_out else ending.how
+    lines = [
+        line
+        for name in (_OUTPUT, "stderr.log")
+        for line in (own / name).read_text(errors="replace").splitlines()
+        if line.strip()
+    ]
+    said = f"; its last line: {lines[-1].strip()}" if lines else ""
+    raise LaunchError(
+        f"TransferBench failed with {how}{said}",
+        where=str(own),
+        hint="run the command of launch.json by hand until it works; nothing else was lost.",
+    )
+
+
+def _check_machine(opened: Session) -> None:
+    """TransferBench must measure the machine that the session is of.
+
+    Raises:
+        SessionError: the session is of another machine, or does not say of which.
+    """
+    if opened.simulated:
+        return
+    here = machine.fingerprint(machine.look(machine.Look(variables=dict(os.environ), deep=False)))
+    if not opened.fingerprint.devices or here.devices != opened.fingerprint.devices:
+        raise SessionError(
+            "the session is of another machine than this one, or does not say of which",
+            where=str(opened.path),
+            hint="run TransferBench a2a where it was measured and give its output instead.",
+        )

@@ -1,0 +1,15 @@
+from .delivery import Deployed as Deployed
+from .delivery import deploy_session as deploy_session
+from .delivery import placed_as_plain as placed_as_plain
+from .delivery import undo_delivery as undo_delivery
+from .files import assemble as assemble
+from .place import Placed as Placed
+from .place import current as current
+from .place import put as put
+from .place import roll_back as roll_back
+from .records import NOT_VERIFIED as NOT_VERIFIED
+from .records import SIMULATED as SIMULATED
+from .records import Delivery as Delivery
+from .records import File as File
+from .records import Rules as Rules
+from .records import Version as Version

@@ -1,0 +1,341 @@
+"""A session's rules and the plugin, handed over to a site's jobs."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import re
+import stat
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Final
+
+from rccltune import __version__, model, plugin, session, verify
+from rccltune.deploy import files, place
+from rccltune.deploy.place import Placed
+from rccltune.deploy.records import Delivery, File, Rules
+from rccltune.launch import CLEARED
+from rccltune.model import (
+    CommandLineError,
+    InputFileError,
+    Note,
+    SessionError,
+    VerificationError,
+    lay,
+    shown,
+)
+from rccltune.rules import check_needs, counted, read_rules
+from rccltune.session import MARKER, Session, disk_errors
+
+# verify writes it into a rule file's header.
+_VERIFIED: Final = re.compile(r"^# verified: *(.*\S)", re.MULTILINE)
+
+
+_SIMULATED: Final = re.compile(r"^# SIMULATED", re.MULTILINE)
+
+
+_GLIBC: Final = re.compile(rb"GLIBC_(\d+)\.(\d+)")
+
+
+# By these the plugin finds a file in a folder.
+_FOUND_BY_NAME: Final = re.compile(r"rccl_tuner_gfx[0-9a-f]+_[a-z]+-nps\d+(?:_([a-z0-9-]+))?\.csv")
+
+
+_SAFE: Final = re.compile(r"[\w.+-]+")
+
+
+_VARIABLE: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Deployed:
+    """What was put where.
+
+    Attributes:
+        placed: the version, and the one before.
+    """
+
+    directory: Path
+    delivery: Delivery
+    placed: Placed
+
+    def as_plain(self) -> dict[str, Any]:
+        """For --json."""
+        return {
+            **placed_as_plain(self.directory, self.placed),
+            "simulated": self.delivery.simulated,
+            "rules": sum(one.count.rules for one in self.delivery.rules),
+            "fallbacks": sum(one.count.fallbacks for one in self.delivery.rules),
+            "verified": {one.name: one.verified for one in self.delivery.rules},
+            "placements": list(self.delivery.placements),
+            "environment": dict(self.delivery.variables(str(self.placed.folder))),
+        }
+
+
+def placed_as_plain(directory: Path, placed: Placed) -> dict[str, Any]:
+    """What --json says of a version that is current now."""
+    return {
+        "directory": str(directory),
+        "version": placed.name,
+        "before": placed.before,
+        "folder": str(placed.folder),
+        "remarks": list(place.remarks(placed.folder)),
+    }
+
+
+def deploy_session(
+    folder: Path,
+    directory: Path,
+    *,
+    force: bool,
+    note: Note,
+    allowed: frozenset[str] = frozenset(),
+) -> Deployed:
+    """Put a session's rule files and the plugin into a folder, as its current version.
+
+    Args:
+        folder: the session.
+        directory: where to; created where it is missing.
+        force: put it into a folder with other things in it, replace a version that was changed.
+        note: told when a dead writer's marker was taken over.
+        allowed: variables beyond the harmless ones that jobs may be given.
+
+    Raises:
+        SessionError: no session, no rule file in it, another deploy at work, a full disk.
+        InputFileError: a rule file that the plugin would refuse.
+        CommandLineError: files that contradict each other; a variable that nobody allowed; the
+            folder is something else's.
+        MachineError: this install has no plugin.
+    """
+    delivery = _delivery(session.open_session(folder), _absolute(directory), allowed)
+    version = files.assemble(delivery)
+    target = delivery.directory
+    place.check_ours(target, force=force)
+    missing = [one for one in (target, *target.parents) if not one.exists()]
+    with _writing(target, note):
+        for made in missing:
+            place.open_to_readers(made)
+        placed = place.put(target, version, write=session.write_atomically, force=force)
+    closed = _closed(target)
+    if closed is not None:
+        note(
+            f"Warning: not everybody may read {closed} (chmod o+rx): jobs of other users do not "
+            "find the version, and run untuned or stop at env.sh."
+        )
+    return Deployed(directory=target, delivery=delivery, placed=placed)
+
+
+def undo_delivery(directory: Path, *, note: Note) -> Placed:
+    """Switch a folder back to the version before.
+
+    Raises:
+        SessionError: nothing deployed, nothing before, another deploy at work, a full disk.
+    """
+    target = _absolute(directory)
+    if place.current(target) is None:
+        raise SessionError(
+            "no version was deployed here",
+            where=str(target),
+            hint="name a folder that rccltune deploy made.",
+        )
+    with _writing(target, note):
+        return place.roll_back(target, write=session.write_atomically)
+
+
+@contextmanager
+def _writing(target: Path, note: Note) -> Iterator[None]:
+    """One deploy at a time; what a session would advise is of no use here."""
+    try:
+        with session.writing(target, note), disk_errors(target):
+            yield
+    except SessionError as error:
+        if isinstance(error.__cause__, OSError):
+            reason = error.__cause__.strerror or str(error.__cause__)
+            raise SessionError(
+                f"cannot write here: {reason}",
+                where=str(target),
+                hint="free space, or have somebody do it who may write there; the version that "
+                "was current still is.",
+            ) from error
+        if error.where is not None and error.where.endswith(MARKER):
+            raise SessionError(
+                error.message.replace("this session", "this folder"),
+                where=error.where,
+                hint="wait for it; if you are sure that it is gone, delete that file.",
+            ) from error
+        raise
+
+
+def _closed(target: Path) -> Path | None:
+    """The first folder on the way to a version that others may not go through."""
+    for folder in (*reversed(target.parents), target, target / place.VERSIONS):
+        wanted = stat.S_IXOTH if folder != target else stat.S_IROTH | stat.S_IXOTH
+        if folder.stat().st_mode & wanted != wanted:
+            return folder
+    return None
+
+
+def _absolute(directory: Path) -> Path:
+    """As the user names it: links in it are those that nodes see, too."""
+    # Path.absolute() leaves '..' in, and its parent may be a link.
+    path = Path(os.path.abspath(directory))  # noqa: PTH100 - see above
+    # A colon ends it for Docker, a comma for Apptainer, whose --env-file takes no quotes either.
+    if not str(path).isprintable() or any(letter in str(path) for letter in ':,"'):
+        raise CommandLineError(
+            "a folder's path with a colon, a comma, a double quote or a control character cannot "
+            "be bound into containers",
+            where=repr(str(path)),
+            hint="name another folder.",
+        )
+    return path
+
+
+def _delivery(made: Session, directory: Path, allowed: frozenset[str]) -> Delivery:
+    path = plugin.library()
+    content = path.read_bytes()
+    rules = _rule_files(made.path)
+    environment = _environment(rules)
+    odd = check_needs(environment, allowed, where=str(made.path))
+    info = plugin.build_info()
+    headers = [model.text_of(one.content) for one in rules]
+    return Delivery(
+        directory=directory,
+        library=File(name=path.name, content=content, run=True),
+        abi_versions=tuple(int(abi) for abi in info.get("abi_versions", ())),
+        glibc=_newest_glibc(content),
+        rules=rules,
+        environment=environment,
+        # env.sh and check.sh judge the plugin's own variables one by one.
+        choosing=CLEARED,
+        provenance=(*_provenance(made, rules, content), *_allowed(odd)),
+        simulated=made.simulated or any(_SIMULATED.search(text) for text in headers),
+    )
+
+
+def _rule_files(folder: Path) -> tuple[Rules, ...]:
+    """Every rule file of a session, the one for any placement first."""
+    paths = sorted(folder.glob("rccl_tuner*.csv"))
+    rules = [_rules(path) for path in paths]
+    _refuse_refused(folder, rules)
+    found = [one for one in rules if one.count.rules]
+    if not found:
+        raise SessionError(
+            "there is no rule in this session's rule files: nothing is faster than the untouched "
+            "site, and a plugin without rules gains nothing"
+            if rules
+            else "there is no rule file in this session",
+            where=str(folder),
+            hint="measure more sizes, settings or variants."
+            if rules
+            else "make one with rccltune emit-config, prove it with rccltune verify, and deploy "
+            "again.",
+        )
+    found.sort(key=lambda one: (one.placement is not None, one.name))
+    odd = [one.name for one in found if not _is_found_by_name(one)]
+    if len(found) > 1 and len([one for one in found if one.placement is None]) > 1:
+        raise CommandLineError(
+            "more than one rule file is for any placement: "
+            + ", ".join(one.name for one in found if one.placement is None),
+            where=str(folder),
+            hint="keep the one to deploy in the session, and move the others away.",
+        )
+    if len(found) > 1 and odd:
+        raise CommandLineError(
+            f"these are {len(found)} rule files, and the plugin finds them by arch, mode and "
+            f"placement in their names: {', '.join(odd)} does not say them",
+            where=str(folder),
+            hint="deploy them from sessions of their own, into folders of their own.",
+        )
+    return tuple(found)
+
+
+def _refuse_refused(folder: Path, rules: Sequence[Rules]) -> None:
+    """What lost its verification goes to no job, whatever became of the file since."""
+    for one in rules:
+        why = verify.refused(folder, one.content)
+        if why is not None:
+            raise VerificationError(
+                f"the verification of these rules failed: {why.message}",
+                where=str(folder / one.name),
+                hint="choose others with rccltune emit-config, and verify them before they go out.",
+            )
+
+
+def _is_found_by_name(one: Rules) -> bool:
+    match = _FOUND_BY_NAME.fullmatch(one.name)
+    return match is not None and match[1] == one.placement
+
+
+def _rules(path: Path) -> Rules:
+    try:
+        content = path.read_bytes()
+    except OSError as error:
+        raise InputFileError(
+            f"the rule file cannot be read: {error.strerror}", where=str(path)
+        ) from error
+    read = read_rules(content)
+    mistakes = [f"{path}:{one.line}: {one.message} [{one.code}]" for one in read.errors]
+    mistakes += [
+        f"{path}: '{name}' is no name of a variable"
+        for name, _ in read.needs
+        if not _VARIABLE.fullmatch(name)
+    ]
+    if not _SAFE.fullmatch(path.name):
+        mistakes.append(f"{path}: the name has letters that not every shell takes")
+    if mistakes:
+        raise InputFileError(
+            lay(["this rule file cannot be deployed:", *(f"  {one}" for one in mistakes)]),
+            where=str(path),
+            hint="write it again with rccltune emit-config --force, or correct these lines.",
+        )
+    said = _VERIFIED.search(model.text_of(content))
+    return Rules(
+        name=path.name,
+        content=content,
+        count=counted(read.rules),
+        requires=dict(read.requires),
+        needs=read.needs,
+        verified=shown(said[1]) if said else None,
+    )
+
+
+def _environment(rules: Sequence[Rules]) -> tuple[tuple[str, str], ...]:
+    """What all files need, together; one job has one environment."""
+    values: dict[str, tuple[str, str]] = {}
+    for one in rules:
+        for name, value in one.needs:
+            other, where = values.setdefault(name, (value, one.name))
+            if other != value:
+                raise CommandLineError(
+                    f"{where} needs {name}={other} and {one.name} needs {name}={value}: no job can "
+                    "have both",
+                    hint="emit the files together, or deploy them into folders of their own.",
+                )
+    return tuple((name, value) for name, (value, _) in sorted(values.items()))
+
+
+def _allowed(names: Sequence[str]) -> list[str]:
+    """What whoever deployed took upon himself."""
+    return [f"set because of --allow-need: {', '.join(names)}"] if names else []
+
+
+def _newest_glibc(content: bytes) -> tuple[int, int]:
+    """What the library's symbols ask for; design §7 promises 2.17."""
+    found = {(int(major), int(minor)) for major, minor in _GLIBC.findall(content)}
+    return max(found, default=(2, 17))
+
+
+def _provenance(made: Session, rules: Sequence[Rules], content: bytes) -> tuple[str, ...]:
+    machine = made.fingerprint
+    built = plugin.build_info().get("version")
+    digest = hashlib.sha256(content).hexdigest()
+    origin = f"{made.path.absolute()}, made by {made.tool}: {made.command}"
+    parts = (machine.product, machine.arch, str(machine.mode) if machine.mode else None)
+    return (
+        f"deployed by rccltune {__version__}; plugin {built}, sha256 {digest}",
+        f"session: {' '.join(origin.split())}",
+        f"measured on: {', '.join(part for part in parts if part) or 'an unknown machine'}",
+        *(f"rules: {one.name}, {one.count}" for one in rules),
+    )

@@ -1,0 +1,266 @@
+"""Samples to curves, kept in fit.json, and curves to a choice.
+
+How much of what lossy variants compute the benchmark does not accept.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Final
+
+from rccltune import model, session
+from rccltune.fit import agreement, crossings, latency, points
+from rccltune.fit.agreement import Agreements, agreements
+from rccltune.fit.beliefs import gather_beliefs
+from rccltune.model import (
+    DEFAULT_VARIANT,
+    DTYPE_BYTES,
+    Belief,
+    Collective,
+    Crossover,
+    Curve,
+    Doubt,
+    Equivalence,
+    Line,
+    Note,
+    Notice,
+    Quarantine,
+    Sample,
+    Scale,
+    Separation,
+    Silence,
+    Target,
+    TooLittleDataError,
+    Whole,
+    Word,
+    WrongShare,
+    base_variant,
+)
+from rccltune.session import Session, load_samples
+
+FIT_FILE: Final = "fit.json"
+
+
+# Without these it is from before they were compared, and made again.
+_KEYS: Final = frozenset({"silence", "tuner", "bypasses"})
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Bypass:
+    """Sizes at which the library was seen to take a path that never asks a tuner.
+
+    Attributes:
+        variant: name of that in which it was seen.
+    """
+
+    collective: Collective
+    scale: Scale
+    min_nbytes: Whole
+    max_nbytes: Whole
+    variant: Word = DEFAULT_VARIANT.name
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FitFile:
+    """What fit.json says; each field as :class:`FitDone` and its agreements have it."""
+
+    samples_sha256: Line
+    simulated: bool
+    curves: tuple[Curve, ...]
+    crossovers: tuple[Crossover, ...]
+    separations: tuple[Separation, ...]
+    notices: tuple[Notice, ...]
+    bypasses: tuple[Bypass, ...]
+    quarantined: tuple[Quarantine, ...]
+    silence: tuple[Silence, ...]
+    equivalence: tuple[Equivalence, ...]
+    tuner: Line | None
+    beliefs: tuple[Belief, ...] = ()
+    wrong: tuple[WrongShare, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FitDone:
+    """What fit found.
+
+    Attributes:
+        samples_sha256: of the samples.csv that it was made from.
+        quarantined: settings that are not measured because their launches fail.
+        agreements: silence beside the untouched site, one launch beside separate ones.
+        beliefs: what the library would have done by itself, where launches were traced.
+        wrong: what lossy variants got wrong.
+    """
+
+    session: Session
+    samples_sha256: str
+    curves: tuple[Curve, ...]
+    crossovers: tuple[Crossover, ...]
+    separations: tuple[Separation, ...]
+    notices: tuple[Notice, ...]
+    bypasses: tuple[Bypass, ...] = ()
+    quarantined: tuple[Quarantine, ...] = ()
+    agreements: Agreements = field(default_factory=Agreements)
+    beliefs: tuple[Belief, ...] = ()
+    wrong: tuple[WrongShare, ...] = ()
+
+    @property
+    def references(self) -> tuple[Curve, ...]:
+        """The curves with what silence says of the untouched site: what rules must beat."""
+        return agreement.strengthened(self.curves, tunerless=self.agreements.tunerless)
+
+    @property
+    def warnings(self) -> tuple[Notice, ...]:
+        """What weakens the fit, and what is missing from it."""
+        missing = session.notices(self.quarantined)
+        return (*self.notices, *self.agreements.notices, *missing)
+
+    @property
+    def file(self) -> FitFile:
+        """For fit.json and --json."""
+        return FitFile(
+            samples_sha256=self.samples_sha256,
+            simulated=self.session.simulated,
+            curves=self.curves,
+            crossovers=self.crossovers,
+            separations=self.separations,
+            notices=self.notices,
+            bypasses=self.bypasses,
+            quarantined=self.quarantined,
+            silence=self.agreements.silence,
+            equivalence=self.agreements.equivalence,
+            tuner=self.agreements.tuner,
+            beliefs=self.beliefs,
+            wrong=self.wrong,
+        )
+
+
+def fit_session(folder: Path, *, note: Note, again: bool = False) -> FitDone:
+    """Fit every curve of a session, or read fit.json where it is current.
+
+    A session that may only be read is fitted all the same; nothing is kept then.
+
+    Args:
+        folder: the session.
+        note: told what is worth telling.
+        again: fit even if fit.json is current.
+
+    Raises:
+        SessionError: no session, or one that cannot be read.
+        TooLittleDataError: no good sample.
+    """
+    opened = session.open_session(folder)
+    if not again and session.has_current_samples(opened):
+        kept = _read(opened, session.samples_sha256(opened))
+        if kept is not None:
+            return kept
+    derived = session.Derived(folder, note)
+    samples = load_samples(opened, note, derived)
+    opened = session.open_session(folder)
+    digest = (
+        session.samples_sha256(opened)
+        if session.has_current_samples(opened)
+        else session.samples_sha256(opened, samples)
+    )
+    fitted = points.curves(samples)
+    if not fitted.curves:
+        raise TooLittleDataError(
+            f"none of the {len(samples)} samples can be used",
+            where=str(folder / "samples.csv"),
+            hint="its column 'doubt' says why for each of them.",
+        )
+    launches = session.read_launches(folder)
+    believed = gather_beliefs(folder, launches, fitted.curves, samples)
+    done = FitDone(
+        session=opened,
+        samples_sha256=digest,
+        curves=fitted.curves,
+        crossovers=crossings.crossovers(fitted.curves),
+        separations=latency.separate(fitted.curves),
+        notices=(*fitted.notices, *believed.notices),
+        bypasses=_bypasses(samples),
+        quarantined=session.quarantines(launches),
+        agreements=agreements(samples, fitted.curves, folder=folder),
+        beliefs=believed.beliefs,
+        wrong=wrong_shares(samples),
+    )
+    derived.keep(
+        FIT_FILE, lambda: session.write_derived(folder, FIT_FILE, model.to_plain(done.file))
+    )
+    return done
+
+
+def _read(opened: Session, digest: str) -> FitDone | None:
+    # Of other samples, or of a version that kept less, it is made again.
+    read = session.read_derived(
+        opened.path,
+        FIT_FILE,
+        FitFile,
+        serves=lambda said: said.get("samples_sha256") == digest and said.keys() >= _KEYS,
+    )
+    if read is None:
+        return None
+    return FitDone(
+        session=opened,
+        samples_sha256=digest,
+        curves=read.curves,
+        crossovers=read.crossovers,
+        separations=read.separations,
+        notices=read.notices,
+        bypasses=read.bypasses,
+        # Not from the file: a failed launch changes no sample, and so no file.
+        quarantined=_quarantined(opened.path),
+        agreements=Agreements(silence=read.silence, equivalence=read.equivalence, tuner=read.tuner),
+        beliefs=read.beliefs,
+        wrong=read.wrong,
+    )
+
+
+def _quarantined(folder: Path) -> tuple[Quarantine, ...]:
+    return session.quarantines(session.read_launches(folder))
+
+
+def _bypasses(samples: Sequence[Sample]) -> tuple[Bypass, ...]:
+    """One stretch for each collective and scale, from the smallest to the largest size seen."""
+    seen: dict[tuple[Collective, Scale, str], list[int]] = {}
+    for sample in samples:
+        if sample.doubt is Doubt.BYPASSED:
+            key = sample.key
+            where = (key.collective, key.scale, base_variant(key.variant).name)
+            seen.setdefault(where, []).append(sample.nbytes)
+    return tuple(
+        Bypass(collective=c, scale=s, min_nbytes=min(found), max_nbytes=max(found), variant=v)
+        for (c, s, v), found in seen.items()
+    )
+
+
+def wrong_shares(samples: Iterable[Sample]) -> tuple[WrongShare, ...]:
+    """Elements of lossy variants that the benchmark does not accept, as shares of all ranks'.
+
+    The benchmark counts them over all ranks; how far they are off it does not say.
+    """
+    found: dict[Target, dict[int, float]] = {}
+    for sample in samples:
+        if sample.key.variant.lossy and sample.n_wrong is not None and sample.doubt is None:
+            sizes = found.setdefault(sample.key.target, {})
+            share = min(1.0, sample.n_wrong / _elements(sample))
+            sizes[sample.nbytes] = max(share, sizes.get(sample.nbytes, 0.0))
+    return tuple(_share(target, sizes) for target, sizes in found.items())
+
+
+def _share(target: Target, sizes: dict[int, float]) -> WrongShare:
+    worst = max(sizes, key=lambda nbytes: (sizes[nbytes], nbytes))
+    return WrongShare(
+        target=target,
+        share=sizes[worst],
+        at_nbytes=worst,
+        from_nbytes=min((n for n, share in sizes.items() if share), default=None),
+    )
+
+
+def _elements(sample: Sample) -> float:
+    """Elements that all ranks get from one call; of all_gather each rank gets the whole."""
+    each = max(1, sample.nbytes // DTYPE_BYTES.get(sample.key.dtype or "float", 4))
+    divided = sample.key.collective is Collective.REDUCE_SCATTER
+    return each * (1 if divided else sample.key.scale.n_ranks)

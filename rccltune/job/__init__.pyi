@@ -1,0 +1,9 @@
+from .savings import Shown as Shown
+from .savings import by_rules as by_rules
+from .savings import by_zones as by_zones
+from .savings import read_merged as read_merged
+from .savings import saving_in as saving_in
+from .savings import saving_plain as saving_plain
+from .savings import saving_text as saving_text
+from .savings import show as show
+from .savings import snapshots_beside as snapshots_beside

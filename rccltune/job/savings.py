@@ -1,0 +1,360 @@
+"""What rules save of a recorded job, from times that sessions measured.
+
+Recorded jobs, joined with what sessions measured and what rule files say.
+"""
+
+from __future__ import annotations
+
+import glob
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from statistics import median
+from typing import Any, Final
+
+from rccltune import model, plan, workload
+from rccltune.fit import FitDone, fit_session
+from rccltune.model import (
+    Collective,
+    Curve,
+    InputFileError,
+    Note,
+    Role,
+    Rule,
+    Scale,
+    Setting,
+    Zone,
+    base_variant,
+    time_at,
+)
+from rccltune.rules import accepted
+from rccltune.workload import Saving, Share, Source, State, Stated, Timed, Workload
+
+# The setting that runs where rules have their way; None where they have none.
+Chosen = Callable[[Collective, Scale, int], Setting | None]
+
+
+class Times:
+    """What calls take, from a session's curves."""
+
+    def __init__(self, curves: Sequence[Curve]) -> None:
+        """Sort them by what they are of."""
+        self._curves: dict[tuple[Collective, Scale], list[Curve]] = {}
+        for curve in curves:
+            key = (curve.key.collective, curve.key.scale)
+            self._curves.setdefault(key, []).append(curve)
+
+    def before(self, collective: Collective, scale: Scale, nbytes: int) -> float | None:
+        """The untouched site's, in µs; the median of what no tuner can tell apart."""
+        return self._time(collective, scale, nbytes, None)
+
+    def under(
+        self, collective: Collective, scale: Scale, nbytes: int, setting: Setting
+    ) -> float | None:
+        """A setting's, in µs."""
+        return self._time(collective, scale, nbytes, setting)
+
+    def _time(
+        self, collective: Collective, scale: Scale, nbytes: int, setting: Setting | None
+    ) -> float | None:
+        found = [
+            time
+            for curve in self._curves.get((collective, scale), ())
+            if _is_of(curve, setting) and (time := _at(curve, nbytes)) is not None
+        ]
+        return median(found) if found else None
+
+
+def _is_of(curve: Curve, setting: Setting | None) -> bool:
+    if setting is not None:
+        return curve.key.setting == setting
+    plain = base_variant(curve.key.variant).name == "default"
+    return plain and curve.key.setting.role is Role.BASELINE
+
+
+def _at(curve: Curve, nbytes: int) -> float | None:
+    """Between measured sizes, or at the first or the last one where that is near."""
+    sizes = [point.nbytes for point in curve.points]
+    inside = min(max(nbytes, sizes[0]), sizes[-1]) if sizes else nbytes
+    if not nbytes or abs(inside - nbytes) > plan.NEAR * nbytes:
+        return None
+    return time_at(sizes, [point.time_us for point in curve.points], inside)
+
+
+def saving(
+    whole: Workload, chosen: Chosen, fits: Sequence[FitDone], steps: int | None = None
+) -> Saving:
+    """What rules save of a recorded job, estimated from the sessions that they were made of.
+
+    Calls whose size was not measured, of the untouched site and of the rule's setting, count as
+    not known; those that no rule is for take what they took.
+
+    Args:
+        whole: the workload.
+        chosen: what runs under the rules, None where there is none.
+        fits: the sessions.
+        steps: that the job made while it was recorded, None where nobody says.
+    """
+    times = Times([curve for done in fits for curve in done.curves])
+
+    def timed(collective: Collective, scale: Scale, nbytes: int) -> Timed | None:
+        before = times.before(collective, scale, nbytes)
+        setting = chosen(collective, scale, nbytes)
+        after = before if setting is None else times.under(collective, scale, nbytes, setting)
+        if before is None or after is None:
+            return None
+        return Timed(before_us=before, after_us=after)
+
+    return workload.saving_of(whole, timed, steps)
+
+
+def saving_in(
+    path: Path, folders: Sequence[Path], chosen: Chosen, steps: int | None, *, note: Note
+) -> Saving:
+    """The same of a file, and of sessions by their folders; raises as both do."""
+    fits = [fit_session(folder, note=note) for folder in folders]
+    whole = workload.read(path)
+    for cut in whole.cuts:
+        note(f"Warning: {cut}.")
+    return saving(whole, chosen, fits, steps)
+
+
+def by_zones(zones: Sequence[Zone]) -> Chosen:
+    """What zones choose."""
+
+    def chosen(collective: Collective, scale: Scale, nbytes: int) -> Setting | None:
+        for zone in zones:
+            target = (zone.target.collective, zone.target.scale)
+            if target == (collective, scale) and zone.min_nbytes <= nbytes <= zone.max_nbytes:
+                return zone.setting
+        return None
+
+    return chosen
+
+
+def by_rules(rules: Sequence[Rule]) -> Chosen:
+    """What rules choose, the first that matches."""
+
+    def chosen(collective: Collective, scale: Scale, nbytes: int) -> Setting | None:
+        matching = (rule for rule in rules if rule.matches(collective, nbytes, scale))
+        found = next(matching, None)
+        return None if found is None else found.setting
+
+    return chosen
+
+
+def saving_plain(found: Saving) -> dict[str, Any]:
+    """For --json."""
+    return {
+        "before_s": found.before_s,
+        "after_s": found.after_s,
+        "saved_s": found.saved_s,
+        "known": found.known,
+        "steps": found.steps,
+        "saved_s_per_step": found.saved_s / found.steps if found.steps else None,
+    }
+
+
+def saving_text(found: Saving) -> str:
+    """One line for people."""
+    if not found.known:
+        return "Time saved: not known, since none of the workload's sizes was measured"
+    part = f"{100 * found.saved_s / found.before_s:.1f} %" if found.before_s else "0 %"
+    if found.steps:
+        each = [1e3 * time / found.steps for time in (found.saved_s, found.before_s)]
+        text = f"Time saved per step, estimated: {each[0]:.3f} ms of {each[1]:.3f} ms"
+    else:
+        text = (
+            f"Time saved of what was recorded, estimated: {1e3 * found.saved_s:.3f} ms of "
+            f"{1e3 * found.before_s:.3f} ms"
+        )
+    text += f" in collectives of a rank ({part}), one after the other"
+    if found.known < 1:
+        text += f"; {100 * (1 - found.known):.1f} % of the calls were not measured"
+    return text + ("" if found.steps else "; --steps N says how many steps that were")
+
+
+# What none of the sources sees, in the words of the contract.
+BLIND: Final = {
+    Source.RECORD: "records and logs do not see replays of captured graphs (--scale-captured), "
+    "point-to-point, paths that ask no tuner, nor how grouped calls were split",
+    Source.LOG: "logs are written by rank 0 of each communicator alone",
+    Source.REPLAY: "replay files have calls that take paths without a tuner too, and no nodes "
+    "(--nodes)",
+}
+
+
+def read_merged(
+    paths: Sequence[Path], stated: Stated | None = None, captured_times: int = 1
+) -> Workload:
+    """All files as one workload.
+
+    Args:
+        paths: of any kind.
+        stated: what the user says where a log does not.
+        captured_times: replays of the calls that were captured into graphs.
+
+    Raises:
+        OutputError: one is no workload, or was cut.
+        CommandLineError: a log that leaves something open, or the same recording twice.
+    """
+    parts = [workload.read(path, stated or Stated()) for path in paths]
+    return workload.merge([workload.scaled(part, captured_times) for part in parts])
+
+
+def snapshots_beside(paths: Sequence[Path]) -> tuple[Path, ...]:
+    """Snapshots that killed ranks left beside these files, and that are not among them."""
+    given = {path.resolve() for path in paths}
+    beside = (
+        found
+        for path in sorted(given)
+        if path.is_file()
+        for found in path.parent.glob(f"{glob.escape(path.name)}.*.part")
+    )
+    return tuple(dict.fromkeys(path for path in beside if path not in given))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Shown:
+    """What a workload is.
+
+    Attributes:
+        shares: what matters most first.
+        has_rules: whether a rule file was given.
+        remarks: what the figures do not hold, one sentence each.
+        saving: where both rules and a session were given.
+    """
+
+    workload: Workload
+    shares: tuple[Share, ...]
+    has_rules: bool
+    remarks: tuple[str, ...]
+    saving: Saving | None = None
+
+    def covered(self, of: Callable[[Share], float | None]) -> float:
+        """The share that rules cover, from 0 to 1."""
+        return sum(of(share) or 0.0 for share in self.shares if share.rule is not None)
+
+    def as_plain(self) -> dict[str, Any]:
+        """For --json."""
+        whole = self.workload
+        return {
+            "calls": whole.calls,
+            "bytes": whole.total_nbytes,
+            "recorders": model.to_plain(whole.recorders),
+            "ranks": {scale.short: whole.ranks_at(scale) for scale in whole.scales},
+            "aside": dict(whole.aside),
+            "counts": [_share_plain(share) for share in self.shares],
+            "covered": {
+                "calls": self.covered(lambda s: s.of_calls),
+                "bytes": self.covered(lambda s: s.of_bytes),
+                "time": self.covered(lambda s: s.of_time)
+                if any(s.of_time is not None for s in self.shares)
+                else None,
+            }
+            if self.has_rules
+            else None,
+            "saving": None if self.saving is None else saving_plain(self.saving),
+            "remarks": list(self.remarks),
+        }
+
+
+def _share_plain(share: Share) -> dict[str, Any]:
+    one = share.count
+    return {
+        "collective": one.collective.value,
+        "n_ranks": one.scale.n_ranks,
+        "n_nodes": one.scale.n_nodes,
+        "nbytes": one.nbytes,
+        "min_nbytes": one.min_nbytes,
+        "max_nbytes": one.max_nbytes,
+        "calls": one.calls,
+        "total_nbytes": one.total_nbytes,
+        "of_calls": share.of_calls,
+        "of_bytes": share.of_bytes,
+        "of_time": share.of_time,
+        "time_us": share.time_us,
+        "rule_line": share.rule.line if share.rule else None,
+        "setting": str(share.rule.setting) if share.rule else None,
+    }
+
+
+def show(
+    whole: Workload,
+    *,
+    rules: Path | None,
+    folder: Path | None,
+    steps: int | None = None,
+    note: Note,
+) -> Shown:
+    """Say what of a workload matters, and what rules cover.
+
+    Args:
+        whole: merged.
+        rules: a rule file, None for none.
+        folder: a session with the times of the untouched site, None for none.
+        steps: that the job made while it was recorded.
+        note: told what is worth telling.
+
+    Raises:
+        InputFileError: the rule file cannot be read, or is refused.
+        SessionError: no session there.
+    """
+    fitted = None if folder is None else fit_session(folder, note=note)
+    times = None if fitted is None else Times(fitted.curves).before
+    read = () if rules is None else _rules(rules)
+    shares = workload.shares_of(whole, times, read)
+    saved = None
+    if fitted is not None and rules is not None:
+        saved = saving(whole, by_rules(read), [fitted], steps)
+    return Shown(
+        workload=whole,
+        shares=shares,
+        has_rules=rules is not None,
+        remarks=tuple(_remarks(whole)),
+        saving=saved,
+    )
+
+
+def _rules(path: Path) -> tuple[Rule, ...]:
+    try:
+        content = path.read_bytes()
+    except OSError as error:
+        raise InputFileError(f"the rule file cannot be read: {error}", where=str(path)) from error
+    return accepted(content, path, "correct these lines.").rules
+
+
+def _remarks(whole: Workload) -> list[str]:
+    """What must be known to believe the figures."""
+    sources = {one.source for one in whole.recorders} or {Source.RECORD}
+    said = [BLIND[source] for source in Source if source in sources]
+    if Source.LOG in sources and Source.RECORD not in sources:
+        said.insert(0, BLIND[Source.RECORD])
+    said = [*whole.cuts, *said]
+    open_ended = [one for one in whole.recorders if one.state is State.UNFINISHED]
+    beyond = sum(one.beyond for one in whole.recorders)
+    unknown = sum(one.unknown for one in whole.recorders)
+    inexact = any(not one.is_exact for one in whole.counts)
+    times = {one.captured_times for one in whole.recorders if one.source is not Source.REPLAY}
+    if open_ended:
+        said.append(
+            f"{len(open_ended)} of {len(whole.recorders)} recordings were never finished: their "
+            "process was killed or still runs, and what it called since its last snapshot is lost"
+        )
+    if beyond or inexact:
+        said.append(
+            f"{beyond} calls had more sizes than are kept one by one; they stand in rows of a "
+            "power of two each"
+        )
+    if unknown:
+        said.append(f"{unknown} calls were of a collective that has no name here")
+    if times - {1}:
+        said.append(f"calls of records and logs were multiplied by {_listed(times)}")
+    if whole.aside:
+        listed = ", ".join(f"{calls} {name}" for name, calls in whole.aside.items())
+        said.append(f"seen beside them, and not tuned: {listed}")
+    return said
+
+
+def _listed(numbers: set[int]) -> str:
+    return ", ".join(map(str, sorted(numbers)))

@@ -1,0 +1,89 @@
+"""Which environment variables reach a benchmark: only those that choose are cleared.
+
+A variable that picks an algorithm would falsify every arm, so it is removed; one that picks an
+interface, a transport or a log file belongs to the site, and removing it stops jobs or, on some
+shared machines, does harm. The list of the first kind is closed and stands here; everything else
+passes to every rank of every arm, baseline included, and is recorded.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import Final
+
+# Exact names and prefixes (ending in *) of what is cleared.
+CLEARED: Final = (
+    "NCCL_ALGO",
+    "NCCL_PROTO",
+    "NCCL_MIN_NCHANNELS",
+    "NCCL_MAX_NCHANNELS",
+    "NCCL_MIN_CTAS",
+    "NCCL_MAX_CTAS",
+    "NCCL_NTHREADS",
+    "NCCL_TUNER_*",
+    "RCCL_OVERRIDE_*",
+    "RCCL_LL128_FORCE_ENABLE",
+    "RCCL_MSCCL*",
+    "RCCLTUNE_*",
+)
+
+
+# What passes and is worth recording: everything that RCCL, HIP or a launcher reads.
+_RECORDED: Final = re.compile(
+    r"(NCCL|RCCL|HSA|HIP|ROCR|ROCM|CUDA|GPU|MSCCL|MSCCLPP|TORCH_NCCL|OMPI|PMIX|PRTE|MPICH|I_MPI|"
+    r"SLURM|UCX|FI|MPIEXEC|NVSHMEM|TORCH_SYMM_MEM|AMD)_\w+|LD_LIBRARY_PATH|LD_PRELOAD"
+)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Environment:
+    """What a launch's processes get.
+
+    Attributes:
+        variables: all of it.
+        cleared: sorted (name, value) of the site's variables that were removed.
+        passed: sorted (name, value) of the site's variables that matter and stayed.
+        added: sorted (name, value) that rccltune set.
+    """
+
+    variables: Mapping[str, str]
+    cleared: tuple[tuple[str, str], ...]
+    passed: tuple[tuple[str, str], ...]
+    added: tuple[tuple[str, str], ...]
+
+
+def chooses(name: str, extra: Iterable[str] = ()) -> bool:
+    """Whether a variable is on the list of those that are cleared."""
+    return any(
+        name.startswith(entry[:-1]) if entry.endswith("*") else name == entry
+        for entry in (*CLEARED, *extra)
+    )
+
+
+def environment(
+    site: Mapping[str, str],
+    added: Iterable[tuple[str, str]],
+    *,
+    clear: Iterable[str] = (),
+) -> Environment:
+    """The environment of one launch.
+
+    Args:
+        site: what rccltune itself was started with.
+        added: what the variant, the plugin or --env sets; wins over the site's.
+        clear: further names from --clear.
+    """
+    extra = tuple(clear)
+    ours = dict(added)
+    cleared = {n: v for n, v in site.items() if chooses(n, extra)}
+    kept = {n: v for n, v in site.items() if n not in cleared}
+    return Environment(
+        variables=kept | ours,
+        cleared=tuple(sorted(cleared.items())),
+        passed=tuple(
+            sorted((n, v) for n, v in kept.items() if n not in ours and _RECORDED.fullmatch(n))
+        ),
+        added=tuple(sorted(ours.items())),
+    )

@@ -1,0 +1,221 @@
+"""Sendrecv between pairs of devices: the launches of a link map and what each pair gave."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Final
+
+from rccltune import machine, measure, plan, session
+from rccltune.machine import Pair
+from rccltune.measure import Site
+from rccltune.model import (
+    Collective,
+    Doubt,
+    Launch,
+    Outcome,
+    Placement,
+    Sample,
+    Scale,
+    Status,
+    Sweep,
+    format_size,
+)
+from rccltune.session import Ran
+
+# The smallest size of AMD's own tables, and the one of its transfers over a link (ROCm blog on
+# xGMI, 2025-03-02): long enough that latency is 1 % of a link's time.
+SMALL: Final = 8
+
+
+LARGE: Final = 64 << 20
+
+
+FOLDER: Final = "links"
+
+
+NODE_FILE: Final = "node.node"
+
+
+PAIR: Final = Scale(n_nodes=1, n_ranks=2)
+
+
+# Twenty calls of 13 µs are over before clocks have risen.
+_ITERATIONS: Final = 100
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Prepared:
+    """A link map that could be measured now.
+
+    Attributes:
+        every: all pairs of the machine.
+        chosen: those that are measured.
+        first_repeat: number of the first launch of each pair.
+        timeout_s: of one launch, None for ten times what launches took so far.
+    """
+
+    folder: Path
+    site: Site
+    machine: str
+    vendor: str | None
+    devices: tuple[int, ...]
+    every: tuple[Pair, ...]
+    chosen: tuple[Pair, ...]
+    repeats: int
+    first_repeat: int
+    timeout_s: float | None = None
+
+    @property
+    def links(self) -> Path:
+        """Where launches and record are."""
+        return self.folder / FOLDER
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PairProgress:
+    """Told after every launch; ``failure`` is None where it gave both times."""
+
+    number: int
+    of: int
+    pair: Pair
+    failure: str | None
+    seconds: float
+
+
+Tell = Callable[[PairProgress], None]
+
+
+class Tried:
+    """What one pair gave so far."""
+
+    def __init__(self) -> None:
+        """Nothing was tried yet."""
+        self.small: list[float] = []
+        self.large: list[float] = []
+        self.launches: list[str] = []
+        self.failure: str | None = None
+        self.library: str | None = None
+
+    def take(self, one: Launch, outcome: Outcome, samples: Sequence[Sample]) -> None:
+        """One launch more."""
+        self.launches.append(one.id)
+        self.failure = _failure(outcome, samples)
+        self.library = outcome.library_version or self.library
+        if self.failure is None:
+            self.small.append(_time(samples, SMALL) or 0.0)
+            self.large.append(_time(samples, LARGE) or 0.0)
+
+
+def _failure(outcome: Outcome, samples: Sequence[Sample]) -> str | None:
+    """Why a launch gave no figures; wrong results are none."""
+    if outcome.status is not Status.OK:
+        return outcome.notices[-1].message if outcome.notices else "it failed and said nothing"
+    if any(sample.doubt is Doubt.WRONG for sample in samples):
+        return Doubt.WRONG.meaning
+    gone = [format_size(nbytes) for nbytes in (SMALL, LARGE) if _time(samples, nbytes) is None]
+    return f"its table has no usable row of {' and '.join(gone)}" if gone else None
+
+
+def _time(samples: Sequence[Sample], nbytes: int) -> float | None:
+    """Out of place: older releases have no in-place half for sendrecv."""
+    for sample in samples:
+        if (
+            sample.nbytes == nbytes
+            and sample.key.placement is Placement.OUT_OF_PLACE
+            and sample.doubt is None
+        ):
+            return sample.time_us
+    return None
+
+
+def measure_pairs(prepared: Prepared, pairs: Mapping[Pair, Tried], tell: Tell) -> None:
+    """Run what is missing, in rounds over all pairs, so that a drift hits every class alike.
+
+    A pair that fails is left out of later rounds; launches that ended well are never repeated.
+
+    Raises:
+        MachineError: the machine changed meanwhile.
+    """
+    ended = {one.id: outcome for one, outcome in session.read_launches(prepared.links)}
+    outcomes = [outcome for outcome in ended.values() if outcome.status is Status.OK]
+    number = 0
+    for turn in range(prepared.first_repeat, prepared.first_repeat + prepared.repeats):
+        for pair, tried in pairs.items():
+            number += 1
+            if tried.failure is not None:
+                continue
+            one = _launch(prepared, pair, turn)
+            known = ended.get(one.id)
+            if known is not None and known.status is Status.OK:
+                tried.take(one, known, session.read_launch(one, prepared.links, known))
+                continue
+            measure.stop_if_changed(prepared.site, "before")
+            ran = _run(prepared, one, outcomes)
+            outcomes.append(ran.outcome)
+            tried.take(one, ran.outcome, ran.samples)
+            measure.stop_if_changed(prepared.site, "during")
+            tell(
+                PairProgress(
+                    number=number,
+                    of=len(pairs) * prepared.repeats,
+                    pair=pair,
+                    failure=tried.failure,
+                    seconds=ran.outcome.duration_s or 0.0,
+                )
+            )
+
+
+def _run(prepared: Prepared, one: Launch, outcomes: Sequence[Outcome]) -> Ran:
+    return measure.run_launch(
+        replace(one, timeout_s=prepared.timeout_s or measure.limit_s(outcomes)),
+        prepared.links,
+        site=tuple(os.environ.items()),
+        # The site's choice of devices is in the pairs already; a second one would index the first.
+        clear=(*prepared.site.cleared, *machine.VISIBLE),
+        carry=prepared.site.launcher.carry,
+        fingerprint=prepared.site.fingerprint,
+        changed=prepared.site.changed,
+    )
+
+
+def _launch(prepared: Prepared, pair: Pair, turn: int) -> Launch:
+    site = prepared.site
+    first, second = pair.first.index, pair.second.index
+    environment = dict(site.environment)
+    environment |= dict(machine.choosing(prepared.vendor, first, second))
+    if site.node is not None:
+        environment["RCCLTUNE_SIM_NODE"] = "{session}/" + NODE_FILE
+        environment["RCCLTUNE_SIM_LAUNCH"] = f"link {first}-{second} {turn}"
+    program = (site.programs[Collective.SENDRECV], *_options(site))
+    one = Launch(
+        id="",
+        argv=site.launcher.argv(PAIR.n_ranks, program, bind=site.binding, hostfile=site.hostfile),
+        environment=tuple(sorted(environment.items())),
+        collectives=(Collective.SENDRECV,),
+        scale=PAIR,
+        rank_placement=pair.link.value,
+        repeat=turn,
+    )
+    return replace(one, id=session.launch_id(one))
+
+
+def _options(site: Site) -> tuple[str, ...]:
+    wanted = Sweep(
+        collectives=(Collective.SENDRECV,),
+        settings=(),
+        min_nbytes=SMALL,
+        max_nbytes=LARGE,
+        factor=LARGE // SMALL,
+        placements=(Placement.OUT_OF_PLACE,),
+        iterations=_ITERATIONS,
+    )
+    # -A asks for algorithm and protocol, which sendrecv has not.
+    options = plan.benchmark_options(wanted, site.help_letters - {"A"}, Collective.SENDRECV)
+    alone = site.launcher.flavour == "none" and site.node is None
+    if not alone:
+        return options
+    at = options.index("-g")
+    return (*options[: at + 1], str(PAIR.n_ranks), *options[at + 2 :])

@@ -1,0 +1,253 @@
+"""Names of columns, in every spelling met in the wild, and the facts in ``# rccltune:`` lines.
+
+What kind of file it is, from its first lines and never from its name.
+
+Numbers as benchmarks print them, and whether three of them can belong together.
+"""
+
+from __future__ import annotations
+
+import re
+import shlex
+from collections.abc import Callable, Sequence
+from enum import Enum
+from math import isfinite
+from typing import Any, Final
+
+from rccltune.logs.drafts import placement_of, yes_or_no
+from rccltune.model import MAX_NBYTES, MOST_US, Collective, Doubt, Mode, OutputError, Setting
+
+# The first spelling that a table has wins, so that time_us stands before latency_us.
+_SPELLINGS: Final = {
+    "collective": ("collective", "name", "coll"),
+    "nbytes": ("nbytes", "size_bytes", "size", "bytes", "message_size", "size(b)"),
+    "count": ("count", "elements"),
+    "time": ("time_us", "time", "latency_us", "time(us)"),
+    "time_out": ("time_oop_us", "time_out_us", "time_oop", "out_of_place_time_us"),
+    "time_in": ("time_ip_us", "time_in_us", "time_inplace_us", "time_ip", "in_place_time_us"),
+    "algbw": ("algbw", "algbw_gbs", "alg_bw"),
+    "busbw": ("busbw", "busbw_gbs", "bus_bw"),
+    "algorithm": ("algorithm", "algo"),
+    "protocol": ("protocol", "proto"),
+    "channels": ("channels", "nchannels", "n_channels"),
+    "setting": ("setting",),
+    "variant": ("variant", "config", "arm"),
+    "dtype": ("dtype", "type", "datatype", "data_type"),
+    "redop": ("redop", "op"),
+    "inplace": ("inplace", "in_place"),
+    "placement": ("placement",),
+    "ranks": ("ranks", "n_ranks", "nranks", "num_ranks", "num_gpus", "gpus", "ngpus"),
+    "per_rank": ("gpusperrank",),
+    "nodes": ("nodes", "n_nodes", "nnodes", "num_nodes"),
+    "wrong": ("wrong", "n_wrong", "nwrong", "#wrong"),
+    "graph": ("graph",),
+    "requested": ("requested",),
+    "run": ("repeat", "run", "stamp", "rep"),
+    "cycle": ("cycle", "numcycle"),
+    "rank_placement": ("rank_placement",),
+}
+
+
+def folded(name: str) -> str:
+    """A column's name without what people vary."""
+    return name.strip().strip("\"'").strip().lower().replace(" ", "_").replace("-", "_")
+
+
+def roles_of(names: Sequence[str]) -> dict[str, int]:
+    """Position of each column whose name is known, by what it means."""
+    position: dict[str, int] = {}
+    for at, name in enumerate(names):
+        position.setdefault(folded(name.lstrip("\ufeff")), at)
+    return {
+        role: next(position[each] for each in spellings if each in position)
+        for role, spellings in _SPELLINGS.items()
+        if any(each in position for each in spellings)
+    }
+
+
+_FACTS: Final[dict[str, tuple[str, Callable[[str], Any]]]] = {
+    "collective": ("collective", Collective.parse),
+    "ranks": ("n_ranks", int),
+    "nodes": ("n_nodes", int),
+    "mode": ("mode", Mode.parse),
+    "product": ("product", str),
+    "arch": ("arch", str),
+    "cus": ("cu_count", int),
+    "dtype": ("dtype", str),
+    "redop": ("redop", str),
+    "graph": ("graph", yes_or_no),
+    "placement": ("placement", placement_of),
+    "rank_placement": ("rank_placement", str),
+    "setting": ("setting", Setting.parse),
+    "variant": ("variant", str),
+    "host": ("hosts", lambda text: (text,)),
+    "source": ("origin", str),
+}
+
+
+def facts_of(comment: str, where: str) -> dict[str, Any]:
+    """Facts of one ``# rccltune: key=value …`` line, by the field that takes them.
+
+    Raises:
+        OutputError: an unknown key or an unreadable value.
+    """
+    found: dict[str, Any] = {}
+    try:
+        words = shlex.split(comment)
+    except ValueError as error:
+        raise OutputError(f"{error} in a '# rccltune:' line", where=where) from error
+    for word in words:
+        key, equals, value = word.partition("=")
+        if key not in _FACTS or not equals:
+            raise OutputError(
+                f"'{word}' in a '# rccltune:' line is not known",
+                where=where,
+                hint=f"write key=value with one of {', '.join(_FACTS)}.",
+            )
+        name, read = _FACTS[key]
+        try:
+            found[name] = read(value)
+        except ValueError as error:
+            raise OutputError(
+                f"{key}={value} cannot be read: {error}", where=where, hint="correct the line."
+            ) from error
+    return found
+
+
+_OBJECT: Final = re.compile(r"\s*\{\s*(?:\"|\}|$)")
+
+
+_ARRAY: Final = re.compile(r"\s*\[\s*(?:\{|\]|$)")
+
+
+_RESULTS: Final = re.compile(r"\s*\{\s*\"(?:version|start_time|args|config|results)\"")
+
+
+_RULE: Final = re.compile(
+    r"\s*[A-Za-z_]+\s*,\s*\d+\s*,\s*\d+\s*,\s*[\w-]+\s*,\s*[\w-]+\s*(?:,\s*-?\w+\s*){3,}"
+)
+
+
+_RULE_HEADER: Final = re.compile(r"\s*coll(?:ective)?_?type\s*,\s*min_?bytes", re.IGNORECASE)
+
+
+_SEPARATORS: Final = ",;\t"
+
+
+class Form(Enum):
+    """Kinds of files; the value is what people call them."""
+
+    TEXT = "benchmark log"
+    RESULTS = "nccl-tests -J file"
+    RECORDS = "rccl-tests JSON records"
+    DELIMITED = "table of comma-separated values"
+    RULES = "tuner rule file"
+
+
+def form_of(head: str) -> Form:
+    """Kind of a file that begins so."""
+    if _RESULTS.match(head):
+        return Form.RESULTS
+    if _OBJECT.match(head) or _ARRAY.match(head):
+        return Form.RECORDS
+    for line in head.splitlines():
+        text = line.strip()
+        if text.startswith("#@ "):
+            return Form.RULES
+        if not text or text.startswith("#"):
+            continue
+        if _RULE.match(text) or _RULE_HEADER.match(text):
+            return Form.RULES
+        separator = separator_of(text)
+        if separator and "nbytes" in (roles := roles_of(text.split(separator))) and len(roles) > 1:
+            return Form.DELIMITED
+        break
+    return Form.TEXT
+
+
+def separator_of(header: str) -> str:
+    """What stands between the columns; empty where there is one column."""
+    best = max(_SEPARATORS, key=header.count)
+    return best if best in header else ""
+
+
+UNCHECKED = frozenset(("N/A", "n/a", "NA", "-", ""))
+
+
+def step(text: str) -> float:
+    """Weight of the last printed digit: ``58.20`` → 0.01, ``1.6e+07`` → 1e6."""
+    mantissa, _, exponent = text.lower().partition("e")
+    decimals = len(mantissa.partition(".")[2])
+    return float(f"1e{int(exponent or 0) - decimals}")
+
+
+def agree(nbytes: int, time_us: float, algbw: float, time_step: float, algbw_step: float) -> bool:
+    """Whether size = algbw × time within one unit of the last digit of both.
+
+    One whole unit, not half of one: tools that recompute or truncate a column are common and
+    harmless.
+    """
+    if time_us <= time_step:
+        return True
+    low = nbytes / ((time_us + time_step) * 1000.0) - algbw_step
+    high = nbytes / ((time_us - time_step) * 1000.0) + algbw_step
+    return low * (1 - 1e-9) <= algbw <= high * (1 + 1e-9)
+
+
+def wrong(text: str) -> int | None:
+    """The ``#wrong`` column: a count, in any notation, or None where nothing was checked.
+
+    Raises:
+        ValueError: neither a count nor one of the words for unchecked.
+    """
+    if text in UNCHECKED:
+        return None
+    value = float(text)
+    if not isfinite(value):
+        raise ValueError(text)
+    # A fraction of an element would still be a wrong element.
+    return int(value) + (value > int(value))
+
+
+def old_error(text: str) -> int | None:
+    """The ``error`` column of old benchmarks: the largest difference, not a count.
+
+    Only an asterisk says that it was too large; without one the run's summary decides.
+
+    Raises:
+        ValueError: no number.
+    """
+    if text in UNCHECKED:
+        return None
+    if text.endswith("*"):
+        return 1
+    float(text)
+    return 0
+
+
+def size(text: str) -> int:
+    """A size or a count in bytes or elements.
+
+    Raises:
+        ValueError: not a whole number of at most 2^63-1.
+    """
+    value = int(text)
+    if not 0 <= value <= MAX_NBYTES:
+        raise ValueError(text)
+    return value
+
+
+def usable(time_us: float) -> bool:
+    """Whether a time can be computed with."""
+    return 0.0 < time_us < MOST_US
+
+
+def doubt_of(nbytes: int, time_us: float | None, n_wrong: int | None) -> Doubt | None:
+    """The gravest reason not to use a half-row, from its own numbers."""
+    if n_wrong:
+        return Doubt.WRONG
+    if nbytes == 0:
+        return Doubt.ZERO_BYTES
+    if time_us is None:
+        return Doubt.NO_TIME
+    return None

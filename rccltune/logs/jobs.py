@@ -1,0 +1,410 @@
+"""What all writers of one log share: the runs found, the tables open, the facts met so far.
+
+Which preamble belongs to which table, and which row to which of several open tables.
+
+Normally one follows the other. Two independent jobs that share a log print both preambles, then
+both headers, and then their rows as they come; a job that died leaves its preamble behind.
+
+What a benchmark prints before its table: who runs where, what, over which sizes.
+"""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Final, NamedTuple
+
+from rccltune.logs.drafts import Run, Said
+from rccltune.logs.text_table import Layout, Table
+from rccltune.model import BASELINE, Algorithm, Collective, Protocol, Setting
+
+_RANK: Final = re.compile(
+    r"Rank\s+(\d{1,9})\s+(?:Group\s+(\d{1,9})\s+)?Pid\s+\d+\s+on\s+(\S+)\s+device\s+(\d+)"
+    r"\s+\[([^\]]*)\]\s*(.*)"
+)
+
+
+_NUMBERS: Final = re.compile(r"(nThread|nGpus|minBytes|maxBytes|step:|graph:)\s*(\d+)(\(\w+\))?")
+
+
+_STARTING: Final = re.compile(r"Collective test starting:\s*(\S+)")
+
+
+_COMMAND: Final = re.compile(r"\b([a-z]+(?:_[a-z]+)*)_perf(?:_mpi)?\b")
+
+
+_MARKER: Final = re.compile(
+    r"\b(?:N?CCL_|RCCL_)?(ALGO|PROTO)\s*[=:]\s*(\w+)(?![\w,;:^])", re.IGNORECASE
+)
+
+
+_COMM: Final = re.compile(rb" rank (\d+) nranks (\d+) .*?commId (0x[0-9a-f]+)")
+
+
+_MAX_COMMS: Final = 4096
+
+
+class Rank(NamedTuple):
+    """One line of the rank list."""
+
+    group: int
+    rank: int
+    host: str
+    device: str
+    product: str
+    line: int
+
+
+@dataclass(slots=True)
+class Preamble:
+    """Facts about one run, gathered line by line."""
+
+    line: int
+    collective: Collective | None = None
+    collective_line: int = 0
+    numbers: dict[str, int] = field(default_factory=dict)
+    version: str | None = None
+    setting: Setting | None = None
+    ranks: dict[tuple[int, int], Rank] = field(default_factory=dict)
+    simulated: bool = False
+
+    @property
+    def command(self) -> tuple[Collective | None, tuple[tuple[str, int], ...]]:
+        """What tells two runs of the same command from two different ones."""
+        return self.collective, tuple(sorted(self.numbers.items()))
+
+    def said(self) -> Said:
+        """The facts that samples need; an incomplete rank list says nothing."""
+        numbers = self.numbers
+        ranks = sorted(self.ranks.values())
+        groups = Counter(each.group for each in ranks)
+        # NCCL_TESTS_SPLIT makes communicators of equal size; a list with a gap says nothing.
+        whole = [each.rank for each in sorted(ranks, key=lambda each: each.rank)] == list(
+            range(len(ranks))
+        ) and len(set(groups.values())) == 1
+        first = [each for each in ranks if whole and each.group == ranks[0].group]
+        products = sorted({each.product for each in ranks if each.product})
+        hosts = tuple(dict.fromkeys(each.host for each in ranks))
+        return Said(
+            line=self.line,
+            said_at=(
+                ("n_ranks", ranks[0].line if ranks else self.line),
+                ("collective", self.collective_line or self.line),
+            ),
+            collective=self.collective,
+            setting=self.setting,
+            n_ranks=len(first) or None,
+            n_nodes=len({each.host for each in first}) or None,
+            graph=numbers["graph:"] > 0 if "graph:" in numbers else None,
+            product=" + ".join(products) or None,
+            hosts=hosts,
+            devices=tuple(f"{each.host} {each.device}" for each in ranks),
+            ranks_per_process=numbers.get("nThread", 0) * numbers.get("nGpus", 0) or None,
+            simulated=self.simulated,
+        )
+
+
+def rank_of(body: str, line: int) -> Rank | None:
+    """One line of the rank list, None where it is none."""
+    match = _RANK.match(body)
+    if match is None:
+        return None
+    rank, group, host, device, bus, product = match.groups()
+    return Rank(int(group or 0), int(rank), host, f"{device} [{bus}]", product.strip(), line)
+
+
+def buses_in(log: bytes) -> dict[int, str]:
+    """Bus address of each rank's device, as the rank list of a log has it."""
+    found = (match.groups() for match in _RANK.finditer(log.decode("utf-8", "replace")))
+    return {int(rank): bus for rank, _, _, _, bus, _ in found}
+
+
+def numbers_of(body: str) -> dict[str, int]:
+    """Numbers of the ``# nThread …`` line; ``step:`` is negative where it is added."""
+    found: dict[str, int] = {}
+    for name, digits, kind in _NUMBERS.findall(body):
+        value = int(digits[:20])
+        found[name] = -value if name == "step:" and kind == "(bytes)" else value
+    return found
+
+
+def starting(body: str) -> Collective | None:
+    """Collective of a ``Collective test starting`` line."""
+    match = _STARTING.match(body)
+    return None if match is None else _collective(match[1])
+
+
+def commanded(text: str) -> Collective | None:
+    """The one benchmark that a command line names; None where it names several or none."""
+    names = {_collective(name) for name in _COMMAND.findall(text)}
+    return names.pop() if len(names) == 1 else None
+
+
+def marked(text: str) -> Setting | None:
+    """Setting in a section mark of somebody's script, such as ``### ALGO=Ring size=8``."""
+    algorithm: Algorithm | None = None
+    protocol: Protocol | None = None
+    for what, value in _MARKER.findall(text):
+        if value.lower() in ("auto", "default", "none"):
+            return BASELINE
+        try:
+            if what.upper() == "ALGO":
+                algorithm = Algorithm.parse(value)
+            else:
+                protocol = Protocol.parse(value)
+        except ValueError:
+            return None
+    if algorithm is None and protocol is None:
+        return None
+    return Setting(algorithm=algorithm, protocol=protocol)
+
+
+class Communicators:
+    """Scale of the communicators that the library's own log tells of."""
+
+    def __init__(self) -> None:
+        """None was seen yet."""
+        self._hosts: dict[bytes, dict[int, bytes]] = {}
+        self._sizes: set[int] = set()
+
+    def see(self, message: bytes, host: bytes) -> None:
+        """Take one ``rank R nranks N … commId X`` message."""
+        match = _COMM.search(message)
+        if match is None:
+            return
+        rank, size, comm = match.groups()
+        self._sizes.add(int(size[:9]))
+        if comm in self._hosts or len(self._hosts) < _MAX_COMMS:
+            self._hosts.setdefault(comm, {})[int(rank[:9])] = host
+
+    def scale(self) -> tuple[int | None, int | None]:
+        """Ranks and nodes, None where communicators disagree or no one was seen whole."""
+        if len(self._sizes) != 1:
+            return None, None
+        size = next(iter(self._sizes))
+        # One whose messages are not all there says nothing about nodes; the others may.
+        whole = [hosts for hosts in self._hosts.values() if len(hosts) == size]
+        nodes = {len(set(hosts.values())) for hosts in whole}
+        return size, nodes.pop() if len(nodes) == 1 else None
+
+
+def _collective(name: str) -> Collective | None:
+    try:
+        return Collective.parse(name)
+    except ValueError:
+        return None
+
+
+Choices = dict[tuple[Collective, int], set[Setting]]
+
+
+@dataclass(slots=True)
+class Book:
+    """Findings in one log.
+
+    Attributes:
+        name: file name for messages.
+        runs: one for each header, or for each section of rows without one.
+        tables: those whose summary has not come yet.
+        pending: how many rows are waiting for their rest.
+        hosts: names met in rank lists and in the library's messages.
+        notes: (line, text) of what makes the log incomplete.
+        failures: (line, text) of the benchmark's own errors.
+        headers: lines of table headers.
+        executed: what the library's log says it ran, since the last run began.
+        forced: NCCL_ALGO and NCCL_PROTO by the library's log.
+        commanded: collective of the last benchmark command line.
+        out_of_bounds: wrong half-rows by the summary whose average is still to come.
+        started: line where the last run began.
+        first: first line with text that was looked at.
+        last: last line with text that was looked at.
+    """
+
+    name: str
+    runs: list[Run] = field(default_factory=list)
+    tables: list[Table] = field(default_factory=list)
+    pending: int = 0
+    hosts: set[str] = field(default_factory=set)
+    notes: list[tuple[int, str]] = field(default_factory=list)
+    failures: list[tuple[int, str]] = field(default_factory=list)
+    headers: list[int] = field(default_factory=list)
+    executed: Choices = field(default_factory=dict)
+    forced: dict[str, str] = field(default_factory=dict)
+    communicators: Communicators = field(default_factory=Communicators)
+    commanded: Collective | None = None
+    out_of_bounds: int = 0
+    benchmark: str | None = None
+    library: str | None = None
+    started: int | None = None
+    first: tuple[int, str] | None = None
+    last: tuple[int, str] | None = None
+
+    def new_run(self) -> None:
+        """What the library's log says from here on belongs to another run."""
+        self.executed = {}
+        self.forced = {}
+        self.communicators = Communicators()
+
+    @property
+    def only_table(self) -> Table | None:
+        """The table that any row must belong to, None where that has to be found out."""
+        return self.tables[0] if len(self.tables) == 1 and not self.pending else None
+
+
+# More than ever wait or run side by side; what noise piles up beyond is forgotten.
+_MAX_PREAMBLES: Final = 64
+
+
+_MAX_OPEN: Final = 16
+
+
+# Each job's first rank names its device; a job that reads on in cycles names it once.
+_FIRST_RANK: Final = re.compile(rb"^#\s+Rank\s+0\s+(?:Group|Pid)\b", re.MULTILINE)
+
+
+def jobs_in(log: bytes) -> int:
+    """How many benchmarks wrote into one log: more than one where ranks did not meet."""
+    return len(_FIRST_RANK.findall(log))
+
+
+class Jobs:
+    """Runs of one writer."""
+
+    def __init__(self, book: Book) -> None:
+        """None has begun."""
+        self.layout: Layout | None = None
+        self.open: list[Table] = []
+        self._book = book
+        self._waiting: list[Preamble] = []
+        self._last = Preamble(line=0)
+        self._mark: Setting | None = None
+        self._interleaved = False
+
+    def preamble(self, line: int, lacks: Callable[[Preamble], bool]) -> Preamble:
+        """Newest preamble that lacks the fact just met; a new one where all have it."""
+        for each in reversed(self._waiting):
+            if lacks(each):
+                return each
+        new = Preamble(line=line)
+        self._book.started = line
+        # Only a run that begins while none is open cannot belong to interleaved jobs.
+        if not self._waiting or not self.open:
+            self._book.new_run()
+        self._waiting = [*self._waiting[-_MAX_PREAMBLES:], new]
+        return new
+
+    def simulated(self, line: int) -> None:
+        """A line says so. The stand-in says it several times, so it begins no run of its own."""
+        silent = [each for each in self._waiting if not each.simulated]
+        told = silent or self._waiting[-1:] or [self.preamble(line, lambda _: True)]
+        told[0].simulated = True
+
+    def section(self, line: int, text: str) -> None:
+        """A script's mark: what was open is over, and the mark may name what runs below it."""
+        mark = marked(text)
+        if self._waiting and mark is None:
+            # A line of somebody's decoration between a run's facts and its table.
+            return
+        for table in tuple(self.open):
+            self._close(table)
+        self.layout = None
+        self._waiting = []
+        self._last = Preamble(line=line)
+        self._mark = mark
+        self._book.new_run()
+
+    def begin(self, line: int, layout: Layout, *, below_header: bool = True) -> Table:
+        """A header, or the first row of a run that has none: a table opens."""
+        book = self._book
+        preamble = self._take_preamble(line, below_header=below_header)
+        if preamble.collective is None:
+            preamble.collective, book.commanded = book.commanded, None
+        if preamble.setting is None:
+            forced = " ".join(f"{name}={value}" for name, value in book.forced.items())
+            preamble.setting = self._mark or marked(forced)
+        run = Run(
+            said=preamble.said(),
+            header=line,
+            executed=book.executed,
+            scale=book.communicators.scale,
+        )
+        table = Table(run, layout, book.name)
+        table.numbers = preamble.numbers
+        if len(self.open) >= _MAX_OPEN:
+            self._close(self.open[0])
+        self.layout = layout
+        self.open.append(table)
+        book.tables.append(table)
+        book.runs.append(run)
+        return table
+
+    def resume(self, line: int) -> Table | None:
+        """Table for a row without a header of its own, below one that is already summed up."""
+        return None if self.layout is None else self.begin(line, self.layout, below_header=False)
+
+    def whose(self, nbytes: int) -> Table:
+        """The open table that a row of this size continues best."""
+        tables = self.open
+        if len(tables) == 1:
+            return tables[0]
+        willing = [table.expects(nbytes) for table in tables]
+        best = max(willing)
+        if best == 0:
+            return tables[-1]
+        fit = [table for table, how in zip(tables, willing, strict=True) if how == best]
+        # Jobs that run side by side take turns; a job that died is never heard of again.
+        chosen = min(fit, key=lambda table: table.last_line) if self._interleaved else fit[-1]
+        self._interleaved |= chosen is not tables[-1]
+        return chosen
+
+    def summed_up(self, line: int, average: float) -> Run | None:
+        """The summary of a table came: of the one whose rows it fits best."""
+        filled = [table for table in self.open if table.n_rows]
+        if not filled:
+            return None
+        table = min(filled, key=lambda each: abs(each.run.mean_busbw - average))
+        table.run.average, table.run.average_line = average, line
+        self._close(table)
+        return table.run
+
+    def ended(self, out_of_bounds: int) -> None:
+        """The first line of a summary came; which table's, only one that is alone tells."""
+        if len(self.open) == 1:
+            run = self.open[0].run
+            run.ended, run.out_of_bounds = True, out_of_bounds
+
+    def failed(self) -> None:
+        """The benchmark gave up: rows already printed stand, a table without any is dropped."""
+        empty = [table for table in self.open if not table.n_rows]
+        if empty:
+            self._close(empty[-1])
+        elif self._waiting:
+            self._waiting.pop()
+
+    def _close(self, table: Table) -> None:
+        self.open.remove(table)
+        self._book.tables.remove(table)
+
+    def _take_preamble(self, line: int, *, below_header: bool) -> Preamble:
+        """The oldest waiting one of the newest command; older ones of another have died."""
+        if self._waiting:
+            command = self._waiting[-1].command
+            same = [each for each in self._waiting if each.command == command]
+            self._last = same[0]
+            self._waiting = same[1:]
+            return self._last
+        if below_header:
+            # Nothing is known about it; above all not that it is like the one before.
+            return Preamble(line=line)
+        before = self._last
+        return Preamble(
+            line=line,
+            collective=before.collective,
+            collective_line=before.collective_line,
+            numbers=before.numbers,
+            setting=before.setting,
+            ranks=before.ranks,
+            simulated=before.simulated,
+        )

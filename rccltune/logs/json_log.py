@@ -1,0 +1,366 @@
+"""JSON records of rccl-tests' ``-Z json``: one object a line, or an array of them.
+
+The ``-J`` file of nccl-tests (and of newer rccl-tests): one object for one run.
+
+JSON piece by piece: a file of any size, or one that ends in the middle, in bounded memory.
+"""
+
+from __future__ import annotations
+
+import codecs
+import json
+from collections.abc import Mapping, Sequence
+from typing import Any, BinaryIO, Final
+
+from rccltune.logs import columns
+from rccltune.logs.drafts import Passes, RepeatedSizeError, Resolver, Run, Said
+from rccltune.logs.jobs import Preamble, Rank, commanded, marked
+from rccltune.logs.long_table import RecordReader
+from rccltune.model import MOST_US, Caution, Collective, Doubt, OutputError, Placement
+
+_CHUNK: Final = 1 << 20
+
+
+_MAX_VALUE: Final = 16 << 20
+
+
+_BLANK: Final = " \t\r\n"
+
+
+class CutError(Exception):
+    """The file ends inside a value."""
+
+
+class JsonSource:
+    """A cursor over JSON text; numbers are given as they are written."""
+
+    def __init__(self, stream: BinaryIO, name: str) -> None:
+        """Nothing was read yet."""
+        self._stream = stream
+        self._name = name
+        self._text = ""
+        self._at = 0
+        self._line = 1
+        self._ended = False
+        self._utf8 = codecs.getincrementaldecoder("utf-8-sig")("replace")
+        self._json = json.JSONDecoder(parse_float=str, parse_int=str, parse_constant=str)
+
+    @property
+    def line(self) -> int:
+        """Line of the cursor, from 1."""
+        return self._line + self._text.count("\n", 0, self._at)
+
+    def peek(self) -> str:
+        """Next character that is no blank; empty at the end of the file."""
+        while True:
+            while self._at < len(self._text) and self._text[self._at] in _BLANK:
+                self._at += 1
+            if self._at < len(self._text) or not self._fill():
+                return self._text[self._at : self._at + 1]
+
+    def skip(self, characters: str) -> bool:
+        """Step over one character if it is one of these."""
+        found = self.peek()
+        if not found or found not in characters:
+            return False
+        self._at += 1
+        return True
+
+    def expect(self, character: str) -> None:
+        """Step over a character that must come.
+
+        Raises:
+            CutError: the file ends.
+            OutputError: another one comes.
+        """
+        if not self.skip(character):
+            if not self.peek():
+                raise CutError
+            raise self._invalid(f"'{character}' is missing")
+
+    def value(self) -> object:
+        """The next whole value.
+
+        Raises:
+            CutError: the file ends inside it.
+            OutputError: it is no JSON, or larger than any record of a benchmark.
+        """
+        if not self.peek():
+            raise CutError
+        while True:
+            try:
+                value, end = self._json.raw_decode(self._text, self._at)
+            except RecursionError as error:
+                raise self._invalid("it is nested too deep") from error
+            except ValueError as error:
+                if len(self._text) - self._at > _MAX_VALUE:
+                    raise self._invalid("one value is larger than 16 MiB") from error
+                if not self._fill():
+                    raise self._cut_or_invalid(error) from error
+                continue
+            # A number that touches the end of what was read may go on.
+            if end == len(self._text) and self._fill():
+                continue
+            self._at = end
+            return value
+
+    def _cut_or_invalid(self, error: ValueError) -> Exception:
+        position = error.pos if isinstance(error, json.JSONDecodeError) else self._at
+        rest = self._text[position:].strip()
+        # An unterminated string is reported where it begins; all else where the text ends.
+        if len(rest) <= len("Infinity") or "Unterminated" in str(error):
+            return CutError()
+        return self._invalid(str(error).partition(":")[0])
+
+    def _fill(self) -> bool:
+        if self._ended:
+            return False
+        self._line = self.line
+        chunk = self._stream.read(_CHUNK)
+        self._ended = not chunk
+        if b"\0" in chunk:
+            raise OutputError(
+                "the file is binary: it holds a zero byte",
+                where=self._name,
+                hint="give the benchmark's text, CSV or JSON output.",
+            )
+        # printf writes infinity in a way that no JSON reader takes.
+        text = self._utf8.decode(chunk, final=self._ended)
+        for bare, whole in ((":inf", ":Infinity"), (":-inf", ":-Infinity"), (":-nan", ":NaN")):
+            text = text.replace(bare, whole)
+        self._text = self._text[self._at :] + text
+        self._at = 0
+        return not self._ended or bool(text)
+
+    def _invalid(self, why: str) -> OutputError:
+        return OutputError(
+            f"the file begins as JSON but is not valid: {why}",
+            where=f"{self._name}:{self.line}",
+            hint="give the file as the benchmark wrote it.",
+        )
+
+
+_HALVES: Final = (
+    ("out_of_place", Placement.OUT_OF_PLACE),
+    ("in_place", Placement.IN_PLACE),
+)
+
+
+# printf's %lf: six decimals, whatever the size of the number.
+_STEP: Final = 1e-6
+
+
+class ResultsFile:
+    """Reads one object, key by key, so that a file cut off by a crash gives what it holds."""
+
+    def __init__(self, source: JsonSource, name: str) -> None:
+        """Nothing was read yet."""
+        self.run: Run | None = None
+        self.version: str | None = None
+        self.cut = False
+        self.n_rows = 0
+        self._source = source
+        self._name = name
+        self._preamble = Preamble(line=1)
+        self._passes: dict[tuple[str, str], Passes] = {}
+        self._said: dict[tuple[str, str, Placement], Said] = {}
+
+    def read(self) -> None:
+        """Read to the end, or to where the file is cut.
+
+        Raises:
+            OutputError: not JSON, or not of this form.
+        """
+        source = self._source
+        try:
+            source.expect("{")
+            while not source.skip("}"):
+                key = source.value()
+                source.expect(":")
+                if key == "results":
+                    self._results()
+                else:
+                    self._fact(str(key), source.value())
+                source.skip(",")
+        except CutError:
+            self.cut = True
+
+    def _results(self) -> None:
+        self.run = Run(said=self._preamble.said())
+        source = self._source
+        source.expect("[")
+        while not source.skip("]"):
+            line = source.line
+            value = source.value()
+            if not isinstance(value, dict):
+                raise self._strange("a result is no object", line)
+            self._result(value, line)
+            source.skip(",")
+
+    def _fact(self, key: str, value: Any) -> None:  # noqa: ANN401 - whatever the file holds
+        if key in ("nccl_version", "rccl_version"):
+            self.version = str(value)
+        elif key == "args" and isinstance(value, list) and value:
+            self._preamble.collective = commanded(str(value[0]))
+        elif key == "env" and isinstance(value, list):
+            forced = [
+                str(each) for each in value if str(each).startswith(("NCCL_ALGO=", "NCCL_PROTO="))
+            ]
+            self._preamble.setting = marked(" ".join(forced))
+        elif key == "config" and isinstance(value, dict):
+            self._config(value)
+        elif self.run is not None and isinstance(value, dict):
+            self._summary(key, value)
+
+    def _config(self, config: Mapping[str, Any]) -> None:
+        names = {"nthreads": "nThread", "ngpus": "nGpus", "graph": "graph:"}
+        for theirs, ours in names.items():
+            if str(config.get(theirs)).isdecimal():
+                self._preamble.numbers[ours] = int(config[theirs])
+        devices = config.get("devices")
+        for each in devices if isinstance(devices, list) else ():
+            rank = _rank(each)
+            if rank is not None:
+                self._preamble.ranks[rank.group, rank.rank] = rank
+
+    def _summary(self, key: str, value: Mapping[str, Any]) -> None:
+        if self.run is None:
+            return
+        if key == "average_bus_bandwidth":
+            self.run.average = _number(value.get("bandwidth"))
+            self.run.average_line = self._source.line
+        elif key == "out_of_bounds" and value.get("okay") in ("false", False):
+            self.run.out_of_bounds = 1
+
+    def _result(self, result: Mapping[str, Any], line: int) -> None:
+        try:
+            nbytes = columns.size(str(result["size"]))
+            count = columns.size(str(result["count"]))
+            kind = (str(result["type"]), str(result["redop"]))
+            halves = [(p, result[k]) for k, p in _HALVES if isinstance(result.get(k), dict)]
+            passes = self._passes.setdefault(kind, Passes())
+            cycle = passes.cycle(nbytes, line)
+            for placement, half in halves:
+                place = (line, nbytes, count, cycle)
+                self._half(place, self._of(kind, placement, line), half)
+        except (KeyError, ValueError) as error:
+            raise self._strange(f"a result lacks or mangles {error}", line) from error
+        except RepeatedSizeError as error:
+            raise self._strange(f"size {error.nbytes} is there twice", line) from error
+        self.n_rows += 1
+
+    def _half(self, place: tuple[int, int, int, int], said: Said, half: Mapping[str, Any]) -> None:
+        run = self.run
+        line, nbytes, count, cycle = place
+        if run is None:
+            return
+        algbw, busbw = _number(half.get("alg_bw")), _number(half.get("bus_bw"))
+        time_us = _number(half.get("time"))
+        if time_us is None and "cpu_time" in half:
+            run.cputime = True
+            time_us = nbytes / algbw / 1000.0 if algbw and algbw > _STEP * 100 else None
+        time_us = time_us if time_us is not None and time_us > 0 else None
+        nwrong = half.get("nwrong")
+        n_wrong = None if nwrong is None else columns.wrong(str(nwrong))
+        doubt = columns.doubt_of(nbytes, time_us, n_wrong)
+        if doubt is None and time_us is not None and algbw is not None and "time" in half:
+            known = said.collective not in (Collective.HYPERCUBE, Collective.ALLTOALLV)
+            if known and not columns.agree(nbytes, time_us, algbw, _STEP, _STEP):
+                doubt = Doubt.INCONSISTENT
+        run.drafts.append((line, nbytes, count, time_us, n_wrong, doubt, cycle, None, said))
+        if busbw is not None:
+            run.busbw_sum += busbw
+            run.n_busbw += 1
+        if busbw is not None and algbw is not None and algbw > run.peak[0]:
+            run.peak = (algbw, busbw, line)
+
+    def _of(self, kind: tuple[str, str], placement: Placement, line: int) -> Said:
+        half = (*kind, placement)
+        found = self._said.get(half)
+        if found is None:
+            own = Said(line=line, dtype=kind[0], redop=kind[1], placement=placement)
+            whole = self._preamble.said()
+            found = self._said[half] = own.or_else(whole)
+        return found
+
+    def _strange(self, what: str, line: int) -> OutputError:
+        return OutputError(
+            f"the file looks like nccl-tests -J, but {what}",
+            where=f"{self._name}:{line}",
+            hint="give the file as the benchmark wrote it.",
+        )
+
+
+def _rank(device: object) -> Rank | None:
+    if not isinstance(device, dict):
+        return None
+    try:
+        return Rank(
+            group=int(device.get("group", 0)),
+            rank=int(device["rank"]),
+            host=str(device["hostname"]).strip(),
+            device=f"{device.get('device')} [{device.get('device_hex')}]",
+            product=str(device.get("device_info") or "").strip(),
+            line=1,
+        )
+    except (KeyError, ValueError, TypeError):
+        return None
+
+
+def _number(value: object) -> float | None:
+    """A number as written; None for null, nan, infinity and what is none."""
+    try:
+        number = float(str(value))
+    except ValueError:
+        return None
+    return number if abs(number) < MOST_US else None
+
+
+_HINT = "give the file that the benchmark wrote with -Z json or -J."
+
+
+def read_records(source: JsonSource, resolver: Resolver) -> list[Run]:
+    """Read all records; those with other fields are other tables of the same file.
+
+    Raises:
+        OutputError: no record, or one that cannot be read.
+        CommandLineError: an option contradicts a record.
+    """
+    readers: dict[tuple[str, ...], RecordReader] = {}
+    source.skip("[")
+    while source.peek() not in ("", "]"):
+        line = source.line
+        try:
+            value = source.value()
+        except CutError:
+            resolver.notice(
+                Caution.INCOMPLETE_LOG,
+                "the file ends inside a record, which is left out",
+                "give the whole file.",
+                line,
+            )
+            break
+        record = value if isinstance(value, dict) else {}
+        names = tuple(str(name) for name in record)
+        reader = readers.get(names)
+        if reader is None:
+            reader = readers[names] = _reader(names, resolver, line)
+        reader.row(line, ["" if each is None else str(each) for each in record.values()])
+        source.skip(",")
+    runs = [run for reader in readers.values() for run in reader.finish() if run.drafts]
+    if not runs:
+        raise OutputError("the JSON holds no results", where=resolver.name, hint=_HINT)
+    return runs
+
+
+def _reader(names: Sequence[str], resolver: Resolver, line: int) -> RecordReader:
+    try:
+        reader = RecordReader(names, Said(line=line), resolver, ordered=True)
+    except OutputError as error:
+        raise OutputError(
+            f"this JSON is no benchmark's output: it has {', '.join(names)[:120] or 'no fields'}",
+            where=resolver.where(line),
+            hint=_HINT,
+        ) from error
+    reader.unsure_of_nodes()
+    return reader

@@ -1,0 +1,334 @@
+"""Words of the library's own log that several readers need: what it chose, its model, channels.
+
+At INFO with the subsystem TUNING, RCCL and NCCL write a line for every choice and, at start, a
+table of their model (``src/enqueue.cc``, ``src/graph/tuning.cc``). Names are those of the release;
+releases before 2.24 print numbers, those of the tuner interface.
+
+What launchers, loggers and copy-and-paste put around a benchmark's own text.
+
+The library's own log, and what it says of samples that no plugin could watch.
+
+A library that looks up no tuner is told through its switches what to run. At INFO with the
+subsystem TUNING it then writes one line for every call, from rank 0 alone:
+
+    ``8 Bytes -> Algo 1 proto 0 time 12.8``                               2.20.3 to 2.22
+    ``AllReduce: 8 Bytes -> Algo 1 proto 0 time 12.8``                    2.23
+    ``AllReduce: 8 Bytes -> Algo RING proto LL channel{Lo..Hi}={0..3}``   2.24 and later
+
+(``src/enqueue.cc`` of NCCL and RCCL; before 2.20.3 only debugging builds have one.) A line with a
+time gives the size as a tuner would see it, one with channels the bytes of a rank's own buffer. A
+call that took another path before the choice has no line. At start rank 0 writes its model, a row
+for each collective with latency and bandwidth of each cell; a bandwidth of 0 cannot be chosen.
+
+Which tuner an untouched site uses.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Set as AbstractSet
+from dataclasses import dataclass, replace
+from typing import Final
+
+from rccltune.model import TUNABLE, Algorithm, Collective, Doubt, Protocol, Sample, Setting
+
+# "   AllReduce |     5.1/   0.0 |     9.8/   8.1 | …": Tree and Ring with the protocols come first.
+MODEL_ROW: Final = r" *(\w+) \|((?: *[\d.]+/ *[\d.]+ \|){6})"
+
+
+# Without and with the scale before it: NCCL and RCCL to 2.26, and RCCL from 2.27 on (src/init.cc).
+COLL_CHANNELS: Final = (
+    r"(?:(?:comm:\w+, )?nRanks:(?P<n_ranks>\d{1,9}), nNodes:(?P<n_nodes>\d{1,9}), coll channels:)?"
+    r"(?P<n_channels>\d{1,6})(?: coll channels, | collnet channels:)"
+)
+
+
+# host:pid:tid [device], and before most levels a file with its line, a function, or a time.
+LOG_HEAD: Final = r"([^\s:]+):(\d+):\d+ \[-?\d+\] (?:\S+ ){0,2}NCCL "
+
+
+# ATTN is NCCL's from 2.32.3 on: between WARN and INFO (src/debug.cc).
+LOG_LEVELS: Final = "INFO|WARN|ATTN|TRACE|ERROR|ABORT"
+
+
+# Rows stand in the interface's order of collectives; RCCL since ROCm 6.1 takes their names from a
+# list in another order (src/init.cc, ncclFuncStr): the row "Reduce" is all_reduce's. By a name that
+# only such a list has: 2.18.6 to 2.27.7, and 2.28.3.
+_MISNAMED: Final = {
+    "AllToAllGda": ("AllGather", "AllReduce", "AlltoAllPivot", "AllToAllGda", "Broadcast"),
+    "AllToAllPivot": ("AllGather", "AllReduce", "AllToAllPivot", "Broadcast", "Reduce"),
+}
+
+
+_BANDWIDTH: Final = re.compile(r"/ *([\d.]+) \|")
+
+
+_MODELLED: Final = tuple(
+    Setting(algorithm=a, protocol=p) for a in (Algorithm.TREE, Algorithm.RING) for p in Protocol
+)
+
+
+def collective_named(name: str) -> Collective | None:
+    """``AllReduce``; None for what is no collective's name."""
+    try:
+        return Collective.parse(name)
+    except ValueError:
+        return None
+
+
+def setting_named(algorithm: str, protocol: str) -> Setting | None:
+    """``RING`` and ``LL``, or their numbers; None where one has no name today."""
+    try:
+        return Setting(
+            algorithm=tuple(Algorithm)[int(algorithm)]
+            if algorithm.isdigit()
+            else Algorithm.parse(algorithm),
+            protocol=tuple(Protocol)[int(protocol)]
+            if protocol.isdigit()
+            else Protocol.parse(protocol),
+        )
+    except (ValueError, IndexError):
+        return None
+
+
+def model_rows(names: Iterable[str]) -> Mapping[str, Collective]:
+    """Which collective each row of one model is of; rows of anything else are left out.
+
+    Args:
+        names: those of all rows that one process printed.
+    """
+    found = frozenset(names)
+    listed = next((names for sign, names in _MISNAMED.items() if sign in found), None)
+    if listed is not None:
+        real = dict(zip(listed, TUNABLE, strict=True))
+        return {name: real[name] for name in found if name in real}
+    named = {name: collective_named(name) for name in found}
+    return {name: one for name, one in named.items() if one is not None}
+
+
+def without_bandwidth(cells: str) -> frozenset[Setting]:
+    """Cells of a model's row that cannot be chosen: those with a bandwidth of 0.
+
+    Args:
+        cells: the second group of :data:`MODEL_ROW`.
+    """
+    widths = zip(_MODELLED, _BANDWIDTH.findall(cells), strict=True)
+    return frozenset(setting for setting, width in widths if not width.strip("0."))
+
+
+# Ordered as they are met from the left; each may stand before another.
+_PREFIX: Final = re.compile(
+    r"""\s*(?:
+      \[(?P<mpi>(?:[\w.@+-]+,)?\d+)\](?:<std(?:out|err)>)?:?(?=\s|\#|\d)  # [1,0]<stdout>:  [0]
+    | (?P<srun>\d+):(?=\s|$)                                               # srun --label
+    | \[[A-Za-z_]+\]:                                                      # [STAT]:
+    | \[?\d{4}-\d\d-\d\d[T ]\d\d:\d\d:\d\d(?:[.,]\d+)?(?:Z|[+-]\d\d:?\d\d)?\]?(?=\s)
+    | \[?\d\d:\d\d:\d\d(?:[.,]\d+)?\]?(?=\s)
+    | On\ gfx\w+\ architecture,\ using\ \w+\ FP8\ types                    # no newline after it
+    | >(?=\s)                                                              # quoted in a thread
+    )""",
+    re.VERBOSE,
+)
+
+
+# host:pid:tid [device] … NCCL LEVEL, possibly after a time in brackets.
+_LOG: Final = re.compile(rf"{LOG_HEAD}(?:{LOG_LEVELS}|VERSION)")
+
+
+# Messages of others begin with a time in brackets; a row's own timestamp has none.
+_OTHER_LOG: Final = re.compile(r"\[\d{4}-\d\d-\d\d \d\d:\d\d:\d\d\]|\[\d{9,}\.\d+\] \[")
+
+
+_SPLIT_HOST: Final = re.compile(r"(-?\d+|N/A)(?=[A-Za-z])")
+
+
+# As above, on bytes and from the first column: nothing of the benchmark's stands in such a line.
+NOISE: Final = re.compile(
+    rb"(?:\[[\w.@+,-]+\](?:<std(?:out|err)>)?:? ?| *\d+: |\[[\d :.T-]+\] )?"
+    rb"%b(?:%b|CALL)" % (LOG_HEAD.encode(), LOG_LEVELS.encode())
+)
+
+
+def strip(text: str) -> tuple[str, str]:
+    """Label of the writing rank ('' where none is given) and the text behind all prefixes."""
+    label = ""
+    for _ in range(4):
+        match = _PREFIX.match(text)
+        if match is None:
+            break
+        label = match["mpi"] or match["srun"] or label
+        text = text[match.end() :]
+    return label, text
+
+
+def cut_log(text: str, hosts: AbstractSet[str]) -> tuple[str, bool]:
+    """Text before the library's log message that is glued into it, and whether there was one.
+
+    Nothing separates a row's last digit from the host's name; the hosts met so far tell where
+    the name begins (a container's host name often begins with a digit itself).
+    """
+    if "NCCL" in text:
+        match = _LOG.search(text)
+        if match is not None:
+            return text[: _host_at(match, hosts)], True
+    match = _OTHER_LOG.search(text)
+    return (text[: match.start()], True) if match is not None else (text, False)
+
+
+def _host_at(match: re.Match[str], hosts: AbstractSet[str]) -> int:
+    token = match[1]
+    for host in sorted(hosts, key=len, reverse=True):
+        if token.endswith(host):
+            return match.end(1) - len(host)
+    split = _SPLIT_HOST.match(token)
+    return match.start(1) + (split.end() if split is not None else 0)
+
+
+_CHOICE: Final = re.compile(
+    r"NCCL INFO (?:(\w+): )?(\d{1,19}) Bytes -> Algo (\w+) proto (\w+) (time \S|channel\{)"
+)
+
+
+_MODEL: Final = re.compile(rf"NCCL INFO +{MODEL_ROW}")
+
+
+_CHANNELS: Final = re.compile(rf"NCCL INFO {COLL_CHANNELS}")
+
+
+# Collective, None where the line names none; bytes; whether these are a rank's own.
+Call = tuple[Collective | None, int, bool]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Logged:
+    """What the logs of one launch's ranks say.
+
+    Attributes:
+        choices: settings as written; one is None where its algorithm or protocol has no name today.
+        channels: what the ranks' communicators have; more than one number where they differ.
+        refused: settings that the library's model leaves out at every size, as far as it was shown.
+    """
+
+    choices: Mapping[Call, frozenset[Setting | None]]
+    channels: frozenset[int]
+    refused: frozenset[tuple[Collective, Setting]]
+
+
+def read_log(texts: Iterable[str]) -> Logged:
+    """Read the logs of all ranks of a launch; lines of any other kind are passed over."""
+    choices: dict[Call, set[Setting | None]] = {}
+    channels: set[int] = set()
+    refused: set[tuple[Collective, Setting]] = set()
+    for text in texts:
+        channels |= {int(match["n_channels"]) for match in _CHANNELS.finditer(text)}
+        refused |= _refused(text)
+        # A launch writes thousands of lines that say the same.
+        for name, nbytes, algorithm, protocol, rest in set(_CHOICE.findall(text)):
+            collective = collective_named(name)
+            if name and collective is None:
+                continue
+            call = (collective, int(nbytes), rest.startswith("channel"))
+            choices.setdefault(call, set()).add(setting_named(algorithm, protocol))
+    return Logged(
+        choices={key: frozenset(said) for key, said in choices.items()},
+        channels=frozenset(channels),
+        refused=frozenset(refused),
+    )
+
+
+def prove_by_log(
+    samples: Iterable[Sample], logged: Logged | None, asked: Setting
+) -> tuple[Sample, ...]:
+    """Say of each sample what ran.
+
+    Where the benchmark's own columns have said it already, the log is not asked.
+
+    Args:
+        samples: of one launch.
+        logged: its ranks' logs, None where the library was not made to write any.
+        asked: the setting that the library's switches were set to.
+    """
+    return tuple(
+        sample
+        if sample.doubt is not None or sample.executed is not None
+        else _proven(sample, logged, asked)
+        for sample in samples
+    )
+
+
+def _proven(sample: Sample, logged: Logged | None, asked: Setting) -> Sample:
+    if logged is None or not logged.choices:
+        # Nothing at all may be a path around every choice, or a release that says nothing.
+        return replace(sample, doubt=Doubt.UNPROVEN)
+    said = _said(sample, logged)
+    if not said:
+        return replace(sample, doubt=Doubt.BYPASSED)
+    others = [ran for ran in said if ran is None or asked.contradicts(ran)]
+    if others:
+        wanted = (sample.key.collective, replace(asked, channels=None))
+        doubt = Doubt.INELIGIBLE if wanted in logged.refused else Doubt.SUBSTITUTED
+        return replace(sample, doubt=doubt, executed=others[0])
+    return _with_channels(replace(sample, executed=said[0]), logged.channels, asked)
+
+
+def _said(sample: Sample, logged: Logged) -> Sequence[Setting | None]:
+    """Every setting that the log names for calls of this size, in a steady order."""
+    collective, nbytes = sample.key.collective, sample.nbytes
+    share = sample.key.scale.n_ranks if collective.is_shared else 1
+    calls: tuple[Call, ...] = (
+        (None, nbytes, False),
+        (collective, nbytes, False),
+        (collective, nbytes // share, True),
+    )
+    found = frozenset[Setting | None]().union(*(logged.choices.get(call, ()) for call in calls))
+    return sorted(found, key=str)
+
+
+def _with_channels(sample: Sample, channels: frozenset[int], asked: Setting) -> Sample:
+    """Channels are the communicator's: all of its calls have them."""
+    if asked.channels is None or sample.executed is None:
+        return sample
+    if not channels:
+        return replace(sample, doubt=Doubt.UNPROVEN)
+    other = min(channels - {asked.channels}, default=asked.channels)
+    return replace(
+        sample,
+        executed=replace(sample.executed, channels=other),
+        doubt=None if other == asked.channels else Doubt.SUBSTITUTED,
+    )
+
+
+def _refused(text: str) -> set[tuple[Collective, Setting]]:
+    """Settings without any bandwidth in the model."""
+    first: dict[str, str] = {}
+    for name, cells in _MODEL.findall(text):
+        # Further rows of a collective are other algorithms'.
+        first.setdefault(name, cells)
+    return {
+        (collective, setting)
+        for name, collective in model_rows(first).items()
+        for setting in without_bandwidth(first[name])
+    }
+
+
+def tuner_of(log: str) -> str:
+    """Which tuner a library used, from its INFO log; the lines are listed in docs/sweep.md.
+
+    Sources: RCCL 2.28.3 and NCCL 2.30.7, 2.32.6 ``src/plugin/tuner.cc``,
+    ``src/plugin/plugin_open.cc``, RCCL's ``src/plugin/tuner/csv_tuner.cc``, NCCL 2.21.5 to 2.27.7
+    ``src/misc/tuner.cc`` and ``src/plugin/tuner/tuner_v4.cc``; a log of RCCL 2.27.7.
+    """
+    for pattern, said in (
+        (r"Using built-in CSV tuner, config: (\S+)", "built-in table {}"),
+        (r"TUNER/CsvTuner: Loaded \d+ tuning configurations from (\S+)", "built-in table {}"),
+        (r"TUNER/Plugin: Using (\S+) \(v\d+\)", "plugin {}"),
+        (r"TUNER/Plugin: Using tuner plugin (\S+)", "plugin {}"),
+        (r"Successfully loaded external tuner plugin (\S+)", "plugin {}"),
+    ):
+        match = re.search(pattern, log)
+        if match is not None:
+            return said.format(match[1])
+    # From 2.32.3 on NCCL says that it refuses a plugin at a level that logs have without INFO.
+    refused = re.search(r"NCCL ATTN External tuner plugin \S+ is unsupported", log)
+    return "none" if refused is not None or "NCCL INFO" in log else "unknown"

@@ -1,0 +1,332 @@
+"""The way in: one file, or one launch's output, to one reading.
+
+What one file gave.
+
+Opening somebody's file: bytes to lines, in bounded memory, whatever the bytes are.
+"""
+
+from __future__ import annotations
+
+import gc
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import BinaryIO, Final
+
+from rccltune.logs.columns import Form, form_of
+from rccltune.logs.drafts import Resolver, Run
+from rccltune.logs.jobs import Book
+from rccltune.logs.json_log import JsonSource, ResultsFile, read_records
+from rccltune.logs.long_table import DelimitedFile
+from rccltune.logs.samples import fingerprint_of, samples_of
+from rccltune.logs.text_log import TextReader
+from rccltune.model import Caution, Fingerprint, Notice, OutputError, Sample, Stated
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Reading:
+    """All that was learnt from one file.
+
+    Attributes:
+        samples: every half-row, doubted ones included, in the file's order within each run.
+        notices: what weakens them, each with its remedy.
+        fingerprint: the machine as far as the file, the options and the assumptions tell it.
+        tables: how many runs gave samples.
+        form: what kind of file it was, in words.
+        origin: whose measurement it is, where the file says so.
+        benchmark: version line of the benchmark, as printed.
+        library_version: of the collective library, as printed.
+    """
+
+    samples: tuple[Sample, ...]
+    notices: tuple[Notice, ...]
+    fingerprint: Fingerprint
+    tables: int
+    form: str
+    origin: str | None = None
+    benchmark: str | None = None
+    library_version: str | None = None
+
+
+# Longer than any line that a benchmark prints; a file without line breaks must not fill memory.
+MAX_LINE: Final = 64 * 1024
+
+
+HEAD: Final = 64 * 1024
+
+
+_TEXT_SUFFIXES: Final = frozenset((".log", ".txt", ".out", ".csv", ".json", ".dat", ".md", ".err"))
+
+
+_MAGIC: Final = {
+    b"\x1f\x8b": "gzip: unpack it with gunzip",
+    b"PK\x03\x04": "a zip archive: unpack it first",
+    b"\x28\xb5\x2f\xfd": "zstd: unpack it with unzstd",
+    b"BZh": "bzip2: unpack it with bunzip2",
+    b"\xfd7zXZ": "xz: unpack it with unxz",
+    b"\x7fELF": "a program, not its output",
+}
+
+
+def open_log(path: Path) -> BinaryIO:
+    """Open a file for reading.
+
+    Raises:
+        OutputError: a directory, or a file that cannot be read.
+    """
+    try:
+        if path.is_dir():
+            raise OutputError(
+                "this is a directory, not a benchmark's output",
+                where=str(path),
+                hint=_candidates(path),
+            )
+        return path.open("rb")
+    except (OSError, ValueError) as error:
+        raise OutputError(
+            f"the file cannot be read: {error}",
+            where=str(path),
+            hint="check the name and its permissions.",
+        ) from error
+
+
+def head_of(stream: BinaryIO, name: str) -> bytes:
+    """First bytes of a file, as text they must be, without moving on.
+
+    Raises:
+        OutputError: empty, binary, or in an encoding of two bytes a character.
+    """
+    try:
+        head = stream.read(HEAD)
+        stream.seek(0)
+    except OSError as error:
+        raise OutputError(
+            f"the file cannot be read: {error}", where=name, hint="copy it to a local disk first."
+        ) from error
+    if not head.strip():
+        raise OutputError(
+            "the file is empty" if not head else "the file holds nothing but blanks",
+            where=name,
+            hint="run the benchmark again and look at how it ended.",
+        )
+    if head.startswith((b"\xff\xfe", b"\xfe\xff")):
+        raise OutputError(
+            "the file is UTF-16, not UTF-8",
+            where=f"{name}:1",
+            hint=f"convert it: iconv -f UTF-16 -t UTF-8 {name}",
+        )
+    for magic, meaning in _MAGIC.items():
+        if head.startswith(magic):
+            raise OutputError(
+                f"the file is binary ({meaning})", where=name, hint="give the text it holds."
+            )
+    return head
+
+
+def lines_of(stream: BinaryIO, name: str) -> Iterator[bytes]:
+    """Lines with their line ends; a line over 64 KiB loses what is beyond.
+
+    Raises:
+        OutputError: a byte that no text has, or the disk fails.
+    """
+    number = 0
+    read = stream.readline
+    try:
+        while line := read(MAX_LINE):
+            number += 1
+            if b"\0" in line:
+                raise OutputError(
+                    "the file is binary: it holds a zero byte",
+                    where=f"{name}:{number}",
+                    hint="give the benchmark's text, CSV or JSON output.",
+                )
+            yield line
+            while len(line) == MAX_LINE and line[-1:] != b"\n":
+                line = read(MAX_LINE)
+    except OSError as error:
+        raise OutputError(
+            f"the file cannot be read to its end: {error}",
+            where=f"{name}:{number}",
+            hint="copy it to a local disk first.",
+        ) from error
+
+
+def _candidates(path: Path) -> str:
+    names = sorted(each.name for each in path.iterdir() if each.suffix in _TEXT_SUFFIXES)
+    if not names:
+        return "name the file; nothing in the directory looks like a log."
+    shown = ", ".join(names[:8]) + (f" and {len(names) - 8} more" if len(names) > 8 else "")
+    return f"name the file: {shown}."
+
+
+def read(path: Path, stated: Stated, launch: str) -> Reading:
+    """Read whatever somebody measured.
+
+    Args:
+        path: a benchmark's text, CSV or JSON output, or a plain long table.
+        stated: what the user says about it.
+        launch: id for the samples; a file of several runs gives ``.1``, ``.2`` … behind it.
+
+    Raises:
+        OutputError: the file is not understood, or does not say what samples need.
+        CommandLineError: an option contradicts the file.
+    """
+    name = str(path)
+    with open_log(path) as stream, _collector_paused():
+        head = head_of(stream, name).decode("utf-8-sig", "replace")
+        form = form_of(head)
+        resolver = Resolver(name, stated)
+        match form:
+            case Form.RULES:
+                raise OutputError(
+                    "this is a rule file, not a measurement",
+                    where=name,
+                    hint=f"see what it does with: rccltune explain {name}",
+                )
+            case Form.TEXT:
+                return _text(lines_of(stream, name), resolver, launch)
+            case Form.DELIMITED:
+                table = DelimitedFile(lines_of(stream, name), resolver)
+                runs = table.read()
+                return _reading(runs, resolver, launch, form, origin=table.origin)
+            case Form.RECORDS:
+                runs = read_records(JsonSource(stream, name), resolver)
+                return _reading(runs, resolver, launch, form)
+            case Form.RESULTS:
+                return _results(stream, resolver, launch)
+
+
+def read_stream(lines: Iterable[bytes], name: str, stated: Stated, launch: str) -> Reading:
+    """Read the text that a launch printed.
+
+    Args:
+        lines: with their line ends.
+        name: what messages call it.
+        stated: what the launcher knows.
+        launch: id for the samples.
+
+    Raises:
+        OutputError: no row in it, or it does not say what samples need.
+        CommandLineError: it is not what the launcher asked for.
+    """
+    with _collector_paused():
+        return _text(lines, Resolver(name, stated), launch)
+
+
+@contextmanager
+def _collector_paused() -> Iterator[None]:
+    """Spare the cyclic garbage collector a million records, none of which is in a cycle.
+
+    It looks at all of them again and again while they are made: a fifth of the time of a read.
+    """
+    was_on = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if was_on:
+            gc.enable()
+
+
+def _text(lines: Iterable[bytes], resolver: Resolver, launch: str) -> Reading:
+    reader = TextReader(resolver.name)
+    runs = reader.read(lines)
+    book = reader.book
+    if not runs:
+        raise _nothing(book)
+    _notes(book, runs, resolver)
+    return _reading(
+        runs, resolver, launch, Form.TEXT, benchmark=book.benchmark, library=book.library
+    )
+
+
+def _nothing(book: Book) -> OutputError:
+    """Why a log has no rows, as well as it tells."""
+    if book.failures:
+        line, text = book.failures[0]
+        what, hint = f"the benchmark failed before its first row: {text}", "mend that"
+    elif book.headers:
+        line, what = book.headers[-1], "the table's header has no row below it"
+        hint = "look at how the run ended"
+    elif book.started is not None:
+        line, what = book.started, "the benchmark started but printed no table"
+        hint = "look at how the run ended"
+    else:
+        line, text = book.first or (0, "")
+        what = f"there is no benchmark table in this file; it begins: {text[:100]}"
+        hint = "give the benchmark's own output"
+    return OutputError(
+        what,
+        where=f"{book.name}:{line}" if line else book.name,
+        hint=f"{hint}, then measure again and import the new log.",
+    )
+
+
+def _notes(book: Book, runs: Sequence[Run], resolver: Resolver) -> None:
+    again = "measure again what is missing; what was read is kept."
+    for line, text in book.notes:
+        resolver.notice(Caution.INCOMPLETE_LOG, text, again, line)
+    for line, text in book.failures[:1]:
+        resolver.notice(Caution.INCOMPLETE_LOG, f"a run failed: {text}", again, line)
+    for run in book.runs:
+        if not run.drafts and not book.failures:
+            text = "a table's header has no row below it"
+            resolver.notice(Caution.INCOMPLETE_LOG, text, again, run.header)
+    for run in runs:
+        if run.max_size is not None:
+            resolver.notice(
+                Caution.INCOMPLETE_LOG,
+                f"the run ends at {run.last_size} bytes, it was asked to go to {run.max_size}",
+                again,
+                run.drafts[-1][0],
+            )
+
+
+def _results(stream: BinaryIO, resolver: Resolver, launch: str) -> Reading:
+    file = ResultsFile(JsonSource(stream, resolver.name), resolver.name)
+    file.read()
+    if file.run is None or not file.run.drafts:
+        raise OutputError(
+            "the run stopped before its first result" if file.cut else "the JSON has no results",
+            where=resolver.name,
+            hint="look at what the run printed, then measure again.",
+        )
+    if file.cut:
+        resolver.notice(
+            Caution.INCOMPLETE_LOG,
+            f"the file is not finished: the run stopped after {file.n_rows} sizes",
+            "measure again what is missing; what was read is kept.",
+        )
+    return _reading([file.run], resolver, launch, Form.RESULTS, library=file.version)
+
+
+def _reading(
+    runs: list[Run],
+    resolver: Resolver,
+    launch: str,
+    form: Form,
+    *,
+    origin: str | None = None,
+    benchmark: str | None = None,
+    library: str | None = None,
+) -> Reading:
+    if any(run.cputime for run in runs):
+        resolver.notice(
+            Caution.DERIVED_TIME,
+            "the benchmark printed the CPU's time (-C 1); times are worked out from algbw where "
+            "it has enough digits",
+            "measure again without -C.",
+        )
+    fingerprint = fingerprint_of(runs, resolver)
+    samples = samples_of(runs, resolver, launch)
+    return Reading(
+        samples=samples,
+        notices=tuple(resolver.notices),
+        fingerprint=fingerprint,
+        tables=len(runs),
+        form=form.value,
+        origin=origin,
+        benchmark=benchmark,
+        library_version=library,
+    )

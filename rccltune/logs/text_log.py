@@ -1,0 +1,397 @@
+"""What one writer printed: facts, headers, rows and pieces of rows, in the order they came.
+
+Text logs: finding the benchmark's tables among everything else that shares its output.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterable
+from typing import Final
+
+from rccltune.logs import text_table
+from rccltune.logs.drafts import Run
+from rccltune.logs.jobs import Book, Jobs, commanded, numbers_of, rank_of, starting
+from rccltune.logs.library import NOISE, cut_log, strip
+from rccltune.logs.text_table import Table
+from rccltune.model import (
+    DTYPE_BYTES,
+    Algorithm,
+    Collective,
+    OutputError,
+    Placement,
+    Protocol,
+    Setting,
+)
+
+_FAILURE: Final = re.compile(
+    r"Test (?:NCCL |CUDA |HIP )?failure|Test timeout|\[ERROR\]|Invalid number of GPUs"
+)
+
+
+_VERSION: Final = re.compile(
+    r"(?:(?:n|r)ccl-tests|rccltune PyTorch runner)(?: version|:\s*Version)\s+\S"
+)
+
+
+# The library that runs, as a number: 22809 is 2.28.9 (NCCL_VERSION in nccl.h).
+_LINKED: Final = re.compile(r"[nr]ccl-library=(\d{4,6})\b")
+
+
+_LIBRARY: Final = re.compile(r"(?:RCCL|NCCL) version\s*:?\s*(\S+)")
+
+
+_AVERAGE: Final = re.compile(r"Avg bus bandwidth\s*:\s*([-+]?\d+(?:\.\d+)?(?:[eE][-+]?\d{1,3})?)")
+
+
+_BOUNDS: Final = re.compile(r"Out of bounds values\s*:\s*(\d{1,18})\s*(FAILED)?")
+
+
+_REDUCED: Final = re.compile(r"Reducing maxBytes to (\d{1,19})")
+
+
+_PLACEMENTS: Final = re.compile(r"out-of-place|in-place")
+
+
+_SECTION: Final = re.compile(r"\s*(?:#{2,}\s*\w|={3,}.*\w)")
+
+
+_ROW_START: Final = re.compile(r"\s*\d+\s+\d+\s+[A-Za-z]\w*(?=\s|$)")
+
+
+_VALUE: Final = re.compile(r"-?\d[\d.]*(?:[eE][-+]?\d+)?\*?|N/A|-?nan|-?inf")
+
+
+# Where the out-of-place numbers would be, a benchmark that measured none prints 32 blanks.
+_GAP: Final = re.compile(r"\S {28,}-?\d")
+
+
+class Stream:
+    """One writer's text."""
+
+    def __init__(self, book: Book, latest: Callable[[], Jobs | None]) -> None:
+        """Nothing was read yet.
+
+        Args:
+            book: takes the findings.
+            latest: whose header holds for rows of a writer that printed none.
+        """
+        self._book = book
+        self._own = Jobs(book)
+        self._latest = latest
+        self._placements: list[Placement] = []
+        self._begun: tuple[int, list[str]] | None = None
+
+    @property
+    def jobs(self) -> Jobs:
+        """Where this writer's rows belong."""
+        if self._own.layout is not None:
+            return self._own
+        return self._latest() or self._own
+
+    def line(self, number: int, body: str, *, ended: bool, glued: bool) -> None:
+        """Take one line without its prefixes.
+
+        Args:
+            number: in the file, from 1.
+            body: its text.
+            ended: a line end of the benchmark's own follows it.
+            glued: a message of the library's log follows it.
+        """
+        words = body.split()
+        if self._begun is not None and self._goes_on(words):
+            self._go_on(self._begun[0], self._begun[1] + words, ended=ended)
+        elif _ROW_START.match(body) or (words[0].isdigit() and self._fits(words)):
+            self.drop_begun()
+            self._row(number, body, words, ended=ended, glued=glued)
+        else:
+            self._words(number, body)
+
+    def _goes_on(self, words: list[str]) -> bool:
+        """Whether these are the rest of the row that was begun: numbers, or what completes it.
+
+        With -A a row ends in words, which are only taken where they fit the header exactly.
+        """
+        if all(_VALUE.fullmatch(word) for word in words):
+            return True
+        layout = self.jobs.layout
+        begun = self._begun[1] if self._begun is not None else []
+        whole = layout is not None and len(begun) + len(words) in layout.whole
+        return whole and _VALUE.fullmatch(words[0]) is not None
+
+    def drop_begun(self) -> None:
+        """A row whose rest never came."""
+        if self._begun is not None:
+            self._note(self._begun[0], "a row is cut in the middle; it is left out")
+            self._wait_for(None)
+
+    def _row(self, number: int, body: str, words: list[str], *, ended: bool, glued: bool) -> None:
+        table = self._table(number, words)
+        if table is None:
+            return
+        if table.row(number, words):
+            return
+        if glued and len(words) < max(table.layout.whole):
+            self._wait_for((number, words))
+        elif not ended:
+            self._note(number, "the last row is cut; it is left out")
+        elif (
+            not table.short_row(number, words, gap=_GAP.search(body) is not None)
+            and words[2] in DTYPE_BYTES
+        ):
+            self._note(number, "a row does not fit its header; it is left out")
+
+    def _go_on(self, number: int, words: list[str], *, ended: bool) -> None:
+        table = self._table(number, words)
+        if table is not None and table.row(number, words):
+            self._wait_for(None)
+        elif ended or table is None or len(words) >= max(table.layout.whole):
+            short = table is not None and ended and table.short_row(number, words, gap=False)
+            if short:
+                self._wait_for(None)
+            else:
+                self.drop_begun()
+        else:
+            self._wait_for((number, words))
+
+    def _table(self, number: int, words: list[str]) -> Table | None:
+        """The table that a row belongs to; None where nothing says that it is a row."""
+        jobs = self.jobs
+        if jobs.open:
+            size = words[0]
+            return jobs.whose(int(size) if size.isdecimal() and len(size) < 20 else 0)
+        guessed = text_table.guess(words)
+        if jobs.layout is not None and (guessed is not None or self._fits(words)):
+            return jobs.resume(number)
+        return None if guessed is None else jobs.begin(number, guessed, below_header=False)
+
+    def _fits(self, words: list[str]) -> bool:
+        """Whether a header in force has rows of so many words; its columns may stand anyhow."""
+        layout = self.jobs.layout
+        return layout is not None and (len(words) in layout.whole or len(words) in layout.halves)
+
+    def _wait_for(self, begun: tuple[int, list[str]] | None) -> None:
+        self._book.pending += (begun is not None) - (self._begun is not None)
+        self._begun = begun
+
+    def _words(self, number: int, body: str) -> None:
+        if _SECTION.match(body):
+            self.drop_begun()
+            self._own.section(number, body)
+        text = body.lstrip("# \t>|*")
+        own = self._own
+        if text.startswith("Rank"):
+            self._rank(number, text)
+        elif text.startswith("nThread"):
+            numbers = numbers_of(text)
+            own.preamble(number, lambda each: not each.numbers).numbers = numbers
+        elif (started := starting(text)) is not None:
+            each = own.preamble(number, lambda each: each.collective is None)
+            each.collective, each.collective_line = started, number
+        elif "algbw" in text or "busbw" in text:
+            self._header(number, text)
+        elif words := _PLACEMENTS.findall(text):
+            self._placements = [
+                Placement.IN_PLACE if word == "in-place" else Placement.OUT_OF_PLACE
+                for word in words
+            ]
+        else:
+            self._other(number, text)
+
+    def _other(self, number: int, text: str) -> None:
+        book = self._book
+        if (match := _AVERAGE.match(text)) is not None:
+            self._summary(number, float(match[1]))
+        elif (match := _BOUNDS.match(text)) is not None:
+            book.out_of_bounds = int(match[1]) if match[2] else 0
+            self.jobs.ended(book.out_of_bounds)
+        elif (match := _REDUCED.match(text)) is not None:
+            self._note(number, f"the largest size was lowered to {match[1]} for want of memory")
+        elif _FAILURE.search(text) is not None:
+            book.failures.append((number, text.strip()[:200]))
+            self._own.failed()
+        elif _VERSION.match(text) is not None:
+            each = self._own.preamble(number, lambda each: each.version is None)
+            each.version = book.benchmark = text.strip()
+            each.simulated = each.simulated or "SIMULATED" in text
+            book.library = book.library or _linked(text)
+        elif (match := _LIBRARY.match(text)) is not None:
+            book.library = match[1]
+        elif "SIMULATED" in text:
+            self._own.simulated(number)
+        elif "_perf" in text and not text.startswith("Collective test"):
+            book.commanded = commanded(text) or book.commanded
+
+    def _rank(self, number: int, text: str) -> None:
+        rank = rank_of(text, number)
+        if rank is not None:
+            key = (rank.group, rank.rank)
+            self._book.hosts.add(rank.host)
+            self._own.preamble(number, lambda each: key not in each.ranks).ranks[key] = rank
+
+    def _header(self, number: int, text: str) -> None:
+        words = text.replace("|", " ").split()
+        if not text_table.is_header(words):
+            return
+        self.drop_begun()
+        found = text_table.from_names(words, self._placements)
+        if found is None:
+            raise OutputError(
+                "the header has one block of columns and nothing says in which placement",
+                where=f"{self._book.name}:{number}",
+                hint="put '# out-of-place' or '# in-place' on the line above the header.",
+            )
+        self._book.headers.append(number)
+        self._own.begin(number, found)
+
+    def _summary(self, number: int, average: float) -> None:
+        self.drop_begun()
+        run = self.jobs.summed_up(number, average)
+        if run is not None:
+            run.out_of_bounds, self._book.out_of_bounds = self._book.out_of_bounds, 0
+
+    def _note(self, number: int, text: str) -> None:
+        self._book.notes.append((number, text))
+
+
+def _linked(text: str) -> str | None:
+    """Version of the library in a benchmark's version line."""
+    match = _LINKED.search(text)
+    if match is None:
+        return None
+    number = int(match[1])
+    # Four digits up to 2.8, five since (NCCL 2.30.7 src/nccl.h.in, NCCL_VERSION).
+    thousand = 10_000 if number >= 10_000 else 1_000
+    return f"{number // thousand}.{number % thousand // 100}.{number % 100}"
+
+
+_CHOICE: Final = re.compile(
+    rb"NCCL INFO (\w+): (?:opCount \w+ )?(\d{1,19}) Bytes -> Algo(?:rithm)? (\w+) "
+    rb"proto(?:col)? (\w+)(?: .*?channel\{Lo\.\.Hi\}=\{(\d{1,6})\.\.(\d{1,6})\})?"
+)
+
+
+_FORCED: Final = re.compile(rb"NCCL_(ALGO|PROTO) set by environment to (\S+)")
+
+
+_ALGORITHMS: Final = frozenset(str(number) for number in range(len(Algorithm)))
+
+
+_PROTOCOLS: Final = frozenset(str(number) for number in range(len(Protocol)))
+
+
+# Bounds on what noise alone may pile up.
+_MAX_HOSTS: Final = 4096
+
+
+_MAX_CHOICES: Final = 65536
+
+
+_MAX_STREAMS: Final = 4096
+
+
+class TextReader:
+    """Takes a log line by line."""
+
+    def __init__(self, name: str) -> None:
+        """Nothing was read yet.
+
+        Args:
+            name: file name for messages.
+        """
+        self.book = Book(name)
+        self._streams: dict[str, Stream] = {}
+        self._hosts: set[bytes] = set()
+        self._latest: Jobs | None = None
+
+    def read(self, lines: Iterable[bytes]) -> list[Run]:
+        """Take all lines and give the runs that have rows, in the order of their headers."""
+        noise = NOISE.match
+        table = None
+        for number, raw in enumerate(lines, 1):
+            if (match := noise(raw)) is not None:
+                self._message(raw, match[1])
+                continue
+            text = raw.decode("utf-8", "replace")
+            # The usual case first: one table, and a whole row of it.
+            if table is not None and raw[-1:] == b"\n" and table.row(number, text.split()):
+                continue
+            self._line(number, text)
+            table = self.book.only_table
+        for stream in self._streams.values():
+            stream.drop_begun()
+        self._died()
+        return [run for run in self.book.runs if run.drafts]
+
+    def _line(self, number: int, text: str) -> None:
+        label, rest = strip(text)
+        body, glued = cut_log(rest, self.book.hosts)
+        if glued:
+            self._message(rest.encode("utf-8", "replace"), b"")
+        if not body.strip():
+            return
+        self._remember(number, text)
+        stream = self._stream(label)
+        stream.line(number, body, ended=text.endswith("\n") and not glued, glued=glued)
+        if stream.jobs.layout is not None:
+            self._latest = stream.jobs
+
+    def _stream(self, label: str) -> Stream:
+        if len(self._streams) >= _MAX_STREAMS:
+            label = ""
+        found = self._streams.get(label)
+        if found is None:
+            found = self._streams[label] = Stream(self.book, lambda: self._latest)
+        return found
+
+    def _remember(self, number: int, text: str) -> None:
+        line = (number, text.strip()[:160])
+        self.book.first = self.book.first or line
+        self.book.last = line
+
+    def _died(self) -> None:
+        """Tables without a summary that end well before the size they were asked for."""
+        for table in self.book.tables:
+            largest = table.numbers.get("maxBytes")
+            ended = table.run.ended or not table.n_rows
+            if largest and not ended and table.run.last_size < largest / 2:
+                table.run.max_size = largest
+
+    def _message(self, raw: bytes, host: bytes) -> None:
+        """Take what one message of the library's log tells."""
+        if host and host not in self._hosts and len(self._hosts) < _MAX_HOSTS:
+            self._hosts.add(host)
+            self.book.hosts.add(host.decode("utf-8", "replace"))
+        if b" -> Algo" in raw:
+            self._choice(raw)
+        elif b" nranks " in raw:
+            self.book.communicators.see(raw, host)
+        elif b"set by environment to" in raw and (match := _FORCED.search(raw)) is not None:
+            what, value = (each.decode("ascii", "replace") for each in match.groups())
+            self.book.forced[what] = value
+
+    def _choice(self, raw: bytes) -> None:
+        match = _CHOICE.search(raw)
+        if match is None or len(self.book.executed) >= _MAX_CHOICES:
+            return
+        words = [each.decode("ascii", "replace") for each in match.groups(b"")]
+        channels = int(words[5]) - int(words[4]) + 1 if words[5] else 0
+        try:
+            key = (Collective.parse(words[0]), int(words[1]))
+            chosen = Setting(
+                algorithm=_algorithm(words[2]),
+                protocol=_protocol(words[3]),
+                channels=channels if channels > 0 else None,
+            )
+        except ValueError:
+            return
+        self.book.executed.setdefault(key, set()).add(chosen)
+
+
+def _algorithm(word: str) -> Algorithm:
+    """Older releases print the number."""
+    return tuple(Algorithm)[int(word)] if word in _ALGORITHMS else Algorithm.parse(word)
+
+
+def _protocol(word: str) -> Protocol:
+    return tuple(Protocol)[int(word)] if word in _PROTOCOLS else Protocol.parse(word)

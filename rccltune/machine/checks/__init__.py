@@ -1,0 +1,1 @@
+"""What ``rccltune doctor`` looks at."""

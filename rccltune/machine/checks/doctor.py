@@ -1,0 +1,35 @@
+"""The doctor: what would spoil or falsify a measurement here; reads, and changes nothing.
+
+Each check is a function from circumstances to findings. A file that cannot be read is no finding:
+not knowing is said by what the file would have told.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import Final
+
+from rccltune.machine.checks import environment, gpu, host, kernel, practices, software
+from rccltune.machine.checks.facts import Circumstances
+from rccltune.machine.records import Finding, Severity
+from rccltune.machine.situation import situations
+
+CHECKS: Final[tuple[Callable[[Circumstances], Iterator[Finding]], ...]] = (
+    *gpu.CHECKS,
+    *kernel.CHECKS,
+    *host.CHECKS,
+    *environment.CHECKS,
+    *software.CHECKS,
+    *practices.CHECKS,
+)
+
+
+_ORDER: Final = tuple(Severity)
+
+
+def doctor(facts: Circumstances) -> tuple[Finding, ...]:
+    """All findings, what stops a sweep first."""
+    found = [*situations(facts.system, facts.variables)]
+    for check in CHECKS:
+        found.extend(check(facts))
+    return tuple(sorted(found, key=lambda finding: _ORDER.index(finding.severity)))

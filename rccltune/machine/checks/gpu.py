@@ -1,0 +1,246 @@
+"""The GPUs: who may use them, who else does, their driver, firmware, clocks, power and heat."""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Iterator
+from typing import Final
+
+from rccltune.machine.checks.facts import Circumstances, notes, stops, warns
+from rccltune.machine.pci import DEVICES
+from rccltune.machine.records import Finding
+
+_DRIVER: Final = "sys/module/amdgpu/version"
+
+
+_PROCESSES: Final = "sys/class/kfd/kfd/proc"
+
+
+_MIN_DRIVER: Final = (6, 12, 12)
+
+
+_MIN_KERNEL: Final = (5, 15)
+
+
+_MIN_MEC: Final = 177
+
+
+_RECLAIM: Final = "HSA_NO_SCRATCH_RECLAIM"
+
+
+_USED_BYTES: Final = 2 << 30
+
+
+_HOT: Final = 90_000
+
+
+_GROUPS: Final = "sudo usermod -aG render,video $USER, then log in again"
+
+
+def numbers(text: str | None) -> tuple[int, ...]:
+    """``(6, 12, 12)`` of ``6.12.12-foo``; empty where there is no number."""
+    match = re.match(r"\d+(?:\.\d+)*", text or "")
+    return tuple(int(part[:9]) for part in match[0].split(".")) if match else ()
+
+
+def device_nodes(facts: Circumstances) -> Iterator[Finding]:
+    """HIP opens /dev/kfd and every render node; one that is refused ends its start."""
+    if not facts.has_amd or not facts.root.at("dev").is_dir():
+        return
+    kfd = facts.root.at("dev/kfd")
+    if not kfd.exists():
+        yield stops(
+            "device-nodes",
+            "there is no /dev/kfd here",
+            "/dev/kfd",
+            expected="/dev/kfd, readable and writable",
+            remedy="load the driver (modprobe amdgpu); in a container: --device=/dev/kfd "
+            "--device=/dev/dri.",
+        )
+        return
+    names = [f"dri/renderD{gpu.render_minor}" for gpu in facts.system.gpus if gpu.can_open]
+    for name in ("kfd", *names):
+        if not os.access(facts.root.at(f"dev/{name}"), os.R_OK | os.W_OK):
+            yield stops(
+                "device-nodes",
+                f"you may not open /dev/{name}",
+                f"/dev/{name}",
+                expected="readable and writable: groups render and video",
+                remedy=_GROUPS,
+            )
+            return
+
+
+def driver(facts: Circumstances) -> Iterator[Finding]:
+    """Releases from which partitions work."""
+    mode = facts.system.mode
+    partitioned = mode is not None and mode.compute not in (None, "SPX")
+    found = numbers(facts.root.text(_DRIVER))
+    if facts.has_amd and partitioned and found and found < _MIN_DRIVER:
+        yield warns(
+            "driver",
+            f"amdgpu {facts.system.driver} is older than the partition modes",
+            f"/{_DRIVER}",
+            expected="6.12.12 or newer",
+            remedy="install the amdgpu driver of ROCm 6.4 or newer.",
+            spoils=True,
+        )
+    kernel = numbers(facts.system.kernel)
+    if facts.has_amd and kernel and kernel < _MIN_KERNEL:
+        yield warns(
+            "kernel",
+            f"Linux {facts.system.kernel} is older than amdgpu supports for these GPUs",
+            "/proc/sys/kernel/osrelease",
+            expected="5.15 or newer",
+            remedy="start a newer kernel.",
+        )
+
+
+def firmware(facts: Circumstances) -> Iterator[Finding]:
+    """RCCL's own gate: it refuses to start, as "unhandled system error"."""
+    if facts.variables.get(_RECLAIM) == "1":
+        return
+    old = [g for g in facts.system.gpus if g.arch == "gfx942" and _is_old(g.mec_firmware)]
+    rocm = numbers(facts.system.rocm)
+    if old:
+        yield warns(
+            "mec-firmware",
+            f"firmware {old[0].mec_firmware} of the command processor is older than RCCL of ROCm 7 "
+            "takes: it ends with 'unhandled system error'",
+            "KFD, fw_version",
+            expected=f"{_MIN_MEC} or newer, or {_RECLAIM}=1",
+            remedy=f"export {_RECLAIM}=1, or update the GPU's firmware.",
+            spoils=True,
+        )
+    elif facts.has_amd and rocm and rocm < (6, 4):
+        yield warns(
+            "scratch-reclaim",
+            f"ROCm {facts.system.rocm} gives scratch memory back between kernels",
+            "<rocm>/.info/version",
+            expected=f"{_RECLAIM}=1 before ROCm 6.4",
+            remedy=f"export {_RECLAIM}=1",
+            spoils=True,
+        )
+
+
+def _is_old(version: int | None) -> bool:
+    return version is not None and 0 < version < _MIN_MEC
+
+
+def clocks(facts: Circumstances) -> Iterator[Finding]:
+    """A level that somebody forced and forgot."""
+    for oam in facts.system.oams:
+        place = f"{DEVICES}/{oam.address}.0/power_dpm_force_performance_level"
+        level = facts.root.text(place)
+        if level is not None and level not in ("auto", "perf_determinism"):
+            yield warns(
+                "clocks",
+                f"the clocks of {oam.address} are forced to '{level}'",
+                f"/{place}",
+                expected="auto; steadier: perf_determinism",
+                remedy="sudo rocm-smi --resetperfdeterminism, or for steadier results sudo "
+                "rocm-smi --setperfdeterminism 1900",
+                spoils=True,
+            )
+
+
+def power(facts: Circumstances) -> Iterator[Finding]:
+    """The slowest GPU sets the pace of all, so caps should be the same and the default."""
+    caps = {}
+    for oam in facts.system.oams:
+        folder = _sensors(facts, oam.address)
+        cap = facts.root.number(f"{folder}/power1_cap") if folder else None
+        default = facts.root.number(f"{folder}/power1_cap_default") if folder else None
+        if cap is not None:
+            caps[oam.address] = (cap, default if default is not None else cap)
+    low = {a: cap for a, (cap, default) in caps.items() if cap < default}
+    if low or len({cap for cap, _ in caps.values()}) > 1:
+        named = ", ".join(f"{a} {cap // 1_000_000} W" for a, (cap, _) in sorted(caps.items()))
+        yield warns(
+            "power-cap",
+            f"the power caps are lowered or not alike: {named}",
+            "hwmon power1_cap",
+            expected="the default on all",
+            remedy="sudo amd-smi reset --gpu all --power-cap",
+            spoils=True,
+        )
+
+
+def heat(facts: Circumstances) -> Iterator[Finding]:
+    """A GPU that is hot before the start will be throttled."""
+    for oam in facts.system.oams:
+        folder = _sensors(facts, oam.address)
+        for name in facts.root.entries(folder) or () if folder else ():
+            value = facts.root.number(f"{folder}/{name}") if _is_reading(name) else None
+            if value is not None and value >= _HOT:
+                yield warns(
+                    "heat",
+                    f"{oam.address} is at {value // 1000} °C before anything was started",
+                    f"/{folder}/{name}",
+                    expected="below 90 °C",
+                    remedy="let it cool, and look for another job or a fault in the cooling.",
+                    spoils=True,
+                )
+                break
+
+
+def _is_reading(name: str) -> bool:
+    return name.startswith("temp") and name.endswith("_input")
+
+
+def _sensors(facts: Circumstances, address: str) -> str | None:
+    folder = f"{DEVICES}/{address}.0/hwmon"
+    found = facts.root.entries(folder)
+    return f"{folder}/{found[0]}" if found else None
+
+
+def other_users(facts: Circumstances) -> Iterator[Finding]:
+    """Somebody else's job in the same memory and on the same links."""
+    processes = facts.root.entries(_PROCESSES) or ()
+    if processes:
+        yield warns(
+            "other-users",
+            f"{len(processes)} processes use the GPUs: {', '.join(processes[:8])}",
+            f"/{_PROCESSES}",
+            expected="none",
+            remedy=f"ps -o pid,user,cmd -p {','.join(processes[:8])}; wait until they have ended.",
+            spoils=True,
+        )
+        return
+    for oam in facts.system.oams:
+        place = f"{DEVICES}/{oam.address}.0/mem_info_vram_used"
+        used = facts.root.number(place)
+        if used is not None and used > _USED_BYTES:
+            yield warns(
+                "memory-in-use",
+                f"{used / (1 << 30):.1f} GiB of {oam.address} are in use, by a process that is not "
+                "seen here",
+                f"/{place}",
+                expected="less than 2 GiB",
+                remedy="sudo fuser -v /dev/kfd shows it; outside this container, perhaps.",
+                spoils=True,
+            )
+
+
+def in_tree(facts: Circumstances) -> Iterator[Finding]:
+    """Nothing but a reminder of what was recorded where the driver has no version."""
+    if facts.has_amd and facts.system.driver and not numbers(facts.root.text(_DRIVER)):
+        yield notes(
+            "in-tree-driver",
+            f"amdgpu is the kernel's own (srcversion {facts.system.driver}); it has no version",
+            "/sys/module/amdgpu/srcversion",
+            remedy="compare with AMD's packaged driver where results surprise.",
+        )
+
+
+CHECKS: Final = (
+    device_nodes,
+    driver,
+    firmware,
+    clocks,
+    power,
+    heat,
+    other_users,
+    in_tree,
+)

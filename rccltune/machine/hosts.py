@@ -1,0 +1,367 @@
+"""Whether hosts are alike: a pure question to their records.
+
+A rank's answer through a launcher's output, where lines of many ranks meet.
+
+Launchers forward what ranks write in pieces, and MPICH's tears lines that were written in two. So
+an answer is cut into short lines, each written at once, that say whose they are and how many; an
+answer of which a line is missing or torn is not there at all.
+
+The answers of ranks, put together to one for each host.
+
+Many host names in few words: ``node[001-199] (199 hosts)``.
+
+What is known of one host that takes part.
+
+Differences as a table that is readable with two hosts and with two hundred.
+
+Which variables must be alike on all hosts, and what of their values may differ.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import zlib
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Final
+
+from rccltune.model import Laid, Line, Text, Whole, lay
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Host:
+    """One host as it says itself.
+
+    Attributes:
+        name: its own, as ``uname -n`` has it; a host file may call it otherwise.
+        boot_id: tells hosts of one name apart, None where the kernel does not say.
+        n_ranks: started there.
+        facts: (what, value) that must be alike on all hosts, in the order in which they are shown;
+            what a host does not have is not listed.
+    """
+
+    name: Line
+    boot_id: Line | None = None
+    n_ranks: Whole
+    facts: tuple[tuple[Line, Text], ...] = ()
+
+    def __post_init__(self) -> None:
+        """A name for each fact, and at least one rank."""
+        if self.n_ranks < 1:
+            raise ValueError(f"{self.name} answered without a rank")
+        names = [what for what, _ in self.facts]
+        if len(set(names)) != len(names):
+            raise ValueError(f"{self.name} says something twice")
+
+
+# All that the libraries read. LD_LIBRARY_PATH is left out: launchers put a folder of their own
+# before it on other hosts, and the hash of the library that it leads to is compared.
+_COMPARED: Final = re.compile(
+    r"(NCCL|RCCL|RCCLTUNE|MSCCL|MSCCLPP|HSA|HIP|ROCR|ROCM|GPU|AMD|CUDA|UCX|FI|NVSHMEM|TORCH_NCCL|"
+    r"TORCH_SYMM_MEM)_\w+|LD_PRELOAD"
+)
+
+
+# Of one job and not of a host.
+_OF_THE_JOB: Final = ("RCCLTUNE_RUN_ID",)
+
+
+# Each rank may have a device of its own, by number or by a name that no other host has.
+_DEVICES: Final = re.compile(r"\w+_VISIBLE_DEVICES|GPU_DEVICE_ORDINAL")
+
+
+def compares(name: str) -> bool:
+    """Whether a variable must be the same on all hosts."""
+    return _COMPARED.fullmatch(name) is not None and name not in _OF_THE_JOB
+
+
+def value_of(name: str, values: Iterable[str | None]) -> str:
+    """What the ranks of one host have for a variable, in a form that other hosts may equal.
+
+    Ranks of one host may differ; then every value is said. Of devices that are named by a
+    serial number only how many there are is.
+
+    Args:
+        name: of the variable.
+        values: of all ranks of the host, None where it is not set.
+    """
+    found = {"(not set)" if one is None else _plain(name, one) for one in values}
+    return " | ".join(sorted(found))
+
+
+def _plain(name: str, value: str) -> str:
+    if _DEVICES.fullmatch(name) is None:
+        return value
+    parts = [part.strip() for part in value.split(",") if part.strip()]
+    if all(part.isdigit() for part in parts):
+        return ",".join(parts)
+    return f"{len(parts)} by name"
+
+
+_NUMBERED: Final = re.compile(r"(.*?)(\d+)(\D*)")
+
+
+_SHOWN: Final = 4
+
+
+def named_hosts(names: Iterable[str], most: int = _SHOWN) -> str:
+    """Names for people; those that differ in their last number only are one item.
+
+    Args:
+        names: of hosts.
+        most: items to be shown, each with twice as many ranges of numbers.
+    """
+    wanted = sorted(set(names))
+    items = _ranges(wanted, 2 * most)
+    shown = ", ".join(items[:most])
+    if len(items) > most:
+        shown += ", …"
+    return f"{shown} ({len(wanted)} hosts)" if len(wanted) > most else shown
+
+
+def _ranges(names: list[str], most: int) -> list[str]:
+    """Slurm's way of writing: a number keeps its width, neighbours become a range."""
+    found: dict[tuple[str, int, str], list[int]] = {}
+    plain = []
+    for name in names:
+        match = _NUMBERED.fullmatch(name)
+        if match is None:
+            plain.append(name)
+        else:
+            key = (match[1], len(match[2]), match[3])
+            found.setdefault(key, []).append(int(match[2]))
+    items = [
+        (f"{head}{'0' * width}{tail}", _item(head, width, tail, sorted(numbers), most))
+        for (head, width, tail), numbers in found.items()
+    ]
+    return [text for _, text in sorted([*items, *((name, name) for name in plain)])]
+
+
+def _item(head: str, width: int, tail: str, numbers: list[int], most: int) -> str:
+    spans: list[list[int]] = []
+    for number in numbers:
+        if spans and spans[-1][1] == number - 1:
+            spans[-1][1] = number
+        else:
+            spans.append([number, number])
+    texts = [
+        f"{low:0{width}d}" if low == high else f"{low:0{width}d}-{high:0{width}d}"
+        for low, high in spans[:most]
+    ]
+    texts += ["…"] if len(spans) > most else []
+    if len(numbers) == 1:
+        return f"{head}{texts[0]}{tail}"
+    return f"{head}[{','.join(texts)}]{tail}"
+
+
+RANKS: Final = "ranks"
+
+
+# What stands in a table for what every rank was to have.
+AS_SET: Final = "as rccltune set it"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Group:
+    """Hosts that say the same; ``value`` is None where they have no such thing."""
+
+    value: str | None
+    hosts: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Difference:
+    """Something in which the hosts differ; every host is in one group, the largest comes first."""
+
+    what: str
+    groups: tuple[Group, ...]
+
+
+def differences(hosts: Sequence[Host]) -> tuple[Difference, ...]:
+    """All in which hosts differ, in the order in which the hosts say it; empty where alike."""
+    said = [{RANKS: str(host.n_ranks), **dict(host.facts)} for host in hosts]
+    names = _distinct(hosts)
+    listed = dict.fromkeys(what for one in said for what in one)
+    found = []
+    for what in listed:
+        groups: dict[str | None, list[str]] = {}
+        for name, one in zip(names, said, strict=True):
+            groups.setdefault(one.get(what), []).append(name)
+        if len(groups) > 1:
+            found.append(Difference(what=what, groups=_sorted(groups)))
+    return tuple(found)
+
+
+def as_asked(
+    hosts: Sequence[Host], wanted: Mapping[str, str], but: Iterable[str] = ()
+) -> tuple[Difference, ...]:
+    """Variables that did not reach every rank as they were set, though the hosts may be alike.
+
+    Args:
+        hosts: as they answered.
+        wanted: what every rank was to have.
+        but: variables that are known to differ already.
+    """
+    left_out = set(but)
+    names = _distinct(hosts)
+    found = []
+    for what, value in sorted(wanted.items()):
+        if not compares(what) or what in left_out:
+            continue
+        as_set = value_of(what, [value])
+        groups: dict[str | None, list[str]] = {}
+        for name, host in zip(names, hosts, strict=True):
+            groups.setdefault(dict(host.facts).get(what), []).append(name)
+        if groups.keys() != {as_set}:
+            groups.setdefault(as_set, []).append(AS_SET)
+            found.append(Difference(what=what, groups=_sorted(groups)))
+    return tuple(found)
+
+
+def _sorted(groups: Mapping[str | None, Sequence[str]]) -> tuple[Group, ...]:
+    made = [Group(value=value, hosts=tuple(sorted(names))) for value, names in groups.items()]
+    return tuple(sorted(made, key=lambda one: (-len(one.hosts), one.hosts)))
+
+
+def _distinct(hosts: Sequence[Host]) -> list[str]:
+    """Names, with the start of the boot id where two hosts have one name."""
+    seen = [host.name for host in hosts]
+    return [
+        f"{host.name} ({(host.boot_id or '?')[:8]})" if seen.count(host.name) > 1 else host.name
+        for host in hosts
+    ]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Answer:
+    """What one rank says.
+
+    Attributes:
+        facts: of its host, None from ranks that leave this to another.
+        variables: of its own environment.
+    """
+
+    host: Line
+    boot_id: Line | None
+    facts: dict[Line, Text] | None
+    variables: dict[Line, Text] = field(default_factory=dict)
+
+
+def merged(answers: Iterable[Answer]) -> tuple[Host, ...]:
+    """Hosts in the order of their names.
+
+    Raises:
+        ValueError: no rank of a host said what it is.
+    """
+    by_host: dict[tuple[str, str], list[Answer]] = {}
+    for one in answers:
+        by_host.setdefault((one.host, one.boot_id or ""), []).append(one)
+    return tuple(_host(found) for _, found in sorted(by_host.items()))
+
+
+def _host(answers: list[Answer]) -> Host:
+    first = answers[0]
+    facts = next((one.facts for one in answers if one.facts is not None), None)
+    if facts is None:
+        raise ValueError(f"no rank of {first.host} said what the host is")
+    names = sorted({name for one in answers for name in one.variables if compares(name)})
+    said = [(name, value_of(name, (one.variables.get(name) for one in answers))) for name in names]
+    return Host(
+        name=first.host,
+        boot_id=first.boot_id,
+        n_ranks=len(answers),
+        facts=(*facts.items(), *said),
+    )
+
+
+_DIGEST: Final = re.compile(r"\b([0-9a-f]{12})[0-9a-f]{52}\b")
+
+
+# Values of one thing that are shown, and how long each may be.
+_GROUPS: Final = 6
+
+
+_LONGEST: Final = 60
+
+
+def table_of(found: Sequence[Difference]) -> Laid:
+    """One block for each thing, one line for each value, with the hosts that have it."""
+    rows = [row for one in found for row in _rows(one)]
+    widths = [max((len(row[at]) for row in rows), default=0) for at in (0, 1)]
+    return lay(
+        f"  {what:<{widths[0]}}  {value:<{widths[1]}}  {hosts}".rstrip()
+        for what, value, hosts in rows
+    )
+
+
+def _rows(one: Difference) -> list[tuple[str, str, str]]:
+    shown, rest = one.groups[:_GROUPS], one.groups[_GROUPS:]
+    rows = [
+        ("" if number else one.what, _short(group), named_hosts(group.hosts))
+        for number, group in enumerate(shown)
+    ]
+    if rest:
+        others = named_hosts(name for group in rest for name in group.hosts)
+        rows.append(("", f"… {len(rest)} more values", others))
+    return rows
+
+
+def _short(group: Group) -> str:
+    if group.value is None:
+        return "–"
+    text = _DIGEST.sub(r"\1…", group.value)
+    if len(text) <= _LONGEST:
+        return text
+    # Lists of libraries and devices differ at either end.
+    half = (_LONGEST - 1) // 2
+    return f"{text[:half]}…{text[-half:]}"
+
+
+_TAG: Final = "RCCLTUNE-ANSWER"
+
+
+# A pipe takes lines up to PIPE_BUF (4096 bytes) in one piece.
+_PIECE: Final = 2000
+
+
+_LINE: Final = re.compile(rf"{_TAG} (\S+) (\d+)/(\d+) ([0-9a-f]{{8}}) (.*)")
+
+
+def lines_of(answer: object, who: str) -> tuple[str, ...]:
+    """An answer as lines, each with its end.
+
+    Args:
+        answer: plain data.
+        who: of nobody else; without blanks.
+    """
+    text = json.dumps(answer, separators=(",", ":"))
+    pieces = [text[at : at + _PIECE] for at in range(0, len(text), _PIECE)]
+    total = len(pieces)
+    return tuple(
+        f"{_TAG} {who} {number}/{total} {_sum(piece)} {piece}\n"
+        for number, piece in enumerate(pieces, start=1)
+    )
+
+
+def read_lines(text: str) -> tuple[bytes, ...]:
+    """JSON of whole answers, in the order in which they began; all else is passed over."""
+    pieces: dict[tuple[str, int], dict[int, str]] = {}
+    for line in text.split("\n"):
+        # A rank of another kind may have written half a line before.
+        match = _LINE.search(line)
+        if match is not None and _sum(match[5]) == match[4]:
+            pieces.setdefault((match[1], int(match[3])), {})[int(match[2])] = match[5]
+    return tuple(
+        "".join(found[number] for number in range(1, total + 1)).encode()
+        for (_, total), found in pieces.items()
+        if _is_whole(found, total)
+    )
+
+
+def _is_whole(found: Iterable[int], total: int) -> bool:
+    return set(found) == set(range(1, total + 1))
+
+
+def _sum(piece: str) -> str:
+    return f"{zlib.crc32(piece.encode()):08x}"

@@ -1,0 +1,259 @@
+"""``--apply-mode``: set a mode through amdsmi in a child process, and put the old one back.
+
+A memory mode holds only together with some compute modes (the library answers 55 to SPX under
+NPS4), so more pieces of memory come after the compute mode and fewer come before it. Setting the
+memory mode reloads the driver, which may reset the compute mode; so that is looked at again.
+
+The mode that is wished for against the mode that is there.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import re
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from typing import Final
+
+from rccltune import launch
+from rccltune.machine.files import Root
+from rccltune.machine.records import System, mode_text
+from rccltune.machine.smi import Runner
+from rccltune.model import MachineError, Mode, lay
+
+
+def check_mode(wish: Mode | None, system: System) -> None:
+    """Stop where a sweep would measure another mode than the one asked for.
+
+    Args:
+        wish: None takes the machine as it is.
+        system: what was detected.
+
+    Raises:
+        MachineError: the modes differ, or the machine's own is not one that is known; the
+            message has both, the hint the commands.
+    """
+    # Where the driver names no mode, the user's word is the only one there is.
+    unsaid = system.status == "known" and system.mode is None
+    if wish is None or unsaid or fits(wish, system):
+        return
+    found = system.mode_text if system.status != "unknown" else f"not clear ({system.reason})"
+    raise MachineError(
+        f"--mode {mode_text(wish)} was asked for, and the mode of this machine is {found}",
+        where="/sys/bus/pci/drivers/amdgpu/*/current_{compute,memory}_partition",
+        hint=_hint(wish, system),
+    )
+
+
+def fits(wish: Mode, system: System) -> bool:
+    """Whether the machine is in a mode; a memory mode that nobody knows or names fits any."""
+    mode = system.mode
+    if system.status == "unknown" or mode is None:
+        return False
+    return mode.compute == wish.compute and (
+        wish.memory is None or mode.memory is None or mode.memory == wish.memory
+    )
+
+
+def commands(wish: Mode) -> tuple[str, ...]:
+    """What an administrator types to get a mode; compute first, as AMD's manual does."""
+    said = []
+    if wish.compute is not None:
+        said.append(f"amd-smi set --gpu all --compute-partition {wish.compute}")
+    if wish.memory is not None:
+        said.append(f"amd-smi set --gpu all --memory-partition {wish.memory}")
+    return tuple(said)
+
+
+def _hint(wish: Mode, system: System) -> str:
+    if system.vendor != "amd":
+        return "say --mode none: these GPUs have no partitions."
+    if wish.compute is None:
+        return "say --mode auto, or the mode that the machine is in."
+    return lay(
+        [
+            "set it (idle GPUs; a memory mode reloads the driver):",
+            *(f"        sudo {command}" for command in commands(wish)),
+            f"      or let --apply-mode do it and put it back; or say --mode {system.mode_text}.",
+        ]
+    )
+
+
+COMPUTE_TIMEOUT_S: Final = 120.0
+
+
+MEMORY_TIMEOUT_S: Final = 400.0
+
+
+_DEPRECATED: Final = 10
+
+
+_CODES: Final = {
+    "code 2": "not supported: a virtual machine, or a driver without partitions",
+    "code 10": "not permitted: it needs root",
+    "code 30": "the GPU is busy: end every process that uses it",
+    "code 55": "this compute mode does not go with the memory mode that is set",
+}
+
+
+Modes = Mapping[str, Mode]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Step:
+    """One call: what to set, and the value for each OAM."""
+
+    what: str
+    wanted: tuple[tuple[str, str], ...]
+
+
+def needs(system: System, wish: Mode, *, is_root: bool) -> tuple[str, ...]:
+    """What setting a mode takes on this machine, for people, before anything is changed."""
+    said = ["root" if not is_root else "root (which you are)", "idle GPUs: no process on any"]
+    if wish.memory is not None and any(
+        oam.mode is None or oam.mode.memory != wish.memory for oam in system.oams
+    ):
+        said.append("a reload of the amdgpu driver for the memory mode, on every GPU of the node")
+    release = re.match(r"\d+", system.rocm or "")
+    if release is None or int(release[0]) >= _DEPRECATED:
+        said.append("calls of amdsmi that ROCm 10 marks as deprecated")
+    said.append("nothing that keeps it: a restart returns to the default mode")
+    return tuple(said)
+
+
+def obstacles(system: System, wish: Mode, *, is_root: bool) -> tuple[str, ...]:
+    """Why a mode cannot be set, or could not be put back; empty where it can."""
+    said = [] if is_root else ["you are not root"]
+    users = Root(system.root).entries("sys/class/kfd/kfd/proc") or ()
+    if users:
+        said.append(f"the GPUs are in use by process {', '.join(users)}")
+    if system.vendor != "amd":
+        return (*said, "there is no AMD GPU")
+    for oam in system.oams:
+        mode = oam.mode
+        if mode is None or mode.compute is None or oam.contradiction:
+            said.append(f"the mode of {oam.address} is not known, so it could not be put back")
+        elif wish.memory is not None and mode.memory is None:
+            said.append(f"the memory mode of {oam.address} is not known and could not be put back")
+    return tuple(said)
+
+
+def steps(now: Modes, wish: Modes) -> tuple[Step, ...]:
+    """The calls that lead from one set of modes to another, in an order that the driver takes."""
+    compute = {a: m.compute for a, m in wish.items() if m.compute and now[a].compute != m.compute}
+    memory = {a: m.memory for a, m in wish.items() if m.memory and now[a].memory != m.memory}
+    first = [Step(what="compute", wanted=tuple(sorted(compute.items())))] if compute else []
+    second = [Step(what="memory", wanted=tuple(sorted(memory.items())))] if memory else []
+    fewer = any(_pieces(wish[a].memory) < _pieces(now[a].memory) for a in memory)
+    return tuple(second + first if fewer else first + second)
+
+
+def _pieces(memory: str | None) -> int:
+    return int(memory.removeprefix("NPS")) if memory else 1
+
+
+@contextlib.contextmanager
+def applied(
+    wish: Mode,
+    system: System,
+    *,
+    run: Runner,
+    look: Callable[[], System],
+    note: Callable[[str], None],
+    is_root: bool | None = None,
+) -> Iterator[System]:
+    """The machine in another mode for the time of a ``with`` block; gives it as detected then.
+
+    The old mode is put back however the block ends: done, failed, interrupted or terminated. Only
+    SIGKILL and a crash of the machine leave the new one; the command to go back is said first.
+
+    Args:
+        wish: mode for every OAM.
+        system: the machine as it is.
+        run: puts a request to amdsmi, see ``smi.runner``.
+        look: detects the machine again.
+        note: says what is being done.
+        is_root: whether this process is root, None to find out.
+
+    Raises:
+        MachineError: it cannot be set, or not put back; the message says which.
+    """
+    if fits(wish, system):
+        yield system
+        return
+    _stop_where_hindered(wish, system, os.geteuid() == 0 if is_root is None else is_root)
+    before = {oam.address: oam.mode for oam in system.oams if oam.mode is not None}
+    target = {a: _merged(wish, mode) for a, mode in before.items()}
+    back = "; ".join(commands(next(iter(before.values()))))
+    note(f"Setting {mode_text(wish)}. Should this be killed, go back by hand: {back}")
+    with launch.interruptible():
+        try:
+            yield _reach(target, look, run, note)
+        finally:
+            with launch.held():
+                _put_back(before, look, run, note)
+
+
+def _stop_where_hindered(wish: Mode, system: System, is_root: bool) -> None:
+    hindered = obstacles(system, wish, is_root=is_root)
+    if hindered:
+        raise MachineError(
+            f"the mode cannot be set to {mode_text(wish)}: {'; '.join(hindered)}",
+            hint="see what --apply-mode needs, or set it by hand: " + "; ".join(commands(wish)),
+        )
+
+
+def _put_back(
+    before: Modes, look: Callable[[], System], run: Runner, note: Callable[[str], None]
+) -> None:
+    note("Putting the mode back.")
+    try:
+        _reach(before, look, run, note)
+    except MachineError as error:
+        named = "; ".join(f"{a} had {mode_text(m)}" for a, m in sorted(before.items()))
+        raise MachineError(
+            f"the mode was not put back: {error.message}",
+            where=named,
+            hint="; ".join(commands(next(iter(before.values())))),
+        ) from error
+
+
+def _merged(wish: Mode, now: Mode) -> Mode:
+    """A half that is not wished for stays as it is."""
+    return Mode(compute=wish.compute or now.compute, memory=wish.memory or now.memory)
+
+
+def _reach(
+    wish: Modes, look: Callable[[], System], run: Runner, note: Callable[[str], None]
+) -> System:
+    """Call until the machine says that it is there; a reset compute mode takes a second round."""
+    system = look()
+    for _ in range(2):
+        now = {oam.address: oam.mode or Mode(compute=None, memory=None) for oam in system.oams}
+        lost = wish.keys() - now.keys()
+        if lost:
+            raise MachineError(f"{', '.join(sorted(lost))} went away during the change of mode")
+        for step in steps(now, wish):
+            note(f"Setting the {step.what} mode: {', '.join(sorted({v for _, v in step.wanted}))}")
+            _call(step, run)
+        system = look()
+        if all((oam := system.oam_at(a)) is not None and oam.mode == m for a, m in wish.items()):
+            return system
+    raise MachineError(
+        f"the machine is in {system.mode_text} after the change, which is not what was set",
+        hint="; ".join(commands(next(iter(wish.values())))) + "; dmesg says why it did not hold.",
+    )
+
+
+def _call(step: Step, run: Runner) -> None:
+    limit = MEMORY_TIMEOUT_S if step.what == "memory" else COMPUTE_TIMEOUT_S
+    request = {"action": "set", "what": step.what, "wanted": dict(step.wanted)}
+    status, answer = run(request, limit)
+    done = answer.get("done")
+    if status != "answered" or not isinstance(done, dict):
+        raise MachineError(f"amdsmi {status} while setting a mode: {answer.get('failed')}")
+    bad = {str(a): str(said) for a, said in done.items() if said not in ("ok", "by the setter")}
+    if bad:
+        named = "; ".join(f"{a}: {_CODES.get(said, said)}" for a, said in sorted(bad.items()))
+        raise MachineError(f"amdsmi did not set the {step.what} mode: {named}")

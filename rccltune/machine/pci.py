@@ -1,0 +1,88 @@
+"""PCI sysfs: the partition modes, and GPUs that KFD does not show.
+
+amdgpu puts current_compute_partition and current_memory_partition on the PCI device alone, which
+is partition 0 of an OAM (Linux amdgpu_gfx.c, amdgpu_gmc.c).
+"""
+
+from __future__ import annotations
+
+import re
+from typing import Final
+
+from rccltune.machine.files import Content, Reading, Root, hexadecimal
+from rccltune.machine.kfd import address_text
+
+DRIVER: Final = "sys/bus/pci/drivers/amdgpu"
+
+
+DEVICES: Final = "sys/bus/pci/devices"
+
+
+_NVIDIA: Final = 0x10DE
+
+
+_DISPLAY_CLASSES: Final = (0x0300, 0x0302)
+
+
+_COMPUTES: Final = ("NONE", "SPX", "DPX", "TPX", "QPX", "CPX")
+
+
+_MEMORY: Final = re.compile(rb"(?:NPS|nps)(0*(?:[1-9]|1[0-6]))")
+
+
+_PARTS: Final = (0xFFFFFFFF, 0xFF, 0x1F, 7)
+
+
+def parse_address(name: str) -> str | None:
+    """``0000:05:00`` of ``0000:05:00.0``; None for ``bind``, ``new_id`` and the like."""
+    parts = re.split(r":", name, maxsplit=2)
+    if len(parts) != 3 or "." not in parts[2]:
+        return None
+    device, function = parts[2].split(".", 1)
+    numbers = [hexadecimal(p.encode("utf-8", "replace")) for p in (*parts[:2], device, function)]
+    values = [n for n, limit in zip(numbers, _PARTS, strict=True) if n is not None and n <= limit]
+    return address_text(values[0], values[1] << 8 | values[2] << 3) if len(values) == 4 else None
+
+
+def driven(root: Root) -> tuple[str, ...]:
+    """Addresses of everything that amdgpu drives, in order."""
+    found = (parse_address(name) for name in root.entries(DRIVER) or ())
+    return tuple(dict.fromkeys(address for address in found if address is not None))
+
+
+def can_be_listed(root: Root) -> bool:
+    """Whether there is a PCI bus to look at: only then is "no GPU" an answer."""
+    return root.entries(DEVICES) is not None
+
+
+def attribute(root: Root, address: str, name: str) -> tuple[bytes, str]:
+    """First line of one file of a device and where it was read; empty where there is none."""
+    for place in (DRIVER, DEVICES):
+        path = f"{place}/{address}.0/{name}"
+        content: Content = root.read(path)
+        if content.reading is Reading.OK and content.data:
+            return content.first_line or b"", f"/{path}"
+    return b"", f"/{DRIVER}/{address}.0/{name}"
+
+
+def compute_mode(text: bytes) -> str | None:
+    """SPX … CPX or NONE in any case, None for anything else, such as UNKNOWN during a change."""
+    folded = text.upper().decode("latin-1")
+    return folded if folded in _COMPUTES and text.isascii() else None
+
+
+def memory_mode(text: bytes) -> str | None:
+    """NPS1 to NPS16, None for anything else."""
+    match = _MEMORY.fullmatch(text)
+    return f"NPS{int(match[1])}" if match else None
+
+
+def nvidia_addresses(root: Root) -> tuple[str, ...]:
+    """Addresses of NVIDIA's display and compute devices."""
+    return tuple(
+        name
+        for name in root.entries(DEVICES) or ()
+        if hexadecimal(root.read(f"{DEVICES}/{name}/vendor").first_line or b"") == _NVIDIA
+        and (hexadecimal(root.read(f"{DEVICES}/{name}/class").first_line or b"") or 0) >> 8
+        in _DISPLAY_CLASSES
+    )

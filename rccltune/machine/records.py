@@ -1,0 +1,383 @@
+"""Files and programs that were found, and what amdsmi answered.
+
+A system as plain values for JSON: what a program may rely on.
+
+What is known of a machine: frozen records, each value with the place it was read from.
+"""
+
+from __future__ import annotations
+
+from dataclasses import asdict, dataclass
+from enum import Enum
+from pathlib import Path
+from typing import Any, Final
+
+from rccltune.model import Mode
+
+Sources = tuple[tuple[str, str], ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Library:
+    """A librccl or libnccl file that a job could load."""
+
+    path: Path
+    owner: str
+    version: str | None
+    rocm: str | None
+    sha256: str | None
+    n_bytes: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Benchmark:
+    """One program of rccl-tests.
+
+    Attributes:
+        version: as written in the file, None where it is not.
+        mpi: family of MPI that it is linked to, ``none`` without any, None where unknown.
+        simulated: rccltune's own stand-in, never a benchmark of hardware.
+    """
+
+    name: str
+    path: Path
+    version: str | None
+    sha256: str | None
+    mpi: str | None
+    simulated: bool
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Starter:
+    """A program that starts ranks."""
+
+    path: Path
+    flavour: str | None
+    version: str | None
+    detail: str | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SmiGpu:
+    """What amdsmi says of one device; None where it said nothing or an error.
+
+    Attributes:
+        errors: (question, answer code or exception).
+    """
+
+    address: str | None
+    market_name: str | None = None
+    arch: str | None = None
+    device_id: int | None = None
+    cu_count: int | None = None
+    compute: str | None = None
+    memory: str | None = None
+    partition: int | None = None
+    node: int | None = None
+    numa_node: int | None = None
+    errors: Sources = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Smi:
+    """How asking amdsmi ended.
+
+    Attributes:
+        status: ``answered``, ``not installed``, ``not asked``, ``failed``, ``crashed`` or
+            ``timed out``.
+        source: folder of the bindings.
+        detail: what they said when they failed.
+    """
+
+    status: str = "not asked"
+    source: str | None = None
+    version: str | None = None
+    library: str | None = None
+    detail: str | None = None
+    gpus: tuple[SmiGpu, ...] = ()
+
+
+NOT_ASKED: Final = Smi()
+
+
+class Severity(Enum):
+    """What a finding means for a sweep."""
+
+    STOPS = "stops"
+    WARNS = "warns"
+    NOTES = "notes"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Finding:
+    """Something about the machine that a user should know, with what to do about it.
+
+    Attributes:
+        name: one word with hyphens, the same in every release.
+        message: what is there.
+        where: file, variable or program that said so.
+        expected: what a machine fit for measuring has there, None where nothing is expected.
+        remedy: the command, or one imperative sentence.
+        spoils: whether results stop being repeatable.
+    """
+
+    name: str
+    severity: Severity
+    message: str
+    where: str
+    expected: str | None = None
+    remedy: str
+    spoils: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Gpu:
+    """One device that a job can use: a whole GPU, or one partition of an OAM.
+
+    Attributes:
+        index: position in KFD's order, which is HIP's without ``*_VISIBLE_DEVICES``.
+        node: number of the KFD node, None for GPUs that KFD does not know.
+        oam: domain:bus:device of the module that it is on.
+        partition: which part of the OAM, 0 for a whole one; None on GPUs of other makers.
+        xcds: compute dies, numbered within the OAM; empty where the product is not known.
+        iods: I/O dies under them, numbered within the OAM; empty where that is not known.
+        identity: what the maker calls this very part, the same for all partitions of an OAM.
+        render_minor: number N in ``/dev/dri/renderDN``.
+        can_open: whether the render node is there, None where ``/dev`` cannot be seen.
+        mec_firmware: version of the command processor's firmware.
+        sources: (field, where it was read).
+    """
+
+    index: int
+    node: int | None = None
+    oam: str
+    partition: int | None = None
+    product: str | None = None
+    arch: str | None = None
+    device_id: int | None = None
+    cu_count: int | None = None
+    n_xccs: int | None = None
+    xcds: tuple[int, ...] = ()
+    iods: tuple[int, ...] = ()
+    identity: str | None = None
+    numa_node: int | None = None
+    render_minor: int | None = None
+    can_open: bool | None = None
+    mec_firmware: int | None = None
+    sources: Sources = ()
+
+    @property
+    def address(self) -> str:
+        """``0000:05:00.3``, which is how HIP and amdsmi name it."""
+        return self.oam if self.partition is None else f"{self.oam}.{self.partition}"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Oam:
+    """One module (one PCI device), with all of its partitions.
+
+    Attributes:
+        address: domain:bus:device.
+        mode: None where the compute mode is not known; ``memory`` is None where that half is not.
+        n_gpus: devices of it that this process can see.
+        n_expected: devices that it has in this mode, None where the product is not known.
+        contradiction: why driver and KFD cannot both be right, None where they can.
+    """
+
+    address: str
+    product: str | None = None
+    arch: str | None = None
+    device_id: int | None = None
+    cu_count: int | None = None
+    mode: Mode | None = None
+    n_gpus: int = 0
+    n_expected: int | None = None
+    numa_node: int | None = None
+    identity: str | None = None
+    contradiction: str | None = None
+    sources: Sources = ()
+
+    @property
+    def mode_text(self) -> str:
+        """``cpx-nps4``, ``cpx-?`` or ``?``."""
+        return mode_text(self.mode)
+
+
+def mode_text(mode: Mode | None) -> str:
+    """A mode for people; an unknown half is a question mark, never left out."""
+    if mode is None:
+        return "?"
+    return f"{mode}-?" if mode.compute is not None and mode.memory is None else str(mode)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Link:
+    """XGMI from one device to another, both by ``Gpu.index``.
+
+    Attributes:
+        hops: links between OAMs on the way, 0 inside one OAM, None where the weight is not known.
+        weight: KFD's own figure, from which the hops follow.
+    """
+
+    origin: int
+    target: int
+    hops: int | None
+    weight: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Disagreement:
+    """Two sources that say different things of one part of the machine."""
+
+    what: str
+    part: str
+    said: Sources
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class System:
+    """The machine.
+
+    Attributes:
+        status: ``known``, ``none`` (no AMD GPU, and that is certain) or ``unknown``.
+        reason: why it is unknown.
+        vendor: ``amd``, ``nvidia`` or None.
+        product: of the GPUs where they are alike, as arch, device_id, cu_count and mode are.
+        mode: None where unknown or not the same on all GPUs.
+        n_hidden: devices that KFD lists and denies.
+        boot_id: changes with every start of the machine.
+        generation: KFD's own count of changes to its topology.
+        driver: version of the GPU driver, ``srcversion`` where amdgpu has none.
+    """
+
+    root: Path
+    host: str | None = None
+    status: str
+    reason: str | None = None
+    vendor: str | None = None
+    product: str | None = None
+    arch: str | None = None
+    device_id: int | None = None
+    cu_count: int | None = None
+    mode: Mode | None = None
+    is_mixed: bool = False
+    n_hidden: int = 0
+    oams: tuple[Oam, ...] = ()
+    gpus: tuple[Gpu, ...] = ()
+    links: tuple[Link, ...] = ()
+    libraries: tuple[Library, ...] = ()
+    benchmarks: tuple[Benchmark, ...] = ()
+    starters: tuple[Starter, ...] | None = None
+    smi: Smi = NOT_ASKED
+    disagreements: tuple[Disagreement, ...] = ()
+    boot_id: str | None = None
+    generation: str | None = None
+    driver: str | None = None
+    kernel: str | None = None
+    rocm: str | None = None
+    sources: Sources = ()
+
+    @property
+    def mode_text(self) -> str:
+        """``cpx-nps4``, ``cpx-?``, ``?`` or ``none``."""
+        return mode_text(self.mode)
+
+    def oam_at(self, address: str) -> Oam | None:
+        """The OAM that a device address (with or without function) is on."""
+        wanted = address.split(".", 1)[0].lower()
+        return next((oam for oam in self.oams if oam.address == wanted), None)
+
+
+def as_plain(system: System, findings: tuple[Finding, ...]) -> dict[str, Any]:
+    """The whole answer; numbers as numbers, sources by field, link hops as one row per device."""
+    return {
+        "format": 1,
+        "root": str(system.root),
+        "host": system.host,
+        "status": system.status,
+        "reason": system.reason,
+        "vendor": system.vendor,
+        "product": system.product,
+        "arch": system.arch,
+        "device_id": _hex(system.device_id),
+        "compute_units": system.cu_count,
+        "mode": mode_text(system.mode),
+        "mixed": system.is_mixed,
+        "n_devices": len(system.gpus),
+        "n_hidden": system.n_hidden,
+        "driver": system.driver,
+        "kernel": system.kernel,
+        "rocm": system.rocm,
+        "boot_id": system.boot_id,
+        "kfd_generation": system.generation,
+        "oams": [_oam(oam) for oam in system.oams],
+        "devices": [_gpu(gpu) for gpu in system.gpus],
+        "xgmi_hops": hop_rows(system),
+        "libraries": [asdict(lib) | {"path": str(lib.path)} for lib in system.libraries],
+        "benchmarks": [asdict(b) | {"path": str(b.path)} for b in system.benchmarks],
+        "launchers": None
+        if system.starters is None
+        else [asdict(s) | {"path": str(s.path)} for s in system.starters],
+        "amdsmi": _smi(system),
+        "disagreements": [asdict(d) | {"said": dict(d.said)} for d in system.disagreements],
+        "findings": [finding_as_plain(finding) for finding in findings],
+    }
+
+
+def finding_as_plain(finding: Finding) -> dict[str, Any]:
+    """One finding."""
+    return asdict(finding) | {"severity": finding.severity.value}
+
+
+def hop_rows(system: System) -> list[str]:
+    """Hops from each device to all: ``- 0 1 ?``; a dash where there is no link."""
+    if not system.links:
+        return []
+    cells = {(link.origin, link.target): link.hops for link in system.links}
+    indices = [gpu.index for gpu in system.gpus]
+
+    def cell(origin: int, target: int) -> str:
+        if (origin, target) not in cells:
+            return "-"
+        hops = cells[origin, target]
+        return "?" if hops is None else str(hops)
+
+    return [" ".join(cell(a, b) for b in indices) for a in indices]
+
+
+def verdict(findings: tuple[Finding, ...], *, strict: bool) -> bool:
+    """Whether a sweep may run."""
+    bad = (Severity.STOPS, Severity.WARNS) if strict else (Severity.STOPS,)
+    return not any(finding.severity in bad for finding in findings)
+
+
+def _oam(oam: Oam) -> dict[str, Any]:
+    plain = asdict(oam)
+    mode = plain.pop("mode")
+    return plain | {
+        "device_id": _hex(oam.device_id),
+        "compute": mode["compute"] if mode else None,
+        "memory": mode["memory"] if mode else None,
+        "mode": oam.mode_text,
+        "sources": dict(oam.sources),
+    }
+
+
+def _gpu(gpu: Gpu) -> dict[str, Any]:
+    return asdict(gpu) | {
+        "address": gpu.address,
+        "device_id": _hex(gpu.device_id),
+        "sources": dict(gpu.sources),
+    }
+
+
+def _smi(system: System) -> dict[str, Any]:
+    plain = asdict(system.smi)
+    for gpu in plain["gpus"]:
+        gpu["device_id"] = _hex(gpu["device_id"])
+        gpu["errors"] = dict(gpu["errors"])
+    return plain
+
+
+def _hex(value: int | None) -> str | None:
+    return f"0x{value:x}" if value is not None else None

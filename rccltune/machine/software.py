@@ -1,0 +1,258 @@
+"""Which collective library a program loads, and its version, before anything is started.
+
+Files that a job would load or start: librccl, rccl-tests, launchers; versions and hashes.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import mmap
+import re
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Final
+
+from rccltune.machine import child
+from rccltune.machine.content import mapped
+from rccltune.machine.files import Root
+from rccltune.machine.records import Benchmark, Library, Starter
+from rccltune.model import Collective
+
+SIMULATED_MARK: Final = b"# SIMULATED"
+
+
+_NAMES: Final = ("librccl.so.1", "librccl.so", "libnccl.so.2")
+
+
+_SYSTEM: Final = ("usr/lib/x86_64-linux-gnu", "usr/lib64", "usr/lib", "usr/local/lib")
+
+
+_WHEELS: Final = (
+    ("PyTorch", "torch/lib"),
+    ("ROCm wheels", "_rocm_sdk_libraries_*/lib"),
+    ("NCCL wheel", "nvidia/nccl/lib"),
+)
+
+
+# As compiled in so that `strings` shows it: "RCCL version 2.18.6+hip6.0", "RCCL version : 2.22.3-
+# develop:abc", "NCCL version 2.28.3+cuda12.9" (init.cc). A format with %d is not a version.
+VERSION: Final = re.compile(rb"([RN]CCL) version *:? *(\d+\.\d+\.\d+[\w.+:-]*)")
+
+
+_TESTS: Final = re.compile(rb"[rn]ccl-tests(?:: Version| version) *:? *(\d[\w.+-]*)")
+
+
+# librccl.so.1.0.70200 is that of ROCm 7.2.0.
+_ROCM: Final = re.compile(r"\.so\.\d+\.\d+\.(\d)(\d\d)(\d\d)$")
+
+
+_MPI: Final = ((b"libmpi.so.40", "openmpi"), (b"libmpi.so.12", "mpich"), (b"libmpi", None))
+
+
+_FLAVOURS: Final = (
+    ("openmpi", re.compile(r"\(Open MPI\) ([\d.]+)")),
+    ("intel", re.compile(r"Intel\(R\) MPI.*?Version ([\d.]+)")),
+    ("mpich", re.compile(r"HYDRA build details[\s\S]*?Version: *([\w.]+)")),
+    ("srun", re.compile(r"^slurm(?:-wlm)? ([\w.-]+)")),
+)
+
+
+def libraries(
+    root: Root, rocm: Path | None, site_packages: Iterable[Path], library_path: str | None
+) -> tuple[Library, ...]:
+    """Every file that a job could load; the same file under several names is one.
+
+    Args:
+        root: where the system's own folders are.
+        rocm: folder of the ROCm installation.
+        site_packages: folders whose wheels bring their own library.
+        library_path: LD_LIBRARY_PATH, searched first as the loader does.
+    """
+    found: dict[tuple[int, int], tuple[str, Path]] = {}
+    for owner, path in _library_files(root, rocm, site_packages, library_path):
+        try:
+            status = path.stat()
+        except OSError:
+            continue
+        found.setdefault((status.st_dev, status.st_ino), (owner, path))
+    with ThreadPoolExecutor(4) as pool:
+        return tuple(pool.map(lambda pair: _library(*pair), found.values()))
+
+
+def _library_files(
+    root: Root, rocm: Path | None, site_packages: Iterable[Path], library_path: str | None
+) -> Iterator[tuple[str, Path]]:
+    folders = [("LD_LIBRARY_PATH", root.at(f)) for f in (library_path or "").split(":") if f]
+    folders += [("ROCm", rocm / "lib")] if rocm is not None else []
+    folders += [("the system", root.at(f)) for f in _SYSTEM]
+    for packages in site_packages:
+        for owner, pattern in _WHEELS:
+            folders += [(owner, folder) for folder in sorted(packages.glob(pattern))]
+    for owner, folder in folders:
+        for name in _NAMES:
+            if (folder / name).is_file():
+                yield owner, folder / name
+
+
+def _library(owner: str, path: Path) -> Library:
+    real = path.resolve()
+    digest, found = _scan(real, VERSION)
+    name = _ROCM.search(real.name)
+    return Library(
+        path=real,
+        owner=owner,
+        version=f"{found[0]} {found[1]}" if found else None,
+        rocm=".".join(str(int(part)) for part in name.groups()) if name else None,
+        sha256=digest,
+        n_bytes=real.stat().st_size,
+    )
+
+
+def _scan(path: Path, pattern: re.Pattern[bytes]) -> tuple[str | None, list[str]]:
+    """Hash of a file and what a pattern finds in it, without reading it into memory."""
+    try:
+        with mapped(path) as content:
+            match = pattern.search(content)
+            groups = [g.decode("ascii", "replace") for g in match.groups()] if match else []
+            return hashlib.sha256(content).hexdigest(), groups
+    except (OSError, ValueError):
+        return None, []
+
+
+def sha256_of(path: Path) -> str | None:
+    """Hash of a file of any size, None where it cannot be read."""
+    digest = hashlib.sha256()
+    try:
+        with path.open("rb") as stream:
+            while piece := stream.read(1 << 20):
+                digest.update(piece)
+    except OSError:
+        return None
+    return digest.hexdigest()
+
+
+def benchmarks(folders: Iterable[Path]) -> tuple[Benchmark, ...]:
+    """Programs of rccl-tests in the folders; of a program in several, the first counts."""
+    found: dict[str, Benchmark] = {}
+    for folder in folders:
+        for collective in Collective:
+            path = folder / collective.benchmark
+            if collective.benchmark not in found and path.is_file():
+                found[collective.benchmark] = _benchmark(path)
+    return tuple(found.values())
+
+
+def benchmark_folders(
+    root: Root, wish: Path | None, rocm: Path | None, path: str | None
+) -> list[Path]:
+    """Where benchmarks are looked for: what the user names, else PATH and the usual places."""
+    if wish is not None:
+        # Users name the checkout as often as its build folder.
+        return [wish / "build", wish]
+    named = [root.at(f) for f in (path or "").split(":") if f]
+    return [*named, *([rocm / "bin"] if rocm else []), root.at("opt/rccl-tests/build")]
+
+
+def _benchmark(path: Path) -> Benchmark:
+    digest, found = _scan(path, _TESTS)
+    try:
+        content = path.read_bytes()
+    except OSError:
+        content = b""
+    return Benchmark(
+        name=path.name,
+        path=path,
+        version=found[0] if found else None,
+        sha256=digest,
+        mpi=_family(content),
+        simulated=SIMULATED_MARK in content,
+    )
+
+
+def linked_mpi(program: Path) -> str | None:
+    """Family of MPI that a program is linked to, None where that cannot be read off.
+
+    A script around the benchmark, or one linked statically, names no library.
+    """
+    try:
+        family = _family(program.read_bytes())
+    except OSError:
+        return None
+    return None if family == "none" else family
+
+
+def _family(content: bytes) -> str | None:
+    """``none`` where no MPI library is named, None for one that is not known."""
+    return next((family for mark, family in _MPI if mark in content), "none")
+
+
+def starters(programs: Sequence[Path]) -> tuple[Starter, ...]:
+    """Ask each launcher what it is; by --version, the one option that all of them know."""
+    return tuple(_starter(program) for program in programs)
+
+
+def _starter(program: Path) -> Starter:
+    ended = child.ask([str(program), "--version"], timeout_s=10)
+    text = ended.out or ended.err
+    for flavour, pattern in _FLAVOURS:
+        match = pattern.search(text)
+        if match is not None and ended.code == 0:
+            return Starter(path=program, flavour=flavour, version=match[1])
+    said = "it did not answer in 10 s" if ended.timed_out else text.strip().split("\n")[0]
+    return Starter(path=program, flavour=None, version=None, detail=said or f"exit {ended.code}")
+
+
+def rocm_folder(root: Root, variables: Mapping[str, str]) -> Path | None:
+    """The ROCm installation: what the environment names, else /opt/rocm."""
+    names = [variables[n] for n in ("ROCM_PATH", "ROCM_HOME") if variables.get(n)]
+    folders = [root.at(name) for name in (*names, "opt/rocm")]
+    return next((folder for folder in folders if folder.is_dir()), None)
+
+
+# What ld.so says for ldd: "librccl.so.1 => /opt/rocm/lib/librccl.so.1 (0x00007f…)".
+_FOUND: Final = re.compile(r"lib[rn]ccl\.so[.\d]* => (/.*) \(0x[0-9a-f]+\)")
+
+
+_MARK: Final = b"CCL version"
+
+
+_LONGEST: Final = 64
+
+
+def library_of(program: Path, variables: Mapping[str, str]) -> Path | None:
+    """The librccl or libnccl that the loader finds for a program.
+
+    Args:
+        program: a benchmark.
+        variables: the environment that it will be started in.
+
+    Returns:
+        None where that cannot be seen: a script around the benchmark, one linked statically, a
+        library that is not there, no ldd.
+    """
+    ended = child.ask(["ldd", str(program)], timeout_s=20, variables=variables)
+    match = _FOUND.search(ended.out)
+    return Path(match[1]) if match is not None else None
+
+
+def version_of(library: Path) -> str | None:
+    """``RCCL 2.20.5+hip6.2``, as compiled into a library; None where it is not there.
+
+    Built for every GPU a library has a gigabyte and more: it is searched where it lies.
+    """
+    try:
+        with mapped(library) as content:
+            return _version(content)
+    except (OSError, ValueError):
+        return None
+
+
+def _version(content: bytes | mmap.mmap) -> str | None:
+    at = content.find(_MARK)
+    while at >= 0:
+        match = VERSION.match(content[max(0, at - 1) : at + _LONGEST])
+        if match is not None:
+            return " ".join(group.decode("ascii", "replace") for group in match.groups())
+        at = content.find(_MARK, at + 1)
+    return None

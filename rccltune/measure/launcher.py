@@ -1,0 +1,129 @@
+"""What a killed rccltune left running.
+
+How ranks are started: by which launcher, on which hosts, bound to what.
+"""
+
+from __future__ import annotations
+
+import os
+import tempfile
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+from rccltune import launch, logs, machine
+from rccltune.launch import Binding, Launcher
+from rccltune.machine import named_hosts
+from rccltune.model import CommandLineError, MachineError
+
+
+def launcher_of(wish: str, benchmark: Path | None) -> Launcher:
+    """The launcher wished for, or the first that fits the benchmark's MPI.
+
+    Raises:
+        MachineError: there is none.
+        CommandLineError: srun outside an allocation.
+    """
+    return launch.find_launcher(
+        wish,
+        path=os.environ.get("PATH"),
+        family=machine.linked_mpi(benchmark) if benchmark is not None else None,
+        in_allocation="SLURM_JOB_ID" in os.environ,
+    )
+
+
+def hosts_of(hostfile: Path | None, launcher: Launcher, n_ranks: int) -> tuple[str, ...]:
+    """Hosts that the host file puts ranks on; none without a file.
+
+    Raises:
+        CommandLineError: nothing would read it.
+        InputFileError: it cannot be read.
+    """
+    if hostfile is None:
+        return ()
+    check_reads_hosts(launcher)
+    return launch.hosts_used(hostfile, launcher.flavour, n_ranks)
+
+
+def check_reads_hosts(launcher: Launcher) -> None:
+    """Stop where hosts are named and nothing starts ranks there.
+
+    Raises:
+        CommandLineError: nothing would read the host file.
+    """
+    if launcher.program is None:
+        raise CommandLineError(
+            "--hostfile needs a launcher that reads it",
+            hint="leave out --hostfile, or --launcher none.",
+        )
+
+
+def binding_of(
+    launcher: Launcher,
+    n_ranks: int,
+    *,
+    hostfile: Path | None,
+    added: Sequence[tuple[str, str]],
+    cleared: Sequence[str],
+) -> Binding:
+    """Try the launcher with ranks that do nothing, in the environment that launches will have.
+
+    Raises:
+        MachineError: it starts nothing, or takes hosts that nobody named.
+    """
+    if launcher.flavour == "torchrun":
+        # It binds nothing, and its Python has imported torch already.
+        return Binding(bind="none")
+    seen = launch.environment(os.environ, added, clear=cleared)
+    with tempfile.TemporaryDirectory(prefix="rccltune-") as folder:
+        try:
+            found = launch.find_binding(
+                launcher,
+                n_ranks,
+                hostfile=hostfile,
+                variables=seen.variables,
+                folder=Path(folder),
+            )
+        except MachineError as error:
+            meaning = logs.meaning_of(error.message)
+            raise MachineError(
+                error.message, where=error.where, hint=meaning or error.hint
+            ) from error
+    if hostfile is None:
+        _one_host(found.hosts)
+    return found
+
+
+def _one_host(found: tuple[str, ...]) -> None:
+    """Launchers take an allocation's nodes without being told, and times would be of several."""
+    if len(found) > 1:
+        raise MachineError(
+            f"the launcher puts the ranks on {len(found)} hosts by itself: {named_hosts(found)}",
+            hint="name those to be measured with --hostfile, so that they can be compared and the "
+            "rules know how many nodes they are for; or ask for an allocation of one node.",
+        )
+
+
+def remarks(binding: Binding) -> tuple[str, ...]:
+    """What the user should know of how ranks are bound."""
+    if binding.refused is None:
+        return ()
+    text = "Ranks are not bound to their NUMA sets, times may vary more: the launcher refused"
+    return (f"{text} ({binding.refused})",)
+
+
+def end_leftovers(folder: Path, note: Callable[[str], None]) -> None:
+    """End it: it would disturb what is measured next, if not worse.
+
+    Args:
+        folder: in which launches are kept.
+        note: told how many processes there were.
+
+    Raises:
+        LaunchError: a process cannot be killed (it hangs in the driver).
+    """
+    # Ended launches too: one may have left a process that could not be killed then.
+    n_left = launch.end_leftovers(
+        path.parent for path in folder.glob(f"launches/**/{launch.RUN_ID}")
+    )
+    if n_left:
+        note(f"{n_left} processes of an interrupted launch were still there; they are gone now")

@@ -1,0 +1,424 @@
+"""A sweep before it runs: what is planned, and what of that the session already has."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+from rccltune import launch, machine, model, plan, session
+from rccltune.measure import searching, sizes, variants
+from rccltune.measure.launches import CLOCK, TELL_TUNER, choosing
+from rccltune.measure.ledger import Ledger, open_ledger
+from rccltune.measure.request import Wishes, site_keys
+from rccltune.measure.searching import Search
+from rccltune.measure.site import Site
+from rccltune.model import (
+    KNOWN_VARIANTS,
+    LL128_FORCED,
+    Launch,
+    MachineError,
+    Outcome,
+    Quarantine,
+    Sample,
+    SessionError,
+    Sweep,
+)
+from rccltune.session import NODE_FILE, counted, name_of
+
+# Samples of launches by their ids, where they were read already.
+Read = dict[str, tuple[Sample, ...]]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Prepared:
+    """A sweep that could start now.
+
+    Attributes:
+        plan: every launch that is planned as far as is known; a search adds to it.
+        ledger: what the session already has.
+        method: how settings are measured, and why so.
+        search: None where everything is planned at once.
+        varied: launches of variants, which no search plans.
+        timeout_s: longest time for one launch, None to go by what launches take.
+        budget_s: wall time for the launches of the session, those before included; None for
+            as long as it takes.
+        lifts: quarantined settings of the plan are tried again.
+        cleared: site variables that no rank will see.
+        passed: site variables that every rank of every arm will see.
+        filled: what hidden files set in every rank, as (file, name, value).
+        refused: variants that cannot be measured here, each with the reason.
+        left_out: sizes that are not measured, in words; of a workload what else is not.
+        site_keys: what the user said about where, for the session's sweep.yaml.
+    """
+
+    folder: Path
+    sweep: Sweep
+    site: Site
+    plan: plan.Plan
+    ledger: Ledger
+    method: str
+    search: Search | None
+    varied: tuple[Launch, ...]
+    timeout_s: float | None
+    budget_s: float | None
+    lifts: bool
+    cleared: tuple[tuple[str, str], ...]
+    passed: tuple[tuple[str, str], ...]
+    filled: tuple[tuple[str, str, str], ...] = ()
+    refused: tuple[str, ...] = ()
+    left_out: tuple[str, ...] = ()
+    site_keys: Mapping[str, Any] = field(default_factory=dict)
+
+    @property
+    def left(self) -> tuple[Launch, ...]:
+        """Launches still to be made."""
+        return tuple(one for one in self.plan.launches if self.ledger.is_left(one))
+
+    @property
+    def done(self) -> tuple[Outcome, ...]:
+        """Launches of the plan that ended well."""
+        found = (self.ledger.done(one) for one in self.plan.launches)
+        return tuple(pair[1] for pair in found if pair is not None)
+
+    @property
+    def quarantined(self) -> tuple[Quarantine, ...]:
+        """Settings of the plan that are not tried any more."""
+        return tuple(
+            one
+            for one in self.ledger.quarantined
+            if any(session.barred([one], launch) for launch in self.plan.launches)
+        )
+
+    @property
+    def estimate_s(self) -> float:
+        """Seconds for what is left."""
+        return plan.estimate_s(self.left, self.sweep, self.done, self.site.start_s)
+
+
+def prepare_wishes(wishes: Wishes, site: Site, folder: Path, *, lifts: bool) -> Prepared:
+    """Plan what a user wished for, with the variants that this site can have.
+
+    Args:
+        wishes: all of them.
+        site: where.
+        folder: the session.
+        lifts: try quarantined settings again.
+
+    Raises:
+        CommandLineError: a variant that nobody knows, a parameter that is missing, or a workload
+            without a call of this scale.
+        InputFileError: mistakes in the user's file of variants, all at once.
+        MachineError: a variant's library is not there, or :func:`prepare` cannot.
+        SessionError: the session is of another machine.
+    """
+    wanted, refused = variants.with_variants(wishes, site)
+    left_out: tuple[str, ...] = ()
+    if wishes.workload is not None:
+        named = wishes.named_collectives
+        path = wishes.workload
+        wanted, left_out = sizes.with_sizes(wanted, path, site.scale, named_collectives=named)
+    return prepare(
+        wanted,
+        site,
+        folder,
+        timeout_s=wishes.timeout_s,
+        budget_s=wishes.budget_s,
+        lifts=lifts,
+        refused=refused,
+        left_out=left_out,
+        site_keys=site_keys(wishes.site),
+    )
+
+
+def prepare(
+    wanted: Sweep,
+    site: Site,
+    folder: Path,
+    *,
+    timeout_s: float | None,
+    budget_s: float | None = None,
+    lifts: bool = False,
+    refused: tuple[str, ...] = (),
+    left_out: tuple[str, ...] = (),
+    site_keys: Mapping[str, Any] | None = None,
+) -> Prepared:
+    """Plan a sweep and find out what of it the session already has. Nothing is started or written.
+
+    Args:
+        wanted: the wish.
+        site: where.
+        folder: the session.
+        timeout_s: longest time for one launch, None to go by what launches take.
+        budget_s: wall time for all launches of the session.
+        lifts: try quarantined settings again.
+        refused: variants that cannot be measured, for the user to know.
+        left_out: of a workload, for the user to know.
+        site_keys: what the user said about where.
+
+    Raises:
+        CommandLineError: the benchmark can call nothing with these sizes.
+        SessionError: the session is of another machine.
+        MachineError: this benchmark cannot walk, and a walk was asked for.
+    """
+    wanted, uncallable = sizes.callable_only(wanted, site.scale)
+    wanted = replace(
+        wanted,
+        rank_placement=site.seating.place.name,
+        scales=(site.scale,),
+        # A search would have little to look for at a few sizes.
+        exhaustive=wanted.exhaustive or bool(wanted.wanted),
+    )
+    own = {one.name: one for one in wanted.variants}
+    ground = replace(ground_of(site), ll128=own.get(LL128_FORCED.name, LL128_FORCED))
+    parts = plan.parted(wanted, ground, site.start_s)
+    method, hindrance = _method(parts[0] if parts else wanted, ground)
+    search = None
+    if parts:
+        method += ", of a workload's"
+        made = _in_parts(parts, ground)
+    elif hindrance is not None:
+        made = plan.plan(wanted, ground)
+    elif wanted.exhaustive:
+        made = plan.plan_walks(wanted, ground)
+        made = replace(made, launches=(*made.launches, *plan.controls(wanted, ground)))
+    else:
+        search = searching.begin(wanted, ground)
+        made = plan.Plan(launches=search.launches, impossible=plan.arms(wanted, ground)[1])
+    named = replace(made, launches=_named(made.launches, site, timeout_s, is_first=True))
+    if search is not None:
+        search = replace(search, planned=(named.launches,))
+    others = [
+        one
+        for part in parts or (wanted,)
+        for one in plan.plan_variants(part, ground, walks=hindrance is None)
+    ]
+    varied = _named(others, site, timeout_s, is_first=False)
+    named = replace(named, launches=(*named.launches, *varied))
+    same_machine(folder, site)
+    session.same_place(folder, site.seating)
+    ledger = open_ledger(folder)
+    for one, outcome in ledger.blamed(named.launches) if lifts else ():
+        ledger.add(one, replace(outcome, lifted=True))
+    seen = launch.environment(os.environ, site.environment, clear=site.cleared)
+    prepared = Prepared(
+        folder=folder,
+        sweep=wanted,
+        site=site,
+        plan=named,
+        ledger=ledger,
+        method=method,
+        search=search,
+        varied=varied,
+        timeout_s=timeout_s,
+        budget_s=budget_s,
+        lifts=lifts,
+        cleared=seen.cleared,
+        passed=seen.passed,
+        filled=tuple(
+            (str(one.path), name, value)
+            for one in site.hidden
+            for name, value in one.fills(seen.variables)
+        ),
+        refused=refused,
+        left_out=(*left_out, *uncallable),
+        site_keys=site_keys or {},
+    )
+    return caught_up(prepared, {})
+
+
+def _in_parts(parts: Sequence[Sweep], ground: plan.Ground) -> plan.Plan:
+    """Each range whole, one after the other."""
+    launches: list[Launch] = []
+    impossible: dict[plan.Impossible, None] = {}
+    for part in parts:
+        can_walk = _method(part, ground)[1] is None
+        made = plan.plan_walks(part, ground) if can_walk else plan.plan(part, ground)
+        launches += made.launches
+        impossible |= dict.fromkeys(made.impossible)
+        if can_walk and part is parts[0]:
+            launches += plan.controls(part, ground)
+    return plan.Plan(launches=tuple(launches), impossible=tuple(impossible))
+
+
+def ground_of(site: Site) -> plan.Ground:
+    """What launches can be planned on."""
+    return plan.Ground(
+        programs=site.programs,
+        letters=site.help_letters,
+        launch=lambda n_ranks, program: site.launcher.argv(
+            # Groups that run side by side have fewer ranks each than are started.
+            site.seating.n_started if n_ranks == site.scale.n_ranks else n_ranks,
+            (*site.runs, *program),
+            bind=site.binding,
+            hostfile=site.hostfile,
+        ),
+        scale=site.scale,
+        arch=site.fingerprint.arch,
+        has_patched_library=site.has_patched_library,
+        environment=_environment(site),
+        tunerless=site.tunerless,
+        shares=site.launcher.shares,
+        untunable=site.untunable,
+        tells_steps=site.tells_steps,
+    )
+
+
+def _method(wanted: Sweep, ground: plan.Ground) -> tuple[str, str | None]:
+    """How settings are measured, in words, and what stands against one launch for many.
+
+    Raises:
+        MachineError: one launch was asked for, and something stands against it.
+    """
+    each = "one launch for each setting" + (f", {machine.HOW}" if ground.tunerless else "")
+    if wanted.method == "per-setting":
+        return f"{each}, as asked for", "asked for"
+    hindrance = plan.why_no_walk(wanted, ground)
+    if hindrance is None:
+        how = "every setting at every size" if wanted.exhaustive else "searching in rounds"
+        letter = plan.repeat_letter(ground)
+        return f"one launch walks through many settings ({letter}), {how}", None
+    if wanted.method == "one-launch":
+        raise MachineError(
+            f"--method one-launch cannot be used here: {hindrance}",
+            hint="leave it out, or say --method per-setting.",
+        )
+    return f"{each}, since {hindrance}", hindrance
+
+
+def _named(
+    launches: Sequence[Launch], site: Site, timeout_s: float | None, *, is_first: bool
+) -> tuple[Launch, ...]:
+    """Launches with all that they need, and their ids."""
+    complete = tuple(completed(one, site, timeout_s) for one in launches)
+    told = _tell_tuner(complete) if is_first else complete
+    made = plan.Plan(launches=told, impossible=())
+    return plan.with_ids(made, session.launch_id).launches
+
+
+def caught_up(prepared: Prepared, known: Read) -> Prepared:
+    """The plan as far as what the session has decides it."""
+    while prepared.search is not None and not prepared.search.is_over:
+        # Variants are measured with the first round, so that a later one has their launches too.
+        before = (*prepared.search.planned[-1], *prepared.varied)
+        if any(prepared.ledger.is_left(one) for one in before):
+            break
+        prepared = next_round(prepared, prepared.search, known)
+    return prepared
+
+
+def next_round(prepared: Prepared, search: Search, known: Read) -> Prepared:
+    """Decide what follows the launches that have ended."""
+    ended = _ended(prepared)
+    site = prepared.site
+    samples = samples_so_far(prepared, known)
+    made = searching.step(search, samples, ended, site.fingerprint.arch_or_vendor, site.start_s)
+    named = _named(made.planned[-1], prepared.site, prepared.timeout_s, is_first=False)
+    made = replace(made, planned=(*made.planned[:-1], named))
+    launches = (*made.launches, *prepared.varied)
+    return replace(prepared, search=made, plan=replace(prepared.plan, launches=launches))
+
+
+def _ended(prepared: Prepared) -> list[tuple[Launch, Outcome]]:
+    """All that was made for the plan and came to its own end: what decides how it goes on."""
+    found = [pair for one in prepared.plan.launches for pair in prepared.ledger.of(one)]
+    own = [pair for pair in found if not pair[1].was_cut_off]
+    return list({one.id: (one, outcome) for one, outcome in counted(own)}.values())
+
+
+def samples_so_far(prepared: Prepared, known: Read) -> list[Sample]:
+    """Samples of the plan's launches that came to their own end; ``known`` keeps what was read."""
+    ended = _ended(prepared)
+    for one, outcome in ended:
+        if one.id not in known:
+            known[one.id] = session.read_launch(one, prepared.folder, outcome)
+    found = [sample for one, _ in ended for sample in known[one.id]]
+    return session.doubted(found, ended)
+
+
+def _environment(site: Site) -> tuple[tuple[str, str], ...]:
+    if site.node is None:
+        return site.environment
+    return (
+        *site.environment,
+        ("RCCLTUNE_SIM_NODE", "{session}/" + NODE_FILE),
+        # Of what has ended: a launch that is made again begins when it began before.
+        ("RCCLTUNE_SIM_EPOCH", "{clock}"),
+        ("RCCLTUNE_SIM_CLOCK", "{launch}/" + CLOCK),
+    )
+
+
+def completed(one: Launch, site: Site, timeout_s: float | None) -> Launch:
+    """Add what forcing needs, and the time limit."""
+    extra = dict(choosing(one, tunerless=site.tunerless is not None, tells=site.tells))
+    if site.node is not None:
+        # Noise depends on what is measured and not on how it is started, so that one process
+        # and 64 give the same samples.
+        name = f"{one.collectives[0].value} {name_of(one)} {one.repeat}"
+        if one.round or one.variant.name not in KNOWN_VARIANTS:
+            name += f" {one.variant.name} {one.round} {plan.sizes_of(one)}"
+        if one.beside is not None:
+            name += f" beside {one.beside.collective.value} {one.beside.nbytes}"
+        extra["RCCLTUNE_SIM_LAUNCH"] = name
+        if one.variant.one_process:
+            extra["RCCLTUNE_SIM_RANKS"] = "1"
+        if one.variant.patched:
+            extra["RCCLTUNE_SIM_PATCHES"] = "force-tree-simple"
+    environment = tuple(sorted({**dict(one.environment), **extra}.items()))
+    return replace(one, environment=environment, timeout_s=timeout_s)
+
+
+def _tell_tuner(launches: Sequence[Launch]) -> tuple[Launch, ...]:
+    """Let the first launch say which tuner the site uses, unless the site logs by itself."""
+    first = launches[0] if launches else None
+    if first is None or any(name.startswith("NCCL_DEBUG") for name in os.environ):
+        return tuple(launches)
+    environment = tuple(sorted({**dict(first.environment), **dict(TELL_TUNER)}.items()))
+    return (replace(first, environment=environment), *launches[1:])
+
+
+def same_machine(folder: Path, site: Site) -> None:
+    """Stop where a folder is a session of another machine, or no session but not empty.
+
+    Raises:
+        SessionError: it is.
+    """
+    if (folder / "session.json").exists():
+        known = session.open_session(folder).fingerprint
+        try:
+            session.combined_fingerprint([(str(folder), known), ("this machine", site.fingerprint)])
+        except SessionError as error:
+            raise SessionError(
+                error.message, where=str(folder), hint="choose another session with -o."
+            ) from error
+    elif folder.is_dir() and any(not _is_ours(path.name) for path in folder.iterdir()):
+        raise SessionError(
+            "this folder is not empty and no session",
+            where=str(folder),
+            hint="choose another with -o.",
+        )
+
+
+def _is_ours(name: str) -> bool:
+    """What a sweep that was killed in its first moment leaves: a marker, a file half written."""
+    return name.startswith(("writer.lock", ".writer.lock.", ".session.json."))
+
+
+def plan_as_plain(prepared: Prepared) -> dict[str, Any]:
+    """A plan for --json."""
+    return {
+        "launches": [
+            {"id": one.id, "argv": list(one.argv), "environment": dict(one.environment)}
+            for one in prepared.left
+        ],
+        "impossible": model.to_plain(prepared.plan.impossible),
+        "quarantined": model.to_plain(prepared.quarantined),
+        "refused": list(prepared.refused),
+        "left_out": list(prepared.left_out),
+        "cleared": dict(prepared.cleared),
+        "passed": dict(prepared.passed),
+        "hidden": [list(item) for item in prepared.filled],
+        "estimate_s": prepared.estimate_s,
+    }

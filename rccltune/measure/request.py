@@ -1,0 +1,220 @@
+"""Options and sweep.yaml, joined into one wish."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from rccltune import session
+from rccltune.measure import benchmarks, sweep_file
+from rccltune.measure.options import PRESETS, Declared, SweepOptions, declared, given
+from rccltune.measure.options import orders as options_orders
+from rccltune.measure.site import SiteWish
+from rccltune.model import (
+    Collective,
+    CommandLineError,
+    InputFileError,
+    RankPlacement,
+    Scale,
+    Sweep,
+    defaults,
+)
+from rccltune.simulate import shipped_nodes
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Wishes:
+    """What to measure, where, and how long a launch may take.
+
+    Attributes:
+        variants: as typed; what they are here is known when the site is.
+        variants_file: the user's own.
+        scales: each measured in a session of its own; empty for the one that the site says.
+        workload: a recorded job, whose sizes at the site's scale are the only ones to measure.
+        named_collectives: the user named the collectives.
+    """
+
+    sweep: Sweep
+    site: SiteWish
+    timeout_s: float | None
+    budget_s: float | None = None
+    variants: tuple[str, ...] = ()
+    variants_file: Path | None = None
+    scales: tuple[Scale, ...] = ()
+    workload: Path | None = None
+    named_collectives: bool = False
+
+
+def merge_wishes(path: Path | None, options: Mapping[str, Any]) -> Wishes:
+    """Read the file, let options win, fill in defaults.
+
+    Raises:
+        InputFileError: mistakes in the file, all at once.
+        CommandLineError: wishes that do not fit together.
+    """
+    said = ({} if path is None else _read(path)) | given(options)
+    said = {**PRESETS.get(said.get("preset", ""), {}), **said}
+    wish = SweepOptions(**said)
+    sweep = sweep_file.sweep_of(wish)
+    _check(sweep)
+    _check_sizes(said)
+    _check_runner(said, sweep)
+    return Wishes(
+        sweep=sweep,
+        site=_site(wish),
+        timeout_s=wish.timeout,
+        budget_s=wish.budget,
+        variants=wish.variant,
+        variants_file=wish.variants,
+        scales=wish.scales,
+        workload=wish.workload,
+        named_collectives=bool(wish.collective),
+    )
+
+
+def _site(wish: SweepOptions) -> SiteWish:
+    placement = wish.placement_of_ranks
+    return SiteWish(
+        mode=wish.mode,
+        simulate=wish.simulate,
+        runner=wish.runner,
+        python=wish.python,
+        backend=wish.backend,
+        launcher=wish.launcher,
+        n_ranks=wish.np,
+        placement=RankPlacement(placement) if placement else None,
+        added=wish.env,
+        cleared=wish.clear,
+        seed=wish.seed,
+        rccl_tests=wish.rccl_tests,
+        librccl=wish.librccl,
+        hostfile=wish.hostfile,
+    )
+
+
+def site_keys(site: SiteWish) -> dict[str, Any]:
+    """What was said about where to run, by the options of a sweep; paths are made absolute."""
+    simulate = site.simulate
+    if simulate is not None and Path(simulate).is_file():
+        simulate = str(Path(simulate).resolve())
+    return {
+        "simulate": simulate,
+        "runner": site.runner,
+        "python": site.python,
+        "backend": site.backend,
+        "launcher": site.launcher,
+        "np": site.n_ranks,
+        "env": site.added,
+        "clear": site.cleared,
+        "rccl_tests": _absolute(site.rccl_tests),
+        "librccl": _absolute(site.librccl),
+        "hostfile": _absolute(site.hostfile),
+    }
+
+
+def _absolute(path: Path | None) -> Path | None:
+    return None if path is None else path.resolve()
+
+
+def session_wishes(folder: Path, options: Mapping[str, Any], *, trusted: bool) -> Wishes:
+    """The wishes of a session's own sweep, with options of this command line before them.
+
+    What a session of somebody else says about where to run is never followed: programs, libraries
+    and variables come from this command line or from this machine's detection.
+
+    Args:
+        folder: the session.
+        options: of this command line.
+        trusted: the user says that the session's own words may be followed.
+
+    Raises:
+        CommandLineError: the session is not ours and says what to run; one line names it.
+        InputFileError: mistakes in the file, all at once.
+        SessionError: no session.
+    """
+    path = folder / session.SWEEP_FILE
+    if not trusted and not session.is_ours(folder):
+        followed = options_orders() - set(given(options))
+        orders = {
+            name: value
+            for name, value in _read(path).items()
+            if name in followed and not _is_shipped(name, value)
+        }
+        if orders:
+            raise CommandLineError(
+                f"this session was not made by you, or its sweep.yaml was changed since; it would "
+                f"have this machine use {_listed(orders)}",
+                where=str(path),
+                hint="say yourself what to use (--rccl-tests DIR, --librccl FILE, --env …); or, if "
+                "you know that it does no harm, --trust-session.",
+            )
+    return merge_wishes(path, options)
+
+
+def _is_shipped(name: str, value: object) -> bool:
+    """Whether it names a simulated node that comes with rccltune, and no file."""
+    return name == "simulate" and any(
+        value == node or node.startswith(f"{value}-") for node in shipped_nodes()
+    )
+
+
+def _listed(orders: Mapping[str, Any]) -> str:
+    said = []
+    for name, value in orders.items():
+        words = [f"{n}={v}" for n, v in value] if name == "env" else [str(value)]
+        said.append(f"{name}: {' '.join(words)}")
+    return "; ".join(said)
+
+
+def _read(path: Path) -> dict[str, Any]:
+    try:
+        text = path.read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        raise InputFileError(f"the sweep file cannot be read: {error}", where=str(path)) from error
+    return sweep_file.read_sweep_file(text, str(path))
+
+
+def _check(sweep: Sweep) -> None:
+    if sweep.max_nbytes < sweep.min_nbytes:
+        raise CommandLineError(
+            f"--max-bytes {sweep.max_nbytes} is below --min-bytes {sweep.min_nbytes}"
+        )
+    if len(sweep.dtypes) > 1:
+        raise CommandLineError(
+            "one data type at a time can be measured",
+            hint="sweep each type into a session of its own.",
+        )
+    for collective in sweep.collectives:
+        if not isinstance(collective, Collective):
+            raise CommandLineError(f"'{collective}' is no collective")
+
+
+def _check_sizes(said: Mapping[str, Any]) -> None:
+    """A workload says the sizes, and a range would say others."""
+    ranged = [one for one in _said(said) if one.option.is_range]
+    if said.get("workload") and ranged:
+        raise CommandLineError(
+            f"--workload says which sizes to measure, and so does {ranged[0].flag}",
+            hint="say one of the two.",
+        )
+
+
+def _check_runner(said: Mapping[str, Any], sweep: Sweep) -> None:
+    """What the PyTorch runner has not, and what it alone has."""
+    runner = said.get("runner", defaults.RUNNER)
+    others = [one.flag for one in _said(said) if one.option.runner not in (None, runner)]
+    if runner == "torch":
+        benchmarks.check_wish(sweep, said.get("backend", defaults.BACKEND), others)
+        return
+    others += ["--launcher torchrun"] if said.get("launcher") == "torchrun" else []
+    if others:
+        raise CommandLineError(
+            f"{others[0]} is the PyTorch runner's", hint="say --runner torch with it."
+        )
+
+
+def _said(said: Mapping[str, Any]) -> list[Declared]:
+    """What was said and is not nothing, in the order of the help."""
+    return [one for name, one in declared().items() if said.get(name)]

@@ -1,0 +1,96 @@
+"""A sweep over several scales: for each its session, its ranks and its part of the hosts."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from rccltune import launch, session
+from rccltune.measure.launcher import check_reads_hosts
+from rccltune.measure.site import Site, SiteWish, launcher_for
+from rccltune.model import CommandLineError, Scale
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AtScale:
+    """One of the scales: what is wished for there, and the session that it goes into."""
+
+    scale: Scale
+    wish: SiteWish
+    folder: Path
+
+
+def at_scales(wish: SiteWish, scales: Sequence[Scale], folder: Path) -> tuple[AtScale, ...]:
+    """One wish for each scale; a part of the host file is written beside each session.
+
+    Args:
+        wish: with all hosts, and no number of ranks.
+        scales: in the order in which they are to be measured.
+        folder: each session is a folder in it, named like ``2x128``.
+
+    Raises:
+        CommandLineError: ranks are said twice, do not divide, hosts are not named, or nothing
+            reads the file that names them.
+        InputFileError: the host file has too few of them.
+        MachineError: there is no launcher, or no benchmark.
+    """
+    if wish.n_ranks is not None:
+        raise CommandLineError("--np and --scales both say how many ranks", hint="drop --np.")
+    found = tuple(dict.fromkeys(scales))
+    for scale in found:
+        _check(scale, wish)
+    flavour = ""
+    if wish.hostfile is not None:
+        launcher = launcher_for(wish)
+        check_reads_hosts(launcher)
+        flavour = launcher.flavour
+    # All of them before the first is written.
+    texts = [_hosts(wish.hostfile, flavour, scale) for scale in found]
+    return tuple(_at(scale, wish, text, folder) for scale, text in zip(found, texts, strict=True))
+
+
+def _check(scale: Scale, wish: SiteWish) -> None:
+    if scale.n_ranks % scale.n_nodes:
+        raise CommandLineError(
+            f"--scales {scale.short}: {scale.n_ranks} ranks are not the same number on each of "
+            f"{scale.n_nodes} nodes"
+        )
+    if scale.n_nodes > 1 and wish.hostfile is None and wish.simulate is None:
+        raise CommandLineError(
+            f"--scales {scale.short} needs {scale.n_nodes} hosts, and none are named",
+            hint="name them with --hostfile; in a Slurm allocation scontrol show hostnames lists "
+            "them.",
+        )
+
+
+def _hosts(hostfile: Path | None, flavour: str, scale: Scale) -> str | None:
+    if hostfile is None:
+        return None
+    n_each = scale.n_ranks // scale.n_nodes
+    return launch.first_hosts(hostfile, flavour, scale.n_nodes, n_each)
+
+
+def _at(scale: Scale, wish: SiteWish, hosts: str | None, folder: Path) -> AtScale:
+    own = replace(wish, n_ranks=scale.n_ranks)
+    if hosts is not None:
+        path = folder / f"{scale.short}.hosts"
+        folder.mkdir(parents=True, exist_ok=True)
+        session.write_atomically(path, hosts)
+        own = replace(own, hostfile=path)
+    return AtScale(scale=scale, wish=own, folder=folder / scale.short)
+
+
+def check_scale(wanted: Scale, site: Site) -> None:
+    """Stop where ranks would run at another scale than was asked for.
+
+    Raises:
+        CommandLineError: they would.
+    """
+    if site.scale == wanted:
+        return
+    what = f"the simulated node {site.node.name}" if site.node is not None else "this machine"
+    raise CommandLineError(
+        f"--scales {wanted.short} cannot be had here: {what} would run {site.scale}",
+        hint="name whole hosts, or leave that scale out.",
+    )

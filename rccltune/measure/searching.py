@@ -1,0 +1,352 @@
+"""A search for settings in rounds: what is known, what is planned next, and what was decided.
+
+Each round is a function of the launches of the rounds before it and of nothing else, so a search
+that was interrupted goes on as if it had not been, and its decisions can be derived again.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, fields, replace
+from statistics import median, quantiles
+from typing import Final
+
+from rccltune import fit, plan, search, zones
+from rccltune.model import (
+    DEFAULT_VARIANT,
+    LL128_FORCED,
+    Collective,
+    Curve,
+    Doubt,
+    Expected,
+    Launch,
+    Outcome,
+    Role,
+    Round,
+    Sample,
+    Setting,
+    Sweep,
+    TooLittleDataError,
+    Variant,
+    Word,
+    defaults,
+    format_size,
+    lay,
+    time_at,
+)
+from rccltune.session import is_walk
+from rccltune.zones import ChoiceOptions
+
+# What a launch costs beside its collectives at least.
+_LEAST_START_S: Final = 1.0
+
+
+# Tried on settings that survive, where the user names no settings of his own.
+_COUNTS: Final = (4, 8, 16, 32)
+
+
+# These say that a setting cannot run at a size; the others may be otherwise next time.
+_CLOSED: Final = (Doubt.INELIGIBLE, Doubt.SUBSTITUTED, Doubt.BYPASSED)
+
+
+# Shares of a rank are in units of so many bytes.
+_ALIGNED: Final = 16
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Search:
+    """What is searched, and how far it is.
+
+    Attributes:
+        rounds: planned so far; the last one may be under way.
+        planned: the launches of each, in their order.
+    """
+
+    sweep: Sweep
+    ground: plan.Ground
+    rounds: tuple[Round, ...]
+    planned: tuple[tuple[Launch, ...], ...]
+
+    @property
+    def launches(self) -> tuple[Launch, ...]:
+        """Of all rounds."""
+        return tuple(one for launches in self.planned for one in launches)
+
+    @property
+    def is_over(self) -> bool:
+        """Whether nothing more is wanted; the last launches may still be to be made."""
+        return not self.rounds[-1].wants
+
+
+def begin(sweep: Sweep, ground: plan.Ground) -> Search:
+    """The coarse pass, launches without ids."""
+    wanted, _ = plan.arms(sweep, ground)
+    arms: dict[Collective, list[Setting]] = {c: [] for c in sweep.collectives}
+    for collective, setting, _ in wanted:
+        arms[collective].append(setting)
+    first = search.first_round(arms, plan.sizes(sweep))
+    made = plan.plan_round(sweep, ground, first)
+    # No larger than the coarse pass goes, where all settings are measured.
+    coarse = replace(sweep, max_nbytes=search.coarse_sizes(plan.sizes(sweep))[-1])
+    controls = (replace(one, round=1) for one in plan.controls(coarse, ground))
+    launches = (*made, *controls)
+    return Search(sweep=sweep, ground=ground, rounds=(first,), planned=(launches,))
+
+
+def step(
+    before: Search,
+    samples: Sequence[Sample],
+    ended: Sequence[tuple[Launch, Outcome]],
+    arch: str | None,
+    start_s: float | None,
+) -> Search:
+    """The search with its next round; a round without wants ends it.
+
+    Where the round before was not planned as the last one, that round has launches all the same:
+    the untouched site is measured once more.
+
+    Args:
+        before: all its launches have ended.
+        samples: of those launches.
+        ended: those launches, whichever way they ended.
+        arch: of the GPUs.
+        start_s: what a launch takes beside its collectives, None where it is to be measured.
+    """
+    number = len(before.rounds) + 1
+    known = tuple(_without_dropped(one, before) for one in known_of(before.sweep, samples, arch))
+    following = search.following(known, number)
+    launches: tuple[Launch, ...] = ()
+    if following.wants or (known and not before.rounds[-1].is_last):
+        launches = plan.plan_round(
+            before.sweep,
+            before.ground,
+            following,
+            _pace(before.sweep, known, ended, start_s),
+            asked_from={one.collective: _asked_from(one) for one in known},
+        )
+    return replace(before, rounds=(*before.rounds, following), planned=(*before.planned, launches))
+
+
+def _asked_from(known: search.Known) -> int:
+    """The smallest size at which a forced setting was proven to run."""
+    return min(curve.min_nbytes for curve in known.curves if curve.key.setting.role is Role.FORCED)
+
+
+def _without_dropped(known: search.Known, before: Search) -> search.Known:
+    """What earlier rounds dropped stays dropped."""
+    dropped = (one for made in before.rounds for one in made.dropped)
+    return replace(
+        known,
+        dropped=frozenset(one.setting for one in dropped if one.collective is known.collective),
+    )
+
+
+def known_of(sweep: Sweep, samples: Sequence[Sample], arch: str | None) -> tuple[search.Known, ...]:
+    """What the samples say of each collective that asks a tuner."""
+    samples = _as_wanted(sweep, [s for s in samples if _is_searched(s.key.variant)])
+    # Sizes between those of the untouched site's launches are known from silence.
+    curves = fit.strengthened(fit.curves(samples).curves)
+    chosen = _chosen(curves, arch)
+    found = []
+    for collective in sweep.collectives:
+        own = tuple(
+            curve
+            for curve in curves
+            if curve.key.collective is collective
+            and curve.key.setting.role in (Role.FORCED, Role.BASELINE)
+            and not curve.n_wrong
+            and not curve.key.variant.patched
+        )
+        if any(curve.key.setting.role is Role.FORCED for curve in own):
+            found.append(
+                search.Known(
+                    collective=collective,
+                    curves=own,
+                    grid=_grid(sweep, collective, own[0].key.scale.n_ranks),
+                    barred=_barred(samples, collective),
+                    chosen=chosen.get(collective, {}),
+                    counts=() if sweep.settings else sweep.counts or _COUNTS,
+                    n_ranks=own[0].key.scale.n_ranks,
+                    repeats=sweep.repeats,
+                )
+            )
+    return tuple(found)
+
+
+def _is_searched(variant: Variant) -> bool:
+    """Whether a search measured it; other variants are measured whole, and compared afterwards."""
+    return variant.patched or variant.name in (DEFAULT_VARIANT.name, LL128_FORCED.name)
+
+
+def _as_wanted(sweep: Sweep, samples: Sequence[Sample]) -> list[Sample]:
+    """Samples at the sizes that were asked for, where the benchmark cut them to what ranks share.
+
+    Six ranks share no 1 MiB: it is measured at 1 MiB less 64 B, and would be looked for for ever.
+    """
+    asked: dict[tuple[Collective, int], tuple[int, ...]] = {}
+    found = []
+    for sample in samples:
+        collective, n_ranks = sample.key.collective, sample.key.scale.n_ranks
+        key = (collective, n_ranks)
+        if key not in asked:
+            asked[key] = search.looked_at(_grid(sweep, collective, n_ranks), n_ranks)
+        at = bisect_left(asked[key], sample.nbytes)
+        wanted = asked[key][at] if at < len(asked[key]) else sample.nbytes
+        unit = _ALIGNED * (n_ranks if collective.is_shared else 1)
+        is_cut = 0 < sample.nbytes < wanted < sample.nbytes + unit
+        found.append(replace(sample, nbytes=wanted) if is_cut else sample)
+    return found
+
+
+def _grid(sweep: Sweep, collective: Collective, n_ranks: int) -> tuple[int, ...]:
+    """Sizes at which every rank has something to send; all where none has."""
+    least = _ALIGNED * n_ranks if collective.is_shared else 0
+    whole = plan.sizes(sweep)
+    return tuple(nbytes for nbytes in whole if nbytes >= least) or whole
+
+
+def _chosen(curves: Sequence[Curve], arch: str | None) -> dict[Collective, dict[int, Setting]]:
+    """The setting of the rule at each of its measured sizes, as things are."""
+    try:
+        choice = zones.choose(curves, ChoiceOptions(arch=arch))
+    except TooLittleDataError:
+        return {}
+    measured: dict[tuple[Collective, Setting], set[int]] = {}
+    for curve in curves:
+        key = (curve.key.collective, curve.key.setting)
+        measured.setdefault(key, set()).update(point.nbytes for point in curve.points)
+    found: dict[Collective, dict[int, Setting]] = {}
+    for zone in choice.zones:
+        if zone.setting is None:
+            continue
+        collective = zone.target.collective
+        for nbytes in measured.get((collective, zone.setting), ()):
+            if zone.min_nbytes <= nbytes <= zone.max_nbytes:
+                found.setdefault(collective, {})[nbytes] = zone.setting
+    return found
+
+
+def _barred(samples: Sequence[Sample], collective: Collective) -> Mapping[Setting, frozenset[int]]:
+    """Sizes at which a setting was tried and never ran, or no setting can.
+
+    A path that goes past the tuner does so whatever was asked for: also a setting that was never
+    tried there, a number of channels of a later round say, cannot run.
+    """
+    closed: dict[Setting, set[int]] = {}
+    ran: set[tuple[Setting, int]] = set()
+    bypassed: set[int] = set()
+    for sample in samples:
+        setting = sample.key.setting
+        if sample.key.collective is not collective or setting.role is not Role.FORCED:
+            continue
+        own = closed.setdefault(setting, set())
+        if sample.doubt is None:
+            ran.add((setting, sample.nbytes))
+        elif sample.doubt in _CLOSED:
+            own.add(sample.nbytes)
+            bypassed |= {sample.nbytes} if sample.doubt is Doubt.BYPASSED else set()
+    never = bypassed - {nbytes for _, nbytes in ran}
+    return {
+        setting: frozenset(never | {n for n in sizes if (setting, n) not in ran})
+        for setting, sizes in closed.items()
+    }
+
+
+def _pace(
+    sweep: Sweep,
+    known: Sequence[search.Known],
+    ended: Sequence[tuple[Launch, Outcome]],
+    start_s: float | None,
+) -> plan.Pace:
+    """What calls and launches took so far."""
+    times = {one.collective: _typical(one.curves) for one in known}
+
+    def call_us(collective: Collective, nbytes: int) -> float | None:
+        sizes, typical = times.get(collective, ((), ()))
+        if not sizes:
+            return None
+        if nbytes >= sizes[-1]:
+            return typical[-1] * nbytes / sizes[-1]
+        return time_at(sizes, typical, max(nbytes, sizes[0]))
+
+    if start_s is not None:
+        return plan.Pace(launch_s=start_s, call_us=call_us)
+    rough = plan.Pace(call_us=call_us)
+    starts = [
+        outcome.duration_s - plan.seconds(plan.over_own(sweep, one), one.collectives[0], rough)
+        for one, outcome in ended
+        if outcome.duration_s is not None and not is_walk(one)
+    ]
+    return replace(
+        rough, launch_s=max(_LEAST_START_S, median(starts)) if starts else defaults.START_S
+    )
+
+
+def _typical(curves: Sequence[Curve]) -> tuple[tuple[float, ...], tuple[float, ...]]:
+    """Sizes, and the time of a faster setting at each: slow ones are not measured again."""
+    by_size: dict[int, list[float]] = {}
+    for curve in curves:
+        for point in curve.points:
+            by_size.setdefault(point.nbytes, []).append(point.time_us)
+    sizes = sorted(by_size)
+    faster = [
+        quantiles(by_size[n], n=4)[0] if len(by_size[n]) > 1 else by_size[n][0] for n in sizes
+    ]
+    return tuple(float(n) for n in sizes), tuple(faster)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RoundFile(Round):
+    """A round with the ids of its launches."""
+
+    launches: tuple[Word, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SearchFile:
+    """What search.json says: every decision, with what it rested on."""
+
+    rounds: tuple[RoundFile, ...]
+    is_over: bool
+    expected: tuple[Expected, ...]
+
+
+def file_of(done: Search, expected: Sequence[Expected]) -> SearchFile:
+    """For search.json."""
+    return SearchFile(
+        rounds=tuple(
+            RoundFile(
+                **{f.name: getattr(made, f.name) for f in fields(made)},
+                launches=tuple(one.id for one in launches),
+            )
+            for made, launches in zip(done.rounds, done.planned, strict=True)
+            if made.wants or launches
+        ),
+        is_over=done.is_over,
+        expected=tuple(expected),
+    )
+
+
+def round_text(made: Round) -> str:
+    """What a round is for, in a few words."""
+    motives = dict.fromkeys(want.motive.value for want in made.wants)
+    pairs = sum(len(want.settings) for want in made.wants)
+    text = f"Round {made.number} of {search.MOST_ROUNDS} at most: {pairs} points; "
+    text += "; ".join(motives)
+    if made.expected:
+        text += f". Expected regret now: {'; '.join(map(expected_text, made.expected))}"
+    dropped = (
+        f"Dropped: {one.collective.value} {one.setting}, slower everywhere "
+        f"(by {100 * one.by:.0f} % and more)"
+        for one in made.dropped
+    )
+    return lay([text, *dropped])
+
+
+def expected_text(expected: Expected) -> str:
+    """``all_reduce 0.3 % in the mean, 1.2 % at worst (at 2M)``."""
+    return (
+        f"{expected.collective.value} {100 * expected.mean:.1f} % in the mean, "
+        f"{100 * expected.worst:.1f} % at worst (at {format_size(expected.at_nbytes)})"
+    )

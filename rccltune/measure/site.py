@@ -1,0 +1,396 @@
+"""What a sweep runs on: benchmarks, launcher, library, and the machine as far as it is known."""
+
+from __future__ import annotations
+
+import os
+import pwd
+import socket
+import sysconfig
+import tempfile
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Final
+
+from rccltune import launch, machine, plugin, session, simulate
+from rccltune.launch import Launcher
+from rccltune.machine import Seating, has_any
+from rccltune.measure import benchmarks
+from rccltune.measure.benchmarks import Bench
+from rccltune.measure.launcher import binding_of, hosts_of, launcher_of, remarks
+from rccltune.model import (
+    TREE_SIMPLE_PATCHED,
+    Collective,
+    CommandLineError,
+    Fingerprint,
+    MachineError,
+    Mode,
+    RankPlacement,
+    Scale,
+    defaults,
+)
+
+# A library built after scripts/enable-tree-simple asks for this variable by name.
+TREE_SIMPLE_SWITCH: Final = TREE_SIMPLE_PATCHED.environment[0][0].encode()
+
+
+# RCCLX prints RCCL's number; this variable is its own (torchcomms, comms/rcclx).
+RCCLX_SWITCH: Final = b"RCCL_LOW_PRECISION_ENABLE"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SiteWish:
+    """What the user says about where to run.
+
+    Attributes:
+        simulate: name or path of a node file; None measures this machine.
+        runner: ``rccl-tests``, or ``torch`` for the PyTorch runner.
+        python: the Python that has torch, None for ours or the first on PATH.
+        backend: torch's.
+        placement: None is the whole node, or its first devices where ``n_ranks`` is fewer.
+        added: --env, wins over the site's environment in every arm.
+        cleared: --clear, beyond the documented list.
+    """
+
+    mode: Mode | None = None
+    simulate: str | None = None
+    rccl_tests: Path | None = None
+    librccl: Path | None = None
+    runner: str = defaults.RUNNER
+    python: str | None = None
+    backend: str = defaults.BACKEND
+    launcher: str = defaults.LAUNCHER
+    hostfile: Path | None = None
+    n_ranks: int | None = None
+    placement: RankPlacement | None = None
+    added: tuple[tuple[str, str], ...] = ()
+    cleared: tuple[str, ...] = ()
+    seed: int = 0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Site:
+    """What there is.
+
+    Attributes:
+        help_letters: option letters of the benchmark.
+        scale: of a communicator; where ranks are parted into groups there are several.
+        hosts: of the host file, those that ranks are put on; empty without one.
+        seating: which devices the ranks are on, and how many are started.
+        environment: set in every arm, baseline included.
+        node: the simulated node, None on a real machine.
+        binding: what ranks are bound to, as the launcher could; None leaves it alone.
+        remarks: what the user should know of all this.
+        start_s: what a launch is known to take.
+        hidden: files that set variables of the library behind everybody's back.
+        changed: what of the machine is no longer as it was found.
+        tunerless: the library (``RCCL 2.20.5``) where it is too old to load the plugin; None where
+            it loads it or is not known.
+        tells: such a library's log is to say what ran.
+        library: what it calls itself (``RCCL 2.28.3``), None where that is not known.
+        library_file: the file with it, None where that is not seen or is played.
+        runs: what stands before a program on its command line.
+        untunable: why nothing can be chosen here at all, None where it can.
+        tells_steps: the benchmark says itself when a step of a schedule is over.
+        is_rcclx: whether it is Meta's RCCLX, None where that is not known.
+    """
+
+    programs: Mapping[Collective, str]
+    help_letters: frozenset[str]
+    launcher: Launcher
+    scale: Scale
+    seating: Seating
+    fingerprint: Fingerprint
+    environment: tuple[tuple[str, str], ...]
+    cleared: tuple[str, ...]
+    hostfile: Path | None
+    has_patched_library: bool
+    node: simulate.SimulatedNode | None
+    hosts: tuple[str, ...] = ()
+    # A simulated node's ranks have no memory to be near to.
+    binding: str | None = "none"
+    remarks: tuple[str, ...] = ()
+    start_s: float | None = None
+    hidden: tuple[machine.HiddenFile, ...] = ()
+    changed: Callable[[], tuple[str, ...]] = tuple
+    tunerless: str | None = None
+    tells: bool = False
+    library: str | None = None
+    library_file: Path | None = None
+    is_rcclx: bool | None = None
+    runs: tuple[str, ...] = ()
+    untunable: str | None = None
+    tells_steps: bool = False
+
+    @property
+    def files(self) -> tuple[Path, ...]:
+        """What a launch starts: every benchmark, or the PyTorch runner and its Python."""
+        words = [*self.runs, *self.programs.values()]
+        return tuple(sorted({Path(word) for word in words if word.startswith("/")}))
+
+
+def find_site(wish: SiteWish) -> Site:
+    """Look at what is there.
+
+    Raises:
+        MachineError: no benchmark, no launcher, or a simulated benchmark given as a real one.
+        CommandLineError: what was said does not fit together.
+    """
+    found = _simulated(wish) if wish.simulate else _real(wish)
+    said = machine.overwrite_remark(found.library, found.scale, found.help_letters)
+    if said is not None:
+        found = replace(found, remarks=(*found.remarks, said))
+    return _without_tuner(found) if found.tunerless is not None else found
+
+
+def launcher_for(wish: SiteWish) -> Launcher:
+    """What would start ranks.
+
+    Raises:
+        MachineError: no benchmark, or no launcher.
+    """
+    if wish.simulate is not None:
+        return launcher_of(wish.launcher, None)
+    return _started_by(wish, _bench(wish))
+
+
+def _bench(wish: SiteWish) -> Bench:
+    if wish.runner != "torch":
+        return benchmarks.bench_of(wish.rccl_tests)
+    seen = launch.environment(os.environ, wish.added, clear=wish.cleared).variables
+    return benchmarks.torch_bench_of(wish.python, wish.backend, seen)
+
+
+def _started_by(wish: SiteWish, bench: Bench) -> Launcher:
+    is_torch = wish.runner == "torch" and wish.hostfile is None
+    if is_torch and wish.launcher in ("auto", "torchrun"):
+        return benchmarks.torchrun(bench)
+    return launcher_of(wish.launcher, bench.linked)
+
+
+def _without_tuner(site: Site) -> Site:
+    """How what runs is known there, and what the user should know of it."""
+    seen = launch.environment(os.environ, site.environment, clear=site.cleared)
+    letters = site.help_letters
+    tells, said = machine.how_to_prove(str(site.tunerless), letters, seen.variables)
+    return replace(site, tells=tells, remarks=(*site.remarks, said))
+
+
+def _real(wish: SiteWish) -> Site:
+    bench = _bench(wish)
+    system = _system()
+    if not bench.on_cpu:
+        machine.check_mode(wish.mode, system)
+    seating = machine.seating_of(wish.placement, wish.n_ranks, system, _seen(wish))
+    n_started = seating.n_started
+    library = None if wish.librccl is None else machine.named_library(wish.librccl)
+    launcher = _started_by(wish, bench)
+    hosts = hosts_of(wish.hostfile, launcher, n_started)
+    if len(hosts) > 1:
+        seating = machine.over_hosts(wish.placement, seating, len(hosts), len(system.gpus))
+    added = (*machine.loads(library), *wish.added, *seating.environment)
+    environment = tuple({**dict(launcher.environment), **dict(added)}.items())
+    binding = binding_of(
+        launcher, n_started, hostfile=wish.hostfile, added=environment, cleared=wish.cleared
+    )
+    known = _cpu() if bench.on_cpu else _known(system)
+    hidden = _hidden(system)
+    loaded = bench.library
+    if bench.linked is not None:
+        loaded = machine.loaded(bench.linked, library, environment, wish.cleared)
+    version = machine.version_of(loaded) if loaded is not None else None
+    patched = library if bench.linked is not None else loaded
+    return Site(
+        programs=bench.programs,
+        runs=bench.runs,
+        help_letters=bench.letters,
+        launcher=launcher,
+        scale=seating.place.scale,
+        seating=seating,
+        fingerprint=replace(
+            known,
+            # Ranks on other hosts are another machine than this one.
+            hosts=hosts or known.hosts,
+            binding=binding.bind,
+            arch=known.arch or (None if bench.on_cpu else _vendor()),
+            mode=known.mode or (None if bench.on_cpu else wish.mode),
+            benchmark_sha256=bench.sha256,
+            ranks_per_process=1,
+            runner=bench.runner,
+        ),
+        environment=environment,
+        cleared=(*wish.cleared, *seating.cleared),
+        hostfile=wish.hostfile,
+        hosts=hosts,
+        has_patched_library=patched is not None and has_any(patched, TREE_SIMPLE_SWITCH),
+        node=None,
+        binding=binding.bind,
+        remarks=(*bench.remarks, *remarks(binding), *_said(seating)),
+        hidden=hidden,
+        changed=lambda: (*machine.changes(system, _system()), *_changed(hidden, _hidden(system))),
+        tunerless=machine.tunerless(version),
+        library=version,
+        library_file=loaded,
+        is_rcclx=has_any(loaded, RCCLX_SWITCH) if loaded is not None else None,
+        untunable=bench.untunable,
+        tells_steps=bench.tells_steps,
+    )
+
+
+def _cpu() -> Fingerprint:
+    """A machine whose GPUs, if it has any, are not looked at."""
+    return Fingerprint(product=benchmarks.GLOO_PRODUCT, hosts=(socket.gethostname(),))
+
+
+def _known(system: machine.System) -> Fingerprint:
+    """Which machine this is; NVIDIA's GPUs name themselves through a program, asked once."""
+    if not system.oams:
+        system = machine.look_quickly(os.environ)
+    return machine.fingerprint(system)
+
+
+def _hidden(system: machine.System) -> tuple[machine.HiddenFile, ...]:
+    """Configuration files that the library would read in every rank."""
+    home = None
+    with suppress(KeyError):
+        home = Path(pwd.getpwuid(os.getuid()).pw_dir)
+    return machine.hidden_files(
+        machine.Root(system.root), dict(os.environ), home, amd=system.vendor == "amd"
+    )
+
+
+def _changed(
+    before: tuple[machine.HiddenFile, ...], now: tuple[machine.HiddenFile, ...]
+) -> tuple[str, ...]:
+    """Hidden files that came, went or say something else."""
+    names = sorted({str(one.path) for one in set(before) ^ set(now)})
+    return tuple(f"{name} is not what it was" for name in names)
+
+
+def _seen(wish: SiteWish) -> dict[str, str]:
+    """The site's environment with --env and --clear, before devices are chosen."""
+    kept = {name: value for name, value in os.environ.items() if name not in wish.cleared}
+    return kept | dict(wish.added)
+
+
+def _said(seating: Seating) -> tuple[str, ...]:
+    return () if seating.remark is None else (seating.remark,)
+
+
+def _system() -> machine.System:
+    """This machine, from sysfs alone: quick enough to look before and after each launch."""
+    return machine.look(machine.Look(variables=dict(os.environ), deep=False))
+
+
+@contextmanager
+def in_mode(wish: Mode | None, *, apply: bool, note: Callable[[str], None]) -> Iterator[None]:
+    """The machine in the mode that is wished for, where that was asked for; put back afterwards.
+
+    Raises:
+        MachineError: the mode cannot be set, or not put back.
+        CommandLineError: no mode is named.
+    """
+    if not apply:
+        yield
+        return
+    if wish is None:
+        raise CommandLineError(
+            "--apply-mode needs a mode", hint="say which with --mode, e.g. --mode cpx-nps4."
+        )
+    rocm = Path(os.environ.get("ROCM_PATH") or os.environ.get("ROCM_HOME") or "/opt/rocm")
+    packages = [Path(sysconfig.get_path(name)) for name in ("purelib", "platlib")]
+    folder = machine.bindings(rocm, packages)
+    system = _system()
+    for need in machine.needs(system, wish, is_root=os.geteuid() == 0):
+        note(f"--apply-mode needs {need}")
+    if folder is None:
+        raise MachineError(
+            "amdsmi is not installed, so the mode cannot be set",
+            hint=f"set it by hand: {'; '.join(machine.commands(wish))}.",
+        )
+    run = machine.runner(folder, os.environ)
+    with machine.applied(wish, system, run=run, look=_system, note=note):
+        yield
+
+
+def _vendor() -> str | None:
+    """``nvidia`` where only such GPUs are: their library has other limits than RCCL's."""
+    amd, nvidia = Path("/sys/class/kfd/kfd"), Path("/proc/driver/nvidia/version")
+    return "nvidia" if nvidia.exists() and not amd.exists() else None
+
+
+def _simulated(wish: SiteWish) -> Site:
+    folder = plugin.native_folder() / "sim"
+    node = simulate.load_node(
+        simulate.node_path(str(wish.simulate), str(wish.mode) if wish.mode else None)
+    )
+    hardware = node.raw["hardware"]
+    mode = Mode.parse(hardware.get("mode", "none"))
+    if wish.mode not in (None, mode):
+        raise MachineError(
+            f"the simulated node {node.name} is in mode {mode}, not {wish.mode}",
+            hint=f"say --mode {mode}, or simulate another node.",
+        )
+    programs = benchmarks.programs_in(folder)
+    one_process = wish.launcher == "none"
+    launcher = launcher_of(wish.launcher, None)
+    seating = _simulated_seating(wish, node)
+    hosts = hosts_of(wish.hostfile, launcher, seating.n_started)
+    environment = [*launcher.environment, *wish.added, *seating.environment]
+    environment.append(("RCCLTUNE_SIM_SEED", str(wish.seed)))
+    if one_process:
+        environment.append(("RCCLTUNE_SIM_RANKS", str(seating.n_started)))
+    return Site(
+        programs=programs,
+        help_letters=_simulated_letters(next(iter(programs.values())), node),
+        launcher=launcher,
+        scale=seating.place.scale,
+        seating=seating,
+        fingerprint=Fingerprint(
+            product=hardware.get("product"),
+            arch=hardware.get("arch"),
+            cu_count=hardware.get("compute_units"),
+            mode=mode,
+            hosts=(f"simulated {node.name}",),
+            benchmark_sha256=session.sha256_of(Path(next(iter(programs.values())))),
+            ranks_per_process=1,
+            simulated=True,
+        ),
+        environment=tuple(environment),
+        cleared=(*wish.cleared, *seating.cleared),
+        remarks=_said(seating),
+        hostfile=wish.hostfile,
+        hosts=hosts,
+        has_patched_library=True,
+        node=node,
+        # Simulated collectives are not waited for, the library's start-up is.
+        start_s=1.0 + float(node.raw.get("start", {}).get("startup_s", 0)),
+        tunerless=machine.tunerless(f"RCCL {_release(wish, node)}"),
+        library=f"RCCL {_release(wish, node)}",
+        is_rcclx=node.library == "rcclx",
+    )
+
+
+def _simulated_seating(wish: SiteWish, node: simulate.SimulatedNode) -> Seating:
+    """A node file of several hosts is played as a whole, or as one host where ranks are fewer."""
+    system = machine.simulated_system(node)
+    if node.nodes == 1:
+        return machine.seating_of(wish.placement, wish.n_ranks, system, _seen(wish))
+    whole = machine.seating_of(None, wish.n_ranks or node.ranks, system, _seen(wish))
+    if whole.n_started < node.ranks and wish.placement in (None, RankPlacement.NODE):
+        return whole
+    return machine.over_hosts(wish.placement, whole, node.nodes, len(system.gpus))
+
+
+def _release(wish: SiteWish, node: simulate.SimulatedNode) -> str:
+    """The library's release that is played."""
+    return dict(wish.added).get("RCCLTUNE_SIM_RELEASE") or str(node.raw["release"]["rccl"])
+
+
+def _simulated_letters(program: str, node: simulate.SimulatedNode) -> frozenset[str]:
+    """The stand-in's options depend on the benchmark release that its node names."""
+    with tempfile.NamedTemporaryFile(suffix=".node") as stream:
+        stream.write(simulate.written(node))
+        stream.flush()
+        return benchmarks.letters_of(program, {**os.environ, "RCCLTUNE_SIM_NODE": stream.name})

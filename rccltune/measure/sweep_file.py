@@ -1,0 +1,142 @@
+"""sweep.yaml: what a user wishes for, with every mistake found at once and placed.
+
+In comes the text of a YAML file, out come typed values under the names of the command line's own
+options (:mod:`rccltune.measure.options`), so that an option overrides a key of the same name.
+Options become a :class:`Sweep` here, and a sweep becomes the options that a session keeps.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Any, Final
+
+from rccltune import model
+from rccltune.measure.options import SweepOptions, declared, to_plain
+from rccltune.model import TUNABLE, Collective, Placement, RankPlacement, Setting, Sweep, defaults
+
+_PLACEMENTS: Final = {
+    "out": (Placement.OUT_OF_PLACE,),
+    "in": (Placement.IN_PLACE,),
+    "both": (Placement.OUT_OF_PLACE, Placement.IN_PLACE),
+}
+
+
+# Which collectives matter most in training comes first, so that an early stop keeps them.
+_DEFAULT_ORDER: Final = tuple(reversed(TUNABLE))
+
+
+def read_sweep_file(text: str, name: str) -> dict[str, Any]:
+    """Typed values by option name, of what the file says; lists become tuples.
+
+    Args:
+        text: the file's text.
+        name: its path, for messages.
+
+    Raises:
+        InputFileError: every mistake, one a line, each with line and column.
+    """
+    read = model.read(
+        SweepOptions, text, name, "see docs/sweep.md.", rename=lambda key: key.replace("-", "_")
+    )
+    return {key: getattr(read.value, key) for key in read.keys if key in declared()}
+
+
+def sweep_of(options: SweepOptions) -> Sweep:
+    """What these options measure."""
+    is_torch = options.runner == "torch"
+    return Sweep(
+        mode=options.mode,
+        collectives=_collectives(options),
+        settings=_settings(options),
+        counts=() if options.setting else options.channels,
+        min_nbytes=options.min_bytes,
+        max_nbytes=options.max_bytes,
+        factor=options.factor,
+        step_nbytes=options.step,
+        wanted=_wanted(options.sizes),
+        dtypes=options.dtype,
+        redop=options.op,
+        placements=_PLACEMENTS[options.placement or ("in" if is_torch else "both")],
+        rank_placement=options.placement_of_ranks or defaults.RANK_PLACEMENT,
+        iterations=options.iters,
+        warmup=options.warmup,
+        graph=options.graph,
+        check=options.check,
+        repeats=options.repeats,
+        seed=options.seed,
+        method=options.method,
+        exhaustive=options.exhaustive,
+        longest_s=options.longest,
+    )
+
+
+def options_of(sweep: Sweep) -> dict[str, Any]:
+    """The options that say this sweep, in the order of a session's file."""
+    placements = [placement.value for placement in sweep.placements]
+    # The first devices are a placement only with their number.
+    is_first = sweep.rank_placement == RankPlacement.FIRST.value and sweep.scales
+    return {
+        "mode": sweep.mode,
+        "collective": sweep.collectives,
+        "setting": sweep.settings,
+        "min_bytes": sweep.min_nbytes,
+        "max_bytes": sweep.max_nbytes,
+        "factor": None if sweep.step_nbytes else sweep.factor,
+        "step": sweep.step_nbytes,
+        "dtype": sweep.dtypes,
+        "op": sweep.redop,
+        "placement": placements[0] if len(placements) == 1 else "both",
+        "placement_of_ranks": sweep.rank_placement,
+        "np": sweep.scales[0].n_ranks if is_first else None,
+        "iters": sweep.iterations,
+        "warmup": sweep.warmup,
+        "graph": sweep.graph,
+        "check": sweep.check,
+        "repeats": sweep.repeats,
+        "seed": sweep.seed,
+        "variant": sweep.named_variants,
+        "channels": sweep.counts,
+        "method": sweep.method,
+        "exhaustive": sweep.exhaustive,
+        "longest": sweep.longest_s,
+        "sizes": tuple((one, nbytes) for one, found in sweep.wanted for nbytes in found),
+    }
+
+
+def dump_sweep(sweep: Sweep, site: Mapping[str, Any] | None = None) -> str:
+    """A sweep as resolved, in the form that :func:`read_sweep_file` reads.
+
+    Args:
+        sweep: what is measured.
+        site: what the user said about where, by the same keys, so that the session can be gone on
+            with or verified without saying it again.
+    """
+    import yaml
+
+    said = to_plain({**options_of(sweep), **(site or {})})
+    text: str = yaml.safe_dump(said, sort_keys=False, allow_unicode=True)
+    return text
+
+
+def _collectives(options: SweepOptions) -> tuple[Collective, ...]:
+    """Those that are named, or whose sizes are; all that ask a tuner otherwise."""
+    sized = tuple(dict.fromkeys(collective for collective, _ in options.sizes))
+    return options.collective or sized or _DEFAULT_ORDER
+
+
+def _settings(options: SweepOptions) -> tuple[Setting, ...]:
+    """Settings, each with every channel count where counts are given."""
+    if not options.channels:
+        return options.setting
+    return tuple(replace(s, channels=n) for s in options.setting for n in options.channels)
+
+
+def _wanted(
+    sizes: tuple[tuple[Collective, int], ...],
+) -> tuple[tuple[Collective, tuple[int, ...]], ...]:
+    """Sizes by collective, rising."""
+    found: dict[Collective, set[int]] = {}
+    for collective, nbytes in sizes:
+        found.setdefault(collective, set()).add(nbytes)
+    return tuple((collective, tuple(sorted(own))) for collective, own in found.items())

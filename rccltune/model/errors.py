@@ -1,0 +1,112 @@
+"""Every error that rccltune raises on purpose, and the exit code of each.
+
+===  ==========================  =================================================
+ 1   any other exception         a bug
+ 2   click's UsageError          bad command line
+ 3   InputFileError              bad sweep.yaml or rule file: all mistakes at once
+ 4   MachineError                no GPU, wrong mode, no rccl-tests, no launcher, no plugin
+ 5   LaunchError                 launches failed or timed out
+ 6   OutputError                 output not understood; the line is shown, the log kept
+ 7   SessionError                other format, other fingerprint, locked
+ 8   TooLittleDataError          too few good samples to fit or choose
+ 9   VerificationError           tuned slower, wrong results, plugin and file disagree
+===  ==========================  =================================================
+"""
+
+from __future__ import annotations
+
+from typing import ClassVar
+
+from rccltune.model.words import Laid, lay
+
+
+class RccltuneError(Exception):
+    """What happened, where, and what to do next.
+
+    Each of them may hold data, and so is one line; more lines are put together by
+    :func:`rccltune.model.words.lay`.
+
+    Args:
+        message: what happened, a full sentence without the place.
+        where: file:line, launch id or log path.
+        hint: one imperative sentence.
+    """
+
+    exit_code: ClassVar[int] = 1
+
+    def __init__(self, message: str, *, where: str | None = None, hint: str | None = None) -> None:
+        """Keep the three parts apart; only the command line joins them."""
+        super().__init__(message)
+        self.message = lay([message])
+        self.where = None if where is None else lay([where])
+        self.hint = None if hint is None else lay([hint])
+
+    @property
+    def text(self) -> Laid:
+        """All three parts on lines of their own."""
+        lines = [self.message]
+        if self.where is not None:
+            lines.append(lay(["  at: ", self.where], gap=""))
+        if self.hint is not None:
+            lines.append(lay(["  Hint: ", self.hint], gap=""))
+        return lay(lines)
+
+    def __str__(self) -> str:
+        """The text."""
+        return self.text
+
+
+class CommandLineError(RccltuneError):
+    """The command line asks for something that cannot be (exit code 2, as click's own)."""
+
+    exit_code = 2
+
+
+class InputFileError(RccltuneError):
+    """A sweep.yaml or a rule file has mistakes; the message lists every one of them."""
+
+    exit_code = 3
+
+
+class MachineError(RccltuneError):
+    """This machine cannot do what was asked."""
+
+    exit_code = 4
+
+
+class LaunchError(RccltuneError):
+    """A benchmark failed or ran out of time."""
+
+    exit_code = 5
+
+
+class OutputError(RccltuneError):
+    """A log or results file was not understood."""
+
+    exit_code = 6
+
+
+class SessionError(RccltuneError):
+    """The session folder cannot be used as it is."""
+
+    exit_code = 7
+
+
+class ReadOnlyError(SessionError):
+    """A folder that may not be written by us, or not now: it can still be read."""
+
+
+class TooLittleDataError(RccltuneError):
+    """Not enough good samples to fit or to choose."""
+
+    exit_code = 8
+
+
+class VerificationError(RccltuneError):
+    """Tuned is slower or wrong, or the plugin and the file disagree."""
+
+    exit_code = 9
+
+
+class HarmError(VerificationError):
+    """Sizes that no rule is for are slower or wrong: what comes with the rules is to blame."""

@@ -1,0 +1,483 @@
+"""What a value that comes from a file may be: its letters, its length, its range.
+
+Records are annotated with these types, and :mod:`rccltune.model.schema` holds every file that is
+read against the annotations; a type checker sees ``str``, ``int`` and ``float``. Nothing heavy is
+imported here, since every record needs it.
+
+Files into records: one way in for everything that somebody else may have written.
+
+A record's annotations (:mod:`rccltune.model.schema`) are the schema of its file. pydantic converts
+and checks, and finds every mistake at once; what is said of a mistake is ours. JSON is held to its
+own types, so that ``"8"`` is no number. In YAML every value is a text at first, as an environment
+variable wants it, and becomes a number where the record says so.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import types
+import typing
+from collections.abc import Callable, Hashable, Mapping
+from dataclasses import dataclass, field, fields, is_dataclass
+from enum import Enum
+from functools import cache
+from typing import TYPE_CHECKING, Annotated, Any, Final, TypeAlias, TypeVar
+
+from annotated_types import Ge, Le, MaxLen
+
+from rccltune.model.errors import InputFileError, RccltuneError, SessionError
+from rccltune.model.words import lay, shown
+
+if TYPE_CHECKING:
+    from pydantic import GetCoreSchemaHandler, GetJsonSchemaHandler, TypeAdapter
+    from pydantic.json_schema import JsonSchemaValue
+    from pydantic_core import CoreSchema, ErrorDetails
+
+
+LARGEST: Final = 2**63 - 1
+
+
+def odd_letters(text: str, allowed: str = "") -> str:
+    """Letters that are no plain text and not allowed here; empty where there are none."""
+    if text.isprintable():
+        return ""
+    return "".join(one for one in text if not one.isprintable() and one not in allowed)
+
+
+@dataclass(frozen=True, slots=True)
+class Checked:
+    """A check that stands in an annotation, beyond length and range.
+
+    Attributes:
+        check: returns the value, or raises ValueError with what is wrong of it.
+        pattern: the same as a regular expression, for editors that know the schema.
+    """
+
+    check: Callable[[Any], Any]
+    pattern: str | None = None
+
+    def __get_pydantic_core_schema__(
+        self, source: object, handler: GetCoreSchemaHandler
+    ) -> CoreSchema:
+        """How pydantic asks for it."""
+        from pydantic_core import core_schema
+
+        return core_schema.no_info_after_validator_function(self.check, handler(source))
+
+    def __get_pydantic_json_schema__(
+        self, core: CoreSchema, handler: GetJsonSchemaHandler
+    ) -> JsonSchemaValue:
+        """The pattern, where there is one."""
+        found = handler(core["schema"])
+        return {**found, "pattern": self.pattern} if self.pattern else found
+
+
+def _as_it_is(value: object) -> object:
+    return value
+
+
+@dataclass(frozen=True, slots=True)
+class Parsed:
+    """A value that is made from a text, by the function that reads the option of the same name.
+
+    Attributes:
+        parse: raises ValueError with what is wrong of the text.
+        told: the same as JSON schema, for editors that know it.
+        what: it is, in a word: a size, a duration.
+        write: what YAML is given, for ``parse`` to read again.
+        show: what a help says of it.
+    """
+
+    parse: Callable[[str], Any]
+    told: Mapping[str, Any] = field(default_factory=dict)
+    what: str = ""
+    write: Callable[[Any], Any] = _as_it_is
+    show: Callable[[Any], str] = str
+
+    def __get_pydantic_core_schema__(self, _source: object, _handler: object) -> CoreSchema:
+        """How pydantic asks for it."""
+        from pydantic_core import core_schema
+
+        return core_schema.no_info_plain_validator_function(self._read)
+
+    def __get_pydantic_json_schema__(self, _core: object, _handler: object) -> dict[str, Any]:
+        """What an editor may know of it."""
+        return dict(self.told)
+
+    def _read(self, value: object) -> Any:  # noqa: ANN401 - the parser's type
+        if not isinstance(value, str):
+            raise ValueError("one value is wanted here")  # noqa: TRY004 - pydantic gathers these
+        return self.parse(value)
+
+
+@dataclass(frozen=True, slots=True)
+class Made:
+    """What is made of a value that keeps to its type.
+
+    Attributes:
+        make: raises ValueError where the whole makes no sense.
+        of: the type in the file, where the record has another.
+    """
+
+    make: Callable[[Any], Any]
+    of: Any = None
+
+    def __get_pydantic_core_schema__(
+        self, source: object, handler: GetCoreSchemaHandler
+    ) -> CoreSchema:
+        """How pydantic asks for it."""
+        from pydantic_core import core_schema
+
+        held = handler(source) if self.of is None else handler.generate_schema(self.of)
+        return core_schema.no_info_after_validator_function(self.make, held)
+
+
+@dataclass(frozen=True, slots=True)
+class Listed:
+    """One value stands for a list of one."""
+
+    def __get_pydantic_core_schema__(
+        self, source: object, handler: GetCoreSchemaHandler
+    ) -> CoreSchema:
+        """How pydantic asks for it."""
+        from pydantic_core import core_schema
+
+        return core_schema.no_info_before_validator_function(_as_list, handler(source))
+
+
+def _as_list(value: object) -> object:
+    return value if isinstance(value, list) else [value]
+
+
+def _only(allowed: str) -> Callable[[str], str]:
+    def check(text: str) -> str:
+        odd = odd_letters(text, allowed)
+        if odd:
+            raise ValueError(f"has a letter that is no plain text ({shown(odd[0])})")
+        return text
+
+    return check
+
+
+@dataclass(frozen=True, slots=True)
+class OneOf:
+    """A reader of one of a few words."""
+
+    words: tuple[str, ...]
+
+    def __call__(self, text: str) -> str:
+        """The word itself; ValueError for any other."""
+        if text not in self.words:
+            raise ValueError(f"'{text}' is none of {', '.join(self.words)}")
+        return text
+
+
+@dataclass(frozen=True, slots=True)
+class FromUp:
+    """A reader of a whole number from ``minimum`` up, of at most 18 digits."""
+
+    minimum: int
+
+    def __call__(self, text: str) -> int:
+        """The number; ValueError for all else."""
+        if not re.fullmatch(r"[0-9]{1,18}", text) or int(text) < self.minimum:
+            raise ValueError(f"'{text[:40]}' is no whole number from {self.minimum} up")
+        return int(text)
+
+
+def matching(pattern: str, what: str) -> Checked:
+    """A check that a whole text matches; ``what`` says in words what is wanted."""
+    known = re.compile(pattern, re.ASCII)
+
+    def check(text: str) -> str:
+        if not known.fullmatch(text):
+            raise ValueError(f"is {_cut(text)}, which is no {what}")
+        return text
+
+    return Checked(check, f"^{pattern}$")
+
+
+def _cut(text: str) -> str:
+    short = text if len(text) <= 60 else text[:57] + "…"
+    return f"'{shown(short)}'"
+
+
+# Of what stands in file names, comments and commands.
+NAME: Final = r"[A-Za-z0-9][A-Za-z0-9._+:=@-]*"
+
+
+# One line of what somebody wrote or a machine calls itself; never a line break or a control letter.
+Line: TypeAlias = Annotated[str, MaxLen(4096), Checked(_only(""))]
+
+
+# Several lines.
+Text: TypeAlias = Annotated[str, MaxLen(1 << 20), Checked(_only("\n\t"))]
+
+
+# A name that stands in file names, comments and commands: of an architecture, a variant, a launch.
+Word: TypeAlias = Annotated[
+    str,
+    MaxLen(128),
+    matching(NAME, "name: letters, digits and . _ + : = @ - alone"),
+]
+
+
+VariableName: TypeAlias = Annotated[
+    str, MaxLen(256), matching(r"[A-Za-z_][A-Za-z0-9_]*", "name of an environment variable")
+]
+
+
+Variable: TypeAlias = tuple[VariableName, Line]
+
+
+Digest: TypeAlias = Annotated[str, matching(r"[0-9a-f]{64}", "SHA-256 digest")]
+
+
+# Bytes, counts and line numbers: what fits the C side's 64 bits.
+Whole: TypeAlias = Annotated[int, Ge(0), Le(LARGEST)]
+
+
+Integer: TypeAlias = Annotated[int, Ge(-LARGEST), Le(LARGEST)]
+
+
+# Times, ratios and rates; NaN and infinity are none, and squares stay finite.
+Number: TypeAlias = Annotated[float, Ge(-1e18), Le(1e18)]
+
+
+T = TypeVar("T")
+
+
+Place: TypeAlias = tuple[str | int, ...]
+
+
+_MOST_SAID: Final = 20
+
+
+_WANTED: Final = {
+    "int_type": "a whole number",
+    "int_parsing": "a whole number",
+    "int_from_float": "a whole number",
+    "float_type": "a number",
+    "float_parsing": "a number",
+    "finite_number": "a finite number",
+    "string_type": "a text",
+    "bool_type": "true or false",
+    "bool_parsing": "true or false",
+    "tuple_type": "a list",
+    "list_type": "a list",
+    "dict_type": "'name: value' pairs",
+    "dataclass_type": "'name: value' pairs",
+}
+
+
+_SAID: Final = {
+    "missing": "is missing",
+    "unexpected_keyword_argument": "is unknown",
+    "extra_forbidden": "is unknown",
+    "string_unicode": "is no text",
+    "int_parsing_size": "is too large a number",
+    "json_invalid": "this is no JSON: {error}",
+    "greater_than_equal": "is {value}, below {ge}",
+    "less_than_equal": "is {value}, above {le}",
+    "greater_than": "is {value}, which must be above {gt}",
+    "too_short": "has fewer than {min_length} elements",
+    "too_long": "has more than {max_length} elements",
+    "string_too_long": "is longer than {max_length} letters",
+    "literal_error": "is {value}, not one of {expected}",
+    "enum": "is {value}, not one of {expected}",
+}
+
+
+class Mistake(Enum):
+    """What is wrong at a place; the last three stand at a key."""
+
+    VALUE = "value"
+    UNKNOWN = "unknown key"
+    MISSING = "missing key"
+    KEY = "key"
+
+
+def to_plain(value: object, allowed: str = "") -> Any:  # noqa: ANN401 - JSON has no narrower type
+    r"""Dicts, lists, texts, numbers and None; default values are left out of records.
+
+    Letters that are no plain text (a log may have them) are written out, ``\x1b``, so that no
+    reader has to bear them.
+
+    Args:
+        value: a record, or what records are made of.
+        allowed: letters that stay in its texts all the same.
+    """
+    if is_dataclass(value) and not isinstance(value, type):
+        return {
+            # Annotations are texts here; only a Text keeps its line breaks.
+            f.name: to_plain(getattr(value, f.name), "\n\t" if "Text" in str(f.type) else "")
+            for f in fields(value)
+            if getattr(value, f.name) != f.default
+        }
+    if isinstance(value, Enum):
+        return value.value
+    if isinstance(value, str):
+        return shown(value, allowed)
+    if isinstance(value, tuple | list):
+        return [to_plain(item, allowed) for item in value]
+    if isinstance(value, Mapping):
+        return {shown(str(key)): to_plain(item, allowed) for key, item in value.items()}
+    return value
+
+
+def convert(
+    kind: type[T], plain: object, *, strict: bool
+) -> tuple[T, list[tuple[Place, Mistake, str]]]:
+    """A record from plain values, and every mistake as (place, kind, words).
+
+    The record is worth nothing where there is a mistake.
+    """
+    from pydantic import ValidationError
+
+    try:
+        made: T = _adapter(typing.cast("Hashable", kind), strict=strict).validate_python((plain,))[
+            0
+        ]
+    except ValidationError as error:
+        found = [_mistake(one) for one in error.errors(include_url=False)]
+        return typing.cast("T", None), found
+    return made, []
+
+
+def read_json(
+    kind: type[T],
+    content: bytes,
+    where: str,
+    hint: str,
+    *,
+    fails: type[RccltuneError] = SessionError,
+) -> T:
+    """A record from a JSON text.
+
+    Args:
+        kind: the record.
+        content: the text.
+        where: the file that it is from.
+        hint: what to do where it does not fit.
+        fails: class of the error.
+
+    Raises:
+        SessionError: or ``fails``; every mistake, each with its field.
+    """
+    from pydantic import ValidationError
+
+    try:
+        # A record takes the settings of what holds it, and cannot be given any itself.
+        held = _adapter(typing.cast("Hashable", kind), strict=True)
+        made: T = held.validate_json(b"[" + content + b"]")[0]
+    except ValidationError as error:
+        found = [_mistake(one) for one in error.errors(include_url=False)]
+        said = [" ".join(filter(None, (path(place), words))) for place, _, words in found]
+        raise fails(_gathered(said), where=where, hint=hint) from None
+    return made
+
+
+def json_schema(kind: type) -> dict[str, Any]:
+    """The JSON schema of a file, for editors."""
+    made = _adapter(typing.cast("Hashable", kind), strict=False).json_schema()
+    (reference,) = made["prefixItems"]
+    known = made["$defs"]
+    whole = {**known.pop(reference["$ref"].rpartition("/")[2]), "$defs": known}
+    return typing.cast("dict[str, Any]", _untitled(whole))
+
+
+def _untitled(value: object) -> object:
+    """Without the titles that repeat each name."""
+    if isinstance(value, list):
+        return [_untitled(one) for one in value]
+    if not isinstance(value, dict):
+        return value
+    return {
+        key: _untitled(one)
+        for key, one in value.items()
+        if key != "title" or not isinstance(one, str)
+    }
+
+
+def checked(record: object, where: str, hint: str) -> None:
+    """Find out before a record is written whether it could be read back.
+
+    Raises:
+        InputFileError: it could not; every mistake, each with its field.
+    """
+    content = json.dumps(to_plain(record)).encode()
+    read_json(type(record), content, where, hint, fails=InputFileError)
+
+
+def load_json(content: bytes, where: str, hint: str) -> dict[str, Any]:
+    """The pairs of a JSON file, not yet held to anything.
+
+    Raises:
+        SessionError: no JSON, nested too deeply, a number beyond all bounds, or no pairs.
+    """
+    from pydantic_core import from_json
+
+    try:
+        plain = from_json(content, allow_inf_nan=False)
+    except ValueError as error:
+        raise SessionError(f"this is no JSON: {error}", where=where, hint=hint) from None
+    if not isinstance(plain, dict):
+        raise SessionError("must be 'name: value' pairs", where=where, hint=hint)
+    return plain
+
+
+@cache
+def _adapter(kind: Hashable, *, strict: bool) -> TypeAdapter[Any]:
+    from pydantic import ConfigDict, TypeAdapter
+
+    # What is left out of a TypedDict is missing; what is too much would be lost silently.
+    config = ConfigDict(strict=strict, extra="forbid", allow_inf_nan=False)
+    held: Any = types.GenericAlias(tuple, (kind,))
+    return TypeAdapter(held, config=config)
+
+
+def _mistake(error: ErrorDetails) -> tuple[Place, Mistake, str]:
+    place = error["loc"][1:]
+    what = Mistake.VALUE
+    if error["type"] in ("extra_forbidden", "unexpected_keyword_argument"):
+        what = Mistake.UNKNOWN
+    elif error["type"] in ("missing", "missing_argument"):
+        what = Mistake.MISSING
+    elif place and place[-1] == "[key]":
+        what = Mistake.KEY
+    return place, what, _message(error)
+
+
+def path(place: Place, within: str = "") -> str:
+    """``curves[2].setting``; a line break in a key is written out."""
+    said = within
+    for part in place:
+        if isinstance(part, int):
+            said += f"[{part}]"
+        elif part != "[key]":
+            said += f".{part}" if said else str(part)
+    return shown(said)
+
+
+def _message(error: ErrorDetails) -> str:
+    kind, told, value = error["type"], error.get("ctx", {}), _short(error.get("input"))
+    if kind == "value_error":
+        return shown(str(told["error"]))
+    if kind in _WANTED:
+        return f"is {value} and must be {_WANTED[kind]}"
+    said = _SAID.get(kind)
+    return shown(error["msg"]) if said is None else said.format(value=value, **told)
+
+
+def _short(value: object) -> str:
+    said = "null" if value is None else repr(value) if isinstance(value, str) else str(value)
+    return shown(said if len(said) <= 60 else said[:57] + "…")
+
+
+def _gathered(said: list[str]) -> str:
+    more = len(said) - _MOST_SAID
+    shown_ones = said[:_MOST_SAID] + ([f"and {more} more"] if more > 0 else [])
+    if len(said) == 1:
+        return said[0]
+    return lay([f"{len(said)} mistakes:", *(f"  {one}" for one in shown_ones)])

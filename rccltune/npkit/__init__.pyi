@@ -1,0 +1,11 @@
+from .dump import Dump as Dump
+from .dump import Tools as Tools
+from .dump import find_tools as find_tools
+from .dump import has_npkit as has_npkit
+from .dump import next_command as next_command
+from .dump import read_dump as read_dump
+from .dump import why_useless as why_useless
+from .session import Dumped as Dumped
+from .session import check_dump as check_dump
+from .session import dump_winner as dump_winner
+from .session import stored_dump as stored_dump

@@ -1,1 +1,0 @@
-"""What a session's page says: each module makes a part of it from what was gathered."""

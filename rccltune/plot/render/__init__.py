@@ -1,1 +1,0 @@
-"""Thin matplotlib renderers: they place what the data modules computed, and decide nothing."""

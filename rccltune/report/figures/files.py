@@ -1,0 +1,243 @@
+"""Figures of one or several targets: pure figure data, thin renderers, deterministic files.
+
+``draw`` is the way in. Each figure is a function from a Scene to frozen data (speedup, bandwidth,
+timing, belief, variants, channels, table), tested without drawing, and a renderer of the same
+name in ``render``.
+matplotlib is imported with this room, so the command line imports the room late.
+
+Figures into files: all or none are drawn, nothing is overwritten unasked, bytes repeat.
+"""
+
+from __future__ import annotations
+
+import os
+import tempfile
+from collections.abc import Callable, Iterable, Sequence
+from concurrent.futures import ProcessPoolExecutor
+from dataclasses import dataclass
+from functools import partial
+from io import BytesIO
+from itertools import repeat
+from multiprocessing import get_context
+from pathlib import Path
+from typing import Any, Final
+
+from matplotlib.figure import Figure
+
+from rccltune.model import FIGURE_FORMATS, CommandLineError, LinkMap, defaults
+from rccltune.report.figures.bandwidth import bandwidth_data
+from rccltune.report.figures.belief import belief_data
+from rccltune.report.figures.cast import scenes
+from rccltune.report.figures.channels import channel_data
+from rccltune.report.figures.scene import PlotInput, Scene
+from rccltune.report.figures.speedup import speedup_data
+from rccltune.report.figures.table import table_data
+from rccltune.report.figures.timing import time_data
+from rccltune.report.figures.variants import variant_data
+from rccltune.report.renderers.bandwidth import draw_bandwidth
+from rccltune.report.renderers.belief import draw_belief
+from rccltune.report.renderers.channels import draw_channels
+from rccltune.report.renderers.links import draw_link_map
+from rccltune.report.renderers.sheet import house_style
+from rccltune.report.renderers.speedup import draw_speedup
+from rccltune.report.renderers.table import draw_table
+from rccltune.report.renderers.timing import draw_timing
+from rccltune.report.renderers.variants import draw_variants
+
+_DPI: Final = 150
+
+
+def check_formats(formats: Sequence[str]) -> None:
+    """Raise CommandLineError for a format that is none of FIGURE_FORMATS."""
+    unknown = [name for name in formats if name not in FIGURE_FORMATS]
+    if unknown:
+        raise CommandLineError(
+            f"No figure can be drawn as {', '.join(unknown)}.",
+            hint=f"Choose from {', '.join(FIGURE_FORMATS)}.",
+        )
+
+
+def check_free(paths: Iterable[Path]) -> None:
+    """Raise CommandLineError naming every path that exists."""
+    taken = [path for path in paths if path.exists()]
+    if taken:
+        raise CommandLineError(
+            f"{len(taken)} of the figures exist already: {', '.join(p.name for p in taken)}.",
+            where=str(taken[0].parent),
+            hint="Give --force to overwrite them, or -o for another folder.",
+        )
+
+
+def encode(figure: Figure, kind: str, title: str, origin: str) -> bytes:
+    """The figure's bytes: the same for the same figure, with its origin in the metadata."""
+    buffer = BytesIO()
+    # Twice as fast as the default level, and a tenth larger.
+    extra: dict[str, Any] = {"pil_kwargs": {"compress_level": 3}} if kind == "png" else {}
+    figure.savefig(buffer, format=kind, dpi=_DPI, metadata=_metadata(kind, title, origin), **extra)
+    return buffer.getvalue()
+
+
+def _metadata(kind: str, title: str, origin: str) -> dict[str, str | None]:
+    """Title and origin under each format's own names, and no date."""
+    match kind:
+        case "png":
+            return {"Title": title, "Description": origin}
+        case "svg":
+            return {"Title": title, "Description": origin, "Date": None}
+        case _:
+            return {"Title": title, "Subject": origin, "CreationDate": None}
+
+
+def write(path: Path, content: bytes) -> None:
+    """Write so that the path holds the old or the new content and never a part."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    handle, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
+    temporary = Path(name)
+    try:
+        with os.fdopen(handle, "wb") as file:
+            file.write(content)
+            file.flush()
+            os.fsync(file.fileno())
+        # mkstemp makes files for their owner alone; figures are for everyone the umask allows.
+        temporary.chmod(0o666 & ~_umask())
+        temporary.replace(path)
+    except BaseException:
+        temporary.unlink(missing_ok=True)
+        raise
+
+
+def _umask() -> int:
+    mask = os.umask(0)
+    os.umask(mask)
+    return mask
+
+
+_NO_BASELINE: Final = "speed-up: no baseline was measured beside other settings (see --baseline)"
+
+
+_NO_BANDWIDTH: Final = "bandwidth: one rank sends nothing over any link"
+
+
+_NO_TIMES: Final = "belief: no time that the library predicts is known here"
+
+
+# From this many targets on, starting processes costs less than it saves.
+_WORTH_PROCESSES: Final = 3
+
+
+_NO_CHANNELS: Final = "channels: no setting was measured with several numbers of channels"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Planned:
+    """A figure whose data is there and which only waits to be drawn."""
+
+    stem: str
+    draw: Callable[[], Figure]
+
+
+def draw_figures(
+    figures_input: PlotInput,
+    directory: Path,
+    formats: Sequence[str] = defaults.FIGURES,
+    overwrite: bool = False,
+) -> tuple[Path, ...]:
+    """Draw every figure that the data allows and return the files, in a fixed order.
+
+    Files are ``<collective>-<n>n<m>r[-<placement>]-<figure>.<format>``. All figures are drawn
+    before the first is written, each file is written atomically, and the same input gives the
+    same bytes.
+
+    Raises:
+        CommandLineError: an unknown format, or a file exists and ``overwrite`` is not set;
+            nothing has been written then.
+    """
+    check_formats(formats)
+    seen = scenes(figures_input)
+    names = [f"{one.stem}.{kind}" for scene in seen for one in _plan(scene) for kind in formats]
+    paths = [directory / name for name in names]
+    if not overwrite:
+        check_free(paths)
+    contents = [content for drawn in _draw_all(seen, tuple(formats)) for content in drawn]
+    for path, content in zip(paths, contents, strict=True):
+        write(path, content)
+    return tuple(paths)
+
+
+# Of a link map, which a page and a reader of the folder look at.
+LINK_FORMATS: Final = ("svg", "png")
+
+
+def draw_links(
+    link_map: LinkMap, directory: Path, formats: Sequence[str] = LINK_FORMATS
+) -> tuple[Path, ...]:
+    """Draw a link map as ``links.<format>``, in place of an older one, and return the files.
+
+    Raises:
+        CommandLineError: an unknown format.
+        OSError: the disk refuses.
+    """
+    check_formats(formats)
+    origin = "simulated" if link_map.simulated else "measured"
+    with house_style():
+        figure = draw_link_map(link_map, origin)
+        contents = {kind: encode(figure, kind, "links", origin) for kind in formats}
+    paths = []
+    for kind, content in contents.items():
+        paths.append(directory / f"links.{kind}")
+        write(paths[-1], content)
+    return tuple(paths)
+
+
+def _draw_all(seen: Sequence[Scene], formats: tuple[str, ...]) -> Iterable[list[bytes]]:
+    """Every scene's figures; many scenes are drawn by several processes."""
+    if len(seen) < _WORTH_PROCESSES:
+        return [_draw_scene(scene, formats) for scene in seen]
+    # Started anew rather than forked: numpy's threads would not survive a fork.
+    with ProcessPoolExecutor(
+        max_workers=min(len(seen), os.cpu_count() or 1), mp_context=get_context("spawn")
+    ) as pool:
+        return list(pool.map(_draw_scene, seen, repeat(formats)))
+
+
+def _draw_scene(scene: Scene, formats: tuple[str, ...]) -> list[bytes]:
+    contents = []
+    with house_style():
+        for one in _plan(scene):
+            figure = one.draw()
+            origin = scene.given.origin
+            contents += [encode(figure, kind, one.stem, origin) for kind in formats]
+    return contents
+
+
+def omissions(figures_input: PlotInput) -> tuple[str, ...]:
+    """Which figures ``draw`` leaves out and why, one sentence each, for the talk on stderr."""
+    left_out = []
+    for scene in scenes(figures_input):
+        if speedup_data(scene) is None:
+            left_out.append(f"{scene.stem}: {_NO_BASELINE}")
+        if bandwidth_data(scene) is None:
+            left_out.append(f"{scene.stem}: {_NO_BANDWIDTH}")
+        if figures_input.beliefs and belief_data(scene) is None:
+            left_out.append(f"{scene.stem}: {_NO_TIMES}")
+        if channel_data(scene) is None:
+            left_out.append(f"{scene.stem}: {_NO_CHANNELS}")
+    return tuple(left_out)
+
+
+def _plan(scene: Scene) -> list[_Planned]:
+    speedup, bandwidth = speedup_data(scene), bandwidth_data(scene)
+    channels, belief = channel_data(scene), belief_data(scene)
+    variants = variant_data(scene)
+    steps: list[tuple[str, Callable[[], Figure] | None]] = [
+        ("speedup", partial(draw_speedup, speedup) if speedup else None),
+        ("bandwidth", partial(draw_bandwidth, bandwidth) if bandwidth else None),
+        ("time", partial(draw_timing, time_data(scene))),
+        ("belief", partial(draw_belief, belief) if belief else None),
+        ("variants", partial(draw_variants, variants) if variants else None),
+        ("channels", partial(draw_channels, channels) if channels else None),
+        ("table", partial(draw_table, table_data(scene))),
+    ]
+    return [
+        _Planned(stem=f"{scene.stem}-{name}", draw=step) for name, step in steps if step is not None
+    ]

@@ -1,0 +1,208 @@
+"""A session to figures."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from rccltune import session
+from rccltune.ceiling import Bounded, bounded
+from rccltune.fit import FitDone, fit_session
+from rccltune.model import (
+    BASELINE,
+    DEFAULT_VARIANT,
+    Curve,
+    Environment,
+    Launch,
+    Note,
+    Outcome,
+    Scale,
+    TooLittleDataError,
+    Variant,
+    base_variant,
+)
+from rccltune.report.figures import files, scene
+from rccltune.scaling import one_machine, predicted
+from rccltune.zones import choice_of, environments_of, zones_in
+
+if TYPE_CHECKING:
+    from rccltune.zones import Choice, ChoiceOptions
+
+
+Ended = tuple[Launch, Outcome]
+
+
+def plot_session(
+    folder: Path,
+    options: Callable[[FitDone], ChoiceOptions],
+    *,
+    note: Note,
+    directory: Path | None,
+    formats: Sequence[str],
+    overwrite: bool,
+    bounds: Callable[[Bounded], None] = lambda _found: None,
+) -> tuple[Path, ...]:
+    """Draw every figure that the session has data for.
+
+    Args:
+        folder: the session.
+        options: of the choice.
+        note: told what is worth telling.
+        directory: of the figures, None for the session's own.
+        formats: of the files.
+        overwrite: replace figures that are there.
+        bounds: told what the session's rates of links say, where it has any.
+
+    Raises:
+        CommandLineError: a figure is there and may not be overwritten.
+        TooLittleDataError: no good sample.
+    """
+    done = fit_session(folder, note=note)
+    wish = options(done)
+    choice = _choice_or_none(done, wish, note)
+    environments = environments_of(done, choice, wish) if choice else ()
+    limits = bounded(done)
+    if limits is not None:
+        bounds(limits)
+    launches = session.read_launches(folder)
+    wanted = plot_input(
+        done,
+        wish,
+        choice=choice,
+        environments=environments,
+        limits=limits,
+        launches=launches,
+    )
+    for notice in done.agreements.notices:
+        note(f"{notice.message} ({notice.where})")
+    for one in done.quarantined:
+        note(f"not measured: {one}: quarantined, {one.reason}")
+    for sentence in files.omissions(wanted):
+        note(sentence)
+    where = directory or folder / "plots"
+    with session.disk_errors(where):
+        return files.draw_figures(wanted, where, formats=formats, overwrite=overwrite)
+
+
+def plot_input(
+    done: FitDone,
+    wish: ChoiceOptions,
+    *,
+    choice: Choice | None,
+    environments: Sequence[Environment],
+    limits: Bounded | None,
+    launches: Sequence[Ended],
+) -> scene.PlotInput:
+    """What the figures of a session are drawn from.
+
+    Args:
+        done: what fit found.
+        wish: of the choice.
+        choice: None where there is nothing to choose from.
+        environments: variants, judged.
+        limits: what the session's rates of links say, None where it has none.
+        launches: of the session.
+    """
+    return scene.PlotInput(
+        curves=_of_one(done.curves, environments),
+        crossovers=tuple(c for c in done.crossovers if _is_drawn(c.target.variant, environments)),
+        zones=zones_in(choice.zones, environments) if choice else (),
+        environments=tuple(environments),
+        baseline=wish.baseline,
+        left_out=choice.left_out if choice else (),
+        quarantined=done.quarantined,
+        beliefs=done.beliefs,
+        ceilings=tuple(one.ceiling for one in limits.reached) if limits else (),
+        source=_source(launches),
+        machine=_machine(done),
+        simulated=done.session.simulated,
+        published=bool(_origins(launches)),
+    )
+
+
+def plot_predicted(
+    folders: Sequence[Path],
+    scales: Sequence[Scale],
+    options: Callable[[FitDone], ChoiceOptions],
+    *,
+    note: Note,
+    directory: Path,
+    formats: Sequence[str],
+    overwrite: bool,
+) -> tuple[Path, ...]:
+    """Draw what sessions of several scales say of others; every figure says that it is predicted.
+
+    Raises:
+        CommandLineError: a figure is there and may not be overwritten, or a scale is not of whole
+            nodes.
+        TooLittleDataError: nothing can be predicted.
+        SessionError: sessions of two machines.
+    """
+    fits = [fit_session(folder, note=note) for folder in folders]
+    one_machine(fits)
+    made = predicted(fits, scales, options, note=note)
+    if not made.curves:
+        return ()
+    made_in = [session.read_launches(done.session.path) for done in fits]
+    wanted = scene.PlotInput(
+        curves=made.curves,
+        zones=zones_in(made.choice.zones, ()),
+        baseline=options(fits[0]).baseline,
+        left_out=made.choice.left_out,
+        source=", ".join(dict.fromkeys(_source(launches) for launches in made_in)),
+        machine=_machine(fits[0]),
+        simulated=any(done.session.simulated for done in fits),
+        published=any(_origins(launches) for launches in made_in),
+    )
+    with session.disk_errors(directory):
+        return files.draw_figures(wanted, directory, formats=formats, overwrite=overwrite)
+
+
+def _of_one(curves: Sequence[Curve], environments: Sequence[Environment]) -> tuple[Curve, ...]:
+    """Curves of the environment that is chosen, and of the untouched site.
+
+    All variants at once would be a picture with fifty lines; what they gain has a figure of its
+    own.
+    """
+    return tuple(
+        curve
+        for curve in curves
+        if _is_drawn(curve.key.variant, environments)
+        or (curve.key.setting == BASELINE and curve.key.variant.name == DEFAULT_VARIANT.name)
+    )
+
+
+def _is_drawn(variant: Variant, environments: Sequence[Environment]) -> bool:
+    """Whether a variant is the chosen one, or none that is judged as an environment."""
+    base = base_variant(variant).name
+    chosen = next((e.variant.name for e in environments if e.chosen and not e.variant.path), None)
+    others = {one.variant.name for one in environments}
+    return base == chosen if chosen is not None else base not in others
+
+
+def _choice_or_none(done: FitDone, wish: ChoiceOptions, note: Note) -> Choice | None:
+    """A session of baselines only has figures, but nothing to choose from."""
+    try:
+        return choice_of(done, wish)
+    except TooLittleDataError as error:
+        note(f"no zones: {error.message}")
+        return None
+
+
+def _origins(launches: Sequence[Ended]) -> list[str]:
+    return sorted({outcome.origin for _, outcome in launches if outcome.origin})
+
+
+def _source(launches: Sequence[Ended]) -> str:
+    names = sorted({launch.source for launch, _ in launches if launch.source})
+    listed = _origins(launches) or names
+    return listed[0] if len(listed) == 1 else f"{len(listed)} files" if listed else "rccltune sweep"
+
+
+def _machine(done: FitDone) -> str:
+    fingerprint = done.session.fingerprint
+    mode = fingerprint.mode
+    parts = [fingerprint.product, str(mode) if mode and mode.compute else None]
+    parts += ["through PyTorch"] if fingerprint.runner else []
+    return ", ".join(part for part in parts if part)

@@ -1,0 +1,1 @@
+"""Thin matplotlib renderers: they place what the figures computed, and decide nothing."""

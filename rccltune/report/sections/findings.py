@@ -1,0 +1,225 @@
+"""The library's own belief, how good the curves are, and what stays undecided."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from statistics import median
+
+from rccltune.fit import Checked, check_beliefs
+from rccltune.model import AS_GOOD, Curve, Notice, format_size, format_time
+from rccltune.report.records import Block, Column, Items, Part, Section, Table, Words
+from rccltune.report.sections.found import Found
+from rccltune.report.sections.words import DASH, count, percent, where_of
+
+_MOST_ROWS = 400
+
+
+_MOST_CURVES = 120
+
+
+_MOST_NOTICES = 60
+
+
+def belief_section(found: Found, *, most_rows: int) -> Section | None:
+    """What the library does by itself against what was measured, None where that is not known."""
+    checked = [
+        one
+        for one in check_beliefs(found.done.beliefs, found.done.curves)
+        if any(held.loss is not None for held in one.held)
+    ]
+    if not checked:
+        return None
+    lead = (
+        "What the library would have chosen, from its own cost table as a tuner is shown it "
+        "(traces of the launches), held against the times measured here at the same sizes."
+    )
+    parts = [Part(title="", blocks=(Words(text=lead), _overview(checked)))]
+    left = min(_MOST_ROWS, most_rows)
+    for one in checked:
+        if left <= 0:
+            said = "More targets are in rccltune fit --json."
+            parts.append(Part(title="", blocks=(Words(text=said),)))
+            break
+        parts.append(Part(title="", blocks=(_belief(one, left),)))
+        left -= len(one.held)
+    return Section(
+        name="belief", title="Measured against the library's own belief", parts=tuple(parts)
+    )
+
+
+def _overview(checked: Sequence[Checked]) -> Table:
+    """A row for each target and environment."""
+    return Table(
+        caption=f"Where the library's own choice is beaten by more than {percent(AS_GOOD, 0)}",
+        columns=(
+            Column(name="collective"),
+            Column(name="ranks"),
+            Column(name="environment"),
+            Column(name="beaten at", numeric=True),
+            Column(name="of sizes", numeric=True),
+            Column(name="its choice takes longer by at most", numeric=True),
+            Column(name="at", numeric=True),
+        ),
+        rows=tuple(_summary(one) for one in checked),
+        source="From fit.json; sizes at which its choice and another setting were measured.",
+    )
+
+
+def _summary(one: Checked) -> tuple[str, ...]:
+    target = one.target
+    known = [held for held in one.held if held.loss is not None]
+    worst = max(known, key=lambda held: held.loss or 0.0)
+    return (
+        target.collective.value,
+        where_of(target.scale, target.rank_placement),
+        target.variant.name,
+        str(sum(held.is_beaten for held in known)),
+        str(len(known)),
+        percent(worst.loss),
+        format_size(worst.nbytes) if worst.is_beaten else DASH,
+    )
+
+
+def _belief(one: Checked, most: int) -> Table:
+    target = one.target
+    return Table(
+        caption=f"{target.collective.value}, {where_of(target.scale, target.rank_placement)}, "
+        f"{target.variant.name}: size by size",
+        columns=(
+            Column(name="message size", numeric=True),
+            Column(name="its choice"),
+            Column(name="it predicts", numeric=True),
+            Column(name="measured", numeric=True),
+            Column(name="best measured"),
+            Column(name="measured", numeric=True),
+            Column(name="its choice takes longer by", numeric=True),
+        ),
+        rows=tuple(
+            (
+                format_size(held.nbytes),
+                str(held.choice) if held.choice else DASH,
+                _time(held.predicted_us),
+                _time(held.choice_us),
+                str(held.best) if held.best else DASH,
+                _time(held.best_us),
+                percent(held.loss),
+            )
+            for held in one.held[:most]
+        ),
+        source=f"From fit.json, {one.view}; predictions from the traces of the launches.",
+        folded=True,
+    )
+
+
+def _time(time_us: float | None) -> str:
+    return DASH if time_us is None else format_time(time_us)
+
+
+def residuals_section(found: Found) -> Section:
+    """Each curve's model with its errors: at the points, and at sizes left out."""
+    curves = found.done.curves
+    table = Table(
+        caption=f"{count(len(curves), 'fitted curve')}",
+        columns=(
+            Column(name="collective"),
+            Column(name="setting"),
+            Column(name="ranks"),
+            Column(name="measured as"),
+            Column(name="sizes", numeric=True),
+            Column(name="model"),
+            Column(name="error at its points, median", numeric=True),
+            Column(name="worst", numeric=True),
+            Column(name="at sizes left out, mean", numeric=True),
+            Column(name="worst", numeric=True),
+        ),
+        rows=tuple(_curve(curve) for curve in curves[:_MOST_CURVES]),
+        source="From fit.json. An error is |fitted − measured| / measured; a size left out is one "
+        "that the model was not given. Log-log joins its points, so that it has no error there."
+        + _rest(len(curves), _MOST_CURVES),
+        folded=len(curves) > 12,
+    )
+    return Section(
+        name="residuals", title="How good the curves are", parts=(Part(title="", blocks=(table,)),)
+    )
+
+
+def _rest(n: int, most: int) -> str:
+    return f" {n - most} more curves are in fit.json." if n > most else ""
+
+
+def _curve(curve: Curve) -> tuple[str, ...]:
+    fit = curve.fit(curve.chosen)
+    errors = [abs(one) for one in fit.residuals] if fit else []
+    key = curve.key
+    variant = "" if key.variant.name == "default" else f" [{key.variant.name}]"
+    return (
+        key.collective.value,
+        f"{key.setting}{variant}",
+        where_of(key.scale, key.rank_placement),
+        str(key.view),
+        str(len(curve.points)),
+        curve.chosen.value,
+        percent(median(errors)) if errors else DASH,
+        percent(max(errors)) if errors else DASH,
+        percent(fit.held_out_error) if fit else DASH,
+        percent(fit.held_out_worst) if fit else DASH,
+    )
+
+
+def undecided_section(found: Found) -> Section:
+    """What nobody should take for known."""
+    blocks: list[Block] = []
+    said = [
+        *_still_open(found),
+        *(f"Not measured: {one}: {one.reason}." for one in found.done.quarantined),
+        *_never_chosen(found),
+    ]
+    if said:
+        blocks.append(Items(items=tuple(said)))
+    notices = [*found.done.warnings, *(found.choice.notices if found.choice else ())]
+    if notices:
+        blocks.append(_notices(list(dict.fromkeys(notices))))
+    if not blocks:
+        blocks.append(Words(text="Nothing that is known to be open."))
+    return Section(
+        name="undecided", title="Undecided", parts=(Part(title="", blocks=tuple(blocks)),)
+    )
+
+
+def _still_open(found: Found) -> Iterable[str]:
+    for one in found.expected:
+        where = (
+            f" Sizes where more is expected: {_sizes(one.open_nbytes)}." if one.open_nbytes else ""
+        )
+        yield (
+            f"{one.collective.value}: after {count(found.n_rounds, 'round')} the search still "
+            f"expected to lose {percent(one.mean)} in the mean, {percent(one.worst)} at worst, at "
+            f"{format_size(one.at_nbytes)} (search.json).{where}"
+        )
+
+
+def _sizes(found: Sequence[int], most: int = 12) -> str:
+    listed = ", ".join(format_size(nbytes) for nbytes in found[:most])
+    return listed + (f" and {len(found) - most} more" if len(found) > most else "")
+
+
+def _never_chosen(found: Found) -> Iterable[str]:
+    left = found.choice.left_out if found.choice else ()
+    for one in left[:_MOST_NOTICES]:
+        faster = f"; the fastest at {count(one.n_fastest, 'size')}" if one.n_fastest else ""
+        yield (
+            f"Measured, and in no rule: {one.target.collective.value} {one.setting}: "
+            f"{one.reason}{faster}."
+        )
+
+
+def _notices(notices: Sequence[Notice]) -> Table:
+    more = len(notices) - _MOST_NOTICES
+    return Table(
+        caption=f"{count(len(notices), 'warning')}, each with its remedy",
+        columns=(Column(name="what"), Column(name="where"), Column(name="remedy")),
+        rows=tuple((one.message, one.where or DASH, one.remedy) for one in notices[:_MOST_NOTICES]),
+        source="From fit.json and the choice."
+        + (f" {more} more: rccltune fit -v." if more > 0 else ""),
+        folded=len(notices) > 6,
+    )

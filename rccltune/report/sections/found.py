@@ -1,0 +1,248 @@
+"""Everything that a session keeps and its page shows, read once."""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+
+from rccltune import model, session
+from rccltune.ceiling import Bounded, bounded
+from rccltune.fit import FitDone, fit_session
+from rccltune.measure import SearchFile
+from rccltune.model import (
+    Environment,
+    Expected,
+    Launch,
+    Note,
+    Outcome,
+    Place,
+    Scale,
+    SessionError,
+    Status,
+    TooLittleDataError,
+)
+from rccltune.report.figures import scene
+from rccltune.report.plots import plot_input
+from rccltune.report.sections.verified import Verification, joined, verifications
+from rccltune.rules import RuleFile, read_rules
+from rccltune.session import SEARCH_FILE, stored_place
+from rccltune.verify import FOLDER, Refused, refusals
+from rccltune.zones import choice_of, environments_of
+
+if TYPE_CHECKING:
+    from rccltune.zones import Choice, ChoiceOptions
+
+
+Ended = tuple[Launch, Outcome]
+
+
+AS_SWEPT: Final = "as swept"
+
+
+_MOST_HEAD: Final = 65536
+
+
+# A row of the heading that nccl-tests and rccl-tests print: bus id in brackets, then the name.
+_DEVICE: Final = re.compile(r"^# +Rank +\d+ .*\bdevice +\d+ \[[^\]]+\] (\S.*?) *$", re.MULTILINE)
+
+
+_SECTION: Final = re.compile(r"^#@ section ", re.MULTILINE)
+
+
+_WHERE: Final = re.compile(r"\w+ nodes=([0-9]+) ranks=([0-9]+)")
+
+
+_REMARK: Final = re.compile(r"extrapolated from .*?; expected error (?:unknown|\d+ %)")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Rules:
+    """A rule file of the session.
+
+    Attributes:
+        predicted: what the file says of scales that nobody measured.
+    """
+
+    path: Path
+    text: str
+    file: RuleFile
+    predicted: Mapping[Scale, str]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Found:
+    """What a session has.
+
+    Attributes:
+        wish: of the choice.
+        choice: None where there is nothing to choose between.
+        why_none: the reason of that, else empty.
+        drawn: what figures are drawn from.
+        launches: of the sweep, or the imported files.
+        trials: launches of the verification.
+        rules: the rule files that lie in the session.
+        verifications: one for each rule file that was verified.
+        refused: verifications that ended with an error, of rule files as they are now.
+        expected: what the search still expected to lose at its end.
+        n_rounds: of the search, 0 without one.
+        devices: ``2 × NVIDIA H200`` as a benchmark's own heading has them, None without one.
+    """
+
+    done: FitDone
+    wish: ChoiceOptions
+    choice: Choice | None
+    why_none: str
+    environments: tuple[Environment, ...]
+    limits: Bounded | None
+    drawn: scene.PlotInput
+    launches: tuple[Ended, ...]
+    trials: tuple[Ended, ...]
+    rules: tuple[Rules, ...]
+    verifications: tuple[Verification, ...]
+    refused: tuple[Refused, ...]
+    expected: tuple[Expected, ...]
+    n_rounds: int
+    place: Place | None
+    devices: str | None
+
+    @property
+    def folder(self) -> Path:
+        """The session."""
+        return self.done.session.path
+
+    @property
+    def simulated(self) -> bool:
+        """Whether nothing of it was measured on hardware."""
+        return self.done.session.simulated
+
+    @property
+    def machine(self) -> str | None:
+        """What was measured on: the session's word, or the benchmark's; None without either."""
+        named = self.done.session.fingerprint.product
+        words = (None if named else self.devices, self.drawn.machine)
+        return ", ".join(word for word in words if word) or None
+
+    @property
+    def verification(self) -> Verification | None:
+        """All that is of the files as they are; else the first, which counts for nothing."""
+        current = [one for one in self.verifications if one.is_current]
+        return joined(current) if current else next(iter(self.verifications), None)
+
+    def is_proven(self, name: str) -> bool:
+        """Whether the rule file of that name, as it is now, stood in its verification."""
+        return any(one.is_current and Path(one.path).name == name for one in self.verifications)
+
+    @property
+    def is_cut_short(self) -> bool:
+        """Whether a verification was begun, of which nothing says how it ended."""
+        has_rules = any(one.file.rules for one in self.rules)
+        return has_rules and bool(self.trials) and not self.verifications and not self.refused
+
+    @property
+    def is_imported(self) -> bool:
+        """Whether somebody else measured at least a part of it."""
+        return any(outcome.status is Status.IMPORTED for _, outcome in self.launches)
+
+    @property
+    def origins(self) -> tuple[str, ...]:
+        """Whose measurements were imported, as their files say."""
+        return tuple(sorted({o.origin for _, o in self.launches if o.origin}))
+
+
+def gather(folder: Path, options: Callable[[FitDone], ChoiceOptions], *, note: Note) -> Found:
+    """Read a session; curves and choice are made where they are not there.
+
+    Raises:
+        SessionError: no session, or one that cannot be read.
+        TooLittleDataError: no good sample.
+        CommandLineError: the baseline or the variant that was named was not measured.
+    """
+    done = fit_session(folder, note=note)
+    wish = options(done)
+    choice, why = _choice(done, wish)
+    environments = environments_of(done, choice, wish) if choice else ()
+    limits = bounded(done)
+    launches = session.read_launches(folder)
+    rules = tuple(_rules(path) for path in sorted(folder.glob("rccl_tuner*.csv")))
+    search = session.read_derived(folder, SEARCH_FILE, SearchFile)
+    return Found(
+        done=done,
+        wish=wish,
+        choice=choice,
+        why_none=why,
+        environments=environments,
+        limits=limits,
+        drawn=plot_input(
+            done,
+            wish,
+            choice=choice,
+            environments=environments,
+            limits=limits,
+            launches=launches,
+        ),
+        launches=launches,
+        trials=session.read_launches(folder / FOLDER),
+        rules=rules,
+        verifications=tuple(
+            verifications(
+                folder,
+                {one.path.name: one.file for one in rules},
+                {curve.key.view for curve in done.curves},
+            )
+        ),
+        refused=refusals(folder),
+        expected=search.expected if search is not None else (),
+        n_rounds=len(search.rounds) if search is not None else 0,
+        place=stored_place(folder),
+        devices=_devices(folder, launches),
+    )
+
+
+def _devices(folder: Path, launches: Iterable[Ended]) -> str | None:
+    """What a benchmark calls the devices of its ranks, by the first log that has them."""
+    for launch, outcome in launches:
+        if outcome.status is not Status.OK:
+            continue
+        try:
+            with session.raw_log(folder, launch.id).open("rb") as log:
+                head = log.read(_MOST_HEAD).decode("utf-8", "replace")
+        except OSError:
+            continue
+        names = Counter(_DEVICE.findall(head))
+        if names:
+            return ", ".join(f"{n} × {name}" for name, n in sorted(names.items()))
+    return None
+
+
+def _choice(done: FitDone, wish: ChoiceOptions) -> tuple[Choice | None, str]:
+    try:
+        return choice_of(done, wish), ""
+    except TooLittleDataError as error:
+        return None, error.message
+
+
+def _rules(path: Path) -> Rules:
+    try:
+        content = path.read_bytes()
+    except OSError as error:
+        raise SessionError(f"the rule file cannot be read: {error}", where=str(path)) from error
+    text = model.text_of(content)
+    file = read_rules(content)
+    return Rules(path=path, text=text, file=file, predicted=_predicted(text))
+
+
+def _predicted(text: str) -> dict[Scale, str]:
+    """The remark of each section whose scale was not measured, as emit-config writes it."""
+    found: dict[Scale, str] = {}
+    for part in _SECTION.split(text)[1:]:
+        where = _WHERE.match(part)
+        # Comments are wrapped to the width of the file.
+        lines = (line[1:].strip() for line in model.lines(part)[1:] if line.startswith("# "))
+        remark = _REMARK.search(" ".join(lines))
+        if where and remark:
+            found[Scale(n_nodes=int(where[1]), n_ranks=int(where[2]))] = remark[0]
+    return found

@@ -1,0 +1,272 @@
+"""The rules of a page: each with what it gained in the sweep, and in the verification."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+
+from rccltune.model import Proof, Rule, Scale, Zone, format_last, format_size, format_span
+from rccltune.report.records import Block, Column, Items, Part, Section, Table, Words
+from rccltune.report.sections.found import Found, Rules
+from rccltune.report.sections.verified import Stood, same
+from rccltune.report.sections.words import (
+    DASH,
+    baseline_of,
+    count,
+    percent,
+    ratios,
+    scale_of,
+    setting_in,
+    surely,
+    where_of,
+)
+from rccltune.zones import Choice, zones_in
+
+_MOST_HOLES = 60
+
+
+_MOST_RULES = 200
+
+
+# What weakens a gain; repeats are the usual case.
+_PROOF = {Proof.ONE_RUN: "one run", Proof.EXTRAPOLATED: "extrapolated"}
+
+
+_COLUMNS = (
+    Column(name="collective"),
+    Column(name="sizes"),
+    Column(name="setting"),
+    Column(name="verified: times as fast", numeric=True),
+    Column(name="gain certain to", numeric=True),
+    Column(name="in the sweep: times as fast", numeric=True),
+    Column(name="behind the best, at most", numeric=True),
+)
+
+
+def zones_of(found: Found, choice: Choice | None) -> tuple[Zone, ...]:
+    """What is chosen, in the environment that is chosen."""
+    return zones_in(choice.zones, found.environments) if choice else ()
+
+
+def rules_section(found: Found) -> Section:
+    """Rules with their evidence, and what is left to the library with the reason."""
+    zones = zones_of(found, found.choice)
+    blocks: list[Block] = []
+    if found.choice is None:
+        blocks.append(Words(text=f"There are no rules: {found.why_none}."))
+    blocks += _files(found, zones)
+    cuts = [cut for one in found.verifications if one.is_current for cut in one.cuts]
+    if cuts:
+        blocks.append(
+            Items(
+                items=tuple(
+                    f"Taken away by the verification: {c.collective.value} "
+                    f"{format_span(c.min_nbytes, c.max_nbytes)}: {c.reason}"
+                    for c in cuts
+                )
+            )
+        )
+    holes = [zone for zone in zones if zone.setting is None]
+    blocks += [_holes(holes)] if holes else []
+    return Section(name="rules", title="Rules", parts=(Part(title="", blocks=tuple(blocks)),))
+
+
+def _files(found: Found, zones: tuple[Zone, ...]) -> list[Block]:
+    """A table for each file; of what is chosen where no file was written yet."""
+    blocks: list[Block] = []
+    for one in found.rules:
+        if not one.file.rules:
+            blocks.append(Words(text=f"{one.path.name} has no rule: the site stays as it is."))
+            continue
+        waits = {
+            number
+            for number, rule in enumerate(one.file.rules)
+            if _is_fallback(rule, one.file.rules[:number])
+        }
+        rows = [
+            (
+                scale_of(rule),
+                _row(rule, stood_of(found, rule, one.path.name), zones, fallback=number in waits),
+            )
+            for number, rule in enumerate(one.file.rules[:_MOST_RULES])
+        ]
+        blocks += _tables(rows, f"of {one.path.name}", found, len(one.file.rules))
+        blocks += [
+            Words(text=f"The rules for {scale} are EXTRAPOLATED: {remark}.", loud=True)
+            for scale, remark in one.predicted.items()
+        ]
+        blocks += _elsewhere(one, found)
+    chosen = [zone for zone in zones if zone.setting is not None]
+    if not found.rules and chosen:
+        why = "No rule file was written yet: rccltune emit-config writes it."
+        if found.refused:
+            why = "No rule file was written: the verification of these rules failed."
+        blocks.append(Words(text=why))
+        rows = [
+            (scale_of(rule), _row(rule, None, zones))
+            for rule in map(_as_rule, chosen[:_MOST_RULES])
+        ]
+        blocks += _tables(rows, "that would be written", found, len(chosen))
+    return blocks
+
+
+def _elsewhere(one: Rules, found: Found) -> list[Block]:
+    """Rules that were written from several sessions have their evidence there."""
+    known = {curve.key.scale for curve in found.done.curves} | set(one.predicted)
+    others = {
+        scale_of(rule)
+        for rule in one.file.rules
+        if rule.n_nodes and rule.n_ranks
+        if Scale(n_nodes=rule.n_nodes, n_ranks=rule.n_ranks) not in known
+    }
+    said = f"The rules for {', '.join(sorted(others))} come from another session, whose page has "
+    return [Words(text=f"{said}their gains.")] if others else []
+
+
+def _tables(
+    rows: Sequence[tuple[str, tuple[str, ...]]], whose: str, found: Found, n: int
+) -> list[Table]:
+    """One table for each scale, so that its name stands once."""
+    by_scale: dict[str, list[tuple[str, ...]]] = {}
+    for scale, row in rows:
+        by_scale.setdefault(scale, []).append(row)
+    return [
+        Table(
+            caption=f"{count(len(mine), 'rule')} {whose}, for {scale}",
+            columns=_COLUMNS,
+            rows=tuple(mine),
+            source=_source(found) + _rest(n, _MOST_RULES),
+        )
+        for scale, mine in by_scale.items()
+    ]
+
+
+def _rest(n: int, most: int) -> str:
+    return f" {n - most} more are not shown here; the file has them." if n > most else ""
+
+
+def _source(found: Found) -> str:
+    said = (
+        f"In the sweep: the time of {baseline_of(found)} over that of the rule's setting at the "
+        "same measured sizes, median (least to most), from fit.json."
+    )
+    said += (
+        " A fallback is reached only where the setting before it cannot be chosen. Bounds are "
+        "rounded here, and exact in the file."
+    )
+    if found.refused:
+        said += " The verification of these rules failed: none of them is proven."
+    if found.verification is not None:
+        said += (
+            " Verified: both arms in turns on the machine, with the file and the plugin; median "
+            "(least to most) over sizes and placements, from verdict.json."
+        )
+        if not found.verification.is_current:
+            said += " The verification was of other rules than these; none of it is shown here."
+    return said
+
+
+def _as_rule(zone: Zone) -> Rule:
+    if zone.setting is None:
+        raise ValueError("a hole is no rule")
+    return Rule(
+        collective=zone.target.collective,
+        min_nbytes=zone.min_nbytes,
+        max_nbytes=zone.max_nbytes,
+        setting=zone.setting,
+        n_nodes=zone.target.scale.n_nodes,
+        n_ranks=zone.target.scale.n_ranks,
+        variant=zone.variant,
+    )
+
+
+def _is_fallback(rule: Rule, before: Iterable[Rule]) -> bool:
+    """Whether another rule for all its sizes comes first, so that this one waits behind it."""
+    place = (rule.collective, rule.n_nodes, rule.n_ranks)
+    return any(
+        (one.collective, one.n_nodes, one.n_ranks) == place
+        and one.min_nbytes <= rule.min_nbytes
+        and rule.max_nbytes <= one.max_nbytes
+        for one in before
+    )
+
+
+def _row(
+    rule: Rule, stood: Stood | None, zones: Iterable[Zone], *, fallback: bool = False
+) -> tuple[str, ...]:
+    zone = next((one for one in zones if is_of(rule, one)), None)
+    variant = zone.variant if zone else rule.variant
+    return (
+        rule.collective.value,
+        format_span(rule.min_nbytes, rule.max_nbytes),
+        setting_in(rule.setting, variant) + (", fallback" if fallback else ""),
+        _verified(stood),
+        surely(stood.certainty) if stood else DASH,
+        _swept(zone),
+        percent(zone.worst_regret) if zone else DASH,
+    )
+
+
+def _verified(stood: Stood | None) -> str:
+    if stood is None:
+        return DASH
+    n = len({verdict.nbytes for verdict in stood.verdicts})
+    return f"{ratios(stood.verdicts)}, {_sizes(n)}"
+
+
+def _sizes(n: int) -> str:
+    """In one piece wherever the cell is broken."""
+    return count(n, "size").replace(" ", "\N{NO-BREAK SPACE}")
+
+
+def _swept(zone: Zone | None) -> str:
+    if zone is None or zone.gain is None:
+        return DASH
+    gain = zone.gain
+    said = f"{1 + gain.median:.2f}× ({1 + gain.low:.2f} to {1 + gain.high:.2f})"
+    once = f", {_PROOF[zone.proof]}" if zone.proof in _PROOF else ""
+    return f"{said}, {_sizes(zone.n_sizes)}{once}"
+
+
+def stood_of(found: Found, rule: Rule, file: str) -> Stood | None:
+    """What the verification of a file says of a rule, None where it was of other rules."""
+    mine = (one for one in found.verifications if Path(one.path).name == file and one.is_current)
+    stood = (one for known in mine for one in known.stood)
+    return next((one for one in stood if same(one.rule) == same(rule)), None)
+
+
+def is_of(rule: Rule, zone: Zone) -> bool:
+    """Whether a rule, perhaps narrowed since, came from a zone."""
+    target = zone.target
+    return (
+        (rule.collective, rule.n_nodes, rule.n_ranks, rule.setting)
+        == (target.collective, target.scale.n_nodes, target.scale.n_ranks, zone.setting)
+        and zone.min_nbytes <= rule.min_nbytes
+        and rule.max_nbytes <= zone.max_nbytes
+    )
+
+
+def _holes(holes: list[Zone]) -> Table:
+    return Table(
+        caption=f"{count(len(holes), 'stretch')} of sizes left to the library, and why",
+        columns=(
+            Column(name="collective"),
+            Column(name="ranks"),
+            Column(name="from", numeric=True),
+            Column(name="to", numeric=True),
+            Column(name="why"),
+        ),
+        rows=tuple(
+            (
+                zone.target.collective.value,
+                where_of(zone.target.scale, zone.target.rank_placement),
+                format_size(zone.min_nbytes),
+                format_last(zone.max_nbytes),
+                zone.why,
+            )
+            for zone in holes[:_MOST_HOLES]
+        ),
+        source="From the choice among the curves of fit.json, before any verification."
+        + _rest(len(holes), _MOST_HOLES),
+        folded=len(holes) > 12,
+    )

@@ -1,0 +1,160 @@
+"""What verifications say of a session's rule files as they are now."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Final
+
+from rccltune import session
+from rccltune.model import Collective, Rule, Verdict, View
+from rccltune.rules import RuleFile
+from rccltune.verify import ConditionFile, Cut, StandingFile, VerdictFile, verdict_files
+
+AS_SWEPT: Final = "as swept"
+
+
+_AGAIN: Final = "delete it; rccltune verify writes it again without measuring anew."
+
+
+# Rule files of a session by their names.
+Files = Mapping[str, RuleFile]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Stood:
+    """A rule after verification.
+
+    Attributes:
+        verdicts: of its sizes, as swept; those that a path or a fallback took are not among them.
+    """
+
+    rule: Rule
+    certainty: float
+    stands: bool
+    verdicts: tuple[Verdict, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Verification:
+    """What verdict.json says.
+
+    Attributes:
+        is_current: the rules that stood are those that the session's file has now.
+        verdicts: of all conditions.
+        own: of the sweep's own condition.
+        conditions: names of all.
+        hits: calls that a rule answered.
+    """
+
+    path: str
+    is_current: bool
+    simulated: bool
+    n_before: int
+    n_after: int
+    n_launches: int
+    n_rounds: int
+    verdicts: tuple[Verdict, ...]
+    own: tuple[Verdict, ...]
+    stood: tuple[Stood, ...]
+    cuts: tuple[Cut, ...]
+    conditions: tuple[str, ...]
+    hits: int
+    misses: int
+
+
+def verifications(folder: Path, files: Files, views: set[View]) -> Iterator[Verification]:
+    """One for each rule file that was verified.
+
+    Args:
+        folder: the session.
+        files: its rule files as they are now.
+        views: under which the sweep measured.
+
+    Raises:
+        SessionError: a verdict is not what rccltune verify writes.
+    """
+    for path in verdict_files(folder):
+        read = session.read_derived(folder, path.name, VerdictFile, hint=_AGAIN)
+        if read is not None:
+            yield _read(read, files, views)
+
+
+def joined(found: Sequence[Verification]) -> Verification:
+    """Of several files together; at least one."""
+    return replace(
+        found[0],
+        simulated=any(one.simulated for one in found),
+        n_before=sum(one.n_before for one in found),
+        n_after=sum(one.n_after for one in found),
+        n_launches=sum(one.n_launches for one in found),
+        n_rounds=max(one.n_rounds for one in found),
+        verdicts=tuple(v for one in found for v in one.verdicts),
+        own=tuple(v for one in found for v in one.own),
+        stood=tuple(s for one in found for s in one.stood),
+        cuts=tuple(c for one in found for c in one.cuts),
+        conditions=tuple(dict.fromkeys(c for one in found for c in one.conditions)),
+        hits=sum(one.hits for one in found),
+        misses=sum(one.misses for one in found),
+    )
+
+
+def _read(said: VerdictFile, files: Files, views: set[View]) -> Verification:
+    # Imported files say less of their views than a benchmark that was started does.
+    alone = len(said.conditions) == 1 and not any(one.view in views for one in said.verdicts)
+    own = tuple(one for one in said.verdicts if alone or one.view in views)
+    swept = next((one for one in said.conditions if one.name == AS_SWEPT), None)
+    stood = tuple(_stood(one, own, swept) for one in said.standings)
+    return Verification(
+        path=said.path or "",
+        is_current=_is_current(stood, files, said),
+        simulated=said.simulated,
+        n_before=said.rules_before,
+        n_after=said.rules,
+        n_launches=said.launches,
+        n_rounds=said.rounds,
+        verdicts=said.verdicts,
+        own=own,
+        stood=stood,
+        cuts=said.cuts,
+        conditions=tuple(one.name for one in said.conditions),
+        hits=sum(sum(one.hits.values()) for one in said.conditions),
+        misses=sum(one.misses for one in said.conditions),
+    )
+
+
+def _stood(rule: StandingFile, own: tuple[Verdict, ...], swept: ConditionFile | None) -> Stood:
+    away: set[int] = set()
+    if swept is not None:
+        away |= {*swept.bypassed.get(rule.collective.value, ())}
+        away |= {*swept.not_selectable.get(str(rule.line), ())}
+    return Stood(
+        rule=rule,
+        certainty=rule.certainty,
+        stands=rule.stands,
+        verdicts=tuple(
+            one
+            for one in own
+            if rule.matches(one.target.collective, one.nbytes, one.target.scale)
+            and one.nbytes not in away
+        ),
+    )
+
+
+def _is_current(stood: tuple[Stood, ...], files: Files, said: VerdictFile) -> bool:
+    """Whether the file that was verified has just the rules that were."""
+    file = files.get(Path(said.path or "").name)
+    if file is None:
+        return False
+    verified = {same(one.rule) for one in stood if one.stands}
+    scales = {(one.rule.n_nodes, one.rule.n_ranks) for one in stood}
+    there = {same(r) for r in file.rules if not scales or (r.n_nodes, r.n_ranks) in scales}
+    # A fallback that nobody asked stands in the file and in no verdict.
+    return verified <= there and len(there) == said.rules + said.fallbacks
+
+
+def same(rule: Rule) -> tuple[Collective, int, int, str, int | None, int | None]:
+    """What makes two rules one, whatever line they stand on."""
+    where = (rule.collective, rule.min_nbytes, rule.max_nbytes)
+    return (*where, str(rule.setting), rule.n_nodes, rule.n_ranks)

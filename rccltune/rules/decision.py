@@ -1,0 +1,145 @@
+"""Proof that the installed plugin loads and answers.
+
+Where the plugin's answer changes, found by asking it.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import tempfile
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+from pathlib import Path
+
+from rccltune import plugin
+from rccltune.model import MAX_NBYTES, Algorithm, Collective, Protocol, Setting, VerificationError
+from rccltune.rules.host import Answer, Communicator, Host
+
+# µs in a cell that may be chosen; any number from 0 up says so, and the plugin writes 0.
+_OFFERED = 10.0
+
+
+_IGNORED = -1.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Decision:
+    """An interval of sizes with one answer; ``setting`` is None where the library decides."""
+
+    min_nbytes: int
+    max_nbytes: int
+    setting: Setting | None
+
+
+def cost_table(offered: Iterable[tuple[Algorithm, Protocol]]) -> tuple[tuple[float, ...], ...]:
+    """A table of 7 x 3 cells, as RCCL since 2.23 passes it, in which only some may be chosen."""
+    cells = set(offered)
+    return tuple(
+        tuple(_OFFERED if (a, p) in cells else _IGNORED for p in Protocol) for a in Algorithm
+    )
+
+
+def decisions(
+    communicator: Communicator,
+    collective: Collective,
+    table: Sequence[Sequence[float]],
+    hints: Iterable[int],
+) -> tuple[Decision, ...]:
+    """Every change of the answer between 0 and 2^63-1, exact to the byte.
+
+    Args:
+        communicator: open, of one scale.
+        collective: one that asks a tuner.
+        table: which cells may be chosen.
+        hints: sizes near which the answer may change for a short stretch only (the bounds of
+            the rules); between two asked sizes with the same answer nothing is looked for.
+    """
+    known: dict[int, Setting | None] = {}
+
+    def ask(nbytes: int) -> Setting | None:
+        if nbytes not in known:
+            known[nbytes] = _setting(communicator.ask(collective, nbytes, table))
+        return known[nbytes]
+
+    for nbytes in sorted(_points(hints)):
+        ask(nbytes)
+    starts = sorted(known)
+    for start, end in pairwise(starts):
+        low, high = start, end
+        while high - low > 1 and ask(low) != ask(high):
+            middle = (low + high) // 2
+            if ask(middle) == ask(low):
+                low = middle
+            else:
+                high = middle
+    return _merge(sorted(known.items()))
+
+
+def _points(hints: Iterable[int]) -> set[int]:
+    powers = {1 << shift for shift in range(63)}
+    near = {value + offset for value in {*hints, *powers} for offset in (-1, 0, 1)}
+    return {0, MAX_NBYTES} | {value for value in near if 0 <= value <= MAX_NBYTES}
+
+
+def _setting(answer: Answer) -> Setting | None:
+    channels = answer.channels if answer.channels > 0 else None
+    if answer.cell is None:
+        return None if channels is None else Setting(channels=channels)
+    algorithm, protocol = answer.cell
+    return Setting(
+        algorithm=tuple(Algorithm)[algorithm],
+        protocol=tuple(Protocol)[protocol],
+        channels=channels,
+    )
+
+
+def _merge(asked: Sequence[tuple[int, Setting | None]]) -> tuple[Decision, ...]:
+    """Join asked sizes with the same answer; differing neighbours are one byte apart by now."""
+    merged: list[Decision] = []
+    for nbytes, setting in asked:
+        if merged and merged[-1].setting == setting:
+            start = merged[-1].min_nbytes
+            merged[-1] = Decision(min_nbytes=start, max_nbytes=nbytes, setting=setting)
+        else:
+            merged.append(Decision(min_nbytes=nbytes, max_nbytes=nbytes, setting=setting))
+    return tuple(merged)
+
+
+# ring/ll is the one answer that even hosts of ABI version 2 may be given.
+_RULE = "allreduce,1024,4096,ring,ll,4,1,8\n"
+
+
+_EXPECTED = Setting.parse("ring/ll/4")
+
+
+def check_plugin(path: Path) -> list[str]:
+    """Load the file and ask it at every version of the interface, inside a rule and outside.
+
+    Returns:
+        One line for each version.
+
+    Raises:
+        MachineError: it cannot be loaded.
+        VerificationError: an answer is wrong.
+    """
+    host = Host(path)
+    digest = hashlib.sha256(path.read_bytes()).hexdigest()
+    lines = [f"{path}", f"sha256 {digest}", f"built: {plugin.build_info()}"]
+    table = cost_table((a, p) for a in Algorithm for p in Protocol)
+    with tempfile.TemporaryDirectory(prefix="rccltune-") as folder:
+        rules = Path(folder) / "rules.csv"
+        rules.write_text(_RULE, encoding="utf-8")
+        env = {"NCCL_TUNER_CONFIG_FILE": str(rules)}
+        for abi in host.abi_versions:
+            with host.communicator(abi=abi, n_nodes=1, n_ranks=8, env=env) as communicator:
+                found = decisions(communicator, Collective.ALL_REDUCE, table, (1024, 4096))
+            told = [(d.min_nbytes, d.max_nbytes) for d in found if d.setting == _EXPECTED]
+            if told != [(1024, 4096)] or len(found) != 3:
+                raise VerificationError(
+                    f"ABI version {abi}: a rule for 1024 to 4096 bytes is answered as {found}",
+                    where=str(path),
+                    hint="install rccltune again; if it stays so, please report it.",
+                )
+            lines.append(f"ABI version {abi}: loads, applies a rule, leaves the rest alone")
+    return lines

@@ -1,0 +1,342 @@
+"""What the order of a file's rules means: which can be reached, which sizes fall between them.
+
+The first selectable match wins, so a rule behind others is a *fallback* where its sizes are
+taken by rules for other cells (it is reached when those are not selectable), and *dead* where
+they are taken by rules for the same cell, or by rules that need no cell.
+
+How many rules a file has: one way of counting for every verb.
+
+From zones to what a rule file says, before it is text.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
+from itertools import groupby
+
+from rccltune.model import (
+    DEFAULT_VARIANT,
+    MAX_NBYTES,
+    Algorithm,
+    Collective,
+    Protocol,
+    Rule,
+    RuleCount,
+    Scale,
+    Setting,
+    Target,
+    VerificationError,
+    Zone,
+)
+from rccltune.rules.line_format import UNPROVEN
+
+Interval = tuple[int, int]
+
+
+_Group = tuple[Collective, int | None, int | None]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Gap:
+    """Sizes of one collective and scale that no rule covers, between others that are covered."""
+
+    collective: Collective
+    n_nodes: int | None
+    n_ranks: int | None
+    min_nbytes: int
+    max_nbytes: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Audit:
+    """What the order means.
+
+    Attributes:
+        dead: rules that no call can ever reach.
+        fallbacks: rules that are reached only when another is not selectable.
+        gaps: uncovered sizes from 0 to 2^63-1, by group.
+    """
+
+    dead: tuple[Rule, ...]
+    fallbacks: tuple[Rule, ...]
+    gaps: tuple[Gap, ...]
+
+
+def audit(rules: Sequence[Rule]) -> Audit:
+    """Look at rules in file order, O(n^2) in the rules of one collective."""
+    dead, fallbacks = [], []
+    for number, rule in enumerate(rules):
+        before = [
+            earlier
+            for earlier in rules[:number]
+            if earlier.collective is rule.collective and _takes_all_calls_of(earlier, rule)
+        ]
+        own = (rule.min_nbytes, rule.max_nbytes)
+        if not left_over(own, [r for r in before if _needs_no_more_than(r, rule)]):
+            dead.append(rule)
+        elif not left_over(own, before):
+            fallbacks.append(rule)
+    return Audit(dead=tuple(dead), fallbacks=tuple(fallbacks), gaps=_gaps(rules))
+
+
+def _takes_all_calls_of(earlier: Rule, rule: Rule) -> bool:
+    """Whether every call that passes the later rule's filters passes the earlier one's."""
+    if earlier.min_nbytes > rule.max_nbytes or earlier.max_nbytes < rule.min_nbytes:
+        return False
+    pairs = (
+        (earlier.n_nodes, rule.n_nodes),
+        (earlier.n_ranks, rule.n_ranks),
+        (earlier.num_pipe_ops, rule.num_pipe_ops),
+        (earlier.reg_buff, rule.reg_buff),
+        (earlier.only_mode, rule.only_mode),
+    )
+    return all(wide is None or wide == narrow for wide, narrow in pairs)
+
+
+def _needs_no_more_than(earlier: Rule, rule: Rule) -> bool:
+    """Whether the earlier rule is selectable whenever the later one is."""
+    return _cell(earlier) in ((None, None), _cell(rule))
+
+
+def _cell(rule: Rule) -> tuple[Algorithm | None, Protocol | None]:
+    return rule.setting.algorithm, rule.setting.protocol
+
+
+def left_over(own: Interval, rules: Sequence[Rule]) -> list[Interval]:
+    """What remains of an interval without the sizes of some rules, inclusive bounds."""
+    left = [own]
+    for rule in rules:
+        cut: list[Interval] = []
+        for low, high in left:
+            if rule.max_nbytes < low or rule.min_nbytes > high:
+                cut.append((low, high))
+                continue
+            if low < rule.min_nbytes:
+                cut.append((low, rule.min_nbytes - 1))
+            if rule.max_nbytes < high:
+                cut.append((rule.max_nbytes + 1, high))
+        left = cut
+        if not left:
+            break
+    return left
+
+
+def _gaps(rules: Sequence[Rule]) -> tuple[Gap, ...]:
+    groups: dict[_Group, list[Rule]] = {}
+    for rule in rules:
+        groups.setdefault((rule.collective, rule.n_nodes, rule.n_ranks), []).append(rule)
+    return tuple(
+        Gap(
+            collective=collective,
+            n_nodes=n_nodes,
+            n_ranks=n_ranks,
+            min_nbytes=low,
+            max_nbytes=high,
+        )
+        for (collective, n_nodes, n_ranks), members in groups.items()
+        for low, high in left_over((0, MAX_NBYTES), members)
+    )
+
+
+def counted(rules: Sequence[Rule]) -> RuleCount:
+    """Rules in file order; a vendor's rows behind them are nobody's rules."""
+    own = [rule for rule in rules if not rule.vendor]
+    n_fallbacks = len(audit(own).fallbacks)
+    return RuleCount(rules=len(own) - n_fallbacks, fallbacks=n_fallbacks)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Hole:
+    """Sizes for which we deliberately say nothing, and why.
+
+    Attributes:
+        filled: a rule of the base, further down, answers.
+    """
+
+    min_nbytes: int
+    max_nbytes: int
+    reason: str
+    filled: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Section:
+    """The rules of one collective at one scale.
+
+    Attributes:
+        entries: rules and holes by size; together they cover 0 to 2^63-1.
+        evidence: one line of comment for each entry.
+        fallbacks: rules for hosts where an entry's setting is not selectable.
+        remark: what holds for all of it; empty where it was measured.
+    """
+
+    target: Target
+    entries: tuple[Rule | Hole, ...]
+    evidence: tuple[str, ...]
+    fallbacks: tuple[Rule, ...]
+    remark: str = ""
+
+    @property
+    def rules(self) -> tuple[Rule, ...]:
+        """Its rules in file order."""
+        return (*(one for one in self.entries if isinstance(one, Rule)), *self.fallbacks)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Base:
+    """A vendor's table behind our rules; the first match wins, so that ours go first.
+
+    Attributes:
+        name: of its file.
+        sha256: of its file.
+        rules: in its own order.
+        left_out: (line of its file, why) of rows that are not written.
+        open: sizes of its collectives and scales that nobody has a rule for.
+    """
+
+    name: str
+    sha256: str
+    rules: tuple[Rule, ...]
+    left_out: tuple[tuple[int, str], ...] = ()
+    open: tuple[tuple[Collective, Scale, Hole], ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RuleDocument:
+    """A whole rule file.
+
+    Attributes:
+        provenance: comment lines: source, date, library, machine, samples' hash.
+        requires: what a machine must be for the file to apply, (key, value) pairs.
+        needs: environment that the rules were measured in, (name, value) pairs.
+        base: the vendor's rows behind ours.
+    """
+
+    provenance: tuple[str, ...]
+    requires: tuple[tuple[str, str], ...]
+    needs: tuple[tuple[str, str], ...]
+    sections: tuple[Section, ...]
+    base: Base | None = None
+
+
+def sections(zones: Iterable[Zone]) -> tuple[Section, ...]:
+    """Group zones by collective and scale and turn each group into rules and holes.
+
+    Raises:
+        VerificationError: the zones of a group leave a gap or overlap; a bug upstream must not
+            become a rule file.
+    """
+    ordered = sorted(zones, key=lambda z: (_order(z.target), z.min_nbytes))
+    return tuple(
+        _section(tuple(group)) for _, group in groupby(ordered, key=lambda z: _order(z.target))
+    )
+
+
+def _order(target: Target) -> tuple[int, int, int, str, str]:
+    collective = target.collective
+    return (
+        collective.func_index if collective.is_tunable else 99,
+        target.scale.n_nodes,
+        target.scale.n_ranks,
+        target.rank_placement or "",
+        target.variant.name,
+    )
+
+
+def _section(zones: Sequence[Zone]) -> Section:
+    _check_cover(zones)
+    return Section(
+        target=zones[0].target,
+        entries=tuple(_entry(zone) for zone in zones),
+        evidence=tuple(_evidence(zone) for zone in zones),
+        fallbacks=_fallbacks(zones),
+        remark=_remark(zones),
+    )
+
+
+def _remark(zones: Sequence[Zone]) -> str:
+    """That nothing of a scale was measured, with the largest of the errors."""
+    marks = [zone.extrapolated for zone in zones if zone.extrapolated is not None]
+    if not marks:
+        return ""
+    return str(max(marks, key=lambda mark: -1.0 if mark.error is None else mark.error))
+
+
+def _check_cover(zones: Sequence[Zone]) -> None:
+    expected = 0
+    for zone in zones:
+        if zone.min_nbytes != expected:
+            raise VerificationError(
+                f"zones of {zone.target.collective.value} jump from {expected} to "
+                f"{zone.min_nbytes} bytes",
+                hint="please report this with the session: it is a bug.",
+            )
+        expected = zone.max_nbytes + 1
+    if expected != MAX_NBYTES + 1:
+        raise VerificationError(
+            f"zones of {zones[0].target.collective.value} end at {expected - 1} bytes",
+            hint="please report this with the session: it is a bug.",
+        )
+
+
+def _entry(zone: Zone) -> Rule | Hole:
+    if zone.setting is None:
+        return Hole(
+            min_nbytes=zone.min_nbytes, max_nbytes=zone.max_nbytes, reason=zone.reason or ""
+        )
+    return _rule(zone, zone.setting, fallback=False)
+
+
+def _rule(zone: Zone, setting: Setting, *, fallback: bool) -> Rule:
+    return Rule(
+        collective=zone.target.collective,
+        min_nbytes=zone.min_nbytes,
+        max_nbytes=zone.max_nbytes,
+        setting=setting,
+        n_nodes=zone.target.scale.n_nodes,
+        n_ranks=zone.target.scale.n_ranks,
+        variant=zone.variant,
+        fallback=fallback,
+    )
+
+
+def _fallbacks(zones: Sequence[Zone]) -> tuple[Rule, ...]:
+    """Rules behind the others; neighbours with the same setting are joined."""
+    merged: list[Rule] = []
+    for zone in zones:
+        if zone.fallback is None:
+            continue
+        rule = _rule(zone, zone.fallback, fallback=True)
+        last = merged[-1] if merged else None
+        if last and last.setting == rule.setting and last.max_nbytes + 1 == rule.min_nbytes:
+            merged[-1] = replace(last, max_nbytes=rule.max_nbytes)
+        else:
+            merged.append(rule)
+    return tuple(merged)
+
+
+def _evidence(zone: Zone) -> str:
+    if zone.setting is None:
+        return ""
+    if not zone.n_sizes:
+        return UNPROVEN
+    known = "measured" if zone.extrapolated is None else "predicted"
+    parts = [f"{zone.n_sizes} size{'' if zone.n_sizes == 1 else 's'} {known}"]
+    if zone.worst_regret is not None:
+        parts.append(f"at most {_percent(zone.worst_regret)} behind the best {known} setting")
+    if zone.gain is not None:
+        name = zone.target.variant.name
+        plain = name == DEFAULT_VARIANT.name
+        slower = "baseline" if plain else f"the library's own choice in {name}"
+        parts.append(
+            f"{slower} is {_percent(zone.gain.median)} slower in the median "
+            f"({_percent(zone.gain.low)} to {_percent(zone.gain.high)})"
+        )
+    if zone.extrapolated is not None:
+        parts.append(str(zone.extrapolated))
+    return ", ".join(parts)
+
+
+def _percent(share: float) -> str:
+    return f"{100 * share:.1f} %"

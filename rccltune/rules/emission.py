@@ -1,0 +1,455 @@
+"""Zones to a rule file, with where every figure in it comes from."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+
+from rccltune import __version__, machine, plugin, session
+from rccltune.fit import FitDone, fit_session
+from rccltune.model import (
+    CommandLineError,
+    Environment,
+    Fingerprint,
+    Launch,
+    LeftOut,
+    MachineError,
+    Note,
+    Notice,
+    Outcome,
+    Quarantine,
+    Scale,
+    Status,
+    Target,
+    TooLittleDataError,
+    base_variant,
+)
+from rccltune.rules import ncclx, writer
+from rccltune.rules.base import based, vendor
+from rccltune.rules.documents import Hole, RuleDocument
+from rccltune.rules.documents import sections as documents_sections
+from rccltune.rules.emitted import Emitted, EmitWish, Translated
+from rccltune.rules.environment import finding_lines, render_environment
+from rccltune.rules.needs import check_needs
+from rccltune.rules.sheets import Sheet, sheet_name
+from rccltune.rules.sheets import sheets as sheets_sheets
+from rccltune.rules.writer import write_all
+from rccltune.scaling import machine_words, one_machine, predicted
+from rccltune.session import VENDOR_UNKNOWN
+from rccltune.zones import choice_of, environments_of, together, zones_in
+
+if TYPE_CHECKING:
+    from rccltune.zones import Choice
+
+
+def emit_rules(wish: EmitWish, *, note: Note) -> Emitted:
+    """Choose and write the rule file, with the exports that use it.
+
+    Raises:
+        CommandLineError: the file is there and may not be overwritten.
+        RccltuneError: as of :func:`choose_rules`.
+    """
+    chosen = choose_rules(wish, note=note)
+    _write((chosen, *chosen.beside), overwrite=wish.overwrite, note=note)
+    return chosen
+
+
+def choose_rules(wish: EmitWish, *, note: Note) -> Emitted:
+    """What would be written, and where; nothing is.
+
+    Raises:
+        TooLittleDataError: fewer than two settings to choose between.
+        CommandLineError: several files and one place for them; options that exclude each other;
+            a variable that nobody allowed.
+        SessionError: sessions of two machines, or none.
+        InputFileError: the base has mistakes, or is for another machine.
+        MachineError: no base was found.
+    """
+    if wish.base is not None and "rccl" not in wish.formats:
+        raise CommandLineError(
+            "--base belongs to a rule file in RCCL's dialect, and none is written",
+            hint="leave it out, or write --format rccl or all.",
+        )
+    fits = [fit_session(folder, note=note) for folder in wish.folders]
+    fingerprint = one_machine(fits)
+    wish, choices = _choices(wish, fits, note)
+    judged = [
+        environments_of(done, choice, wish.options(done))
+        for done, choice in zip(fits, choices, strict=False)
+    ]
+    environments = together(judged, note=note)
+    zones = tuple(zone for choice in choices for zone in zones_in(choice.zones, environments))
+    if not zones:
+        raise TooLittleDataError(
+            "there is nothing to choose from: no collective has two settings that a rule can name",
+            where=", ".join(str(folder) for folder in wish.folders),
+            hint="measure or import forced settings (--algorithm, --protocol) beside these.",
+        )
+    sheets = sheets_sheets(
+        fits,
+        choices,
+        wish.options,
+        keep=lambda found: zones_in(found, environments),
+        note=note,
+    )
+    paths = _paths(wish, fingerprint, sheets)
+    base = vendor(wish.base, fingerprint, note=note) if wish.base is not None else None
+    if not _is_vendor_told(fits, fingerprint):
+        note(VENDOR_UNKNOWN)
+    documents = [_document(fits, fingerprint, sheet, environments) for sheet in sheets]
+    if base is not None:
+        documents = [based(document, base) for document in documents]
+    check_needs(
+        [
+            *(pair for document in documents for pair in document.needs),
+            *(pair for one in environments if one.chosen for pair in one.variant.environment),
+        ],
+        wish.allowed,
+        where=", ".join(str(folder) for folder in wish.folders),
+    )
+    first, *others = (
+        replace(_emitted(wish, path, sheet, document, environments), base=base)
+        for path, sheet, document in zip(paths, sheets, documents, strict=True)
+    )
+    return replace(
+        first,
+        environments=environments,
+        left_out=(
+            *(item for choice in choices for item in choice.left_out),
+            *(_left_out(one) for done in fits for one in done.quarantined),
+        ),
+        notices=tuple(
+            # What every placement says by itself their joint choice says again.
+            dict.fromkeys((*_notices(fits, choices), *(n for s in sheets for n in s.notices)))
+        ),
+        beside=tuple(others),
+    )
+
+
+def _choices(wish: EmitWish, fits: Sequence[FitDone], note: Note) -> tuple[EmitWish, list[Choice]]:
+    """What each session chooses, then what is predicted, and the wish that they follow.
+
+    What one scale needs in the environment every communicator of the job gets: where others do not
+    need it too, and so were not measured under it, all choose without it.
+    """
+    choices = _chosen(wish, fits, note)
+    needs: dict[Scale, set[str]] = {}
+    for zone in (zone for choice in choices for zone in choice.zones):
+        mine = needs.setdefault(zone.target.scale, set())
+        if zone.setting is not None and zone.variant.widens is not None:
+            mine.update(f"{name}={value}" for name, value in zone.variant.environment)
+    if len({frozenset(found) for found in needs.values()}) < 2:
+        return wish, choices
+    for scale, found in needs.items():
+        if found:
+            note(
+                f"{scale} would gain from {' '.join(sorted(found))}, under which the other scales "
+                "were not measured: left out. A file for that scale alone has it: rccltune "
+                "emit-config with its session only."
+            )
+    ask = wish.options
+    wish = replace(wish, options=lambda done: replace(ask(done), widen=False))
+    return wish, _chosen(wish, fits, note)
+
+
+def _chosen(wish: EmitWish, fits: Sequence[FitDone], note: Note) -> list[Choice]:
+    choices = [choice_of(done, wish.options(done)) for done in fits]
+    if wish.scales:
+        choices.append(predicted(fits, wish.scales, wish.options, note=note).choice)
+    return choices
+
+
+def _paths(wish: EmitWish, fingerprint: Fingerprint, sheets: Sequence[Sheet]) -> list[Path | None]:
+    """Where each file goes; a name that was given is the first one's."""
+    given = wish.output
+    if given is not None and str(given) == "-":
+        if len(sheets) > 1:
+            names = ", ".join(sheet.placement or "any" for sheet in sheets)
+            raise CommandLineError(
+                f"these sessions make {len(sheets)} files, by placement of ranks ({names}), and "
+                "stdout takes one",
+                hint="write them with -o FILE; the others stand beside it.",
+            )
+        return [None]
+    plain = given or (wish.home or wish.folders[0]) / file_name(fingerprint)
+    named = [plain.with_name(sheet_name(plain.name, one.placement)) for one in sheets]
+    return [given, *named[1:]] if given is not None else [*named]
+
+
+def _emitted(
+    wish: EmitWish,
+    path: Path | None,
+    sheet: Sheet,
+    document: RuleDocument,
+    environments: Sequence[Environment],
+) -> Emitted:
+    """The files of one sheet as they will be written."""
+    rules = path if "rccl" in wish.formats else None
+    translated = _translated(wish, path, sheet, document)
+    environment = render_environment(
+        document.provenance,
+        environments,
+        document.needs,
+        _use(rules, sheet, document, translated),
+    )
+    texts = {
+        "rccl": writer.render(document),
+        "env": environment,
+        **{one.form: one.text for one in translated},
+    }
+    # Only stdout takes all at once.
+    formats = wish.formats if path is None else wish.formats[:1]
+    return Emitted(
+        path=rules,
+        text="".join(texts[name] for name in formats),
+        translated=translated,
+        environment_path=_beside(wish, path),
+        environment_text=environment,
+        needs=document.needs,
+        zones=sheet.zones,
+        placement=sheet.placement,
+    )
+
+
+def _beside(wish: EmitWish, path: Path | None) -> Path | None:
+    """Where the exports go: beside what they use, unless they alone are wanted."""
+    if path is None:
+        return None
+    if wish.formats == ("env",) and wish.output is not None:
+        return path
+    beside = path.with_suffix(".env")
+    return beside if beside != path else path.with_name(f"{path.name}.env")
+
+
+def _use(
+    rules: Path | None, sheet: Sheet, document: RuleDocument, translated: Sequence[Translated]
+) -> list[tuple[str, str]]:
+    """Variables that make a job use the files; none where they have no rule."""
+    found = [
+        (one.variable, str(one.path.resolve())) for one in translated if one.path and one.n_rules
+    ]
+    is_used = sheet.has_rules or (document.base is not None and document.base.rules)
+    if rules is None or not is_used:
+        return found
+    found.append(("NCCL_TUNER_CONFIG_FILE", str(rules.resolve())))
+    try:
+        library = plugin.library()
+    except MachineError:
+        # The host's own CSV tuner reads the file, where it has one.
+        return found
+    found.append(("NCCL_TUNER_PLUGIN", str(library)))
+    if sheet.placement is not None:
+        found.append(("RCCLTUNE_PLACEMENT", sheet.placement))
+    return found
+
+
+def _translated(
+    wish: EmitWish, path: Path | None, sheet: Sheet, document: RuleDocument
+) -> tuple[Translated, ...]:
+    """The files of one sheet for other consumers, as they will be written."""
+    wanted = [form for form in wish.formats if form in _OTHERS]
+    if path is None:
+        return tuple(_OTHERS[form](wish, sheet, document) for form in wanted)
+    # Not .csv: RCCL's first built-in tuner takes any rccl_tuner*.csv that lies in its folders.
+    is_beside = len(wish.formats) > 1 or wish.output is None
+    return tuple(
+        replace(
+            _OTHERS[form](wish, sheet, document),
+            path=path.with_suffix(f".{form}") if is_beside else path,
+        )
+        for form in wanted
+    )
+
+
+def _ncclx(wish: EmitWish, sheet: Sheet, document: RuleDocument) -> Translated:
+    made = ncclx.render_ncclx(document.provenance, document.needs, sheet.zones, span=wish.span)
+    return Translated(
+        form="ncclx",
+        variable="NCCLX_TUNER_CONFIG_FILE",
+        text=made.text,
+        n_rules=made.n_rules,
+        said=(f"{made.n_before} rules of one scale each as {made.n_rules}", *made.unsaid),
+    )
+
+
+# Dialects of other consumers, by the word of --format, which is the file's suffix too.
+_OTHERS: Final[Mapping[str, Callable[[EmitWish, Sheet, RuleDocument], Translated]]] = {
+    "ncclx": _ncclx
+}
+
+
+def _write(emitted: Sequence[Emitted], *, overwrite: bool, note: Note) -> None:
+    files = [(one.path, one.text) for one in emitted]
+    files += [(one.environment_path, one.environment_text) for one in emitted]
+    files += [(more.path, more.text) for one in emitted for more in one.translated]
+    made = [(path, text) for path, text in files if path is not None]
+    write_all(made, overwrite=overwrite, note=note)
+
+
+def _left_out(one: Quarantine) -> LeftOut:
+    return LeftOut(
+        target=Target(
+            collective=one.collective,
+            scale=one.scale or Scale(n_nodes=1, n_ranks=1),
+            rank_placement=one.rank_placement,
+            variant=base_variant(one.variant),
+        ),
+        setting=one.setting,
+        variant=one.variant,
+        reason=f"quarantined: {one.reason}",
+    )
+
+
+def _notices(fits: Sequence[FitDone], choices: Sequence[Choice]) -> tuple[Notice, ...]:
+    fitted = (notice for done in fits for notice in done.warnings)
+    chosen = (notice for choice in choices for notice in choice.notices)
+    launched = [session.read_launches(done.session.path) for done in fits]
+    forced = (
+        machine.switch_notice(", ".join(_libraries(made)))
+        for made in launched
+        if _is_switched(made)
+    )
+    zones = [zone for choice in choices for zone in choice.zones]
+    named = [
+        machine.library_named(name, done.session.fingerprint.arch_or_vendor)
+        for done, made in zip(fits, launched, strict=True)
+        for name in _libraries(made)
+    ]
+    overwritten = machine.overwrite_notice(named, zones)
+    return (*fitted, *chosen, *forced, *([overwritten] if overwritten else []))
+
+
+def _is_switched(made: Sequence[tuple[Launch, Outcome]]) -> bool:
+    return any(machine.is_switched(one) for one, _ in made)
+
+
+def _libraries(made: Sequence[tuple[Launch, Outcome]]) -> list[str]:
+    return sorted({o.library_version for _, o in made if o.library_version})
+
+
+def file_name(fingerprint: Fingerprint) -> str:
+    """``rccl_tuner_<arch>_<mode>.csv``, the name that the plugin looks for."""
+    parts = ["rccl_tuner", _gfx(fingerprint) or ""]
+    if fingerprint.mode is not None and fingerprint.mode.compute is not None:
+        parts.append(str(fingerprint.mode))
+    return "_".join(part for part in parts if part) + ".csv"
+
+
+def _gfx(fingerprint: Fingerprint) -> str | None:
+    """The name of an AMD architecture; nothing checks another vendor's."""
+    arch = fingerprint.arch
+    return arch if arch is not None and arch.startswith("gfx") else None
+
+
+def _document(
+    fits: Sequence[FitDone],
+    fingerprint: Fingerprint,
+    sheet: Sheet,
+    environments: Sequence[Environment],
+) -> RuleDocument:
+    sections = documents_sections(sheet.zones)
+    needs = {pair for one in environments if one.chosen for pair in one.variant.environment} | {
+        pair
+        for section in sections
+        for rule in (*section.entries, *section.fallbacks)
+        if not isinstance(rule, Hole) and rule.variant is not None
+        for pair in rule.variant.environment
+    }
+    return RuleDocument(
+        provenance=(
+            *_provenance(fits, fingerprint),
+            *sheet.lines,
+            *_chosen_lines(environments),
+            *_reach_lines(sheet),
+        ),
+        requires=(*_requires(fingerprint), *sheet.requires),
+        needs=tuple(sorted(needs)),
+        sections=sections,
+    )
+
+
+def _requires(fingerprint: Fingerprint) -> tuple[tuple[str, str], ...]:
+    mode = fingerprint.mode
+    pairs = (
+        ("arch", _gfx(fingerprint)),
+        ("cus", fingerprint.cu_count),
+        ("compute", mode.compute if mode else None),
+        ("memory", mode.memory if mode else None),
+    )
+    return tuple((key, str(value)) for key, value in pairs if value is not None)
+
+
+def _provenance(fits: Sequence[FitDone], fingerprint: Fingerprint) -> tuple[str, ...]:
+    simulated = any(done.session.simulated for done in fits)
+    lines = [f"written by rccltune {__version__} for {machine_words(fingerprint)}"]
+    if simulated:
+        lines.insert(0, "SIMULATED: made from a stand-in benchmark, not from hardware")
+    for done in fits:
+        lines += _session_lines(done)
+    return (*lines, *(() if _is_vendor_told(fits, fingerprint) else (VENDOR_UNKNOWN,)))
+
+
+def _is_vendor_told(fits: Sequence[FitDone], fingerprint: Fingerprint) -> bool:
+    """Whether it is known whose library's limits hold; of what was swept, a trace says what ran."""
+    outcomes = (one for done in fits for _, one in session.read_launches(done.session.path))
+    is_imported = any(one.status is Status.IMPORTED for one in outcomes)
+    return fingerprint.vendor is not None or not is_imported
+
+
+def _chosen_lines(environments: Sequence[Environment]) -> list[str]:
+    """The environment that the rules are for, with what it gains and costs."""
+    lines: list[str] = []
+    for one in environments:
+        if one.chosen:
+            lines.append(f"environment: {one.variant.name}")
+            lines += [line for gain in one.gains for line in finding_lines(gain)]
+            if one.variant.path:
+                lines.append(f"rules beyond what it serves are those of {one.beyond}")
+    return lines
+
+
+def _reach_lines(sheet: Sheet) -> list[str]:
+    if not any(zone.setting is not None and not zone.n_sizes for zone in sheet.zones):
+        return []
+    return ["EXTRAPOLATED: rules reach beyond what was measured, where their comment says so"]
+
+
+def _dates(outcomes: Iterable[Outcome]) -> str:
+    """From the first day to the last; empty where no day is known."""
+    days = sorted({outcome.started[:10] for outcome in outcomes if outcome.started})
+    return f"{days[0]} to {days[-1]}" if days else ""
+
+
+def _session_lines(done: FitDone) -> list[str]:
+    made = session.read_launches(done.session.path)
+    outcomes = [outcome for _, outcome in made]
+    origins = sorted({o.origin for o in outcomes if o.origin})
+    libraries = _libraries(made)
+    dates = _dates(o for o in outcomes if o.status is not Status.IMPORTED)
+    # Of files nobody knows more than when they were last written; a clone writes them anew.
+    files = _dates(o for o in outcomes if o.status is Status.IMPORTED and not o.origin)
+    views = sorted({str(curve.key.view) for curve in done.curves})
+    variants = sorted({curve.key.variant.name for curve in done.curves})
+    lines = [
+        f"source: {', '.join(origins)}" if origins else "",
+        f"measured: {dates}" if dates else "",
+        f"imported: files written {files}; when they were measured is not recorded"
+        if files
+        else "",
+        f"library: {', '.join(libraries) if libraries else 'not recorded'}",
+        machine.PROVENANCE if _is_switched(made) else "",
+        *machine.overwrite_provenance(
+            (
+                machine.library_named(name, done.session.fingerprint.arch_or_vendor)
+                for name in libraries
+            ),
+            made,
+        ),
+        f"variants: {', '.join(variants)}",
+        f"measured as: {', '.join(views)} (a tuner sees neither type, operation nor placement)",
+        f"samples: sha256 {done.samples_sha256}",
+        *(f"not measured: {one}: quarantined, {one.reason}" for one in done.quarantined),
+    ]
+    return [line for line in lines if line]

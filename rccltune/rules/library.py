@@ -1,0 +1,333 @@
+"""Which library a job loads, and which file it therefore needs from us.
+
+Which file a library needs from us: the rules alone, the plugin, or the plugin with the mode.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+from enum import Enum
+from pathlib import Path
+from typing import Any, Final
+
+from rccltune import machine, plugin
+from rccltune.machine import Loaded, LoadedLibrary, LoadedTuner
+from rccltune.model import MachineError
+
+_VERSION: Final = re.compile(r"([RN])CCL (\d+)\.(\d+)(?:\.(\d+))?")
+
+
+# (first release, newest interface) of NCCL and RCCL (facts: which symbol each library looks for).
+# NCCL 2.32.3 (commit 12df1a11) ends at 6, 2.32.6 (2449986f) begins with 7; no RCCL with 7 was seen.
+_SINCE: Final = {
+    "N": (
+        *(((2, 32, 6), 7), ((2, 30), 6), ((2, 28), 5), ((2, 24), 4), ((2, 22), 3), ((2, 21), 2)),
+        ((2, 19), 1),
+    ),
+    "R": (((2, 30), 6), ((2, 28), 5), ((2, 26), 4), ((2, 22), 3), ((2, 21), 2), ((2, 18), 1)),
+}
+
+
+BEGIN: Final = "<!-- made by rccltune.rules.library; tests hold it against that -->"
+
+
+END: Final = "<!-- end -->"
+
+
+class Way(Enum):
+    """What a library follows rules with."""
+
+    FILE = "file alone"
+    PLUGIN = "plugin"
+    KEYED = "plugin with mode key"
+    NOTHING = "nothing works"
+    UNKNOWN = "unknown"
+
+
+class Modes(Enum):
+    """Whether one rule file is right wherever a job may run."""
+
+    ONE = "one mode everywhere, or no partitions"
+    SEVERAL = "modes that change, or differ between nodes"
+
+
+EXPORTS: Final = {
+    Way.FILE: "`NCCL_TUNER_CONFIG_FILE=FILE`",
+    Way.PLUGIN: "`NCCL_TUNER_PLUGIN=$(rccltune plugin --path)` `NCCL_TUNER_CONFIG_FILE=FILE`",
+    Way.KEYED: "`NCCL_TUNER_PLUGIN=$(rccltune plugin --path)` `RCCLTUNE_CONFIG_DIR=FOLDER`, with "
+    "`rccl_tuner_<arch>_<mode>.csv` for each mode in it",
+}
+
+
+def way(abi: int, modes: Modes, *, built_in: bool) -> Way:
+    """How a library is told rules.
+
+    Args:
+        abi: newest version of the tuner interface that it shares with the plugin, 0 for none.
+        modes: of the GPUs that the job may meet.
+        built_in: whether it reads rule files itself. Such a reader takes one file and checks
+            nothing of what that requires.
+    """
+    if abi == 0 and not built_in:
+        return Way.NOTHING
+    if modes is Modes.SEVERAL:
+        return Way.KEYED if abi else Way.NOTHING
+    return Way.FILE if built_in else Way.PLUGIN
+
+
+def release_of(version: str | None) -> tuple[str, tuple[int, ...]] | None:
+    """``("R", (2, 28, 3))`` of ``RCCL 2.28.3+hip7.13``; None for anything else."""
+    match = _VERSION.match(version or "")
+    if match is None:
+        return None
+    return match[1], tuple(int(part) for part in match.groups("0")[1:])
+
+
+def interfaces(version: str | None) -> tuple[int, ...]:
+    """What a release looks up, newest first; empty where it is unknown, or asks for no tuner."""
+    found = release_of(version)
+    if found is None:
+        return ()
+    newest = next((abi for since, abi in _SINCE[found[0]] if found[1] >= since), 0)
+    # Version 1 alone before 2.21; from then on every one but it.
+    return tuple(range(newest, 1, -1)) if newest > 1 else (1,) * newest
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Release:
+    """A line of the table.
+
+    Attributes:
+        name: as people know it.
+        version: one of its versions, as :func:`interfaces` reads it.
+        built_in: whether it reads rule files itself.
+        remark: what else a user must know.
+    """
+
+    name: str
+    version: str
+    built_in: bool = False
+    remark: str = ""
+
+
+_PAIRS: Final = "only ring/ll, ring/simple and all_reduce's tree/ll can be chosen"
+
+
+_AGAIN: Final = "several nodes: the library chooses the protocol again (7.2: not known)"
+
+
+_LOST: Final = "its own table is lost: `emit-config --base auto`"
+
+
+# Releases and their numbers: RCCL's CHANGELOG.md and NCCL's tags.
+RELEASES: Final = (
+    Release(name="RCCL to 2.20.5 (ROCm to 6.2)", version="RCCL 2.20.5"),
+    Release(name="RCCL 2.21.5 (ROCm 6.3)", version="RCCL 2.21.5", remark=_PAIRS),
+    Release(name="RCCL 2.22.3 (ROCm 6.4)", version="RCCL 2.22.3"),
+    Release(name="RCCL 2.26.6, 2.27.7 (ROCm 7.0 to 7.2)", version="RCCL 2.27.7", remark=_AGAIN),
+    Release(name="RCCL 2.28.3 (ROCm 7.11, 7.12)", version="RCCL 2.28.3"),
+    Release(name="RCCL 2.28.3 (ROCm 7.13)", version="RCCL 2.28.3", built_in=True, remark=_LOST),
+    Release(
+        name="RCCL 2.30.4 and later (ROCm 7.14, 10)",
+        version="RCCL 2.30.4",
+        built_in=True,
+        remark=_LOST,
+    ),
+    Release(name="NCCL to 2.20", version="NCCL 2.20.5"),
+    Release(name="NCCL 2.21", version="NCCL 2.21.5", remark=_PAIRS),
+    Release(name="NCCL 2.22, 2.23", version="NCCL 2.23.4"),
+    Release(name="NCCL 2.24 to 2.27", version="NCCL 2.27.7"),
+    Release(name="NCCL 2.28, 2.29", version="NCCL 2.29.7"),
+    Release(name="NCCL 2.30, 2.31, 2.32.3", version="NCCL 2.32.3"),
+    Release(name="NCCL 2.32.6 and later", version="NCCL 2.32.6"),
+)
+
+
+def table(offered: Sequence[int], releases: Sequence[Release] = RELEASES) -> list[str]:
+    """The table of releases and modes, in Markdown.
+
+    Args:
+        offered: versions of the interface that the plugin has.
+        releases: its lines.
+    """
+    lines = [
+        f"| release | tuner ABI | {Modes.ONE.value} | {Modes.SEVERAL.value} | |",
+        "|---|--:|---|---|---|",
+    ]
+    for one in releases:
+        abi = max((v for v in interfaces(one.version) if v in offered), default=0)
+        ways = (way(abi, modes, built_in=one.built_in).value for modes in Modes)
+        lines.append(f"| {one.name} | {abi or '–'} | {' | '.join(ways)} | {one.remark} |")
+    return lines
+
+
+def document(offered: Sequence[int]) -> list[str]:
+    """The part of docs/which-file.md that is made: the table, and what each way exports."""
+    ways = [f"* **{one.value}**: {exports}" for one, exports in EXPORTS.items()]
+    return [BEGIN, *table(offered), "", *ways, END]
+
+
+class Need(Enum):
+    """What a library needs to follow a rule file."""
+
+    RULES = "rules"
+    PLUGIN = "plugin"
+    NOTHING_WORKS = "nothing works"
+    UNKNOWN = "unknown"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Answered:
+    """What one library needs.
+
+    Attributes:
+        looks_up: versions of the tuner interface, newest first; by its version where the file
+            does not name them.
+        sentence: the same for people.
+        ways: by whether the job's GPUs have one mode everywhere.
+    """
+
+    library: LoadedLibrary
+    looks_up: tuple[int, ...]
+    need: Need
+    sentence: str
+    ways: tuple[tuple[Modes, Way], ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class JobCheck:
+    """What a job loads, and what it needs.
+
+    Attributes:
+        ours: those of the tuners that it has loaded that are this install's file.
+        mode: of this machine's GPUs, ``cpx-nps4``; ``none`` where they have no partitions, None
+            where there are none or nothing tells.
+    """
+
+    loaded: Loaded
+    answers: tuple[Answered, ...]
+    ours: tuple[LoadedTuner, ...]
+    mode: str | None
+
+    def as_plain(self) -> dict[str, Any]:
+        """For --json."""
+        return {
+            "what": self.loaded.what,
+            "by": self.loaded.by,
+            "libraries": [
+                {
+                    "path": str(one.library.file.path),
+                    "deleted": one.library.file.deleted,
+                    "version": one.library.version,
+                    "sha256": one.library.sha256,
+                    "looks_up": list(one.looks_up),
+                    "built_in_tuner": one.library.built_in,
+                    "need": one.need.value,
+                    "sentence": one.sentence,
+                    "ways": {modes.name.lower(): found.value for modes, found in one.ways},
+                }
+                for one in self.answers
+            ],
+            "tuners": [
+                {
+                    "path": str(one.file.path),
+                    "deleted": one.file.deleted,
+                    "sha256": one.sha256,
+                    "offers": list(one.offers),
+                    "ours": one in self.ours,
+                }
+                for one in self.loaded.tuners
+            ],
+            "variables": dict(self.loaded.variables),
+            "mode": self.mode,
+        }
+
+
+def check_process(pid: int, root: Path | None = None) -> JobCheck:
+    """What a running process has loaded.
+
+    Raises:
+        MachineError: it is gone or another's, or has no collective library.
+    """
+    return _checked(
+        machine.loaded_by_process(pid, machine.Root(root) if root else None),
+        "look again once it has made its first communicator, or at another of its processes; a "
+        "library linked into a program does not show.",
+        root,
+    )
+
+
+def check_python(python: str) -> JobCheck:
+    """What a Python's torch would load.
+
+    Raises:
+        MachineError: it does not start, has no torch, or that has no collective library.
+    """
+    return _checked(
+        machine.loaded_by_torch(python),
+        "torch for the CPU alone has none; else look at a running job with --pid.",
+    )
+
+
+def _checked(loaded: Loaded, hint: str, root: Path | None = None) -> JobCheck:
+    if not loaded.libraries:
+        raise MachineError(f"no librccl or libnccl in {loaded.what}", where=loaded.by, hint=hint)
+    offered = tuple(int(abi) for abi in plugin.build_info().get("abi_versions", ()))
+    digest = machine.sha256_of(plugin.library())
+    return JobCheck(
+        loaded=loaded,
+        answers=tuple(_answered(one, offered) for one in loaded.libraries),
+        ours=tuple(one for one in loaded.tuners if one.sha256 == digest),
+        mode=_mode(root),
+    )
+
+
+def _mode(root: Path | None) -> str | None:
+    where = machine.Look(root=root or Path("/"), variables=dict(os.environ), deep=False)
+    found = machine.look(where).mode
+    return None if found is None else str(found)
+
+
+def _answered(library: LoadedLibrary, offered: Sequence[int]) -> Answered:
+    looks_up = library.looks_up or interfaces(library.version)
+    common = [abi for abi in looks_up if abi in offered]
+    name = library.version or "this library"
+    if library.built_in:
+        need = Need.RULES
+        said = (
+            f"{name} reads rule files itself: set NCCL_TUNER_CONFIG_FILE to the rule file; no "
+            "plugin is needed. Its own table is dropped either way: emit-config --base auto keeps "
+            "its rows. With the plugin the file's mode and placement are checked."
+        )
+    elif common:
+        need = Need.PLUGIN
+        said = (
+            f"{name} asks a plugin (interface version {max(common)}): set NCCL_TUNER_PLUGIN to "
+            "rccltune's plugin, and NCCL_TUNER_CONFIG_FILE to the rule file."
+        )
+        if max(common) == 2:
+            said += " There only ring/ll, ring/simple and all_reduce's tree/ll can be chosen."
+    elif looks_up:
+        need = Need.NOTHING_WORKS
+        said = (
+            f"{name} is too old: it asks for interface version {max(looks_up)}, which rccltune's "
+            "plugin has not. RCCL from 2.21.5 (ROCm 6.3) and NCCL from 2.21.5 on work."
+        )
+    elif library.version is None:
+        need = Need.UNKNOWN
+        said = "its file cannot be read, or does not say what it is: nothing is known of it."
+    else:
+        need = Need.NOTHING_WORKS
+        said = (
+            f"{name} asks for no tuner plugin: it is too old. RCCL from 2.21.5 (ROCm 6.3) and "
+            "NCCL from 2.21.5 on work."
+        )
+    if need is Need.UNKNOWN:
+        ways = tuple((modes, Way.UNKNOWN) for modes in Modes)
+    else:
+        newest = max(common, default=0)
+        ways = tuple((modes, way(newest, modes, built_in=library.built_in)) for modes in Modes)
+    return Answered(library=library, looks_up=looks_up, need=need, sentence=said, ways=ways)

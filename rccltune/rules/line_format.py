@@ -1,0 +1,392 @@
+"""Lines as a rule file may have them: comments wrapped, instructions whole, none too long.
+
+RCCL's built-in tuner and the example plugin read at most 255 bytes at a time and take the rest of
+a longer line for a line of its own (RCCL 2.28.3+ src/plugin/tuner/csv_tuner.cc, both forms; NCCL
+2.30.7 plugins/tuner/example): the tail of a comment could be a rule. The limit counts bytes.
+
+``#@ requires``: keys and values as the plugin takes them (native_plugin/src/rule_file.c).
+
+A rule file with some of its rules narrowed or gone; the rest stays as somebody wrote it.
+
+What a rule file says of its own length: ``#@ rules N`` first, ``#@ end N`` last.
+
+N is the number of rows, whether they are taken or not. A file that was cut, or is being written,
+has not both, and the plugin refuses it (``native_plugin/src/seal.c``, which this is in Python).
+"""
+
+from __future__ import annotations
+
+import re
+import textwrap
+import unicodedata
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Final
+
+from rccltune import model
+from rccltune.model import InputFileError, Rule, VerificationError
+
+LIMIT: Final = 199
+
+
+_WIDTH: Final = 110
+
+
+_REASON: Final = 120
+
+
+_SHOWN: Final = 60
+
+
+# The plugin refuses a file with control characters, and programs end lines at the others.
+_ODD: Final = frozenset(("Cc", "Zl", "Zp", "Cs"))
+
+
+_NAME: Final = re.compile(r"[^\s=#]+")
+
+
+def comment(text: str, width: int = _WIDTH) -> list[str]:
+    """Comment lines; never one that begins with '#@', which would be an instruction."""
+    wrapped = textwrap.wrap(_plain(text), width)
+    return [f"# {part}" for line in wrapped for part in _parts(line, LIMIT - len("# "))]
+
+
+def needs(name: str, value: str) -> str:
+    """The line for one variable of the environment.
+
+    Raises:
+        InputFileError: no line can say it: it is too long, or would be read back as another.
+    """
+    line = f"#@ needs {name}={value}"
+    if not _NAME.fullmatch(name) or _plain(value) != value or model.trim(value) != value:
+        raise InputFileError(
+            f"'{_shown(name)}' cannot be asked for in a rule file: its name or value has letters "
+            "that a line cannot hold, or blanks at an end",
+            hint="set it yourself where the job starts, and leave it out of what the rules need.",
+        )
+    return _checked(line, f"what the rules need of {_shown(name)}")
+
+
+def requires(pairs: Iterable[tuple[str, str]]) -> list[str]:
+    """What a machine must be, on as few lines as hold it; every line is complete by itself.
+
+    Raises:
+        InputFileError: a pair is longer than a line, or has blanks in it.
+    """
+    made: list[str] = []
+    for key, value in pairs:
+        pair = f"{key}={value}"
+        if model.words(_plain(pair)) != [pair]:
+            raise InputFileError(f"'{_shown(pair)}' cannot be required: it has blanks in it")
+        if made and _fits(f"{made[-1]} {pair}"):
+            made[-1] += f" {pair}"
+        else:
+            made.append(_checked(f"#@ requires {pair}", f"what is required of {_shown(key)}"))
+    return made
+
+
+def hole(low: int | str, high: int | str, reason: str) -> str:
+    """Sizes that are left to the library; a reason that is too long is cut."""
+    head = f"#@ hole {low} {high} "
+    short = textwrap.shorten(_plain(reason), _REASON)
+    return head + next(iter(_parts(short, max(0, LIMIT - len(head)))), "")
+
+
+def kept(line: str, number: int) -> list[str]:
+    """A line of somebody's file as it is, or in shorter ones that say the same.
+
+    Raises:
+        InputFileError: it cannot be said in shorter ones.
+    """
+    line = line.rstrip("\r")
+    if _fits(line):
+        return [line]
+    bare, what = model.trim(line), f"line {number}"
+    if bare.startswith("#@"):
+        return _instruction(bare, what)
+    row, _, after = bare.partition("#")
+    fields = ",".join(model.trim(field) for field in row.split(","))
+    return [*comment(after), *([_checked(fields, what)] if fields else [])]
+
+
+def _instruction(bare: str, what: str) -> list[str]:
+    match model.words(bare.removeprefix("#@")):
+        case ["requires", *pairs]:
+            return requires([(key, value) for key, _, value in (p.partition("=") for p in pairs)])
+        case ["hole", low, high, *reason]:
+            return [_checked(hole(low, high, " ".join(reason)), what)]
+        case _:
+            return [_checked(bare, what)]
+
+
+def text_of(lines: Sequence[str]) -> str:
+    """The file's text.
+
+    Raises:
+        VerificationError: a line that readers would not take as one; a bug of ours must not
+            become a rule file.
+    """
+    for number, line in enumerate(lines, start=1):
+        if not _fits(line) or "\n" in line:
+            raise VerificationError(
+                f"line {number} is longer than {LIMIT} bytes, and RCCL would cut it: "
+                f"{_shown(line)}",
+                hint="please report this with the session: it is a bug.",
+            )
+    return "\n".join(lines) + "\n"
+
+
+def _fits(line: str) -> bool:
+    return len(line.encode("utf-8", "replace")) <= LIMIT
+
+
+def _checked(line: str, what: str) -> str:
+    if _fits(line):
+        return line
+    raise InputFileError(
+        f"{what} is longer than {LIMIT} bytes, and RCCL would take its end for a line of its own: "
+        f"{_shown(line)}",
+        hint="shorten it; where it is a list of paths, a link with a short name will do.",
+    )
+
+
+def _shown(line: str) -> str:
+    return _plain(line) if len(line) <= _SHOWN else f"{_plain(line[:_SHOWN])}…"
+
+
+def _plain(text: str) -> str:
+    """Without what no text file has, or what some reader takes for the end of a line."""
+    return "".join(" " if unicodedata.category(c) in _ODD else c for c in text)
+
+
+def _parts(line: str, most: int) -> list[str]:
+    """A line in pieces of so many bytes, none of them cut inside a character."""
+    pieces, size = [""], 0
+    for letter in line:
+        size += len(letter.encode())
+        if size > most:
+            pieces.append("")
+            size = len(letter.encode())
+        pieces[-1] += letter
+    return pieces if line else []
+
+
+CODE: Final = "seal"
+
+
+_HEAD, _END = "rules", "end"
+
+
+_FIRST: Final = f"#@ {_HEAD}"
+
+
+_SHOWN_COUNT: Final = 20
+
+
+def is_row(line: str) -> bool:
+    """Whether a line is a row, right or wrong: neither blank nor a comment."""
+    return bool(model.trim(line.partition("#")[0]))
+
+
+def is_seal(line: str) -> bool:
+    """Whether a line says how many rows there are."""
+    return model.instruction(line)[:1] in ([_HEAD], [_END])
+
+
+def is_stump(content: str) -> bool:
+    """Whether a file ends inside the first word of a sealed one, or before it."""
+    return len(content) < len(_FIRST) and _FIRST.startswith(content)
+
+
+def sealed(lines: Iterable[str]) -> list[str]:
+    """The lines with their number in front and behind, whatever number they had."""
+    kept = [line for line in lines if not is_seal(line)]
+    n_rows = sum(map(is_row, kept))
+    return [f"{_FIRST} {n_rows}", *kept, f"#@ {_END} {n_rows}"]
+
+
+@dataclass(slots=True)
+class Seal:
+    """What was said and counted so far.
+
+    Attributes:
+        line: of the last of the two instructions.
+    """
+
+    n_rows: int = 0
+    line: int = 0
+    _n_rows_at_end: int = 0
+    _heads: list[str] = field(default_factory=list)
+    _ends: list[str] = field(default_factory=list)
+
+    def take(self, line: int, words: Sequence[str]) -> None:
+        """Take note of a ``#@`` line's words."""
+        match words:
+            case ["rules", *rest]:
+                self._heads.append(" ".join(rest))
+            case ["end", *rest]:
+                self._ends.append(" ".join(rest))
+                self._n_rows_at_end = self.n_rows
+            case _:
+                return
+        self.line = line
+
+    def mistake(self) -> str | None:
+        """Why the file does not have what it says, both counts named; None where it does."""
+        if not self._heads and not self._ends:
+            return None
+        if (
+            _numbers(self._heads) == [self.n_rows]
+            and _numbers(self._ends) == [self.n_rows]
+            and self._n_rows_at_end == self.n_rows
+        ):
+            return None
+        below = self.n_rows - self._n_rows_at_end if self._ends else 0
+        return (
+            f"not as long as it says: '#@ rules' {_quoted(self._heads)}, '#@ end' "
+            f"{_quoted(self._ends)}, and there are {self.n_rows} rows, {below} below the end: "
+            "cut, or edited by hand (then: rccltune seal FILE)"
+        )
+
+
+def _numbers(said: Sequence[str]) -> list[int | None]:
+    return [_number(one) for one in said]
+
+
+def _number(text: str) -> int | None:
+    try:
+        return model.whole_number(text)
+    except ValueError:
+        return None
+
+
+def _quoted(said: Sequence[str]) -> str:
+    if not said:
+        return "is missing"
+    return f"says '{said[0][:_SHOWN_COUNT]}'" if len(said) == 1 else f"is there {len(said)} times"
+
+
+_MIN, _MAX = 1, 2
+
+
+# The same words over and over, so that verifying a file twice changes nothing.
+UNPROVEN: Final = "extrapolated, as --extrapolate asks: no size of it was measured"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Change:
+    """What becomes of one line.
+
+    Attributes:
+        parts: rules in its place; none where it goes.
+        evidence: a comment above them.
+        holes: (min, max, reason) of what is left to the library from now on.
+        unproven: rules behind it that nothing was measured for.
+    """
+
+    parts: tuple[Rule, ...]
+    evidence: str
+    holes: tuple[tuple[int, int, str], ...] = ()
+    unproven: tuple[Rule, ...] = ()
+
+
+def rewritten(content: str, changes: Mapping[int, Change], header: Sequence[str]) -> str:
+    """The file's text with changed lines, LF at every end, and sealed.
+
+    Args:
+        content: as it was read.
+        changes: by line, from 1.
+        header: comments below the line with the format, or at the top where there is none.
+
+    Raises:
+        InputFileError: a line is too long for RCCL's reader and cannot be made shorter.
+    """
+    head = [part for text in header for part in comment(text)]
+    made: list[str] = []
+    at = 0
+    for number, line in enumerate(model.lines(content), start=1):
+        change = changes.get(number)
+        made += kept(line, number) if change is None else _changed(line, number, change)
+        if at == 0 and model.instruction(line)[:1] == ["format"]:
+            at = len(made)
+    return text_of(sealed([*made[:at], *head, *made[at:]]))
+
+
+def _changed(line: str, number: int, change: Change) -> list[str]:
+    made = comment(change.evidence)
+    if not change.parts and not change.unproven:
+        made += comment(f"dropped: {model.trim(line)}")
+    for part in change.parts:
+        made += _narrowed(line, number, part)
+    if change.unproven:
+        made += comment(UNPROVEN)
+        for part in change.unproven:
+            made += _narrowed(line, number, part)
+    return made + [hole(low, high, why) for low, high, why in change.holes]
+
+
+def _narrowed(line: str, number: int, part: Rule) -> list[str]:
+    """A row with other bounds; whatever else it has, columns of other dialects too, it keeps."""
+    fields = model.trim(line).split(",")
+    fields[_MIN], fields[_MAX] = str(part.min_nbytes), str(part.max_nbytes)
+    return kept(",".join(fields), number)
+
+
+_HEX: Final = re.compile(r"0x([0-9a-fA-F]+)")
+
+
+_COMPUTES: Final = ("none", "spx", "dpx", "tpx", "qpx", "cpx")
+
+
+_MEMORY: Final = re.compile(r"(?:NPS|nps)(.+)")
+
+
+_MOST_NPS: Final = 16
+
+
+# The plugin keeps them in so many bytes.
+_MOST_TEXT: Final = {"arch": 15, "placement": 23}
+
+
+def requirement(key: str, value: str) -> str | int | None:
+    """What a pair asks for; two spellings of one thing are equal.
+
+    Args:
+        key: ``arch``, ``device``, ``cus``, ``compute``, ``memory`` or ``placement``.
+        value: its text, one character a byte.
+
+    Returns:
+        None for an unknown key or a value that the plugin refuses.
+    """
+    if key in _MOST_TEXT:
+        return value if 0 < len(value) <= _MOST_TEXT[key] else None
+    if key in ("device", "cus"):
+        return _whole_number(value)
+    if key == "compute":
+        return compute(value)
+    return memory(value) if key == "memory" else None
+
+
+def _whole_number(text: str) -> int | None:
+    match = _HEX.fullmatch(text)
+    try:
+        found = int(match[1], 16) if match else model.whole_number(text)
+    except ValueError:
+        return None
+    return found if 0 < found < 2**32 else None
+
+
+def compute(text: str) -> str | None:
+    """A compute partition in lower case, of ASCII letters in any case."""
+    folded = text.lower()
+    return folded if text.isascii() and folded in _COMPUTES else None
+
+
+def memory(text: str) -> int | None:
+    """The n of ``nps4`` or ``NPS4``."""
+    match = _MEMORY.fullmatch(text)
+    try:
+        found = model.whole_number(match[1]) if match else 0
+    except ValueError:
+        return None
+    return found if 1 <= found <= _MOST_NPS else None

@@ -1,0 +1,419 @@
+"""Rule files back to rules: the plugin's own reading of a file, in Python.
+
+Codes and judgement are those of ``native_plugin/src/rule_file.c``, lines and words those of
+:mod:`rccltune.model.grammar`; property tests hold the two together. An *error* is a mistake that
+would choose wrongly, and the plugin refuses the file. A *warning* is a row that can be left out
+without changing what the others mean.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass, replace
+from enum import Enum
+from typing import Final
+
+from rccltune import model
+from rccltune.model import (
+    SILENT,
+    TUNABLE,
+    Algorithm,
+    Collective,
+    Mode,
+    Protocol,
+    Rule,
+    Scale,
+    Setting,
+    Vendor,
+    vendor_of,
+)
+from rccltune.rules.line_format import CODE, Seal, compute, is_row, is_stump, memory, requirement
+
+
+class Severity(Enum):
+    """What a finding means for the file."""
+
+    ERROR = "error"
+    WARNING = "warning"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Finding:
+    """Something to say about a line; ``code`` is for programs and never changes."""
+
+    severity: Severity
+    line: int
+    code: str
+    message: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StatedHole:
+    """Sizes that a file leaves to the library, in its own words.
+
+    Attributes:
+        section: what the last ``#@ section`` above it said; empty in files without sections.
+    """
+
+    min_nbytes: int
+    max_nbytes: int
+    reason: str
+    section: str
+
+    def is_of(self, collective: Collective, scale: Scale) -> bool:
+        """Whether it speaks of these calls."""
+        mine = f"{collective.csv_name} nodes={scale.n_nodes} ranks={scale.n_ranks}"
+        return self.section in ("", mine)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RuleFile:
+    """What a rule file says.
+
+    Attributes:
+        rules: in file order; empty where the file is refused.
+        requires: (key, value) pairs of ``#@ requires``.
+        needs: (name, value) pairs of ``#@ needs``.
+        holes: of ``#@ hole``.
+        machine: that it was written for, as its head has it; None in a file of somebody else's.
+    """
+
+    rules: tuple[Rule, ...]
+    findings: tuple[Finding, ...]
+    requires: tuple[tuple[str, str], ...] = ()
+    needs: tuple[tuple[str, str], ...] = ()
+    holes: tuple[StatedHole, ...] = ()
+    machine: str | None = None
+
+    @property
+    def errors(self) -> tuple[Finding, ...]:
+        """Findings for which the plugin refuses the file."""
+        return tuple(f for f in self.findings if f.severity is Severity.ERROR)
+
+    @property
+    def arch_or_vendor(self) -> str | None:
+        """Whose GPUs it is for: ``gfx942`` …, ``amd`` or ``nvidia`` where only that can be told.
+
+        Partition modes are AMD's, and a variable of RCCL's is no use to anybody else.
+        """
+        required = dict(self.requires)
+        has_mode = {"compute", "memory"} & required.keys() or any(r.only_mode for r in self.rules)
+        of_rccl = any(name.startswith("RCCL_") for name, _ in self.needs)
+        vendor = Vendor.AMD if has_mode or of_rccl else vendor_of(self.machine)
+        return required.get("arch") or (vendor.value if vendor else None)
+
+
+_COLLECTIVES: Final = {c.csv_name: c for c in TUNABLE}
+
+
+_ALGORITHMS: Final = {a.value: a for a in Algorithm}
+
+
+_PROTOCOLS: Final = {p.value: p for p in Protocol}
+
+
+# Point-to-point or paths of their own in every release (RCCL 2.21 to 2.31).
+_UNTUNABLE: Final = frozenset(
+    (
+        *("alltoall", "alltoallv", "alltoallpivot", "gather", "scatter", "allgatherv"),
+        *("send", "recv", "sendrecv", "hypercube", "allreducewithbias"),
+    )
+)
+
+
+_COLUMNS: Final = (
+    *("colltype", "minbytes", "maxbytes", "algorithm", "protocol", "channels"),
+    *("nNodes", "nRanks", "numPipeOps", "regBuff"),
+)
+
+
+_WRITTEN: Final = re.compile(r"# written by rccltune \S+ for (.+)")
+
+
+_REQUIRED: Final = 8
+
+
+_UNDERSTOOD: Final = 12
+
+
+_BINARY: Final = re.compile(rb"[\x00-\x08\x0b\x0c\x0e-\x1f\x7f]")
+
+
+_MAX_INT32: Final = 2**31 - 1
+
+
+_MAX_UINT64: Final = 2**64 - 1
+
+
+def read_rules(content: bytes) -> RuleFile:
+    """Read a rule file; mistakes become findings, nothing is raised."""
+    content = model.unmarked(content)
+    binary = _BINARY.search(content)
+    if binary is not None:
+        first = content.count(b"\n", 0, binary.start()) + 1
+        return RuleFile(rules=(), findings=(_error(first, "not-text", "this is not a text file"),))
+    # One character a byte, as the plugin counts them.
+    text = content.decode("latin-1")
+    if is_stump(text):
+        what = "the file is empty, or ends in its first word"
+        return RuleFile(rules=(), findings=(_error(1, "cut", what),))
+    reader = _Reader()
+    for number, line in enumerate(model.lines(text), start=1):
+        reader.line = number
+        reader.read_line(model.trim(line))
+    return reader.finish()
+
+
+def _error(line: int, code: str, message: str) -> Finding:
+    return Finding(severity=Severity.ERROR, line=line, code=code, message=_said(message))
+
+
+class _Reader:
+    """Gathers rules and findings line by line."""
+
+    def __init__(self) -> None:
+        self.line = 0
+        self.rules: list[Rule] = []
+        self.findings: list[Finding] = []
+        self.requires: dict[str, str] = {}
+        self.needs: list[tuple[str, str]] = []
+        self.holes: list[StatedHole] = []
+        self.section = ""
+        self.machine: str | None = None
+        self.vendor = False
+        self.seal = Seal()
+
+    def finish(self) -> RuleFile:
+        why = self.seal.mistake()
+        if why is not None:
+            self.findings.append(_error(self.seal.line, CODE, why))
+        refused = any(f.severity is Severity.ERROR for f in self.findings)
+        return RuleFile(
+            rules=() if refused else tuple(self.rules),
+            findings=tuple(self.findings),
+            requires=tuple(self.requires.items()),
+            needs=tuple(self.needs),
+            holes=tuple(self.holes),
+            machine=self.machine,
+        )
+
+    def error(self, code: str, message: str) -> None:
+        self.findings.append(_error(self.line, code, message))
+
+    def warn(self, code: str, message: str) -> None:
+        self.findings.append(
+            Finding(severity=Severity.WARNING, line=self.line, code=code, message=_said(message))
+        )
+
+    def read_line(self, line: str) -> None:
+        if line.startswith("#@"):
+            self.read_directive(model.trim(line[2:]))
+            return
+        if self.machine is None and (written := _WRITTEN.match(line)):
+            self.machine = written[1]
+        if is_row(line):
+            self.seal.n_rows += 1
+            row = model.trim(line.partition("#")[0])
+            self.read_row([model.trim(field) for field in row.split(",")])
+
+    def read_directive(self, directive: str) -> None:
+        words = model.words(directive)
+        self.seal.take(self.line, words)
+        match words:
+            case ["format", *rest] if rest != ["1"]:
+                self.error("bad-format", f"format '{' '.join(rest)}': this build reads format 1")
+            case ["requires", *pairs]:
+                self.read_requires(pairs)
+            case ["needs", *_] if "=" in directive:
+                # All of the line's rest: a value may have blanks in it.
+                name, _, value = model.trim(directive[len("needs") :]).partition("=")
+                self.needs.append((_said(name), _said(value)))
+            case ["hole", low, high, *reason] if _is_whole(low) and _is_whole(high):
+                self.holes.append(
+                    StatedHole(
+                        min_nbytes=model.whole_number(low),
+                        max_nbytes=model.whole_number(high),
+                        reason=_said(" ".join(reason)),
+                        section=self.section,
+                    )
+                )
+            case ["base", *_]:
+                self.vendor = True
+            case ["section", *rest]:
+                self.section = _said(" ".join(rest))
+            case _:
+                pass  # other directives are for other readers
+
+    def read_requires(self, pairs: list[str]) -> None:
+        for pair in pairs:
+            key, _, value = pair.partition("=")
+            wanted = requirement(key, value)
+            before = requirement(key, self.requires.get(key, value))
+            if wanted is None or wanted != before:
+                self.error(
+                    "bad-requires",
+                    f"requires: '{pair}' is not understood, or contradicts an earlier line",
+                )
+            self.requires.setdefault(key, value)
+
+    def read_row(self, fields: list[str]) -> None:
+        while fields and not fields[-1]:
+            fields.pop()
+        if len(fields) < _REQUIRED:
+            self.error("too-few-fields", f"{len(fields)} fields, at least {_REQUIRED} are needed")
+        elif len(fields) > _UNDERSTOOD:
+            self.warn(
+                "unknown-field",
+                f"{len(fields)} fields, at most {_UNDERSTOOD} are understood; row skipped",
+            )
+        elif fields[0] in _UNTUNABLE:
+            self.warn("untunable-collective", f"{fields[0]} never asks a tuner; row skipped")
+        elif fields[0] not in _COLLECTIVES and all(_is_letter(f[:1]) for f in fields[:3]):
+            self.warn("header-row", "a header row; skipped")
+        else:
+            self.read_rule(fields)
+
+    def read_rule(self, fields: list[str]) -> None:
+        before = len(self.findings)
+        collective = _COLLECTIVES.get(fields[0])
+        if collective is None:
+            self.error("unknown-collective", f"unknown collective '{fields[0]}'")
+        numbers = self.read_numbers(fields)
+        parts = self.read_setting(fields[3], fields[4])
+        if len(self.findings) > before or collective is None or parts is None:
+            return
+        if parts[0] is Algorithm.TREE and collective is not Collective.ALL_REDUCE:
+            self.warn("tree-not-allreduce", "tree exists for allreduce only; row skipped")
+            return
+        known, mode = self.read_extension(fields[10:])
+        if known:
+            rule = _rule(collective, numbers, parts, mode, self.line)
+            self.rules.append(replace(rule, vendor=self.vendor))
+
+    def read_numbers(self, fields: list[str]) -> list[int]:
+        numbers = [self.read_bytes(_COLUMNS[i], fields[i]) for i in (1, 2)]
+        for i in range(5, 10):
+            text = fields[i] if i < len(fields) else ""
+            optional = i >= _REQUIRED and not text
+            numbers.append(-1 if optional else self.read_count(_COLUMNS[i], text))
+        if numbers[0] > numbers[1] >= 0:
+            self.error("min-above-max", f"minbytes {numbers[0]} is above maxbytes {numbers[1]}")
+        return numbers
+
+    def read_bytes(self, column: str, text: str) -> int:
+        if _is_whole(text) and model.whole_number(text) <= _MAX_UINT64:
+            return model.whole_number(text)
+        if _is_whole(text.removeprefix("-")):
+            self.error("number-range", f"{column}: '{text}' does not fit (0 to 2^64-1)")
+        else:
+            self.error(
+                "not-a-number",
+                f"{column}: '{text}' is not a number of bytes (plain digits, no K, M or G)",
+            )
+        return -1
+
+    def read_count(self, column: str, text: str) -> int:
+        digits = text.removeprefix("-")
+        if not _is_whole(digits):
+            self.error("not-a-number", f"{column}: '{text}' is not a number")
+            return -1
+        number = model.whole_number(digits) * (-1 if text.startswith("-") else 1)
+        if not -1 <= number <= _MAX_INT32:
+            self.error("number-range", f"{column}: '{text}' does not fit (-1 to 2147483647)")
+            return -1
+        return number
+
+    def read_setting(
+        self, algorithm: str, protocol: str
+    ) -> tuple[Algorithm | None, Protocol | None] | None:
+        good = True
+        if algorithm != "-1" and algorithm not in _ALGORITHMS:
+            self.error("unknown-algorithm", f"unknown algorithm '{algorithm}'")
+            good = False
+        if protocol != "-1" and protocol not in _PROTOCOLS:
+            self.error("unknown-protocol", f"unknown protocol '{protocol}'")
+            good = False
+        if good and (algorithm == "-1") != (protocol == "-1"):
+            self.error(
+                "half-setting",
+                f"algorithm {algorithm} with protocol {protocol}: leave both to the library, "
+                "or name both",
+            )
+            good = False
+        return (_ALGORITHMS.get(algorithm), _PROTOCOLS.get(protocol)) if good else None
+
+    def read_extension(self, extra: list[str]) -> tuple[bool, Mode | None]:
+        mode_text = extra[0] if extra else ""
+        group = extra[1] if len(extra) > 1 else ""
+        mode = None
+        if mode_text not in ("", "-1"):
+            mode = _mode(mode_text)
+            if mode is None:
+                self.warn(
+                    "unknown-field", f"field 11 '{mode_text}' is no partition mode; row skipped"
+                )
+                return False, None
+        if group not in ("", "-1"):
+            self.warn("unknown-field", f"field 12 '{group}' is not understood; row skipped")
+            return False, None
+        return True, mode
+
+
+def _said(text: str) -> str:
+    """Words for people, of a file that was decoded one character a byte."""
+    return text.encode("latin-1").decode("utf-8", "replace")
+
+
+def _is_whole(text: str) -> bool:
+    try:
+        model.whole_number(text)
+    except ValueError:
+        return False
+    return True
+
+
+def _is_letter(text: str) -> bool:
+    return text.isascii() and text.isalpha()
+
+
+def _mode(text: str) -> Mode | None:
+    """Field 11: ``cpx``, ``cpx-nps4`` or ``none``; None for anything else."""
+    partition, dash, after = text.partition("-")
+    known, nps = compute(partition), memory(after)
+    if known is None or (dash and (known == "none" or nps is None)):
+        return None
+    if known == "none":
+        return Mode(compute=None, memory=None)
+    return Mode(compute=known.upper(), memory=f"NPS{nps}" if nps else None)
+
+
+def _rule(
+    collective: Collective,
+    numbers: list[int],
+    parts: tuple[Algorithm | None, Protocol | None],
+    mode: Mode | None,
+    line: int,
+) -> Rule:
+    low, high, channels, n_nodes, n_ranks, pipe_ops, reg_buff = numbers
+    named = parts[0] is not None or channels > 0
+    return Rule(
+        collective=collective,
+        min_nbytes=low,
+        max_nbytes=high,
+        # Neither a cell nor channels: the row keeps its sizes as they are, on purpose.
+        setting=Setting(
+            algorithm=parts[0], protocol=parts[1], channels=channels if channels > 0 else None
+        )
+        if named
+        else SILENT,
+        n_nodes=_any(n_nodes),
+        n_ranks=_any(n_ranks),
+        num_pipe_ops=_any(pipe_ops),
+        reg_buff=_any(reg_buff),
+        only_mode=mode,
+        line=line,
+    )
+
+
+def _any(number: int) -> int | None:
+    return None if number < 0 else number

@@ -1,0 +1,86 @@
+"""Rule files that the plugin would take, and the error where it refuses one.
+
+A rule file that somebody edited by hand, made to say again how many rows it has.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+
+from rccltune import model, session
+from rccltune.model import InputFileError, lay
+from rccltune.rules import line_format, reader
+from rccltune.rules.reader import RuleFile
+
+
+def accepted(content: bytes, where: Path, hint: str | None = None) -> RuleFile:
+    """A rule file as the plugin reads it.
+
+    Args:
+        content: of the file.
+        where: its path, for messages.
+        hint: what to do where it is refused.
+
+    Raises:
+        InputFileError: every mistake for which the plugin refuses it, with its line.
+    """
+    file = reader.read_rules(content)
+    if file.errors:
+        listed = (f"  {where}:{f.line}: {f.message} [{f.code}]" for f in file.errors)
+        raise InputFileError(
+            lay(["the plugin refuses this file:", *listed]), where=str(where), hint=hint
+        )
+    return file
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Sealed:
+    """What became of a file.
+
+    Attributes:
+        path: of what was written: where a link is given, the file that it leads to.
+        n_rows: as the file says now.
+        was: why the plugin refused it, or None.
+        changed: whether anything was written.
+    """
+
+    path: Path
+    n_rows: int
+    was: str | None
+    changed: bool
+
+
+def seal(path: Path) -> Sealed:
+    """Count the rows of a file and write their number at its head and its end.
+
+    Every other byte stays, but for a byte-order mark. The permissions stay.
+
+    Raises:
+        InputFileError: it cannot be read, or the plugin refuses it for another reason.
+        SessionError: it cannot be written.
+    """
+    try:
+        target = path.resolve(strict=True)
+        content = target.read_bytes()
+        mode = target.stat().st_mode & 0o7777
+    except (OSError, RuntimeError) as error:
+        raise InputFileError(f"the rule file cannot be read: {error}", where=str(path)) from error
+    errors = reader.read_rules(content).errors
+    others = [one for one in errors if one.code != line_format.CODE]
+    if others:
+        listed = (f"  {path}:{one.line}: {one.message} [{one.code}]" for one in others)
+        raise InputFileError(
+            lay(["this file is not sealed, the plugin would refuse it all the same:", *listed]),
+            where=str(path),
+            hint="correct these lines, then run the same command again.",
+        )
+    # One character a byte: what is no UTF-8 stays as it is.
+    text = model.unmarked(content).decode("latin-1")
+    lines = line_format.sealed(model.lines(text))
+    made = ("\n".join(lines) + "\n").encode("latin-1")
+    changed = made != content
+    if changed:
+        session.write_atomically(target, made, mode)
+    was = errors[0].message if errors else None
+    return Sealed(path=target, n_rows=int(model.words(lines[-1])[-1]), was=was, changed=changed)

@@ -1,0 +1,199 @@
+"""Which rules go into which file, where communicators are smaller than the node.
+
+Design §7: a rule for fewer ranks than the node holds is for any of their placements only where
+each was measured and none is slower than the untouched site; else it is for its placement alone.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from rccltune import zones
+from rccltune.fit import FitDone
+from rccltune.model import Curve, Note, Notice, Place, RankPlacement, Scale, Zone
+from rccltune.session import stored_place
+from rccltune.zones import explained
+
+if TYPE_CHECKING:
+    from rccltune.zones import Choice, ChoiceOptions
+
+
+_ANYWHERE = (None, RankPlacement.NODE.value)
+
+
+Keep = Callable[[Sequence[Zone]], tuple[Zone, ...]]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Sheet:
+    """What one rule file will say.
+
+    Attributes:
+        placement: which the file requires; None is right for any.
+        lines: where the ranks were, for the file's header.
+    """
+
+    placement: str | None
+    zones: tuple[Zone, ...]
+    notices: tuple[Notice, ...] = ()
+    lines: tuple[str, ...] = ()
+
+    @property
+    def requires(self) -> tuple[tuple[str, str], ...]:
+        """For the file's ``#@ requires``."""
+        return () if self.placement is None else (("placement", self.placement),)
+
+    @property
+    def has_rules(self) -> bool:
+        """Whether it says anything but holes."""
+        return any(zone.setting is not None for zone in self.zones)
+
+
+def sheets(
+    fits: Sequence[FitDone],
+    choices: Sequence[Choice],
+    options: Callable[[FitDone], ChoiceOptions],
+    *,
+    keep: Keep = tuple,
+    note: Note,
+) -> tuple[Sheet, ...]:
+    """The files that sessions make together, the one for any placement first; at least one.
+
+    Args:
+        fits: of one machine.
+        choices: what each alone chooses.
+        options: of a session.
+        keep: the zones of the environment that the files are for.
+        note: told which rules are for one placement only, and why.
+    """
+    own = [zone for choice in choices for zone in keep(choice.zones)]
+    apart: dict[str, list[Zone]] = {}
+    for zone in own:
+        name = zone.target.rank_placement
+        if name is not None and name not in _ANYWHERE:
+            apart.setdefault(name, []).append(zone)
+    joint = [
+        _kept(_joint(fits, scale, by_name, options(fits[0]), note), keep)
+        for scale, by_name in _by_scale(fits).items()
+    ]
+    chosen = tuple(zone for sheet in joint for zone in sheet.zones)
+    plain = Sheet(
+        placement=None,
+        zones=(*(zone for zone in own if zone.target.rank_placement in _ANYWHERE), *chosen),
+        notices=tuple(notice for sheet in joint for notice in sheet.notices),
+        lines=tuple(line for sheet in joint for line in sheet.lines),
+    )
+    placed = [
+        Sheet(placement=name, zones=tuple(found), lines=(f"placement of ranks: {name}",))
+        for name, found in apart.items()
+    ]
+    said = _says(chosen)
+    # A placement whose own choice is what holds everywhere needs no file.
+    needed = (plain, *(sheet for sheet in placed if not _says(sheet.zones) <= said))
+    made = tuple(sheet for sheet in needed if sheet.has_rules)
+    return made or ((plain,) if plain.zones or not placed else (placed[0],))
+
+
+def _kept(sheet: Sheet, keep: Keep) -> Sheet:
+    return replace(sheet, zones=keep(sheet.zones))
+
+
+def sheet_name(plain: str, placement: str | None) -> str:
+    """A rule file's name with its placement, as the plugin looks for it in a directory."""
+    path = Path(plain)
+    return plain if placement is None else f"{path.stem}_{placement}{path.suffix}"
+
+
+@dataclass(frozen=True, slots=True)
+class _Part:
+    """Curves of one scale in one placement, and what placements that scale can have."""
+
+    curves: tuple[Curve, ...]
+    alike: tuple[str, ...]
+
+
+def _by_scale(fits: Sequence[FitDone]) -> dict[Scale, dict[str, _Part]]:
+    """Sessions of communicators that are smaller than the node, by scale and placement."""
+    found: dict[Scale, dict[str, _Part]] = {}
+    for done in fits:
+        place = stored_place(done.session.path)
+        curves = done.references
+        for scale, name in dict.fromkeys((c.key.scale, c.key.rank_placement) for c in curves):
+            if name is None or name in _ANYWHERE:
+                continue
+            here = (scale, name)
+            mine = tuple(c for c in curves if (c.key.scale, c.key.rank_placement) == here)
+            parts = found.setdefault(scale, {})
+            known = parts.get(name)
+            before = known.curves if known is not None else ()
+            parts[name] = _Part((*before, *mine), _alike(place, name, scale))
+    return found
+
+
+def _alike(place: Place | None, name: str, scale: Scale) -> tuple[str, ...]:
+    """Placements of a scale; of logs that were imported nobody knows."""
+    is_same = place is not None and (place.name, place.scale) == (name, scale)
+    return place.alike if place is not None and is_same else ()
+
+
+def _joint(
+    fits: Sequence[FitDone],
+    scale: Scale,
+    parts: Mapping[str, _Part],
+    options: ChoiceOptions,
+    note: Note,
+) -> Sheet:
+    """Rules for any placement of a scale; none where not every placement was measured."""
+    why = _why_apart(parts)
+    chosen = None
+    if why is None:
+        chosen = zones.choose_together(
+            {name: part.curves for name, part in parts.items()},
+            replace(options, arch=fits[0].session.fingerprint.arch_or_vendor),
+        )
+    if chosen is None or not chosen.zones:
+        why = why or "not every one of them has an untouched run"
+        note(f"{scale}: rules are for placement {' and '.join(parts)} alone: {why}")
+        return Sheet(placement=None, zones=())
+    bypasses = [bypass for done in fits for bypass in done.bypasses]
+    return Sheet(
+        placement=None,
+        zones=explained(chosen.zones, bypasses),
+        # One placement that stands for all has said the same by itself.
+        notices=chosen.notices if len(parts) > 1 else (),
+        lines=(f"{scale}: rules hold in every placement measured: {', '.join(parts)}",),
+    )
+
+
+def _why_apart(parts: Mapping[str, _Part]) -> str | None:
+    """Why nothing can be said of the other placements of a scale, None where it can."""
+    alike = next((part.alike for part in parts.values() if part.alike), ())
+    if not alike:
+        return "so many ranks can lie in ways that have no name and were not measured"
+    missing = [name for name in alike if name not in parts]
+    if missing:
+        return (
+            f"{' and '.join(missing)} was not measured (sweep --placement-of-ranks {missing[0]} "
+            "-o ANOTHER, and give both sessions)"
+        )
+    return None
+
+
+def _says(found: Sequence[Zone]) -> set[tuple[object, ...]]:
+    """What rules of zones say, whatever they rest on."""
+    return {
+        (
+            zone.target.collective,
+            zone.target.scale,
+            zone.min_nbytes,
+            zone.max_nbytes,
+            zone.setting,
+            zone.fallback,
+            zone.variant.name,
+        )
+        for zone in found
+        if zone.setting is not None
+    }

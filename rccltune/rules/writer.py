@@ -1,0 +1,204 @@
+"""A rule document as text; the same document gives the same bytes.
+
+Files of rules put in place: all of them or none, and nothing that was proven is lost.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from itertools import groupby
+from pathlib import Path
+from typing import Final
+
+from rccltune import model, session
+from rccltune.model import Collective, CommandLineError, Note, Rule, Scale, VerificationError
+from rccltune.rules import line_format
+from rccltune.rules.documents import Base, Hole, RuleDocument, Section
+from rccltune.rules.line_format import sealed
+from rccltune.rules.vendor_rules import by_reason
+
+_COLUMNS = "colltype,minbytes,maxbytes,algorithm,protocol,channels,nNodes,nRanks,numPipeOps,regBuff"
+
+
+def render(document: RuleDocument) -> str:
+    """The file's text: LF, no header row, comments in column 0, ten fields a row.
+
+    Raises:
+        InputFileError: what the rules need or require fits no line.
+    """
+    lines = ["#@ format 1"]
+    lines += [line for text in document.provenance for line in _comment(text)]
+    lines += line_format.requires(document.requires)
+    lines += [line_format.needs(name, value) for name, value in document.needs]
+    lines += _comment(f"columns: {_COLUMNS}")
+    for section in document.sections:
+        lines += _section(section)
+    if document.base is not None:
+        lines += _base(document.base)
+    return line_format.text_of(sealed(lines))
+
+
+def render_rules(purpose: str, rules: Iterable[Rule]) -> str:
+    """A file of bare rules, for measuring; nothing in it was chosen."""
+    rows = (_row(rule) for rule in rules)
+    return line_format.text_of(sealed(["#@ format 1", *_comment(purpose), *rows]))
+
+
+_comment = line_format.comment
+
+
+def _section(section: Section) -> Iterator[str]:
+    target = section.target
+    yield "#"
+    yield _head(target.collective, target.scale)
+    yield from _comment(
+        f"{target.collective.value}, {target.scale}"
+        + (f", rank placement {target.rank_placement}" if target.rank_placement else "")
+        + (f", variant {target.variant.name}" if target.variant.name != "default" else "")
+    )
+    yield from _comment(section.remark)
+    for entry, evidence in zip(section.entries, section.evidence, strict=True):
+        if isinstance(entry, Hole):
+            yield from _hole(entry)
+        else:
+            yield from _comment(evidence)
+            yield _named(entry)
+    if section.fallbacks:
+        yield from _comment(
+            "reached only where the setting above is not selectable (LL128 not enabled):"
+        )
+        yield from (_named(rule) for rule in section.fallbacks)
+
+
+def _hole(hole: Hole) -> list[str]:
+    if hole.filled:
+        return _comment(f"{hole.min_nbytes} to {hole.max_nbytes}: vendor's rows ({hole.reason})")
+    # The reader of this line is a program too: one line.
+    return [line_format.hole(hole.min_nbytes, hole.max_nbytes, hole.reason)]
+
+
+def _base(base: Base) -> Iterator[str]:
+    yield "#"
+    yield f"#@ base sha256={base.sha256}"
+    yield from _comment(
+        f"the vendor's rows, from {base.name}: not measured and not verified by us. The first "
+        "match wins, so they answer what nothing above does, in their own order."
+    )
+    for numbers, why in by_reason(base.left_out):
+        which = f"line {numbers} of it is" if numbers.isdecimal() else f"lines {numbers} of it are"
+        yield from _comment(f"{which} not written: {why}")
+    yield from (_named(rule) for rule in base.rules)
+    for (collective, scale), holes in groupby(base.open, key=lambda one: one[:2]):
+        yield _head(collective, scale)
+        yield from (line for *_, hole in holes for line in _hole(hole))
+
+
+def _head(collective: Collective, scale: Scale) -> str:
+    # Holes are lines of their own, and a reader must know whose they are.
+    return f"#@ section {collective.csv_name} nodes={scale.n_nodes} ranks={scale.n_ranks}"
+
+
+def _named(rule: Rule) -> str:
+    """A row that hosts follow.
+
+    Raises:
+        VerificationError: it names no cell; a bug of ours must not become a rule file.
+    """
+    setting = rule.setting
+    if setting.algorithm is None or setting.protocol is None:
+        raise VerificationError(
+            f"a rule for {rule.collective.value} of {rule.min_nbytes} bytes names no algorithm or "
+            "no protocol, and readers of rule files disagree on such a row",
+            hint="please report this with the session: it is a bug.",
+        )
+    return _row(rule)
+
+
+def _row(rule: Rule) -> str:
+    setting = rule.setting
+    fields = (
+        rule.collective.csv_name,
+        rule.min_nbytes,
+        rule.max_nbytes,
+        setting.algorithm.value if setting.algorithm else -1,
+        setting.protocol.value if setting.protocol else -1,
+        *(
+            -1 if value is None else value
+            for value in (
+                setting.channels,
+                rule.n_nodes,
+                rule.n_ranks,
+                rule.num_pipe_ops,
+                rule.reg_buff,
+            )
+        ),
+    )
+    return ",".join(map(str, fields))
+
+
+# Comments of a verified file begin with it.
+VERIFIED_MARK: Final = "verified:"
+
+
+# Not .csv: RCCL's built-in tuner takes any rccl_tuner*.csv that lies in its folders.
+_KEPT: Final = ".verified"
+
+
+def write_all(files: Sequence[tuple[Path, str]], *, overwrite: bool, note: Note) -> None:
+    """All of them or, where one is in the way, none.
+
+    A verified file that is replaced stays beside the new one, under another name: what
+    verification took away from it took an hour of a machine, and the new one has it again.
+
+    Args:
+        files: with their texts.
+        overwrite: replace files that differ.
+        note: told what was verified and is not any more.
+
+    Raises:
+        CommandLineError: a file is there and would change.
+    """
+    changing = [path for path, text in files if _differs(path, text)]
+    if changing and not overwrite:
+        raise _in_the_way(changing[0])
+    for path in filter(is_verified, changing):
+        kept = kept_of(path)
+        session.write_atomically(kept, path.read_bytes())
+        note(
+            f"{path} was verified; what is written now is not, and has again what verification "
+            f"took away: rccltune verify. The verified file is kept as {kept}"
+        )
+    for path, text in files:
+        session.write_atomically(path, text)
+
+
+def is_verified(path: Path) -> bool:
+    """Whether a file says that it was held against the untouched site."""
+    if not path.is_file():
+        return False
+    lines = model.lines(model.read_text(path))
+    return any(line.startswith(f"# {VERIFIED_MARK}") for line in lines)
+
+
+def kept_of(path: Path) -> Path:
+    """Where a verified file stays when another comes in its place."""
+    return path.with_name(path.name + _KEPT)
+
+
+def _in_the_way(path: Path) -> CommandLineError:
+    if is_verified(path):
+        return CommandLineError(
+            "the rule file is there already, was verified, and would change",
+            where=str(path),
+            hint=f"write elsewhere with -o FILE (-o - is stdout); --force replaces it, keeps it as "
+            f"{kept_of(path).name}, and rccltune verify must then be run again.",
+        )
+    return CommandLineError(
+        "the rule file is there already and would change",
+        where=str(path),
+        hint="add --force, or write elsewhere with -o FILE (-o - is stdout).",
+    )
+
+
+def _differs(path: Path, text: str) -> bool:
+    return path.exists() and path.read_bytes() != text.encode()

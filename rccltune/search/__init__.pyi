@@ -1,0 +1,13 @@
+from .coarse import between as between
+from .coarse import coarse_sizes as coarse_sizes
+from .coarse import first_round as first_round
+from .coarse import looked_at as looked_at
+from .estimates import Estimates as Estimates
+from .estimates import estimate as estimate
+from .regret import Prospect as Prospect
+from .regret import prospect as prospect
+from .rounds import AIM as AIM
+from .rounds import MOST_ROUNDS as MOST_ROUNDS
+from .rounds import Known as Known
+from .rounds import following as following
+from .rounds import undecided as undecided

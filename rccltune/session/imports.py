@@ -1,0 +1,207 @@
+"""Files to a session, and a session's samples back."""
+
+from __future__ import annotations
+
+import shlex
+import sys
+from collections.abc import Sequence
+from dataclasses import dataclass, fields, replace
+from datetime import datetime, timezone
+from pathlib import Path
+from typing import Any, Final
+
+from rccltune import __version__, logs, model
+from rccltune.model import (
+    DEFAULT_VARIANT,
+    Fingerprint,
+    Launch,
+    Note,
+    Notice,
+    Outcome,
+    Sample,
+    SessionError,
+    Stated,
+    Status,
+    Variant,
+)
+from rccltune.session import store
+from rccltune.session.files import sha256_of, writing
+from rccltune.session.samples import _AGAIN, _samples_from_logs
+from rccltune.session.store import Session
+
+_SAME_MACHINE = ("machine", "same")
+
+
+VENDOR_UNKNOWN: Final = (
+    "nothing says whose GPUs these are: no limit of one vendor's library is applied, and no "
+    "variable of it asked for. To say it, import into a new session (-o DIR) with "
+    '--assume arch=gfx942 or --assume product="NVIDIA H200"'
+)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Imported:
+    """What an import added."""
+
+    n_files: int
+    n_new: int
+    n_doubted: int
+    n_samples: int
+    notices: tuple[Notice, ...]
+
+    def as_plain(self) -> dict[str, Any]:
+        """For --json."""
+        return {
+            "files": self.n_files,
+            "new_samples": self.n_new,
+            "doubted": self.n_doubted,
+            "samples": self.n_samples,
+            "notices": model.to_plain(self.notices),
+        }
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Incoming:
+    launch: Launch
+    outcome: Outcome
+    path: Path
+    samples: tuple[Sample, ...]
+
+
+def import_files(folder: Path, files: Sequence[Path], stated: Stated, *, note: Note) -> Imported:
+    """Read files and add them to a session, which is made when it is not there.
+
+    Every file is read and checked before the first byte is written: a file that is refused
+    leaves the session as it was.
+
+    Raises:
+        OutputError: a file is not understood.
+        CommandLineError: an option contradicts a file.
+        SessionError: another machine, a newer format, or a writer that holds the session.
+    """
+    known = _known_session(folder)
+    incoming = [_read(path, stated) for path in files]
+    with writing(folder, note):
+        # Read again under the lock: another import may have finished meanwhile.
+        current = _known_session(folder) or known
+        old = () if current is None else _samples_held(current, note)
+        have = {launch.id for launch, _ in store.read_launches(folder)}
+        fresh = _unique([item for item in incoming if item.launch.id not in have], note)
+        for item in incoming:
+            if item.launch.id in have:
+                note(f"{item.path}: already in the session, nothing added")
+        target = _target_session(folder, current, fresh, same=_SAME_MACHINE in stated.assume)
+        new = tuple(sample for item in fresh for sample in item.samples)
+        if fresh:
+            store.commit(target, [(i.launch, i.outcome, i.path) for i in fresh], (*old, *new))
+            if target.fingerprint.vendor is None:
+                note(VENDOR_UNKNOWN)
+    return Imported(
+        n_files=len(files),
+        n_new=len(new),
+        n_doubted=sum(sample.doubt is not None for sample in new),
+        n_samples=len(old) + len(new),
+        notices=tuple(n for item in incoming for n in item.outcome.notices),
+    )
+
+
+def _samples_held(current: Session, note: Note) -> tuple[Sample, ...]:
+    stored = store.stored_samples(current)
+    if stored is not None:
+        return stored
+    note(_AGAIN)
+    return _samples_from_logs(current)
+
+
+def _known_session(folder: Path) -> Session | None:
+    if folder.exists() and not folder.is_dir():
+        raise SessionError(
+            "this is a file, not a session folder", where=str(folder), hint="name another with -o."
+        )
+    return store.open_session(folder) if (folder / "session.json").exists() else None
+
+
+def _read(path: Path, stated: Stated) -> _Incoming:
+    # The id comes first, because samples carry it; the name is no part of it, so that a renamed
+    # copy is known again.
+    launch = Launch(
+        id="",
+        source_sha256=sha256_of(path) if path.is_file() else None,
+        variant=stated.variant or DEFAULT_VARIANT,
+        stated=replace(stated, assume=_without_same(stated.assume)),
+    )
+    launch = replace(launch, id=store.launch_id(launch), source=path.name)
+    reading = logs.read(path, _for_parsing(stated), launch.id)
+    outcome = Outcome(
+        launch=launch.id,
+        status=Status.IMPORTED,
+        started=datetime.fromtimestamp(path.stat().st_mtime, tz=timezone.utc).isoformat(
+            timespec="seconds"
+        ),
+        n_samples=len(reading.samples),
+        fingerprint=reading.fingerprint,
+        origin=reading.origin,
+        library_version=reading.library_version,
+        notices=reading.notices,
+    )
+    return _Incoming(launch=launch, outcome=outcome, path=path, samples=reading.samples)
+
+
+def _for_parsing(stated: Stated) -> Stated:
+    return replace(stated, assume=_without_same(stated.assume))
+
+
+def _without_same(assume: tuple[tuple[str, str], ...]) -> tuple[tuple[str, str], ...]:
+    return tuple(pair for pair in assume if pair != _SAME_MACHINE)
+
+
+def _unique(items: Sequence[_Incoming], note: Note) -> list[_Incoming]:
+    """Drop the second of two identical files."""
+    kept: dict[str, _Incoming] = {}
+    for item in items:
+        if item.launch.id in kept:
+            note(f"{item.path}: the same bytes as {kept[item.launch.id].path}, taken once")
+        else:
+            kept[item.launch.id] = item
+    return list(kept.values())
+
+
+def _target_session(
+    folder: Path, current: Session | None, fresh: Sequence[_Incoming], *, same: bool
+) -> Session:
+    """The session as it will be: one machine, and every variant under one name."""
+    parts = [] if current is None else [(str(folder), current.fingerprint)]
+    parts += [(str(item.path), item.outcome.fingerprint) for item in fresh]
+    if same:
+        parts = [(name, _filled(part, [p for _, p in parts])) for name, part in parts]
+    fingerprint = store.combined_fingerprint(parts) if parts else Fingerprint()
+    variants = {v.name: v for v in (current.variants if current else ())}
+    for variant in {s.key.variant for item in fresh for s in item.samples}:
+        if variants.setdefault(variant.name, variant) != variant:
+            raise SessionError(
+                f"variant '{variant.name}' was recorded with another environment or library",
+                where=str(folder),
+                hint="give this one another name with --variant, or import it elsewhere with -o.",
+            )
+    return Session(
+        path=folder,
+        command=current.command if current else shlex.join(["rccltune", *sys.argv[1:]]),
+        tool=f"rccltune {__version__}",
+        fingerprint=fingerprint,
+        variants=_sorted(variants.values()),
+    )
+
+
+def _sorted(variants: Any) -> tuple[Variant, ...]:  # noqa: ANN401 - any iterable of variants
+    return tuple(sorted(variants, key=lambda v: v.name))
+
+
+def _filled(part: Fingerprint, others: Sequence[Fingerprint]) -> Fingerprint:
+    """Take what this part does not know from the first that does."""
+    known: dict[str, Any] = {}
+    for f in fields(Fingerprint):
+        if getattr(part, f.name) in (None, ()):
+            said = [v for v in (getattr(o, f.name) for o in others) if v not in (None, ())]
+            if said:
+                known[f.name] = said[0]
+    return replace(part, **known)

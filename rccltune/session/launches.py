@@ -1,0 +1,377 @@
+"""What a launch's files say of how it ended: a failure becomes an outcome, never an exception.
+
+One launch: its files, its run, what its log says, and what is known to have run.
+
+What a launch measures, and its half-rows with what is known to have run.
+
+A launch for each setting, in an order that spreads drift; and what all plans share.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Final, TypeVar
+
+from rccltune import machine, model
+from rccltune.logs import (
+    Logged,
+    Reading,
+    Walk,
+    agree,
+    agree_on_walk,
+    jobs_in,
+    place,
+    prove,
+    prove_by_log,
+    read_log,
+    read_stream,
+    read_trace,
+    read_walk,
+    suspect,
+)
+from rccltune.machine import is_switched
+from rccltune.model import (
+    BASELINE,
+    KNOWN_VARIANTS,
+    Caution,
+    Doubt,
+    Launch,
+    LaunchError,
+    Notice,
+    Outcome,
+    RccltuneError,
+    Role,
+    Sample,
+    Setting,
+    Stated,
+    Status,
+    base_variant,
+)
+from rccltune.session import store
+
+T = TypeVar("T")
+
+
+def setting_of(wanted: Launch) -> Setting:
+    """The one setting of a launch that measures one."""
+    return wanted.schedule.settings[0] if wanted.schedule else BASELINE
+
+
+def name_of(wanted: Launch) -> str:
+    """What a launch measures, for people."""
+    if wanted.schedule is None or not is_walk(wanted):
+        return str(setting_of(wanted))
+    settings = {s for s in wanted.schedule.settings if s.role is Role.FORCED}
+    return f"{len(settings)} setting{'' if len(settings) == 1 else 's'}"
+
+
+def named_in(wanted: Launch) -> str:
+    """The same with the variant that a user asked for, where it is in one."""
+    base = base_variant(wanted.variant).name
+    return name_of(wanted) if base in KNOWN_VARIANTS else f"{name_of(wanted)} in {base}"
+
+
+def is_walk(wanted: Launch) -> bool:
+    """Whether the launch walks through settings."""
+    return wanted.schedule is not None and wanted.schedule.questions is not None
+
+
+def samples_of_launch(
+    wanted: Launch, own: Path, library: str | None = None
+) -> tuple[tuple[Sample, ...], Reading, tuple[Notice, ...]]:
+    """Half-rows of a launch with what ran.
+
+    In a lossy variant elements beyond the benchmark's tolerance are what it is measured for, and
+    no doubt.
+
+    Args:
+        wanted: the launch.
+        own: its folder.
+        library: what it loads with its family, which its log does not name.
+
+    Raises:
+        OutputError: the table is not there or not understood.
+        CommandLineError: it is not the table that was asked for.
+        LaunchError: ranks were answered differently.
+    """
+    setting = setting_of(wanted)
+    log = own / "stdout.log"
+    _check_met(log, wanted)
+    with log.open("rb") as stream:
+        reading = read_stream(stream, str(log), _stated(wanted), wanted.id)
+    if wanted.variant.lossy:
+        reading = replace(reading, samples=tuple(map(_tolerated, reading.samples)))
+    if is_walk(wanted):
+        samples = _walked(wanted, _walks(own), reading.samples)
+        samples = machine.overwrite_doubted(
+            samples, library or reading.library_version, reading.samples
+        )
+        return samples, reading, _doubts(samples, wanted)
+    warm = _after_first_use(wanted, reading.samples)
+    if setting.role is not Role.FORCED:
+        return warm, reading, ()
+    if is_switched(wanted):
+        samples = prove_by_log(warm, _logged(own), setting)
+        return samples, reading, _doubts(samples, wanted)
+    traces = of_all_ranks(own, read_trace, agree)
+    samples = prove(warm, next(iter(traces.values())), setting)
+    samples = machine.overwrite_doubted(
+        samples, library or reading.library_version, reading.samples
+    )
+    return samples, reading, _doubts(samples, wanted)
+
+
+def samples_before_the_end(
+    wanted: Launch, own: Path, library: str | None = None
+) -> tuple[Sample, ...]:
+    """Half-rows of a walk that failed or was interrupted: of its proven steps, which may be none.
+
+    Raises:
+        RccltuneError: nothing of it can be used.
+    """
+    log = own / "stdout.log"
+    _check_met(log, wanted)
+    with log.open("rb") as stream:
+        # Half a line may look like a whole one with another number in it.
+        whole = (line for line in stream if line.endswith(b"\n"))
+        reading = read_stream(whole, str(log), _stated(wanted), wanted.id)
+    walks = _walks(own)
+    if any(walk.n_over for walk in walks.values()):
+        raise LaunchError("more was asked than the walk has steps", where=str(own))
+    cut = {name: replace(walk, ended=False) for name, walk in walks.items()}
+    samples = _walked(wanted, cut, reading.samples)
+    return machine.overwrite_doubted(samples, library or reading.library_version, reading.samples)
+
+
+def suspect_of(wanted: Launch, own: Path) -> Setting | None:
+    """The setting that was in force when a walk failed; None where nobody can be blamed."""
+    if wanted.schedule is None or wanted.schedule.questions is None:
+        return None
+    walks = []
+    for path in own.glob("trace-*.csv"):
+        # A rank that had no time to write its file says nothing.
+        with suppress(RccltuneError):
+            walks.append(read_walk(model.read_text(path), str(path)))
+    return suspect(walks, wanted.schedule.questions)
+
+
+def wrong_in(samples: Sequence[Sample]) -> tuple[Setting, ...]:
+    """Settings that gave wrong results, in the order in which they were first seen to."""
+    return tuple(dict.fromkeys(s.key.setting for s in samples if s.doubt is Doubt.WRONG))
+
+
+def _after_first_use(wanted: Launch, samples: Sequence[Sample]) -> tuple[Sample, ...]:
+    """Samples of a launch that prints its table twice: the first pass pays for connections.
+
+    Passes are told by their rows: each size is printed once in every pass.
+    """
+    if passes_of(wanted) == 1:
+        return tuple(samples)
+    last = {(s.key, s.nbytes): s.line or 0 for s in sorted(samples, key=lambda s: s.line or 0)}
+    return tuple(
+        sample
+        if sample.doubt or (sample.line or 0) >= last[sample.key, sample.nbytes]
+        else replace(sample, doubt=Doubt.CONNECTING)
+        for sample in samples
+    )
+
+
+def _tolerated(sample: Sample) -> Sample:
+    """The same sample without the doubt that its wrong elements bring, where they are counted."""
+    counted = sample.doubt is Doubt.WRONG and sample.n_wrong and sample.time_us
+    return replace(sample, doubt=None) if counted else sample
+
+
+def _stated(wanted: Launch) -> Stated:
+    return Stated(
+        collective=wanted.collectives[0],
+        setting=setting_of(wanted),
+        variant=wanted.variant,
+        n_ranks=wanted.scale.n_ranks if wanted.scale else None,
+        n_started=machine.n_started_in_groups(wanted),
+        n_nodes=wanted.scale.n_nodes if wanted.scale else None,
+        assume=(("rank_placement", wanted.rank_placement or "node"),),
+    )
+
+
+def _check_met(log: Path, wanted: Launch) -> None:
+    """Ranks that did not find each other each print a whole table of their own and exit with 0.
+
+    Raises:
+        LaunchError: they did not.
+    """
+    n_jobs = jobs_in(log.read_bytes())
+    if n_jobs > 1:
+        asked = f"one of {wanted.scale.n_ranks} ranks" if wanted.scale else "one"
+        raise LaunchError(
+            f"{n_jobs} jobs ran instead of {asked}: the ranks did not find each other",
+            where=str(log),
+            hint="launcher and benchmark are of different MPIs, or the benchmark was built without "
+            "(make MPI=1); see ldd on it and mpirun --version. Under srun set SLURM_MPI_TYPE "
+            "(srun --mpi=list).",
+        )
+
+
+def _logged(own: Path) -> Logged | None:
+    """What the library's logs of all ranks say; None where it was not made to write any."""
+    logs = sorted(own.glob("nccl-*.log"))
+    return read_log(path.read_text(errors="replace") for path in logs) if logs else None
+
+
+def _walks(own: Path) -> dict[str, Walk]:
+    """Every rank's way.
+
+    Raises:
+        LaunchError: no trace, or ranks that differ.
+    """
+    return of_all_ranks(own, read_walk, agree_on_walk)
+
+
+def _walked(
+    wanted: Launch, walks: Mapping[str, Walk], printed: Sequence[Sample]
+) -> tuple[Sample, ...]:
+    """Samples of a walk, each with its own setting.
+
+    Raises:
+        LaunchError: a table that the steps do not fit.
+    """
+    if wanted.schedule is None or wanted.schedule.questions is None:
+        raise ValueError("this launch walks through nothing")
+    # Only what every rank has finished is proven.
+    shortest = min(walks.values(), key=lambda walk: walk.n_whole)
+    return place(printed, shortest, wanted.schedule.settings, wanted.schedule.questions)
+
+
+def of_all_ranks(
+    own: Path, read: Callable[[str, str], T], differences: Callable[[Mapping[str, T]], str | None]
+) -> dict[str, T]:
+    """The traces of a launch by file, one for each rank, which are alike.
+
+    Raises:
+        LaunchError: there is none, or they are not alike.
+    """
+    traces = {
+        path.name: read(model.read_text(path), str(path))
+        for path in sorted(own.glob("trace-*.csv"))
+    }
+    if not traces:
+        raise LaunchError(
+            "the plugin left no trace, so what ran is not known",
+            where=str(own),
+            hint="the library did not load it: look for 'tuner' in its log with NCCL_DEBUG=INFO. "
+            "One before RCCL 2.21.5 or NCCL 2.21 looks for none; with --librccl naming its file "
+            "that is seen, and its own switches force the settings.",
+        )
+    differing = differences(traces)
+    if differing is not None:
+        raise LaunchError(f"ranks were answered differently: {differing}", where=str(own))
+    return traces
+
+
+def _doubts(samples: Sequence[Sample], wanted: Launch) -> tuple[Notice, ...]:
+    """One notice for each way in which something else ran than was asked for."""
+    by_doubt: dict[tuple[Setting, str], list[Sample]] = {}
+    for sample in samples:
+        setting, doubt = sample.key.setting, sample.doubt
+        expected = doubt in (None, Doubt.ZERO_BYTES, Doubt.CONNECTING)
+        if doubt is not None and not expected and sample.executed != setting:
+            by_doubt.setdefault((setting, doubt.meaning), []).append(sample)
+    return tuple(
+        Notice(
+            caution=Caution.DOUBTED_SAMPLES,
+            message=f"{setting}: {len(found)} half-rows from {min(s.nbytes for s in found)} to "
+            f"{max(s.nbytes for s in found)} bytes are not used: {meaning}",
+            remedy="see the columns doubt and executed in samples.csv.",
+            where=wanted.id,
+        )
+        for (setting, meaning), found in by_doubt.items()
+    )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Ran:
+    """What one launch gave."""
+
+    launch: Launch
+    outcome: Outcome
+    samples: tuple[Sample, ...]
+    tuner: str | None = None
+
+
+def proven_before_the_end(
+    wanted: Launch, own: Path, library: str | None = None
+) -> tuple[Sample, ...]:
+    """Samples of a walk that failed or was interrupted; none where nothing of it is proven."""
+    try:
+        return samples_before_the_end(wanted, own, library)
+    except (RccltuneError, OSError):
+        # Cut off before its first row or its first step, or nothing of it belongs together.
+        return ()
+
+
+def n_steps_of(samples: Sequence[Sample]) -> int | None:
+    """How many steps of a walk these samples prove."""
+    return max((s.step + 1 for s in samples if s.step is not None), default=None)
+
+
+def read_launch(wanted: Launch, folder: Path, outcome: Outcome) -> tuple[Sample, ...]:
+    """Samples of a launch that ended earlier, from its raw files."""
+    own = folder / "launches" / wanted.id
+    arch = outcome.fingerprint.arch_or_vendor if outcome.fingerprint is not None else None
+    known = machine.library_named(outcome.library_version, arch)
+    if outcome.status is Status.OK:
+        return samples_of_launch(wanted, own, known)[0]
+    return samples_before_the_end(wanted, own, known) if outcome.n_steps else ()
+
+
+def is_interrupted(own: Path) -> bool:
+    """Whether a launch began and has no outcome: it is made again.
+
+    Args:
+        own: its folder.
+    """
+    return (own / "launch.json").exists() and not (own / "outcome.json").exists()
+
+
+def interrupted_walks(folder: Path) -> list[Ran]:
+    """Walks that were interrupted and not made again yet, with what they had proven until then.
+
+    They steer nothing: without an outcome they are in no ledger.
+
+    Raises:
+        SessionError: a launch's own file is damaged.
+    """
+    found = []
+    for own in filter(is_interrupted, sorted((folder / "launches").glob("*"))):
+        wanted = store.read_launch(own)
+        samples = proven_before_the_end(wanted, own) if is_walk(wanted) else ()
+        if samples:
+            outcome = Outcome(
+                launch=wanted.id,
+                status=Status.INTERRUPTED,
+                n_samples=len(samples),
+                n_steps=n_steps_of(samples),
+                wrong=wrong_in(samples),
+            )
+            found.append(Ran(launch=wanted, outcome=outcome, samples=samples))
+    return found
+
+
+# What has rccl-tests print its table several times; older ones know -s alone.
+REPEATING: Final = ("-N", "-s")
+
+
+def _walks_through(launch: Launch) -> bool:
+    return launch.schedule is not None and launch.schedule.questions is not None
+
+
+def passes_of(launch: Launch) -> int:
+    """How often a launch goes over its sizes, the warm-up of a walk counted as once."""
+    if launch.schedule is not None and _walks_through(launch):
+        return len(launch.schedule.settings)
+    told = [b for a, b in itertools.pairwise(launch.argv) if a in REPEATING and b.isdigit()]
+    return int(told[-1]) if told else 1

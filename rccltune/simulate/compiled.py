@@ -1,0 +1,171 @@
+"""A node file for the C program: one record a line (docs/node-file.md, "The compiled form")."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+from rccltune.simulate.node import Curve, Effect, Fault, Points, Selector, SimulatedNode
+
+
+def written(node: SimulatedNode) -> bytes:
+    """The compiled form, ASCII, ending in ``end``."""
+    return ("\n".join(["rccltune-node 1", *_records(node), "end"]) + "\n").encode("ascii")
+
+
+def _records(node: SimulatedNode) -> Iterator[str]:
+    raw = node.raw
+    yield f"name {_text(node.name)}"
+    yield from _hardware(raw["hardware"])
+    yield f"scale {node.ranks} {node.nodes} {node.devices_per_oam} {node.devices_per_iod}"
+    release = raw["release"]
+    yield _line("release", release["rccl"], release["benchmark"], node.library)
+    yield from _library(raw["library"])
+    start = raw.get("start", {})
+    yield _line(
+        "start",
+        start.get("startup_s", 0),
+        start.get("first_use_us", 0),
+        start.get("first_use_calls", 0),
+    )
+    yield from _noise(raw.get("noise", {}))
+    yield from (f"path {_text(path)}" for path in raw.get("paths", ()))
+    for variant in node.variants:
+        yield f"variant {_text(variant.name)}"
+        for kind, name, value in variant.when:
+            rest = [_text(word) for word in (name, value) if word]
+            yield " ".join(["when", kind, *rest])
+    for curve in node.curves:
+        yield from _curve(curve)
+    for effect in node.effects:
+        yield from _effect(effect)
+    for path, where in node.bypasses:
+        yield f"bypass {path} {_selector(where)} {where.min_bytes} {where.max_bytes}"
+    for fault in node.faults:
+        yield _fault(fault)
+
+
+def _line(keyword: str, *values: object) -> str:
+    return " ".join([keyword, *(_word(value) for value in values)])
+
+
+def _word(value: object) -> str:
+    if isinstance(value, bool):
+        return "1" if value else "0"
+    # 17 digits bring a double back exactly as it was.
+    return f"{value:.17g}" if isinstance(value, float) else str(value)
+
+
+def _text(text: str) -> str:
+    """ASCII without blanks: everything else as %XX of its UTF-8 bytes."""
+    plain = b"%\x7f"
+    return "".join(
+        chr(byte) if 0x20 < byte < 0x7F and byte not in plain else f"%{byte:02X}"
+        for byte in text.encode()
+    )
+
+
+def _hardware(hardware: dict[str, Any]) -> Iterator[str]:
+    names = (
+        hardware["product"],
+        hardware["arch"],
+        hardware["mode"],
+        hardware.get("host", "simnode"),
+    )
+    mib = int(hardware["memory_gib"] * 1024)
+    yield _line("hardware", *map(_text, names), hardware["compute_units"], mib)
+
+
+def _library(library: dict[str, Any]) -> Iterator[str]:
+    model = library.get("tuning_model", "auto")
+    yield _line(
+        "library",
+        -1 if model == "auto" else model,
+        library.get("links", "nvl") == "nvl",
+        library.get("all_xgmi", True),
+        library.get("ll128", False),
+        library.get("rome_model", False),
+        library.get("cpu", "amd") == "intel",
+        library["channels"],
+        library.get("channel_ceiling", library["channels"]),
+        library.get("bypasses", True),
+        library.get("csv_tuner", "release"),
+        library.get("low_precision_wrong", 0),
+    )
+    for name, graph in sorted(library["graph"].items()):
+        inter = graph.get("bw_inter", 0), graph.get("latency_inter", 0)
+        yield _line("graph", name, graph["channels"], graph["bw_intra"], *inter)
+
+
+def _noise(noise: dict[str, Any]) -> Iterator[str]:
+    outliers = noise.get("outliers", {"rate": 0, "factor": 1})
+    bursts = noise.get("bursts", {"probability": 0, "seconds": 0, "factor": 1})
+    yield _line(
+        "noise",
+        *(noise.get(name, 0) for name in ("sigma", "launch_sigma", "rank_sigma")),
+        outliers["rate"],
+        outliers["factor"],
+        bursts["probability"],
+        bursts["seconds"],
+        bursts["factor"],
+    )
+    yield from (_line("drift", *point) for point in noise.get("drift", ()))
+
+
+def _selector(where: Selector) -> str:
+    values = (
+        where.collective,
+        where.setting,
+        where.channels,
+        where.ranks,
+        where.placement,
+        where.variant,
+        where.half,
+        where.dtype,
+    )
+    return " ".join("-" if value is None else str(value) for value in values)
+
+
+def _points(points: Points) -> Iterator[str]:
+    yield from (_line("point", size, value) for size, value in points)
+
+
+def _curve(curve: Curve) -> Iterator[str]:
+    kind = "modelled" if curve.measured is None else "measured"
+    low, high = curve.measured or (0, 0)
+    yield f"curve {_selector(curve.where)} {kind} {low} {high} {_text(curve.source)}"
+    yield from _points(curve.points)
+
+
+def _effect(effect: Effect) -> Iterator[str]:
+    where = effect.where
+    mixed = 2 if effect.mixed == "launch" else int(bool(effect.mixed))
+    head = f"effect {_selector(where)} {where.min_bytes} {where.max_bytes} {mixed}"
+    if effect.factor is not None:
+        yield _line(head, "factor", effect.factor)
+    elif effect.between is not None:
+        yield _line(head, "between", *effect.between)
+    elif effect.points:
+        yield f"{head} points"
+        yield from _points(effect.points)
+    else:
+        yield f"{head} channels"
+        for channels, points in effect.by_channels:
+            yield f"row {channels}"
+            yield from _points(points)
+
+
+def _fault(fault: Fault) -> str:
+    where, entry = fault.where, fault.entry
+    words: tuple[object, ...] = {
+        "crash": (entry.get("how", "segv"), entry.get("exit_code", 1)),
+        "wrong": (entry.get("elements", 1),),
+        "substitute": (entry.get("with", "-"),),
+        "differs": (entry.get("with", "-"),),
+        "slow-rank": (entry.get("factor", 1),),
+        "info-lines": (entry.get("share_of_rows", 1), entry.get("glue", False)),
+        "init-error": (_text(entry.get("message", "")),),
+    }.get(fault.kind, ())
+    rank = -1 if fault.rank is None else fault.rank
+    selector = f"{_selector(where)} {where.min_bytes} {where.max_bytes}"
+    return _line(f"fault {fault.kind} {selector}", rank, fault.probability, *words)

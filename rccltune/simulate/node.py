@@ -1,0 +1,290 @@
+"""A node file as frozen records, with the checks that a schema cannot express."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Final
+
+from rccltune import model
+from rccltune.model import Algorithm, InputFileError, Protocol
+from rccltune.simulate.schema import MAX_CHANNELS, NodeFile
+
+Points = tuple[tuple[int, float], ...]
+
+
+# Paths of the library that are no setting (native_plugin/sim/sim.h), in its order.
+LIBRARY_PATHS: Final = (
+    "p2p",
+    "msccl",
+    "mscclpp",
+    "direct",
+    "dda",
+    "rcclx-dda-flat",
+    "rcclx-dda-tree",
+    "low-precision",
+    "p2p-gather",
+)
+
+
+# Conditions that the benchmark's command line fulfils, and that need no name.
+_OF_THE_CALL: Final = ("graph", "registered", "threads", "gpus")
+
+
+MAX_BYTES: Final = 2**63 - 1
+
+
+_NEEDS: Final = {
+    "substitute": ("with",),
+    "differs": ("with", "rank"),
+    "no-plugin": ("rank",),
+    "no-file": ("rank",),
+    "slow-rank": ("factor", "rank"),
+    "init-error": ("message",),
+    "wrong": ("elements",),
+}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Selector:
+    """Which calls something speaks of; ``None`` is any."""
+
+    collective: str | None = None
+    setting: str | None = None
+    channels: int | None = None
+    ranks: int | None = None
+    placement: str | None = None
+    variant: str | None = None
+    half: str | None = None
+    dtype: str | None = None
+    min_bytes: int = 0
+    max_bytes: int = MAX_BYTES
+
+    @classmethod
+    def of(cls, entry: dict[str, Any]) -> Selector:
+        """The selecting keys of a curve, an effect, a bypass or a fault."""
+        low, high = entry.get("bytes", (0, MAX_BYTES))
+        names = ("collective", "setting", "channels", "ranks", "placement", "variant", "half")
+        chosen = {name: entry.get(name) for name in (*names, "dtype")}
+        return cls(**chosen, min_bytes=low, max_bytes=high)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Curve:
+    """Times of a setting; ``measured`` is the range of sizes that somebody measured, if any."""
+
+    where: Selector
+    measured: tuple[int, int] | None
+    source: str
+    points: Points
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Effect:
+    """A factor on times: constant, by size, between powers of two, or by channels and size.
+
+    Attributes:
+        mixed: only where another setting ran before, in the same pass over the sizes (True) or
+            in the same launch (``launch``).
+    """
+
+    where: Selector
+    mixed: bool | str
+    factor: float | None = None
+    points: Points = ()
+    between: tuple[float, float, float] | None = None
+    by_channels: tuple[tuple[int, Points], ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Variant:
+    """A name, and the conditions under which it holds: (kind, name, value) triples."""
+
+    name: str
+    when: tuple[tuple[str, str, str], ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Fault:
+    """Something that goes wrong on purpose; ``entry`` keeps the keys of its kind."""
+
+    kind: str
+    where: Selector
+    rank: int | None
+    probability: float
+    entry: dict[str, Any]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SimulatedNode:
+    """A node file, with its fill curves already computed.
+
+    Attributes:
+        devices_per_iod: 0 where a device has several I/O dies, or where they lie is not known.
+        library: ``rccl``, or ``rcclx`` where Meta's library stands on that release.
+    """
+
+    name: str
+    library: str
+    ranks: int
+    nodes: int
+    devices_per_oam: int
+    devices_per_iod: int
+    channels: int
+    curves: tuple[Curve, ...]
+    effects: tuple[Effect, ...]
+    variants: tuple[Variant, ...]
+    bypasses: tuple[tuple[str, Selector], ...]
+    faults: tuple[Fault, ...]
+    paths: tuple[str, ...]
+    raw: dict[str, Any] = field(repr=False)
+
+
+def read_records(path: Path) -> SimulatedNode:
+    """Read a node file without its fill.
+
+    Raises:
+        InputFileError: every mistake with line and column.
+    """
+    try:
+        text = path.read_text("utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        raise InputFileError(f"Cannot read the node file: {error}", where=str(path)) from error
+    file = model.read(NodeFile, text, str(path), "see docs/node-file.md.")
+    raw: dict[str, Any] = dict(file.value)
+    file.refuse([(at, f"{at} {said}") for at, said in _mistakes(raw)])
+    scale = raw["scale"]
+    return SimulatedNode(
+        name=raw["name"],
+        library=raw["release"].get("library", "rccl"),
+        ranks=scale["ranks"],
+        nodes=scale.get("nodes", 1),
+        devices_per_oam=scale.get("devices_per_oam", 1),
+        devices_per_iod=scale.get("devices_per_iod", 0),
+        channels=raw["library"]["channels"],
+        curves=tuple(_curve(entry) for entry in raw["curves"]),
+        effects=tuple(_effect(entry) for entry in raw.get("effects", ())),
+        variants=tuple(_variant(entry) for entry in raw.get("variants", ())),
+        bypasses=tuple((b["path"], Selector.of(b)) for b in raw.get("bypasses", ())),
+        faults=tuple(_fault(entry) for entry in raw.get("faults", ())),
+        paths=(*LIBRARY_PATHS, *raw.get("paths", ())),
+        raw=raw,
+    )
+
+
+def _points(entry: Points) -> Points:
+    return tuple((int(size), float(value)) for size, value in entry)
+
+
+def _curve(entry: dict[str, Any]) -> Curve:
+    points = _points(entry["points"])
+    low, high = entry.get("measured", (points[0][0], points[-1][0]))
+    measured = (low, high) if entry["kind"] == "measured" else None
+    return Curve(where=Selector.of(entry), measured=measured, source=entry["source"], points=points)
+
+
+def _effect(entry: dict[str, Any]) -> Effect:
+    between = entry.get("between")
+    rows = sorted((int(n), _points(points)) for n, points in entry.get("by_channels", {}).items())
+    return Effect(
+        where=Selector.of(entry),
+        mixed=entry.get("mixed", False),
+        factor=entry.get("factor"),
+        points=_points(entry.get("points", [])),
+        between=None if between is None else (between["low"], between["high"], between["factor"]),
+        by_channels=tuple(rows),
+    )
+
+
+def _variant(entry: dict[str, Any]) -> Variant:
+    when = entry["when"]
+    conditions = [("env", name, value) for name, value in when.get("env", {}).items()]
+    conditions += [(kind, name, "") for kind in ("set", "unset") for name in when.get(kind, ())]
+    conditions += [(kind, "", "") for kind in _OF_THE_CALL if when.get(kind)]
+    if "graph_launches" in when:
+        conditions.append(("launches", "", str(when["graph_launches"])))
+    conditions += [("beside", when["beside"], "")] if "beside" in when else []
+    conditions += [("patch", when["patch"], "")] if "patch" in when else []
+    return Variant(name=entry["name"], when=tuple(conditions))
+
+
+def _fault(entry: dict[str, Any]) -> Fault:
+    return Fault(
+        kind=entry["kind"],
+        where=Selector.of(entry),
+        rank=entry.get("rank"),
+        probability=entry.get("probability", 1.0),
+        entry=entry,
+    )
+
+
+def is_setting(text: str) -> bool:
+    """Whether the text is ``algorithm/protocol`` in the spelling of rule files."""
+    algorithm, _, protocol = text.partition("/")
+    return algorithm in {a.value for a in Algorithm} and protocol in {p.value for p in Protocol}
+
+
+def _mistakes(raw: dict[str, Any]) -> Iterator[tuple[str, str]]:
+    library = raw["library"]
+    if library.get("channel_ceiling", library["channels"]) < library["channels"]:
+        yield "library.channel_ceiling", "is below the channels"
+    yield from _scale_mistakes(raw["scale"])
+    seconds = [point[0] for point in raw.get("noise", {}).get("drift", ())]
+    if seconds != sorted(set(seconds)):
+        yield "noise.drift", "has seconds that do not ascend"
+    paths = {*LIBRARY_PATHS, *raw.get("paths", ())}
+    variants = {v["name"] for v in raw.get("variants", ())}
+    for group in ("curves", "effects", "bypasses", "faults"):
+        for index, entry in enumerate(raw.get(group, ())):
+            at = f"{group}[{index}]"
+            yield from _selector_mistakes(entry, at, paths, variants)
+            yield from _points_mistakes(entry.get("points"), f"{at}.points")
+    for index, entry in enumerate(raw.get("effects", ())):
+        yield from _effect_mistakes(entry, f"effects[{index}]")
+    for index, entry in enumerate(raw.get("faults", ())):
+        for key in _NEEDS.get(entry["kind"], ()):
+            if key not in entry:
+                yield f"faults[{index}]", f"of kind {entry['kind']} lacks {key}"
+
+
+def _scale_mistakes(scale: dict[str, int]) -> Iterator[tuple[str, str]]:
+    if scale["ranks"] % scale.get("nodes", 1):
+        yield "scale.ranks", "cannot be shared evenly by the nodes"
+    if scale.get("devices_per_oam", 1) % scale.get("devices_per_iod", 1):
+        yield "scale.devices_per_iod", "does not divide devices_per_oam"
+
+
+def _effect_mistakes(entry: dict[str, Any], at: str) -> Iterator[tuple[str, str]]:
+    between = entry.get("between")
+    if between is not None and not between["low"] < between["high"]:
+        yield f"{at}.between", "must have low below high"
+    for channels, row in entry.get("by_channels", {}).items():
+        if not str(channels).isdigit() or not 1 <= int(channels) <= MAX_CHANNELS:
+            yield f"{at}.by_channels.{channels}", "is no number of channels"
+        yield from _points_mistakes(row, f"{at}.by_channels.{channels}")
+
+
+def _selector_mistakes(
+    entry: dict[str, Any], at: str, paths: set[str], variants: set[str]
+) -> Iterator[tuple[str, str]]:
+    for key in ("setting", "with", "path"):
+        text = entry.get(key)
+        if text is None or text in paths or (key != "path" and is_setting(text)):
+            continue
+        wanted = "a path" if key == "path" else "algorithm/protocol or a path"
+        yield f"{at}.{key}", f"is '{text}', not {wanted} ({', '.join(sorted(paths))})"
+    if entry.get("variant") not in {None, *variants}:
+        yield f"{at}.variant", f"is '{entry['variant']}', which no entry under variants defines"
+    for key in ("bytes", "measured"):
+        low, high = entry.get(key, (0, 0))
+        if low > high:
+            yield f"{at}.{key}", "has its minimum above its maximum"
+    if "measured" in entry and entry["kind"] != "measured":
+        yield f"{at}.measured", "stands in a curve that is modelled"
+
+
+def _points_mistakes(points: Points | None, at: str) -> Iterator[tuple[str, str]]:
+    sizes = [point[0] for point in points or ()]
+    if sizes != sorted(set(sizes)):
+        yield at, "has sizes that do not ascend"

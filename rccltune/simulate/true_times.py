@@ -1,0 +1,180 @@
+"""The noise-free time of a setting on a node, computed independently of the C program.
+
+Rules (native_plugin/sim/times.c has the same, tests compare): straight lines between points on
+logarithmic axes; constant below the first size; above the last a time grows with the size and a
+factor stays. The most particular curve that fits counts, then every effect that fits multiplies.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left
+from collections.abc import Collection, Mapping
+from math import floor, log2
+from typing import Final
+
+from rccltune.model import defaults
+from rccltune.simulate.node import Effect, Points, Selector, SimulatedNode
+
+NOTHING_US: Final = 0.05
+
+
+def _two_to(power: float) -> float:
+    """math.exp2, which Python has since 3.11."""
+    return float(2.0**power)
+
+
+def interpolate(points: Points, nbytes: int, *, is_time: bool) -> float:
+    """Value at a size; see the module's rules."""
+    x = [log2(size) for size, _ in points]
+    y = [log2(value) for _, value in points]
+    at = log2(nbytes)
+    if at <= x[0]:
+        return _two_to(y[0])
+    if at >= x[-1]:
+        return _two_to(y[-1] + (at - x[-1] if is_time else 0.0))
+    i = bisect_left(x, at)
+    return _two_to(y[i - 1] + (y[i] - y[i - 1]) * (at - x[i - 1]) / (x[i] - x[i - 1]))
+
+
+def truth(
+    node: SimulatedNode,
+    collective: str,
+    setting: str,
+    nbytes: int,
+    *,
+    channels: int = 0,
+    ranks: int | None = None,
+    placement: str = defaults.RANK_PLACEMENT,
+    variants: tuple[str, ...] = (),
+    in_place: bool = False,
+    dtype: str = defaults.DTYPE,
+    mixed: bool = False,
+    mixed_launch: bool = False,
+) -> float | None:
+    """Microseconds of one call, None where the node file says nothing.
+
+    Args:
+        node: from ``load_node``.
+        collective: ``all_reduce`` and the like.
+        setting: ``tree/ll``, or a path (``direct``, ``p2p``) for what asks no tuner.
+        nbytes: size as the tuner sees it.
+        channels: 0 is the node's own default; a tuner's answer otherwise.
+        ranks: of the communicator; None is all of the node.
+        placement: which devices a smaller communicator uses (``one-iod``, ``one-oam`` …).
+        variants: names of the variants that hold.
+        in_place: which half of a row.
+        dtype: element type.
+        mixed: whether the pass over the sizes ran other settings as well.
+        mixed_launch: whether an earlier pass of the launch did.
+    """
+    asked = Selector(
+        collective=collective,
+        setting=setting,
+        channels=0 if channels == node.channels else channels,
+        ranks=node.ranks if ranks is None else ranks,
+        placement=placement,
+        half="in" if in_place else "out",
+        dtype=dtype,
+        min_bytes=nbytes,
+    )
+    order = {variant.name: index for index, variant in enumerate(node.variants)}
+    best, best_score = None, (-1, False, False, False, False, False)
+    for curve in node.curves:
+        where = curve.where
+        if not _fits(where, asked, variants):
+            continue
+        score = (
+            -1 if where.variant is None else order[where.variant],
+            where.channels is not None,
+            where.ranks is not None,
+            where.placement is not None,
+            where.half is not None,
+            where.dtype is not None,
+        )
+        if best is None or score >= best_score:
+            best, best_score = curve, score
+    if best is None:
+        return None
+    if nbytes == 0:
+        return NOTHING_US
+    time_us = interpolate(best.points, nbytes, is_time=True)
+    for effect in node.effects:
+        held = {False: True, True: mixed, "launch": mixed or mixed_launch}[effect.mixed]
+        if held and _fits(effect.where, asked, variants):
+            time_us *= _factor(effect, asked, exact_channels=best.where.channels is not None)
+    return time_us
+
+
+def variants_holding(
+    node: SimulatedNode,
+    environment: Mapping[str, str],
+    *,
+    graph_launches: int = 0,
+    registered: bool = False,
+    threads: int = 1,
+    gpus: int = 1,
+    patches: Collection[str] = (),
+    beside: Collection[str] = (),
+) -> tuple[str, ...]:
+    """Names of the node file's variants whose conditions all hold, for ``truth``.
+
+    Args:
+        node: from ``load_node``.
+        environment: of the benchmark.
+        graph_launches: its ``-G``.
+        registered: whether its ``-R`` is above 0.
+        threads: its ``-t``.
+        gpus: its ``-g``.
+        patches: those of the library.
+        beside: collectives that other jobs run on the node at the same time.
+    """
+
+    def holds(kind: str, name: str, value: str) -> bool:
+        return {
+            "env": environment.get(name) == value,
+            "set": bool(environment.get(name)),
+            "unset": not environment.get(name),
+            "graph": graph_launches > 0,
+            "launches": str(graph_launches) == value,
+            "registered": registered,
+            "threads": threads > 1,
+            "gpus": gpus > 1,
+            "patch": name in patches,
+            "beside": name in beside,
+        }[kind]
+
+    return tuple(v.name for v in node.variants if all(holds(*when) for when in v.when))
+
+
+def _fits(where: Selector, asked: Selector, variants: tuple[str, ...]) -> bool:
+    names = ("collective", "setting", "channels", "ranks", "placement", "half", "dtype")
+    same = all(getattr(where, n) in (None, getattr(asked, n)) for n in names)
+    in_range = where.min_bytes <= asked.min_bytes <= where.max_bytes
+    return same and in_range and (where.variant is None or where.variant in variants)
+
+
+def _factor(effect: Effect, asked: Selector, *, exact_channels: bool) -> float:
+    nbytes = asked.min_bytes
+    if effect.factor is not None:
+        return effect.factor
+    if effect.points:
+        return interpolate(effect.points, nbytes, is_time=False)
+    if effect.between is not None:
+        low, high, factor = effect.between
+        within = _two_to(log2(nbytes) - floor(log2(nbytes)))
+        return factor if low <= within <= high else 1.0
+    if exact_channels or not asked.channels:
+        return 1.0
+    return _by_channels(effect.by_channels, asked.channels, nbytes)
+
+
+def _by_channels(rows: tuple[tuple[int, Points], ...], channels: int, nbytes: int) -> float:
+    counts = [count for count, _ in rows]
+    factors = [log2(interpolate(points, nbytes, is_time=False)) for _, points in rows]
+    if channels <= counts[0]:
+        return _two_to(factors[0])
+    if channels >= counts[-1]:
+        return _two_to(factors[-1])
+    i = bisect_left(counts, channels)
+    part = (log2(channels) - log2(counts[i - 1])) / (log2(counts[i]) - log2(counts[i - 1]))
+    return _two_to(factors[i - 1] + (factors[i] - factors[i - 1]) * part)

@@ -1,0 +1,280 @@
+"""The format of a file of variants: its keys, and what an entry must be to make sense."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Annotated, Any, Final, TypeAlias, TypeVar
+
+from typing_extensions import Required, TypedDict
+
+from rccltune import model
+from rccltune.model import (
+    DTYPE_BYTES,
+    REDOPS,
+    Collective,
+    FromUp,
+    Line,
+    Listed,
+    Made,
+    OneOf,
+    Parsed,
+    VariableName,
+    YamlFile,
+    matching,
+    parse_size,
+)
+from rccltune.variants.records import Acts, Calls, Needs, Parameter, Threshold, VariantSpec
+from rccltune.variants.releases import Releases
+
+_NAME: Final = "[a-z0-9]+(-[a-z0-9]+)*"
+
+
+_BRACES: Final = re.compile(r"\{([a-z_]+)\}")
+
+
+_WORDS: Final = ("ranks", "max_bytes")
+
+
+# What rccltune sets itself to measure at all; a variant that set it would measure something else.
+_OURS: Final = re.compile(r"NCCL_TUNER_.*|RCCLTUNE_.*|(NCCL|RCCL_OVERRIDE)_(ALGO|PROTO)")
+
+
+_OUR_OPTIONS: Final = ("-b", "-e", "-f", "-i", "-n", "-w", "-o", "-d", "-r", "-m", "-c", "-N")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Entry:
+    """One entry of a file: what it says, and whether it replaces another."""
+
+    spec: VariantSpec
+    replaces: bool
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Entries:
+    """A file's entries, and what of them makes no sense.
+
+    Attributes:
+        mistakes: (name, message) of entries whose every value is right; the catalog adds to them.
+    """
+
+    entries: tuple[Entry, ...]
+    file: YamlFile[VariantsFile]
+    mistakes: list[tuple[str, str]]
+
+    def say(self, name: str, what: str) -> None:
+        """Note what is wrong of an entry."""
+        self.mistakes.append((f"variants.{name}", what))
+
+    def end(self) -> None:
+        """Raise InputFileError with all mistakes; nothing to do without any."""
+        self.file.refuse(self.mistakes, at_key=True)
+
+
+def read_entries(content: str, name: str, *, own: bool) -> Entries:
+    """Entries of a file.
+
+    Args:
+        content: the file's text.
+        name: its path, for messages.
+        own: whether it is a user's.
+
+    Raises:
+        InputFileError: this is no YAML, or a value is not what its key holds: all of them.
+    """
+    file = model.read(VariantsFile, content, name, "see docs/variants.md.")
+    made: list[Entry] = []
+    for key, values in file.value.get("variants", {}).items():
+        plain: dict[str, Any] = dict(values)
+        replaces = plain.pop("replaces", False)
+        made.append(Entry(spec=_spec(key, plain, own=own), replaces=replaces))
+    read = Entries(entries=tuple(made), file=file, mistakes=[])
+    if file.value and "format" not in file.value:
+        read.mistakes.append(("", "a file of variants begins with 'format: 1'"))
+    for one in made:
+        for what in _senseless(one.spec):
+            read.say(one.spec.name, what)
+    return read
+
+
+def _spec(name: str, values: dict[str, Any], *, own: bool) -> VariantSpec:
+    renamed = {"library": "library_file"}
+    given = {renamed.get(key, key): value for key, value in values.items()}
+    return VariantSpec(**{"feature": name, **given, "name": name, "own": own})
+
+
+def _senseless(spec: VariantSpec) -> Iterator[str]:
+    """What is wrong with an entry whose every value is right."""
+    allowed = (*_WORDS, *([spec.parameter.value] if spec.parameter else []))
+    values = [value for _, value in (*spec.environment, *spec.options)]
+    used = [word for value in values for word in _BRACES.findall(value)]
+    for word in sorted({word for word in used if word not in allowed}):
+        yield f"'{{{word}}}' stands for nothing here: known are {_braced(allowed)}"
+    if spec.parameter is not None and spec.parameter.value not in used:
+        yield f"nothing holds its parameter '{{{spec.parameter.value}}}'"
+    if any("{ranks}" not in value and _BRACES.search(value) for _, value in spec.options):
+        yield "an option can hold '{ranks}' alone"
+    variables = [variable for variable, _ in spec.environment]
+    if spec.threshold is not None and spec.threshold.variable not in variables:
+        yield f"its threshold {spec.threshold.variable} is not in its environment"
+    changes = spec.environment or spec.options or spec.library_file
+    if not changes and spec.not_tunable is None and spec.name != "default":
+        yield "it sets no variable, no option and no library"
+
+
+def _braced(words: tuple[str, ...]) -> str:
+    return ", ".join(f"{{{word}}}" for word in words)
+
+
+# --- what each key holds --------------------------------------------------------------------------
+
+
+def _variable(value: str) -> str:
+    if _OURS.fullmatch(value):
+        raise ValueError(f"rccltune sets {value} itself while it measures; a variant cannot")
+    return value
+
+
+def _letter(value: str) -> str:
+    if not re.fullmatch(r"-[A-Za-z]", value):
+        raise ValueError(f"'{value}' is no option of the benchmark: write -G and the like")
+    if value in _OUR_OPTIONS:
+        raise ValueError(f"{value} is the sweep's to say; a variant cannot")
+    return value
+
+
+def _path(value: str) -> str:
+    if not value.startswith("/"):
+        raise ValueError(f"'{value}' is no absolute path of a library")
+    return value
+
+
+def _threshold(values: Mapping[str, Any]) -> Threshold:
+    if "variable" not in values:
+        raise ValueError("a threshold names its variable")
+    return Threshold(
+        variable=values["variable"],
+        default_nbytes=values.get("default"),
+        from_above=values.get("bounds", "above") == "above",
+    )
+
+
+def _calls(values: Mapping[str, Any]) -> Calls:
+    renamed = {"min_bytes": "min_nbytes", "max_bytes": "max_nbytes"}
+    made = Calls(**{renamed.get(key, key): value for key, value in values.items()})
+    if made.max_nbytes is not None and made.max_nbytes < made.min_nbytes:
+        raise ValueError("min_bytes is above max_bytes")
+    return made
+
+
+def _text(value: str) -> str:
+    """Any text that says something, on one line."""
+    if not value.strip():
+        raise ValueError("a text is wanted here")
+    return " ".join(value.split())
+
+
+def _flag(value: str) -> bool:
+    if value.lower() not in ("true", "false"):
+        raise ValueError(f"'{value}' is neither true nor false")
+    return value.lower() == "true"
+
+
+def _pairs(found: dict[str, str]) -> tuple[tuple[str, str], ...]:
+    return tuple(sorted(found.items()))
+
+
+_T = TypeVar("_T")
+
+
+_VariantName: TypeAlias = Annotated[
+    str, matching(_NAME, "name: write small letters, digits and single -")
+]
+
+
+_Several: TypeAlias = Annotated[tuple[_T, ...], Listed()]
+
+
+_Text: TypeAlias = Annotated[Line, Made(_text)]
+
+
+_Size: TypeAlias = Annotated[int, Parsed(parse_size)]
+
+
+_Count: TypeAlias = Annotated[int, Parsed(FromUp(1))]
+
+
+_Flag: TypeAlias = Annotated[bool, Parsed(_flag)]
+
+
+_Variable: TypeAlias = Annotated[VariableName, Made(_variable)]
+
+
+class CallsKeys(TypedDict, total=False):
+    """Keys of one kind of calls."""
+
+    collectives: _Several[Annotated[Collective, Parsed(Collective.parse)]]
+    dtypes: _Several[Annotated[str, Parsed(OneOf(tuple(DTYPE_BYTES)))]]
+    redops: _Several[Annotated[str, Parsed(OneOf(REDOPS))]]
+    min_bytes: _Size
+    max_bytes: _Size
+    multiple_of: _Count
+    share_multiple_of: _Count
+    maybe: _Flag
+
+
+class NeedsKeys(TypedDict, total=False):
+    """Keys of what must be so where a variant is measured."""
+
+    arch: _Several[_Text]
+    ranks: _Several[_Count]
+    ranks_multiple_of: _Count
+    one_node: _Flag
+    graph: _Flag
+    registered: _Flag
+
+
+class ThresholdKeys(TypedDict, total=False):
+    """Keys of a threshold."""
+
+    variable: _Variable
+    default: _Size
+    bounds: Annotated[str, Parsed(OneOf(("above", "below")))]
+
+
+class EntryKeys(TypedDict, total=False):
+    """Keys of an entry."""
+
+    summary: Required[_Text]
+    feature: _Text
+    releases: _Several[Annotated[Releases, Parsed(Releases.parse)]]
+    library: Annotated[Line, Made(_path)]
+    environment: Annotated[dict[_Variable, Line], Made(_pairs)]
+    options: Annotated[dict[Annotated[Line, Made(_letter)], _Text], Made(_pairs)]
+    parameter: Annotated[
+        Parameter, Parsed(OneOf(tuple(one.value for one in Parameter))), Made(Parameter)
+    ]
+    acts: Annotated[Acts, Parsed(OneOf(tuple(one.value for one in Acts))), Made(Acts)]
+    calls: _Several[Annotated[CallsKeys, Made(_calls)]]
+    needs: Annotated[NeedsKeys, Made(lambda values: Needs(**values))]
+    threshold: Annotated[ThresholdKeys, Made(_threshold)]
+    lossy: _Flag
+    runner: Annotated[str, Parsed(OneOf(("torch",)))]
+    not_tunable: _Text
+    widens: _Text
+    without: _Text
+    source: _Text
+    unverified: _Text
+    replaces: _Flag
+
+
+class VariantsFile(TypedDict, total=False):
+    """A file of variants."""
+
+    format: Annotated[str, Parsed(OneOf(("1",)))]
+    variants: dict[_VariantName, EntryKeys]
+
+
+KEYS: Final = tuple(EntryKeys.__annotations__)

@@ -1,0 +1,186 @@
+"""What a session keeps of verifications: a verdict for each rule file, or why there is none."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+from rccltune import model, session
+from rccltune.model import Line, Number, Rule, Text, VariableName, Verdict, VerificationError, Whole
+from rccltune.verify.narrowing import Cut
+
+_VERDICT: Final = "verdict"
+
+
+_REFUSED: Final = "refused"
+
+
+# Folder of rules that are being verified, or were refused; no job looks there.
+CANDIDATES: Final = "candidates"
+
+
+# Of the session's own rule file for any placement.
+VERDICT_FILE: Final = f"{_VERDICT}.json"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Refused:
+    """A verification that ended with an error, so that nothing of its rules is proven.
+
+    Attributes:
+        path: of the rule file.
+        sha256: of its bytes then.
+        message: what was wrong.
+        hint: what to do about it.
+    """
+
+    path: Line
+    sha256: Line
+    message: Text
+    hint: Text | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ConditionFile:
+    """One condition of a verification, as verdict.json has it.
+
+    Attributes:
+        hits: calls answered by each rule, by its line.
+        not_selectable: sizes at which a rule's setting was not selectable, by its line.
+        bypassed: sizes at which a path went past the tuner, by collective.
+    """
+
+    name: Line
+    launches: Whole
+    hits: dict[Line, Whole]
+    misses: Whole
+    not_selectable: dict[Line, tuple[Whole, ...]]
+    bypassed: dict[Line, tuple[Whole, ...]]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StandingFile(Rule):
+    """A rule as it was verified.
+
+    Attributes:
+        sizes: how many of its sizes were measured.
+    """
+
+    certainty: Number
+    sizes: Whole
+    stands: bool
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class VerdictFile:
+    """What verdict.json says.
+
+    Attributes:
+        path: of the rule file; None where nothing was written.
+        rules_before: rules that it had for this scale.
+        needs: what it asks of the environment.
+        lost_needs: what it no longer asks.
+        sha256: digests of the rule files that the plugin says it read.
+    """
+
+    path: Line | None
+    simulated: bool
+    rules_before: Whole
+    rules: Whole
+    fallbacks: Whole
+    rounds: Whole
+    launches: Whole
+    conditions: tuple[ConditionFile, ...]
+    verdicts: tuple[Verdict, ...]
+    standings: tuple[StandingFile, ...]
+    cuts: tuple[Cut, ...]
+    needs: dict[VariableName, Line]
+    lost_needs: tuple[VariableName, ...]
+    sha256: tuple[Line, ...]
+
+
+def verdict_name(rules: Path, folder: Path, plain: str) -> str:
+    """``verdict.json``; ``verdict_one-oam.json`` for a placement, ``verdict_out.json`` of others.
+
+    Args:
+        rules: what stands goes there.
+        folder: the session.
+        plain: name of its file for any placement.
+    """
+    own, stem = Path(plain).stem, rules.stem
+    if rules.resolve() == (folder / plain).resolve():
+        return VERDICT_FILE
+    return f"{_VERDICT}_{stem.removeprefix(f'{own}_')}.json"
+
+
+def verdict_files(folder: Path) -> tuple[Path, ...]:
+    """All verdicts of a session, that of any placement first."""
+    found = [folder / VERDICT_FILE, *sorted(folder.glob(f"{_VERDICT}_*.json"))]
+    return tuple(path for path in found if path.exists())
+
+
+@contextmanager
+def kept(folder: Path, name: str, rules: Path) -> Iterator[None]:
+    """Keep the error with which a verification ends; one that ends well takes it away.
+
+    Args:
+        folder: the session.
+        name: of the verdict.
+        rules: the file that is verified.
+    """
+    path = folder / _beside(name)
+    # The file may be replaced before it ends.
+    sha256 = _sha256(rules)
+    try:
+        yield
+    except VerificationError as error:
+        made = Refused(path=str(rules), sha256=sha256, message=error.message, hint=error.hint)
+        session.write_derived(folder, path.name, model.to_plain(made))
+        raise
+    path.unlink(missing_ok=True)
+
+
+def refusals(folder: Path) -> tuple[Refused, ...]:
+    """Of rule files that are still what they were then.
+
+    Raises:
+        SessionError: one is not what is written here.
+    """
+    return tuple(
+        one
+        for one in _all_refused(folder)
+        if one.sha256
+        in (_sha256(where / Path(one.path).name) for where in (folder, folder / CANDIDATES))
+    )
+
+
+def refused(folder: Path, content: bytes) -> Refused | None:
+    """The refusal of a rule file with this content, wherever it lies; None without one.
+
+    Raises:
+        SessionError: what is kept is not what is written here.
+    """
+    sha256 = hashlib.sha256(content).hexdigest()
+    return next((one for one in _all_refused(folder) if one.sha256 == sha256), None)
+
+
+def _all_refused(folder: Path) -> Iterator[Refused]:
+    for path in sorted(folder.glob(f"{_REFUSED}*.json")):
+        made = session.read_derived(folder, path.name, Refused)
+        if made is not None:
+            yield made
+
+
+def _beside(name: str) -> str:
+    return f"{_REFUSED}{name.removeprefix(_VERDICT)}"
+
+
+def _sha256(path: Path) -> str:
+    try:
+        return hashlib.sha256(path.read_bytes()).hexdigest()
+    except OSError:
+        return ""

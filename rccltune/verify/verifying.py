@@ -1,0 +1,404 @@
+"""Rules against the untouched site on the machine itself: what stands, and what is left of it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, fields, replace
+from pathlib import Path
+from typing import Final
+
+from rccltune import launch, model, plan, session, simulate
+from rccltune.measure import Site, end_leftovers, same_hosts
+from rccltune.model import (
+    LL128_FORCED,
+    NOT_MEASURED,
+    Collective,
+    CommandLineError,
+    InputFileError,
+    Note,
+    Protocol,
+    RuleCount,
+    Sweep,
+    defaults,
+)
+from rccltune.rules import (
+    VERIFIED_MARK,
+    Change,
+    RuleFile,
+    accepted,
+    check_needs,
+    counted,
+    file_name,
+    read_rules,
+    rewritten,
+    sheet_name,
+)
+from rccltune.session import NODE_FILE
+from rccltune.verify import narrowing, verdict_store
+from rccltune.verify.narrowing import Cut, Standing
+from rccltune.verify.settling import Settled, Wanted, ours, refuse, settle
+from rccltune.verify.trials import FOLDER, Ground, Held
+from rccltune.verify.verdict_store import ConditionFile, StandingFile, VerdictFile
+from rccltune.verify.verdicts import Weighed
+
+# What makes a job use a rule file.
+_USE: Final = ("NCCL_TUNER_CONFIG_FILE", "NCCL_TUNER_PLUGIN", "RCCLTUNE_PLACEMENT")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class VerifyWish:
+    """What verify was asked for.
+
+    Attributes:
+        folder: the session, in which launches and the verdict are kept.
+        rules: the file to verify.
+        output: where what stands goes.
+        min_gain: what a rule must gain over its range, 0.02 for 2 %.
+        n_repeats: launches of each arm at each size.
+        dtypes: further element types under which no rule may lose.
+        graphs: further numbers of graph replays, likewise; 0 is none.
+        besides: collectives and sizes that run at the same time, likewise.
+        keep_losers: leave the file as it is, whatever loses.
+        extrapolate: rules keep what they answer beyond the sizes verified, unverified.
+        allowed: variables beyond the harmless ones that ranks may be given for the rules.
+    """
+
+    folder: Path
+    rules: Path
+    output: Path
+    min_gain: float = defaults.MIN_GAIN
+    n_repeats: int = defaults.REPEATS
+    keep_losers: bool = False
+    extrapolate: bool = False
+    timeout_s: float | None = None
+    dtypes: tuple[str, ...] = ()
+    graphs: tuple[int, ...] = ()
+    besides: tuple[tuple[Collective, int], ...] = ()
+    allowed: frozenset[str] = frozenset()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Verified:
+    """How a verification ended.
+
+    Attributes:
+        text: the file as it stands.
+        held: every condition of the last round.
+        standings: rules of the last round.
+        cuts: what was taken away in all rounds.
+        before: rules that the file had for this scale.
+        after: rules that it has now.
+        needs: what the file asks of the environment, name and value.
+        lost_needs: variables that the file asked for and no longer does: they do harm.
+        unneeded: likewise, since no rule that is left needs them.
+    """
+
+    path: Path | None
+    text: str
+    held: tuple[Held, ...]
+    standings: tuple[Standing, ...]
+    cuts: tuple[Cut, ...]
+    before: RuleCount
+    after: RuleCount
+    n_launches: int
+    n_rounds: int
+    simulated: bool
+    needs: tuple[tuple[str, str], ...] = ()
+    lost_needs: tuple[str, ...] = ()
+    unneeded: tuple[str, ...] = ()
+
+    @property
+    def lost_exports(self) -> dict[str, str]:
+        """Variables that nobody should export any more, and why; without rules all of them."""
+        unused = () if self.after.rules else _USE
+        why = dict.fromkeys((*self.unneeded, *unused), "is not exported: no rule needs it")
+        return why | dict.fromkeys(self.lost_needs, "slows sizes without a rule")
+
+    @property
+    def unruled(self) -> tuple[Weighed, ...]:
+        """Sizes measured as the sweep was that belong to no rule."""
+        ruled = {id(one) for standing in self.standings for one in standing.sizes}
+        own = (one for held in self.held if held.condition.is_own for one in held.weighed)
+        return tuple(one for one in own if id(one) not in ruled)
+
+    @property
+    def weighed(self) -> tuple[Weighed, ...]:
+        """Every size in every condition."""
+        return tuple(one for held in self.held for one in held.weighed)
+
+    @property
+    def n_hits(self) -> int:
+        """Calls that a rule answered."""
+        return sum(sum(held.proven.hits.values()) for held in self.held)
+
+    @property
+    def n_misses(self) -> int:
+        """Calls for which there is no rule, and none answered."""
+        return sum(held.proven.misses for held in self.held)
+
+    @property
+    def losers(self) -> tuple[Standing, ...]:
+        """Rules that do not stand as they are."""
+        return tuple(one for one in self.standings if not one.stands)
+
+    @property
+    def file(self) -> VerdictFile:
+        """For verdict.json and --json."""
+        return VerdictFile(
+            path=str(self.path) if self.path else None,
+            simulated=self.simulated,
+            rules_before=self.before.rules,
+            rules=self.after.rules,
+            fallbacks=self.after.fallbacks,
+            rounds=self.n_rounds,
+            launches=self.n_launches,
+            conditions=tuple(_condition(held) for held in self.held),
+            verdicts=tuple(one.verdict for one in self.weighed),
+            standings=tuple(_standing(one) for one in self.standings),
+            cuts=self.cuts,
+            needs=dict(self.needs),
+            lost_needs=(*self.lost_needs, *self.unneeded),
+            sha256=tuple(sorted({digest for held in self.held for digest in held.proven.hashes})),
+        )
+
+
+def _condition(held: Held) -> ConditionFile:
+    proven = held.proven
+    return ConditionFile(
+        name=str(held.condition),
+        launches=held.n_launches,
+        hits={str(line): calls for line, calls in proven.hits.items()},
+        misses=proven.misses,
+        not_selectable={str(line): tuple(sorted(n)) for line, n in proven.skipped.items()},
+        bypassed={one.value: tuple(sorted(n)) for one, n in proven.bypassed.items()},
+    )
+
+
+def _standing(one: Standing) -> StandingFile:
+    bare = {f.name: getattr(one.rule, f.name) for f in fields(one.rule)}
+    sizes = len({w.verdict.nbytes for w in one.sizes})
+    return StandingFile(**bare, certainty=one.certainty, sizes=sizes, stands=one.stands)
+
+
+def verify_rules(wish: VerifyWish, sweep: Sweep, site: Site, *, note: Note) -> Verified:
+    """Verify a file, narrow it until all that is left stands, and write that.
+
+    Interrupted at any moment, the same command goes on with the launches that are missing.
+
+    Raises:
+        InputFileError: the plugin refuses the file, or RCCL would cut a line of it.
+        CommandLineError: it has no rule, or none for this scale; it needs a variable that nobody
+            allowed.
+        MachineError: several hosts are not alike.
+        LaunchError: the untouched benchmark does not work.
+        HarmError: sizes that no rule is for are slower or wrong.
+        VerificationError: wrong results without rules, a job that hangs or crashes with them, or
+            a plugin that does not do what the file says.
+    """
+    text = _text_of(wish.rules)
+    file = accepted(text.encode(), wish.rules)
+    before = counted(ours(file, site))
+    if not file.rules:
+        raise CommandLineError(
+            "this file has no rule, so there is nothing to verify",
+            where=str(wish.rules),
+            hint="the library chooses as it did; the file's #@ hole lines say why at each size.",
+        )
+    if not before.rules:
+        raise CommandLineError(
+            f"no rule of this file is for {site.scale}",
+            where=str(wish.rules),
+            hint="emit one first (rccltune emit-config), or start as many ranks (--np).",
+        )
+    # A line that cannot be written again is told now, and not when all is measured.
+    rewritten(text, {}, ())
+    check_needs(file.needs, wish.allowed, where=str(wish.rules))
+    beyond: tuple[Cut, ...] = ()
+    if not wish.keep_losers:
+        narrowed, beyond = _within_reach(wish, text, file, sweep, site)
+        if wish.extrapolate or ours(accepted(narrowed.encode(), wish.rules), site):
+            text = narrowed
+        else:
+            raise CommandLineError(
+                "none of these rules is for a size that this sweep has: nothing can be verified",
+                where=str(wish.rules),
+                hint="sweep the sizes that they are for (--min-bytes, --max-bytes).",
+            )
+    ground = Ground(
+        folder=wish.folder / FOLDER,
+        conditions=plan.conditions(
+            replace(sweep, rank_placement=site.seating.place.name, scales=(site.scale,)),
+            dtypes=wish.dtypes,
+            graphs=wish.graphs,
+            besides=wish.besides,
+        ),
+        site=site,
+        n_repeats=wish.n_repeats,
+        timeout_s=wish.timeout_s,
+        note=note,
+    )
+    name = verdict_store.verdict_name(wish.output, wish.folder, file_name(site.fingerprint))
+    with (
+        verdict_store.kept(wish.folder, name, wish.rules),
+        session.writing(ground.folder, note),
+        launch.interruptible(),
+    ):
+        end_leftovers(ground.folder, note)
+        same_hosts(site, ground.folder, note=note, rules=wish.rules)
+        if site.node is not None:
+            session.write_atomically(ground.folder / NODE_FILE, simulate.written(site.node))
+        wanted = Wanted(where=wish.rules, min_gain=wish.min_gain, keep_losers=wish.keep_losers)
+        state = settle(wanted, ground, text)
+        if not wish.keep_losers:
+            refuse(state, ground)
+    cuts = (*beyond, *state.cuts)
+    unneeded: tuple[str, ...] = ()
+    if not wish.keep_losers:
+        text, unneeded = _without_unneeded(_with_evidence(state, site), sweep)
+    path = None if wish.keep_losers else wish.output
+    after = read_rules(text.encode())
+    made = Verified(
+        path=path,
+        text=text,
+        held=state.held,
+        standings=state.standings,
+        cuts=cuts,
+        before=before,
+        after=counted(ours(after, site)),
+        n_launches=state.n_launches,
+        n_rounds=state.n_rounds,
+        simulated=site.node is not None,
+        needs=tuple(dict(after.needs).items()),
+        lost_needs=state.lost_needs,
+        unneeded=unneeded,
+    )
+    if path is not None:
+        session.write_atomically(path, text)
+        exports = path.with_suffix(".env")
+        if exports.exists() and made.lost_exports:
+            kept = exports_without(exports.read_text(encoding="utf-8"), made.lost_exports)
+            session.write_atomically(exports, kept)
+    session.write_derived(wish.folder, name, model.to_plain(made.file))
+    return made
+
+
+def _text_of(path: Path) -> str:
+    """The file without what an earlier verification said."""
+    try:
+        text = model.read_text(path)
+    except OSError as error:
+        raise InputFileError(
+            f"the rule file cannot be read: {error.strerror}",
+            where=str(path),
+            hint="write one with rccltune emit-config, or name another with --rules.",
+        ) from error
+    kept = (line for line in model.lines(text) if not line.startswith(f"# {VERIFIED_MARK}"))
+    return "\n".join(kept) + "\n"
+
+
+def exports_without(text: str, lost: Mapping[str, str]) -> str:
+    """Exports that emit-config wrote, without those that do harm or that nothing needs.
+
+    Args:
+        text: of the file.
+        lost: why each goes, by its name.
+    """
+    lines = []
+    for line in model.lines(text):
+        name = line.removeprefix("export ").partition("=")[0]
+        is_lost = line.startswith("export ") and name in lost
+        lines.append(f"# {VERIFIED_MARK} {name} {lost[name]}" if is_lost else line)
+    return "\n".join(lines) + "\n"
+
+
+def _within_reach(
+    wish: VerifyWish, text: str, file: RuleFile, sweep: Sweep, site: Site
+) -> tuple[str, tuple[Cut, ...]]:
+    """The file with rules that end where verification will, and what they lose.
+
+    Extrapolated, what lies beyond stays in rules of its own, of which nothing is said.
+    """
+    rules = ours(file, site)
+    n_ranks = site.scale.n_ranks
+    beyond = narrowing.beyond(
+        {
+            one: plan.verified_sizes(sweep, one, n_ranks) if one in sweep.collectives else ()
+            for one in dict.fromkeys(rule.collective for rule in rules)
+        }
+    )
+    changes: dict[int, Change] = {}
+    taken: dict[Cut, None] = {}
+    said: set[tuple[Collective, int, int]] = set()
+    for rule in rules:
+        mine = [cut for cut in beyond if narrowing.inside(rule, cut) is not None]
+        if not mine or rule.line is None:
+            continue
+        outside = [part for cut in mine if (part := narrowing.inside(rule, cut)) is not None]
+        parts = narrowing.without(rule, mine)
+        if wish.extrapolate:
+            if parts:
+                changes[rule.line] = Change(parts=parts, evidence="", unproven=tuple(outside))
+            continue
+        taken |= dict.fromkeys(
+            replace(cut, min_nbytes=part.min_nbytes, max_nbytes=part.max_nbytes)
+            for cut, part in zip(mine, outside, strict=True)
+        )
+        # A fallback behind a rule has the same bounds.
+        new = [p for p in outside if (p.collective, p.min_nbytes, p.max_nbytes) not in said]
+        said |= {(p.collective, p.min_nbytes, p.max_nbytes) for p in new}
+        holes = tuple((part.min_nbytes, part.max_nbytes, NOT_MEASURED) for part in new)
+        changes[rule.line] = Change(parts=parts, evidence="", holes=holes)
+    return rewritten(text, changes, ()), tuple(taken)
+
+
+def _without_unneeded(text: str, sweep: Sweep) -> tuple[str, tuple[str, ...]]:
+    """The file without needs that no rule of it has any more, and their names.
+
+    What a whole environment gave, all its rules need; LL128 alone is what single rules do.
+    """
+    file = read_rules(text.encode())
+    uses_ll128 = any(rule.setting.protocol is Protocol.LL128 for rule in file.rules)
+    own = {variant.name: variant for variant in sweep.variants}
+    ll128 = {name for name, _ in own.get(LL128_FORCED.name, LL128_FORCED).environment}
+    names = tuple(
+        name for name, _ in file.needs if not file.rules or (name in ll128 and not uses_ll128)
+    )
+    kept = (line for line in model.lines(text) if not _needs_one_of(line, names))
+    return "\n".join(kept) + "\n", names
+
+
+def _needs_one_of(line: str, names: Sequence[str]) -> bool:
+    """Whether a line of a rule file asks for one of these variables."""
+    words = model.instruction(line)
+    return words[:1] == ["needs"] and any(word.partition("=")[0] in names for word in words[1:])
+
+
+def rule_file_of(folder: Path, site: Site) -> Path:
+    """The session's own rule file for these ranks, of their placement where there is one."""
+    plain = folder / file_name(site.fingerprint)
+    placed = folder / sheet_name(plain.name, site.seating.place.name)
+    return placed if placed.exists() else plain
+
+
+def _with_evidence(state: Settled, site: Site) -> str:
+    """The file with what its rules rest on."""
+    changes = {
+        one.rule.line: Change(parts=(one.rule,), evidence=_evidence(one))
+        for one in state.standings
+        if one.rule.line is not None
+    }
+    where = "SIMULATED, no hardware" if site.node is not None else "on this machine"
+    n = state.n_rounds
+    head = f"{VERIFIED_MARK} against the untouched site, {where}, {site.scale}, {n} round"
+    others = [str(one.condition) for one in state.held if not one.condition.is_own]
+    also = (f"{VERIFIED_MARK} nowhere slower under: {', '.join(others)}",) if others else ()
+    return rewritten(state.text, changes, (head + ("s" if n > 1 else ""), *also))
+
+
+def _evidence(one: Standing) -> str:
+    ratios = one.ratios
+    return (
+        f"{VERIFIED_MARK} {one.median:.2f} times as fast in the median "
+        f"({ratios[0]:.2f} to {ratios[-1]:.2f}) at {one.n_gaining} sizes; "
+        f"gain certain to {100 * one.certainty:.1f} %"
+    )

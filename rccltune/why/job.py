@@ -1,0 +1,217 @@
+"""Why rules were or were not used, from a job's logs: files to evidence to answers."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Final
+
+from rccltune import logs, model
+from rccltune.model import Collective, OutputError, RccltuneError, Stated, TooLittleDataError, lay
+from rccltune.why import knowledge, own_lines, ranges, records, remedies, trace
+from rccltune.why.answers import Verdict
+from rccltune.why.evidence import Evidence
+from rccltune.why.library import LibraryLog
+from rccltune.why.records import Kindred, Where
+
+# A row of a benchmark with -A whose columns name a path, which has no protocol.
+_PATH_ROW: Final = re.compile(rb"(?:^|\s)(\d+) +\d+ +[a-z]\w* .*? ([A-Za-z][\w*-]+) +N/A +\d+\s*$")
+
+
+# How the catalog of variants calls what columns name.
+_FEATURES: Final = {"Direct": "direct AllGather", "DDA-IPC": "DDA"}
+
+
+# Whatever else a job prints, only lines with one of these are looked at. Searching for each costs
+# less than one expression for all of them, which every line of a gigabyte would be tried against.
+_WANTED: Final = (
+    *(b"rccltune: ", b" rank ", b"set by environment", b"set to /", b"tuner", b"Tuner", b"TUNER"),
+    *(b"CCL version", b"ccl path", b" |", b"line ", b"no algorithm/protocol", b"coll channels"),
+)
+
+
+_MAX_REPEATED: Final = 65536
+
+
+_ANSI: Final = re.compile(r"\x1b\[[0-9;?]*[A-Za-z]")
+
+
+_TRACE: Final = b"#@ format 1\n" + trace.COLUMNS.encode()
+
+
+_RULE_ROW: Final = re.compile(
+    r"(?:broadcast|reduce|allgather|reducescatter|allreduce),[0-9]+,[0-9]+,[\w-]+,[\w-]+,"
+)
+
+
+_RCCLX: Final = "RCCL_ENABLE_DDA"
+
+
+def explain_job(
+    paths: Sequence[Path], rules: Path | None, collective: Collective | None = None
+) -> Verdict:
+    """Read a job's files and answer for each communicator, collective and size.
+
+    Args:
+        paths: the library's logs, the plugin's logs and traces, in any mixture.
+        rules: the job's rule file, None where it is not given.
+        collective: of benchmarks' tables that do not name theirs.
+
+    Raises:
+        OutputError: a file cannot be read, or is none of these.
+        InputFileError: the rule file is refused.
+        TooLittleDataError: the files tell nothing that an answer could be built on.
+    """
+    known = knowledge.known_of(rules)
+    evidence = Evidence()
+    library, own = LibraryLog(evidence), own_lines.OwnLines(evidence)
+    for path in paths:
+        rows = _read(path, evidence, library, own)
+        if rows is not None:
+            _read_table(path, rows, evidence, collective)
+    job = evidence.finish(library.finish())
+    is_rcclx = any(name.startswith(_RCCLX) for name in job.variables)
+    known = replace(known, around=knowledge.Paths(variables=job.variables, is_rcclx=is_rcclx))
+    found = ranges.verdict(job, known)
+    if job.is_empty or not found.answers:
+        raise _nothing(paths, job)
+    return found
+
+
+def _nothing(paths: Sequence[Path], job: records.Job) -> TooLittleDataError:
+    told = (
+        "nothing here tells what a tuner was asked: no line of the library's log of tuners, "
+        "communicators or choices, none of the plugin's, no record of a trace"
+    )
+    return TooLittleDataError(
+        lay([told, *(f"  {text}" for text in sorted(job.unread))]),
+        where=", ".join(map(str, paths[:8])),
+        hint=f"{remedies.TELL_ALL}.",
+    )
+
+
+# --- reading --------------------------------------------------------------------------------------
+
+
+# What a table's own columns name as a path, by size.
+Named = dict[int, str]
+
+
+def _read(
+    path: Path, evidence: Evidence, library: LibraryLog, own: own_lines.OwnLines
+) -> Named | None:
+    """Put down what one file says; what a benchmark's table in it names, None without a table."""
+    name = str(path)
+    with logs.open_log(path) as stream:
+        head = logs.head_of(stream, name)
+        if head.startswith(_TRACE):
+            lines = (line.decode("utf-8", "replace") for line in logs.lines_of(stream, name))
+            next(lines, None)
+            next(lines, None)
+            trace.read_trace(lines, name, evidence)
+            return None
+        if _begins_with_a_rule(head):
+            raise OutputError(
+                "this is a rule file, not a job's log",
+                where=name,
+                hint=f"give it as the job's rules: --rules {name}, beside the job's own files.",
+            )
+        return _read_log(logs.lines_of(stream, name), name, library, own)
+
+
+def _begins_with_a_rule(head: bytes) -> bool:
+    """Whether the first line that is no comment is a row of a rule file."""
+    lines = (model.trim(line) for line in model.lines(model.text_of(head)))
+    first = next((line for line in lines if line and not line.startswith("#")), "")
+    return _RULE_ROW.match(first) is not None
+
+
+def _read_log(
+    lines: Iterable[bytes], name: str, library: LibraryLog, own: own_lines.OwnLines
+) -> Named | None:
+    known: set[bytes] = set()
+    named: Named = {}
+    table = False
+    for raw in lines:
+        if b" Bytes -> " in raw or b"opCount " in raw:
+            # What a job repeats for hours is looked at once for each writer.
+            if _is_known(raw, known):
+                continue
+        elif not any(word in raw for word in _WANTED):
+            table = table or b"algbw" in raw
+            if table and b" N/A " in raw and (row := _PATH_ROW.search(raw)) is not None:
+                word = row[2].decode("ascii")
+                named[int(row[1][:19])] = _FEATURES.get(word, word)
+            continue
+        elif b" rank " in raw and b"comm " in raw:
+            # A writer with another communicator says other things with the same words.
+            known.clear()
+        text = raw.decode("utf-8", "replace")
+        label, body = logs.strip(_ANSI.sub("", text) if "\x1b" in text else text)
+        # The library's messages first: what stands before the plugin's mark may be one of them.
+        if own_lines.MARK in body:
+            own.line(f"{name}:{label}", body)
+            body = body.split(own_lines.MARK)[0]
+        if body.strip():
+            own.finding(body)
+            library.line(body.rstrip("\n"))
+    return named if table else None
+
+
+def _is_known(raw: bytes, known: set[bytes]) -> bool:
+    """Whether a writer said the same before; a call's number and addresses are no part of it."""
+    at = raw.find(b" NCCL ")
+    # host:pid:tid stands before [device]; times and labels before that differ from line to line.
+    begin = raw.rfind(b" ", 0, max(raw.rfind(b" ", 0, at), 0)) + 1
+    first, second = raw.find(b"opCount "), raw.find(b" count ")
+    said = raw[begin:] if first < 0 else raw[begin:first] + raw[second:]
+    if said in known:
+        return True
+    if len(known) >= _MAX_REPEATED:
+        known.clear()
+    known.add(said)
+    return False
+
+
+def _table_of(path: Path, collective: Collective | None) -> logs.Reading:
+    """A benchmark's table, with what the user says where it does not name its collective."""
+    try:
+        with logs.open_log(path) as stream:
+            return logs.read_stream(logs.lines_of(stream, str(path)), str(path), Stated(), "why")
+    except RccltuneError:
+        if collective is None:
+            raise
+    stated = Stated(collective=collective)
+    with logs.open_log(path) as stream:
+        return logs.read_stream(logs.lines_of(stream, str(path)), str(path), stated, "why")
+
+
+def _read_table(
+    path: Path, named: Named, evidence: Evidence, collective: Collective | None
+) -> None:
+    """What a benchmark called, and what its own columns say of what ran."""
+    try:
+        reading = _table_of(path, collective)
+    except RccltuneError as error:
+        # All else in the file was read; what its rows lack is said.
+        evidence.unread(f"{path}: {error.message}")
+        return
+    evidence.job.tables += reading.tables
+    for sample in reading.samples:
+        scale = sample.key.scale
+        where = Where(scale.n_nodes, scale.n_ranks)
+        if sample.nbytes <= 0:
+            continue
+        seen = evidence.at(where, sample.key.collective, sample.nbytes)
+        seen.called = True
+        if len(seen.kindred) < 64:
+            seen.kindred.add(Kindred(sample.key.dtype, sample.key.redop))
+        if sample.nbytes in named:
+            seen.paths.add(named[sample.nbytes])
+        elif sample.executed is not None:
+            # How many channels a size gets is no choice of a rule's; they would part every range.
+            cell = replace(sample.executed, channels=None)
+            seen.ran[cell] += cell not in seen.ran
+            evidence.job.tuning.add(where)

@@ -1,0 +1,271 @@
+"""What other rooms know, for the why room: paths around a tuner, rule files, releases."""
+
+from __future__ import annotations
+
+import hashlib
+import re
+from collections.abc import Iterator, Mapping
+from dataclasses import replace
+from pathlib import Path
+from typing import Final
+
+from rccltune import machine, variants, zones
+from rccltune.model import (
+    DEFAULT_VARIANT,
+    Collective,
+    InputFileError,
+    Rule,
+    Scale,
+    Setting,
+    Target,
+    Vendor,
+    vendor_of,
+)
+from rccltune.rules import RuleFile, accepted
+from rccltune.variants import Acts, VariantSpec
+from rccltune.why.answers import Around, Filed, Known, RuleHere
+from rccltune.why.records import Kindred, Where
+
+# Buffers in symmetric windows go around the tuner in NCCL from 2.27 on, and RCCL gathers in two
+# levels from eight nodes on (facts: paths taken before the tuner).
+_SYMMETRIC_SINCE: Final = (2, 27)
+
+
+_HIERARCHICAL_FROM: Final = 8
+
+
+# Benchmarks print a release without its family, files of libraries have both.
+_LIBRARIES: Final = re.compile(rb"^# library: (.+)$", re.MULTILINE)
+
+
+_LIBRARY: Final = re.compile(r"(?:[RN]CCL )?\d+\.\d+\.\d+\S*")
+
+
+class Paths:
+    """Paths that the catalog of variants knows to take calls before a tuner is asked."""
+
+    def __init__(self, *, variables: Mapping[str, set[str]], is_rcclx: bool) -> None:
+        """Take what the job's log says.
+
+        Args:
+            variables: those that the library read, with their values.
+            is_rcclx: whether some of them are RCCLX's.
+        """
+        self._variables = variables
+        self._is_rcclx = is_rcclx
+        specs = variants.load_catalog().specs
+        self._specs = [spec for spec in specs if spec.name.endswith("-off")]
+        # What widens a path names the threshold up to which it takes calls by itself.
+        self._thresholds = {
+            spec.without: spec.threshold for spec in specs if spec.without and spec.threshold
+        }
+
+    def __call__(
+        self,
+        collective: Collective,
+        nbytes: int,
+        where: Where,
+        kindred: Kindred,
+        library: str | None,
+    ) -> tuple[Around, ...]:
+        """Paths that may take such a call, the library's own release first."""
+        site = variants.Site(
+            library=library,
+            is_rcclx=self._is_rcclx,
+            n_nodes=where.n_nodes,
+            n_ranks=where.n_ranks,
+            collectives=(collective,),
+            dtype=kindred.dtype,
+            redop=kindred.redop,
+        )
+        found = self._of(site, collective, nbytes)
+        usual = tuple(_around(spec) for spec in found if self._is_usual(spec, nbytes))
+        # Meta's RCCLX prints RCCL's number, so that a path of its own may be the only one.
+        return (
+            usual
+            or self._unlisted(collective, where, library)
+            or tuple(map(_around, found))
+            or tuple(map(_around, self._of(replace(site, is_rcclx=True), collective, nbytes)))
+        )
+
+    def _unlisted(
+        self, collective: Collective, where: Where, library: str | None
+    ) -> tuple[Around, ...]:
+        """Paths that no sweep measures, so that the catalog does not list them."""
+        name, _, number = (library or "").partition(" ")
+        if name == "NCCL" and _number(number) >= _SYMMETRIC_SINCE:
+            return (Around(name="symmetric kernels or copy engines", export=None),)
+        many = (where.n_nodes or 0) >= _HIERARCHICAL_FROM and collective is Collective.ALL_GATHER
+        off = "0" in self._variables.get("RCCL_HIERARCHICAL_ALLGATHER", ())
+        if name == "RCCL" and many and not off:
+            export = "RCCL_HIERARCHICAL_ALLGATHER=0"
+            return (Around(name="the hierarchical AllGather", export=export),)
+        return ()
+
+    def _of(
+        self, site: variants.Site, collective: Collective, nbytes: int
+    ) -> tuple[VariantSpec, ...]:
+        specs = (spec for spec in self._specs if variants.why_absent(spec, site) is None)
+        return tuple(
+            spec
+            for spec in specs
+            if self._is_on(spec) and _may_take(spec, site, collective, nbytes)
+        )
+
+    def _is_usual(self, spec: VariantSpec, nbytes: int) -> bool:
+        """Whether a call is within the threshold that the job, or the library itself, has."""
+        threshold = self._thresholds.get(spec.name)
+        if threshold is None or not threshold.from_above:
+            return True
+        given = [v for v in self._variables.get(threshold.variable, ()) if v.isdigit()]
+        limit = max(map(int, given)) if given else threshold.default_nbytes
+        return limit is None or nbytes <= limit
+
+    def _is_on(self, spec: VariantSpec) -> bool:
+        """Whether the job has not switched it off already."""
+        return not any(value in self._variables.get(name, ()) for name, value in spec.environment)
+
+
+def _number(text: str) -> tuple[int, ...]:
+    found = re.match(r"(\d+)\.(\d+)", text)
+    return (int(found[1]), int(found[2])) if found else ()
+
+
+def _may_take(spec: VariantSpec, site: variants.Site, collective: Collective, nbytes: int) -> bool:
+    # What switches a path off names the calls that the path would take.
+    path = replace(spec, acts=Acts.PATH)
+    ranks, nodes = site.n_ranks or 8, site.n_nodes or 1
+    found = variants.takes(path, collective, nbytes, site.dtype, site.redop, ranks, nodes)
+    return found is not False
+
+
+def _around(spec: VariantSpec) -> Around:
+    exports = " ".join(f"{name}={value}" for name, value in spec.environment)
+    return Around(name=spec.feature, export=exports)
+
+
+def _overwrites(library: str | None, collective: Collective, where: Where) -> bool:
+    return collective in machine.CONCERNED and machine.overwrites(library, where.n_nodes)
+
+
+def known_of(path: Path | None) -> Known:
+    """What is known without a rule file, or with one.
+
+    Raises:
+        InputFileError: it cannot be read, or the plugin refuses it.
+    """
+    around = Paths(variables={}, is_rcclx=False)
+    if path is None:
+        return Known(around=around, why_not=_WhyNot(None), overwrites=_overwrites)
+    try:
+        content = path.read_bytes()
+    except OSError as error:
+        raise InputFileError(
+            f"the rule file cannot be read: {error.strerror}", where=str(path)
+        ) from error
+    file = accepted(content, path, "correct these lines; a job with this file stops for them.")
+    rules = _Rules(file)
+    return Known(
+        around=around,
+        why_not=_WhyNot(file.arch_or_vendor),
+        is_amd=vendor_of(file.arch_or_vendor) is Vendor.AMD,
+        overwrites=_overwrites,
+        rules=rules.at,
+        hole=rules.hole,
+        line_range=rules.range_of,
+        file_rules=rules.all(),
+        file_scales=rules.scales(),
+        file_name=str(path),
+        file_sha256=hashlib.sha256(content).hexdigest(),
+        file_libraries=_libraries(content),
+    )
+
+
+def _libraries(content: bytes) -> tuple[str, ...]:
+    """What the header says that the rules were measured with."""
+    found = _LIBRARIES.search(content)
+    names = found[1].decode("ascii", "replace").strip().split(", ") if found else []
+    return tuple(name for name in names if _LIBRARY.fullmatch(name))
+
+
+class _WhyNot:
+    """Why no rule can choose a setting at all, on GPUs of an architecture or vendor."""
+
+    def __init__(self, arch: str | None) -> None:
+        self._arch = arch
+
+    def __call__(
+        self, setting: Setting, collective: Collective, where: Where, is_rccl: bool
+    ) -> str | None:
+        # RCCL in the job's own log tells as well; without any word no vendor's limits are assumed.
+        arch = self._arch or (Vendor.AMD.value if is_rccl else None)
+        scale = _scale(where)
+        if scale is None:
+            return None
+        target = Target(
+            collective=collective, scale=scale, rank_placement=None, variant=DEFAULT_VARIANT
+        )
+        cell = Setting(algorithm=setting.algorithm, protocol=setting.protocol)
+        return zones.why_not_selectable(cell, target, arch)
+
+
+class _Rules:
+    """A rule file, asked for what speaks of one call."""
+
+    def __init__(self, file: RuleFile) -> None:
+        self._file = file
+
+    def at(self, collective: Collective, nbytes: int, where: Where) -> tuple[RuleHere, ...]:
+        """Rules in file order."""
+        return tuple(
+            _here(rule)
+            for rule in self._file.rules
+            if rule.collective is collective
+            and rule.min_nbytes <= nbytes <= rule.max_nbytes
+            and (rule.n_nodes is None or where.n_nodes in (None, rule.n_nodes))
+            and (rule.n_ranks is None or where.n_ranks in (None, rule.n_ranks))
+        )
+
+    def hole(self, collective: Collective, nbytes: int, where: Where) -> str | None:
+        """The file's own words for a size without a rule."""
+        scale = _scale(where)
+        holes = (h for h in self._file.holes if scale is not None and h.is_of(collective, scale))
+        return next((h.reason for h in holes if h.min_nbytes <= nbytes <= h.max_nbytes), None)
+
+    def all(self) -> tuple[Filed, ...]:
+        """Every rule with what it is for, in file order."""
+        return tuple(
+            Filed(Where(rule.n_nodes, rule.n_ranks), rule.collective, _here(rule))
+            for rule in self._file.rules
+        )
+
+    def range_of(self, line: int) -> tuple[Collective, int, int] | None:
+        """Collective and sizes of a line's rule."""
+        found = (rule for rule in self._file.rules if rule.line == line)
+        return next(((r.collective, r.min_nbytes, r.max_nbytes) for r in found), None)
+
+    def scales(self) -> tuple[str, ...]:
+        """What it has rules for; a rule for any ranks or nodes is for ``any``."""
+        return tuple(dict.fromkeys(self._scales()))
+
+    def _scales(self) -> Iterator[str]:
+        for rule in self._file.rules:
+            whole = rule.n_ranks is not None and rule.n_nodes is not None
+            yield str(Where(rule.n_nodes, rule.n_ranks)) if whole else "any"
+
+
+def _here(rule: Rule) -> RuleHere:
+    return RuleHere(line=rule.line or 0, setting=rule.setting, conditions=_conditions(rule))
+
+
+def _conditions(rule: Rule) -> str:
+    asked = (("numPipeOps", rule.num_pipe_ops), ("regBuff", rule.reg_buff))
+    words = [f"{name}={value}" for name, value in asked if value is not None]
+    words += [f"mode {rule.only_mode}"] if rule.only_mode is not None else []
+    return " and ".join(words)
+
+
+def _scale(where: Where) -> Scale | None:
+    if where.n_nodes is None or where.n_ranks is None or where.n_ranks < where.n_nodes:
+        return None
+    return Scale(n_nodes=where.n_nodes, n_ranks=where.n_ranks)

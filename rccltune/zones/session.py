@@ -1,0 +1,288 @@
+"""Samples to curves, kept in fit.json, and curves to a choice.
+
+Variants against the untouched site: which environment the rules are for, and what it costs.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import replace
+
+from rccltune.fit import Bypass, FitDone
+from rccltune.model import (
+    BASELINE,
+    DEFAULT_VARIANT,
+    MAX_NBYTES,
+    NOT_BEATEN,
+    NOT_MEASURED,
+    Caution,
+    CommandLineError,
+    Environment,
+    Note,
+    Setting,
+    TooLittleDataError,
+    Variant,
+    Zone,
+    base_variant,
+    format_size,
+    in_default,
+)
+from rccltune.session import SEARCH_FILE
+from rccltune.zones import choice, environment
+from rccltune.zones.arms import Choice, ChoiceOptions
+
+
+def choice_of(done: FitDone, options: ChoiceOptions) -> Choice:
+    """Zones for a fitted session.
+
+    Where our plugin answering nothing is known to be the untouched site, what was measured of it
+    counts as baseline too.
+
+    Raises:
+        CommandLineError: the baseline that was named is not in the session.
+    """
+    if isinstance(options.baseline, str):
+        names = {curve.key.variant.name for curve in done.curves}
+        if options.baseline not in names:
+            raise _no_such_baseline(options.baseline, done, sorted(names))
+    elif options.baseline is not None and options.baseline not in _settings(done):
+        names = {str(setting) for setting in _settings(done)}
+        raise _no_such_baseline(str(options.baseline), done, sorted(names))
+    curves = done.references
+    try:
+        chosen = choice.choose(
+            curves, replace(options, arch=done.session.fingerprint.arch_or_vendor)
+        )
+    except TooLittleDataError as error:
+        raise _under_a_path(error, done.bypasses) from error
+    # A search measures no setting everywhere, on purpose.
+    searched = (done.session.path / SEARCH_FILE).exists()
+    return replace(
+        chosen,
+        zones=explained(chosen.zones, done.bypasses),
+        notices=tuple(
+            n for n in chosen.notices if not (searched and n.caution is Caution.MISSING_VIEW)
+        ),
+    )
+
+
+def _under_a_path(error: TooLittleDataError, bypasses: Sequence[Bypass]) -> TooLittleDataError:
+    """The same error; where a path takes all that was measured, that is the finding."""
+    if not bypasses:
+        return error
+    taken: dict[str, list[int]] = {}
+    for one in bypasses:
+        taken.setdefault(one.collective.value, []).extend((one.min_nbytes, one.max_nbytes))
+    seen = "; ".join(
+        f"{name} from {format_size(min(found))} to {format_size(max(found))}"
+        for name, found in taken.items()
+    )
+    return TooLittleDataError(
+        f"no rule can do anything: the library takes a path that asks no tuner for {seen}",
+        where=error.where,
+        hint="measure larger sizes, or a variant without that path (rccltune variants).",
+    )
+
+
+def explained(chosen: Sequence[Zone], bypasses: Sequence[Bypass]) -> tuple[Zone, ...]:
+    """The same zones, with holes that say where the library asks no tuner."""
+    return tuple(_explained(zone, bypasses) for zone in chosen)
+
+
+def _explained(zone: Zone, bypasses: Sequence[Bypass]) -> Zone:
+    """A hole under a bypass says so: there a rule would do nothing."""
+    for bypass in bypasses:
+        target = zone.target
+        same = (target.collective, target.scale, target.variant.name) == (
+            *(bypass.collective, bypass.scale),
+            bypass.variant,
+        )
+        inside = zone.min_nbytes <= bypass.min_nbytes and bypass.max_nbytes <= zone.max_nbytes
+        if same and inside and zone.reason in (NOT_MEASURED, NOT_BEATEN):
+            stretch = f"{format_size(bypass.min_nbytes)} to {format_size(bypass.max_nbytes)}"
+            return replace(zone, reason=f"bypassed from {stretch}; else {zone.reason}")
+    return zone
+
+
+def _settings(done: FitDone) -> set[Setting]:
+    return {curve.key.setting for curve in done.curves}
+
+
+def _no_such_baseline(named: str, done: FitDone, there: list[str]) -> CommandLineError:
+    return CommandLineError(
+        f"'{named}' was not measured, so it cannot be the baseline",
+        where=str(done.session.path),
+        hint=f"measured are {', '.join(there)}.",
+    )
+
+
+def baseline_named(text: str | None, done: FitDone) -> Setting | str | None:
+    """Read --baseline: a setting, or the name of a variant that was measured."""
+    if text is None:
+        return None
+    if any(curve.key.variant.name == text for curve in done.curves):
+        return text
+    try:
+        return Setting.parse(text)
+    except ValueError:
+        names = {c.key.variant.name for c in done.curves} | {str(s) for s in _settings(done)}
+        raise _no_such_baseline(text, done, sorted(names)) from None
+
+
+def has_baseline(done: FitDone) -> bool:
+    """Whether an untouched run was measured."""
+    return BASELINE in _settings(done)
+
+
+def environments_of(
+    done: FitDone, choice: Choice, options: ChoiceOptions
+) -> tuple[Environment, ...]:
+    """The variants of a session, judged, with at most one chosen.
+
+    Raises:
+        CommandLineError: the variant that was named was not measured, or is lossy.
+    """
+    found = environment.environments(done.references, choice.zones, options, wrong=done.wrong)
+    if options.variant in (None, DEFAULT_VARIANT.name):
+        return found
+    named = next((one for one in found if one.variant.name == options.variant), None)
+    if named is None:
+        names = [DEFAULT_VARIANT.name, *(one.variant.name for one in found)]
+        raise CommandLineError(
+            f"the variant '{options.variant}' was not measured beside the untouched site",
+            where=str(done.session.path),
+            hint=f"measured are {', '.join(names)}.",
+        )
+    if named.variant.lossy and not options.allow_lossy:
+        raise CommandLineError(
+            f"the variant '{options.variant}' is lossy: its results differ by more than the "
+            "benchmark allows",
+            where=str(done.session.path),
+            hint="rules for it are written with --allow-lossy alone.",
+        )
+    return found
+
+
+def judged_variants(done: FitDone) -> tuple[Environment, ...]:
+    """The variants of a session as they are judged by default; none where nothing can be chosen."""
+    options = ChoiceOptions()
+    try:
+        return environments_of(done, choice_of(done, options), options)
+    except TooLittleDataError:
+        return ()
+
+
+def together(judged: Sequence[tuple[Environment, ...]], *, note: Note) -> tuple[Environment, ...]:
+    """The variants of several sessions as one, since a job has one environment.
+
+    One is chosen where every session chooses it; a threshold is the smallest of theirs, so that
+    it is beyond no session's crossover.
+
+    Args:
+        judged: of each session.
+        note: told where sessions want different environments.
+    """
+    names = {next((e.variant.name for e in found if e.chosen), "default") for found in judged}
+    if len(names) > 1:
+        note(
+            f"the sessions are best in different environments ({', '.join(sorted(names))}), and a "
+            "job has one: the rules are for the default one; --variant names another, and each "
+            "session by itself has its own"
+        )
+    made: dict[str, Environment] = {}
+    for one in (one for found in judged for one in found):
+        known = made.get(one.variant.name)
+        kept = replace(one, chosen=one.chosen and len(names) == 1)
+        made[one.variant.name] = kept if known is None else _both(known, kept)
+    return tuple(made.values())
+
+
+def _both(one: Environment, other: Environment) -> Environment:
+    """The same variant in two sessions."""
+    first = min(one, other, key=lambda found: found.threshold_nbytes or MAX_NBYTES)
+    return replace(
+        first,
+        gains=(*one.gains, *other.gains),
+        score=(one.score + other.score) / 2,
+        against=one.against or other.against,
+    )
+
+
+def zones_in(found: Sequence[Zone], environments: Iterable[Environment]) -> tuple[Zone, ...]:
+    """The zones of the environment that is chosen; of the default one where none is.
+
+    What a path serves before a tuner is asked is a hole: a rule there would do nothing. Collectives
+    that the environment does not concern keep the default's.
+    """
+    plain = [zone for zone in found if _is_default(zone.target.variant)]
+    chosen = next((one for one in environments if one.chosen), None)
+    if chosen is None:
+        return tuple(plain)
+    variant = chosen.variant
+    name = chosen.beyond if variant.path else variant.name
+    own = [zone for zone in found if zone.target.variant.name == name]
+    concerned = {zone.target.collective for zone in own if _concerns(variant, zone)}
+    kept = [zone for zone in plain if zone.target.collective not in concerned]
+    kept += [zone for zone in own if zone.target.collective in concerned]
+    if not variant.path:
+        return tuple(kept)
+    bare = [_in_default(zone) for zone in kept]
+    parts = (part for zone in bare for part in _behind(zone, variant, chosen.reach))
+    return tuple(_as_one(parts))
+
+
+def _as_one(found: Iterable[Zone]) -> list[Zone]:
+    """Zones with neighbouring holes of one reason as one."""
+    made: list[Zone] = []
+    for zone in found:
+        last = made[-1] if made else None
+        if (
+            last is not None
+            and last.setting is None
+            and (last.target, last.reason) == (zone.target, zone.reason)
+            and last.max_nbytes + 1 == zone.min_nbytes
+        ):
+            made[-1] = replace(last, max_nbytes=zone.max_nbytes)
+        else:
+            made.append(zone)
+    return made
+
+
+def _is_default(variant: Variant) -> bool:
+    return base_variant(variant).name == DEFAULT_VARIANT.name
+
+
+def _concerns(variant: Variant, zone: Zone) -> bool:
+    return not variant.serves or zone.target.collective in variant.serves
+
+
+def _in_default(zone: Zone) -> Zone:
+    """A zone of the variant in which a path is off, as it stands beyond the path's threshold.
+
+    There the library is in the same state, so that the rule needs nothing of that variant.
+    """
+    target = replace(zone.target, variant=DEFAULT_VARIANT)
+    return replace(zone, target=target, variant=in_default(zone.variant))
+
+
+def _behind(zone: Zone, variant: Variant, reach: int | None) -> list[Zone]:
+    """What is left of a zone where a path serves calls up to a size; the rest becomes a hole."""
+    if not _concerns(variant, zone) or (reach is not None and zone.min_nbytes > reach):
+        return [zone]
+    up_to = "" if reach is None else f" up to {format_size(reach)}"
+    last = zone.max_nbytes if reach is None else min(zone.max_nbytes, reach)
+    hole = replace(
+        zone,
+        max_nbytes=last,
+        setting=None,
+        reason=f"{variant.name} serves it{up_to}, before a tuner is asked",
+        measured_from=None,
+        measured_to=None,
+        n_sizes=0,
+        worst_regret=None,
+        mean_regret=None,
+        gain=None,
+        fallback=None,
+        proof=None,
+    )
+    return [hole] if last == zone.max_nbytes else [hole, replace(zone, min_nbytes=last + 1)]
