@@ -117,7 +117,7 @@ def test_the_readers_codes_are_listed_as_they_are() -> None:
 def doctors_names() -> set[str]:
     """First words of what the doctor's modules find: ``warns("numad", …)`` and its like."""
     found = set()
-    for file in (ROOT / "rccltune" / "detect" / "doctor").glob("*.py"):
+    for file in (ROOT / "rccltune" / "machine" / "checks").glob("*.py"):
         for node in ast.walk(ast.parse(file.read_text(encoding="utf-8"))):
             if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.args:
                 name = node.args[0]
