@@ -16,8 +16,8 @@ from typing import Final
 
 from injections import CANARY, Target
 
-from rccltune import model
 from rccltune.cli import run
+from rccltune.model import grammar
 
 # Exit codes that say what is wrong with an input; 0 where it does no harm.
 EXPECTED: Final = frozenset((0, 2, 3, 6, 7, 8, 9))
@@ -178,11 +178,11 @@ def written(work: Path) -> Iterator[str]:
 
 
 def _rules(name: str, text: str, *, ours: bool) -> Iterator[str]:
-    for line in model.lines(text):
+    for line in grammar.lines(text):
         bare = line.strip()
         if not bare.startswith("#") and "123456789" in bare:
             yield f"{name}: a row that nobody chose: {bare[:80]!r}"
-        if model.instruction(line)[:1] == ["needs"] and "LD_PRELOAD" in line:
+        if grammar.instruction(line)[:1] == ["needs"] and "LD_PRELOAD" in line:
             yield f"{name}: {bare[:80]!r}"
         if (ours and any(_is_odd(letter) for letter in line)) or (
             ours and len(line.encode()) > 199

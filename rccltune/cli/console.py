@@ -1,7 +1,7 @@
 """What a user sees: results on stdout, talk on stderr, colour only where it is wanted.
 
 All that rccltune prints goes through :func:`talk` and :func:`put`, so that nothing that came from
-data reaches a terminal as more than letters (:mod:`rccltune.model.words`).
+data reaches a terminal as more than letters (:mod:`rccltune.model.vocabulary`).
 
 Standard streams that may fail, be closed or lose their reader without ending what is measured.
 

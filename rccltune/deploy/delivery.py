@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
-from rccltune import __version__, model, plugin, session, verify
+from rccltune import __version__, plugin, session, verify
 from rccltune.deploy import files, place
 from rccltune.deploy.place import Placed
 from rccltune.deploy.records import Delivery, File, Rules
@@ -23,6 +23,7 @@ from rccltune.model import (
     Note,
     SessionError,
     VerificationError,
+    grammar,
     lay,
     shown,
 )
@@ -199,7 +200,7 @@ def _delivery(made: Session, directory: Path, allowed: frozenset[str]) -> Delive
     environment = _environment(rules)
     odd = check_needs(environment, allowed, where=str(made.path))
     info = plugin.build_info()
-    headers = [model.text_of(one.content) for one in rules]
+    headers = [grammar.text_of(one.content) for one in rules]
     return Delivery(
         directory=directory,
         library=File(name=path.name, content=content, run=True),
@@ -290,7 +291,7 @@ def _rules(path: Path) -> Rules:
             where=str(path),
             hint="write it again with rccltune emit-config --force, or correct these lines.",
         )
-    said = _VERIFIED.search(model.text_of(content))
+    said = _VERIFIED.search(grammar.text_of(content))
     return Rules(
         name=path.name,
         content=content,

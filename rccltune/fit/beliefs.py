@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Final
 
-from rccltune import logs, model
+from rccltune import logs
 from rccltune.model import (
     Belief,
     Caution,
@@ -32,6 +32,7 @@ from rccltune.model import (
     by_target,
     comparable,
     format_size,
+    grammar,
     hold,
 )
 
@@ -156,7 +157,7 @@ class _Reader:
         """Read one launch; all its ranks are alike, so its first trace of the target will do."""
         for path in sorted(own.glob("trace-*.csv")):
             try:
-                text = model.read_text(path)
+                text = grammar.read_text(path)
                 shown = logs.read_beliefs(text, str(path), self.target)
             except (OSError, OutputError) as error:
                 self.unreadable.append(

@@ -17,7 +17,6 @@ from dataclasses import dataclass, replace
 from functools import lru_cache
 from typing import Final
 
-from rccltune import model
 from rccltune.model import (
     Algorithm,
     Belief,
@@ -29,6 +28,7 @@ from rccltune.model import (
     Sample,
     Setting,
     Target,
+    grammar,
 )
 
 _COLUMNS: Final = (
@@ -78,7 +78,7 @@ def read_trace(text: str, where: str) -> tuple[Asked, ...]:
     Raises:
         OutputError: it is no trace of format 1, or a row is damaged.
     """
-    lines = [line.rstrip("\r") for line in model.lines(text)]
+    lines = [line.rstrip("\r") for line in grammar.lines(text)]
     if not lines or lines[0] != "#@ format 1":
         raise OutputError("this is no trace of format 1", where=where)
     if "\0" in text:
@@ -110,8 +110,8 @@ def read_trace(text: str, where: str) -> tuple[Asked, ...]:
 def _asked(said: tuple[str, ...]) -> Asked:
     """One row; 64 ranks write the same ones, so that most are read once for all of them."""
     step, _, collective, nbytes, calls, changed, selectable, host_times, host_choice, answer = said
-    cells = model.words(selectable) if selectable != "-" else []
-    times = [float(text) for text in model.words(host_times)] if host_times != "-" else []
+    cells = grammar.words(selectable) if selectable != "-" else []
+    times = [float(text) for text in grammar.words(host_times)] if host_times != "-" else []
     offered = [
         (_cell(cell), time)
         for cell, time in zip(cells, times, strict=False)
@@ -119,11 +119,11 @@ def _asked(said: tuple[str, ...]) -> Asked:
     ]
     unknown = host_choice == "-" or _UNNAMED.search(host_choice)
     return Asked(
-        step=model.whole_number(step),
+        step=grammar.whole(step),
         collective=Collective.parse(collective),
-        nbytes=model.whole_number(nbytes),
-        calls=model.whole_number(calls),
-        changed=model.whole_number(changed),
+        nbytes=grammar.whole(nbytes),
+        calls=grammar.whole(calls),
+        changed=grammar.whole(changed),
         offered=tuple(offered),
         host_choice=None if unknown else Setting.parse(host_choice),
         answer=_answer(answer),
@@ -232,7 +232,7 @@ def read_beliefs(text: str, where: str, target: Target) -> Shown:
     Raises:
         OutputError: it is no trace of format 1, or a row is damaged.
     """
-    lines = [line.rstrip("\r") for line in model.lines(text)]
+    lines = [line.rstrip("\r") for line in grammar.lines(text)]
     if lines[:2] != ["#@ format 1", ",".join(_COLUMNS)]:
         raise OutputError("this is no trace of format 1", where=where)
     scale = [str(target.scale.n_nodes), str(target.scale.n_ranks)]
@@ -254,7 +254,7 @@ def read_beliefs(text: str, where: str, target: Target) -> Shown:
         found = [_belief(target, nbytes, table) for nbytes, table in tables.items()]
         return Shown(
             beliefs=tuple(sorted(found, key=lambda belief: belief.nbytes)),
-            unsteady=tuple(sorted(map(model.whole_number, unsteady))),
+            unsteady=tuple(sorted(map(grammar.whole, unsteady))),
         )
     except ValueError as error:
         raise OutputError(f"the trace's table cannot be read: {error}", where=where) from error
@@ -262,14 +262,14 @@ def read_beliefs(text: str, where: str, target: Target) -> Shown:
 
 def _belief(target: Target, nbytes: str, table: list[str]) -> Belief:
     """A belief from the columns ``selectable``, ``host_times_us`` and ``host_choice``."""
-    cells, times, choice = (model.words(text) if text != "-" else [] for text in table)
+    cells, times, choice = (grammar.words(text) if text != "-" else [] for text in table)
     if times and len(times) != len(cells):
         raise ValueError(f"{len(times)} times for {len(cells)} cells")
     predicted: list[float | None] = [float(time) for time in times]
     predicted = predicted or [None] * len(cells)
     return Belief(
         target=target,
-        nbytes=model.whole_number(nbytes),
+        nbytes=grammar.whole(nbytes),
         offered=tuple(
             (Setting.parse(cell), time)
             for cell, time in zip(cells, predicted, strict=True)

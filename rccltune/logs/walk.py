@@ -14,9 +14,17 @@ from collections.abc import Container, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Final
 
-from rccltune import model
 from rccltune.logs.trace import Asked, agree, prove, read_trace
-from rccltune.model import Doubt, LaunchError, OutputError, Questions, Role, Sample, Setting
+from rccltune.model import (
+    Doubt,
+    LaunchError,
+    OutputError,
+    Questions,
+    Role,
+    Sample,
+    Setting,
+    grammar,
+)
 
 _WORD: Final = re.compile(r"([a-z-]+)=(\S+)")
 
@@ -53,17 +61,15 @@ def read_walk(text: str, where: str) -> Walk:
     """
     # A rank that was killed while it wrote leaves half a line; the steps before it are whole.
     text = text[: text.rfind("\n") + 1]
-    lines = [line for line in model.lines(text) if line.startswith("#@ ")]
+    lines = [line for line in grammar.lines(text) if line.startswith("#@ ")]
     begun = [dict(_WORD.findall(line)) for line in lines if line.startswith("#@ begin ")]
     ends = [dict(_WORD.findall(line)) for line in lines if line.startswith("#@ end ")]
     try:
         steps = [words for words in begun if words["setting"] != "overrun"]
         return Walk(
             rows=read_trace(text, where),
-            n_begun=model.whole_number(ends[-1]["begun"]) if ends else len(steps),
-            n_over=model.whole_number(ends[-1]["overrun-calls"])
-            if ends
-            else len(begun) - len(steps),
+            n_begun=grammar.whole(ends[-1]["begun"]) if ends else len(steps),
+            n_over=grammar.whole(ends[-1]["overrun-calls"]) if ends else len(begun) - len(steps),
             ended=bool(ends),
             last=Setting.parse(begun[-1]["setting"]) if begun and begun == steps else None,
         )

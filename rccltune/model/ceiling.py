@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from rccltune.model.schema import Line, Number, Whole, Word
 from rccltune.model.settings import Scale
-from rccltune.model.words import Collective
+from rccltune.model.vocabulary import Collective
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

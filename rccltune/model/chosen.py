@@ -9,7 +9,7 @@ from typing import Any, Final
 from rccltune.model.scaled import Extrapolation
 from rccltune.model.schema import Integer, Line, Number, Whole
 from rccltune.model.settings import DEFAULT_VARIANT, Mode, Scale, Setting, Target, Variant, View
-from rccltune.model.words import MAX_NBYTES, Collective, format_size
+from rccltune.model.vocabulary import MAX_NBYTES, Collective, format_size
 
 
 class Proof(Enum):

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from rccltune.model.schema import Number, Whole
 from rccltune.model.settings import Setting, Target
-from rccltune.model.words import Algorithm, Protocol
+from rccltune.model.vocabulary import Algorithm, Protocol
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -17,14 +17,14 @@ from __future__ import annotations
 
 from typing import ClassVar
 
-from rccltune.model.words import Laid, lay
+from rccltune.model.vocabulary import Laid, lay
 
 
 class RccltuneError(Exception):
     """What happened, where, and what to do next.
 
     Each of them may hold data, and so is one line; more lines are put together by
-    :func:`rccltune.model.words.lay`.
+    :func:`rccltune.model.vocabulary.lay`.
 
     Args:
         message: what happened, a full sentence without the place.

@@ -9,7 +9,7 @@ from typing import Final
 
 from rccltune.model.schema import Word
 from rccltune.model.settings import KNOWN_VARIANTS, Scale, Setting, Variant
-from rccltune.model.words import Collective
+from rccltune.model.vocabulary import Collective
 
 
 class Failure(Enum):

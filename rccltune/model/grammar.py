@@ -72,7 +72,7 @@ def instruction(line: str) -> list[str]:
     return words(bare[2:]) if bare.startswith("#@") else []
 
 
-def whole_number(text: str) -> int:
+def whole(text: str) -> int:
     """A number of ASCII digits; one of more than 40 is read as 10^40, which fits nowhere.
 
     Raises:

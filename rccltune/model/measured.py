@@ -22,7 +22,7 @@ from rccltune.model.settings import (
     Vendor,
     vendor_of,
 )
-from rccltune.model.words import MAX_NBYTES, MOST_US, Collective, Doubt, Placement
+from rccltune.model.vocabulary import MAX_NBYTES, MOST_US, Collective, Doubt, Placement
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -27,7 +27,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Final, TypeAlias, TypeVar
 from annotated_types import Ge, Le, MaxLen
 
 from rccltune.model.errors import InputFileError, RccltuneError, SessionError
-from rccltune.model.words import lay, shown
+from rccltune.model.vocabulary import lay, shown
 
 if TYPE_CHECKING:
     from pydantic import GetCoreSchemaHandler, GetJsonSchemaHandler, TypeAdapter

@@ -8,7 +8,7 @@ from enum import Enum
 from rccltune.model.defaults import FACTOR
 from rccltune.model.schema import Number, Whole
 from rccltune.model.settings import Setting
-from rccltune.model.words import Collective
+from rccltune.model.vocabulary import Collective
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -18,7 +18,7 @@ from enum import Enum
 from typing import Final
 
 from rccltune.model.schema import Line, Variable, VariableName, Whole, Word
-from rccltune.model.words import Algorithm, Collective, Placement, Protocol
+from rccltune.model.vocabulary import Algorithm, Collective, Placement, Protocol
 
 _MODE: Final = re.compile(r"([sdtqc]px|none|unknown)(?:-(nps\d+))?", re.IGNORECASE | re.ASCII)
 

@@ -27,7 +27,7 @@ from typing_extensions import is_typeddict
 from rccltune.model import schema
 from rccltune.model.errors import InputFileError
 from rccltune.model.schema import Mistake
-from rccltune.model.words import lay, shown
+from rccltune.model.vocabulary import lay, shown
 
 T = TypeVar("T")
 

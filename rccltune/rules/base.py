@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Final
 
-from rccltune import machine, model, plugin
+from rccltune import machine, plugin
 from rccltune.model import (
     TUNABLE,
     Algorithm,
@@ -24,6 +24,7 @@ from rccltune.model import (
     Rule,
     Scale,
     VerificationError,
+    grammar,
     lay,
 )
 from rccltune.rules import decision, line_format, reader, vendor_rules, writer
@@ -76,7 +77,7 @@ def vendor(wished: Path, fingerprint: Fingerprint, *, note: Note) -> Vendor:
     """
     place, content = _found(fingerprint.arch) if wished == AUTO else _named(wished)
     file, left_out = _read(content, place)
-    if wished == AUTO and model.text_of(content).lstrip(f"{model.BLANKS}\n").startswith("#@"):
+    if wished == AUTO and grammar.text_of(content).lstrip(f"{grammar.BLANKS}\n").startswith("#@"):
         raise InputFileError(
             "what stands where the vendor's table should be was written by rccltune",
             where=place,

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-from rccltune import machine, model, plugin, zones
+from rccltune import machine, plugin, zones
 from rccltune.model import (
     DEFAULT_VARIANT,
     TUNABLE,
@@ -24,6 +24,7 @@ from rccltune.model import (
     Target,
     Vendor,
     VerificationError,
+    grammar,
 )
 from rccltune.rules import decision, documents
 from rccltune.rules.decision import Decision
@@ -191,8 +192,8 @@ def _content(path: Path) -> bytes:
 def _without_requirements(content: bytes) -> bytes:
     """The file as it is on the machine that it is for: this one need not be that machine."""
     # One character a byte, so that nothing else is changed.
-    lines = model.lines(model.unmarked(content).decode("latin-1"))
-    kept = ("#" if model.instruction(line)[:1] == ["requires"] else line for line in lines)
+    lines = grammar.lines(grammar.unmarked(content).decode("latin-1"))
+    kept = ("#" if grammar.instruction(line)[:1] == ["requires"] else line for line in lines)
     return "".join(f"{line}\n" for line in kept).encode("latin-1")
 
 

@@ -23,8 +23,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Final
 
-from rccltune import model
-from rccltune.model import InputFileError, Rule, VerificationError
+from rccltune.model import InputFileError, Rule, VerificationError, grammar
 
 LIMIT: Final = 199
 
@@ -58,7 +57,7 @@ def needs(name: str, value: str) -> str:
         InputFileError: no line can say it: it is too long, or would be read back as another.
     """
     line = f"#@ needs {name}={value}"
-    if not _NAME.fullmatch(name) or _plain(value) != value or model.trim(value) != value:
+    if not _NAME.fullmatch(name) or _plain(value) != value or grammar.trim(value) != value:
         raise InputFileError(
             f"'{_shown(name)}' cannot be asked for in a rule file: its name or value has letters "
             "that a line cannot hold, or blanks at an end",
@@ -76,7 +75,7 @@ def requires(pairs: Iterable[tuple[str, str]]) -> list[str]:
     made: list[str] = []
     for key, value in pairs:
         pair = f"{key}={value}"
-        if model.words(_plain(pair)) != [pair]:
+        if grammar.words(_plain(pair)) != [pair]:
             raise InputFileError(f"'{_shown(pair)}' cannot be required: it has blanks in it")
         if made and _fits(f"{made[-1]} {pair}"):
             made[-1] += f" {pair}"
@@ -101,16 +100,16 @@ def kept(line: str, number: int) -> list[str]:
     line = line.rstrip("\r")
     if _fits(line):
         return [line]
-    bare, what = model.trim(line), f"line {number}"
+    bare, what = grammar.trim(line), f"line {number}"
     if bare.startswith("#@"):
         return _instruction(bare, what)
     row, _, after = bare.partition("#")
-    fields = ",".join(model.trim(field) for field in row.split(","))
+    fields = ",".join(grammar.trim(field) for field in row.split(","))
     return [*comment(after), *([_checked(fields, what)] if fields else [])]
 
 
 def _instruction(bare: str, what: str) -> list[str]:
-    match model.words(bare.removeprefix("#@")):
+    match grammar.words(bare.removeprefix("#@")):
         case ["requires", *pairs]:
             return requires([(key, value) for key, _, value in (p.partition("=") for p in pairs)])
         case ["hole", low, high, *reason]:
@@ -185,12 +184,12 @@ _SHOWN_COUNT: Final = 20
 
 def is_row(line: str) -> bool:
     """Whether a line is a row, right or wrong: neither blank nor a comment."""
-    return bool(model.trim(line.partition("#")[0]))
+    return bool(grammar.trim(line.partition("#")[0]))
 
 
 def is_seal(line: str) -> bool:
     """Whether a line says how many rows there are."""
-    return model.instruction(line)[:1] in ([_HEAD], [_END])
+    return grammar.instruction(line)[:1] in ([_HEAD], [_END])
 
 
 def is_stump(content: str) -> bool:
@@ -255,7 +254,7 @@ def _numbers(said: Sequence[str]) -> list[int | None]:
 
 def _number(text: str) -> int | None:
     try:
-        return model.whole_number(text)
+        return grammar.whole(text)
     except ValueError:
         return None
 
@@ -304,10 +303,10 @@ def rewritten(content: str, changes: Mapping[int, Change], header: Sequence[str]
     head = [part for text in header for part in comment(text)]
     made: list[str] = []
     at = 0
-    for number, line in enumerate(model.lines(content), start=1):
+    for number, line in enumerate(grammar.lines(content), start=1):
         change = changes.get(number)
         made += kept(line, number) if change is None else _changed(line, number, change)
-        if at == 0 and model.instruction(line)[:1] == ["format"]:
+        if at == 0 and grammar.instruction(line)[:1] == ["format"]:
             at = len(made)
     return text_of(sealed([*made[:at], *head, *made[at:]]))
 
@@ -315,7 +314,7 @@ def rewritten(content: str, changes: Mapping[int, Change], header: Sequence[str]
 def _changed(line: str, number: int, change: Change) -> list[str]:
     made = comment(change.evidence)
     if not change.parts and not change.unproven:
-        made += comment(f"dropped: {model.trim(line)}")
+        made += comment(f"dropped: {grammar.trim(line)}")
     for part in change.parts:
         made += _narrowed(line, number, part)
     if change.unproven:
@@ -327,7 +326,7 @@ def _changed(line: str, number: int, change: Change) -> list[str]:
 
 def _narrowed(line: str, number: int, part: Rule) -> list[str]:
     """A row with other bounds; whatever else it has, columns of other dialects too, it keeps."""
-    fields = model.trim(line).split(",")
+    fields = grammar.trim(line).split(",")
     fields[_MIN], fields[_MAX] = str(part.min_nbytes), str(part.max_nbytes)
     return kept(",".join(fields), number)
 
@@ -370,7 +369,7 @@ def requirement(key: str, value: str) -> str | int | None:
 def _whole_number(text: str) -> int | None:
     match = _HEX.fullmatch(text)
     try:
-        found = int(match[1], 16) if match else model.whole_number(text)
+        found = int(match[1], 16) if match else grammar.whole(text)
     except ValueError:
         return None
     return found if 0 < found < 2**32 else None
@@ -386,7 +385,7 @@ def memory(text: str) -> int | None:
     """The n of ``nps4`` or ``NPS4``."""
     match = _MEMORY.fullmatch(text)
     try:
-        found = model.whole_number(match[1]) if match else 0
+        found = grammar.whole(match[1]) if match else 0
     except ValueError:
         return None
     return found if 1 <= found <= _MOST_NPS else None

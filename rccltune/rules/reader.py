@@ -13,7 +13,6 @@ from dataclasses import dataclass, replace
 from enum import Enum
 from typing import Final
 
-from rccltune import model
 from rccltune.model import (
     SILENT,
     TUNABLE,
@@ -25,6 +24,7 @@ from rccltune.model import (
     Scale,
     Setting,
     Vendor,
+    grammar,
     vendor_of,
 )
 from rccltune.rules.line_format import CODE, Seal, compute, is_row, is_stump, memory, requirement
@@ -147,7 +147,7 @@ _MAX_UINT64: Final = 2**64 - 1
 
 def read_rules(content: bytes) -> RuleFile:
     """Read a rule file; mistakes become findings, nothing is raised."""
-    content = model.unmarked(content)
+    content = grammar.unmarked(content)
     binary = _BINARY.search(content)
     if binary is not None:
         first = content.count(b"\n", 0, binary.start()) + 1
@@ -158,9 +158,9 @@ def read_rules(content: bytes) -> RuleFile:
         what = "the file is empty, or ends in its first word"
         return RuleFile(rules=(), findings=(_error(1, "cut", what),))
     reader = _Reader()
-    for number, line in enumerate(model.lines(text), start=1):
+    for number, line in enumerate(grammar.lines(text), start=1):
         reader.line = number
-        reader.read_line(model.trim(line))
+        reader.read_line(grammar.trim(line))
     return reader.finish()
 
 
@@ -207,17 +207,17 @@ class _Reader:
 
     def read_line(self, line: str) -> None:
         if line.startswith("#@"):
-            self.read_directive(model.trim(line[2:]))
+            self.read_directive(grammar.trim(line[2:]))
             return
         if self.machine is None and (written := _WRITTEN.match(line)):
             self.machine = written[1]
         if is_row(line):
             self.seal.n_rows += 1
-            row = model.trim(line.partition("#")[0])
-            self.read_row([model.trim(field) for field in row.split(",")])
+            row = grammar.trim(line.partition("#")[0])
+            self.read_row([grammar.trim(field) for field in row.split(",")])
 
     def read_directive(self, directive: str) -> None:
-        words = model.words(directive)
+        words = grammar.words(directive)
         self.seal.take(self.line, words)
         match words:
             case ["format", *rest] if rest != ["1"]:
@@ -226,13 +226,13 @@ class _Reader:
                 self.read_requires(pairs)
             case ["needs", *_] if "=" in directive:
                 # All of the line's rest: a value may have blanks in it.
-                name, _, value = model.trim(directive[len("needs") :]).partition("=")
+                name, _, value = grammar.trim(directive[len("needs") :]).partition("=")
                 self.needs.append((_said(name), _said(value)))
             case ["hole", low, high, *reason] if _is_whole(low) and _is_whole(high):
                 self.holes.append(
                     StatedHole(
-                        min_nbytes=model.whole_number(low),
-                        max_nbytes=model.whole_number(high),
+                        min_nbytes=grammar.whole(low),
+                        max_nbytes=grammar.whole(high),
                         reason=_said(" ".join(reason)),
                         section=self.section,
                     )
@@ -301,8 +301,8 @@ class _Reader:
         return numbers
 
     def read_bytes(self, column: str, text: str) -> int:
-        if _is_whole(text) and model.whole_number(text) <= _MAX_UINT64:
-            return model.whole_number(text)
+        if _is_whole(text) and grammar.whole(text) <= _MAX_UINT64:
+            return grammar.whole(text)
         if _is_whole(text.removeprefix("-")):
             self.error("number-range", f"{column}: '{text}' does not fit (0 to 2^64-1)")
         else:
@@ -317,7 +317,7 @@ class _Reader:
         if not _is_whole(digits):
             self.error("not-a-number", f"{column}: '{text}' is not a number")
             return -1
-        number = model.whole_number(digits) * (-1 if text.startswith("-") else 1)
+        number = grammar.whole(digits) * (-1 if text.startswith("-") else 1)
         if not -1 <= number <= _MAX_INT32:
             self.error("number-range", f"{column}: '{text}' does not fit (-1 to 2147483647)")
             return -1
@@ -366,7 +366,7 @@ def _said(text: str) -> str:
 
 def _is_whole(text: str) -> bool:
     try:
-        model.whole_number(text)
+        grammar.whole(text)
     except ValueError:
         return False
     return True

@@ -8,8 +8,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from pathlib import Path
 
-from rccltune import model, session
-from rccltune.model import InputFileError, lay
+from rccltune import session
+from rccltune.model import InputFileError, grammar, lay
 from rccltune.rules import line_format, reader
 from rccltune.rules.reader import RuleFile
 
@@ -76,11 +76,11 @@ def seal(path: Path) -> Sealed:
             hint="correct these lines, then run the same command again.",
         )
     # One character a byte: what is no UTF-8 stays as it is.
-    text = model.unmarked(content).decode("latin-1")
-    lines = line_format.sealed(model.lines(text))
+    text = grammar.unmarked(content).decode("latin-1")
+    lines = line_format.sealed(grammar.lines(text))
     made = ("\n".join(lines) + "\n").encode("latin-1")
     changed = made != content
     if changed:
         session.write_atomically(target, made, mode)
     was = errors[0].message if errors else None
-    return Sealed(path=target, n_rows=int(model.words(lines[-1])[-1]), was=was, changed=changed)
+    return Sealed(path=target, n_rows=int(grammar.words(lines[-1])[-1]), was=was, changed=changed)

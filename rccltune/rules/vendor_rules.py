@@ -43,7 +43,6 @@ from dataclasses import replace
 from itertools import chain, product
 from typing import Final
 
-from rccltune import model
 from rccltune.model import (
     MAX_NBYTES,
     TUNABLE,
@@ -54,6 +53,7 @@ from rccltune.model import (
     Scale,
     Setting,
     VerificationError,
+    grammar,
 )
 from rccltune.rules.documents import Base, Hole, RuleDocument, Section, audit, left_over
 from rccltune.rules.line_format import CODE, is_seal
@@ -131,11 +131,11 @@ def _numbers(lines: Sequence[int]) -> str:
 
 def _odd_rows(content: bytes) -> dict[int, str]:
     """Rows that RCCL splits into other fields than our readers, by line."""
-    text = model.unmarked(content).decode("latin-1")
+    text = grammar.unmarked(content).decode("latin-1")
     marked = len(text) < len(content)
     found = {}
-    for number, line in enumerate(model.lines(text), start=1):
-        if model.trim(line.partition("#")[0]):
+    for number, line in enumerate(grammar.lines(text), start=1):
+        if grammar.trim(line.partition("#")[0]):
             why = _BEHIND_MARK if marked and number == 1 else _why_odd(line)
             if why is not None:
                 found[number] = why
@@ -161,7 +161,7 @@ def _why_odd(line: str) -> str | None:
 def _why_odd_fields(fields: Sequence[str]) -> str | None:
     if "" in fields:
         return "it has an empty field, and RCCL moves what is behind it to the left"
-    if any(not model.trim(field) for field in fields):
+    if any(not grammar.trim(field) for field in fields):
         return f"it has a field of blanks alone: {_SKIPPED}, older RCCL reads 0"
     return None
 
@@ -194,7 +194,7 @@ def _matches_nothing(one: Finding) -> bool:
 
 def _unsealed(content: bytes) -> bytes:
     """The file without what it says of its length, which rows that are left out would belie."""
-    lines = model.lines(model.unmarked(content).decode("latin-1"))
+    lines = grammar.lines(grammar.unmarked(content).decode("latin-1"))
     return _without(content, [n for n, line in enumerate(lines, start=1) if is_seal(line)])
 
 

@@ -10,8 +10,16 @@ from itertools import groupby
 from pathlib import Path
 from typing import Final
 
-from rccltune import model, session
-from rccltune.model import Collective, CommandLineError, Note, Rule, Scale, VerificationError
+from rccltune import session
+from rccltune.model import (
+    Collective,
+    CommandLineError,
+    Note,
+    Rule,
+    Scale,
+    VerificationError,
+    grammar,
+)
 from rccltune.rules import line_format
 from rccltune.rules.documents import Base, Hole, RuleDocument, Section
 from rccltune.rules.line_format import sealed
@@ -176,7 +184,7 @@ def is_verified(path: Path) -> bool:
     """Whether a file says that it was held against the untouched site."""
     if not path.is_file():
         return False
-    lines = model.lines(model.read_text(path))
+    lines = grammar.lines(grammar.read_text(path))
     return any(line.startswith(f"# {VERIFIED_MARK}") for line in lines)
 
 

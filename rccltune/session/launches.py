@@ -16,7 +16,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Final, TypeVar
 
-from rccltune import machine, model
+from rccltune import machine
 from rccltune.logs import (
     Logged,
     Reading,
@@ -50,6 +50,7 @@ from rccltune.model import (
     Stated,
     Status,
     base_variant,
+    grammar,
 )
 from rccltune.session import store
 
@@ -155,7 +156,7 @@ def suspect_of(wanted: Launch, own: Path) -> Setting | None:
     for path in own.glob("trace-*.csv"):
         # A rank that had no time to write its file says nothing.
         with suppress(RccltuneError):
-            walks.append(read_walk(model.read_text(path), str(path)))
+            walks.append(read_walk(grammar.read_text(path), str(path)))
     return suspect(walks, wanted.schedule.questions)
 
 
@@ -255,7 +256,7 @@ def of_all_ranks(
         LaunchError: there is none, or they are not alike.
     """
     traces = {
-        path.name: read(model.read_text(path), str(path))
+        path.name: read(grammar.read_text(path), str(path))
         for path in sorted(own.glob("trace-*.csv"))
     }
     if not traces:

@@ -8,8 +8,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Final
 
-from rccltune import model
-from rccltune.model import MachineError
+from rccltune.model import MachineError, grammar
 
 # The warm-up of all sizes is the schedule's first step.
 LEADING: Final = 1
@@ -74,7 +73,7 @@ class Steps:
 
 def _is_told(schedule: Path) -> bool:
     try:
-        lines = model.lines(model.read_text(schedule))
+        lines = grammar.lines(grammar.read_text(schedule))
     except OSError:
         return False  # the plugin complains of it, with the reason
-    return any(_TOLD in model.instruction(line) for line in lines)
+    return any(_TOLD in grammar.instruction(line) for line in lines)

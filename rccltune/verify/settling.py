@@ -8,9 +8,16 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Final
 
-from rccltune import model
 from rccltune.measure import Site
-from rccltune.model import Collective, HarmError, Judgement, Rule, VerificationError, format_span
+from rccltune.model import (
+    Collective,
+    HarmError,
+    Judgement,
+    Rule,
+    VerificationError,
+    format_span,
+    grammar,
+)
 from rccltune.rules import Change, RuleFile, accepted, rewritten
 from rccltune.verify import harm, narrowing
 from rccltune.verify.narrowing import Cut, Standing
@@ -267,7 +274,7 @@ def _whole(cut: Cut, standings: Iterable[Standing]) -> Cut:
 
 def _without_needs(text: str) -> str:
     """The file without what it asks of the environment."""
-    kept = (line for line in model.lines(text) if model.instruction(line)[:1] != ["needs"])
+    kept = (line for line in grammar.lines(text) if grammar.instruction(line)[:1] != ["needs"])
     return "\n".join(kept) + "\n"
 
 

@@ -20,6 +20,7 @@ from rccltune.model import (
     RuleCount,
     Sweep,
     defaults,
+    grammar,
 )
 from rccltune.rules import (
     VERIFIED_MARK,
@@ -285,14 +286,14 @@ def verify_rules(wish: VerifyWish, sweep: Sweep, site: Site, *, note: Note) -> V
 def _text_of(path: Path) -> str:
     """The file without what an earlier verification said."""
     try:
-        text = model.read_text(path)
+        text = grammar.read_text(path)
     except OSError as error:
         raise InputFileError(
             f"the rule file cannot be read: {error.strerror}",
             where=str(path),
             hint="write one with rccltune emit-config, or name another with --rules.",
         ) from error
-    kept = (line for line in model.lines(text) if not line.startswith(f"# {VERIFIED_MARK}"))
+    kept = (line for line in grammar.lines(text) if not line.startswith(f"# {VERIFIED_MARK}"))
     return "\n".join(kept) + "\n"
 
 
@@ -304,7 +305,7 @@ def exports_without(text: str, lost: Mapping[str, str]) -> str:
         lost: why each goes, by its name.
     """
     lines = []
-    for line in model.lines(text):
+    for line in grammar.lines(text):
         name = line.removeprefix("export ").partition("=")[0]
         is_lost = line.startswith("export ") and name in lost
         lines.append(f"# {VERIFIED_MARK} {name} {lost[name]}" if is_lost else line)
@@ -363,13 +364,13 @@ def _without_unneeded(text: str, sweep: Sweep) -> tuple[str, tuple[str, ...]]:
     names = tuple(
         name for name, _ in file.needs if not file.rules or (name in ll128 and not uses_ll128)
     )
-    kept = (line for line in model.lines(text) if not _needs_one_of(line, names))
+    kept = (line for line in grammar.lines(text) if not _needs_one_of(line, names))
     return "\n".join(kept) + "\n", names
 
 
 def _needs_one_of(line: str, names: Sequence[str]) -> bool:
     """Whether a line of a rule file asks for one of these variables."""
-    words = model.instruction(line)
+    words = grammar.instruction(line)
     return words[:1] == ["needs"] and any(word.partition("=")[0] in names for word in words[1:])
 
 

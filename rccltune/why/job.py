@@ -8,8 +8,16 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Final
 
-from rccltune import logs, model
-from rccltune.model import Collective, OutputError, RccltuneError, Stated, TooLittleDataError, lay
+from rccltune import logs
+from rccltune.model import (
+    Collective,
+    OutputError,
+    RccltuneError,
+    Stated,
+    TooLittleDataError,
+    grammar,
+    lay,
+)
 from rccltune.why import knowledge, own_lines, ranges, records, remedies, trace
 from rccltune.why.answers import Verdict
 from rccltune.why.evidence import Evidence
@@ -123,7 +131,7 @@ def _read(
 
 def _begins_with_a_rule(head: bytes) -> bool:
     """Whether the first line that is no comment is a row of a rule file."""
-    lines = (model.trim(line) for line in model.lines(model.text_of(head)))
+    lines = (grammar.trim(line) for line in grammar.lines(grammar.text_of(head)))
     first = next((line for line in lines if line and not line.startswith("#")), "")
     return _RULE_ROW.match(first) is not None
 

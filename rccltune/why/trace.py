@@ -6,8 +6,7 @@ from collections.abc import Iterable
 from functools import lru_cache
 from typing import Final
 
-from rccltune import model
-from rccltune.model import Collective, OutputError, Setting
+from rccltune.model import Collective, OutputError, Setting, grammar
 from rccltune.why.evidence import Evidence, read_setting
 from rccltune.why.own_lines import answer_of
 from rccltune.why.records import Said, Started, Where
@@ -54,14 +53,14 @@ def read_trace(rows: Iterable[str], where: str, evidence: Evidence) -> None:
 def _row(row: list[str], evidence: Evidence) -> None:
     if len(row) != _N_COLUMNS:
         raise ValueError(f"{len(row)} fields instead of {_N_COLUMNS}")
-    at = Where(model.whole_number(row[2]), model.whole_number(row[3]))
-    seen = evidence.at(at, Collective.parse(row[6]), model.whole_number(row[7]))
+    at = Where(grammar.whole(row[2]), grammar.whole(row[3]))
+    seen = evidence.at(at, Collective.parse(row[6]), grammar.whole(row[7]))
     if row[1] == "2":
         evidence.job.old_hosts.add(at)
     if row[5] not in ("rules", "silent"):
         seen.scheduled = True
         evidence.start(at, Started("schedule"))
-    seen.said[Said(answer_of(row[13]), model.whole_number(row[14]))] += model.whole_number(row[8])
+    seen.said[Said(answer_of(row[13]), grammar.whole(row[14]))] += grammar.whole(row[8])
     cells = _cells(row[10])
     seen.offered = set(cells) | (seen.offered or set())
     host = None if row[12] == "-" else read_setting(row[12])
@@ -73,5 +72,5 @@ def _row(row: list[str], evidence: Evidence) -> None:
 @lru_cache(maxsize=1024)
 def _cells(text: str) -> frozenset[Setting]:
     """Cells with a name; a library may have more."""
-    settings = (read_setting(cell) for cell in model.words(text))
+    settings = (read_setting(cell) for cell in grammar.words(text))
     return frozenset(setting for setting in settings if setting is not None)

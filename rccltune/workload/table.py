@@ -11,8 +11,7 @@ import csv
 from dataclasses import dataclass, replace
 from typing import Final
 
-from rccltune import model
-from rccltune.model import Collective, OutputError, Scale
+from rccltune.model import Collective, OutputError, Scale, grammar
 from rccltune.workload.records import Count, Recorder, Source, State, Workload, gathered
 
 HEADER: Final = "collective,nBytes,nRanks,nNodes,calls,maxBytes,totalBytes"
@@ -35,8 +34,8 @@ _BLIND: Final = (
 
 def is_table(text: str) -> bool:
     """Whether a text looks like this format: its first line that is no comment is the header."""
-    for line in model.lines(text[: text.rfind("\n") + 1] if _may_be_cut(text) else text):
-        if model.trim(line) and not line.startswith("#"):
+    for line in grammar.lines(text[: text.rfind("\n") + 1] if _may_be_cut(text) else text):
+        if grammar.trim(line) and not line.startswith("#"):
             names = {name.strip().lower() for name in line.split(",")}
             return "collective" in names or "nbytes" in names
     return _BEGIN in text or _may_be_cut(text)
@@ -61,7 +60,7 @@ def read_table(text: str, name: str) -> Workload:
         OutputError: another format, no such columns, a row that is no count, or rows in the midst
             of it that hold other calls than the lines in front of them say.
     """
-    lines = model.lines(text)
+    lines = grammar.lines(text)
     torn = _may_be_cut(text) and not text.endswith("\n")
     reader = _Table(name)
     for number, line in enumerate(lines[:-1] if torn else lines, start=1):
@@ -134,9 +133,9 @@ class _Table:
 
     def take(self, number: int, line: str) -> None:
         if line.startswith("#@"):
-            self._note(number, model.words(line.removeprefix("#@")))
-        elif model.trim(line) and not line.startswith("#"):
-            cells = self._cells(number, model.trim(line))
+            self._note(number, grammar.words(line.removeprefix("#@")))
+        elif grammar.trim(line) and not line.startswith("#"):
+            cells = self._cells(number, grammar.trim(line))
             if not self.columns:
                 self._header(number, cells)
             elif [c.strip().lower() for c in cells[:1]] != ["collective"]:
@@ -220,10 +219,10 @@ class _Table:
             at = self.columns.get(name)
             if at is None and default is not None:
                 return default
-            text = model.trim(cells[at if at is not None else len(cells)])
+            text = grammar.trim(cells[at if at is not None else len(cells)])
             if text.startswith("-"):
                 raise ValueError(f"{name} {text} is below 0")
-            return model.whole_number(text)
+            return grammar.whole(text)
 
         try:
             least, calls = whole("nbytes"), whole("calls")
@@ -253,7 +252,7 @@ class _Table:
         said = dict(word.partition("=")[::2] for word in words[1:])
         try:
             if kind == "aside":
-                self.aside[said["name"]] = self.aside.get(said["name"], 0) + model.whole_number(
+                self.aside[said["name"]] = self.aside.get(said["name"], 0) + grammar.whole(
                     said["calls"]
                 )
             else:
@@ -273,18 +272,19 @@ def _recorder(said: dict[str, str]) -> Recorder:
     return Recorder(
         source=Source(said.get("source", Source.RECORD.value)),
         host=said["host"],
-        pid=model.whole_number(said["pid"]),
+        pid=grammar.whole(said["pid"]),
         comm=said["id"],
-        context=model.whole_number(said["context"]),
+        context=grammar.whole(said["context"]),
         since=said["since"],
         scale=Scale(
-            n_nodes=model.whole_number(said["nNodes"]), n_ranks=model.whole_number(said["nRanks"])
+            n_nodes=grammar.whole(said["nNodes"]),
+            n_ranks=grammar.whole(said["nRanks"]),
         )
         if known
         else None,
-        calls=model.whole_number(said["calls"]),
-        beyond=model.whole_number(said.get("beyond", "0")),
-        unknown=model.whole_number(said.get("unknown", "0")),
+        calls=grammar.whole(said["calls"]),
+        beyond=grammar.whole(said.get("beyond", "0")),
+        unknown=grammar.whole(said.get("unknown", "0")),
         state=State(said["state"]),
-        captured_times=model.whole_number(said.get("capturedTimes", "1")),
+        captured_times=grammar.whole(said.get("capturedTimes", "1")),
     )

@@ -108,7 +108,7 @@ def _breaks_lines(argument: ast.expr) -> bool:
 
 
 def test_lines_of_ours_are_laid(repository: Path) -> None:
-    """Elsewhere a line break would be shown as one of data: ``\\n``. Use rccltune.model.words.lay."""
+    """Elsewhere a line break would be shown as one of data: ``\\n``. Use rccltune.model.vocabulary.lay."""
     told = ("note", "say", "talk", "put", "detail", "result")
     found = [
         where

@@ -116,7 +116,7 @@ KILLED = """
 import os, signal, sys, time
 from pathlib import Path
 from rccltune.rules.host import Host
-from rccltune.model.words import Collective
+from rccltune.model.vocabulary import Collective
 host = Host(Path(sys.argv[1]))
 comm = host.communicator(abi=6, n_nodes=1, n_ranks=8, env={"RCCLTUNE_RECORD": sys.argv[2]})
 for _ in range(300): comm.ask(Collective.ALL_REDUCE, 4096, ((1.0,),))

@@ -21,7 +21,7 @@ JOB = """
 import os, resource, signal, sys
 from pathlib import Path
 from rccltune.rules.host import Host
-from rccltune.model.words import Collective
+from rccltune.model.vocabulary import Collective
 for one in (signal.SIGPIPE, signal.SIGXFSZ):
     signal.signal(one, signal.SIG_DFL)
 library, variable, value, limit = sys.argv[1:]

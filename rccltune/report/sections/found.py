@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
-from rccltune import model, session
+from rccltune import session
 from rccltune.ceiling import Bounded, bounded
 from rccltune.fit import FitDone, fit_session
 from rccltune.measure import SearchFile
@@ -24,6 +24,7 @@ from rccltune.model import (
     SessionError,
     Status,
     TooLittleDataError,
+    grammar,
 )
 from rccltune.report.figures import scene
 from rccltune.report.plots import plot_input
@@ -230,7 +231,7 @@ def _rules(path: Path) -> Rules:
         content = path.read_bytes()
     except OSError as error:
         raise SessionError(f"the rule file cannot be read: {error}", where=str(path)) from error
-    text = model.text_of(content)
+    text = grammar.text_of(content)
     file = read_rules(content)
     return Rules(path=path, text=text, file=file, predicted=_predicted(text))
 
@@ -241,7 +242,7 @@ def _predicted(text: str) -> dict[Scale, str]:
     for part in _SECTION.split(text)[1:]:
         where = _WHERE.match(part)
         # Comments are wrapped to the width of the file.
-        lines = (line[1:].strip() for line in model.lines(part)[1:] if line.startswith("# "))
+        lines = (line[1:].strip() for line in grammar.lines(part)[1:] if line.startswith("# "))
         remark = _REMARK.search(" ".join(lines))
         if where and remark:
             found[Scale(n_nodes=int(where[1]), n_ranks=int(where[2]))] = remark[0]
