@@ -20,11 +20,7 @@ if TYPE_CHECKING:
 
 
 Options = Callable[[FitDone], "ChoiceOptions"]
-
-
 _REPEATS: Final = 3
-
-
 _FIGURES: Final = "plots"
 
 

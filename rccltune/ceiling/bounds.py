@@ -18,8 +18,6 @@ from rccltune.model import TUNABLE, Ceiling, Collective, Link, LinkRates, Mode, 
 
 # All that spread a call evenly over the links; alltoall does it without a ring.
 _BOUND: Final = (*TUNABLE, Collective.ALLTOALL)
-
-
 _WHOLE: Final = ("SPX", None)
 
 
@@ -133,11 +131,7 @@ def _sums(links: Sequence[Link]) -> list[float]:
 
 # Makes the median absolute deviation of normal noise its standard deviation.
 _NORMAL: Final = 1.4826
-
-
 _SIGMAS: Final = 5.0
-
-
 # Links that agree to a tenth of a percent would make a difference of one percent an outlier.
 _LEAST: Final = 0.05
 

@@ -35,30 +35,17 @@ from rccltune.model import (
     Setting,
     busbw,
 )
-from rccltune.session import NODE_FILE, Session, stored_place
+from rccltune.session import CEILING_FILE, NODE_FILE, Session, stored_place
 
 _Target = tuple[Collective, Scale, str | None]
-
-
 FOLDER: Final = "ceiling"
 
 
-_RECORD: Final = f"{FOLDER}/ceiling.json"
-
-
 _FORMAT: Final = 1
-
-
 _OUTPUT: Final = "stdout.log"
-
-
 _ENDED: Final = "outcome.json"
-
-
 # As AMD's article on xGMI runs it: copies of 64 MiB by 8 compute units each (2025-03-02).
 _ARGUMENTS: Final = ("a2a", "64M", "8")
-
-
 # Whatever the site sets of these, the table must be one of copies over direct links.
 _ASKED: Final = (
     ("A2A_DIRECT", "1"),
@@ -67,17 +54,9 @@ _ASKED: Final = (
     ("NUM_QUEUE_PAIRS", "0"),
     ("OUTPUT_TO_CSV", "0"),
 )
-
-
 _LAST_LINE: Final = b"Aggregate bandwidth (CPU Timed)"
-
-
 _TIMEOUT_S: Final = 300.0
-
-
 _APART: Final = "simulated and measured figures are never put together."
-
-
 _PROGRAM_STARTS: Final = (b"\x7fELF", b"#!")
 
 
@@ -195,7 +174,7 @@ def take_rates(folder: Path, file: Path, *, note: Note, is_here: bool = False) -
         rates = _read(output, file.name)
         _check_rates(rates, file, simulated=opened.simulated)
         plain = {"format": _FORMAT, "output": output.parent.name, **model.to_plain(rates)}
-        session.write_derived(folder, _RECORD, plain)
+        session.write_derived(folder, CEILING_FILE, plain)
     return rates
 
 
@@ -207,7 +186,7 @@ def stored_rates(folder: Path) -> LinkRates | None:
     """
     again = "give TransferBench's output again with --transferbench."
     return session.read_derived(
-        folder, _RECORD, LinkRates, number=_FORMAT, hint=again, beside=("output",)
+        folder, CEILING_FILE, LinkRates, number=_FORMAT, hint=again, beside=("output",)
     )
 
 

@@ -16,42 +16,18 @@ from typing import Final, NamedTuple, NoReturn
 from rccltune.model import LinkRates, OutputError
 
 _CORNER: Final = "SRC\\DST"
-
-
 _CORNER_OF_P2P: Final = ("SRC+EXE\\DST", "SRC\\EXE+DST")
-
-
 _HINT: Final = "run it again, ./TransferBench a2a 64M 8 > a2a.txt, and give the whole output."
-
-
 _FRAME: Final = str.maketrans("│,", "  ")
-
-
 # A column's name may have a blank in it; everything else is one word.
 _CELL: Final = re.compile(r"(?:GPU|CPU)\s+\d+|NIC\s*\(\s*\d+\s*QP\)|\S+")
-
-
 _DEVICE: Final = re.compile(r"GPU\s+(\d+)")
-
-
 _NUMBER: Final = re.compile(r"\d+\.(\d+)")
-
-
 _VERSION: Final = re.compile(r"TransferBench v(\d[\w.]*)")
-
-
 _NBYTES: Final = re.compile(r"\[(\d+) bytes per Transfer\]|Copying (\d+) bytes between")
-
-
 _ENGINE: Final = re.compile(r"\[(GFX|DMA):(\d+)\]")
-
-
 _READS: Final = re.compile(r"\[(\d+) Read\(s\) (\d+) Write\(s\)\]")
-
-
 _SIMULATED: Final = re.compile(r"^# SIMULATED", re.MULTILINE)
-
-
 _ABSENT: Final = "N/A"
 
 

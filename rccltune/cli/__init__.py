@@ -19,8 +19,6 @@ from rccltune.cli.console import take_over, talk
 from rccltune.model import RccltuneError, SessionError, lay
 
 _ISSUES: Final = "please report it with this file"
-
-
 # Verb -> (module, attribute, what it is for). The one-line help stands here so that the list of
 # verbs needs no import of them.
 _VERBS: Final = {

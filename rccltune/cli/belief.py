@@ -21,8 +21,6 @@ _COLUMNS = (
     *("sizes", "it would choose", "measured fastest", "it loses, median", "at worst"),
     *("predicted/measured, median", "at worst"),
 )
-
-
 # More winners than this in one row are counted rather than listed.
 _WINNERS = 3
 

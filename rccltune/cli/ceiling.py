@@ -1,44 +1,40 @@
-"""``--transferbench``, and what a session's rates of links say in words."""
+"""What a session's rates of links say, in words."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Iterable
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeVar
-
-import click
+from typing import TYPE_CHECKING
 
 from rccltune.cli.console import Console, table
-from rccltune.cli.options import FOLDER
 from rccltune.model import DEFAULT_VARIANT, format_size
+from rccltune.session import CEILING_FILE
 
 if TYPE_CHECKING:
     from rccltune.ceiling import Bounded, Reached
+    from rccltune.fit import FitDone
     from rccltune.model import Ceiling, LinkRates
-
-
-F = TypeVar("F", bound=Callable[..., Any])
 
 
 _SHOWN = 8
 
 
-def transferbench_option(command: F) -> F:
-    """Where rates of links come from."""
-    return click.option(
-        "--transferbench",
-        type=FOLDER,
-        metavar="FILE",
-        help="TransferBench, run once a session, or what its a2a printed: the ceiling of links.",
-    )(command)
-
-
-def take(console: Console, session: Path, file: Path | None) -> None:
-    """Keep the rates of ``--transferbench`` in the session, where it was given."""
+def take(console: Console, sessions: Iterable[Path], file: Path | None) -> None:
+    """Keep the rates of ``--transferbench`` in the sessions, where it was given."""
     if file is not None:
         from rccltune.ceiling import take_rates
 
-        take_rates(session, file, note=console.say)
+        for session in sessions:
+            take_rates(session, file, note=console.say)
+
+
+def ceiling_of(done: FitDone) -> Bounded | None:
+    """The ceiling of a session, None where it has no rates of links."""
+    if not (done.session.path / CEILING_FILE).exists():
+        return None
+    from rccltune.ceiling import bounded
+
+    return bounded(done)
 
 
 def ceiling_lines(found: Bounded) -> list[str]:

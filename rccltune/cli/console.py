@@ -21,7 +21,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import wraps
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TextIO, TypeVar, cast
+from typing import TYPE_CHECKING, Any, TextIO, TypeAlias, TypeVar, cast
 
 import click
 
@@ -106,8 +106,6 @@ def _text_of(raw: _Raw, before: TextIO | None) -> io.TextIOWrapper:
 
 
 DEFAULT_SESSION = Path("rccltune-session")
-
-
 F = TypeVar("F", bound=Callable[..., Any])
 
 
@@ -169,6 +167,36 @@ class Console:
     def event(self, name: str, plain: Mapping[str, Any], text: str) -> None:
         """A part of a result that comes bit by bit: a line of JSON where asked for, or text."""
         put(json_text({"event": name, **plain}) if self.as_json else text)
+
+
+if TYPE_CHECKING:
+    _Type: TypeAlias = click.ParamType[Any]
+else:
+    # Generic since click 8.4 alone.
+    _Type = click.ParamType
+
+
+class Word(_Type):
+    """A parameter read by a function that raises ValueError with a good message."""
+
+    def __init__(self, name: str, parse: Callable[[str], object]) -> None:
+        """Name the metavar and the reader."""
+        self.name = name
+        self._parse = parse
+
+    def convert(
+        self,
+        value: Any,  # noqa: ANN401 - click hands over whatever there is
+        param: click.Parameter | None,
+        ctx: click.Context | None,
+    ) -> object:
+        """Read text; anything else was read already."""
+        if not isinstance(value, str):
+            return value
+        try:
+            return self._parse(value)
+        except ValueError as error:
+            self.fail(str(error), param, ctx)
 
 
 def common(command: F) -> F:

@@ -22,8 +22,6 @@ if TYPE_CHECKING:
 
 
 _LOG: Final = "/dev/kmsg"
-
-
 _LOG_BYTES: Final = 8 << 20
 
 

@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
-from rccltune.cli.ceiling import ceiling_lines, transferbench_option
+from rccltune.cli.ceiling import ceiling_lines
 from rccltune.cli.console import Console, with_options
-from rccltune.cli.options import FOLDER
+from rccltune.cli.options import FOLDER, transferbench_option
 from rccltune.model import lay
 
 if TYPE_CHECKING:

@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 
 from rccltune.cli.belief import belief_text
-from rccltune.cli.ceiling import ceiling_lines, take, transferbench_option
+from rccltune.cli.ceiling import ceiling_lines, ceiling_of, take
 from rccltune.cli.console import DEFAULT_SESSION, Console, common, table
 from rccltune.cli.environments import environment_lines
-from rccltune.cli.options import FOLDER
+from rccltune.cli.options import FOLDER, transferbench_option
 from rccltune.cli.scales import scale_text
 from rccltune.model import Laid, format_size, lay
 
@@ -43,25 +44,33 @@ def fit(*, console: Console, sessions: tuple[Path, ...], transferbench: Path | N
     Exit codes: 0 done, 5 TransferBench failed, 6 its output is not understood, 7 no session,
     8 no usable sample.
     """
-    from rccltune import scaling
-    from rccltune.ceiling import bounded
     from rccltune.fit import fit_session
-    from rccltune.session import sessions_in
+    from rccltune.session import one_machine, sessions_in
 
     folders = sessions_in(sessions or (DEFAULT_SESSION,))
     console.say(f"Session: {', '.join(str(folder) for folder in folders)}")
-    for folder in folders:
-        take(console, folder, transferbench)
+    take(console, folders, transferbench)
     fits = [fit_session(folder, note=console.say, again=True) for folder in folders]
     console.warn(tuple(dict.fromkeys(notice for done in fits for notice in done.warnings)))
-    models = scaling.scale_models(fits)
-    limits = [bounded(done) for done in fits]
+    one_machine([done.session for done in fits])
+    models = _models(fits)
+    limits = [ceiling_of(done) for done in fits]
     parts = [
         lay([_text(done), *(["", *ceiling_lines(limit)] if limit else [])])
         for done, limit in zip(fits, limits, strict=True)
     ]
     parts += [scale_text(models)] if models else []
     console.result(_plain(fits, limits, models), lay(parts, gap="\n\n"))
+
+
+def _models(fits: Sequence[FitDone]) -> tuple[ScaleModel, ...]:
+    """How times go with the scale, where more than one was measured."""
+    measured = {(c.key.scale, c.key.rank_placement) for done in fits for c in done.curves}
+    if len(measured) < 2:
+        return ()
+    from rccltune.scaling import scale_models
+
+    return scale_models(fits)
 
 
 def _plain(
@@ -84,7 +93,7 @@ def _text(done: FitDone) -> Laid:
     parts = [_curves(done.curves), "", _crossovers(done.crossovers)]
     parts += ["", _separation(done)] if done.separations else []
     parts += ["", *done.agreements.lines] if done.agreements.lines else []
-    variants = environment_lines(judged_variants(done))
+    variants = environment_lines(judged_variants(done)) if done.is_varied else []
     parts += ["", *variants] if variants else []
     parts += ["", belief_text(done.beliefs, done.curves)] if done.beliefs else []
     return lay(parts)

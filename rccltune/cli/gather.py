@@ -18,8 +18,6 @@ if TYPE_CHECKING:
 
 
 _KINDS = ("host", "user", "address", "identity", "secret", "value")
-
-
 _MOST = 20
 
 

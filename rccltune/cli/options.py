@@ -1,15 +1,15 @@
-"""Options that several verbs share, and the types that read them."""
+"""Options that several verbs share."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, fields
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
-from rccltune.cli.console import DEFAULT_SESSION, with_options
+from rccltune.cli.console import DEFAULT_SESSION, Word, with_options
 from rccltune.measure import parse_scales
 from rccltune.model import Collective, CommandLineError, Mode, Scale, defaults
 
@@ -18,37 +18,7 @@ if TYPE_CHECKING:
     from rccltune.zones import ChoiceOptions
 
 
-if TYPE_CHECKING:
-    _Type: TypeAlias = click.ParamType[Any]
-else:
-    # Generic since click 8.4 alone.
-    _Type = click.ParamType
-
-
 F = TypeVar("F", bound=Callable[..., Any])
-
-
-class Word(_Type):
-    """A parameter read by a function that raises ValueError with a good message."""
-
-    def __init__(self, name: str, parse: Callable[[str], object]) -> None:
-        """Name the metavar and the reader."""
-        self.name = name
-        self._parse = parse
-
-    def convert(
-        self,
-        value: Any,  # noqa: ANN401 - click hands over whatever there is
-        param: click.Parameter | None,
-        ctx: click.Context | None,
-    ) -> object:
-        """Read text; anything else was read already."""
-        if not isinstance(value, str):
-            return value
-        try:
-            return self._parse(value)
-        except ValueError as error:
-            self.fail(str(error), param, ctx)
 
 
 def _pair(text: str) -> tuple[str, str]:
@@ -59,21 +29,21 @@ def _pair(text: str) -> tuple[str, str]:
 
 
 COLLECTIVE = Word("collective", Collective.parse)
-
-
 MODE = Word("mode", Mode.parse)
-
-
 PAIR = Word("key=value", _pair)
-
-
 SCALES = Word("scales", parse_scales)
-
-
 PERCENT = click.FloatRange(min=0, max=100, max_open=True)
-
-
 FOLDER = click.Path(path_type=Path, file_okay=True, dir_okay=True)
+
+
+def transferbench_option(command: F) -> F:
+    """Where rates of links come from."""
+    return click.option(
+        "--transferbench",
+        type=FOLDER,
+        metavar="FILE",
+        help="TransferBench, run once a session, or what its a2a printed: the ceiling of links.",
+    )(command)
 
 
 def base_option(command: F) -> F:
@@ -226,8 +196,6 @@ scales_option = click.option(
     metavar="NxR,...",
     help="With --extrapolate: predict for N nodes with R ranks in all.",
 )
-
-
 _MACHINE = (
     click.option(
         "--root",

@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from rccltune.cli.ceiling import ceiling_lines, take, transferbench_option
+from rccltune.cli.ceiling import ceiling_lines, take
 from rccltune.cli.console import DEFAULT_SESSION, Console, common
-from rccltune.cli.options import FOLDER, Choosing, choosing, scales_option
+from rccltune.cli.options import FOLDER, Choosing, choosing, scales_option, transferbench_option
 from rccltune.model import FIGURE_FORMATS, defaults, lay
 
 if TYPE_CHECKING:
@@ -79,7 +79,7 @@ def plot(
 
     paths: list[Path] = []
     for folder in folders:
-        take(console, folder, transferbench)
+        take(console, [folder], transferbench)
         # Two sessions may have figures of one name, such as those of two placements of one scale.
         own = output / folder.name if output and len(folders) > 1 else output
         paths += report.plot_session(

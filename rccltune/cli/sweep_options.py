@@ -7,7 +7,8 @@ from typing import Any, TypeVar
 
 import click
 
-from rccltune.cli.options import FOLDER, PAIR, Word
+from rccltune.cli.console import Word
+from rccltune.cli.options import FOLDER, PAIR
 from rccltune.measure import Declared, declared
 from rccltune.model import FromUp, OneOf
 

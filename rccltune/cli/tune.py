@@ -35,8 +35,6 @@ if TYPE_CHECKING:
 
 
 _SHOWN = 4
-
-
 # A verb of its own has these in another meaning, or not at all.
 _LEFT_OUT = frozenset(("plan_only", "scales", "workload"))
 
@@ -206,9 +204,5 @@ def _undecided(done: Tuned) -> Sequence[str]:
 
 
 tune.params = [param for param in tune.params if param.name != "variant"]
-
-
 _own = {param.name for param in tune.params}
-
-
 tune.params[:0] = [p for p in _sweep.params if p.name not in _own | _LEFT_OUT]

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from rccltune.cli.console import Console, common, table
-from rccltune.cli.options import FOLDER, PERCENT, Word, allow_need_option, session_argument
+from rccltune.cli.console import Console, Word, common, table
+from rccltune.cli.options import FOLDER, PERCENT, allow_need_option, session_argument
 from rccltune.cli.sweep_options import sweep_option, sweep_options
 from rccltune.model import (
     DTYPE_BYTES,
@@ -43,8 +43,6 @@ def _parse_beside(text: str) -> tuple[Collective, int]:
 
 
 _BESIDE = Word("collective[:size]", _parse_beside)
-
-
 _SHOWN = 12
 
 

@@ -17,11 +17,7 @@ if TYPE_CHECKING:
 
 
 _SHOWN = 20
-
-
 _FILES = click.argument("files", nargs=-1, required=True, type=FOLDER, metavar="FILE...")
-
-
 _STATED = (
     click.option(
         "--scale-captured",

@@ -16,8 +16,6 @@ from typing import Final
 from rccltune.deploy.records import Delivery, header, remark
 
 OVERRIDING: Final = ("NCCL_ALGO", "NCCL_PROTO", "RCCL_OVERRIDE_*", "RCCLTUNE_SCHEDULE")
-
-
 VARIABLES: Final = r"""
 # Whether a path is in this folder, by whatever name: links, and several mounts of one folder.
 is_here() {
@@ -106,8 +104,6 @@ check_hidden() {
     done <"$1"
 }
 """
-
-
 FILES: Final = r"""
 check_files() {
     if [ ! -r "$here/MANIFEST" ]; then
@@ -152,8 +148,6 @@ check_rights() {
     [ -z "$open" ] || warn "anybody may write to $open, and with it to what jobs load"
 }
 """
-
-
 LIBRARY: Final = r"""
 check_library() {
     [ -r "$here/$plugin" ] || return 0
@@ -194,8 +188,6 @@ check_glibc() {
     fi
 }
 """
-
-
 GPUS: Final = r"""
 first_line() {
     text=''
@@ -243,8 +235,6 @@ check_gpus() {
     fi
 }
 """
-
-
 _START: Final = r"""
 # zsh, where somebody names it, splits no words without this.
 [ -z "${ZSH_VERSION:-}" ] || emulate sh
@@ -279,8 +269,6 @@ for try in "$at/versions/$version" "${at%/*}/$version" "${at%/*}/versions/$versi
     if [ -e "$try/MANIFEST" ]; then here=$try; break; fi
 done
 """
-
-
 _END: Final = r"""
 check_files
 check_rights

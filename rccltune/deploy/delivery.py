@@ -32,21 +32,11 @@ from rccltune.session import MARKER, Session, disk_errors
 
 # verify writes it into a rule file's header.
 _VERIFIED: Final = re.compile(r"^# verified: *(.*\S)", re.MULTILINE)
-
-
 _SIMULATED: Final = re.compile(r"^# SIMULATED", re.MULTILINE)
-
-
 _GLIBC: Final = re.compile(rb"GLIBC_(\d+)\.(\d+)")
-
-
 # By these the plugin finds a file in a folder.
 _FOUND_BY_NAME: Final = re.compile(r"rccl_tuner_gfx[0-9a-f]+_[a-z]+-nps\d+(?:_([a-z0-9-]+))?\.csv")
-
-
 _SAFE: Final = re.compile(r"[\w.+-]+")
-
-
 _VARIABLE: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 
 

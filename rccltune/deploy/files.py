@@ -14,8 +14,6 @@ from rccltune.deploy.snippets import container_environment, containers, slurm
 from rccltune.model import lay
 
 MANIFEST: Final = "MANIFEST"
-
-
 _DIGITS: Final = 12
 
 

@@ -10,8 +10,6 @@ from rccltune.deploy.records import Delivery, header, lua, remark, tcl
 # current, the user may have changed a variable, and what was set before must be there afterwards.
 # Variables say it in every module system; pushenv is not in all of them.
 _MARK: Final = "__RCCLTUNE_MODULE"
-
-
 _TCL: Final = """
 set base [file dirname [file dirname $ModulesCurrentModulefile]]
 foreach try [list $base $base/versions/$version] {
@@ -49,8 +47,6 @@ if {[module-info mode remove]} {
     setenv @MARK@ {}
 } else {
 """.replace("@MARK@", _MARK)
-
-
 _LUA: Final = """
 local base = myFileName():match("^(.*)/modulefiles/[^/]*$") or ""
 for _, try in ipairs({base, base .. "/versions/" .. version}) do

@@ -28,22 +28,12 @@ from rccltune.deploy.records import Version
 from rccltune.model import CommandLineError, SessionError
 
 CURRENT: Final = "current"
-
-
 HISTORY: Final = "history"
-
-
 VERSIONS: Final = "versions"
-
-
 LINKS: Final = (
     *("env.sh", "check.sh", "slurm.sh", "container.sh", "container.env", "modulefiles", MANIFEST),
 )
-
-
 _NAME: Final = re.compile(r"[0-9a-f]{12}")
-
-
 Write = Callable[[Path, bytes], None]
 
 

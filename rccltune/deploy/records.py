@@ -126,13 +126,9 @@ class Version:
 
 
 _WIDTH: Final = 98
-
-
 SIMULATED: Final = (
     "SIMULATED: these rules come from a stand-in benchmark, not from hardware; not for production"
 )
-
-
 NOT_VERIFIED: Final = "NOT VERIFIED against the untouched site (rccltune verify)"
 
 

@@ -52,8 +52,6 @@ case $_rccltune_here in
 */versions/"$_rccltune_version") _rccltune_ours=${_rccltune_here%/*} ;;
 esac
 """
-
-
 _FUNCTIONS: Final = """
 _rccltune_say() {
     printf 'rccltune: %s\\n' "$*" >&2
@@ -81,15 +79,11 @@ _rccltune_forget() {
     esac
 }
 """
-
-
 _END: Final = """
 unset -f _rccltune_say _rccltune_set _rccltune_forget
 unset _rccltune_version _rccltune_written _rccltune_plugin _rccltune_at _rccltune_here
 unset _rccltune_try _rccltune_old _rccltune_ours
 """
-
-
 _RULES_VARIABLES: Final = ("NCCL_TUNER_CONFIG_FILE", "RCCLTUNE_CONFIG_DIR")
 
 

@@ -10,8 +10,6 @@ from rccltune.deploy.records import Delivery, header
 
 # Where a version is seen in a container, whatever its path outside.
 MOUNT: Final = "/opt/rccltune"
-
-
 # Docker takes a value as it stands and Apptainer has a shell read it: alike for these alone.
 # Others go to Docker by --env. Apptainer's has them split at commas and evaluated inside; what
 # is in its own environment it passes on as it stands.

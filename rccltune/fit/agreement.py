@@ -243,8 +243,6 @@ _TABLE: Final = (
     "nothing to do: gains are taken against the untouched site. Most likely the library has a "
     "tuner table of its own there, which any plugin replaces, also at sizes that no rule covers."
 )
-
-
 _LAUNCHES: Final = (
     "nothing to do: the site has no tuner, so launches differ in themselves there, and gains are "
     "taken against the faster of the two. More --repeats, or --runner torch, show smaller gains."

@@ -37,8 +37,6 @@ from rccltune.model import (
 )
 
 Ended = tuple[Launch, Outcome]
-
-
 # One shows what the library believes, another one that it always does.
 _ENOUGH: Final = 2
 

@@ -28,26 +28,14 @@ from rccltune.model import (
 )
 
 Cell = tuple[Algorithm, Protocol]
-
-
 Ground = tuple[Target, Sequence[Belief], Sequence[Curve]]
-
-
 # Broadcast and reduce count steps by a property of the rings that no table shows.
 _COUNTED: Final = (Collective.ALL_REDUCE, Collective.ALL_GATHER, Collective.REDUCE_SCATTER)
-
-
 # Latency before the first step (baseLat of the same file); only what is above it can be taken off.
 _BASE_US: Final = {Protocol.LL: 12.0, Protocol.LL128: 12.0, Protocol.SIMPLE: 17.0}
-
-
 # From here on the part that grows with the size is no longer small beside the latency.
 _SMALL: Final = 4096
-
-
 _LEAST: Final = 4
-
-
 _RATIOS: Final = (1e-3, 1e3)
 
 

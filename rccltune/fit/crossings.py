@@ -113,12 +113,8 @@ def _grid(curve: Curve) -> tuple[list[int], list[float]]:
 
 
 DRAWS = 400
-
-
 # Neighbours on each side of the crossing whose noise and whose ratios matter.
 REACH = 4
-
-
 _SEED = 20_261_121
 
 
@@ -199,8 +195,6 @@ def _crossings(x: Array, logs: Array) -> Array:
 
 
 Pair = tuple[Setting, Setting]
-
-
 # A loss of exactly the tolerance is within it, whatever the last bit says.
 _EPSILON = 1e-9
 

@@ -22,8 +22,6 @@ STEPS_NOTE: Final = (
     "2 log2 n = 12. Base and time per step are told apart only where two numbers of ranks of one "
     "placement were measured."
 )
-
-
 _RING_PASSES = {
     Collective.ALL_REDUCE: 2,
     Collective.ALL_GATHER: 1,

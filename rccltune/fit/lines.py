@@ -23,15 +23,9 @@ import numpy as np
 import numpy.typing as npt
 
 Array = npt.NDArray[np.floating[Any]]
-
-
 # Beyond this relative error a point pulls less and less (soft L1, as scipy's least_squares).
 ROBUST_SCALE = 0.1
-
-
 _ROUNDS = 20
-
-
 _ROUNDS_FROM_NEAR = 5
 
 
@@ -111,16 +105,10 @@ def relative_error(latency: Array, slope: Array, sizes: Array, times: Array) -> 
 
 
 MIN_POINTS = 3
-
-
 # Of 90 curves of public sweeps 29 earn a fourth piece; a fifth helps ten and hardly anybody.
 MAX_PIECES = 4
-
-
 # n^3 numbers a curve: above this many sizes the measured points are dense enough by themselves.
 MAX_SIZES = 96
-
-
 Index = npt.NDArray[np.intp]
 
 

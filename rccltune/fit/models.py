@@ -91,16 +91,10 @@ def _inner_errors(sums: Sums, pieces: Pieces, sizes: Array, times: Array) -> Arr
 
 # Another piece, or a richer model, must predict better by a twentieth to be worth having.
 WORTH = 0.95
-
-
 # A line that predicts as well as launches repeat (1-4 %) is not broken into pieces.
 GOOD_LINE = 0.015
-
-
 # Held-out errors from fewer sizes than this say nothing.
 MIN_SIZES = 4
-
-
 # Numbers in one temporary array: large enough for numpy to be fast, small enough for the cache.
 _CHUNK = 1_000_000
 

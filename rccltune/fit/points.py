@@ -40,8 +40,6 @@ from rccltune.model import (
 )
 
 Disqualified = tuple[Collective, Setting, Variant]
-
-
 Table = dict[int, dict[str, list[float]]]
 
 
@@ -145,12 +143,8 @@ def _middle(times: list[float]) -> float:
 
 # Launches of one setting differ by 1-4 %, with stalls of 60 % and more.
 ABOVE_OTHER_LAUNCHES = 1.5
-
-
 # A GPU that slows down when it is warm does so by less.
 ABOVE_ITS_FIRST_PASS = 6.0
-
-
 # Real curves step too: a plateau's edge is up to 2.3x in public sweeps, a bad default up to 5x.
 ABOVE_OTHER_SIZES = 6.0
 

@@ -27,50 +27,26 @@ from rccltune.model import SizeRatio, Stretch, limit_of, upper_quantile
 
 # Times in µs by size and launch, as the gathered samples of one curve have them.
 Side = Mapping[int, Mapping[str, float]]
-
-
 # Chance of one false alarm in a whole session.
 LEVEL = 0.04
-
-
 # The same for a size among others that surely differ, a question asked only there.
 BESIDE = 0.05
-
-
 # Smaller differences are of no consequence, however sure.
 RELEVANT = 0.02
-
-
 # What launches of one setting usually differ by as a whole, and what that is worth beside those
 # of the session, in degrees of freedom.
 _LAUNCH_SPREAD = 0.015
-
-
 _LAUNCH_WEIGHT = 4.0
-
-
 # A common factor is believed to be a launch's up to this many standard deviations.
 _COMMON_REACH = 2.5
-
-
 # Weight of the neighbouring sizes' spread, in degrees of freedom, and neighbours on each side.
 _ROW_WEIGHT = 6.0
-
-
 _REACH = 3
-
-
 _FEW_SIZES = 3
-
-
 # Benchmarks print three or four digits.
 _LEAST_ROW_SPREAD = 0.002
-
-
 # For the common factor: share of sizes that may differ, spread evenly over a factor of e.
 _DIFFERING = 0.2
-
-
 _GRID = 81
 
 

@@ -41,8 +41,6 @@ from rccltune.model import (
 from rccltune.session import Session, load_samples
 
 FIT_FILE: Final = "fit.json"
-
-
 # Without these it is from before they were compared, and made again.
 _KEYS: Final = frozenset({"silence", "tuner", "bypasses"})
 
@@ -109,6 +107,12 @@ class FitDone:
     def references(self) -> tuple[Curve, ...]:
         """The curves with what silence says of the untouched site: what rules must beat."""
         return agreement.strengthened(self.curves, tunerless=self.agreements.tunerless)
+
+    @property
+    def is_varied(self) -> bool:
+        """Whether a variant was measured that rules could be for, beside the default one."""
+        variants = (c.key.variant for c in self.curves if not c.key.variant.patched)
+        return any(base_variant(one).name != DEFAULT_VARIANT.name for one in variants)
 
     @property
     def warnings(self) -> tuple[Notice, ...]:

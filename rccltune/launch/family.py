@@ -20,17 +20,9 @@ from contextlib import suppress
 from typing import Final
 
 TAG: Final = "RCCLTUNE_RUN_ID"
-
-
 GRACE_S: Final = 10.0
-
-
 _POLL_S: Final = 0.05
-
-
 _SETTLE_S: Final = 1.0
-
-
 _DEAD: Final = ("Z", "X", "x")
 
 

@@ -15,14 +15,8 @@ from typing import Final
 from rccltune.model import InputFileError, lay
 
 _SLOTS: Final = re.compile(r"\bslots=(\d+)")
-
-
 _COLON: Final = re.compile(r"([\w.-]+):(\d+)")
-
-
 _RANGE: Final = re.compile(r"([\w.-]+)\[([\d,-]+)\]")
-
-
 # Host and how many ranks it takes, None where ranks are spread evenly.
 _Host = tuple[str, int | None]
 
@@ -174,8 +168,6 @@ _FORMS: Final[Mapping[str, Callable[[str], Iterator[_Host]]]] = {
     "intel": _hydra,
     "srun": _srun,
 }
-
-
 _WRITTEN: Final = {
     "openmpi": "{name} slots={n_ranks}",
     "mpich": "{name}:{n_ranks}",

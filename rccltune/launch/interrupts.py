@@ -16,11 +16,7 @@ from types import FrameType
 from typing import Final
 
 _Handler = Callable[[int, FrameType | None], object]
-
-
 _FROM_OUTSIDE: Final = (signal.SIGTERM, signal.SIGHUP)
-
-
 _ALL: Final = (signal.SIGINT, *_FROM_OUTSIDE)
 
 

@@ -22,13 +22,9 @@ from rccltune.launch import safepath
 from rccltune.model import MachineError
 
 Pairs = tuple[tuple[str, str], ...]
-
-
 # A site's own list of what Open MPI takes to other hosts. Version 4 refuses it beside -x, and
 # both versions leave out variables whose value has a "=" in it (NCCL_IB_HCA="=mlx5_0").
 _SITES_LIST: Final = "OMPI_MCA_mca_base_env_list"
-
-
 # What belongs to a launcher itself is its own to carry.
 _LAUNCHERS_OWN: Final = ("OMPI_", "PMIX_", "PRTE_", "PMI_", "SLURM_", "HYDRA_", "I_MPI_HYDRA_")
 
@@ -231,15 +227,11 @@ class Torchrun(Launcher):
 
 
 _KINDS: Final[tuple[type[Launcher], ...]] = (OpenMpi, Mpich, IntelMpi, Srun)
-
-
 LAUNCHERS: Final[Mapping[str, type[Launcher]]] = {
     **{kind.flavour: kind for kind in _KINDS},
     "torchrun": Torchrun,
     "none": Launcher,
 }
-
-
 _FAMILY_NAMES: Final = {"openmpi": "Open MPI", "mpich": "MPICH or Intel MPI"}
 
 

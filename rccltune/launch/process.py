@@ -33,17 +33,9 @@ from rccltune.launch.family import GRACE_S, TAG, Family
 from rccltune.model import LaunchError, MachineError, SessionError
 
 RUN_ID: Final = "run-id"
-
-
 _PR_SET_PDEATHSIG: Final = 1
-
-
 _PR_SET_CHILD_SUBREAPER: Final = 36
-
-
 _POLL_S: Final = 0.05
-
-
 _LOOK_S: Final = 1.0
 
 
@@ -343,8 +335,6 @@ def _children() -> set[int]:
 
 
 _COMPANY_POLL_S: Final = 0.05
-
-
 # Of the other's endless output; the beginning says what it was.
 _KEPT_NBYTES: Final = 1 << 16
 

@@ -19,15 +19,9 @@ from rccltune.launch.process import Ending, Job, run
 from rccltune.model import MachineError
 
 _SAYS: Final = "rccltune-rank"
-
-
 # Open MPI 5 has hung on ranks that end at once; half a second has never failed.
 _RANK: Final = ("/bin/sh", "-c", f'sleep 0.5; echo "{_SAYS} $(uname -n)"')
-
-
 _HOST: Final = re.compile(rf"{_SAYS} (\S+)")
-
-
 _LIMIT_S: Final = 120.0
 
 

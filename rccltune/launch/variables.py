@@ -28,8 +28,6 @@ CLEARED: Final = (
     "RCCL_MSCCL*",
     "RCCLTUNE_*",
 )
-
-
 # What passes and is worth recording: everything that RCCL, HIP or a launcher reads.
 _RECORDED: Final = re.compile(
     r"(NCCL|RCCL|HSA|HIP|ROCR|ROCM|CUDA|GPU|MSCCL|MSCCLPP|TORCH_NCCL|OMPI|PMIX|PRTE|MPICH|I_MPI|"

@@ -28,20 +28,10 @@ from rccltune.session import Ran
 # The smallest size of AMD's own tables, and the one of its transfers over a link (ROCm blog on
 # xGMI, 2025-03-02): long enough that latency is 1 % of a link's time.
 SMALL: Final = 8
-
-
 LARGE: Final = 64 << 20
-
-
 FOLDER: Final = "links"
-
-
 NODE_FILE: Final = "node.node"
-
-
 PAIR: Final = Scale(n_nodes=1, n_ranks=2)
-
-
 # Twenty calls of 13 µs are over before clocks have risen.
 _ITERATIONS: Final = 100
 

@@ -40,8 +40,6 @@ from rccltune.model import (
 from rccltune.session import Session
 
 _RECORD: Final = f"{FOLDER}/links.json"
-
-
 _FORMAT: Final = 1
 
 

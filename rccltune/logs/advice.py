@@ -68,25 +68,17 @@ _MEANINGS: Final = {
     r"exited\s+on\s+signal\s+11|Signal 11 \(SIGSEGV\)|Segmentation\s+fault": ("a rank crashed"),
     r"exited\s+on\s+signal\s+6\b|Aborted": ("a rank aborted"),
 }
-
-
 _MEMORY_FAULT: Final = re.compile(
     r"Memory access fault by GPU|illegal memory access|hipErrorIllegalAddress"
 )
-
-
 # Open MPI breaks its sentences at any blank.
 _KILLED: Final = re.compile(
     r"exited\s+on\s+signal\s+9\b|Killed\s+\(signal\s+9\)|signal\s+9\s+\(Killed\)|"
     r"Signal\s+9\s+\(SIGKILL\)"
 )
-
-
 _CRASHED: Final = re.compile(
     r"Segmentation\s+fault|Aborted|Bus\s+error|[Ss]ignal:?\s+(4|6|7|8|11)\b"
 )
-
-
 _TABLE: Final = tuple((re.compile(text), meaning) for text, meaning in _MEANINGS.items())
 
 

@@ -115,22 +115,12 @@ def facts_of(comment: str, where: str) -> dict[str, Any]:
 
 
 _OBJECT: Final = re.compile(r"\s*\{\s*(?:\"|\}|$)")
-
-
 _ARRAY: Final = re.compile(r"\s*\[\s*(?:\{|\]|$)")
-
-
 _RESULTS: Final = re.compile(r"\s*\{\s*\"(?:version|start_time|args|config|results)\"")
-
-
 _RULE: Final = re.compile(
     r"\s*[A-Za-z_]+\s*,\s*\d+\s*,\s*\d+\s*,\s*[\w-]+\s*,\s*[\w-]+\s*(?:,\s*-?\w+\s*){3,}"
 )
-
-
 _RULE_HEADER: Final = re.compile(r"\s*coll(?:ective)?_?type\s*,\s*min_?bytes", re.IGNORECASE)
-
-
 _SEPARATORS: Final = ",;\t"
 
 

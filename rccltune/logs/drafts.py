@@ -187,19 +187,13 @@ _ASSUMABLE: Final = (
     "arch", "binding", "cus", "dtype", "graph", "host", "mode", "placement", "product",
     "rank_placement", "redop",
 )  # fmt: skip
-
-
 _PLACEMENTS: Final = {
     "out": Placement.OUT_OF_PLACE,
     "out-of-place": Placement.OUT_OF_PLACE,
     "in": Placement.IN_PLACE,
     "in-place": Placement.IN_PLACE,
 }
-
-
 _YES: Final = {"1": True, "true": True, "yes": True, "0": False, "false": False, "no": False}
-
-
 T = TypeVar("T")
 
 

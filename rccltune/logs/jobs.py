@@ -24,25 +24,13 @@ _RANK: Final = re.compile(
     r"Rank\s+(\d{1,9})\s+(?:Group\s+(\d{1,9})\s+)?Pid\s+\d+\s+on\s+(\S+)\s+device\s+(\d+)"
     r"\s+\[([^\]]*)\]\s*(.*)"
 )
-
-
 _NUMBERS: Final = re.compile(r"(nThread|nGpus|minBytes|maxBytes|step:|graph:)\s*(\d+)(\(\w+\))?")
-
-
 _STARTING: Final = re.compile(r"Collective test starting:\s*(\S+)")
-
-
 _COMMAND: Final = re.compile(r"\b([a-z]+(?:_[a-z]+)*)_perf(?:_mpi)?\b")
-
-
 _MARKER: Final = re.compile(
     r"\b(?:N?CCL_|RCCL_)?(ALGO|PROTO)\s*[=:]\s*(\w+)(?![\w,;:^])", re.IGNORECASE
 )
-
-
 _COMM: Final = re.compile(rb" rank (\d+) nranks (\d+) .*?commId (0x[0-9a-f]+)")
-
-
 _MAX_COMMS: Final = 4096
 
 
@@ -255,11 +243,7 @@ class Book:
 
 # More than ever wait or run side by side; what noise piles up beyond is forgotten.
 _MAX_PREAMBLES: Final = 64
-
-
 _MAX_OPEN: Final = 16
-
-
 # Each job's first rank names its device; a job that reads on in cycles names it once.
 _FIRST_RANK: Final = re.compile(rb"^#\s+Rank\s+0\s+(?:Group|Pid)\b", re.MULTILINE)
 

@@ -19,11 +19,7 @@ from rccltune.logs.long_table import RecordReader
 from rccltune.model import MOST_US, Caution, Collective, Doubt, OutputError, Placement
 
 _CHUNK: Final = 1 << 20
-
-
 _MAX_VALUE: Final = 16 << 20
-
-
 _BLANK: Final = " \t\r\n"
 
 
@@ -144,8 +140,6 @@ _HALVES: Final = (
     ("out_of_place", Placement.OUT_OF_PLACE),
     ("in_place", Placement.IN_PLACE),
 )
-
-
 # printf's %lf: six decimals, whatever the size of the number.
 _STEP: Final = 1e-6
 

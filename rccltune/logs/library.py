@@ -35,23 +35,15 @@ from rccltune.model import TUNABLE, Algorithm, Collective, Doubt, Protocol, Samp
 
 # "   AllReduce |     5.1/   0.0 |     9.8/   8.1 | …": Tree and Ring with the protocols come first.
 MODEL_ROW: Final = r" *(\w+) \|((?: *[\d.]+/ *[\d.]+ \|){6})"
-
-
 # Without and with the scale before it: NCCL and RCCL to 2.26, and RCCL from 2.27 on (src/init.cc).
 COLL_CHANNELS: Final = (
     r"(?:(?:comm:\w+, )?nRanks:(?P<n_ranks>\d{1,9}), nNodes:(?P<n_nodes>\d{1,9}), coll channels:)?"
     r"(?P<n_channels>\d{1,6})(?: coll channels, | collnet channels:)"
 )
-
-
 # host:pid:tid [device], and before most levels a file with its line, a function, or a time.
 LOG_HEAD: Final = r"([^\s:]+):(\d+):\d+ \[-?\d+\] (?:\S+ ){0,2}NCCL "
-
-
 # ATTN is NCCL's from 2.32.3 on: between WARN and INFO (src/debug.cc).
 LOG_LEVELS: Final = "INFO|WARN|ATTN|TRACE|ERROR|ABORT"
-
-
 # Rows stand in the interface's order of collectives; RCCL since ROCm 6.1 takes their names from a
 # list in another order (src/init.cc, ncclFuncStr): the row "Reduce" is all_reduce's. By a name that
 # only such a list has: 2.18.6 to 2.27.7, and 2.28.3.
@@ -59,11 +51,7 @@ _MISNAMED: Final = {
     "AllToAllGda": ("AllGather", "AllReduce", "AlltoAllPivot", "AllToAllGda", "Broadcast"),
     "AllToAllPivot": ("AllGather", "AllReduce", "AllToAllPivot", "Broadcast", "Reduce"),
 }
-
-
 _BANDWIDTH: Final = re.compile(r"/ *([\d.]+) \|")
-
-
 _MODELLED: Final = tuple(
     Setting(algorithm=a, protocol=p) for a in (Algorithm.TREE, Algorithm.RING) for p in Protocol
 )
@@ -130,19 +118,11 @@ _PREFIX: Final = re.compile(
     )""",
     re.VERBOSE,
 )
-
-
 # host:pid:tid [device] … NCCL LEVEL, possibly after a time in brackets.
 _LOG: Final = re.compile(rf"{LOG_HEAD}(?:{LOG_LEVELS}|VERSION)")
-
-
 # Messages of others begin with a time in brackets; a row's own timestamp has none.
 _OTHER_LOG: Final = re.compile(r"\[\d{4}-\d\d-\d\d \d\d:\d\d:\d\d\]|\[\d{9,}\.\d+\] \[")
-
-
 _SPLIT_HOST: Final = re.compile(r"(-?\d+|N/A)(?=[A-Za-z])")
-
-
 # As above, on bytes and from the first column: nothing of the benchmark's stands in such a line.
 NOISE: Final = re.compile(
     rb"(?:\[[\w.@+,-]+\](?:<std(?:out|err)>)?:? ?| *\d+: |\[[\d :.T-]+\] )?"
@@ -188,14 +168,8 @@ def _host_at(match: re.Match[str], hosts: AbstractSet[str]) -> int:
 _CHOICE: Final = re.compile(
     r"NCCL INFO (?:(\w+): )?(\d{1,19}) Bytes -> Algo (\w+) proto (\w+) (time \S|channel\{)"
 )
-
-
 _MODEL: Final = re.compile(rf"NCCL INFO +{MODEL_ROW}")
-
-
 _CHANNELS: Final = re.compile(rf"NCCL INFO {COLL_CHANNELS}")
-
-
 # Collective, None where the line names none; bytes; whether these are a rank's own.
 Call = tuple[Collective | None, int, bool]
 

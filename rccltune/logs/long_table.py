@@ -38,14 +38,8 @@ from rccltune.model import (
 )
 
 _UNFORCED: Final = frozenset(("default", "baseline", "auto"))
-
-
 _EMPTY: Final = frozenset(("", "-", "-1", "n/a", "none", "null", "nan"))
-
-
 _NO_NUMBER: Final = frozenset(("", "-", "n/a", "null", "none"))
-
-
 # Everything that tells one curve from another; a row's key is worked out once for each mix.
 _KEY_ROLES: Final = (
     "collective", "algorithm", "protocol", "channels", "setting", "variant", "dtype", "redop",

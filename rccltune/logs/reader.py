@@ -51,14 +51,8 @@ class Reading:
 
 # Longer than any line that a benchmark prints; a file without line breaks must not fill memory.
 MAX_LINE: Final = 64 * 1024
-
-
 HEAD: Final = 64 * 1024
-
-
 _TEXT_SUFFIXES: Final = frozenset((".log", ".txt", ".out", ".csv", ".json", ".dat", ".md", ".err"))
-
-
 _MAGIC: Final = {
     b"\x1f\x8b": "gzip: unpack it with gunzip",
     b"PK\x03\x04": "a zip archive: unpack it first",

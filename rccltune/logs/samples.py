@@ -24,18 +24,10 @@ from rccltune.model import (
 
 # Rounding of busbw to two decimals, and of their mean to six digits.
 _ROUNDING: Final = 0.0055
-
-
 _DIGITS: Final = 1e-5
-
-
 # From here on the two decimals of algbw and busbw tell their ratio to better than one percent.
 _TELLING: Final = 5.0
-
-
 _RATIO_SLACK: Final = 0.01
-
-
 # The benchmark's two bandwidths differ by more than a factor there.
 _NO_FACTOR: Final = frozenset((Collective.HYPERCUBE, Collective.ALLTOALLV))
 

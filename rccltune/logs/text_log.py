@@ -27,41 +27,19 @@ from rccltune.model import (
 _FAILURE: Final = re.compile(
     r"Test (?:NCCL |CUDA |HIP )?failure|Test timeout|\[ERROR\]|Invalid number of GPUs"
 )
-
-
 _VERSION: Final = re.compile(
     r"(?:(?:n|r)ccl-tests|rccltune PyTorch runner)(?: version|:\s*Version)\s+\S"
 )
-
-
 # The library that runs, as a number: 22809 is 2.28.9 (NCCL_VERSION in nccl.h).
 _LINKED: Final = re.compile(r"[nr]ccl-library=(\d{4,6})\b")
-
-
 _LIBRARY: Final = re.compile(r"(?:RCCL|NCCL) version\s*:?\s*(\S+)")
-
-
 _AVERAGE: Final = re.compile(r"Avg bus bandwidth\s*:\s*([-+]?\d+(?:\.\d+)?(?:[eE][-+]?\d{1,3})?)")
-
-
 _BOUNDS: Final = re.compile(r"Out of bounds values\s*:\s*(\d{1,18})\s*(FAILED)?")
-
-
 _REDUCED: Final = re.compile(r"Reducing maxBytes to (\d{1,19})")
-
-
 _PLACEMENTS: Final = re.compile(r"out-of-place|in-place")
-
-
 _SECTION: Final = re.compile(r"\s*(?:#{2,}\s*\w|={3,}.*\w)")
-
-
 _ROW_START: Final = re.compile(r"\s*\d+\s+\d+\s+[A-Za-z]\w*(?=\s|$)")
-
-
 _VALUE: Final = re.compile(r"-?\d[\d.]*(?:[eE][-+]?\d+)?\*?|N/A|-?nan|-?inf")
-
-
 # Where the out-of-place numbers would be, a benchmark that measured none prints 32 blanks.
 _GAP: Final = re.compile(r"\S {28,}-?\d")
 
@@ -269,24 +247,12 @@ _CHOICE: Final = re.compile(
     rb"NCCL INFO (\w+): (?:opCount \w+ )?(\d{1,19}) Bytes -> Algo(?:rithm)? (\w+) "
     rb"proto(?:col)? (\w+)(?: .*?channel\{Lo\.\.Hi\}=\{(\d{1,6})\.\.(\d{1,6})\})?"
 )
-
-
 _FORCED: Final = re.compile(rb"NCCL_(ALGO|PROTO) set by environment to (\S+)")
-
-
 _ALGORITHMS: Final = frozenset(str(number) for number in range(len(Algorithm)))
-
-
 _PROTOCOLS: Final = frozenset(str(number) for number in range(len(Protocol)))
-
-
 # Bounds on what noise alone may pile up.
 _MAX_HOSTS: Final = 4096
-
-
 _MAX_CHOICES: Final = 65536
-
-
 _MAX_STREAMS: Final = 4096
 
 

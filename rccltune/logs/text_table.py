@@ -31,14 +31,8 @@ from rccltune.model import (
 )
 
 LEAD: Final = frozenset(("size", "count", "type", "redop", "root"))
-
-
 BLOCK: Final = frozenset(("time", "cputime", "algbw", "busbw", "#wrong", "wrong", "error"))
-
-
 TAIL: Final = frozenset(("algo", "proto", "nchannels", "timestamp"))
-
-
 _BOTH: Final = (Placement.OUT_OF_PLACE, Placement.IN_PLACE)
 
 
@@ -220,27 +214,15 @@ def _block(position: dict[tuple[str, int], int], group: int, placement: Placemen
 
 
 _NAME: Final = re.compile(r"[A-Za-z]\w*")
-
-
 _MERGED: Final = re.compile(r"(\d+|N/A)([A-Za-z][\w-]*)")
-
-
 # Their algbw is not size over time: the benchmark leaves the own share out of it.
 _OWN_ALGBW: Final = frozenset((Collective.HYPERCUBE, Collective.ALLTOALLV))
-
-
 # Four significant digits and more; a time worked out from fewer is too coarse to compare with.
 _DERIVABLE: Final = 10.0
-
-
 # Half of the second decimal, in which algbw is printed, and a share that no mistake of substance
 # stays below; beyond both the printed digits are looked at.
 _CLOSE: Final = 0.0051
-
-
 _SAME: Final = 2e-4
-
-
 # Time, wrong elements, doubt, algbw and busbw of one half-row: a plain tuple, made for every one.
 Measured = tuple[float | None, int | None, Doubt | None, float | None, float | None]
 

@@ -35,16 +35,10 @@ _COLUMNS: Final = (
     *("comm", "abi", "n_nodes", "n_ranks", "step", "setting", "collective", "nbytes", "calls"),
     *("changed", "selectable", "host_times_us", "host_choice", "answer", "line"),
 )
-
-
 # Cells of hosts with more algorithms or protocols than have names today.
 _UNNAMED: Final = re.compile(r"algorithm\d|protocol\d")
-
-
 # What a row says, its communicator and line left out: there all ranks' traces are alike.
 _SAID: Final = slice(_COLUMNS.index("step"), _COLUMNS.index("line"))
-
-
 Cell = tuple[Algorithm, Protocol]
 
 

@@ -16,26 +16,12 @@ from pathlib import Path
 from typing import Final
 
 MAX_ATTRIBUTE: Final = 256
-
-
 MAX_PROPERTIES: Final = 8192
-
-
 BLANKS: Final = b" \t\r"
-
-
 _WORDS: Final = re.compile(rb"[ \t\r]+")
-
-
 _UNSIGNED: Final = re.compile(rb"[0-9]{1,20}")
-
-
 _HEX: Final = re.compile(rb"(?:0[xX])?([0-9a-fA-F]+)")
-
-
 _DENIED: Final = (errno.EPERM, errno.EACCES)
-
-
 _ABSENT: Final = (errno.ENOENT, errno.ENOTDIR)
 
 

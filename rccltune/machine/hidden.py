@@ -17,8 +17,6 @@ from typing import Final
 from rccltune.machine.files import Root
 
 _LINE: Final = re.compile(rb"\s*([A-Za-z_]\w*)\s*=\s*(.*?)\s*")
-
-
 _MOST: Final = 1 << 16
 
 

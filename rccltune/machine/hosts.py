@@ -61,12 +61,8 @@ _COMPARED: Final = re.compile(
     r"(NCCL|RCCL|RCCLTUNE|MSCCL|MSCCLPP|HSA|HIP|ROCR|ROCM|GPU|AMD|CUDA|UCX|FI|NVSHMEM|TORCH_NCCL|"
     r"TORCH_SYMM_MEM)_\w+|LD_PRELOAD"
 )
-
-
 # Of one job and not of a host.
 _OF_THE_JOB: Final = ("RCCLTUNE_RUN_ID",)
-
-
 # Each rank may have a device of its own, by number or by a name that no other host has.
 _DEVICES: Final = re.compile(r"\w+_VISIBLE_DEVICES|GPU_DEVICE_ORDINAL")
 
@@ -100,8 +96,6 @@ def _plain(name: str, value: str) -> str:
 
 
 _NUMBERED: Final = re.compile(r"(.*?)(\d+)(\D*)")
-
-
 _SHOWN: Final = 4
 
 
@@ -156,8 +150,6 @@ def _item(head: str, width: int, tail: str, numbers: list[int], most: int) -> st
 
 
 RANKS: Final = "ranks"
-
-
 # What stands in a table for what every rank was to have.
 AS_SET: Final = "as rccltune set it"
 
@@ -276,12 +268,8 @@ def _host(answers: list[Answer]) -> Host:
 
 
 _DIGEST: Final = re.compile(r"\b([0-9a-f]{12})[0-9a-f]{52}\b")
-
-
 # Values of one thing that are shown, and how long each may be.
 _GROUPS: Final = 6
-
-
 _LONGEST: Final = 60
 
 
@@ -319,12 +307,8 @@ def _short(group: Group) -> str:
 
 
 _TAG: Final = "RCCLTUNE-ANSWER"
-
-
 # A pipe takes lines up to PIPE_BUF (4096 bytes) in one piece.
 _PIECE: Final = 2000
-
-
 _LINE: Final = re.compile(rf"{_TAG} (\S+) (\d+)/(\d+) ([0-9a-f]{{8}}) (.*)")
 
 

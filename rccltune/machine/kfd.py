@@ -22,25 +22,13 @@ from typing import Final
 from rccltune.machine.files import MAX_PROPERTIES, Content, Reading, Root, unsigned, words
 
 NODES: Final = "sys/class/kfd/kfd/topology/nodes"
-
-
 _LIMIT: Final = 0xFFFFFFFF
-
-
 _WIDE: Final = ("unique_id", "hive_id")
-
-
 _XGMI: Final = 11
-
-
 # kfd_crat.c: 13 inside a socket, 15 for one link, and 13 + 15 + 13 from a partition of one OAM to
 # a partition of another.
 _INSIDE: Final = 13
-
-
 _ONE_LINK: Final = 15
-
-
 _BETWEEN: Final = 2 * _INSIDE + _ONE_LINK
 
 

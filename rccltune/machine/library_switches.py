@@ -14,19 +14,11 @@ from typing import Final
 from rccltune.model import Algorithm, Caution, Launch, Notice, Protocol, Role, Setting
 
 HOW: Final = "forced through NCCL_ALGO and NCCL_PROTO"
-
-
 # The first releases that look for a tuner which the plugin exports, version 2 of the interface.
 _FIRST: Final = {"RCCL": (2, 21, 5), "NCCL": (2, 21, 0)}
-
-
 # The first releases whose log has a line for every choice (src/enqueue.cc of both).
 _TELLING: Final = (2, 20, 3)
-
-
 _NAME: Final = re.compile(r"([RN]CCL) (\d+)\.(\d+)\.(\d+)")
-
-
 _ALGORITHMS: Final = {
     Algorithm.TREE: "Tree",
     Algorithm.RING: "Ring",
@@ -36,20 +28,10 @@ _ALGORITHMS: Final = {
     Algorithm.NVLS_TREE: "NVLSTree",
     Algorithm.PAT: "PAT",
 }
-
-
 _PROTOCOLS: Final = {Protocol.LL: "LL", Protocol.LL128: "LL128", Protocol.SIMPLE: "Simple"}
-
-
 _SWITCHES: Final = ("NCCL_ALGO", "NCCL_PROTO", "NCCL_MIN_NCHANNELS", "NCCL_MAX_NCHANNELS")
-
-
 _TRACE: Final = "RCCLTUNE_TRACE"
-
-
 _DEBUG: Final = "NCCL_DEBUG"
-
-
 # INIT has the channels of the communicator, once; TUNING a line for every call.
 _TELL: Final = (
     ("NCCL_DEBUG", "INFO"),

@@ -26,31 +26,15 @@ from rccltune.model import MachineError
 _MAPPED: Final = re.compile(
     r"^([0-9a-f]+-[0-9a-f]+) \S+ \S+ \S+ \d+ +(/.*?)( \(deleted\))?$", re.MULTILINE
 )
-
-
 _LIBRARY: Final = re.compile(r"lib([rn])ccl\.so[.\d]*")
-
-
 # Where the library is linked into something else.
 _HOLDERS: Final = re.compile(r"libtorch_(hip|cuda)\.so")
-
-
 _TUNERS: Final = re.compile(r"\S*(tuner|lib[rn]ccl-)\S*\.so[.\d]*")
-
-
 _LOOKED_UP: Final = re.compile(rb"ncclTunerPlugin_v(\d+)")
-
-
 # What its log lines say (csv_tuner.cc of RCCL 2.28.3 and later).
 _BUILT_IN: Final = (b"TUNER/CsvTuner", b"Using built-in CSV tuner", b"RcclCsvTuner")
-
-
 _CHOSEN: Final = re.compile(r"NCCL_TUNER_\w+|RCCLTUNE_\w+|NCCL_ALGO|NCCL_PROTO|RCCL_OVERRIDE_\w+")
-
-
 _MARK: Final = "rccltune-torch "
-
-
 _TORCH: Final = f"""
 import json
 import torch
@@ -59,8 +43,6 @@ print("\\n{_MARK}" + json.dumps(dict(
     file=torch.__file__, version=str(torch.__version__), hip=getattr(torch.version, "hip", None),
     cuda=getattr(torch.version, "cuda", None), maps=lines)), flush=True)
 """
-
-
 TORCH_TIMEOUT_S: Final = 180
 
 

@@ -81,22 +81,14 @@ def _hint(wish: Mode, system: System) -> str:
 
 
 COMPUTE_TIMEOUT_S: Final = 120.0
-
-
 MEMORY_TIMEOUT_S: Final = 400.0
-
-
 _DEPRECATED: Final = 10
-
-
 _CODES: Final = {
     "code 2": "not supported: a virtual machine, or a driver without partitions",
     "code 10": "not permitted: it needs root",
     "code 30": "the GPU is busy: end every process that uses it",
     "code 55": "this compute mode does not go with the memory mode that is set",
 }
-
-
 Modes = Mapping[str, Mode]
 
 

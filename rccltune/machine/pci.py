@@ -13,23 +13,11 @@ from rccltune.machine.files import Content, Reading, Root, hexadecimal
 from rccltune.machine.kfd import address_text
 
 DRIVER: Final = "sys/bus/pci/drivers/amdgpu"
-
-
 DEVICES: Final = "sys/bus/pci/devices"
-
-
 _NVIDIA: Final = 0x10DE
-
-
 _DISPLAY_CLASSES: Final = (0x0300, 0x0302)
-
-
 _COMPUTES: Final = ("NONE", "SPX", "DPX", "TPX", "QPX", "CPX")
-
-
 _MEMORY: Final = re.compile(rb"(?:NPS|nps)(0*(?:[1-9]|1[0-6]))")
-
-
 _PARTS: Final = (0xFFFFFFFF, 0xFF, 0x1F, 7)
 
 

@@ -22,18 +22,10 @@ from rccltune.machine.records import Gpu, System
 from rccltune.model import CommandLineError, Launch, MachineError, Place, RankPlacement, Scale
 
 _MASK: Final = "NCCL_TESTS_SPLIT_MASK"
-
-
 _SPLIT: Final = "NCCL_TESTS_SPLIT"
-
-
 # What of a site would part the ranks of a benchmark, or move them to other devices.
 SPLITTING: Final = (_MASK, _SPLIT, "NCCL_TESTS_DEVICE")
-
-
 _BESIDE: Final = (RankPlacement.EVERY_OAM, RankPlacement.ACROSS_OAMS)
-
-
 _BOTH: Final = (RankPlacement.ONE_OAM, RankPlacement.ONE_PER_OAM)
 
 

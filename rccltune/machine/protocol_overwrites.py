@@ -29,20 +29,10 @@ from rccltune.model import (
 )
 
 CONCERNED: Final = (Collective.ALL_REDUCE, Collective.ALL_GATHER, Collective.REDUCE_SCATTER)
-
-
 RELEASES: Final = "RCCL 2.26.6 and 2.27.7 (ROCm 7.0 and 7.1)"
-
-
 _FIRST: Final = (2, 26, 6)
-
-
 _AFTER: Final = (2, 28, 3)
-
-
 _NAME: Final = re.compile(r"RCCL (\d+)\.(\d+)\.(\d+)")
-
-
 # ROCm 7.2 has 7.1's number; whether it has the change is not known. A log may not name the ROCm.
 _SURE: Final = re.compile(r"RCCL (2\.26\.|\S*hip7\.[01](?!\d))")
 

@@ -12,11 +12,7 @@ from rccltune.machine.kfd import NODES, product_of
 from rccltune.machine.records import Finding, Oam, Severity, System
 
 _KFD: Final = f"/{NODES}"
-
-
 _ASSUME: Final = "set it anew with amd-smi (root): amd-smi set --gpu all --compute-partition SPX"
-
-
 # gfx942 parts that a rule file for an MI300X must not be taken on: arch and mode look the same.
 _OTHERS: Final = {
     "MI300A": "six XCDs per APU, four APUs a node",
@@ -146,11 +142,7 @@ VISIBLE: Final = (
     "CUDA_VISIBLE_DEVICES",
     "GPU_DEVICE_ORDINAL",
 )
-
-
 _NODE_FOLDER: Final = f"/{NODES}"
-
-
 _SIMULATE: Final = "without a GPU, use --simulate mi300x, or work on logs with rccltune import."
 
 

@@ -18,14 +18,8 @@ from rccltune.machine.files import Root
 from rccltune.machine.records import Gpu, Smi, SmiGpu
 
 QUERY_TIMEOUT_S: Final = 20.0
-
-
 _SCRIPT: Final = Path(__file__).with_name("smi_child.py")
-
-
 Answer = Mapping[str, Any]
-
-
 Runner = Callable[[Mapping[str, Any], float], tuple[str, Answer]]
 
 
@@ -128,8 +122,6 @@ def _hex(text: str | None) -> int | None:
 
 
 _FOLDER: Final = "proc/driver/nvidia/gpus"
-
-
 _LISTED: Final = re.compile(r"GPU (\d+): (.+?) \(UUID: ([\w-]+)\)")
 
 

@@ -15,8 +15,6 @@ from typing import Any, Final, TypeAlias
 
 # Foreign bindings have no types.
 Bindings: TypeAlias = Any
-
-
 _QUESTIONS: Final = {
     "address": "amdsmi_get_gpu_device_bdf",
     "asic": "amdsmi_get_gpu_asic_info",
@@ -25,8 +23,6 @@ _QUESTIONS: Final = {
     "kfd": "amdsmi_get_gpu_kfd_info",
     "numa_node": "amdsmi_get_gpu_topo_numa_affinity",
 }
-
-
 _SETTERS: Final = {
     "compute": ("amdsmi_set_gpu_compute_partition", "AmdSmiComputePartitionType"),
     "memory": ("amdsmi_set_gpu_memory_partition", "AmdSmiMemoryPartitionType"),

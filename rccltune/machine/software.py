@@ -20,36 +20,20 @@ from rccltune.machine.records import Benchmark, Library, Starter
 from rccltune.model import Collective
 
 SIMULATED_MARK: Final = b"# SIMULATED"
-
-
 _NAMES: Final = ("librccl.so.1", "librccl.so", "libnccl.so.2")
-
-
 _SYSTEM: Final = ("usr/lib/x86_64-linux-gnu", "usr/lib64", "usr/lib", "usr/local/lib")
-
-
 _WHEELS: Final = (
     ("PyTorch", "torch/lib"),
     ("ROCm wheels", "_rocm_sdk_libraries_*/lib"),
     ("NCCL wheel", "nvidia/nccl/lib"),
 )
-
-
 # As compiled in so that `strings` shows it: "RCCL version 2.18.6+hip6.0", "RCCL version : 2.22.3-
 # develop:abc", "NCCL version 2.28.3+cuda12.9" (init.cc). A format with %d is not a version.
 VERSION: Final = re.compile(rb"([RN]CCL) version *:? *(\d+\.\d+\.\d+[\w.+:-]*)")
-
-
 _TESTS: Final = re.compile(rb"[rn]ccl-tests(?:: Version| version) *:? *(\d[\w.+-]*)")
-
-
 # librccl.so.1.0.70200 is that of ROCm 7.2.0.
 _ROCM: Final = re.compile(r"\.so\.\d+\.\d+\.(\d)(\d\d)(\d\d)$")
-
-
 _MPI: Final = ((b"libmpi.so.40", "openmpi"), (b"libmpi.so.12", "mpich"), (b"libmpi", None))
-
-
 _FLAVOURS: Final = (
     ("openmpi", re.compile(r"\(Open MPI\) ([\d.]+)")),
     ("intel", re.compile(r"Intel\(R\) MPI.*?Version ([\d.]+)")),
@@ -212,11 +196,7 @@ def rocm_folder(root: Root, variables: Mapping[str, str]) -> Path | None:
 
 # What ld.so says for ldd: "librccl.so.1 => /opt/rocm/lib/librccl.so.1 (0x00007f…)".
 _FOUND: Final = re.compile(r"lib[rn]ccl\.so[.\d]* => (/.*) \(0x[0-9a-f]+\)")
-
-
 _MARK: Final = b"CCL version"
-
-
 _LONGEST: Final = 64
 
 

@@ -30,8 +30,6 @@ from rccltune.model import Fingerprint, Mode
 
 # gfx940 to gfx950: the parts whose compute dies can be partitioned.
 _PARTITIONED: Final = range(90400, 90600)
-
-
 _TABLE: Final = "PCI device id"
 
 
@@ -198,8 +196,6 @@ def _links(root: Root, topology: Topology) -> tuple[Link, ...]:
 
 
 _NONE: Final = Mode(compute=None, memory=None)
-
-
 T = TypeVar("T")
 
 

@@ -14,14 +14,8 @@ from rccltune.machine.files import Root
 from rccltune.machine.software import rocm_folder
 
 _LIBRARIES: Final = ("librccl.so.1", "librccl.so")
-
-
 _SHARE: Final = "share/rccl/tuner"
-
-
 _NAME: Final = (b"\0rccl_tuner", re.compile(rb"\0(rccl_tuner(?:_gfx[0-9a-f]+)?\.csv)(?=\0)"))
-
-
 # Every collective's name ends in one of these; what stands before it is the row's too.
 _ROWS: Final = tuple(
     (word, re.compile(word + rb"\d+,\d+,[a-z_]+,[a-z0-9]+(?:,-?\d+){3}"))

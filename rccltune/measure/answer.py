@@ -21,15 +21,9 @@ from typing import Any, Final
 from rccltune import __version__, machine
 
 NO_MPI: Final = "RCCLTUNE-NO-MPI"
-
-
 # Open MPI 5 has hung on ranks that end at once.
 _AT_LEAST_S: Final = 0.5
-
-
 _CONF: Final = "NCCL_CONF_FILE"
-
-
 # Rank among those of its host: Open MPI, Hydra and Intel MPI, srun.
 _LOCAL: Final = ("OMPI_COMM_WORLD_LOCAL_RANK", "MPI_LOCALRANKID", "SLURM_LOCALID")
 

@@ -61,8 +61,6 @@ class Bench:
 
 
 _USUAL: Final = (Path("/opt/rocm/bin"), Path("/opt/rccl-tests/build"))
-
-
 _OPTION: Final = re.compile(r"\[-(\w)[, ]")
 
 
@@ -152,15 +150,9 @@ def _folder(wish: Path | None) -> Path:
 
 
 GLOO_PRODUCT: Final = "CPU (gloo, for tests)"
-
-
 _NO_GRAPHS: Final = frozenset("G")
-
-
 # Of a hash, where a line has little room; launches' logs have all of it.
 _SHOWN: Final = 16
-
-
 UNTUNABLE: Final = "gloo on the CPU asks no tuner: it is measured as it is, for tests"
 
 

@@ -21,8 +21,6 @@ from rccltune.model import BASELINE, DEFAULT_VARIANT, Collective, Note, Placemen
 from rccltune.session import load_samples
 
 FOLDER: Final = "rccl-tests"
-
-
 _ONLY: Final = "rccl-tests are only held beside the PyTorch runner"
 
 

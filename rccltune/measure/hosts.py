@@ -29,47 +29,25 @@ from rccltune.model import MachineError, Note, Whole, lay
 
 # Ranks that cannot meet wait for each other; a host file's worth of them must not take an hour.
 _LEAST_S: Final = 60.0
-
-
 _EACH_S: Final = 0.1
-
-
 _MOST_S: Final = 300.0
-
-
 _PROGRAM: Final = "rccltune.measure.answer"
-
-
 _NO_MPI: Final = re.compile(r"RCCLTUNE-NO-MPI (.*)")
-
-
 _ERROR: Final = re.compile(r"^\w*(?:Error|Exception)\b.*$", re.MULTILINE)
-
-
 _REACH: Final = "RCCLTUNE-REACH"
-
-
 _SEEN: Final = re.compile(rf"{_REACH} (\S+)((?: \d+)*) end")
-
-
 # Says which of its arguments are not there, in one write, and lives for half a second.
 _LOOKS: Final = (
     'i=0; m=; for f do i=$((i+1)); [ -e "$f" ] || m="$m $i"; done; sleep 0.5; '
     f'echo "{_REACH} $(uname -n)$m end"'
 )
-
-
 _OWN_JOBS: Final = {
     # Any folder may be the working directory there, with modules of any name.
     "PYTHONSAFEPATH": "1",
     # Open MPI's ranks otherwise burn the cores that those need which still start.
     "OMPI_MCA_mpi_yield_when_idle": "1",
 }
-
-
 _LIBMPI: Final = ("libmpi.so.40", "libmpi.so.12", "libmpi.so")
-
-
 T = TypeVar("T")
 
 
@@ -311,11 +289,7 @@ def _libmpi(program: Path | None) -> dict[str, str]:
 
 
 HOSTS_FILE: Final = "hosts.json"
-
-
 _FOLDER: Final = "hosts"
-
-
 # The launcher puts folders of its own before these.
 _OWN: Final = ("PATH", "LD_LIBRARY_PATH")
 

@@ -35,40 +35,24 @@ from rccltune.rules import render_rules
 from rccltune.session import Ran, is_walk, setting_of
 
 _LONGEST_S: Final = 600.0
-
-
 _RULES: Final = "forced.csv"
-
-
 # Folders in a launch's own, numbered from 1: what earlier runs of it left.
 _EARLIER: Final = "earlier-"
-
-
 # Where the simulated clock stood at the end of a launch; in the folder of one that ended well.
 CLOCK: Final = "clock"
-
-
 # From names and the whole environment to a launcher's options and the environment with them.
 Carry = Callable[[Iterable[str], Mapping[str, str]], tuple[tuple[str, ...], Mapping[str, str]]]
-
-
 _SCHEDULE: Final = "schedule"
-
-
 # The library says at start which tuner it uses; asked of one launch, since it is the same in all.
 TELL_TUNER: Final = (
     ("NCCL_DEBUG", "INFO"),
     ("NCCL_DEBUG_FILE", "{launch}/nccl-%h-%p.log"),
     ("NCCL_DEBUG_SUBSYS", "INIT,ENV,TUNING"),
 )
-
-
 FORCE: Final = (
     ("NCCL_TUNER_CONFIG_FILE", "{launch}/" + _RULES),
     ("RCCLTUNE_TRACE", "{launch}/trace-%h-%p.csv"),
 )
-
-
 WALK: Final = (
     ("RCCLTUNE_SCHEDULE", "{launch}/" + _SCHEDULE),
     ("RCCLTUNE_TRACE", "{launch}/trace-%h-%p-%c-%n.csv"),

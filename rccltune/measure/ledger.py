@@ -17,8 +17,6 @@ from rccltune.session import Ended, is_walk, setting_of
 from rccltune.session.samples import _is_good
 
 QUARANTINE_FILE: Final = "quarantine.json"
-
-
 # What simulated noise depends on beside what is measured.
 SIM_LAUNCH: Final = "RCCLTUNE_SIM_LAUNCH"
 

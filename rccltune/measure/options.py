@@ -47,14 +47,10 @@ from rccltune.model import (
 )
 
 _RANGE: Final[Mapping[str, Any]] = {"min_bytes": 8, "max_bytes": 1 << 30, "factor": 2}
-
-
 _ONE_OAM: Final[Mapping[str, Any]] = {
     **_RANGE,
     "placement_of_ranks": RankPlacement.ONE_OAM.value,
 }
-
-
 PRESETS: Final[Mapping[str, Mapping[str, Any]]] = {
     "cpx-64": {**_RANGE, "np": 64, "placement_of_ranks": RankPlacement.NODE.value},
     "cpx-one-oam": _ONE_OAM,
@@ -69,23 +65,11 @@ PRESETS: Final[Mapping[str, Mapping[str, Any]]] = {
         "variant": ("mscclpp-read",),
     },
 }
-
-
 LAUNCHERS: Final = ("auto", "openmpi", "mpich", "intel", "srun", "torchrun", "none")
-
-
 RUNNERS: Final = ("rccl-tests", "torch")
-
-
 PLACEMENTS: Final = ("out", "in", "both")
-
-
 METHODS: Final = ("auto", "one-launch", "per-setting")
-
-
 _DURATION: Final = re.compile(r"([0-9]{1,9}(?:\.[0-9]{1,9})?)\s*([smh]?)")
-
-
 _SECONDS: Final = {"": 1, "s": 1, "m": 60, "h": 3600}
 
 
@@ -171,49 +155,23 @@ class Option:
 
 
 _MODE: Final = Parsed(Mode.parse_wish, what="mode", write=str)
-
-
 _SETTING: Final = Parsed(Setting.parse, what="setting", write=str)
-
-
 _COLLECTIVE: Final = Parsed(Collective.parse, what="collective", write=lambda one: one.value)
-
-
 _SIZED: Final = Parsed(_sized, write=lambda one: f"{one[0].value}/{one[1]}")
-
-
 _SCALE: Final = Parsed(Scale.parse, write=lambda one: one.short)
-
-
 _SIZE: Final = Parsed(parse_size, what="size", show=short_size)
-
-
 _TIME: Final = Parsed(
     parse_duration,
     what="duration",
     write=lambda seconds: f"{seconds:.12g}s",
     show=lambda seconds: f"{seconds / 60:g}m",
 )
-
-
 _COUNT: Final = Parsed(FromUp(1))
-
-
 _COUNT_OR_NONE: Final = Parsed(FromUp(0))
-
-
 _YES_OR_NO: Final = Parsed(_flag, show=lambda value: str(int(value)))
-
-
 _LINE: Final = Parsed(_line, what="line")
-
-
 _FILE: Final = Parsed(_path, what="file", write=str)
-
-
 _PAIRS: Final = Made(_pairs, of=dict[VariableName, Annotated[str, _LINE]])
-
-
 _Pairs: TypeAlias = tuple[tuple[str, str], ...]
 
 

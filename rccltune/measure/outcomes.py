@@ -35,16 +35,10 @@ from rccltune.session import (
 )
 
 _COMPLETE: Final = b"# Avg bus bandwidth"
-
-
 # The first row of a table: what runs beside a launch is under way.
 _ROW: Final = re.compile(rb"^ +\d+ +\d+ .*\d\n", re.MULTILINE)
-
-
 # Folder of what ran at the same time, in the launch's own.
 BESIDE: Final = "beside"
-
-
 # What a launch counts as; wrong results were measured all the same, and are kept with a doubt.
 _STATUS: Final[Mapping[Failure | None, Status]] = {
     None: Status.OK,

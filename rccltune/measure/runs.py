@@ -37,19 +37,11 @@ if TYPE_CHECKING:
 
 # Three untouched runs that differ by more than this at the median size are no ground to measure on.
 _SPREAD: Final = 0.10
-
-
 _FIRST_LIMIT_S: Final = 300.0
-
-
 # A second setting that makes a GPU touch foreign memory says more about the GPU than about it.
 _MEMORY_FAULTS: Final = 2
-
-
 # A second failure in a row may be the machine's.
 _IN_A_ROW: Final = 2
-
-
 Best = dict[tuple[Collective, int], tuple[float, Setting]]
 
 

@@ -40,16 +40,10 @@ from rccltune.zones import ChoiceOptions
 
 # What a launch costs beside its collectives at least.
 _LEAST_START_S: Final = 1.0
-
-
 # Tried on settings that survive, where the user names no settings of his own.
 _COUNTS: Final = (4, 8, 16, 32)
-
-
 # These say that a setting cannot run at a size; the others may be otherwise next time.
 _CLOSED: Final = (Doubt.INELIGIBLE, Doubt.SUBSTITUTED, Doubt.BYPASSED)
-
-
 # Shares of a rank are in units of so many bytes.
 _ALIGNED: Final = 16
 

@@ -33,8 +33,6 @@ from rccltune.model import (
 
 # A library built after scripts/enable-tree-simple asks for this variable by name.
 TREE_SIMPLE_SWITCH: Final = TREE_SIMPLE_PATCHED.environment[0][0].encode()
-
-
 # RCCLX prints RCCL's number; this variable is its own (torchcomms, comms/rcclx).
 RCCLX_SWITCH: Final = b"RCCL_LOW_PRECISION_ENABLE"
 

@@ -13,8 +13,6 @@ from rccltune.workload import Part, Sizes, Workload
 
 # More sizes than any job has that was written by hand; a job with ragged messages has thousands.
 MOST_SIZES: Final = 64
-
-
 _SHOWN: Final = 4
 
 

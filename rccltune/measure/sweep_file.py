@@ -20,8 +20,6 @@ _PLACEMENTS: Final = {
     "in": (Placement.IN_PLACE,),
     "both": (Placement.OUT_OF_PLACE, Placement.IN_PLACE),
 }
-
-
 # Which collectives matter most in training comes first, so that an early stop keeps them.
 _DEFAULT_ORDER: Final = tuple(reversed(TUNABLE))
 

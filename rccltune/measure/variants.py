@@ -21,8 +21,6 @@ from rccltune.model import (
 from rccltune.variants import Acts, Catalog, VariantSpec, Where
 
 _GRAPH = "-G"
-
-
 _REGISTERED = "-R"
 
 

@@ -22,20 +22,10 @@ class Proof(Enum):
 
 
 NOT_MEASURED: Final = "not measured"
-
-
 NOT_BEATEN: Final = "baseline not beaten"
-
-
 BASELINE_UNKNOWN: Final = "baseline not measured here"
-
-
 NOTHING_SELECTABLE: Final = "no selectable setting was measured"
-
-
 NOT_BEATEN_SURELY: Final = "baseline not beaten by more than the expected errors"
-
-
 NOT_PREDICTABLE: Final = "not measured, and nothing measured tells how far off a prediction is"
 
 

@@ -10,68 +10,30 @@ from typing import Final
 
 # Of a sweep: rccl-tests' own numbers of calls, over AMD's range of sizes.
 MIN_NBYTES: Final = 8
-
-
 MAX_NBYTES: Final = 1 << 30
-
-
 FACTOR: Final = 2
-
-
 DTYPE: Final = "float"
-
-
 REDOP: Final = "sum"
-
-
 ITERATIONS: Final = 20
-
-
 WARMUP: Final = 5
-
-
 RANK_PLACEMENT: Final = "node"
-
-
 METHOD: Final = "auto"
-
-
 # A launch that fails takes no more than this along.
 LONGEST_S: Final = 120.0
-
-
 # Launches of everything that is compared.
 REPEATS: Final = 3
-
-
 # What a launch costs beside its collectives, before one was made.
 START_S: Final = 10.0
-
-
 # Where it runs.
 RUNNER: Final = "rccl-tests"
-
-
 BACKEND: Final = "nccl"
-
-
 LAUNCHER: Final = "auto"
-
-
 # Of a choice, as fractions: regret that saves a zone or is as good as none, the gain over the
 # untouched site that a rule must have, and what a channel less may cost.
 TOLERANCE: Final = 0.02
-
-
 MIN_GAIN: Final = 0.02
-
-
 CHANNEL_COST: Final = 0.0
-
-
 # Chance of a false answer that all questions of one kind share.
 LEVEL: Final = 0.05
-
-
 # Formats of the figures.
 FIGURES: Final = ("png",)

@@ -14,21 +14,11 @@ from pathlib import Path
 from typing import Final
 
 BLANKS: Final = " \t\r"
-
-
 # Sums of a job's bytes may pass 2^64; longer numbers Python refuses to convert from 4300 digits on.
 _MOST_DIGITS: Final = 40
-
-
 TOO_BIG: Final = 10**_MOST_DIGITS
-
-
 _BYTE_ORDER_MARK: Final = b"\xef\xbb\xbf"
-
-
 _DIGITS: Final = re.compile(r"0*([0-9]+)")
-
-
 _WORD: Final = re.compile(rf"[^{BLANKS}]+")
 
 

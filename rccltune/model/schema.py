@@ -205,55 +205,29 @@ def _cut(text: str) -> str:
 
 # Of what stands in file names, comments and commands.
 NAME: Final = r"[A-Za-z0-9][A-Za-z0-9._+:=@-]*"
-
-
 # One line of what somebody wrote or a machine calls itself; never a line break or a control letter.
 Line: TypeAlias = Annotated[str, MaxLen(4096), Checked(_only(""))]
-
-
 # Several lines.
 Text: TypeAlias = Annotated[str, MaxLen(1 << 20), Checked(_only("\n\t"))]
-
-
 # A name that stands in file names, comments and commands: of an architecture, a variant, a launch.
 Word: TypeAlias = Annotated[
     str,
     MaxLen(128),
     matching(NAME, "name: letters, digits and . _ + : = @ - alone"),
 ]
-
-
 VariableName: TypeAlias = Annotated[
     str, MaxLen(256), matching(r"[A-Za-z_][A-Za-z0-9_]*", "name of an environment variable")
 ]
-
-
 Variable: TypeAlias = tuple[VariableName, Line]
-
-
 Digest: TypeAlias = Annotated[str, matching(r"[0-9a-f]{64}", "SHA-256 digest")]
-
-
 # Bytes, counts and line numbers: what fits the C side's 64 bits.
 Whole: TypeAlias = Annotated[int, Ge(0), Le(LARGEST)]
-
-
 Integer: TypeAlias = Annotated[int, Ge(-LARGEST), Le(LARGEST)]
-
-
 # Times, ratios and rates; NaN and infinity are none, and squares stay finite.
 Number: TypeAlias = Annotated[float, Ge(-1e18), Le(1e18)]
-
-
 T = TypeVar("T")
-
-
 Place: TypeAlias = tuple[str | int, ...]
-
-
 _MOST_SAID: Final = 20
-
-
 _WANTED: Final = {
     "int_type": "a whole number",
     "int_parsing": "a whole number",
@@ -269,8 +243,6 @@ _WANTED: Final = {
     "dict_type": "'name: value' pairs",
     "dataclass_type": "'name: value' pairs",
 }
-
-
 _SAID: Final = {
     "missing": "is missing",
     "unexpected_keyword_argument": "is unknown",

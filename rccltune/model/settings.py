@@ -166,14 +166,8 @@ class Setting:
 
 
 BASELINE: Final = Setting(role=Role.BASELINE)
-
-
 SILENT: Final = Setting(role=Role.SILENT)
-
-
 UNSTATED: Final = Setting(role=Role.UNSTATED)
-
-
 _SETTING_BY_WORD: Final = {str(s): s for s in (BASELINE, SILENT, UNSTATED)}
 
 
@@ -223,18 +217,12 @@ class Variant:
 
 
 DEFAULT_VARIANT: Final = Variant()
-
-
 LL128_FORCED: Final = Variant(
     name="ll128-forced", environment=(("RCCL_LL128_FORCE_ENABLE", "1"),), widens="default"
 )
-
-
 TREE_SIMPLE_PATCHED: Final = Variant(
     name="tree-simple-patched", environment=(("RCCL_FORCE_TREE_SIMPLE", "1"),), patched=True
 )
-
-
 KNOWN_VARIANTS: Final = {v.name: v for v in (DEFAULT_VARIANT, LL128_FORCED, TREE_SIMPLE_PATCHED)}
 
 
@@ -370,8 +358,6 @@ class Vendor(Enum):
 _AMD: Final = re.compile(
     r"\b(?:AMD|Instinct|Radeon|Vega|MI\d{2,3}[A-Z]?)\b|\bgfx[0-9a-f]{3,4}", re.IGNORECASE
 )
-
-
 # A bare chip only at the beginning: 'Radeon PRO V620' is none of NVIDIA's.
 _NVIDIA: Final = re.compile(
     r"\b(?:NVIDIA|GeForce|Tesla|Quadro|RTX)\b|^(?:sm_?\d{2}|TITAN\b|G[BH]\d{3}|[ABHLPTV]\d{1,3}\b)",

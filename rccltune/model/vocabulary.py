@@ -139,8 +139,6 @@ TUNABLE: Final = (
     Collective.REDUCE_SCATTER,
     Collective.ALL_REDUCE,
 )
-
-
 _COLLECTIVE_BY_NAME: Final = {c.csv_name: c for c in Collective}
 
 
@@ -189,8 +187,6 @@ def _fold(text: str) -> str:
 
 
 _ALGORITHM_BY_NAME: Final = {_fold(a.value): a for a in Algorithm}
-
-
 _PROTOCOL_BY_NAME: Final = {_fold(p.value): p for p in Protocol}
 
 
@@ -242,8 +238,6 @@ _DOUBT_MEANING: Final = {
     Doubt.QUARANTINED: "the setting failed in other launches and is quarantined",
     Doubt.UNPROVEN: "nothing says which setting ran",
 }
-
-
 # Bytes per element, by the type names that nccl-tests and rccl-tests print (src/common.cu).
 DTYPE_BYTES: Final = {
     "int8": 1,
@@ -261,18 +255,10 @@ DTYPE_BYTES: Final = {
     "fp8_e4m3": 1,
     "fp8_e5m2": 1,
 }
-
-
 FIGURE_FORMATS: Final = ("png", "svg", "pdf")
-
-
 # nccl is RCCL on a ROCm build; rcclx is Meta's, through torchcomms.
 BACKENDS: Final = ("nccl", "gloo", "rcclx")
-
-
 REDOPS: Final = ("sum", "prod", "max", "min", "avg", "mulsum", "none")
-
-
 # What a fit on an AMD GPU of gfx94x/gfx950 can never be given by a rule on one node: RCCL 2.28.3
 # src/graph/tuning.cc:660 leaves Tree+Simple out where all GPUs of the topology take part.
 TREE_SIMPLE_NEEDS_NODES: Final = 2
@@ -291,21 +277,11 @@ class RankPlacement(Enum):
 
 
 RANK_PLACEMENTS: Final = tuple(placement.value for placement in RankPlacement)
-
-
 KIB: Final = 1024
-
-
 MAX_NBYTES: Final = 2**63 - 1
-
-
 # Thirty years: what is longer was no call, and squares of it would not be finite.
 MOST_US: Final = 1e15
-
-
 _SIZE: Final = re.compile(r"([0-9]+(?:\.[0-9]+)?)\s*([kmgt]?)(?:i?b)?", re.IGNORECASE)
-
-
 _POWER: Final = {"": 0, "k": 1, "m": 2, "g": 3, "t": 4}
 
 

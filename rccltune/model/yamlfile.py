@@ -30,22 +30,12 @@ from rccltune.model.schema import Mistake
 from rccltune.model.vocabulary import lay, shown
 
 T = TypeVar("T")
-
-
 # PyYAML's stubs leave out what its nodes are made of.
 Node: TypeAlias = Any
-
-
 _NULL: Final = "tag:yaml.org,2002:null"
-
-
 _DEEPEST: Final = 30
-
-
 # Aliases of aliases make a small file an endless one.
 _MOST_NODES: Final = 200_000
-
-
 _PART: Final = re.compile(r"\[\d+\]|\.?[^.\[]+")
 
 

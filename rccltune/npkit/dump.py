@@ -18,20 +18,10 @@ from rccltune.machine import has_any
 from rccltune.model import Line, Whole
 
 _EVENT_BYTES: Final = 16
-
-
 _GPU_EVENTS: Final = re.compile(r"gpu_events_rank_(\d+)_(?:buf|channel)_\d+")
-
-
 _CPU_EVENTS: Final = re.compile(r"cpu_events_rank_(\d+)_channel_\d+")
-
-
 _GPU_CLOCK: Final = re.compile(r"gpu_clock_rate_rank_(\d+)")
-
-
 _SIMULATED: Final = "SIMULATED"
-
-
 _SHOWN: Final = 8
 
 
@@ -101,8 +91,6 @@ def why_useless(dump: Dump, n_ranks: int) -> str | None:
 # The bare name may be the end of MSCCLPP_NPKIT_DUMP_DIR, another library's variable, so it counts
 # as a whole string only.
 _WARNS: Final = b"NPKIT_DUMP_DIR is empty"
-
-
 _ASKS: Final = b"\0NPKIT_DUMP_DIR\0"
 
 
@@ -112,19 +100,13 @@ def has_npkit(library: Path) -> bool:
 
 
 GENERATOR: Final = "npkit_trace_generator.py"
-
-
 # Where RCCL's sources have the two, and where an install may.
 _GENERATORS: Final = (f"tools/scripts/{GENERATOR}", f"share/rccl/{GENERATOR}", GENERATOR)
-
-
 _HEADERS: Final = (
     "src/include/npkit/npkit_event.h",
     "include/npkit/npkit_event.h",
     "include/rccl/npkit/npkit_event.h",
 )
-
-
 _UP: Final = 4
 
 

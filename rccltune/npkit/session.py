@@ -41,25 +41,13 @@ from rccltune.session import Ran
 from rccltune.zones import choice_of
 
 FOLDER: Final = "npkit"
-
-
 _RECORD: Final = f"{FOLDER}/npkit.json"
-
-
 _FORMAT: Final = 1
-
-
 _COLLECTED: Final = "npkit"
-
-
 # A library that is played has NPKit where this names it (docs/node-file.md).
 _PATCHES: Final = "RCCLTUNE_SIM_PATCHES"
-
-
 # RCCL's own trace generator leaves out the first five calls.
 N_WARMUP: Final = 5
-
-
 _ROCM: Final = Path("/opt/rocm")
 
 

@@ -8,8 +8,6 @@ from rccltune.model import DTYPE_BYTES, Collective, Sweep
 from rccltune.plan.launches import sizes
 
 _SHARE_NBYTES: Final = 16
-
-
 # How far from its own size a call may be measured.  A time grows with its size, and less than in
 # proportion, so it is off by no more than that: as much as --tolerance gives away.  No more is
 # given to small sizes: of 288 pairs up to 2 KiB apart in five public logs (MI355X, GH200 and

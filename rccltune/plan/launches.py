@@ -34,28 +34,16 @@ from rccltune.model import (
 from rccltune.session import REPEATING, passes_of
 
 N_BASELINES: Final = 3
-
-
 # What is taken for a launch's start-up before one was measured: 64 ranks of RCCL take tens of
 # seconds on hardware (no published figure; see docs/sweep.md), eight a few.
 _START_S: Final = 0.5
-
-
 _REDUCING: Final = (Collective.ALL_REDUCE, Collective.REDUCE_SCATTER, Collective.REDUCE)
-
-
 _GATED: Final = ("gfx94", "gfx95")
-
-
 _PASSES: Final = 2
-
-
 _UNPATCHED: Final = (
     "this RCCL leaves Tree with Simple out on one node; point --librccl at a build with the "
     "change of scripts/enable-tree-simple to measure it"
 )
-
-
 Arm = tuple[Collective, Setting, Variant]
 
 

@@ -17,11 +17,7 @@ from rccltune.plan.rounds import over
 
 # What a launch costs beside its calls: ranks start slowly.
 _LAUNCH_S: Final = 2.0
-
-
 _RANK_S: Final = 0.5
-
-
 # A launch of one setting prints its table twice.
 _PASSES: Final = 2
 

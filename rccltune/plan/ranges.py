@@ -17,8 +17,6 @@ from rccltune.model import Range, Setting
 
 # A range that measures many sizes that nobody wants is no cover.
 _MOST_SIZES: Final = 64
-
-
 _LEAST: Final = 16
 
 

@@ -23,15 +23,9 @@ from rccltune.plan.launches import Ground, benchmark_options, launch_of, repeat_
 
 # Sizes an octave: a loss over a range of a factor 1.25 between powers of two holds one of them.
 PER_OCTAVE: Final = 4
-
-
 _FACTOR: Final = 2
-
-
 # Tables that what runs beside a launch prints, one after the other: more than it ever has time for.
 _ENDLESS: Final = 1_000_000_000
-
-
 _CALLS_OF_A_TABLE: Final = 200
 
 

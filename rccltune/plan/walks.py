@@ -49,8 +49,6 @@ from rccltune.session import REPEATING
 
 # The warm-up is one step of its own wherever two sizes or more are measured.
 _LEADING: Final = 1
-
-
 Group = tuple[Collective, Variant]
 
 

@@ -9,33 +9,15 @@ from typing import Final
 from rccltune.report.figure import Axis, Band, Figure, Ink, Line, Marker, Point
 
 WIDTH: Final = 760.0
-
-
 _LEFT: Final = 66.0
-
-
 _RIGHT: Final = 14.0
-
-
 _PANEL: Final = 320.0
-
-
 _TOP: Final = 26.0
-
-
 _BAND: Final = 20.0
-
-
 _BAND_GAP: Final = 5.0
-
-
 _BELOW: Final = 46.0
-
-
 # Width of a letter of a band's label; who does not fit is left to its tooltip and the table.
 _LETTER: Final = 6.4
-
-
 _RADIUS: Final = 3.6
 
 

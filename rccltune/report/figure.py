@@ -7,8 +7,6 @@ from dataclasses import dataclass
 from typing import Literal
 
 Ink = Literal["ll", "ll128", "simple", "site", "grey", "p1", "p2", "p3", "p4", "p5", "p6"]
-
-
 Marker = Literal["circle", "square", "triangle", "cross", "diamond", "none"]
 
 

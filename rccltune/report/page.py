@@ -17,19 +17,13 @@ from rccltune.report.records import Page
 
 # What a mail attachment may weigh.
 LIMIT_NBYTES: Final = 2_000_000
-
-
 _FILES: Final = Path(__file__).parent / "files"
-
-
 # Control characters are no text in HTML, and those that turn the direction of writing make a line
 # read as what it is not.
 _NO_TEXT: Final = re.compile(
     "[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f\u200e\u200f\u202a-\u202e\u2066-\u2069"
     "\ud800-\udfff\ufdd0-\ufdef\ufffe\uffff]"
 )
-
-
 _REPLACEMENT: Final = "\ufffd"
 
 

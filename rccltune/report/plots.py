@@ -23,7 +23,8 @@ from rccltune.model import (
     base_variant,
 )
 from rccltune.report.figures import files, scene
-from rccltune.scaling import one_machine, predicted
+from rccltune.scaling import predicted
+from rccltune.session import one_machine
 from rccltune.zones import choice_of, environments_of, zones_in
 
 if TYPE_CHECKING:
@@ -140,7 +141,7 @@ def plot_predicted(
         SessionError: sessions of two machines.
     """
     fits = [fit_session(folder, note=note) for folder in folders]
-    one_machine(fits)
+    one_machine([done.session for done in fits])
     made = predicted(fits, scales, options, note=note)
     if not made.curves:
         return ()

@@ -11,7 +11,7 @@ from .documents import Base as Base
 from .documents import RuleDocument as RuleDocument
 from .documents import audit as audit
 from .documents import counted as counted
-from .documents import sections as sections
+from .documents import sections_of as sections_of
 from .emission import choose_rules as choose_rules
 from .emission import emit_rules as emit_rules
 from .emission import file_name as file_name

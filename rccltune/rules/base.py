@@ -34,8 +34,6 @@ from rccltune.rules.host import Host
 from rccltune.rules.reader import RuleFile
 
 AUTO: Final = Path("auto")
-
-
 _Pairs = tuple[tuple[str, str], ...]
 
 

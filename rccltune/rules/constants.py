@@ -27,13 +27,11 @@ from rccltune.rules.emission import file_name
 from rccltune.rules.library import release_of
 from rccltune.rules.line_format import comment
 from rccltune.rules.writer import write_all
-from rccltune.scaling import machine_words, one_machine
+from rccltune.session import machine_words, one_machine
 
 # Indices of ncclTunerConstants_v5_t as RCCL has it since rocm-systems #3757: hwLatencies by link
 # (0 inside a node), bwRatio by nodes (0 up to two).
 _INSIDE: Final = 0
-
-
 _MARK: Final = (
     "EXPERIMENT: constants for the library's own model, not rules; off unless somebody applies "
     "them. For communicators on one node alone. They change every choice that no rule makes, at "
@@ -115,7 +113,7 @@ def emit_constants(
         CommandLineError: the file is there and may not be overwritten.
     """
     fits = [fit_session(folder, note=note) for folder in folders]
-    fingerprint = one_machine(fits)
+    fingerprint = one_machine([done.session for done in fits])
     libraries = _taking(fits)
     grounds = [ground for done in fits for ground in _grounds(done)]
     changes = fit.fit_constants(grounds)

@@ -18,8 +18,6 @@ from rccltune.rules.host import Answer, Communicator, Host
 
 # µs in a cell that may be chosen; any number from 0 up says so, and the plugin writes 0.
 _OFFERED = 10.0
-
-
 _IGNORED = -1.0
 
 
@@ -108,8 +106,6 @@ def _merge(asked: Sequence[tuple[int, Setting | None]]) -> tuple[Decision, ...]:
 
 # ring/ll is the one answer that even hosts of ABI version 2 may be given.
 _RULE = "allreduce,1024,4096,ring,ll,4,1,8\n"
-
-
 _EXPECTED = Setting.parse("ring/ll/4")
 
 

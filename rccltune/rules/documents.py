@@ -32,8 +32,6 @@ from rccltune.model import (
 from rccltune.rules.line_format import UNPROVEN
 
 Interval = tuple[int, int]
-
-
 _Group = tuple[Collective, int | None, int | None]
 
 
@@ -220,7 +218,7 @@ class RuleDocument:
     base: Base | None = None
 
 
-def sections(zones: Iterable[Zone]) -> tuple[Section, ...]:
+def sections_of(zones: Iterable[Zone]) -> tuple[Section, ...]:
     """Group zones by collective and scale and turn each group into rules and holes.
 
     Raises:

@@ -28,16 +28,14 @@ from rccltune.model import (
 )
 from rccltune.rules import ncclx, writer
 from rccltune.rules.base import based, vendor
-from rccltune.rules.documents import Hole, RuleDocument
-from rccltune.rules.documents import sections as documents_sections
+from rccltune.rules.documents import Hole, RuleDocument, sections_of
 from rccltune.rules.emitted import Emitted, EmitWish, Translated
 from rccltune.rules.environment import finding_lines, render_environment
 from rccltune.rules.needs import check_needs
-from rccltune.rules.sheets import Sheet, sheet_name
-from rccltune.rules.sheets import sheets as sheets_sheets
+from rccltune.rules.sheets import Sheet, sheet_name, sheets_of
 from rccltune.rules.writer import write_all
-from rccltune.scaling import machine_words, one_machine, predicted
-from rccltune.session import VENDOR_UNKNOWN
+from rccltune.scaling import predicted
+from rccltune.session import VENDOR_UNKNOWN, machine_words, one_machine
 from rccltune.zones import choice_of, environments_of, together, zones_in
 
 if TYPE_CHECKING:
@@ -73,7 +71,7 @@ def choose_rules(wish: EmitWish, *, note: Note) -> Emitted:
             hint="leave it out, or write --format rccl or all.",
         )
     fits = [fit_session(folder, note=note) for folder in wish.folders]
-    fingerprint = one_machine(fits)
+    fingerprint = one_machine([done.session for done in fits])
     wish, choices = _choices(wish, fits, note)
     judged = [
         environments_of(done, choice, wish.options(done))
@@ -87,7 +85,7 @@ def choose_rules(wish: EmitWish, *, note: Note) -> Emitted:
             where=", ".join(str(folder) for folder in wish.folders),
             hint="measure or import forced settings (--algorithm, --protocol) beside these.",
         )
-    sheets = sheets_sheets(
+    sheets = sheets_of(
         fits,
         choices,
         wish.options,
@@ -349,7 +347,7 @@ def _document(
     sheet: Sheet,
     environments: Sequence[Environment],
 ) -> RuleDocument:
-    sections = documents_sections(sheet.zones)
+    sections = sections_of(sheet.zones)
     needs = {pair for one in environments if one.chosen for pair in one.variant.environment} | {
         pair
         for section in sections

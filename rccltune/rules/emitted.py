@@ -101,7 +101,9 @@ class Emitted:
     @property
     def count(self) -> RuleCount:
         """Rules in the file for RCCL and the plugin, whether it is written or not."""
-        return documents.counted([rule for s in documents.sections(self.zones) for rule in s.rules])
+        return documents.counted(
+            [rule for s in documents.sections_of(self.zones) for rule in s.rules]
+        )
 
     def as_plain(self) -> dict[str, Any]:
         """For --json."""

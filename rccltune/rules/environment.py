@@ -18,8 +18,6 @@ from rccltune.model import (
 from rccltune.rules.line_format import comment
 
 _WIDTH = 98
-
-
 _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*", re.ASCII)
 
 

@@ -34,8 +34,6 @@ from rccltune.rules.reader import RuleFile, StatedHole
 from rccltune.rules.seals import accepted
 
 _CORRECT: Final = "correct these lines; sizes are plain bytes, names lower case."
-
-
 # Version 2 hosts take an answer unchecked, so some are withheld there; version 3 hosts cannot say
 # whether buffers are registered, so rules that ask for it never match there.
 _DIFFERENT_BY_DESIGN = (2, 3)

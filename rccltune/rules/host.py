@@ -24,11 +24,7 @@ from typing import Final, final
 from rccltune.model import Collective, InputFileError, MachineError, lay
 
 ABI_VERSIONS: Final = (2, 3, 4, 5, 6, 7)
-
-
 CostTable = tuple[tuple[float, ...], ...]
-
-
 # Everything the plugin reads (docs/plugin.md): a question must not depend on the caller's shell.
 PLUGIN_VARIABLES: Final = (
     "NCCL_TUNER_CONFIG_FILE",
@@ -43,35 +39,15 @@ PLUGIN_VARIABLES: Final = (
     "RCCLTUNE_RECORD",
     "RCCLTUNE_SYSROOT",
 )
-
-
 _SUCCESS = 0
-
-
 _SYSTEM_ERROR = 2
-
-
 _FIRST_ABI_WITH_REG_BUFF = 4
-
-
 _FIRST_ABI_WITH_ID = 5
-
-
 _int_p = ctypes.POINTER(ctypes.c_int)
-
-
 _float_p = ctypes.POINTER(ctypes.c_float)
-
-
 _size = ctypes.c_size_t
-
-
 _void_p = ctypes.c_void_p
-
-
 _INIT_OLD = ctypes.CFUNCTYPE(ctypes.c_int, _size, _size, _void_p, ctypes.POINTER(_void_p))
-
-
 _INIT_NEW = ctypes.CFUNCTYPE(
     ctypes.c_int,
     ctypes.POINTER(_void_p),
@@ -82,8 +58,6 @@ _INIT_NEW = ctypes.CFUNCTYPE(
     _void_p,
     _void_p,
 )
-
-
 _GET_V2 = ctypes.CFUNCTYPE(
     ctypes.c_int,
     _void_p,
@@ -96,8 +70,6 @@ _GET_V2 = ctypes.CFUNCTYPE(
     _int_p,
     _int_p,
 )
-
-
 _GET_V3 = ctypes.CFUNCTYPE(
     ctypes.c_int,
     _void_p,
@@ -109,8 +81,6 @@ _GET_V3 = ctypes.CFUNCTYPE(
     ctypes.c_int,
     _int_p,
 )
-
-
 _GET_V4 = ctypes.CFUNCTYPE(
     ctypes.c_int,
     _void_p,
@@ -123,8 +93,6 @@ _GET_V4 = ctypes.CFUNCTYPE(
     ctypes.c_int,
     _int_p,
 )
-
-
 _FINISH = ctypes.CFUNCTYPE(ctypes.c_int, _void_p)
 
 

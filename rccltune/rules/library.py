@@ -18,8 +18,6 @@ from rccltune.machine import Loaded, LoadedLibrary, LoadedTuner
 from rccltune.model import MachineError
 
 _VERSION: Final = re.compile(r"([RN])CCL (\d+)\.(\d+)(?:\.(\d+))?")
-
-
 # (first release, newest interface) of NCCL and RCCL (facts: which symbol each library looks for).
 # NCCL 2.32.3 (commit 12df1a11) ends at 6, 2.32.6 (2449986f) begins with 7; no RCCL with 7 was seen.
 _SINCE: Final = {
@@ -29,11 +27,7 @@ _SINCE: Final = {
     ),
     "R": (((2, 30), 6), ((2, 28), 5), ((2, 26), 4), ((2, 22), 3), ((2, 21), 2), ((2, 18), 1)),
 }
-
-
 BEGIN: Final = "<!-- made by rccltune.rules.library; tests hold it against that -->"
-
-
 END: Final = "<!-- end -->"
 
 
@@ -114,14 +108,8 @@ class Release:
 
 
 _PAIRS: Final = "only ring/ll, ring/simple and all_reduce's tree/ll can be chosen"
-
-
 _AGAIN: Final = "several nodes: the library chooses the protocol again (7.2: not known)"
-
-
 _LOST: Final = "its own table is lost: `emit-config --base auto`"
-
-
 # Releases and their numbers: RCCL's CHANGELOG.md and NCCL's tags.
 RELEASES: Final = (
     Release(name="RCCL to 2.20.5 (ROCm to 6.2)", version="RCCL 2.20.5"),

@@ -26,21 +26,11 @@ from typing import Final
 from rccltune.model import InputFileError, Rule, VerificationError, grammar
 
 LIMIT: Final = 199
-
-
 _WIDTH: Final = 110
-
-
 _REASON: Final = 120
-
-
 _SHOWN: Final = 60
-
-
 # The plugin refuses a file with control characters, and programs end lines at the others.
 _ODD: Final = frozenset(("Cc", "Zl", "Zp", "Cs"))
-
-
 _NAME: Final = re.compile(r"[^\s=#]+")
 
 
@@ -171,14 +161,8 @@ def _parts(line: str, most: int) -> list[str]:
 
 
 CODE: Final = "seal"
-
-
 _HEAD, _END = "rules", "end"
-
-
 _FIRST: Final = f"#@ {_HEAD}"
-
-
 _SHOWN_COUNT: Final = 20
 
 
@@ -266,8 +250,6 @@ def _quoted(said: Sequence[str]) -> str:
 
 
 _MIN, _MAX = 1, 2
-
-
 # The same words over and over, so that verifying a file twice changes nothing.
 UNPROVEN: Final = "extrapolated, as --extrapolate asks: no size of it was measured"
 
@@ -332,17 +314,9 @@ def _narrowed(line: str, number: int, part: Rule) -> list[str]:
 
 
 _HEX: Final = re.compile(r"0x([0-9a-fA-F]+)")
-
-
 _COMPUTES: Final = ("none", "spx", "dpx", "tpx", "qpx", "cpx")
-
-
 _MEMORY: Final = re.compile(r"(?:NPS|nps)(.+)")
-
-
 _MOST_NPS: Final = 16
-
-
 # The plugin keeps them in so many bytes.
 _MOST_TEXT: Final = {"arch": 15, "placement": 23}
 

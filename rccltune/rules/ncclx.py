@@ -17,8 +17,6 @@ from rccltune.model import Collective, Scale, Setting, Zone
 from rccltune.rules.line_format import comment
 
 _COLUMNS: Final = "collective,bytesPerRank,algorithm,protocol,channels,nNodes,nLocalRanks"
-
-
 _Span = tuple[int, int]
 
 

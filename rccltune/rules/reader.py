@@ -104,14 +104,8 @@ class RuleFile:
 
 
 _COLLECTIVES: Final = {c.csv_name: c for c in TUNABLE}
-
-
 _ALGORITHMS: Final = {a.value: a for a in Algorithm}
-
-
 _PROTOCOLS: Final = {p.value: p for p in Protocol}
-
-
 # Point-to-point or paths of their own in every release (RCCL 2.21 to 2.31).
 _UNTUNABLE: Final = frozenset(
     (
@@ -119,29 +113,15 @@ _UNTUNABLE: Final = frozenset(
         *("send", "recv", "sendrecv", "hypercube", "allreducewithbias"),
     )
 )
-
-
 _COLUMNS: Final = (
     *("colltype", "minbytes", "maxbytes", "algorithm", "protocol", "channels"),
     *("nNodes", "nRanks", "numPipeOps", "regBuff"),
 )
-
-
 _WRITTEN: Final = re.compile(r"# written by rccltune \S+ for (.+)")
-
-
 _REQUIRED: Final = 8
-
-
 _UNDERSTOOD: Final = 12
-
-
 _BINARY: Final = re.compile(rb"[\x00-\x08\x0b\x0c\x0e-\x1f\x7f]")
-
-
 _MAX_INT32: Final = 2**31 - 1
-
-
 _MAX_UINT64: Final = 2**64 - 1
 
 

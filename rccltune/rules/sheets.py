@@ -22,8 +22,6 @@ if TYPE_CHECKING:
 
 
 _ANYWHERE = (None, RankPlacement.NODE.value)
-
-
 Keep = Callable[[Sequence[Zone]], tuple[Zone, ...]]
 
 
@@ -52,7 +50,7 @@ class Sheet:
         return any(zone.setting is not None for zone in self.zones)
 
 
-def sheets(
+def sheets_of(
     fits: Sequence[FitDone],
     choices: Sequence[Choice],
     options: Callable[[FitDone], ChoiceOptions],

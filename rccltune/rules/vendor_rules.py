@@ -63,11 +63,7 @@ UNNAMED: Final = (
     "it names no algorithm and no protocol: newer RCCL skips such a row, older RCCL plays "
     "ring/simple for it"
 )
-
-
 _SKIPPED: Final = "newer RCCL skips the row"
-
-
 # One of these is enough for every RCCL to skip the row or to take it for another.
 _ENOUGH: Final = {
     "unknown-collective": f"{_SKIPPED}, older RCCL takes allreduce",
@@ -76,20 +72,10 @@ _ENOUGH: Final = {
     "half-setting": f"{_SKIPPED}, older RCCL names the other half itself",
     "too-few-fields": "RCCL skips the row",
 }
-
-
 _NEVER: Final = ("min-above-max", "number-range")
-
-
 _SIZES: Final = ("minbytes", "maxbytes")
-
-
 _ALL_FIELDS: Final = 10
-
-
 _BUFFER: Final = 255
-
-
 LeftOut = tuple[tuple[int, str], ...]
 
 
@@ -207,11 +193,7 @@ def _without(content: bytes, lines: Iterable[int]) -> bytes:
 
 
 _OPEN = "neither measured nor in the vendor's table"
-
-
 _DEAD = "rules before it take all its sizes"
-
-
 _Cell = tuple[Algorithm | None, Protocol | None]
 
 

@@ -146,8 +146,6 @@ def _row(rule: Rule) -> str:
 
 # Comments of a verified file begin with it.
 VERIFIED_MARK: Final = "verified:"
-
-
 # Not .csv: RCCL's built-in tuner takes any rccl_tuner*.csv that lies in its folders.
 _KEPT: Final = ".verified"
 

@@ -2,7 +2,5 @@ from .hop_counts import hops as hops
 from .lines import Measured as Measured
 from .prediction import Prediction as Prediction
 from .prediction import predict as predict
-from .session import machine_words as machine_words
-from .session import one_machine as one_machine
 from .session import predicted as predicted
 from .session import scale_models as scale_models

@@ -15,25 +15,17 @@ from typing import Final
 from rccltune.model import Algorithm, Collective, Hop, Protocol, Role, Setting, Span
 
 Hops = Mapping[Hop, int]
-
-
 _PASSES: Final = {
     Collective.ALL_REDUCE: 2,
     Collective.ALL_GATHER: 1,
     Collective.REDUCE_SCATTER: 1,
 }
-
-
 # tuning_model_5 (gfx942) of the same file: baseLatencies, and hwLatencies of NVLINK and NET in µs.
 _BASE_US: Final = {Protocol.LL: 12.0, Protocol.LL128: 12.0, Protocol.SIMPLE: 17.0}
-
-
 _NEAR_US: Final = {
     Algorithm.TREE: {Protocol.LL: 0.9, Protocol.LL128: 0.9, Protocol.SIMPLE: 2.3},
     Algorithm.RING: {Protocol.LL: 0.8, Protocol.LL128: 0.8, Protocol.SIMPLE: 2.1},
 }
-
-
 _FAR_US: Final = {
     Algorithm.TREE: {Protocol.LL: 10.5, Protocol.LL128: 10.5, Protocol.SIMPLE: 25.0},
     Algorithm.RING: {Protocol.LL: 9.5, Protocol.LL128: 9.5, Protocol.SIMPLE: 320.0},

@@ -19,14 +19,8 @@ from rccltune.model import Algorithm, Collective, Curve, Hop, Setting, Span
 from rccltune.scaling.hop_counts import algorithm_of, hops, traffic, usual
 
 Array = npt.NDArray[np.floating[Any]]
-
-
 Group = tuple[str, ...]
-
-
 BASE: Final = "base"
-
-
 # The finest first; the first that the measured scales can separate is taken.
 _LADDER: Final[tuple[tuple[Group, ...], ...]] = (
     ((BASE,), (Hop.INSIDE.value,), (Hop.ACROSS.value,), (Hop.NODES.value,)),
@@ -35,37 +29,19 @@ _LADDER: Final[tuple[tuple[Group, ...], ...]] = (
     ((BASE,), (Hop.INSIDE.value, Hop.ACROSS.value, Hop.NODES.value)),
     ((BASE, Hop.INSIDE.value, Hop.ACROSS.value, Hop.NODES.value),),
 )
-
-
 # Columns of unit length whose least singular value is smaller are as good as dependent.
 _SEPARABLE: Final = 0.02
-
-
 # A scale with another slowest link says less of this one than its distance alone would.
 _OTHER_LINK: Final = 0.3
-
-
 # Relative error beyond which a point pulls less and less, as in the fit of one curve.
 _ROBUST: Final = 0.1
-
-
 _ROUNDS: Final = 20
-
-
 # A curve says where latency ends and bandwidth begins from so many sizes over such a range.
 _SIZES: Final = 4
-
-
 _RANGE: Final = 1024
-
-
 # Weight of what other curves say beside one of a few sizes: it decides only what that leaves open.
 _BEFORE: Final = 1e-3
-
-
 _EPSILON: Final = 1e-3
-
-
 TINY_US: Final = 1e-3
 
 

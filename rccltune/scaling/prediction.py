@@ -40,27 +40,15 @@ from rccltune.scaling.lines import BASE, TINY_US, Lines, Measured, counted, fit_
 
 # What launches of one setting differ by anyway: no prediction is said to be better.
 LEAST_ERROR: Final = 0.03
-
-
 # An error at one size is taken for one at sizes up to so many times as large or small.
 _REACH: Final = 4
-
-
 # Another shape must predict better by a twentieth, as another model of one curve must.
 _WORTH: Final = 0.95
-
-
 _MOST: Final = 0.5
-
-
 # For each doubling, where no measured scale could be predicted from the others.
 _UNCHECKED: Final = 0.1
-
-
 # A factor of 150: more says no more.
 _WORST: Final = 5.0
-
-
 Errors = dict[int, float]
 
 

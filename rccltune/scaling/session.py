@@ -27,7 +27,6 @@ from rccltune.model import (
     Role,
     Scale,
     ScaleModel,
-    SessionError,
     Setting,
     Span,
     Target,
@@ -38,7 +37,7 @@ from rccltune.model import (
 from rccltune.scaling import prediction
 from rccltune.scaling.lines import Measured
 from rccltune.scaling.prediction import Prediction
-from rccltune.session import stored_place
+from rccltune.session import one_machine, stored_place
 from rccltune.zones import Choice
 
 if TYPE_CHECKING:
@@ -46,19 +45,13 @@ if TYPE_CHECKING:
 
 
 Options = Callable[[FitDone], "ChoiceOptions"]
-
-
 # Ranks of other groups work at the same time in the two left out.
 _ALONE: Final = {None} | {
     one.value
     for one in RankPlacement
     if one not in (RankPlacement.EVERY_OAM, RankPlacement.ACROSS_OAMS)
 }
-
-
 _PARTITIONS: Final = {"SPX": 1, "DPX": 2, "TPX": 3, "QPX": 4, "CPX": 8}
-
-
 # XCDs of products that have fewer than eight; in CPX each is a device.
 _FEWER: Final = {"MI300A": 6, "MI308X": 4}
 
@@ -119,7 +112,7 @@ def scale_models(fits: Sequence[FitDone]) -> tuple[ScaleModel, ...]:
     Raises:
         SessionError: sessions of two machines.
     """
-    one_machine(fits)
+    one_machine([done.session for done in fits])
     made = []
     for group in _groups(fits).values():
         spans = sorted({one.span for one in group}, key=_size)
@@ -188,45 +181,6 @@ def _devices_per_node(fits: Sequence[FitDone]) -> int | None:
             return place.scale.n_ranks // place.scale.n_nodes
     listed = {len(done.session.fingerprint.devices) for done in fits} - {0}
     return max(listed, default=None)
-
-
-def one_machine(fits: Sequence[FitDone]) -> Fingerprint:
-    """The machine of several sessions.
-
-    Raises:
-        SessionError: they are of two.
-    """
-    first = fits[0].session
-    for done in fits[1:]:
-        other = done.session.fingerprint
-        mine = first.fingerprint
-        same = (other.arch, other.cu_count, other.mode, other.product)
-        if same != (mine.arch, mine.cu_count, mine.mode, mine.product):
-            raise SessionError(
-                f"{first.path} and {done.session.path} are of two machines: "
-                f"{machine_words(mine)} and {machine_words(other)}",
-                where=str(done.session.path),
-                hint="emit one file for each machine and mode.",
-            )
-    return first.fingerprint
-
-
-def machine_words(fingerprint: Fingerprint) -> str:
-    """Product, architecture, compute units and mode, as far as they are known."""
-    parts = [
-        fingerprint.product or "unknown product",
-        fingerprint.arch or "",
-        f"{fingerprint.cu_count} CUs" if fingerprint.cu_count else "",
-        _mode(fingerprint),
-        f"measured through {fingerprint.runner}" if fingerprint.runner else "",
-    ]
-    return ", ".join(part for part in parts if part)
-
-
-def _mode(fingerprint: Fingerprint) -> str:
-    if fingerprint.mode is None:
-        return "mode unknown"
-    return f"mode {fingerprint.mode}" if fingerprint.mode.compute else ""
 
 
 def _is_measured(groups: dict[CurveKey, list[Measured]], scale: Scale, note: Note) -> bool:

@@ -11,15 +11,9 @@ from rccltune.model import Collective, Motive, Round, Setting, Want
 
 # The largest sizes cost nearly all of a pass's time: they are left to the settings that may win.
 _CHEAP_NBYTES: Final = 4 << 20
-
-
 _SHARE: Final = 8
-
-
 # Two sizes of the coarse pass are this far apart, in octaves.
 _APART: Final = 2.0
-
-
 _ALIGNED: Final = 16
 
 

@@ -20,30 +20,16 @@ import numpy.typing as npt
 from rccltune.model import SLOW, Curve, CurvePoint, Setting, View, limit_of
 
 Array = npt.NDArray[np.float64]
-
-
 # Spread of one measurement before repeats tell: two launches differ by 1-4 %.
 _USUAL: Final = 0.02
-
-
 _USUAL_WEIGHT: Final = 8.0
-
-
 # Roughness in log-time per square root of an octave: at least, at most, and at most beyond what was
 # measured, where bandwidth alone is left.
 _LEAST: Final = 0.01
-
-
 _MOST: Final = 0.25
-
-
 _BEYOND: Final = 0.08
-
-
 # One measurement this far above its neighbours is more likely a stall than a plateau.
 _STALL: Final = log(1.5)
-
-
 _FALLS: Final = log(1.15)
 
 
@@ -75,18 +61,10 @@ class _Point:
 
 
 _Key = tuple[Setting, View]
-
-
 # Settings that are drawn together: at least three, within this many spreads of the best.
 _CLUSTER: Final = 3
-
-
 _NEAR: Final = 4.0
-
-
 _LEAST_SHARE: Final = 0.1
-
-
 _NEARLY_ALL: Final = 0.8
 
 

@@ -12,8 +12,6 @@ from rccltune.search.estimates import Array, Estimates
 
 # Draws of what the times may be; the mean of 512 regrets is known to a twentieth of itself.
 _DRAWS: Final = 512
-
-
 # Always the same draws: a search is repeatable, and sizes are compared on equal terms.
 _SEED: Final = 8
 

@@ -17,56 +17,28 @@ from rccltune.search.estimates import Estimates, estimate
 from rccltune.search.regret import Prospect, prospect
 
 MOST_ROUNDS: Final = 4
-
-
 # Expected regret that is not worth a launch: half of the default tolerance of a choice.
 AIM: Final = TOLERANCE / 2
-
-
 # Between the grid's sizes a boundary may move by what a choice tolerates.
 _AIM_BETWEEN: Final = TOLERANCE
-
-
 # The largest sizes cost nearly all of the time: there more is left open.
 _DEAR: Final = 1.5
-
-
 # Settings at one size and round, fewer where a size is dear; and repeats after which noise is not
 # worth fighting any more.
 _AT_ONCE: Final = 6
-
-
 _AT_ONCE_DEAR: Final = 3
-
-
 _ENOUGH: Final = 8
-
-
 # Launches beyond the wished-for number that a winner is to have where sizes are cheap: up to this
 # share of the largest size of the coarse pass.
 _MORE: Final = 2
-
-
 _SHARE: Final = 8
-
-
 # Part of the expected regret that measuring a few settings at a dear size must be about.
 _PAYS: Final = 0.3
-
-
 _HOPELESS: Final = 0.01
-
-
 _CHANNELS_IN: Final = 2
-
-
 # Below, one channel carries all there is.
 _CHANNELS_FROM: Final = 64 << 10
-
-
 _BETWEEN_FROM: Final = 3
-
-
 # A setting with this chance of being the fastest has survived.
 _SURVIVES: Final = 0.2
 

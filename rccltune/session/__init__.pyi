@@ -10,6 +10,9 @@ from .files import replacing as replacing
 from .files import sha256_of as sha256_of
 from .files import write_atomically as write_atomically
 from .files import writing as writing
+from .folders import machine_words as machine_words
+from .folders import one_machine as one_machine
+from .folders import sessions_in as sessions_in
 from .imports import VENDOR_UNKNOWN as VENDOR_UNKNOWN
 from .imports import import_files as import_files
 from .launches import REPEATING as REPEATING
@@ -30,7 +33,6 @@ from .launches import wrong_in as wrong_in
 from .owner import SWEEP_FILE as SWEEP_FILE
 from .owner import is_ours as is_ours
 from .owner import remember as remember
-from .owner import sessions_in as sessions_in
 from .placement import PLACE_FILE as PLACE_FILE
 from .placement import same_place as same_place
 from .placement import stored_place as stored_place
@@ -47,6 +49,7 @@ from .samples import Ended as Ended
 from .samples import counted as counted
 from .samples import load_samples as load_samples
 from .samples import samples_of as samples_of
+from .store import CEILING_FILE as CEILING_FILE
 from .store import NODE_FILE as NODE_FILE
 from .store import SEARCH_FILE as SEARCH_FILE
 from .store import HeaderFile as HeaderFile

@@ -31,23 +31,11 @@ from rccltune.session import store, table
 from rccltune.session.files import replacing
 
 TOP: Final = "rccltune-gathered"
-
-
 _CONTENTS: Final = "CONTENTS.txt"
-
-
 _ENVIRONMENT: Final = "environment.json"
-
-
 _IN_MEMORY: Final = 1 << 26
-
-
 _ID: Final = re.compile(r"(?<=/)[0-9a-f]{10}(?=/)")
-
-
 _OF_ONE: Final = re.compile(r"\b(trace|nccl|plugin|record|rules)-[^/]*(?=\.\w+$)")
-
-
 # Whoever names another file by its digest is written after it.
 _FIRST: Final = ("samples.csv", "rules-*.csv", "rccl_tuner*.csv", "forced.csv")
 

@@ -30,11 +30,7 @@ from typing import IO, TypeVar
 from rccltune.model import ReadOnlyError, SessionError
 
 _CHUNK = 1 << 20
-
-
 _LARGEST = 1 << 30
-
-
 # What a system says where it is a matter of rights, not of room.
 _CLOSED = (errno.EACCES, errno.EPERM, errno.EROFS)
 
@@ -218,8 +214,6 @@ def _sync_folder(folder: Path) -> None:
 
 
 MARKER = "writer.lock"
-
-
 # What link(2) says where the file system has none.
 _NO_LINKS = (errno.EPERM, errno.EOPNOTSUPP, errno.ENOSYS)
 

@@ -30,8 +30,6 @@ from rccltune.session.samples import _AGAIN, _samples_from_logs
 from rccltune.session.store import Session
 
 _SAME_MACHINE = ("machine", "same")
-
-
 VENDOR_UNKNOWN: Final = (
     "nothing says whose GPUs these are: no limit of one vendor's library is applied, and no "
     "variable of it asked for. To say it, import into a new session (-o DIR) with "

@@ -1,6 +1,4 @@
-"""A sweep over several scales: for each its session, its ranks and its part of the hosts.
-
-Which sessions this user made, kept where no session can write: in the user's state folder.
+"""Which sessions this user made, kept where no session can write: in the user's state folder.
 
 A session says which programs to start and with which variables. Whoever unpacks a mailed one owns
 its files, and an id can be copied, so nothing in the session and nothing about its files tells
@@ -13,20 +11,15 @@ from __future__ import annotations
 import hashlib
 import json
 import os
-import re
-from collections.abc import Iterable
 from contextlib import suppress
 from pathlib import Path
 from typing import Final
 
 from rccltune.model import SessionError
-from rccltune.session import store
 from rccltune.session.files import read_regular, write_atomically
 from rccltune.session.store import open_session
 
 SWEEP_FILE: Final = "sweep.yaml"
-
-
 _FOLDER: Final = "rccltune/sessions"
 
 
@@ -65,21 +58,3 @@ def _notes() -> Path:
 
 def _digest(path: Path) -> str:
     return hashlib.sha256(read_regular(path / SWEEP_FILE)).hexdigest()
-
-
-_NAME: Final = re.compile(r"\d+x\d+")
-
-
-def sessions_in(folders: Iterable[Path]) -> tuple[Path, ...]:
-    """Each session, and in the place of a folder of several scales its sessions by size."""
-    found: list[Path] = []
-    for folder in folders:
-        inside = [] if (folder / store.HEADER).exists() or not folder.is_dir() else _inside(folder)
-        found += inside or [folder]
-    return tuple(found)
-
-
-def _inside(folder: Path) -> list[Path]:
-    named = [path for path in folder.iterdir() if _NAME.fullmatch(path.name)]
-    there = [path for path in named if (path / store.HEADER).exists()]
-    return sorted(there, key=lambda path: tuple(map(int, path.name.split("x")))[::-1])

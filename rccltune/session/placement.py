@@ -14,8 +14,6 @@ from rccltune.model import Place, Scale, SessionError
 from rccltune.session import store
 
 PLACE_FILE: Final = "placement.json"
-
-
 _ADDRESS: Final = re.compile(
     r"(?:([0-9a-f]{4}):)?([0-9a-f]{2}):([0-9a-f]{2})(?:\.([0-7]))?", re.IGNORECASE
 )

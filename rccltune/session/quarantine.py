@@ -33,20 +33,12 @@ from rccltune.model import (
 )
 
 Ended = tuple[Launch, Outcome]
-
-
 _Failed = tuple[Launch, Setting, Failure]
-
-
 _Arm = tuple[Collective, Setting, str, Scale | None, str | None]
-
-
 # A second failure is the setting's own. SIGKILL comes from outside (somebody, or the kernel where
 # memory is short), so one more of those is borne; a GPU's memory fault is not tried again at all,
 # since it may take the GPU with it.
 _TRIES: Final = 2
-
-
 _TRIES_KILLED: Final = 3
 
 

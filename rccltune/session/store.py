@@ -56,34 +56,16 @@ from rccltune.session.files import (
 from rccltune.session.table import dump_samples, read_samples
 
 T = TypeVar("T")
-
-
 # 1: first format.
 FORMAT: Final = 1
-
-
 HEADER: Final = "session.json"
-
-
 SAMPLES: Final = "samples.csv"
-
-
 RAW_LOG: Final = "stdout.log"
-
-
 # A file is named so in its maker's home.
 SessionId: TypeAlias = Annotated[str, matching(r"[0-9a-f]{32}", "session id")]
-
-
 _RESTORE: Final = "restore the file, or import the logs under launches/ into a new session."
-
-
 _ANEW: Final = "delete this launch's folder; sweep or import then makes it anew."
-
-
 _SAY: Final = "correct it in the file, or say it otherwise (--assume, --variant)."
-
-
 _MADE_AGAIN: Final = "delete the file; it is made again from the raw logs."
 
 
@@ -400,7 +382,6 @@ def _json(plain: object) -> str:
 
 
 SEARCH_FILE: Final = "search.json"
-
-
 # The simulated node of a session, as its benchmarks read it.
 NODE_FILE: Final = "node.node"
+CEILING_FILE: Final = "ceiling/ceiling.json"

@@ -46,11 +46,7 @@ COLUMNS: Final = (
     "doubt",
     "executed",
 )
-
-
 _NAME: Final = re.compile(NAME, re.ASCII)
-
-
 _KEY: Final = slice(COLUMNS.index("collective"), COLUMNS.index("nbytes"))
 
 

@@ -17,29 +17,15 @@ from rccltune.simulate.node import Curve, Points, Selector, SimulatedNode, is_se
 from rccltune.simulate.true_times import interpolate
 
 Time = Callable[[int], float]
-
-
 SIZES: Final = tuple(2**power for power in range(3, 35))
-
-
 SMALL_ENOUGH: Final = 4096
-
-
 RING_ONLY: Final = ("all_gather", "reduce_scatter", "broadcast", "reduce")
-
-
 POINT_TO_POINT: Final = ("alltoall", "alltoallv", "gather", "scatter", "hypercube")
-
-
 _BASE_US: Final = {"ll": 12.0, "ll128": 12.0, "simple": 17.0}
-
-
 _HOP_US: Final = {
     "tree": {"ll": 0.9, "ll128": 0.9, "simple": 2.3},
     "ring": {"ll": 0.8, "ll128": 0.8, "simple": 2.1},
 }
-
-
 # Shares of the bus bandwidth: LL carries half of what it moves, LL128 120 of 128 bytes (AMD's
 # article on the tuner interface);
 # the model's own ratios (0.06-0.08) are meant to steer the choice, not to be true.
@@ -47,13 +33,9 @@ _SHARE: Final = {
     "tree": {"ll": 0.35, "ll128": 0.65, "simple": 0.45},
     "ring": {"ll": 0.45, "ll128": 0.8, "simple": 1.0},
 }
-
-
 # What the paths without a tuner gain over the best setting (no curves are published; RCCLX claims
 # 10-50 % for DDA). Shares of the best setting's time.
 _PATH_SHARE: Final = {"direct": 0.85, "dda": 0.7, "msccl": 0.8, "mscclpp": 0.6}
-
-
 # RCCLX's, at nodes that have it: 10-50 % for small and 10-30 % for larger messages, 4:1 on the way
 # where the precision is low (Meta's article on RCCLX); the lossless all_gather there is assumed.
 _RCCLX_SHARE: Final = {
@@ -62,16 +44,12 @@ _RCCLX_SHARE: Final = {
     "low-precision": 0.5,
     "p2p-gather": 1.05,
 }
-
-
 _RCCLX_COLLECTIVES: Final = {
     "rcclx-dda-flat": ("all_reduce",),
     "rcclx-dda-tree": ("all_reduce",),
     "low-precision": ("all_reduce", "all_gather", "reduce_scatter", "alltoall"),
     "p2p-gather": ("all_gather",),
 }
-
-
 _PATH_COLLECTIVES: Final = {
     "direct": ("all_gather",),
     "dda": ("all_reduce", "all_gather", "reduce_scatter", "alltoall"),

@@ -12,8 +12,6 @@ from rccltune.model import Algorithm, InputFileError, Protocol
 from rccltune.simulate.schema import MAX_CHANNELS, NodeFile
 
 Points = tuple[tuple[int, float], ...]
-
-
 # Paths of the library that are no setting (native_plugin/sim/sim.h), in its order.
 LIBRARY_PATHS: Final = (
     "p2p",
@@ -26,15 +24,9 @@ LIBRARY_PATHS: Final = (
     "low-precision",
     "p2p-gather",
 )
-
-
 # Conditions that the benchmark's command line fulfils, and that need no name.
 _OF_THE_CALL: Final = ("graph", "registered", "threads", "gpus")
-
-
 MAX_BYTES: Final = 2**63 - 1
-
-
 _NEEDS: Final = {
     "substitute": ("with",),
     "differs": ("with", "rank"),

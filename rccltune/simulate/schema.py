@@ -34,40 +34,18 @@ def _fits(pattern: str) -> Checked:
 
 
 _TRUE: Final = _one_of({"true": True})
-
-
 Flag: TypeAlias = Annotated[bool, _one_of({"true": True, "false": False})]
-
-
 Share: TypeAlias = Annotated[float, Ge(0), Le(1)]
-
-
 Slowdown: TypeAlias = Annotated[float, Ge(0.001), Le(1000)]
-
-
 PlacementName: TypeAlias = Annotated[
     str, _listed("node", "one-iod", "one-oam", "one-per-oam", "other")
 ]
-
-
 CollectiveName: TypeAlias = Annotated[str, _listed(*(one.value for one in Collective))]
-
-
 SettingName: TypeAlias = Annotated[str, MaxLen(30), _fits(r"[a-z][a-z0-9_-]*(/[a-z0-9]+)?")]
-
-
 Channels: TypeAlias = Annotated[int, Ge(0), Le(MAX_CHANNELS)]
-
-
 Ranks: TypeAlias = Annotated[int, Ge(1), Le(1024)]
-
-
 Rank: TypeAlias = Annotated[int, Ge(0), Le(1023)]
-
-
 Half: TypeAlias = Annotated[str, _listed("out", "in")]
-
-
 TypeName: TypeAlias = Annotated[
     str,
     _listed(
@@ -75,23 +53,11 @@ TypeName: TypeAlias = Annotated[
         *("bfloat16", "fp8_e4m3", "fp8_e5m2"),
     ),
 ]
-
-
 Nbytes: TypeAlias = Annotated[int, Ge(0), Le(LARGEST)]
-
-
 Range: TypeAlias = tuple[Nbytes, Nbytes]
-
-
 Point: TypeAlias = tuple[Annotated[int, Ge(1), Le(LARGEST)], Annotated[float, Ge(1e-6), Le(1e12)]]
-
-
 Points: TypeAlias = Annotated[tuple[Point, ...], Len(1)]
-
-
 Bandwidth: TypeAlias = Annotated[float, Ge(0), Le(1e6)]
-
-
 Name: TypeAlias = Annotated[str, MaxLen(40), _fits(r"[a-z0-9][a-z0-9.-]*")]
 
 

@@ -12,15 +12,9 @@ from rccltune.torchbench.patterns import Pattern, pieces_of, sent_by
 from rccltune.torchbench.teams import Team, names_of
 
 Tensor: TypeAlias = Any
-
-
 # What no rank sends (patterns), and every type has exactly.
 _POISON: Final = 252.0
-
-
 _POISON_INT8: Final = 127.0
-
-
 # Elements that are filled or compared at once: 64 MiB of float beside the buffers themselves.
 _BLOCK: Final = 1 << 24
 

@@ -14,22 +14,12 @@ from typing import Any, Final, Protocol, TypeAlias
 
 # torch has no types here: it is imported when the benchmark runs, from whatever Python has it.
 Torch: TypeAlias = Any
-
-
 Call: TypeAlias = Callable[[], object]
-
-
 # The first measurement knows nothing of how long calls take to queue; afterwards twice what it
 # was the last time.
 _FIRST_HOLD_US: Final = 1000.0
-
-
 _HOLD_MARGIN: Final = 2.0
-
-
 _LONGEST_HOLD_US: Final = 100_000.0
-
-
 _CALIBRATION_CYCLES: Final = 200_000
 
 

@@ -11,22 +11,12 @@ from rccltune.model import TUNABLE, Collective, CommandLineError, Placement
 
 # Option letters of rccl-tests that are understood, as its --help would list them.
 LETTERS: Final = frozenset("befinwNcdorGOatgmh")
-
-
 # torch.distributed has one tensor for these, which is input and output.
 IN_PLACE_ONLY: Final = (Collective.ALL_REDUCE, Collective.BROADCAST, Collective.REDUCE)
-
-
 # Those that every build of torch sends; rccl-tests' others have no torch type or no reduction.
 DTYPES: Final = ("int8", "uint8", "int32", "int64", "half", "float", "double", "bfloat16")
-
-
 REDOPS: Final = ("sum", "prod", "max", "min", "avg")
-
-
 _WHOLE: Final = ("int8", "uint8", "int32", "int64")
-
-
 # A file of this name in the launch's folder is where ranks that MPI started find each other.
 STORE: Final = "{launch}/rendezvous"
 

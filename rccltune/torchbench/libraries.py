@@ -9,8 +9,6 @@ from pathlib import Path
 from typing import Final
 
 _LIBRARY: Final = re.compile(r"(/\S*/lib([rn])ccl(?:x)?\.so[.\d]*)$")
-
-
 # Where the library is linked into torch's own.
 _HOLDER: Final = re.compile(r"(/\S*/libtorch_(?:cuda|hip)\.so)$")
 

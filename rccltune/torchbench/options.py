@@ -12,8 +12,6 @@ from rccltune.model import BACKENDS, Collective, CommandLineError, Placement, de
 from rccltune.torchbench.command import DTYPES, IN_PLACE_ONLY, REDOPS, check
 
 _DEFAULT_NBYTES: Final = "32M"
-
-
 _REDUCING: Final = (Collective.ALL_REDUCE, Collective.REDUCE_SCATTER, Collective.REDUCE)
 
 

@@ -15,22 +15,12 @@ from rccltune.model import Collective
 
 # Up to here every whole number is exact: significand bits of the types.
 _EXACT: Final = {"half": 2**11, "bfloat16": 2**8, "float": 2**24, "double": 2**53}
-
-
 _BITS: Final = {"int8": 8, "uint8": 8, "int32": 32, "int64": 64}
-
-
 _PRIMES: Final = (3, 5, 7, 11, 13, 17, 23, 31, 43, 61, 89, 127, 173, 251)
-
-
 # Ranks' patterns are shifted against each other by more than one element.
 _SHIFT: Final = 7
-
-
 # A product of more twos than these overflows half.
 _TWOS: Final = 8
-
-
 # Relative to the largest average; a sum of n ranks is rounded n times.
 _EPS: Final = {"half": 2.0**-10, "bfloat16": 2.0**-7, "float": 2.0**-23, "double": 2.0**-52}
 

@@ -20,8 +20,6 @@ from rccltune.torchbench.table import Half, foot, head, row
 from rccltune.torchbench.teams import Team
 
 Torch: TypeAlias = Any
-
-
 _WRONG_RESULTS = 1
 
 

@@ -11,18 +11,12 @@ from rccltune.model import MachineError
 # (rank, ranks, rank on this host). MPI's first: a job's own RANK may stand in every process of it.
 # srun says a step's tasks only inside a step; a batch script has the whole job's SLURM_NTASKS.
 _TORCHRUN: Final = ("RANK", "WORLD_SIZE", "LOCAL_RANK")
-
-
 _OTHERS: Final = (
     ("OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE", "OMPI_COMM_WORLD_LOCAL_RANK"),
     ("PMI_RANK", "PMI_SIZE", "MPI_LOCALRANKID"),
     ("SLURM_PROCID", "SLURM_STEP_NUM_TASKS", "SLURM_LOCALID"),
 )
-
-
 _ELASTIC: Final = "TORCHELASTIC_RUN_ID"
-
-
 _MASTER: Final = ("MASTER_ADDR", "MASTER_PORT")
 
 

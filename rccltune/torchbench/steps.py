@@ -12,14 +12,8 @@ from rccltune.model import MachineError, grammar
 
 # The warm-up of all sizes is the schedule's first step.
 LEADING: Final = 1
-
-
 _TOLD: Final = "advance=told"
-
-
 _SYMBOL: Final = "rccltune_schedule_step_v1"
-
-
 _MEANING: Final = {
     0: "no communicator walks by the schedule: the library has not loaded the plugin, or its "
     "communicator has another number of ranks",

@@ -22,20 +22,10 @@ from rccltune.torchbench.ranks import Who
 from rccltune.torchbench.table import Seat
 
 Torch: TypeAlias = Any
-
-
 Tensor: TypeAlias = Any
-
-
 _GLOO_INTERFACE: Final = "GLOO_SOCKET_IFNAME"
-
-
 _REDOPS: Final = {"sum": "SUM", "prod": "PRODUCT", "max": "MAX", "min": "MIN", "avg": "AVG"}
-
-
 _SEAT_NBYTES: Final = 1024
-
-
 CPU_PRODUCT: Final = "CPU (gloo, for tests)"
 
 

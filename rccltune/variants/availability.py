@@ -89,14 +89,8 @@ def _unless_maybe(calls: Calls, spoken: bool | None) -> bool | None:
 
 # RCCL 2.28.3 src/graph/connect.cc:816-828, 911-925 and src/include/device.h (MAXCHANNELS).
 _BY_CUS: Final = ("gfx942", "gfx950")
-
-
 _RCCL_MOST: Final = 128
-
-
 _FEW_RANKS_MOST: Final = 64
-
-
 # NCCL 2.29 src/graph/connect.cc:335: a larger minimum is lowered to MAXCHANNELS.
 _NCCL_MOST: Final = 64
 

@@ -16,11 +16,7 @@ from rccltune.variants.records import Acts, Parameter, VariantSpec
 
 # Not importlib.resources: in editable installs it does not see file names that are no identifiers.
 SHIPPED: Final = Path(__file__).parents[1] / "data" / "variants.yaml"
-
-
 _NUMBERED: Final = re.compile(r"(.+)-(\d+)")
-
-
 _LIST: Final = "'rccltune variants' lists all of them."
 
 

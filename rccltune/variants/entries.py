@@ -29,18 +29,10 @@ from rccltune.variants.records import Acts, Calls, Needs, Parameter, Threshold, 
 from rccltune.variants.releases import Releases
 
 _NAME: Final = "[a-z0-9]+(-[a-z0-9]+)*"
-
-
 _BRACES: Final = re.compile(r"\{([a-z_]+)\}")
-
-
 _WORDS: Final = ("ranks", "max_bytes")
-
-
 # What rccltune sets itself to measure at all; a variant that set it would measure something else.
 _OURS: Final = re.compile(r"NCCL_TUNER_.*|RCCLTUNE_.*|(NCCL|RCCL_OVERRIDE)_(ALGO|PROTO)")
-
-
 _OUR_OPTIONS: Final = ("-b", "-e", "-f", "-i", "-n", "-w", "-o", "-d", "-r", "-m", "-c", "-N")
 
 
@@ -187,28 +179,14 @@ def _pairs(found: dict[str, str]) -> tuple[tuple[str, str], ...]:
 
 
 _T = TypeVar("_T")
-
-
 _VariantName: TypeAlias = Annotated[
     str, matching(_NAME, "name: write small letters, digits and single -")
 ]
-
-
 _Several: TypeAlias = Annotated[tuple[_T, ...], Listed()]
-
-
 _Text: TypeAlias = Annotated[Line, Made(_text)]
-
-
 _Size: TypeAlias = Annotated[int, Parsed(parse_size)]
-
-
 _Count: TypeAlias = Annotated[int, Parsed(FromUp(1))]
-
-
 _Flag: TypeAlias = Annotated[bool, Parsed(_flag)]
-
-
 _Variable: TypeAlias = Annotated[VariableName, Made(_variable)]
 
 

@@ -34,17 +34,9 @@ _ROCM: Final[dict[Version, tuple[str, str]]] = {
     (2, 30, 4): ("7.14", "10.0"),
     (2, 30, 7): ("10.1", "10.1"),
 }
-
-
 KNOWN_RCCL: Final = tuple(_ROCM)
-
-
 _NUMBER: Final = r"\d+(?:\.\d+)+"
-
-
 _NAMED: Final = re.compile(rf"([RN]CCL)\s+({_NUMBER})")
-
-
 _RANGE: Final = re.compile(
     rf"(RCCLX?|NCCL)(?:\s+(?:from\s+(?P<first>{_NUMBER})|to\s+(?P<last>{_NUMBER})"
     rf"|(?P<low>{_NUMBER})(?:\s+to\s+(?P<high>{_NUMBER}))?))?"

@@ -12,8 +12,6 @@ from rccltune.verify.verdicts import Weighed, mean_of
 
 # Two octaves: what harms fewer sizes must be certain at each of them.
 _WINDOW: Final = 8
-
-
 # A mean loss below this is nobody's harm.
 _SLIGHT: Final = log(1.01)
 

@@ -24,11 +24,7 @@ from rccltune.model import (
 from rccltune.verify.verdicts import Weighed, certainty, lost
 
 CERTAIN: Final = 0.95
-
-
 _LOST: Final = (Judgement.WORSE, Judgement.WRONG)
-
-
 # Nothing changes over 2 % of a size.
 _SAME: Final = 1.02
 

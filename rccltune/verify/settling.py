@@ -27,11 +27,7 @@ from rccltune.verify.verdicts import Weighed
 # Rules are narrowed so often; what is uncertain after that goes as a whole, so that a machine
 # whose noise moves from size to size does not nibble at them for ever.
 _NARROWING: Final = 3
-
-
 _MOST_ROUNDS: Final = 12
-
-
 Sizes = Mapping[Collective, frozenset[int]]
 
 

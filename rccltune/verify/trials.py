@@ -36,14 +36,8 @@ from rccltune.verify import verdicts
 from rccltune.verify.verdicts import Weighed
 
 FOLDER: Final = "verification"
-
-
 TUNED: Final = "tuned"
-
-
 _TRIES: Final = 2
-
-
 _SHA: Final = re.compile(r"\bsha256=([0-9a-f]+)")
 
 

@@ -14,15 +14,9 @@ from rccltune.model import Line, Number, Rule, Text, VariableName, Verdict, Veri
 from rccltune.verify.narrowing import Cut
 
 _VERDICT: Final = "verdict"
-
-
 _REFUSED: Final = "refused"
-
-
 # Folder of rules that are being verified, or were refused; no job looks there.
 CANDIDATES: Final = "candidates"
-
-
 # Of the session's own rule file for any placement.
 VERDICT_FILE: Final = f"{_VERDICT}.json"
 

@@ -30,18 +30,10 @@ from rccltune.model.defaults import LEVEL
 
 # What the spread of the other sizes is worth beside a size's own launches, in degrees of freedom.
 _PRIOR: Final = 4.0
-
-
 # Slower by less than this nobody can tell from three launches of each; it must be certain then.
 _SLIGHTLY: Final = 0.02
-
-
 _AROUND: Final = 2 * log(2)
-
-
 _FEWEST: Final = 9
-
-
 Key = tuple[Target, View, int]
 
 

@@ -10,17 +10,11 @@ from rccltune.why.answers import Kind, Known, Reason, RuleHere
 from rccltune.why.records import Job, Key, Seen
 
 _FORCE_LL128: Final = "RCCL_LL128_FORCE_ENABLE"
-
-
 _MULTICAST: Final = (Algorithm.NVLS, Algorithm.NVLS_TREE)
-
-
 _OLD_HOST: Final = (
     ": a library that looks for version 2 takes answers unchecked, so only ring/ll, ring/simple "
     "and tree/ll are given there"
 )
-
-
 # Algorithms that libraries offer where a variable asks for them.
 _SWITCHES: Final = {
     Algorithm.PAT: "NCCL_PAT_ENABLE=1",

@@ -11,12 +11,8 @@ from rccltune.why.records import Job, Key, Loading, Seen, Started, Stuck, Totals
 
 # A job of varying sizes may ask of millions; the first ones tell what goes wrong.
 MAX_KEYS: Final = 65536
-
-
 # Values, paths and messages of one sort; more are noise or torn lines.
 MAX_WORDS: Final = 256
-
-
 MAX_SCALES: Final = 4096
 
 

@@ -26,34 +26,20 @@ from rccltune.why.records import Kindred, Where
 
 # A row of a benchmark with -A whose columns name a path, which has no protocol.
 _PATH_ROW: Final = re.compile(rb"(?:^|\s)(\d+) +\d+ +[a-z]\w* .*? ([A-Za-z][\w*-]+) +N/A +\d+\s*$")
-
-
 # How the catalog of variants calls what columns name.
 _FEATURES: Final = {"Direct": "direct AllGather", "DDA-IPC": "DDA"}
-
-
 # Whatever else a job prints, only lines with one of these are looked at. Searching for each costs
 # less than one expression for all of them, which every line of a gigabyte would be tried against.
 _WANTED: Final = (
     *(b"rccltune: ", b" rank ", b"set by environment", b"set to /", b"tuner", b"Tuner", b"TUNER"),
     *(b"CCL version", b"ccl path", b" |", b"line ", b"no algorithm/protocol", b"coll channels"),
 )
-
-
 _MAX_REPEATED: Final = 65536
-
-
 _ANSI: Final = re.compile(r"\x1b\[[0-9;?]*[A-Za-z]")
-
-
 _TRACE: Final = b"#@ format 1\n" + trace.COLUMNS.encode()
-
-
 _RULE_ROW: Final = re.compile(
     r"(?:broadcast|reduce|allgather|reducescatter|allreduce),[0-9]+,[0-9]+,[\w-]+,[\w-]+,"
 )
-
-
 _RCCLX: Final = "RCCL_ENABLE_DDA"
 
 

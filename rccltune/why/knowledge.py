@@ -29,15 +29,9 @@ from rccltune.why.records import Kindred, Where
 # Buffers in symmetric windows go around the tuner in NCCL from 2.27 on, and RCCL gathers in two
 # levels from eight nodes on (facts: paths taken before the tuner).
 _SYMMETRIC_SINCE: Final = (2, 27)
-
-
 _HIERARCHICAL_FROM: Final = 8
-
-
 # Benchmarks print a release without its family, files of libraries have both.
 _LIBRARIES: Final = re.compile(rb"^# library: (.+)$", re.MULTILINE)
-
-
 _LIBRARY: Final = re.compile(r"(?:[RN]CCL )?\d+\.\d+\.\d+\S*")
 
 

@@ -12,27 +12,15 @@ from rccltune.why.answers import Kind, Reason
 from rccltune.why.records import Job, Loading, is_ours
 
 _PLUGIN: Final = "NCCL_TUNER_PLUGIN"
-
-
 # What RCCL and NCCL look for where nothing is named; the prefix moved between releases.
 DEFAULTS: Final = ("librccl-tuner.so", "libnccl-tuner.so")
-
-
 # First releases that look for a tuner that can be given one of ours (facts: version 2).
 _FIRST: Final = (2, 21)
-
-
 # The newest version that a release looks for; it looks for all down to 2 (facts: introduced in).
 _SINCE: Final = (((2, 30), 6), ((2, 28), 5), ((2, 24), 4), ((2, 22), 3), (_FIRST, 2))
-
-
 # NCCL 2.32.3 still ends at 6; of RCCL no release was seen that looks for 7.
 _NEWEST: Final = {"NCCL": (((2, 32, 6), 7), *_SINCE), "RCCL": _SINCE}
-
-
 _COLLECTIVES: Final = re.compile(r"lib[nr]ccl\.so(?:\.\d+)*")
-
-
 _NUMBER: Final = re.compile(r"([RN]CCL) (\d+)\.(\d+)(?:\.(\d+))?")
 
 

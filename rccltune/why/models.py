@@ -9,8 +9,6 @@ from rccltune.model import Collective, Setting
 from rccltune.why.phrases import MODEL, Process
 
 _MAX_PROCESSES: Final = 65536
-
-
 # Names of rows, beside which there may be torn ones.
 _MAX_ROWS: Final = 16
 

@@ -16,50 +16,28 @@ from rccltune.why.evidence import MAX_WORDS, Evidence, read_setting
 from rccltune.why.records import NOWHERE, Said, Started, Where
 
 MARK: Final = "rccltune: "
-
-
 _START: Final = re.compile(r"rccltune: comm=(\w+) nodes=(\d+) ranks=(\d+) abi=v(\d+) (.+)")
-
-
 _RULES: Final = re.compile(
     r"rules=(\d+) of=(\d+) skipped-rows=(\d+) file=(.*) sha256=([0-9a-f]{64})(.*)"
 )
-
-
 _NEEDS: Final = re.compile(r" needs=(\S+) \(not set")
-
-
 _SCHEDULE: Final = re.compile(r"schedule=(.*) steps=\d+ calls=\d+ sha256=([0-9a-f]{64}) rules=")
-
-
 _DECISION: Final = re.compile(
     r"rccltune: comm=(\w+) decision collective=(\w+) nbytes=(\d{1,20}) answer=(\S+) line=(\d+) "
     r"host=([\w/-]+)"
 )
-
-
 _SUMMARY: Final = re.compile(
     r"rccltune: comm=(\w+) summary calls=(\d{1,20}) hits=(\d{1,20}) misses=(\d{1,20}) "
     r"not-selectable=(\d{1,20}) fallbacks=(\d{1,20})\b"
 )
-
-
 _RULE: Final = re.compile(
     r"rccltune: comm=(\w+) rule line=(\d{1,9}) setting=(\S+) channels=(-?\d+) hits=(\d{1,20})\b"
 )
-
-
 _STEP: Final = re.compile(r"rccltune: comm=(\w+) (?:step=\d+ of=\d+ setting=|schedule begun=)")
-
-
 _ERROR: Final = re.compile(r"rccltune: error: communicator of (\d+) ranks on (\d+) nodes: (.+)")
-
-
 _UNWRITTEN: Final = re.compile(
     r"rccltune: error: comm=\w+: (\S.*?)\s*$"  # of a trace, a record or a log
 )
-
-
 # A refused file's mistakes stand on lines of their own below the error.
 FINDING: Final = re.compile(r"^\s*(line \d+: .+ \[[a-z0-9-]+\])\s*$")
 

@@ -11,8 +11,6 @@ from rccltune.why.records import Job, Key, Kindred, Seen
 
 # What the library's own lines call them by; no variable is known that takes them away.
 SYMMETRIC: Final = "symmetric kernels"
-
-
 # As the catalog of variants calls it.
 DIRECT_GATHER: Final = "direct AllGather"
 

@@ -16,64 +16,34 @@ from rccltune.logs import COLL_CHANNELS, LOG_HEAD, LOG_LEVELS, MODEL_ROW
 from rccltune.why.records import Loading
 
 _HEAD: Final = re.compile(rf"{LOG_HEAD}(?:{LOG_LEVELS}) ")
-
-
 ENV: Final = re.compile(r"\b([A-Z][A-Z0-9_]+) set by environment to (\S+)")
-
-
 OLD_ENV: Final = re.compile(r"\b(NCCL_TUNER_PLUGIN) set to (\S+)")
-
-
 VERSION: Final = re.compile(r"\b([RN]CCL) version\s*:?\s*(\d+\.\d+\.\d+\S*)")
-
-
 FILE: Final = re.compile(r"\bLib[rn]ccl path\s*:\s*(\S.*?)\s*$")
-
-
 NODES: Final = re.compile(r"\bcomm (0x\w+) rank (\d+) nRanks (\d+) nNodes (\d+) ")
-
-
 INIT: Final = re.compile(r"\bcomm (0x\w+) rank (\d+) nranks (\d+) .*?commId 0x(\w+) - Init ")
-
-
 CHOICE: Final = re.compile(
     r"(?:(\w+): )?(?:opCount \w+ )?(\d{1,19}) Bytes -> Algo(?:rithm)? (\w+) "
     r"proto(?:col)? (\w+)(?=( time \S| .*channel\{| channel\{))"
 )
-
-
 SYMMETRIC_CALL: Final = re.compile(
     r"(\w+) \[Symmetric\]: (\d{1,19}) Bytes -> Kernel \S+ nchannels "
 )
-
-
 APPLIED: Final = re.compile(
     r"Applied config for (\w+), bytes=(\d{1,19}): algo=(\w+), proto=(\w+), channels=(-?\d+)"
 )
-
-
 CALL: Final = re.compile(
     r"(?P<name>\w+): opCount \w+ sendbuff \S+ recvbuff (?P<buffer>\S+) (?:acc \S+ )?"
     r"count (?P<count>\d{1,18}) datatype (?P<dtype>\d+) op (?P<op>\d+) root (?P<root>-?\d{1,9}) "
     r"comm (?P<comm>\S+) \[nranks=(?P<n_ranks>\d{1,9})\]"
 )
-
-
 MODEL: Final = re.compile(MODEL_ROW)
-
-
 # Releases before 2.19 name neither function nor type.
 STUCK: Final = re.compile(
     r"no algorithm/protocol available(?: for function (\w+)(?: with datatype (\w+))?)?"
 )
-
-
 LIMIT: Final = re.compile(r"\b(NCCL_\w+) was set to (\S+?)\.?(?=\s|$)")
-
-
 CHANNELS: Final = re.compile(COLL_CHANNELS)
-
-
 # Specific texts first: the first that fits says what a line means.
 LOADING: Final = tuple(
     (re.compile(pattern), what)
@@ -96,8 +66,6 @@ LOADING: Final = tuple(
         (r"TUNER/Plugin: ((?!Failed|Closing|Using|Could|Plugin)\S.*: .+)", Loading.FAILED),
     )
 )
-
-
 DTYPES: Final = (
     *("int8", "uint8", "int32", "uint32", "int64", "uint64", "half", "float", "double"),
     *("bfloat16", "fp8_e4m3", "fp8_e5m2"),

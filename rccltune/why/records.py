@@ -27,8 +27,6 @@ class Where(NamedTuple):
 
 
 NOWHERE = Where(None, None)
-
-
 # Where, collective, size as a tuner sees it.
 Key = tuple[Where, Collective, int]
 

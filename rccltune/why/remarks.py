@@ -96,17 +96,11 @@ def _about_files(job: Job, known: Known) -> Iterator[Remark]:
 
 
 _MOST_TOTALS: Final = 8
-
-
 _WORD: Final[dict[str, Callable[[Setting], Enum | None]]] = {
     "NCCL_ALGO": lambda setting: setting.algorithm,
     "NCCL_PROTO": lambda setting: setting.protocol,
 }
-
-
 _LACKING = (Loading.NOT_FOUND, Loading.UNSUPPORTED)
-
-
 _CHOOSERS = (
     "NCCL_ALGO",
     "NCCL_PROTO",

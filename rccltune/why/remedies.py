@@ -10,58 +10,34 @@ TELL_LIBRARY: Final = (
     "run the job with: export NCCL_DEBUG=INFO NCCL_DEBUG_SUBSYS=INIT,ENV,TUNING,COLL "
     "NCCL_DEBUG_FILE=/path/nccl.%h.%p"
 )
-
-
 TELL_PLUGIN: Final = (
     "run the job with: export RCCLTUNE_LOG=decisions:/path/plugin.%h.%p RCCLTUNE_TRACE=/path/"
     "trace-%h-%p-%c-%n.csv"
 )
-
-
 TELL_ALL: Final = (
     f"{TELL_LIBRARY} RCCLTUNE_LOG=decisions:/path/plugin.%h.%p "
     "RCCLTUNE_TRACE=/path/trace-%h-%p-%c-%n.csv"
 )
-
-
 USE_PLUGIN: Final = 'set on every rank: export NCCL_TUNER_PLUGIN="$(rccltune plugin --path)"'
-
-
 USE_RULES: Final = "set on every rank: export NCCL_TUNER_CONFIG_FILE=/path/rules.csv"
-
-
 MEASURE_SCALE: Final = (
     "measure this scale with rccltune sweep --np, as many ranks as it has, and add its rules"
 )
-
-
 NAME_FILE: Final = (
     "name the file itself on every rank: export NCCL_TUNER_CONFIG_FILE=/path/rules.csv"
 )
-
-
 SAME_FILE: Final = (
     "put the same rule file on every host and set: export NCCL_TUNER_CONFIG_FILE=/path/rules.csv"
 )
-
-
 NO_SCHEDULE: Final = "take the schedule away on every rank: unset RCCLTUNE_SCHEDULE"
-
-
 MODE: Final = (
     "set the machine's real mode on every rank: export RCCLTUNE_MODE=cpx-nps4 (rccltune detect "
     "shows it)"
 )
-
-
 # NCCL from 2.24 on takes a collective's name before a list. RCCL does too, and takes the names from
 # a list in another order (librarylog): in 2.27.7 allreduce: acts on reduce, reduce: on all_reduce.
 _NAMES_COLLECTIVES: Final = (2, 24)
-
-
 _NCCL: Final = re.compile(r"NCCL (\d+)\.(\d+)")
-
-
 CHECK_LIBRARY: Final = (
     "see which library the job loads with rccltune plugin --check --pid PID (or --python EXE), and "
     "name the one that was measured in its LD_LIBRARY_PATH"

@@ -15,8 +15,6 @@ COLUMNS: Final = (
     "comm,abi,n_nodes,n_ranks,step,setting,collective,nbytes,calls,changed,"
     "selectable,host_times_us,host_choice,answer,line"
 )
-
-
 _N_COLUMNS: Final = COLUMNS.count(",") + 1
 
 

@@ -23,16 +23,10 @@ from rccltune.workload.records import Count, Recorder, Source, Workload, gathere
 
 # "host:pid:tid [device] NCCL INFO …"; whatever a launcher puts in front is left alone.
 _PLACE: Final = r"(?:([^\s:]{1,255}):(\d+):\d+ (?:\[\d+\] )?)?NCCL INFO "
-
-
 _CALL: Final = re.compile(
     _PLACE + r"(?:(\w+): )?(\d{1,19}) Bytes -> Algo \w+ proto \w+ (time \S|channel\{)"
 )
-
-
 _START: Final = re.compile(_PLACE + r".*?\bcomm 0x\w+ .*?\bn[rR]anks (\d+)(?:.*?\bnNodes (\d+))?")
-
-
 _Process = tuple[str, int]
 
 

@@ -28,50 +28,26 @@ from rccltune.workload.records import Count, Recorder, Source, Workload, gathere
 
 # Bytes of an element by ncclDataType_t (NCCL 2.28, RCCL 2.27 nccl.h).
 _ELEMENT: Final = (1, 1, 4, 4, 8, 8, 2, 4, 8, 2, 1, 1)
-
-
 # rcclCall_t, before and since all-reduce with bias.
 _CALLS: Final = (
     *("Broadcast", "Reduce", "AllGather", "ReduceScatter", "AllReduce"),
     *("Send", "Recv", "AllToAll", "AllToAllv", "Gather", "Scatter", "Bcast"),
 )
-
-
 _N_KINDS: Final = 31
-
-
 _WITH_BIAS: Final = (*_CALLS[:5], "AllReduceWithBias", *_CALLS[5:])
-
-
 # What is not called as it is asked of a tuner.
 _ASKED_AS: Final = {"Bcast": "Broadcast", "AllReduceWithBias": "AllReduce"}
-
-
 # ncclCommInitAll, counted from the last collective.
 _INIT_ALL: Final = 6
-
-
 _MOST_DEVICES: Final = 1 << 12
-
-
 _OLD: Final = struct.Struct("<4idQ2iQ7Q4i2Q2iQ")
-
-
 _NEW: Final = struct.Struct("<4idQ2iQ8Q4i2Q2iQ")
-
-
 _LINE: Final = re.compile(
     r"^\s*(\w+) : \[opCount : .*?\bcount : (\d+), datatype : (\d+),.*?\bcomm : (\S+), "
     r"nranks : (-?\d+),(.*)$"
 )
-
-
 _CAPTURED: Final = re.compile(r"\bcaptured : (-?\d+)")
-
-
 _NAMED: Final = re.compile(r"\.(\d+)\.([^/]+?)(?:\.json|\.bin)?$")
-
-
 # Of these a tuner sees the total over all ranks.
 _LARGEST_TYPE: Final = len(_ELEMENT)
 

@@ -12,12 +12,8 @@ from rccltune.workload.records import Count, Workload
 
 # Microseconds of one call of a collective at a scale and a size; None where nobody measured it.
 Times = Callable[[Collective, Scale, int], float | None]
-
-
 # What little a call costs however small, in bytes that take as long: 10 µs at 10 GB/s.
 _LATENCY_NBYTES: Final = 100_000
-
-
 _US: Final = 1e-6
 
 

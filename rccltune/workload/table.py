@@ -15,17 +15,9 @@ from rccltune.model import Collective, OutputError, Scale, grammar
 from rccltune.workload.records import Count, Recorder, Source, State, Workload, gathered
 
 HEADER: Final = "collective,nBytes,nRanks,nNodes,calls,maxBytes,totalBytes"
-
-
 _WANTED: Final = ("collective", "nbytes", "nranks", "nnodes", "calls")
-
-
 _FORMAT: Final = "1"
-
-
 _BEGIN: Final = "#@ format"
-
-
 _BLIND: Final = (
     "# Calls that asked a tuner, of all ranks together.  Not in here: replays of captured graphs,\n"
     "# point-to-point, paths that ask no tuner, and how grouped calls were split.\n"

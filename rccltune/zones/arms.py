@@ -111,11 +111,7 @@ _SWITCHED = (
     Algorithm.NVLS,
     Algorithm.NVLS_TREE,
 )
-
-
 _PAT = (Collective.ALL_GATHER, Collective.REDUCE_SCATTER)
-
-
 _NARROW = ("gfx94", "gfx95")
 
 

@@ -31,8 +31,6 @@ from rccltune.zones.board import INF, Board
 from rccltune.zones.proof import Rivals, Standing, standings
 
 HOLE = -1
-
-
 Cost = tuple[float, ...]
 
 
@@ -122,8 +120,6 @@ def _unwind(way: _Partial) -> list[int]:
 
 # Regrets that differ by less than a quarter of the tolerance are a tie, and go to fewer channels.
 _TIE = 4
-
-
 _EPSILON = 1e-9
 
 

@@ -41,8 +41,6 @@ from rccltune.zones.composite import (
 from rccltune.zones.reach import boundary
 
 _NOTHING: Final = "it makes nothing faster than the site with its rules"
-
-
 _LESS: Final = "the site with its rules is faster over all sizes together"
 
 

@@ -27,30 +27,16 @@ from rccltune.model.defaults import LEVEL
 from rccltune.zones.board import INF, Board, Line, Repeats
 
 ONE_RUN_GAIN = 0.15
-
-
 ONE_RUN_SIZES = 3
-
-
 # Beside proven sizes one run must still gain more than a null knob's usual 5 % at one size.
 ONE_RUN_BESIDE = 0.05
-
-
 # Weight of the pooled spread, in degrees of freedom: at least this, and at most that, whatever
 # the sizes say about how alike they are.
 _LEAST_PRIOR = 4.0
-
-
 _MOST_PRIOR = 40.0
-
-
 # From so few sizes nothing can be said about it.
 _FEW_SIZES = 8
-
-
 _EPSILON = 1e-9
-
-
 # Median of the square of a standard normal.
 _MEDIAN_SQUARE = 0.4549
 

@@ -20,8 +20,6 @@ from rccltune.zones.board import Board
 from rccltune.zones.decision import HOLE, Decision, Stretch
 
 Ends = tuple[float, float]
-
-
 # Points at which equally bad boundaries are compared by their average loss.
 _SAMPLES = 32
 
@@ -83,8 +81,6 @@ def _average(share: float, ratios: Sequence[Ends]) -> float:
 
 # Where sizes are further apart than an octave, crossings of curves tell more than the grid does.
 _STEP = 2.0
-
-
 # Whole bytes leave a zone a little short of a step.
 _WHOLE = 1e-3
 

@@ -34,7 +34,7 @@ from rccltune.rules import (
     read_rules,
     render,
     rules_of,
-    sections,
+    sections_of,
 )
 from rccltune.rules import over as rules_over
 
@@ -99,7 +99,7 @@ def zones(
 def document(found: Sequence[Zone]) -> RuleDocument:
     """Zones as they are emitted."""
     return RuleDocument(
-        provenance=("measured by a test",), requires=(), needs=(), sections=sections(found)
+        provenance=("measured by a test",), requires=(), needs=(), sections=sections_of(found)
     )
 
 

@@ -111,7 +111,7 @@ def test_no_line_of_a_rule_file_is_cut(
         provenance=tuple(provenance),
         requires=tuple(requires),
         needs=tuple(needs),
-        sections=rules.sections(zones(reasons, [100, 200, 300])),
+        sections=rules.sections_of(zones(reasons, [100, 200, 300])),
         base=None,
     )
     merged = rules.over(
@@ -183,7 +183,7 @@ def test_rules_without_a_cell_never_become_a_file() -> None:
     """Newer RCCL skips -1,-1 and older RCCL plays ring/simple: a bug upstream is found out."""
     broken = Zone(target=TARGET, min_nbytes=0, max_nbytes=MAX_NBYTES, setting=Setting(channels=8))
     document = rules.RuleDocument(
-        provenance=(), requires=(), needs=(), sections=rules.sections([broken])
+        provenance=(), requires=(), needs=(), sections=rules.sections_of([broken])
     )
     with pytest.raises(VerificationError, match="names no algorithm"):
         rules.render(document)

@@ -21,7 +21,7 @@ from rccltune.model import (
     Target,
     Zone,
 )
-from rccltune.rules import NcclxFile, RuleDocument, read_rules, render, render_ncclx, sections
+from rccltune.rules import NcclxFile, RuleDocument, read_rules, render, render_ncclx, sections_of
 
 EVERY: set[Cell] = {(a, p) for a in ALGORITHMS for p in PROTOCOLS}
 NO_LL128 = {cell for cell in EVERY if cell[1] != "ll128"}
@@ -239,7 +239,7 @@ def test_rules_of_both_dialects_come_from_the_same_zones() -> None:
     """Each of RCCL's rows, at sizes that its ranks divide, is what NCCLX answers alone."""
     scale = Scale(n_nodes=1, n_ranks=8)
     found = [z for z in constant() if z.target.scale == scale]
-    document = RuleDocument(provenance=(), requires=(), needs=(), sections=sections(found))
+    document = RuleDocument(provenance=(), requires=(), needs=(), sections=sections_of(found))
     rules: tuple[Rule, ...] = read_rules(render(document).encode()).rules
     text = written(found).text
     for rule in rules[:3]:

@@ -27,7 +27,7 @@ from rccltune.model import (
     VerificationError,
     Zone,
 )
-from rccltune.rules import RuleDocument, audit, read_rules, render, sections
+from rccltune.rules import RuleDocument, audit, read_rules, render, sections_of
 
 TARGET = Target(
     collective=Collective.ALL_REDUCE,
@@ -73,7 +73,7 @@ def document(zones: list[Zone]) -> RuleDocument:
         provenance=("measured by somebody " * 20, "@ is no instruction here"),
         requires=(("arch", "gfx942"), ("cus", "38"), ("compute", "CPX"), ("memory", "NPS4")),
         needs=LL128_FORCED.environment,
-        sections=sections(zones),
+        sections=sections_of(zones),
     )
 
 
@@ -166,7 +166,7 @@ def test_zones_with_a_gap_never_become_a_file() -> None:
     gap = Zone(target=TARGET, min_nbytes=8, max_nbytes=MAX_NBYTES, setting=None, reason="x")
 
     with pytest.raises(VerificationError, match="jump from 0 to 8"):
-        sections([gap])
+        sections_of([gap])
 
 
 # What each public file must be found to be, from INDEX.md ("configs"): rules kept, and the

@@ -48,7 +48,7 @@ def emitted(bounds: list[int], settings: list[str | None]) -> str:
         provenance=("measured by a test",),
         requires=(("placement", "node"),),
         needs=(("A_NAME", "1"),),
-        sections=rules.sections(zones),
+        sections=rules.sections_of(zones),
     )
     return rules.render(made)
 

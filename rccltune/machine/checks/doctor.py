@@ -22,8 +22,6 @@ CHECKS: Final[tuple[Callable[[Circumstances], Iterator[Finding]], ...]] = (
     *software.CHECKS,
     *practices.CHECKS,
 )
-
-
 _ORDER: Final = tuple(Severity)
 
 

@@ -12,8 +12,6 @@ from rccltune.machine.records import Finding
 from rccltune.machine.situation import VISIBLE
 
 _OURS: Final = re.compile(r"(NCCL|RCCL)_\w+")
-
-
 _RUNTIME: Final = re.compile(r"(HSA|ROCR|AMD)_\w+")
 
 

@@ -90,9 +90,5 @@ def _finding(
 
 # A sweep does not survive the first, survives the second, and the third is only to know.
 stops = partial(_finding, Severity.STOPS)
-
-
 warns = partial(_finding, Severity.WARNS)
-
-
 notes = partial(_finding, Severity.NOTES)

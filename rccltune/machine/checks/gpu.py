@@ -12,29 +12,13 @@ from rccltune.machine.pci import DEVICES
 from rccltune.machine.records import Finding
 
 _DRIVER: Final = "sys/module/amdgpu/version"
-
-
 _PROCESSES: Final = "sys/class/kfd/kfd/proc"
-
-
 _MIN_DRIVER: Final = (6, 12, 12)
-
-
 _MIN_KERNEL: Final = (5, 15)
-
-
 _MIN_MEC: Final = 177
-
-
 _RECLAIM: Final = "HSA_NO_SCRATCH_RECLAIM"
-
-
 _USED_BYTES: Final = 2 << 30
-
-
 _HOT: Final = 90_000
-
-
 _GROUPS: Final = "sudo usermod -aG render,video $USER, then log in again"
 
 

@@ -10,20 +10,10 @@ from rccltune.machine.checks.facts import Circumstances, notes, warns
 from rccltune.machine.records import Finding
 
 _CPUS: Final = "sys/devices/system/cpu"
-
-
 _GIB: Final = 1 << 30
-
-
 _SHM: Final = "/dev/shm"  # noqa: S108 - looked at, never written
-
-
 _MIN_SHM: Final = 8 * _GIB
-
-
 _MIN_FILES: Final = 4096
-
-
 _MIN_MEMLOCK: Final = 32 * _GIB
 
 

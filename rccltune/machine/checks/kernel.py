@@ -11,26 +11,12 @@ from rccltune.machine.pci import DEVICES
 from rccltune.machine.records import Finding
 
 _BALANCING: Final = "/proc/sys/kernel/numa_balancing"
-
-
 _CMDLINE: Final = "/proc/cmdline"
-
-
 _PAGES: Final = "/sys/kernel/mm/transparent_hugepage/enabled"
-
-
 _GRUB: Final = "add it to GRUB_CMDLINE_LINUX in /etc/default/grub, then update-grub and restart"
-
-
 _ACS: Final = 0x000D
-
-
 _SOURCE_VALIDATION: Final = 1
-
-
 _CONFIG_SIZE: Final = 4096
-
-
 # (pattern, what it means, whether the GPU is ill); amdgpu and KFD.
 _LOG: Final = (
     (r"Runlist is getting oversubscribed", "more queues than the GPU has: other jobs run on it"),

@@ -10,8 +10,6 @@ from rccltune.machine.checks.gpu import numbers
 from rccltune.machine.records import Benchmark, Finding
 
 _FAMILY: Final = {"openmpi": "openmpi", "mpich": "mpich", "intel": "mpich"}
-
-
 _ORPHANS: Final = "each rank then runs alone, and the launcher still ends with 0"
 
 

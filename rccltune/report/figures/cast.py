@@ -28,8 +28,6 @@ from rccltune.report.figures.scene import PlotInput, Scene, Series
 
 # More labelled lines than this cannot be told apart, whatever the colours.
 MAX_LEADS: Final = 10
-
-
 # Up to this many settings, eager and graph-captured calls are shown side by side.
 FEW_SETTINGS: Final = 3
 

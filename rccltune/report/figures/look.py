@@ -13,20 +13,10 @@ from typing import Final
 from rccltune.model import Algorithm, Protocol, Role, Setting
 
 Dashes = tuple[float, ...]
-
-
 BLACK: Final = "#000000"
-
-
 GREY: Final = "#6b6b6b"
-
-
 PALE: Final = "#d9d9d9"
-
-
 VERMILLION: Final = "#D55E00"
-
-
 # For things that are no settings, each with the ink of its text; black is the site's own.
 PALETTE: Final = (
     (BLACK, BLACK),
@@ -37,18 +27,10 @@ PALETTE: Final = (
     ("#E69F00", "#8f6200"),
     ("#56B4E9", "#1f6f9e"),
 )
-
-
 _COLOUR: Final = {Protocol.LL: "#0072B2", Protocol.LL128: "#E69F00", Protocol.SIMPLE: "#009E73"}
-
-
 # Text needs more contrast with white paper than a line does.
 _INK: Final = {Protocol.LL: "#005b8e", Protocol.LL128: "#8f6200", Protocol.SIMPLE: "#00694c"}
-
-
 _MARKER: Final = {Protocol.LL: "o", Protocol.LL128: "s", Protocol.SIMPLE: "^"}
-
-
 _DASHES: Final[dict[Algorithm | None, Dashes]] = {
     Algorithm.RING: (),
     Algorithm.TREE: (5.0, 1.8),
@@ -59,8 +41,6 @@ _DASHES: Final[dict[Algorithm | None, Dashes]] = {
     Algorithm.PAT: (1.2, 3.0),
     None: (),
 }
-
-
 _ROLE_MARKER: Final = {Role.BASELINE: "X", Role.SILENT: "P", Role.UNSTATED: "D"}
 
 

@@ -10,8 +10,6 @@ from typing import Final
 from rccltune.model import Curve, CurvePoint, Model, Setting, Zone
 
 Polyline = tuple[tuple[float, float], ...]
-
-
 # Points per fitted segment: a straight line in bytes is curved on logarithmic axes.
 _GRID: Final = 33
 

@@ -10,8 +10,6 @@ from rccltune.report.figures.scene import Scene, Series
 from rccltune.report.figures.shapes import repeated
 
 LOWEST: Final = 0.25
-
-
 HIGHEST: Final = 10.0
 
 

@@ -9,8 +9,6 @@ from rccltune.report.figures.channels import evenly
 from rccltune.report.figures.scene import Scene, Series
 
 MAX_ROWS: Final = 32
-
-
 MAX_COLUMNS: Final = 14
 
 

@@ -11,8 +11,6 @@ from rccltune.report.figures.scene import Scene, Series
 from rccltune.report.figures.shapes import Polyline, model_paths
 
 MAX_CROSSINGS: Final = 8
-
-
 MAX_PANELS: Final = 8
 
 

@@ -29,14 +29,8 @@ from rccltune.report.renderers.parts import (
 from rccltune.report.renderers.sheet import FOOT, HEAD, LEFT, SMALL, Sheet
 
 _WIDTH = 9.0
-
-
 _UPPER = 3.1
-
-
 _LOWER = 2.5
-
-
 _ROOM = 1.14
 
 

@@ -27,34 +27,16 @@ from rccltune.report.renderers.parts import (
 from rccltune.report.renderers.sheet import FOOT, HEAD, POINTS_PER_INCH, SMALL, Sheet
 
 _WIDTH: Final = 9.5
-
-
 _LEFT: Final = 1.05
-
-
 _MAIN: Final = 4.2
-
-
 _LOSS: Final = 1.0
-
-
 _STRIP: Final = 0.36
-
-
 _GAP: Final = 0.06
-
-
 _DASH: Final = 2.2
-
-
 # The model says the same of LL and LL128: shifted dashes leave both to be seen.
 _SHIFT: Final = {Protocol.LL: 0.0, Protocol.LL128: _DASH, Protocol.SIMPLE: 0.0}
-
-
 # Predictions further than this from everything measured would press it into a strip.
 _REACH: Final = 4.0
-
-
 # A loss panel that reaches to half a percent would make a drama of noise.
 _LEAST_LOSS: Final = 10.0
 

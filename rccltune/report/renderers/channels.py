@@ -17,17 +17,9 @@ from rccltune.report.renderers.parts import End, end_labels, label_column, log_a
 from rccltune.report.renderers.sheet import FOOT, HEAD, LEFT, Sheet
 
 _PANEL_WIDTH: Final = 2.0
-
-
 _PANEL_HEIGHT: Final = 2.2
-
-
 _ABOVE: Final = 0.3
-
-
 _BELOW: Final = 0.55
-
-
 _NAME: Final = 7.0
 
 

@@ -24,23 +24,11 @@ _SHADES: Final = (
     "#e6ebf0",
     "#a9cce8",
 )
-
-
 _MAP: Final = 2.5
-
-
 _LEAST_ROW: Final = 0.62
-
-
 _MOST_ROW: Final = 0.85
-
-
 _PANEL: Final = 2.35
-
-
 _GAP: Final = 0.35
-
-
 # Room right of the longest bar for its figure.
 _REACH: Final = 1.55
 

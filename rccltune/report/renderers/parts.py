@@ -18,25 +18,13 @@ from rccltune.report.figures.ticks import log_ticks, size_ticks
 from rccltune.report.renderers.sheet import POINTS_PER_INCH, SMALL, text_width
 
 RIBBON: Final = 0.42
-
-
 _LINE_HEIGHT: Final = 1.22
-
-
 # Inches between the end of a line and its label, room for a leader.
 _GAP: Final = 0.22
-
-
 # More markers on one line run into each other.
 _MARKERS: Final = 32
-
-
 _TICK_INCHES: Final = 0.62
-
-
 _HATCHING: Final = "#dedede"
-
-
 _LEADER: Final = {
     "arrowstyle": "-",
     "color": GREY,

@@ -24,20 +24,10 @@ from rccltune.report.figures.look import BLACK, GREY, VERMILLION
 from rccltune.report.figures.scene import Scene
 
 POINTS_PER_INCH: Final = 72
-
-
 SMALL: Final = 8.0
-
-
 LEFT: Final = 0.75
-
-
 HEAD: Final = 0.72
-
-
 FOOT: Final = 0.34
-
-
 _STYLE: Final[dict[Any, Any]] = {
     "font.family": "DejaVu Sans",
     "font.size": 9.0,

@@ -30,8 +30,6 @@ from rccltune.report.renderers.parts import (
 from rccltune.report.renderers.sheet import FOOT, HEAD, LEFT, Sheet
 
 _WIDTH: Final = 9.0
-
-
 _MAIN: Final = 3.9
 
 

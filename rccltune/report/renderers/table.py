@@ -17,24 +17,12 @@ from rccltune.report.renderers.parts import series_look
 from rccltune.report.renderers.sheet import FOOT, HEAD, POINTS_PER_INCH, SMALL, Sheet, text_width
 
 _ROW: Final = 0.34
-
-
 _COLUMN: Final = 0.86
-
-
 _HEADER_LINE: Final = 0.14
-
-
 _LEGEND: Final = 0.5
-
-
 # White to dark blue, one hue and falling lightness: the same order in greyscale and for anyone.
 _LIGHT: Final = (255, 255, 255)
-
-
 _DARK: Final = (8, 48, 107)
-
-
 _WORST: Final = 4.0
 
 

@@ -39,17 +39,9 @@ from rccltune.report.renderers.sheet import (
 )
 
 _WIDTH: Final = 9.5
-
-
 _MAIN: Final = 4.0
-
-
 _ROW: Final = 0.2
-
-
 _PANEL: Final = 1.05
-
-
 _PER_ROW: Final = 4
 
 

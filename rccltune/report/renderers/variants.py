@@ -15,14 +15,8 @@ from rccltune.report.renderers.parts import End, end_labels, label_column, log_a
 from rccltune.report.renderers.sheet import FOOT, HEAD, LEFT, Sheet
 
 _WIDTH: Final = 9.0
-
-
 _MAIN: Final = 3.9
-
-
 _MARKERS: Final = "osD^vP*X"
-
-
 _UNTOUCHED: Final = "untouched site"
 
 

@@ -72,18 +72,12 @@ def figure(
 
 
 PALETTE: Final[tuple[Ink, ...]] = ("p1", "p2", "p3", "p4", "p5", "p6")
-
-
 MARKERS: Final[tuple[Marker, ...]] = ("circle", "square", "triangle", "diamond", "cross")
-
-
 _INK: Final[Mapping[Protocol, Ink]] = {
     Protocol.LL: "ll",
     Protocol.LL128: "ll128",
     Protocol.SIMPLE: "simple",
 }
-
-
 _MARKER: Final[Mapping[str, Marker]] = {
     "o": "circle",
     "s": "square",

@@ -12,11 +12,7 @@ from rccltune.report.sections.found import Found
 from rccltune.report.sections.words import DASH, count, percent, where_of
 
 _MOST_ROWS = 400
-
-
 _MOST_CURVES = 120
-
-
 _MOST_NOTICES = 60
 
 

@@ -39,24 +39,12 @@ if TYPE_CHECKING:
 
 
 Ended = tuple[Launch, Outcome]
-
-
 AS_SWEPT: Final = "as swept"
-
-
 _MOST_HEAD: Final = 65536
-
-
 # A row of the heading that nccl-tests and rccl-tests print: bus id in brackets, then the name.
 _DEVICE: Final = re.compile(r"^# +Rank +\d+ .*\bdevice +\d+ \[[^\]]+\] (\S.*?) *$", re.MULTILINE)
-
-
 _SECTION: Final = re.compile(r"^#@ section ", re.MULTILINE)
-
-
 _WHERE: Final = re.compile(r"\w+ nodes=([0-9]+) ranks=([0-9]+)")
-
-
 _REMARK: Final = re.compile(r"extrapolated from .*?; expected error (?:unknown|\d+ %)")
 
 

@@ -27,8 +27,6 @@ from rccltune.report.sections.verified import Stood, Verification
 from rccltune.report.sections.words import baseline_of, count, days, libraries, where_of
 
 _MOST_REASONS = 4
-
-
 _VERIFIED = "times as fast as the untouched site"
 
 

@@ -27,38 +27,16 @@ from rccltune.verify import FOLDER, TUNED
 
 # Of a log of gigabytes no more is read.
 _HEAD: Final = 65_536
-
-
 _TAIL: Final = 16_384
-
-
 _WIDEST: Final = 200
-
-
 _MOST_ROWS: Final = 4
-
-
 _LAST_LINES: Final = 3
-
-
 _ERROR_LINES: Final = 8
-
-
 _MOST_WORDS: Final = 4_000
-
-
 _MOST_LISTED: Final = 300
-
-
 _ROW: Final = re.compile(r"\s*\d+\s+\d+\s+\w+\s")
-
-
 _VERSION: Final = re.compile(r"rccl-tests|nccl-tests|version|SIMULATED", re.IGNORECASE)
-
-
 _HEADING: Final = re.compile(r"#\s+size\s+count")
-
-
 _GOOD: Final = (Status.OK, Status.IMPORTED)
 
 

@@ -11,14 +11,8 @@ from rccltune.report.sections.found import Found
 from rccltune.report.sections.words import count, days, libraries
 
 _HEADER = "session.json"
-
-
 _OUTCOMES = "launches/*/outcome.json"
-
-
 _MOST = 24
-
-
 # Without a word of it ranks were bound by nobody, and rccl-tests measured.
 _ONLY_WHERE_KNOWN = ("binding", "measured through", "devices, by the benchmark")
 

@@ -23,15 +23,9 @@ from rccltune.report.sections.words import (
 from rccltune.zones import Choice, zones_in
 
 _MOST_HOLES = 60
-
-
 _MOST_RULES = 200
-
-
 # What weakens a gain; repeats are the usual case.
 _PROOF = {Proof.ONE_RUN: "one run", Proof.EXTRAPOLATED: "extrapolated"}
-
-
 _COLUMNS = (
     Column(name="collective"),
     Column(name="sizes"),

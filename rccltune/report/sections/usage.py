@@ -14,8 +14,6 @@ from rccltune.rules import is_harmless
 
 # A rule file of ours has some dozen lines; somebody's may have thousands.
 _MOST_BYTES: Final = 30_000
-
-
 _WITHOUT: Final = "RCCL with a CSV tuner of its own, ROCm 7.13 and later, does without"
 
 

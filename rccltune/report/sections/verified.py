@@ -13,11 +13,7 @@ from rccltune.rules import RuleFile
 from rccltune.verify import ConditionFile, Cut, StandingFile, VerdictFile, verdict_files
 
 AS_SWEPT: Final = "as swept"
-
-
 _AGAIN: Final = "delete it; rccltune verify writes it again without measuring anew."
-
-
 # Rule files of a session by their names.
 Files = Mapping[str, RuleFile]
 

@@ -9,8 +9,6 @@ from rccltune.model import Outcome, Rule, Scale, Setting, Variant, Verdict
 from rccltune.report.sections.found import Ended, Found
 
 DASH = "–"
-
-
 _SURE = 0.999
 
 
