@@ -176,7 +176,7 @@ def _text(done: Emitted) -> Laid:
             parts.append(f"behind them {len(done.base.rules)} rows of {done.base.place}")
     for one in done.translated:
         parts += ["", f"for {one.form}: {one.path}", *one.said]
-    parts += environment_lines(done.environments)
+    parts += environment_lines(done.environments) if done.environments else []
     if done.environment_path is not None:
         parts.append(f"To use it: source {shlex.quote(str(done.environment_path.resolve()))}")
     return lay((lay(parts), *(_text(one) for one in done.beside)), gap="\n\n")

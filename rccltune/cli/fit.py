@@ -88,15 +88,19 @@ def _plain(
 
 
 def _text(done: FitDone) -> Laid:
-    from rccltune.zones import judged_variants
-
     parts = [_curves(done.curves), "", _crossovers(done.crossovers)]
     parts += ["", _separation(done)] if done.separations else []
     parts += ["", *done.agreements.lines] if done.agreements.lines else []
-    variants = environment_lines(judged_variants(done)) if done.is_varied else []
+    variants = _variants(done) if done.is_varied else []
     parts += ["", *variants] if variants else []
     parts += ["", belief_text(done.beliefs, done.curves)] if done.beliefs else []
     return lay(parts)
+
+
+def _variants(done: FitDone) -> list[str]:
+    from rccltune.zones import judged_variants
+
+    return environment_lines(judged_variants(done))
 
 
 def _curves(curves: tuple[Curve, ...]) -> str:

@@ -10,8 +10,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import click
 
 from rccltune.cli.console import DEFAULT_SESSION, Word, with_options
-from rccltune.measure import parse_scales
-from rccltune.model import Collective, CommandLineError, Mode, Scale, defaults
+from rccltune.model import Collective, CommandLineError, Mode, Scale, defaults, parse_scales
 
 if TYPE_CHECKING:
     from rccltune.fit import FitDone

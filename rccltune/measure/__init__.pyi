@@ -15,7 +15,6 @@ from .options import declared as declared
 from .options import given as given
 from .options import orders as orders
 from .options import parse_duration as parse_duration
-from .options import parse_scales as parse_scales
 from .options import to_plain as to_plain
 from .preparation import Prepared as Prepared
 from .preparation import completed as completed

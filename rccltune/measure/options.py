@@ -41,6 +41,7 @@ from rccltune.model import (
     VariableName,
     defaults,
     odd_letters,
+    parse_scales,
     parse_size,
     short_size,
     shown,
@@ -79,11 +80,6 @@ def parse_duration(text: str) -> float:
     if match is None or not float(match[1]):
         raise ValueError(f"'{text}' is no duration: write 90, 90s, 5m or 1h")
     return float(match[1]) * _SECONDS[match[2]]
-
-
-def parse_scales(text: str) -> tuple[Scale, ...]:
-    """Scales of ``1x64,2x128``; ValueError otherwise."""
-    return tuple(Scale.parse(part) for part in text.split(",") if part)
 
 
 def _channels(text: str) -> tuple[int, ...]:

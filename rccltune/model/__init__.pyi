@@ -129,6 +129,7 @@ from .settings import Vendor as Vendor
 from .settings import View as View
 from .settings import base_variant as base_variant
 from .settings import in_default as in_default
+from .settings import parse_scales as parse_scales
 from .settings import vendor_of as vendor_of
 from .settings import widened_by as widened_by
 from .vocabulary import BACKENDS as BACKENDS

@@ -97,6 +97,11 @@ class Role(Enum):
     UNSTATED = "unstated"
 
 
+def parse_scales(text: str) -> tuple[Scale, ...]:
+    """Scales of ``1x64,2x128``; ValueError otherwise."""
+    return tuple(Scale.parse(part) for part in text.split(",") if part)
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Setting:
     """What a tuner may choose; ``None`` leaves that part to RCCL."""

@@ -5,10 +5,14 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Sequence
 from functools import cache
 from pathlib import Path
+from typing import Final
 
 from rccltune import variants
-from rccltune.model import CommandLineError
+from rccltune.model import KNOWN_VARIANTS, CommandLineError
 from rccltune.variants import Parameter
+
+# What we add to rules ourselves; no catalog need be read for it.
+_OURS: Final = frozenset(name for one in KNOWN_VARIANTS.values() for name, _ in one.environment)
 
 
 @cache
@@ -29,7 +33,7 @@ def harmless() -> frozenset[str]:
 
 def is_harmless(name: str, value: str) -> bool:
     """Whether a variable may be set for whoever wrote the rules that need it."""
-    return name in harmless() and not _may_be_path(value)
+    return not _may_be_path(value) and (name in _OURS or name in harmless())
 
 
 def named_in(file: Path | None) -> frozenset[str]:

@@ -142,7 +142,11 @@ def environments_of(
     Raises:
         CommandLineError: the variant that was named was not measured, or is lossy.
     """
-    found = environment.environments(done.references, choice.zones, options, wrong=done.wrong)
+    found = (
+        environment.environments(done.references, choice.zones, options, wrong=done.wrong)
+        if done.is_varied
+        else ()
+    )
     if options.variant in (None, DEFAULT_VARIANT.name):
         return found
     named = next((one for one in found if one.variant.name == options.variant), None)
