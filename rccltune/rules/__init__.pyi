@@ -15,10 +15,6 @@ from .documents import sections_of as sections_of
 from .emission import choose_rules as choose_rules
 from .emission import emit_rules as emit_rules
 from .emission import file_name as file_name
-from .emitted import Emitted as Emitted
-from .emitted import EmitWish as EmitWish
-from .environment import finding_lines as finding_lines
-from .environment import render_environment as render_environment
 from .explanation import Explained as Explained
 from .explanation import Explanation as Explanation
 from .explanation import Question as Question
@@ -53,6 +49,8 @@ from .reader import Severity as Severity
 from .reader import read_rules as read_rules
 from .seals import accepted as accepted
 from .seals import seal as seal
+from .sheets import Emitted as Emitted
+from .sheets import EmitWish as EmitWish
 from .sheets import sheet_name as sheet_name
 from .vendor_rules import by_reason as by_reason
 from .vendor_rules import check_over as check_over
@@ -60,5 +58,7 @@ from .vendor_rules import over as over
 from .vendor_rules import read_base as read_base
 from .vendor_rules import rules_of as rules_of
 from .writer import VERIFIED_MARK as VERIFIED_MARK
+from .writer import finding_lines as finding_lines
 from .writer import render as render
+from .writer import render_environment as render_environment
 from .writer import render_rules as render_rules

@@ -29,11 +29,9 @@ from rccltune.model import (
 from rccltune.rules import ncclx, writer
 from rccltune.rules.base import based, vendor
 from rccltune.rules.documents import Hole, RuleDocument, sections_of
-from rccltune.rules.emitted import Emitted, EmitWish, Translated
-from rccltune.rules.environment import finding_lines, render_environment
 from rccltune.rules.needs import check_needs
-from rccltune.rules.sheets import Sheet, sheet_name, sheets_of
-from rccltune.rules.writer import write_all
+from rccltune.rules.sheets import Emitted, EmitWish, Sheet, Translated, sheet_name, sheets_of
+from rccltune.rules.writer import finding_lines, render_environment, write_all
 from rccltune.scaling import predicted
 from rccltune.session import VENDOR_UNKNOWN, machine_words, one_machine
 from rccltune.zones import choice_of, environments_of, together, zones_in

@@ -1,7 +1,8 @@
-"""Which rules go into which file, where communicators are smaller than the node.
+"""What is written: a sheet of zones for each placement of ranks, and the files that come of it.
 
-Design §7: a rule for fewer ranks than the node holds is for any of their placements only where
-each was measured and none is slower than the untouched site; else it is for its placement alone.
+Communicators that are smaller than the node may run on any of its devices. Design §7: a rule for
+fewer ranks than the node holds is for any of their placements only where each was measured and
+none is slower than the untouched site; else it is for its placement alone.
 """
 
 from __future__ import annotations
@@ -9,11 +10,24 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
-from rccltune import zones
+from rccltune import model, zones
 from rccltune.fit import FitDone
-from rccltune.model import Curve, Note, Notice, Place, RankPlacement, Scale, Zone
+from rccltune.model import (
+    Curve,
+    Environment,
+    LeftOut,
+    Note,
+    Notice,
+    Place,
+    RankPlacement,
+    RuleCount,
+    Scale,
+    Zone,
+)
+from rccltune.rules import documents
+from rccltune.rules.base import Vendor
 from rccltune.session import stored_place
 from rccltune.zones import explained
 
@@ -195,3 +209,110 @@ def _says(found: Sequence[Zone]) -> set[tuple[object, ...]]:
         for zone in found
         if zone.setting is not None
     }
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EmitWish:
+    """What emit-config was asked for.
+
+    Attributes:
+        options: for each session, since a baseline is found in its own curves.
+        home: the folder of the default name, None for the first session.
+        output: None is the default name; ``-`` writes no file.
+        formats: ``rccl`` for the rule file, ``ncclx`` for NCCLX's, ``env`` for exports.
+        scales: for which rules are predicted where they were not measured.
+        base: the vendor's table that stands behind the rules; ``auto`` looks for it.
+        span: rules of NCCLX may reach over scales between measured ones that agree.
+        allowed: variables beyond the harmless ones that rules may need.
+    """
+
+    folders: tuple[Path, ...]
+    options: Callable[[FitDone], ChoiceOptions]
+    home: Path | None = None
+    output: Path | None = None
+    overwrite: bool = False
+    formats: tuple[str, ...] = ("rccl",)
+    scales: tuple[Scale, ...] = ()
+    base: Path | None = None
+    span: bool = False
+    allowed: frozenset[str] = frozenset()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Translated:
+    """The same choices for another consumer.
+
+    Attributes:
+        variable: of the environment, which names the file to the consumer.
+        said: what was gained and lost, in sentences.
+        path: None where the text goes to stdout.
+    """
+
+    form: str
+    variable: str
+    text: str
+    n_rules: int
+    said: tuple[str, ...]
+    path: Path | None = None
+
+    def as_plain(self) -> dict[str, Any]:
+        """For --json."""
+        path = str(self.path) if self.path else None
+        return {"format": self.form, "path": path, "rules": self.n_rules, "said": list(self.said)}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Emitted:
+    """What was written.
+
+    Attributes:
+        path: None where the text goes to stdout.
+        text: of the rule file; of the exports where no rule file was asked for.
+        environment_path: of the exports that use it, None where all goes to stdout.
+        environment_text: of the exports.
+        environments: variants that were measured beside the untouched site, judged.
+        needs: what the rules need to be exported.
+        placement: the only one that the rules are for, None where they are for any.
+        beside: files for one placement of ranks each, where there are more files than one.
+        base: the vendor's table behind the rules, None where none was asked for.
+        translated: files in the dialects of other consumers.
+    """
+
+    path: Path | None
+    text: str
+    zones: tuple[Zone, ...]
+    environment_path: Path | None = None
+    environment_text: str = ""
+    environments: tuple[Environment, ...] = ()
+    needs: tuple[tuple[str, str], ...] = ()
+    left_out: tuple[LeftOut, ...] = ()
+    notices: tuple[Notice, ...] = ()
+    placement: str | None = None
+    beside: tuple[Emitted, ...] = ()
+    base: Vendor | None = None
+    translated: tuple[Translated, ...] = ()
+
+    @property
+    def count(self) -> RuleCount:
+        """Rules in the file for RCCL and the plugin, whether it is written or not."""
+        return documents.counted(
+            [rule for s in documents.sections_of(self.zones) for rule in s.rules]
+        )
+
+    def as_plain(self) -> dict[str, Any]:
+        """For --json."""
+        return {
+            "path": str(self.path) if self.path else None,
+            "environment_path": str(self.environment_path) if self.environment_path else None,
+            "environments": model.to_plain(self.environments),
+            "needs": dict(self.needs),
+            **self.count.as_plain(),
+            "zones": model.to_plain(self.zones),
+            "left_out": model.to_plain(self.left_out),
+            "notices": model.to_plain(self.notices),
+            "text": self.text,
+            "placement": self.placement,
+            "beside": [one.as_plain() for one in self.beside],
+            "base": self.base.as_plain() if self.base else None,
+            "translated": [one.as_plain() for one in self.translated],
+        }
