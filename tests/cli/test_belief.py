@@ -14,7 +14,6 @@ import pytest
 import yaml
 
 from rccltune import logs, simulate
-from rccltune import logs as proof
 from rccltune.cli import run
 from rccltune.cli.belief import belief_text
 from rccltune.fit import FitDone, check_beliefs, fit_session
@@ -272,7 +271,7 @@ def test_two_launches_of_a_target_are_enough(
         read.append(target)
         return original(text, where, target)
 
-    monkeypatch.setattr(proof, "read_beliefs", counting)
+    monkeypatch.setattr(logs, "read_beliefs", counting)
     again = fit_session(folder, note=lambda _: None, again=True)
     assert again.beliefs == done.beliefs
     assert 1 <= max(read.count(target) for target in read) <= 2

@@ -144,7 +144,7 @@ def test_it_is_measured_once_a_session(
     first = capsys.readouterr().out
     logs = sorted(SESSION.glob("links/launches/*"))
 
-    monkeypatch.setattr(site_module, "find_site", None)
+    monkeypatch.setattr("rccltune.links.session.find_site", None)
     monkeypatch.setattr("rccltune.cli.detect.look", None)
     assert links(None) == 0
     again = capsys.readouterr()
@@ -283,7 +283,7 @@ def test_ranks_of_another_mpi(
         more = [*added, ("RCCLTUNE_SIM_LINKED", "mpich")]
         return environment(site, more, clear=clear)
 
-    monkeypatch.setattr("rccltune.launch.variables", mismatched)
+    monkeypatch.setattr("rccltune.launch.environment", mismatched)
     more = ("--launcher", "openmpi", "--pairs", "1", "--repeats", "1")
     assert links("mi300x-cpx-nps4", *more) == 5
     assert "2 jobs ran instead of one of 2 ranks" in capsys.readouterr().err

@@ -489,7 +489,7 @@ def test_a_page_that_would_be_too_large_shows_less_and_says_what(
     copied: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """Launches without an excerpt are still listed, and nothing is cut in the middle."""
-    monkeypatch.setattr("rccltune.report.LIMIT_NBYTES", 150_000)
+    monkeypatch.setattr("rccltune.report.page.LIMIT_NBYTES", 150_000)
     assert run(["report", str(copied), "--force"]) == 0
     assert "less of the session is shown" in capsys.readouterr().err
     tree = parse((copied / "report.html").read_text(encoding="utf-8"))

@@ -358,7 +358,7 @@ def test_harm_that_one_round_sees_is_measured_again_and_both_rounds_count(
         looks.append([one.freedom for one in free])
         return free[:1] if len(looks) == 1 else ()
 
-    monkeypatch.setattr("rccltune.verify.harmed", first_look)
+    monkeypatch.setattr("rccltune.verify.harm.harmed", first_look)
     swept("mi300x")
     rules_file((0, 256 * KIB, "tree,ll"))
     assert verify() == 0
