@@ -10,7 +10,7 @@ from statistics import median
 from typing import TYPE_CHECKING
 
 from rccltune.cli.console import table
-from rccltune.model import Algorithm, Collective, Laid, Protocol, format_size, lay
+from rccltune.model import Algorithm, Laid, Protocol, format_size, lay
 
 if TYPE_CHECKING:
     from rccltune.fit import Checked
@@ -150,7 +150,7 @@ def _offers(one: Checked, others: Sequence[Checked]) -> str:
         known = dict.fromkeys(str(cell) for belief in one.beliefs for cell, _ in belief.offered)
         return f"A plugin may answer {', '.join(known)} there; its table is not shown."
     algorithms = [Algorithm.RING]
-    algorithms += [Algorithm.TREE] if one.target.collective is Collective.ALL_REDUCE else []
+    algorithms += [Algorithm.TREE] if one.target.collective.has_tree else []
     cells = [Setting(algorithm=a, protocol=p) for a, p in product(algorithms, Protocol)]
     cells += [cell for b in one.beliefs for cell, _ in b.offered if cell not in cells]
     never: dict[str, list[str]] = {}

@@ -22,11 +22,6 @@ STEPS_NOTE: Final = (
     "2 log2 n = 12. Base and time per step are told apart only where two numbers of ranks of one "
     "placement were measured."
 )
-_RING_PASSES = {
-    Collective.ALL_REDUCE: 2,
-    Collective.ALL_GATHER: 1,
-    Collective.REDUCE_SCATTER: 1,
-}
 
 
 def rccl_steps(collective: Collective, algorithm: Algorithm, scale: Scale) -> int | None:
@@ -37,9 +32,9 @@ def rccl_steps(collective: Collective, algorithm: Algorithm, scale: Scale) -> in
     """
     n_ranks, n_nodes = scale.n_ranks, scale.n_nodes
     if algorithm is Algorithm.RING and collective.is_tunable:
-        passes = _RING_PASSES.get(collective)
+        passes = collective.ring_passes
         return n_ranks if passes is None else passes * (n_ranks - 1)
-    if algorithm is Algorithm.TREE and collective is Collective.ALL_REDUCE:
+    if algorithm is Algorithm.TREE and collective.has_tree:
         return 2 * (n_ranks // n_nodes - 1 + (n_nodes.bit_length() - 1))
     return None
 

@@ -16,7 +16,7 @@ from rccltune.logs import columns
 from rccltune.logs.drafts import Passes, RepeatedSizeError, Resolver, Run, Said
 from rccltune.logs.jobs import Preamble, Rank, commanded, marked
 from rccltune.logs.long_table import RecordReader
-from rccltune.model import MOST_US, Caution, Collective, Doubt, OutputError, Placement
+from rccltune.model import MOST_US, Caution, Doubt, OutputError, Placement
 
 _CHUNK: Final = 1 << 20
 _MAX_VALUE: Final = 16 << 20
@@ -258,7 +258,7 @@ class ResultsFile:
         n_wrong = None if nwrong is None else columns.wrong(str(nwrong))
         doubt = columns.doubt_of(nbytes, time_us, n_wrong)
         if doubt is None and time_us is not None and algbw is not None and "time" in half:
-            known = said.collective not in (Collective.HYPERCUBE, Collective.ALLTOALLV)
+            known = said.collective is None or not said.collective.has_own_algbw
             if known and not columns.agree(nbytes, time_us, algbw, _STEP, _STEP):
                 doubt = Doubt.INCONSISTENT
         run.drafts.append((line, nbytes, count, time_us, n_wrong, doubt, cycle, None, said))

@@ -29,7 +29,6 @@ _DIGITS: Final = 1e-5
 _TELLING: Final = 5.0
 _RATIO_SLACK: Final = 0.01
 # The benchmark's two bandwidths differ by more than a factor there.
-_NO_FACTOR: Final = frozenset((Collective.HYPERCUBE, Collective.ALLTOALLV))
 
 
 def samples_of(runs: Sequence[Run], resolver: Resolver, launch: str) -> tuple[Sample, ...]:
@@ -199,7 +198,7 @@ def _check_factor(run: Run, resolver: Resolver) -> None:
             where=resolver.where(run.said.line),
             hint=f"add --collective: {_fitting(ratio, ranks)}.",
         )
-    if collective in _NO_FACTOR or (said.collective and said.n_ranks):
+    if collective.has_own_algbw or (said.collective and said.n_ranks):
         return
     expected = busbw_factor(collective, ranks)
     if abs(ratio - expected) > _RATIO_SLACK * max(expected, 0.1):
@@ -221,7 +220,7 @@ def _fitting(ratio: float, ranks: int) -> str:
     names = [
         each.value
         for each in Collective
-        if each not in _NO_FACTOR
+        if not each.has_own_algbw
         and abs(ratio - busbw_factor(each, ranks)) <= _RATIO_SLACK * max(ratio, 0.1)
     ]
     fits = " or ".join(names) or "no collective"

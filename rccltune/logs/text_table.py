@@ -22,7 +22,6 @@ from rccltune.model import (
     MOST_US,
     REDOPS,
     Algorithm,
-    Collective,
     Doubt,
     OutputError,
     Placement,
@@ -216,7 +215,6 @@ def _block(position: dict[tuple[str, int], int], group: int, placement: Placemen
 _NAME: Final = re.compile(r"[A-Za-z]\w*")
 _MERGED: Final = re.compile(r"(\d+|N/A)([A-Za-z][\w-]*)")
 # Their algbw is not size over time: the benchmark leaves the own share out of it.
-_OWN_ALGBW: Final = frozenset((Collective.HYPERCUBE, Collective.ALLTOALLV))
 # Four significant digits and more; a time worked out from fewer is too coarse to compare with.
 _DERIVABLE: Final = 10.0
 # Half of the second decimal, in which algbw is printed, and a share that no mistake of substance
@@ -378,7 +376,8 @@ class Table:
 
     def _compared(self, nbytes: int, time: str, algbw: str) -> Doubt | None:
         """Doubt where size, time and algbw contradict each other by more than their rounding."""
-        if self.run.said.collective in _OWN_ALGBW:
+        collective = self.run.said.collective
+        if collective is not None and collective.has_own_algbw:
             return None
         belong = agree(nbytes, float(time), float(algbw), step(time), step(algbw))
         return None if belong else Doubt.INCONSISTENT

@@ -16,7 +16,6 @@ from rccltune.model import (
     MAX_NBYTES,
     Algorithm,
     Caution,
-    Collective,
     Failure,
     Fingerprint,
     Launch,
@@ -298,6 +297,6 @@ def _forced(wanted: Launch, setting: Setting) -> str:
             n_ranks=scale.n_ranks if scale else None,
         )
         for collective in wanted.collectives
-        if setting.algorithm is not Algorithm.TREE or collective is Collective.ALL_REDUCE
+        if setting.algorithm is not Algorithm.TREE or collective.has_tree
     ]
     return render_rules("one setting, to measure it", rules)

@@ -109,6 +109,26 @@ class Collective(Enum):
         return self in (Collective.ALL_GATHER, Collective.REDUCE_SCATTER)
 
     @property
+    def reduces(self) -> bool:
+        """Whether it computes, so that it needs an operation."""
+        return self in (Collective.ALL_REDUCE, Collective.REDUCE_SCATTER, Collective.REDUCE)
+
+    @property
+    def has_tree(self) -> bool:
+        """Whether the library has the algorithm Tree for it (``tuning.cc`` of both libraries)."""
+        return self is Collective.ALL_REDUCE
+
+    @property
+    def ring_passes(self) -> int | None:
+        """How often the message goes round the ring; None where ``tuning.cc`` counts n steps."""
+        return 2 if self is Collective.ALL_REDUCE else 1 if self.is_shared else None
+
+    @property
+    def has_own_algbw(self) -> bool:
+        """Whether the benchmark counts other bytes for its bandwidth than its size column's."""
+        return self in (Collective.HYPERCUBE, Collective.ALLTOALLV)
+
+    @property
     def func_index(self) -> int:
         """Number of the collective at the tuner ABI; raises ValueError where it has none."""
         return TUNABLE.index(self)

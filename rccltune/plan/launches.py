@@ -37,7 +37,6 @@ N_BASELINES: Final = 3
 # What is taken for a launch's start-up before one was measured: 64 ranks of RCCL take tens of
 # seconds on hardware (no published figure; see docs/sweep.md), eight a few.
 _START_S: Final = 0.5
-_REDUCING: Final = (Collective.ALL_REDUCE, Collective.REDUCE_SCATTER, Collective.REDUCE)
 _GATED: Final = ("gfx94", "gfx95")
 _PASSES: Final = 2
 _UNPATCHED: Final = (
@@ -191,7 +190,7 @@ def baselines(
 def default_settings(collective: Collective) -> tuple[Setting, ...]:
     """Ring with each protocol, and for all_reduce the tree; channels are left to the library."""
     algorithms = [Algorithm.RING]
-    if collective is Collective.ALL_REDUCE:
+    if collective.has_tree:
         algorithms.insert(0, Algorithm.TREE)
     if not collective.is_tunable:
         return ()
@@ -202,7 +201,7 @@ def why_impossible(
     collective: Collective, setting: Setting, variant: Variant, ground: Ground
 ) -> str | None:
     """Why a setting cannot run here; None where it can be tried."""
-    only_tree = setting.algorithm is Algorithm.TREE and collective is not Collective.ALL_REDUCE
+    only_tree = setting.algorithm is Algorithm.TREE and not collective.has_tree
     silent = setting.role is Role.SILENT and ground.tunerless is not None
     reasons = (
         (
@@ -299,7 +298,7 @@ def benchmark_options(
         ("-g", 1),
         ("-d", sweep.dtypes[0]),
     ]
-    if collective in _REDUCING:
+    if collective.reduces:
         pairs.append(("-o", sweep.redop))
     if sweep.graph:
         pairs.append(("-G", sweep.graph))

@@ -262,7 +262,7 @@ class _Reader:
         parts = self.read_setting(fields[3], fields[4])
         if len(self.findings) > before or collective is None or parts is None:
             return
-        if parts[0] is Algorithm.TREE and collective is not Collective.ALL_REDUCE:
+        if parts[0] is Algorithm.TREE and not collective.has_tree:
             self.warn("tree-not-allreduce", "tree exists for allreduce only; row skipped")
             return
         known, mode = self.read_extension(fields[10:])

@@ -15,11 +15,6 @@ from typing import Final
 from rccltune.model import Algorithm, Collective, Hop, Protocol, Role, Setting, Span
 
 Hops = Mapping[Hop, int]
-_PASSES: Final = {
-    Collective.ALL_REDUCE: 2,
-    Collective.ALL_GATHER: 1,
-    Collective.REDUCE_SCATTER: 1,
-}
 # tuning_model_5 (gfx942) of the same file: baseLatencies, and hwLatencies of NVLINK and NET in µs.
 _BASE_US: Final = {Protocol.LL: 12.0, Protocol.LL128: 12.0, Protocol.SIMPLE: 17.0}
 _NEAR_US: Final = {
@@ -51,7 +46,7 @@ def hops(collective: Collective, algorithm: Algorithm, span: Span) -> Hops | Non
         Their sum is the number of sequential steps in RCCL's latency term.
     """
     n_ranks, n_nodes = span.scale.n_ranks, span.scale.n_nodes
-    if algorithm is Algorithm.TREE and collective is Collective.ALL_REDUCE:
+    if algorithm is Algorithm.TREE and collective.has_tree:
         packages = span.n_oams // n_nodes
         return {
             Hop.INSIDE: 2 * (n_ranks // n_nodes - packages),
@@ -60,13 +55,13 @@ def hops(collective: Collective, algorithm: Algorithm, span: Span) -> Hops | Non
         }
     if algorithm is not Algorithm.RING or not collective.is_tunable:
         return None
-    passes = _PASSES.get(collective, 1)
+    passes = collective.ring_passes or 1
     found = {
         Hop.INSIDE: passes * (n_ranks - span.n_oams),
         Hop.ACROSS: passes * (span.n_oams - n_nodes),
         Hop.NODES: passes * (n_nodes - 1),
     }
-    if collective not in _PASSES:
+    if collective.ring_passes is None:
         # RCCL counts n steps here, one more than the edges of a chain.
         found[span.slowest] += 1
     return found
@@ -80,13 +75,13 @@ def traffic(collective: Collective, algorithm: Algorithm, span: Span) -> float:
     if algorithm is Algorithm.TREE:
         return 2.0
     n_ranks = span.scale.n_ranks
-    passes = _PASSES.get(collective)
+    passes = collective.ring_passes
     return 1.0 if passes is None else passes * (n_ranks - 1) / n_ranks
 
 
 def is_chunked(collective: Collective, algorithm: Algorithm) -> bool:
     """Whether each step sends a rank's share; otherwise the whole call is passed on in slices."""
-    return algorithm is Algorithm.RING and collective in _PASSES
+    return algorithm is Algorithm.RING and collective.ring_passes is not None
 
 
 def usual(algorithm: Algorithm, setting: Setting) -> tuple[float, dict[Hop, float]]:

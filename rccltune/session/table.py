@@ -47,7 +47,6 @@ COLUMNS: Final = (
     "executed",
 )
 _NAME: Final = re.compile(NAME, re.ASCII)
-_KEY: Final = slice(COLUMNS.index("collective"), COLUMNS.index("nbytes"))
 
 
 def dump_samples(samples: Iterable[Sample], stream: IO[bytes]) -> None:
@@ -86,24 +85,53 @@ def read_samples(
         raise _unreadable(where, 1, str(error)) from error
     if header != COLUMNS:
         raise _unreadable(where, 1, "its columns are not those of this version")
-    keys: dict[tuple[str, ...], CurveKey] = {}
-    settings: dict[str, Setting | None] = {"": None}
-    launches: set[str] = set()
+    reader = _Reader(variants)
     samples: list[Sample] = []
     for number, row in enumerate(_rows(rows, where), start=2):
         try:
-            named = tuple(row[_KEY])
-            key = keys.get(named)
-            if key is None:
-                key = keys[named] = _parse_key(named, variants)
-            if row[19] not in settings:
-                settings[row[19]] = Setting.parse(row[19])
-            if row[0] not in launches:
-                launches.add(_word(row[0]))
-            samples.append(_parse_row(row, key, settings[row[19]]))
-        except (ValueError, KeyError, IndexError) as error:
+            samples.append(reader.sample(row))
+        except (ValueError, KeyError) as error:
             raise _unreadable(where, number, str(error)) from error
     return tuple(samples)
+
+
+class _Reader:
+    """Rows to samples; what many rows share is read once."""
+
+    def __init__(self, variants: Mapping[str, Variant]) -> None:
+        self._variants = variants
+        self._keys: dict[tuple[str, ...], CurveKey] = {}
+        self._settings: dict[str, Setting | None] = {"": None}
+        self._launches: set[str] = set()
+
+    def sample(self, row: list[str]) -> Sample:
+        """One row; ValueError or KeyError where it is none."""
+        launch, step, cycle, line, *key, nbytes, count, time_us, n_wrong, doubt, ran = row
+        if launch not in self._launches:
+            self._launches.add(_word(launch))
+        return Sample(
+            key=self._key(tuple(key)),
+            launch=launch,
+            step=_whole(step) if step else None,
+            cycle=_whole(cycle),
+            line=_whole(line) if line else None,
+            nbytes=_whole(nbytes),
+            count=_whole(count) if count else None,
+            time_us=_time(time_us) if time_us else None,
+            n_wrong=_whole(n_wrong) if n_wrong else None,
+            doubt=Doubt(doubt) if doubt else None,
+            executed=self._setting(ran),
+        )
+
+    def _key(self, named: tuple[str, ...]) -> CurveKey:
+        if named not in self._keys:
+            self._keys[named] = _parse_key(named, self._variants)
+        return self._keys[named]
+
+    def _setting(self, text: str) -> Setting | None:
+        if text not in self._settings:
+            self._settings[text] = Setting.parse(text)
+        return self._settings[text]
 
 
 def _rows(rows: Iterator[list[str]], where: str) -> Iterator[list[str]]:
@@ -191,20 +219,4 @@ def _parse_key(named: tuple[str, ...], variants: Mapping[str, Variant]) -> Curve
         scale=Scale(n_nodes=_whole(n_nodes), n_ranks=_whole(n_ranks)),
         rank_placement=_word(ranks_on) or None,
         variant=variants[variant],
-    )
-
-
-def _parse_row(row: list[str], key: CurveKey, executed: Setting | None) -> Sample:
-    return Sample(
-        key=key,
-        launch=row[0],
-        step=_whole(row[1]) if row[1] else None,
-        cycle=_whole(row[2]),
-        line=_whole(row[3]) if row[3] else None,
-        nbytes=_whole(row[14]),
-        count=_whole(row[15]) if row[15] else None,
-        time_us=_time(row[16]) if row[16] else None,
-        n_wrong=_whole(row[17]) if row[17] else None,
-        doubt=Doubt(row[18]) if row[18] else None,
-        executed=executed,
     )

@@ -12,7 +12,6 @@ from rccltune.model import BACKENDS, Collective, CommandLineError, Placement, de
 from rccltune.torchbench.command import DTYPES, IN_PLACE_ONLY, REDOPS, check
 
 _DEFAULT_NBYTES: Final = "32M"
-_REDUCING: Final = (Collective.ALL_REDUCE, Collective.REDUCE_SCATTER, Collective.REDUCE)
 
 
 class Average(Enum):
@@ -57,7 +56,7 @@ class Options:
     @property
     def reduces(self) -> bool:
         """Whether the collective has an operation."""
-        return self.collective in _REDUCING
+        return self.collective.reduces
 
     @property
     def sizes(self) -> tuple[int, ...]:

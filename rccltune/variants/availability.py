@@ -62,16 +62,13 @@ def speaks_of(
 ) -> bool | None:
     """Whether calls of that kind are among these, whatever their size; None if it is unknown."""
     # Only what reduces has an operation; a sweep's --op says nothing about an all_gather.
-    reduces = collective is None or collective in _REDUCING
+    reduces = collective is None or collective.reduces
     parts = (
         not calls.collectives or (None if collective is None else collective in calls.collectives),
         not calls.dtypes or (None if dtype is None else dtype in calls.dtypes),
         not calls.redops or not reduces or (None if redop is None else redop in calls.redops),
     )
     return False if False in parts else (None if None in parts else True)
-
-
-_REDUCING = (Collective.ALL_REDUCE, Collective.REDUCE, Collective.REDUCE_SCATTER)
 
 
 def _has_size(calls: Calls, nbytes: int, n_ranks: int) -> bool:

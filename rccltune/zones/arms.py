@@ -111,7 +111,6 @@ _SWITCHED = (
     Algorithm.NVLS,
     Algorithm.NVLS_TREE,
 )
-_PAT = (Collective.ALL_GATHER, Collective.REDUCE_SCATTER)
 _NARROW = ("gfx94", "gfx95")
 
 
@@ -145,9 +144,9 @@ def _is_narrow(arch: str | None) -> bool:
 
 
 def _general(algorithm: Algorithm, collective: Collective) -> str | None:
-    if algorithm is Algorithm.TREE and collective is not Collective.ALL_REDUCE:
+    if algorithm is Algorithm.TREE and not collective.has_tree:
         return "only all_reduce has a tree"
-    if algorithm is Algorithm.PAT and collective not in _PAT:
+    if algorithm is Algorithm.PAT and not collective.is_shared:
         return "PAT serves all_gather and reduce_scatter only"
     return None
 
