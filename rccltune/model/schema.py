@@ -1,15 +1,9 @@
-"""What a value that comes from a file may be: its letters, its length, its range.
+"""Files into records: what a value may be, and one way in for all that others may have written.
 
-Records are annotated with these types, and :mod:`rccltune.model.schema` holds every file that is
-read against the annotations; a type checker sees ``str``, ``int`` and ``float``. Nothing heavy is
-imported here, since every record needs it.
-
-Files into records: one way in for everything that somebody else may have written.
-
-A record's annotations (:mod:`rccltune.model.schema`) are the schema of its file. pydantic converts
-and checks, and finds every mistake at once; what is said of a mistake is ours. JSON is held to its
-own types, so that ``"8"`` is no number. In YAML every value is a text at first, as an environment
-variable wants it, and becomes a number where the record says so.
+A record's annotations are the schema of its file, and a type checker sees ``str``, ``int`` and
+``float``. pydantic, loaded where something is read, converts and finds every mistake at once; what
+is said of one is ours. JSON is held to its own types, so that ``"8"`` is no number. In YAML every
+value is a text at first, as an environment variable wants it.
 """
 
 from __future__ import annotations

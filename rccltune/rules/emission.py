@@ -184,12 +184,8 @@ def _emitted(
     """The files of one sheet as they will be written."""
     rules = path if "rccl" in wish.formats else None
     translated = _translated(wish, path, sheet, document)
-    environment = render_environment(
-        document.provenance,
-        environments,
-        document.needs,
-        _use(rules, sheet, document, translated),
-    )
+    use = _use(rules, sheet, document, translated)
+    environment = render_environment(document.provenance, environments, document.needs, use)
     texts = {
         "rccl": writer.render(document),
         "env": environment,

@@ -19,6 +19,11 @@ from rccltune.rules import RELEASES
 
 # Those that only run on this host read no host file.
 LOCAL = ("none", "torchrun")
+# What a sweep leaves in a session.
+ARTEFACTS = ("launches/<id>/launch.json", "plots/")
+KEPT = (".json", ".yaml", ".csv", ".log", ".html")
+# Words that are no names of the code.
+PROGRAMS = frozenset(("None",))
 
 
 def formats() -> list[str]:
@@ -91,9 +96,48 @@ def test_every_collective_has_its_bandwidth_and_its_benchmark(
     assert re.search(rf"\b{collective.value}\b", names)
 
 
-def test_the_picture_of_the_rooms_is_current(repository: Path) -> None:
-    """docs/pictures/rooms.svg is what the contract in pyproject.toml says today."""
-    command = [sys.executable, str(repository / "scripts/draw_rooms.py"), "--check"]
+def test_the_picture_of_the_layers_is_current(repository: Path) -> None:
+    """docs/pictures/layers.svg is what the contract in pyproject.toml says today."""
+    command = [sys.executable, str(repository / "scripts/draw_layers.py"), "--check"]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stdout
-    assert "pictures/rooms.svg" in (repository / "CONTRIBUTING.md").read_text(encoding="utf-8")
+    assert "pictures/layers.svg" in (repository / "CONTRIBUTING.md").read_text(encoding="utf-8")
+
+
+def quoted(repository: Path) -> list[str]:
+    """What CONTRIBUTING.md has in code's letters from the house on."""
+    text = (repository / "CONTRIBUTING.md").read_text(encoding="utf-8")
+    return sorted(set(re.findall(r"`([^`\n]+)`", text[text.index("## The house") :])))
+
+
+def files_of(repository: Path) -> list[str]:
+    """All that is in the repository."""
+    command = ["git", "-C", str(repository), "ls-files", "-co", "--exclude-standard"]
+    return subprocess.run(command, capture_output=True, text=True, check=True).stdout.split()
+
+
+def test_what_the_recipes_name_exists(repository: Path) -> None:
+    """Each path is a file's or a folder's, each name is defined or written somewhere in the code."""
+    files = files_of(repository)
+    code = "\n".join(
+        (repository / file).read_text(encoding="utf-8")
+        for file in files
+        if file.endswith((".py", ".c", ".h", ".txt")) and (repository / file).exists()
+    )
+    missing = []
+    for said in quoted(repository):
+        if re.fullmatch(r"[\w.-]+(/[\w.-]+)+/?|[\w-]+\.(py|pyi|c|h|map|md|txt|toml)|\w+/", said):
+            bare = said.rstrip("/")
+            at = rf"(^|/){re.escape(bare)}(/|$)"
+            found = any(re.search(at, file) for file in files) or said in ARTEFACTS
+        elif re.fullmatch(r"_?[A-Za-z]\w*(\.\w+)?", said) and not said.endswith(KEPT):
+            owner, _, name = said.rpartition(".")
+            stems = {Path(file).stem for file in files}
+            defined = rf"(def |class |#define |set\(){name}\b|^\W*(\"{name}\"|{name}\b(: [^=\n]+)?( =|,$|:| -))"
+            found = name in stems | PROGRAMS or bool(re.search(defined, code, re.MULTILINE))
+            found = found and (not owner or owner in stems or f"class {owner}" in code)
+        else:
+            continue
+        if not found:
+            missing.append(said)
+    assert missing == []
