@@ -1,0 +1,178 @@
+"""What a user sees stays byte for byte: transcripts of whole ways through the command line.
+
+Each scenario is a list of command lines that run as real processes in an empty folder with a copy
+of examples/. Its transcript (exit code, stdout, stderr, files) is compared with expected/NAME.txt.
+After a change that is meant: ``RCCLTUNE_GOLDEN=write pytest tests/golden``, and read the diff.
+"""
+
+from __future__ import annotations
+
+import difflib
+import hashlib
+import os
+import re
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from rccltune import plugin
+from rccltune.model import MachineError
+
+HERE = Path(__file__).resolve().parent
+EXAMPLES = HERE.parents[1] / "examples"
+# A text longer than this stands as its hash and its number of lines.
+VERBATIM = 6000
+MEASURED = sorted(
+    path.relative_to(EXAMPLES.parent).as_posix()
+    for path in [*EXAMPLES.glob("*/sweep.csv"), *EXAMPLES.glob("*/all_reduce.csv")]
+)
+RULES = sorted(p.relative_to(EXAMPLES.parent).as_posix() for p in EXAMPLES.glob("*/rccl_tuner.csv"))
+AFTER = ["fit S --json", "emit-config S --format all --json", "report S -q", "plot S -q"]
+NODE = "--simulate examples/nodes/smallest.yaml --mode spx-nps1 --launcher none"
+SWEEP = f"{NODE} --collective all_reduce --min-bytes 64K --max-bytes 1M --factor 4 --seed 7"
+QUICK = "--repeats 2 --iters 2 --warmup 1 --exhaustive"
+BAD = "collective: [all_reduces]\nmin_bytes: 1Q\nitersss: 3\nrepeats: 0\n"
+
+
+def _imported(path: str) -> list[str]:
+    return [f"import {path} -o S --json", *AFTER]
+
+
+SCENARIOS: dict[str, list[str]] = {
+    **{"import-" + path.split("/")[1]: _imported(path) for path in MEASURED},
+    "import-baseline": [
+        "import examples/mi300x-cpx-nps4/all_reduce.csv -o S --json",
+        "fit S",
+        "emit-config S --baseline ring/simple --json --format all",
+        "emit-config S --baseline ring/simple",
+    ],
+    "explain": [c for path in RULES for c in (f"explain {path} --json", f"explain {path}")],
+    "errors": [
+        "sweep -c bad.yaml --plan",
+        "sweep --nonsense",
+        "fit missing",
+        "emit-config missing",
+        "fit foreign",
+        "explain missing.csv",
+        "nonsense",
+    ],
+}
+SIMULATED: dict[str, list[str]] = {
+    "simulated-plan": [f"sweep {SWEEP} -o S --plan"],
+    "simulated-sweep": [
+        f"sweep {SWEEP} {QUICK} -o S --json",
+        "fit S --json",
+        "emit-config S --json",
+        "explain S/rccl_tuner_gfx942_spx-nps1.csv --json",
+    ],
+    "simulated-tune": [f"tune {SWEEP} {QUICK} -o S --json"],
+}
+
+
+def _tidy(text: str, root: Path) -> str:
+    """Leave out what varies: this folder, the install, versions, dates, durations, hashes."""
+    for place, name in ((root, "ROOT"), (EXAMPLES.parent, "REPO"), (Path(sys.prefix), "VENV")):
+        text = text.replace(str(place), name)
+    for pattern, name in VARIES:
+        text = re.sub(pattern, name, text)
+    # The last digits are the machine's and numpy's.
+    return re.sub(r"-?\d+\.\d{7,}(e[+-]\d+)?", lambda number: f"{float(number[0]):.6g}", text)
+
+
+VARIES = (
+    (r"\d{4}-\d\d-\d\d to \d{4}-\d\d-\d\d", "DATE to DATE"),
+    (r"\d{4}-\d\d-\d\d[T ]\d\d:\d\d(:\d\d(\.\d+)?)?(Z|[+-]\d\d:?\d\d)?", "DATE"),
+    (r"\S*/_native/sim/", "SIM/"),
+    (r"\b[\d,]+ bytes\)", "N bytes)"),
+    # A hash of the argv, which has the install's path.
+    (r"(?m)^[0-9a-f]{10}(?=[ ,])", "LAUNCH"),
+    (r'(?<=["/])[0-9a-f]{10}(?=["/.])', "LAUNCH"),
+    (r'"(\w+_s)": [\d.]+', r'"\1": SECONDS'),
+    (r"about \d+ s\b", "about N s"),
+    (r"[\d.]+ s left|, [\d.]+ s; ", "N s"),
+    (r"[0-9a-f]{64}", "SHA256"),
+    (r"rccltune \d+\.\d+[\w.+]*", "rccltune VERSION"),
+)
+
+
+def _run(words: str, root: Path) -> str:
+    environment = {
+        "PATH": os.environ["PATH"],
+        "HOME": str(root),
+        "XDG_STATE_HOME": str(root / ".state"),
+        "MPLCONFIGDIR": os.environ.get("MPLCONFIGDIR", str(root.parent / "matplotlib")),
+        "COLUMNS": "100",
+        "NO_COLOR": "1",
+        "LC_ALL": "C.UTF-8",
+    }
+    command = [sys.executable, "-m", "rccltune", *words.split()]
+    done = subprocess.run(
+        command, cwd=root, env=environment, capture_output=True, text=True, timeout=110, check=False
+    )
+    lines = [f"$ rccltune {words}", f"exit code {done.returncode}"]
+    for name, text in (("stdout", done.stdout), ("stderr", done.stderr)):
+        lines += [f"--- {name}", _shown(_tidy(text, root))]
+    return "\n".join(lines) + "\n"
+
+
+def _shown(text: str) -> str:
+    if len(text) <= VERBATIM:
+        return text
+    # Launches stand in the order of their names, and those hash where rccltune lies.
+    lines = sorted(line.rstrip(",") for line in text.split("\n"))
+    digest = hashlib.sha256("\n".join(lines).encode()).hexdigest()
+    return f"{text.count(chr(10))} lines, sha256 {digest}\n"
+
+
+def _files(root: Path) -> str:
+    """Rule files, .env files and samples by their content; of other files, that they are there."""
+    lines = []
+    for path in sorted((root / "S").rglob("*")):
+        name = path.relative_to(root).as_posix()
+        if not path.is_file() or "/launches/" in name:
+            continue
+        lines.append(f"=== {name}")
+        if path.suffix in {".csv", ".env", ".conf"}:
+            lines.append(_shown(_tidy(path.read_text(encoding="utf-8"), root)))
+    return "\n".join(lines) + "\n"
+
+
+def _transcript(commands: list[str], root: Path) -> str:
+    shutil.copytree(EXAMPLES, root / "examples")
+    (root / "bad.yaml").write_text(BAD, encoding="utf-8")
+    (root / "foreign").mkdir()
+    (root / "foreign/session.json").write_text('{"format": 99}\n', encoding="utf-8")
+    return "".join(_run(words, root) for words in commands) + _files(root)
+
+
+def _compare(name: str, found: str) -> None:
+    path = HERE / "expected" / f"{name}.txt"
+    if os.environ.get("RCCLTUNE_GOLDEN") == "write":
+        path.write_text(found, encoding="utf-8")
+        return
+    wanted = path.read_text(encoding="utf-8")
+    shown = difflib.unified_diff(
+        wanted.splitlines(), found.splitlines(), "expected", "found", "", "", 2
+    )
+    assert found == wanted, "\n".join(shown)
+
+
+@pytest.mark.parametrize("name", SCENARIOS)
+def test_a_way_without_a_machine_is_as_it_was(name: str, tmp_path: Path) -> None:
+    """Examples read, fitted, emitted, drawn; mistakes told."""
+    _compare(name, _transcript(SCENARIOS[name], tmp_path))
+
+
+@pytest.mark.parametrize("name", SIMULATED)
+def test_a_way_on_the_smallest_node_is_as_it_was(name: str, tmp_path: Path) -> None:
+    """Planned, swept and tuned with a seed."""
+    try:
+        there = (plugin.native_folder() / "sim" / "all_reduce_perf").is_file()
+    except MachineError as error:
+        pytest.skip(str(error))
+    if not there:
+        pytest.skip("this install has no stand-in benchmarks")
+    _compare(name, _transcript(SIMULATED[name], tmp_path))
