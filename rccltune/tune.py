@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any, Final
 
 from rccltune import model, rules, session
 from rccltune.fit import FitDone, fit_session
-from rccltune.measure import Prepared, Swept, Tell, sweep
-from rccltune.model import DEFAULT_VARIANT, HarmError, Note, Notice, VerificationError, defaults
+from rccltune.measure import Prepared, Swept, sweep
+from rccltune.model import DEFAULT_VARIANT, HarmError, Notice, Reporter, VerificationError, defaults
 from rccltune.report import Reported, plot_session, report_session
 from rccltune.rules import Emitted, EmitWish, choose_rules
 from rccltune.verify import CANDIDATES, Verified, VerifyWish, exports_without, verify_rules
@@ -67,8 +67,7 @@ def tune(
     prepared: Prepared,
     options: Options,
     *,
-    tell: Tell,
-    note: Note,
+    reporter: Reporter,
     command: str,
     force: bool,
     base: Path | None = None,
@@ -80,8 +79,7 @@ def tune(
     Args:
         prepared: the sweep.
         options: of the choice.
-        tell: told after every launch of the sweep.
-        note: told what is worth telling.
+        reporter: told what is worth telling.
         command: as typed, for the session.
         force: measure though untouched runs differ.
         base: the vendor's table that stands behind the rules; ``auto`` looks for it.
@@ -94,15 +92,15 @@ def tune(
     folder = prepared.folder
     if base is not None:
         # Read before an hour is measured; what it says comes when it is written.
-        rules.vendor(base, prepared.site.fingerprint, note=lambda _: None)
-    swept = sweep(prepared, tell=tell, note=note, command=command, force=force)
+        rules.vendor(base, prepared.site.fingerprint, reporter=Reporter())
+    swept = sweep(prepared, reporter=reporter, command=command, force=force)
     beside()
     try:
-        emitted, verified, options = _proven(prepared, options, base, allowed, note)
+        emitted, verified, options = _proven(prepared, options, base, allowed, reporter)
     except VerificationError:
         # What was seen, and that nothing of it is proven, is worth figures and a page too.
-        page = _shown(folder, options, note)
-        note(f"The page that says why nothing is proven: {page.path}")
+        page = _shown(folder, options, reporter)
+        reporter.say(f"The page that says why nothing is proven: {page.path}")
         raise
     return Tuned(
         folder=folder,
@@ -111,18 +109,23 @@ def tune(
         verified=verified,
         exports=emitted.environment_path or folder,
         figures=folder / _FIGURES,
-        report=_shown(folder, options, note),
+        report=_shown(folder, options, reporter),
         simulated=prepared.site.node is not None,
     )
 
 
-def _shown(folder: Path, options: Options, note: Note) -> Reported:
+def _shown(folder: Path, options: Options, reporter: Reporter) -> Reported:
     """Figures, and the page."""
     where = folder / _FIGURES
     plot_session(
-        folder, options, note=note, directory=where, formats=defaults.FIGURES, overwrite=True
+        folder,
+        options,
+        reporter=reporter,
+        directory=where,
+        formats=defaults.FIGURES,
+        overwrite=True,
     )
-    return report_session(folder, options, note=note, overwrite=True)
+    return report_session(folder, options, reporter=reporter, overwrite=True)
 
 
 def _proven(
@@ -130,17 +133,17 @@ def _proven(
     options: Options,
     base: Path | None,
     allowed: frozenset[str],
-    note: Note,
+    reporter: Reporter,
 ) -> tuple[Emitted, tuple[Verified, ...], Options]:
     """The rules, what stands of them, and how they were chosen.
 
     Chosen once more, for the site's own environment, where another one does harm. What is exported
     is verified with rules; without any it is not, and so is not written.
     """
-    emitted = _emitted(prepared.folder, options, base, allowed, note)
+    emitted = _emitted(prepared.folder, options, base, allowed, reporter)
     why = "no rule is there to verify another one with"
     try:
-        verified = _verified(prepared, emitted, options, allowed, note)
+        verified = _verified(prepared, emitted, options, allowed, reporter)
     except HarmError as error:
         if not _is_exported(emitted):
             raise
@@ -151,17 +154,17 @@ def _proven(
         return emitted, verified, options
     if not _is_exported(emitted):
         return emitted, verified, options
-    note(f"rules are chosen for the site's own environment: {why}")
+    reporter.say(f"rules are chosen for the site's own environment: {why}")
     own = _in_default(options)
-    emitted = _emitted(prepared.folder, own, base, allowed, note)
-    return emitted, _verified(prepared, emitted, own, allowed, note), own
+    emitted = _emitted(prepared.folder, own, base, allowed, reporter)
+    return emitted, _verified(prepared, emitted, own, allowed, reporter), own
 
 
 def _emitted(
-    folder: Path, options: Options, base: Path | None, allowed: frozenset[str], note: Note
+    folder: Path, options: Options, base: Path | None, allowed: frozenset[str], reporter: Reporter
 ) -> Emitted:
     wish = EmitWish(folders=(folder,), options=options, base=base, allowed=allowed)
-    return choose_rules(wish, note=note)
+    return choose_rules(wish, reporter=reporter)
 
 
 def _is_exported(emitted: Emitted) -> bool:
@@ -179,11 +182,15 @@ def _in_default(options: Options) -> Options:
 
 
 def _verified(
-    prepared: Prepared, emitted: Emitted, options: Options, allowed: frozenset[str], note: Note
+    prepared: Prepared,
+    emitted: Emitted,
+    options: Options,
+    allowed: frozenset[str],
+    reporter: Reporter,
 ) -> tuple[Verified, ...]:
     """Every file that has rules, verified; only then does one lie where jobs look for it."""
     found = []
-    wish = options(fit_session(prepared.folder, note=note))
+    wish = options(fit_session(prepared.folder, reporter=reporter))
     for one in (emitted, *emitted.beside):
         if one.path is None or one.environment_path is None:
             continue
@@ -205,7 +212,7 @@ def _verified(
                 ),
                 prepared.sweep,
                 prepared.site,
-                note=note,
+                reporter=reporter,
             )
             found.append(verified)
             lost = verified.lost_exports

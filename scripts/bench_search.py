@@ -45,7 +45,7 @@ from search_verdicts import (
 
 from rccltune import plugin, rules, simulate
 from rccltune.measure import find_site, merge_wishes, parse_duration, prepare, simulated_s, sweep
-from rccltune.model import Collective, RccltuneError, Rule, Setting, parse_size
+from rccltune.model import Collective, RccltuneError, Reporter, Rule, Setting, parse_size
 from rccltune.rules import EmitWish, emit_rules
 from rccltune.session import read_launches
 from rccltune.simulate import shipped as simnode
@@ -132,7 +132,7 @@ def swept(
     prepared = prepare(
         wishes.sweep, find_site(wishes.site), session, timeout_s=None, budget_s=wishes.budget_s
     )
-    done = sweep(prepared, tell=lambda _: None, note=lambda _: None, command="bench", force=True)
+    done = sweep(prepared, reporter=Reporter(), command="bench", force=True)
     return done.expected[0].mean if done.expected else None
 
 
@@ -144,7 +144,7 @@ def rules_of(session: Path, tolerance: float) -> tuple[Rule, ...]:
             options=lambda _: ChoiceOptions(tolerance=tolerance),
             output=Path("-"),
         ),
-        note=lambda _: None,
+        reporter=Reporter(),
     )
     return tuple(rule for rule in rules.read_rules(done.text.encode()).rules if not rule.fallback)
 

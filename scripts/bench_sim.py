@@ -17,7 +17,7 @@ from machine import machine
 from rccltune import simulate
 from rccltune.fit import fit_session
 from rccltune.measure import find_site, merge_wishes, prepare, sweep
-from rccltune.model import RccltuneError, Role, Setting, Zone, parse_size
+from rccltune.model import RccltuneError, Reporter, Role, Setting, Zone, parse_size
 from rccltune.rules import EmitWish, emit_rules
 from rccltune.session import load_samples, open_session
 from rccltune.zones import ChoiceOptions
@@ -59,7 +59,7 @@ def samples_of(folder: Path, node: Path, seed: int, launcher: str) -> Path:
     session = folder / f"session-{launcher}-{seed}"
     site = find_site(wishes.site)
     prepared = prepare(wishes.sweep, site, session, timeout_s=None)
-    sweep(prepared, tell=lambda _: None, note=lambda _: None, command="bench", force=True)
+    sweep(prepared, reporter=Reporter(), command="bench", force=True)
     return session
 
 
@@ -75,7 +75,7 @@ def regrets(
     """time(chosen) / time(best selectable) - 1 by the node file's truth, over the zones."""
     done = emit_rules(
         EmitWish(folders=(session,), options=lambda _: ChoiceOptions(), output=Path("-")),
-        note=lambda _: None,
+        reporter=Reporter(),
     )
     baseline = baseline_choice(session)
     found = []
@@ -106,7 +106,7 @@ def baseline_choice(session: Path) -> dict[int, Setting]:
     """What the untouched library ran at each measured size, from the benchmark's own columns."""
     return {
         sample.nbytes: sample.executed
-        for sample in load_samples(open_session(session), print)
+        for sample in load_samples(open_session(session), Reporter())
         if sample.key.setting.role is Role.BASELINE and sample.executed is not None
     }
 
@@ -168,7 +168,7 @@ def n_rules(session: Path) -> int:
     """Rules that the session gives."""
     done = emit_rules(
         EmitWish(folders=(session,), options=lambda _: ChoiceOptions(), output=Path("-")),
-        note=lambda _: None,
+        reporter=Reporter(),
     )
     return sum(isinstance(zone, Zone) and zone.setting is not None for zone in done.zones)
 
@@ -179,7 +179,7 @@ def same_samples(folder: Path, path: Path, seed: int) -> bool:
         sessions = [samples_of(folder, path, seed, launcher) for launcher in ("auto", "none")]
     except RccltuneError as error:
         sys.exit(str(error))
-    curves = [fit_session(session, note=lambda _: None).curves for session in sessions]
+    curves = [fit_session(session, reporter=Reporter()).curves for session in sessions]
     points = [
         {
             (str(c.key.setting), str(c.key.view), p.nbytes): p.time_us

@@ -41,7 +41,16 @@ from verify_verdicts import (
 
 from rccltune.fit import fit_session
 from rccltune.measure import find_site, merge_wishes, prepare, simulated_s, site_keys, sweep
-from rccltune.model import Collective, Curve, RccltuneError, Rule, Setting, format_size, parse_size
+from rccltune.model import (
+    Collective,
+    Curve,
+    RccltuneError,
+    Reporter,
+    Rule,
+    Setting,
+    format_size,
+    parse_size,
+)
 from rccltune.rules import EmitWish, emit_rules, read_rules, render_rules
 from rccltune.zones import ChoiceOptions
 
@@ -134,18 +143,18 @@ def measure(node: TrapNode, session: Path, path: Path, seed: int, wish: Wish) ->
         budget_s=None,
         site_keys=site_keys(wishes.site),
     )
-    sweep(prepared, tell=lambda _: None, note=lambda _: None, command="bench", force=True)
+    sweep(prepared, reporter=Reporter(), command="bench", force=True)
 
 
 def emitted(session: Path) -> str:
     """What emit-config writes into the session."""
     wish = EmitWish(folders=(session,), options=lambda _: ChoiceOptions(), overwrite=True)
-    return emit_rules(wish, note=lambda _: None).text
+    return emit_rules(wish, reporter=Reporter()).text
 
 
 def vendors_file(session: Path) -> str:
     """The fastest row of each measured size, ends half-way between sizes, as a rule file."""
-    fitted = fit_session(session, note=lambda _: None).curves
+    fitted = fit_session(session, reporter=Reporter()).curves
     forced = [one for one in fitted if one.key.setting.algorithm is not None]
     made = [
         rule

@@ -27,9 +27,9 @@ from rccltune.model import (
     Link,
     LinkRates,
     MachineError,
-    Note,
     OutputError,
     Place,
+    Reporter,
     Scale,
     SessionError,
     Setting,
@@ -144,7 +144,7 @@ def check_file(file: Path, *, simulated: bool) -> None:
     _check_rates(_read(file, file.name), file, simulated=simulated)
 
 
-def take_rates(folder: Path, file: Path, *, note: Note, is_here: bool = False) -> LinkRates:
+def take_rates(folder: Path, file: Path, *, reporter: Reporter, is_here: bool = False) -> LinkRates:
     """Keep TransferBench's rates in a session: read them from its output, or run it.
 
     A program that ran well in this session is not run again.
@@ -152,7 +152,7 @@ def take_rates(folder: Path, file: Path, *, note: Note, is_here: bool = False) -
     Args:
         folder: the session.
         file: TransferBench itself, or the text that its ``a2a`` printed.
-        note: told what is worth telling.
+        reporter: told what is worth telling.
         is_here: the session is known to be of this machine, since it was just measured.
 
     Raises:
@@ -164,11 +164,11 @@ def take_rates(folder: Path, file: Path, *, note: Note, is_here: bool = False) -
     """
     opened = session.open_session(folder)
     check_file(file, simulated=opened.simulated)
-    with session.writing(folder, note), launch.interruptible():
+    with session.writing(folder, reporter), launch.interruptible():
         if _is_program(file):
             if not is_here:
                 _check_machine(opened)
-            output = _ran(opened, file, note)
+            output = _ran(opened, file, reporter)
         else:
             output = _kept(folder, file)
         rates = _read(output, file.name)
@@ -329,20 +329,20 @@ def _read(output: Path, name: str) -> LinkRates:
         raise OutputError(error.message, where=where, hint=error.hint) from error
 
 
-def _ran(opened: Session, program: Path, note: Note) -> Path:
+def _ran(opened: Session, program: Path, reporter: Reporter) -> Path:
     """Run TransferBench once and for all."""
     digest = session.sha256_of(program)
     what = json.dumps([digest, _ARGUMENTS, _ASKED])
     own = (opened.path / FOLDER / hashlib.sha256(what.encode()).hexdigest()[:10]).resolve()
     if (own / _ENDED).exists():
-        note("TransferBench ran in this session already, and is not run again")
+        reporter.say("TransferBench ran in this session already, and is not run again")
         return own / _OUTPUT
     added = list(_ASKED)
     if opened.simulated:
         added.append(("RCCLTUNE_SIM_NODE", str((opened.path / NODE_FILE).resolve())))
     environment = launch.environment(dict(os.environ), added)
     argv = (str(program.resolve()), *_ARGUMENTS)
-    note(f"Running {' '.join(argv)}")
+    reporter.say(f"Running {' '.join(argv)}")
     plain = {"argv": list(argv), "sha256": digest, "environment": dict(environment.added)}
     session.write_atomically(own / "launch.json", json.dumps(plain, indent=1) + "\n")
     ending = launch.run(

@@ -25,7 +25,7 @@ def take(console: Console, sessions: Iterable[Path], file: Path | None) -> None:
         from rccltune.ceiling import take_rates
 
         for session in sessions:
-            take_rates(session, file, note=console.say)
+            take_rates(session, file, reporter=console)
 
 
 def ceiling_of(done: FitDone) -> Bounded | None:

@@ -25,7 +25,7 @@ from typing import TYPE_CHECKING, Any, TextIO, TypeAlias, TypeVar, cast
 
 import click
 
-from rccltune.model import Laid, json_text, lay, shown
+from rccltune.model import Laid, Reporter, json_text, lay, shown
 
 if TYPE_CHECKING:
     from typing_extensions import Buffer
@@ -125,7 +125,7 @@ def styled(text: str, color: str | None) -> Laid:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Console:
+class Console(Reporter):
     """How this command line wants to be spoken to.
 
     Attributes:

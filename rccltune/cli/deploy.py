@@ -54,7 +54,7 @@ def deploy(
 
     session, directory = _folders(folders, rollback=rollback)
     if rollback:
-        placed = undo_delivery(directory, note=console.say)
+        placed = undo_delivery(directory, reporter=console)
         plain = placed_as_plain(directory, placed)
         lines = [f"{directory}: back to version {placed.name}; it was {placed.before}."]
         lines += [f"  {remark}" for remark in plain["remarks"]]
@@ -62,7 +62,7 @@ def deploy(
         console.result(plain, lay(lines))
         return
     console.say(f"Session: {session}")
-    done = deploy_session(session, directory, force=force, note=console.say, allowed=allowed)
+    done = deploy_session(session, directory, force=force, reporter=console, allowed=allowed)
     console.result(done.as_plain(), _text(done))
 
 

@@ -105,7 +105,7 @@ def emit_config(
         span=choosing.extrapolate,
         allowed=allowed,
     )
-    done = rules.emit_rules(wish, note=console.say)
+    done = rules.emit_rules(wish, reporter=console)
     console.warn(done.notices)
     plain, saved = done.as_plain(), ""
     if choosing.workload is not None:
@@ -131,7 +131,7 @@ def _saving(
 
     zones = [zone for one in (done, *done.beside) for zone in one.zones]
     chosen = job.by_zones(zones)
-    return job.saving_in(workload, folders, chosen, steps, note=console.say)
+    return job.saving_in(workload, folders, chosen, steps, reporter=console)
 
 
 def _constants(
@@ -150,7 +150,7 @@ def _constants(
         overwrite=force,
         min_gain=choosing.min_gain / 100,
         tolerance=choosing.tolerance / 100,
-        note=console.say,
+        reporter=console,
     )
     console.say("An EXPERIMENT: nothing applies this file by itself, and no rule depends on it.")
     text = _file(made.text) if made.path is None else f"constants in {made.path}"

@@ -45,8 +45,8 @@ class Extras:
 
         if self.transferbench is None:
             return
-        ceiling.take_rates(prepared.folder, self.transferbench, note=console.say, is_here=True)
-        found = ceiling.bounded(fit_session(prepared.folder, note=console.say))
+        ceiling.take_rates(prepared.folder, self.transferbench, reporter=console, is_here=True)
+        found = ceiling.bounded(fit_session(prepared.folder, reporter=console))
         if found is not None:
             console.event("ceiling", found.as_plain(), lay(ceiling_lines(found)))
 
@@ -62,7 +62,7 @@ class Extras:
             prepared.sweep,
             prepared.site,
             timeout_s=prepared.timeout_s,
-            note=console.say,
+            reporter=console,
         )
         console.event("npkit", done.as_plain(), lay(_lines(done)))
 

@@ -50,7 +50,7 @@ def fit(*, console: Console, sessions: tuple[Path, ...], transferbench: Path | N
     folders = sessions_in(sessions or (DEFAULT_SESSION,))
     console.say(f"Session: {', '.join(str(folder) for folder in folders)}")
     take(console, folders, transferbench)
-    fits = [fit_session(folder, note=console.say, again=True) for folder in folders]
+    fits = [fit_session(folder, reporter=console, again=True) for folder in folders]
     console.warn(tuple(dict.fromkeys(notice for done in fits for notice in done.warnings)))
     one_machine([done.session for done in fits])
     models = _models(fits)

@@ -88,7 +88,7 @@ def import_(
         assume=tuple(sorted(assume)),
     )
     console.say(f"Session: {output}")
-    done = session.import_files(output, files, stated, note=console.say)
+    done = session.import_files(output, files, stated, reporter=console)
     console.warn(done.notices)
     text = (
         f"{done.n_new} new half-rows from {done.n_files} file{'' if done.n_files == 1 else 's'}, "

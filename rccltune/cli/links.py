@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from rccltune.cli.console import Console, table
-from rccltune.cli.progress import minutes
+from rccltune.cli.progress import Shown, minutes
 from rccltune.model import Laid, LaunchError, LinkMap, SessionError, Spread, format_size, lay
 
 if TYPE_CHECKING:
@@ -103,8 +103,7 @@ def _measured(console: Console, wish: LinkWish, look: Callable[[], System]) -> L
     _talk_before(console, prepared)
     return links.measure_links(
         prepared,
-        tell=lambda progress: _line(console, progress),
-        note=console.say,
+        reporter=Shown(console, lambda progress: _line(console, progress)),
         command=shlex.join(["rccltune", *sys.argv[1:]]),
     )
 

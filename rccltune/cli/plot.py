@@ -71,7 +71,7 @@ def plot(
 
     def how(directory: Path | None) -> dict[str, Any]:
         return {
-            "note": console.say,
+            "reporter": console,
             "directory": directory,
             "formats": formats,
             "overwrite": force,

@@ -8,26 +8,45 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 from rccltune.cli.console import Console
-from rccltune.model import format_size, format_time, shown
+from rccltune.model import Reporter, format_size, format_time, shown
 
 if TYPE_CHECKING:
     from rccltune.measure import Prepared, Progress
 
 
-Tell = Callable[["Progress"], None]
+class Shown(Reporter):
+    """The command line's own reporter, with a way to show a launch that ended.
+
+    Args:
+        console: says all else.
+        show: shows what one launch gave.
+    """
+
+    def __init__(self, console: Console, show: Callable[[Any], None]) -> None:
+        """Keep both."""
+        self._console = console
+        self._show = show
+
+    def say(self, text: str) -> None:
+        """As the command line wants it."""
+        self._console.say(text)
+
+    def progress(self, step: object) -> None:
+        """Show it."""
+        self._show(step)
 
 
 @contextmanager
-def progress_of(console: Console, prepared: Prepared) -> Iterator[Tell]:
-    """What to call after each launch."""
+def progress_of(console: Console, prepared: Prepared) -> Iterator[Reporter]:
+    """Who is told of each launch of a sweep."""
     if console.as_json:
-        yield lambda progress: console.event("launch", event(progress), "")
+        yield Shown(console, lambda progress: console.event("launch", event(progress), ""))
     elif console.verbosity < 0:
-        yield lambda progress: console.warn(progress.ran.outcome.notices)
+        yield Shown(console, lambda progress: console.warn(progress.ran.outcome.notices))
     elif sys.stderr.isatty():
         yield from _bar(console, prepared)
     else:
-        yield lambda progress: _line(console, progress)
+        yield Shown(console, lambda progress: _line(console, progress))
 
 
 def event(progress: Progress) -> dict[str, Any]:
@@ -92,7 +111,7 @@ def _best(progress: Progress) -> str:
     return f"best at {format_size(key[1])}: {setting}, {format_time(time_us)}"
 
 
-def _bar(console: Console, prepared: Prepared) -> Iterator[Tell]:
+def _bar(console: Console, prepared: Prepared) -> Iterator[Reporter]:
     from rich.console import Console as RichConsole
     from rich.progress import BarColumn, MofNCompleteColumn, TextColumn, TimeElapsedColumn
     from rich.progress import Progress as Bar
@@ -112,7 +131,7 @@ def _bar(console: Console, prepared: Prepared) -> Iterator[Tell]:
             "measuring", total=len(prepared.left), left=minutes(prepared.estimate_s), best=""
         )
 
-        def tell(progress: Progress) -> None:
+        def show(progress: Progress) -> None:
             bar.update(
                 task,
                 completed=progress.number,
@@ -125,4 +144,4 @@ def _bar(console: Console, prepared: Prepared) -> Iterator[Tell]:
             )
             console.warn(progress.ran.outcome.notices)
 
-        yield tell
+        yield Shown(console, show)

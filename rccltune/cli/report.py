@@ -57,7 +57,7 @@ def report(
         )
     console.say(f"Session: {', '.join(str(folder) for folder in folders)}")
     done = [
-        report_session(folder, choosing.options, note=console.say, output=output, overwrite=force)
+        report_session(folder, choosing.options, reporter=console, output=output, overwrite=force)
         for folder in folders
     ]
     plain = [one.as_plain() for one in done]

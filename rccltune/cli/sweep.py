@@ -74,7 +74,7 @@ def sweep(
 
     wishes = measure.merge_wishes(config, options)
     flags = _Flags(lifts=lift_quarantine, force=force, extras=extras)
-    with measure.in_mode(wishes.sweep.mode, apply=apply_mode, note=console.say):
+    with measure.in_mode(wishes.sweep.mode, apply=apply_mode, reporter=console):
         wanted: list[_Wanted] = [(wishes, output, None)]
         if wishes.scales:
             wanted = [
@@ -151,11 +151,10 @@ def _measure(console: Console, prepared: Prepared, extras: Extras, *, force: boo
     from rccltune import measure
 
     talk_before(console, prepared)
-    with progress_of(console, prepared) as tell:
+    with progress_of(console, prepared) as reporter:
         done = measure.sweep(
             prepared,
-            tell=tell,
-            note=console.say,
+            reporter=reporter,
             command=shlex.join(["rccltune", *sys.argv[1:]]),
             force=force,
         )
@@ -184,12 +183,11 @@ def _hold_beside(console: Console, prepared: Prepared, beside: Prepared) -> None
     from rccltune import measure
 
     console.say(f"rccl-tests beside it, untouched: {len(beside.left)} launches to make")
-    with progress_of(console, beside) as tell:
+    with progress_of(console, beside) as reporter:
         found = measure.cross_check(
             prepared,
             beside,
-            tell=tell,
-            note=console.say,
+            reporter=reporter,
             command=shlex.join(["rccltune", *sys.argv[1:]]),
         )
     plain = [one.as_plain() for one in found]

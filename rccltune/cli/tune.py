@@ -90,7 +90,7 @@ def tune(
             hint="rccltune sweep takes several; or say which one with --np and --hostfile.",
         )
     console.say(f"Session: {output}")
-    with measure.in_mode(wishes.sweep.mode, apply=apply_mode, note=console.say):
+    with measure.in_mode(wishes.sweep.mode, apply=apply_mode, reporter=console):
         site = measure.find_site(wishes.site)
         if site.untunable is not None:
             raise MachineError(
@@ -100,12 +100,11 @@ def tune(
         prepared = measure.prepare_wishes(wishes, site, output, lifts=lift_quarantine)
         extras.check(prepared)
         talk_before(console, prepared)
-        with progress_of(console, prepared) as tell:
+        with progress_of(console, prepared) as reporter:
             done = tune_tune(
                 prepared,
                 choosing.options,
-                tell=tell,
-                note=console.say,
+                reporter=reporter,
                 command=shlex.join(["rccltune", *sys.argv[1:]]),
                 force=force,
                 base=base,
@@ -118,7 +117,7 @@ def tune(
     if choosing.workload is not None:
         rules = [standing.rule for one in done.verified for standing in one.standings]
         chosen = job.by_rules(rules)
-        saved = job.saving_in(choosing.workload, [output], chosen, None, note=console.say)
+        saved = job.saving_in(choosing.workload, [output], chosen, None, reporter=console)
         plain["saving"] = job.saving_plain(saved)
         text = lay([text, job.saving_text(saved)])
     console.result(plain, text)

@@ -179,7 +179,7 @@ def verify(
         besides=besides,
         allowed=allowed,
     )
-    done = verify_rules(wish, wishes.sweep, site, note=console.say)
+    done = verify_rules(wish, wishes.sweep, site, reporter=console)
     console.result(to_plain(done.file), text_of(done))
     if keep_losers and done.losers:
         raise VerificationError(

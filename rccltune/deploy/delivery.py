@@ -20,7 +20,7 @@ from rccltune.launch import CLEARED
 from rccltune.model import (
     CommandLineError,
     InputFileError,
-    Note,
+    Reporter,
     SessionError,
     VerificationError,
     grammar,
@@ -81,7 +81,7 @@ def deploy_session(
     directory: Path,
     *,
     force: bool,
-    note: Note,
+    reporter: Reporter,
     allowed: frozenset[str] = frozenset(),
 ) -> Deployed:
     """Put a session's rule files and the plugin into a folder, as its current version.
@@ -90,7 +90,7 @@ def deploy_session(
         folder: the session.
         directory: where to; created where it is missing.
         force: put it into a folder with other things in it, replace a version that was changed.
-        note: told when a dead writer's marker was taken over.
+        reporter: told when a dead writer's marker was taken over.
         allowed: variables beyond the harmless ones that jobs may be given.
 
     Raises:
@@ -105,20 +105,20 @@ def deploy_session(
     target = delivery.directory
     place.check_ours(target, force=force)
     missing = [one for one in (target, *target.parents) if not one.exists()]
-    with _writing(target, note):
+    with _writing(target, reporter):
         for made in missing:
             place.open_to_readers(made)
         placed = place.put(target, version, write=session.write_atomically, force=force)
     closed = _closed(target)
     if closed is not None:
-        note(
+        reporter.say(
             f"Warning: not everybody may read {closed} (chmod o+rx): jobs of other users do not "
             "find the version, and run untuned or stop at env.sh."
         )
     return Deployed(directory=target, delivery=delivery, placed=placed)
 
 
-def undo_delivery(directory: Path, *, note: Note) -> Placed:
+def undo_delivery(directory: Path, *, reporter: Reporter) -> Placed:
     """Switch a folder back to the version before.
 
     Raises:
@@ -131,15 +131,15 @@ def undo_delivery(directory: Path, *, note: Note) -> Placed:
             where=str(target),
             hint="name a folder that rccltune deploy made.",
         )
-    with _writing(target, note):
+    with _writing(target, reporter):
         return place.roll_back(target, write=session.write_atomically)
 
 
 @contextmanager
-def _writing(target: Path, note: Note) -> Iterator[None]:
+def _writing(target: Path, reporter: Reporter) -> Iterator[None]:
     """One deploy at a time; what a session would advise is of no use here."""
     try:
-        with session.writing(target, note), disk_errors(target):
+        with session.writing(target, reporter), disk_errors(target):
             yield
     except SessionError as error:
         if isinstance(error.__cause__, OSError):

@@ -24,9 +24,9 @@ from rccltune.model import (
     Doubt,
     Equivalence,
     Line,
-    Note,
     Notice,
     Quarantine,
+    Reporter,
     Sample,
     Scale,
     Separation,
@@ -140,14 +140,14 @@ class FitDone:
         )
 
 
-def fit_session(folder: Path, *, note: Note, again: bool = False) -> FitDone:
+def fit_session(folder: Path, *, reporter: Reporter, again: bool = False) -> FitDone:
     """Fit every curve of a session, or read fit.json where it is current.
 
     A session that may only be read is fitted all the same; nothing is kept then.
 
     Args:
         folder: the session.
-        note: told what is worth telling.
+        reporter: told what is worth telling.
         again: fit even if fit.json is current.
 
     Raises:
@@ -159,8 +159,8 @@ def fit_session(folder: Path, *, note: Note, again: bool = False) -> FitDone:
         kept = _read(opened, session.samples_sha256(opened))
         if kept is not None:
             return kept
-    derived = session.Derived(folder, note)
-    samples = load_samples(opened, note, derived)
+    derived = session.Derived(folder, reporter)
+    samples = load_samples(opened, reporter, derived)
     opened = session.open_session(folder)
     digest = (
         session.samples_sha256(opened)

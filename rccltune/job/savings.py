@@ -18,7 +18,7 @@ from rccltune.model import (
     Collective,
     Curve,
     InputFileError,
-    Note,
+    Reporter,
     Role,
     Rule,
     Scale,
@@ -109,13 +109,13 @@ def saving(
 
 
 def saving_in(
-    path: Path, folders: Sequence[Path], chosen: Chosen, steps: int | None, *, note: Note
+    path: Path, folders: Sequence[Path], chosen: Chosen, steps: int | None, *, reporter: Reporter
 ) -> Saving:
     """The same of a file, and of sessions by their folders; raises as both do."""
-    fits = [fit_session(folder, note=note) for folder in folders]
+    fits = [fit_session(folder, reporter=reporter) for folder in folders]
     whole = workload.read(path)
     for cut in whole.cuts:
-        note(f"Warning: {cut}.")
+        reporter.say(f"Warning: {cut}.")
     return saving(whole, chosen, fits, steps)
 
 
@@ -285,7 +285,7 @@ def show(
     rules: Path | None,
     folder: Path | None,
     steps: int | None = None,
-    note: Note,
+    reporter: Reporter,
 ) -> Shown:
     """Say what of a workload matters, and what rules cover.
 
@@ -294,13 +294,13 @@ def show(
         rules: a rule file, None for none.
         folder: a session with the times of the untouched site, None for none.
         steps: that the job made while it was recorded.
-        note: told what is worth telling.
+        reporter: told what is worth telling.
 
     Raises:
         InputFileError: the rule file cannot be read, or is refused.
         SessionError: no session there.
     """
-    fitted = None if folder is None else fit_session(folder, note=note)
+    fitted = None if folder is None else fit_session(folder, reporter=reporter)
     times = None if fitted is None else Times(fitted.curves).before
     read = () if rules is None else _rules(rules)
     shares = workload.shares_of(whole, times, read)

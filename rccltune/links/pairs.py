@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Final
@@ -17,6 +17,7 @@ from rccltune.model import (
     Launch,
     Outcome,
     Placement,
+    Reporter,
     Sample,
     Scale,
     Status,
@@ -75,9 +76,6 @@ class PairProgress:
     seconds: float
 
 
-Tell = Callable[[PairProgress], None]
-
-
 class Tried:
     """What one pair gave so far."""
 
@@ -121,7 +119,7 @@ def _time(samples: Sequence[Sample], nbytes: int) -> float | None:
     return None
 
 
-def measure_pairs(prepared: Prepared, pairs: Mapping[Pair, Tried], tell: Tell) -> None:
+def measure_pairs(prepared: Prepared, pairs: Mapping[Pair, Tried], reporter: Reporter) -> None:
     """Run what is missing, in rounds over all pairs, so that a drift hits every class alike.
 
     A pair that fails is left out of later rounds; launches that ended well are never repeated.
@@ -147,7 +145,7 @@ def measure_pairs(prepared: Prepared, pairs: Mapping[Pair, Tried], tell: Tell) -
             outcomes.append(ran.outcome)
             tried.take(one, ran.outcome, ran.samples)
             measure.stop_if_changed(prepared.site, "during")
-            tell(
+            reporter.progress(
                 PairProgress(
                     number=number,
                     of=len(pairs) * prepared.repeats,

@@ -21,7 +21,6 @@ from rccltune.links.pairs import (
     PAIR,
     SMALL,
     Prepared,
-    Tell,
     Tried,
     measure_pairs,
 )
@@ -32,8 +31,8 @@ from rccltune.model import (
     LinkClass,
     LinkMap,
     MachineError,
-    Note,
     PairTimes,
+    Reporter,
     SessionError,
     Spread,
 )
@@ -108,7 +107,7 @@ def prepare_links(
     )
 
 
-def measure_links(prepared: Prepared, *, tell: Tell, note: Note, command: str) -> LinkMap:
+def measure_links(prepared: Prepared, *, reporter: Reporter, command: str) -> LinkMap:
     """Measure every chosen pair and write the record.
 
     A pair that fails is shown as failed. Launches that ended well are never repeated, so the same
@@ -120,10 +119,10 @@ def measure_links(prepared: Prepared, *, tell: Tell, note: Note, command: str) -
         SessionError: another writer, or the disk refuses.
         KeyboardInterrupt: after all that was started is gone.
     """
-    with session.writing(prepared.folder, note), launch.interruptible():
+    with session.writing(prepared.folder, reporter), launch.interruptible():
         _begin(prepared, command)
         pairs = {pair: Tried() for pair in prepared.chosen}
-        measure_pairs(prepared, pairs, tell)
+        measure_pairs(prepared, pairs, reporter)
         done = _record(prepared, pairs)
         if len(done.failed) == len(done.pairs):
             first = done.failed[0]

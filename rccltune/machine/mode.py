@@ -20,7 +20,7 @@ from rccltune import launch
 from rccltune.machine.files import Root
 from rccltune.machine.records import System, mode_text
 from rccltune.machine.smi import Runner
-from rccltune.model import MachineError, Mode, lay
+from rccltune.model import MachineError, Mode, Reporter, lay
 
 
 def check_mode(wish: Mode | None, system: System) -> None:
@@ -152,7 +152,7 @@ def applied(
     *,
     run: Runner,
     look: Callable[[], System],
-    note: Callable[[str], None],
+    reporter: Reporter,
     is_root: bool | None = None,
 ) -> Iterator[System]:
     """The machine in another mode for the time of a ``with`` block; gives it as detected then.
@@ -165,7 +165,7 @@ def applied(
         system: the machine as it is.
         run: puts a request to amdsmi, see ``smi.runner``.
         look: detects the machine again.
-        note: says what is being done.
+        reporter: says what is being done.
         is_root: whether this process is root, None to find out.
 
     Raises:
@@ -178,13 +178,13 @@ def applied(
     before = {oam.address: oam.mode for oam in system.oams if oam.mode is not None}
     target = {a: _merged(wish, mode) for a, mode in before.items()}
     back = "; ".join(commands(next(iter(before.values()))))
-    note(f"Setting {mode_text(wish)}. Should this be killed, go back by hand: {back}")
+    reporter.say(f"Setting {mode_text(wish)}. Should this be killed, go back by hand: {back}")
     with launch.interruptible():
         try:
-            yield _reach(target, look, run, note)
+            yield _reach(target, look, run, reporter)
         finally:
             with launch.held():
-                _put_back(before, look, run, note)
+                _put_back(before, look, run, reporter)
 
 
 def _stop_where_hindered(wish: Mode, system: System, is_root: bool) -> None:
@@ -196,12 +196,10 @@ def _stop_where_hindered(wish: Mode, system: System, is_root: bool) -> None:
         )
 
 
-def _put_back(
-    before: Modes, look: Callable[[], System], run: Runner, note: Callable[[str], None]
-) -> None:
-    note("Putting the mode back.")
+def _put_back(before: Modes, look: Callable[[], System], run: Runner, reporter: Reporter) -> None:
+    reporter.say("Putting the mode back.")
     try:
-        _reach(before, look, run, note)
+        _reach(before, look, run, reporter)
     except MachineError as error:
         named = "; ".join(f"{a} had {mode_text(m)}" for a, m in sorted(before.items()))
         raise MachineError(
@@ -216,9 +214,7 @@ def _merged(wish: Mode, now: Mode) -> Mode:
     return Mode(compute=wish.compute or now.compute, memory=wish.memory or now.memory)
 
 
-def _reach(
-    wish: Modes, look: Callable[[], System], run: Runner, note: Callable[[str], None]
-) -> System:
+def _reach(wish: Modes, look: Callable[[], System], run: Runner, reporter: Reporter) -> System:
     """Call until the machine says that it is there; a reset compute mode takes a second round."""
     system = look()
     for _ in range(2):
@@ -227,7 +223,9 @@ def _reach(
         if lost:
             raise MachineError(f"{', '.join(sorted(lost))} went away during the change of mode")
         for step in steps(now, wish):
-            note(f"Setting the {step.what} mode: {', '.join(sorted({v for _, v in step.wanted}))}")
+            reporter.say(
+                f"Setting the {step.what} mode: {', '.join(sorted({v for _, v in step.wanted}))}"
+            )
             _call(step, run)
         system = look()
         if all((oam := system.oam_at(a)) is not None and oam.mode == m for a, m in wish.items()):

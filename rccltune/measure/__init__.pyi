@@ -28,7 +28,6 @@ from .request import merge_wishes as merge_wishes
 from .request import session_wishes as session_wishes
 from .request import site_keys as site_keys
 from .runs import Progress as Progress
-from .runs import Tell as Tell
 from .runs import limit_s as limit_s
 from .runs import stop_if_changed as stop_if_changed
 from .scales import at_scales as at_scales

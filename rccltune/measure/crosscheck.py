@@ -14,10 +14,17 @@ from typing import Any, Final
 
 from rccltune import session
 from rccltune.measure.preparation import Prepared, prepare
-from rccltune.measure.runs import Tell
 from rccltune.measure.site import SiteWish, find_site
 from rccltune.measure.sweeps import sweep
-from rccltune.model import BASELINE, DEFAULT_VARIANT, Collective, Note, Placement, Sample, defaults
+from rccltune.model import (
+    BASELINE,
+    DEFAULT_VARIANT,
+    Collective,
+    Placement,
+    Reporter,
+    Sample,
+    defaults,
+)
 from rccltune.session import load_samples
 
 FOLDER: Final = "rccl-tests"
@@ -89,15 +96,15 @@ def prepare_beside(prepared: Prepared, wish: SiteWish) -> Prepared:
 
 
 def cross_check(
-    prepared: Prepared, beside: Prepared, *, tell: Tell, note: Note, command: str
+    prepared: Prepared, beside: Prepared, *, reporter: Reporter, command: str
 ) -> tuple[Beside, ...]:
     """Measure what is left of it, and compare.
 
     Raises:
         LaunchError: rccl-tests do not work.
     """
-    sweep(beside, tell=tell, note=note, command=command, force=True)
-    through = [_times(one.folder, note) for one in (prepared, beside)]
+    sweep(beside, reporter=reporter, command=command, force=True)
+    through = [_times(one.folder, reporter) for one in (prepared, beside)]
     libraries = (_library(prepared), _library(beside))
     return tuple(
         Beside(
@@ -116,9 +123,9 @@ def _library(prepared: Prepared) -> str:
 Times = dict[int, list[float]]
 
 
-def _times(folder: Path, note: Note) -> dict[Collective, Times]:
+def _times(folder: Path, reporter: Reporter) -> dict[Collective, Times]:
     found: dict[Collective, Times] = {}
-    for sample in _usable(load_samples(session.open_session(folder), note)):
+    for sample in _usable(load_samples(session.open_session(folder), reporter)):
         times = found.setdefault(sample.key.collective, {})
         times.setdefault(sample.nbytes, []).append(sample.time_us or 0.0)
     return found

@@ -25,7 +25,7 @@ import rccltune
 from rccltune import launch, machine, model, plugin, session
 from rccltune.machine import Host
 from rccltune.measure.site import Site
-from rccltune.model import MachineError, Note, Whole, lay
+from rccltune.model import MachineError, Reporter, Whole, lay
 
 # Ranks that cannot meet wait for each other; a host file's worth of them must not take an hour.
 _LEAST_S: Final = 60.0
@@ -74,14 +74,14 @@ class _Needed:
 
 
 def ask(
-    site: Site, where: Path, *, note: Note, rules: Path | None
+    site: Site, where: Path, *, reporter: Reporter, rules: Path | None
 ) -> tuple[tuple[Host, ...], str | None]:
     """What every host is, and why that was not said through mpi4py; None where it was.
 
     Args:
         site: where launches run.
         where: a folder that all hosts must share.
-        note: told why mpi4py was not used.
+        reporter: told why mpi4py was not used.
         rules: a rule file that ranks will read.
 
     Raises:
@@ -100,7 +100,7 @@ def ask(
         found, reason = _met(site, where, question)
         if found is not None:
             return found, None
-    note(
+    reporter.say(
         f"The ranks did not meet through mpi4py: {reason}. Hosts are compared by what each rank "
         f"prints; for mpi4py install rccltune[mpi] on every host, for {_mpi(site)}"
     )
@@ -295,14 +295,14 @@ _OWN: Final = ("PATH", "LD_LIBRARY_PATH")
 
 
 def same_hosts(
-    site: Site, folder: Path, *, note: Note, rules: Path | None = None, force: bool = False
+    site: Site, folder: Path, *, reporter: Reporter, rules: Path | None = None, force: bool = False
 ) -> tuple[Host, ...]:
     """Ask all hosts that ranks are put on what they are, and stop where they differ.
 
     Args:
         site: where launches run; with one host, or none named, nothing is started.
         folder: the session, which must be on a file system that all hosts share.
-        note: told how they were asked.
+        reporter: told how they were asked.
         rules: a rule file that ranks will read.
         force: go on though hosts differ, which is then told.
 
@@ -314,9 +314,9 @@ def same_hosts(
         return ()
     where = folder.resolve() / _FOLDER
     where.mkdir(exist_ok=True)
-    found, reason = ask(site, where, note=note, rules=rules)
+    found, reason = ask(site, where, reporter=reporter, rules=rules)
     _keep(folder, found, reason)
-    _judge(site, folder, found, note=note, force=force)
+    _judge(site, folder, found, reporter=reporter, force=force)
     return found
 
 
@@ -333,7 +333,9 @@ def _keep(folder: Path, found: Sequence[Host], reason: str | None) -> None:
     )
 
 
-def _judge(site: Site, folder: Path, found: Sequence[Host], *, note: Note, force: bool) -> None:
+def _judge(
+    site: Site, folder: Path, found: Sequence[Host], *, reporter: Reporter, force: bool
+) -> None:
     if len(found) != len(site.hosts):
         raise MachineError(
             f"the host file names {len(site.hosts)} hosts "
@@ -348,11 +350,11 @@ def _judge(site: Site, folder: Path, found: Sequence[Host], *, note: Note, force
     but = [one.what for one in differing]
     differing = (*differing, *machine.as_asked(found, wanted, but))
     if not differing:
-        note(f"{len(found)} hosts are alike: {machine.named_hosts(_names(found))}")
+        reporter.say(f"{len(found)} hosts are alike: {machine.named_hosts(_names(found))}")
         return
     text = lay(["the hosts are not alike:", machine.table_of(differing)])
     if force:
-        note(lay(["Measured all the same: ", text], gap=""))
+        reporter.say(lay(["Measured all the same: ", text], gap=""))
         return
     raise MachineError(
         text,

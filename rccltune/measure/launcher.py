@@ -7,13 +7,13 @@ from __future__ import annotations
 
 import os
 import tempfile
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 
 from rccltune import launch, logs, machine
 from rccltune.launch import Binding, Launcher
 from rccltune.machine import named_hosts
-from rccltune.model import CommandLineError, MachineError
+from rccltune.model import CommandLineError, MachineError, Reporter
 
 
 def launcher_of(wish: str, benchmark: Path | None) -> Launcher:
@@ -111,12 +111,12 @@ def remarks(binding: Binding) -> tuple[str, ...]:
     return (f"{text} ({binding.refused})",)
 
 
-def end_leftovers(folder: Path, note: Callable[[str], None]) -> None:
+def end_leftovers(folder: Path, reporter: Reporter) -> None:
     """End it: it would disturb what is measured next, if not worse.
 
     Args:
         folder: in which launches are kept.
-        note: told how many processes there were.
+        reporter: told how many processes there were.
 
     Raises:
         LaunchError: a process cannot be killed (it hangs in the driver).
@@ -126,4 +126,6 @@ def end_leftovers(folder: Path, note: Callable[[str], None]) -> None:
         path.parent for path in folder.glob(f"launches/**/{launch.RUN_ID}")
     )
     if n_left:
-        note(f"{n_left} processes of an interrupted launch were still there; they are gone now")
+        reporter.say(
+            f"{n_left} processes of an interrupted launch were still there; they are gone now"
+        )

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
+from collections.abc import Generator, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import groupby
 from pathlib import Path
@@ -21,8 +21,8 @@ from rccltune.model import (
     Launch,
     LaunchError,
     MachineError,
-    Note,
     Outcome,
+    Reporter,
     Role,
     Sample,
     Setting,
@@ -63,16 +63,12 @@ class Progress:
     best: Mapping[tuple[Collective, int], tuple[float, Setting]]
 
 
-Tell = Callable[[Progress], None]
-
-
 def run_all(
     prepared: Prepared,
     launches: Sequence[Launch],
     known: Mapping[str, Sequence[Sample]],
     *,
-    tell: Tell,
-    note: Note,
+    reporter: Reporter,
     force: bool,
 ) -> Iterator[Ran]:
     """Make every launch that is left, and those that failed once more.
@@ -89,15 +85,14 @@ def run_all(
         prepared: its ledger is filled.
         launches: those of its plan to be made now, where they are left.
         known: samples of the launches that the session has.
-        tell: told after every launch.
-        note: told when a setting is quarantined.
+        reporter: told when a setting is quarantined.
         force: go on though untouched runs differ.
 
     Raises:
         LaunchError: the untouched benchmark does not work, or GPUs have memory faults.
         MachineError: untouched runs differ too much, or the machine changed.
     """
-    runner = _Runner(prepared, known, tell, note)
+    runner = _Runner(prepared, known, reporter)
     judged = False
     for (is_forced, _), group in groupby(launches, key=_round):
         if is_forced and not judged:
@@ -122,12 +117,11 @@ class _Runner:
     """Makes launches and keeps count."""
 
     def __init__(
-        self, prepared: Prepared, known: Mapping[str, Sequence[Sample]], tell: Tell, note: Note
+        self, prepared: Prepared, known: Mapping[str, Sequence[Sample]], reporter: Reporter
     ) -> None:
         self.prepared = prepared
         self.samples = [sample for found in known.values() for sample in found]
-        self.tell = tell
-        self.note = note
+        self.reporter = reporter
         self.start = time.monotonic()
         self.best: Best = {}
         self.outcomes = list(prepared.done)
@@ -188,7 +182,7 @@ class _Runner:
             ran = yield from self.attempt(planned, alone=setting)
             if ran.outcome.failure is None:
                 n_kept, n_planned = ledger.kept(planned, setting)
-                self.note(_acquitted(ran, failure, n_kept, n_planned))
+                self.reporter.say(_acquitted(ran, failure, n_kept, n_planned))
 
     def insist(self, planned: Launch) -> Iterator[Ran]:
         """Try an untouched launch until it ends well.
@@ -268,7 +262,7 @@ class _Runner:
             # the sweep, since its settings may be far slower than what is usual.
             limit += plan.estimate_s([replace(one, argv=())], prepared.sweep)
         if session.is_interrupted(prepared.folder / "launches" / one.id):
-            self.note(f"launch {one.id} was interrupted and is made again")
+            self.reporter.say(f"launch {one.id} was interrupted and is made again")
         ran = run_launch(
             replace(one, timeout_s=one.timeout_s or limit),
             prepared.folder,
@@ -288,7 +282,7 @@ class _Runner:
         _improve(self.best, ran.samples)
         stop_if_changed(site, "during")
         left = prepared.left
-        self.tell(
+        self.reporter.progress(
             Progress(
                 number=self.made,
                 of=self.made + len(left),
@@ -305,7 +299,7 @@ class _Runner:
         found = [q for q in self.prepared.ledger.quarantined if ran.launch.id in q.launches]
         for one in found:
             log = self.prepared.folder / "launches" / ran.launch.id / "stdout.log"
-            self.note(
+            self.reporter.say(
                 f"{one} is quarantined: {one.reason}. Nothing more is started for it; its log is "
                 f"{log}; --lift-quarantine tries it again."
             )

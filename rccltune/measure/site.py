@@ -27,6 +27,7 @@ from rccltune.model import (
     MachineError,
     Mode,
     RankPlacement,
+    Reporter,
     Scale,
     defaults,
 )
@@ -282,7 +283,7 @@ def _system() -> machine.System:
 
 
 @contextmanager
-def in_mode(wish: Mode | None, *, apply: bool, note: Callable[[str], None]) -> Iterator[None]:
+def in_mode(wish: Mode | None, *, apply: bool, reporter: Reporter) -> Iterator[None]:
     """The machine in the mode that is wished for, where that was asked for; put back afterwards.
 
     Raises:
@@ -301,14 +302,14 @@ def in_mode(wish: Mode | None, *, apply: bool, note: Callable[[str], None]) -> I
     folder = machine.bindings(rocm, packages)
     system = _system()
     for need in machine.needs(system, wish, is_root=os.geteuid() == 0):
-        note(f"--apply-mode needs {need}")
+        reporter.say(f"--apply-mode needs {need}")
     if folder is None:
         raise MachineError(
             "amdsmi is not installed, so the mode cannot be set",
             hint=f"set it by hand: {'; '.join(machine.commands(wish))}.",
         )
     run = machine.runner(folder, os.environ)
-    with machine.applied(wish, system, run=run, look=_system, note=note):
+    with machine.applied(wish, system, run=run, look=_system, reporter=reporter):
         yield
 
 

@@ -14,7 +14,7 @@ from rccltune.measure.hosts import same_hosts
 from rccltune.measure.launcher import end_leftovers
 from rccltune.measure.ledger import Ledger, lift, open_ledger, write_quarantine
 from rccltune.measure.preparation import Prepared, Read, caught_up, next_round, samples_so_far
-from rccltune.measure.runs import Tell, run_all
+from rccltune.measure.runs import run_all
 from rccltune.model import (
     KNOWN_VARIANTS,
     CommandLineError,
@@ -22,9 +22,9 @@ from rccltune.model import (
     Launch,
     LaunchError,
     MachineError,
-    Note,
     Outcome,
     Quarantine,
+    Reporter,
     Sample,
     SessionError,
     Variant,
@@ -76,7 +76,7 @@ class Swept:
         }
 
 
-def sweep(prepared: Prepared, *, tell: Tell, note: Note, command: str, force: bool) -> Swept:
+def sweep(prepared: Prepared, *, reporter: Reporter, command: str, force: bool) -> Swept:
     """Run what is left of a plan.
 
     Interrupted at any moment, the session keeps every launch that ended, and the same command
@@ -92,20 +92,20 @@ def sweep(prepared: Prepared, *, tell: Tell, note: Note, command: str, force: bo
     if not force:
         _refuse_hidden_choices(prepared)
     folder, launches = prepared.folder, prepared.plan.launches
-    with session.writing(folder, note), launch.interruptible():
+    with session.writing(folder, reporter), launch.interruptible():
         _begin(prepared, command)
-        end_leftovers(folder, note)
-        same_hosts(prepared.site, folder, note=note, force=force)
+        end_leftovers(folder, reporter)
+        same_hosts(prepared.site, folder, reporter=reporter, force=force)
         # Looked at again: another rccltune may have gone on with it before we held it.
         ledger = open_ledger(folder)
         if prepared.lifts:
-            _lift_all(folder, ledger, launches, note)
+            _lift_all(folder, ledger, launches, reporter)
         prepared = replace(prepared, ledger=ledger)
         known: Read = {}
         samples_so_far(prepared, known)
         try:
             prepared, unaffordable = _run(
-                caught_up(prepared, known), known, tell=tell, note=note, force=force
+                caught_up(prepared, known), known, reporter=reporter, force=force
             )
             expected = _expected(prepared, known)
             _write_search(prepared, expected)
@@ -143,8 +143,7 @@ def _run(
     prepared: Prepared,
     known: Read,
     *,
-    tell: Tell,
-    note: Note,
+    reporter: Reporter,
     force: bool,
 ) -> tuple[Prepared, tuple[Launch, ...]]:
     """Round after round, until the search is over or the budget is spent."""
@@ -154,12 +153,12 @@ def _run(
         if under_way is not None:
             _write_search(prepared, under_way.rounds[-1].expected)
             if not under_way.is_over:
-                note(searching.round_text(under_way.rounds[-1]))
+                reporter.say(searching.round_text(under_way.rounds[-1]))
         batch = [one for one in wanted if prepared.ledger.is_left(one)]
         tried: set[str] = set()
         while affordable := _affordable(prepared, [o for o in batch if o.id not in tried]):
             tried |= {one.id for one in affordable}
-            for ran in run_all(prepared, affordable, known, tell=tell, note=note, force=force):
+            for ran in run_all(prepared, affordable, known, reporter=reporter, force=force):
                 known[ran.launch.id] = ran.samples
                 write_quarantine(prepared.folder, prepared.ledger)
         out = tuple(one for one in batch if one.id not in tried)
@@ -279,14 +278,14 @@ def _header(prepared: Prepared, command: str) -> Session:
     )
 
 
-def _lift_all(folder: Path, ledger: Ledger, launches: Sequence[Launch], note: Note) -> None:
+def _lift_all(folder: Path, ledger: Ledger, launches: Sequence[Launch], reporter: Reporter) -> None:
     lifted = ledger.quarantined
     for one, outcome in ledger.blamed(launches):
         lift(folder, ledger, one, outcome)
     still = ledger.quarantined
     for quarantined in lifted:
         if quarantined not in still:
-            note(f"{quarantined} is out of quarantine and tried again")
+            reporter.say(f"{quarantined} is out of quarantine and tried again")
 
 
 def _finish(

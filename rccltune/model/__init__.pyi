@@ -76,7 +76,7 @@ from .measured import Schedule as Schedule
 from .measured import Stated as Stated
 from .measured import Status as Status
 from .measured import Sweep as Sweep
-from .reporter import Note as Note
+from .reporter import Reporter as Reporter
 from .scaled import Extrapolation as Extrapolation
 from .scaled import Hop as Hop
 from .scaled import ScaleError as ScaleError

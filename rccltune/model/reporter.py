@@ -2,7 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import TypeAlias
 
-Note: TypeAlias = Callable[[str], None]
+class Reporter:
+    """Whoever started the work; this one listens and says nothing."""
+
+    def say(self, text: str) -> None:
+        """Take a sentence for people."""
+
+    def progress(self, step: object) -> None:
+        """Take what a launch that ended has to say: a record of the work that made it."""

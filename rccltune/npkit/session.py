@@ -24,9 +24,9 @@ from rccltune.model import (
     LaunchError,
     Line,
     MachineError,
-    Note,
     Number,
     Placement,
+    Reporter,
     Setting,
     Status,
     Sweep,
@@ -148,7 +148,13 @@ def check_dump(folder: Path, site: Site) -> None:
 
 
 def dump_winner(
-    folder: Path, into: Path, wanted: Sweep, site: Site, *, timeout_s: float | None, note: Note
+    folder: Path,
+    into: Path,
+    wanted: Sweep,
+    site: Site,
+    *,
+    timeout_s: float | None,
+    reporter: Reporter,
 ) -> Dumped:
     """Run the winning setting of a session once, with NPKit's dump.
 
@@ -158,7 +164,7 @@ def dump_winner(
         wanted: the sweep, whose collectives, calls and type count.
         site: where.
         timeout_s: of the launch, None for the usual limit.
-        note: told what is worth telling.
+        reporter: told what is worth telling.
 
     Raises:
         CommandLineError: the folder is not empty.
@@ -168,15 +174,15 @@ def dump_winner(
     """
     known = stored_dump(folder, into)
     if known is not None:
-        note("NPKit's dump is in this session already, and is not made again")
+        reporter.say("NPKit's dump is in this session already, and is not made again")
         return known
     check_dump(into, site)
-    winner = winner_of(fit_session(folder, note=note), wanted.collectives)
-    note(f"NPKit: {winner} runs once more")
+    winner = winner_of(fit_session(folder, reporter=reporter), wanted.collectives)
+    reporter.say(f"NPKit: {winner} runs once more")
     one = _launch(winner, wanted, site, into, timeout_s)
     into.mkdir(parents=True, exist_ok=True)
     own = folder / FOLDER / "launches" / one.id
-    with session.writing(folder, note), launch.interruptible():
+    with session.writing(folder, reporter), launch.interruptible():
         if site.node is not None:
             node = (folder / session.NODE_FILE).read_bytes()
             session.write_atomically(folder / FOLDER / session.NODE_FILE, node)

@@ -15,8 +15,8 @@ from rccltune.model import (
     Curve,
     Environment,
     Launch,
-    Note,
     Outcome,
+    Reporter,
     Scale,
     TooLittleDataError,
     Variant,
@@ -38,7 +38,7 @@ def plot_session(
     folder: Path,
     options: Callable[[FitDone], ChoiceOptions],
     *,
-    note: Note,
+    reporter: Reporter,
     directory: Path | None,
     formats: Sequence[str],
     overwrite: bool,
@@ -49,7 +49,7 @@ def plot_session(
     Args:
         folder: the session.
         options: of the choice.
-        note: told what is worth telling.
+        reporter: told what is worth telling.
         directory: of the figures, None for the session's own.
         formats: of the files.
         overwrite: replace figures that are there.
@@ -59,9 +59,9 @@ def plot_session(
         CommandLineError: a figure is there and may not be overwritten.
         TooLittleDataError: no good sample.
     """
-    done = fit_session(folder, note=note)
+    done = fit_session(folder, reporter=reporter)
     wish = options(done)
-    choice = _choice_or_none(done, wish, note)
+    choice = _choice_or_none(done, wish, reporter)
     environments = environments_of(done, choice, wish) if choice else ()
     limits = bounded(done)
     if limits is not None:
@@ -76,11 +76,11 @@ def plot_session(
         launches=launches,
     )
     for notice in done.agreements.notices:
-        note(f"{notice.message} ({notice.where})")
+        reporter.say(f"{notice.message} ({notice.where})")
     for one in done.quarantined:
-        note(f"not measured: {one}: quarantined, {one.reason}")
+        reporter.say(f"not measured: {one}: quarantined, {one.reason}")
     for sentence in files.omissions(wanted):
-        note(sentence)
+        reporter.say(sentence)
     where = directory or folder / "plots"
     with session.disk_errors(where):
         return files.draw_figures(wanted, where, formats=formats, overwrite=overwrite)
@@ -127,7 +127,7 @@ def plot_predicted(
     scales: Sequence[Scale],
     options: Callable[[FitDone], ChoiceOptions],
     *,
-    note: Note,
+    reporter: Reporter,
     directory: Path,
     formats: Sequence[str],
     overwrite: bool,
@@ -140,9 +140,9 @@ def plot_predicted(
         TooLittleDataError: nothing can be predicted.
         SessionError: sessions of two machines.
     """
-    fits = [fit_session(folder, note=note) for folder in folders]
+    fits = [fit_session(folder, reporter=reporter) for folder in folders]
     one_machine([done.session for done in fits])
-    made = predicted(fits, scales, options, note=note)
+    made = predicted(fits, scales, options, reporter=reporter)
     if not made.curves:
         return ()
     made_in = [session.read_launches(done.session.path) for done in fits]
@@ -182,12 +182,12 @@ def _is_drawn(variant: Variant, environments: Sequence[Environment]) -> bool:
     return base == chosen if chosen is not None else base not in others
 
 
-def _choice_or_none(done: FitDone, wish: ChoiceOptions, note: Note) -> Choice | None:
+def _choice_or_none(done: FitDone, wish: ChoiceOptions, reporter: Reporter) -> Choice | None:
     """A session of baselines only has figures, but nothing to choose from."""
     try:
         return choice_of(done, wish)
     except TooLittleDataError as error:
-        note(f"no zones: {error.message}")
+        reporter.say(f"no zones: {error.message}")
         return None
 
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from rccltune import session
 from rccltune.fit import FitDone
-from rccltune.model import CommandLineError, Note
+from rccltune.model import CommandLineError, Reporter
 from rccltune.report import page
 from rccltune.report.records import Page
 from rccltune.report.sections import (
@@ -84,7 +84,7 @@ def report_session(
     folder: Path,
     options: Callable[[FitDone], ChoiceOptions],
     *,
-    note: Note,
+    reporter: Reporter,
     output: Path | None = None,
     overwrite: bool = False,
 ) -> Reported:
@@ -93,7 +93,7 @@ def report_session(
     Args:
         folder: the session.
         options: of the choice.
-        note: told what is worth telling.
+        reporter: told what is worth telling.
         output: the page; None for the session's own.
         overwrite: replace a page that is there.
 
@@ -109,7 +109,7 @@ def report_session(
             where=str(path),
             hint="add --force, or write elsewhere with -o FILE.",
         )
-    found = gather(folder, options, note=note)
+    found = gather(folder, options, reporter=reporter)
     text = ""
     made = _page(found, _BOUNDS[0])
     for number, bounds in enumerate(_BOUNDS):
@@ -117,7 +117,9 @@ def report_session(
         text = page.render(made)
         if len(text.encode()) <= page.LIMIT_NBYTES:
             break
-        note(f"the page would have {len(text.encode()):,} bytes: less of the session is shown")
+        reporter.say(
+            f"the page would have {len(text.encode()):,} bytes: less of the session is shown"
+        )
     session.write_atomically(path, text)
     return Reported(
         path=path,

@@ -19,8 +19,8 @@ from rccltune.model import (
     Fingerprint,
     InputFileError,
     MachineError,
-    Note,
     Protocol,
+    Reporter,
     Rule,
     Scale,
     VerificationError,
@@ -61,13 +61,13 @@ class Vendor:
         return {"path": self.place, "sha256": self.sha256, "rows": len(self.rules)}
 
 
-def vendor(wished: Path, fingerprint: Fingerprint, *, note: Note) -> Vendor:
+def vendor(wished: Path, fingerprint: Fingerprint, *, reporter: Reporter) -> Vendor:
     """Read the table that was named, or the one that this machine's RCCL brings.
 
     Args:
         wished: its file; ``auto`` looks where RCCL looks.
         fingerprint: of the machine that the rules are for.
-        note: told which file was taken, and what of it is not understood.
+        reporter: told which file was taken, and what of it is not understood.
 
     Raises:
         MachineError: there is none; the message says where it was looked for.
@@ -84,7 +84,7 @@ def vendor(wished: Path, fingerprint: Fingerprint, *, note: Note) -> Vendor:
     others = {r.line or 0: _why_not(r, fingerprint, place) for r in file.rules}
     left_out += tuple((line, why) for line, why in others.items() if why is not None)
     for lines, why in vendor_rules.by_reason(left_out):
-        note(f"{place}:{lines}: left out: {why}")
+        reporter.say(f"{place}:{lines}: left out: {why}")
     made = Vendor(
         name=place.rpartition("/")[2],
         place=place,
@@ -93,7 +93,7 @@ def vendor(wished: Path, fingerprint: Fingerprint, *, note: Note) -> Vendor:
         rules=tuple(rule for rule in file.rules if others[rule.line or 0] is None),
         left_out=left_out,
     )
-    note(f"{len(made.rules)} rows of {place} stand behind the rules")
+    reporter.say(f"{len(made.rules)} rows of {place} stand behind the rules")
     return made
 
 

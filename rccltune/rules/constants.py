@@ -17,7 +17,7 @@ from rccltune.model import (
     CellChange,
     Foreseen,
     MachineError,
-    Note,
+    Reporter,
     TooLittleDataError,
     VerificationError,
     comparable,
@@ -94,7 +94,7 @@ def emit_constants(
     overwrite: bool,
     min_gain: float,
     tolerance: float,
-    note: Note,
+    reporter: Reporter,
 ) -> ConstantsDone:
     """Fit constants, hold them against the measured times as rules are, and write them.
 
@@ -104,7 +104,7 @@ def emit_constants(
         overwrite: whether a file that differs may be replaced.
         min_gain: what the library's choice must gain somewhere.
         tolerance: what it may lose anywhere.
-        note: told what is worth telling.
+        reporter: told what is worth telling.
 
     Raises:
         MachineError: no host of these sessions takes constants.
@@ -112,7 +112,7 @@ def emit_constants(
         VerificationError: with them the library would choose worse somewhere, or nothing better.
         CommandLineError: the file is there and may not be overwritten.
     """
-    fits = [fit_session(folder, note=note) for folder in folders]
+    fits = [fit_session(folder, reporter=reporter) for folder in folders]
     fingerprint = one_machine([done.session for done in fits])
     libraries = _taking(fits)
     grounds = [ground for done in fits for ground in _grounds(done)]
@@ -139,7 +139,7 @@ def emit_constants(
     path = output or (folders[0] / file_name(fingerprint)).with_suffix(".constants")
     to_stdout = str(path) == "-"
     if not to_stdout:
-        write_all([(path, text)], overwrite=overwrite, note=note)
+        write_all([(path, text)], overwrite=overwrite, reporter=reporter)
     return ConstantsDone(
         path=None if to_stdout else path, text=text, changes=changes, foreseen=foreseen
     )

@@ -16,10 +16,10 @@ from rccltune.model import (
     Launch,
     LeftOut,
     MachineError,
-    Note,
     Notice,
     Outcome,
     Quarantine,
+    Reporter,
     Scale,
     Status,
     Target,
@@ -40,19 +40,19 @@ if TYPE_CHECKING:
     from rccltune.zones import Choice
 
 
-def emit_rules(wish: EmitWish, *, note: Note) -> Emitted:
+def emit_rules(wish: EmitWish, *, reporter: Reporter) -> Emitted:
     """Choose and write the rule file, with the exports that use it.
 
     Raises:
         CommandLineError: the file is there and may not be overwritten.
         RccltuneError: as of :func:`choose_rules`.
     """
-    chosen = choose_rules(wish, note=note)
-    _write((chosen, *chosen.beside), overwrite=wish.overwrite, note=note)
+    chosen = choose_rules(wish, reporter=reporter)
+    _write((chosen, *chosen.beside), overwrite=wish.overwrite, reporter=reporter)
     return chosen
 
 
-def choose_rules(wish: EmitWish, *, note: Note) -> Emitted:
+def choose_rules(wish: EmitWish, *, reporter: Reporter) -> Emitted:
     """What would be written, and where; nothing is.
 
     Raises:
@@ -68,14 +68,14 @@ def choose_rules(wish: EmitWish, *, note: Note) -> Emitted:
             "--base belongs to a rule file in RCCL's dialect, and none is written",
             hint="leave it out, or write --format rccl or all.",
         )
-    fits = [fit_session(folder, note=note) for folder in wish.folders]
+    fits = [fit_session(folder, reporter=reporter) for folder in wish.folders]
     fingerprint = one_machine([done.session for done in fits])
-    wish, choices = _choices(wish, fits, note)
+    wish, choices = _choices(wish, fits, reporter)
     judged = [
         environments_of(done, choice, wish.options(done))
         for done, choice in zip(fits, choices, strict=False)
     ]
-    environments = together(judged, note=note)
+    environments = together(judged, reporter=reporter)
     zones = tuple(zone for choice in choices for zone in zones_in(choice.zones, environments))
     if not zones:
         raise TooLittleDataError(
@@ -88,12 +88,12 @@ def choose_rules(wish: EmitWish, *, note: Note) -> Emitted:
         choices,
         wish.options,
         keep=lambda found: zones_in(found, environments),
-        note=note,
+        reporter=reporter,
     )
     paths = _paths(wish, fingerprint, sheets)
-    base = vendor(wish.base, fingerprint, note=note) if wish.base is not None else None
+    base = vendor(wish.base, fingerprint, reporter=reporter) if wish.base is not None else None
     if not _is_vendor_told(fits, fingerprint):
-        note(VENDOR_UNKNOWN)
+        reporter.say(VENDOR_UNKNOWN)
     documents = [_document(fits, fingerprint, sheet, environments) for sheet in sheets]
     if base is not None:
         documents = [based(document, base) for document in documents]
@@ -124,13 +124,15 @@ def choose_rules(wish: EmitWish, *, note: Note) -> Emitted:
     )
 
 
-def _choices(wish: EmitWish, fits: Sequence[FitDone], note: Note) -> tuple[EmitWish, list[Choice]]:
+def _choices(
+    wish: EmitWish, fits: Sequence[FitDone], reporter: Reporter
+) -> tuple[EmitWish, list[Choice]]:
     """What each session chooses, then what is predicted, and the wish that they follow.
 
     What one scale needs in the environment every communicator of the job gets: where others do not
     need it too, and so were not measured under it, all choose without it.
     """
-    choices = _chosen(wish, fits, note)
+    choices = _chosen(wish, fits, reporter)
     needs: dict[Scale, set[str]] = {}
     for zone in (zone for choice in choices for zone in choice.zones):
         mine = needs.setdefault(zone.target.scale, set())
@@ -140,20 +142,20 @@ def _choices(wish: EmitWish, fits: Sequence[FitDone], note: Note) -> tuple[EmitW
         return wish, choices
     for scale, found in needs.items():
         if found:
-            note(
+            reporter.say(
                 f"{scale} would gain from {' '.join(sorted(found))}, under which the other scales "
                 "were not measured: left out. A file for that scale alone has it: rccltune "
                 "emit-config with its session only."
             )
     ask = wish.options
     wish = replace(wish, options=lambda done: replace(ask(done), widen=False))
-    return wish, _chosen(wish, fits, note)
+    return wish, _chosen(wish, fits, reporter)
 
 
-def _chosen(wish: EmitWish, fits: Sequence[FitDone], note: Note) -> list[Choice]:
+def _chosen(wish: EmitWish, fits: Sequence[FitDone], reporter: Reporter) -> list[Choice]:
     choices = [choice_of(done, wish.options(done)) for done in fits]
     if wish.scales:
-        choices.append(predicted(fits, wish.scales, wish.options, note=note).choice)
+        choices.append(predicted(fits, wish.scales, wish.options, reporter=reporter).choice)
     return choices
 
 
@@ -272,12 +274,12 @@ _OTHERS: Final[Mapping[str, Callable[[EmitWish, Sheet, RuleDocument], Translated
 }
 
 
-def _write(emitted: Sequence[Emitted], *, overwrite: bool, note: Note) -> None:
+def _write(emitted: Sequence[Emitted], *, overwrite: bool, reporter: Reporter) -> None:
     files = [(one.path, one.text) for one in emitted]
     files += [(one.environment_path, one.environment_text) for one in emitted]
     files += [(more.path, more.text) for one in emitted for more in one.translated]
     made = [(path, text) for path, text in files if path is not None]
-    write_all(made, overwrite=overwrite, note=note)
+    write_all(made, overwrite=overwrite, reporter=reporter)
 
 
 def _left_out(one: Quarantine) -> LeftOut:

@@ -18,10 +18,10 @@ from rccltune.model import (
     Curve,
     Environment,
     LeftOut,
-    Note,
     Notice,
     Place,
     RankPlacement,
+    Reporter,
     RuleCount,
     Scale,
     Zone,
@@ -70,7 +70,7 @@ def sheets_of(
     options: Callable[[FitDone], ChoiceOptions],
     *,
     keep: Keep = tuple,
-    note: Note,
+    reporter: Reporter,
 ) -> tuple[Sheet, ...]:
     """The files that sessions make together, the one for any placement first; at least one.
 
@@ -79,7 +79,7 @@ def sheets_of(
         choices: what each alone chooses.
         options: of a session.
         keep: the zones of the environment that the files are for.
-        note: told which rules are for one placement only, and why.
+        reporter: told which rules are for one placement only, and why.
     """
     own = [zone for choice in choices for zone in keep(choice.zones)]
     apart: dict[str, list[Zone]] = {}
@@ -88,7 +88,7 @@ def sheets_of(
         if name is not None and name not in _ANYWHERE:
             apart.setdefault(name, []).append(zone)
     joint = [
-        _kept(_joint(fits, scale, by_name, options(fits[0]), note), keep)
+        _kept(_joint(fits, scale, by_name, options(fits[0]), reporter), keep)
         for scale, by_name in _by_scale(fits).items()
     ]
     chosen = tuple(zone for sheet in joint for zone in sheet.zones)
@@ -156,7 +156,7 @@ def _joint(
     scale: Scale,
     parts: Mapping[str, _Part],
     options: ChoiceOptions,
-    note: Note,
+    reporter: Reporter,
 ) -> Sheet:
     """Rules for any placement of a scale; none where not every placement was measured."""
     why = _why_apart(parts)
@@ -168,7 +168,7 @@ def _joint(
         )
     if chosen is None or not chosen.zones:
         why = why or "not every one of them has an untouched run"
-        note(f"{scale}: rules are for placement {' and '.join(parts)} alone: {why}")
+        reporter.say(f"{scale}: rules are for placement {' and '.join(parts)} alone: {why}")
         return Sheet(placement=None, zones=())
     bypasses = [bypass for done in fits for bypass in done.bypasses]
     return Sheet(

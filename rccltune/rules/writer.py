@@ -20,7 +20,7 @@ from rccltune.model import (
     Environment,
     Gain,
     GainRange,
-    Note,
+    Reporter,
     Rule,
     Scale,
     VariantGain,
@@ -159,7 +159,7 @@ VERIFIED_MARK: Final = "verified:"
 _KEPT: Final = ".verified"
 
 
-def write_all(files: Sequence[tuple[Path, str]], *, overwrite: bool, note: Note) -> None:
+def write_all(files: Sequence[tuple[Path, str]], *, overwrite: bool, reporter: Reporter) -> None:
     """All of them or, where one is in the way, none.
 
     A verified file that is replaced stays beside the new one, under another name: what
@@ -168,7 +168,7 @@ def write_all(files: Sequence[tuple[Path, str]], *, overwrite: bool, note: Note)
     Args:
         files: with their texts.
         overwrite: replace files that differ.
-        note: told what was verified and is not any more.
+        reporter: told what was verified and is not any more.
 
     Raises:
         CommandLineError: a file is there and would change.
@@ -179,7 +179,7 @@ def write_all(files: Sequence[tuple[Path, str]], *, overwrite: bool, note: Note)
     for path in filter(is_verified, changing):
         kept = kept_of(path)
         session.write_atomically(kept, path.read_bytes())
-        note(
+        reporter.say(
             f"{path} was verified; what is written now is not, and has again what verification "
             f"took away: rccltune verify. The verified file is kept as {kept}"
         )

@@ -21,9 +21,9 @@ from rccltune.model import (
     CurveKey,
     Extrapolation,
     Fingerprint,
-    Note,
     Notice,
     RankPlacement,
+    Reporter,
     Role,
     Scale,
     ScaleModel,
@@ -71,7 +71,7 @@ class Predicted:
 
 
 def predicted(
-    fits: Sequence[FitDone], scales: Sequence[Scale], options: Options, *, note: Note
+    fits: Sequence[FitDone], scales: Sequence[Scale], options: Options, *, reporter: Reporter
 ) -> Predicted:
     """Predict and choose at scales that were not measured.
 
@@ -79,7 +79,7 @@ def predicted(
         fits: sessions of one machine.
         scales: the wanted ones; of whole nodes.
         options: of a session.
-        note: told which were measured, so that nothing is predicted.
+        reporter: told which were measured, so that nothing is predicted.
 
     Raises:
         CommandLineError: a scale is not of whole nodes.
@@ -87,9 +87,9 @@ def predicted(
     """
     groups = _groups(fits)
     made: list[Prediction] = []
-    wanted = [scale for scale in dict.fromkeys(scales) if not _is_measured(groups, scale, note)]
+    wanted = [scale for scale in dict.fromkeys(scales) if not _is_measured(groups, scale, reporter)]
     for scale in wanted:
-        span = _whole(fits, scale, note)
+        span = _whole(fits, scale, reporter)
         found = [prediction.predict(group, span) for group in groups.values()]
         made += [one for one in found if one is not None]
     if wanted and not made:
@@ -183,15 +183,15 @@ def _devices_per_node(fits: Sequence[FitDone]) -> int | None:
     return max(listed, default=None)
 
 
-def _is_measured(groups: dict[CurveKey, list[Measured]], scale: Scale, note: Note) -> bool:
+def _is_measured(groups: dict[CurveKey, list[Measured]], scale: Scale, reporter: Reporter) -> bool:
     """Whether in any placement: a rule would be for all of them."""
     if any(one.span.scale == scale for group in groups.values() for one in group):
-        note(f"{scale} was measured: its rules are those of the measurement")
+        reporter.say(f"{scale} was measured: its rules are those of the measurement")
         return True
     return False
 
 
-def _whole(fits: Sequence[FitDone], scale: Scale, note: Note) -> Span:
+def _whole(fits: Sequence[FitDone], scale: Scale, reporter: Reporter) -> Span:
     """The span of a scale of whole nodes."""
     per_node, rest = divmod(scale.n_ranks, scale.n_nodes)
     if rest:
@@ -201,7 +201,7 @@ def _whole(fits: Sequence[FitDone], scale: Scale, note: Note) -> Span:
         )
     n_devices = _devices_per_node(fits)
     if n_devices is None:
-        note(f"{scale}: taken for whole nodes; how many devices a node has is not recorded")
+        reporter.say(f"{scale}: taken for whole nodes; how many devices a node has is not recorded")
     elif per_node != n_devices:
         raise CommandLineError(
             f"{scale} cannot be predicted: a node has {n_devices} devices here, and rules for a "

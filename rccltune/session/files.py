@@ -27,7 +27,7 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import IO, TypeVar
 
-from rccltune.model import ReadOnlyError, SessionError
+from rccltune.model import ReadOnlyError, Reporter, SessionError
 
 _CHUNK = 1 << 20
 _LARGEST = 1 << 30
@@ -219,12 +219,12 @@ _NO_LINKS = (errno.EPERM, errno.EOPNOTSUPP, errno.ENOSYS)
 
 
 @contextmanager
-def writing(folder: Path, note: Callable[[str], None]) -> Iterator[None]:
+def writing(folder: Path, reporter: Reporter) -> Iterator[None]:
     """Hold the session for writing.
 
     Args:
         folder: the session, created when missing.
-        note: told when a dead writer's marker was taken over.
+        reporter: told when a dead writer's marker was taken over.
 
     Raises:
         ReadOnlyError: another writer holds it, or it may not be written.
@@ -235,7 +235,7 @@ def writing(folder: Path, note: Callable[[str], None]) -> Iterator[None]:
     with disk_errors(marker):
         folder.mkdir(parents=True, exist_ok=True)
         while not _create(marker):
-            if _take_over(marker, note):
+            if _take_over(marker, reporter):
                 clear_halves(folder)
     try:
         yield
@@ -297,7 +297,7 @@ def _fill(handle: int, text: bytes) -> None:
         os.fchmod(stream.fileno(), 0o644)
 
 
-def _take_over(marker: Path, note: Callable[[str], None]) -> bool:
+def _take_over(marker: Path, reporter: Reporter) -> bool:
     """Remove a dead holder's marker, or say who holds it; whether one was removed by us."""
     try:
         text = marker.read_text(encoding="utf-8", errors="replace")
@@ -321,7 +321,7 @@ def _take_over(marker: Path, note: Callable[[str], None]) -> bool:
         return False
     ours = aside.read_text(encoding="utf-8", errors="replace") == text
     if ours:
-        note(f"took over the session from process {holder.get('pid', '?')}, which is gone")
+        reporter.say(f"took over the session from process {holder.get('pid', '?')}, which is gone")
     else:
         os.link(aside, marker)
     aside.unlink()
@@ -382,15 +382,15 @@ T = TypeVar("T")
 class Derived:
     """The one place that decides whether a session keeps what is derived from it."""
 
-    def __init__(self, folder: Path, note: Callable[[str], None]) -> None:
+    def __init__(self, folder: Path, reporter: Reporter) -> None:
         """Nothing is tried yet.
 
         Args:
             folder: the session.
-            note: told once why it keeps nothing.
+            reporter: told once why it keeps nothing.
         """
         self._folder = folder
-        self._note = note
+        self._reporter = reporter
         self._is_kept = True
 
     def keep(self, name: str, store: Callable[[], T]) -> T | None:
@@ -406,7 +406,7 @@ class Derived:
             return store()
         except ReadOnlyError as error:
             self._is_kept = False
-            self._note(
+            self._reporter.say(
                 f"{self._folder} is only read: {name} could not be kept there ({error.message}), "
                 "and is made in memory"
             )

@@ -15,9 +15,9 @@ from rccltune.model import (
     DEFAULT_VARIANT,
     Fingerprint,
     Launch,
-    Note,
     Notice,
     Outcome,
+    Reporter,
     Sample,
     SessionError,
     Stated,
@@ -66,7 +66,9 @@ class _Incoming:
     samples: tuple[Sample, ...]
 
 
-def import_files(folder: Path, files: Sequence[Path], stated: Stated, *, note: Note) -> Imported:
+def import_files(
+    folder: Path, files: Sequence[Path], stated: Stated, *, reporter: Reporter
+) -> Imported:
     """Read files and add them to a session, which is made when it is not there.
 
     Every file is read and checked before the first byte is written: a file that is refused
@@ -79,21 +81,21 @@ def import_files(folder: Path, files: Sequence[Path], stated: Stated, *, note: N
     """
     known = _known_session(folder)
     incoming = [_read(path, stated) for path in files]
-    with writing(folder, note):
+    with writing(folder, reporter):
         # Read again under the lock: another import may have finished meanwhile.
         current = _known_session(folder) or known
-        old = () if current is None else _samples_held(current, note)
+        old = () if current is None else _samples_held(current, reporter)
         have = {launch.id for launch, _ in store.read_launches(folder)}
-        fresh = _unique([item for item in incoming if item.launch.id not in have], note)
+        fresh = _unique([item for item in incoming if item.launch.id not in have], reporter)
         for item in incoming:
             if item.launch.id in have:
-                note(f"{item.path}: already in the session, nothing added")
+                reporter.say(f"{item.path}: already in the session, nothing added")
         target = _target_session(folder, current, fresh, same=_SAME_MACHINE in stated.assume)
         new = tuple(sample for item in fresh for sample in item.samples)
         if fresh:
             store.commit(target, [(i.launch, i.outcome, i.path) for i in fresh], (*old, *new))
             if target.fingerprint.vendor is None:
-                note(VENDOR_UNKNOWN)
+                reporter.say(VENDOR_UNKNOWN)
     return Imported(
         n_files=len(files),
         n_new=len(new),
@@ -103,11 +105,11 @@ def import_files(folder: Path, files: Sequence[Path], stated: Stated, *, note: N
     )
 
 
-def _samples_held(current: Session, note: Note) -> tuple[Sample, ...]:
+def _samples_held(current: Session, reporter: Reporter) -> tuple[Sample, ...]:
     stored = store.stored_samples(current)
     if stored is not None:
         return stored
-    note(_AGAIN)
+    reporter.say(_AGAIN)
     return _samples_from_logs(current)
 
 
@@ -153,12 +155,12 @@ def _without_same(assume: tuple[tuple[str, str], ...]) -> tuple[tuple[str, str],
     return tuple(pair for pair in assume if pair != _SAME_MACHINE)
 
 
-def _unique(items: Sequence[_Incoming], note: Note) -> list[_Incoming]:
+def _unique(items: Sequence[_Incoming], reporter: Reporter) -> list[_Incoming]:
     """Drop the second of two identical files."""
     kept: dict[str, _Incoming] = {}
     for item in items:
         if item.launch.id in kept:
-            note(f"{item.path}: the same bytes as {kept[item.launch.id].path}, taken once")
+            reporter.say(f"{item.path}: the same bytes as {kept[item.launch.id].path}, taken once")
         else:
             kept[item.launch.id] = item
     return list(kept.values())

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Final
 
 from rccltune import logs
-from rccltune.model import Launch, Note, Outcome, Sample, Stated, Status
+from rccltune.model import Launch, Outcome, Reporter, Sample, Stated, Status
 from rccltune.session import quarantine, store
 from rccltune.session.files import Derived, writing
 from rccltune.session.launches import interrupted_walks, read_launch
@@ -22,27 +22,29 @@ from rccltune.session.store import Session
 _AGAIN: Final = "samples.csv is missing or older than the launches: reading the raw logs again"
 
 
-def load_samples(opened: Session, note: Note, derived: Derived | None = None) -> tuple[Sample, ...]:
+def load_samples(
+    opened: Session, reporter: Reporter, derived: Derived | None = None
+) -> tuple[Sample, ...]:
     """All samples of a session; samples.csv is made again where it is not current.
 
     Args:
         opened: the session.
-        note: told what is worth telling.
+        reporter: told what is worth telling.
         derived: of this session, where more is derived from it than samples.
     """
     stored = store.stored_samples(opened)
     if stored is not None:
         return stored
-    note(_AGAIN)
-    kept = (derived or Derived(opened.path, note)).keep(
-        "samples.csv", lambda: _made_again(opened, note)
+    reporter.say(_AGAIN)
+    kept = (derived or Derived(opened.path, reporter)).keep(
+        "samples.csv", lambda: _made_again(opened, reporter)
     )
     return _samples_from_logs(opened) if kept is None else kept
 
 
-def _made_again(opened: Session, note: Note) -> tuple[Sample, ...]:
+def _made_again(opened: Session, reporter: Reporter) -> tuple[Sample, ...]:
     # Read while nobody adds a launch.
-    with writing(opened.path, note):
+    with writing(opened.path, reporter):
         samples = _samples_from_logs(opened)
         store.commit(opened, [], samples)
     return samples

@@ -94,7 +94,9 @@ def settle(wanted: Wanted, ground: Ground, text: str) -> Settled:
         if is_harm and state.file.needs:
             # What rules need may harm where no rule is; without it some are not selectable.
             words = in_words(state.harmed)
-            ground.note(f"what the rules need is taken away: slower without a rule is {words}")
+            ground.reporter.say(
+                f"what the rules need is taken away: slower without a rule is {words}"
+            )
             lost, text, before = tuple(dict(state.file.needs)), _without_needs(text), {}
             n_launches, since = n_made, number + 1
             continue
@@ -102,13 +104,15 @@ def settle(wanted: Wanted, ground: Ground, text: str) -> Settled:
             return state
         before = state.harmed
         if not state.losing:
-            ground.note(f"measured again: slower without a rule was {in_words(state.harmed)}")
+            ground.reporter.say(
+                f"measured again: slower without a rule was {in_words(state.harmed)}"
+            )
             continue
         losing = state.losing
         if number > _NARROWING:
             losing = tuple(_whole(cut, state.standings) for cut in losing)
         for cut in losing:
-            ground.note(f"{_span(cut)} goes back to the untouched library: {cut.reason}")
+            ground.reporter.say(f"{_span(cut)} goes back to the untouched library: {cut.reason}")
         cuts += losing
         n_launches, since = n_made, number + 1
         text = _without(text, state.file, losing, ground.site)

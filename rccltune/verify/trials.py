@@ -20,9 +20,9 @@ from rccltune.model import (
     Launch,
     LaunchError,
     MachineError,
-    Note,
     Outcome,
     RccltuneError,
+    Reporter,
     Rule,
     Sample,
     Status,
@@ -56,7 +56,7 @@ class Ground:
     site: Site
     n_repeats: int
     timeout_s: float | None
-    note: Note
+    reporter: Reporter
 
 
 @dataclass(slots=True)
@@ -154,7 +154,7 @@ def hold(ground: Ground, file: RuleFile, text: str, rounds: range) -> tuple[Held
     before = len(rounds) - 1
     again = f", counted together with {before} round{'s'[: before > 1]} before" if before else ""
     launches = f"{n_launches // len(rounds)} launches, with and without them in turns{again}"
-    ground.note(f"Verifying {counted(rules)}: {launches}")
+    ground.reporter.say(f"Verifying {counted(rules)}: {launches}")
     runner = _Runner(ground)
     held = tuple(
         _hold_under(condition, launches, runner, rules) for condition, launches in planned.items()

@@ -15,8 +15,8 @@ from rccltune.model import (
     Collective,
     CommandLineError,
     InputFileError,
-    Note,
     Protocol,
+    Reporter,
     RuleCount,
     Sweep,
     defaults,
@@ -181,7 +181,7 @@ def _standing(one: Standing) -> StandingFile:
     return StandingFile(**bare, certainty=one.certainty, sizes=sizes, stands=one.stands)
 
 
-def verify_rules(wish: VerifyWish, sweep: Sweep, site: Site, *, note: Note) -> Verified:
+def verify_rules(wish: VerifyWish, sweep: Sweep, site: Site, *, reporter: Reporter) -> Verified:
     """Verify a file, narrow it until all that is left stands, and write that.
 
     Interrupted at any moment, the same command goes on with the launches that are missing.
@@ -236,16 +236,16 @@ def verify_rules(wish: VerifyWish, sweep: Sweep, site: Site, *, note: Note) -> V
         site=site,
         n_repeats=wish.n_repeats,
         timeout_s=wish.timeout_s,
-        note=note,
+        reporter=reporter,
     )
     name = verdict_store.verdict_name(wish.output, wish.folder, file_name(site.fingerprint))
     with (
         verdict_store.kept(wish.folder, name, wish.rules),
-        session.writing(ground.folder, note),
+        session.writing(ground.folder, reporter),
         launch.interruptible(),
     ):
-        end_leftovers(ground.folder, note)
-        same_hosts(site, ground.folder, note=note, rules=wish.rules)
+        end_leftovers(ground.folder, reporter)
+        same_hosts(site, ground.folder, reporter=reporter, rules=wish.rules)
         if site.node is not None:
             session.write_atomically(ground.folder / NODE_FILE, simulate.written(site.node))
         wanted = Wanted(where=wish.rules, min_gain=wish.min_gain, keep_losers=wish.keep_losers)

@@ -18,7 +18,7 @@ from rccltune.model import (
     Caution,
     CommandLineError,
     Environment,
-    Note,
+    Reporter,
     Setting,
     TooLittleDataError,
     Variant,
@@ -176,7 +176,9 @@ def judged_variants(done: FitDone) -> tuple[Environment, ...]:
         return ()
 
 
-def together(judged: Sequence[tuple[Environment, ...]], *, note: Note) -> tuple[Environment, ...]:
+def together(
+    judged: Sequence[tuple[Environment, ...]], *, reporter: Reporter
+) -> tuple[Environment, ...]:
     """The variants of several sessions as one, since a job has one environment.
 
     One is chosen where every session chooses it; a threshold is the smallest of theirs, so that
@@ -184,11 +186,11 @@ def together(judged: Sequence[tuple[Environment, ...]], *, note: Note) -> tuple[
 
     Args:
         judged: of each session.
-        note: told where sessions want different environments.
+        reporter: told where sessions want different environments.
     """
     names = {next((e.variant.name for e in found if e.chosen), "default") for found in judged}
     if len(names) > 1:
-        note(
+        reporter.say(
             f"the sessions are best in different environments ({', '.join(sorted(names))}), and a "
             "job has one: the rules are for the default one; --variant names another, and each "
             "session by itself has its own"

@@ -11,7 +11,7 @@ import yaml
 
 from rccltune import fit, session, simulate, zones
 from rccltune.cli import run
-from rccltune.model import BASELINE, Curve
+from rccltune.model import BASELINE, Curve, Reporter
 from rccltune.rules import read_rules
 
 SMALL = ["--collective", "all_reduce", "--min-bytes", "1K", "--max-bytes", "512K"]
@@ -84,7 +84,7 @@ def test_silence_that_is_the_site_makes_the_baseline_stronger(
 ) -> None:
     """Twice the launches stand behind it in choosing, and its curve is shown as measured."""
     assert sweep(node(here, quiet=False), *WALK) == 0
-    done = fit.fit_session(SESSION, note=print)
+    done = fit.fit_session(SESSION, reporter=Reporter())
     assert {one.n_sizes for one in done.agreements.silence} == {10}
     assert not done.agreements.notices
     assert all("agree within noise" in line for line in done.agreements.lines)
@@ -105,10 +105,10 @@ def test_silence_that_is_the_site_makes_the_baseline_stronger(
 def test_the_site_without_a_tuner_is_known_by_its_log(here: Path) -> None:
     """The simulated library says in its log which tuner it loads, as the real ones do."""
     assert sweep(node(here), *WALK, "--repeats", "1") == 0
-    assert fit.fit_session(SESSION, note=print).agreements.tunerless
+    assert fit.fit_session(SESSION, reporter=Reporter()).agreements.tunerless
     path, told = with_table(here)
     assert sweep(path, *WALK, *told, "--repeats", "1", "-o", "other") == 0
-    found = fit.fit_session(Path("other"), note=print).agreements
+    found = fit.fit_session(Path("other"), reporter=Reporter()).agreements
     assert (found.tuner or "").startswith("built-in table")
     assert not found.tunerless
 
@@ -156,7 +156,7 @@ def test_walks_that_measure_something_else_are_told(
     kept = json.loads((SESSION / "fit.json").read_text())["equivalence"]
     ratios = {(one["key"]["setting"]["algorithm"], round(one["median_ratio"], 2)) for one in kept}
     assert ratios == {("tree", factor), ("ring", 1.0)}
-    done = fit.fit_session(SESSION, note=print)
+    done = fit.fit_session(SESSION, reporter=Reporter())
     samples = session.load_samples(done.session, print)
     assert fit.agreements(samples, folder=SESSION) == done.agreements
 

@@ -17,7 +17,7 @@ from rccltune import logs, simulate
 from rccltune.cli import run
 from rccltune.cli.belief import belief_text
 from rccltune.fit import FitDone, check_beliefs, fit_session
-from rccltune.model import Belief, Collective, Setting, Target
+from rccltune.model import Belief, Collective, Reporter, Setting, Target
 
 KIB, MIB = 1024, 1024**2
 N = 64
@@ -55,7 +55,7 @@ def sweep(where: Path, method: str, **changes: object) -> Path:
 @pytest.fixture(scope="module")
 def done(folder: Path) -> FitDone:
     """Its fit."""
-    return fit_session(folder, note=lambda _: None, again=True)
+    return fit_session(folder, reporter=Reporter(), again=True)
 
 
 def of(done: FitDone, collective: str, variant: str = "default") -> dict[int, Belief]:
@@ -174,7 +174,7 @@ def test_ll128_is_offered_under_its_variable_only(done: FitDone) -> None:
 
 def test_both_methods_see_the_same(done: FitDone, tmp_path: Path) -> None:
     """Traces of walks and of launches of one setting."""
-    other = fit_session(sweep(tmp_path, "per-setting"), note=lambda _: None, again=True)
+    other = fit_session(sweep(tmp_path, "per-setting"), reporter=Reporter(), again=True)
     for collective in COLLECTIVES:
         for variant in ("default", "ll128-forced"):
             mine, theirs = of(done, collective, variant), of(other, collective, variant)
@@ -244,8 +244,8 @@ def test_fit_json_keeps_it(folder: Path, capsys: pytest.CaptureFixture[str]) -> 
     """And what is read back is what was read from the traces."""
     assert run(["fit", str(folder), "--json"]) == 0
     plain = json.loads(capsys.readouterr().out)
-    again = fit_session(folder, note=lambda _: None)
-    fresh = fit_session(folder, note=lambda _: None, again=True)
+    again = fit_session(folder, reporter=Reporter())
+    fresh = fit_session(folder, reporter=Reporter(), again=True)
     assert len(plain["beliefs"]) == len(again.beliefs)
     assert again.beliefs == fresh.beliefs
     assert json.loads((folder / "fit.json").read_text())["beliefs"] == plain["beliefs"]
@@ -272,7 +272,7 @@ def test_two_launches_of_a_target_are_enough(
         return original(text, where, target)
 
     monkeypatch.setattr(logs, "read_beliefs", counting)
-    again = fit_session(folder, note=lambda _: None, again=True)
+    again = fit_session(folder, reporter=Reporter(), again=True)
     assert again.beliefs == done.beliefs
     assert 1 <= max(read.count(target) for target in read) <= 2
 
@@ -281,13 +281,13 @@ def test_two_launches_of_a_target_are_enough(
 def test_launches_that_contradict_each_other_are_named(tmp_path: Path) -> None:
     """One host predicts another time at 4 KiB in another launch; what came first stays."""
     session = sweep(tmp_path, "per-setting")
-    before = fit_session(session, note=lambda _: None, again=True)
+    before = fit_session(session, reporter=Reporter(), again=True)
     assert not [n for n in before.notices if n.caution.value == "beliefs-differ"]
     traces = sorted(session.glob("launches/*/trace-*.csv"))
     for number, path in enumerate(traces):
         lines = path.read_text().splitlines(keepends=True)
         path.write_text("".join(_other_time(line, number) for line in lines))
-    after = fit_session(session, note=lambda _: None, again=True)
+    after = fit_session(session, reporter=Reporter(), again=True)
     told = [n.message for n in after.notices if n.caution.value == "beliefs-differ"]
     assert any("all_reduce, 64 ranks on 1 node, default" in message for message in told)
     assert all("all_reduce" in message and "at 4 KiB" in message for message in told)
@@ -305,10 +305,10 @@ def _other_time(line: str, number: int) -> str:
 def test_a_trace_that_cannot_be_read_spoils_no_fit(tmp_path: Path) -> None:
     """It is said, and curves stay what they are."""
     session = sweep(tmp_path, "one-launch")
-    before = fit_session(session, note=lambda _: None, again=True)
+    before = fit_session(session, reporter=Reporter(), again=True)
     for path in session.glob("launches/*/trace-*.csv"):
         path.write_text("no trace\n")
-    after = fit_session(session, note=lambda _: None, again=True)
+    after = fit_session(session, reporter=Reporter(), again=True)
     assert after.curves == before.curves
     assert after.beliefs == ()
     assert any("cannot be read" in n.message for n in after.notices)

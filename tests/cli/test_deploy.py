@@ -17,6 +17,7 @@ from variant_truth import Manner, untouched
 
 from rccltune import plugin, session, simulate
 from rccltune.cli import run
+from rccltune.model import Reporter
 from rccltune.rules import sealed
 
 pytestmark = pytest.mark.usefixtures("stand_ins", "here")
@@ -238,7 +239,7 @@ def test_another_deploy_at_work_is_an_error(
 ) -> None:
     """One writer at a time, as in a session."""
     imported()
-    with session.writing(SITE, print):
+    with session.writing(SITE, Reporter()):
         assert run(["deploy", "site"]) == 7
     said = capsys.readouterr().err
     assert f"another rccltune writes this folder: process {os.getpid()}" in said

@@ -18,6 +18,7 @@ import pytest
 
 from rccltune import session
 from rccltune.cli import run
+from rccltune.model import Reporter
 
 pytestmark = pytest.mark.usefixtures("stand_ins", "here")
 
@@ -180,7 +181,8 @@ HOLD = """
 import sys
 from pathlib import Path
 from rccltune import session
-with session.writing(Path(sys.argv[1]), print):
+from rccltune.model import Reporter
+with session.writing(Path(sys.argv[1]), Reporter()):
     print("held", flush=True)
     sys.stdin.read()
 """
@@ -218,7 +220,7 @@ def test_what_a_killed_writer_had_not_finished_is_cleared(tmp_path: Path) -> Non
     marker = {"host": os.uname().nodename, "boot": "an earlier one", "pid": "1"}
     (folder / "writer.lock").write_text(str(marker).replace("'", '"'))
 
-    with session.writing(folder, print):
+    with session.writing(folder, Reporter()):
         pass
     assert [path.exists() for path in halves] == [False, False]
     assert all(path.exists() for path in kept)

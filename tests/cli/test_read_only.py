@@ -186,7 +186,8 @@ HOLD: Final = """
 import sys
 from pathlib import Path
 from rccltune import session
-with session.writing(Path("s"), print):
+from rccltune.model import Reporter
+with session.writing(Path("s"), Reporter()):
     print("held", flush=True)
     sys.stdin.read()
 """

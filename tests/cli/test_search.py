@@ -15,7 +15,7 @@ import yaml
 from rccltune import measure, simulate
 from rccltune.cli import run
 from rccltune.measure import Prepared, Tell, find_site, merge_wishes, prepare, site, sweep
-from rccltune.model import Collective, Role, Rule, Setting
+from rccltune.model import Collective, Reporter, Role, Rule, Setting
 from rccltune.plan import sizes as sizes_of_sweep
 from rccltune.rules import read_rules
 from rccltune.search import AIM
@@ -293,7 +293,7 @@ def kept(session: Path) -> pd.DataFrame:
 
 def run_it(one: Prepared, tell: Tell) -> None:
     """Without talk."""
-    sweep(one, tell=tell, note=lambda _: None, command="", force=True)
+    sweep(one, tell=tell, reporter=Reporter(), command="", force=True)
 
 
 def is_interrupted(session: Path, *settings: str, node: str) -> bool:

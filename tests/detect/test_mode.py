@@ -13,7 +13,7 @@ from test_amdsmi import environment
 from trees import put, seen, write
 
 from rccltune.machine import Smi, System, applied, check_mode, needs, obstacles, runner, steps
-from rccltune.model import MachineError, Mode
+from rccltune.model import MachineError, Mode, Reporter
 
 CPX4, CPX1, SPX1 = (Mode.parse(text) for text in ("cpx-nps4", "cpx-nps1", "spx-nps1"))
 BUSES = ("05", "15", "65", "75", "85", "95", "e5", "f5")
@@ -77,7 +77,7 @@ def test_more_memory_parts_come_last_and_fewer_first() -> None:
     assert steps({"a": CPX4}, {"a": CPX4}) == ()
 
 
-class Node:
+class Node(Reporter):
     """A node in memory: what is set is what is seen, and every request is kept."""
 
     def __init__(self, root: Path, machine: str) -> None:
@@ -87,6 +87,10 @@ class Node:
         self.refuse: str | None = None
         self.resets = False
         self.interrupts = False
+
+    def say(self, text: str) -> None:
+        """Put it down."""
+        self.said.append(text)
 
     def run(self, request: Mapping[str, Any], _timeout_s: float) -> tuple[str, Mapping[str, Any]]:
         """Set a mode in the tree, as the driver would."""
@@ -113,7 +117,7 @@ class Node:
     def applied(self, wish: Mode, *, is_root: bool = True) -> Any:  # noqa: ANN401 - whatever the block gives
         """The context manager over this node."""
         return applied(
-            wish, self.look(), run=self.run, look=self.look, note=self.said.append, is_root=is_root
+            wish, self.look(), run=self.run, look=self.look, reporter=self, is_root=is_root
         )
 
 
@@ -269,7 +273,7 @@ def test_through_the_real_bindings(
         return seen(root, deep=False, ask_smi=Smi)
 
     run = runner(folder / "python", environment(folder, case))
-    with applied(CPX4, look(), run=run, look=look, note=lambda _: None, is_root=True) as system:
+    with applied(CPX4, look(), run=run, look=look, reporter=Reporter(), is_root=True) as system:
         assert system.mode == CPX4
         assert state.read_text(encoding="ascii") == "CPX NPS4\n"
     assert state.read_text(encoding="ascii") == "SPX NPS1\n"
@@ -285,6 +289,6 @@ def test_a_refusal_of_the_library(smi_release: Callable[[str], Path], tmp_path: 
         return seen(root, deep=False)
 
     run = runner(folder / "python", environment(folder, "refuse"))
-    context = applied(CPX4, look(), run=run, look=look, note=lambda _: None, is_root=True)
+    context = applied(CPX4, look(), run=run, look=look, reporter=Reporter(), is_root=True)
     with pytest.raises(MachineError, match="the GPU is busy"), context:
         pytest.fail("the block must not run")

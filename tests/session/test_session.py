@@ -32,6 +32,7 @@ from rccltune.model import (
     Mode,
     Outcome,
     Placement,
+    Reporter,
     Sample,
     Scale,
     SessionError,
@@ -223,7 +224,8 @@ HOLD = """
 import sys, time
 from pathlib import Path
 from rccltune import session
-with session.writing(Path(sys.argv[1]), print):
+from rccltune.model import Reporter
+with session.writing(Path(sys.argv[1]), Reporter()):
     print("held", flush=True)
     time.sleep(60)
 """
@@ -245,7 +247,7 @@ def test_a_live_writer_keeps_others_out(tmp_path: Path) -> None:
     try:
         with (
             pytest.raises(SessionError, match=f"process {process.pid} .* is running"),
-            session.writing(tmp_path / "s", print),
+            session.writing(tmp_path / "s", Reporter()),
         ):
             pass
     finally:
@@ -260,11 +262,21 @@ def test_a_killed_writer_is_taken_over_with_a_note(tmp_path: Path) -> None:
     process.communicate()
     notes: list[str] = []
 
-    with session.writing(tmp_path / "s", notes.append):
+    with session.writing(tmp_path / "s", listener(notes)):
         assert (tmp_path / "s" / "writer.lock").exists()
 
     assert notes == [f"took over the session from process {process.pid}, which is gone"]
     assert not (tmp_path / "s" / "writer.lock").exists()
+
+
+def listener(said: list[str]) -> Reporter:
+    """Puts down what is said."""
+
+    class Listener(Reporter):
+        def say(self, text: str) -> None:
+            said.append(text)
+
+    return Listener()
 
 
 def marker(folder: Path, **changes: str) -> None:
@@ -295,7 +307,7 @@ def test_who_cannot_be_seen_is_taken_for_alive(
     """Taking over a session that another host or container writes would destroy it."""
     marker(tmp_path, **changes)
 
-    with pytest.raises(SessionError, match=said), session.writing(tmp_path, print):
+    with pytest.raises(SessionError, match=said), session.writing(tmp_path, Reporter()):
         pass
     assert (tmp_path / "writer.lock").exists()
 
@@ -306,7 +318,7 @@ def test_a_pid_used_again_is_not_the_writer(tmp_path: Path, changes: dict[str, s
     marker(tmp_path, **changes)
     notes: list[str] = []
 
-    with session.writing(tmp_path, notes.append):
+    with session.writing(tmp_path, listener(notes)):
         pass
     assert len(notes) == 1
 
@@ -316,11 +328,11 @@ def test_many_writers_never_hold_it_together(tmp_path: Path) -> None:
     marker(tmp_path, started="1")
     script = (
         "import sys, time\nfrom pathlib import Path\nfrom rccltune import session\n"
-        "from rccltune.model.errors import SessionError\n"
+        "from rccltune.model import Reporter, SessionError\n"
         "f = Path(sys.argv[1])\n"
         "while True:\n"
         "    try:\n"
-        "        with session.writing(f, lambda n: None):\n"
+        "        with session.writing(f, Reporter()):\n"
         "            (f / 'inside').mkdir(); time.sleep(0.01); (f / 'inside').rmdir(); break\n"
         "    except SessionError: time.sleep(0.01)\n"
     )
@@ -350,13 +362,13 @@ def test_a_disk_that_is_full_locks_nothing(
         patch.setattr(os, "fsync", full)
         with (
             pytest.raises(SessionError, match="No space left"),
-            session.writing(tmp_path, print),
+            session.writing(tmp_path, Reporter()),
         ):
             pass
     assert list(tmp_path.iterdir()) == []
-    with session.writing(tmp_path, print):
+    with session.writing(tmp_path, Reporter()):
         assert json.loads((tmp_path / "writer.lock").read_text())["pid"] == str(os.getpid())
-        with pytest.raises(SessionError, match="is running"), session.writing(tmp_path, print):
+        with pytest.raises(SessionError, match="is running"), session.writing(tmp_path, Reporter()):
             pass
     assert list(tmp_path.iterdir()) == []
 
@@ -387,7 +399,10 @@ def test_a_read_only_folder_is_a_message(tmp_path: Path) -> None:
     """No traceback for a disk that says no (a file where the folder must be)."""
     (tmp_path / "s").write_text("")
 
-    with pytest.raises(SessionError, match="cannot write"), session.writing(tmp_path / "s", print):
+    with (
+        pytest.raises(SessionError, match="cannot write"),
+        session.writing(tmp_path / "s", Reporter()),
+    ):
         pass
 
 

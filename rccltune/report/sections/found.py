@@ -17,9 +17,9 @@ from rccltune.model import (
     Environment,
     Expected,
     Launch,
-    Note,
     Outcome,
     Place,
+    Reporter,
     Scale,
     SessionError,
     Status,
@@ -142,7 +142,9 @@ class Found:
         return tuple(sorted({o.origin for _, o in self.launches if o.origin}))
 
 
-def gather(folder: Path, options: Callable[[FitDone], ChoiceOptions], *, note: Note) -> Found:
+def gather(
+    folder: Path, options: Callable[[FitDone], ChoiceOptions], *, reporter: Reporter
+) -> Found:
     """Read a session; curves and choice are made where they are not there.
 
     Raises:
@@ -150,7 +152,7 @@ def gather(folder: Path, options: Callable[[FitDone], ChoiceOptions], *, note: N
         TooLittleDataError: no good sample.
         CommandLineError: the baseline or the variant that was named was not measured.
     """
-    done = fit_session(folder, note=note)
+    done = fit_session(folder, reporter=reporter)
     wish = options(done)
     choice, why = _choice(done, wish)
     environments = environments_of(done, choice, wish) if choice else ()
