@@ -176,7 +176,7 @@ def _tell_snapshots(console: Console, files: tuple[Path, ...]) -> None:
     beside = job.snapshots_beside(files)
     if beside:
         console.say(
-            f"Reporter: {len(beside)} snapshots of recordings that were never finished lie beside "
+            f"Note: {len(beside)} snapshots of recordings that were never finished lie beside "
             f"these files and are not among them: {beside[0]}{' …' if beside[1:] else ''}"
         )
 
@@ -202,7 +202,7 @@ def _text(found: Shown, most: int) -> Laid:
         parts += ["", _covered(found)]
     if found.saving is not None:
         parts.append(saving_text(found.saving))
-    return lay([*parts, "", *(f"Reporter: {remark}." for remark in found.remarks)])
+    return lay([*parts, "", *(f"Note: {remark}." for remark in found.remarks)])
 
 
 def _covered(found: Shown) -> str:

@@ -282,7 +282,7 @@ class Resolver:
         return f"{self.name}:{line}" if line else self.name
 
     def notice(self, caution: Caution, message: str, remedy: str, line: int = 0) -> None:
-        """Reporter a weakness, once for a file however many rows have it."""
+        """Note a weakness, once for a file however many rows have it."""
         if not any(each.message == message for each in self.notices):
             self.notices.append(
                 Notice(caution=caution, message=message, remedy=remedy, where=self.where(line))

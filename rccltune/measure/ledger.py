@@ -40,7 +40,7 @@ class Ledger:
             self.add(one, outcome)
 
     def add(self, one: Launch, outcome: Outcome) -> None:
-        """Reporter how an attempt ended."""
+        """Note how an attempt ended."""
         self._quarantined = None
         self._ended[one.id] = (one, outcome)
         whole = one.part_of or session.launch_id(replace(one, attempt=0))

@@ -57,7 +57,7 @@ class Entries:
     mistakes: list[tuple[str, str]]
 
     def say(self, name: str, what: str) -> None:
-        """Reporter what is wrong of an entry."""
+        """Note what is wrong of an entry."""
         self.mistakes.append((f"variants.{name}", what))
 
     def end(self) -> None:

@@ -14,7 +14,7 @@ import yaml
 
 from rccltune import measure, simulate
 from rccltune.cli import run
-from rccltune.measure import Prepared, Tell, find_site, merge_wishes, prepare, site, sweep
+from rccltune.measure import Prepared, find_site, merge_wishes, prepare, site, sweep
 from rccltune.model import Collective, Reporter, Role, Rule, Setting
 from rccltune.plan import sizes as sizes_of_sweep
 from rccltune.rules import read_rules
@@ -269,15 +269,16 @@ def prepared(
     return prepare(wishes.sweep, find_site(wishes.site), session, timeout_s=None, budget_s=budget_s)
 
 
-class Stop:
+class Stop(Reporter):
     """Interrupts after so many launches."""
 
     def __init__(self, after: int) -> None:
         """None of them is lost."""
         self.left = after
 
-    def __call__(self, _: object) -> None:
+    def progress(self, step: object) -> None:
         """Told after every launch."""
+        del step
         self.left -= 1
         if self.left == 0:
             raise KeyboardInterrupt
@@ -291,9 +292,9 @@ def kept(session: Path) -> pd.DataFrame:
     return samples(session)[COLUMNS].sort_values(COLUMNS).reset_index(drop=True)
 
 
-def run_it(one: Prepared, tell: Tell) -> None:
+def run_it(one: Prepared, reporter: Reporter) -> None:
     """Without talk."""
-    sweep(one, tell=tell, reporter=Reporter(), command="", force=True)
+    sweep(one, reporter=reporter, command="", force=True)
 
 
 def is_interrupted(session: Path, *settings: str, node: str) -> bool:
@@ -317,7 +318,7 @@ def test_a_search_that_is_interrupted_after_every_launch_is_the_same_search(
     whole, part = here / "whole", here / "part"
     faults = [{"kind": "crash", "setting": "tree/ll", "how": "segv"}]
     node = str(quiet(faults=faults)) if is_faulty else "mi300x-cpx-nps4"
-    run_it(prepared(whole, *settings, node=node), lambda _: None)
+    run_it(prepared(whole, *settings, node=node), Reporter())
     n_interrupted = 0
     while is_interrupted(part, *settings, node=node):
         n_interrupted += 1
@@ -334,7 +335,7 @@ def test_a_search_that_is_interrupted_after_every_launch_is_the_same_search(
 def test_a_budget_that_grows_bit_by_bit_ends_as_the_same_search(here: Path) -> None:
     """Whichever launch it ends before, the same command with more goes on there."""
     whole, part = here / "whole", here / "part"
-    run_it(prepared(whole, *TWO[1::2]), lambda _: None)
+    run_it(prepared(whole, *TWO[1::2]), Reporter())
     n_commands = 0
     while not (part / "search.json").exists() or not decided(part)["is_over"]:
         n_commands += 1
@@ -342,7 +343,7 @@ def test_a_budget_that_grows_bit_by_bit_ends_as_the_same_search(here: Path) -> N
         spent_s = sum(outcome.duration_s or 0 for _, outcome in read_launches(part))
         # A second is what a simulated walk is taken for.
         more = prepared(part, *TWO[1::2], budget_s=spent_s + 1.001)
-        run_it(more, lambda _: None)
+        run_it(more, Reporter())
     assert n_commands > 2
     assert launches(part) == launches(whole)
     pd.testing.assert_frame_equal(kept(part), kept(whole))
