@@ -126,7 +126,7 @@ def _lines(oldest: Release, *changes: dict[str, Any]) -> tuple[Release, ...]:
     return tuple(lines)
 
 
-_PAIRS: Final = "only ring/ll, ring/simple and all_reduce's tree/ll can be chosen"
+PAIRS: Final = "only ring/ll, ring/simple and all_reduce's tree/ll can be chosen"
 _AGAIN: Final = "several nodes: the library chooses the protocol again (7.2: not known)"
 _LOST: Final = "its own table is lost: `emit-config --base auto`"
 # Numbers and ROCm: RCCL's CHANGELOG.md, every release from 5.5 on; NCCL's tags. Which interface
@@ -160,7 +160,7 @@ _RCCL: Final = _lines(
         "rocm": ("6.3", "6.3"),
         "abi": 2,
         "name": "RCCL 2.21.5 (ROCm 6.3)",
-        "remark": _PAIRS,
+        "remark": PAIRS,
         "knows_cpx": True,
     },
     {
@@ -222,7 +222,7 @@ _NCCL: Final = _lines(
     ),
     {"first": (2, 19), "number": "2.19.4", "abi": 1},
     {"first": (2, 20, 3), "number": "2.20.5", "tells_choices": True},
-    {"first": (2, 21), "number": "2.21.5", "name": "NCCL 2.21", "abi": 2, "remark": _PAIRS},
+    {"first": (2, 21), "number": "2.21.5", "name": "NCCL 2.21", "abi": 2, "remark": PAIRS},
     {"first": (2, 22), "number": "2.23.4", "name": "NCCL 2.22, 2.23", "abi": 3, "remark": ""},
     # RCCL takes a collective's name before a list too, from a list of names in another order
     # (rccltune.logs.library): in 2.27.7 allreduce: acts on reduce, reduce: on all_reduce.

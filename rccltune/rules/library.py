@@ -15,9 +15,10 @@ from typing import Any, Final
 from rccltune import machine, plugin
 from rccltune.machine import Loaded, LoadedLibrary, LoadedTuner
 from rccltune.model import MachineError
-from rccltune.releases import RELEASES, release_of
+from rccltune.releases import PAIRS, RELEASES, release_of
 
 BEGIN: Final = "<!-- made by rccltune.rules.library; tests hold it against that -->"
+_WORKING: Final = "RCCL from 2.21.5 (ROCm 6.3) and NCCL from 2.21.5 on work."
 END: Final = "<!-- end -->"
 
 
@@ -60,12 +61,6 @@ def way(abi: int, modes: Modes, *, built_in: bool) -> Way:
     if modes is Modes.SEVERAL:
         return Way.KEYED if abi else Way.NOTHING
     return Way.FILE if built_in else Way.PLUGIN
-
-
-def interfaces(version: str | None) -> tuple[int, ...]:
-    """What a release looks up, newest first; empty where it is unknown, or asks for no tuner."""
-    found = release_of(version)
-    return found.interfaces if found is not None else ()
 
 
 def table(offered: Sequence[int]) -> list[str]:
@@ -213,7 +208,8 @@ def _mode(root: Path | None) -> str | None:
 
 
 def _answered(library: LoadedLibrary, offered: Sequence[int]) -> Answered:
-    looks_up = library.looks_up or interfaces(library.version)
+    release = release_of(library.version)
+    looks_up = library.looks_up or (release.interfaces if release is not None else ())
     common = [abi for abi in looks_up if abi in offered]
     name = library.version or "this library"
     if library.built_in:
@@ -230,22 +226,19 @@ def _answered(library: LoadedLibrary, offered: Sequence[int]) -> Answered:
             "rccltune's plugin, and NCCL_TUNER_CONFIG_FILE to the rule file."
         )
         if max(common) == 2:
-            said += " There only ring/ll, ring/simple and all_reduce's tree/ll can be chosen."
+            said += f" There {PAIRS}."
     elif looks_up:
         need = Need.NOTHING_WORKS
         said = (
             f"{name} is too old: it asks for interface version {max(looks_up)}, which rccltune's "
-            "plugin has not. RCCL from 2.21.5 (ROCm 6.3) and NCCL from 2.21.5 on work."
+            f"plugin has not. {_WORKING}"
         )
     elif library.version is None:
         need = Need.UNKNOWN
         said = "its file cannot be read, or does not say what it is: nothing is known of it."
     else:
         need = Need.NOTHING_WORKS
-        said = (
-            f"{name} asks for no tuner plugin: it is too old. RCCL from 2.21.5 (ROCm 6.3) and "
-            "NCCL from 2.21.5 on work."
-        )
+        said = f"{name} asks for no tuner plugin: it is too old. {_WORKING}"
     if need is Need.UNKNOWN:
         ways = tuple((modes, Way.UNKNOWN) for modes in Modes)
     else:
