@@ -13,7 +13,7 @@ import re
 from collections.abc import Iterable, Sequence
 from typing import Final, NamedTuple, NoReturn
 
-from rccltune.model import LinkRates, OutputError
+from rccltune.model import LinkRates, OutputError, is_usable, printed
 
 _CORNER: Final = "SRC\\DST"
 _CORNER_OF_P2P: Final = ("SRC+EXE\\DST", "SRC\\EXE+DST")
@@ -166,9 +166,10 @@ def _row(device: int, line: _Line, header: _Line, source: str) -> tuple[float | 
 
 
 def _rate(cell: str, source: str, number: int) -> float:
-    if not _NUMBER.fullmatch(cell) or not float(cell) > 0.0:
+    rate = printed(cell) if _NUMBER.fullmatch(cell) else None
+    if not is_usable(rate):
         _refuse(f"'{cell}' is no rate", source, number)
-    return float(cell)
+    return rate
 
 
 def _check_sum(

@@ -10,14 +10,12 @@ import click
 from rccltune.cli.console import Console, common, table
 from rccltune.cli.options import COLLECTIVE, FOLDER, MODE
 from rccltune.model import Collective, Laid, Mode, format_last, format_size, hole_words, lay
+from rccltune.releases import hosts_of
 from rccltune.rules import counted
 
 if TYPE_CHECKING:
     from rccltune.model import Setting
     from rccltune.rules import Difference, Explained, Explanation, Stretch
-
-
-_RELEASE = {2: "ROCm 6.3, NCCL 2.21", 3: "ROCm 6.4, NCCL 2.22-2.23"}
 
 
 @click.command("explain")
@@ -94,7 +92,7 @@ def _part(part: Explained) -> Laid:
     for abi, found in part.old_hosts:
         there = sorted({str(d.setting) for d in found if d.setting})
         answer = f"only {', '.join(there)}" if there else "no answer"
-        lines.append(f"  hosts of tuner ABI {abi} ({_RELEASE[abi]}): {answer}")
+        lines.append(f"  hosts of tuner ABI {abi} ({hosts_of(abi)}): {answer}")
     if part.overwritten is not None:
         lines.append(f"  {part.overwritten}")
     return lay([*lines, rows])

@@ -49,7 +49,8 @@ def variants(
 
 
 def _site(library: str | None) -> Site:
-    from rccltune.variants import Site, parse_library
+    from rccltune.releases import parse_library
+    from rccltune.variants import Site
 
     if library is None:
         return Site()

@@ -15,7 +15,7 @@ from math import isfinite
 from typing import Any, Final
 
 from rccltune.logs.drafts import placement_of, yes_or_no
-from rccltune.model import MAX_NBYTES, MOST_US, Collective, Doubt, Mode, OutputError, Setting
+from rccltune.model import MAX_NBYTES, Collective, Doubt, Mode, OutputError, Setting
 
 # The first spelling that a table has wins, so that time_us stands before latency_us.
 _SPELLINGS: Final = {
@@ -225,11 +225,6 @@ def size(text: str) -> int:
     if not 0 <= value <= MAX_NBYTES:
         raise ValueError(text)
     return value
-
-
-def usable(time_us: float) -> bool:
-    """Whether a time can be computed with."""
-    return 0.0 < time_us < MOST_US
 
 
 def doubt_of(nbytes: int, time_us: float | None, n_wrong: int | None) -> Doubt | None:

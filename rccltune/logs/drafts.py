@@ -13,6 +13,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, field, fields, replace
+from math import inf, isfinite
 from typing import Final, TypeVar
 
 from rccltune.model import (
@@ -129,6 +130,15 @@ class Run:
     ended: bool = False
     last_size: int = 0
     max_size: int | None = None
+
+    def add(self, line: int, algbw: float | None, busbw: float | None) -> None:
+        """Take a half-row's bandwidths into the mean and the peak; zeros count, nan does not."""
+        if busbw is None or not isfinite(busbw):
+            return
+        self.busbw_sum += busbw
+        self.n_busbw += 1
+        if algbw is not None and self.peak[0] < algbw < inf:
+            self.peak = (algbw, busbw, line)
 
     @property
     def mean_busbw(self) -> float:

@@ -10,13 +10,22 @@ from __future__ import annotations
 import codecs
 import json
 from collections.abc import Mapping, Sequence
+from math import isfinite
 from typing import Any, BinaryIO, Final
 
 from rccltune.logs import columns
 from rccltune.logs.drafts import Passes, RepeatedSizeError, Resolver, Run, Said
 from rccltune.logs.jobs import Preamble, Rank, commanded, marked
 from rccltune.logs.long_table import RecordReader
-from rccltune.model import MOST_US, Caution, Doubt, OutputError, Placement
+from rccltune.model import (
+    Caution,
+    Doubt,
+    OutputError,
+    Placement,
+    derived_us,
+    is_usable,
+    printed_or_none,
+)
 
 _CHUNK: Final = 1 << 20
 _MAX_VALUE: Final = 16 << 20
@@ -221,10 +230,17 @@ class ResultsFile:
         if self.run is None:
             return
         if key == "average_bus_bandwidth":
-            self.run.average = _number(value.get("bandwidth"))
+            self.run.average = self._average(value.get("bandwidth"))
             self.run.average_line = self._source.line
         elif key == "out_of_bounds" and value.get("okay") in ("false", False):
             self.run.out_of_bounds = 1
+
+    def _average(self, value: object) -> float | None:
+        try:
+            average = _number(value)
+        except ValueError as error:
+            raise self._strange(f"its average is mangled: {error}", self._source.line) from error
+        return average if average is not None and isfinite(average) else None
 
     def _result(self, result: Mapping[str, Any], line: int) -> None:
         try:
@@ -249,11 +265,12 @@ class ResultsFile:
         if run is None:
             return
         algbw, busbw = _number(half.get("alg_bw")), _number(half.get("bus_bw"))
-        time_us = _number(half.get("time"))
-        if time_us is None and "cpu_time" in half:
+        value = _number(half.get("time"))
+        time_us = value if is_usable(value) else None
+        if value is None and "cpu_time" in half:
             run.cputime = True
-            time_us = nbytes / algbw / 1000.0 if algbw and algbw > _STEP * 100 else None
-        time_us = time_us if time_us is not None and time_us > 0 else None
+            is_exact = algbw is not None and algbw > _STEP * 100
+            time_us = derived_us(nbytes, algbw) if is_exact else None
         nwrong = half.get("nwrong")
         n_wrong = None if nwrong is None else columns.wrong(str(nwrong))
         doubt = columns.doubt_of(nbytes, time_us, n_wrong)
@@ -262,11 +279,7 @@ class ResultsFile:
             if known and not columns.agree(nbytes, time_us, algbw, _STEP, _STEP):
                 doubt = Doubt.INCONSISTENT
         run.drafts.append((line, nbytes, count, time_us, n_wrong, doubt, cycle, None, said))
-        if busbw is not None:
-            run.busbw_sum += busbw
-            run.n_busbw += 1
-        if busbw is not None and algbw is not None and algbw > run.peak[0]:
-            run.peak = (algbw, busbw, line)
+        run.add(line, algbw, busbw)
 
     def _of(self, kind: tuple[str, str], placement: Placement, line: int) -> Said:
         half = (*kind, placement)
@@ -302,12 +315,8 @@ def _rank(device: object) -> Rank | None:
 
 
 def _number(value: object) -> float | None:
-    """A number as written; None for null, nan, infinity and what is none."""
-    try:
-        number = float(str(value))
-    except ValueError:
-        return None
-    return number if abs(number) < MOST_US else None
+    """A number as written; None for null."""
+    return printed_or_none(str(value))
 
 
 _HINT = "give the file that the benchmark wrote with -Z json or -J."

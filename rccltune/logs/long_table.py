@@ -34,12 +34,14 @@ from rccltune.model import (
     Protocol,
     Setting,
     busbw_factor,
+    derived_us,
+    is_usable,
     parse_size,
+    printed_or_none,
 )
 
 _UNFORCED: Final = frozenset(("default", "baseline", "auto"))
 _EMPTY: Final = frozenset(("", "-", "-1", "n/a", "none", "null", "nan"))
-_NO_NUMBER: Final = frozenset(("", "-", "n/a", "null", "none"))
 # Everything that tells one curve from another; a row's key is worked out once for each mix.
 _KEY_ROLES: Final = (
     "collective", "algorithm", "protocol", "channels", "setting", "variant", "dtype", "redop",
@@ -206,25 +208,25 @@ class RecordReader:
         if not self._times:
             time_us = self._derived(said, nbytes, cells)
             return time_us, columns.doubt_of(nbytes, time_us, n_wrong)
-        value = 0.0 if text.lower() in _NO_NUMBER else float(text)
-        time_us = value if columns.usable(value) else None
+        value = printed_or_none(text)
+        time_us = value if is_usable(value) else None
         doubt = columns.doubt_of(nbytes, time_us, n_wrong)
-        algbw = self._cell(cells, "algbw")
-        if doubt is None and algbw and algbw.lower() not in _NO_NUMBER:
-            steps = columns.step(text), columns.step(algbw)
-            if not columns.agree(nbytes, value, float(algbw), *steps):
+        word = self._cell(cells, "algbw")
+        algbw = printed_or_none(word)
+        if doubt is None and time_us is not None and algbw is not None:
+            steps = columns.step(text), columns.step(word)
+            if not columns.agree(nbytes, time_us, algbw, *steps):
                 doubt = Doubt.INCONSISTENT
         return time_us, doubt
 
     def _derived(self, said: Said, nbytes: int, cells: Sequence[str]) -> float | None:
         """Time from a bandwidth, in a table that has no times."""
         role = "algbw" if "algbw" in self.roles else "busbw"
-        text = self._cell(cells, role)
-        algbw = 0.0 if text.lower() in _NO_NUMBER else float(text)
-        if role == "busbw":
+        algbw = printed_or_none(self._cell(cells, role))
+        if role == "busbw" and algbw is not None:
             key = self._resolver.key(said)
             factor = busbw_factor(key.collective, key.scale.n_ranks)
-            algbw = algbw / factor if factor else 0.0
+            algbw = algbw / factor if factor else None
         self._resolver.notice(
             Caution.DERIVED_TIME,
             f"the table has no times; they are worked out from {role}, no more exact than its "
@@ -232,7 +234,7 @@ class RecordReader:
             "give the original table if there is one.",
             said.line,
         )
-        return nbytes / algbw / 1000.0 if columns.usable(algbw) else None
+        return derived_us(nbytes, algbw)
 
     def _cycle(self, said: Said, nbytes: int, line: int, cells: Sequence[str]) -> int:
         if "cycle" in self.roles:

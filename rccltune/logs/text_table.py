@@ -19,7 +19,6 @@ from rccltune.logs.drafts import Passes, RepeatedSizeError, Run, Said
 from rccltune.model import (
     DTYPE_BYTES,
     MAX_NBYTES,
-    MOST_US,
     REDOPS,
     Algorithm,
     Doubt,
@@ -27,6 +26,9 @@ from rccltune.model import (
     Placement,
     Protocol,
     Setting,
+    derived_us,
+    is_usable,
+    printed,
 )
 
 LEAD: Final = frozenset(("size", "count", "type", "redop", "root"))
@@ -338,11 +340,7 @@ class Table:
             run.drafts.append(
                 (line, nbytes, count, time_us, n_wrong, doubt or bypassed, cycle, executed, said)
             )
-            if busbw is not None:
-                run.busbw_sum += busbw
-                run.n_busbw += 1
-                if algbw is not None and algbw > run.peak[0]:
-                    run.peak = (algbw, busbw, line)
+            run.add(line, algbw, busbw)
         self.n_rows += 1
         self.last_line = line
         run.last_size = nbytes
@@ -356,16 +354,16 @@ class Table:
     def _measure(self, block: Block, nbytes: int, fields: list[str]) -> Measured:
         """Numbers of one half; ValueError where a word is no number."""
         text = fields[block.time]
-        value = float(text)
+        value = printed(text)
         n_wrong: int | None = None
         if block.wrong >= 0 and (word := fields[block.wrong]) != "N/A":
             n_wrong = (old_error(word) if block.is_error else wrong(word)) if word != "0" else 0
-        algbw = float(fields[block.algbw]) if block.algbw >= 0 else None
-        busbw = float(fields[block.busbw]) if block.busbw >= 0 else None
+        algbw = printed(fields[block.algbw]) if block.algbw >= 0 else None
+        busbw = printed(fields[block.busbw]) if block.busbw >= 0 else None
         if block.is_cputime:
             return self._derived(nbytes, n_wrong, algbw, busbw)
-        if n_wrong or nbytes == 0 or not 0.0 < value < MOST_US:
-            time_us = value if 0.0 < value < MOST_US else None
+        time_us = value if is_usable(value) else None
+        if n_wrong or nbytes == 0 or time_us is None:
             return time_us, n_wrong, doubt_of(nbytes, time_us, n_wrong), algbw, busbw
         doubt = None
         if algbw is not None:
@@ -387,8 +385,8 @@ class Table:
     ) -> Measured:
         """Half-row of ``-C 1``: the time printed is the CPU's, but algbw is still the GPU's."""
         self.run.cputime = True
-        usable = algbw is not None and _DERIVABLE <= algbw < MOST_US
-        time_us = nbytes / algbw / 1000.0 or None if algbw and usable else None
+        is_exact = algbw is not None and algbw >= _DERIVABLE
+        time_us = derived_us(nbytes, algbw) if is_exact else None
         return time_us, n_wrong, doubt_of(nbytes, time_us, n_wrong), algbw, busbw
 
     def _repeated(self, error: RepeatedSizeError, line: int) -> OutputError:

@@ -132,12 +132,15 @@ from .settings import in_default as in_default
 from .settings import parse_scales as parse_scales
 from .settings import vendor_of as vendor_of
 from .settings import widened_by as widened_by
+from .times import derived_us as derived_us
+from .times import is_usable as is_usable
+from .times import printed as printed
+from .times import printed_or_none as printed_or_none
 from .vocabulary import BACKENDS as BACKENDS
 from .vocabulary import DTYPE_BYTES as DTYPE_BYTES
 from .vocabulary import FIGURE_FORMATS as FIGURE_FORMATS
 from .vocabulary import KIB as KIB
 from .vocabulary import MAX_NBYTES as MAX_NBYTES
-from .vocabulary import MOST_US as MOST_US
 from .vocabulary import RANK_PLACEMENTS as RANK_PLACEMENTS
 from .vocabulary import REDOPS as REDOPS
 from .vocabulary import TREE_SIMPLE_NEEDS_NODES as TREE_SIMPLE_NEEDS_NODES

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 
 from rccltune.model.schema import Line, Number, Whole, Word
 from rccltune.model.settings import Scale
+from rccltune.model.times import is_usable
 from rccltune.model.vocabulary import Collective
 
 
@@ -53,7 +54,7 @@ class LinkRates:
         for device, row in enumerate(self.rates):
             if len(row) != n or row[device] is not None:
                 raise ValueError(f"row {device} of the rates does not fit {n} devices")
-            if any(rate is not None and not 0.0 < rate < float("inf") for rate in row):
+            if any(rate is not None and not is_usable(rate) for rate in row):
                 raise ValueError(f"row {device} of the rates has one that is no rate")
 
     @property

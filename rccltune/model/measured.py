@@ -22,7 +22,8 @@ from rccltune.model.settings import (
     Vendor,
     vendor_of,
 )
-from rccltune.model.vocabulary import MAX_NBYTES, MOST_US, Collective, Doubt, Placement
+from rccltune.model.times import is_usable
+from rccltune.model.vocabulary import MAX_NBYTES, Collective, Doubt, Placement
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -55,11 +56,7 @@ class Sample:
 
     def __post_init__(self) -> None:
         """A sample without a doubt can be computed with."""
-        if self.doubt is None and not (
-            0 < self.nbytes <= MAX_NBYTES
-            and self.time_us is not None
-            and 0.0 < self.time_us < MOST_US
-        ):
+        if self.doubt is None and not (0 < self.nbytes <= MAX_NBYTES and is_usable(self.time_us)):
             raise ValueError(f"{self.nbytes} bytes in {self.time_us} µs needs a doubt")
 
 

@@ -299,8 +299,6 @@ class RankPlacement(Enum):
 RANK_PLACEMENTS: Final = tuple(placement.value for placement in RankPlacement)
 KIB: Final = 1024
 MAX_NBYTES: Final = 2**63 - 1
-# Thirty years: what is longer was no call, and squares of it would not be finite.
-MOST_US: Final = 1e15
 _SIZE: Final = re.compile(r"([0-9]+(?:\.[0-9]+)?)\s*([kmgt]?)(?:i?b)?", re.IGNORECASE)
 _POWER: Final = {"": 0, "k": 1, "m": 2, "g": 3, "t": 4}
 

@@ -26,11 +26,9 @@ from .host import Communicator as Communicator
 from .host import Host as Host
 from .library import BEGIN as BEGIN
 from .library import END as END
-from .library import RELEASES as RELEASES
 from .library import Answered as Answered
 from .library import JobCheck as JobCheck
 from .library import Need as Need
-from .library import Release as Release
 from .library import check_process as check_process
 from .library import check_python as check_python
 from .library import document as document

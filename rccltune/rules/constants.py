@@ -12,7 +12,6 @@ from typing import Any, Final
 
 from rccltune import fit, model, session
 from rccltune.fit import FitDone, Ground, check_beliefs, fit_session
-from rccltune.machine import library_named
 from rccltune.model import (
     CellChange,
     Foreseen,
@@ -23,8 +22,8 @@ from rccltune.model import (
     comparable,
     format_size,
 )
+from rccltune.releases import library_named, release_of
 from rccltune.rules.emission import file_name
-from rccltune.rules.library import release_of
 from rccltune.rules.line_format import comment
 from rccltune.rules.writer import write_all
 from rccltune.session import machine_words, one_machine
@@ -57,10 +56,6 @@ def _rows(one: CellChange) -> Iterator[str]:
     )
     yield f"hwLatencies,{cell},{one.latency_us:+.6g}"
     yield f"bwRatio,{cell},*{one.ratio:.6g}"
-
-
-# rocm-systems #3757 (March 2026) made RCCL read them; the release before it is 2.28.3.
-_FIRST: Final = (2, 30)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -164,7 +159,7 @@ def _taking(fits: Sequence[FitDone]) -> list[str]:
 
 def _takes(name: str) -> bool:
     release = release_of(name)
-    return release is not None and release[0] == "R" and release[1] >= _FIRST
+    return release is not None and release.takes_constants
 
 
 def _grounds(done: FitDone) -> list[Ground]:

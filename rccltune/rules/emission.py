@@ -26,6 +26,7 @@ from rccltune.model import (
     TooLittleDataError,
     base_variant,
 )
+from rccltune.releases import library_named
 from rccltune.rules import ncclx, writer
 from rccltune.rules.base import based, vendor
 from rccltune.rules.documents import Hole, RuleDocument, sections_of
@@ -307,7 +308,7 @@ def _notices(fits: Sequence[FitDone], choices: Sequence[Choice]) -> tuple[Notice
     )
     zones = [zone for choice in choices for zone in choice.zones]
     named = [
-        machine.library_named(name, done.session.fingerprint.arch_or_vendor)
+        library_named(name, done.session.fingerprint.arch_or_vendor)
         for done, made in zip(fits, launched, strict=True)
         for name in _libraries(made)
     ]
@@ -435,10 +436,7 @@ def _session_lines(done: FitDone) -> list[str]:
         f"library: {', '.join(libraries) if libraries else 'not recorded'}",
         machine.PROVENANCE if _is_switched(made) else "",
         *machine.overwrite_provenance(
-            (
-                machine.library_named(name, done.session.fingerprint.arch_or_vendor)
-                for name in libraries
-            ),
+            (library_named(name, done.session.fingerprint.arch_or_vendor) for name in libraries),
             made,
         ),
         f"variants: {', '.join(variants)}",

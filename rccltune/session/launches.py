@@ -52,6 +52,7 @@ from rccltune.model import (
     base_variant,
     grammar,
 )
+from rccltune.releases import library_named
 from rccltune.session import store
 
 T = TypeVar("T")
@@ -323,7 +324,7 @@ def read_launch(wanted: Launch, folder: Path, outcome: Outcome) -> tuple[Sample,
     """Samples of a launch that ended earlier, from its raw files."""
     own = folder / "launches" / wanted.id
     arch = outcome.fingerprint.arch_or_vendor if outcome.fingerprint is not None else None
-    known = machine.library_named(outcome.library_version, arch)
+    known = library_named(outcome.library_version, arch)
     if outcome.status is Status.OK:
         return samples_of_launch(wanted, own, known)[0]
     return samples_before_the_end(wanted, own, known) if outcome.n_steps else ()

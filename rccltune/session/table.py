@@ -9,7 +9,6 @@ from typing import IO, Final
 
 from rccltune.model import (
     LARGEST,
-    MOST_US,
     NAME,
     Collective,
     CurveKey,
@@ -20,7 +19,9 @@ from rccltune.model import (
     SessionError,
     Setting,
     Variant,
+    is_usable,
     odd_letters,
+    printed,
     shown,
 )
 
@@ -151,11 +152,12 @@ def _whole(text: str) -> int:
     return int(text)
 
 
-def _time(text: str) -> float:
-    value = float(text)
-    if not 0 <= value < MOST_US:
+def _time(text: str) -> float | None:
+    value = printed(text)
+    # Calls of 0 bytes whose time was derived from a bandwidth once had 0.0 here.
+    if value and not is_usable(value):
         raise ValueError(f"'{shown(text[:40])}' is no time in µs")
-    return value
+    return value or None
 
 
 def _line(text: str) -> str:

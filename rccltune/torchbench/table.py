@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
-from rccltune.model import Placement, algbw, busbw
+from rccltune.model import Placement, algbw, busbw, is_usable
 from rccltune.torchbench.options import Options
 
 _TITLES = {Placement.OUT_OF_PLACE: "out-of-place", Placement.IN_PLACE: "in-place"}
@@ -97,7 +97,7 @@ def row(
     bandwidths = []
     for half in halves:
         algorithm = bus = 0.0
-        if half.time_us > 0:
+        if is_usable(half.time_us):
             algorithm = algbw(nbytes, half.time_us)
             bus = busbw(options.collective, n_ranks, nbytes, half.time_us)
         bandwidths.append(bus)

@@ -15,7 +15,4 @@ from .description import table as table
 from .records import Acts as Acts
 from .records import Parameter as Parameter
 from .records import VariantSpec as VariantSpec
-from .releases import KNOWN_RCCL as KNOWN_RCCL
-from .releases import Library as Library
 from .releases import Releases as Releases
-from .releases import parse_library as parse_library

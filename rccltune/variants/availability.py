@@ -10,8 +10,9 @@ from dataclasses import dataclass
 from typing import Final
 
 from rccltune.model import Collective
+from rccltune.releases import Family, dotted, parse_library
 from rccltune.variants.records import Acts, Calls, Needs, Parameter, VariantSpec
-from rccltune.variants.releases import Library, Version, name_all, parse_library
+from rccltune.variants.releases import name_all
 
 
 def takes(  # noqa: PLR0917 - a call's parts, in the order in which everybody names them
@@ -169,28 +170,24 @@ def _release(spec: VariantSpec, site: Site) -> Iterator[str]:
         )
 
 
-def _families(site: Site) -> tuple[Library, ...] | None:
+def _families(site: Site) -> tuple[Family, ...] | None:
     """Whose library it may be; None where nothing is known."""
     named = parse_library(site.library)
     if named is None:
-        return (Library.RCCLX,) if site.is_rcclx else None
-    if named[0] is Library.NCCL:
-        return (Library.NCCL,)
+        return (Family.RCCLX,) if site.is_rcclx else None
+    if named[0] is Family.NCCL:
+        return (Family.NCCL,)
     if site.is_rcclx is None:
-        return (Library.RCCL, Library.RCCLX)
-    return (Library.RCCLX,) if site.is_rcclx else (Library.RCCL,)
+        return (Family.RCCL, Family.RCCLX)
+    return (Family.RCCLX,) if site.is_rcclx else (Family.RCCL,)
 
 
 def _library(site: Site) -> str:
     named = parse_library(site.library)
     if named is None:
         return "RCCLX"
-    number = _dotted(named[1])
+    number = dotted(named[1])
     return f"RCCLX (RCCL {number})" if site.is_rcclx else f"{named[0].value} {number}"
-
-
-def _dotted(version: Version) -> str:
-    return ".".join(str(part) for part in version)
 
 
 # --- machine and communicator ---------------------------------------------------------------------
@@ -274,7 +271,7 @@ def calls_words(spec: VariantSpec) -> str:
 def _channels(channels: int, site: Site) -> Iterator[str]:
     """Where a minimum of channels comes to nothing."""
     named = parse_library(site.library)
-    if named is not None and named[0] is Library.NCCL:
+    if named is not None and named[0] is Family.NCCL:
         if channels > _NCCL_MOST:
             yield f"NCCL lowers NCCL_MIN_NCHANNELS to {_NCCL_MOST}: ask for channels-{_NCCL_MOST}"
         return

@@ -6,7 +6,8 @@ from dataclasses import dataclass, field
 from enum import Enum
 
 from rccltune.model import Collective
-from rccltune.variants.releases import Library, Releases
+from rccltune.releases import Family
+from rccltune.variants.releases import Releases
 
 
 class Acts(Enum):
@@ -121,9 +122,9 @@ class VariantSpec:
     own: bool = False
 
     @property
-    def libraries(self) -> frozenset[Library]:
+    def libraries(self) -> frozenset[Family]:
         """The libraries that have it in some release; all of them where none is named."""
-        return frozenset(one.library for one in self.releases) or frozenset(Library)
+        return frozenset(one.library for one in self.releases) or frozenset(Family)
 
     @property
     def title(self) -> str:

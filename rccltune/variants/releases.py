@@ -1,58 +1,19 @@
-"""Releases of RCCL, RCCLX and NCCL: reading them, ranges of them, the ROCm that brought them."""
+"""Ranges of releases, as the catalog of variants names them."""
 
 from __future__ import annotations
 
 import re
 from dataclasses import dataclass
-from enum import Enum
-from typing import Final, TypeAlias
+from typing import Final
 
-Version: TypeAlias = tuple[int, ...]
+from rccltune.releases import Family, Version, dotted, rocm_of, version_of
 
-
-class Library(Enum):
-    """Who made the library; RCCLX is Meta's variant of RCCL and prints RCCL's number."""
-
-    RCCL = "RCCL"
-    RCCLX = "RCCLX"
-    NCCL = "NCCL"
-
-
-# First and last ROCm that brought each RCCL (its CHANGELOG.md, every release from 5.5 on).
-_ROCM: Final[dict[Version, tuple[str, str]]] = {
-    (2, 15, 5): ("5.5", "5.5"),
-    (2, 16, 2): ("5.6", "5.6"),
-    (2, 17, 1): ("5.7", "5.7"),
-    (2, 18, 3): ("6.0", "6.0"),
-    (2, 18, 6): ("6.1", "6.1"),
-    (2, 20, 5): ("6.2", "6.2"),
-    (2, 21, 5): ("6.3", "6.3"),
-    (2, 22, 3): ("6.4", "6.4"),
-    (2, 26, 6): ("7.0", "7.0"),
-    (2, 27, 7): ("7.1", "7.2"),
-    (2, 28, 3): ("7.11", "7.13"),
-    (2, 30, 4): ("7.14", "10.0"),
-    (2, 30, 7): ("10.1", "10.1"),
-}
-KNOWN_RCCL: Final = tuple(_ROCM)
 _NUMBER: Final = r"\d+(?:\.\d+)+"
-_NAMED: Final = re.compile(rf"([RN]CCL)\s+({_NUMBER})")
 _RANGE: Final = re.compile(
     rf"(RCCLX?|NCCL)(?:\s+(?:from\s+(?P<first>{_NUMBER})|to\s+(?P<last>{_NUMBER})"
     rf"|(?P<low>{_NUMBER})(?:\s+to\s+(?P<high>{_NUMBER}))?))?"
     r"(?:\s+on\s+(?P<few>\d+)\s+to\s+(?P<many>\d+)\s+nodes)?"
 )
-
-
-def version_of(text: str) -> Version:
-    """``(2, 28, 3)`` of ``2.28.3``."""
-    return tuple(int(part) for part in text.split("."))
-
-
-def parse_library(text: str | None) -> tuple[Library, Version] | None:
-    """Family and version of ``RCCL 2.22.3-develop:abc``; None for anything else."""
-    found = _NAMED.match(text.strip()) if text else None
-    return (Library(found[1]), version_of(found[2])) if found else None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -63,7 +24,7 @@ class Releases:
         nodes: least and most nodes on which these releases have the thing; None for any number.
     """
 
-    library: Library
+    library: Family
     first: Version | None = None
     last: Version | None = None
     nodes: tuple[int, int] | None = None
@@ -86,7 +47,7 @@ class Releases:
         last = found["last"] or high or low
         nodes = (int(found["few"]), int(found["many"])) if found["few"] else None
         made = cls(
-            library=Library(found[1]),
+            library=Family(found[1]),
             first=version_of(first) if first else None,
             last=version_of(last) if last else None,
             nodes=nodes,
@@ -114,12 +75,12 @@ class Releases:
             case (None, None):
                 pass
             case (first, None):
-                words.append(f"from {_dotted(first)}")
+                words.append(f"from {dotted(first)}")
             case (None, last):
-                words.append(f"to {_dotted(last)}")
+                words.append(f"to {dotted(last)}")
             case (first, last):
                 words.append(
-                    _dotted(first) if first == last else f"{_dotted(first)} to {_dotted(last)}"
+                    dotted(first) if first == last else f"{dotted(first)} to {dotted(last)}"
                 )
         words += [f"({rocm})"] if (rocm := self._rocm()) else []
         words += [f"on {self.nodes[0]} to {self.nodes[1]} nodes"] if self.nodes else []
@@ -127,20 +88,18 @@ class Releases:
 
     def _rocm(self) -> str | None:
         """The ROCm releases that brought these, where all that is named is known."""
-        ends = [end for end in (self.first, self.last) if end is not None]
-        if self.library is not Library.RCCL or not ends or any(end not in _ROCM for end in ends):
+        if self.library is not Family.RCCL:
             return None
+        found = [rocm_of(end) for end in (self.first, self.last) if end is not None]
+        known = [one for one in found if one is not None]
+        if not known or len(known) < len(found):
+            return None
+        begin, end = known[0][0], known[-1][1]
         if self.first is None:
-            return f"up to ROCm {_ROCM[ends[0]][1]}"
-        begin = _ROCM[self.first][0]
+            return f"up to ROCm {end}"
         if self.last is None:
             return f"ROCm {begin} and later"
-        end = _ROCM[self.last][1]
         return f"ROCm {begin}" if begin == end else f"ROCm {begin} to {end}"
-
-
-def _dotted(version: Version | None) -> str:
-    return ".".join(str(part) for part in version or ())
 
 
 def name_all(releases: tuple[Releases, ...]) -> str:

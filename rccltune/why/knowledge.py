@@ -21,14 +21,13 @@ from rccltune.model import (
     Vendor,
     vendor_of,
 )
+from rccltune.releases import Family, release_of
 from rccltune.rules import RuleFile, accepted
 from rccltune.variants import Acts, VariantSpec
 from rccltune.why.answers import Around, Filed, Known, RuleHere
 from rccltune.why.records import Kindred, Where
 
-# Buffers in symmetric windows go around the tuner in NCCL from 2.27 on, and RCCL gathers in two
-# levels from eight nodes on (facts: paths taken before the tuner).
-_SYMMETRIC_SINCE: Final = (2, 27)
+# RCCL gathers in two levels from so many nodes on (facts: paths taken before the tuner).
 _HIERARCHICAL_FROM: Final = 8
 # Benchmarks print a release without its family, files of libraries have both.
 _LIBRARIES: Final = re.compile(rb"^# library: (.+)$", re.MULTILINE)
@@ -86,12 +85,12 @@ class Paths:
         self, collective: Collective, where: Where, library: str | None
     ) -> tuple[Around, ...]:
         """Paths that no sweep measures, so that the catalog does not list them."""
-        name, _, number = (library or "").partition(" ")
-        if name == "NCCL" and _number(number) >= _SYMMETRIC_SINCE:
+        release = release_of(library)
+        if release is not None and release.has_symmetric:
             return (Around(name="symmetric kernels or copy engines", export=None),)
         many = (where.n_nodes or 0) >= _HIERARCHICAL_FROM and collective is Collective.ALL_GATHER
         off = "0" in self._variables.get("RCCL_HIERARCHICAL_ALLGATHER", ())
-        if name == "RCCL" and many and not off:
+        if release is not None and release.family is Family.RCCL and many and not off:
             export = "RCCL_HIERARCHICAL_ALLGATHER=0"
             return (Around(name="the hierarchical AllGather", export=export),)
         return ()
@@ -118,11 +117,6 @@ class Paths:
     def _is_on(self, spec: VariantSpec) -> bool:
         """Whether the job has not switched it off already."""
         return not any(value in self._variables.get(name, ()) for name, value in spec.environment)
-
-
-def _number(text: str) -> tuple[int, ...]:
-    found = re.match(r"(\d+)\.(\d+)", text)
-    return (int(found[1]), int(found[2])) if found else ()
 
 
 def _may_take(spec: VariantSpec, site: variants.Site, collective: Collective, nbytes: int) -> bool:

@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from pathlib import PurePath
 from typing import Final
 
+from rccltune.releases import release_of
 from rccltune.why import remedies
 from rccltune.why.answers import Kind, Reason
 from rccltune.why.records import Job, Loading, is_ours
@@ -14,14 +15,7 @@ from rccltune.why.records import Job, Loading, is_ours
 _PLUGIN: Final = "NCCL_TUNER_PLUGIN"
 # What RCCL and NCCL look for where nothing is named; the prefix moved between releases.
 DEFAULTS: Final = ("librccl-tuner.so", "libnccl-tuner.so")
-# First releases that look for a tuner that can be given one of ours (facts: version 2).
-_FIRST: Final = (2, 21)
-# The newest version that a release looks for; it looks for all down to 2 (facts: introduced in).
-_SINCE: Final = (((2, 30), 6), ((2, 28), 5), ((2, 24), 4), ((2, 22), 3), (_FIRST, 2))
-# NCCL 2.32.3 still ends at 6; of RCCL no release was seen that looks for 7.
-_NEWEST: Final = {"NCCL": (((2, 32, 6), 7), *_SINCE), "RCCL": _SINCE}
 _COLLECTIVES: Final = re.compile(r"lib[nr]ccl\.so(?:\.\d+)*")
-_NUMBER: Final = re.compile(r"([RN]CCL) (\d+)\.(\d+)(?:\.(\d+))?")
 
 
 def not_loaded(job: Job) -> Iterator[Reason]:
@@ -97,14 +91,11 @@ def _no_symbol(name: str, symbols: list[str], version: str | None) -> Reason:
 
 def _wanted(version: str | None) -> str:
     """The symbols that a release looks for, where it does not say them itself."""
-    match = _NUMBER.search(version or "")
-    if match is None:
+    release = release_of(version)
+    if release is None or not release.loads_ours:
         return "ncclTunerPlugin_v…"
-    number = tuple(int(part) for part in match.groups("0")[1:])
-    newest = next((v for since, v in _NEWEST[match[1]] if number >= since), None)
-    if newest is None:
-        return "ncclTunerPlugin_v…"
-    return f"ncclTunerPlugin_v{newest}" + (f" down to v{_SINCE[-1][1]}" if newest > 2 else "")
+    newest, oldest = release.interfaces[0], release.interfaces[-1]
+    return f"ncclTunerPlugin_v{newest}" + (f" down to v{oldest}" if newest > oldest else "")
 
 
 def _unset(named: str | None, version: str | None) -> Reason:
@@ -128,5 +119,5 @@ def _is_own(text: str, named: str | None) -> bool:
 
 
 def _is_too_old(version: str | None) -> bool:
-    match = _NUMBER.search(version or "")
-    return match is not None and (int(match[2]), int(match[3])) < _FIRST
+    release = release_of(version)
+    return release is not None and not release.loads_ours

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable
 from typing import Final
+
+from rccltune.releases import release_of
 
 TELL_LIBRARY: Final = (
     "run the job with: export NCCL_DEBUG=INFO NCCL_DEBUG_SUBSYS=INIT,ENV,TUNING,COLL "
@@ -34,10 +35,6 @@ MODE: Final = (
     "set the machine's real mode on every rank: export RCCLTUNE_MODE=cpx-nps4 (rccltune detect "
     "shows it)"
 )
-# NCCL from 2.24 on takes a collective's name before a list. RCCL does too, and takes the names from
-# a list in another order (librarylog): in 2.27.7 allreduce: acts on reduce, reduce: on all_reduce.
-_NAMES_COLLECTIVES: Final = (2, 24)
-_NCCL: Final = re.compile(r"NCCL (\d+)\.(\d+)")
 CHECK_LIBRARY: Final = (
     "see which library the job loads with rccltune plugin --check --pid PID (or --python EXE), and "
     "name the one that was measured in its LD_LIBRARY_PATH"
@@ -67,8 +64,8 @@ def lift(limits: Iterable[tuple[str, str]], library: str | None) -> str:
         library: what the job loads, None where that is not known.
     """
     taken = unset(*dict(limits))
-    release = _NCCL.match(library or "")
-    if release is not None and (int(release[1]), int(release[2])) >= _NAMES_COLLECTIVES:
+    release = release_of(library)
+    if release is not None and release.limits_by_name:
         return f"{taken}, or name the one collective that it is meant for: NCCL_ALGO=allreduce:tree"
     return (
         f"{taken} (what stands there is for every collective), and give what is meant for one of "

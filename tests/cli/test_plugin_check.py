@@ -17,6 +17,7 @@ from rccltune import machine, plugin, rules, session
 from rccltune.cli import run
 from rccltune.machine import Root
 from rccltune.model import MachineError
+from rccltune.releases import RELEASES, Release
 
 pytestmark = pytest.mark.usefixtures("here")
 
@@ -153,6 +154,7 @@ def test_what_a_job_has_loaded_decides_what_it_needs(
 # Which symbol each release looks for, and who reads rule files itself: the sources' own words, as
 # collected in the facts (NCCL and RCCL src/plugin/tuner.cc, rocm-systems #4503).
 KEYED = "plugin with mode key"
+LINES = list({one.name: one for one in RELEASES}.values())
 KNOWN = {
     "RCCL 2.20.5": (0, "nothing works", "nothing works"),
     "RCCL 2.21.5": (2, "plugin", KEYED),
@@ -160,7 +162,7 @@ KNOWN = {
     "RCCL 2.27.7": (4, "plugin", KEYED),
     "RCCL 2.28.3": (5, "plugin", KEYED),
     "RCCL 2.28.3 built in": (5, "file alone", KEYED),
-    "RCCL 2.30.4 built in": (6, "file alone", KEYED),
+    "RCCL 2.30.7 built in": (6, "file alone", KEYED),
     "NCCL 2.20.5": (0, "nothing works", "nothing works"),
     "NCCL 2.21.5": (2, "plugin", KEYED),
     "NCCL 2.23.4": (3, "plugin", KEYED),
@@ -180,8 +182,8 @@ def test_the_table_of_the_docs_is_what_the_data_says(repository: Path) -> None:
     assert text.count(rules.BEGIN) == text.count(rules.END) == 1
     rows = [line.strip("| ").split(" | ") for line in rules.table(offered)[2:]]
     found = {
-        one.version + " built in" * one.built_in: (int(row[1].replace("–", "0")), row[2], row[3])
-        for one, row in zip(rules.RELEASES, rows, strict=True)
+        one.version + " built in" * one.reads_rules: (int(row[1].replace("–", "0")), row[2], row[3])
+        for one, row in zip(LINES, rows, strict=True)
     }
     assert {name: (abi, one, more.strip(" |")) for name, (abi, one, more) in found.items()} == KNOWN
 
@@ -207,16 +209,16 @@ def test_readme_has_the_table_in_short(repository: Path) -> None:
     assert first["file alone", KEYED][0] == "RCCL 2.28.3 built in"
 
 
-@pytest.mark.parametrize("release", rules.RELEASES, ids=lambda one: one.name)
+@pytest.mark.parametrize("release", LINES, ids=lambda one: one.name)
 def test_a_library_on_the_machine_is_told_what_the_table_says(
-    build: Build, start: Start, release: rules.Release
+    build: Build, start: Start, release: Release
 ) -> None:
     """By its version alone, where the file names no symbol."""
     name = "librccl.so.1" if release.version.startswith("R") else "libnccl.so.2"
     words = release.version.replace(" ", " version ") + "+x"
-    pid = start(build((words, (), release.built_in), name))
+    pid = start(build((words, (), release.reads_rules), name))
     [answer] = rules.check_process(pid).answers
-    _, one, several = KNOWN[release.version + " built in" * release.built_in]
+    _, one, several = KNOWN[release.version + " built in" * release.reads_rules]
     assert [found.value for _, found in answer.ways] == [one, several]
 
 

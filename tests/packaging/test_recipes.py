@@ -10,12 +10,12 @@ from pathlib import Path
 import click
 import pytest
 
-from rccltune import launch, measure, model, variants
+from rccltune import launch, measure, model
 from rccltune.cli import run
 from rccltune.cli.emit_config import emit_config
 from rccltune.launch import first_hosts
 from rccltune.model import Collective
-from rccltune.rules import RELEASES
+from rccltune.releases import RELEASES, Release
 
 # Those that only run on this host read no host file.
 LOCAL = ("none", "torchrun")
@@ -72,18 +72,21 @@ def test_no_launcher_is_asked_for_that_is_none() -> None:
     assert set(measure.LAUNCHERS) == {"auto", *launch.LAUNCHERS}
 
 
-@pytest.mark.parametrize("version", variants.KNOWN_RCCL, ids=lambda one: ".".join(map(str, one)))
-def test_every_release_has_its_answers(version: tuple[int, ...], repository: Path) -> None:
-    """Which file it needs (from the first that asks a tuner of ours on), and who plays it."""
-    if version >= (2, 21, 5):
-        named = [one.name for one in RELEASES if one.name.startswith("RCCL")]
-        text = ".".join(map(str, version))
-        # The newest line is for those behind it too.
-        (last,) = re.findall(r"RCCL (\S+) and later", named[-1])
-        assert any(text in name for name in named) or version > tuple(map(int, last.split(".")))
-        families = (repository / "native_plugin/sim/release.c").read_text(encoding="ascii")
-        since = {int(number) // 100 for number in re.findall(r"\.since = (\d+)", families)}
-        assert version[0] * 100 + version[1] in since
+@pytest.mark.parametrize(
+    "release",
+    [one for one in RELEASES if one.rocm and one.loads_ours],
+    ids=lambda one: f"{one.number} of {one.rocm[0]}",
+)
+def test_every_release_has_its_answers(release: Release, repository: Path) -> None:
+    """A line that names it in docs/which-file.md, and who plays it."""
+    # The newest line is for those behind it too.
+    assert release.number in release.name or release.name.startswith("RCCL 2.30.4 and later")
+    table = (repository / "docs/which-file.md").read_text(encoding="utf-8")
+    assert f"| {release.name} |" in table
+    families = (repository / "native_plugin/sim/release.c").read_text(encoding="ascii")
+    since = {int(number) // 100 for number in re.findall(r"\.since = (\d+)", families)}
+    major, minor = map(int, release.number.split(".")[:2])
+    assert major * 100 + minor in since
 
 
 @pytest.mark.parametrize("collective", Collective, ids=lambda one: one.value)

@@ -7,7 +7,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from rccltune.model import Collective
-from rccltune.variants import Library, Releases, Site, load_catalog, parse_library, why_absent
+from rccltune.releases import Family, parse_library
+from rccltune.variants import Releases, Site, load_catalog, why_absent
 
 CATALOG = load_catalog()
 WORDS = [s.name for s in CATALOG.specs if s.not_tunable is None and s.parameter is None]
@@ -191,7 +192,7 @@ def test_ranges_hold_their_ends(one: tuple[int, ...], two: tuple[int, ...]) -> N
 
 def test_libraries_are_read_as_they_print_themselves() -> None:
     """With builds and suffixes behind the number."""
-    assert parse_library("RCCL 2.18.6+hip6.0") == (Library.RCCL, (2, 18, 6))
-    assert parse_library("NCCL 2.28.3+cuda12.9") == (Library.NCCL, (2, 28, 3))
+    assert parse_library("RCCL 2.18.6+hip6.0") == (Family.RCCL, (2, 18, 6))
+    assert parse_library("NCCL 2.28.3+cuda12.9") == (Family.NCCL, (2, 28, 3))
     assert parse_library("librccl.so") is None
     assert parse_library(None) is None

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import os
-import re
 from collections.abc import Iterator
 from typing import Final
 
 from rccltune.machine.checks.facts import Circumstances, notes, stops, warns
 from rccltune.machine.pci import DEVICES
 from rccltune.machine.records import Finding
+from rccltune.releases import release_in, version_of
 
 _DRIVER: Final = "sys/module/amdgpu/version"
 _PROCESSES: Final = "sys/class/kfd/kfd/proc"
@@ -20,12 +20,6 @@ _RECLAIM: Final = "HSA_NO_SCRATCH_RECLAIM"
 _USED_BYTES: Final = 2 << 30
 _HOT: Final = 90_000
 _GROUPS: Final = "sudo usermod -aG render,video $USER, then log in again"
-
-
-def numbers(text: str | None) -> tuple[int, ...]:
-    """``(6, 12, 12)`` of ``6.12.12-foo``; empty where there is no number."""
-    match = re.match(r"\d+(?:\.\d+)*", text or "")
-    return tuple(int(part[:9]) for part in match[0].split(".")) if match else ()
 
 
 def device_nodes(facts: Circumstances) -> Iterator[Finding]:
@@ -60,7 +54,7 @@ def driver(facts: Circumstances) -> Iterator[Finding]:
     """Releases from which partitions work."""
     mode = facts.system.mode
     partitioned = mode is not None and mode.compute not in (None, "SPX")
-    found = numbers(facts.root.text(_DRIVER))
+    found = version_of(facts.root.text(_DRIVER))
     if facts.has_amd and partitioned and found and found < _MIN_DRIVER:
         yield warns(
             "driver",
@@ -70,7 +64,7 @@ def driver(facts: Circumstances) -> Iterator[Finding]:
             remedy="install the amdgpu driver of ROCm 6.4 or newer.",
             spoils=True,
         )
-    kernel = numbers(facts.system.kernel)
+    kernel = version_of(facts.system.kernel)
     if facts.has_amd and kernel and kernel < _MIN_KERNEL:
         yield warns(
             "kernel",
@@ -86,7 +80,7 @@ def firmware(facts: Circumstances) -> Iterator[Finding]:
     if facts.variables.get(_RECLAIM) == "1":
         return
     old = [g for g in facts.system.gpus if g.arch == "gfx942" and _is_old(g.mec_firmware)]
-    rocm = numbers(facts.system.rocm)
+    release = release_in(facts.system.rocm)
     if old:
         yield warns(
             "mec-firmware",
@@ -97,7 +91,7 @@ def firmware(facts: Circumstances) -> Iterator[Finding]:
             remedy=f"export {_RECLAIM}=1, or update the GPU's firmware.",
             spoils=True,
         )
-    elif facts.has_amd and rocm and rocm < (6, 4):
+    elif facts.has_amd and release is not None and not release.keeps_scratch:
         yield warns(
             "scratch-reclaim",
             f"ROCm {facts.system.rocm} gives scratch memory back between kernels",
@@ -209,7 +203,7 @@ def other_users(facts: Circumstances) -> Iterator[Finding]:
 
 def in_tree(facts: Circumstances) -> Iterator[Finding]:
     """Nothing but a reminder of what was recorded where the driver has no version."""
-    if facts.has_amd and facts.system.driver and not numbers(facts.root.text(_DRIVER)):
+    if facts.has_amd and facts.system.driver and not version_of(facts.root.text(_DRIVER)):
         yield notes(
             "in-tree-driver",
             f"amdgpu is the kernel's own (srcversion {facts.system.driver}); it has no version",

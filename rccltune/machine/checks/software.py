@@ -6,8 +6,8 @@ from collections.abc import Iterator
 from typing import Final
 
 from rccltune.machine.checks.facts import Circumstances, stops, warns
-from rccltune.machine.checks.gpu import numbers
 from rccltune.machine.records import Benchmark, Finding
+from rccltune.releases import release_in
 
 _FAMILY: Final = {"openmpi": "openmpi", "mpich": "mpich", "intel": "mpich"}
 _ORPHANS: Final = "each rank then runs alone, and the launcher still ends with 0"
@@ -15,9 +15,10 @@ _ORPHANS: Final = "each rank then runs alone, and the launcher still ends with 0
 
 def rocm(facts: Circumstances) -> Iterator[Finding]:
     """The release from which RCCL knows partitions."""
-    found = numbers(facts.system.rocm)
+    release = release_in(facts.system.rocm)
     mode = facts.system.mode
-    if facts.has_amd and found and found < (6, 3) and mode is not None and mode.compute == "CPX":
+    is_old = facts.has_amd and release is not None and not release.knows_cpx
+    if is_old and mode is not None and mode.compute == "CPX":
         yield warns(
             "rocm",
             f"ROCm {facts.system.rocm}: its RCCL does not know CPX",

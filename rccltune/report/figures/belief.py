@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import groupby, pairwise
 
-from rccltune.model import Belief, Held, Role, Setting, by_target, comparable, hold
+from rccltune.model import Belief, Held, Role, Setting, by_target, comparable, hold, is_usable
 from rccltune.report.figures.scene import Scene, Series
 from rccltune.report.figures.shapes import Band, Polyline
 
@@ -94,8 +94,7 @@ def _line(series: Series, mine: Mapping[str, Sequence[Belief]]) -> BeliefLine | 
         (float(belief.nbytes), time_us)
         for belief in mine.get(series.curve.key.variant.name, ())
         if min(times) <= belief.nbytes <= max(times)
-        and (time_us := belief.predicted_us(setting)) is not None
-        and 0 < time_us < math.inf
+        and is_usable(time_us := belief.predicted_us(setting))
     )
     measured = tuple((float(nbytes), time_us) for nbytes, time_us in times.items())
     return BeliefLine(series=series, measured=measured, predicted=tuple(predicted))

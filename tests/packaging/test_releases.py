@@ -1,0 +1,173 @@
+"""A release's behaviour is decided by one table, and all others ask that."""
+
+from __future__ import annotations
+
+import ast
+import re
+from collections.abc import Iterator
+from itertools import pairwise
+from pathlib import Path
+
+import pytest
+
+from rccltune.releases import (
+    RELEASES,
+    Family,
+    Release,
+    hosts_of,
+    overwriting,
+    release_in,
+    release_of,
+)
+
+# Of the kernel and of its driver, which are no library; glibc's is the plugin's own need.
+OTHERS = {
+    ("machine/checks/gpu.py", "_MIN_DRIVER"),
+    ("machine/checks/gpu.py", "_MIN_KERNEL"),
+}
+ORDER = (ast.Lt, ast.LtE, ast.Gt, ast.GtE)
+# Two or three parts of a number, each picked by itself behind the name of a library.
+PICKS = re.compile(r"(?:CCL|ROCm|rocm|hip)\W.*\\d.*\)\\\.\(\\d")
+
+
+def is_version(node: ast.expr, bound: dict[str, ast.expr]) -> bool:
+    """Whether an operand is numbers like ``(2, 28, 3)``, written here or a few lines above."""
+    if isinstance(node, ast.Name):
+        return node.id in bound and is_version(bound[node.id], {})
+    values = [one.value for one in ast.walk(node) if isinstance(one, ast.Constant)]
+    return isinstance(node, ast.Tuple) and len(values) > 1 and all(type(v) is int for v in values)
+
+
+def version_tables(node: ast.expr) -> bool:
+    """Whether a constant holds versions with what they mean: ``(((2, 30), 6), …)``."""
+    inner = [one for one in ast.walk(node) if one is not node and isinstance(one, ast.Tuple)]
+    return any(
+        is_version(one, {}) and isinstance(one.elts[0], ast.Constant) and one.elts[0].value == 2
+        for one in inner
+        if len(one.elts) in (2, 3)
+    )
+
+
+def comparing(tree: ast.Module) -> Iterator[tuple[int, str]]:
+    """Lines that hold a version against another, with the name of what they hold it against."""
+    bound: dict[str, ast.expr] = {}
+    for line in tree.body:
+        match line:
+            case ast.AnnAssign(target=ast.Name(id=name), value=ast.expr() as value):
+                bound[name] = value
+            case ast.Assign(targets=[ast.Name(id=name)], value=value):
+                bound[name] = value
+    for node in ast.walk(tree):
+        match node:
+            case ast.Compare(left=left, ops=ops, comparators=others):
+                if any(isinstance(op, ORDER) for op in ops):
+                    yield from (
+                        (node.lineno, ast.unparse(one))
+                        for one in (left, *others)
+                        if is_version(one, bound)
+                    )
+            case ast.Constant(value=str(text)) if PICKS.search(text):
+                yield node.lineno, text
+            case ast.Constant(value=bytes(text)) if PICKS.search(text.decode("latin-1")):
+                yield node.lineno, repr(text)
+    yield from ((v.lineno, name) for name, v in bound.items() if version_tables(v))
+
+
+@pytest.mark.parametrize(
+    "source",
+    [
+        "x < (2, 21)",
+        "_FIRST: Final = (2, 30)\nx = release[1] >= _FIRST",
+        "_SINCE = (((2, 30), 6), ((2, 28), 5))",
+        "match = re.match(r'NCCL (\\d+)\\.(\\d+)', x)",
+        "pattern = rb'RCCL (\\d+)\\.(\\d+)\\.(\\d+)'",
+    ],
+)
+def test_a_comparison_is_seen(source: str) -> None:
+    """Each way in which the table was gone around before there was one."""
+    assert [*comparing(ast.parse(source))]
+
+
+def test_no_other_file_compares_versions(repository: Path) -> None:
+    """What a release does is asked of ``rccltune.releases``."""
+    package = repository / "rccltune"
+    found = {
+        (str(path.relative_to(package)), what)
+        for path in package.rglob("*.py")
+        if path != package / "releases.py"
+        for _, what in comparing(ast.parse(path.read_text(encoding="utf-8")))
+    }
+    assert found == OTHERS
+
+
+@pytest.mark.parametrize("one", RELEASES, ids=lambda one: f"{one.version} {one.rocm}")
+def test_a_release_is_found_by_its_number(one: Release) -> None:
+    """As libraries print it; where two ROCm brought one number, the build's name tells them."""
+    found = release_of(one.version + (f"+hip{one.rocm[0]}" if one.rocm else "+cuda12.4"))
+    assert found is one
+    assert one.rocm is None or release_in(f"{one.rocm[1]}.1") is one
+
+
+def test_lines_stand_in_order() -> None:
+    """Each line holds until the next."""
+    for family in (Family.RCCL, Family.NCCL):
+        lines = [one for one in RELEASES if one.family is family]
+        assert all(one.first <= other.first for one, other in pairwise(lines))
+        assert all(one.abi <= other.abi for one, other in pairwise(lines))
+
+
+@pytest.mark.parametrize(
+    ("library", "abis"),
+    [
+        ("RCCL 2.17.1", ()),
+        ("RCCL 2.18.3", (1,)),
+        ("RCCL 2.20.5+hip6.2", (1,)),
+        ("RCCL 2.21.5-HEAD:0cbce2a", (2,)),
+        # A build between 2.22.3 and 2.26.6, NCCL's 2.24 in it or not: what is sure.
+        ("RCCL 2.24.3-develop:abc", (3, 2)),
+        ("RCCL 2.28.3", (5, 4, 3, 2)),
+        ("NCCL 2.18.5", ()),
+        ("NCCL 2.19.3", (1,)),
+        ("NCCL 2.32.5", (6, 5, 4, 3, 2)),
+        ("NCCL 2.32.6", (7, 6, 5, 4, 3, 2)),
+        ("gloo 2.28.3", None),
+        (None, None),
+    ],
+)
+def test_interfaces_that_a_release_looks_up(
+    library: str | None, abis: tuple[int, ...] | None
+) -> None:
+    """After the symbols that each release's source names (facts, §1)."""
+    found = release_of(library)
+    assert (found.interfaces if found else None) == abis
+
+
+def test_what_is_said_of_releases_comes_from_the_table() -> None:
+    """As the documents have it."""
+    assert hosts_of(2) == "ROCm 6.3, NCCL 2.21"
+    assert hosts_of(3) == "ROCm 6.4, NCCL 2.22-2.23"
+    assert overwriting() == "RCCL 2.26.6 and 2.27.7 (ROCm 7.0 and 7.1)"
+
+
+@pytest.mark.parametrize(
+    ("rocm", "number"),
+    [
+        ("5.0.1", "2.15.5"),
+        ("6.2.4", "2.20.5"),
+        ("6.3.0-39", "2.21.5"),
+        ("7.0", "2.26.6"),
+        ("7.9", "2.27.7"),
+        ("10.0.0", "2.30.4"),
+        ("11.2", "2.30.7"),
+    ],
+)
+def test_a_rocm_brings_a_release(rocm: str, number: str) -> None:
+    """One that is not listed has what the one before it had."""
+    found = release_in(rocm)
+    assert found is not None
+    assert found.number == number
+
+
+def test_no_rocm_brings_nothing() -> None:
+    """Where nothing is said nothing is known."""
+    assert release_in(None) is release_in("unknown") is None
