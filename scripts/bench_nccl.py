@@ -109,7 +109,7 @@ def wanted(nbytes: int) -> tuple[str, int] | None:
 
 
 def main() -> None:
-    """Prove obedience with the log, then compare times in interleaved launches."""
+    """Prove overrides with the log, then compare times in interleaved launches."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--nccl-tests", type=Path, required=True, help="folder of all_reduce_perf")
     parser.add_argument("--plugin", type=Path, required=True)

@@ -88,12 +88,13 @@ VARIES = (
     (r"\S*/_native/sim/", "SIM/"),
     (r"\b[\d,]+ bytes\)", "N bytes)"),
     # A hash of the argv, which has the install's path.
-    (r"(?m)^[0-9a-f]{10}(?=[ ,])", "LAUNCH"),
+    (r"(?m)^[0-9a-f]{10}(?=[ ,.])", "LAUNCH"),
     (r'(?<=["/])[0-9a-f]{10}(?=["/.])', "LAUNCH"),
     (r'"(\w+_s)": [\d.]+', r'"\1": SECONDS'),
     (r"about \d+ s\b", "about N s"),
     (r"[\d.]+ s left|, [\d.]+ s; ", "N s"),
     (r"[0-9a-f]{64}", "SHA256"),
+    (r"rules-[0-9a-f]{12}", "rules-HASH"),
     (r"rccltune \d+\.\d+[\w.+]*", "rccltune VERSION"),
 )
 
