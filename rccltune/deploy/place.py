@@ -1,4 +1,4 @@
-"""A version into its folder, and back to the one before: the room's one writer.
+"""A version into its folder, and back to the one before: the package's one writer.
 
     DIR/versions/<name>/…     whole or not there: written beside it and renamed
     DIR/current               a link, switched by a rename

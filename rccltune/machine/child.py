@@ -1,4 +1,4 @@
-"""The one place in this room that starts programs: short ones, with a limit and no terminal."""
+"""The one place in this package that starts programs: short ones, with a limit and no terminal."""
 
 from __future__ import annotations
 

@@ -206,7 +206,7 @@ class Look:
     Attributes:
         root: directory under which /sys, /proc and /dev are read; programs of the machine are
             asked only where it is ``/``.
-        variables: the environment, which the room does not read itself.
+        variables: the environment, which is not read here.
         site_packages: folders whose wheels may bring amdsmi and librccl.
         programs: folders searched for launchers before PATH.
         rccl_tests: folder of the benchmarks, None to search.

@@ -11,7 +11,7 @@ What fitting makes of samples: curves, crossovers, fixed and per-step latency.
 Repeats of one measurement: which of them count, and how sure few of them make anybody.
 
 Times differ by 1-4 % from launch to launch; now and then one is half as long again because it hit
-something. Every room that judges repeats leaves the same ones out and asks the same distribution.
+something. Everyone who judges repeats leaves the same ones out and asks the same distribution.
 """
 
 from __future__ import annotations
