@@ -13,7 +13,7 @@ from typing import Final
 from rccltune import model, session
 from rccltune.fit import agreement, crossings, latency, points
 from rccltune.fit.agreement import Agreements, agreements
-from rccltune.fit.beliefs import gather_beliefs
+from rccltune.fit.beliefs import Believed, gather_beliefs
 from rccltune.model import (
     DEFAULT_VARIANT,
     DTYPE_BYTES,
@@ -175,7 +175,8 @@ def fit_session(folder: Path, *, reporter: Reporter, again: bool = False) -> Fit
             hint="its column 'doubt' says why for each of them.",
         )
     launches = session.read_launches(folder)
-    believed = gather_beliefs(folder, launches, fitted.curves, samples)
+    traced = [pair for pair in launches if pair[0].schedule is not None]
+    believed = gather_beliefs(folder, traced, fitted.curves, samples) if traced else Believed()
     done = FitDone(
         session=opened,
         samples_sha256=digest,

@@ -1,4 +1,4 @@
-"""The advice room: what a benchmark's error text usually means, and what to do.
+"""What a benchmark's error text usually means, and what to do.
 
 Texts and causes: RCCL 2.28.3 ``src/init.cc``, ``src/misc``; rccl-tests ``src/common.cu``; Open MPI
 5.0.11 and MPICH 5.0.2 as run; ROCm's troubleshooting pages. The first match of the table wins, so

@@ -1,4 +1,4 @@
-"""The quarantine room: which settings failed too often to be tried again, from the outcomes alone.
+"""Which settings failed too often to be tried again, from the outcomes alone.
 
 A setting that hangs or crashes here would do so in a job. One failure may be the machine's, so it
 is tried once more, alone; the second makes it a quarantined setting of this session: nothing more
