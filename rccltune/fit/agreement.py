@@ -19,12 +19,11 @@ from pathlib import Path
 from statistics import median
 from typing import Any, Final
 
-from rccltune import model
+from rccltune import logs, model
 from rccltune.fit import points
 from rccltune.fit.models import fit_all
 from rccltune.fit.points import Gathered, find_stalls, gather, rows
 from rccltune.fit.sameness import Compared, Side, compare, noise_of
-from rccltune.logs import tuner_of as logs_tuner_of
 from rccltune.model import (
     BASELINE,
     SILENT,
@@ -351,8 +350,8 @@ def agreements(
 
 def tuner_of(folder: Path) -> str | None:
     """Which tuner the untouched site of a session used; None where no launch was asked to log."""
-    logs = sorted(folder.glob("launches/*/nccl-*.log"))
-    said = {logs_tuner_of(log.read_text(errors="replace")) for log in logs}
+    written = sorted(folder.glob("launches/*/nccl-*.log"))
+    said = {logs.tuner_of(log.read_text(errors="replace")) for log in written}
     return said.pop() if len(said) == 1 else None
 
 

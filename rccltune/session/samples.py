@@ -1,6 +1,4 @@
-"""Files to a session, and a session's samples back.
-
-What of a plan has been tried, how it ended, and what is to be tried next.
+"""A session's samples: kept in samples.csv, read from the raw logs again where that is old.
 
 Everything is derived from the launches on disk: losing rccltune at any moment loses nothing.
 """
@@ -16,7 +14,6 @@ from rccltune import logs
 from rccltune.model import Launch, Outcome, Reporter, Sample, Stated, Status
 from rccltune.session import quarantine, store
 from rccltune.session.files import Derived, writing
-from rccltune.session.launches import interrupted_walks, read_launch
 from rccltune.session.store import Session
 
 _AGAIN: Final = "samples.csv is missing or older than the launches: reading the raw logs again"
@@ -105,6 +102,8 @@ def samples_of(
         ended: its launches.
         known: samples by launch, where they were read already.
     """
+    from rccltune.session.launches import interrupted_walks, read_launch
+
     found: list[Sample] = []
     for one, outcome in counted(ended):
         found += known[one.id] if one.id in known else read_launch(one, folder, outcome)
