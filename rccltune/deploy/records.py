@@ -1,7 +1,4 @@
-"""What is deployed, before and after it has become files.
-
-Sentences and quoting that several of the files share.
-"""
+"""What is deployed, before and after it is files, and the sentences that several files share."""
 
 from __future__ import annotations
 

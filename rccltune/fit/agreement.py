@@ -1,13 +1,9 @@
-"""One launch for all settings beside a launch for each: whether they measure the same.
-
-Silence beside the untouched site: where they agree, what the one measured says for the other.
+"""What the ways of measuring say of each other: silence and site, one launch and separate.
 
 In a walk our plugin answering nothing is measured as often as any setting; the untouched site
 has a few launches of its own. Both do what the library chooses by itself, unless the library has
 a table of its own, which any plugin replaces. Where the site is known to have no tuner at all, both
 are one thing, and what differs is launches.
-
-What the ways of measuring say about each other: silence and site, one launch and separate.
 """
 
 from __future__ import annotations

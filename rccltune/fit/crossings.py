@@ -1,14 +1,10 @@
-"""How far a crossover could be elsewhere, from the spread between launches.
+"""Where the best setting changes, how far that could be elsewhere, and which setting is faster.
 
 Two or three launches are too few to resample by themselves, so the deviations from each size's
 own centre are pooled over the neighbouring sizes and drawn from that pool. A launch is slow or
 fast as a whole as well (1-4 %), so its mean deviation is drawn once for all sizes, and what is
 left over once for each. Where both settings ran in the same launches, that common part cancels
 in their ratio, and the ratio is what is resampled.
-
-Where the best setting changes: log-log crossings, their uncertainty, and the textbook's line.
-
-Two settings at their common sizes: which is the faster, and from where on.
 """
 
 from __future__ import annotations

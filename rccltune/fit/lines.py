@@ -1,11 +1,9 @@
-"""Straight lines through times, many at once.
+"""Lines through times, straight or in several straight pieces, many at once.
 
 All functions take arrays whose last axis runs over sizes and whose other axes are independent
 problems: thousands of curves and their leave-one-out repetitions are fitted in a few numpy calls.
 Errors are relative, (fitted - measured) / measured, since a microsecond matters at 4 KiB and not
 at 8 GiB.
-
-Several straight pieces, placed by an exact dynamic programme.
 
 Pieces need not meet: times jump where a protocol, a chunk size or a number of channels changes
 (17 to 38 µs at 128 KiB in a public broadcast sweep), and a continuous model would smear the step.

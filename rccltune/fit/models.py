@@ -1,11 +1,7 @@
-"""Predicting each inner size from all the others: the error that decides between the models.
+"""The three models of a curve, and which of them to trust: by errors at sizes left out.
 
 The smallest and the largest size are never left out: beyond the measured range nothing is
 predicted, so an error there would judge the models by what they are not used for.
-
-The three models of a curve, and which of them to trust.
-
-Time at a size, inside the measured range and nowhere else.
 """
 
 from __future__ import annotations

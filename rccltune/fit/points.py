@@ -1,10 +1,4 @@
-"""Samples to curves with their fits, and what weakens them.
-
-Samples to one time per curve, size and launch.
-
-What weakens a fit, in words, each with its remedy.
-
-Finding the rows during which a whole job stood still.
+"""Samples to one time per curve, size and launch, and these to fitted curves.
 
 Outliers in public data are bursts, not single points: six consecutive rows at 19-27 ms where 40 µs
 is normal, both placements hit, nothing wrong before or after. Neither the minimum of the two

@@ -1,7 +1,4 @@
-"""Samples to curves, kept in fit.json, and curves to a choice.
-
-How much of what lossy variants compute the benchmark does not accept.
-"""
+"""A session's fit, kept in fit.json: curves, and all that is found beside them."""
 
 from __future__ import annotations
 

@@ -1,7 +1,4 @@
-"""What rules save of a recorded job, from times that sessions measured.
-
-Recorded jobs, joined with what sessions measured and what rule files say.
-"""
+"""What rules save of a recorded job, from times that sessions measured."""
 
 from __future__ import annotations
 

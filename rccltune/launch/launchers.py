@@ -1,6 +1,4 @@
-"""Which launcher is there: asked by --version, and fit for the MPI of the benchmark.
-
-Launchers as small classes: ranks and a program in, argv and environment out.
+"""Launchers as small classes, ranks and a program in, argv out; and which of them fits the MPI.
 
 Options as run with Open MPI 5.0.11 and 4.1.8, MPICH 5.0.2 and Intel MPI 2021.18.1 from their
 wheels and srun 22.05.8 from Debian's; what each does with them is asked of the real ones in

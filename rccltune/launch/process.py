@@ -1,6 +1,4 @@
-"""A job that is measured while another runs on the same devices.
-
-One process tree from its start to its certain end.
+"""One process tree from its start to its certain end, alone or beside another.
 
 Open MPI 5 puts every rank into a process group of its own, so killing mpirun's group leaves all
 ranks alive; only mpirun itself ends them, on SIGTERM. What even that leaves behind is found by a

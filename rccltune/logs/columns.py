@@ -1,9 +1,4 @@
-"""Names of columns, in every spelling met in the wild, and the facts in ``# rccltune:`` lines.
-
-What kind of file it is, from its first lines and never from its name.
-
-Numbers as benchmarks print them, and whether three of them can belong together.
-"""
+"""What cells and columns mean, in every spelling met in the wild; and what kind of file it is."""
 
 from __future__ import annotations
 

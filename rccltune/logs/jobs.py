@@ -1,11 +1,7 @@
-"""What all writers of one log share: the runs found, the tables open, the facts met so far.
-
-Which preamble belongs to which table, and which row to which of several open tables.
+"""Several jobs in one log: their preambles, and which table and row is whose.
 
 Normally one follows the other. Two independent jobs that share a log print both preambles, then
 both headers, and then their rows as they come; a job that died leaves its preamble behind.
-
-What a benchmark prints before its table: who runs where, what, over which sizes.
 """
 
 from __future__ import annotations

@@ -1,9 +1,4 @@
-"""JSON records of rccl-tests' ``-Z json``: one object a line, or an array of them.
-
-The ``-J`` file of nccl-tests (and of newer rccl-tests): one object for one run.
-
-JSON piece by piece: a file of any size, or one that ends in the middle, in bounded memory.
-"""
+"""What benchmarks write as JSON: ``-J`` of nccl-tests, ``-Z json`` of rccl-tests, any size."""
 
 from __future__ import annotations
 

@@ -1,12 +1,8 @@
-"""Words of the library's own log that several readers need: what it chose, its model, channels.
+"""The library's own log: what it chose, its model, its tuner; and what is put around lines.
 
 At INFO with the subsystem TUNING, RCCL and NCCL write a line for every choice and, at start, a
 table of their model (``src/enqueue.cc``, ``src/graph/tuning.cc``). Names are those of the release;
 releases before 2.24 print numbers, those of the tuner interface.
-
-What launchers, loggers and copy-and-paste put around a benchmark's own text.
-
-The library's own log, and what it says of samples that no plugin could watch.
 
 A library that looks up no tuner is told through its switches what to run. At INFO with the
 subsystem TUNING it then writes one line for every call, from rank 0 alone:
@@ -19,8 +15,6 @@ subsystem TUNING it then writes one line for every call, from rank 0 alone:
 time gives the size as a tuner would see it, one with channels the bytes of a rank's own buffer. A
 call that took another path before the choice has no line. At start rank 0 writes its model, a row
 for each collective with latency and bandwidth of each cell; a bandwidth of 0 cannot be chosen.
-
-Which tuner an untouched site uses.
 """
 
 from __future__ import annotations

@@ -1,7 +1,4 @@
-"""Comma-separated files: lines to cells, comments to facts, the column rccl-tests forgets.
-
-Long tables: one measurement a row, columns by name, from CSV or from JSON records.
-"""
+"""Long tables: one measurement a row, columns by name, from CSV or from JSON records."""
 
 from __future__ import annotations
 

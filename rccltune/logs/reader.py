@@ -1,9 +1,4 @@
-"""The way in: one file, or one launch's output, to one reading.
-
-What one file gave.
-
-Opening somebody's file: bytes to lines, in bounded memory, whatever the bytes are.
-"""
+"""The way in: one file, or one launch's output, to one reading."""
 
 from __future__ import annotations
 

@@ -1,7 +1,4 @@
-"""What one writer printed: facts, headers, rows and pieces of rows, in the order they came.
-
-Text logs: finding the benchmark's tables among everything else that shares its output.
-"""
+"""Text logs: a benchmark's tables among everything else that shares its output."""
 
 from __future__ import annotations
 

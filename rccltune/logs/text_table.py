@@ -1,9 +1,7 @@
-"""The columns of a text table, taken from its header line by name.
+"""One text table: rows to half-rows, by the columns of its header.
 
 Rows are allowed to be shorter than their header: benchmarks print blanks for an operation that
 has none, leave out the in-place half, or announce columns that they do not fill.
-
-One text table: rows to half-rows, by the columns of its header.
 """
 
 from __future__ import annotations

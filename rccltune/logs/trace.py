@@ -1,10 +1,8 @@
-"""The library's own table, read from a trace: what it offered and predicted before any answer.
+"""The plugin's trace: what ran, and the library's own table beside it.
 
 The plugin notes the host's table as it came, so every launch that loads it shows the same belief,
 whatever was answered. Most rows of a walk repeat one another; each is compared as text, and only
 what is new is understood.
-
-The plugin's trace of every rank, and what it says of samples that one setting gave.
 
 The trace's format is in docs/plugin.md.
 """

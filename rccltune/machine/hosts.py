@@ -1,20 +1,8 @@
-"""Whether hosts are alike: a pure question to their records.
-
-A rank's answer through a launcher's output, where lines of many ranks meet.
+"""What several hosts say of themselves, and whether they are one machine.
 
 Launchers forward what ranks write in pieces, and MPICH's tears lines that were written in two. So
 an answer is cut into short lines, each written at once, that say whose they are and how many; an
 answer of which a line is missing or torn is not there at all.
-
-The answers of ranks, put together to one for each host.
-
-Many host names in few words: ``node[001-199] (199 hosts)``.
-
-What is known of one host that takes part.
-
-Differences as a table that is readable with two hosts and with two hundred.
-
-Which variables must be alike on all hosts, and what of their values may differ.
 """
 
 from __future__ import annotations

@@ -1,8 +1,6 @@
-"""Which collective library and which tuner a process has loaded, or a Python's torch would.
+"""Which library and which tuner a process has loaded, or would; and how to load another.
 
 A job's library is the one that it maps, whatever is installed: PyTorch's wheels bring their own.
-
-Which collective library a benchmark loads, and how it is made to load another.
 """
 
 from __future__ import annotations

@@ -1,10 +1,8 @@
-"""``--apply-mode``: set a mode through amdsmi in a child process, and put the old one back.
+"""The mode that is wished for against the one that is there, and ``--apply-mode``.
 
 A memory mode holds only together with some compute modes (the library answers 55 to SPX under
 NPS4), so more pieces of memory come after the compute mode and fewer come before it. Setting the
 memory mode reloads the driver, which may reset the compute mode; so that is looked at again.
-
-The mode that is wished for against the mode that is there.
 """
 
 from __future__ import annotations

@@ -1,11 +1,9 @@
-"""Which devices the ranks of a placement are on, from where the devices lie.
+"""The devices that ranks run on: which a placement means, and how they are chosen.
 
 Eight ranks of one OAM and eight ranks one per OAM are the same scale to the library and to a
 tuner, and as far apart in speed as two machines. So each is measured under a name of its own, on
 devices that are chosen by number; numbers count in KFD's order, as ROCr and HIP do
 (``Gpu.index``).
-
-The devices that ranks run on: chosen before a sweep, and checked in what a launch printed.
 """
 
 from __future__ import annotations

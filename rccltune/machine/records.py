@@ -1,9 +1,4 @@
-"""Files and programs that were found, and what amdsmi answered.
-
-A system as plain values for JSON: what a program may rely on.
-
-What is known of a machine: frozen records, each value with the place it was read from.
-"""
+"""What is known of a machine: frozen records, each value with the place it was read from."""
 
 from __future__ import annotations
 

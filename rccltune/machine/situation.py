@@ -1,7 +1,4 @@
-"""Situations of the second sort: which mode and which part, and whether the sources agree.
-
-The named situations that a node can be in, each with its remedy.
-"""
+"""The named situations that a node can be in, each with its remedy."""
 
 from __future__ import annotations
 

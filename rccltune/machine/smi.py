@@ -1,4 +1,4 @@
-"""NVIDIA's GPUs: enough to say what applies to them, which is everything but partition modes.
+"""The vendors' own tools, asked in a child process: amdsmi and nvidia-smi.
 
 amdsmi, asked in a child process: bindings of another release crash, hang and print on stdout.
 """

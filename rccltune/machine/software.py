@@ -1,7 +1,4 @@
-"""Which collective library a program loads, and its version, before anything is started.
-
-Files that a job would load or start: librccl, rccl-tests, launchers; versions and hashes.
-"""
+"""Files that a job would load or start: librccl, rccl-tests, launchers; versions and hashes."""
 
 from __future__ import annotations
 

@@ -1,7 +1,4 @@
-"""One look at the machine: every source asked in turn, and what they say set beside each other.
-
-From KFD and PCI sysfs to OAMs and devices, reasoning as the plugin's ``partition.c``.
-"""
+"""One look at the machine: KFD and PCI to OAMs and devices, beside what other sources say."""
 
 from __future__ import annotations
 

@@ -1,9 +1,4 @@
-"""What runs in a launch: rccl-tests' programs, or the PyTorch runner in their place.
-
-rccl-tests as a site's benchmark: where they are, and which options they have.
-
-The PyTorch runner as a site's benchmark: a Python that has torch, and the library behind it.
-"""
+"""What runs in a launch: rccl-tests' programs, or the PyTorch runner in their place."""
 
 from __future__ import annotations
 

@@ -1,11 +1,9 @@
-"""The jobs that ask hosts what they are, before anything is measured on them.
+"""Several hosts, asked what they are before anything is measured: they are alike, or none.
 
 Each runs under the launcher, the host file, the environment and the number of ranks of the sweep:
 a shell first, which finds out what every host can see at all, so that no host is waited for that
 has no rccltune; then ranks that meet through mpi4py. Where they cannot, each rank prints its own
 answer.
-
-Several hosts before anything is measured: a sweep is of alike hosts, or of none.
 """
 
 from __future__ import annotations

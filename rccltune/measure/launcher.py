@@ -1,7 +1,4 @@
-"""What a killed rccltune left running.
-
-How ranks are started: by which launcher, on which hosts, bound to what.
-"""
+"""How ranks are started: by which launcher, on which hosts, bound to what."""
 
 from __future__ import annotations
 

@@ -1,12 +1,10 @@
-"""Sweeps by name: the measurements that AMD's documents tell users to make.
+"""The options of a sweep, each declared once; and presets, which are values of them.
 
 Keys and values are those of :mod:`rccltune.measure.options`, so that a file or an option of the
 same name wins; a number is the document's even where it is the default. Sources:
 AMD's RCCL usage tips for CPX (``mpirun -np 64 --bind-to numa all_reduce_perf -b 8 -e 1G -f 2``;
 the same with ``ROCR_VISIBLE_DEVICES=0,…,7`` and ``-np 8``; and with ``-b 32 -G 2 -w 20 -n 50``).
 Ranks are bound to their NUMA sets without being asked to, where the launcher can.
-
-The options of a sweep, each declared once.
 
 The record below is the schema of sweep.yaml, makes the command line's options (``min_bytes`` is
 ``--min-bytes``, in the order of the help), and says what a session's own sweep.yaml keeps of each.

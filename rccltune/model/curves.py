@@ -1,14 +1,8 @@
-"""Time between measured sizes, straight in log(time) over log(size).
+"""What fitting makes of samples: curves, crossovers, comparisons; and time between sizes.
 
 Collectives cost microseconds at 4 KiB and seconds at 8 GiB, and what matters is relative error;
 in log-log a constant time, a time proportional to bytes and any power in between are all straight
 lines. Nothing here reaches outside the measured range.
-
-Whether two ways of measuring gave the same times: silence and site, one launch and separate.
-
-What fitting makes of samples: curves, crossovers, fixed and per-step latency.
-
-Repeats of one measurement: which of them count, and how sure few of them make anybody.
 
 Times differ by 1-4 % from launch to launch; now and then one is half as long again because it hit
 something. Everyone who judges repeats leaves the same ones out and asks the same distribution.

@@ -1,8 +1,4 @@
-"""Where the ranks of a session ran.
-
-What can be chosen and what a time belongs to: modes, scales, settings, variants, curve keys.
-
-Whose GPUs they are, by the words that a log or a user has for them.
+"""What can be chosen and what a time belongs to: modes, scales, settings, variants, vendors.
 
 RCCL and NCCL have different limits, so that what a rule may choose depends on it. Benchmarks print
 what the runtime calls the device: drivers of NVIDIA before 470 left the vendor out

@@ -1,9 +1,4 @@
-"""What lies in a dump folder, by the names that RCCL's src/misc/npkit.cc gives its files.
-
-Where npkit_trace_generator.py is, and how it is run.
-
-Whether a librccl was built with NPKit.
-"""
+"""NPKit on this machine: whether a library has it, what it dumped, and its trace generator."""
 
 from __future__ import annotations
 

@@ -1,9 +1,7 @@
-"""The short control of walks: two settings again, each in a launch of its own.
+"""Launches of variants, and the short control of walks.
 
 Whether one launch for all settings measures what separate launches do is a question to each
 machine anew: connections, memory and clocks that other settings left behind could change a time.
-
-Launches of variants: implementations and environments that no tuner can switch.
 
 Each variant is measured as the library behaves in it by itself, with nothing of ours loaded, as
 often as the untouched site; where a tuner is still asked there, all settings are measured in it

@@ -1,11 +1,9 @@
-"""What is left of a walk that failed, and a launch for one of its settings alone.
+"""Launches that walk through many settings: what a sweep costs is launches, not collectives.
 
 A walk that hangs or crashes has measured whatever came before. What it did not reach is walked
 again without the setting at fault, as often as settings fail; each of those then has a launch of
 its own. Everything follows from the planned walk and from how far its launches came, so that an
 interrupted sweep goes on with the launches that an uninterrupted one makes.
-
-Launches that walk through many settings: what a sweep costs is launches, not collectives.
 
 One launch measures all settings of a collective and a variant, in interleaved repeats; the plugin
 goes to the next one where the benchmark's table begins again (docs/schedule.md).

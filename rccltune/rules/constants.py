@@ -1,7 +1,4 @@
-"""Changes of a library's constants as a file: an experiment that nothing applies by itself.
-
-Constants for the library's own model, fitted and held against what was measured.
-"""
+"""Constants for the library's own model: fitted, held against times, written as an experiment."""
 
 from __future__ import annotations
 

@@ -1,7 +1,4 @@
-"""Proof that the installed plugin loads and answers.
-
-Where the plugin's answer changes, found by asking it.
-"""
+"""Where the plugin's answer changes, found by asking it; and that it loads and answers."""
 
 from __future__ import annotations
 

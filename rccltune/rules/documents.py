@@ -1,12 +1,8 @@
-"""What the order of a file's rules means: which can be reached, which sizes fall between them.
+"""From zones to what a rule file says, before it is text, and what the order of its rules means.
 
 The first selectable match wins, so a rule behind others is a *fallback* where its sizes are
 taken by rules for other cells (it is reached when those are not selectable), and *dead* where
 they are taken by rules for the same cell, or by rules that need no cell.
-
-How many rules a file has: one way of counting for every verb.
-
-From zones to what a rule file says, before it is text.
 """
 
 from __future__ import annotations

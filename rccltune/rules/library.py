@@ -1,7 +1,4 @@
-"""Which library a job loads, and which file it therefore needs from us.
-
-Which file a library needs from us: the rules alone, the plugin, or the plugin with the mode.
-"""
+"""Which library a job loads, and which file it needs: rules alone, the plugin, or with the mode."""
 
 from __future__ import annotations
 

@@ -1,14 +1,8 @@
-"""Lines as a rule file may have them: comments wrapped, instructions whole, none too long.
+"""Lines of a rule file: wrapped, whole, counted; and a file with some of its rules gone.
 
 RCCL's built-in tuner and the example plugin read at most 255 bytes at a time and take the rest of
 a longer line for a line of its own (RCCL 2.28.3+ src/plugin/tuner/csv_tuner.cc, both forms; NCCL
 2.30.7 plugins/tuner/example): the tail of a comment could be a rule. The limit counts bytes.
-
-``#@ requires``: keys and values as the plugin takes them (native_plugin/src/rule_file.c).
-
-A rule file with some of its rules narrowed or gone; the rest stays as somebody wrote it.
-
-What a rule file says of its own length: ``#@ rules N`` first, ``#@ end N`` last.
 
 N is the number of rows, whether they are taken or not. A file that was cut, or is being written,
 has not both, and the plugin refuses it (``native_plugin/src/seal.c``, which this is in Python).

@@ -1,7 +1,4 @@
-"""Rule files that the plugin would take, and the error where it refuses one.
-
-A rule file that somebody edited by hand, made to say again how many rows it has.
-"""
+"""Rule files that the plugin would take, and one that was edited, made to count its rows again."""
 
 from __future__ import annotations
 

@@ -1,7 +1,5 @@
 """A vendor's table behind our rules: RCCL drops its own as soon as it is given another.
 
-A vendor's rule file as a base: only rows that mean one thing to every reader are taken.
-
 Readers are RCCL's built-in tuner in both forms (src/plugin/tuner/csv_tuner.cc: the first, rocm-
 systems 96a02418, and the newer, 22af4d53), NVIDIA's example (ext-tuner/example/plugin.c, as the
 first) and our plugin. RCCL never refuses a file, so that one row is no reason to refuse a vendor's:

@@ -1,11 +1,7 @@
-"""How far off a prediction may be: what the same model misses the measured scales by.
+"""Curves at scales that were not measured, and how far off they may be.
 
 Every measured scale is predicted from the others. One whose slowest link no other scale has is
 told, but says nothing of the model: its bandwidth was assumed. Errors are |log(predicted / true)|.
-
-Curves at scales that were not measured.
-
-What latency and bandwidth leave over: carried from the nearest measured curve to another scale.
 
 Straight lines are up to a quarter off between small and large calls (docs/scales.md), wherever a
 protocol's buffer fills. What a measured curve departs from its line by is taken over at equal

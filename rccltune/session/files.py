@@ -1,11 +1,7 @@
-"""What is derived from a session: kept in it where it takes it, and made in memory where not.
+"""Files of a session: written whole or not at all, by one writer at a time.
 
 A snapshot, another user's session, or one that is being measured just now is there to be read: all
 that is derived can be made again from its logs, so none of it has to be written.
-
-Writing so that a kill at any moment leaves the old file or the new one, never half of one.
-
-One writer at a time, held by a marker file that works on shared file systems.
 
 ``fcntl`` locks are unreliable there; linking a finished file to a name that must not exist is not
 (O_EXCL where there are no links). The marker says who holds it: host, boot, PID namespace, pid and

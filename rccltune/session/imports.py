@@ -1,4 +1,4 @@
-"""Files to a session, and a session's samples back."""
+"""Somebody's files into a session: read and checked before the first byte is written."""
 
 from __future__ import annotations
 

@@ -1,11 +1,4 @@
-"""What a launch's files say of how it ended: a failure becomes an outcome, never an exception.
-
-One launch: its files, its run, what its log says, and what is known to have run.
-
-What a launch measures, and its half-rows with what is known to have run.
-
-A launch for each setting, in an order that spreads drift; and what all plans share.
-"""
+"""A launch's files to its half-rows: what it measured, what is known to have run, how it ended."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The devices that ranks run on: chosen before a sweep, and checked in what a launch printed."""
+"""The devices that a session's ranks ran on: kept, and checked in what a launch printed."""
 
 from __future__ import annotations
 

@@ -1,11 +1,4 @@
-"""A sweep before it runs: what is planned, and what of that the session already has.
-
-A search for settings in rounds: what is known, what is planned next, and what was decided.
-
-Each round is a function of the launches of the rounds before it and of nothing else, so a search
-that was interrupted goes on as if it had not been, and its decisions can be derived again.
-
-The session folder: opening it, adding launches to it, reading what it holds.
+"""The session folder: opening it, adding launches to it, reading what it holds.
 
 session.json                     format, command, fingerprint, variants, digest of samples.csv
 launches/<id>/launch.json        what was asked for

@@ -1,7 +1,4 @@
-"""A variant in words: for the list on the screen and for the table of ``docs/variants.md``.
-
-From an entry of the catalog to what a launch is given.
-"""
+"""A variant as a launch is given it, and in words for lists and docs."""
 
 from __future__ import annotations
 

@@ -1,7 +1,4 @@
-"""Workloads of several ranks, or of several jobs, as one.
-
-What a job asked for: counts of calls, and who counted them.
-"""
+"""What a job asked for: counts of calls, and who counted them; several workloads as one."""
 
 from __future__ import annotations
 

@@ -1,9 +1,5 @@
 """Curves sorted into targets: what may be chosen, what it is compared with, what is left out.
 
-What a user may ask of a choice, and what a choice is.
-
-What RCCL can be made to choose.
-
 A rule names a cell of the cost table; cells that the library marks as ignored stay ignored
 whatever a rule says (a plugin that writes them all the same runs kernels behind gates that exist
 for correctness). The table is that of RCCL 2.28.3, ``src/graph/tuning.cc:660`` (Tree with Simple

@@ -1,8 +1,4 @@
-"""Curves to zones: the whole way for each target.
-
-What weakens a choice, in words, each with its remedy, and what was left out of it.
-
-One target out of several placements of ranks: what holds in each of them holds for any.
+"""Curves to zones, the whole way for each target, with what weakens the choice.
 
 A tuner sees how many ranks there are and not where. So each placement is one more view that a
 rule serves: its regret is the worst of them, and it must beat the baseline in every one.

@@ -1,8 +1,4 @@
-"""From times and proofs to one state for each measured size.
-
-A stretch of sizes in one state, as the zone that people and rule files get.
-
-The fewest zones that stay within tolerance: an exact dynamic programme.
+"""From times and proofs to one state for each size, and to zones of sizes in one state.
 
 One state per size: an arm, or a hole. Costs are tuples compared in order, so 'fewest rules first,
 then least regret' is exact and has no weights to balance. It is the Potts model of step detection

@@ -1,6 +1,4 @@
-"""Where exactly one zone ends and the next begins, between two measured sizes.
-
-How far each zone reaches: from its smallest to its largest measured size, and to a crossing.
+"""How far each zone reaches: between measured sizes, and at the ends of what was measured.
 
 Beyond the sizes measured for a setting, and between sizes more than a factor of four apart, nothing
 is known: those are holes. A user may ask for such sizes (``--extrapolate``); what answers there is

@@ -1,7 +1,4 @@
-"""Samples to curves, kept in fit.json, and curves to a choice.
-
-Variants against the untouched site: which environment the rules are for, and what it costs.
-"""
+"""The zones of a fitted session, and which environment its rules are for."""
 
 from __future__ import annotations
 

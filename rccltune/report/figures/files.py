@@ -1,11 +1,9 @@
-"""Figures of one or several targets: pure figure data, thin renderers, deterministic files.
+"""Figures of one or several targets as files: all or none, the same bytes for the same data.
 
 ``draw`` is the way in. Each figure is a function from a Scene to frozen data (speedup, bandwidth,
 timing, belief, variants, channels, table), tested without drawing, and a renderer of the same
 name in ``render``.
 matplotlib is imported with this room, so the command line imports the room late.
-
-Figures into files: all or none are drawn, nothing is overwritten unasked, bytes repeat.
 """
 
 from __future__ import annotations

@@ -1,7 +1,4 @@
-"""What all figures of the page share: axes with ticks, a setting's colour, stamps, tables.
-
-What every figure of a target carries beside its data.
-"""
+"""What all figures of the page share: axes with ticks, a setting's colour, stamps, tables."""
 
 from __future__ import annotations
 

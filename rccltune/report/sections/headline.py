@@ -1,7 +1,4 @@
-"""The answer in one look: how much faster, where, proven how, and on what.
-
-The answer in one look where no verification is of the rules: what the sweep saw.
-"""
+"""The answer in one look: how much faster, where, proven how; or what the sweep saw."""
 
 from __future__ import annotations
 
