@@ -1,7 +1,7 @@
 /*
  * What is true on the simulated node (curves, effects) and what a benchmark sees of it (noise,
- * bursts, drift).  rccltune/simulate/shipped.py computes the same truth independently; tests compare the
- * two.
+ * bursts, drift).  rccltune/simulate/true_times.py computes the same truth independently; tests
+ * compare the two.
  */
 #ifndef RCCLTUNE_SIM_TIMES_H
 #define RCCLTUNE_SIM_TIMES_H
