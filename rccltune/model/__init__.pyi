@@ -76,10 +76,6 @@ from .measured import Schedule as Schedule
 from .measured import Stated as Stated
 from .measured import Status as Status
 from .measured import Sweep as Sweep
-from .measured import derived_us as derived_us
-from .measured import is_usable as is_usable
-from .measured import printed as printed
-from .measured import printed_or_none as printed_or_none
 from .reporter import Reporter as Reporter
 from .scaled import Extrapolation as Extrapolation
 from .scaled import Hop as Hop
@@ -136,6 +132,10 @@ from .settings import in_default as in_default
 from .settings import parse_scales as parse_scales
 from .settings import vendor_of as vendor_of
 from .settings import widened_by as widened_by
+from .times import derived_us as derived_us
+from .times import is_usable as is_usable
+from .times import printed as printed
+from .times import printed_or_none as printed_or_none
 from .vocabulary import BACKENDS as BACKENDS
 from .vocabulary import DTYPE_BYTES as DTYPE_BYTES
 from .vocabulary import FIGURE_FORMATS as FIGURE_FORMATS

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from rccltune.model.measured import is_usable
 from rccltune.model.schema import Line, Number, Whole, Word
 from rccltune.model.settings import Scale
+from rccltune.model.times import is_usable
 from rccltune.model.vocabulary import Collective
 
 

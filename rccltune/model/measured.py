@@ -1,13 +1,10 @@
-"""What a sweep wishes for, launches and keeps; which printed times it can compute with.
-
-And what weakens a result, said with its remedy.
-"""
+"""What a sweep wishes for, launches and keeps; and what weakens a result, with its remedy."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass, field
 from enum import Enum
-from typing import Final, TypeGuard
+from typing import Final
 
 from rccltune.model import defaults
 from rccltune.model.failure import Failure
@@ -22,6 +19,7 @@ from rccltune.model.settings import (
     Vendor,
     vendor_of,
 )
+from rccltune.model.times import is_usable
 from rccltune.model.vocabulary import MAX_NBYTES, Collective, Doubt, Placement
 
 
@@ -367,39 +365,3 @@ class Notice:
     message: Text
     remedy: Text
     where: Line | None = None
-
-
-# Thirty years: what is longer was no call, and squares of it would not be finite.
-_MOST: Final = 1e15
-_ABSENT: Final = frozenset(("", "-", "n/a", "null", "none"))
-
-
-def is_usable(value: float | None) -> TypeGuard[float]:
-    """Whether a time (µs) or a bandwidth (GB/s) can be computed with."""
-    return value is not None and 0.0 < value < _MOST
-
-
-def printed(word: str) -> float:
-    """A number as benchmarks print it, nan and infinities included.
-
-    Raises:
-        ValueError: no number, or one that only Python would write so (``1_000``).
-    """
-    if "_" in word or not word.isascii():
-        raise ValueError(f"'{word}' is no number")
-    return float(word)
-
-
-def printed_or_none(word: str) -> float | None:
-    """The same; None for a word that says that there is none: blank, ``-``, ``N/A``, ``null``.
-
-    Raises:
-        ValueError: neither.
-    """
-    return None if word.lower() in _ABSENT else printed(word)
-
-
-def derived_us(nbytes: int, algbw: float | None) -> float | None:
-    """Time of a size at a bandwidth (GB/s) in µs; None where one of them is no measurement."""
-    time_us = nbytes / algbw / 1000.0 if is_usable(algbw) else None
-    return time_us if is_usable(time_us) else None

@@ -217,7 +217,7 @@ def use(monkeypatch: pytest.MonkeyPatch, what: str) -> None:
         store = ("--store", "{launch}/rendezvous")
         return (python, str(DRIVER), what, "--backend", backend, *store)
 
-    monkeypatch.setattr("rccltune.torchbench.argv", argv)
+    monkeypatch.setattr("rccltune.torchbench.command.argv", argv)
     monkeypatch.setattr(torching, "UNTUNABLE", None)
 
 

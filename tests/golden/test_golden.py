@@ -95,6 +95,7 @@ VARIES = (
     (r"[\d.]+ s left|, [\d.]+ s; ", "N s"),
     (r"[0-9a-f]{64}", "SHA256"),
     (r"rules-[0-9a-f]{12}", "rules-HASH"),
+    (r'"bytes": \d+', '"bytes": N'),
     (r"rccltune \d+\.\d+[\w.+]*", "rccltune VERSION"),
 )
 
@@ -135,7 +136,7 @@ def _files(root: Path) -> str:
         name = path.relative_to(root).as_posix()
         if not path.is_file() or "/launches/" in name:
             continue
-        lines.append(f"=== {name}")
+        lines.append(_tidy(f"=== {name}", root))
         if path.suffix in {".csv", ".env", ".conf"}:
             lines.append(_shown(_tidy(path.read_text(encoding="utf-8"), root)))
     return "\n".join(lines) + "\n"

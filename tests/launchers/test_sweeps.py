@@ -170,8 +170,8 @@ def test_no_rank_outlives_a_killed_sweep(
     flavour = found.flavour
     # As in this process: the launcher beside that Python goes first.
     script = (
-        f"from pathlib import Path\nfrom rccltune.launch import finding\n"
-        f"finding.own_folder = lambda: Path({str(found.folder)!r})\n"
+        f"from pathlib import Path\nfrom rccltune.launch import launchers\n"
+        f"launchers.own_folder = lambda: Path({str(found.folder)!r})\n"
         "from rccltune.cli import main; main()"
     )
     command = [sys.executable, "-c", script, "sweep", "--mode", "cpx-nps4", "-o", flavour, *SMALL]

@@ -55,7 +55,7 @@ class Asking(teams.TorchLibrary):
         if "NCCL_TUNER_PLUGIN" not in os.environ:
             return super().call(collective, receive, send, redop, root)
         if self.asked is None:
-            host = load("plugin_host", ROOT / "verify" / "host.py")
+            host = load("plugin_host", ROOT / "rules" / "host.py")
             known = {n: os.environ[n] for n in host.PLUGIN_VARIABLES if n in os.environ}
             self.asked = host.Host(Path(os.environ["NCCL_TUNER_PLUGIN"])).communicator(
                 abi=5, n_nodes=1, n_ranks=self._dist.get_world_size(), env=known, comm_id=7

@@ -48,7 +48,7 @@ def test_it_starts_as_a_module() -> None:
 def test_rccltune_itself_never_imports_torch() -> None:
     """A Python that has it takes seconds for that, and one that has not would fail."""
     code = (
-        "import sys, rccltune.cli, rccltune.pipeline, rccltune.torchbench, "
+        "import sys, rccltune.cli.sweep, rccltune.measure.sweeps, rccltune.torchbench, "
         "rccltune.torchbench.program; sys.exit('torch' in sys.modules)"
     )
     assert subprocess.run([sys.executable, "-c", code], timeout=60, check=False).returncode == 0
