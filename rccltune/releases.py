@@ -186,7 +186,7 @@ _RCCL: Final = _lines(
     # It has 7.1's number; whether it has the change is not known.
     {"rocm": ("7.2", "7.2"), "overwrites_protocol": None},
     {
-        "first": (2, 28),
+        "first": (2, 28, 3),
         "number": "2.28.3",
         "rocm": ("7.11", "7.12"),
         "abi": 5,

@@ -27,6 +27,7 @@ OTHERS = {
 }
 ORDER = (ast.Lt, ast.LtE, ast.Gt, ast.GtE)
 # Two or three parts of a number, each picked by itself behind the name of a library.
+NAMED = re.compile(r"^(?:R?N?CCL )?2\.[123]\d\b")
 PICKS = re.compile(r"(?:CCL|ROCm|rocm|hip)\W.*\\d.*\)\\\.\(\\d")
 
 
@@ -36,6 +37,14 @@ def is_version(node: ast.expr, bound: dict[str, ast.expr]) -> bool:
         return node.id in bound and is_version(bound[node.id], {})
     values = [one.value for one in ast.walk(node) if isinstance(one, ast.Constant)]
     return isinstance(node, ast.Tuple) and len(values) > 1 and all(type(v) is int for v in values)
+
+
+def names_one(node: ast.expr) -> bool:
+    """Whether a release stands in it: ``(2, 28, 3)``, ``2.28.3``, ``RCCL 2.26.``."""
+    texts = (one.value for one in ast.walk(node) if isinstance(one, ast.Constant))
+    named = any(isinstance(text, str) and NAMED.search(text) for text in texts)
+    pairs = (one for one in ast.walk(node) if isinstance(one, ast.Tuple) and is_version(one, {}))
+    return named or any(ast.unparse(one.elts[0]) == "2" for one in pairs)
 
 
 def version_tables(node: ast.expr) -> bool:
@@ -66,6 +75,11 @@ def comparing(tree: ast.Module) -> Iterator[tuple[int, str]]:
                         for one in (left, *others)
                         if is_version(one, bound)
                     )
+                elif any(names_one(one) for one in (left, *others)):
+                    yield node.lineno, ast.unparse(node)
+            case ast.Call(func=ast.Attribute(attr="startswith"), args=args):
+                if any(names_one(one) for one in args):
+                    yield node.lineno, ast.unparse(node)
             case ast.Constant(value=str(text)) if PICKS.search(text):
                 yield node.lineno, text
             case ast.Constant(value=bytes(text)) if PICKS.search(text.decode("latin-1")):
@@ -79,6 +93,10 @@ def comparing(tree: ast.Module) -> Iterator[tuple[int, str]]:
         "x < (2, 21)",
         "_FIRST: Final = (2, 30)\nx = release[1] >= _FIRST",
         "_SINCE = (((2, 30), 6), ((2, 28), 5))",
+        "x == (2, 28, 3)",
+        "x in ((2, 28), (2, 30))",
+        "name == '2.28.3'",
+        "name.startswith('RCCL 2.26.')",
         "match = re.match(r'NCCL (\\d+)\\.(\\d+)', x)",
         "pattern = rb'RCCL (\\d+)\\.(\\d+)\\.(\\d+)'",
     ],
