@@ -57,8 +57,8 @@ def version_tables(node: ast.expr) -> bool:
     )
 
 
-def comparing(tree: ast.Module) -> Iterator[tuple[int, str]]:
-    """Lines that hold a version against another, with the name of what they hold it against."""
+def constants(tree: ast.Module) -> dict[str, ast.expr]:
+    """A module's own names and what they are bound to."""
     bound: dict[str, ast.expr] = {}
     for line in tree.body:
         match line:
@@ -66,20 +66,29 @@ def comparing(tree: ast.Module) -> Iterator[tuple[int, str]]:
                 bound[name] = value
             case ast.Assign(targets=[ast.Name(id=name)], value=value):
                 bound[name] = value
+    return bound
+
+
+def held_against(node: ast.Compare, bound: dict[str, ast.expr]) -> Iterator[str]:
+    """What of a comparison is a version."""
+    operands = (node.left, *node.comparators)
+    if any(isinstance(op, ORDER) for op in node.ops):
+        yield from (ast.unparse(one) for one in operands if is_version(one, bound))
+    elif any(names_one(one) for one in operands):
+        yield ast.unparse(node)
+
+
+def comparing(tree: ast.Module) -> Iterator[tuple[int, str]]:
+    """Lines that hold a version against another, with the name of what they hold it against."""
+    bound = constants(tree)
     for node in ast.walk(tree):
         match node:
-            case ast.Compare(left=left, ops=ops, comparators=others):
-                if any(isinstance(op, ORDER) for op in ops):
-                    yield from (
-                        (node.lineno, ast.unparse(one))
-                        for one in (left, *others)
-                        if is_version(one, bound)
-                    )
-                elif any(names_one(one) for one in (left, *others)):
-                    yield node.lineno, ast.unparse(node)
-            case ast.Call(func=ast.Attribute(attr="startswith"), args=args):
-                if any(names_one(one) for one in args):
-                    yield node.lineno, ast.unparse(node)
+            case ast.Compare():
+                yield from ((node.lineno, what) for what in held_against(node, bound))
+            case ast.Call(func=ast.Attribute(attr="startswith"), args=[prefix]) if names_one(
+                prefix
+            ):
+                yield node.lineno, ast.unparse(node)
             case ast.Constant(value=str(text)) if PICKS.search(text):
                 yield node.lineno, text
             case ast.Constant(value=bytes(text)) if PICKS.search(text.decode("latin-1")):
