@@ -12,8 +12,8 @@ from rccltune.fit import FitDone, fit_session
 from rccltune.measure import Prepared, Swept, sweep
 from rccltune.model import DEFAULT_VARIANT, HarmError, Notice, Reporter, VerificationError, defaults
 from rccltune.report import Reported, plot_session, report_session
-from rccltune.rules import Emitted, EmitWish, choose_rules
-from rccltune.verify import CANDIDATES, Verified, VerifyWish, exports_without, verify_rules
+from rccltune.rules import EmitRequest, Emitted, choose_rules
+from rccltune.verify import CANDIDATES, Verified, VerifyRequest, exports_without, verify_rules
 
 if TYPE_CHECKING:
     from rccltune.zones import ChoiceOptions
@@ -163,8 +163,8 @@ def _proven(
 def _emitted(
     folder: Path, options: Options, base: Path | None, allowed: frozenset[str], reporter: Reporter
 ) -> Emitted:
-    wish = EmitWish(folders=(folder,), options=options, base=base, allowed=allowed)
-    return choose_rules(wish, reporter=reporter)
+    request = EmitRequest(folders=(folder,), options=options, base=base, allowed=allowed)
+    return choose_rules(request, reporter=reporter)
 
 
 def _is_exported(emitted: Emitted) -> bool:
@@ -190,7 +190,7 @@ def _verified(
 ) -> tuple[Verified, ...]:
     """Every file that has rules, verified; only then does one lie where jobs look for it."""
     found = []
-    wish = options(fit_session(prepared.folder, reporter=reporter))
+    request = options(fit_session(prepared.folder, reporter=reporter))
     for one in (emitted, *emitted.beside):
         if one.path is None or one.environment_path is None:
             continue
@@ -200,12 +200,12 @@ def _verified(
             candidate.parent.mkdir(exist_ok=True)
             session.write_atomically(candidate, one.text)
             verified = verify_rules(
-                VerifyWish(
+                VerifyRequest(
                     folder=prepared.folder,
                     rules=candidate,
                     output=one.path,
-                    min_gain=wish.min_gain,
-                    extrapolate=wish.extrapolate,
+                    min_gain=request.min_gain,
+                    extrapolate=request.extrapolate,
                     n_repeats=_REPEATS,
                     timeout_s=prepared.timeout_s,
                     allowed=allowed,

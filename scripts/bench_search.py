@@ -44,9 +44,9 @@ from search_verdicts import (
 )
 
 from rccltune import plugin, rules, simulate
-from rccltune.measure import find_site, merge_wishes, parse_duration, prepare, simulated_s, sweep
+from rccltune.measure import find_site, merge_request, parse_duration, prepare, simulated_s, sweep
 from rccltune.model import Collective, RccltuneError, Reporter, Rule, Setting, parse_size
-from rccltune.rules import EmitWish, emit_rules
+from rccltune.rules import EmitRequest, emit_rules
 from rccltune.session import read_launches
 from rccltune.simulate import shipped as simnode
 from rccltune.zones import ChoiceOptions
@@ -110,7 +110,7 @@ def swept(
     session: Path, path: Path, arm: str, seed: int, wish: Wish, *, launcher: str
 ) -> float | None:
     """One sweep; what it expects its own regret to be."""
-    wishes = merge_wishes(
+    request = merge_request(
         None,
         {
             "simulate": str(path),
@@ -130,7 +130,7 @@ def swept(
         },
     )
     prepared = prepare(
-        wishes.sweep, find_site(wishes.site), session, timeout_s=None, budget_s=wishes.budget_s
+        request.sweep, find_site(request.site), session, timeout_s=None, budget_s=request.budget_s
     )
     done = sweep(prepared, reporter=Reporter(), command="bench", force=True)
     return done.expected[0].mean if done.expected else None
@@ -139,7 +139,7 @@ def swept(
 def rules_of(session: Path, tolerance: float) -> tuple[Rule, ...]:
     """The rules of a session, from the text that a library would get."""
     done = emit_rules(
-        EmitWish(
+        EmitRequest(
             folders=(session,),
             options=lambda _: ChoiceOptions(tolerance=tolerance),
             output=Path("-"),

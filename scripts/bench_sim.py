@@ -16,9 +16,9 @@ from machine import machine
 
 from rccltune import simulate
 from rccltune.fit import fit_session
-from rccltune.measure import find_site, merge_wishes, prepare, sweep
+from rccltune.measure import find_site, merge_request, prepare, sweep
 from rccltune.model import RccltuneError, Reporter, Role, Setting, Zone, parse_size
-from rccltune.rules import EmitWish, emit_rules
+from rccltune.rules import EmitRequest, emit_rules
 from rccltune.session import load_samples, open_session
 from rccltune.zones import ChoiceOptions
 
@@ -44,7 +44,7 @@ def noisy_node(folder: Path, sigma: float) -> Path:
 
 def samples_of(folder: Path, node: Path, seed: int, launcher: str) -> Path:
     """One sweep: six settings, 28 sizes, three repeats."""
-    wishes = merge_wishes(
+    request = merge_request(
         None,
         {
             "simulate": str(node),
@@ -57,8 +57,8 @@ def samples_of(folder: Path, node: Path, seed: int, launcher: str) -> Path:
         },
     )
     session = folder / f"session-{launcher}-{seed}"
-    site = find_site(wishes.site)
-    prepared = prepare(wishes.sweep, site, session, timeout_s=None)
+    site = find_site(request.site)
+    prepared = prepare(request.sweep, site, session, timeout_s=None)
     sweep(prepared, reporter=Reporter(), command="bench", force=True)
     return session
 
@@ -74,7 +74,7 @@ def regrets(
 ) -> list[float]:
     """time(chosen) / time(best selectable) - 1 by the node file's truth, over the zones."""
     done = emit_rules(
-        EmitWish(folders=(session,), options=lambda _: ChoiceOptions(), output=Path("-")),
+        EmitRequest(folders=(session,), options=lambda _: ChoiceOptions(), output=Path("-")),
         reporter=Reporter(),
     )
     baseline = baseline_choice(session)
@@ -167,7 +167,7 @@ def main() -> None:
 def n_rules(session: Path) -> int:
     """Rules that the session gives."""
     done = emit_rules(
-        EmitWish(folders=(session,), options=lambda _: ChoiceOptions(), output=Path("-")),
+        EmitRequest(folders=(session,), options=lambda _: ChoiceOptions(), output=Path("-")),
         reporter=Reporter(),
     )
     return sum(isinstance(zone, Zone) and zone.setting is not None for zone in done.zones)

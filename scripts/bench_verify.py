@@ -40,7 +40,7 @@ from verify_verdicts import (
 )
 
 from rccltune.fit import fit_session
-from rccltune.measure import find_site, merge_wishes, prepare, simulated_s, site_keys, sweep
+from rccltune.measure import find_site, merge_request, prepare, simulated_s, site_keys, sweep
 from rccltune.model import (
     Collective,
     Curve,
@@ -51,7 +51,7 @@ from rccltune.model import (
     format_size,
     parse_size,
 )
-from rccltune.rules import EmitWish, emit_rules, read_rules, render_rules
+from rccltune.rules import EmitRequest, emit_rules, read_rules, render_rules
 from rccltune.zones import ChoiceOptions
 
 NO_SUCH_COMMAND = 2
@@ -122,7 +122,7 @@ def run_once(name: str, seed: int, known: Yardstick, wish: Wish, folder: Path) -
 
 def measure(node: TrapNode, session: Path, path: Path, seed: int, wish: Wish) -> None:
     """One sweep as its users get it, with the settings of which the node file speaks."""
-    wishes = merge_wishes(
+    request = merge_request(
         None,
         {
             "simulate": str(path),
@@ -134,21 +134,21 @@ def measure(node: TrapNode, session: Path, path: Path, seed: int, wish: Wish) ->
             "max_bytes": wish.max_bytes,
         },
     )
-    site = find_site(wishes.site)
+    site = find_site(request.site)
     prepared = prepare(
-        wishes.sweep,
+        request.sweep,
         site,
         session,
         timeout_s=None,
         budget_s=None,
-        site_keys=site_keys(wishes.site),
+        site_keys=site_keys(request.site),
     )
     sweep(prepared, reporter=Reporter(), command="bench", force=True)
 
 
 def emitted(session: Path) -> str:
     """What emit-config writes into the session."""
-    wish = EmitWish(folders=(session,), options=lambda _: ChoiceOptions(), overwrite=True)
+    wish = EmitRequest(folders=(session,), options=lambda _: ChoiceOptions(), overwrite=True)
     return emit_rules(wish, reporter=Reporter()).text
 
 

@@ -111,15 +111,15 @@ def _links_wanted(
     simulate: str | None,
     options: dict[str, Any],
 ) -> None:
-    from rccltune.cli.links import LinkWish, show_links
-    from rccltune.measure import SiteWish
+    from rccltune.cli.links import LinkRequest, show_links
+    from rccltune.measure import SiteRequest
 
     if root is not None:
         raise CommandLineError(
             "a captured machine cannot be measured", hint="leave --root out (or RCCLTUNE_SYSROOT)."
         )
-    wish = LinkWish(
-        site=SiteWish(
+    request = LinkRequest(
+        site=SiteRequest(
             mode=options["mode"],
             simulate=simulate,
             rccl_tests=rccl_tests,
@@ -132,7 +132,7 @@ def _links_wanted(
         timeout_s=options["timeout"],
         force=options["force"],
     )
-    show_links(console, wish, lambda: look(None, rccl_tests))
+    show_links(console, request, lambda: look(None, rccl_tests))
 
 
 def look(root: Path | None, rccl_tests: Path | None) -> System:

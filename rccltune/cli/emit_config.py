@@ -93,7 +93,7 @@ def emit_config(
     if form == "constants":
         _constants(console, folders, output, choosing, force=force)
         return
-    wish = rules.EmitWish(
+    request = rules.EmitRequest(
         folders=folders,
         home=given[0],
         options=choosing.options,
@@ -105,7 +105,7 @@ def emit_config(
         span=choosing.extrapolate,
         allowed=allowed,
     )
-    done = rules.emit_rules(wish, reporter=console)
+    done = rules.emit_rules(request, reporter=console)
     console.warn(done.notices)
     plain, saved = done.as_plain(), ""
     if choosing.workload is not None:

@@ -16,11 +16,11 @@ from rccltune.model import Laid, LaunchError, LinkMap, SessionError, Spread, for
 if TYPE_CHECKING:
     from rccltune.links import PairProgress, Prepared
     from rccltune.machine import System
-    from rccltune.measure import SiteWish
+    from rccltune.measure import SiteRequest
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class LinkWish:
+class LinkRequest:
     """What the options of ``--links`` say.
 
     Attributes:
@@ -29,7 +29,7 @@ class LinkWish:
         force: measure although the session has a map.
     """
 
-    site: SiteWish
+    site: SiteRequest
     session: Path
     per_class: int
     repeats: int
@@ -37,12 +37,12 @@ class LinkWish:
     force: bool
 
 
-def show_links(console: Console, wish: LinkWish, look: Callable[[], System]) -> None:
+def show_links(console: Console, request: LinkRequest, look: Callable[[], System]) -> None:
     """Show the session's link map, measured now where it has none.
 
     Args:
         console: where to.
-        wish: what was asked for.
+        request: what was asked for.
         look: finds out what this machine is; not asked where a node is simulated, or where the
             map is there already.
 
@@ -51,54 +51,54 @@ def show_links(console: Console, wish: LinkWish, look: Callable[[], System]) -> 
     """
     from rccltune import links
 
-    console.say(f"Session: {wish.session}")
-    done = None if wish.force else links.stored_links(wish.session)
-    if done is not None and not done.failed and not _is_of_another(done, wish):
+    console.say(f"Session: {request.session}")
+    done = None if request.force else links.stored_links(request.session)
+    if done is not None and not done.failed and not _is_of_another(done, request):
         console.say(f"measured {done.measured}, not again; --force measures anew")
-        if done.simulated and wish.site.simulate is None:
+        if done.simulated and request.site.simulate is None:
             console.say("of a simulated node; -o names another session for this machine")
         measured = False
     else:
-        done = _measured(console, wish, look)
+        done = _measured(console, request, look)
         measured = True
     pictures: tuple[Path, ...] = ()
     try:
-        pictures = links.draw_links(done, wish.session, anew=measured)
+        pictures = links.draw_links(done, request.session, anew=measured)
     except SessionError as error:
         # A session to look at may be read-only; the figures are worth showing all the same.
         console.say(f"not drawn: {error}")
-    plain = links.links_as_plain(done, wish.session, pictures)
+    plain = links.links_as_plain(done, request.session, pictures)
     console.result(plain, _text(done, pictures))
     if done.failed:
         first = done.failed[0]
         raise LaunchError(
             f"{len(done.failed)} of {len(done.pairs)} pairs failed; the rest is kept",
-            where=f"{wish.session}/links/launches/{first.launches[-1]}/",
+            where=f"{request.session}/links/launches/{first.launches[-1]}/",
             hint="the same command tries the failed ones again.",
         )
 
 
-def _is_of_another(done: LinkMap, wish: LinkWish) -> bool:
+def _is_of_another(done: LinkMap, request: LinkRequest) -> bool:
     """Whether a node is wished for that the map does not speak of; measuring then says so."""
     from rccltune import simulate
 
-    if wish.site.simulate is None:
+    if request.site.simulate is None:
         return False
-    mode = str(wish.site.mode) if wish.site.mode else None
-    return simulate.load_node(simulate.node_path(wish.site.simulate, mode)).name != done.node
+    mode = str(request.site.mode) if request.site.mode else None
+    return simulate.load_node(simulate.node_path(request.site.simulate, mode)).name != done.node
 
 
-def _measured(console: Console, wish: LinkWish, look: Callable[[], System]) -> LinkMap:
+def _measured(console: Console, request: LinkRequest, look: Callable[[], System]) -> LinkMap:
     from rccltune import links
 
     prepared = links.prepare_links(
-        wish.site,
-        wish.session,
-        system=look() if wish.site.simulate is None else None,
-        per_class=wish.per_class,
-        repeats=wish.repeats,
-        timeout_s=wish.timeout_s,
-        anew=wish.force,
+        request.site,
+        request.session,
+        system=look() if request.site.simulate is None else None,
+        per_class=request.per_class,
+        repeats=request.repeats,
+        timeout_s=request.timeout_s,
+        anew=request.force,
     )
     _talk_before(console, prepared)
     return links.measure_links(

@@ -19,11 +19,11 @@ from rccltune.cli.sweep_options import names, sweep_option, sweep_options
 from rccltune.model import Laid, LaunchError, Scale, format_size, lay
 
 if TYPE_CHECKING:
-    from rccltune.measure import Prepared, Swept, Wishes
+    from rccltune.measure import Prepared, Request, Swept
 
 
 # What to measure, the session for it, and the scale where --scales asked for it.
-_Wanted: TypeAlias = "tuple[Wishes, Path, Scale | None]"
+_Wanted: TypeAlias = "tuple[Request, Path, Scale | None]"
 
 
 @click.command("sweep")
@@ -72,17 +72,17 @@ def sweep(
     """
     from rccltune import measure
 
-    wishes = measure.merge_wishes(config, options)
+    request = measure.merge_request(config, options)
     flags = _Flags(lifts=lift_quarantine, force=force, extras=extras)
-    with measure.in_mode(wishes.sweep.mode, apply=apply_mode, reporter=console):
-        wanted: list[_Wanted] = [(wishes, output, None)]
-        if wishes.scales:
+    with measure.in_mode(request.sweep.mode, apply=apply_mode, reporter=console):
+        wanted: list[_Wanted] = [(request, output, None)]
+        if request.scales:
             wanted = [
-                (replace(wishes, site=one.wish), one.folder, one.scale)
-                for one in measure.at_scales(wishes.site, wishes.scales, output)
+                (replace(request, site=one.request), one.folder, one.scale)
+                for one in measure.at_scales(request.site, request.scales, output)
             ]
         if plan_only:
-            _show(console, [_prepare(console, *one, flags) for one in wanted], wishes.scales)
+            _show(console, [_prepare(console, *one, flags) for one in wanted], request.scales)
             return
         failed = []
         for one in wanted:
@@ -107,31 +107,31 @@ class _Flags:
 
 
 def _prepare(
-    console: Console, wishes: Wishes, output: Path, scale: Scale | None, flags: _Flags
+    console: Console, request: Request, output: Path, scale: Scale | None, flags: _Flags
 ) -> Prepared:
     """What would run; ``scale`` is what was asked for with --scales."""
     from rccltune import measure
 
     console.say(f"Session: {output}")
-    site = measure.find_site(wishes.site)
+    site = measure.find_site(request.site)
     if scale is not None:
         measure.check_scale(scale, site)
-    prepared = measure.prepare_wishes(wishes, site, output, lifts=flags.lifts)
+    prepared = measure.prepare_request(request, site, output, lifts=flags.lifts)
     flags.extras.check(prepared)
     return prepared
 
 
 def _sweep(
-    console: Console, wishes: Wishes, output: Path, scale: Scale | None, flags: _Flags
+    console: Console, request: Request, output: Path, scale: Scale | None, flags: _Flags
 ) -> None:
     """One session."""
     from rccltune import measure
 
-    prepared = _prepare(console, wishes, output, scale, flags)
+    prepared = _prepare(console, request, output, scale, flags)
     beside = None
-    if wishes.site.runner == "torch" and wishes.site.rccl_tests is not None:
+    if request.site.runner == "torch" and request.site.rccl_tests is not None:
         # Looked at before an hour is measured.
-        beside = measure.prepare_beside(prepared, wishes.site)
+        beside = measure.prepare_beside(prepared, request.site)
     _measure(console, prepared, flags.extras, force=flags.force)
     if beside is not None:
         _hold_beside(console, prepared, beside)

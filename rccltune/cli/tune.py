@@ -82,22 +82,22 @@ def tune(
     # Here --variant says what is measured; gains decide what is chosen of it.
     options["variant"] = choosing.variant
     choosing = replace(choosing, variant=None)
-    wishes = measure.merge_wishes(config, {**options, "workload": choosing.workload})
-    if wishes.scales:
+    request = measure.merge_request(config, {**options, "workload": choosing.workload})
+    if request.scales:
         raise CommandLineError(
             "tune is for one scale, where it proves its rules",
             where=str(config),
             hint="rccltune sweep takes several; or say which one with --np and --hostfile.",
         )
     console.say(f"Session: {output}")
-    with measure.in_mode(wishes.sweep.mode, apply=apply_mode, reporter=console):
-        site = measure.find_site(wishes.site)
+    with measure.in_mode(request.sweep.mode, apply=apply_mode, reporter=console):
+        site = measure.find_site(request.site)
         if site.untunable is not None:
             raise MachineError(
                 f"nothing can be tuned here: {site.untunable}",
                 hint="rccltune sweep with the same options measures it.",
             )
-        prepared = measure.prepare_wishes(wishes, site, output, lifts=lift_quarantine)
+        prepared = measure.prepare_request(request, site, output, lifts=lift_quarantine)
         extras.check(prepared)
         talk_before(console, prepared)
         with progress_of(console, prepared) as reporter:
@@ -108,7 +108,7 @@ def tune(
                 command=shlex.join(["rccltune", *sys.argv[1:]]),
                 force=force,
                 base=base,
-                allowed=allowed | named_in(wishes.variants_file),
+                allowed=allowed | named_in(request.variants_file),
                 beside=lambda: extras.rates(console, prepared),
             )
         extras.dump(console, prepared)

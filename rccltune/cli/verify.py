@@ -152,7 +152,7 @@ def verify(
     """
     from rccltune import measure
     from rccltune.model import to_plain
-    from rccltune.verify import VerifyWish, rule_file_of, verify_rules
+    from rccltune.verify import VerifyRequest, rule_file_of, verify_rules
 
     console.say(f"Session: {session}")
     if not (session / "sweep.yaml").exists():
@@ -161,11 +161,11 @@ def verify(
             where=str(session),
             hint="rccltune sweep makes one; its sizes and ranks are what is verified.",
         )
-    wishes = measure.session_wishes(session, options, trusted=trust_session)
-    site = measure.find_site(wishes.site)
+    measured = measure.session_request(session, options, trusted=trust_session)
+    site = measure.find_site(measured.site)
     own = rule_file_of(session, site)
     chosen = rules or own
-    wish = VerifyWish(
+    request = VerifyRequest(
         folder=session,
         rules=chosen,
         output=output or (own if rules is None else session / f"verified-{chosen.name}"),
@@ -179,7 +179,7 @@ def verify(
         besides=besides,
         allowed=allowed,
     )
-    done = verify_rules(wish, wishes.sweep, site, reporter=console)
+    done = verify_rules(request, measured.sweep, site, reporter=console)
     console.result(to_plain(done.file), text_of(done))
     if keep_losers and done.losers:
         raise VerificationError(

@@ -20,22 +20,22 @@ def main() -> int:
     parser.add_argument("-o", "--output", type=Path, default=Path("gathered-system.txt"))
     parser.add_argument("--root", type=Path, default=Path("/"), help="a captured machine's files")
     parser.add_argument("--list", action="store_true", help="say what would be taken, and stop")
-    wish = parser.parse_args()
-    if not wish.root.is_dir():
-        parser.error(f"{wish.root} is no folder")
+    request = parser.parse_args()
+    if not request.root.is_dir():
+        parser.error(f"{request.root} is no folder")
     names = Scrubber()
-    blocks = gather(wish.root, names)
-    if wish.list:
+    blocks = gather(request.root, names)
+    if request.list:
         print("\n".join(f"{block.kind} {block.name}" for block in blocks))
         return 0
     try:
-        with wish.output.open("x", encoding="utf-8", newline="\n") as stream:
+        with request.output.open("x", encoding="utf-8", newline="\n") as stream:
             stream.write(as_text(blocks, names))
     except OSError as error:
-        parser.error(f"{wish.output} cannot be written: {error.strerror}; name another with -o")
+        parser.error(f"{request.output} cannot be written: {error.strerror}; name another with -o")
     kinds = [block.kind for block in blocks]
     counts = ", ".join(f"{kinds.count(kind)} {kind}" for kind in dict.fromkeys(kinds))
-    print(f"{wish.output}: {counts}. Nothing was sent. Read it before you send it.")
+    print(f"{request.output}: {counts}. Nothing was sent. Read it before you send it.")
     return 0
 
 

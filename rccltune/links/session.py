@@ -24,7 +24,7 @@ from rccltune.links.pairs import (
     Tried,
     measure_pairs,
 )
-from rccltune.measure import Site, SiteWish, find_site
+from rccltune.measure import Site, SiteRequest, find_site
 from rccltune.model import (
     Collective,
     LaunchError,
@@ -53,7 +53,7 @@ def stored_links(folder: Path) -> LinkMap | None:
 
 
 def prepare_links(
-    wish: SiteWish,
+    request: SiteRequest,
     folder: Path,
     *,
     system: machine.System | None,
@@ -65,7 +65,7 @@ def prepare_links(
     """Find out which pairs there are and what to measure them with. Nothing is started.
 
     Args:
-        wish: benchmarks, launcher, simulated node.
+        request: benchmarks, launcher, simulated node.
         folder: the session.
         system: this machine; None where a node is simulated.
         per_class: how many pairs of each class of links.
@@ -78,7 +78,7 @@ def prepare_links(
         SessionError: the session is of another machine.
     """
     gpus = machine.usable(system, os.environ) if system is not None else ()
-    site = find_site(replace(wish, n_ranks=PAIR.n_ranks))
+    site = find_site(replace(request, n_ranks=PAIR.n_ranks))
     if Collective.SENDRECV not in site.programs:
         raise MachineError(
             "there is no sendrecv_perf beside the other benchmarks",

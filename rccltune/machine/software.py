@@ -125,12 +125,12 @@ def benchmarks(folders: Iterable[Path]) -> tuple[Benchmark, ...]:
 
 
 def benchmark_folders(
-    root: Root, wish: Path | None, rocm: Path | None, path: str | None
+    root: Root, request: Path | None, rocm: Path | None, path: str | None
 ) -> list[Path]:
     """Where benchmarks are looked for: what the user names, else PATH and the usual places."""
-    if wish is not None:
+    if request is not None:
         # Users name the checkout as often as its build folder.
-        return [wish / "build", wish]
+        return [request / "build", request]
     named = [root.at(f) for f in (path or "").split(":") if f]
     return [*named, *([rocm / "bin"] if rocm else []), root.at("opt/rccl-tests/build")]
 

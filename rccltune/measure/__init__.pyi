@@ -21,11 +21,11 @@ from .preparation import completed as completed
 from .preparation import ground_of as ground_of
 from .preparation import plan_as_plain as plan_as_plain
 from .preparation import prepare as prepare
-from .preparation import prepare_wishes as prepare_wishes
+from .preparation import prepare_request as prepare_request
 from .preparation import same_machine as same_machine
-from .request import Wishes as Wishes
-from .request import merge_wishes as merge_wishes
-from .request import session_wishes as session_wishes
+from .request import Request as Request
+from .request import merge_request as merge_request
+from .request import session_request as session_request
 from .request import site_keys as site_keys
 from .runs import Progress as Progress
 from .runs import limit_s as limit_s
@@ -36,7 +36,7 @@ from .searching import SearchFile as SearchFile
 from .searching import expected_text as expected_text
 from .searching import known_of as known_of
 from .site import Site as Site
-from .site import SiteWish as SiteWish
+from .site import SiteRequest as SiteRequest
 from .site import find_site as find_site
 from .site import in_mode as in_mode
 from .sweep_file import dump_sweep as dump_sweep

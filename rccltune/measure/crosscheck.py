@@ -14,7 +14,7 @@ from typing import Any, Final
 
 from rccltune import session
 from rccltune.measure.preparation import Prepared, prepare
-from rccltune.measure.site import SiteWish, find_site
+from rccltune.measure.site import SiteRequest, find_site
 from rccltune.measure.sweeps import sweep
 from rccltune.model import (
     BASELINE,
@@ -65,19 +65,19 @@ class Beside:
         }
 
 
-def prepare_beside(prepared: Prepared, wish: SiteWish) -> Prepared:
+def prepare_beside(prepared: Prepared, request: SiteRequest) -> Prepared:
     """What rccl-tests have to measure: the baselines of a sweep through PyTorch.
 
     Args:
         prepared: the sweep.
-        wish: where; ``rccl_tests`` names the programs.
+        request: where; ``rccl_tests`` names the programs.
 
     Raises:
         MachineError: they are not there, or nothing starts them.
     """
-    launcher = defaults.LAUNCHER if wish.launcher == "torchrun" else wish.launcher
+    launcher = defaults.LAUNCHER if request.launcher == "torchrun" else request.launcher
     other = replace(
-        wish,
+        request,
         runner="rccl-tests",
         python=None,
         backend=defaults.BACKEND,

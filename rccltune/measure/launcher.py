@@ -13,7 +13,7 @@ from rccltune.machine import named_hosts
 from rccltune.model import CommandLineError, MachineError, Reporter
 
 
-def launcher_of(wish: str, benchmark: Path | None) -> Launcher:
+def launcher_of(request: str, benchmark: Path | None) -> Launcher:
     """The launcher wished for, or the first that fits the benchmark's MPI.
 
     Raises:
@@ -21,7 +21,7 @@ def launcher_of(wish: str, benchmark: Path | None) -> Launcher:
         CommandLineError: srun outside an allocation.
     """
     return launch.find_launcher(
-        wish,
+        request,
         path=os.environ.get("PATH"),
         family=machine.linked_mpi(benchmark) if benchmark is not None else None,
         in_allocation="SLURM_JOB_ID" in os.environ,

@@ -12,7 +12,7 @@ from rccltune import launch, machine, model, plan, session
 from rccltune.measure import searching, sizes, variants
 from rccltune.measure.launches import CLOCK, TELL_TUNER, choosing
 from rccltune.measure.ledger import Ledger, open_ledger
-from rccltune.measure.request import Wishes, site_keys
+from rccltune.measure.request import Request, site_keys
 from rccltune.measure.searching import Search
 from rccltune.measure.site import Site
 from rccltune.model import (
@@ -98,11 +98,11 @@ class Prepared:
         return plan.estimate_s(self.left, self.sweep, self.done, self.site.start_s)
 
 
-def prepare_wishes(wishes: Wishes, site: Site, folder: Path, *, lifts: bool) -> Prepared:
+def prepare_request(request: Request, site: Site, folder: Path, *, lifts: bool) -> Prepared:
     """Plan what a user wished for, with the variants that this site can have.
 
     Args:
-        wishes: all of them.
+        request: all of it.
         site: where.
         folder: the session.
         lifts: try quarantined settings again.
@@ -114,22 +114,22 @@ def prepare_wishes(wishes: Wishes, site: Site, folder: Path, *, lifts: bool) -> 
         MachineError: a variant's library is not there, or :func:`prepare` cannot.
         SessionError: the session is of another machine.
     """
-    wanted, refused = variants.with_variants(wishes, site)
+    wanted, refused = variants.with_variants(request, site)
     left_out: tuple[str, ...] = ()
-    if wishes.workload is not None:
-        named = wishes.named_collectives
-        path = wishes.workload
+    if request.workload is not None:
+        named = request.named_collectives
+        path = request.workload
         wanted, left_out = sizes.with_sizes(wanted, path, site.scale, named_collectives=named)
     return prepare(
         wanted,
         site,
         folder,
-        timeout_s=wishes.timeout_s,
-        budget_s=wishes.budget_s,
+        timeout_s=request.timeout_s,
+        budget_s=request.budget_s,
         lifts=lifts,
         refused=refused,
         left_out=left_out,
-        site_keys=site_keys(wishes.site),
+        site_keys=site_keys(request.site),
     )
 
 
@@ -148,7 +148,7 @@ def prepare(
     """Plan a sweep and find out what of it the session already has. Nothing is started or written.
 
     Args:
-        wanted: the wish.
+        wanted: what is to be measured.
         site: where.
         folder: the session.
         timeout_s: longest time for one launch, None to go by what launches take.

@@ -11,7 +11,7 @@ from rccltune import session
 from rccltune.measure import benchmarks, sweep_file
 from rccltune.measure.options import PRESETS, Declared, SweepOptions, declared, given
 from rccltune.measure.options import orders as options_orders
-from rccltune.measure.site import SiteWish
+from rccltune.measure.site import SiteRequest
 from rccltune.model import (
     Collective,
     CommandLineError,
@@ -25,7 +25,7 @@ from rccltune.simulate import shipped_nodes
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Wishes:
+class Request:
     """What to measure, where, and how long a launch may take.
 
     Attributes:
@@ -37,7 +37,7 @@ class Wishes:
     """
 
     sweep: Sweep
-    site: SiteWish
+    site: SiteRequest
     timeout_s: float | None
     budget_s: float | None = None
     variants: tuple[str, ...] = ()
@@ -47,7 +47,7 @@ class Wishes:
     named_collectives: bool = False
 
 
-def merge_wishes(path: Path | None, options: Mapping[str, Any]) -> Wishes:
+def merge_request(path: Path | None, options: Mapping[str, Any]) -> Request:
     """Read the file, let options win, fill in defaults.
 
     Raises:
@@ -56,45 +56,45 @@ def merge_wishes(path: Path | None, options: Mapping[str, Any]) -> Wishes:
     """
     said = ({} if path is None else _read(path)) | given(options)
     said = {**PRESETS.get(said.get("preset", ""), {}), **said}
-    wish = SweepOptions(**said)
-    sweep = sweep_file.sweep_of(wish)
+    request = SweepOptions(**said)
+    sweep = sweep_file.sweep_of(request)
     _check(sweep)
     _check_sizes(said)
     _check_runner(said, sweep)
-    return Wishes(
+    return Request(
         sweep=sweep,
-        site=_site(wish),
-        timeout_s=wish.timeout,
-        budget_s=wish.budget,
-        variants=wish.variant,
-        variants_file=wish.variants,
-        scales=wish.scales,
-        workload=wish.workload,
-        named_collectives=bool(wish.collective),
+        site=_site(request),
+        timeout_s=request.timeout,
+        budget_s=request.budget,
+        variants=request.variant,
+        variants_file=request.variants,
+        scales=request.scales,
+        workload=request.workload,
+        named_collectives=bool(request.collective),
     )
 
 
-def _site(wish: SweepOptions) -> SiteWish:
-    placement = wish.placement_of_ranks
-    return SiteWish(
-        mode=wish.mode,
-        simulate=wish.simulate,
-        runner=wish.runner,
-        python=wish.python,
-        backend=wish.backend,
-        launcher=wish.launcher,
-        n_ranks=wish.np,
+def _site(request: SweepOptions) -> SiteRequest:
+    placement = request.placement_of_ranks
+    return SiteRequest(
+        mode=request.mode,
+        simulate=request.simulate,
+        runner=request.runner,
+        python=request.python,
+        backend=request.backend,
+        launcher=request.launcher,
+        n_ranks=request.np,
         placement=RankPlacement(placement) if placement else None,
-        added=wish.env,
-        cleared=wish.clear,
-        seed=wish.seed,
-        rccl_tests=wish.rccl_tests,
-        librccl=wish.librccl,
-        hostfile=wish.hostfile,
+        added=request.env,
+        cleared=request.clear,
+        seed=request.seed,
+        rccl_tests=request.rccl_tests,
+        librccl=request.librccl,
+        hostfile=request.hostfile,
     )
 
 
-def site_keys(site: SiteWish) -> dict[str, Any]:
+def site_keys(site: SiteRequest) -> dict[str, Any]:
     """What was said about where to run, by the options of a sweep; paths are made absolute."""
     simulate = site.simulate
     if simulate is not None and Path(simulate).is_file():
@@ -118,7 +118,7 @@ def _absolute(path: Path | None) -> Path | None:
     return None if path is None else path.resolve()
 
 
-def session_wishes(folder: Path, options: Mapping[str, Any], *, trusted: bool) -> Wishes:
+def session_request(folder: Path, options: Mapping[str, Any], *, trusted: bool) -> Request:
     """The wishes of a session's own sweep, with options of this command line before them.
 
     What a session of somebody else says about where to run is never followed: programs, libraries
@@ -150,7 +150,7 @@ def session_wishes(folder: Path, options: Mapping[str, Any], *, trusted: bool) -
                 hint="say yourself what to use (--rccl-tests DIR, --librccl FILE, --env …); or, if "
                 "you know that it does no harm, --trust-session.",
             )
-    return merge_wishes(path, options)
+    return merge_request(path, options)
 
 
 def _is_shipped(name: str, value: object) -> bool:
@@ -206,7 +206,7 @@ def _check_runner(said: Mapping[str, Any], sweep: Sweep) -> None:
     runner = said.get("runner", defaults.RUNNER)
     others = [one.flag for one in _said(said) if one.option.runner not in (None, runner)]
     if runner == "torch":
-        benchmarks.check_wish(sweep, said.get("backend", defaults.BACKEND), others)
+        benchmarks.check_request(sweep, said.get("backend", defaults.BACKEND), others)
         return
     others += ["--launcher torchrun"] if said.get("launcher") == "torchrun" else []
     if others:

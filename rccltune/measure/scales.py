@@ -8,7 +8,7 @@ from pathlib import Path
 
 from rccltune import launch, session
 from rccltune.measure.launcher import check_reads_hosts
-from rccltune.measure.site import Site, SiteWish, launcher_for
+from rccltune.measure.site import Site, SiteRequest, launcher_for
 from rccltune.model import CommandLineError, Scale
 
 
@@ -17,15 +17,15 @@ class AtScale:
     """One of the scales: what is wished for there, and the session that it goes into."""
 
     scale: Scale
-    wish: SiteWish
+    request: SiteRequest
     folder: Path
 
 
-def at_scales(wish: SiteWish, scales: Sequence[Scale], folder: Path) -> tuple[AtScale, ...]:
+def at_scales(request: SiteRequest, scales: Sequence[Scale], folder: Path) -> tuple[AtScale, ...]:
     """One wish for each scale; a part of the host file is written beside each session.
 
     Args:
-        wish: with all hosts, and no number of ranks.
+        request: with all hosts, and no number of ranks.
         scales: in the order in which they are to be measured.
         folder: each session is a folder in it, named like ``2x128``.
 
@@ -35,28 +35,30 @@ def at_scales(wish: SiteWish, scales: Sequence[Scale], folder: Path) -> tuple[At
         InputFileError: the host file has too few of them.
         MachineError: there is no launcher, or no benchmark.
     """
-    if wish.n_ranks is not None:
+    if request.n_ranks is not None:
         raise CommandLineError("--np and --scales both say how many ranks", hint="drop --np.")
     found = tuple(dict.fromkeys(scales))
     for scale in found:
-        _check(scale, wish)
+        _check(scale, request)
     flavour = ""
-    if wish.hostfile is not None:
-        launcher = launcher_for(wish)
+    if request.hostfile is not None:
+        launcher = launcher_for(request)
         check_reads_hosts(launcher)
         flavour = launcher.flavour
     # All of them before the first is written.
-    texts = [_hosts(wish.hostfile, flavour, scale) for scale in found]
-    return tuple(_at(scale, wish, text, folder) for scale, text in zip(found, texts, strict=True))
+    texts = [_hosts(request.hostfile, flavour, scale) for scale in found]
+    return tuple(
+        _at(scale, request, text, folder) for scale, text in zip(found, texts, strict=True)
+    )
 
 
-def _check(scale: Scale, wish: SiteWish) -> None:
+def _check(scale: Scale, request: SiteRequest) -> None:
     if scale.n_ranks % scale.n_nodes:
         raise CommandLineError(
             f"--scales {scale.short}: {scale.n_ranks} ranks are not the same number on each of "
             f"{scale.n_nodes} nodes"
         )
-    if scale.n_nodes > 1 and wish.hostfile is None and wish.simulate is None:
+    if scale.n_nodes > 1 and request.hostfile is None and request.simulate is None:
         raise CommandLineError(
             f"--scales {scale.short} needs {scale.n_nodes} hosts, and none are named",
             hint="name them with --hostfile; in a Slurm allocation scontrol show hostnames lists "
@@ -71,14 +73,14 @@ def _hosts(hostfile: Path | None, flavour: str, scale: Scale) -> str | None:
     return launch.first_hosts(hostfile, flavour, scale.n_nodes, n_each)
 
 
-def _at(scale: Scale, wish: SiteWish, hosts: str | None, folder: Path) -> AtScale:
-    own = replace(wish, n_ranks=scale.n_ranks)
+def _at(scale: Scale, request: SiteRequest, hosts: str | None, folder: Path) -> AtScale:
+    own = replace(request, n_ranks=scale.n_ranks)
     if hosts is not None:
         path = folder / f"{scale.short}.hosts"
         folder.mkdir(parents=True, exist_ok=True)
         session.write_atomically(path, hosts)
         own = replace(own, hostfile=path)
-    return AtScale(scale=scale, wish=own, folder=folder / scale.short)
+    return AtScale(scale=scale, request=own, folder=folder / scale.short)
 
 
 def check_scale(wanted: Scale, site: Site) -> None:

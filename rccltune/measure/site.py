@@ -39,7 +39,7 @@ RCCLX_SWITCH: Final = b"RCCL_LOW_PRECISION_ENABLE"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class SiteWish:
+class SiteRequest:
     """What the user says about where to run.
 
     Attributes:
@@ -129,43 +129,43 @@ class Site:
         return tuple(sorted({Path(word) for word in words if word.startswith("/")}))
 
 
-def find_site(wish: SiteWish) -> Site:
+def find_site(request: SiteRequest) -> Site:
     """Look at what is there.
 
     Raises:
         MachineError: no benchmark, no launcher, or a simulated benchmark given as a real one.
         CommandLineError: what was said does not fit together.
     """
-    found = _simulated(wish) if wish.simulate else _real(wish)
+    found = _simulated(request) if request.simulate else _real(request)
     said = machine.overwrite_remark(found.library, found.scale, found.help_letters)
     if said is not None:
         found = replace(found, remarks=(*found.remarks, said))
     return _without_tuner(found) if found.tunerless is not None else found
 
 
-def launcher_for(wish: SiteWish) -> Launcher:
+def launcher_for(request: SiteRequest) -> Launcher:
     """What would start ranks.
 
     Raises:
         MachineError: no benchmark, or no launcher.
     """
-    if wish.simulate is not None:
-        return launcher_of(wish.launcher, None)
-    return _started_by(wish, _bench(wish))
+    if request.simulate is not None:
+        return launcher_of(request.launcher, None)
+    return _started_by(request, _bench(request))
 
 
-def _bench(wish: SiteWish) -> Bench:
-    if wish.runner != "torch":
-        return benchmarks.bench_of(wish.rccl_tests)
-    seen = launch.environment(os.environ, wish.added, clear=wish.cleared).variables
-    return benchmarks.torch_bench_of(wish.python, wish.backend, seen)
+def _bench(request: SiteRequest) -> Bench:
+    if request.runner != "torch":
+        return benchmarks.bench_of(request.rccl_tests)
+    seen = launch.environment(os.environ, request.added, clear=request.cleared).variables
+    return benchmarks.torch_bench_of(request.python, request.backend, seen)
 
 
-def _started_by(wish: SiteWish, bench: Bench) -> Launcher:
-    is_torch = wish.runner == "torch" and wish.hostfile is None
-    if is_torch and wish.launcher in ("auto", "torchrun"):
+def _started_by(request: SiteRequest, bench: Bench) -> Launcher:
+    is_torch = request.runner == "torch" and request.hostfile is None
+    if is_torch and request.launcher in ("auto", "torchrun"):
         return benchmarks.torchrun(bench)
-    return launcher_of(wish.launcher, bench.linked)
+    return launcher_of(request.launcher, bench.linked)
 
 
 def _without_tuner(site: Site) -> Site:
@@ -176,28 +176,28 @@ def _without_tuner(site: Site) -> Site:
     return replace(site, tells=tells, remarks=(*site.remarks, said))
 
 
-def _real(wish: SiteWish) -> Site:
-    bench = _bench(wish)
+def _real(request: SiteRequest) -> Site:
+    bench = _bench(request)
     system = _system()
     if not bench.on_cpu:
-        machine.check_mode(wish.mode, system)
-    seating = machine.seating_of(wish.placement, wish.n_ranks, system, _seen(wish))
+        machine.check_mode(request.mode, system)
+    seating = machine.seating_of(request.placement, request.n_ranks, system, _seen(request))
     n_started = seating.n_started
-    library = None if wish.librccl is None else machine.named_library(wish.librccl)
-    launcher = _started_by(wish, bench)
-    hosts = hosts_of(wish.hostfile, launcher, n_started)
+    library = None if request.librccl is None else machine.named_library(request.librccl)
+    launcher = _started_by(request, bench)
+    hosts = hosts_of(request.hostfile, launcher, n_started)
     if len(hosts) > 1:
-        seating = machine.over_hosts(wish.placement, seating, len(hosts), len(system.gpus))
-    added = (*machine.loads(library), *wish.added, *seating.environment)
+        seating = machine.over_hosts(request.placement, seating, len(hosts), len(system.gpus))
+    added = (*machine.loads(library), *request.added, *seating.environment)
     environment = tuple({**dict(launcher.environment), **dict(added)}.items())
     binding = binding_of(
-        launcher, n_started, hostfile=wish.hostfile, added=environment, cleared=wish.cleared
+        launcher, n_started, hostfile=request.hostfile, added=environment, cleared=request.cleared
     )
     known = _cpu() if bench.on_cpu else _known(system)
     hidden = _hidden(system)
     loaded = bench.library
     if bench.linked is not None:
-        loaded = machine.loaded(bench.linked, library, environment, wish.cleared)
+        loaded = machine.loaded(bench.linked, library, environment, request.cleared)
     version = machine.version_of(loaded) if loaded is not None else None
     patched = library if bench.linked is not None else loaded
     return Site(
@@ -213,14 +213,14 @@ def _real(wish: SiteWish) -> Site:
             hosts=hosts or known.hosts,
             binding=binding.bind,
             arch=known.arch or (None if bench.on_cpu else _vendor()),
-            mode=known.mode or (None if bench.on_cpu else wish.mode),
+            mode=known.mode or (None if bench.on_cpu else request.mode),
             benchmark_sha256=bench.sha256,
             ranks_per_process=1,
             runner=bench.runner,
         ),
         environment=environment,
-        cleared=(*wish.cleared, *seating.cleared),
-        hostfile=wish.hostfile,
+        cleared=(*request.cleared, *seating.cleared),
+        hostfile=request.hostfile,
         hosts=hosts,
         has_patched_library=patched is not None and has_any(patched, TREE_SIMPLE_SWITCH),
         node=None,
@@ -267,10 +267,10 @@ def _changed(
     return tuple(f"{name} is not what it was" for name in names)
 
 
-def _seen(wish: SiteWish) -> dict[str, str]:
+def _seen(request: SiteRequest) -> dict[str, str]:
     """The site's environment with --env and --clear, before devices are chosen."""
-    kept = {name: value for name, value in os.environ.items() if name not in wish.cleared}
-    return kept | dict(wish.added)
+    kept = {name: value for name, value in os.environ.items() if name not in request.cleared}
+    return kept | dict(request.added)
 
 
 def _said(seating: Seating) -> tuple[str, ...]:
@@ -283,7 +283,7 @@ def _system() -> machine.System:
 
 
 @contextmanager
-def in_mode(wish: Mode | None, *, apply: bool, reporter: Reporter) -> Iterator[None]:
+def in_mode(request: Mode | None, *, apply: bool, reporter: Reporter) -> Iterator[None]:
     """The machine in the mode that is wished for, where that was asked for; put back afterwards.
 
     Raises:
@@ -293,7 +293,7 @@ def in_mode(wish: Mode | None, *, apply: bool, reporter: Reporter) -> Iterator[N
     if not apply:
         yield
         return
-    if wish is None:
+    if request is None:
         raise CommandLineError(
             "--apply-mode needs a mode", hint="say which with --mode, e.g. --mode cpx-nps4."
         )
@@ -301,15 +301,15 @@ def in_mode(wish: Mode | None, *, apply: bool, reporter: Reporter) -> Iterator[N
     packages = [Path(sysconfig.get_path(name)) for name in ("purelib", "platlib")]
     folder = machine.bindings(rocm, packages)
     system = _system()
-    for need in machine.needs(system, wish, is_root=os.geteuid() == 0):
+    for need in machine.needs(system, request, is_root=os.geteuid() == 0):
         reporter.say(f"--apply-mode needs {need}")
     if folder is None:
         raise MachineError(
             "amdsmi is not installed, so the mode cannot be set",
-            hint=f"set it by hand: {'; '.join(machine.commands(wish))}.",
+            hint=f"set it by hand: {'; '.join(machine.commands(request))}.",
         )
     run = machine.runner(folder, os.environ)
-    with machine.applied(wish, system, run=run, look=_system, reporter=reporter):
+    with machine.applied(request, system, run=run, look=_system, reporter=reporter):
         yield
 
 
@@ -319,25 +319,25 @@ def _vendor() -> str | None:
     return "nvidia" if nvidia.exists() and not amd.exists() else None
 
 
-def _simulated(wish: SiteWish) -> Site:
+def _simulated(request: SiteRequest) -> Site:
     folder = plugin.native_folder() / "sim"
     node = simulate.load_node(
-        simulate.node_path(str(wish.simulate), str(wish.mode) if wish.mode else None)
+        simulate.node_path(str(request.simulate), str(request.mode) if request.mode else None)
     )
     hardware = node.raw["hardware"]
     mode = Mode.parse(hardware.get("mode", "none"))
-    if wish.mode not in (None, mode):
+    if request.mode not in (None, mode):
         raise MachineError(
-            f"the simulated node {node.name} is in mode {mode}, not {wish.mode}",
+            f"the simulated node {node.name} is in mode {mode}, not {request.mode}",
             hint=f"say --mode {mode}, or simulate another node.",
         )
     programs = benchmarks.programs_in(folder)
-    one_process = wish.launcher == "none"
-    launcher = launcher_of(wish.launcher, None)
-    seating = _simulated_seating(wish, node)
-    hosts = hosts_of(wish.hostfile, launcher, seating.n_started)
-    environment = [*launcher.environment, *wish.added, *seating.environment]
-    environment.append(("RCCLTUNE_SIM_SEED", str(wish.seed)))
+    one_process = request.launcher == "none"
+    launcher = launcher_of(request.launcher, None)
+    seating = _simulated_seating(request, node)
+    hosts = hosts_of(request.hostfile, launcher, seating.n_started)
+    environment = [*launcher.environment, *request.added, *seating.environment]
+    environment.append(("RCCLTUNE_SIM_SEED", str(request.seed)))
     if one_process:
         environment.append(("RCCLTUNE_SIM_RANKS", str(seating.n_started)))
     return Site(
@@ -357,34 +357,34 @@ def _simulated(wish: SiteWish) -> Site:
             simulated=True,
         ),
         environment=tuple(environment),
-        cleared=(*wish.cleared, *seating.cleared),
+        cleared=(*request.cleared, *seating.cleared),
         remarks=_said(seating),
-        hostfile=wish.hostfile,
+        hostfile=request.hostfile,
         hosts=hosts,
         has_patched_library=True,
         node=node,
         # Simulated collectives are not waited for, the library's start-up is.
         start_s=1.0 + float(node.raw.get("start", {}).get("startup_s", 0)),
-        tunerless=machine.tunerless(f"RCCL {_release(wish, node)}"),
-        library=f"RCCL {_release(wish, node)}",
+        tunerless=machine.tunerless(f"RCCL {_release(request, node)}"),
+        library=f"RCCL {_release(request, node)}",
         is_rcclx=node.library == "rcclx",
     )
 
 
-def _simulated_seating(wish: SiteWish, node: simulate.SimulatedNode) -> Seating:
+def _simulated_seating(request: SiteRequest, node: simulate.SimulatedNode) -> Seating:
     """A node file of several hosts is played as a whole, or as one host where ranks are fewer."""
     system = machine.simulated_system(node)
     if node.nodes == 1:
-        return machine.seating_of(wish.placement, wish.n_ranks, system, _seen(wish))
-    whole = machine.seating_of(None, wish.n_ranks or node.ranks, system, _seen(wish))
-    if whole.n_started < node.ranks and wish.placement in (None, RankPlacement.NODE):
+        return machine.seating_of(request.placement, request.n_ranks, system, _seen(request))
+    whole = machine.seating_of(None, request.n_ranks or node.ranks, system, _seen(request))
+    if whole.n_started < node.ranks and request.placement in (None, RankPlacement.NODE):
         return whole
-    return machine.over_hosts(wish.placement, whole, node.nodes, len(system.gpus))
+    return machine.over_hosts(request.placement, whole, node.nodes, len(system.gpus))
 
 
-def _release(wish: SiteWish, node: simulate.SimulatedNode) -> str:
+def _release(request: SiteRequest, node: simulate.SimulatedNode) -> str:
     """The library's release that is played."""
-    return dict(wish.added).get("RCCLTUNE_SIM_RELEASE") or str(node.raw["release"]["rccl"])
+    return dict(request.added).get("RCCLTUNE_SIM_RELEASE") or str(node.raw["release"]["rccl"])
 
 
 def _simulated_letters(program: str, node: simulate.SimulatedNode) -> frozenset[str]:

@@ -7,7 +7,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from rccltune import machine, session, variants
-from rccltune.measure.request import Wishes
+from rccltune.measure.request import Request
 from rccltune.measure.site import Site
 from rccltune.model import (
     DEFAULT_VARIANT,
@@ -24,7 +24,7 @@ _GRAPH = "-G"
 _REGISTERED = "-R"
 
 
-def with_variants(wishes: Wishes, site: Site) -> tuple[Sweep, tuple[str, ...]]:
+def with_variants(request: Request, site: Site) -> tuple[Sweep, tuple[str, ...]]:
     """The sweep with its variants, and why others that were named are not measured here.
 
     Raises:
@@ -32,12 +32,12 @@ def with_variants(wishes: Wishes, site: Site) -> tuple[Sweep, tuple[str, ...]]:
         InputFileError: mistakes in the user's file, all at once.
         MachineError: a variant's library is not there.
     """
-    sweep = wishes.sweep
-    catalog = variants.read_catalog(wishes.variants_file)
+    sweep = request.sweep
+    catalog = variants.read_catalog(request.variants_file)
     found: dict[str, Variant] = {DEFAULT_VARIANT.name: DEFAULT_VARIANT}
     refused: list[str] = []
     where = variants.Where(max_nbytes=sweep.max_nbytes, n_ranks=site.scale.n_ranks)
-    words = list(wishes.variants)
+    words = list(request.variants)
     for word in words:
         spec, parameter = catalog.find(word)
         why = variants.why_absent(spec, _seen(site, sweep, spec, parameter))
@@ -60,7 +60,7 @@ def with_variants(wishes: Wishes, site: Site) -> tuple[Sweep, tuple[str, ...]]:
     ll128 = catalog.look_up(LL128_FORCED.name)[0]
     if ll128.own and ll128.parameter is None and ll128.not_tunable is None:
         found.setdefault(ll128.name, variants.resolve(ll128, None, where))
-    made = replace(sweep, variants=tuple(found.values()), named_variants=wishes.variants)
+    made = replace(sweep, variants=tuple(found.values()), named_variants=request.variants)
     return made, tuple(refused)
 
 

@@ -47,8 +47,8 @@ from .reader import Severity as Severity
 from .reader import read_rules as read_rules
 from .seals import accepted as accepted
 from .seals import seal as seal
+from .sheets import EmitRequest as EmitRequest
 from .sheets import Emitted as Emitted
-from .sheets import EmitWish as EmitWish
 from .sheets import sheet_name as sheet_name
 from .vendor_rules import by_reason as by_reason
 from .vendor_rules import check_over as check_over

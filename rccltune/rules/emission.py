@@ -31,7 +31,7 @@ from rccltune.rules import ncclx, writer
 from rccltune.rules.base import based, vendor
 from rccltune.rules.documents import Hole, RuleDocument, sections_of
 from rccltune.rules.needs import check_needs
-from rccltune.rules.sheets import Emitted, EmitWish, Sheet, Translated, sheet_name, sheets_of
+from rccltune.rules.sheets import EmitRequest, Emitted, Sheet, Translated, sheet_name, sheets_of
 from rccltune.rules.writer import finding_lines, render_environment, write_all
 from rccltune.scaling import predicted
 from rccltune.session import VENDOR_UNKNOWN, machine_words, one_machine
@@ -41,19 +41,19 @@ if TYPE_CHECKING:
     from rccltune.zones import Choice
 
 
-def emit_rules(wish: EmitWish, *, reporter: Reporter) -> Emitted:
+def emit_rules(request: EmitRequest, *, reporter: Reporter) -> Emitted:
     """Choose and write the rule file, with the exports that use it.
 
     Raises:
         CommandLineError: the file is there and may not be overwritten.
         RccltuneError: as of :func:`choose_rules`.
     """
-    chosen = choose_rules(wish, reporter=reporter)
-    _write((chosen, *chosen.beside), overwrite=wish.overwrite, reporter=reporter)
+    chosen = choose_rules(request, reporter=reporter)
+    _write((chosen, *chosen.beside), overwrite=request.overwrite, reporter=reporter)
     return chosen
 
 
-def choose_rules(wish: EmitWish, *, reporter: Reporter) -> Emitted:
+def choose_rules(request: EmitRequest, *, reporter: Reporter) -> Emitted:
     """What would be written, and where; nothing is.
 
     Raises:
@@ -64,16 +64,16 @@ def choose_rules(wish: EmitWish, *, reporter: Reporter) -> Emitted:
         InputFileError: the base has mistakes, or is for another machine.
         MachineError: no base was found.
     """
-    if wish.base is not None and "rccl" not in wish.formats:
+    if request.base is not None and "rccl" not in request.formats:
         raise CommandLineError(
             "--base belongs to a rule file in RCCL's dialect, and none is written",
             hint="leave it out, or write --format rccl or all.",
         )
-    fits = [fit_session(folder, reporter=reporter) for folder in wish.folders]
+    fits = [fit_session(folder, reporter=reporter) for folder in request.folders]
     fingerprint = one_machine([done.session for done in fits])
-    wish, choices = _choices(wish, fits, reporter)
+    request, choices = _choices(request, fits, reporter)
     judged = [
-        environments_of(done, choice, wish.options(done))
+        environments_of(done, choice, request.options(done))
         for done, choice in zip(fits, choices, strict=False)
     ]
     environments = together(judged, reporter=reporter)
@@ -81,18 +81,20 @@ def choose_rules(wish: EmitWish, *, reporter: Reporter) -> Emitted:
     if not zones:
         raise TooLittleDataError(
             "there is nothing to choose from: no collective has two settings that a rule can name",
-            where=", ".join(str(folder) for folder in wish.folders),
+            where=", ".join(str(folder) for folder in request.folders),
             hint="measure or import forced settings (--algorithm, --protocol) beside these.",
         )
     sheets = sheets_of(
         fits,
         choices,
-        wish.options,
+        request.options,
         keep=lambda found: zones_in(found, environments),
         reporter=reporter,
     )
-    paths = _paths(wish, fingerprint, sheets)
-    base = vendor(wish.base, fingerprint, reporter=reporter) if wish.base is not None else None
+    paths = _paths(request, fingerprint, sheets)
+    base = (
+        vendor(request.base, fingerprint, reporter=reporter) if request.base is not None else None
+    )
     if not _is_vendor_told(fits, fingerprint):
         reporter.say(VENDOR_UNKNOWN)
     documents = [_document(fits, fingerprint, sheet, environments) for sheet in sheets]
@@ -103,11 +105,11 @@ def choose_rules(wish: EmitWish, *, reporter: Reporter) -> Emitted:
             *(pair for document in documents for pair in document.needs),
             *(pair for one in environments if one.chosen for pair in one.variant.environment),
         ],
-        wish.allowed,
-        where=", ".join(str(folder) for folder in wish.folders),
+        request.allowed,
+        where=", ".join(str(folder) for folder in request.folders),
     )
     first, *others = (
-        replace(_emitted(wish, path, sheet, document, environments), base=base)
+        replace(_emitted(request, path, sheet, document, environments), base=base)
         for path, sheet, document in zip(paths, sheets, documents, strict=True)
     )
     return replace(
@@ -126,21 +128,21 @@ def choose_rules(wish: EmitWish, *, reporter: Reporter) -> Emitted:
 
 
 def _choices(
-    wish: EmitWish, fits: Sequence[FitDone], reporter: Reporter
-) -> tuple[EmitWish, list[Choice]]:
+    request: EmitRequest, fits: Sequence[FitDone], reporter: Reporter
+) -> tuple[EmitRequest, list[Choice]]:
     """What each session chooses, then what is predicted, and the wish that they follow.
 
     What one scale needs in the environment every communicator of the job gets: where others do not
     need it too, and so were not measured under it, all choose without it.
     """
-    choices = _chosen(wish, fits, reporter)
+    choices = _chosen(request, fits, reporter)
     needs: dict[Scale, set[str]] = {}
     for zone in (zone for choice in choices for zone in choice.zones):
         mine = needs.setdefault(zone.target.scale, set())
         if zone.setting is not None and zone.variant.widens is not None:
             mine.update(f"{name}={value}" for name, value in zone.variant.environment)
     if len({frozenset(found) for found in needs.values()}) < 2:
-        return wish, choices
+        return request, choices
     for scale, found in needs.items():
         if found:
             reporter.say(
@@ -148,21 +150,23 @@ def _choices(
                 "were not measured: left out. A file for that scale alone has it: rccltune "
                 "emit-config with its session only."
             )
-    ask = wish.options
-    wish = replace(wish, options=lambda done: replace(ask(done), widen=False))
-    return wish, _chosen(wish, fits, reporter)
+    ask = request.options
+    request = replace(request, options=lambda done: replace(ask(done), widen=False))
+    return request, _chosen(request, fits, reporter)
 
 
-def _chosen(wish: EmitWish, fits: Sequence[FitDone], reporter: Reporter) -> list[Choice]:
-    choices = [choice_of(done, wish.options(done)) for done in fits]
-    if wish.scales:
-        choices.append(predicted(fits, wish.scales, wish.options, reporter=reporter).choice)
+def _chosen(request: EmitRequest, fits: Sequence[FitDone], reporter: Reporter) -> list[Choice]:
+    choices = [choice_of(done, request.options(done)) for done in fits]
+    if request.scales:
+        choices.append(predicted(fits, request.scales, request.options, reporter=reporter).choice)
     return choices
 
 
-def _paths(wish: EmitWish, fingerprint: Fingerprint, sheets: Sequence[Sheet]) -> list[Path | None]:
+def _paths(
+    request: EmitRequest, fingerprint: Fingerprint, sheets: Sequence[Sheet]
+) -> list[Path | None]:
     """Where each file goes; a name that was given is the first one's."""
-    given = wish.output
+    given = request.output
     if given is not None and str(given) == "-":
         if len(sheets) > 1:
             names = ", ".join(sheet.placement or "any" for sheet in sheets)
@@ -172,21 +176,21 @@ def _paths(wish: EmitWish, fingerprint: Fingerprint, sheets: Sequence[Sheet]) ->
                 hint="write them with -o FILE; the others stand beside it.",
             )
         return [None]
-    plain = given or (wish.home or wish.folders[0]) / file_name(fingerprint)
+    plain = given or (request.home or request.folders[0]) / file_name(fingerprint)
     named = [plain.with_name(sheet_name(plain.name, one.placement)) for one in sheets]
     return [given, *named[1:]] if given is not None else [*named]
 
 
 def _emitted(
-    wish: EmitWish,
+    request: EmitRequest,
     path: Path | None,
     sheet: Sheet,
     document: RuleDocument,
     environments: Sequence[Environment],
 ) -> Emitted:
     """The files of one sheet as they will be written."""
-    rules = path if "rccl" in wish.formats else None
-    translated = _translated(wish, path, sheet, document)
+    rules = path if "rccl" in request.formats else None
+    translated = _translated(request, path, sheet, document)
     use = _use(rules, sheet, document, translated)
     environment = render_environment(document.provenance, environments, document.needs, use)
     texts = {
@@ -195,12 +199,12 @@ def _emitted(
         **{one.form: one.text for one in translated},
     }
     # Only stdout takes all at once.
-    formats = wish.formats if path is None else wish.formats[:1]
+    formats = request.formats if path is None else request.formats[:1]
     return Emitted(
         path=rules,
         text="".join(texts[name] for name in formats),
         translated=translated,
-        environment_path=_beside(wish, path),
+        environment_path=_beside(request, path),
         environment_text=environment,
         needs=document.needs,
         zones=sheet.zones,
@@ -208,11 +212,11 @@ def _emitted(
     )
 
 
-def _beside(wish: EmitWish, path: Path | None) -> Path | None:
+def _beside(request: EmitRequest, path: Path | None) -> Path | None:
     """Where the exports go: beside what they use, unless they alone are wanted."""
     if path is None:
         return None
-    if wish.formats == ("env",) and wish.output is not None:
+    if request.formats == ("env",) and request.output is not None:
         return path
     beside = path.with_suffix(".env")
     return beside if beside != path else path.with_name(f"{path.name}.env")
@@ -241,25 +245,25 @@ def _use(
 
 
 def _translated(
-    wish: EmitWish, path: Path | None, sheet: Sheet, document: RuleDocument
+    request: EmitRequest, path: Path | None, sheet: Sheet, document: RuleDocument
 ) -> tuple[Translated, ...]:
     """The files of one sheet for other consumers, as they will be written."""
-    wanted = [form for form in wish.formats if form in _OTHERS]
+    wanted = [form for form in request.formats if form in _OTHERS]
     if path is None:
-        return tuple(_OTHERS[form](wish, sheet, document) for form in wanted)
+        return tuple(_OTHERS[form](request, sheet, document) for form in wanted)
     # Not .csv: RCCL's first built-in tuner takes any rccl_tuner*.csv that lies in its folders.
-    is_beside = len(wish.formats) > 1 or wish.output is None
+    is_beside = len(request.formats) > 1 or request.output is None
     return tuple(
         replace(
-            _OTHERS[form](wish, sheet, document),
+            _OTHERS[form](request, sheet, document),
             path=path.with_suffix(f".{form}") if is_beside else path,
         )
         for form in wanted
     )
 
 
-def _ncclx(wish: EmitWish, sheet: Sheet, document: RuleDocument) -> Translated:
-    made = ncclx.render_ncclx(document.provenance, document.needs, sheet.zones, span=wish.span)
+def _ncclx(request: EmitRequest, sheet: Sheet, document: RuleDocument) -> Translated:
+    made = ncclx.render_ncclx(document.provenance, document.needs, sheet.zones, span=request.span)
     return Translated(
         form="ncclx",
         variable="NCCLX_TUNER_CONFIG_FILE",
@@ -270,7 +274,7 @@ def _ncclx(wish: EmitWish, sheet: Sheet, document: RuleDocument) -> Translated:
 
 
 # Dialects of other consumers, by the word of --format, which is the file's suffix too.
-_OTHERS: Final[Mapping[str, Callable[[EmitWish, Sheet, RuleDocument], Translated]]] = {
+_OTHERS: Final[Mapping[str, Callable[[EmitRequest, Sheet, RuleDocument], Translated]]] = {
     "ncclx": _ncclx
 }
 

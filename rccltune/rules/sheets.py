@@ -212,7 +212,7 @@ def _says(found: Sequence[Zone]) -> set[tuple[object, ...]]:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class EmitWish:
+class EmitRequest:
     """What emit-config was asked for.
 
     Attributes:

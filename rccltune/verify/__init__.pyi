@@ -16,7 +16,7 @@ from .verdict_store import verdict_name as verdict_name
 from .verdicts import Weighed as Weighed
 from .verdicts import weigh as weigh
 from .verifying import Verified as Verified
-from .verifying import VerifyWish as VerifyWish
+from .verifying import VerifyRequest as VerifyRequest
 from .verifying import exports_without as exports_without
 from .verifying import rule_file_of as rule_file_of
 from .verifying import verify_rules as verify_rules

@@ -47,7 +47,7 @@ _USE: Final = ("NCCL_TUNER_CONFIG_FILE", "NCCL_TUNER_PLUGIN", "RCCLTUNE_PLACEMEN
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class VerifyWish:
+class VerifyRequest:
     """What verify was asked for.
 
     Attributes:
@@ -181,7 +181,9 @@ def _standing(one: Standing) -> StandingFile:
     return StandingFile(**bare, certainty=one.certainty, sizes=sizes, stands=one.stands)
 
 
-def verify_rules(wish: VerifyWish, sweep: Sweep, site: Site, *, reporter: Reporter) -> Verified:
+def verify_rules(
+    request: VerifyRequest, sweep: Sweep, site: Site, *, reporter: Reporter
+) -> Verified:
     """Verify a file, narrow it until all that is left stands, and write that.
 
     Interrupted at any moment, the same command goes on with the launches that are missing.
@@ -196,67 +198,69 @@ def verify_rules(wish: VerifyWish, sweep: Sweep, site: Site, *, reporter: Report
         VerificationError: wrong results without rules, a job that hangs or crashes with them, or
             a plugin that does not do what the file says.
     """
-    text = _text_of(wish.rules)
-    file = accepted(text.encode(), wish.rules)
+    text = _text_of(request.rules)
+    file = accepted(text.encode(), request.rules)
     before = counted(ours(file, site))
     if not file.rules:
         raise CommandLineError(
             "this file has no rule, so there is nothing to verify",
-            where=str(wish.rules),
+            where=str(request.rules),
             hint="the library chooses as it did; the file's #@ hole lines say why at each size.",
         )
     if not before.rules:
         raise CommandLineError(
             f"no rule of this file is for {site.scale}",
-            where=str(wish.rules),
+            where=str(request.rules),
             hint="emit one first (rccltune emit-config), or start as many ranks (--np).",
         )
     # A line that cannot be written again is told now, and not when all is measured.
     rewritten(text, {}, ())
-    check_needs(file.needs, wish.allowed, where=str(wish.rules))
+    check_needs(file.needs, request.allowed, where=str(request.rules))
     beyond: tuple[Cut, ...] = ()
-    if not wish.keep_losers:
-        narrowed, beyond = _within_reach(wish, text, file, sweep, site)
-        if wish.extrapolate or ours(accepted(narrowed.encode(), wish.rules), site):
+    if not request.keep_losers:
+        narrowed, beyond = _within_reach(request, text, file, sweep, site)
+        if request.extrapolate or ours(accepted(narrowed.encode(), request.rules), site):
             text = narrowed
         else:
             raise CommandLineError(
                 "none of these rules is for a size that this sweep has: nothing can be verified",
-                where=str(wish.rules),
+                where=str(request.rules),
                 hint="sweep the sizes that they are for (--min-bytes, --max-bytes).",
             )
     ground = Ground(
-        folder=wish.folder / FOLDER,
+        folder=request.folder / FOLDER,
         conditions=plan.conditions(
             replace(sweep, rank_placement=site.seating.place.name, scales=(site.scale,)),
-            dtypes=wish.dtypes,
-            graphs=wish.graphs,
-            besides=wish.besides,
+            dtypes=request.dtypes,
+            graphs=request.graphs,
+            besides=request.besides,
         ),
         site=site,
-        n_repeats=wish.n_repeats,
-        timeout_s=wish.timeout_s,
+        n_repeats=request.n_repeats,
+        timeout_s=request.timeout_s,
         reporter=reporter,
     )
-    name = verdict_store.verdict_name(wish.output, wish.folder, file_name(site.fingerprint))
+    name = verdict_store.verdict_name(request.output, request.folder, file_name(site.fingerprint))
     with (
-        verdict_store.kept(wish.folder, name, wish.rules),
+        verdict_store.kept(request.folder, name, request.rules),
         session.writing(ground.folder, reporter),
         launch.interruptible(),
     ):
         end_leftovers(ground.folder, reporter)
-        same_hosts(site, ground.folder, reporter=reporter, rules=wish.rules)
+        same_hosts(site, ground.folder, reporter=reporter, rules=request.rules)
         if site.node is not None:
             session.write_atomically(ground.folder / NODE_FILE, simulate.written(site.node))
-        wanted = Wanted(where=wish.rules, min_gain=wish.min_gain, keep_losers=wish.keep_losers)
+        wanted = Wanted(
+            where=request.rules, min_gain=request.min_gain, keep_losers=request.keep_losers
+        )
         state = settle(wanted, ground, text)
-        if not wish.keep_losers:
+        if not request.keep_losers:
             refuse(state, ground)
     cuts = (*beyond, *state.cuts)
     unneeded: tuple[str, ...] = ()
-    if not wish.keep_losers:
+    if not request.keep_losers:
         text, unneeded = _without_unneeded(_with_evidence(state, site), sweep)
-    path = None if wish.keep_losers else wish.output
+    path = None if request.keep_losers else request.output
     after = read_rules(text.encode())
     made = Verified(
         path=path,
@@ -279,7 +283,7 @@ def verify_rules(wish: VerifyWish, sweep: Sweep, site: Site, *, reporter: Report
         if exports.exists() and made.lost_exports:
             kept = exports_without(exports.read_text(encoding="utf-8"), made.lost_exports)
             session.write_atomically(exports, kept)
-    session.write_derived(wish.folder, name, model.to_plain(made.file))
+    session.write_derived(request.folder, name, model.to_plain(made.file))
     return made
 
 
@@ -313,7 +317,7 @@ def exports_without(text: str, lost: Mapping[str, str]) -> str:
 
 
 def _within_reach(
-    wish: VerifyWish, text: str, file: RuleFile, sweep: Sweep, site: Site
+    request: VerifyRequest, text: str, file: RuleFile, sweep: Sweep, site: Site
 ) -> tuple[str, tuple[Cut, ...]]:
     """The file with rules that end where verification will, and what they lose.
 
@@ -336,7 +340,7 @@ def _within_reach(
             continue
         outside = [part for cut in mine if (part := narrowing.inside(rule, cut)) is not None]
         parts = narrowing.without(rule, mine)
-        if wish.extrapolate:
+        if request.extrapolate:
             if parts:
                 changes[rule.line] = Change(parts=parts, evidence="", unproven=tuple(outside))
             continue

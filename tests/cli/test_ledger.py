@@ -10,7 +10,7 @@ import pytest
 
 from rccltune import session
 from rccltune.cli import run
-from rccltune.measure import SIM_LAUNCH, Ledger, Prepared, find_site, merge_wishes, prepare
+from rccltune.measure import SIM_LAUNCH, Ledger, Prepared, find_site, merge_request, prepare
 from rccltune.model import (
     SILENT,
     Collective,
@@ -112,8 +112,8 @@ def prepared(folder: Path) -> Prepared:
         "min_bytes": 1 << 10,
         "max_bytes": 64 << 10,
     }
-    wishes = merge_wishes(None, wish)
-    return prepare(wishes.sweep, find_site(wishes.site), folder, timeout_s=None)
+    request = merge_request(None, wish)
+    return prepare(request.sweep, find_site(request.site), folder, timeout_s=None)
 
 
 @pytest.mark.usefixtures("stand_ins")

@@ -12,7 +12,7 @@ import pytest
 
 from rccltune import npkit
 from rccltune.cli import run
-from rccltune.measure import Site, SiteWish, find_site
+from rccltune.measure import Site, SiteRequest, find_site
 from rccltune.model import MachineError
 
 SESSION = Path("rccltune-session")
@@ -146,7 +146,7 @@ class TestBeforeAnythingIsMeasured:
 @pytest.fixture
 def site() -> Site:
     """One rank, as hardware would have it: nothing is known to be simulated."""
-    wish = SiteWish(simulate="mi300x-spx-nps1", launcher="none", n_ranks=1)
+    wish = SiteRequest(simulate="mi300x-spx-nps1", launcher="none", n_ranks=1)
     return replace(find_site(wish), node=None)
 
 

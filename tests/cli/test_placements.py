@@ -12,7 +12,7 @@ from machines import DESCRIPTIONS, load
 
 from rccltune import logs, machine, measure, plugin, rules, simulate
 from rccltune.cli import run
-from rccltune.measure import merge_wishes
+from rccltune.measure import merge_request
 from rccltune.measure import site as site_module
 from rccltune.model import (
     BASELINE,
@@ -184,7 +184,7 @@ class Captured:
         """What a sweep would run on."""
         wished = RankPlacement(placement) if placement else None
         given = {"rccl_tests": self.bench, "launcher": "none", "placement": wished, **more}
-        return measure.find_site(measure.SiteWish(**given))
+        return measure.find_site(measure.SiteRequest(**given))
 
 
 @pytest.mark.parametrize(
@@ -417,11 +417,11 @@ def test_a_session_has_one_placement(
 
 def test_presets_are_the_documents_commands(here: Path) -> None:
     """AMD's RCCL usage tips; a file wins over them, an option over both."""
-    plain = merge_wishes(None, {"preset": "cpx-64"})
+    plain = merge_request(None, {"preset": "cpx-64"})
     assert (plain.sweep.min_nbytes, plain.sweep.max_nbytes, plain.sweep.factor) == (8, 1 << 30, 2)
     assert plain.site.n_ranks == 64
 
-    graph = merge_wishes(None, {"preset": "cpx-one-oam-graph"})
+    graph = merge_request(None, {"preset": "cpx-one-oam-graph"})
     assert graph.sweep.min_nbytes == parse_size("32")
     assert (graph.sweep.graph, graph.sweep.warmup, graph.sweep.iterations) == (2, 20, 50)
     assert graph.sweep.collectives == (Collective.ALL_REDUCE,)
@@ -429,7 +429,7 @@ def test_presets_are_the_documents_commands(here: Path) -> None:
 
     file = here / "sweep.yaml"
     file.write_text("preset: cpx-one-oam-graph\nwarmup: 7\niters: 8\n")
-    both = merge_wishes(file, {"iters": 9})
+    both = merge_request(file, {"iters": 9})
     assert (both.sweep.warmup, both.sweep.iterations, both.sweep.graph) == (7, 9, 2)
     file.write_text("preset: cpx-one-oan\nplacement_of_ranks: two-oams\n")
     assert run(["sweep", "-c", str(file), "--simulate", "mi300x"]) == 3

@@ -14,7 +14,7 @@ import yaml
 
 from rccltune import measure, simulate
 from rccltune.cli import run
-from rccltune.measure import Prepared, find_site, merge_wishes, prepare, site, sweep
+from rccltune.measure import Prepared, find_site, merge_request, prepare, site, sweep
 from rccltune.model import Collective, Reporter, Role, Rule, Setting
 from rccltune.plan import sizes as sizes_of_sweep
 from rccltune.rules import read_rules
@@ -265,8 +265,10 @@ def prepared(
         "min_bytes": 1 << 10,
         "max_bytes": 32 << 20,
     }
-    wishes = merge_wishes(None, wish)
-    return prepare(wishes.sweep, find_site(wishes.site), session, timeout_s=None, budget_s=budget_s)
+    request = merge_request(None, wish)
+    return prepare(
+        request.sweep, find_site(request.site), session, timeout_s=None, budget_s=budget_s
+    )
 
 
 class Stop(Reporter):
@@ -428,7 +430,7 @@ def test_sizes_that_ranks_cannot_share_evenly_are_known_by_what_was_asked_for() 
 
     read = stored_samples(open_session(SESSION))
     assert read is not None
-    known_sweep = merge_wishes(SESSION / "sweep.yaml", {}).sweep
+    known_sweep = merge_request(SESSION / "sweep.yaml", {}).sweep
     [known] = measure.known_of(known_sweep, read, "gfx942")
     measured = {
         point.nbytes
@@ -466,7 +468,7 @@ def test_odd_wishes_are_searched(more: list[str]) -> None:
     if "--placement" in more:
         assert set(table["placement"]) == {more[1]}
     assert run(["fit", str(SESSION)]) == 0
-    grid = sizes_of_sweep(merge_wishes(SESSION / "sweep.yaml", {}).sweep)
+    grid = sizes_of_sweep(merge_request(SESSION / "sweep.yaml", {}).sweep)
     assert {want["nbytes"] for want in kept_now["rounds"][0]["wants"]} <= set(grid)
     # One setting alone is beaten by the untouched site at the largest size: nobody asks further.
     assert grid[-1] in set(used["nbytes"]) or more == ["--setting", "tree/ll"]

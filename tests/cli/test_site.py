@@ -12,7 +12,7 @@ import pytest
 
 from rccltune import plugin
 from rccltune.cli import run
-from rccltune.measure import SiteWish, find_site
+from rccltune.measure import SiteRequest, find_site
 from rccltune.model import CommandLineError, InputFileError, MachineError
 
 
@@ -27,10 +27,10 @@ def bench(tmp_path: Path) -> Path:
     return folder
 
 
-def wish(bench: Path, **more: object) -> SiteWish:
+def wish(bench: Path, **more: object) -> SiteRequest:
     """One process on that benchmark."""
     given = {"rccl_tests": bench, "n_ranks": 2, "launcher": "none", **more}
-    return SiteWish(**given)
+    return SiteRequest(**given)
 
 
 @pytest.mark.parametrize(

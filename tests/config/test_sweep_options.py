@@ -15,7 +15,7 @@ from rccltune.measure import (
     declared,
     dump_sweep,
     given,
-    merge_wishes,
+    merge_request,
     orders,
     read_sweep_file,
     site_keys,
@@ -129,16 +129,16 @@ def test_a_session_keeps_it(name: str, tmp_path: Path) -> None:
     """Its sweep.yaml makes the same wish again."""
     file = tmp_path / "sweep.yaml"
     file.write_text(in_file(name), encoding="utf-8")
-    wishes = merge_wishes(file, {})
-    kept = dump_sweep(wishes.sweep, site_keys(wishes.site))
+    request = merge_request(file, {})
+    kept = dump_sweep(request.sweep, site_keys(request.site))
     assert read_sweep_file(kept, "s")[name] == read_sweep_file(in_file(name), "s")[name]
     file.write_text(kept, encoding="utf-8")
-    again = merge_wishes(file, {})
+    again = merge_request(file, {})
     # A resolved sweep says where; what nobody said is the whole node.
-    placement = wishes.site.placement or again.site.placement
+    placement = request.site.placement or again.site.placement
     assert (again.sweep, again.site) == (
-        wishes.sweep,
-        type(wishes.site)(**{**fields_of(wishes.site), "placement": placement}),
+        request.sweep,
+        type(request.site)(**{**fields_of(request.site), "placement": placement}),
     )
 
 

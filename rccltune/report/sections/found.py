@@ -67,7 +67,7 @@ class Found:
     """What a session has.
 
     Attributes:
-        wish: of the choice.
+        request: of the choice.
         choice: None where there is nothing to choose between.
         why_none: the reason of that, else empty.
         drawn: what figures are drawn from.
@@ -82,7 +82,7 @@ class Found:
     """
 
     done: FitDone
-    wish: ChoiceOptions
+    request: ChoiceOptions
     choice: Choice | None
     why_none: str
     environments: tuple[Environment, ...]
@@ -153,23 +153,23 @@ def gather(
         CommandLineError: the baseline or the variant that was named was not measured.
     """
     done = fit_session(folder, reporter=reporter)
-    wish = options(done)
-    choice, why = _choice(done, wish)
-    environments = environments_of(done, choice, wish) if choice else ()
+    request = options(done)
+    choice, why = _choice(done, request)
+    environments = environments_of(done, choice, request) if choice else ()
     limits = bounded(done)
     launches = session.read_launches(folder)
     rules = tuple(_rules(path) for path in sorted(folder.glob("rccl_tuner*.csv")))
     search = session.read_derived(folder, SEARCH_FILE, SearchFile)
     return Found(
         done=done,
-        wish=wish,
+        request=request,
         choice=choice,
         why_none=why,
         environments=environments,
         limits=limits,
         drawn=plot_input(
             done,
-            wish,
+            request,
             choice=choice,
             environments=environments,
             limits=limits,
@@ -209,9 +209,9 @@ def _devices(folder: Path, launches: Iterable[Ended]) -> str | None:
     return None
 
 
-def _choice(done: FitDone, wish: ChoiceOptions) -> tuple[Choice | None, str]:
+def _choice(done: FitDone, request: ChoiceOptions) -> tuple[Choice | None, str]:
     try:
-        return choice_of(done, wish), ""
+        return choice_of(done, request), ""
     except TooLittleDataError as error:
         return None, error.message
 
