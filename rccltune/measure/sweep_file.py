@@ -11,9 +11,17 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any, Final
 
-from rccltune import model
 from rccltune.measure.options import SweepOptions, declared, to_plain
-from rccltune.model import TUNABLE, Collective, Placement, RankPlacement, Setting, Sweep, defaults
+from rccltune.model import (
+    TUNABLE,
+    Collective,
+    Placement,
+    RankPlacement,
+    Setting,
+    Sweep,
+    defaults,
+    yamlfile,
+)
 
 _PLACEMENTS: Final = {
     "out": (Placement.OUT_OF_PLACE,),
@@ -34,7 +42,7 @@ def read_sweep_file(text: str, name: str) -> dict[str, Any]:
     Raises:
         InputFileError: every mistake, one a line, each with line and column.
     """
-    read = model.read(
+    read = yamlfile.read(
         SweepOptions, text, name, "see docs/sweep.md.", rename=lambda key: key.replace("-", "_")
     )
     return {key: getattr(read.value, key) for key in read.keys if key in declared()}

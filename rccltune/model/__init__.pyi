@@ -165,4 +165,3 @@ from .vocabulary import parse_size as parse_size
 from .vocabulary import short_size as short_size
 from .vocabulary import shown as shown
 from .yamlfile import YamlFile as YamlFile
-from .yamlfile import read as read

@@ -9,7 +9,6 @@ from typing import Annotated, Any, Final, TypeAlias, TypeVar
 
 from typing_extensions import Required, TypedDict
 
-from rccltune import model
 from rccltune.model import (
     DTYPE_BYTES,
     REDOPS,
@@ -24,6 +23,7 @@ from rccltune.model import (
     YamlFile,
     matching,
     parse_size,
+    yamlfile,
 )
 from rccltune.variants.records import Acts, Calls, Needs, Parameter, Threshold, VariantSpec
 from rccltune.variants.releases import Releases
@@ -76,7 +76,7 @@ def read_entries(content: str, name: str, *, own: bool) -> Entries:
     Raises:
         InputFileError: this is no YAML, or a value is not what its key holds: all of them.
     """
-    file = model.read(VariantsFile, content, name, "see docs/variants.md.")
+    file = yamlfile.read(VariantsFile, content, name, "see docs/variants.md.")
     made: list[Entry] = []
     for key, values in file.value.get("variants", {}).items():
         plain: dict[str, Any] = dict(values)

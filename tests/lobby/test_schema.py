@@ -28,6 +28,7 @@ from rccltune.model import (
     SessionError,
     Variant,
     shown,
+    yamlfile,
 )
 from rccltune.npkit import Dumped
 from rccltune.session import HeaderFile
@@ -171,7 +172,7 @@ class Plain(TypedDict, total=False):
 def test_yaml_mistakes_have_their_places(text: str, places: list[str]) -> None:
     """Line and column of each, in the order of the file."""
     with pytest.raises(InputFileError) as caught:
-        model.read(Plain, text, "x.yaml", "see the docs.")
+        yamlfile.read(Plain, text, "x.yaml", "see the docs.")
     lines = caught.value.message.splitlines()[1:]
     assert [line.split(":", 1)[1].rsplit(": ", 1)[0].split(": ")[0] for line in lines] == places
 
@@ -182,4 +183,4 @@ def test_aliases_of_aliases_end() -> None:
         f"l{n}: &{chr(98 + n)} [{', '.join(['*' + chr(97 + n)] * 9)}]\n" for n in range(9)
     )
     with pytest.raises(InputFileError, match="too many values"):
-        model.read(Plain, text, "x.yaml", "see the docs.")
+        yamlfile.read(Plain, text, "x.yaml", "see the docs.")
