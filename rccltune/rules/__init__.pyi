@@ -14,7 +14,6 @@ from .documents import counted as counted
 from .documents import sections_of as sections_of
 from .emission import choose_rules as choose_rules
 from .emission import emit_rules as emit_rules
-from .emission import file_name as file_name
 from .explanation import Explained as Explained
 from .explanation import Explanation as Explanation
 from .explanation import Question as Question
@@ -49,6 +48,7 @@ from .seals import accepted as accepted
 from .seals import seal as seal
 from .sheets import EmitRequest as EmitRequest
 from .sheets import Emitted as Emitted
+from .sheets import file_name as file_name
 from .sheets import sheet_name as sheet_name
 from .vendor_rules import by_reason as by_reason
 from .vendor_rules import check_over as check_over

@@ -20,8 +20,8 @@ from rccltune.model import (
     format_size,
 )
 from rccltune.releases import library_named, release_of
-from rccltune.rules.emission import file_name
 from rccltune.rules.line_format import comment
+from rccltune.rules.sheets import file_name
 from rccltune.rules.writer import write_all
 from rccltune.session import machine_words, one_machine
 

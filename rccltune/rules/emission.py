@@ -31,7 +31,16 @@ from rccltune.rules import ncclx, writer
 from rccltune.rules.base import based, vendor
 from rccltune.rules.documents import Hole, RuleDocument, sections_of
 from rccltune.rules.needs import check_needs
-from rccltune.rules.sheets import EmitRequest, Emitted, Sheet, Translated, sheet_name, sheets_of
+from rccltune.rules.sheets import (
+    EmitRequest,
+    Emitted,
+    Sheet,
+    Translated,
+    file_name,
+    gfx_of,
+    sheet_name,
+    sheets_of,
+)
 from rccltune.rules.writer import finding_lines, render_environment, write_all
 from rccltune.scaling import predicted
 from rccltune.session import VENDOR_UNKNOWN, machine_words, one_machine
@@ -328,20 +337,6 @@ def _libraries(made: Sequence[tuple[Launch, Outcome]]) -> list[str]:
     return sorted({o.library_version for _, o in made if o.library_version})
 
 
-def file_name(fingerprint: Fingerprint) -> str:
-    """``rccl_tuner_<arch>_<mode>.csv``, the name that the plugin looks for."""
-    parts = ["rccl_tuner", _gfx(fingerprint) or ""]
-    if fingerprint.mode is not None and fingerprint.mode.compute is not None:
-        parts.append(str(fingerprint.mode))
-    return "_".join(part for part in parts if part) + ".csv"
-
-
-def _gfx(fingerprint: Fingerprint) -> str | None:
-    """The name of an AMD architecture; nothing checks another vendor's."""
-    arch = fingerprint.arch
-    return arch if arch is not None and arch.startswith("gfx") else None
-
-
 def _document(
     fits: Sequence[FitDone],
     fingerprint: Fingerprint,
@@ -372,7 +367,7 @@ def _document(
 def _requires(fingerprint: Fingerprint) -> tuple[tuple[str, str], ...]:
     mode = fingerprint.mode
     pairs = (
-        ("arch", _gfx(fingerprint)),
+        ("arch", gfx_of(fingerprint)),
         ("cus", fingerprint.cu_count),
         ("compute", mode.compute if mode else None),
         ("memory", mode.memory if mode else None),

@@ -17,6 +17,7 @@ from rccltune.fit import FitDone
 from rccltune.model import (
     Curve,
     Environment,
+    Fingerprint,
     LeftOut,
     Notice,
     Place,
@@ -111,6 +112,20 @@ def sheets_of(
 
 def _kept(sheet: Sheet, keep: Keep) -> Sheet:
     return replace(sheet, zones=keep(sheet.zones))
+
+
+def file_name(fingerprint: Fingerprint) -> str:
+    """``rccl_tuner_<arch>_<mode>.csv``, the name that the plugin looks for."""
+    parts = ["rccl_tuner", gfx_of(fingerprint) or ""]
+    if fingerprint.mode is not None and fingerprint.mode.compute is not None:
+        parts.append(str(fingerprint.mode))
+    return "_".join(part for part in parts if part) + ".csv"
+
+
+def gfx_of(fingerprint: Fingerprint) -> str | None:
+    """The name of an AMD architecture; nothing checks another vendor's."""
+    arch = fingerprint.arch
+    return arch if arch is not None and arch.startswith("gfx") else None
 
 
 def sheet_name(plain: str, placement: str | None) -> str:
