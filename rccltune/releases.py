@@ -7,6 +7,7 @@ compared with another. Which variants a release has is data of its own (``data/v
 from __future__ import annotations
 
 import re
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from enum import Enum
 from typing import Any, Final, TypeAlias
@@ -270,6 +271,33 @@ def rocm_of(number: Version) -> tuple[str, str] | None:
     """First and last ROCm that brought an RCCL; None where that is not known."""
     found = [one.rocm for one in _RCCL if one.number == dotted(number) and one.rocm]
     return (found[0][0], found[-1][1]) if found else None
+
+
+def _since(does: Callable[[Release], bool]) -> str:
+    """``RCCL 2.21.5 (ROCm 6.3) or NCCL 2.21``: from where on each family's releases all do.
+
+    A family whose releases always did, or whose last one does not, is left out.
+    """
+    found = []
+    for table in (_RCCL, _NCCL):
+        lacking = [place for place, one in enumerate(table) if not does(one)]
+        if not lacking or lacking[-1] == len(table) - 1:
+            continue
+        before, one = table[lacking[-1] :][:2]
+        number = dotted(one.first) if one.rocm is None else f"{one.number} (ROCm {one.rocm[0]})"
+        if one.rocm is not None and one.number == before.number:
+            number = f"of ROCm {one.rocm[0]}"
+        found.append(f"{one.family.value} {number}")
+    return " or ".join(found)
+
+
+# For sentences to users.
+LOADING_OURS: Final = _since(lambda one: one.loads_ours)
+READING_RULES: Final = _since(lambda one: one.reads_rules)
+TELLING_CHOICES: Final = _since(lambda one: one.tells_choices)
+KEEPING_PROTOCOLS: Final = _since(lambda one: one.overwrites_protocol is False)
+TAKING_CONSTANTS: Final = _since(lambda one: one.takes_constants)
+CHOOSING_FREELY: Final = _since(lambda one: one.abi > 2)
 
 
 def hosts_of(abi: int) -> str:

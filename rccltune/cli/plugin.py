@@ -72,6 +72,7 @@ def plugin(*, console: Console, wish: str | None, pid: int | None, python: str |
 def _check_job(console: Console, pid: int | None, python: str | None) -> None:
     from rccltune import rules
     from rccltune.model import MachineError
+    from rccltune.releases import LOADING_OURS
 
     found = rules.check_process(pid) if pid is not None else rules.check_python(python or "")
     console.result(found.as_plain(), lay(_lines(found)))
@@ -79,7 +80,7 @@ def _check_job(console: Console, pid: int | None, python: str | None) -> None:
         raise MachineError(
             "no plugin and no rule file works with this library",
             where=str(found.answers[0].library.file.path),
-            hint="use RCCL or NCCL 2.21.5 or later (ROCm 6.3).",
+            hint=f"use {LOADING_OURS}, or later.",
         )
 
 

@@ -26,7 +26,7 @@ _STATED = (
         metavar="N",
         help="Calls were captured into graphs that ran N times.",
     ),
-    click.option("--collective", type=COLLECTIVE, help="Of logs that name none (before 2.23)."),
+    click.option("--collective", type=COLLECTIVE, help="Of logs that name none."),
     click.option("--ranks", type=click.IntRange(min=2), metavar="N", help="Of logs without it."),
     click.option("--nodes", type=click.IntRange(min=1), metavar="N", help="Of logs and replays."),
 )

@@ -33,7 +33,15 @@ from rccltune.model import (
     Setting,
     Zone,
 )
-from rccltune.releases import dotted, overwriting, parse_library, release_of
+from rccltune.releases import (
+    KEEPING_PROTOCOLS,
+    LOADING_OURS,
+    TELLING_CHOICES,
+    dotted,
+    overwriting,
+    parse_library,
+    release_of,
+)
 
 CONCERNED: Final = (Collective.ALL_REDUCE, Collective.ALL_GATHER, Collective.REDUCE_SCATTER)
 HOW: Final = "forced through NCCL_ALGO and NCCL_PROTO"
@@ -116,8 +124,9 @@ def how_to_prove(
         return False, f"{start}, and the benchmark's own columns say what ran"
     if release is not None and not release.tells_choices:
         return False, (
-            f"{start}, and nothing will say what ran, since its log names no choice before 2.20.3: "
-            "no forced time will count. Measure with a newer library (--librccl)"
+            f"{start}, and nothing will say what ran, since its log names no choice before "
+            f"{TELLING_CHOICES}: no forced time will count. Measure with a newer library "
+            "(--librccl)"
         )
     if against:
         return False, (
@@ -132,8 +141,7 @@ def how_to_prove(
 
 
 PROVENANCE: Final = (
-    f"{HOW}: the library measured loads no tuner, so these rules need a newer one "
-    "(RCCL 2.21.5, NCCL 2.21)"
+    f"{HOW}: the library measured loads no tuner, so these rules need a newer one ({LOADING_OURS})"
 )
 
 
@@ -143,7 +151,7 @@ def switch_notice(library: str | None) -> Notice:
         caution=Caution.FORCED_BY_SWITCHES,
         message=f"settings were {HOW}, since the library measured ({library or 'not recorded'}) "
         "loads no tuner: it cannot use these rules",
-        remedy="use them with RCCL 2.21.5 or NCCL 2.21 and later, and measure again there: a "
+        remedy=f"use them with {LOADING_OURS} and later, and measure again there: a "
         "newer library may be fast elsewhere.",
     )
 
@@ -232,8 +240,8 @@ def overwrite_notice(libraries: Iterable[str | None], zones: Sequence[Zone]) -> 
         caution=Caution.PROTOCOL_OVERWRITTEN,
         message=f"{_said(concerned[0])} on several nodes: of the rules for these, algorithm and "
         "channels count there and the protocol does not",
-        remedy="compare with rccltune verify, which measures what the rules do; RCCL from 2.28.3 "
-        "on does what they say.",
+        remedy="compare with rccltune verify, which measures what the rules do; "
+        f"{KEEPING_PROTOCOLS} and later do what they say.",
     )
 
 

@@ -13,8 +13,7 @@ from typing import Final
 from rccltune import model, plan, session
 from rccltune.measure.launches import choosing_anew
 from rccltune.model import Failure, Launch, Outcome, Quarantine, Setting, Status
-from rccltune.session import Ended, is_walk, setting_of
-from rccltune.session.samples import _is_good
+from rccltune.session import Ended, is_good, is_walk, setting_of
 
 QUARANTINE_FILE: Final = "quarantine.json"
 # What simulated noise depends on beside what is measured.
@@ -72,7 +71,7 @@ class Ledger:
         if is_walk(planned):
             walks = self._walks(planned)
             return walks[-1] if walks and not self.is_left(planned) else None
-        return next((pair for pair in self.of(planned) if _is_good(pair)), None)
+        return next((pair for pair in self.of(planned) if is_good(pair)), None)
 
     def is_left(self, planned: Launch) -> bool:
         """Whether a planned launch is still to be made, or something of it."""
@@ -99,7 +98,7 @@ class Ledger:
         """Settings with which a walk failed and that are to be tried alone, and how it did."""
         barred = session.barred(self.quarantined, planned)
         made = self.of(planned)
-        acquitted = {setting_of(one) for one, o in made if not is_walk(one) and _is_good((one, o))}
+        acquitted = {setting_of(one) for one, o in made if not is_walk(one) and is_good((one, o))}
         failed = {**self._forgiven(planned), **self._failures(planned)}
         return {
             setting: failure
@@ -117,7 +116,7 @@ class Ledger:
         alone = [
             pair
             for pair in self.of(planned)
-            if not is_walk(pair[0]) and setting_of(pair[0]) == setting and _is_good(pair)
+            if not is_walk(pair[0]) and setting_of(pair[0]) == setting and is_good(pair)
         ]
         return n_walked + len(alone), n_planned
 

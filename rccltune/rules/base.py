@@ -27,6 +27,7 @@ from rccltune.model import (
     grammar,
     lay,
 )
+from rccltune.releases import READING_RULES
 from rccltune.rules import decision, line_format, reader, vendor_rules, writer
 from rccltune.rules.decision import Decision
 from rccltune.rules.documents import Base, RuleDocument
@@ -116,8 +117,8 @@ def _found(arch: str | None) -> tuple[str, bytes]:
     none = f"this machine's RCCL brings no table of rules for {which}; looked for:"
     raise MachineError(
         lay([none, *(f"  {place}" for place in found.looked)]),
-        hint="name it with --base FILE; releases before ROCm 7.13 and architectures that the "
-        "vendor did not tune have none, and then nothing is lost.",
+        hint=f"name it with --base FILE; releases before {READING_RULES} and architectures that "
+        "the vendor did not tune have none, and then nothing is lost.",
     )
 
 

@@ -19,7 +19,7 @@ from rccltune.model import (
     comparable,
     format_size,
 )
-from rccltune.releases import library_named, release_of
+from rccltune.releases import TAKING_CONSTANTS, library_named, release_of
 from rccltune.rules.line_format import comment
 from rccltune.rules.sheets import file_name
 from rccltune.rules.writer import write_all
@@ -149,7 +149,7 @@ def _taking(fits: Sequence[FitDone]) -> list[str]:
         raise MachineError(
             f"{', '.join(refusing) or 'an unknown library'} takes no hwLatencies and bwRatio from "
             "a tuner",
-            hint="RCCL does from 2.30 on (ROCm 7.14); for others write rules (--format rccl).",
+            hint=f"{TAKING_CONSTANTS} and later do; for others write rules (--format rccl).",
         )
     return list(found)
 

@@ -12,10 +12,10 @@ from typing import Any, Final
 from rccltune import machine, plugin
 from rccltune.machine import Loaded, LoadedLibrary, LoadedTuner
 from rccltune.model import MachineError
-from rccltune.releases import PAIRS, RELEASES, release_of
+from rccltune.releases import LOADING_OURS, PAIRS, RELEASES, release_of
 
 BEGIN: Final = "<!-- made by rccltune.rules.library; tests hold it against that -->"
-_WORKING: Final = "RCCL from 2.21.5 (ROCm 6.3) and NCCL from 2.21.5 on work."
+_WORKING: Final = f"{LOADING_OURS} and later work."
 END: Final = "<!-- end -->"
 
 

@@ -29,6 +29,7 @@ from rccltune.model import (
     format_span,
     grammar,
 )
+from rccltune.releases import READING_RULES
 from rccltune.rules import line_format
 from rccltune.rules.documents import Base, Hole, RuleDocument, Section
 from rccltune.rules.line_format import comment, sealed
@@ -251,8 +252,8 @@ def render_environment(
     lines += [_export(name, value) for name, value in needs]
     if use:
         lines += _said(
-            "The plugin reads the rules; only RCCL with a CSV tuner of its own (ROCm 7.13 and "
-            "later) does without. For production: rccltune deploy."
+            f"The plugin reads the rules; only {READING_RULES} and later read them without it. "
+            "For production: rccltune deploy."
         )
         lines += [_export(name, value) for name, value in use]
     else:

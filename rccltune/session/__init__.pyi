@@ -47,6 +47,7 @@ from .quarantine import notices as notices
 from .quarantine import quarantines as quarantines
 from .samples import Ended as Ended
 from .samples import counted as counted
+from .samples import is_good as is_good
 from .samples import load_samples as load_samples
 from .samples import samples_of as samples_of
 from .store import CEILING_FILE as CEILING_FILE

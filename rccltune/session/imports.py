@@ -26,7 +26,7 @@ from rccltune.model import (
 )
 from rccltune.session import store
 from rccltune.session.files import sha256_of, writing
-from rccltune.session.samples import _AGAIN, _samples_from_logs
+from rccltune.session.samples import AGAIN, samples_from_logs
 from rccltune.session.store import Session
 
 _SAME_MACHINE = ("machine", "same")
@@ -109,8 +109,8 @@ def _samples_held(current: Session, reporter: Reporter) -> tuple[Sample, ...]:
     stored = store.stored_samples(current)
     if stored is not None:
         return stored
-    reporter.say(_AGAIN)
-    return _samples_from_logs(current)
+    reporter.say(AGAIN)
+    return samples_from_logs(current)
 
 
 def _known_session(folder: Path) -> Session | None:

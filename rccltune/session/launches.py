@@ -45,7 +45,7 @@ from rccltune.model import (
     base_variant,
     grammar,
 )
-from rccltune.releases import library_named
+from rccltune.releases import LOADING_OURS, library_named
 from rccltune.session import store
 
 T = TypeVar("T")
@@ -258,7 +258,7 @@ def of_all_ranks(
             "the plugin left no trace, so what ran is not known",
             where=str(own),
             hint="the library did not load it: look for 'tuner' in its log with NCCL_DEBUG=INFO. "
-            "One before RCCL 2.21.5 or NCCL 2.21 looks for none; with --librccl naming its file "
+            f"One before {LOADING_OURS} looks for none; with --librccl naming its file "
             "that is seen, and its own switches force the settings.",
         )
     differing = differences(traces)

@@ -16,7 +16,7 @@ from rccltune.session import quarantine, store
 from rccltune.session.files import Derived, writing
 from rccltune.session.store import Session
 
-_AGAIN: Final = "samples.csv is missing or older than the launches: reading the raw logs again"
+AGAIN: Final = "samples.csv is missing or older than the launches: reading the raw logs again"
 
 
 def load_samples(
@@ -32,22 +32,23 @@ def load_samples(
     stored = store.stored_samples(opened)
     if stored is not None:
         return stored
-    reporter.say(_AGAIN)
+    reporter.say(AGAIN)
     kept = (derived or Derived(opened.path, reporter)).keep(
         "samples.csv", lambda: _made_again(opened, reporter)
     )
-    return _samples_from_logs(opened) if kept is None else kept
+    return samples_from_logs(opened) if kept is None else kept
 
 
 def _made_again(opened: Session, reporter: Reporter) -> tuple[Sample, ...]:
     # Read while nobody adds a launch.
     with writing(opened.path, reporter):
-        samples = _samples_from_logs(opened)
+        samples = samples_from_logs(opened)
         store.commit(opened, [], samples)
     return samples
 
 
-def _samples_from_logs(opened: Session) -> tuple[Sample, ...]:
+def samples_from_logs(opened: Session) -> tuple[Sample, ...]:
+    """Every sample of a session, read anew from its raw logs."""
     ended = store.read_launches(opened.path)
     known = {}
     for launch, _ in ended:
@@ -60,7 +61,7 @@ def _samples_from_logs(opened: Session) -> tuple[Sample, ...]:
 Ended = tuple[Launch, Outcome]
 
 
-def _is_good(pair: Ended) -> bool:
+def is_good(pair: Ended) -> bool:
     """Whether all that a launch was made for is there; wrong results are not, forgiven or not."""
     return pair[1].status is Status.OK and pair[1].failure is None
 
@@ -74,7 +75,7 @@ def counted(ended: Iterable[Ended]) -> list[Ended]:
     pairs = list(ended)
     first: dict[Launch, int] = {}
     for one, outcome in pairs:
-        if one.argv and _is_good((one, outcome)):
+        if one.argv and is_good((one, outcome)):
             first[_alike(one)] = min(one.attempt, first.get(_alike(one), one.attempt))
     return [pair for pair in pairs if not _is_superseded(*pair, first.get(_alike(pair[0])))]
 
@@ -87,7 +88,7 @@ def _alike(one: Launch) -> Launch:
 def _is_superseded(one: Launch, outcome: Outcome, good: int | None) -> bool:
     if good is None:
         return False
-    return outcome.was_cut_off or (_is_good((one, outcome)) and one.attempt > good)
+    return outcome.was_cut_off or (is_good((one, outcome)) and one.attempt > good)
 
 
 def samples_of(

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from typing import Final
 
 from rccltune.model import Setting
+from rccltune.releases import KEEPING_PROTOCOLS
 from rccltune.why import remedies
 from rccltune.why.answers import Kind, Known, Reason, RuleHere
 from rccltune.why.cells import cell_of
@@ -59,7 +60,7 @@ class Answered:
                 Kind.OVERWRITTEN,
                 f"{rule} answered {said.setting}; {self._job.library} sets the protocol of "
                 f"{key[1].value} again on several nodes, and nothing here says what ran",
-                "use RCCL 2.28.3 or later, or see what runs: export NCCL_DEBUG=INFO "
+                f"use {KEEPING_PROTOCOLS} or later, or see what runs: export NCCL_DEBUG=INFO "
                 "NCCL_DEBUG_SUBSYS=INIT,ENV,TUNING",
             )
         return self.hit(f"{rule} answered {said.setting}; nothing here says what ran")
@@ -101,7 +102,7 @@ class Answered:
             return Reason(
                 Kind.OVERWRITTEN,
                 f"{text}: {self._job.library} sets the protocol again on several nodes",
-                "use RCCL 2.28.3 or later, which leaves a tuner's answer as it is",
+                f"use {KEEPING_PROTOCOLS} or later, which leaves a tuner's answer as it is",
             )
         return Reason(
             Kind.OVERWRITTEN,

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Final
 
 from rccltune.model import Algorithm, Protocol, Setting
+from rccltune.releases import CHOOSING_FREELY
 from rccltune.why import remedies
 from rccltune.why.answers import Kind, Known, Reason, RuleHere
 from rccltune.why.records import Job, Key, Seen
@@ -61,7 +62,7 @@ def _why(setting: Setting, key: Key, job: Job, known: Known) -> tuple[str, str |
         if values and word is not None and not any(admits(v, word.value) for v in values):
             return f": {name}={'|'.join(sorted(values))} shuts it out", remedies.unset(name)
     if key[0] in job.old_hosts:
-        return _OLD_HOST, "use RCCL 2.22.3 (ROCm 6.4) or later, or rules for these three"
+        return _OLD_HOST, f"use {CHOOSING_FREELY}, or later, or rules for these three"
     needed = unmet(job)
     if needed is not None:
         return ": the file needs a variable that the job lacks", needed

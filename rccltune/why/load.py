@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from pathlib import PurePath
 from typing import Final
 
-from rccltune.releases import release_of
+from rccltune.releases import LOADING_OURS, release_of
 from rccltune.why import remedies
 from rccltune.why.answers import Kind, Reason
 from rccltune.why.records import Job, Loading, is_ours
@@ -28,8 +28,8 @@ def not_loaded(job: Job) -> Iterator[Reason]:
     if _is_too_old(version):
         yield Reason(
             Kind.NOT_LOADED,
-            f"{version} looks for no tuner that can be used (that began with 2.21.5)",
-            "use RCCL of ROCm 6.3 or later, or NCCL 2.21.5 or later",
+            f"{version} looks for no tuner that can be used",
+            f"use {LOADING_OURS}, or later",
         )
     if named is not None and named.lower() == "none":
         yield Reason(

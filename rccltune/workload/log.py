@@ -170,7 +170,7 @@ def _collective(word: str, name: str, stated: Stated) -> Collective | None:
     """The collective of a line; None for one that has no name here."""
     if not word and stated.collective is None:
         raise CommandLineError(
-            "this library's log names no collective (before 2.23)",
+            "this library's log names no collective",
             where=name,
             hint="say --collective all_reduce where all calls are one collective's, or record "
             "with RCCLTUNE_RECORD.",

@@ -303,7 +303,7 @@ def test_an_unknown_library_is_taken_for_one_with_a_tuner(
     assert run([*bench, "--setting", "tree/ll"]) == 5
     said = capsys.readouterr().err
     assert "the plugin left no trace" in said
-    assert "One before RCCL 2.21.5 or NCCL 2.21 looks for none" in said
+    assert "One before RCCL 2.21.5 (ROCm 6.3) or NCCL 2.21 looks for none" in said
     assert "--librccl" in said
 
 

@@ -11,7 +11,13 @@ from pathlib import Path
 import pytest
 
 from rccltune.releases import (
+    CHOOSING_FREELY,
+    KEEPING_PROTOCOLS,
+    LOADING_OURS,
+    READING_RULES,
     RELEASES,
+    TAKING_CONSTANTS,
+    TELLING_CHOICES,
     Family,
     Release,
     hosts_of,
@@ -127,6 +133,49 @@ def test_no_other_file_compares_versions(repository: Path) -> None:
     assert found == OTHERS
 
 
+# Of drivers, firmware and other programs, or examples of how a release is written.
+SENTENCES = {
+    "cli/variants.py": 2,
+    "machine/checks/environment.py": 1,
+    "machine/checks/gpu.py": 3,
+    "machine/mode.py": 1,
+    "simulate/modelled.py": 1,
+    "variants/releases.py": 1,
+    "verify/trials.py": 1,
+}
+SAID = re.compile(r"\b2\.(?:1[5-9]|2\d|3\d)(?:\.\d+)?\b|ROCm \d")
+
+
+def sentences(tree: ast.Module) -> Iterator[str]:
+    """Texts of a module that are no documentation of it."""
+    documented = (ast.Module, ast.ClassDef, ast.FunctionDef, ast.AsyncFunctionDef)
+    texts = {
+        id(node.body[0].value)
+        for node in ast.walk(tree)
+        if isinstance(node, documented) and isinstance(node.body[0], ast.Expr)
+    }
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Constant) and isinstance(node.value, str) and id(node) not in texts:
+            yield node.value
+
+
+def test_no_sentence_names_a_release_by_hand(repository: Path) -> None:
+    """What a message says of the first release that can do something, the table says."""
+    package = repository / "rccltune"
+    found = {
+        str(path.relative_to(package)): n
+        for path in package.rglob("*.py")
+        if path != package / "releases.py"
+        and (
+            n := sum(
+                SAID.search(text) is not None
+                for text in sentences(ast.parse(path.read_text(encoding="utf-8")))
+            )
+        )
+    }
+    assert found == SENTENCES
+
+
 @pytest.mark.parametrize("one", RELEASES, ids=lambda one: f"{one.version} {one.rocm}")
 def test_a_release_is_found_by_its_number(one: Release) -> None:
     """As libraries print it; where two ROCm brought one number, the build's name tells them."""
@@ -173,6 +222,12 @@ def test_what_is_said_of_releases_comes_from_the_table() -> None:
     """As the documents have it."""
     assert hosts_of(2) == "ROCm 6.3, NCCL 2.21"
     assert hosts_of(3) == "ROCm 6.4, NCCL 2.22-2.23"
+    assert LOADING_OURS == "RCCL 2.21.5 (ROCm 6.3) or NCCL 2.21"
+    assert READING_RULES == "RCCL of ROCm 7.13"
+    assert KEEPING_PROTOCOLS == "RCCL 2.28.3 (ROCm 7.11)"
+    assert TELLING_CHOICES == "RCCL 2.20.5 (ROCm 6.2) or NCCL 2.20.3"
+    assert TAKING_CONSTANTS == "RCCL 2.30.4 (ROCm 7.14)"
+    assert CHOOSING_FREELY == "RCCL 2.22.3 (ROCm 6.4) or NCCL 2.22"
     assert overwriting() == "RCCL 2.26.6 and 2.27.7 (ROCm 7.0 and 7.1)"
 
 

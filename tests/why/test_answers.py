@@ -370,7 +370,7 @@ def test_the_protocol_is_set_again_on_several_nodes(jobs: Jobs, rccl: str) -> No
     found = ask(log)
     assert kinds(found) == [Kind.OVERWRITTEN]
     assert "ring/simple ran" in found.answers[0].text
-    assert "2.28.3 or later" in (found.answers[0].remedy or "")
+    assert "RCCL 2.28.3 (ROCm 7.11) or later" in (found.answers[0].remedy or "")
 
 
 def test_overwriting_that_nobody_saw_is_said_to_be_possible(jobs: Jobs, tmp_path: Path) -> None:

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Final
 
 from rccltune import __version__
+from rccltune.releases import READING_RULES
 from rccltune.report.records import Block, Code, Items, Part, Section, Words
 from rccltune.report.sections.found import Found, Rules
 from rccltune.report.sections.marks import unproven
@@ -14,7 +15,7 @@ from rccltune.rules import is_harmless
 
 # A rule file of ours has some dozen lines; somebody's may have thousands.
 _MOST_BYTES: Final = 30_000
-_WITHOUT: Final = "RCCL with a CSV tuner of its own, ROCm 7.13 and later, does without"
+_WITHOUT: Final = f"{READING_RULES} and later read the file without it"
 
 
 def use_section(found: Found) -> Section:
