@@ -22,7 +22,7 @@ def main() -> int:
     options = parser.parse_args()
     # The made-up machine is the tests' own.
     tests = Path(__file__).resolve().parents[1] / "tests"
-    sys.path[:0] = [str(tests / "detect"), str(tests / "plugin")]
+    sys.path[:0] = [str(tests / "machine"), str(tests / "plugin")]
     from trees import add_links, write
 
     with tempfile.TemporaryDirectory() as name:

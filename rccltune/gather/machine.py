@@ -1,7 +1,7 @@
 """What detection reads of a machine, as one text from which the same machine can be made again.
 
 Reads and changes nothing. Equal names, serial numbers and addresses are replaced by equal ones.
-``tests/detect/gathered.py`` makes a machine of the text.
+``tests/machine/gathered.py`` makes a machine of the text.
 """
 
 from __future__ import annotations

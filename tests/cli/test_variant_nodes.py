@@ -98,7 +98,7 @@ def test_the_tips_of_one_oam_are_found_with_their_figures(
 def test_mscclpp_without_reading_is_confined_to_its_crossover(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
-    """6,605,824 bytes against the library's own choice; tests/sim holds that figure."""
+    """6,605,824 bytes against the library's own choice; tests/simulate holds that figure."""
     words = ["--placement-of-ranks", "one-oam", "--collective", "all_reduce", "--graph", "2"]
     words += ["--min-bytes", "32", "--setting", "ring/simple", "--variant", "mscclpp"]
     assert sweep("mi300x-oam", "cpx-nps4", *words) == 0

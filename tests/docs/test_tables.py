@@ -107,7 +107,7 @@ WRONG = {
 def test_the_readers_codes_are_listed_as_they_are() -> None:
     """Each line above is found with its code and the severity that the page gives it."""
     listed = {code: severity for code, severity, _ in findings()}
-    # 2^20 rules are too many to write here; tests/emit and CTest have them.
+    # 2^20 rules are too many to write here; tests/rules and CTest have them.
     assert listed.keys() - WRONG.keys() == {"too-many-rules"}
     for code, text in WRONG.items():
         found = rules.read_rules(text.encode()).findings

@@ -24,7 +24,7 @@ def _fixtures_of(folder: Path) -> ModuleType:
     return module
 
 
-_simulation = _fixtures_of(Path(__file__).parents[1] / "sim")
+_simulation = _fixtures_of(Path(__file__).parents[1] / "simulate")
 sim = _simulation.sim
 small = _simulation.small
 

@@ -15,13 +15,13 @@ from pathlib import Path
 import pytest
 from schedule_reader import Options, Trace, read_trace, schedule_text
 
-sys.path.insert(0, str(Path(__file__).parents[1] / "sim"))
+sys.path.insert(0, str(Path(__file__).parents[1] / "simulate"))
 
 from simulation import Row, Sim, Small
 
 N_RANKS = 4
 SIZES = tuple(8 * 2**i for i in range(8))
-# Microseconds at 8 bytes, from the curves of tests/sim/conftest.py; without a plugin ring/ll runs.
+# Microseconds at 8 bytes, from the curves of tests/simulate/conftest.py; without a plugin ring/ll runs.
 AT_8_BYTES = {
     "silent": 30.0,
     "tree/ll": 20.0,

@@ -15,7 +15,7 @@ from rccltune.logs import read, read_stream
 from rccltune.model import BASELINE, Collective, OutputError, RccltuneError, Stated
 
 if TYPE_CHECKING:
-    from tests.parse.conftest import Bench, ReadText
+    from tests.logs.conftest import Bench, ReadText
 
 ALL = Stated(
     collective=Collective.ALL_REDUCE, setting=BASELINE, n_ranks=8, n_nodes=1, dtype="float"

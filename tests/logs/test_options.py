@@ -21,7 +21,7 @@ from rccltune.model import (
 )
 
 if TYPE_CHECKING:
-    from tests.parse.conftest import Bench, ReadText
+    from tests.logs.conftest import Bench, ReadText
 
 SIZES = [8, 16, 32]
 

@@ -28,7 +28,7 @@ from rccltune.model import (
 )
 
 if TYPE_CHECKING:
-    from tests.parse.conftest import ReadText
+    from tests.logs.conftest import ReadText
 
 OUT, IN = Placement.OUT_OF_PLACE, Placement.IN_PLACE
 EIGHT = Stated(

@@ -1,8 +1,8 @@
 """A machine made again of what scripts/gather-system wrote about it.
 
-    python tests/detect/gathered.py FILE DIR && rccltune detect --root DIR
+    python tests/machine/gathered.py FILE DIR && rccltune detect --root DIR
 
-A test case is such a file in ``tests/detect/gathered`` with ``expect`` lines added by hand, in the
+A test case is such a file in ``tests/machine/gathered`` with ``expect`` lines added by hand, in the
 words of the made-up machines' descriptions (``tests/plugin/machines.py``).
 """
 

@@ -10,7 +10,7 @@ from rccltune.logs import NOISE, cut_log, strip
 from rccltune.model import BASELINE, Caution
 
 if TYPE_CHECKING:
-    from tests.parse.conftest import Bench, ReadText
+    from tests.logs.conftest import Bench, ReadText
 
 PREFIXES = [
     " 0: ",

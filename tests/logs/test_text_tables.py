@@ -22,7 +22,7 @@ from rccltune.model import (
 )
 
 if TYPE_CHECKING:
-    from tests.parse.conftest import Bench, Lookup, ReadText
+    from tests.logs.conftest import Bench, Lookup, ReadText
 
 OUT, IN = Placement.OUT_OF_PLACE, Placement.IN_PLACE
 RING_LL = Setting(algorithm=Algorithm.RING, protocol=Protocol.LL)

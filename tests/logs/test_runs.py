@@ -9,7 +9,7 @@ import pytest
 from rccltune.model import BASELINE, Algorithm, Caution, Collective, OutputError, Setting, Stated
 
 if TYPE_CHECKING:
-    from tests.parse.conftest import Bench, ReadText
+    from tests.logs.conftest import Bench, ReadText
 
 SIZES = [8, 16, 32, 64]
 

@@ -20,7 +20,7 @@ from rccltune.model import (
 )
 
 if TYPE_CHECKING:
-    from tests.parse.conftest import Lookup, ReadText
+    from tests.logs.conftest import Lookup, ReadText
 
 OUT, IN = Placement.OUT_OF_PLACE, Placement.IN_PLACE
 
