@@ -122,8 +122,9 @@ def rccltune(launcher: str) -> list[str]:
     if not (folder / "mpirun").exists():
         pytest.skip(f"{launcher} is not installed: scripts/launchers does it")
     script = (
-        "from pathlib import Path\nfrom rccltune.launch import finding\n"
-        f"finding.own_folder = lambda: Path({str(folder)!r})\nfrom rccltune.cli import main; main()"
+        "from pathlib import Path\nfrom rccltune.launch import launchers\n"
+        f"launchers.own_folder = lambda: Path({str(folder)!r})\n"
+        "from rccltune.cli import main; main()"
     )
     return [sys.executable, "-c", script]
 
