@@ -26,6 +26,7 @@ NODE: Final = [
     *("-o", "s"),
 ]
 # What a shell does to the streams, and what the verb ends with where it does its work.
+LONG: Final = pytest.mark.long
 TALK_GONE: Final = {
     "reader of both gone": "2>&1 | head -1; exit ${PIPESTATUS[0]}",
     "reader of both never there": "2>&1 | true; exit ${PIPESTATUS[0]}",
@@ -79,7 +80,13 @@ def undisturbed(stand_ins: None, tmp_path_factory: pytest.TempPathFactory) -> Pa
     return folder
 
 
-@pytest.mark.parametrize("streams", TALK_GONE)
+@pytest.mark.parametrize(
+    "streams",
+    [
+        name if name in ("reader of both gone", "stderr full") else pytest.param(name, marks=LONG)
+        for name in TALK_GONE
+    ],
+)
 def test_a_sweep_that_nobody_hears_measures_to_its_end(undisturbed: Path, streams: str) -> None:
     """Exit code 0, the same samples, and nothing of what was said in any file."""
     assert program(["sweep", *NODE], TALK_GONE[streams]) == 0
@@ -87,7 +94,7 @@ def test_a_sweep_that_nobody_hears_measures_to_its_end(undisturbed: Path, stream
     assert holds_talk(Path("s")) == []
 
 
-@pytest.mark.parametrize("streams", ["reader of both gone", "all closed"])
+@pytest.mark.parametrize("streams", ["reader of both gone", pytest.param("all closed", marks=LONG)])
 def test_a_tune_that_nobody_hears_proves_the_same_rules(undisturbed: Path, streams: str) -> None:
     """Also through the plugin, which writes to descriptor 2 by itself."""
     assert program(["tune", *NODE], TALK_GONE[streams]) == 0

@@ -20,6 +20,7 @@ from rccltune.cli import run
 
 pytestmark = pytest.mark.usefixtures("stand_ins", "here")
 KIB, MIB = 1024, 1 << 20
+LONG = pytest.mark.long
 SESSION = Path("rccltune-session")
 
 
@@ -139,8 +140,8 @@ def test_another_placement_has_another_threshold(capsys: pytest.CaptureFixture[s
     [
         ("mi300x-msccl", "spx-nps1", "all_reduce", "msccl-off", 20 * MIB),
         ("mi300x-dda", "spx-nps1", "all_reduce", "dda-off", 8 * MIB),
-        ("mi300x-dda", "spx-nps1", "reduce_scatter", "dda-off", 8 * MIB),
-        ("mi300x-direct", "cpx-nps4", "all_gather", None, 4 * MIB),
+        pytest.param("mi300x-dda", "spx-nps1", "reduce_scatter", "dda-off", 8 * MIB, marks=LONG),
+        pytest.param("mi300x-direct", "cpx-nps4", "all_gather", None, 4 * MIB, marks=LONG),
     ],
 )
 def test_a_bypass_is_found_and_no_gain_is_claimed_under_it(
@@ -264,13 +265,24 @@ coll="allreduce" inplace="1" outofplace="1" minBytes="65536" maxBytes="4194304">
     [
         ("mi300x-oam", "cpx-nps4", "msccl-forced", ONE_OAM, True),
         ("mi300x-oam", "cpx-nps4", "dev-kernarg", ONE_OAM, False),
-        ("mi300x-oam", "cpx-nps4", "graph-1", ONE_OAM.asked("-G 1"), None),
         ("mi300x-oam", "cpx-nps4", "graph-2", ONE_OAM.asked("-G 2"), None),
         ("mi300x-oam", "cpx-nps4", "channels-32", ONE_PER_OAM, True),
-        ("mi300x-msccl", "spx-nps1", "threads", Manner(options="-t 8 -g 1", ranks=1), None),
-        ("mi300x-msccl", "spx-nps1", "one-thread", Manner(options="-t 1 -g 8", ranks=1), None),
-        ("mi300x-msccl", "spx-nps1", "msccl-xml={here}", Manner(), True),
-        ("mi300x-direct", "cpx-nps4", "channels-32", Manner(), True),
+        *(
+            pytest.param(*each, marks=LONG)
+            for each in (
+                ("mi300x-oam", "cpx-nps4", "graph-1", ONE_OAM.asked("-G 1"), None),
+                ("mi300x-msccl", "spx-nps1", "threads", Manner(options="-t 8 -g 1", ranks=1), None),
+                (
+                    "mi300x-msccl",
+                    "spx-nps1",
+                    "one-thread",
+                    Manner(options="-t 1 -g 8", ranks=1),
+                    None,
+                ),
+                ("mi300x-msccl", "spx-nps1", "msccl-xml={here}", Manner(), True),
+                ("mi300x-direct", "cpx-nps4", "channels-32", Manner(), True),
+            )
+        ),
     ],
 )
 def test_what_is_said_of_a_variant_is_the_node_files_truth(

@@ -113,10 +113,15 @@ def test_every_task_of_a_job_has_the_variables(placed: Placed, batch: Batch) -> 
     "options",
     [
         ("-N3",),
-        ("-N3", "--ntasks-per-node=2"),
         ("-N3", "-n4"),
-        ("-N3", "-n3", "-c2", "--exclusive"),
-        ("-N3", "-n6", "--distribution=plane=2"),
+        *(
+            pytest.param(options, marks=pytest.mark.long)
+            for options in (
+                ("-N3", "--ntasks-per-node=2"),
+                ("-N3", "-n3", "-c2", "--exclusive"),
+                ("-N3", "-n6", "--distribution=plane=2"),
+            )
+        ),
     ],
     ids=" ".join,
 )

@@ -19,7 +19,9 @@ from rccltune.cli import run
 from rccltune.launch import TAG
 
 Real = Callable[[str], object]
-NAMES = ("openmpi5", "openmpi4", "mpich", "intel", "srun")
+LONG = pytest.mark.long
+# Each starts a whole sweep; how each starts ranks is in test_starting.py at any size.
+NAMES = ("openmpi5", "srun", *(pytest.param(n, marks=LONG) for n in ("openmpi4", "mpich", "intel")))
 SMALL = ["--collective", "all_reduce", "--min-bytes", "4K", "--max-bytes", "32K", "--repeats", "1"]
 SMALL += ["--method", "per-setting"]
 COLUMNS = ["setting", "variant", "placement", "nbytes", "time_us", "n_wrong", "doubt", "executed"]
@@ -97,9 +99,9 @@ def test_every_launcher_gives_the_samples_of_one_process(
     ("name", "line"),
     [
         ("openmpi5", "127.0.0.2 slots=4"),
-        ("openmpi4", "127.0.0.2 slots=4"),
-        ("mpich", "127.0.0.2:4"),
-        ("intel", "127.0.0.2:4"),
+        pytest.param("openmpi4", "127.0.0.2 slots=4", marks=LONG),
+        pytest.param("mpich", "127.0.0.2:4", marks=LONG),
+        pytest.param("intel", "127.0.0.2:4", marks=LONG),
         ("srun", os.uname().nodename.partition(".")[0]),
     ],
 )
@@ -142,12 +144,10 @@ def test_two_names_of_one_host_are_no_two_hosts(
 
 
 # A hang takes as long as its time limit: under each launcher in scripts/test --long.
-HANGS = [
-    name if name == "openmpi5" else pytest.param(name, marks=pytest.mark.long) for name in NAMES
-]
+OTHERS = ("openmpi4", "mpich", "intel", "srun")
 
 
-@pytest.mark.parametrize("name", HANGS)
+@pytest.mark.parametrize("name", ["openmpi5", *(pytest.param(n, marks=LONG) for n in OTHERS)])
 def test_a_hanging_setting_is_ended_under_every_launcher(
     node: Callable[..., Path], real: Real, tmp_path: Path, name: str
 ) -> None:
