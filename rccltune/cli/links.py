@@ -79,7 +79,7 @@ def show_links(console: Console, request: LinkRequest, look: Callable[[], System
 
 
 def _is_of_another(done: LinkMap, request: LinkRequest) -> bool:
-    """Whether a node is wished for that the map does not speak of; measuring then says so."""
+    """Whether a node is asked for that the map does not speak of; measuring then says so."""
     from rccltune import simulate
 
     if request.site.simulate is None:

@@ -104,7 +104,7 @@ class Choosing:
         return scales
 
     def options(self, done: FitDone) -> ChoiceOptions:
-        """What the zones room wants; the baseline is looked up among what was measured."""
+        """What choosing zones needs; the baseline is looked up among what was measured."""
         from rccltune.workload import read
         from rccltune.zones import ChoiceOptions, baseline_named
 

@@ -17,9 +17,9 @@ if TYPE_CHECKING:
 
 
 @click.command("plugin")
-@click.option("--path", "wish", flag_value="path", help="Print the file's path (the default).")
-@click.option("--env", "wish", flag_value="env", help="Print the exports that use it.")
-@click.option("--check", "wish", flag_value="check", help="Load it and ask it at every version.")
+@click.option("--path", "action", flag_value="path", help="Print the file's path (the default).")
+@click.option("--env", "action", flag_value="env", help="Print the exports that use it.")
+@click.option("--check", "action", flag_value="check", help="Load it and ask it at every version.")
 @click.option(
     "--pid",
     type=click.IntRange(min=1),
@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     help="With --check: the same for what this Python's torch would load.",
 )
 @common
-def plugin(*, console: Console, wish: str | None, pid: int | None, python: str | None) -> None:
+def plugin(*, console: Console, action: str | None, pid: int | None, python: str | None) -> None:
     """Show where the bundled tuner plugin is, how to use it, and that it works.
 
     \b
@@ -48,7 +48,7 @@ def plugin(*, console: Console, wish: str | None, pid: int | None, python: str |
     from rccltune.rules import check_plugin
 
     if pid is not None or python is not None:
-        if wish not in (None, "check") or (pid is not None and python is not None):
+        if action not in (None, "check") or (pid is not None and python is not None):
             raise CommandLineError(
                 "--pid and --python belong to --check, one at a time",
                 hint="rccltune plugin --check --pid PID",
@@ -56,7 +56,7 @@ def plugin(*, console: Console, wish: str | None, pid: int | None, python: str |
         _check_job(console, pid, python)
         return
     path = plugin_library()
-    match wish:
+    match action:
         case None | "path":
             console.result(str(path), str(path))
         case "env":
@@ -66,7 +66,7 @@ def plugin(*, console: Console, wish: str | None, pid: int | None, python: str |
             lines = check_plugin(path)
             console.result(lines, lay(lines))
         case _:
-            raise CommandLineError(f"unknown wish '{wish}'")
+            raise CommandLineError(f"unknown action '{action}'")
 
 
 def _check_job(console: Console, pid: int | None, python: str | None) -> None:

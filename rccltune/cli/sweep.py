@@ -28,7 +28,13 @@ _Wanted: TypeAlias = "tuple[Request, Path, Scale | None]"
 
 @click.command("sweep")
 @sweep_option("mode")
-@click.option("-c", "--config", type=FOLDER, metavar="YAML", help="Wishes; options win over it.")
+@click.option(
+    "-c",
+    "--config",
+    type=FOLDER,
+    metavar="YAML",
+    help="sweep.yaml; options given here win over it.",
+)
 @click.option("-o", "--output", type=FOLDER, default=DEFAULT_SESSION, help="Session folder.")
 @sweep_options(*(name for name in names() if name != "mode"))
 @click.option("--apply-mode", is_flag=True, help="Set --mode first, and put the old one back.")

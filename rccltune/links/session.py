@@ -1,4 +1,4 @@
-"""A link map from wish to session: pairs of devices, sendrecv between them, one record.
+"""A link map from request to session: pairs of devices, sendrecv between them, one record.
 
 The launches are kept as a sweep's are, in a folder of their own (``links/``), because they speak
 of two devices each and must never be pooled with those of a whole node.

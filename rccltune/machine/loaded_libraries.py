@@ -298,17 +298,17 @@ def _owner(proc: Path) -> str:
 _NAMES: Final = ("librccl.so.1", "librccl.so", "libnccl.so.2", "libnccl.so")
 
 
-def named_library(request: Path) -> Path:
+def named_library(named: Path) -> Path:
     """The file that was named, or the librccl in the folder that was.
 
     Raises:
         MachineError: there is no such file.
     """
-    found = next((request / name for name in _NAMES if (request / name).is_file()), request)
+    found = next((named / name for name in _NAMES if (named / name).is_file()), named)
     if not found.is_file():
         raise MachineError(
             "there is no such library",
-            where=str(request),
+            where=str(named),
             hint="name the librccl.so.1 that was built with --librccl.",
         )
     return found.resolve()

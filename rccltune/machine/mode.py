@@ -1,4 +1,4 @@
-"""The mode that is wished for against the one that is there, and ``--apply-mode``.
+"""The mode that is asked for against the one that is there, and ``--apply-mode``.
 
 A memory mode holds only together with some compute modes (the library answers 55 to SPX under
 NPS4), so more pieces of memory come after the compute mode and fewer come before it. Setting the
@@ -21,11 +21,11 @@ from rccltune.machine.smi import Runner
 from rccltune.model import MachineError, Mode, Reporter, lay
 
 
-def check_mode(wish: Mode | None, system: System) -> None:
+def check_mode(wanted: Mode | None, system: System) -> None:
     """Stop where a sweep would measure another mode than the one asked for.
 
     Args:
-        wish: None takes the machine as it is.
+        wanted: None takes the machine as it is.
         system: what was detected.
 
     Raises:
@@ -34,45 +34,45 @@ def check_mode(wish: Mode | None, system: System) -> None:
     """
     # Where the driver names no mode, the user's word is the only one there is.
     unsaid = system.status == "known" and system.mode is None
-    if wish is None or unsaid or fits(wish, system):
+    if wanted is None or unsaid or fits(wanted, system):
         return
     found = system.mode_text if system.status != "unknown" else f"not clear ({system.reason})"
     raise MachineError(
-        f"--mode {mode_text(wish)} was asked for, and the mode of this machine is {found}",
+        f"--mode {mode_text(wanted)} was asked for, and the mode of this machine is {found}",
         where="/sys/bus/pci/drivers/amdgpu/*/current_{compute,memory}_partition",
-        hint=_hint(wish, system),
+        hint=_hint(wanted, system),
     )
 
 
-def fits(wish: Mode, system: System) -> bool:
+def fits(wanted: Mode, system: System) -> bool:
     """Whether the machine is in a mode; a memory mode that nobody knows or names fits any."""
     mode = system.mode
     if system.status == "unknown" or mode is None:
         return False
-    return mode.compute == wish.compute and (
-        wish.memory is None or mode.memory is None or mode.memory == wish.memory
+    return mode.compute == wanted.compute and (
+        wanted.memory is None or mode.memory is None or mode.memory == wanted.memory
     )
 
 
-def commands(wish: Mode) -> tuple[str, ...]:
+def commands(wanted: Mode) -> tuple[str, ...]:
     """What an administrator types to get a mode; compute first, as AMD's manual does."""
     said = []
-    if wish.compute is not None:
-        said.append(f"amd-smi set --gpu all --compute-partition {wish.compute}")
-    if wish.memory is not None:
-        said.append(f"amd-smi set --gpu all --memory-partition {wish.memory}")
+    if wanted.compute is not None:
+        said.append(f"amd-smi set --gpu all --compute-partition {wanted.compute}")
+    if wanted.memory is not None:
+        said.append(f"amd-smi set --gpu all --memory-partition {wanted.memory}")
     return tuple(said)
 
 
-def _hint(wish: Mode, system: System) -> str:
+def _hint(wanted: Mode, system: System) -> str:
     if system.vendor != "amd":
         return "say --mode none: these GPUs have no partitions."
-    if wish.compute is None:
+    if wanted.compute is None:
         return "say --mode auto, or the mode that the machine is in."
     return lay(
         [
             "set it (idle GPUs; a memory mode reloads the driver):",
-            *(f"        sudo {command}" for command in commands(wish)),
+            *(f"        sudo {command}" for command in commands(wanted)),
             f"      or let --apply-mode do it and put it back; or say --mode {system.mode_text}.",
         ]
     )
@@ -98,11 +98,11 @@ class Step:
     wanted: tuple[tuple[str, str], ...]
 
 
-def needs(system: System, wish: Mode, *, is_root: bool) -> tuple[str, ...]:
+def needs(system: System, wanted: Mode, *, is_root: bool) -> tuple[str, ...]:
     """What setting a mode takes on this machine, for people, before anything is changed."""
     said = ["root" if not is_root else "root (which you are)", "idle GPUs: no process on any"]
-    if wish.memory is not None and any(
-        oam.mode is None or oam.mode.memory != wish.memory for oam in system.oams
+    if wanted.memory is not None and any(
+        oam.mode is None or oam.mode.memory != wanted.memory for oam in system.oams
     ):
         said.append("a reload of the amdgpu driver for the memory mode, on every GPU of the node")
     release = re.match(r"\d+", system.rocm or "")
@@ -112,7 +112,7 @@ def needs(system: System, wish: Mode, *, is_root: bool) -> tuple[str, ...]:
     return tuple(said)
 
 
-def obstacles(system: System, wish: Mode, *, is_root: bool) -> tuple[str, ...]:
+def obstacles(system: System, wanted: Mode, *, is_root: bool) -> tuple[str, ...]:
     """Why a mode cannot be set, or could not be put back; empty where it can."""
     said = [] if is_root else ["you are not root"]
     users = Root(system.root).entries("sys/class/kfd/kfd/proc") or ()
@@ -124,18 +124,18 @@ def obstacles(system: System, wish: Mode, *, is_root: bool) -> tuple[str, ...]:
         mode = oam.mode
         if mode is None or mode.compute is None or oam.contradiction:
             said.append(f"the mode of {oam.address} is not known, so it could not be put back")
-        elif wish.memory is not None and mode.memory is None:
+        elif wanted.memory is not None and mode.memory is None:
             said.append(f"the memory mode of {oam.address} is not known and could not be put back")
     return tuple(said)
 
 
-def steps(now: Modes, wish: Modes) -> tuple[Step, ...]:
+def steps(now: Modes, wanted: Modes) -> tuple[Step, ...]:
     """The calls that lead from one set of modes to another, in an order that the driver takes."""
-    compute = {a: m.compute for a, m in wish.items() if m.compute and now[a].compute != m.compute}
-    memory = {a: m.memory for a, m in wish.items() if m.memory and now[a].memory != m.memory}
+    compute = {a: m.compute for a, m in wanted.items() if m.compute and now[a].compute != m.compute}
+    memory = {a: m.memory for a, m in wanted.items() if m.memory and now[a].memory != m.memory}
     first = [Step(what="compute", wanted=tuple(sorted(compute.items())))] if compute else []
     second = [Step(what="memory", wanted=tuple(sorted(memory.items())))] if memory else []
-    fewer = any(_pieces(wish[a].memory) < _pieces(now[a].memory) for a in memory)
+    fewer = any(_pieces(wanted[a].memory) < _pieces(now[a].memory) for a in memory)
     return tuple(second + first if fewer else first + second)
 
 
@@ -145,7 +145,7 @@ def _pieces(memory: str | None) -> int:
 
 @contextlib.contextmanager
 def applied(
-    wish: Mode,
+    wanted: Mode,
     system: System,
     *,
     run: Runner,
@@ -159,7 +159,7 @@ def applied(
     SIGKILL and a crash of the machine leave the new one; the command to go back is said first.
 
     Args:
-        wish: mode for every OAM.
+        wanted: mode for every OAM.
         system: the machine as it is.
         run: puts a request to amdsmi, see ``smi.runner``.
         look: detects the machine again.
@@ -169,14 +169,14 @@ def applied(
     Raises:
         MachineError: it cannot be set, or not put back; the message says which.
     """
-    if fits(wish, system):
+    if fits(wanted, system):
         yield system
         return
-    _stop_where_hindered(wish, system, os.geteuid() == 0 if is_root is None else is_root)
+    _stop_where_hindered(wanted, system, os.geteuid() == 0 if is_root is None else is_root)
     before = {oam.address: oam.mode for oam in system.oams if oam.mode is not None}
-    target = {a: _merged(wish, mode) for a, mode in before.items()}
+    target = {a: _merged(wanted, mode) for a, mode in before.items()}
     back = "; ".join(commands(next(iter(before.values()))))
-    reporter.say(f"Setting {mode_text(wish)}. Should this be killed, go back by hand: {back}")
+    reporter.say(f"Setting {mode_text(wanted)}. Should this be killed, go back by hand: {back}")
     with launch.interruptible():
         try:
             yield _reach(target, look, run, reporter)
@@ -185,12 +185,12 @@ def applied(
                 _put_back(before, look, run, reporter)
 
 
-def _stop_where_hindered(wish: Mode, system: System, is_root: bool) -> None:
-    hindered = obstacles(system, wish, is_root=is_root)
+def _stop_where_hindered(wanted: Mode, system: System, is_root: bool) -> None:
+    hindered = obstacles(system, wanted, is_root=is_root)
     if hindered:
         raise MachineError(
-            f"the mode cannot be set to {mode_text(wish)}: {'; '.join(hindered)}",
-            hint="see what --apply-mode needs, or set it by hand: " + "; ".join(commands(wish)),
+            f"the mode cannot be set to {mode_text(wanted)}: {'; '.join(hindered)}",
+            hint="see what --apply-mode needs, or set it by hand: " + "; ".join(commands(wanted)),
         )
 
 
@@ -207,30 +207,30 @@ def _put_back(before: Modes, look: Callable[[], System], run: Runner, reporter: 
         ) from error
 
 
-def _merged(wish: Mode, now: Mode) -> Mode:
-    """A half that is not wished for stays as it is."""
-    return Mode(compute=wish.compute or now.compute, memory=wish.memory or now.memory)
+def _merged(wanted: Mode, now: Mode) -> Mode:
+    """A half that is not asked for stays as it is."""
+    return Mode(compute=wanted.compute or now.compute, memory=wanted.memory or now.memory)
 
 
-def _reach(wish: Modes, look: Callable[[], System], run: Runner, reporter: Reporter) -> System:
+def _reach(wanted: Modes, look: Callable[[], System], run: Runner, reporter: Reporter) -> System:
     """Call until the machine says that it is there; a reset compute mode takes a second round."""
     system = look()
     for _ in range(2):
         now = {oam.address: oam.mode or Mode(compute=None, memory=None) for oam in system.oams}
-        lost = wish.keys() - now.keys()
+        lost = wanted.keys() - now.keys()
         if lost:
             raise MachineError(f"{', '.join(sorted(lost))} went away during the change of mode")
-        for step in steps(now, wish):
+        for step in steps(now, wanted):
             reporter.say(
                 f"Setting the {step.what} mode: {', '.join(sorted({v for _, v in step.wanted}))}"
             )
             _call(step, run)
         system = look()
-        if all((oam := system.oam_at(a)) is not None and oam.mode == m for a, m in wish.items()):
+        if all((oam := system.oam_at(a)) is not None and oam.mode == m for a, m in wanted.items()):
             return system
     raise MachineError(
         f"the machine is in {system.mode_text} after the change, which is not what was set",
-        hint="; ".join(commands(next(iter(wish.values())))) + "; dmesg says why it did not hold.",
+        hint="; ".join(commands(next(iter(wanted.values())))) + "; dmesg says why it did not hold.",
     )
 
 

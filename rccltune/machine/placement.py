@@ -118,11 +118,11 @@ def _by_speed(variables: Mapping[str, str]) -> bool:
     return given and variables.get("CUDA_DEVICE_ORDER") != "PCI_BUS_ID"
 
 
-def place_ranks(wished: RankPlacement | None, layout: Layout, n_ranks: int | None) -> Placed:
+def place_ranks(wanted: RankPlacement | None, layout: Layout, n_ranks: int | None) -> Placed:
     """Put ranks on devices.
 
     Args:
-        wished: None takes the first devices, and names them by what they are.
+        wanted: None takes the first devices, and names them by what they are.
         layout: what there is.
         n_ranks: ranks of a communicator, None for as many as the placement has.
 
@@ -130,16 +130,16 @@ def place_ranks(wished: RankPlacement | None, layout: Layout, n_ranks: int | Non
         MachineError: the machine has no such placement.
         CommandLineError: the number of ranks does not fit it.
     """
-    if wished in _BESIDE:
-        return _side_by_side(wished, layout, n_ranks)
-    gpus = _devices(wished, layout, n_ranks)
+    if wanted in _BESIDE:
+        return _side_by_side(wanted, layout, n_ranks)
+    gpus = _devices(wanted, layout, n_ranks)
     if n_ranks not in (None, len(gpus)):
         raise CommandLineError(
-            f"{wished.value if wished else 'this machine'} has {len(gpus)} devices, and --np asks "
+            f"{wanted.value if wanted else 'this machine'} has {len(gpus)} devices, and --np asks "
             f"for {n_ranks} ranks",
             hint="leave out --np, or say --placement-of-ranks first.",
         )
-    if len(gpus) < 2 and wished is not None:
+    if len(gpus) < 2 and wanted is not None:
         raise MachineError(
             f"a placement of {len(gpus)} device{'' if len(gpus) == 1 else 's'} has nothing to "
             "communicate",
@@ -153,20 +153,20 @@ def place_ranks(wished: RankPlacement | None, layout: Layout, n_ranks: int | Non
     )
 
 
-def _devices(wished: RankPlacement | None, layout: Layout, n_ranks: int | None) -> tuple[Gpu, ...]:
+def _devices(wanted: RankPlacement | None, layout: Layout, n_ranks: int | None) -> tuple[Gpu, ...]:
     oams = _by_oam(layout.gpus)
-    if wished is None:
+    if wanted is None:
         return layout.gpus[: n_ranks or len(layout.gpus)]
-    if wished is RankPlacement.NODE:
+    if wanted is RankPlacement.NODE:
         return _whole(layout)
-    if wished is RankPlacement.ONE_OAM:
+    if wanted is RankPlacement.ONE_OAM:
         whole = [gpus for gpus in oams.values() if len(gpus) == layout.per_oam]
-        return _or_missing(wished, tuple(whole[0]) if whole and layout.per_oam > 1 else ())
-    if wished is RankPlacement.ONE_PER_OAM:
+        return _or_missing(wanted, tuple(whole[0]) if whole and layout.per_oam > 1 else ())
+    if wanted is RankPlacement.ONE_PER_OAM:
         each = tuple(gpus[0] for gpus in oams.values())
-        return _or_missing(wished, each if len(each) == layout.n_oams else ())
-    if wished is RankPlacement.ONE_IOD:
-        return _or_missing(wished, _one_iod(layout.gpus))
+        return _or_missing(wanted, each if len(each) == layout.n_oams else ())
+    if wanted is RankPlacement.ONE_IOD:
+        return _or_missing(wanted, _one_iod(layout.gpus))
     if n_ranks is None:
         raise CommandLineError(
             "how many of the first devices are meant is not said", hint="say it with --np."
@@ -185,10 +185,10 @@ def _whole(layout: Layout) -> tuple[Gpu, ...]:
     return layout.gpus
 
 
-def _or_missing(wished: RankPlacement, gpus: tuple[Gpu, ...]) -> tuple[Gpu, ...]:
+def _or_missing(wanted: RankPlacement, gpus: tuple[Gpu, ...]) -> tuple[Gpu, ...]:
     if not gpus:
         raise MachineError(
-            f"no devices that can be used here are placed as '{wished.value}'",
+            f"no devices that can be used here are placed as '{wanted.value}'",
             hint="rccltune detect -v shows which devices lie where.",
         )
     return gpus
@@ -239,33 +239,33 @@ def _alike(n_ranks: int, layout: Layout) -> tuple[RankPlacement, ...]:
     return _BOTH if n_ranks == layout.per_oam == layout.n_oams else ()
 
 
-def _side_by_side(wished: RankPlacement, layout: Layout, n_ranks: int | None) -> Placed:
+def _side_by_side(wanted: RankPlacement, layout: Layout, n_ranks: int | None) -> Placed:
     """All devices, parted into communicators of one OAM each, or across all OAMs."""
     oams = list(_by_oam(layout.gpus).values())
     per_oam = len(oams[0]) if oams else 0
     if per_oam < 2 or len(oams) < 2 or any(len(gpus) != per_oam for gpus in oams):
         raise MachineError(
-            f"'{wished.value}' needs several OAMs with several devices each, as many on every one",
+            f"'{wanted.value}' needs several OAMs with several devices each, as many on every one",
             hint="rccltune detect -v shows which devices lie where.",
         )
-    own = per_oam if wished is RankPlacement.EVERY_OAM else len(oams)
+    own = per_oam if wanted is RankPlacement.EVERY_OAM else len(oams)
     if n_ranks not in (None, own):
         raise CommandLineError(
-            f"the groups of '{wished.value}' have {own} ranks here, and --np asks for {n_ranks}",
+            f"the groups of '{wanted.value}' have {own} ranks here, and --np asks for {n_ranks}",
             hint="leave out --np.",
         )
     return Placed(
-        placement=wished,
+        placement=wanted,
         gpus=tuple(gpu for gpus in oams for gpu in gpus),
         n_ranks=own,
-        split=(_split(wished, per_oam, len(layout.gpus)),),
+        split=(_split(wanted, per_oam, len(layout.gpus)),),
         alike=_alike(own, layout),
     )
 
 
-def _split(wished: RankPlacement, per_oam: int, n_started: int) -> tuple[str, str]:
+def _split(wanted: RankPlacement, per_oam: int, n_started: int) -> tuple[str, str]:
     """What groups ranks by OAM, or by their place in it; the mask is known to older benchmarks."""
-    every = wished is RankPlacement.EVERY_OAM
+    every = wanted is RankPlacement.EVERY_OAM
     if per_oam & (per_oam - 1):
         return _SPLIT, f"{'DIV' if every else 'MOD'}{per_oam}"
     bits = per_oam - 1
@@ -293,7 +293,7 @@ class Seating:
 
 
 def seating_of(
-    wished: RankPlacement | None,
+    wanted: RankPlacement | None,
     n_ranks: int | None,
     system: records.System,
     variables: Mapping[str, str],
@@ -301,7 +301,7 @@ def seating_of(
     """Put ranks on the devices of one node.
 
     Args:
-        wished: None is the whole node, or its first devices where ``n_ranks`` is fewer.
+        wanted: None is the whole node, or its first devices where ``n_ranks`` is fewer.
         n_ranks: of a communicator, None for as many as the placement has.
         system: what was detected.
         variables: the site's environment.
@@ -312,7 +312,7 @@ def seating_of(
         CommandLineError: the number of ranks does not fit, or is not known.
     """
     n_known = len(system.gpus) + system.n_hidden
-    asks = wished not in (None, RankPlacement.NODE)
+    asks = wanted not in (None, RankPlacement.NODE)
     if not system.gpus and asks:
         raise MachineError(
             "which devices there are is not known, so that ranks cannot be placed on them",
@@ -328,7 +328,7 @@ def seating_of(
             raise
         # Nobody asked for devices: the site's own choice passes on.
         return _unchosen(n_ranks, n_known, default=len(system.gpus))
-    placed = place_ranks(wished, layout, n_ranks)
+    placed = place_ranks(wanted, layout, n_ranks)
     place = Place(
         name=placed.placement.value,
         scale=Scale(n_nodes=1, n_ranks=placed.n_ranks),
@@ -364,12 +364,12 @@ def _unchosen(n_ranks: int | None, n_known: int, *, default: int | None = None) 
 
 
 def over_hosts(
-    wished: RankPlacement | None, seating: Seating, n_hosts: int, n_devices: int
+    wanted: RankPlacement | None, seating: Seating, n_hosts: int, n_devices: int
 ) -> Seating:
     """The same ranks on several hosts, whose devices cannot be seen from here.
 
     Args:
-        wished: as said.
+        wanted: as said.
         seating: on one host.
         n_hosts: two or more.
         n_devices: of this host; the others are taken to have as many.
@@ -377,9 +377,9 @@ def over_hosts(
     Raises:
         CommandLineError: a placement other than all devices was asked for.
     """
-    if wished not in (None, RankPlacement.NODE):
+    if wanted not in (None, RankPlacement.NODE):
         raise CommandLineError(
-            f"ranks on several hosts cannot be placed as '{wished.value}': the devices of other "
+            f"ranks on several hosts cannot be placed as '{wanted.value}': the devices of other "
             "hosts cannot be seen from here",
             hint="sweep the placement on one host, or leave out --placement-of-ranks.",
         )

@@ -125,12 +125,12 @@ def benchmarks(folders: Iterable[Path]) -> tuple[Benchmark, ...]:
 
 
 def benchmark_folders(
-    root: Root, request: Path | None, rocm: Path | None, path: str | None
+    root: Root, folder: Path | None, rocm: Path | None, path: str | None
 ) -> list[Path]:
     """Where benchmarks are looked for: what the user names, else PATH and the usual places."""
-    if request is not None:
+    if folder is not None:
         # Users name the checkout as often as its build folder.
-        return [request / "build", request]
+        return [folder / "build", folder]
     named = [root.at(f) for f in (path or "").split(":") if f]
     return [*named, *([rocm / "bin"] if rocm else []), root.at("opt/rccl-tests/build")]
 

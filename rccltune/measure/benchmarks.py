@@ -59,16 +59,16 @@ _USUAL: Final = (Path("/opt/rocm/bin"), Path("/opt/rccl-tests/build"))
 _OPTION: Final = re.compile(r"\[-(\w)[, ]")
 
 
-def bench_of(request: Path | None) -> Bench:
+def bench_of(named: Path | None) -> Bench:
     """The real programs.
 
     Args:
-        request: their folder or the checkout; None looks on PATH and under /opt.
+        named: their folder or the checkout; None looks on PATH and under /opt.
 
     Raises:
         MachineError: there are none, they do not start, or they are the stand-in's.
     """
-    folder = _folder(request)
+    folder = _folder(named)
     programs = programs_in(folder)
     first = Path(next(iter(programs.values())))
     if machine.SIMULATED_MARK in first.read_bytes():
@@ -127,10 +127,10 @@ def letters_of(program: str, variables: Mapping[str, str]) -> frozenset[str]:
     return frozenset(_OPTION.findall(done.stdout + done.stderr))
 
 
-def _folder(request: Path | None) -> Path:
-    if request is not None:
+def _folder(named: Path | None) -> Path:
+    if named is not None:
         # Users name the checkout as often as its build folder.
-        return request / "build" if (request / "build").is_dir() else request
+        return named / "build" if (named / "build").is_dir() else named
     found = shutil.which(Collective.ALL_REDUCE.benchmark)
     if found is not None:
         return Path(found).parent
@@ -152,7 +152,7 @@ UNTUNABLE: Final = "gloo on the CPU asks no tuner: it is measured as it is, for 
 
 
 def check_request(sweep: Sweep, backend: str, given: Sequence[str]) -> None:
-    """Stop where torch cannot do what is wished for.
+    """Stop where torch cannot do what is asked for.
 
     Args:
         sweep: what is to be measured.
@@ -228,18 +228,18 @@ def torchrun(bench: Bench) -> Launcher:
     return launch.LAUNCHERS["torchrun"](program=Path(bench.runs[0]))
 
 
-def _python(request: str | None) -> str:
+def _python(named: str | None) -> str:
     """An absolute path: every rank is started from another folder.
 
     Raises:
         MachineError: there is none.
     """
-    if request is None and importlib.util.find_spec("torch") is not None:
+    if named is None and importlib.util.find_spec("torch") is not None:
         return sys.executable
-    found = shutil.which(request or "python3")
+    found = shutil.which(named or "python3")
     if found is None:
         raise MachineError(
-            f"there is no Python {request or 'python3'}",
+            f"there is no Python {named or 'python3'}",
             hint="name the one that has torch with --python.",
         )
     # Not resolved: a virtual environment's Python is a link, and is told by its own path.

@@ -13,15 +13,15 @@ from rccltune.machine import named_hosts
 from rccltune.model import CommandLineError, MachineError, Reporter
 
 
-def launcher_of(request: str, benchmark: Path | None) -> Launcher:
-    """The launcher wished for, or the first that fits the benchmark's MPI.
+def launcher_of(flavour: str, benchmark: Path | None) -> Launcher:
+    """The launcher asked for, or the first that fits the benchmark's MPI.
 
     Raises:
         MachineError: there is none.
         CommandLineError: srun outside an allocation.
     """
     return launch.find_launcher(
-        request,
+        flavour,
         path=os.environ.get("PATH"),
         family=machine.linked_mpi(benchmark) if benchmark is not None else None,
         in_allocation="SLURM_JOB_ID" in os.environ,

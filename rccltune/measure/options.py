@@ -8,7 +8,7 @@ Ranks are bound to their NUMA sets without being asked to, where the launcher ca
 
 The record below is the schema of sweep.yaml, makes the command line's options (``min_bytes`` is
 ``--min-bytes``, in the order of the help), and says what a session's own sweep.yaml keeps of each.
-Presets are some of its values. What is made of them is in ``pipeline/wishes.py``.
+Presets are some of its values. What is made of them is in ``measure/request.py``.
 """
 
 from __future__ import annotations

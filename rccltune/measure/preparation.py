@@ -99,7 +99,7 @@ class Prepared:
 
 
 def prepare_request(request: Request, site: Site, folder: Path, *, lifts: bool) -> Prepared:
-    """Plan what a user wished for, with the variants that this site can have.
+    """Plan what a user asked for, with the variants that this site can have.
 
     Args:
         request: all of it.

@@ -1,4 +1,4 @@
-"""Options and sweep.yaml, joined into one wish."""
+"""Options and sweep.yaml, joined into one request."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ def merge_request(path: Path | None, options: Mapping[str, Any]) -> Request:
 
     Raises:
         InputFileError: mistakes in the file, all at once.
-        CommandLineError: wishes that do not fit together.
+        CommandLineError: options that do not fit together.
     """
     said = ({} if path is None else _read(path)) | given(options)
     said = {**PRESETS.get(said.get("preset", ""), {}), **said}
@@ -119,7 +119,7 @@ def _absolute(path: Path | None) -> Path | None:
 
 
 def session_request(folder: Path, options: Mapping[str, Any], *, trusted: bool) -> Request:
-    """The wishes of a session's own sweep, with options of this command line before them.
+    """The request of a session's own sweep, with options of this command line before them.
 
     What a session of somebody else says about where to run is never followed: programs, libraries
     and variables come from this command line or from this machine's detection.

@@ -14,7 +14,7 @@ from rccltune.model import CommandLineError, Scale
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AtScale:
-    """One of the scales: what is wished for there, and the session that it goes into."""
+    """One of the scales: what is asked for there, and the session that it goes into."""
 
     scale: Scale
     request: SiteRequest
@@ -22,7 +22,7 @@ class AtScale:
 
 
 def at_scales(request: SiteRequest, scales: Sequence[Scale], folder: Path) -> tuple[AtScale, ...]:
-    """One wish for each scale; a part of the host file is written beside each session.
+    """One request for each scale; a part of the host file is written beside each session.
 
     Args:
         request: with all hosts, and no number of ranks.

@@ -283,8 +283,8 @@ def _system() -> machine.System:
 
 
 @contextmanager
-def in_mode(request: Mode | None, *, apply: bool, reporter: Reporter) -> Iterator[None]:
-    """The machine in the mode that is wished for, where that was asked for; put back afterwards.
+def in_mode(mode: Mode | None, *, apply: bool, reporter: Reporter) -> Iterator[None]:
+    """The machine in the mode that is asked for, where that was asked for; put back afterwards.
 
     Raises:
         MachineError: the mode cannot be set, or not put back.
@@ -293,7 +293,7 @@ def in_mode(request: Mode | None, *, apply: bool, reporter: Reporter) -> Iterato
     if not apply:
         yield
         return
-    if request is None:
+    if mode is None:
         raise CommandLineError(
             "--apply-mode needs a mode", hint="say which with --mode, e.g. --mode cpx-nps4."
         )
@@ -301,15 +301,15 @@ def in_mode(request: Mode | None, *, apply: bool, reporter: Reporter) -> Iterato
     packages = [Path(sysconfig.get_path(name)) for name in ("purelib", "platlib")]
     folder = machine.bindings(rocm, packages)
     system = _system()
-    for need in machine.needs(system, request, is_root=os.geteuid() == 0):
+    for need in machine.needs(system, mode, is_root=os.geteuid() == 0):
         reporter.say(f"--apply-mode needs {need}")
     if folder is None:
         raise MachineError(
             "amdsmi is not installed, so the mode cannot be set",
-            hint=f"set it by hand: {'; '.join(machine.commands(request))}.",
+            hint=f"set it by hand: {'; '.join(machine.commands(mode))}.",
         )
     run = machine.runner(folder, os.environ)
-    with machine.applied(request, system, run=run, look=_system, reporter=reporter):
+    with machine.applied(mode, system, run=run, look=_system, reporter=reporter):
         yield
 
 

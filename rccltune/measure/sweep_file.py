@@ -1,4 +1,4 @@
-"""sweep.yaml: what a user wishes for, with every mistake found at once and placed.
+"""sweep.yaml: what a user asks for, with every mistake found at once and placed.
 
 In comes the text of a YAML file, out come typed values under the names of the command line's own
 options (:mod:`rccltune.measure.options`), so that an option overrides a key of the same name.

@@ -1,4 +1,4 @@
-"""What a sweep wishes for, launches and keeps; and what weakens a result, with its remedy."""
+"""What a sweep measures, launches and keeps; and what weakens a result, with its remedy."""
 
 from __future__ import annotations
 
@@ -134,7 +134,7 @@ class Fingerprint:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Sweep:
-    """What is wished for, as resolved from options and sweep.yaml.
+    """What to measure, as resolved from options and sweep.yaml.
 
     Attributes:
         method: ``one-launch`` walks through all settings in a launch, ``per-setting`` makes one

@@ -164,7 +164,7 @@ def arms(
 
 
 def _settings(sweep: Sweep, collective: Collective, ground: Ground) -> tuple[Setting, ...]:
-    """Those wished for; the usual ones otherwise, with each count where everything is measured."""
+    """Those asked for; the usual ones otherwise, with each count where everything is measured."""
     if ground.untunable is not None and not sweep.settings:
         return ()
     usual = sweep.settings or default_settings(collective)

@@ -108,7 +108,7 @@ def _pair(wanted: list[Arm]) -> tuple[Arm, ...]:
         collective, setting, variant = arm
         if setting.is_complete and not variant.patched:
             groups.setdefault((collective, variant), []).append(arm)
-    # Stable: collectives and settings stay in the order in which they were wished for.
+    # Stable: collectives and settings stay in the order in which they were asked for.
     for _, found in sorted(groups.items(), key=lambda group: group[0][1] != DEFAULT_VARIANT):
         if len(found) > 1:
             return max(combinations(found, 2), key=lambda two: _unlike(two[0][1], two[1][1]))

@@ -62,11 +62,11 @@ class Vendor:
         return {"path": self.place, "sha256": self.sha256, "rows": len(self.rules)}
 
 
-def vendor(wished: Path, fingerprint: Fingerprint, *, reporter: Reporter) -> Vendor:
+def vendor(wanted: Path, fingerprint: Fingerprint, *, reporter: Reporter) -> Vendor:
     """Read the table that was named, or the one that this machine's RCCL brings.
 
     Args:
-        wished: its file; ``auto`` looks where RCCL looks.
+        wanted: its file; ``auto`` looks where RCCL looks.
         fingerprint: of the machine that the rules are for.
         reporter: told which file was taken, and what of it is not understood.
 
@@ -74,9 +74,9 @@ def vendor(wished: Path, fingerprint: Fingerprint, *, reporter: Reporter) -> Ven
         MachineError: there is none; the message says where it was looked for.
         InputFileError: it cannot be read, is refused, is one of ours, or is for another machine.
     """
-    place, content = _found(fingerprint.arch) if wished == AUTO else _named(wished)
+    place, content = _found(fingerprint.arch) if wanted == AUTO else _named(wanted)
     file, left_out = _read(content, place)
-    if wished == AUTO and grammar.text_of(content).lstrip(f"{grammar.BLANKS}\n").startswith("#@"):
+    if wanted == AUTO and grammar.text_of(content).lstrip(f"{grammar.BLANKS}\n").startswith("#@"):
         raise InputFileError(
             "what stands where the vendor's table should be was written by rccltune",
             where=place,

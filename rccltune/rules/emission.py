@@ -139,7 +139,7 @@ def choose_rules(request: EmitRequest, *, reporter: Reporter) -> Emitted:
 def _choices(
     request: EmitRequest, fits: Sequence[FitDone], reporter: Reporter
 ) -> tuple[EmitRequest, list[Choice]]:
-    """What each session chooses, then what is predicted, and the wish that they follow.
+    """What each session chooses, then what is predicted, and the request that they follow.
 
     What one scale needs in the environment every communicator of the job gets: where others do not
     need it too, and so were not measured under it, all choose without it.

@@ -24,7 +24,7 @@ class Answered:
 
         Args:
             job: all evidence.
-            known: what other rooms know.
+            known: what other packages know.
         """
         self._job = job
         self._known = known

@@ -1,4 +1,4 @@
-"""What is answered, and what other rooms know that answers need."""
+"""What is answered, and what other packages know that answers need."""
 
 from __future__ import annotations
 
@@ -65,7 +65,7 @@ class Filed(NamedTuple):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Known:
-    """What other rooms know, asked by this one.
+    """What other packages know, asked by this one.
 
     Attributes:
         around: paths that may take a call: collective, nbytes, where, type and operation, library.

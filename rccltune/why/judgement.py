@@ -23,7 +23,7 @@ class Judge:
 
         Args:
             job: all evidence.
-            known: what other rooms know.
+            known: what other packages know.
         """
         self._job = job
         self._known = known

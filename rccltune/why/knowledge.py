@@ -1,4 +1,4 @@
-"""What other rooms know, for the why room: paths around a tuner, rule files, releases."""
+"""What other packages know, for answers: paths around a tuner, rule files, releases."""
 
 from __future__ import annotations
 

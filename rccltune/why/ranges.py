@@ -29,7 +29,7 @@ def verdict(job: Job, known: Known) -> Verdict:
 
     Args:
         job: all evidence.
-        known: what other rooms know.
+        known: what other packages know.
     """
     judge = Judge(job, known)
     answers = [*_stuck(job), *_by_size(job, judge)]

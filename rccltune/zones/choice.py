@@ -258,7 +258,7 @@ def choose(curves: Sequence[Curve], options: ChoiceOptions | None = None) -> Cho
     """Choose a setting for every size of every target.
 
     Args:
-        curves: as the fit room made them; all views of a target serve one list of zones, since
+        curves: as fit made them; all views of a target serve one list of zones, since
             a tuner sees neither type nor placement, and a zone's regret is the worst of them.
         options: the contract's defaults unless given.
 

@@ -21,7 +21,8 @@ from rccltune.launch import TAG
 Real = Callable[[str], object]
 LONG = pytest.mark.long
 # Each starts a whole sweep; how each starts ranks is in test_starting.py at any size.
-NAMES = ("openmpi5", "srun", *(pytest.param(n, marks=LONG) for n in ("openmpi4", "mpich", "intel")))
+MORE = [pytest.param(name, marks=LONG) for name in ("openmpi4", "mpich", "intel")]
+NAMES = ["openmpi5", "srun", *MORE]
 SMALL = ["--collective", "all_reduce", "--min-bytes", "4K", "--max-bytes", "32K", "--repeats", "1"]
 SMALL += ["--method", "per-setting"]
 COLUMNS = ["setting", "variant", "placement", "nbytes", "time_us", "n_wrong", "doubt", "executed"]
@@ -144,10 +145,7 @@ def test_two_names_of_one_host_are_no_two_hosts(
 
 
 # A hang takes as long as its time limit: under each launcher in scripts/test --long.
-OTHERS = ("openmpi4", "mpich", "intel", "srun")
-
-
-@pytest.mark.parametrize("name", ["openmpi5", *(pytest.param(n, marks=LONG) for n in OTHERS)])
+@pytest.mark.parametrize("name", ["openmpi5", pytest.param("srun", marks=LONG), *MORE])
 def test_a_hanging_setting_is_ended_under_every_launcher(
     node: Callable[..., Path], real: Real, tmp_path: Path, name: str
 ) -> None:

@@ -6,7 +6,6 @@ Checked three ways that know nothing of each other: the plugin's trace, the benc
 
 from __future__ import annotations
 
-import sys
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -14,9 +13,6 @@ from pathlib import Path
 
 import pytest
 from schedule_reader import Options, Trace, read_trace, schedule_text
-
-sys.path.insert(0, str(Path(__file__).parents[1] / "simulate"))
-
 from simulation import Row, Sim, Small
 
 N_RANKS = 4

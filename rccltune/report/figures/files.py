@@ -3,7 +3,7 @@
 ``draw`` is the way in. Each figure is a function from a Scene to frozen data (speedup, bandwidth,
 timing, belief, variants, channels, table), tested without drawing, and a renderer of the same
 name in ``render``.
-matplotlib is imported with this room, so the command line imports the room late.
+matplotlib is imported with this package, so the command line imports the package late.
 """
 
 from __future__ import annotations
