@@ -190,7 +190,7 @@ def _verified(
 ) -> tuple[Verified, ...]:
     """Every file that has rules, verified; only then does one lie where jobs look for it."""
     found = []
-    request = options(fit_session(prepared.folder, reporter=reporter))
+    choosing = options(fit_session(prepared.folder, reporter=reporter))
     for one in (emitted, *emitted.beside):
         if one.path is None or one.environment_path is None:
             continue
@@ -204,8 +204,8 @@ def _verified(
                     folder=prepared.folder,
                     rules=candidate,
                     output=one.path,
-                    min_gain=request.min_gain,
-                    extrapolate=request.extrapolate,
+                    min_gain=choosing.min_gain,
+                    extrapolate=choosing.extrapolate,
                     n_repeats=_REPEATS,
                     timeout_s=prepared.timeout_s,
                     allowed=allowed,

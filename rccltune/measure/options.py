@@ -148,7 +148,7 @@ class Option:
     pinned: bool = False
 
 
-_MODE: Final = Parsed(Mode.parse_request, what="mode", write=str)
+_MODE: Final = Parsed(Mode.parse_option, what="mode", write=str)
 _SETTING: Final = Parsed(Setting.parse, what="setting", write=str)
 _COLLECTIVE: Final = Parsed(Collective.parse, what="collective", write=lambda one: one.value)
 _SIZED: Final = Parsed(_sized, write=lambda one: f"{one[0].value}/{one[1]}")

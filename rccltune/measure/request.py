@@ -56,41 +56,41 @@ def merge_request(path: Path | None, options: Mapping[str, Any]) -> Request:
     """
     said = ({} if path is None else _read(path)) | given(options)
     said = {**PRESETS.get(said.get("preset", ""), {}), **said}
-    request = SweepOptions(**said)
-    sweep = sweep_file.sweep_of(request)
+    asked = SweepOptions(**said)
+    sweep = sweep_file.sweep_of(asked)
     _check(sweep)
     _check_sizes(said)
     _check_runner(said, sweep)
     return Request(
         sweep=sweep,
-        site=_site(request),
-        timeout_s=request.timeout,
-        budget_s=request.budget,
-        variants=request.variant,
-        variants_file=request.variants,
-        scales=request.scales,
-        workload=request.workload,
-        named_collectives=bool(request.collective),
+        site=_site(asked),
+        timeout_s=asked.timeout,
+        budget_s=asked.budget,
+        variants=asked.variant,
+        variants_file=asked.variants,
+        scales=asked.scales,
+        workload=asked.workload,
+        named_collectives=bool(asked.collective),
     )
 
 
-def _site(request: SweepOptions) -> SiteRequest:
-    placement = request.placement_of_ranks
+def _site(options: SweepOptions) -> SiteRequest:
+    placement = options.placement_of_ranks
     return SiteRequest(
-        mode=request.mode,
-        simulate=request.simulate,
-        runner=request.runner,
-        python=request.python,
-        backend=request.backend,
-        launcher=request.launcher,
-        n_ranks=request.np,
+        mode=options.mode,
+        simulate=options.simulate,
+        runner=options.runner,
+        python=options.python,
+        backend=options.backend,
+        launcher=options.launcher,
+        n_ranks=options.np,
         placement=RankPlacement(placement) if placement else None,
-        added=request.env,
-        cleared=request.clear,
-        seed=request.seed,
-        rccl_tests=request.rccl_tests,
-        librccl=request.librccl,
-        hostfile=request.hostfile,
+        added=options.env,
+        cleared=options.clear,
+        seed=options.seed,
+        rccl_tests=options.rccl_tests,
+        librccl=options.librccl,
+        hostfile=options.hostfile,
     )
 
 

@@ -32,7 +32,7 @@ class Mode:
     memory: Word | None
 
     @classmethod
-    def parse_request(cls, text: str) -> Mode | None:
+    def parse_option(cls, text: str) -> Mode | None:
         """As :meth:`parse`, and ``auto``: the machine's own, whatever that is."""
         return None if text.strip().lower() == "auto" else cls.parse(text)
 

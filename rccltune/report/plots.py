@@ -60,16 +60,16 @@ def plot_session(
         TooLittleDataError: no good sample.
     """
     done = fit_session(folder, reporter=reporter)
-    request = options(done)
-    choice = _choice_or_none(done, request, reporter)
-    environments = environments_of(done, choice, request) if choice else ()
+    choosing = options(done)
+    choice = _choice_or_none(done, choosing, reporter)
+    environments = environments_of(done, choice, choosing) if choice else ()
     limits = bounded(done)
     if limits is not None:
         bounds(limits)
     launches = session.read_launches(folder)
     wanted = plot_input(
         done,
-        request,
+        choosing,
         choice=choice,
         environments=environments,
         limits=limits,
@@ -88,7 +88,7 @@ def plot_session(
 
 def plot_input(
     done: FitDone,
-    request: ChoiceOptions,
+    choosing: ChoiceOptions,
     *,
     choice: Choice | None,
     environments: Sequence[Environment],
@@ -99,7 +99,7 @@ def plot_input(
 
     Args:
         done: what fit found.
-        request: of the choice.
+        choosing: of the choice.
         choice: None where there is nothing to choose from.
         environments: variants, judged.
         limits: what the session's rates of links say, None where it has none.
@@ -110,7 +110,7 @@ def plot_input(
         crossovers=tuple(c for c in done.crossovers if _is_drawn(c.target.variant, environments)),
         zones=zones_in(choice.zones, environments) if choice else (),
         environments=tuple(environments),
-        baseline=request.baseline,
+        baseline=choosing.baseline,
         left_out=choice.left_out if choice else (),
         quarantined=done.quarantined,
         beliefs=done.beliefs,
@@ -182,10 +182,10 @@ def _is_drawn(variant: Variant, environments: Sequence[Environment]) -> bool:
     return base == chosen if chosen is not None else base not in others
 
 
-def _choice_or_none(done: FitDone, request: ChoiceOptions, reporter: Reporter) -> Choice | None:
+def _choice_or_none(done: FitDone, choosing: ChoiceOptions, reporter: Reporter) -> Choice | None:
     """A session of baselines only has figures, but nothing to choose from."""
     try:
-        return choice_of(done, request)
+        return choice_of(done, choosing)
     except TooLittleDataError as error:
         reporter.say(f"no zones: {error.message}")
         return None

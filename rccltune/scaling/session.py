@@ -226,10 +226,10 @@ def _choice(fits: Sequence[FitDone], made: Sequence[Prediction], options: Choice
         able = [c for c in known if (c.key.collective, c.key.scale) in places]
     else:
         able = [c for c in known if _target(c) in comparable]
-    request = replace(options, extrapolate=False, arch=fits[0].session.fingerprint.arch_or_vendor)
+    choosing = replace(options, extrapolate=False, arch=fits[0].session.fingerprint.arch_or_vendor)
     found = Choice(zones=(), notices=(), left_out=())
     if able:
-        found = zones.choose(able, request)
+        found = zones.choose(able, choosing)
     chosen = {zone.target for zone in found.zones}
     holes = []
     for target in dict.fromkeys(_target(c) for c in curves):

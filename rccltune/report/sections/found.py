@@ -67,7 +67,7 @@ class Found:
     """What a session has.
 
     Attributes:
-        request: of the choice.
+        choosing: of the choice.
         choice: None where there is nothing to choose between.
         why_none: the reason of that, else empty.
         drawn: what figures are drawn from.
@@ -82,7 +82,7 @@ class Found:
     """
 
     done: FitDone
-    request: ChoiceOptions
+    choosing: ChoiceOptions
     choice: Choice | None
     why_none: str
     environments: tuple[Environment, ...]
@@ -153,23 +153,23 @@ def gather(
         CommandLineError: the baseline or the variant that was named was not measured.
     """
     done = fit_session(folder, reporter=reporter)
-    request = options(done)
-    choice, why = _choice(done, request)
-    environments = environments_of(done, choice, request) if choice else ()
+    choosing = options(done)
+    choice, why = _choice(done, choosing)
+    environments = environments_of(done, choice, choosing) if choice else ()
     limits = bounded(done)
     launches = session.read_launches(folder)
     rules = tuple(_rules(path) for path in sorted(folder.glob("rccl_tuner*.csv")))
     search = session.read_derived(folder, SEARCH_FILE, SearchFile)
     return Found(
         done=done,
-        request=request,
+        choosing=choosing,
         choice=choice,
         why_none=why,
         environments=environments,
         limits=limits,
         drawn=plot_input(
             done,
-            request,
+            choosing,
             choice=choice,
             environments=environments,
             limits=limits,
@@ -209,9 +209,9 @@ def _devices(folder: Path, launches: Iterable[Ended]) -> str | None:
     return None
 
 
-def _choice(done: FitDone, request: ChoiceOptions) -> tuple[Choice | None, str]:
+def _choice(done: FitDone, choosing: ChoiceOptions) -> tuple[Choice | None, str]:
     try:
-        return choice_of(done, request), ""
+        return choice_of(done, choosing), ""
     except TooLittleDataError as error:
         return None, error.message
 

@@ -265,7 +265,7 @@ def _foreign(found: Found, zones: Sequence[Zone]) -> tuple[str, ...]:
 
 def _named(found: Found) -> tuple[str, ...]:
     """That somebody chose what is compared with."""
-    if found.request.baseline is None:
+    if found.choosing.baseline is None:
         return ()
     said = f"Compared with {baseline_of(found)}, which --baseline named"
     return (f"{said}: what the untouched site does by itself may be faster.",)

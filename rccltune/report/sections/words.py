@@ -88,7 +88,7 @@ def stamp(found: Found, *, extrapolated: bool = False) -> tuple[str, bool]:
 
 def baseline_of(found: Found) -> str:
     """What gains outside a verification are over."""
-    named = found.request.baseline
+    named = found.choosing.baseline
     if named is None:
         return "the untouched site"
     return f"the baseline of {named}" if isinstance(named, str) else str(named)
