@@ -39,8 +39,9 @@ static void check_walk(const struct schedule *schedule, const uint8_t *sizes, si
         require(place.step <= schedule->n_steps);
         step = place.step;
         n_in_step = begins ? 1 : n_in_step + 1;
-        const struct candidate *answer = schedule_answer(schedule, step);
-        require(answer == NULL || answer == &schedule->steps[step]);
+        const struct schedule_step *at = schedule_step_at(schedule, step);
+        require((at == NULL) == (step == schedule->n_steps));
+        require(at == NULL || at == &schedule->steps[step]);
     }
 }
 
@@ -60,19 +61,21 @@ static void check_round_trip(const struct schedule *schedule)
               (unsigned long long)schedule->n_nodes, (unsigned long long)schedule->n_ranks,
               (unsigned long long)schedule->n_calls, schedule->told ? "told" : "size");
     for (uint32_t i = 0; i < schedule->n_steps; i++) {
-        if (schedule_answer(schedule, i) == NULL) {
-            lines_add(&lines, "silent");
+        const struct schedule_step *step = &schedule->steps[i];
+        if (schedule_answer(step) == NULL) {
+            lines_add(&lines, "%s", step->rules ? "rules" : "silent");
         } else {
-            trace_add_setting(&lines, &schedule->steps[i]);
+            trace_add_setting(&lines, &step->answer);
         }
         lines_add(&lines, "\n");
     }
     require(schedule_parse((struct text){lines.at, lines.used}, &again, &mistake) == SCHEDULE_OK);
     require(again.n_nodes == schedule->n_nodes && again.n_ranks == schedule->n_ranks &&
             again.n_calls == schedule->n_calls && again.told == schedule->told &&
-            again.n_steps == schedule->n_steps);
+            again.n_steps == schedule->n_steps && again.has_rules == schedule->has_rules);
     for (uint32_t i = 0; i < schedule->n_steps; i++) {
-        require(same(&schedule->steps[i], &again.steps[i]));
+        require(same(&schedule->steps[i].answer, &again.steps[i].answer) &&
+                schedule->steps[i].rules == again.steps[i].rules);
     }
     schedule_free(&again);
     lines_free(&lines);

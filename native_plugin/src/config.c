@@ -78,16 +78,20 @@ static enum config_outcome choose_from_directory(struct load *load)
     return name_in_directory(load, placement_to_look_for(load));
 }
 
+/* Keeps a name that a variable gave. */
+static enum config_outcome take_path(struct load *load, const char *named, char *path,
+                                     const char *variable)
+{
+    return text_copy(text_of(named), path, CONFIG_PATH_SIZE)
+               ? CONFIG_RULES
+               : load_end(load, CONFIG_WRONG, "%s: the path is too long", variable);
+}
+
 static enum config_outcome choose_file(struct load *load)
 {
     const struct settings *settings = load->settings;
-    bool scheduled = settings->schedule != NULL;
-    const char *named = scheduled ? settings->schedule : settings->rule_file;
-    if (named != NULL) {
-        return text_copy(text_of(named), load->config->path, sizeof load->config->path)
-                   ? CONFIG_RULES
-                   : load_end(load, CONFIG_WRONG, "%s: the path is too long",
-                              scheduled ? "RCCLTUNE_SCHEDULE" : "NCCL_TUNER_CONFIG_FILE");
+    if (settings->rule_file != NULL) {
+        return take_path(load, settings->rule_file, load->config->path, "NCCL_TUNER_CONFIG_FILE");
     }
     if (settings->rule_dir != NULL) {
         return choose_from_directory(load);
@@ -97,7 +101,8 @@ static enum config_outcome choose_file(struct load *load)
 }
 
 /* Reads all of an open file.  `*content` is to be freed by the caller in every case. */
-static enum config_outcome read_all(struct load *load, int fd, char **content, size_t *length)
+static enum config_outcome read_all(struct load *load, const char *path, int fd, char **content,
+                                    size_t *length)
 {
     size_t room = 0;
     for (*length = 0;;) {
@@ -114,34 +119,33 @@ static enum config_outcome read_all(struct load *load, int fd, char **content, s
             return CONFIG_RULES;
         }
         if (got < 0 && errno != EINTR) {
-            return load_end(load, CONFIG_WRONG, "%s: cannot be read (errno %d)", load->config->path,
-                            errno);
+            return load_end(load, CONFIG_WRONG, "%s: cannot be read (errno %d)", path, errno);
         }
         *length += got > 0 ? (size_t)got : 0;
         if (*length > RULE_FILE_MAX_BYTES) {
-            return load_end(load, CONFIG_WRONG, "%s: larger than the limit of %d MiB",
-                            load->config->path, RULE_FILE_MAX_BYTES >> 20);
+            return load_end(load, CONFIG_WRONG, "%s: larger than the limit of %d MiB", path,
+                            RULE_FILE_MAX_BYTES >> 20);
         }
     }
 }
 
 /* Reads a file whose name leads to a regular one, over links too (Kubernetes mounts are links). */
-static enum config_outcome read_regular(struct load *load, int fd, char **content, size_t *length)
+static enum config_outcome read_regular(struct load *load, const char *path, int fd, char **content,
+                                        size_t *length)
 {
     if (!quiet_is_regular(fd)) {
         /* A pipe may be read by one rank alone, and a device has no end. */
         return load_end(load, CONFIG_WRONG,
                         "%s: no regular file (a folder, a device or a pipe, as <(...) makes one)",
-                        load->config->path);
+                        path);
     }
-    return read_all(load, fd, content, length);
+    return read_all(load, path, fd, content, length);
 }
 
-static enum config_outcome read_file(struct load *load, char **content, size_t *length)
+/* Reads a file; one that nobody named, but the directory would have, need not be there. */
+static enum config_outcome read_file(struct load *load, const char *path, bool is_named,
+                                     char **content, size_t *length)
 {
-    const struct settings *settings = load->settings;
-    const char *path = load->config->path;
-    bool is_named = settings->schedule != NULL || settings->rule_file != NULL;
     /* O_NONBLOCK: a pipe without a writer must not hang the job. */
     int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY);
     if (fd < 0 && errno == ENOENT && !is_named) {
@@ -151,7 +155,7 @@ static enum config_outcome read_file(struct load *load, char **content, size_t *
         return load_end(load, CONFIG_WRONG, "%s: cannot be opened (errno %d%s)", path, errno,
                         errno == ENOENT ? ", no such file" : "");
     }
-    enum config_outcome outcome = read_regular(load, fd, content, length);
+    enum config_outcome outcome = read_regular(load, path, fd, content, length);
     (void)close(fd);
     return outcome;
 }
@@ -200,7 +204,8 @@ static enum config_outcome build(struct load *load, const struct rule_file *file
                         TABLE_MAX_CANDIDATES);
     }
     if (config->table->n_candidates == 0) {
-        config_release(config);
+        rule_table_free(config->table);
+        config->table = NULL;
         return load_end(load, CONFIG_NOTHING, "%s: no rule for %llu ranks on %llu nodes",
                         config->path, (unsigned long long)load->n_ranks,
                         (unsigned long long)load->n_nodes);
@@ -217,7 +222,7 @@ static enum config_outcome use_schedule(struct load *load, struct text content)
         return end_without_memory(load);
     }
     if (load->settings->log != LOG_OFF) {
-        sha256_text(content, config->sha256);
+        sha256_text(content, config->schedule_sha256);
     }
     switch (schedule_parse(content, config->schedule, &mistake)) {
     case SCHEDULE_OK:
@@ -227,7 +232,7 @@ static enum config_outcome use_schedule(struct load *load, struct text content)
         return end_without_memory(load);
     case SCHEDULE_REFUSED:
         config_release(config);
-        return load_end(load, CONFIG_WRONG, "%.300s: refused, line %u: %s", config->path,
+        return load_end(load, CONFIG_WRONG, "%.300s: refused, line %u: %s", config->schedule_path,
                         (unsigned)mistake.line, mistake.message);
     }
     uint64_t n_nodes = config->schedule->n_nodes;
@@ -237,7 +242,7 @@ static enum config_outcome use_schedule(struct load *load, struct text content)
         return load_end(
             load, CONFIG_NOTHING,
             "%s: the schedule is for %llu ranks on %llu nodes, and no rule file is read",
-            config->path, (unsigned long long)n_ranks, (unsigned long long)n_nodes);
+            config->schedule_path, (unsigned long long)n_ranks, (unsigned long long)n_nodes);
     }
     return CONFIG_RULES;
 }
@@ -264,16 +269,15 @@ static enum config_outcome use_content(struct load *load, struct text content)
     return outcome;
 }
 
-/* Reads the file that was chosen and makes a table or a schedule of it. */
+/* Reads the rule file that was chosen and makes a table of it. */
 static enum config_outcome load_file(struct load *load)
 {
     char *content = NULL;
     size_t length = 0;
-    enum config_outcome outcome = read_file(load, &content, &length);
+    bool is_named = load->settings->rule_file != NULL;
+    enum config_outcome outcome = read_file(load, load->config->path, is_named, &content, &length);
     if (outcome == CONFIG_RULES) {
-        struct text text = {content, length};
-        outcome =
-            load->settings->schedule != NULL ? use_schedule(load, text) : use_content(load, text);
+        outcome = use_content(load, (struct text){content, length});
     }
     free(content);
     return outcome;
@@ -292,17 +296,64 @@ static enum config_outcome load_file_for_any(struct load *load)
     return outcome == CONFIG_RULES ? load_file(load) : outcome;
 }
 
+static enum config_outcome load_rules(struct load *load)
+{
+    enum config_outcome outcome = choose_file(load);
+    if (outcome == CONFIG_RULES) {
+        outcome = load_file(load);
+    }
+    if (outcome == CONFIG_NOTHING && load->placement != NULL) {
+        outcome = load_file_for_any(load);
+    }
+    return outcome;
+}
+
+static enum config_outcome load_schedule(struct load *load)
+{
+    char *content = NULL;
+    size_t length = 0;
+    char *path = load->config->schedule_path;
+    enum config_outcome outcome =
+        take_path(load, load->settings->schedule, path, "RCCLTUNE_SCHEDULE");
+    if (outcome == CONFIG_RULES) {
+        outcome = read_file(load, path, true, &content, &length);
+    }
+    if (outcome == CONFIG_RULES) {
+        outcome = use_schedule(load, (struct text){content, length});
+    }
+    free(content);
+    return outcome;
+}
+
+/* What `rules` steps answer with.  A file without a rule for this communicator answers nothing, as
+ * it does in a job; none at all is a mistake in what was asked. */
+static enum config_outcome load_rules_of_steps(struct load *load)
+{
+    struct config *config = load->config;
+    if (load->settings->rule_file == NULL && load->settings->rule_dir == NULL) {
+        return load_end(load, CONFIG_WRONG,
+                        "%s has `rules` steps, and neither NCCL_TUNER_CONFIG_FILE nor "
+                        "RCCLTUNE_CONFIG_DIR is set",
+                        config->schedule_path);
+    }
+    enum config_outcome outcome = load_rules(load);
+    return outcome == CONFIG_NOTHING ? CONFIG_RULES : outcome;
+}
+
 enum config_outcome config_load(const struct settings *settings, uint64_t n_nodes, uint64_t n_ranks,
                                 struct config *config)
 {
     struct load load = {settings, config, n_nodes, n_ranks, NULL};
     *config = (struct config){.table = NULL, .mode = settings->mode};
-    enum config_outcome outcome = choose_file(&load);
-    if (outcome == CONFIG_RULES) {
-        outcome = load_file(&load);
+    if (settings->schedule == NULL) {
+        return load_rules(&load);
     }
-    if (outcome == CONFIG_NOTHING && load.placement != NULL) {
-        outcome = load_file_for_any(&load);
+    enum config_outcome outcome = load_schedule(&load);
+    if (outcome == CONFIG_RULES && config->schedule->has_rules) {
+        outcome = load_rules_of_steps(&load);
+    }
+    if (outcome != CONFIG_RULES) {
+        config_release(config);
     }
     return outcome;
 }

@@ -1,6 +1,7 @@
 /*
  * Which rules hold for a communicator: choose the file, read it, check it against the machine,
- * build the table.  Where a schedule is set it is read instead, and no rule file is.
+ * build the table.  Where a schedule is set it is read, and a rule file only where it has `rules`
+ * steps.
  */
 #ifndef RCCLTUNE_CONFIG_H
 #define RCCLTUNE_CONFIG_H
@@ -18,16 +19,18 @@ enum {
 
 /* The outcomes of docs/plugin.md, "When it fails". */
 enum config_outcome {
-    CONFIG_RULES,   /* there is a table, or a schedule */
+    CONFIG_RULES,   /* there is a table, or a schedule, or both */
     CONFIG_NOTHING, /* case c: nothing to apply */
     CONFIG_WRONG,   /* case a: wrong for every rank */
     CONFIG_UNSURE,  /* case b: possibly wrong on this rank alone */
 };
 
 struct config {
-    struct rule_table *table;        /* with CONFIG_RULES; release with config_release */
-    struct schedule *schedule;       /* the same; never both */
-    char path[CONFIG_PATH_SIZE];     /* "" when no file was chosen */
+    struct rule_table *table;             /* with CONFIG_RULES; release with config_release */
+    struct schedule *schedule;            /* the same; beside a table where it has `rules` steps */
+    char schedule_path[CONFIG_PATH_SIZE]; /* "" without a schedule */
+    char schedule_sha256[SHA256_TEXT_SIZE];
+    char path[CONFIG_PATH_SIZE];     /* of the rule file; "" when none was chosen */
     char sha256[SHA256_TEXT_SIZE];   /* "" when none was read, or nobody logs it */
     char reason[CONFIG_REASON_SIZE]; /* why there is neither; may hold several lines */
     size_t n_rules;                  /* in the file, for any communicator */

@@ -17,10 +17,11 @@
 struct plugin {
     struct rule_table
         *table; /* NULL when there is a schedule, or only a trace or a record was asked for */
-    struct watch *watch;       /* NULL unless asked for */
-    struct record *record;     /* the same */
-    struct schedule *schedule; /* NULL unless one is set for this scale */
-    lock_holder busy;          /* guards `place`, and that calls reach the watcher in its order */
+    struct rule_table *step_rules; /* what a schedule's `rules` steps answer with; may be NULL */
+    struct watch *watch;           /* NULL unless asked for */
+    struct record *record;         /* the same */
+    struct schedule *schedule;     /* NULL unless one is set for this scale */
+    lock_holder busy; /* guards `place`, and that calls reach the watcher in its order */
     struct schedule_place place;
     pid_t pid;                /* a fork's child must not write what its parent writes */
     struct plugin *next_told; /* of `first_told` */
@@ -63,7 +64,7 @@ static void begin_told(struct plugin *plugin, uint32_t step)
     lock(&plugin->busy);
     plugin->place = (struct schedule_place){.step = step, .begun = true};
     if (plugin->watch != NULL && step < plugin->schedule->n_steps) {
-        watch_step(plugin->watch, step, schedule_answer(plugin->schedule, step));
+        watch_step(plugin->watch, step, schedule_step_at(plugin->schedule, step));
     } else if (plugin->watch != NULL) {
         watch_over(plugin->watch);
     }
@@ -166,7 +167,11 @@ static enum plugin_status start(const struct plugin_comm *comm, const struct set
         complain(comm, "out of memory", true);
         return PLUGIN_UNSURE;
     }
-    (*plugin)->table = config->table;
+    if (config->schedule == NULL) {
+        (*plugin)->table = config->table;
+    } else {
+        (*plugin)->step_rules = config->table;
+    }
     (*plugin)->watch = watch;
     (*plugin)->record = record;
     (*plugin)->schedule = config->schedule;
@@ -207,16 +212,15 @@ enum plugin_status plugin_init(const struct plugin_comm *comm, struct plugin **p
  * part of every call's stack frame. */
 __attribute__((noinline)) static void watch_decided(struct plugin *plugin,
                                                     const struct plugin_call *call,
+                                                    const struct rule_table *table,
                                                     const struct candidate *chosen,
                                                     uint32_t n_skipped)
 {
     struct trace_call seen = {.n_bytes = call->n_bytes, .collective = (int8_t)call->collective};
     trace_read_table(&seen, call->cells, call->n_algorithms, call->n_protocols);
-    watch_call(plugin->watch, &seen, chosen,
-               chosen == NULL || plugin->table == NULL
-                   ? 0
-                   : (uint32_t)(chosen - plugin->table->candidates),
-               n_skipped);
+    uint32_t index =
+        table == NULL || chosen == NULL ? WATCH_NO_RULE : (uint32_t)(chosen - table->candidates);
+    watch_call(plugin->watch, &seen, chosen, index, n_skipped);
 }
 
 /* Whether a rule's own conditions, beyond collective and size, hold for a call. */
@@ -240,6 +244,39 @@ static bool is_selectable(const struct candidate *rule, const struct plugin_call
                        (size_t)rule->protocol] >= 0.0F;
 }
 
+/* The first candidate of a segment that holds and can be selected, looked at one by one; the
+ * watcher, where there is one, is told. */
+__attribute__((noinline)) static const struct candidate *decide_among(
+    struct plugin *plugin, const struct plugin_call *call, const struct rule_table *table,
+    const struct segment_list *segment)
+{
+    const struct candidate *chosen = NULL;
+    uint32_t count = segment != NULL ? segment->count : 0;
+    uint32_t n_skipped = 0;
+    for (uint32_t i = 0; i < count && chosen == NULL; i++) {
+        const struct candidate *rule = &table->candidates[table->order[segment->first + i]];
+        if (holds(rule, call)) {
+            chosen = is_selectable(rule, call) ? rule : NULL;
+            n_skipped += chosen == NULL ? 1 : 0;
+        }
+    }
+    if (plugin->watch != NULL) {
+        watch_decided(plugin, call, table, chosen, n_skipped);
+    }
+    return chosen;
+}
+
+/* What a step answers by itself, where that can be selected. */
+static const struct candidate *decide_by_step(struct plugin *plugin, const struct plugin_call *call,
+                                              const struct candidate *wanted)
+{
+    const struct candidate *chosen = wanted != NULL && is_selectable(wanted, call) ? wanted : NULL;
+    if (plugin->watch != NULL) {
+        watch_decided(plugin, call, NULL, chosen, wanted != chosen ? 1 : 0);
+    }
+    return chosen;
+}
+
 /* The answer of the step that a call belongs to.  Locked as a whole: a call must not be counted in
  * another step than the one that answered it. */
 static const struct candidate *decide_by_schedule(struct plugin *plugin,
@@ -247,15 +284,17 @@ static const struct candidate *decide_by_schedule(struct plugin *plugin,
 {
     lock(&plugin->busy);
     bool begins = schedule_advance(plugin->schedule, &plugin->place, call->n_bytes);
-    uint32_t step = plugin->place.step;
-    const struct candidate *wanted = schedule_answer(plugin->schedule, step);
-    const struct candidate *chosen = wanted != NULL && is_selectable(wanted, call) ? wanted : NULL;
-    if (plugin->watch != NULL) {
-        if (begins) {
-            watch_step(plugin->watch, step, wanted);
-        }
-        watch_decided(plugin, call, chosen, wanted != chosen ? 1 : 0);
+    const struct schedule_step *step = schedule_step_at(plugin->schedule, plugin->place.step);
+    if (plugin->watch != NULL && begins) {
+        watch_step(plugin->watch, plugin->place.step, step);
     }
+    const struct rule_table *table = plugin->step_rules;
+    bool by_rules = step != NULL && step->rules && table != NULL;
+    const struct candidate *chosen =
+        by_rules
+            ? decide_among(plugin, call, table,
+                           rule_table_segment(table, (unsigned)call->collective, call->n_bytes))
+            : decide_by_step(plugin, call, schedule_answer(step));
     unlock(&plugin->busy);
     return chosen;
 }
@@ -268,31 +307,9 @@ __attribute__((noinline)) static const struct candidate *decide_without_table(
         return decide_by_schedule(plugin, call);
     }
     if (plugin->watch != NULL) {
-        watch_decided(plugin, call, NULL, 0);
+        watch_decided(plugin, call, NULL, NULL, 0);
     }
     return NULL;
-}
-
-/* The first candidate of a segment that holds and can be selected, looked at one by one; the
- * watcher, where there is one, is told. */
-__attribute__((noinline)) static const struct candidate *decide_among(
-    struct plugin *plugin, const struct plugin_call *call, const struct segment_list *segment)
-{
-    const struct rule_table *table = plugin->table;
-    const struct candidate *chosen = NULL;
-    uint32_t count = segment != NULL ? segment->count : 0;
-    uint32_t n_skipped = 0;
-    for (uint32_t i = 0; i < count && chosen == NULL; i++) {
-        const struct candidate *rule = &table->candidates[table->order[segment->first + i]];
-        if (holds(rule, call)) {
-            chosen = is_selectable(rule, call) ? rule : NULL;
-            n_skipped += chosen == NULL ? 1 : 0;
-        }
-    }
-    if (plugin->watch != NULL) {
-        watch_decided(plugin, call, chosen, n_skipped);
-    }
-    return chosen;
 }
 
 /* What a job waits for: no lock, no allocation, no getenv, and no output unless somebody watches.
@@ -314,7 +331,7 @@ const struct candidate *plugin_decide(struct plugin *plugin, const struct plugin
     const struct segment_list *segment =
         rule_table_segment(plugin->table, (unsigned)call->collective, call->n_bytes);
     if (plugin->watch != NULL) {
-        return decide_among(plugin, call, segment);
+        return decide_among(plugin, call, plugin->table, segment);
     }
     if (segment == NULL || segment->count == 0) {
         return NULL;
@@ -322,7 +339,7 @@ const struct candidate *plugin_decide(struct plugin *plugin, const struct plugin
     if (holds(&segment->head, call) && is_selectable(&segment->head, call)) {
         return &segment->head;
     }
-    return segment->count > 1 ? decide_among(plugin, call, segment) : NULL;
+    return segment->count > 1 ? decide_among(plugin, call, plugin->table, segment) : NULL;
 }
 
 void plugin_finalize(struct plugin *plugin)
@@ -336,6 +353,7 @@ void plugin_finalize(struct plugin *plugin)
     watch_end(plugin->watch); /* first: it reads the table */
     record_end(plugin->record);
     rule_table_free(plugin->table);
+    rule_table_free(plugin->step_rules);
     if (plugin->schedule != NULL) {
         schedule_free(plugin->schedule);
         free(plugin->schedule);

@@ -112,16 +112,18 @@ static bool read_part(struct text text, bool (*number_of)(struct text, int *), i
     return true;
 }
 
-/* Reads `algorithm/protocol[/channels]` or `silent`, which answers nothing. */
-static bool read_setting(struct parser *parser, struct text text, struct candidate *step)
+/* Reads `algorithm/protocol[/channels]`, `silent`, which answers nothing, or `rules`. */
+static bool read_setting(struct parser *parser, struct text text, struct schedule_step *read)
 {
+    struct candidate *step = &read->answer;
     struct text parts[3];
     struct text part;
     size_t n = 0;
     bool more = true;
     int64_t channels = -1;
     *step = (struct candidate){-1, -1, -1, LEAVE_TO_HOST, LEAVE_TO_HOST, parser->line};
-    if (text_is(text, "silent")) {
+    read->rules = text_is(text, "rules");
+    if (read->rules || text_is(text, "silent")) {
         return true;
     }
     while (text_next_field(&text, '/', &more, &part)) {
@@ -144,21 +146,22 @@ static bool read_setting(struct parser *parser, struct text text, struct candida
 static void read_step(struct parser *parser, struct text line)
 {
     struct schedule *schedule = parser->schedule;
-    struct candidate step;
+    struct schedule_step step;
     if (!parser->has_format || !parser->has_nodes || !parser->has_ranks) {
         refuse(parser, "a step before '#@ format 1' and '#@ nodes=N ranks=N calls=N'");
     } else if (schedule->told && schedule->n_calls > 0) {
         refuse(parser,
                "'calls=' ends steps, and 'advance=told' says that nothing but the process does");
     } else if (!read_setting(parser, line, &step)) {
-        refuse(parser, "'%.*s' is no setting: expected algorithm/protocol[/channels] or silent",
+        refuse(parser,
+               "'%.*s' is no setting: expected algorithm/protocol[/channels], silent or rules",
                shown(line), line.at);
     } else if (schedule->n_steps >= SCHEDULE_MAX_STEPS) {
         refuse(parser, "more than %d steps", SCHEDULE_MAX_STEPS);
     } else {
         if (schedule->n_steps == schedule->steps_room) {
             uint32_t room = schedule->steps_room == 0 ? 16 : 2 * schedule->steps_room;
-            struct candidate *bigger = realloc(schedule->steps, room * sizeof *bigger);
+            struct schedule_step *bigger = realloc(schedule->steps, room * sizeof *bigger);
             if (bigger == NULL) {
                 parser->status = SCHEDULE_NO_MEMORY;
                 return;
@@ -167,6 +170,7 @@ static void read_step(struct parser *parser, struct text line)
             schedule->steps_room = room;
         }
         schedule->steps[schedule->n_steps++] = step;
+        schedule->has_rules = schedule->has_rules || step.rules;
     }
 }
 
@@ -229,11 +233,16 @@ bool schedule_advance(const struct schedule *schedule, struct schedule_place *pl
     return begins;
 }
 
-const struct candidate *schedule_answer(const struct schedule *schedule, uint32_t step)
+const struct schedule_step *schedule_step_at(const struct schedule *schedule, uint32_t step)
 {
-    if (step >= schedule->n_steps) {
+    return step < schedule->n_steps ? &schedule->steps[step] : NULL;
+}
+
+const struct candidate *schedule_answer(const struct schedule_step *step)
+{
+    if (step == NULL || step->rules) {
         return NULL;
     }
-    const struct candidate *answer = &schedule->steps[step];
+    const struct candidate *answer = &step->answer;
     return answer->algorithm == LEAVE_TO_HOST && answer->channels < 1 ? NULL : answer;
 }

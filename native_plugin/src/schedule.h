@@ -6,8 +6,10 @@
  *     silent
  *     tree/ll128
  *     ring/simple/16
+ *     rules
  *
- * A *step* is one setting over one pass of the sizes.  It ends when a call's size is below the
+ * A *step* is one setting over one pass of the sizes; in a `rules` step the rule file that is set
+ * answers, as it would without a schedule.  It ends when a call's size is below the
  * previous call's, or after `calls` calls where that is given; the next call then belongs to the
  * next step.  After the last one the plugin stays silent.  Where a step ends depends on the
  * sequence of calls alone, which is the same on every rank.
@@ -20,6 +22,12 @@
 
 #include "rule_table.h"
 
+/* What answers during a step. */
+struct schedule_step {
+    struct candidate answer; /* meaningless where `rules` */
+    bool rules;              /* the rule file */
+};
+
 enum { SCHEDULE_MAX_STEPS = 1 << 16, SCHEDULE_MESSAGE_SIZE = 160 };
 
 struct schedule {
@@ -27,7 +35,8 @@ struct schedule {
     uint64_t n_ranks;
     uint64_t n_calls; /* of a step; 0: only a falling size ends it */
     bool told;        /* only the process ends a step; n_calls is 0 */
-    struct candidate *steps;
+    bool has_rules;   /* in some step */
+    struct schedule_step *steps;
     uint32_t n_steps;
     uint32_t steps_room;
 };
@@ -61,7 +70,11 @@ struct schedule_place {
 bool schedule_advance(const struct schedule *schedule, struct schedule_place *place,
                       uint64_t n_bytes);
 
-/* What a step answers; NULL for `silent` and beyond the last step. */
-const struct candidate *schedule_answer(const struct schedule *schedule, uint32_t step);
+/* The step of that number; NULL beyond the last one. */
+const struct schedule_step *schedule_step_at(const struct schedule *schedule, uint32_t step);
+
+/* What a step answers whatever is called; NULL for `silent`, for `rules` and where there is no
+ * step. */
+const struct candidate *schedule_answer(const struct schedule_step *step);
 
 #endif

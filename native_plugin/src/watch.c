@@ -58,13 +58,38 @@ static void flush_log(struct watch *watch, struct lines *lines)
     lines_free(lines);
 }
 
+/* The rule file, and what its choice rests on. */
+static void add_rules(struct lines *lines, const struct config *config, bool mode_is_set)
+{
+    char mode[MODE_TEXT_SIZE];
+    lines_add(lines, "rules=%u of=%zu skipped-rows=%zu file=%s sha256=%s",
+              config->table == NULL ? 0 : config->table->n_candidates, config->n_rules,
+              config->n_warnings, config->path, config->sha256);
+    if (config->detected || mode_is_set) {
+        lines_add(lines, " mode=%s from=%s arch=%s device=0x%x cus=%u",
+                  mode_text(config->mode, mode), mode_is_set ? "RCCLTUNE_MODE" : "sysfs",
+                  config->machine.arch[0] != '\0' ? config->machine.arch : "?",
+                  (unsigned)config->machine.device, (unsigned)config->machine.n_cus);
+    }
+    if (config->unmet_need[0] != '\0') {
+        lines_add(lines, " needs=%s (not set; its rules may not be selectable)",
+                  config->unmet_need);
+    }
+    lines_add(lines, "\n");
+}
+
 /* What a schedule puts aside is said, so that nobody wonders about rules that did not work. */
 static void add_schedule(struct lines *lines, const struct config *config,
                          const struct settings *settings)
 {
-    lines_add(lines, "schedule=%s steps=%u calls=%llu sha256=%s rules=not-read", config->path,
+    lines_add(lines, "schedule=%s steps=%u calls=%llu sha256=%s ", config->schedule_path,
               (unsigned)config->schedule->n_steps, (unsigned long long)config->schedule->n_calls,
-              config->sha256);
+              config->schedule_sha256);
+    if (config->schedule->has_rules) {
+        add_rules(lines, config, settings->mode_is_set);
+        return;
+    }
+    lines_add(lines, "rules=not-read");
     if (settings->rule_file != NULL || settings->rule_dir != NULL) {
         lines_add(lines, " (%s is set, and a schedule goes before it)",
                   settings->rule_file != NULL ? "NCCL_TUNER_CONFIG_FILE" : "RCCLTUNE_CONFIG_DIR");
@@ -75,9 +100,7 @@ static void add_schedule(struct lines *lines, const struct config *config,
 static void log_start(struct watch *watch, const struct config *config,
                       const struct settings *settings)
 {
-    bool mode_is_set = settings->mode_is_set;
     struct lines lines = {.at = NULL};
-    char mode[MODE_TEXT_SIZE];
     lines_add(&lines, "rccltune: comm=%s nodes=%llu ranks=%llu abi=v%u ", watch->id,
               (unsigned long long)watch->comm.n_nodes, (unsigned long long)watch->comm.n_ranks,
               watch->comm.abi);
@@ -86,20 +109,7 @@ static void log_start(struct watch *watch, const struct config *config,
     } else if (config->table == NULL) {
         lines_add(&lines, "inert: %s\n", config->reason);
     } else {
-        lines_add(&lines, "rules=%u of=%zu skipped-rows=%zu file=%s sha256=%s",
-                  config->table->n_candidates, config->n_rules, config->n_warnings, config->path,
-                  config->sha256);
-        if (config->detected || mode_is_set) {
-            lines_add(&lines, " mode=%s from=%s arch=%s device=0x%x cus=%u",
-                      mode_text(config->mode, mode), mode_is_set ? "RCCLTUNE_MODE" : "sysfs",
-                      config->machine.arch[0] != '\0' ? config->machine.arch : "?",
-                      (unsigned)config->machine.device, (unsigned)config->machine.n_cus);
-        }
-        if (config->unmet_need[0] != '\0') {
-            lines_add(&lines, " needs=%s (not set; its rules may not be selectable)",
-                      config->unmet_need);
-        }
-        lines_add(&lines, "\n");
+        add_rules(&lines, config, settings->mode_is_set);
     }
     flush_log(watch, &lines);
 }
@@ -154,7 +164,7 @@ enum output_start watch_start(const struct settings *settings, const struct conf
     made->table = config->table;
     made->n_steps = config->schedule == NULL ? 0 : config->schedule->n_steps;
     (void)snprintf(made->setting, sizeof made->setting, "%s",
-                   config->table == NULL ? "silent" : "rules");
+                   config->table == NULL || config->schedule != NULL ? "silent" : "rules");
     made->comm = *comm;
     (void)snprintf(made->id, sizeof made->id, "%s", comm->id);
     made->comm.id = made->id;
@@ -222,8 +232,9 @@ void watch_over(struct watch *watch)
     unlock(&watch->busy);
 }
 
-void watch_step(struct watch *watch, uint32_t step, const struct candidate *answer)
+void watch_step(struct watch *watch, uint32_t step, const struct schedule_step *begun)
 {
+    const struct candidate *answer = schedule_answer(begun);
     struct lines setting = {.at = NULL};
     struct lines lines = {.at = NULL};
     lock(&watch->busy);
@@ -232,7 +243,7 @@ void watch_step(struct watch *watch, uint32_t step, const struct candidate *answ
     if (answer != NULL) {
         trace_add_setting(&setting, answer);
     } else {
-        lines_add(&setting, "%s", step < watch->n_steps ? "silent" : "overrun");
+        lines_add(&setting, "%s", begun == NULL ? "overrun" : begun->rules ? "rules" : "silent");
     }
     (void)text_copy((struct text){setting.at, setting.used}, watch->setting, sizeof watch->setting);
     if (watch->keeps_trace) {
@@ -265,7 +276,9 @@ void watch_call(struct watch *watch, struct trace_call *call, const struct candi
     watch->n_step_calls++;
     if (chosen != NULL) {
         watch->n_hits++;
-        watch->hits[index]++;
+        if (index != WATCH_NO_RULE) {
+            watch->hits[index]++;
+        }
         watch->n_fallbacks += n_skipped > 0 ? 1 : 0;
     } else if (n_skipped > 0) {
         watch->n_unselectable++;

@@ -12,6 +12,9 @@
 
 struct watch;
 
+/* The place of an answer that is no rule of the table's. */
+#define WATCH_NO_RULE UINT32_MAX
+
 /* Starts watching, and says which rules are in force.  `*watch` is NULL when nothing was asked for.
  * `reason` is filled when the trace file cannot be written or memory ran out. */
 enum output_start watch_start(const struct settings *settings, const struct config *config,
@@ -20,14 +23,15 @@ enum output_start watch_start(const struct settings *settings, const struct conf
 
 /* Ends the step of a schedule that was in force, and begins another: the records of the one are
  * written with the announcement of the other, so that a launch that dies has named its setting.
- * `answer` is what the new step answers, NULL for nothing. */
-void watch_step(struct watch *watch, uint32_t step, const struct candidate *answer);
+ * `step` is its number, `begun` the step itself, NULL where all steps are over. */
+void watch_step(struct watch *watch, uint32_t step, const struct schedule_step *begun);
 
 /* Ends the last step of a schedule: its records are written, and no other step begins. */
 void watch_over(struct watch *watch);
 
 /* Notes one call.  `call` is complete but for the answer, `chosen` is that or NULL, `index` its
- * place in the table, `n_skipped` how many matching rules were passed over as not selectable. */
+ * place in the table or WATCH_NO_RULE, `n_skipped` how many matching rules were passed over as not
+ * selectable. */
 void watch_call(struct watch *watch, struct trace_call *call, const struct candidate *chosen,
                 uint32_t index, uint32_t n_skipped);
 

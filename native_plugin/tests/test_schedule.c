@@ -32,7 +32,7 @@ static void check_refused(const char *content, uint32_t line, const char *messag
 static void check_step(const struct schedule *schedule, uint32_t step, int algorithm, int protocol,
                        int channels)
 {
-    const struct candidate *answer = schedule_answer(schedule, step);
+    const struct candidate *answer = schedule_answer(schedule_step_at(schedule, step));
     CHECK(answer != NULL && answer->algorithm == algorithm && answer->protocol == protocol &&
           answer->channels == channels && answer->n_pipe_ops == -1 && answer->reg_buff == -1);
 }
@@ -47,28 +47,44 @@ static void check_files(void)
                                  "pat / simple / 0\n-/-/8\n-1/-1/9"),
                          &schedule, &mistake) == SCHEDULE_OK);
     CHECK(schedule.n_nodes == 2 && schedule.n_ranks == 64 && schedule.n_calls == 44);
-    CHECK(schedule.n_steps == 7 && schedule_answer(&schedule, 0) == NULL);
-    CHECK(schedule_answer(&schedule, 1)->line == 7);
+    CHECK(schedule.n_steps == 7 && !schedule.has_rules);
+    CHECK(schedule_answer(schedule_step_at(&schedule, 0)) == NULL);
+    CHECK(schedule_answer(schedule_step_at(&schedule, 1))->line == 7);
     check_step(&schedule, 1, ALGORITHM_TREE, PROTOCOL_LL128, -1);
     check_step(&schedule, 2, ALGORITHM_RING, PROTOCOL_SIMPLE, 16);
     check_step(&schedule, 3, ALGORITHM_RING, PROTOCOL_LL, -1);
     check_step(&schedule, 4, 6, PROTOCOL_SIMPLE, 0);
     check_step(&schedule, 5, LEAVE_TO_HOST, LEAVE_TO_HOST, 8);
     check_step(&schedule, 6, LEAVE_TO_HOST, LEAVE_TO_HOST, 9);
-    CHECK(schedule_answer(&schedule, 7) == NULL && schedule_answer(&schedule, UINT32_MAX) == NULL);
+    CHECK(schedule_step_at(&schedule, 7) == NULL &&
+          schedule_step_at(&schedule, UINT32_MAX) == NULL && schedule_answer(NULL) == NULL);
     schedule_free(&schedule);
     CHECK(schedule_parse(text_of(HEAD "silent"), &schedule, &mistake) == SCHEDULE_OK &&
           schedule.n_calls == 0);
     schedule_free(&schedule);
 }
 
+static void check_rules_steps(void)
+{
+    struct schedule schedule;
+    struct schedule_mistake mistake;
+    CHECK(schedule_parse(text_of(HEAD "silent\nrules # of the file\nring/ll\n"), &schedule,
+                         &mistake) == SCHEDULE_OK);
+    CHECK(schedule.n_steps == 3 && schedule.has_rules && !schedule.steps[0].rules &&
+          schedule.steps[1].rules && !schedule.steps[2].rules);
+    CHECK(schedule_answer(schedule_step_at(&schedule, 1)) == NULL);
+    schedule_free(&schedule);
+}
+
 static void check_mistakes(void)
 {
     static const char *const bad_settings[] = {
-        "tree",          "ring/ll/1/2",     "bush/ll",           "ring/LL",     "-1/ll", "ring/-",
-        "ring/ll/-2",    "ring/ll/many",    "ring/ll/",          "-/-",         "-/-/0", "/",
-        "baseline",      "silent/ll",       "ring/ll,16",        "silent ring", "-1/-1", "Silent",
-        "ring/ll/ 1 6 ", "ring/2147483648", "ring/ll/2147483648"};
+        "tree",        "ring/ll/1/2",   "bush/ll",         "ring/LL",
+        "-1/ll",       "ring/-",        "ring/ll/-2",      "ring/ll/many",
+        "ring/ll/",    "-/-",           "-/-/0",           "/",
+        "baseline",    "silent/ll",     "rules/ll",        "Rules",
+        "rules rules", "ring/ll,16",    "silent ring",     "-1/-1",
+        "Silent",      "ring/ll/ 1 6 ", "ring/2147483648", "ring/ll/2147483648"};
     char content[256];
     check_refused("", 0, "no step");
     check_refused(HEAD "# nothing\n", 0, "no step");
@@ -267,18 +283,85 @@ static void check_files_that_cannot_be_used(void)
     CHECK(init_quietly() == ABI_INVALID_USAGE);
 }
 
+static void set_rules(const char *content)
+{
+    char path[600];
+    CHECK(tree_put(root, "rules.csv", content));
+    (void)snprintf(path, sizeof path, "%s/rules.csv", root);
+    (void)setenv("NCCL_TUNER_CONFIG_FILE", path, 1);
+}
+
+/* What a job with the file would get, in `rules` steps alone: the first selectable match, by scale,
+ * numPipeOps and fallbacks. */
+static void check_rules_answer_in_their_steps(int version)
+{
+    struct host host;
+    int n_channels = 0;
+    set_rules("allreduce,10,19,tree,ll,-1,1,8,-1,-1\n"
+              "allreduce,10,29,ring,simple,12,1,8,-1,-1\n"
+              "allreduce,40,49,tree,ll,-1,1,8,7,-1\n"
+              "allreduce,60,69,ring,ll,-1,1,16,-1,-1\n");
+    write_schedule(HEAD "silent\nrules\nring/ll\nrules\n");
+    CHECK(host_load(&host, library, version));
+    CHECK(host_init(&host, 8, 1) == ABI_SUCCESS && host.context != NULL);
+    CHECK(ask(&host, 10) == -1 && ask(&host, 20) == -1);
+    CHECK(ask(&host, 9) == -1 && ask(&host, 10) == 0 && ask(&host, 19) == 0);
+    CHECK(ask_beside(&host, ALL_REDUCE, 20, -1, &n_channels) == 5 && n_channels == 12);
+    CHECK(ask(&host, 30) == -1 && ask(&host, 40) == -1 && ask(&host, 60) == -1);
+    CHECK(ask(&host, 10) == 3 && ask(&host, 20) == 3);
+    if (version > 2) { /* behind the one that cannot be selected */
+        CHECK(ask_beside(&host, ALL_REDUCE, 10, 0, &n_channels) == 5 && n_channels == 12);
+    } else {
+        CHECK(ask(&host, 10) == 0);
+    }
+    CHECK(ask(&host, 5) == -1 && ask(&host, 10) == -1); /* overrun */
+    CHECK(host_finalize(&host) == ABI_SUCCESS);
+}
+
+static void check_rules_steps_need_a_file(void)
+{
+    struct host host;
+    write_schedule(HEAD "silent\nrules\n");
+    (void)unsetenv("NCCL_TUNER_CONFIG_FILE");
+    CHECK(init_quietly() == ABI_INVALID_USAGE);
+    (void)setenv("NCCL_TUNER_CONFIG_FILE", "/nonexistent/rules.csv", 1);
+    CHECK(init_quietly() == ABI_INVALID_USAGE);
+    set_rules("allreduce,20,10,tree,ll,-1,1,8,-1,-1\n");
+    CHECK(init_quietly() == ABI_INVALID_USAGE);
+    set_rules("#@ requires compute=CPX memory=NPS4\nallreduce,0,9,tree,ll,-1,1,8,-1,-1\n");
+    (void)setenv("RCCLTUNE_MODE", "spx-nps1", 1);
+    CHECK(init_quietly() == ABI_INVALID_USAGE);
+    (void)setenv("RCCLTUNE_MODE", "cpx-nps4", 1);
+    CHECK(host_load(&host, library, 5) && host_init(&host, 8, 1) == ABI_SUCCESS);
+    CHECK(ask(&host, 9) == -1 && ask(&host, 8) == 0);
+    CHECK(host_finalize(&host) == ABI_SUCCESS);
+    (void)unsetenv("RCCLTUNE_MODE");
+    set_rules("allreduce,0,9,tree,ll,-1,1,16,-1,-1\n"); /* of another scale: nothing, as in a job */
+    CHECK(host_load(&host, library, 5) && host_init(&host, 8, 1) == ABI_SUCCESS);
+    CHECK(ask(&host, 9) == -1 && ask(&host, 8) == -1 && ask(&host, 8) == -1);
+    CHECK(host_finalize(&host) == ABI_SUCCESS);
+    write_schedule(HEAD "silent\n"); /* no rule file is read without such a step */
+    (void)setenv("NCCL_TUNER_CONFIG_FILE", "/nonexistent/rules.csv", 1);
+    CHECK(host_load(&host, library, 5) && host_init(&host, 8, 1) == ABI_SUCCESS);
+    CHECK(host_finalize(&host) == ABI_SUCCESS);
+    (void)unsetenv("NCCL_TUNER_CONFIG_FILE");
+}
+
 int main(int argc, char **argv)
 {
     CHECK(argc == 2);
     library = argv[1];
     tree_make(root, sizeof root);
     check_files();
+    check_rules_steps();
     check_mistakes();
     check_limit();
     check_where_steps_end();
     for (int version = 2; version <= 6; version++) {
         check_version(version);
+        check_rules_answer_in_their_steps(version);
     }
+    check_rules_steps_need_a_file();
     check_other_scales_are_left_alone();
     check_every_communicator_has_its_place();
     check_files_that_cannot_be_used();

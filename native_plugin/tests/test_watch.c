@@ -231,6 +231,29 @@ static void check_schedule_is_traced(void)
     CHECK(strstr(text, "schedule begun=2 of=3 overrun-calls=0\n") != NULL);
 }
 
+/* The trace names the rule that answered and that the step was one of rules; the log counts it. */
+static void check_rules_steps_are_traced(void)
+{
+    clear();
+    CHECK(tree_put(root, "schedule",
+                   "#@ format 1\n#@ nodes=1 ranks=8 calls=2\nsilent\nrules\nring/ll\n"));
+    set_path("RCCLTUNE_SCHEDULE", "", "schedule");
+    set_path("RCCLTUNE_TRACE", "", "trace-%c.csv");
+    set_path("RCCLTUNE_LOG", "summary:", "log.txt");
+    CHECK(run(6, 8) == ABI_SUCCESS);
+    const char *text = read_file("trace-0000000000abcdef.csv");
+    CHECK(strstr(text, " step=1 of=3 setting=rules\n") != NULL);
+    CHECK(strstr(text, ",0,silent,allreduce,100,2,0,") != NULL);
+    CHECK(strstr(text, ",1,rules,allreduce,300,2,1,") != NULL);
+    CHECK(strstr(text, ",tree/ll,ring/simple,3\n") != NULL);
+    CHECK(strstr(text, ",2,ring/ll,allreduce,400,1,0,") != NULL);
+    text = read_file("log.txt");
+    CHECK(strstr(text, " steps=3 calls=2 sha256=") != NULL &&
+          strstr(text, " rules=4 of=4 skipped-rows=1 file=") != NULL &&
+          strstr(text, "rules=not-read") == NULL);
+    CHECK(strstr(text, "rule line=4 setting=tree/ll channels=-1 hits=1\n") != NULL);
+}
+
 static void check_schedules_beside_the_usual(void)
 {
     clear();
@@ -279,6 +302,7 @@ int main(int argc, char **argv)
     check_decisions();
     check_trace();
     check_schedule_is_traced();
+    check_rules_steps_are_traced();
     check_schedules_beside_the_usual();
     tree_remove(root);
     return check_result();

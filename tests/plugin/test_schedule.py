@@ -108,6 +108,55 @@ def test_the_plugin_is_where_the_sentence_says(
             check_trace(read_trace(path), names, calls, places, abi)
 
 
+ROWS = st.lists(
+    st.builds(
+        lambda low, span, algorithm, protocol, channels, pipe, ranks: (
+            f"allreduce,{low},{low + span},{algorithm},{protocol},{channels},1,{ranks},{pipe},-1"
+        ),
+        st.integers(0, 4),
+        st.integers(0, 3),
+        st.sampled_from(["tree", "ring"]),
+        st.sampled_from(PROTOCOLS),
+        st.sampled_from([-1, 16]),
+        st.sampled_from([-1, 1, 2]),
+        st.sampled_from([8, 8, 16]),
+    ),
+    min_size=1,
+    max_size=6,
+)
+
+
+@settings(max_examples=int(os.environ.get("RCCLTUNE_TEST_EXAMPLES", "100")))
+@given(rows=ROWS, calls=st.lists(CALLS, max_size=12), abi=st.sampled_from(ABI_VERSIONS))
+def test_a_step_of_rules_answers_as_a_job_without_a_schedule(
+    host: Host, rows: list[str], calls: list[Call], abi: int
+) -> None:
+    """First selectable match, fallbacks, filters: the job itself is what it is held against."""
+    calls = sorted(calls, key=lambda call: call.nbytes)  # so that no size ends the step
+    with tempfile.TemporaryDirectory() as folder:
+        rules, schedule, path = (Path(folder) / name for name in ("rules.csv", "schedule", "trace"))
+        rules.write_text("\n".join([*rows, ""]), encoding="ascii")
+        schedule.write_text(schedule_text(["rules"], n_ranks=8), encoding="ascii")
+        job = {"NCCL_TUNER_CONFIG_FILE": str(rules)}
+        walk = {**job, "RCCLTUNE_SCHEDULE": str(schedule), "RCCLTUNE_TRACE": str(path)}
+        got = []
+        for env in (job, walk):
+            with host.communicator(abi=abi, n_nodes=1, n_ranks=8, env=env) as one:
+                got.append([one.ask(c.collective, c.nbytes, c.table()) for c in calls])
+        assert got[0] == got[1]
+        records = read_trace(path).records
+        assert {record["setting"] for record in records} <= {"rules"}
+        for record in records:
+            answered = [
+                each.cell is not None or each.channels
+                for call, each in zip(calls, got[1], strict=True)
+                if (call.collective.csv_name, str(call.nbytes))
+                == (record["collective"], record["nbytes"])
+            ]
+            assert (record["answer"] != "none") == bool(answered[0])
+            assert (record["line"] != "0") == bool(answered[0])
+
+
 def check_trace(
     trace: Trace, names: Sequence[str], calls: Sequence[Call], places: Sequence[int], abi: int
 ) -> None:
