@@ -122,6 +122,9 @@ struct drift_point {
     double seconds, factor;
 };
 
+/* Noise whose size may depend on that of the message. */
+enum { SPREAD_BLOCK, SPREAD_LAUNCH, SPREAD_SETTING, N_SPREADS };
+
 enum { MODEL_AUTO = -1 };
 enum { CSV_OF_RELEASE, CSV_NONE, CSV_OLD, CSV_NEW };
 
@@ -144,6 +147,7 @@ struct node {
     double startup_s, first_use_us;
     int first_use_calls;
     double sigma, launch_sigma, rank_sigma;
+    struct points spreads[N_SPREADS]; /* sigma by size instead of one number; not its logarithm */
     double outlier_rate, outlier_factor;
     double burst_probability, burst_seconds, burst_factor;
     char path_names[MAX_PATHS][24];

@@ -68,6 +68,30 @@ static bool read_noise(struct reader *r)
            take_double(r, 0, 1e6, &n->burst_seconds) && take_double(r, 1e-3, 1e3, &n->burst_factor);
 }
 
+/* One more point of a function of the size; `value` as it is interpolated. */
+static bool add_point(struct reader *r, struct points *points, int64_t bytes, double value)
+{
+    double log_bytes = log2((double)bytes);
+    if (points->n > 0 && log_bytes <= points->log_bytes[points->n - 1])
+        return say(r, "the sizes of the points do not ascend");
+    int n = points->n;
+    points->log_bytes = grow(points->log_bytes, &n, sizeof *points->log_bytes);
+    points->log_value = grow(points->log_value, &points->n, sizeof *points->log_value);
+    points->log_bytes[n - 1] = log_bytes;
+    points->log_value[n - 1] = value;
+    return true;
+}
+
+static bool read_spread(struct reader *r)
+{
+    static const char *const kinds[N_SPREADS] = {"sigma", "launch", "setting"};
+    int kind;
+    int64_t bytes;
+    double sigma;
+    return take_name(r, kinds, N_SPREADS, false, &kind) && take_int(r, 1, INT64_MAX, &bytes) &&
+           take_double(r, 0, 1, &sigma) && add_point(r, &r->node->spreads[kind], bytes, sigma);
+}
+
 static bool read_start(struct reader *r)
 {
     return take_double(r, 0, 3600, &r->node->startup_s) &&
@@ -201,17 +225,8 @@ static bool read_point(struct reader *r)
     double value;
     if (points == NULL)
         return say(r, "a point belongs to nothing");
-    if (!take_int(r, 1, INT64_MAX, &bytes) || !take_double(r, 1e-6, 1e12, &value))
-        return false;
-    double log_bytes = log2((double)bytes);
-    if (points->n > 0 && log_bytes <= points->log_bytes[points->n - 1])
-        return say(r, "the sizes of the points do not ascend");
-    int n = points->n;
-    points->log_bytes = grow(points->log_bytes, &n, sizeof *points->log_bytes);
-    points->log_value = grow(points->log_value, &points->n, sizeof *points->log_value);
-    points->log_bytes[n - 1] = log_bytes;
-    points->log_value[n - 1] = log2(value);
-    return true;
+    return take_int(r, 1, INT64_MAX, &bytes) && take_double(r, 1e-6, 1e12, &value) &&
+           add_point(r, points, bytes, log2(value));
 }
 
 static bool read_bypass(struct reader *r)
@@ -275,6 +290,7 @@ bool read_record(struct reader *reader, struct text keyword)
         {"name", read_name},       {"hardware", read_hardware}, {"scale", read_scale},
         {"release", read_release}, {"graph", read_graph},       {"library", read_library},
         {"noise", read_noise},     {"start", read_start},       {"drift", read_drift},
+        {"spread", read_spread},
     };
     for (size_t i = 0; i < sizeof records / sizeof *records; i++) {
         if (text_equals(keyword, records[i].keyword)) {

@@ -50,8 +50,9 @@ struct noise {
     const char *launch;
 };
 
-/* Factor on the time of one timed block: its own noise, the launch's, outliers, and what the
- * simulated clock (seconds since the sweep began) says about bursts and drift. */
+/* Factor on the time of one timed block: its own noise, the launch's, the setting's in it,
+ * outliers, and what the simulated clock (seconds since the sweep began) says about bursts and
+ * drift. */
 double block_factor(const struct node *node, const struct noise *noise, const struct situation *s,
                     uint64_t cycle, double clock);
 double rank_factor(const struct node *node, const struct noise *noise, const struct situation *s,

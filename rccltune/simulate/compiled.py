@@ -5,7 +5,15 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
-from rccltune.simulate.node import Curve, Effect, Fault, Points, Selector, SimulatedNode
+from rccltune.simulate.node import (
+    SPREADS,
+    Curve,
+    Effect,
+    Fault,
+    Points,
+    Selector,
+    SimulatedNode,
+)
 
 
 def written(node: SimulatedNode) -> bytes:
@@ -100,16 +108,27 @@ def _library(library: dict[str, Any]) -> Iterator[str]:
 def _noise(noise: dict[str, Any]) -> Iterator[str]:
     outliers = noise.get("outliers", {"rate": 0, "factor": 1})
     bursts = noise.get("bursts", {"probability": 0, "seconds": 0, "factor": 1})
+    numbers = (noise.get(name, 0) for name in ("sigma", "launch_sigma", "rank_sigma"))
     yield _line(
         "noise",
-        *(noise.get(name, 0) for name in ("sigma", "launch_sigma", "rank_sigma")),
+        *(0 if isinstance(number, tuple) else number for number in numbers),
         outliers["rate"],
         outliers["factor"],
         bursts["probability"],
         bursts["seconds"],
         bursts["factor"],
     )
+    for name, kind in SPREADS.items():
+        yield from (_line(f"spread {kind}", *point) for point in _spread(name, noise.get(name, 0)))
     yield from (_line("drift", *point) for point in noise.get("drift", ()))
+
+
+def _spread(name: str, sigma: float | Points) -> Points:
+    """Sigma by size, as far as the ``noise`` record does not say it."""
+    if isinstance(sigma, tuple):
+        return sigma
+    # That record is older than this key.
+    return ((1, sigma),) if name == "setting_sigma" and sigma else ()
 
 
 def _selector(where: Selector) -> str:

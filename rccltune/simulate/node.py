@@ -26,6 +26,8 @@ LIBRARY_PATHS: Final = (
 # Conditions that the benchmark's command line fulfils, and that need no name.
 _OF_THE_CALL: Final = ("graph", "registered", "threads", "gpus")
 MAX_BYTES: Final = 2**63 - 1
+# Noise that may depend on the size, and what the compiled form calls it.
+SPREADS: Final = {"sigma": "sigma", "launch_sigma": "launch", "setting_sigma": "setting"}
 _NEEDS: Final = {
     "substitute": ("with",),
     "differs": ("with", "rank"),
@@ -221,9 +223,7 @@ def _mistakes(raw: dict[str, Any]) -> Iterator[tuple[str, str]]:
     if library.get("channel_ceiling", library["channels"]) < library["channels"]:
         yield "library.channel_ceiling", "is below the channels"
     yield from _scale_mistakes(raw["scale"])
-    seconds = [point[0] for point in raw.get("noise", {}).get("drift", ())]
-    if seconds != sorted(set(seconds)):
-        yield "noise.drift", "has seconds that do not ascend"
+    yield from _noise_mistakes(raw.get("noise", {}))
     paths = {*LIBRARY_PATHS, *raw.get("paths", ())}
     variants = {v["name"] for v in raw.get("variants", ())}
     for group in ("curves", "effects", "bypasses", "faults"):
@@ -237,6 +237,16 @@ def _mistakes(raw: dict[str, Any]) -> Iterator[tuple[str, str]]:
         for key in _NEEDS.get(entry["kind"], ()):
             if key not in entry:
                 yield f"faults[{index}]", f"of kind {entry['kind']} lacks {key}"
+
+
+def _noise_mistakes(noise: dict[str, Any]) -> Iterator[tuple[str, str]]:
+    seconds = [point[0] for point in noise.get("drift", ())]
+    if seconds != sorted(set(seconds)):
+        yield "noise.drift", "has seconds that do not ascend"
+    for name in SPREADS:
+        sigma = noise.get(name, ())
+        if not isinstance(sigma, float):
+            yield from _points_mistakes(sigma, f"noise.{name}")
 
 
 def _scale_mistakes(scale: dict[str, int]) -> Iterator[tuple[str, str]]:
