@@ -9,10 +9,15 @@
 
 enum { MAX_GROUPS = 64 };
 
+/* Settings that ran in a pass over the sizes (setting_bit): at any size, and at its first. */
+struct pass {
+    uint64_t any, first;
+};
+
 /* What a communicator remembers. */
 struct history {
-    uint64_t settings_seen;                 /* in this pass over the sizes, a bit each */
-    uint64_t settings_before;               /* in all earlier ones */
+    struct pass now, before; /* the last pass before this one in which anything ran */
+    uint64_t launch;         /* settings that ran in any pass, this one too */
     int calls_of[N_ALGORITHMS + MAX_PATHS]; /* since an algorithm was first used */
 };
 
@@ -37,6 +42,8 @@ struct bench {
     double clock;   /* simulated seconds since the sweep began */
     uint64_t cycle; /* counts every pass over the sizes, all types and roots */
     struct history history[MAX_GROUPS];
+    bool pass_began, at_first_size; /* a call of this pass was made; this is its first size */
+    double true_us;                 /* of the last block, without noise, behind what ran before */
     int errors, n_rows;
     double busbw_sum;
     int n_busbw;

@@ -36,6 +36,7 @@ struct curve {
 };
 
 enum { MIXED_ALWAYS, MIXED_PASS, MIXED_LAUNCH };
+enum { AFTER_ANY, AFTER_LAUNCH, AFTER_PASS };
 enum { SHAPE_FACTOR, SHAPE_POINTS, SHAPE_BETWEEN, SHAPE_CHANNELS };
 
 struct channel_row {
@@ -46,6 +47,9 @@ struct channel_row {
 struct effect {
     struct selector where;
     int mixed; /* where another setting ran before, in this pass or in this launch; or always */
+    int after; /* where `setting` ran before: in this launch, in the pass before; or always */
+    uint64_t setting; /* its bit */
+    bool first;       /* where a pass begins with another setting than the one before */
     int shape;
     double factor;
     double low, high; /* SHAPE_BETWEEN: the part of each octave, 1 <= low < high <= 2 */

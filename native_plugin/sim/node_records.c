@@ -180,14 +180,50 @@ static bool read_curve(struct reader *r)
     return true;
 }
 
+static bool read_after(struct reader *r, struct effect *effect)
+{
+    static const char *const within[] = {"launch", "pass"};
+    int which, path, algorithm, protocol;
+    if (effect->after != AFTER_ANY || effect->mixed != MIXED_ALWAYS)
+        return say(r, "an effect acts after one thing alone");
+    if (!take_name(r, within, 2, false, &which) ||
+        !take_setting(r, false, &path, &algorithm, &protocol))
+        return false;
+    effect->after = which == 0 ? AFTER_LAUNCH : AFTER_PASS;
+    effect->setting = setting_bit(path, algorithm, protocol);
+    return true;
+}
+
+/* The shape, and before it the words of what must have run before. */
+static bool read_shape(struct reader *r, struct effect *effect)
+{
+    enum { AFTER = SHAPE_CHANNELS + 1, FIRST };
+    static const char *const words[] = {"factor",   "points", "between",
+                                        "channels", "after",  "first"};
+    int word;
+    for (;;) {
+        if (!take_name(r, words, sizeof words / sizeof *words, false, &word))
+            return false;
+        if (word < AFTER)
+            break;
+        if (word == FIRST && effect->first)
+            return say(r, "'first' stands there twice");
+        if (word == FIRST)
+            effect->first = true;
+        else if (!read_after(r, effect))
+            return false;
+    }
+    effect->shape = word;
+    return true;
+}
+
 static bool read_effect(struct reader *r)
 {
-    static const char *const shapes[] = {"factor", "points", "between", "channels"};
     struct node *n = r->node;
     n->effects = grow(n->effects, &n->n_effects, sizeof *n->effects);
     struct effect *effect = &n->effects[n->n_effects - 1];
     if (!take_selector(r, &effect->where, true) || !take_small(r, 0, 2, &effect->mixed) ||
-        !take_name(r, shapes, 4, false, &effect->shape))
+        !read_shape(r, effect))
         return false;
     r->factors = true;
     if (effect->shape == SHAPE_BETWEEN &&

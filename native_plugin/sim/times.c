@@ -93,9 +93,16 @@ static double effect_log(const struct effect *effect, const struct situation *s,
     }
 }
 
-static bool was_mixed(int wanted, const struct situation *s)
+/* Whether an effect acts behind what ran before this call. */
+static bool history_fits(const struct effect *effect, const struct situation *s)
 {
-    return wanted == MIXED_ALWAYS || (wanted == MIXED_PASS ? s->mixed : s->mixed_launch);
+    uint64_t ran = effect->after == AFTER_LAUNCH ? s->ran_before : s->ran_in_pass_before;
+    if (effect->after != AFTER_ANY && (ran & effect->setting) == 0)
+        return false;
+    if (effect->first && !s->first_after_switch)
+        return false;
+    return effect->mixed == MIXED_ALWAYS ||
+           (effect->mixed == MIXED_PASS ? s->mixed : s->mixed_launch);
 }
 
 double true_time(const struct node *node, const struct situation *s, bool *measured)
@@ -115,7 +122,7 @@ double true_time(const struct node *node, const struct situation *s, bool *measu
                     s->n_bytes <= (uint64_t)curve->measured_max;
     for (int i = 0; i < node->n_effects; i++) {
         const struct effect *effect = &node->effects[i];
-        if (selector_fits(node, &effect->where, s) && was_mixed(effect->mixed, s))
+        if (selector_fits(node, &effect->where, s) && history_fits(effect, s))
             log_time += effect_log(effect, s, log_bytes, curve->where.cap >= 0);
     }
     return exp2(log_time);

@@ -160,6 +160,10 @@ def _effect(effect: Effect) -> Iterator[str]:
     where = effect.where
     mixed = 2 if effect.mixed == "launch" else int(bool(effect.mixed))
     head = f"effect {_selector(where)} {where.min_bytes} {where.max_bytes} {mixed}"
+    if effect.after is not None:
+        setting, within = effect.after
+        head += f" after {within} {setting}"
+    head += " first" if effect.first else ""
     if effect.factor is not None:
         yield _line(head, "factor", effect.factor)
     elif effect.between is not None:

@@ -80,10 +80,15 @@ class Effect:
     Attributes:
         mixed: only where another setting ran before, in the same pass over the sizes (True) or
             in the same launch (``launch``).
+        after: a setting, and whether it must have run earlier in the launch (``launch``) or in the
+            pass before (``pass``).
+        first: only at the first size of a pass where another setting ran in the pass before.
     """
 
     where: Selector
-    mixed: bool | str
+    mixed: bool | str = False
+    after: tuple[str, str] | None = None
+    first: bool = False
     factor: float | None = None
     points: Points = ()
     between: tuple[float, float, float] | None = None
@@ -178,11 +183,13 @@ def _curve(entry: dict[str, Any]) -> Curve:
 
 
 def _effect(entry: dict[str, Any]) -> Effect:
-    between = entry.get("between")
+    between, after = entry.get("between"), entry.get("after")
     rows = sorted((int(n), _points(points)) for n, points in entry.get("by_channels", {}).items())
     return Effect(
         where=Selector.of(entry),
         mixed=entry.get("mixed", False),
+        after=None if after is None else (after["setting"], after["within"]),
+        first=entry.get("first", False),
         factor=entry.get("factor"),
         points=_points(entry.get("points", [])),
         between=None if between is None else (between["low"], between["high"], between["factor"]),
@@ -232,7 +239,9 @@ def _mistakes(raw: dict[str, Any]) -> Iterator[tuple[str, str]]:
             yield from _selector_mistakes(entry, at, paths, variants)
             yield from _points_mistakes(entry.get("points"), f"{at}.points")
     for index, entry in enumerate(raw.get("effects", ())):
-        yield from _effect_mistakes(entry, f"effects[{index}]")
+        at = f"effects[{index}]"
+        yield from _effect_mistakes(entry, at)
+        yield from _selector_mistakes(entry.get("after", {}), f"{at}.after", paths, variants)
     for index, entry in enumerate(raw.get("faults", ())):
         for key in _NEEDS.get(entry["kind"], ()):
             if key not in entry:
@@ -257,6 +266,8 @@ def _scale_mistakes(scale: dict[str, int]) -> Iterator[tuple[str, str]]:
 
 
 def _effect_mistakes(entry: dict[str, Any], at: str) -> Iterator[tuple[str, str]]:
+    if "mixed" in entry and "after" in entry:
+        yield at, "cannot be both mixed and after"
     between = entry.get("between")
     if between is not None and not between["low"] < between["high"]:
         yield f"{at}.between", "must have low below high"

@@ -261,6 +261,13 @@ class Between(TypedDict):
     factor: Slowdown
 
 
+class After(TypedDict):
+    """A setting that ran before, and where."""
+
+    setting: SettingName
+    within: Annotated[str, _listed("launch", "pass")]
+
+
 class EffectKeys(_Selecting, total=False):
     """A factor on times; exactly one of the last four."""
 
@@ -269,6 +276,8 @@ class EffectKeys(_Selecting, total=False):
     channels: Channels
     bytes: Range
     mixed: Annotated[bool | str, _one_of({"true": True, "launch": "launch"})]
+    after: After
+    first: Annotated[bool, _TRUE]
     factor: Slowdown
     points: Points
     between: Between

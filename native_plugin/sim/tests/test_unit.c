@@ -166,7 +166,7 @@ static void test_node(const char *path)
     struct node node;
     CHECK(node_parse(data, length, &node, message, sizeof message));
     CHECK(strcmp(node.product, "AMD Instinct MI300X") == 0);
-    CHECK(node.ranks == 8 && node.n_curves == 2 && node.n_effects == 5 && node.n_faults == 4);
+    CHECK(node.ranks == 8 && node.n_curves == 2 && node.n_effects == 8 && node.n_faults == 4);
     CHECK(node.rcclx && node.wrong_share == 0.5);
     CHECK(node.spreads[SPREAD_BLOCK].n == 0 && node.spreads[SPREAD_LAUNCH].n == 2);
     CHECK(node.spreads[SPREAD_LAUNCH].log_value[0] == 0.4);
@@ -203,6 +203,20 @@ static void test_node(const char *path)
     s.mixed = false;
     CHECK_NEAR(true_time(&node, &s, NULL) / plain, 1.25, 1e-9);
     s.mixed_launch = false;
+    s.n_bytes = 350;
+    plain = true_time(&node, &s, NULL);
+    s.ran_in_pass_before = setting_bit(PATH_TUNED, ALGO_RING, PROTO_LL); /* of no effect there */
+    CHECK_NEAR(true_time(&node, &s, NULL) / plain, 1, 1e-9);
+    s.ran_before = s.ran_in_pass_before | setting_bit(PATH_DDA, 0, 0);
+    CHECK_NEAR(true_time(&node, &s, NULL) / plain, 1.5, 1e-9);
+    s.ran_in_pass_before = setting_bit(PATH_DDA, 0, 0); /* but not at a first size */
+    CHECK_NEAR(true_time(&node, &s, NULL) / plain, 1.5, 1e-9);
+    s.first_after_switch = true;
+    CHECK_NEAR(true_time(&node, &s, NULL) / plain, 1.5 * 3, 1e-9);
+    s.mixed_launch = true;
+    CHECK_NEAR(true_time(&node, &s, NULL) / plain, 1.5 * 3 * 1.25 * 7, 1e-9);
+    s.ran_before = s.ran_in_pass_before = 0;
+    s.mixed_launch = s.first_after_switch = false;
     s.n_bytes = 1048576;
     s.what.cap = 16; /* halfway between 8 (twice as slow) and 32 */
     CHECK_NEAR(true_time(&node, &s, NULL), 286 * sqrt(2), 1e-6);
@@ -219,6 +233,27 @@ static void test_node(const char *path)
     CHECK(!parses("rccltune-node 1\nspread sigma 8 0\nspread sigma 8 0\nend\n", "ascend"));
     node_free(&node);
     free(data);
+}
+
+static void test_effects_that_make_no_sense(void)
+{
+    static const struct {
+        const char *words, *said;
+    } rows[] = {
+        {"1 after launch tree/ll factor 2", "one thing alone"},
+        {"0 after launch tree/ll after pass tree/ll factor 2", "one thing alone"},
+        {"0 after launch - factor 2", "neither"},
+        {"0 after launch factor 2", "neither"},
+        {"0 after ever tree/ll factor 2", "name is unknown"},
+        {"0 first first factor 2", "twice"},
+        {"0 first", "a word is missing"},
+    };
+    char text[256];
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+        snprintf(text, sizeof text, "rccltune-node 1\neffect - - - - - - - - 0 9 %s\nend\n",
+                 rows[i].words);
+        CHECK(!parses(text, rows[i].said));
+    }
 }
 
 static void test_noise(void)
@@ -350,6 +385,7 @@ int main(int argc, char **argv)
     test_envlist();
     test_model();
     test_node(argc > 1 ? argv[1] : path);
+    test_effects_that_make_no_sense();
     test_noise();
     test_launch_noise_by_size();
     test_setting_noise();
