@@ -287,7 +287,8 @@ static void nap(void)
 static void time_test(struct bench *bench, int dtype, int op, const char *op_name, int root)
 {
     const struct options *o = &bench->options;
-    warm_up_all(bench, dtype, op);
+    for (int i = warm_up_passes(bench, dtype); i > 0; i--)
+        warm_up_all(bench, dtype, op);
     for (long cycle = 0; o->cycles <= 0 || cycle < o->cycles; cycle++) {
         struct row row = {
             .type = dtype_names[dtype], .op = op_name, .root = root, .cycle = (int)cycle};

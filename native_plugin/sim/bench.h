@@ -75,6 +75,7 @@ void faults_at_call(const struct bench *bench, const struct situation *s);
 int64_t wrong_elements(const struct bench *bench, const struct situation *s);
 void stray_lines(const struct bench *bench, bool inside_a_row);
 void fault_at_init(const struct bench *bench);
+int warm_up_passes(const struct bench *bench, int dtype); /* one, where nothing goes wrong */
 
 /* The simulated host name of a rank. */
 const char *host_of(const struct bench *bench, int rank, char *text, size_t size);

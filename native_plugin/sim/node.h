@@ -69,6 +69,7 @@ enum {
     FAULT_SLOW_RANK,
     FAULT_INFO_LINES,
     FAULT_INIT_ERROR,
+    FAULT_SHIFT,
     N_FAULTS
 };
 enum { CRASH_SEGV, CRASH_ABORT, CRASH_KILL, CRASH_EXIT, CRASH_MEMORY_FAULT, N_CRASHES };
@@ -79,7 +80,8 @@ struct fault {
     int rank;           /* -1 is any or all */
     double probability; /* that a launch has it at all */
     double factor;      /* slow rank: times as slow; info lines: share of rows */
-    int64_t number;     /* wrong: elements; crash: exit code; info lines: 1 glues them into rows */
+    int64_t number; /* wrong: elements; crash: exit code; info lines: 1 glues them into rows; shift:
+                       passes */
     int crash;
     int path, algorithm, protocol; /* substitute, differs: what runs instead */
     char message[160];             /* init error */

@@ -279,8 +279,8 @@ static bool read_bypass(struct reader *r)
 static bool read_fault(struct reader *r)
 {
     static const char *const kinds[N_FAULTS] = {
-        "hang",    "crash",   "wrong",     "substitute", "no-plugin",
-        "no-file", "differs", "slow-rank", "info-lines", "init-error",
+        "hang",    "crash",     "wrong",      "substitute", "no-plugin", "no-file",
+        "differs", "slow-rank", "info-lines", "init-error", "shift",
     };
     static const char *const crashes[N_CRASHES] = {"segv", "abort", "kill", "exit", "memory-fault"};
     struct node *n = r->node;
@@ -304,6 +304,9 @@ static bool read_fault(struct reader *r)
         return take_double(r, 0, 1, &f->factor) && take_int(r, 0, 1, &f->number);
     case FAULT_INIT_ERROR:
         return take_string(r, f->message, sizeof f->message);
+    case FAULT_SHIFT:
+        return take_int(r, -1, 1, &f->number) &&
+               (f->number != 0 || say(r, "a shift is of no pass"));
     default:
         return true;
     }

@@ -188,6 +188,7 @@ def _fault(fault: Fault) -> str:
         "slow-rank": (entry.get("factor", 1),),
         "info-lines": (entry.get("share_of_rows", 1), entry.get("glue", False)),
         "init-error": (_text(entry.get("message", "")),),
+        "shift": (entry.get("passes", 1),),
     }.get(fault.kind, ())
     rank = -1 if fault.rank is None else fault.rank
     selector = f"{_selector(where)} {where.min_bytes} {where.max_bytes}"

@@ -36,7 +36,10 @@ _NEEDS: Final = {
     "slow-rank": ("factor", "rank"),
     "init-error": ("message",),
     "wrong": ("elements",),
+    "shift": ("passes",),
 }
+# What a fault of a whole launch cannot select.
+_OF_CALLS: Final = ("setting", "channels", "half", "bytes", "rank")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -243,9 +246,7 @@ def _mistakes(raw: dict[str, Any]) -> Iterator[tuple[str, str]]:
         yield from _effect_mistakes(entry, at)
         yield from _selector_mistakes(entry.get("after", {}), f"{at}.after", paths, variants)
     for index, entry in enumerate(raw.get("faults", ())):
-        for key in _NEEDS.get(entry["kind"], ()):
-            if key not in entry:
-                yield f"faults[{index}]", f"of kind {entry['kind']} lacks {key}"
+        yield from _fault_mistakes(entry, f"faults[{index}]")
 
 
 def _noise_mistakes(noise: dict[str, Any]) -> Iterator[tuple[str, str]]:
@@ -275,6 +276,15 @@ def _effect_mistakes(entry: dict[str, Any], at: str) -> Iterator[tuple[str, str]
         if not str(channels).isdigit() or not 1 <= int(channels) <= MAX_CHANNELS:
             yield f"{at}.by_channels.{channels}", "is no number of channels"
         yield from _points_mistakes(row, f"{at}.by_channels.{channels}")
+
+
+def _fault_mistakes(entry: dict[str, Any], at: str) -> Iterator[tuple[str, str]]:
+    for key in _NEEDS.get(entry["kind"], ()):
+        if key not in entry:
+            yield at, f"of kind {entry['kind']} lacks {key}"
+    for key in _OF_CALLS if entry["kind"] == "shift" else ():
+        if key in entry:
+            yield f"{at}.{key}", "stands in a shift, which is of the whole launch"
 
 
 def _selector_mistakes(

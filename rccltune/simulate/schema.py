@@ -311,7 +311,7 @@ class FaultKeys(_Selecting, _With, total=False):
             str,
             _listed(
                 *("hang", "crash", "wrong", "substitute", "no-plugin", "no-file", "differs"),
-                *("slow-rank", "info-lines", "init-error"),
+                *("slow-rank", "info-lines", "init-error", "shift"),
             ),
         ]
     ]
@@ -327,6 +327,7 @@ class FaultKeys(_Selecting, _With, total=False):
     share_of_rows: Share
     glue: Flag
     message: Annotated[Line, MaxLen(150)]
+    passes: Annotated[int, _one_of({"1": 1, "-1": -1})]
 
 
 class NodeFile(TypedDict, total=False):

@@ -166,7 +166,7 @@ static void test_node(const char *path)
     struct node node;
     CHECK(node_parse(data, length, &node, message, sizeof message));
     CHECK(strcmp(node.product, "AMD Instinct MI300X") == 0);
-    CHECK(node.ranks == 8 && node.n_curves == 2 && node.n_effects == 8 && node.n_faults == 4);
+    CHECK(node.ranks == 8 && node.n_curves == 2 && node.n_effects == 8 && node.n_faults == 5);
     CHECK(node.rcclx && node.wrong_share == 0.5);
     CHECK(node.spreads[SPREAD_BLOCK].n == 0 && node.spreads[SPREAD_LAUNCH].n == 2);
     CHECK(node.spreads[SPREAD_LAUNCH].log_value[0] == 0.4);
@@ -233,6 +233,18 @@ static void test_node(const char *path)
     CHECK(!parses("rccltune-node 1\nspread sigma 8 0\nspread sigma 8 0\nend\n", "ascend"));
     node_free(&node);
     free(data);
+}
+
+static void test_shifts_that_make_no_sense(void)
+{
+    const char *start = "rccltune-node 1\nfault shift - - - - - - - - 0 9 -1 1";
+    char text[128];
+    snprintf(text, sizeof text, "%s 0\nend\n", start);
+    CHECK(!parses(text, "a shift is of no pass"));
+    snprintf(text, sizeof text, "%s 2\nend\n", start);
+    CHECK(!parses(text, "out of range"));
+    snprintf(text, sizeof text, "%s\nend\n", start);
+    CHECK(!parses(text, "a word is missing"));
 }
 
 static void test_effects_that_make_no_sense(void)
@@ -385,6 +397,7 @@ int main(int argc, char **argv)
     test_envlist();
     test_model();
     test_node(argc > 1 ? argv[1] : path);
+    test_shifts_that_make_no_sense();
     test_effects_that_make_no_sense();
     test_noise();
     test_launch_noise_by_size();
