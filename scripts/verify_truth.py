@@ -266,7 +266,7 @@ def ran(
                 [program, *sizes, *options], env=playing, capture_output=True, check=True
             )
         for line in told.read_text(encoding="ascii").splitlines():
-            name, nbytes, half, _, what, channels, _, _, time_us = line.split()
+            name, nbytes, half, _, what, channels, _, _, time_us, _ = line.split()
             found[Key(name, int(nbytes), half == "in")] = Ran(
                 what=what, channels=int(channels), time_us=float(time_us)
             )

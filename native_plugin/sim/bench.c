@@ -106,7 +106,8 @@ static bool is_checked(const struct bench *bench, int in_place)
     return bench->options.check > 0 && !(exchange && in_place);
 }
 
-/* What the node file says of the block that was just timed, one line a half of a row: for tests. */
+/* What the node file says of the block that was just timed, one line a half of a row: as if nothing
+ * had run before, and behind what really did. */
 static void tell_truth(const struct bench *bench, const struct call *call,
                        const struct decision *decision)
 {
@@ -120,11 +121,12 @@ static void tell_truth(const struct bench *bench, const struct call *call,
     if (file == NULL)
         sim_fail("cannot write to %s", path);
     bool tuned = decision->path == PATH_TUNED;
-    fprintf(file, "%s %zu %s %s %s%s%s %d %d %s %.17g\n", collective_names[call->collective],
+    fprintf(file, "%s %zu %s %s %s%s%s %d %d %s %.17g %.17g\n", collective_names[call->collective],
             call->n_bytes, call->in_place ? "in" : "out", dtype_names[call->dtype],
             tuned ? algorithm_names[decision->algorithm] : bench->node.path_names[decision->path],
             tuned ? "/" : "", tuned ? protocol_names[decision->protocol] : "", decision->cap,
-            comm->n_ranks, place_names[comm->placement], true_time(&bench->node, &s, NULL));
+            comm->n_ranks, place_names[comm->placement], true_time(&bench->node, &s, NULL),
+            bench->true_us);
     fclose(file);
 }
 
@@ -210,17 +212,26 @@ static void warm_up(struct bench *bench, size_t bytes, int dtype, int op, int in
     run_block(bench, &block, &decision);
 }
 
+/* One in which nothing ran (-w 0) is none. */
 static void next_pass(struct history *history)
 {
-    history->settings_before |= history->settings_seen;
-    history->settings_seen = 0;
+    if (history->now.any != 0)
+        history->before = history->now;
+    history->now = (struct pass){0};
 }
 
 static void new_pass(struct bench *bench)
 {
     bench->cycle++;
+    bench->pass_began = false;
     for (int c = 0; c < bench->n_comms; c++)
         next_pass(&bench->history[c]);
+}
+
+/* All of a row's calls, and no others, are at the first size; one of 0 bytes makes no call. */
+static void new_size(struct bench *bench)
+{
+    bench->at_first_size = !bench->pass_began;
 }
 
 /* Newer releases warm every size up, doubling whatever -f says; older ones the largest, then the
@@ -230,15 +241,19 @@ static void warm_up_all(struct bench *bench, int dtype, int op)
     const struct options *o = &bench->options;
     new_pass(bench);
     if (!benchmark_family(o->family)->warm_every_size) {
+        bench->at_first_size = false; /* the passes to come begin with the smallest */
         warm_up(bench, o->max_bytes, dtype, op, 0, o->warmup);
+        bench->at_first_size = true;
         warm_up(bench, o->min_bytes, dtype, op, 0, o->warmup / 2);
         warm_up(bench, o->min_bytes, dtype, op, 1, o->warmup - o->warmup / 2);
         return;
     }
     if (o->min_bytes == 0)
         sim_fail("-b 0 never ends: this benchmark doubles the size to warm up");
-    for (size_t bytes = o->min_bytes; bytes <= o->max_bytes; bytes *= 2)
+    for (size_t bytes = o->min_bytes; bytes <= o->max_bytes; bytes *= 2) {
+        new_size(bench);
         warm_up(bench, bytes, dtype, op, 0, o->warmup);
+    }
 }
 
 static void one_row(struct bench *bench, size_t bytes, int dtype, int op, struct row row)
@@ -247,6 +262,7 @@ static void one_row(struct bench *bench, size_t bytes, int dtype, int op, struct
     struct counts counts = counts_of(bench, bytes, dtype);
     row.size = printed_size(counts, dtype);
     row.count = counts.parameter;
+    new_size(bench);
     stray_lines(bench, false);
     out_row_start(&row);
     stray_lines(bench, true);
@@ -271,7 +287,8 @@ static void nap(void)
 static void time_test(struct bench *bench, int dtype, int op, const char *op_name, int root)
 {
     const struct options *o = &bench->options;
-    warm_up_all(bench, dtype, op);
+    for (int i = warm_up_passes(bench, dtype); i > 0; i--)
+        warm_up_all(bench, dtype, op);
     for (long cycle = 0; o->cycles <= 0 || cycle < o->cycles; cycle++) {
         struct row row = {
             .type = dtype_names[dtype], .op = op_name, .root = root, .cycle = (int)cycle};

@@ -9,10 +9,15 @@
 
 enum { MAX_GROUPS = 64 };
 
+/* Settings that ran in a pass over the sizes (setting_bit): at any size, and at its first. */
+struct pass {
+    uint64_t any, first;
+};
+
 /* What a communicator remembers. */
 struct history {
-    uint64_t settings_seen;                 /* in this pass over the sizes, a bit each */
-    uint64_t settings_before;               /* in all earlier ones */
+    struct pass now, before; /* the last pass before this one in which anything ran */
+    uint64_t launch;         /* settings that ran in any pass, this one too */
     int calls_of[N_ALGORITHMS + MAX_PATHS]; /* since an algorithm was first used */
 };
 
@@ -37,6 +42,8 @@ struct bench {
     double clock;   /* simulated seconds since the sweep began */
     uint64_t cycle; /* counts every pass over the sizes, all types and roots */
     struct history history[MAX_GROUPS];
+    bool pass_began, at_first_size; /* a call of this pass was made; this is its first size */
+    double true_us;                 /* of the last block, without noise, behind what ran before */
     int errors, n_rows;
     double busbw_sum;
     int n_busbw;
@@ -68,6 +75,7 @@ void faults_at_call(const struct bench *bench, const struct situation *s);
 int64_t wrong_elements(const struct bench *bench, const struct situation *s);
 void stray_lines(const struct bench *bench, bool inside_a_row);
 void fault_at_init(const struct bench *bench);
+int warm_up_passes(const struct bench *bench, int dtype); /* one, where nothing goes wrong */
 
 /* The simulated host name of a rank. */
 const char *host_of(const struct bench *bench, int rank, char *text, size_t size);

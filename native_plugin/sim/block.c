@@ -62,11 +62,27 @@ static uint64_t decide_calls(struct bench *bench, struct comm *comm, int local, 
     return keys_with(digest, bits_of(&run)).state;
 }
 
-static uint64_t setting_bit(const struct decision *d)
+static uint64_t bit_of(const struct decision *d)
 {
-    int index = d->path == PATH_TUNED ? d->algorithm * N_PROTOCOLS + d->protocol
-                                      : N_ALGORITHMS * N_PROTOCOLS + d->path;
-    return (uint64_t)1 << index;
+    return setting_bit(d->path, d->algorithm, d->protocol);
+}
+
+static void recall(const struct history *history, bool at_first_size, struct situation *s)
+{
+    uint64_t own = bit_of(&s->what), last = history->before.first;
+    s->mixed = (history->now.any & ~own) != 0;
+    s->mixed_launch = (history->launch & ~own) != 0;
+    s->ran_before = history->launch;
+    s->ran_in_pass_before = history->before.any;
+    s->first_after_switch = at_first_size && last != 0 && (last & own) == 0;
+}
+
+static void remember(struct history *history, bool at_first_size, const struct decision *d)
+{
+    history->launch |= bit_of(d);
+    history->now.any |= bit_of(d);
+    if (at_first_size)
+        history->now.first |= bit_of(d);
 }
 
 /* Connections are made at an algorithm's first use; its first calls pay for them. */
@@ -81,14 +97,10 @@ static double first_use_us(const struct bench *bench, struct history *history,
     return bench->node.first_use_us * (double)(paying < n_calls ? paying : n_calls) / n_calls;
 }
 
-static double noise_free(const struct bench *bench, const struct history *history,
-                         struct situation *s)
+static double noise_free(const struct bench *bench, const struct situation *s)
 {
     if (s->ranks == 1) /* a copy within the device, or nothing at all in place (real log amd02) */
         return s->in_place ? 1.8 : 2.0 + (double)s->n_bytes / 2e6;
-    uint64_t others = ~setting_bit(&s->what);
-    s->mixed = (history->settings_seen & others) != 0;
-    s->mixed_launch = s->mixed || (history->settings_before & others) != 0;
     double time = true_time(&bench->node, s, NULL);
     if (time < 0) {
         const struct decision *d = &s->what;
@@ -113,11 +125,16 @@ static double comm_time(struct bench *bench, int index, const struct block *bloc
     double total = 0, extra = 0;
     for (int i = 0; i < n_runs; i++) {
         struct situation s = comm_situation(comm, &block->call, &runs[i].decision);
-        total += runs[i].n * noise_free(bench, history, &s);
+        recall(history, bench->at_first_size, &s);
+        double time = noise_free(bench, &s);
+        total += runs[i].n * time;
         extra += runs[i].n * first_use_us(bench, history, &runs[i].decision, runs[i].n);
         faults_at_call(bench, &s);
+        remember(history, bench->at_first_size, &runs[i].decision);
         if (i == 0)
             *first = s;
+        if (i == 0 && index == 0)
+            bench->true_us = time;
     }
     double factor = block_factor(&bench->node, &bench->noise, first, bench->cycle, bench->clock);
     return (total * factor + extra) / block->n_calls;
@@ -176,7 +193,6 @@ double run_block(struct bench *bench, const struct block *block, struct decision
                     decide_calls(bench, comm, i, block->n_calls, i == 0 ? runs : NULL, &n_runs);
             if (i == 0 && n_runs > 0) {
                 time = comm_time(bench, c, block, runs, n_runs, &first);
-                bench->history[c].settings_seen |= setting_bit(&runs[0].decision);
                 if (c == 0)
                     *decision = runs[0].decision;
             }
@@ -193,6 +209,7 @@ double run_block(struct bench *bench, const struct block *block, struct decision
     int launches = bench->options.graph > 1 && block->timed ? bench->options.graph : 1;
     npkit_calls(block->call.collective, decision, block->call.n_bytes, block->n_calls, bench->clock,
                 mean);
+    bench->pass_began |= block->call.n_bytes > 0;
     bench->clock += 1e-6 * mean * block->n_calls * launches;
     meet_turn();
     return mean;

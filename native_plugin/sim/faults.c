@@ -126,6 +126,24 @@ void stray_lines(const struct bench *bench, bool inside_a_row)
     }
 }
 
+/* A pass more or less than a tuner counts on; it speaks of a whole launch, of no setting or size.
+ */
+int warm_up_passes(const struct bench *bench, int dtype)
+{
+    const struct node *node = &bench->node;
+    struct situation s = {.collective = bench->collective,
+                          .ranks = bench->comms[0].n_ranks,
+                          .placement = bench->comms[0].placement,
+                          .dtype = dtype};
+    int64_t passes = 1;
+    for (int i = 0; i < node->n_faults; i++) {
+        const struct fault *f = &node->faults[i];
+        if (f->active && f->kind == FAULT_SHIFT && selector_fits(node, &f->where, &s))
+            passes += f->number;
+    }
+    return passes > 0 ? (int)passes : 0;
+}
+
 void fault_at_init(const struct bench *bench)
 {
     const struct node *node = &bench->node;

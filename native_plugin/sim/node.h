@@ -36,6 +36,7 @@ struct curve {
 };
 
 enum { MIXED_ALWAYS, MIXED_PASS, MIXED_LAUNCH };
+enum { AFTER_ANY, AFTER_LAUNCH, AFTER_PASS };
 enum { SHAPE_FACTOR, SHAPE_POINTS, SHAPE_BETWEEN, SHAPE_CHANNELS };
 
 struct channel_row {
@@ -46,6 +47,9 @@ struct channel_row {
 struct effect {
     struct selector where;
     int mixed; /* where another setting ran before, in this pass or in this launch; or always */
+    int after; /* where `setting` ran before: in this launch, in the pass before; or always */
+    uint64_t setting; /* its bit */
+    bool first;       /* where a pass begins with another setting than the one before */
     int shape;
     double factor;
     double low, high; /* SHAPE_BETWEEN: the part of each octave, 1 <= low < high <= 2 */
@@ -65,6 +69,7 @@ enum {
     FAULT_SLOW_RANK,
     FAULT_INFO_LINES,
     FAULT_INIT_ERROR,
+    FAULT_SHIFT,
     N_FAULTS
 };
 enum { CRASH_SEGV, CRASH_ABORT, CRASH_KILL, CRASH_EXIT, CRASH_MEMORY_FAULT, N_CRASHES };
@@ -75,7 +80,8 @@ struct fault {
     int rank;           /* -1 is any or all */
     double probability; /* that a launch has it at all */
     double factor;      /* slow rank: times as slow; info lines: share of rows */
-    int64_t number;     /* wrong: elements; crash: exit code; info lines: 1 glues them into rows */
+    int64_t number; /* wrong: elements; crash: exit code; info lines: 1 glues them into rows; shift:
+                       passes */
     int crash;
     int path, algorithm, protocol; /* substitute, differs: what runs instead */
     char message[160];             /* init error */
@@ -122,6 +128,9 @@ struct drift_point {
     double seconds, factor;
 };
 
+/* Noise whose size may depend on that of the message. */
+enum { SPREAD_BLOCK, SPREAD_LAUNCH, SPREAD_SETTING, N_SPREADS };
+
 enum { MODEL_AUTO = -1 };
 enum { CSV_OF_RELEASE, CSV_NONE, CSV_OLD, CSV_NEW };
 
@@ -144,6 +153,7 @@ struct node {
     double startup_s, first_use_us;
     int first_use_calls;
     double sigma, launch_sigma, rank_sigma;
+    struct points spreads[N_SPREADS]; /* sigma by size instead of one number; not its logarithm */
     double outlier_rate, outlier_factor;
     double burst_probability, burst_seconds, burst_factor;
     char path_names[MAX_PATHS][24];

@@ -279,6 +279,8 @@ void node_free(struct node *node)
     }
     for (int i = 0; i < node->n_variants; i++)
         free(node->variants[i].conditions);
+    for (int i = 0; i < N_SPREADS; i++)
+        free_points(&node->spreads[i]);
     free(node->drift);
     free(node->curves);
     free(node->effects);

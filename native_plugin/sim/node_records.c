@@ -68,6 +68,30 @@ static bool read_noise(struct reader *r)
            take_double(r, 0, 1e6, &n->burst_seconds) && take_double(r, 1e-3, 1e3, &n->burst_factor);
 }
 
+/* One more point of a function of the size; `value` as it is interpolated. */
+static bool add_point(struct reader *r, struct points *points, int64_t bytes, double value)
+{
+    double log_bytes = log2((double)bytes);
+    if (points->n > 0 && log_bytes <= points->log_bytes[points->n - 1])
+        return say(r, "the sizes of the points do not ascend");
+    int n = points->n;
+    points->log_bytes = grow(points->log_bytes, &n, sizeof *points->log_bytes);
+    points->log_value = grow(points->log_value, &points->n, sizeof *points->log_value);
+    points->log_bytes[n - 1] = log_bytes;
+    points->log_value[n - 1] = value;
+    return true;
+}
+
+static bool read_spread(struct reader *r)
+{
+    static const char *const kinds[N_SPREADS] = {"sigma", "launch", "setting"};
+    int kind;
+    int64_t bytes;
+    double sigma;
+    return take_name(r, kinds, N_SPREADS, false, &kind) && take_int(r, 1, INT64_MAX, &bytes) &&
+           take_double(r, 0, 1, &sigma) && add_point(r, &r->node->spreads[kind], bytes, sigma);
+}
+
 static bool read_start(struct reader *r)
 {
     return take_double(r, 0, 3600, &r->node->startup_s) &&
@@ -156,14 +180,50 @@ static bool read_curve(struct reader *r)
     return true;
 }
 
+static bool read_after(struct reader *r, struct effect *effect)
+{
+    static const char *const within[] = {"launch", "pass"};
+    int which, path, algorithm, protocol;
+    if (effect->after != AFTER_ANY || effect->mixed != MIXED_ALWAYS)
+        return say(r, "an effect acts after one thing alone");
+    if (!take_name(r, within, 2, false, &which) ||
+        !take_setting(r, false, &path, &algorithm, &protocol))
+        return false;
+    effect->after = which == 0 ? AFTER_LAUNCH : AFTER_PASS;
+    effect->setting = setting_bit(path, algorithm, protocol);
+    return true;
+}
+
+/* The shape, and before it the words of what must have run before. */
+static bool read_shape(struct reader *r, struct effect *effect)
+{
+    enum { AFTER = SHAPE_CHANNELS + 1, FIRST };
+    static const char *const words[] = {"factor",   "points", "between",
+                                        "channels", "after",  "first"};
+    int word;
+    for (;;) {
+        if (!take_name(r, words, sizeof words / sizeof *words, false, &word))
+            return false;
+        if (word < AFTER)
+            break;
+        if (word == FIRST && effect->first)
+            return say(r, "'first' stands there twice");
+        if (word == FIRST)
+            effect->first = true;
+        else if (!read_after(r, effect))
+            return false;
+    }
+    effect->shape = word;
+    return true;
+}
+
 static bool read_effect(struct reader *r)
 {
-    static const char *const shapes[] = {"factor", "points", "between", "channels"};
     struct node *n = r->node;
     n->effects = grow(n->effects, &n->n_effects, sizeof *n->effects);
     struct effect *effect = &n->effects[n->n_effects - 1];
     if (!take_selector(r, &effect->where, true) || !take_small(r, 0, 2, &effect->mixed) ||
-        !take_name(r, shapes, 4, false, &effect->shape))
+        !read_shape(r, effect))
         return false;
     r->factors = true;
     if (effect->shape == SHAPE_BETWEEN &&
@@ -201,17 +261,8 @@ static bool read_point(struct reader *r)
     double value;
     if (points == NULL)
         return say(r, "a point belongs to nothing");
-    if (!take_int(r, 1, INT64_MAX, &bytes) || !take_double(r, 1e-6, 1e12, &value))
-        return false;
-    double log_bytes = log2((double)bytes);
-    if (points->n > 0 && log_bytes <= points->log_bytes[points->n - 1])
-        return say(r, "the sizes of the points do not ascend");
-    int n = points->n;
-    points->log_bytes = grow(points->log_bytes, &n, sizeof *points->log_bytes);
-    points->log_value = grow(points->log_value, &points->n, sizeof *points->log_value);
-    points->log_bytes[n - 1] = log_bytes;
-    points->log_value[n - 1] = log2(value);
-    return true;
+    return take_int(r, 1, INT64_MAX, &bytes) && take_double(r, 1e-6, 1e12, &value) &&
+           add_point(r, points, bytes, log2(value));
 }
 
 static bool read_bypass(struct reader *r)
@@ -228,8 +279,8 @@ static bool read_bypass(struct reader *r)
 static bool read_fault(struct reader *r)
 {
     static const char *const kinds[N_FAULTS] = {
-        "hang",    "crash",   "wrong",     "substitute", "no-plugin",
-        "no-file", "differs", "slow-rank", "info-lines", "init-error",
+        "hang",    "crash",     "wrong",      "substitute", "no-plugin", "no-file",
+        "differs", "slow-rank", "info-lines", "init-error", "shift",
     };
     static const char *const crashes[N_CRASHES] = {"segv", "abort", "kill", "exit", "memory-fault"};
     struct node *n = r->node;
@@ -253,6 +304,9 @@ static bool read_fault(struct reader *r)
         return take_double(r, 0, 1, &f->factor) && take_int(r, 0, 1, &f->number);
     case FAULT_INIT_ERROR:
         return take_string(r, f->message, sizeof f->message);
+    case FAULT_SHIFT:
+        return take_int(r, -1, 1, &f->number) &&
+               (f->number != 0 || say(r, "a shift is of no pass"));
     default:
         return true;
     }
@@ -275,6 +329,7 @@ bool read_record(struct reader *reader, struct text keyword)
         {"name", read_name},       {"hardware", read_hardware}, {"scale", read_scale},
         {"release", read_release}, {"graph", read_graph},       {"library", read_library},
         {"noise", read_noise},     {"start", read_start},       {"drift", read_drift},
+        {"spread", read_spread},
     };
     for (size_t i = 0; i < sizeof records / sizeof *records; i++) {
         if (text_equals(keyword, records[i].keyword)) {

@@ -68,6 +68,14 @@ struct decision {
     uint8_t cap; /* channels as the node file's curves know them; 0 is the node's own default */
 };
 
+/* A set of what may run has a bit for each algorithm with its protocol, and for each path. */
+static inline uint64_t setting_bit(int path, int algorithm, int protocol)
+{
+    int index =
+        path == PATH_TUNED ? algorithm * N_PROTOCOLS + protocol : N_ALGORITHMS * N_PROTOCOLS + path;
+    return (uint64_t)1 << index;
+}
+
 enum { MAX_RANKS = 1024, MAX_CHANNELS = 128 };
 
 extern const char *const collective_names[N_COLLECTIVES];     /* all_reduce: files and programs */

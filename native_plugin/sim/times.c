@@ -93,9 +93,16 @@ static double effect_log(const struct effect *effect, const struct situation *s,
     }
 }
 
-static bool was_mixed(int wanted, const struct situation *s)
+/* Whether an effect acts behind what ran before this call. */
+static bool history_fits(const struct effect *effect, const struct situation *s)
 {
-    return wanted == MIXED_ALWAYS || (wanted == MIXED_PASS ? s->mixed : s->mixed_launch);
+    uint64_t ran = effect->after == AFTER_LAUNCH ? s->ran_before : s->ran_in_pass_before;
+    if (effect->after != AFTER_ANY && (ran & effect->setting) == 0)
+        return false;
+    if (effect->first && !s->first_after_switch)
+        return false;
+    return effect->mixed == MIXED_ALWAYS ||
+           (effect->mixed == MIXED_PASS ? s->mixed : s->mixed_launch);
 }
 
 double true_time(const struct node *node, const struct situation *s, bool *measured)
@@ -115,7 +122,7 @@ double true_time(const struct node *node, const struct situation *s, bool *measu
                     s->n_bytes <= (uint64_t)curve->measured_max;
     for (int i = 0; i < node->n_effects; i++) {
         const struct effect *effect = &node->effects[i];
-        if (selector_fits(node, &effect->where, s) && was_mixed(effect->mixed, s))
+        if (selector_fits(node, &effect->where, s) && history_fits(effect, s))
             log_time += effect_log(effect, s, log_bytes, curve->where.cap >= 0);
     }
     return exp2(log_time);
@@ -195,7 +202,15 @@ double keys_normal(struct keys keys)
     return sqrt(-2.0 * log(u)) * cos(6.283185307179586 * v);
 }
 
-enum { NOISE_LAUNCH = 1, NOISE_BLOCK, NOISE_OUTLIER, NOISE_RANK, NOISE_BURST, NOISE_FAULT };
+enum {
+    NOISE_LAUNCH = 1,
+    NOISE_BLOCK,
+    NOISE_OUTLIER,
+    NOISE_RANK,
+    NOISE_BURST,
+    NOISE_FAULT,
+    NOISE_SETTING
+};
 
 static struct keys block_keys(const struct noise *noise, const struct situation *s, uint64_t cycle,
                               uint64_t what)
@@ -238,13 +253,34 @@ static double slowest_rank(const struct node *node, const struct situation *s)
     return factor;
 }
 
+/* Sigma at a size: its points' where there are some, else the one number. */
+static double spread_at(const struct points *spread, double number, size_t n_bytes)
+{
+    return spread->n > 0 ? interpolate(spread, log2((double)n_bytes), false) : number;
+}
+
+/* The launch's draw is one for all sizes and settings, so a launch that is slow at one size is slow
+ * at the next; a setting's is its own, and the same in all passes of the launch. */
+static double scatter(const struct node *node, const struct noise *noise, const struct situation *s,
+                      uint64_t cycle)
+{
+    const struct points *spreads = node->spreads;
+    struct keys launch =
+        keys_with_text(keys_with(keys_of(noise->seed), NOISE_LAUNCH), noise->launch);
+    double sigma = spread_at(&spreads[SPREAD_BLOCK], node->sigma, s->n_bytes);
+    double of_launch = spread_at(&spreads[SPREAD_LAUNCH], node->launch_sigma, s->n_bytes);
+    double of_setting = spread_at(&spreads[SPREAD_SETTING], 0, s->n_bytes);
+    double log_factor = sigma * keys_normal(block_keys(noise, s, cycle, NOISE_BLOCK)) +
+                        of_launch * keys_normal(launch);
+    if (of_setting > 0)
+        log_factor += of_setting * keys_normal(block_keys(noise, s, 0, NOISE_SETTING));
+    return exp(log_factor);
+}
+
 double block_factor(const struct node *node, const struct noise *noise, const struct situation *s,
                     uint64_t cycle, double clock)
 {
-    struct keys launch =
-        keys_with_text(keys_with(keys_of(noise->seed), NOISE_LAUNCH), noise->launch);
-    double factor = exp(node->sigma * keys_normal(block_keys(noise, s, cycle, NOISE_BLOCK)) +
-                        node->launch_sigma * keys_normal(launch));
+    double factor = scatter(node, noise, s, cycle);
     if (keys_uniform(block_keys(noise, s, cycle, NOISE_OUTLIER)) < node->outlier_rate)
         factor *= node->outlier_factor;
     if (node->burst_seconds > 0) {

@@ -13,7 +13,10 @@ struct situation {
     struct decision what;
     int ranks, placement, in_place, dtype;
     size_t n_bytes;
-    bool mixed, mixed_launch; /* another setting ran before: in this pass, in this launch */
+    /* What ran before. */
+    bool mixed, mixed_launch;                /* another setting: in this pass, in this launch */
+    uint64_t ran_before, ran_in_pass_before; /* in this launch, in the pass before: setting_bit */
+    bool first_after_switch; /* first size of a pass, and another setting ran there in the last */
 };
 
 bool selector_fits(const struct node *node, const struct selector *where,
@@ -50,8 +53,9 @@ struct noise {
     const char *launch;
 };
 
-/* Factor on the time of one timed block: its own noise, the launch's, outliers, and what the
- * simulated clock (seconds since the sweep began) says about bursts and drift. */
+/* Factor on the time of one timed block: its own noise, the launch's, the setting's in it,
+ * outliers, and what the simulated clock (seconds since the sweep began) says about bursts and
+ * drift. */
 double block_factor(const struct node *node, const struct noise *noise, const struct situation *s,
                     uint64_t cycle, double clock);
 double rank_factor(const struct node *node, const struct noise *noise, const struct situation *s,

@@ -5,7 +5,15 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
-from rccltune.simulate.node import Curve, Effect, Fault, Points, Selector, SimulatedNode
+from rccltune.simulate.node import (
+    SPREADS,
+    Curve,
+    Effect,
+    Fault,
+    Points,
+    Selector,
+    SimulatedNode,
+)
 
 
 def written(node: SimulatedNode) -> bytes:
@@ -100,16 +108,27 @@ def _library(library: dict[str, Any]) -> Iterator[str]:
 def _noise(noise: dict[str, Any]) -> Iterator[str]:
     outliers = noise.get("outliers", {"rate": 0, "factor": 1})
     bursts = noise.get("bursts", {"probability": 0, "seconds": 0, "factor": 1})
+    numbers = (noise.get(name, 0) for name in ("sigma", "launch_sigma", "rank_sigma"))
     yield _line(
         "noise",
-        *(noise.get(name, 0) for name in ("sigma", "launch_sigma", "rank_sigma")),
+        *(0 if isinstance(number, tuple) else number for number in numbers),
         outliers["rate"],
         outliers["factor"],
         bursts["probability"],
         bursts["seconds"],
         bursts["factor"],
     )
+    for name, kind in SPREADS.items():
+        yield from (_line(f"spread {kind}", *point) for point in _spread(name, noise.get(name, 0)))
     yield from (_line("drift", *point) for point in noise.get("drift", ()))
+
+
+def _spread(name: str, sigma: float | Points) -> Points:
+    """Sigma by size, as far as the ``noise`` record does not say it."""
+    if isinstance(sigma, tuple):
+        return sigma
+    # That record is older than this key.
+    return ((1, sigma),) if name == "setting_sigma" and sigma else ()
 
 
 def _selector(where: Selector) -> str:
@@ -141,6 +160,10 @@ def _effect(effect: Effect) -> Iterator[str]:
     where = effect.where
     mixed = 2 if effect.mixed == "launch" else int(bool(effect.mixed))
     head = f"effect {_selector(where)} {where.min_bytes} {where.max_bytes} {mixed}"
+    if effect.after is not None:
+        setting, within = effect.after
+        head += f" after {within} {setting}"
+    head += " first" if effect.first else ""
     if effect.factor is not None:
         yield _line(head, "factor", effect.factor)
     elif effect.between is not None:
@@ -165,6 +188,7 @@ def _fault(fault: Fault) -> str:
         "slow-rank": (entry.get("factor", 1),),
         "info-lines": (entry.get("share_of_rows", 1), entry.get("glue", False)),
         "init-error": (_text(entry.get("message", "")),),
+        "shift": (entry.get("passes", 1),),
     }.get(fault.kind, ())
     rank = -1 if fault.rank is None else fault.rank
     selector = f"{_selector(where)} {where.min_bytes} {where.max_bytes}"

@@ -26,6 +26,8 @@ LIBRARY_PATHS: Final = (
 # Conditions that the benchmark's command line fulfils, and that need no name.
 _OF_THE_CALL: Final = ("graph", "registered", "threads", "gpus")
 MAX_BYTES: Final = 2**63 - 1
+# Noise that may depend on the size, and what the compiled form calls it.
+SPREADS: Final = {"sigma": "sigma", "launch_sigma": "launch", "setting_sigma": "setting"}
 _NEEDS: Final = {
     "substitute": ("with",),
     "differs": ("with", "rank"),
@@ -34,7 +36,10 @@ _NEEDS: Final = {
     "slow-rank": ("factor", "rank"),
     "init-error": ("message",),
     "wrong": ("elements",),
+    "shift": ("passes",),
 }
+# What a fault of a whole launch cannot select.
+_OF_CALLS: Final = ("setting", "channels", "half", "bytes", "rank")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -78,10 +83,15 @@ class Effect:
     Attributes:
         mixed: only where another setting ran before, in the same pass over the sizes (True) or
             in the same launch (``launch``).
+        after: a setting, and whether it must have run earlier in the launch (``launch``) or in the
+            pass before (``pass``).
+        first: only at the first size of a pass where another setting ran in the pass before.
     """
 
     where: Selector
-    mixed: bool | str
+    mixed: bool | str = False
+    after: tuple[str, str] | None = None
+    first: bool = False
     factor: float | None = None
     points: Points = ()
     between: tuple[float, float, float] | None = None
@@ -176,11 +186,13 @@ def _curve(entry: dict[str, Any]) -> Curve:
 
 
 def _effect(entry: dict[str, Any]) -> Effect:
-    between = entry.get("between")
+    between, after = entry.get("between"), entry.get("after")
     rows = sorted((int(n), _points(points)) for n, points in entry.get("by_channels", {}).items())
     return Effect(
         where=Selector.of(entry),
         mixed=entry.get("mixed", False),
+        after=None if after is None else (after["setting"], after["within"]),
+        first=entry.get("first", False),
         factor=entry.get("factor"),
         points=_points(entry.get("points", [])),
         between=None if between is None else (between["low"], between["high"], between["factor"]),
@@ -221,9 +233,7 @@ def _mistakes(raw: dict[str, Any]) -> Iterator[tuple[str, str]]:
     if library.get("channel_ceiling", library["channels"]) < library["channels"]:
         yield "library.channel_ceiling", "is below the channels"
     yield from _scale_mistakes(raw["scale"])
-    seconds = [point[0] for point in raw.get("noise", {}).get("drift", ())]
-    if seconds != sorted(set(seconds)):
-        yield "noise.drift", "has seconds that do not ascend"
+    yield from _noise_mistakes(raw.get("noise", {}))
     paths = {*LIBRARY_PATHS, *raw.get("paths", ())}
     variants = {v["name"] for v in raw.get("variants", ())}
     for group in ("curves", "effects", "bypasses", "faults"):
@@ -232,11 +242,21 @@ def _mistakes(raw: dict[str, Any]) -> Iterator[tuple[str, str]]:
             yield from _selector_mistakes(entry, at, paths, variants)
             yield from _points_mistakes(entry.get("points"), f"{at}.points")
     for index, entry in enumerate(raw.get("effects", ())):
-        yield from _effect_mistakes(entry, f"effects[{index}]")
+        at = f"effects[{index}]"
+        yield from _effect_mistakes(entry, at)
+        yield from _selector_mistakes(entry.get("after", {}), f"{at}.after", paths, variants)
     for index, entry in enumerate(raw.get("faults", ())):
-        for key in _NEEDS.get(entry["kind"], ()):
-            if key not in entry:
-                yield f"faults[{index}]", f"of kind {entry['kind']} lacks {key}"
+        yield from _fault_mistakes(entry, f"faults[{index}]")
+
+
+def _noise_mistakes(noise: dict[str, Any]) -> Iterator[tuple[str, str]]:
+    seconds = [point[0] for point in noise.get("drift", ())]
+    if seconds != sorted(set(seconds)):
+        yield "noise.drift", "has seconds that do not ascend"
+    for name in SPREADS:
+        sigma = noise.get(name, ())
+        if not isinstance(sigma, float):
+            yield from _points_mistakes(sigma, f"noise.{name}")
 
 
 def _scale_mistakes(scale: dict[str, int]) -> Iterator[tuple[str, str]]:
@@ -247,6 +267,8 @@ def _scale_mistakes(scale: dict[str, int]) -> Iterator[tuple[str, str]]:
 
 
 def _effect_mistakes(entry: dict[str, Any], at: str) -> Iterator[tuple[str, str]]:
+    if "mixed" in entry and "after" in entry:
+        yield at, "cannot be both mixed and after"
     between = entry.get("between")
     if between is not None and not between["low"] < between["high"]:
         yield f"{at}.between", "must have low below high"
@@ -254,6 +276,15 @@ def _effect_mistakes(entry: dict[str, Any], at: str) -> Iterator[tuple[str, str]
         if not str(channels).isdigit() or not 1 <= int(channels) <= MAX_CHANNELS:
             yield f"{at}.by_channels.{channels}", "is no number of channels"
         yield from _points_mistakes(row, f"{at}.by_channels.{channels}")
+
+
+def _fault_mistakes(entry: dict[str, Any], at: str) -> Iterator[tuple[str, str]]:
+    for key in _NEEDS.get(entry["kind"], ()):
+        if key not in entry:
+            yield at, f"of kind {entry['kind']} lacks {key}"
+    for key in _OF_CALLS if entry["kind"] == "shift" else ():
+        if key in entry:
+            yield f"{at}.{key}", "stands in a shift, which is of the whole launch"
 
 
 def _selector_mistakes(

@@ -6,12 +6,19 @@ editors, is made from it (scripts/make_tables.py).
 
 from __future__ import annotations
 
-from typing import Annotated, Any, Final, TypeAlias
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Annotated, Any, Final, TypeAlias
 
 from annotated_types import Ge, Gt, Le, Len, MaxLen
 from typing_extensions import Required, TypedDict
 
 from rccltune.model import LARGEST, Checked, Collective, Line, Made, Parsed, Text, matching
+
+if TYPE_CHECKING:
+    from pydantic import GetCoreSchemaHandler, GetJsonSchemaHandler
+    from pydantic.json_schema import JsonSchemaValue
+    from pydantic_core import CoreSchema
 
 MAX_CHANNELS: Final = 128  # MAXCHANNELS of RCCL
 
@@ -31,6 +38,41 @@ def _listed(*words: str) -> Parsed:
 
 def _fits(pattern: str) -> Checked:
     return matching(pattern, f"match of {pattern}")
+
+
+@dataclass(frozen=True, slots=True)
+class _NumberOr:
+    """A number, or points where a list stands.
+
+    pydantic's own union would tell of one mistake as often as there are members.
+    """
+
+    number: Any
+    points: Any
+
+    def __get_pydantic_core_schema__(
+        self, _source: object, handler: GetCoreSchemaHandler
+    ) -> CoreSchema:
+        """How pydantic asks for it."""
+        from pydantic_core import SchemaValidator, core_schema
+
+        number = SchemaValidator(handler.generate_schema(self.number))
+
+        def choose(value: object, points: Callable[[object], object]) -> object:
+            return points(value) if isinstance(value, list) else number.validate_python(value)
+
+        return core_schema.no_info_wrap_validator_function(
+            choose, handler.generate_schema(self.points)
+        )
+
+    def __get_pydantic_json_schema__(
+        self, core: CoreSchema, handler: GetJsonSchemaHandler
+    ) -> JsonSchemaValue:
+        """Both, for editors."""
+        from pydantic_core import core_schema
+
+        number = handler(core_schema.float_schema(ge=0, le=1))
+        return {"anyOf": [number, handler(core)]}
 
 
 _TRUE: Final = _one_of({"true": True})
@@ -56,7 +98,12 @@ TypeName: TypeAlias = Annotated[
 Nbytes: TypeAlias = Annotated[int, Ge(0), Le(LARGEST)]
 Range: TypeAlias = tuple[Nbytes, Nbytes]
 Point: TypeAlias = tuple[Annotated[int, Ge(1), Le(LARGEST)], Annotated[float, Ge(1e-6), Le(1e12)]]
+SigmaPoint: TypeAlias = tuple[Annotated[int, Ge(1), Le(LARGEST)], Share]
 Points: TypeAlias = Annotated[tuple[Point, ...], Len(1)]
+Sigma: TypeAlias = Annotated[
+    float | tuple[SigmaPoint, ...],
+    _NumberOr(Share, Annotated[tuple[SigmaPoint, ...], Len(1)]),
+]
 Bandwidth: TypeAlias = Annotated[float, Ge(0), Le(1e6)]
 Name: TypeAlias = Annotated[str, MaxLen(40), _fits(r"[a-z0-9][a-z0-9.-]*")]
 
@@ -148,8 +195,9 @@ class Bursts(TypedDict):
 class Noise(TypedDict, total=False):
     """How times scatter."""
 
-    sigma: Share
-    launch_sigma: Share
+    sigma: Sigma
+    launch_sigma: Sigma
+    setting_sigma: Sigma
     rank_sigma: Share
     outliers: Outliers
     bursts: Bursts
@@ -213,6 +261,13 @@ class Between(TypedDict):
     factor: Slowdown
 
 
+class After(TypedDict):
+    """A setting that ran before, and where."""
+
+    setting: SettingName
+    within: Annotated[str, _listed("launch", "pass")]
+
+
 class EffectKeys(_Selecting, total=False):
     """A factor on times; exactly one of the last four."""
 
@@ -221,6 +276,8 @@ class EffectKeys(_Selecting, total=False):
     channels: Channels
     bytes: Range
     mixed: Annotated[bool | str, _one_of({"true": True, "launch": "launch"})]
+    after: After
+    first: Annotated[bool, _TRUE]
     factor: Slowdown
     points: Points
     between: Between
@@ -254,7 +311,7 @@ class FaultKeys(_Selecting, _With, total=False):
             str,
             _listed(
                 *("hang", "crash", "wrong", "substitute", "no-plugin", "no-file", "differs"),
-                *("slow-rank", "info-lines", "init-error"),
+                *("slow-rank", "info-lines", "init-error", "shift"),
             ),
         ]
     ]
@@ -270,6 +327,7 @@ class FaultKeys(_Selecting, _With, total=False):
     share_of_rows: Share
     glue: Flag
     message: Annotated[Line, MaxLen(150)]
+    passes: Annotated[int, _one_of({"1": 1, "-1": -1})]
 
 
 class NodeFile(TypedDict, total=False):

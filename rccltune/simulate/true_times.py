@@ -50,6 +50,9 @@ def truth(
     dtype: str = defaults.DTYPE,
     mixed: bool = False,
     mixed_launch: bool = False,
+    ran_before: Collection[str] = (),
+    ran_in_pass_before: Collection[str] = (),
+    first_after_switch: bool = False,
 ) -> float | None:
     """Microseconds of one call, None where the node file says nothing.
 
@@ -66,6 +69,10 @@ def truth(
         dtype: element type.
         mixed: whether the pass over the sizes ran other settings as well.
         mixed_launch: whether an earlier pass of the launch did.
+        ran_before: settings that ran earlier in the launch, in whatever pass.
+        ran_in_pass_before: settings that ran in the pass before this one; the warm-up is one.
+        first_after_switch: whether this is the first size of a pass, and another setting ran there
+            in the pass before.
     """
     asked = Selector(
         collective=collective,
@@ -98,8 +105,11 @@ def truth(
     if nbytes == 0:
         return NOTHING_US
     time_us = interpolate(best.points, nbytes, is_time=True)
+    ran = {"launch": ran_before, "pass": ran_in_pass_before}
     for effect in node.effects:
         held = {False: True, True: mixed, "launch": mixed or mixed_launch}[effect.mixed]
+        held = held and (effect.after is None or effect.after[0] in ran[effect.after[1]])
+        held = held and (first_after_switch or not effect.first)
         if held and _fits(effect.where, asked, variants):
             time_us *= _factor(effect, asked, exact_channels=best.where.channels is not None)
     return time_us

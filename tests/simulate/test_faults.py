@@ -6,12 +6,15 @@ import os
 import signal
 import subprocess
 import time
+from math import sqrt
 from pathlib import Path
 
 import pytest
-from simulation import Sim, Small, leftovers
+from simulation import Sim, Small, leftovers, plugin_env
 
+from rccltune.model import InputFileError
 from rccltune.plugin import LIBRARY, native_folder
+from rccltune.simulate import load_node
 
 
 def stop(process: subprocess.Popen[str]) -> tuple[str, str]:
@@ -197,6 +200,84 @@ def test_slow_rank_slows_all(sim: Sim, small: Small) -> None:
     node = small("faults: [{kind: slow-rank, rank: 3, factor: 1.5}]\n")
     fast, slow = sim.run(small(), "-b 1K -e 1K"), sim.run(node, "-b 1K -e 1K")
     assert slow.times[1024] == pytest.approx(1.5 * fast.times[1024], rel=0.01)
+
+
+def test_slow_rank_of_a_share_of_the_launches(sim: Sim, small: Small) -> None:
+    """As many as its probability says; such a launch is slow in all passes, with that setting."""
+    launches, probability = 200, 0.3
+    node = small(
+        "faults: [{kind: slow-rank, rank: 3, setting: ring/simple, factor: 1.5, probability: 0.3}]\n"
+    )
+    env = {"NCCL_PROTO": "LL,Simple", **plugin_env(sim, "ring/simple,16-16")}
+    plain = sim.run(small(), "-b 8 -e 16 -f 2", **env).times
+    slow = 0
+    for launch in range(launches):
+        rows = sim.run(node, "-b 8 -e 16 -f 2 -N 3", RCCLTUNE_SIM_LAUNCH=f"l{launch}", **env).rows
+        assert {row.time_us for row in rows if row.size == 8} == {plain[8]}  # ring/ll
+        (factor,) = {round(row.time_us / plain[16], 3) for row in rows if row.size == 16}
+        assert factor in (1, 1.5)
+        slow += factor == 1.5
+    chance = 4 * sqrt(probability * (1 - probability) / launches)
+    assert slow / launches == pytest.approx(probability, abs=chance)
+
+
+def warmed(sim: Sim, node: Path, log: Path, **env: str) -> tuple[list[float], int]:
+    """First time of each of two passes of a walk, and how often the plugin was asked."""
+    got = sim.run(
+        node,
+        "-b 8 -e 32 -f 2 -w 3 -N 2",
+        NCCL_TUNER_PLUGIN=sim.plugin(),
+        TESTPLUGIN_CYCLE="ring/ll tree/ll ring/simple tree/ll128",
+        RCCL_LL128_FORCE_ENABLE="1",
+        TESTPLUGIN_LOG=str(log),
+        **env,
+    )
+    assert got.code == 0, got.err
+    times = [row.time_us for row in got.rows if row.size == 8]
+    return times, log.read_text().count("ask ")
+
+
+def test_shift_of_the_warm_up(sim: Sim, small: Small, tmp_path: Path) -> None:
+    """A pass more or none: what counts passes is wrong by one from there on."""
+    more, none = (f"faults: [{{kind: shift, passes: {n}}}]\n" for n in (1, -1))
+    plain, asked = warmed(sim, small(), tmp_path / "plain")
+    later, asked_more = warmed(sim, small(more), tmp_path / "more")
+    sooner, asked_less = warmed(sim, small(none), tmp_path / "none")
+    assert plain == [20, 60]  # the warm-up had ring/ll
+    assert later == [60, 25]
+    assert sooner == [30, 20]
+    # Three sizes of three calls, by each of 4 ranks.
+    assert (asked_more - asked, asked - asked_less) == (36, 36)
+
+
+def test_shift_of_some_launches_and_collectives(sim: Sim, small: Small, tmp_path: Path) -> None:
+    """Drawn as other faults are; the collective is that of the launch."""
+    node = small("faults: [{kind: shift, passes: -1, probability: 0.5}]\n")
+    seen = [warmed(sim, node, tmp_path / f"{i}", RCCLTUNE_SIM_LAUNCH=str(i))[0] for i in range(30)]
+    assert all(times in ([20, 60], [30, 20]) for times in seen)
+    assert 4 < seen.count([30, 20]) < 26  # 4 standard errors
+    other = small("faults: [{kind: shift, passes: -1, collective: all_gather}]\n")
+    assert warmed(sim, other, tmp_path / "other")[0] == [20, 60]
+    mine = small("faults: [{kind: shift, passes: -1, collective: all_reduce, ranks: 4}]\n")
+    assert warmed(sim, mine, tmp_path / "mine")[0] == [30, 20]
+
+
+@pytest.mark.parametrize(
+    ("fault", "said"),
+    [
+        ("{kind: shift}", "faults[0] of kind shift lacks passes"),
+        ("{kind: shift, passes: 0}", "faults[0].passes is '0', not one of 1, -1"),
+        (
+            "{kind: shift, passes: 1, setting: tree/ll}",
+            "faults[0].setting stands in a shift, which is of the whole launch",
+        ),
+    ],
+)
+def test_mistakes_in_a_shift(small: Small, fault: str, said: str) -> None:
+    """It needs its passes, and selects no calls."""
+    with pytest.raises(InputFileError) as caught:
+        load_node(small(f"faults: [{fault}]\n"))
+    assert said in str(caught.value)
 
 
 def test_info_lines_between_rows_and_inside_them(sim: Sim, small: Small) -> None:

@@ -115,7 +115,7 @@ def untouched(
                 [program, *options.split()], env=environment, capture_output=True, check=True
             )
         for line in told.read_text(encoding="ascii").splitlines():
-            _, nbytes, half, dtype, what, channels, ranks, placement, time_us = line.split()
+            _, nbytes, half, dtype, what, channels, ranks, placement, time_us, _ = line.split()
             if (half == "in") == in_place:
                 found[int(nbytes)] = Ran(
                     what=what,

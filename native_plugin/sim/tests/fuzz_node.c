@@ -30,11 +30,18 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
         struct situation s = {.collective = w->collective,
                               .ranks = node.ranks,
                               .n_bytes = 777,
+                              .mixed = true,
+                              .mixed_launch = true,
+                              .ran_before = ~(uint64_t)0,
+                              .ran_in_pass_before = ~(uint64_t)0,
+                              .first_after_switch = true,
                               .what = {.path = (uint8_t)w->path,
                                        .algorithm = (uint8_t)w->algorithm,
                                        .protocol = (uint8_t)w->protocol,
                                        .cap = 5}};
+        struct noise noise = {.seed = 1, .launch = "fuzz"};
         (void)true_time(&node, &s, NULL);
+        (void)block_factor(&node, &noise, &s, 1, 777);
     }
     node_free(&node);
     return 0;

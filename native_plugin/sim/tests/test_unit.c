@@ -166,8 +166,11 @@ static void test_node(const char *path)
     struct node node;
     CHECK(node_parse(data, length, &node, message, sizeof message));
     CHECK(strcmp(node.product, "AMD Instinct MI300X") == 0);
-    CHECK(node.ranks == 8 && node.n_curves == 2 && node.n_effects == 5 && node.n_faults == 4);
+    CHECK(node.ranks == 8 && node.n_curves == 2 && node.n_effects == 8 && node.n_faults == 5);
     CHECK(node.rcclx && node.wrong_share == 0.5);
+    CHECK(node.spreads[SPREAD_BLOCK].n == 0 && node.spreads[SPREAD_LAUNCH].n == 2);
+    CHECK(node.spreads[SPREAD_LAUNCH].log_value[0] == 0.4);
+    CHECK(node.spreads[SPREAD_SETTING].n == 1);
     struct manner manner = {.graph = 2, .threads = 8, .gpus = 2};
     settle_variants(&node, &manner);
     CHECK(!node.variants[0].holds && node.variants[1].holds);
@@ -200,6 +203,20 @@ static void test_node(const char *path)
     s.mixed = false;
     CHECK_NEAR(true_time(&node, &s, NULL) / plain, 1.25, 1e-9);
     s.mixed_launch = false;
+    s.n_bytes = 350;
+    plain = true_time(&node, &s, NULL);
+    s.ran_in_pass_before = setting_bit(PATH_TUNED, ALGO_RING, PROTO_LL); /* of no effect there */
+    CHECK_NEAR(true_time(&node, &s, NULL) / plain, 1, 1e-9);
+    s.ran_before = s.ran_in_pass_before | setting_bit(PATH_DDA, 0, 0);
+    CHECK_NEAR(true_time(&node, &s, NULL) / plain, 1.5, 1e-9);
+    s.ran_in_pass_before = setting_bit(PATH_DDA, 0, 0); /* but not at a first size */
+    CHECK_NEAR(true_time(&node, &s, NULL) / plain, 1.5, 1e-9);
+    s.first_after_switch = true;
+    CHECK_NEAR(true_time(&node, &s, NULL) / plain, 1.5 * 3, 1e-9);
+    s.mixed_launch = true;
+    CHECK_NEAR(true_time(&node, &s, NULL) / plain, 1.5 * 3 * 1.25 * 7, 1e-9);
+    s.ran_before = s.ran_in_pass_before = 0;
+    s.mixed_launch = s.first_after_switch = false;
     s.n_bytes = 1048576;
     s.what.cap = 16; /* halfway between 8 (twice as slow) and 32 */
     CHECK_NEAR(true_time(&node, &s, NULL), 286 * sqrt(2), 1e-6);
@@ -211,8 +228,44 @@ static void test_node(const char *path)
     CHECK(!parses("rccltune-node 1\npoint 1 1\nend\n", "belongs to nothing"));
     CHECK(!parses("rccltune-node 1\nname a\n", "cut off"));
     CHECK(!parses("rccltune-node 1\nrow 3\nend\n", "outside"));
+    CHECK(!parses("rccltune-node 1\nspread launch 8 1.5\nend\n", "out of range"));
+    CHECK(!parses("rccltune-node 1\nspread other 8 0.5\nend\n", "name is unknown"));
+    CHECK(!parses("rccltune-node 1\nspread sigma 8 0\nspread sigma 8 0\nend\n", "ascend"));
     node_free(&node);
     free(data);
+}
+
+static void test_shifts_that_make_no_sense(void)
+{
+    const char *start = "rccltune-node 1\nfault shift - - - - - - - - 0 9 -1 1";
+    char text[128];
+    snprintf(text, sizeof text, "%s 0\nend\n", start);
+    CHECK(!parses(text, "a shift is of no pass"));
+    snprintf(text, sizeof text, "%s 2\nend\n", start);
+    CHECK(!parses(text, "out of range"));
+    snprintf(text, sizeof text, "%s\nend\n", start);
+    CHECK(!parses(text, "a word is missing"));
+}
+
+static void test_effects_that_make_no_sense(void)
+{
+    static const struct {
+        const char *words, *said;
+    } rows[] = {
+        {"1 after launch tree/ll factor 2", "one thing alone"},
+        {"0 after launch tree/ll after pass tree/ll factor 2", "one thing alone"},
+        {"0 after launch - factor 2", "neither"},
+        {"0 after launch factor 2", "neither"},
+        {"0 after ever tree/ll factor 2", "name is unknown"},
+        {"0 first first factor 2", "twice"},
+        {"0 first", "a word is missing"},
+    };
+    char text[256];
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+        snprintf(text, sizeof text, "rccltune-node 1\neffect - - - - - - - - 0 9 %s\nend\n",
+                 rows[i].words);
+        CHECK(!parses(text, rows[i].said));
+    }
 }
 
 static void test_noise(void)
@@ -246,6 +299,93 @@ static void test_noise(void)
     CHECK_NEAR(bursts / 4000.0, 0.25, 0.03);
 }
 
+/* A launch draws once: at each size the same number of sigmas, where sigma is a straight line over
+ * the logarithm of the size. */
+static void test_launch_noise_by_size(void)
+{
+    double at[] = {10, 14, 20}, sigmas[] = {0.4, 0.2, 0}; /* 1 KiB, 16 KiB, 1 MiB */
+    static const struct {
+        size_t n_bytes;
+        double sigma;
+    } rows[] = {{0, 0.4}, {8, 0.4}, {1024, 0.4}, {4096, 0.3}, {131072, 0.1}, {1 << 20, 0}};
+    struct node node = {.launch_sigma = 0.9}; /* the points count, not the number */
+    node.spreads[SPREAD_LAUNCH] = (struct points){3, at, sigmas};
+    struct situation s = {.collective = COLL_ALL_REDUCE};
+    double sum = 0, squares = 0;
+    enum { N = 4000 };
+    for (int i = 0; i < N; i++) {
+        char launch[16];
+        snprintf(launch, sizeof launch, "l%d", i);
+        struct noise noise = {.seed = 3, .launch = launch};
+        s.n_bytes = 1024;
+        s.what.protocol = PROTO_LL;
+        double drawn = log(block_factor(&node, &noise, &s, 1, 0)) / 0.4;
+        sum += drawn;
+        squares += drawn * drawn;
+        s.what.protocol = PROTO_SIMPLE; /* whatever runs, in whichever pass */
+        for (size_t r = 0; r < sizeof rows / sizeof *rows && i < 20; r++) {
+            s.n_bytes = rows[r].n_bytes;
+            CHECK_NEAR(log(block_factor(&node, &noise, &s, r, 0)), rows[r].sigma * drawn, 1e-12);
+        }
+    }
+    /* Standard normal, each within 4 standard errors. */
+    CHECK_NEAR(sum / N, 0, 4 / sqrt(N));
+    CHECK_NEAR(squares / N, 1, 4 * sqrt(2.0 / N));
+}
+
+/* What a setting has of its own in a launch: the same in all passes, another one wherever anything
+ * else differs. */
+static void test_setting_noise(void)
+{
+    double at[] = {10, 12}, sigmas[] = {0.05, 0};
+    struct node node = {.sigma = 0}, none = node;
+    node.spreads[SPREAD_SETTING] = (struct points){2, at, sigmas};
+    struct noise noise = {.seed = 3, .launch = "a"};
+    const struct situation plain = {.collective = COLL_ALL_REDUCE, .n_bytes = 1024};
+    struct situation others[] = {plain, plain, plain, plain, plain, plain};
+    double first = block_factor(&node, &noise, &plain, 1, 0), squares = 0, product = 0;
+    others[0].collective = COLL_ALL_GATHER;
+    others[1].dtype = DTYPE_HALF;
+    others[2].in_place = 1;
+    others[3].what.protocol = PROTO_SIMPLE;
+    others[4].what.cap = 8;
+    others[5].n_bytes = 1000; /* flat below the first point */
+    CHECK(first != 1 && block_factor(&none, &noise, &plain, 1, 0) == 1);
+    CHECK(first == block_factor(&node, &noise, &plain, 2, 99));
+    for (size_t i = 0; i < sizeof others / sizeof *others; i++)
+        CHECK(block_factor(&node, &noise, &others[i], 1, 0) != first);
+    others[5].n_bytes = 8192;
+    CHECK(block_factor(&node, &noise, &others[5], 1, 0) == 1); /* sigma is 0 from 4 KiB */
+    enum { N = 4000 };
+    for (int i = 0; i < N; i++) {
+        char launch[16];
+        snprintf(launch, sizeof launch, "l%d", i);
+        noise.launch = launch;
+        double one = log(block_factor(&node, &noise, &plain, 1, 0)) / 0.05;
+        double other = log(block_factor(&node, &noise, &others[3], 1, 0)) / 0.05;
+        squares += one * one;
+        product += one * other;
+    }
+    CHECK_NEAR(squares / N, 1, 4 * sqrt(2.0 / N));
+    CHECK_NEAR(product / N, 0,
+               4 / sqrt(N)); /* two settings of one launch know nothing of each other */
+}
+
+/* Sigma of a block, by size: half of it four octaves below the end of the line. */
+static void test_block_noise_by_size(void)
+{
+    double at[] = {10, 18}, sigmas[] = {0.04, 0};
+    struct node node = {.sigma = 0}, number = {.sigma = 0.02};
+    node.spreads[SPREAD_BLOCK] = (struct points){2, at, sigmas};
+    struct noise noise = {.seed = 3, .launch = "a"};
+    struct situation s = {.collective = COLL_ALL_REDUCE, .n_bytes = 1 << 14};
+    for (uint64_t cycle = 0; cycle < 50; cycle++)
+        CHECK(block_factor(&node, &noise, &s, cycle, 0) ==
+              block_factor(&number, &noise, &s, cycle, 0));
+    s.n_bytes = 1 << 20;
+    CHECK(block_factor(&node, &noise, &s, 1, 0) == 1);
+}
+
 int main(int argc, char **argv)
 {
     const char *slash = strrchr(__FILE__, '/');
@@ -257,6 +397,11 @@ int main(int argc, char **argv)
     test_envlist();
     test_model();
     test_node(argc > 1 ? argv[1] : path);
+    test_shifts_that_make_no_sense();
+    test_effects_that_make_no_sense();
     test_noise();
+    test_launch_noise_by_size();
+    test_setting_noise();
+    test_block_noise_by_size();
     return check_failures != 0;
 }

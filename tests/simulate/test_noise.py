@@ -1,0 +1,113 @@
+"""Noise by size: a launch's one draw, a setting's own in a launch, and what the file may say of them."""
+
+from __future__ import annotations
+
+import statistics
+from collections import defaultdict
+from math import log, sqrt
+from pathlib import Path
+
+import pytest
+from simulation import Sim, Small
+
+from rccltune.model import InputFileError
+from rccltune.simulate import compile_node, load_node
+
+LAUNCHES = 60
+# Of a standard deviation over so many launches: 4 standard errors.
+CHANCE = 4 / sqrt(2 * (LAUNCHES - 1))
+FLAT = (
+    "  - {collective: all_reduce, setting: ring/simple, kind: modelled, source: a test,"
+    " points: [[8, 1000], [4194304, 1000]], variant: flat}\n"
+    "variants: [{name: flat, when: {unset: [NOT_FLAT]}}]\n"
+)
+
+
+def by_size(sim: Sim, node: Path, launch: int, arguments: str) -> dict[int, list[float]]:
+    """Logarithms of what noise made of 1000 µs, at each size in the order of the passes."""
+    env = {"NCCL_ALGO": "ring", "NCCL_PROTO": "Simple", "RCCLTUNE_SIM_LAUNCH": str(launch)}
+    found = defaultdict(list)
+    for row in sim.run(node, arguments, **env).rows:
+        found[row.size].append(log(row.time_us / 1000))
+    return found
+
+
+def test_a_launch_is_as_slow_at_one_size_as_at_the_next(sim: Sim, small: Small) -> None:
+    """As two H200 do: 40 % between launches at 8 and 16 KiB alike, 1 % at 1 MiB, none at 4 MiB."""
+    sigma = "[[16384, 0.4], [1048576, 0.01], [4194304, 0]]"
+    node = small(f"{FLAT}noise: {{launch_sigma: {sigma}}}\n")
+    small_ones, large_ones = [], []
+    for launch in range(LAUNCHES):
+        found = by_size(sim, node, launch, "-b 8K -e 4M -f 2 -N 2")
+        at = {size: values[0] for size, values in found.items()}
+        assert all(len(set(values)) == 1 for values in found.values())  # both passes alike
+        assert at[8192] == pytest.approx(at[16384], abs=1e-4)  # flat before the first point
+        # A third of the way from 2^14 to 2^20: straight lines of sigma over log2 of the size.
+        share = (0.4 * 4 + 0.01 * 2) / 6 / 0.4
+        assert at[65536] == pytest.approx(share * at[8192], abs=1e-4)  # as far as is printed
+        assert at[4194304] == 0
+        small_ones.append(at[8192])
+        large_ones.append(at[1048576])
+    assert statistics.stdev(small_ones) == pytest.approx(0.4, rel=CHANCE)
+    assert statistics.stdev(large_ones) == pytest.approx(0.01, rel=CHANCE)
+
+
+def test_a_setting_has_noise_of_its_own_in_a_launch(sim: Sim, small: Small) -> None:
+    """The ratio of two settings is the same in all passes and differs between launches."""
+    node = small("noise: {launch_sigma: 0.4, setting_sigma: [[8192, 0.03], [1048576, 0]]}\n")
+    ratios, ends = [], []
+    for launch in range(LAUNCHES):
+        rows = sim.run(
+            node,
+            "-b 8K -e 1M -f 128 -N 4",
+            NCCL_TUNER_PLUGIN=sim.plugin(),
+            TESTPLUGIN_CYCLE="tree/ll tree/ll ring/simple tree/ll ring/simple",
+            RCCLTUNE_SIM_LAUNCH=str(launch),
+        ).rows
+        tree, simple, again, simple_again = zip(rows[::2], rows[1::2], strict=True)
+        assert tree[0].rest == again[0].rest
+        assert simple[0].rest == simple_again[0].rest
+        ratios.append(log(tree[0].time_us / simple[0].time_us))
+        ends.append(log(tree[1].time_us / simple[1].time_us))
+        # Halves draw each for itself.
+        assert tree[0].in_place_us != tree[0].time_us
+    # Two independent draws; whatever the launch has cancels out.
+    assert statistics.stdev(ratios) == pytest.approx(0.03 * sqrt(2), rel=CHANCE)
+    assert max(ends) - min(ends) < 2e-4
+
+
+def test_sigma_of_a_block_by_size(sim: Sim, small: Small) -> None:
+    """Passes differ below, none above."""
+    node = small(f"{FLAT}noise: {{sigma: [[8192, 0.05], [1048576, 0]]}}\n")
+    found = by_size(sim, node, 0, "-b 8K -e 1M -f 128 -N 60")
+    assert statistics.stdev(found[8192]) == pytest.approx(0.05, rel=4 / sqrt(2 * 59))
+    assert found[1048576] == [0] * 60
+
+
+def test_numbers_compile_to_what_they_did_and_points_to_records_of_their_own(small: Small) -> None:
+    """Old node files, old bytes."""
+    text = compile_node(small("noise: {sigma: 0.5, launch_sigma: 0.25}\n")).decode()
+    assert "\nnoise 0.5 0.25 0 0 1 0 0 1\n" in text
+    assert "spread" not in text
+    assert compile_node(small("noise: {setting_sigma: 0}\n")) == compile_node(small())
+    points = "sigma: 0.5, launch_sigma: [[8, 0.5], [64, 0]], setting_sigma: 0.125"
+    text = compile_node(small(f"noise: {{{points}}}\n")).decode()
+    assert "\nnoise 0.5 0 0 0 1 0 0 1\nspread launch 8 0.5\nspread launch 64 0\n" in text
+    assert "\nspread setting 1 0.125\n" in text
+
+
+@pytest.mark.parametrize(
+    ("noise", "said"),
+    [
+        ("{sigma: 2}", "noise.sigma is '2', above 1"),
+        ("{launch_sigma: much}", "noise.launch_sigma is 'much' and must be a number"),
+        ("{setting_sigma: [[8, 2]]}", "noise.setting_sigma[0][1] is '2', above 1"),
+        ("{setting_sigma: []}", "noise.setting_sigma has fewer than 1 elements"),
+        ("{sigma: [[8, 0.1], [8, 0.2]]}", "noise.sigma has sizes that do not ascend"),
+    ],
+)
+def test_mistakes_in_noise(small: Small, noise: str, said: str) -> None:
+    """A number is told as a number, a point as a point."""
+    with pytest.raises(InputFileError) as caught:
+        load_node(small(f"noise: {noise}\n"))
+    assert said in str(caught.value)
