@@ -9,10 +9,10 @@
  *     rules
  *
  * A *step* is one setting over one pass of the sizes; in a `rules` step the rule file that is set
- * answers, as it would without a schedule.  It ends when a call's size is below the
- * previous call's, or after `calls` calls where that is given; the next call then belongs to the
- * next step.  After the last one the plugin stays silent.  Where a step ends depends on the
- * sequence of calls alone, which is the same on every rank.
+ * answers, as it would without a schedule.  A step ends when a call's size is below the previous
+ * call's, or after `calls` calls where that is given; the next call then belongs to the next step.
+ * After the last one the plugin stays silent.  Where a step ends depends on the sequence of calls
+ * alone, which is the same on every rank.
  *
  * With `advance=told` on a `#@` line sizes and calls end nothing: the process says which step is
  * in force (step.h).
