@@ -20,7 +20,6 @@ if TYPE_CHECKING:
 
 
 Options = Callable[[FitDone], "ChoiceOptions"]
-_REPEATS: Final = 3
 _FIGURES: Final = "plots"
 
 
@@ -206,7 +205,6 @@ def _verified(
                     output=one.path,
                     min_gain=choosing.min_gain,
                     extrapolate=choosing.extrapolate,
-                    n_repeats=_REPEATS,
                     timeout_s=prepared.timeout_s,
                     allowed=allowed,
                 ),

@@ -1,4 +1,4 @@
-"""How a sweep's progress is shown: a bar on a terminal, a line a launch elsewhere, or events."""
+"""How launches are shown: a bar on a terminal, a line for each elsewhere, or events."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from rccltune.cli.console import Console
 from rccltune.model import Reporter, format_size, format_time, shown
 
 if TYPE_CHECKING:
-    from rccltune.measure import Prepared, Progress
+    from rccltune.measure import Progress
 
 
 class Shown(Reporter):
@@ -37,14 +37,22 @@ class Shown(Reporter):
 
 
 @contextmanager
-def progress_of(console: Console, prepared: Prepared) -> Iterator[Reporter]:
-    """Who is told of each launch of a sweep."""
+def progress_of(
+    console: Console, *, n_launches: int | None = None, estimate_s: float | None = None
+) -> Iterator[Reporter]:
+    """Who is told of each launch of a sweep or a verification.
+
+    Args:
+        console: where it is shown.
+        n_launches: that are to be made, None where nobody knows yet.
+        estimate_s: what they take.
+    """
     if console.as_json:
         yield Shown(console, lambda progress: console.event("launch", event(progress), ""))
     elif console.verbosity < 0:
         yield Shown(console, lambda progress: console.warn(progress.ran.outcome.notices))
     elif sys.stderr.isatty():
-        yield from _bar(console, prepared)
+        yield from _bar(console, n_launches, estimate_s)
     else:
         yield Shown(console, lambda progress: _line(console, progress))
 
@@ -111,7 +119,7 @@ def _best(progress: Progress) -> str:
     return f"best at {format_size(key[1])}: {setting}, {format_time(time_us)}"
 
 
-def _bar(console: Console, prepared: Prepared) -> Iterator[Reporter]:
+def _bar(console: Console, n_launches: int | None, estimate_s: float | None) -> Iterator[Reporter]:
     from rich.console import Console as RichConsole
     from rich.progress import BarColumn, MofNCompleteColumn, TextColumn, TimeElapsedColumn
     from rich.progress import Progress as Bar
@@ -128,7 +136,10 @@ def _bar(console: Console, prepared: Prepared) -> Iterator[Reporter]:
     )
     with Bar(*columns, console=terminal) as bar:
         task = bar.add_task(
-            "measuring", total=len(prepared.left), left=minutes(prepared.estimate_s), best=""
+            "measuring",
+            total=n_launches,
+            left="" if estimate_s is None else minutes(estimate_s),
+            best="",
         )
 
         def show(progress: Progress) -> None:

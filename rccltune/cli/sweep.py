@@ -157,7 +157,9 @@ def _measure(console: Console, prepared: Prepared, extras: Extras, *, force: boo
     from rccltune import measure
 
     talk_before(console, prepared)
-    with progress_of(console, prepared) as reporter:
+    with progress_of(
+        console, n_launches=len(prepared.left), estimate_s=prepared.estimate_s
+    ) as reporter:
         done = measure.sweep(
             prepared,
             reporter=reporter,
@@ -189,7 +191,9 @@ def _hold_beside(console: Console, prepared: Prepared, beside: Prepared) -> None
     from rccltune import measure
 
     console.say(f"rccl-tests beside it, untouched: {len(beside.left)} launches to make")
-    with progress_of(console, beside) as reporter:
+    with progress_of(
+        console, n_launches=len(beside.left), estimate_s=beside.estimate_s
+    ) as reporter:
         found = measure.cross_check(
             prepared,
             beside,

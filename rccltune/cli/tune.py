@@ -100,7 +100,9 @@ def tune(
         prepared = measure.prepare_request(request, site, output, lifts=lift_quarantine)
         extras.check(prepared)
         talk_before(console, prepared)
-        with progress_of(console, prepared) as reporter:
+        with progress_of(
+            console, n_launches=len(prepared.left), estimate_s=prepared.estimate_s
+        ) as reporter:
             done = tune_tune(
                 prepared,
                 choosing.options,
@@ -166,14 +168,12 @@ def _text(done: Tuned) -> Laid:
 def _rules(one: Verified) -> list[str]:
     found = []
     for standing in one.standings:
-        ratios = standing.ratios
         rule = standing.rule
-        if ratios:
+        if standing.stands:
             span = format_span(rule.min_nbytes, rule.max_nbytes)
             found.append(
                 f"  {rule.collective.value:<15} {span:<24} "
-                f"{rule.setting!s:<14} {standing.median:.2f}x in the median "
-                f"({ratios[0]:.2f} to {ratios[-1]:.2f})"
+                f"{rule.setting!s:<14} {standing.interval}, {standing.shown.value}"
             )
     return found
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from math import exp
 from pathlib import Path
 from statistics import median
 from typing import TYPE_CHECKING, Any
@@ -10,10 +11,12 @@ import click
 
 from rccltune.cli.console import Console, Word, common, table
 from rccltune.cli.options import FOLDER, PERCENT, allow_need_option, session_argument
+from rccltune.cli.progress import progress_of
 from rccltune.cli.sweep_options import sweep_option, sweep_options
 from rccltune.model import (
     DTYPE_BYTES,
     Collective,
+    Judgement,
     Laid,
     SessionError,
     VerificationError,
@@ -25,6 +28,7 @@ from rccltune.model import (
     parse_size,
     short_size,
 )
+from rccltune.model.defaults import LEVEL
 
 if TYPE_CHECKING:
     from rccltune.verify import Verified
@@ -67,11 +71,11 @@ _SHOWN = 12
 @click.option(
     "--repeats",
     "n_repeats",
-    type=click.IntRange(min=2),
+    type=click.IntRange(min=1),
     default=defaults.REPEATS,
     show_default=True,
     metavar="N",
-    help="Launches of each arm.",
+    help="Launches at each size, at most, while something is undecided.",
 )
 @click.option(
     "--dtype",
@@ -133,10 +137,10 @@ def verify(
 ) -> None:
     """Hold rules against the untouched site on this machine; only what wins stands.
 
-    Launches with plugin, rules and the environment that they need take turns with launches in
-    which nothing of ours is loaded, at four sizes an octave and around every boundary. A rule
-    stands if its gain is certain over its range and no size in it is slower or wrong; otherwise
-    it is narrowed, split or dropped, and what is left is verified again. The session's own file is
+    Each launch measures with and without the rules in turns, at four sizes an octave and at every
+    boundary; a few launches with nothing of ours loaded say whether that is the untouched site. A
+    rule stands if its gain is certain and no size in it is slower or wrong; what loses is cut out,
+    and what stays undecided is left out, so that it always ends. The session's own file is
     replaced by what stands; of another file a copy goes into the session. Rules must win as the
     sweep was measured; --dtype, --graph and --beside add conditions in which they must not lose.
 
@@ -147,8 +151,9 @@ def verify(
       rccltune verify --dtype bfloat16 --graph 4 --beside all_gather:4M
 
     \b
-    Exit codes: 0 all that is left stands, 3 the plugin refuses the file, 4 the machine cannot run
-    it, 5 the untouched benchmark fails, 7 no session, 9 it fails or loses with the rules.
+    Exit codes: 0 all that is left stands, also where that is nothing, 3 the plugin refuses the
+    file, 4 the machine cannot run it, 5 the untouched benchmark fails, 7 no session, 9 wrong
+    results without rules, ranks without the plugin, --keep-losers with a rule that loses.
     """
     from rccltune import measure
     from rccltune.model import to_plain
@@ -170,7 +175,7 @@ def verify(
         rules=chosen,
         output=output or (own if rules is None else session / f"verified-{chosen.name}"),
         min_gain=min_gain / 100,
-        n_repeats=n_repeats,
+        n_looks=n_repeats,
         keep_losers=keep_losers,
         extrapolate=extrapolate,
         timeout_s=timeout,
@@ -179,8 +184,16 @@ def verify(
         besides=besides,
         allowed=allowed,
     )
-    done = verify_rules(request, measured.sweep, site, reporter=console)
+    with progress_of(console) as reporter:
+        done = verify_rules(request, measured.sweep, site, reporter=reporter)
     console.result(to_plain(done.file), text_of(done))
+    if keep_losers and done.harmed:
+        raise VerificationError(
+            "with the rules sizes that they do not answer are slower: "
+            + "; ".join(f"{one.value} at {len(sizes)} sizes" for one, sizes in done.harmed.items()),
+            where=str(chosen),
+            hint="leave out --keep-losers to have the rules dropped.",
+        )
     if keep_losers and done.losers:
         raise VerificationError(
             f"{len(done.losers)} of {done.after} do not stand; the file was left as it is",
@@ -191,41 +204,74 @@ def verify(
 
 def _unharmed(done: Verified) -> str:
     """Whether anything is slower anywhere, and what looks slowest."""
-    if not done.weighed:
+    if not done.after.rules and not done.standings:
         return "no rule is left, so nothing is changed"
-    slowest = min(done.weighed, key=lambda w: w.verdict.ratio).verdict
-    n = len({(w.verdict.target.collective, w.verdict.nbytes) for w in done.weighed})
-    return (
-        f"nowhere slower than the untouched site beyond noise, at {n} sizes; the slowest looks "
-        f"{slowest.ratio:.2f}x ({slowest.low:.2f} to {slowest.high:.2f}, "
-        f"{slowest.target.collective.value} {format_size(slowest.nbytes)}, {slowest.view})"
-    )
+    own = [one.verdict for one in done.weighed]
+    if not own:
+        return "nothing was measured"
+    sizes = {(one.target.collective, one.nbytes) for one in own}
+    decided = [one for one in own if one.judgement is not Judgement.UNDECIDED]
+    open_at = {
+        (one.target.collective, one.nbytes) for one in own if one.judgement is Judgement.UNDECIDED
+    }
+    said = f"no size is slower than the untouched site beyond noise, of {len(sizes)}"
+    if decided:
+        slowest = min(decided, key=lambda verdict: verdict.ratio)
+        said += (
+            f"; the slowest looks {slowest.ratio:.2f}x ({slowest.low:.2f} to {slowest.high:.2f}, "
+            f"{slowest.target.collective.value} {format_size(slowest.nbytes)}, {slowest.view})"
+        )
+    if open_at:
+        said += f"; undecided at {len(open_at)}, where noise could hide more than 5 %"
+    return said
 
 
 def by_environment(done: Verified) -> list[str]:
-    """What the environment that the rules need does where no rule is, where that is a gain."""
-    from rccltune.model import Judgement
-
-    free = [w.verdict for w in done.unruled]
-    better = [one for one in free if one.judgement is Judgement.BETTER]
-    if not done.needs or not better:
+    """What the environment that the rules need does where no rule is."""
+    if not done.needs or done.environment is None:
         return []
-    ratios = sorted(one.ratio for one in better)
+    one = done.environment
     names = ", ".join(f"{name}={value}" for name, value in done.needs)
-    n = len({(one.target.collective, one.nbytes) for one in better})
-    every = len({(one.target.collective, one.nbytes) for one in free})
-    span = format_span(min(one.nbytes for one in better), max(one.nbytes for one in better))
+    low, high = (100 * (exp(end(LEVEL / 2)) - 1) for end in (one.low, one.high))
     line = (
-        f"without a rule, by {names}: faster at {n} of {every} sizes, {span}, "
-        f"{median(ratios):.2f}x in the median "
-        f"({ratios[0]:.2f} to {ratios[-1]:.2f})"
+        f"without a rule, by {names}: {100 * (exp(one.mean) - 1):+.1f} % ({low:+.1f} to "
+        f"{high:+.1f}) against the untouched site, between {one.n_launches} launches of each"
     )
     return [line]
 
 
+def _control(done: Verified) -> list[str]:
+    """How far silence is from silence: no claim is finer."""
+    own = [w.verdict for w in done.weighed if w.gains and w.verdict.control is not None]
+    if not own:
+        return []
+    small = [one.control or 0.0 for one in own if one.nbytes < _SMALL]
+    large = [one.control or 0.0 for one in own if one.nbytes >= _SMALL]
+    parts = [
+        f"±{100 * median(found):.1f} % {where} {format_size(_SMALL)}"
+        for found, where in ((small, "below"), (large, "from"))
+        if found
+    ]
+    return [f"the library against itself, in the same launches: {', '.join(parts)}"]
+
+
+# Below it launches differ much more than above, on every machine that was seen.
+_SMALL = 512 << 10
+
+
 def text_of(done: Verified) -> Laid:
     """What stands, what does not, and how to use it."""
-    columns = ("collective", "from", "to", "setting", "sizes", "faster, median", "worst", "certain")
+    columns = (
+        "collective",
+        "from",
+        "to",
+        "setting",
+        "sizes",
+        "faster, mean",
+        "95 %",
+        "least",
+        "seen",
+    )
     rows = []
     for one in done.standings:
         ratios = one.ratios
@@ -236,12 +282,13 @@ def text_of(done: Verified) -> Laid:
                 format_last(one.rule.max_nbytes),
                 str(one.rule.setting),
                 str(one.n_gaining),
-                f"{one.median:.2f}x" if ratios else "–",
+                f"{one.ratio:.2f}x",
+                f"{one.low:.2f} to {one.high:.2f}",
                 f"{ratios[0]:.2f}x" if ratios else "–",
-                f"{100 * one.certainty:.1f} %",
+                one.shown.value if one.stands else one.state.value,
             )
         )
-    lines: list[str] = [table(columns, rows, numeric=(1, 2, 4, 5, 6, 7))] if rows else []
+    lines: list[str] = [table(columns, rows, numeric=(1, 2, 4, 5, 7))] if rows else []
     lines += [
         f"left to the library: {cut.collective.value} "
         f"{format_span(cut.min_nbytes, cut.max_nbytes)}: {cut.reason}"
@@ -256,11 +303,11 @@ def text_of(done: Verified) -> Laid:
     ]
     lines.append(f"{done.n_hits} calls were answered by rules, {done.n_misses} by none")
     lines += by_environment(done)
+    lines += _control(done)
     lines.append(_unharmed(done))
     lines.append(
         f"{done.after} of {done.before.rules} stand{'s' * (done.after.rules == 1)} after "
-        f"{done.n_rounds} round{'' if done.n_rounds == 1 else 's'}"
-        + (f", in {done.path}" if done.path else "")
+        f"{done.n_launches} launches" + (f", in {done.path}" if done.path else "")
     )
     if done.simulated:
         lines.append("SIMULATED: nothing of this was measured on hardware")

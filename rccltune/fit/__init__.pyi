@@ -5,6 +5,7 @@ from .agreement import equivalences as equivalences
 from .agreement import silence_notices as silence_notices
 from .agreement import silences as silences
 from .agreement import strengthened as strengthened
+from .agreement import tuner_of as tuner_of
 from .beliefs import Checked as Checked
 from .beliefs import check_beliefs as check_beliefs
 from .constants import Ground as Ground

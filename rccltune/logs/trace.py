@@ -187,8 +187,8 @@ def prove(
 def _proven(sample: Sample, row: Asked | None, asked: Setting) -> Sample:
     if row is None:
         return replace(sample, doubt=Doubt.BYPASSED)
-    # A silent step is one in which the plugin says nothing.
-    wanted_answer = None if asked.role is Role.SILENT else asked
+    # A silent step is one in which the plugin says nothing; what rules say is the file's affair.
+    wanted_answer = {Role.SILENT: None, Role.RULES: row.answer}.get(asked.role, asked)
     if row.answer == wanted_answer and not row.changed:
         return replace(sample, executed=sample.executed or row.answer)
     offered = {cell for cell, _ in row.offered}

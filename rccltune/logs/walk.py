@@ -16,6 +16,7 @@ from typing import Final
 
 from rccltune.logs.trace import Asked, agree, prove, read_trace
 from rccltune.model import (
+    SILENT,
     Doubt,
     LaunchError,
     OutputError,
@@ -147,6 +148,7 @@ def place(
             hint="measure larger ones (--min-bytes); each rank's share has 16 bytes at least.",
         )
     passes = _passes(samples)
+    questions, steps = _from_the_end(passes, walk, questions, steps)
     is_whole = len(passes) == len(steps) - questions.leading
     if walk.ended and is_whole and not walk.n_over:
         unasked = _unasked(passes, walk, questions)
@@ -176,6 +178,21 @@ def place(
         found += _of_step(rows, trace, setting, step, seen[setting])
         seen[setting] += 1
     return tuple(found)
+
+
+def _from_the_end(
+    passes: Sequence[object], walk: Walk, questions: Questions, steps: Sequence[Setting]
+) -> tuple[Questions, Sequence[Setting]]:
+    """Where the table's first pass is: the last one printed belongs to the last step that began.
+
+    Without spare steps, or where the launch was cut off, it is where the options imply.
+    """
+    leading = walk.n_begun - len(passes)
+    is_near = abs(leading - questions.leading) <= questions.spare
+    if not walk.ended or walk.n_over or leading < 0 or not is_near:
+        return questions, steps
+    every = (*steps, *(SILENT,) * questions.spare)
+    return replace(questions, leading=leading), every[: walk.n_begun]
 
 
 def _unasked(

@@ -57,6 +57,8 @@ WALK: Final = (
     ("RCCLTUNE_TRACE", "{launch}/trace-%h-%p-%c-%n.csv"),
 )
 
+_OF_STEPS: Final = ("RCCLTUNE_SCHEDULE",)
+
 
 def choosing(
     wanted: Launch, *, tunerless: bool = False, tells: bool = False
@@ -125,7 +127,10 @@ def run_launch(
         """Of this arm, its files in a folder of their own."""
         values = {"{launch}": str(where), "{session}": str(folder.resolve()), "{id}": wanted.id}
         values["{clock}"] = f"{began_s:.9f}"
-        added = [(name, _filled(value, values)) for name, value in wanted.environment]
+        # What runs beside has steps of its own and goes by the rules from first to last.
+        names = _OF_STEPS if where != own else ()
+        pairs = [pair for pair in wanted.environment if pair[0] not in names]
+        added = [(name, _filled(value, values)) for name, value in pairs]
         environment = launch.environment(dict(site), added, clear=clear)
         options, variables = _carried(environment, carry)
         words = [_filled(part, values) for part in argv]

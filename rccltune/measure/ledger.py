@@ -94,6 +94,10 @@ class Ledger:
         following = plan.continuation(planned, self._walked(planned), self._left_out(planned))
         return self._named(planned, following)
 
+    def again(self, planned: Launch) -> Launch:
+        """The launch as it is planned, once more."""
+        return self._named(planned, planned)
+
     def suspects(self, planned: Launch) -> dict[Setting, Failure]:
         """Settings with which a walk failed and that are to be tried alone, and how it did."""
         barred = session.barred(self.quarantined, planned)

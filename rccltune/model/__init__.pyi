@@ -114,6 +114,7 @@ from .settings import BASELINE as BASELINE
 from .settings import DEFAULT_VARIANT as DEFAULT_VARIANT
 from .settings import KNOWN_VARIANTS as KNOWN_VARIANTS
 from .settings import LL128_FORCED as LL128_FORCED
+from .settings import RULES as RULES
 from .settings import SILENT as SILENT
 from .settings import TREE_SIMPLE_PATCHED as TREE_SIMPLE_PATCHED
 from .settings import UNSTATED as UNSTATED

@@ -268,6 +268,7 @@ class Judgement(Enum):
 
     BETTER = "better"
     SAME = "same"
+    UNDECIDED = "undecided"
     WORSE = "worse"
     WRONG = "wrong"
 
@@ -280,6 +281,9 @@ class Verdict:
         ratio: baseline time / tuned time.
         low: lower end of its interval.
         high: upper end.
+        control: how far silence was from silence there between launches, 0.02 for 2 %; None where
+            no launch had both arms.
+        launches: that the ratio rests on.
     """
 
     target: Target
@@ -292,3 +296,5 @@ class Verdict:
     high: Number
     n_wrong: Whole | None
     judgement: Judgement
+    control: Number | None = None
+    launches: Whole = 0

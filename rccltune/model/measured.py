@@ -68,12 +68,15 @@ class Questions:
             up last, as rccl-tests before 2.17 do; no option tells which order it is.
         columns: those of a row that no call asks but what prints the columns of ``-A``; they are
             asked even where calls take a path that asks no tuner.
+        spare: silent steps that the plugin gets behind the last one. A benchmark that warms up
+            once more or not at all shifts its passes by one step; they are told from the end.
     """
 
     leading: Whole
     per_row: Whole
     extra: Whole = 0
     columns: Whole = 0
+    spare: Whole = 0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -90,6 +90,7 @@ class Role(Enum):
     FORCED = "forced"
     BASELINE = "baseline"
     SILENT = "silent"
+    RULES = "rules"
     UNSTATED = "unstated"
 
 
@@ -111,13 +112,13 @@ class Setting:
         """Only a forced setting names parts; channels are at least one."""
         named = (self.algorithm, self.protocol, self.channels) != (None, None, None)
         if named != (self.role is Role.FORCED):
-            raise ValueError("a forced setting names a part, baseline and silent name none")
+            raise ValueError("a forced setting names a part, baseline, silent and rules name none")
         if self.channels is not None and self.channels < 1:
             raise ValueError(f"{self.channels} channels is no setting")
 
     @classmethod
     def parse(cls, text: str) -> Setting:
-        """Read ``tree/ll128``, ``tree/ll128/16``, ``ring/-``, ``baseline``, ``silent``.
+        """Read ``tree/ll128``, ``tree/ll128/16``, ``ring/-``, ``baseline``, ``silent``, ``rules``.
 
         Raises:
             ValueError: an unknown word or a number of channels below one.
@@ -149,7 +150,7 @@ class Setting:
         )
 
     def __str__(self) -> str:
-        """``tree/ll128/16``; the word for baseline, silent and unstated."""
+        """``tree/ll128/16``; the word for baseline, silent, rules and unstated."""
         if self.role is not Role.FORCED:
             return str(self.role.value)
         parts = [
@@ -168,8 +169,10 @@ class Setting:
 
 BASELINE: Final = Setting(role=Role.BASELINE)
 SILENT: Final = Setting(role=Role.SILENT)
+# Whatever the rule file that is set answers.
+RULES: Final = Setting(role=Role.RULES)
 UNSTATED: Final = Setting(role=Role.UNSTATED)
-_SETTING_BY_WORD: Final = {str(s): s for s in (BASELINE, SILENT, UNSTATED)}
+_SETTING_BY_WORD: Final = {str(s): s for s in (BASELINE, SILENT, RULES, UNSTATED)}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

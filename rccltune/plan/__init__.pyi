@@ -16,6 +16,13 @@ from .launches import repeat_letter as repeat_letter
 from .launches import sizes as sizes
 from .launches import sizes_of as sizes_of
 from .launches import with_ids as with_ids
+from .pairs import CYCLE as CYCLE
+from .pairs import PER_OCTAVE as PER_OCTAVE
+from .pairs import Condition as Condition
+from .pairs import Pair as Pair
+from .pairs import conditions as conditions
+from .pairs import plan_pairs as plan_pairs
+from .pairs import verified_sizes as verified_sizes
 from .parts import parted as parted
 from .ranges import Stretch as Stretch
 from .ranges import ranges_over as ranges_over
@@ -23,10 +30,6 @@ from .ranges import stretches as stretches
 from .rounds import Pace as Pace
 from .rounds import plan_round as plan_round
 from .rounds import seconds as seconds
-from .trials import Condition as Condition
-from .trials import conditions as conditions
-from .trials import plan_verification as plan_verification
-from .trials import verified_sizes as verified_sizes
 from .variants import N_CONTROL_SIZES as N_CONTROL_SIZES
 from .variants import controls as controls
 from .variants import plan_variants as plan_variants

@@ -46,7 +46,7 @@ from rccltune.plan.launches import (
 from rccltune.session import REPEATING
 
 # The warm-up is one step of its own wherever two sizes or more are measured.
-_LEADING: Final = 1
+LEADING: Final = 1
 Group = tuple[Collective, Variant]
 
 
@@ -167,7 +167,7 @@ def _walk(
     number: int,
 ) -> Launch:
     collective, variant = group
-    steps = [SILENT] * _LEADING + turn
+    steps = [SILENT] * LEADING + turn
     for repeat in range(n_repeats):
         order = list(turn)
         key = f"{sweep.seed}/{collective.value}/{variant.name}/{number}/{repeat}"
@@ -175,13 +175,20 @@ def _walk(
         steps += order
     arm = (collective, SILENT, variant)
     return replace(
-        launch_of(sweep, ground, arm, number, len(steps) - _LEADING),
-        schedule=Schedule(
-            settings=tuple(steps),
-            scale=ground.scale,
-            questions=_questions(sweep, ground, collective),
-            told=ground.tells_steps,
-        ),
+        launch_of(sweep, ground, arm, number, len(steps) - LEADING),
+        schedule=schedule_of(sweep, ground, collective, steps),
+    )
+
+
+def schedule_of(
+    sweep: Sweep, ground: Ground, collective: Collective, steps: Sequence[Setting]
+) -> Schedule:
+    """What a launch walks through, the warm-up's steps among it."""
+    return Schedule(
+        settings=tuple(steps),
+        scale=ground.scale,
+        questions=_questions(sweep, ground, collective),
+        told=ground.tells_steps,
     )
 
 
@@ -196,7 +203,9 @@ def schedule_text(schedule: Schedule) -> str:
     scale = schedule.scale
     ends = "advance=told" if schedule.told else f"calls={schedule.calls}"
     head = f"#@ nodes={scale.n_nodes} ranks={scale.n_ranks} {ends}"
-    return "\n".join(["#@ format 1", head, *map(str, schedule.settings), ""])
+    n_spare = schedule.questions.spare if schedule.questions else 0
+    steps = (*schedule.settings, *(SILENT,) * n_spare)
+    return "\n".join(["#@ format 1", head, *map(str, steps), ""])
 
 
 def _questions(sweep: Sweep, ground: Ground, collective: Collective) -> Questions:
@@ -204,11 +213,13 @@ def _questions(sweep: Sweep, ground: Ground, collective: Collective) -> Question
     options = benchmark_options(sweep, ground.letters, collective)
     halves = 1 if "-O" in options else 2
     return Questions(
-        leading=_LEADING,
+        leading=LEADING,
         per_row=halves * (1 + sweep.iterations + int(sweep.check)) + ("-A" in options),
         # Told steps have the warm-up in one of their own.
         extra=0 if ground.tells_steps else sweep.warmup,
         columns=int("-A" in options),
+        # A benchmark that tells its steps makes exactly those that it was asked for.
+        spare=int(not ground.tells_steps),
     )
 
 

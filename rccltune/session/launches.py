@@ -30,6 +30,7 @@ from rccltune.machine import is_switched
 from rccltune.model import (
     BASELINE,
     KNOWN_VARIANTS,
+    RULES,
     Caution,
     Doubt,
     Launch,
@@ -61,11 +62,15 @@ def name_of(wanted: Launch) -> str:
     if wanted.schedule is None or not is_walk(wanted):
         return str(setting_of(wanted))
     settings = {s for s in wanted.schedule.settings if s.role is Role.FORCED}
+    if RULES in wanted.schedule.settings:
+        return "with and without the rules in turns"
     return f"{len(settings)} setting{'' if len(settings) == 1 else 's'}"
 
 
 def named_in(wanted: Launch) -> str:
     """The same with the variant that a user asked for, where it is in one."""
+    if wanted.schedule is not None and RULES in wanted.schedule.settings:
+        return name_of(wanted)
     base = base_variant(wanted.variant).name
     return name_of(wanted) if base in KNOWN_VARIANTS else f"{name_of(wanted)} in {base}"
 
@@ -360,13 +365,9 @@ def interrupted_walks(folder: Path) -> list[Ran]:
 REPEATING: Final = ("-N", "-s")
 
 
-def _walks_through(launch: Launch) -> bool:
-    return launch.schedule is not None and launch.schedule.questions is not None
-
-
 def passes_of(launch: Launch) -> int:
     """How often a launch goes over its sizes, the warm-up of a walk counted as once."""
-    if launch.schedule is not None and _walks_through(launch):
+    if launch.schedule is not None and launch.schedule.questions is not None:
         return len(launch.schedule.settings)
     told = [b for a, b in itertools.pairwise(launch.argv) if a in REPEATING and b.isdigit()]
     return int(told[-1]) if told else 1

@@ -1,4 +1,5 @@
 from .compiled import written as written
+from .node import Fault as Fault
 from .node import SimulatedNode as SimulatedNode
 from .schema import NodeFile as NodeFile
 from .shipped import DATA as DATA

@@ -1,41 +1,136 @@
-"""Sizes that no rule answers and that are slower all the same: what rules need is to blame."""
+"""Sizes that no rule answers: what rules, plugin or environment do there all the same."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from enum import Enum
 from math import log
 from typing import Final
 
-from rccltune.model import upper_quantile
+from rccltune.model import Collective
 from rccltune.model.defaults import LEVEL
-from rccltune.verify.verdicts import Weighed, mean_of
+from rccltune.verify.evidence import Evidence, Side, Weighed
+from rccltune.verify.intervals import (
+    LEAST,
+    Around,
+    Estimate,
+    Value,
+    by_launch,
+    variance_about_mean,
+)
 
-# Two octaves: what harms fewer sizes must be certain at each of them.
-_WINDOW: Final = 8
-# A mean loss below this is nobody's harm.
-_SLIGHT: Final = log(1.01)
+# Harm is believed when two looks see it that share nothing; of each this is the chance to err.
+_LEVEL: Final = 1e-3
+# A mean loss below this is nobody's harm, whatever the launches agree on.
+_SLIGHT: Final = log(1.005)
+# An environment must be shown not to cost this much where no rule answers.
+_EQUIVALENT: Final = log(1.015)
+_OCTAVES: Final = 2.0
+_FEWEST: Final = 9
+Sizes = Mapping[Collective, frozenset[int]]
 
 
-def harmed(weighed: Iterable[Weighed]) -> tuple[Weighed, ...]:
-    """Those that are wrong or slower with certainty, alone or with their neighbours.
+class Environment(Enum):
+    """What is known of what rules need, at sizes without a rule."""
 
-    A loss of a few percent drowns in the noise of each size and not in that of eight.
+    HARMLESS = "not slower"
+    UNDECIDED = "undecided"
+    HARMFUL = "slower"
+
+
+def harmed(
+    evidence: Evidence, weighed: Iterable[Weighed], answered: Callable[[Weighed], bool]
+) -> Sizes:
+    """Sizes that no rule answers and that are slower with certainty, together or in a window.
 
     Args:
-        weighed: sizes that no rule answers.
+        evidence: of one look alone.
+        weighed: its sizes.
+        answered: whether it was the rule for a size that answered there.
     """
-    found = list(weighed)
-    by_view: dict[tuple[object, object], list[Weighed]] = {}
-    for one in found:
-        by_view.setdefault((one.verdict.target, one.verdict.view), []).append(one)
-    rows = [sorted(row, key=lambda w: w.verdict.nbytes) for row in by_view.values()]
-    windows = [row[i : i + _WINDOW] for row in rows for i in range(len(row) - _WINDOW + 1)]
-    level = LEVEL / max(1, len(windows))
-    bad = {id(one) for window in windows if _loses(window, level) for one in window}
-    return tuple(one for one in found if one.harmed or id(one) in bad)
+    found: dict[Collective, frozenset[int]] = {}
+    for side, sizes in _free(evidence, weighed, answered).items():
+        windows = _windows(sizes)
+        level = _LEVEL / len(windows)
+        for window in windows:
+            gains = evidence.gains(side, window.__contains__)
+            differences = evidence.differences(side, window.__contains__)
+            if _is_slower(by_launch(gains), level) or _is_slower(by_launch(differences), level):
+                collective = side[0].collective
+                found[collective] = found.get(collective, frozenset()) | window
+    return found
 
 
-def _loses(window: Sequence[Weighed], level: float) -> bool:
-    """Whether the mean of neighbouring sizes is slower, beyond what their launches share."""
-    mean, spread, freedom = mean_of(window)
-    return mean + _SLIGHT < -upper_quantile(freedom, level) * spread
+def environment(
+    evidence: Evidence, weighed: Iterable[Weighed], answered: Callable[[Weighed], bool]
+) -> tuple[Environment, Estimate | None]:
+    """Whether silence under what the rules need is as fast as the untouched site, without a rule.
+
+    Args:
+        evidence: of all looks at one state of a file.
+        weighed: its sizes.
+        answered: whether it was the rule for a size that answered there.
+
+    Returns:
+        And the largest mean loss over all such sizes of a collective and view; None where every
+        size has a rule.
+    """
+    worst: Estimate | None = None
+    verdict = Environment.HARMLESS
+    for side, sizes in _free(evidence, weighed, answered).items():
+        mean = _pooled(evidence.differences(side, sizes.__contains__))
+        if worst is None or mean.low(LEVEL) < worst.low(LEVEL):
+            worst = mean
+        windows = _windows(sizes)
+        slower = [by_launch(evidence.differences(side, one.__contains__)) for one in windows]
+        if any(_is_slower(one, LEVEL / 10 / len(windows)) for one in slower):
+            return Environment.HARMFUL, mean
+        if mean.low(LEVEL) < -_EQUIVALENT:
+            verdict = Environment.UNDECIDED
+    return verdict, worst
+
+
+def _free(
+    evidence: Evidence, weighed: Iterable[Weighed], answered: Callable[[Weighed], bool]
+) -> dict[Side, frozenset[int]]:
+    """Sizes of each collective and view that no rule answers."""
+    ruled = {
+        (one.verdict.target, str(one.verdict.view.placement), one.verdict.nbytes)
+        for one in weighed
+        if answered(one)
+    }
+    found: dict[Side, set[int]] = {}
+    for target, view, nbytes in evidence.cells:
+        if (target, str(view.placement), nbytes) not in ruled:
+            found.setdefault((target, view), set()).add(nbytes)
+    return {side: frozenset(sizes) for side, sizes in found.items()}
+
+
+def _windows(sizes: Iterable[int]) -> list[frozenset[int]]:
+    """All of them, and two octaves at a time."""
+    every = sorted(sizes)
+    found = {frozenset(every): None}
+    for start in every:
+        window = frozenset(n for n in every if start <= n < start * 2**_OCTAVES)
+        if len(window) >= _FEWEST // 2 and max(window) * 2 >= start * 2**_OCTAVES:
+            found[window] = None
+    return list(found)
+
+
+def _is_slower(found: Estimate, level: float) -> bool:
+    return found.mean < -_SLIGHT and found.high(level) < 0
+
+
+def _pooled(values: Sequence[Value]) -> Estimate:
+    """The mean over sizes of what launches have, sizes that repeat better counting more."""
+    about = Around((one.nbytes, one.value) for one in values)
+    weights = {
+        nbytes: 1 / max(LEAST, variance_about_mean(about.near(nbytes, _OCTAVES / 2, _FEWEST)))
+        for nbytes in {one.nbytes for one in values}
+    }
+    sums: dict[str, tuple[float, float]] = {}
+    for one in values:
+        weight = weights[one.nbytes]
+        total, mass = sums.get(one.launch, (0.0, 0.0))
+        sums[one.launch] = total + weight * one.value, mass + weight
+    return by_launch(Value(0, launch, total / mass) for launch, (total, mass) in sums.items())

@@ -11,7 +11,7 @@ from typing import Final
 
 from rccltune import model, session
 from rccltune.model import Line, Number, Rule, Text, VariableName, Verdict, VerificationError, Whole
-from rccltune.verify.narrowing import Cut
+from rccltune.verify.cuts import Cut
 
 _VERDICT: Final = "verdict"
 _REFUSED: Final = "refused"
@@ -44,7 +44,8 @@ class ConditionFile:
 
     Attributes:
         hits: calls answered by each rule, by its line.
-        not_selectable: sizes at which a rule's setting was not selectable, by its line.
+        not_selectable: sizes at which a rule's setting was not selectable, by collective and
+            setting: ``all_reduce tree/ll128``.
         bypassed: sizes at which a path went past the tuner, by collective.
     """
 
@@ -57,16 +58,37 @@ class ConditionFile:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class FactorFile:
+    """A ratio of times with its 95 % interval; 0.001 and 1000 stand for no end.
+
+    Attributes:
+        launches: that it rests on.
+    """
+
+    ratio: Number
+    low: Number
+    high: Number
+    launches: Whole
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class StandingFile(Rule):
     """A rule as it was verified.
 
     Attributes:
+        certainty: chance that it gains what a rule must.
         sizes: how many of its sizes were measured.
+        state: ``stands``, ``undecided``, ``no gain`` or ``loses``.
+        gain: untouched time / time with the rule, over its sizes.
+        shown: whether launches of their own tell as much as pairs inside launches.
     """
 
     certainty: Number
     sizes: Whole
     stands: bool
+    state: Line = ""
+    gain: FactorFile | None = None
+    shown: Line = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -79,6 +101,9 @@ class VerdictFile:
         needs: what it asks of the environment.
         lost_needs: what it no longer asks.
         sha256: digests of the rule files that the plugin says it read.
+        environment: untouched time / time with what the rules need, over sizes without a rule.
+        paired: silence stood in for the untouched site, inside launches; otherwise all intervals
+            are between launches, and less certain.
     """
 
     path: Line | None
@@ -95,6 +120,8 @@ class VerdictFile:
     needs: dict[VariableName, Line]
     lost_needs: tuple[VariableName, ...]
     sha256: tuple[Line, ...]
+    environment: FactorFile | None = None
+    paired: bool = True
 
 
 def verdict_name(rules: Path, folder: Path, plain: str) -> str:

@@ -2,26 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, field, fields, replace
+from math import exp, log
 from pathlib import Path
 from typing import Final
 
-from rccltune import launch, model, plan, session, simulate
+from rccltune import fit, launch, measure, model, plan, session, simulate
 from rccltune.measure import Site, end_leftovers, same_hosts
 from rccltune.model import (
-    LL128_FORCED,
     NOT_MEASURED,
     Collective,
     CommandLineError,
-    InputFileError,
-    Protocol,
     Reporter,
     RuleCount,
     Sweep,
     defaults,
-    grammar,
 )
+from rccltune.model.defaults import LEVEL
 from rccltune.rules import (
     VERIFIED_MARK,
     Change,
@@ -35,12 +32,18 @@ from rccltune.rules import (
     sheet_name,
 )
 from rccltune.session import NODE_FILE
-from rccltune.verify import narrowing, verdict_store
-from rccltune.verify.narrowing import Cut, Standing
-from rccltune.verify.settling import Settled, Wanted, ours, refuse, settle
-from rccltune.verify.trials import FOLDER, Ground, Held
-from rccltune.verify.verdict_store import ConditionFile, StandingFile, VerdictFile
-from rccltune.verify.verdicts import Weighed
+from rccltune.verify import cuts as cutting
+from rccltune.verify import verdict_store
+from rccltune.verify.cuts import Cut
+from rccltune.verify.evidence import Weighed
+from rccltune.verify.harm import Sizes
+from rccltune.verify.intervals import Estimate
+from rccltune.verify.looks import FOLDER, Ground, Held
+from rccltune.verify.rounds import Settled, Wanted, ours, settle
+from rccltune.verify.rule_text import exports_without, text_of, without_unneeded
+from rccltune.verify.standing import Standing
+from rccltune.verify.swept import read_swept
+from rccltune.verify.verdict_store import ConditionFile, FactorFile, StandingFile, VerdictFile
 
 # What makes a job use a rule file.
 _USE: Final = ("NCCL_TUNER_CONFIG_FILE", "NCCL_TUNER_PLUGIN", "RCCLTUNE_PLACEMENT")
@@ -55,7 +58,7 @@ class VerifyRequest:
         rules: the file to verify.
         output: where what stands goes.
         min_gain: what a rule must gain over its range, 0.02 for 2 %.
-        n_repeats: launches of each arm at each size.
+        n_looks: launches at each size, while something is undecided.
         dtypes: further element types under which no rule may lose.
         graphs: further numbers of graph replays, likewise; 0 is none.
         besides: collectives and sizes that run at the same time, likewise.
@@ -68,7 +71,7 @@ class VerifyRequest:
     rules: Path
     output: Path
     min_gain: float = defaults.MIN_GAIN
-    n_repeats: int = defaults.REPEATS
+    n_looks: int = defaults.REPEATS
     keep_losers: bool = False
     extrapolate: bool = False
     timeout_s: float | None = None
@@ -84,29 +87,38 @@ class Verified:
 
     Attributes:
         text: the file as it stands.
-        held: every condition of the last round.
-        standings: rules of the last round.
-        cuts: what was taken away in all rounds.
+        held: every condition.
+        weighed: every size in every condition.
+        standings: rules that are left, and with ``keep_losers`` those that lose.
+        cuts: what was taken away.
         before: rules that the file had for this scale.
         after: rules that it has now.
         needs: what the file asks of the environment, name and value.
         lost_needs: variables that the file asked for and no longer does: they do harm.
         unneeded: likewise, since no rule that is left needs them.
+        environment: log(untouched time / time with what the rules need), over sizes without a
+            rule; None where they need nothing.
+        harmed: sizes without a rule that the rules slow; with ``keep_losers`` alone.
+        is_paired: whether silence stood in for the untouched site, inside launches.
     """
 
     path: Path | None
     text: str
     held: tuple[Held, ...]
+    weighed: tuple[Weighed, ...]
     standings: tuple[Standing, ...]
     cuts: tuple[Cut, ...]
     before: RuleCount
     after: RuleCount
     n_launches: int
-    n_rounds: int
+    n_looks: int
     simulated: bool
     needs: tuple[tuple[str, str], ...] = ()
     lost_needs: tuple[str, ...] = ()
     unneeded: tuple[str, ...] = ()
+    environment: Estimate | None = None
+    harmed: Sizes = field(default_factory=dict)
+    is_paired: bool = True
 
     @property
     def lost_exports(self) -> dict[str, str]:
@@ -119,13 +131,7 @@ class Verified:
     def unruled(self) -> tuple[Weighed, ...]:
         """Sizes measured as the sweep was that belong to no rule."""
         ruled = {id(one) for standing in self.standings for one in standing.sizes}
-        own = (one for held in self.held if held.condition.is_own for one in held.weighed)
-        return tuple(one for one in own if id(one) not in ruled)
-
-    @property
-    def weighed(self) -> tuple[Weighed, ...]:
-        """Every size in every condition."""
-        return tuple(one for held in self.held for one in held.weighed)
+        return tuple(one for one in self.weighed if one.gains and id(one) not in ruled)
 
     @property
     def n_hits(self) -> int:
@@ -151,7 +157,7 @@ class Verified:
             rules_before=self.before.rules,
             rules=self.after.rules,
             fallbacks=self.after.fallbacks,
-            rounds=self.n_rounds,
+            rounds=self.n_looks,
             launches=self.n_launches,
             conditions=tuple(_condition(held) for held in self.held),
             verdicts=tuple(one.verdict for one in self.weighed),
@@ -159,6 +165,8 @@ class Verified:
             cuts=self.cuts,
             needs=dict(self.needs),
             lost_needs=(*self.lost_needs, *self.unneeded),
+            environment=None if self.environment is None else _factor(self.environment),
+            paired=self.is_paired,
             sha256=tuple(sorted({digest for held in self.held for digest in held.proven.hashes})),
         )
 
@@ -170,7 +178,10 @@ def _condition(held: Held) -> ConditionFile:
         launches=held.n_launches,
         hits={str(line): calls for line, calls in proven.hits.items()},
         misses=proven.misses,
-        not_selectable={str(line): tuple(sorted(n)) for line, n in proven.skipped.items()},
+        not_selectable={
+            f"{one.value} {setting}": tuple(sorted(n))
+            for (one, setting), n in proven.skipped.items()
+        },
         bypassed={one.value: tuple(sorted(n)) for one, n in proven.bypassed.items()},
     )
 
@@ -178,7 +189,23 @@ def _condition(held: Held) -> ConditionFile:
 def _standing(one: Standing) -> StandingFile:
     bare = {f.name: getattr(one.rule, f.name) for f in fields(one.rule)}
     sizes = len({w.verdict.nbytes for w in one.sizes})
-    return StandingFile(**bare, certainty=one.certainty, sizes=sizes, stands=one.stands)
+    return StandingFile(
+        **bare,
+        certainty=one.certainty,
+        sizes=sizes,
+        stands=one.stands,
+        state=one.state.value,
+        gain=_factor(one.gain),
+        shown=one.shown.value,
+    )
+
+
+def _factor(one: Estimate) -> FactorFile:
+    low, high = (exp(max(-_FAR, min(_FAR, end(LEVEL / 2)))) for end in (one.low, one.high))
+    return FactorFile(ratio=exp(one.mean), low=low, high=high, launches=one.n_launches)
+
+
+_FAR: Final = log(1000)
 
 
 def verify_rules(
@@ -186,7 +213,8 @@ def verify_rules(
 ) -> Verified:
     """Verify a file, narrow it until all that is left stands, and write that.
 
-    Interrupted at any moment, the same command goes on with the launches that are missing.
+    It always ends, with what is proven: what is undecided when no time is left goes back to the
+    library. Interrupted at any moment, the same command goes on with the launches that are missing.
 
     Raises:
         InputFileError: the plugin refuses the file, or RCCL would cut a line of it.
@@ -194,11 +222,11 @@ def verify_rules(
             allowed.
         MachineError: several hosts are not alike.
         LaunchError: the untouched benchmark does not work.
-        HarmError: sizes that no rule is for are slower or wrong.
-        VerificationError: wrong results without rules, a job that hangs or crashes with them, or
-            a plugin that does not do what the file says.
+        HarmError: rows of a vendor's behind the rules slow sizes.
+        VerificationError: wrong results without rules, ranks without the plugin, a benchmark that
+            fails with it and no rule is to blame, or a plugin that does not do what the file says.
     """
-    text = _text_of(request.rules)
+    text = text_of(request.rules)
     file = accepted(text.encode(), request.rules)
     before = counted(ours(file, site))
     if not file.rules:
@@ -227,6 +255,8 @@ def verify_rules(
                 where=str(request.rules),
                 hint="sweep the sizes that they are for (--min-bytes, --max-bytes).",
             )
+    walks = plan.why_no_walk(sweep, measure.ground_of(site)) is None
+    is_paired = walks and _is_silent_site(request.folder, file)
     ground = Ground(
         folder=request.folder / FOLDER,
         conditions=plan.conditions(
@@ -236,7 +266,9 @@ def verify_rules(
             besides=request.besides,
         ),
         site=site,
-        n_repeats=request.n_repeats,
+        swept=read_swept(request.folder, reporter),
+        is_paired=is_paired,
+        walks=walks,
         timeout_s=request.timeout_s,
         reporter=reporter,
     )
@@ -251,31 +283,36 @@ def verify_rules(
         if site.node is not None:
             session.write_atomically(ground.folder / NODE_FILE, simulate.written(site.node))
         wanted = Wanted(
-            where=request.rules, min_gain=request.min_gain, keep_losers=request.keep_losers
+            where=request.rules,
+            min_gain=request.min_gain,
+            n_looks=request.n_looks,
+            keep_losers=request.keep_losers,
         )
         state = settle(wanted, ground, text)
-        if not request.keep_losers:
-            refuse(state, ground)
     cuts = (*beyond, *state.cuts)
     unneeded: tuple[str, ...] = ()
     if not request.keep_losers:
-        text, unneeded = _without_unneeded(_with_evidence(state, site), sweep)
+        text, unneeded = without_unneeded(_with_evidence(state, site), sweep)
     path = None if request.keep_losers else request.output
     after = read_rules(text.encode())
     made = Verified(
         path=path,
         text=text,
         held=state.held,
+        weighed=tuple(one for weighed in state.weighed for one in weighed),
         standings=state.standings,
         cuts=cuts,
         before=before,
         after=counted(ours(after, site)),
         n_launches=state.n_launches,
-        n_rounds=state.n_rounds,
+        n_looks=state.n_looks,
         simulated=site.node is not None,
         needs=tuple(dict(after.needs).items()),
         lost_needs=state.lost_needs,
         unneeded=unneeded,
+        environment=state.environment,
+        harmed=state.harmed,
+        is_paired=is_paired,
     )
     if path is not None:
         session.write_atomically(path, text)
@@ -287,33 +324,11 @@ def verify_rules(
     return made
 
 
-def _text_of(path: Path) -> str:
-    """The file without what an earlier verification said."""
-    try:
-        text = grammar.read_text(path)
-    except OSError as error:
-        raise InputFileError(
-            f"the rule file cannot be read: {error.strerror}",
-            where=str(path),
-            hint="write one with rccltune emit-config, or name another with --rules.",
-        ) from error
-    kept = (line for line in grammar.lines(text) if not line.startswith(f"# {VERIFIED_MARK}"))
-    return "\n".join(kept) + "\n"
-
-
-def exports_without(text: str, lost: Mapping[str, str]) -> str:
-    """Exports that emit-config wrote, without those that do harm or that nothing needs.
-
-    Args:
-        text: of the file.
-        lost: why each goes, by its name.
-    """
-    lines = []
-    for line in grammar.lines(text):
-        name = line.removeprefix("export ").partition("=")[0]
-        is_lost = line.startswith("export ") and name in lost
-        lines.append(f"# {VERIFIED_MARK} {name} {lost[name]}" if is_lost else line)
-    return "\n".join(lines) + "\n"
+def _is_silent_site(folder: Path, file: RuleFile) -> bool:
+    """Whether a plugin that answers nothing leaves the library as it is: it has no other tuner."""
+    if any(rule.vendor for rule in file.rules):
+        return False
+    return fit.tuner_of(folder) in (None, "none")
 
 
 def _within_reach(
@@ -325,7 +340,7 @@ def _within_reach(
     """
     rules = ours(file, site)
     n_ranks = site.scale.n_ranks
-    beyond = narrowing.beyond(
+    beyond = cutting.beyond(
         {
             one: plan.verified_sizes(sweep, one, n_ranks) if one in sweep.collectives else ()
             for one in dict.fromkeys(rule.collective for rule in rules)
@@ -335,11 +350,11 @@ def _within_reach(
     taken: dict[Cut, None] = {}
     said: set[tuple[Collective, int, int]] = set()
     for rule in rules:
-        mine = [cut for cut in beyond if narrowing.inside(rule, cut) is not None]
+        mine = [cut for cut in beyond if cutting.inside(rule, cut) is not None]
         if not mine or rule.line is None:
             continue
-        outside = [part for cut in mine if (part := narrowing.inside(rule, cut)) is not None]
-        parts = narrowing.without(rule, mine)
+        outside = [part for cut in mine if (part := cutting.inside(rule, cut)) is not None]
+        parts = cutting.without(rule, mine)
         if request.extrapolate:
             if parts:
                 changes[rule.line] = Change(parts=parts, evidence="", unproven=tuple(outside))
@@ -354,28 +369,6 @@ def _within_reach(
         holes = tuple((part.min_nbytes, part.max_nbytes, NOT_MEASURED) for part in new)
         changes[rule.line] = Change(parts=parts, evidence="", holes=holes)
     return rewritten(text, changes, ()), tuple(taken)
-
-
-def _without_unneeded(text: str, sweep: Sweep) -> tuple[str, tuple[str, ...]]:
-    """The file without needs that no rule of it has any more, and their names.
-
-    What a whole environment gave, all its rules need; LL128 alone is what single rules do.
-    """
-    file = read_rules(text.encode())
-    uses_ll128 = any(rule.setting.protocol is Protocol.LL128 for rule in file.rules)
-    own = {variant.name: variant for variant in sweep.variants}
-    ll128 = {name for name, _ in own.get(LL128_FORCED.name, LL128_FORCED).environment}
-    names = tuple(
-        name for name, _ in file.needs if not file.rules or (name in ll128 and not uses_ll128)
-    )
-    kept = (line for line in grammar.lines(text) if not _needs_one_of(line, names))
-    return "\n".join(kept) + "\n", names
-
-
-def _needs_one_of(line: str, names: Sequence[str]) -> bool:
-    """Whether a line of a rule file asks for one of these variables."""
-    words = grammar.instruction(line)
-    return words[:1] == ["needs"] and any(word.partition("=")[0] in names for word in words[1:])
 
 
 def rule_file_of(folder: Path, site: Site) -> Path:
@@ -393,17 +386,15 @@ def _with_evidence(state: Settled, site: Site) -> str:
         if one.rule.line is not None
     }
     where = "SIMULATED, no hardware" if site.node is not None else "on this machine"
-    n = state.n_rounds
-    head = f"{VERIFIED_MARK} against the untouched site, {where}, {site.scale}, {n} round"
+    head = f"{VERIFIED_MARK} against the untouched site, {where}, {site.scale}"
     others = [str(one.condition) for one in state.held if not one.condition.is_own]
     also = (f"{VERIFIED_MARK} nowhere slower under: {', '.join(others)}",) if others else ()
-    return rewritten(state.text, changes, (head + ("s" if n > 1 else ""), *also))
+    return rewritten(state.text, changes, (f"{head}, {state.n_launches} launches", *also))
 
 
 def _evidence(one: Standing) -> str:
     ratios = one.ratios
     return (
-        f"{VERIFIED_MARK} {one.median:.2f} times as fast in the median "
-        f"({ratios[0]:.2f} to {ratios[-1]:.2f}) at {one.n_gaining} sizes; "
-        f"gain certain to {100 * one.certainty:.1f} %"
+        f"{VERIFIED_MARK} {one.interval} over {one.n_gaining} sizes "
+        f"({ratios[0]:.2f} to {ratios[-1]:.2f}), shown {one.shown.value}"
     )

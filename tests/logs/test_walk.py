@@ -18,6 +18,7 @@ from hypothesis import strategies as st
 from rccltune import logs, plugin, rules
 from rccltune.logs import trace
 from rccltune.model import (
+    RULES,
     SILENT,
     Algorithm,
     Collective,
@@ -117,6 +118,35 @@ def test_every_row_gets_the_setting_of_its_step(*, old: bool) -> None:
         assert sample.launch == ("abc" if first else f"abc.{STEPS[1:number].count(STEPS[number])}")
     used = [s for s in placed if s.doubt is None and s.key.setting == SETTINGS[1]]
     assert {s.executed for s in used} == {SETTINGS[1]}
+
+
+@pytest.mark.parametrize("n_warm", [0, 1, 2])
+def test_a_benchmark_that_warms_up_otherwise_is_matched_from_the_end(n_warm: int) -> None:
+    """None, one or two passes before the table: the last pass is the last step that began."""
+    warm = [n for n in SIZES for _ in range(N_WARM)] * n_warm
+    sizes = warm + calls(N_PASSES, old=False)[len(SIZES) * N_WARM :]
+    spare = replace(questions(old=False), spare=1)
+    placed = logs.place(table(N_PASSES), walked(sizes, (*STEPS, SILENT)), STEPS, spare)
+    every = (*STEPS, SILENT)
+    for sample in placed:
+        number = int((sample.time_us or 0) // 1000) - 1
+        assert sample.step == number + n_warm
+        assert sample.key.setting == every[number + n_warm]
+    assert len(placed) == N_PASSES * len(SIZES) * 2
+    # Without a spare step such a launch is void, as it has been.
+    if n_warm != 1:
+        with pytest.raises(LaunchError):
+            logs.place(table(N_PASSES), walked(sizes), STEPS, questions(old=False))
+
+
+def test_rules_prove_whatever_the_file_answers() -> None:
+    """A step of rules is no setting: what the trace says ran is kept, and nothing is doubted."""
+    steps = (SILENT, RULES, SILENT, RULES)
+    sizes = calls(3, old=False)
+    walk = walked(sizes, (SILENT, SETTINGS[0], SILENT, SETTINGS[0]))
+    placed = logs.place(table(3), walk, steps, questions(old=False))
+    last = [sample for sample in placed if sample.step == 3]
+    assert {(s.key.setting, s.executed, s.doubt) for s in last} == {(RULES, SETTINGS[0], None)}
 
 
 def test_where_nobody_asked_a_path_took_all() -> None:

@@ -18,7 +18,8 @@ from rccltune.report.sections.words import stamp, where_of
 
 _WORDS = {
     Judgement.BETTER: "faster",
-    Judgement.SAME: "the same",
+    Judgement.SAME: "not slower",
+    Judgement.UNDECIDED: "undecided",
     Judgement.WORSE: "slower",
     Judgement.WRONG: "wrong results",
 }
@@ -110,8 +111,8 @@ def _verification(
     return Figure(
         name=f"{frame.stem}-{name}",
         title=f"{frame.about}: verified, with the rules against the untouched site",
-        words="Above 1 the site is faster with the rules. Shaded: 95 % intervals. Both arms ran in "
-        f"turns, in {known.n_launches} launches; the rules' stretches are above.{old}",
+        words="Above 1 the site is faster with the rules. Shaded: 95 % intervals. With and without "
+        f"the rules in turns, in {known.n_launches} launches; the rules' stretches are above.{old}",
         stamp=frame.stamp,
         loud=frame.loud,
         x=x,

@@ -161,9 +161,9 @@ def _judged(known: Verification) -> str:
     under = f" (under {', '.join(known.conditions)})" if len(known.conditions) > 1 else ""
     return (
         f"Of {len(known.verdicts)} comparisons{under}, sizes without a rule among them: "
-        f"{n[Judgement.BETTER]} faster, {n[Judgement.SAME]} the same, {n[Judgement.WORSE]} slower"
-        f"{_where_slower(known)}, {n[Judgement.WRONG]} with wrong results. Where nothing differs, "
-        "one in twenty looks as if it did; a rule with a size that is slower does not stand."
+        f"{n[Judgement.BETTER]} faster, {n[Judgement.SAME]} not slower, {n[Judgement.UNDECIDED]} "
+        f"undecided, {n[Judgement.WORSE]} slower{_where_slower(known)}, {n[Judgement.WRONG]} with "
+        "wrong results. A rule with a size that is slower does not stand."
     )
 
 

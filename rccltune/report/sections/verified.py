@@ -124,7 +124,7 @@ def _stood(rule: StandingFile, own: tuple[Verdict, ...], swept: ConditionFile | 
     away: set[int] = set()
     if swept is not None:
         away |= {*swept.bypassed.get(rule.collective.value, ())}
-        away |= {*swept.not_selectable.get(str(rule.line), ())}
+        away |= {*swept.not_selectable.get(f"{rule.collective.value} {rule.setting}", ())}
     return Stood(
         rule=rule,
         certainty=rule.certainty,

@@ -1,0 +1,364 @@
+"""Launches that hold rules against silence in turns, and silence against the untouched site.
+
+Launches of their own differ by more than settings do, so both arms walk in one launch: silence and
+the rules in turns, each twice, so that every arm follows every arm equally often. A launch goes
+over a whole range in factors of two, which is all that nccl-tests can; four of them, each
+beginning elsewhere in an octave, give four sizes an octave. A boundary of a rule is reached by one
+more, which begins at the boundary divided by a power of two: never by a launch of a few
+neighbouring sizes, in which hardly anything else runs.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from itertools import cycle, islice
+from math import log2
+from typing import Final
+
+from rccltune.model import (
+    BASELINE,
+    DEFAULT_VARIANT,
+    RULES,
+    SILENT,
+    Beside,
+    Collective,
+    Launch,
+    Rule,
+    Sweep,
+    Variant,
+    format_size,
+)
+from rccltune.plan.call_sizes import called_sizes, grain, shows_steps, unit_of
+from rccltune.plan.launches import Ground, benchmark_options, launch_of, repeat_letter
+from rccltune.plan.walks import LEADING, schedule_of
+
+# Sizes an octave: a loss over a range of a factor 1.25 between powers of two holds one of them.
+PER_OCTAVE: Final = 4
+_FACTOR: Final = 2
+# Tables that what runs beside a launch prints, one after the other: more than it ever has time for.
+_ENDLESS: Final = 1_000_000_000
+_CALLS_OF_A_TABLE: Final = 200
+# The first use of a setting pays for its connections.
+_THROWN: Final = (SILENT, RULES)
+# Every arm follows every arm equally often; the second of each follows its own kind.
+CYCLE: Final = (SILENT, SILENT, RULES, RULES)
+# How far from a boundary a size may lie that stands for it, and a launch's beginning from another.
+_NEAR: Final = 0.005
+_ALIKE: Final = 1 / 16
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Condition:
+    """What collectives are called under.
+
+    Attributes:
+        is_own: the sweep's own; under any other rules must do no harm, and need not win.
+        sweep: with the options of this condition.
+        beside: collective and size of what runs at the same time.
+    """
+
+    sweep: Sweep
+    is_own: bool = True
+    beside: tuple[Collective, int] | None = None
+
+    def __str__(self) -> str:
+        """``bfloat16``, ``-G 4``, ``beside all_gather of 1 MiB``."""
+        if self.is_own:
+            return "as swept"
+        if self.beside is not None:
+            return f"beside {self.beside_words}"
+        graph = f"-G {self.sweep.graph}" if self.sweep.graph else "without -G"
+        return f"{self.sweep.dtypes[0]}, {graph}"
+
+    @property
+    def beside_words(self) -> str | None:
+        """What runs at the same time, None where nothing does."""
+        if self.beside is None:
+            return None
+        return f"{self.beside[0].value} of {format_size(self.beside[1])}"
+
+
+def conditions(
+    sweep: Sweep,
+    *,
+    dtypes: Iterable[str] = (),
+    graphs: Iterable[int] = (),
+    besides: Iterable[tuple[Collective, int]] = (),
+) -> tuple[Condition, ...]:
+    """The sweep's own condition, then each other one by itself.
+
+    Args:
+        sweep: as swept.
+        dtypes: further element types.
+        graphs: further numbers of graph replays, 0 for eager calls.
+        besides: what runs at the same time.
+    """
+    found = [Condition(sweep=sweep)]
+    found += [
+        Condition(sweep=replace(sweep, dtypes=(dtype,)), is_own=False)
+        for dtype in dict.fromkeys(dtypes)
+        if dtype != sweep.dtypes[0]
+    ]
+    found += [
+        Condition(sweep=replace(sweep, graph=n), is_own=False)
+        for n in dict.fromkeys(graphs)
+        if n != sweep.graph
+    ]
+    found += [Condition(sweep=sweep, is_own=False, beside=one) for one in dict.fromkeys(besides)]
+    return tuple(found)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Part:
+    """The sizes of one launch.
+
+    Attributes:
+        sweep: with the range.
+        is_grid: one of those that together have all octaves in four parts; others are for a
+            boundary alone.
+    """
+
+    sweep: Sweep
+    is_grid: bool
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Pair:
+    """With and without the rules over one range of sizes.
+
+    Attributes:
+        tuned: walks through silence and rules in turns; or has rules alone, where nothing walks.
+        untouched: the same sizes with nothing of ours, next to it; None where it was not wanted.
+        first: whether the untouched one comes first.
+    """
+
+    tuned: Launch
+    untouched: Launch | None
+    first: bool = True
+
+    @property
+    def launches(self) -> tuple[Launch, ...]:
+        """In the order in which they are made."""
+        if self.untouched is None:
+            return (self.tuned,)
+        both = (self.untouched, self.tuned)
+        return both if self.first else both[::-1]
+
+
+def plan_pairs(
+    under: Condition,
+    ground: Ground,
+    rules: Sequence[Rule],
+    tuned: Variant,
+    look: int,
+    *,
+    others: Iterable[Collective] = (),
+    n_cycles: Callable[[Sweep, Collective], int] | None,
+    n_untouched: int | None = None,
+    edges: bool = True,
+    missing: Sequence[tuple[Rule, int]] = (),
+    n_replicates: int = 2,
+) -> list[Pair]:
+    """One launch for each range of sizes that is to be looked at, ids still empty.
+
+    Args:
+        under: options of all launches, the range of sizes, and what runs at the same time.
+        ground: what there is.
+        rules: for this scale.
+        tuned: environment of the tuned arm, plugin and rules among it.
+        look: its number; those of another one are further launches.
+        others: collectives without a rule that what the rules need may harm.
+        n_cycles: how often a launch of these sizes goes through both arms; None where no launch
+            can walk, so that rules have launches of their own.
+        n_untouched: ranges of each collective with an untouched launch beside; None for all.
+        edges: whether the boundaries of rules are looked at.
+        missing: rules that are to be seen in so many launches more; nothing else is looked at then.
+        n_replicates: launches of each range: what replicates differ by is noise.
+    """
+    pairs: list[Pair] = []
+    beside = _beside(under, ground)
+    for collective in dict.fromkeys((*(rule.collective for rule in rules), *others)):
+        if collective not in ground.programs:
+            continue
+        mine = [rule for rule in rules if rule.collective is collective]
+        found = parts(under.sweep, collective, mine, ground.scale.n_ranks, edges=edges)
+        if n_cycles is not None:
+            n_ranks = ground.scale.n_ranks
+            found = [one for one in found if shows_steps(one.sweep, collective, n_ranks)]
+        if missing:
+            found = _enough(found, collective, missing, ground.scale.n_ranks)
+        every = found if missing else [part for _ in range(n_replicates) for part in found]
+        for number, part in enumerate(every):
+            is_first = number < len(found) and not missing
+            wanted = n_untouched is None or (is_first and number < n_untouched)
+            # Results of every size are checked once in a look; a check costs more than the calls.
+            sweep = replace(part.sweep, check=part.is_grid and is_first)
+            if n_cycles is None:
+                made = launch_of(sweep, ground, (collective, BASELINE, tuned), 0)
+            else:
+                made = _walk(sweep, ground, collective, tuned, n_cycles(sweep, collective))
+            plain = launch_of(
+                replace(sweep, check=False), ground, (collective, BASELINE, DEFAULT_VARIANT), 0
+            )
+            pairs.append(
+                Pair(
+                    tuned=replace(made, round=look, beside=beside, repeat=number),
+                    untouched=replace(plain, round=look, beside=beside, repeat=number)
+                    if wanted
+                    else None,
+                    # What drifts along the way hits both arms alike.
+                    first=(number + look) % 2 == 1,
+                )
+            )
+    return pairs
+
+
+def _enough(
+    found: Sequence[Part],
+    collective: Collective,
+    missing: Iterable[tuple[Rule, int]],
+    n_ranks: int,
+) -> list[Part]:
+    """As many ranges, some of them again, as bring every rule into so many launches more."""
+    wanted: Counter[Part] = Counter()
+    for rule, n in missing:
+        if rule.collective is not collective:
+            continue
+        holding = [
+            part
+            for part in found
+            if any(
+                rule.min_nbytes <= nbytes <= rule.max_nbytes
+                for nbytes in called_sizes(part.sweep, collective, n_ranks)
+            )
+        ]
+        wanted |= Counter(islice(cycle(holding), n if holding else 0))
+    return list(wanted.elements())
+
+
+def _walk(
+    sweep: Sweep, ground: Ground, collective: Collective, tuned: Variant, n_cycles: int
+) -> Launch:
+    steps = (*_THROWN, *CYCLE * n_cycles)
+    return replace(
+        launch_of(sweep, ground, (collective, SILENT, tuned), 0, len(steps)),
+        schedule=schedule_of(sweep, ground, collective, (*(SILENT,) * LEADING, *steps)),
+    )
+
+
+def parts(
+    sweep: Sweep, collective: Collective, rules: Iterable[Rule], n_ranks: int, *, edges: bool
+) -> list[Part]:
+    """The ranges to go over: those of the grid first, then those for boundaries.
+
+    A range for a boundary that begins where one of the grid would takes its place.
+
+    Args:
+        sweep: the whole range.
+        collective: whose sizes.
+        rules: of it.
+        n_ranks: of the communicator.
+        edges: whether the boundaries of rules are looked at.
+    """
+    grid = list(grids(sweep))
+    found: list[Part] = []
+    sizes = set(called_sizes(grid[0], collective, n_ranks)) if grid else set()
+    for part in _edges(sweep, collective, rules, n_ranks, sizes) if edges else ():
+        standing = next((one for one in grid[1:] if _is_alike(one, part)), None)
+        if standing is not None:
+            grid.remove(standing)
+        found.append(Part(sweep=part, is_grid=standing is not None))
+    found += [Part(sweep=one, is_grid=True) for one in grid]
+    return sorted(found, key=lambda one: (not one.is_grid, one.sweep.min_nbytes))
+
+
+def _is_alike(one: Sweep, other: Sweep) -> bool:
+    """Whether two ranges have all but the same sizes."""
+    return abs(log2(one.min_nbytes / other.min_nbytes)) <= _ALIKE
+
+
+def _edges(
+    sweep: Sweep,
+    collective: Collective,
+    rules: Iterable[Rule],
+    n_ranks: int,
+    sizes: set[int],
+) -> Iterator[Sweep]:
+    """Ranges through the first and the last size of every rule, where none has them yet."""
+    unit = grain(sweep, collective, n_ranks)
+    for rule in rules:
+        low, high = max(rule.min_nbytes, sweep.min_nbytes), min(rule.max_nbytes, sweep.max_nbytes)
+        for edge, up in ((low, True), (high, False)):
+            near = [n for n in sizes if low <= n <= high and abs(n / edge - 1) <= _NEAR]
+            if near or low > high:
+                continue
+            begin = _through(sweep, edge, unit, up=up)
+            part = replace(sweep, min_nbytes=begin, factor=_FACTOR, step_nbytes=None)
+            sizes.update(called_sizes(part, collective, n_ranks))
+            yield part
+
+
+def _through(sweep: Sweep, nbytes: int, unit: int, *, up: bool) -> int:
+    """Where doubling begins that comes to a size, or a little inside of it; as low as can be."""
+    found = max(unit, nbytes // unit * unit)
+    doubled = 1
+    while nbytes // doubled >= max(sweep.min_nbytes, unit):
+        whole = unit * doubled
+        reached = (-(-nbytes // whole) if up else nbytes // whole) * whole
+        # One size alone does not show where a pass ends.
+        if abs(reached / nbytes - 1) <= _NEAR or 2 * found > sweep.max_nbytes:
+            found = max(unit, reached // doubled)
+        doubled *= 2
+    return found
+
+
+def _beside(under: Condition, ground: Ground) -> Beside | None:
+    """One size again and again, unchecked, on as many ranks as are measured."""
+    letter = repeat_letter(ground)
+    if under.beside is None or letter is None or under.beside[0] not in ground.programs:
+        return None
+    collective, nbytes = under.beside
+    sweep = replace(
+        under.sweep,
+        min_nbytes=nbytes,
+        max_nbytes=nbytes,
+        step_nbytes=None,
+        factor=_FACTOR,
+        iterations=_CALLS_OF_A_TABLE,
+        check=False,
+        graph=0,
+    )
+    options = benchmark_options(sweep, ground.letters, collective)
+    program = (ground.programs[collective], *options, letter, str(_ENDLESS))
+    argv = ground.launch(ground.scale.n_ranks, program)
+    shares = ground.shares if argv != program else ()
+    return Beside(collective=collective, nbytes=nbytes, argv=(argv[0], *shares, *argv[1:]))
+
+
+def grids(sweep: Sweep) -> Iterable[Sweep]:
+    """The sweep's octaves, each with sizes between its ends; one range for each of these.
+
+    Those between begin where an element is a small part of a size: below, whole elements leave no
+    room for them.
+    """
+    unit = unit_of(sweep)
+    base = sweep.min_nbytes
+    while base < _FINE * unit:
+        base *= _FACTOR
+    for part in range(PER_OCTAVE):
+        between = round(base * 2 ** (part / PER_OCTAVE) / unit) * unit
+        least = between if part else max(unit, sweep.min_nbytes)
+        if least <= sweep.max_nbytes:
+            yield replace(sweep, min_nbytes=least, factor=_FACTOR, step_nbytes=None)
+
+
+def verified_sizes(sweep: Sweep, collective: Collective, n_ranks: int) -> tuple[int, ...]:
+    """Sizes in bytes that the octaves and those between them call with, rising."""
+    called = (n for part in grids(sweep) for n in called_sizes(part, collective, n_ranks))
+    return tuple(sorted(set(called)))
+
+
+# Elements of a size from which on a quarter of an octave is told exactly enough.
+_FINE: Final = 32

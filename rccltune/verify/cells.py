@@ -1,0 +1,176 @@
+"""What one launch says of one size: silence beside the rules, and silence beside itself.
+
+A launch walks S S R R, so that the second pass of each arm follows its own kind, as calls do in a
+job with or without the rules. What is compared are these settled passes; the first of each, behind
+the other arm, serves the control: silence behind the rules against silence behind silence.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from math import inf, log
+from statistics import fmean, median
+from typing import Final
+
+from rccltune.model import (
+    DEFAULT_VARIANT,
+    RULES,
+    SILENT,
+    Doubt,
+    Launch,
+    Sample,
+    Setting,
+    Target,
+    View,
+)
+
+# A pass this many times as slow as the fastest of its arm hit a stall.
+STALL: Final = 1.5
+Key = tuple[Target, View, int]
+# Results that are wrong were measured all the same.
+_TIMED: Final = (None, Doubt.WRONG)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Cell:
+    """One size in one launch; times in µs, the rest natural logarithms of their ratios.
+
+    Attributes:
+        silent_us: of the arm that the rules are held against.
+        gain: time of that arm / time with the rules, of passes without a stall.
+        mean_gain: the same of all passes.
+        control: time of silence behind the rules / behind silence; None where nothing walked.
+        stalls: passes that hit a stall, of each arm, silence first.
+        n_passes: settled passes of each arm.
+    """
+
+    silent_us: float
+    tuned_us: float
+    gain: float
+    mean_gain: float
+    control: float | None = None
+    stalls: tuple[int, int] = (0, 0)
+    n_passes: tuple[int, int] = (1, 1)
+
+
+def key_of(sample: Sample) -> Key:
+    """What both arms are compared by: the variant is what they differ in."""
+    target = replace(sample.key.target, variant=DEFAULT_VARIANT)
+    return target, sample.key.view, sample.nbytes
+
+
+def cells_of(walk: Launch, samples: Iterable[Sample]) -> dict[Key, Cell]:
+    """Every size of a launch that walked through silence and the rules.
+
+    Args:
+        walk: the launch, with its schedule.
+        samples: of it, each with its step.
+
+    Returns:
+        Sizes at which both arms have a settled pass.
+    """
+    # Behind the last step there is silence.
+    steps = (*(walk.schedule.settings if walk.schedule else ()), SILENT)
+    by_key: dict[Key, dict[tuple[Setting, bool], list[float]]] = {}
+    usable = [one for one in samples if one.doubt in _TIMED and one.step is not None]
+    # The first pass of each arm pays for its connections, wrong results or not.
+    paid: dict[Setting, int] = {}
+    for one in usable:
+        setting, step = one.key.setting, one.step or 0
+        paid[setting] = min(step, paid.get(setting, step))
+    for one in usable:
+        if one.time_us is None or one.step is None or _pays(one, paid):
+            continue
+        is_settled = one.step > 0 and steps[one.step - 1] == steps[one.step]
+        arms = by_key.setdefault(key_of(one), {})
+        arms.setdefault((one.key.setting, is_settled), []).append(one.time_us)
+    return {
+        key: cell_of(
+            arms[SILENT, True],
+            arms[RULES, True],
+            arms.get((SILENT, False), ()),
+            arms.get((RULES, False), ()),
+        )
+        for key, arms in by_key.items()
+        if (SILENT, True) in arms and (RULES, True) in arms
+    }
+
+
+def _pays(one: Sample, paid: Mapping[Setting, int]) -> bool:
+    """Whether a wrong result hides that a pass was the first of its arm."""
+    return one.doubt is Doubt.WRONG and one.step == paid[one.key.setting]
+
+
+def times_of(samples: Iterable[Sample]) -> dict[Key, float]:
+    """Median time in µs of each size of a launch whose passes are all of one kind."""
+    found: dict[Key, list[float]] = {}
+    for one in samples:
+        if one.doubt in _TIMED and one.time_us is not None:
+            found.setdefault(key_of(one), []).append(one.time_us)
+    return {key: median(times) for key, times in found.items()}
+
+
+def cells_between(untouched: Mapping[Key, float], tuned: Mapping[Key, float]) -> dict[Key, Cell]:
+    """Sizes of two launches, where no launch can have both arms; times in µs."""
+    return {
+        key: Cell(
+            silent_us=untouched[key],
+            tuned_us=tuned[key],
+            gain=log(untouched[key] / tuned[key]),
+            mean_gain=log(untouched[key] / tuned[key]),
+        )
+        for key in tuned
+        if key in untouched
+    }
+
+
+def cell_of(
+    silent: Sequence[float],
+    tuned: Sequence[float],
+    behind: Sequence[float],
+    first: Sequence[float] = (),
+) -> Cell:
+    """One size in one launch; all times in µs.
+
+    Args:
+        silent: of settled passes without the rules, at least one.
+        tuned: the same with them.
+        behind: of silence in the first pass behind the rules.
+        first: of the rules in the first pass behind silence.
+    """
+    least, ours_least = min(*silent, *behind, inf), min(*tuned, *first, inf)
+    usual, ours = _usual(silent, least, behind), _usual(tuned, ours_least, first)
+    return Cell(
+        silent_us=usual,
+        tuned_us=ours,
+        gain=log(usual / ours),
+        mean_gain=log(fmean(silent) / fmean(tuned)),
+        control=log(_usual(behind, least, silent) / usual) if behind else None,
+        stalls=(_n_stalls(silent, least), _n_stalls(tuned, ours_least)),
+        n_passes=(len(silent), len(tuned)),
+    )
+
+
+def _usual(times: Sequence[float], least: float, others: Sequence[float]) -> float:
+    """Median of those that hit no stall; of the others of its arm where all did."""
+    fine = [time for time in times if time <= STALL * least]
+    return median(fine or [time for time in others if time <= STALL * least])
+
+
+def _n_stalls(times: Sequence[float], least: float) -> int:
+    return sum(time > STALL * least for time in times)
+
+
+def checked_in(samples: Iterable[Sample]) -> set[Key]:
+    """Sizes at which results were checked with the rules."""
+    return {key_of(one) for one in samples if one.n_wrong is not None and one.key.setting != SILENT}
+
+
+def wrong_in(samples: Iterable[Sample]) -> dict[Key, int]:
+    """Wrong elements by size, at least one for each half-row that was wrong."""
+    found: dict[Key, int] = {}
+    for one in samples:
+        if one.doubt is Doubt.WRONG:
+            found[key_of(one)] = found.get(key_of(one), 0) + max(1, one.n_wrong or 0)
+    return found

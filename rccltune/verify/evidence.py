@@ -1,0 +1,275 @@
+"""All that the launches of a verification say so far under one condition, size by size."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from math import exp, log
+from statistics import fmean
+from typing import Final
+
+from rccltune.model import Judgement, Rule, Scale, Target, Verdict, View
+from rccltune.model.defaults import LEVEL
+from rccltune.verify.cells import Cell, Key
+from rccltune.verify.intervals import (
+    LEAST,
+    Around,
+    Estimate,
+    Value,
+    replicates,
+    usual,
+    usual_variance,
+    variance_about_mean,
+)
+
+# Silence tells the noise of a size from the sizes within so many octaves, at least so many values.
+_AROUND: Final = 1.0
+_FEWEST: Final = 9
+# Launches that an interval must rest on.
+FEWEST_LAUNCHES: Final = 4
+# Slower by more than this must be ruled out at every size of a rule.
+MARGIN: Final = log(1.05)
+# A loss of less is nobody's, however certain: large sizes repeat within 0.3 % on real machines.
+_SLIGHTLY: Final = log(1.01)
+# Chance of stalls in one arm alone at which they are its own.
+_OWN_STALLS: Final = 0.01
+Side = tuple[Target, View]
+
+
+@dataclass(slots=True)
+class Evidence:
+    """What launches gave, by size and launch.
+
+    Attributes:
+        cells: silence beside the rules.
+        beside: log(time of the untouched site / time of silence), of launches next to each other.
+        untouched_us: times of untouched launches.
+        wrong: wrong elements with the rules.
+        checked: sizes at which results were.
+        is_own: measured as the sweep was, so that a rule must win here; elsewhere it must not lose.
+        words: what else ran on the devices.
+    """
+
+    is_own: bool
+    words: str | None = None
+    cells: dict[Key, dict[str, Cell]] = field(default_factory=dict)
+    beside: dict[Key, dict[str, float]] = field(default_factory=dict)
+    wrong: dict[Key, int] = field(default_factory=dict)
+    checked: set[Key] = field(default_factory=set)
+
+    def add(self, launch: str, cells: Mapping[Key, Cell], untouched: Mapping[Key, float]) -> None:
+        """Take up a launch of both arms, and the untouched one next to it, in µs."""
+        for key, cell in cells.items():
+            self.cells.setdefault(key, {})[launch] = cell
+            if key in untouched:
+                value = log(untouched[key] / cell.silent_us)
+                self.beside.setdefault(key, {})[launch] = value
+
+    def forget(self, holds: Callable[[Key], bool]) -> None:
+        """Leave out sizes, since what chose what is left of a rule does not prove it."""
+        for kept in (self.cells, self.wrong):
+            for key in [key for key in kept if holds(key)]:
+                del kept[key]
+
+    def sides(self) -> tuple[Side, ...]:
+        """Targets and views, in the order in which they came."""
+        return tuple(dict.fromkeys(key[:2] for key in self.cells))
+
+    def gains(
+        self, side: Side, holds: Callable[[int], bool], *, by_means: bool = False
+    ) -> list[Value]:
+        """log(time of silence / time with the rules) at some sizes."""
+        return [
+            Value(key[2], launch, cell.mean_gain if by_means else cell.gain)
+            for key, found in self.cells.items()
+            if key[:2] == side and holds(key[2])
+            for launch, cell in found.items()
+        ]
+
+    def differences(self, side: Side, holds: Callable[[int], bool]) -> list[Value]:
+        """log(time of the untouched site / time of silence) at some sizes."""
+        return [
+            Value(key[2], launch, value)
+            for key, found in self.beside.items()
+            if key[:2] == side and holds(key[2])
+            for launch, value in found.items()
+        ]
+
+    def between(self, side: Side, low: float, high: float) -> list[Value]:
+        """The same at sizes from one to another, both included."""
+        return self.differences(side, lambda nbytes: low <= nbytes <= high)
+
+    def controls_of(self, side: Side, holds: Callable[[int], bool]) -> list[Value]:
+        """log(time of silence behind the rules / behind silence) at some sizes."""
+        return [
+            Value(key[2], launch, cell.control)
+            for key, found in self.cells.items()
+            if key[:2] == side and holds(key[2])
+            for launch, cell in found.items()
+            if cell.control is not None
+        ]
+
+    def controls(self, side: Side) -> list[tuple[int, float]]:
+        """The same at every size, without the launches."""
+        return [(one.nbytes, one.value) for one in self.controls_of(side, lambda _: True)]
+
+    def stalls_are_its_own(self, side: Side, holds: Callable[[int], bool]) -> bool:
+        """Whether the rules' arm stalls more often than chance has it (Fisher's exact test)."""
+        cells = [
+            cell
+            for key, found in self.cells.items()
+            if key[:2] == side and holds(key[2])
+            for cell in found.values()
+        ]
+        theirs, ours = (sum(cell.stalls[i] for cell in cells) for i in (0, 1))
+        if ours <= theirs:
+            return False
+        import numpy as np
+        from scipy.stats import fisher_exact
+
+        n = [sum(cell.n_passes[i] for cell in cells) for i in (0, 1)]
+        table = np.array([[ours, n[1] - ours], [theirs, n[0] - theirs]])
+        return float(fisher_exact(table, alternative="greater")[1]) < _OWN_STALLS
+
+    def of_side(self, side: Side) -> dict[int, dict[str, Cell]]:
+        """Cells by size, rising."""
+        found = {key[2]: cells for key, cells in self.cells.items() if key[:2] == side}
+        return dict(sorted(found.items()))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Weighed:
+    """One size as it enters what is said of a rule.
+
+    Attributes:
+        gain: log(time of silence / time with the rules).
+        gains: measured as the sweep was, so that a rule must win here; elsewhere it must not lose.
+        is_checked: results were, with the rules.
+    """
+
+    verdict: Verdict
+    gain: Estimate
+    gains: bool = True
+    is_checked: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Judging:
+    """How all sizes of a look are judged.
+
+    Attributes:
+        rules: of this scale that are to win, in the file's order.
+        scale: of the communicator.
+        level: chance of a mistake in this look, shared out over what is judged.
+    """
+
+    rules: Sequence[Rule]
+    scale: Scale
+    level: float
+
+    def rule_at(self, key: Key) -> Rule | None:
+        """The first rule for a size."""
+        target, _, nbytes = key
+        return next(
+            (r for r in self.rules if r.matches(target.collective, nbytes, self.scale)), None
+        )
+
+    def inside(self, rule: Rule) -> Callable[[int], bool]:
+        """Whether a size is in a rule."""
+        return lambda nbytes: rule.min_nbytes <= nbytes <= rule.max_nbytes
+
+
+def weigh(evidence: Evidence, judging: Judging) -> tuple[Weighed, ...]:
+    """Every size under one condition, by collective, view and size."""
+    level = judging.level / max(1, len(evidence.cells))
+    found = [one for side in evidence.sides() for one in _side(evidence, side, judging, level)]
+    return tuple(sorted(found, key=_order))
+
+
+def _order(one: Weighed) -> tuple[str, str, int]:
+    verdict = one.verdict
+    return verdict.target.collective.value, str(verdict.view), verdict.nbytes
+
+
+def _side(evidence: Evidence, side: Side, judging: Judging, level: float) -> Iterable[Weighed]:
+    cells = evidence.of_side(side)
+    controls = Around(evidence.controls(side))
+    everywhere = evidence.gains(side, lambda _: True)
+    residuals = Around(replicates(everywhere))
+    own_stalls = {
+        id(rule): evidence.stalls_are_its_own(side, judging.inside(rule)) for rule in judging.rules
+    }
+    for nbytes, found in cells.items():
+        key = (*side, nbytes)
+        rule = judging.rule_at(key)
+        by_means = rule is not None and own_stalls[id(rule)]
+        noise = noise_at(nbytes, controls, residuals)
+        gain = _at_size(list(found.values()), noise, by_means=by_means)
+        launches = list(found.values())
+        yield Weighed(
+            verdict=replace(
+                _verdict(key, gain, level, evidence.wrong.get(key, 0)),
+                view=replace(side[1], beside=evidence.words),
+                control=exp(2 * noise[0] ** 0.5) - 1,
+                tuned_us=(tuned_us := exp(fmean(log(cell.tuned_us) for cell in launches))),
+                baseline_us=tuned_us * exp(gain.mean),
+                launches=len(launches),
+            ),
+            gain=gain,
+            gains=evidence.is_own,
+            is_checked=key in evidence.checked,
+        )
+
+
+def noise_at(nbytes: int, controls: Around, residuals: Around) -> tuple[float, int]:
+    """Variance of one launch's value at a size, and how many values tell it.
+
+    No claim is finer than silence against silence is between launches, and none finer than what
+    replicates of the gain usually differ by.
+    """
+    about = controls.near(nbytes, _AROUND, _FEWEST)
+    own = residuals.near(nbytes, _AROUND, _FEWEST)
+    return max(LEAST, usual_variance(about), usual(own)), max(2, len(about), len(own))
+
+
+def _at_size(cells: Sequence[Cell], noise: tuple[float, int], *, by_means: bool) -> Estimate:
+    variance, n_values = noise
+    values = [cell.mean_gain if by_means else cell.gain for cell in cells]
+    own = variance_about_mean(values) if len(values) > 1 else 0.0
+    return Estimate(
+        mean=fmean(values),
+        spread=(max(variance, own) / len(values)) ** 0.5,
+        # A median of squares tells a variance no better than 0.4 times as many squares do.
+        freedom=max(2.0, 0.4 * n_values),
+        n_launches=len(values),
+    )
+
+
+def _verdict(key: Key, gain: Estimate, level: float, n_wrong: int) -> Verdict:
+    target, view, nbytes = key
+    low, high = gain.low(LEVEL / 2), gain.high(LEVEL / 2)
+    judgement = Judgement.UNDECIDED
+    if n_wrong:
+        judgement = Judgement.WRONG
+    elif low > 0:
+        judgement = Judgement.BETTER
+    elif gain.mean < -_SLIGHTLY and gain.high(level) < 0:
+        judgement = Judgement.WORSE
+    elif low >= -MARGIN and not (high < 0 and gain.mean < -_SLIGHTLY):
+        judgement = Judgement.SAME
+    return Verdict(
+        target=target,
+        view=view,
+        nbytes=nbytes,
+        baseline_us=0.0,
+        tuned_us=0.0,
+        ratio=exp(gain.mean),
+        low=exp(max(low, -_FAR)),
+        high=exp(min(high, _FAR)),
+        n_wrong=n_wrong,
+        judgement=judgement,
+    )
+
+
+# A ratio of a thousand stands for an interval without an end.
+_FAR: Final = log(1000)

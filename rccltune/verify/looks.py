@@ -1,0 +1,389 @@
+"""One look at a rule file: its launches, made where they are not there yet, and what they prove."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Final
+
+from rccltune import measure, plan, plugin, session
+from rccltune.measure import (
+    Progress,
+    Site,
+    completed,
+    ground_of,
+    limit_s,
+    open_ledger,
+    stop_if_changed,
+)
+from rccltune.model import (
+    RULES,
+    SILENT,
+    Collective,
+    Doubt,
+    Launch,
+    LaunchError,
+    MachineError,
+    Outcome,
+    Reporter,
+    Rule,
+    Sample,
+    Status,
+    Sweep,
+    Variant,
+    VerificationError,
+)
+from rccltune.plan import Condition, Pair
+from rccltune.rules import RuleFile
+from rccltune.session import is_walk
+from rccltune.verify import cells, proofs
+from rccltune.verify.evidence import Evidence
+from rccltune.verify.proofs import Failed, Proven
+from rccltune.verify.swept import Swept
+
+FOLDER: Final = "verification"
+TUNED: Final = "tuned"
+_TRIES: Final = 2
+# A launch goes through both arms at least and at most so often; between, for about so long.
+_FEWEST_CYCLES, _MOST_CYCLES = 2, 8
+_WALK_S: Final = 2.0
+# What a row costs beside its calls: barriers, and where results are checked also that.
+_ROW_S, _CHECKED_ROW_S = 0.002, 0.02
+# Ranges with an untouched launch beside, where silence is the untouched site but for the plugin.
+_UNTOUCHED: Final = 4
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Ground:
+    """What all looks have in common.
+
+    Attributes:
+        folder: in which launches are kept.
+        conditions: the sweep's own, and others in which rules must do no harm.
+        swept: what the sweep saw: how long launches are to be, and in how many settings ran.
+        is_paired: silence is the untouched site but for the plugin, and launches can walk.
+    """
+
+    folder: Path
+    conditions: tuple[Condition, ...]
+    site: Site
+    swept: Swept
+    is_paired: bool
+    walks: bool
+    timeout_s: float | None
+    reporter: Reporter
+
+
+@dataclass(slots=True)
+class Held:
+    """One condition: what its launches say, and what the plugin did in them.
+
+    Attributes:
+        evidence: of all looks at what is left of the file.
+        fresh: of the last look alone.
+        n_launches: made for it.
+    """
+
+    condition: Condition
+    evidence: Evidence
+    fresh: Evidence
+    proven: Proven = field(default_factory=Proven)
+    n_launches: int = 0
+
+
+def new_held(condition: Condition) -> Held:
+    """A condition of which nothing is known."""
+    made = [Evidence(is_own=condition.is_own, words=condition.beside_words) for _ in range(2)]
+    return Held(condition=condition, evidence=made[0], fresh=made[1])
+
+
+def of_scale(file: RuleFile, site: Site) -> tuple[Rule, ...]:
+    """Rules that this communicator can meet, in the file's order."""
+    scale = site.scale
+    return tuple(
+        rule
+        for rule in file.rules
+        if rule.n_nodes in (None, scale.n_nodes) and rule.n_ranks in (None, scale.n_ranks)
+    )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Look:
+    """One look at one state of a file.
+
+    Attributes:
+        text: of the file.
+        number: from 1; those of another look are further launches.
+        is_brief: all that is missing is more launches: each goes through both arms once.
+        edges: whether the boundaries of rules are looked at.
+        missing: rules that are to be seen in so many launches more; nothing else is.
+    """
+
+    file: RuleFile
+    text: str
+    number: int
+    is_brief: bool = False
+    edges: bool = True
+    missing: tuple[tuple[Rule, int], ...] = ()
+
+
+class Looker:
+    """Makes the launches of looks, and tells of each.
+
+    Args:
+        ground: what all looks have in common.
+    """
+
+    def __init__(self, ground: Ground) -> None:
+        """Begin with what was made before."""
+        self.ground = ground
+        self.ledger = open_ledger(ground.folder)
+        self.outcomes: list[Outcome] = [outcome for _, outcome in self.ledger.ended]
+        self.start = time.monotonic()
+        self.n_made = 0
+        # Launches of all looks so far, those that were there already among them.
+        self.n_taken = 0
+
+    def look(self, look: Look, held: Sequence[Held]) -> Failed | None:
+        """Make all launches of a look at a file and take up what they say.
+
+        Args:
+            look: what is looked at.
+            held: by condition; what the launches say is added.
+
+        Returns:
+            The sizes at which the benchmark hangs or fails with the rules; the look is not
+            complete then. None where all is well.
+
+        Raises:
+            MachineError: the benchmark cannot be run under a condition.
+            LaunchError: the untouched benchmark does not work.
+            VerificationError: it is wrong, ranks have no plugin, or it disagrees with the file.
+        """
+        rules = of_scale(look.file, self.ground.site)
+        conditions = [one for one in held if one.condition.is_own or not look.is_brief]
+        planned = [(one, self._planned(one.condition, look, rules)) for one in conditions]
+        launches = [one for _, pairs in planned for pair in pairs for one in pair.launches]
+        left = len(launches)
+        if there := sum(self._is_there(one) for one in launches):
+            self.ground.reporter.say(f"{there} of its {left} launches are there already")
+        for one, pairs in planned:
+            one.fresh = new_held(one.condition).evidence
+            for pair in pairs:
+                failed = self._pair(one, pair, rules, left)
+                left -= len(pair.launches)
+                if failed is not None:
+                    return failed
+        hashes = {digest for one in held for digest in one.proven.hashes}
+        if len(hashes) > look.number:
+            raise VerificationError(
+                f"ranks read {len(hashes)} different rule files under one name",
+                where=str(self.ground.folder),
+                hint="the folder must be the same shared one on every host.",
+            )
+        return None
+
+    def _planned(self, condition: Condition, look: Look, rules: Sequence[Rule]) -> list[Pair]:
+        """The launches under one condition, with their ids.
+
+        Raises:
+            MachineError: the benchmark cannot be run like that.
+        """
+        ground, site = self.ground, self.ground.site
+        on = ground_of(site)
+        _check(condition, on)
+        n_cycles = (lambda _sweep, _collective: 1) if look.is_brief else self._n_cycles
+        pairs = plan.plan_pairs(
+            condition,
+            on,
+            rules,
+            _tuned(look.file, look.text, ground.folder, site),
+            look.number,
+            # What rules need holds for the whole job.
+            others=condition.sweep.collectives if look.file.needs else (),
+            n_cycles=n_cycles if ground.walks else None,
+            n_untouched=self._n_untouched(look),
+            edges=condition.is_own and look.edges,
+            missing=look.missing,
+            n_replicates=1 if look.is_brief else 2,
+        )
+        return [
+            replace(
+                pair,
+                tuned=self._named(pair.tuned),
+                untouched=self._named(pair.untouched) if pair.untouched else None,
+            )
+            for pair in pairs
+        ]
+
+    def _n_untouched(self, look: Look) -> int | None:
+        """Ranges with an untouched launch beside; None for all."""
+        if not self.ground.is_paired:
+            return None
+        if look.missing:
+            return 0
+        return None if look.file.needs else _UNTOUCHED
+
+    def _named(self, one: Launch) -> Launch:
+        complete = completed(one, self.ground.site, self.ground.timeout_s)
+        return replace(complete, id=session.launch_id(complete))
+
+    def _n_cycles(self, sweep: Sweep, collective: Collective) -> int:
+        """As often as takes about as long as starting does; once where results are checked.
+
+        A check takes 37 ms a row on an H100 where the calls take one.
+        """
+        if sweep.check:
+            return 1
+        pass_s = self._pass_s(sweep, collective)
+        return max(_FEWEST_CYCLES, min(_MOST_CYCLES, round(_WALK_S / len(plan.CYCLE) / pass_s)))
+
+    def _pass_s(self, sweep: Sweep, collective: Collective) -> float:
+        known = sorted(self.ground.swept.times.get(collective, {}).items())
+        row_s = _CHECKED_ROW_S if sweep.check else _ROW_S
+        calls = (1 + sweep.iterations) * len(sweep.placements) * max(1, sweep.graph)
+        total = 0.0
+        for nbytes in plan.sizes(sweep):
+            # The nearest size that was measured, scaled: good enough to plan by.
+            size, time_us = min(known, key=lambda one: abs(one[0] - nbytes), default=(nbytes, 50.0))
+            total += row_s + calls * 1e-6 * time_us * max(1.0, nbytes / max(1, size))
+        return max(total, 1e-3)
+
+    def _pair(self, held: Held, pair: Pair, rules: Sequence[Rule], left: int) -> Failed | None:
+        found: dict[str, tuple[Sample, ...]] = {}
+        for one in pair.launches:
+            samples, failed = self._samples(one, rules, left)
+            if failed is not None:
+                return failed
+            found[one.id] = samples
+            held.n_launches += 1
+            self.n_taken += 1
+            left -= 1
+        ours = found[pair.tuned.id]
+        proofs.prove(self.ground.folder, self.ground.site, pair.tuned, (rules, ours), held.proven)
+        untouched = cells.times_of(found[pair.untouched.id]) if pair.untouched else {}
+        if not is_walk(pair.tuned):
+            made = cells.cells_between(untouched, cells.times_of(ours))
+            untouched = {}
+        elif self.ground.is_paired:
+            made = cells.cells_of(pair.tuned, ours)
+        else:
+            with_rules = [one for one in ours if one.key.setting == RULES]
+            made = cells.cells_between(untouched, cells.times_of(with_rules))
+            untouched = {}
+        for evidence in (held.evidence, held.fresh):
+            evidence.add(pair.tuned.id, made, untouched)
+            evidence.checked |= cells.checked_in(ours)
+            for key, n in cells.wrong_in(ours).items():
+                evidence.wrong[key] = evidence.wrong.get(key, 0) + n
+        return None
+
+    def _samples(
+        self, planned: Launch, rules: Sequence[Rule], left: int
+    ) -> tuple[tuple[Sample, ...], Failed | None]:
+        """Samples of one launch, made now or before; or where it fails with the rules.
+
+        Raises:
+            LaunchError: the untouched benchmark fails twice.
+            VerificationError: it is wrong, or the tuned one fails twice and no rule is to blame.
+        """
+        folder = self.ground.folder
+        for _ in range(_TRIES + 1):
+            ended = self.ledger.of(planned)
+            done = next((pair for pair in ended if pair[1].status is Status.OK), None)
+            if done is not None:
+                samples = session.read_launch(done[0], folder, done[1])
+                if any(s.doubt is Doubt.WRONG and _is_untouched(s, planned) for s in samples):
+                    raise proofs.wrong_without_rules(folder / "launches" / done[0].id)
+                return samples, None
+            if sum(not outcome.was_cut_off for _, outcome in ended) >= _TRIES:
+                break
+            self._attempt(self.ledger.again(planned), left)
+        last, outcome = self.ledger.of(planned)[-1]
+        own = folder / "launches" / last.id
+        if planned.variant.name != TUNED:
+            why = outcome.notices[-1].message if outcome.notices else "no reason given"
+            raise LaunchError(f"the untouched benchmark does not work: {why}", where=f"{own}/")
+        return (), proofs.where_it_failed(own, self.ground.site, last, rules, outcome)
+
+    def _is_there(self, planned: Launch) -> bool:
+        return any(outcome.status is Status.OK for _, outcome in self.ledger.of(planned))
+
+    def _attempt(self, one: Launch, left: int) -> None:
+        site = self.ground.site
+        stop_if_changed(site, "before")
+        ran = measure.run_launch(
+            replace(one, timeout_s=one.timeout_s or limit_s(self.outcomes)),
+            self.ground.folder,
+            site=tuple(os.environ.items()),
+            clear=site.cleared,
+            carry=site.launcher.carry,
+            fingerprint=site.fingerprint,
+            changed=site.changed,
+        )
+        self.ledger.add(ran.launch, ran.outcome)
+        self.outcomes.append(ran.outcome)
+        self.n_made += 1
+        stop_if_changed(site, "during")
+        elapsed_s = time.monotonic() - self.start
+        self.ground.reporter.progress(
+            Progress(
+                number=self.n_taken + 1,
+                of=self.n_taken + left,
+                ran=ran,
+                elapsed_s=elapsed_s,
+                left_s=(left - 1) * elapsed_s / self.n_made,
+                best={},
+            )
+        )
+
+
+def _is_untouched(one: Sample, planned: Launch) -> bool:
+    """Whether nothing of ours chose what a row measured."""
+    return planned.variant.name != TUNED or one.key.setting == SILENT
+
+
+def _tuned(file: RuleFile, text: str, folder: Path, site: Site) -> Variant:
+    """The environment of the tuned arm; its rules lie beside the launches under their hash."""
+    digest = hashlib.sha256(text.encode()).hexdigest()[:12]
+    name = f"rules-{digest}.csv"
+    session.write_atomically(folder / name, text)
+    pairs = {
+        **dict(file.needs),
+        "NCCL_TUNER_PLUGIN": str(plugin.library()),
+        "NCCL_TUNER_CONFIG_FILE": "{session}/" + name,
+        "RCCLTUNE_TRACE": "{launch}/trace-%h-%p.csv",
+        "RCCLTUNE_LOG": "summary:{launch}/plugin-%h-%p.log",
+    }
+    placement = dict(file.requires).get("placement")
+    if placement is not None:
+        pairs["RCCLTUNE_PLACEMENT"] = placement
+    if site.node is not None and site.fingerprint.mode is not None:
+        # There is no device that could say its mode.
+        pairs["RCCLTUNE_MODE"] = str(site.fingerprint.mode)
+    return Variant(name=TUNED, environment=tuple(sorted(pairs.items())))
+
+
+def _check(condition: Condition, on: plan.Ground) -> None:
+    if condition.sweep.graph and "G" not in on.letters:
+        raise MachineError(
+            "this benchmark captures no graphs: its --help lists no -G",
+            hint="leave out --graph, or take a build of rccl-tests for ROCm 5 or newer.",
+        )
+    if condition.beside is None:
+        return
+    name = condition.beside[0].benchmark
+    if condition.beside[0] not in on.programs:
+        raise MachineError(
+            f"there is no {name} beside the other benchmarks, to run at the same time",
+            hint="build it with the others, or name another collective after --beside.",
+        )
+    if plan.repeat_letter(on) is None:
+        raise MachineError(
+            f"{name} cannot run on until it is ended: its --help lists neither -N nor -s",
+            hint="leave out --beside, or take a newer rccl-tests.",
+        )

@@ -1,0 +1,450 @@
+"""Look after look, until all that is left of a rule file stands or no more is to be found out."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Final, Protocol
+
+from rccltune.measure import Site
+from rccltune.model import (
+    Collective,
+    HarmError,
+    Judgement,
+    Rule,
+    Sweep,
+    format_size,
+    format_span,
+)
+from rccltune.model.defaults import LEVEL
+from rccltune.plan import Condition
+from rccltune.rules import RuleFile, accepted, counted
+from rccltune.verify import cuts, harm
+from rccltune.verify.cells import Key
+from rccltune.verify.cuts import Cut
+from rccltune.verify.evidence import Judging, Weighed, weigh
+from rccltune.verify.harm import Environment, Sizes
+from rccltune.verify.intervals import Estimate
+from rccltune.verify.looks import Ground, Held, Look, Looker, new_held, of_scale
+from rccltune.verify.proofs import Failed, Proven, wrong_without_rules
+from rccltune.verify.rule_text import without_needs, without_regions
+from rccltune.verify.standing import (
+    TOO_NARROW,
+    Standing,
+    State,
+    given_up,
+    is_too_narrow,
+    standings,
+)
+
+# Looks beyond those that were asked for, where what was cut has to be looked at again.
+_FURTHER: Final = 3
+_NEVER_ASKED: Final = "a path takes the calls before a tuner is asked"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Wanted:
+    """What a file is held to.
+
+    Attributes:
+        where: the file, for messages.
+        min_gain: what a rule must gain over its range, 0.02 for 2 %.
+        n_looks: while something is undecided.
+        keep_losers: nothing is cut.
+    """
+
+    where: Path
+    min_gain: float
+    n_looks: int
+    keep_losers: bool
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Settled:
+    """A file, and what was found out of it.
+
+    Attributes:
+        weighed: every size under each condition, in the conditions' order.
+        standings: rules that are left, and with ``keep_losers`` those that lose.
+        cuts: what went.
+        lost_needs: what rules asked of the environment, and was not shown to do no harm.
+        environment: log(untouched time / time in it) over sizes without a rule, where it stands.
+        harmed: sizes that no rule answers and that the rules slow.
+    """
+
+    text: str
+    held: tuple[Held, ...]
+    weighed: tuple[tuple[Weighed, ...], ...]
+    standings: tuple[Standing, ...]
+    cuts: tuple[Cut, ...] = ()
+    lost_needs: tuple[str, ...] = ()
+    environment: Estimate | None = None
+    harmed: Sizes = field(default_factory=dict)
+    n_launches: int
+    n_looks: int
+
+
+class Launching(Protocol):
+    """Who makes the launches of looks."""
+
+    def look(self, look: Look, held: Sequence[Held]) -> Failed | None:
+        """As :meth:`Looker.look`."""
+
+
+def settle(
+    wanted: Wanted, ground: Ground, text: str, *, looker: Launching | None = None
+) -> Settled:
+    """Look until every rule that is left stands, none is left, or nothing more is to be found out.
+
+    Args:
+        wanted: what the file is held to.
+        ground: what all looks have in common.
+        text: of the file.
+        looker: makes the launches; None for real ones.
+
+    Raises:
+        InputFileError: the plugin refuses the file.
+        RccltuneError: of launches that do not work, as :meth:`Looker.look` says.
+    """
+    course = _Course(wanted, ground, text, looker)
+    if not course.begin():
+        return course.ended()
+    while course.look():
+        pass
+    return course.ended()
+
+
+def ours(file: RuleFile, site: Site) -> tuple[Rule, ...]:
+    """Rules of this scale that are to win; a vendor's behind them are what the site has anyway."""
+    return tuple(rule for rule in of_scale(file, site) if not rule.vendor)
+
+
+def in_words(sizes: Sizes) -> str:
+    """``all_reduce at 7 sizes from 4 KiB to 512 KiB``; at the size where it is one."""
+    return "; ".join(f"{one.value} at {_where(found)}" for one, found in sizes.items())
+
+
+def _where(found: Collection[int]) -> str:
+    span = format_span(min(found), max(found))
+    return span if len(found) == 1 else f"{len(found)} sizes from {span}"
+
+
+class _Course:
+    """How far a verification is.
+
+    Attributes:
+        number: of looks so far.
+        since: looks at the file as it is.
+        before: sizes without a rule that looked slower in the look before.
+        is_open: something is undecided after the last look.
+        is_environment_open: nothing but what the rules need is.
+        is_brief: nothing is missing but more launches.
+        missing: rules that are to be seen in so many of them.
+    """
+
+    def __init__(self, wanted: Wanted, ground: Ground, text: str, looker: Launching | None) -> None:
+        self.wanted = wanted
+        self.ground = ground
+        self.text = text
+        self.file = accepted(text.encode(), wanted.where)
+        self.looker = looker or Looker(ground)
+        # Sizes of each condition as they were weighed last.
+        self._known: dict[Condition, tuple[Weighed, ...]] = {}
+        self.held = self._nothing()
+        self.cuts: list[Cut] = []
+        self.lost_needs: tuple[str, ...] = ()
+        self.environment: Estimate | None = None
+        self.before: Sizes = {}
+        self.harmed: Sizes = {}
+        self.is_open = self.is_environment_open = self.is_brief = False
+        self.missing: tuple[tuple[Rule, int], ...] = ()
+        self.number = self.since = 0
+        self.n_launches = 0
+
+    def begin(self) -> bool:
+        """Leave out what no look could judge; whether there is anything to look at."""
+        narrow = [] if self.wanted.keep_losers else self._too_narrow()
+        for cut in narrow:
+            self._tell(cut)
+        self._rewrite(narrow)
+        return bool(self._ours())
+
+    def _too_narrow(self) -> list[Cut]:
+        return [cuts.whole(rule, TOO_NARROW) for rule in self._ours() if is_too_narrow(rule)]
+
+    def look(self) -> bool:
+        """Look once more; whether another look is to follow."""
+        self.number += 1
+        self.since += 1
+        again = "" if self.since == 1 else " once more, since not all is decided"
+        rules = counted(of_scale(self.file, self.ground.site))
+        self.ground.reporter.say(f"Verifying {rules}: with and without them in turns{again}")
+        look = Look(
+            file=self.file,
+            text=self.text,
+            number=self.number,
+            is_brief=self.is_brief,
+            edges=not self.is_environment_open,
+            missing=() if self.is_environment_open else self.missing,
+        )
+        failed = self.looker.look(look, self.held)
+        self._known.clear()
+        if failed is not None:
+            where = f"the benchmark fails with it at {format_size(failed.nbytes)}"
+            return self._cut([cuts.whole(failed.rule, f"{where}: {failed.why}")], [])
+        if self.file.needs and not self._may_keep_needs():
+            return self._without_needs()
+        return self._judged()
+
+    def ended(self) -> Settled:
+        """What is known when no look follows; what is undecided has gone then."""
+        return Settled(
+            text=self.text,
+            held=self.held,
+            weighed=self._weighed(),
+            standings=self._standings() if self._ours() else (),
+            cuts=tuple(self.cuts),
+            lost_needs=self.lost_needs,
+            environment=self.environment,
+            harmed=self.harmed,
+            n_launches=sum(one.n_launches for one in self.held) + self.n_launches,
+            n_looks=self.number,
+        )
+
+    def _judged(self) -> bool:
+        """What follows of the launches so far."""
+        self._drop_never_asked()
+        if not self._ours():
+            return False
+        found = self._standings()
+        for one in self.held:
+            _stop_where_untouched_is_wrong(
+                self.ground.folder, self._answered(one), self._weighed_of(one)
+            )
+        slower = self._slower()
+        believed = {c: sizes & self.before.get(c, frozenset()) for c, sizes in slower.items()}
+        believed = {collective: sizes for collective, sizes in believed.items() if sizes}
+        self.before = slower
+        if believed:
+            self.harmed = {**self.harmed, **believed}
+        undecided = [one for one in found if one.state is State.UNDECIDED]
+        self.is_open = bool(undecided or slower)
+        self.is_environment_open &= not self.is_open
+        self.missing = tuple((one.rule, one.n_missing) for one in undecided if one.n_missing)
+        self.is_brief = not slower and len(self.missing) == len(undecided)
+        self.missing = self.missing if self.is_brief else ()
+        if self.wanted.keep_losers:
+            return (self.is_open or self.is_environment_open) and not self._is_last
+        losing = [one.cut for one in found if one.cut is not None]
+        if believed and any(rule.vendor for rule in self.file.rules):
+            raise HarmError(
+                f"rows of the base slow the untouched site: {in_words(believed)}",
+                where=str(self.wanted.where),
+                hint="the base is not what this library has: emit the rules over its own (--base "
+                "auto), or over none. Nothing was written.",
+            )
+        for collective, sizes in believed.items():
+            why = f"with the rules sizes that they do not answer are slower: {_where(sizes)}"
+            losing += [cuts.whole(r, why) for r in self._ours() if r.collective is collective]
+        if losing:
+            left = [one for one in found if one.cut is None]
+            return self._cut(losing, left)
+        if self._is_last:
+            self._give_up(found)
+            return False
+        if slower:
+            self.ground.reporter.say(f"slower without a rule looks {in_words(slower)}")
+        return self.is_open or self.is_environment_open
+
+    def _cut(self, losing: Sequence[Cut], left: Sequence[Standing]) -> bool:
+        """Take sizes from rules; whether what is left of them has to be looked at."""
+        for cut in losing:
+            self._tell(cut)
+        touched = [r for r in self._ours() if any(cuts.inside(r, cut) for cut in losing)]
+        narrowed = [r for r in touched if cuts.without(r, [c for c in losing if c.is_of(r)])]
+        self._rewrite(losing)
+        self._rewrite(self._too_narrow())
+        if not self._ours():
+            return False
+        for one in self.held:
+            # What chose what is left of a rule does not prove it.
+            one.evidence.forget(lambda key: any(_has(rule, key) for rule in narrowed))
+        self._known.clear()
+        if not narrowed and left and not (self.is_open or self.is_environment_open):
+            return False
+        self.is_environment_open &= not narrowed
+        self.is_brief &= not narrowed
+        # The rules are another file's now.
+        self.missing = ()
+        self.since = 0
+        if self.number < self._most_looks:
+            return True
+        self._give_up(self._standings())
+        return False
+
+    def _give_up(self, found: Iterable[Standing]) -> None:
+        """Leave out what is undecided when no time is left."""
+        known = {one.rule.line for one in found}
+        undecided = [given_up(one) for one in found if one.state is not State.STANDS]
+        undecided += [
+            cuts.whole(rule, "undecided: not looked at since it was narrowed")
+            for rule in self._ours()
+            if rule.line not in known and not rule.fallback
+        ]
+        for cut in undecided:
+            self._tell(cut)
+        self._rewrite(undecided)
+
+    def _tell(self, cut: Cut) -> None:
+        where = f"{cut.collective.value} {format_span(cut.min_nbytes, cut.max_nbytes)}"
+        self.ground.reporter.say(f"{where} goes back to the untouched library: {cut.reason}")
+
+    def _rewrite(self, losing: Sequence[Cut]) -> None:
+        self.cuts += losing
+        self.text = without_regions(self.text, losing, self._ours())
+        self.file = accepted(self.text.encode(), self.wanted.where)
+        self._known.clear()
+
+    def _may_keep_needs(self) -> bool:
+        """Whether what the rules need does no harm where they do not answer, as far as is known."""
+        own = next(one for one in self.held if one.condition.is_own)
+        state, self.environment = harm.environment(
+            own.evidence, self._weighed_of(own), self._answered(own)
+        )
+        self.is_environment_open = state is Environment.UNDECIDED
+        is_harmful = state is Environment.HARMFUL or (self.is_environment_open and self._is_last)
+        return self.wanted.keep_losers or not is_harmful
+
+    def _without_needs(self) -> bool:
+        """Go on without what the rules ask of the environment: some are not selectable then."""
+        names = tuple(dict(self.file.needs))
+        self.ground.reporter.say(
+            f"{', '.join(names)} is left out: that it slows nothing without a rule was not shown"
+        )
+        self.lost_needs = names
+        self.text = without_needs(self.text)
+        self.file = accepted(self.text.encode(), self.wanted.where)
+        self.n_launches += sum(one.n_launches for one in self.held)
+        self._known.clear()
+        self.held, self.before, self.since, self.environment = self._nothing(), {}, 0, None
+        self.is_brief = self.is_environment_open = False
+        self.missing = ()
+        return True
+
+    @property
+    def _is_last(self) -> bool:
+        return self.since >= self.wanted.n_looks or self.number >= self._most_looks
+
+    @property
+    def _most_looks(self) -> int:
+        return self.wanted.n_looks + _FURTHER
+
+    def _nothing(self) -> tuple[Held, ...]:
+        return tuple(new_held(condition) for condition in self.ground.conditions)
+
+    def _ours(self) -> tuple[Rule, ...]:
+        return ours(self.file, self.ground.site)
+
+    def _judging(self) -> Judging:
+        return Judging(
+            rules=self._ours(),
+            scale=self.ground.site.scale,
+            # Looks share the chance of a mistake, however many there will be.
+            level=LEVEL / 2**self.number,
+        )
+
+    def _answered(self, held: Held) -> _Answered:
+        return _Answered(of_scale(self.file, self.ground.site), held.proven)
+
+    def _weighed_of(self, held: Held) -> tuple[Weighed, ...]:
+        if held.condition not in self._known:
+            self._known[held.condition] = weigh(held.evidence, self._judging())
+        return self._known[held.condition]
+
+    def _weighed(self) -> tuple[tuple[Weighed, ...], ...]:
+        return tuple(self._weighed_of(one) for one in self.held)
+
+    def _standings(self) -> tuple[Standing, ...]:
+        answered = [
+            (one.evidence, [w for w in self._weighed_of(one) if self._answered(one)(w)])
+            for one in self.held
+        ]
+        return standings(
+            self._ours(), answered, self._judging(), self.ground.swept, self.wanted.min_gain
+        )
+
+    def _slower(self) -> Sizes:
+        """Sizes without a rule that look slower in the last look alone."""
+        found: dict[Collective, frozenset[int]] = {}
+        for one in self.held:
+            fresh = weigh(one.fresh, self._judging())
+            for collective, sizes in harm.harmed(one.fresh, fresh, self._answered(one)).items():
+                found[collective] = found.get(collective, frozenset()) | sizes
+        return found
+
+    def _drop_never_asked(self) -> None:
+        """Leave out rules that nobody asked; one behind them that answered instead may stand."""
+        while not self.wanted.keep_losers and (gone := self._never_asked()):
+            for cut in gone:
+                self._tell(cut)
+            self._rewrite(gone)
+
+    def _never_asked(self) -> list[Cut]:
+        """Rules under a path, never selectable, or without a size that was measured."""
+        lines = {one.rule.line for one in self._standings()}
+        own = next(one for one in self.held if one.condition.is_own)
+        proven, swept = own.proven, own.condition.sweep
+        gone = []
+        for rule in (rule for rule in self._ours() if rule.line not in lines):
+            named = proven.skipped.get((rule.collective, rule.setting), ())
+            if any(_reaches(rule, n) for n in proven.bypassed.get(rule.collective, ())):
+                gone.append(cuts.whole(rule, _NEVER_ASKED, alone=True))
+            elif any(_reaches(rule, n) for n in named):
+                gone.append(cuts.whole(rule, "not selectable", alone=True))
+            elif not any(_has(rule, key) for key in own.evidence.cells) and _is_swept(rule, swept):
+                # What lies beyond the sweep is there because somebody asked to extrapolate.
+                gone.append(cuts.whole(rule, "no size of it was measured", alone=True))
+        return gone
+
+
+@dataclass(frozen=True, slots=True)
+class _Answered:
+    """Whether it was the rule for a size that answered, and no path, fallback or nobody."""
+
+    rules: Sequence[Rule]
+    proven: Proven
+
+    def __call__(self, one: Weighed) -> bool:
+        target, nbytes = one.verdict.target, one.verdict.nbytes
+        collective = target.collective
+        first = next((r for r in self.rules if r.matches(collective, nbytes, target.scale)), None)
+        if first is None or first.vendor or nbytes in self.proven.bypassed.get(collective, ()):
+            return False
+        return nbytes not in self.proven.skipped.get((collective, first.setting), ())
+
+
+def _stop_where_untouched_is_wrong(
+    folder: Path, answered: _Answered, weighed: Iterable[Weighed]
+) -> None:
+    """Wrong results at a size that no rule answered are the library's own.
+
+    Raises:
+        VerificationError: there are some.
+    """
+    for one in weighed:
+        if one.verdict.judgement is Judgement.WRONG and not answered(one):
+            raise wrong_without_rules(folder)
+
+
+def _is_swept(rule: Rule, sweep: Sweep) -> bool:
+    is_inside = rule.min_nbytes <= sweep.max_nbytes and rule.max_nbytes >= sweep.min_nbytes
+    return rule.collective in sweep.collectives and is_inside
+
+
+def _has(rule: Rule, key: Key) -> bool:
+    return key[0].collective is rule.collective and _reaches(rule, key[2])
+
+
+def _reaches(rule: Rule, nbytes: int) -> bool:
+    return rule.min_nbytes <= nbytes <= rule.max_nbytes

@@ -1,0 +1,311 @@
+"""Whether rules stand on what launches say of them, and what must go of those that do not."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
+from enum import Enum
+from math import exp, inf, log, log2
+from statistics import median
+from typing import Final
+
+from rccltune.model import Judgement, Number, Rule
+from rccltune.model.defaults import LEVEL
+from rccltune.plan import PER_OCTAVE
+from rccltune.verify import cuts
+from rccltune.verify.cuts import Cut
+from rccltune.verify.evidence import (
+    FEWEST_LAUNCHES,
+    MARGIN,
+    Evidence,
+    Judging,
+    Side,
+    Weighed,
+)
+from rccltune.verify.intervals import UNKNOWN, Estimate, by_launch, over
+from rccltune.verify.swept import Swept
+
+_LOST: Final = (Judgement.WORSE, Judgement.WRONG)
+_FINE: Final = (Judgement.BETTER, Judgement.SAME)
+# As fine as verification looks; a little less, since sizes are whole elements.
+_STEP: Final = 0.95 / PER_OCTAVE
+# Sizes this close to each other tell of one another what launches cannot tell of each.
+_BESIDE: Final = 2**0.5
+_FAR: Final = log(1000)
+# Launches, the sweep's among them, in which a rule's setting must have been seen: what is slow in
+# 17 % of launches is seen in one of sixteen with 95 % certainty.
+MANY_LAUNCHES: Final = 16
+
+
+class Shown(Enum):
+    """Where the gain of a rule was seen."""
+
+    BY_LAUNCHES = "between launches too"
+    IN_ONE_LAUNCH = "inside one launch only"
+
+
+_NOTHING: Final = (UNKNOWN, Shown.IN_ONE_LAUNCH)
+
+
+class State(Enum):
+    """What is known of a rule; the later, the less is left of it."""
+
+    STANDS = "stands"
+    UNDECIDED = "undecided"
+    NO_GAIN = "no gain"
+    LOSES = "loses"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Standing:
+    """One rule after a look.
+
+    Attributes:
+        sizes: those of its range that were measured, in every view.
+        gain: log(untouched time / tuned time) over them, in the view where it is least sure.
+        certainty: chance that it gains what is wanted over them, in the worst view.
+        shown: whether launches of their own tell as much.
+        cut: what must go of it; None where nothing must, or nobody knows yet.
+        unsure: sizes at which more than 5 % of a loss is not ruled out.
+        n_missing: launches in which it is still to be seen, though its gain is certain.
+    """
+
+    rule: Rule
+    sizes: tuple[Weighed, ...]
+    gain: Estimate
+    certainty: Number
+    shown: Shown
+    state: State
+    cut: Cut | None = None
+    unsure: tuple[int, ...] = ()
+    n_missing: int = 0
+
+    @property
+    def gaining(self) -> tuple[Weighed, ...]:
+        """Sizes measured as the sweep was."""
+        return tuple(one for one in self.sizes if one.gains)
+
+    @property
+    def ratios(self) -> tuple[float, ...]:
+        """How many times as fast as the untouched site it is at those, the least first."""
+        return tuple(sorted(one.verdict.ratio for one in self.gaining))
+
+    @property
+    def median(self) -> float:
+        """Of these ratios, where there are any."""
+        return median(self.ratios)
+
+    @property
+    def ratio(self) -> float:
+        """Mean ratio over its sizes."""
+        return exp(self.gain.mean)
+
+    @property
+    def low(self) -> float:
+        """Lower end of the 95 % interval of that."""
+        return exp(max(-_FAR, self.gain.low(LEVEL / 2)))
+
+    @property
+    def high(self) -> float:
+        """Upper end of it."""
+        return exp(min(_FAR, self.gain.high(LEVEL / 2)))
+
+    @property
+    def interval(self) -> str:
+        """``1.20x (1.17 to 1.23)``."""
+        return f"{self.ratio:.2f}x ({self.low:.2f} to {self.high:.2f})"
+
+    @property
+    def n_gaining(self) -> int:
+        """How many sizes those are, each counted once for all views."""
+        return len({one.verdict.nbytes for one in self.gaining})
+
+    @property
+    def stands(self) -> bool:
+        """Whether nothing of it is to go."""
+        return self.state is State.STANDS
+
+
+def standings(
+    rules: Sequence[Rule],
+    held: Sequence[tuple[Evidence, Sequence[Weighed]]],
+    judging: Judging,
+    swept: Swept,
+    min_gain: float,
+) -> tuple[Standing, ...]:
+    """Every rule that answered somewhere, by what its own sizes say.
+
+    Args:
+        rules: that are to win, in the file's order.
+        held: what each condition says, and those of its sizes that the rule for them answered.
+        judging: as they were judged.
+        swept: what the sweep saw of their settings.
+        min_gain: wanted over the range, 0.02 for 2 %.
+    """
+    by_rule: dict[int, list[Weighed]] = {}
+    for one in (one for _, weighed in held for one in weighed):
+        verdict = one.verdict
+        rule = judging.rule_at((verdict.target, verdict.view, verdict.nbytes))
+        if rule is not None:
+            by_rule.setdefault(id(rule), []).append(one)
+    wanted = log(1 + min_gain)
+    level = judging.level / max(1, len(rules))
+    return tuple(
+        _seen_often(
+            _standing(rule, by_rule[id(rule)], [one for one, _ in held], (wanted, level)),
+            swept,
+        )
+        for rule in rules
+        if id(rule) in by_rule
+    )
+
+
+def _seen_often(one: Standing, swept: Swept) -> Standing:
+    """The same; undecided where too few launches have shown it that none of them is slow."""
+    n_swept, n_slow = swept.launches_of(one.rule)
+    n_needed = max(FEWEST_LAUNCHES, MANY_LAUNCHES - (0 if n_slow else n_swept))
+    n_missing = n_needed - one.gain.n_launches
+    if one.state is not State.STANDS or n_missing <= 0:
+        return one
+    return replace(one, state=State.UNDECIDED, n_missing=n_missing)
+
+
+def _standing(
+    rule: Rule,
+    sizes: Sequence[Weighed],
+    held: Sequence[Evidence],
+    wanted: tuple[float, float],
+) -> Standing:
+    least, level = wanted
+    at = frozenset(one.verdict.nbytes for one in sizes)
+    views = [
+        _in_view(evidence, side, rule, at)
+        for evidence in held
+        if evidence.is_own
+        for side in evidence.sides()
+        if side[0].collective is rule.collective
+    ]
+    gain, shown = min(
+        views, key=lambda one: one[0].low(level), default=(UNKNOWN, Shown.IN_ONE_LAUNCH)
+    )
+    unsure = [one.verdict.nbytes for one in sizes if not _is_sure(one, rule, held)]
+    state, cut = State.STANDS, None
+    lost = [one for one in sizes if one.verdict.judgement in _LOST]
+    if lost:
+        state, cut = State.LOSES, _lost(rule, lost, sizes)
+    elif gain.high(LEVEL / 2) < least:
+        # To give up a gain of so little is no harm: no share of the chance of a mistake.
+        state = State.NO_GAIN
+        cut = cuts.whole(rule, f"no gain of {_percent(least)}: {_interval(gain)}")
+    elif unsure or gain.n_launches < FEWEST_LAUNCHES or gain.low(level) < least:
+        state = State.UNDECIDED
+    return Standing(
+        rule=rule,
+        sizes=tuple(sizes),
+        gain=gain,
+        certainty=min((_chance(one, least) for one, _ in views), default=0.0),
+        shown=shown,
+        state=state,
+        cut=cut,
+        unsure=tuple(sorted(set(unsure))),
+    )
+
+
+TOO_NARROW: Final = "narrower than a quarter of an octave, which is as fine as verification looks"
+
+
+def is_too_narrow(rule: Rule) -> bool:
+    """Whether a rule is narrower than the step between sizes that are looked at."""
+    return log2((rule.max_nbytes + 1) / max(1, rule.min_nbytes)) < _STEP
+
+
+def given_up(one: Standing) -> Cut:
+    """What goes of a rule that is undecided when no time is left."""
+    if one.n_missing:
+        return cuts.whole(one.rule, f"undecided: seen in {one.gain.n_launches} launches only")
+    every = {w.verdict.nbytes for w in one.sizes}
+    if one.unsure and set(one.unsure) < every and one.gain.low(LEVEL) > 0:
+        return cuts.around(one.rule, one.unsure, every, "undecided: a loss is not ruled out")
+    return cuts.whole(one.rule, f"undecided: {one.interval}")
+
+
+def _in_view(
+    evidence: Evidence, side: Side, rule: Rule, at: frozenset[int]
+) -> tuple[Estimate, Shown]:
+    """The gain of a rule in one view, and whether launches of their own tell it too."""
+    inside = at.__contains__
+    by_means = evidence.stalls_are_its_own(side, inside)
+    about = by_launch(evidence.controls_of(side, inside))
+    least = 0.0 if about.spread == inf else about.spread**2 * about.n_launches
+    gain = over(evidence.gains(side, inside, by_means=by_means), least)
+    differs = _difference(evidence, side, rule)
+    product = gain.times(differs)
+    # Launches that say that silence is slower than the untouched site contradict the pairs: what
+    # the rules need costs something here, or what ran before them does.
+    if differs.high(LEVEL / 2) < 0:
+        return product, Shown.BY_LAUNCHES
+    tells = product.low(LEVEL) > 0
+    return gain, Shown.BY_LAUNCHES if tells else Shown.IN_ONE_LAUNCH
+
+
+def _difference(evidence: Evidence, side: Side, rule: Rule) -> Estimate:
+    """The untouched site against silence over a rule's sizes, and an octave more where few are."""
+    own = by_launch(evidence.between(side, rule.min_nbytes, rule.max_nbytes))
+    if own.n_launches >= FEWEST_LAUNCHES:
+        return own
+    return by_launch(evidence.between(side, rule.min_nbytes / 2, rule.max_nbytes * 2))
+
+
+def _is_sure(one: Weighed, rule: Rule, held: Iterable[Evidence]) -> bool:
+    """Whether more than 5 % of a loss is ruled out, by the size itself or by those beside it."""
+    verdict = one.verdict
+    if verdict.judgement is not Judgement.UNDECIDED:
+        return verdict.judgement in _FINE
+    if verdict.high < 1:
+        return False
+    low = max(rule.min_nbytes, verdict.nbytes / _BESIDE)
+    high = min(rule.max_nbytes, verdict.nbytes * _BESIDE)
+    for evidence in held:
+        if evidence.words != verdict.view.beside or evidence.is_own != one.gains:
+            continue
+        side = (verdict.target, replace(verdict.view, beside=None))
+        values = evidence.gains(side, lambda nbytes: low <= nbytes <= high)
+        if values:
+            return over(values).low(LEVEL / 2) >= -MARGIN
+    return False
+
+
+def _lost(rule: Rule, lost: Sequence[Weighed], sizes: Sequence[Weighed]) -> Cut:
+    """What must go of a rule that loses, in whichever view."""
+    wrong = [one for one in lost if one.verdict.judgement is Judgement.WRONG]
+    first = (wrong or list(lost))[0]
+    word = "wrong results" if wrong else "slower than the untouched site"
+    reason = word if first.gains else f"{word} ({first.verdict.view})"
+    found = []
+    for view in dict.fromkeys(one.verdict.view for one in lost):
+        bad = [one.verdict.nbytes for one in lost if one.verdict.view == view]
+        every = [
+            one.verdict.nbytes
+            for one in sizes
+            if one.verdict.view == view and (one.is_checked or not wrong)
+        ]
+        found.append(cuts.around(rule, bad, every, reason))
+    return cuts.together(rule, found)
+
+
+def _chance(gain: Estimate, least: float) -> float:
+    """That a gain is at least so much."""
+    from scipy.special import stdtr
+
+    if gain.spread == float("inf"):
+        return 0.0
+    return float(stdtr(gain.freedom, (gain.mean - least) / gain.spread))
+
+
+def _interval(gain: Estimate) -> str:
+    low, high = (exp(one(LEVEL / 2)) for one in (gain.low, gain.high))
+    return f"{exp(gain.mean):.2f}x ({low:.2f} to {high:.2f})"
+
+
+def _percent(wanted: float) -> str:
+    return f"{100 * (exp(wanted) - 1):.0f} %"

@@ -1,0 +1,248 @@
+"""What a verification launches: both arms in turns, every boundary from both sides, company."""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import replace
+from itertools import pairwise
+
+import pytest
+from grounds import GROUND
+from hypothesis import given
+from hypothesis import strategies as st
+
+from rccltune import plan, session
+from rccltune.model import (
+    DTYPE_BYTES,
+    RULES,
+    SILENT,
+    Collective,
+    Launch,
+    Rule,
+    Scale,
+    Setting,
+    Sweep,
+    Variant,
+)
+
+MIB = 1 << 20
+TUNED = Variant(name="tuned", environment=(("NCCL_TUNER_CONFIG_FILE", "x.csv"),))
+
+
+def ground(n_ranks: int) -> plan.Ground:
+    """So many ranks of one node."""
+    return replace(GROUND, scale=Scale(n_nodes=1, n_ranks=n_ranks))
+
+
+def sweep(collective: Collective) -> Sweep:
+    """From 1 KiB to 16 MiB."""
+    return Sweep(
+        collectives=(collective,), settings=(), min_nbytes=1024, max_nbytes=16 * MIB, factor=2
+    )
+
+
+def rule(collective: Collective, low: int, high: int) -> Rule:
+    """Ring with Simple."""
+    return Rule(
+        collective=collective,
+        min_nbytes=low,
+        max_nbytes=high,
+        setting=Setting.parse("ring/simple"),
+    )
+
+
+def told(one: Launch) -> dict[str, int]:
+    """The sizes of its command line."""
+    words = dict(zip(one.argv, one.argv[1:], strict=False))
+    return {name: int(words[name]) for name in ("-b", "-e", "-f", "-i") if name in words}
+
+
+def printed(one: Launch, collective: Collective, n_ranks: int, width: int, fine: bool) -> set[int]:
+    """The sizes in the benchmark's table, as rccl-tests rounds them.
+
+    src/all_gather.cu and reduce_scatter.cu: a rank's share is rounded down to 16 bytes, in releases
+    of 2024 to 4 elements.
+    """
+    options = told(one)
+    sizes = []
+    size = options["-b"]
+    while size <= options["-e"]:
+        sizes.append(size)
+        size = size + options["-i"] if "-i" in options else size * options["-f"]
+    if collective is Collective.ALL_REDUCE:
+        return {size // width * width for size in sizes}
+    align = max(1, 16 // width) if fine else 4
+    return {size // width // n_ranks // align * align * width * n_ranks for size in sizes}
+
+
+def planned(
+    rules: list[Rule], *, n_ranks: int = 8, look: int = 1, wanted: Sweep | None = None
+) -> list[plan.Pair]:
+    """One look at rules, in launches that walk three times through both arms."""
+    (own,) = plan.conditions(wanted or sweep(Collective.ALL_REDUCE))
+    return plan.plan_pairs(
+        own, ground(n_ranks), rules, TUNED, look, n_cycles=lambda _sweep, _collective: 3
+    )
+
+
+@given(
+    collective=st.sampled_from(
+        [Collective.ALL_REDUCE, Collective.ALL_GATHER, Collective.REDUCE_SCATTER]
+    ),
+    edge=st.integers(1 << 19, 1 << 27),
+    dtype=st.sampled_from(sorted(DTYPE_BYTES)),
+    n_ranks=st.sampled_from([2, 8, 63, 64]),
+    fine=st.booleans(),
+)
+def test_each_side_of_a_boundary_is_reached_by_a_walk_over_the_whole_range(
+    collective: Collective, edge: int, dtype: str, n_ranks: int, fine: bool
+) -> None:
+    """Whatever the benchmark rounds a size to: within half a percent, and never by a few sizes."""
+    wanted = replace(sweep(collective), min_nbytes=8, max_nbytes=1 << 28, dtypes=(dtype,))
+    rules = [rule(collective, 0, edge - 1), rule(collective, edge, 1 << 28)]
+    pairs = planned(rules, n_ranks=n_ranks, wanted=wanted)
+    width = DTYPE_BYTES[dtype]
+    tables = [printed(one.tuned, collective, n_ranks, width, fine) - {0} for one in pairs]
+    sizes = sorted(set().union(*tables))
+    grain = width if collective is Collective.ALL_REDUCE else n_ranks * max(16, 4 * width)
+    below = [size for size in sizes if size < edge]
+    above = [size for size in sizes if size >= edge]
+    assert edge - below[-1] <= max(0.0051 * edge, grain)
+    assert above[0] - edge <= max(0.0051 * edge, grain)
+    # nccl-tests takes whole factors only, and a few neighbouring sizes are no job.
+    assert all(told(one.tuned)["-f"] == 2 and "-i" not in told(one.tuned) for one in pairs)
+    assert all(len(table) >= 6 for table in tables)
+
+
+def test_four_sizes_an_octave_without_a_gap() -> None:
+    """A loss over a quarter of an octave holds one of them, boundaries or not."""
+    pairs = planned([rule(Collective.ALL_REDUCE, 5000, 3 * MIB)])
+    sizes = sorted(
+        set().union(*(printed(one.tuned, Collective.ALL_REDUCE, 8, 4, True) for one in pairs))
+    )
+    assert sizes[0] == 1024
+    assert sizes[-1] == 16 * MIB
+    assert all(high / low <= 2 ** (0.25 + 1 / 16 + 0.01) for low, high in pairwise(sizes))
+
+
+def test_every_arm_follows_every_arm_equally_often() -> None:
+    """Behind the passes that pay for connections: S S R R, over and over; silence comes twice."""
+    walk = planned([rule(Collective.ALL_REDUCE, 4096, MIB)])[0].tuned
+    assert walk.schedule is not None
+    assert walk.schedule.questions is not None
+    steps = walk.schedule.settings[walk.schedule.questions.leading :]
+    assert steps[:2] == (SILENT, RULES)
+    follows = Counter(pairwise(steps[1:]))
+    assert follows[SILENT, SILENT] == follows[RULES, RULES] == follows[SILENT, RULES] == 3
+    assert follows[RULES, SILENT] == 3
+    # The benchmark prints its table once for each.
+    words = dict(pairwise(walk.argv))
+    assert words["-N"] == str(len(steps))
+    assert schedule_lines(walk)[-1] == "silent"
+    assert schedule_lines(walk).count("rules") == 1 + 2 * 3
+
+
+def schedule_lines(walk: Launch) -> list[str]:
+    """What the plugin reads."""
+    assert walk.schedule is not None
+    return plan.schedule_text(walk.schedule).splitlines()
+
+
+def test_an_untouched_launch_has_nothing_of_ours_and_the_same_sizes() -> None:
+    """It stands next to its walk, before it and behind it in turns."""
+    pairs = planned([rule(Collective.ALL_REDUCE, 4096, MIB)])
+    assert all(one.untouched is not None for one in pairs)
+    for one in pairs:
+        assert one.untouched is not None
+        assert told(one.untouched) == told(one.tuned)
+        assert not one.untouched.environment
+        assert one.untouched.variant.name == "default"
+    first = Counter(one.launches[0] is one.untouched for one in pairs)
+    assert abs(first[True] - first[False]) <= 1
+
+
+def test_results_of_every_size_are_checked_once_and_boundaries_are_not() -> None:
+    """A check costs more than the calls; four ranges hold four sizes an octave."""
+    pairs = planned([rule(Collective.ALL_REDUCE, 5000, 3 * MIB)])
+    checked = [dict(pairwise(one.tuned.argv))["-c"] for one in pairs]
+    assert checked.count("1") == 4
+    assert checked == sorted(checked, reverse=True)
+
+
+def test_another_look_has_launches_of_its_own() -> None:
+    """What chose what is left of a rule does not prove it."""
+
+    def ids(look: int) -> set[str]:
+        pairs = planned([rule(Collective.ALL_REDUCE, 4096, MIB)], look=look)
+        made = plan.Plan(launches=tuple(x for one in pairs for x in one.launches), impossible=())
+        return {one.id for one in plan.with_ids(made, session.launch_id).launches}
+
+    assert ids(1) == ids(1)
+    assert not ids(1) & ids(2)
+
+
+def test_where_nothing_walks_rules_have_launches_of_their_own() -> None:
+    """An old benchmark that prints its table once: both arms in turns, launch by launch."""
+    (own,) = plan.conditions(sweep(Collective.ALL_REDUCE))
+    pairs = plan.plan_pairs(
+        own, ground(8), [rule(Collective.ALL_REDUCE, 4096, MIB)], TUNED, 1, n_cycles=None
+    )
+    assert all(one.tuned.schedule and one.tuned.schedule.questions is None for one in pairs)
+    assert all(one.untouched is not None for one in pairs)
+
+
+def test_other_conditions_are_each_by_themselves_and_have_no_boundaries() -> None:
+    """Not every combination of them, which nobody has the time for."""
+    wanted = sweep(Collective.ALL_REDUCE)
+    found = plan.conditions(
+        wanted,
+        dtypes=("bfloat16", wanted.dtypes[0], "bfloat16"),
+        graphs=(0, 4),
+        besides=((Collective.ALL_GATHER, 4 * MIB),),
+    )
+    assert [str(one) for one in found] == [
+        "as swept",
+        "bfloat16, without -G",
+        "float, -G 4",
+        "beside all_gather of 4 MiB",
+    ]
+    rules = [rule(Collective.ALL_REDUCE, 5000, 3 * MIB)]
+    by = [
+        [
+            pair.tuned
+            for pair in plan.plan_pairs(
+                one, ground(8), rules, TUNED, 1, n_cycles=lambda *_: 3, edges=one.is_own
+            )
+        ]
+        for one in found
+    ]
+    assert len(by[0]) > 8
+    # Four ranges, each with a replicate.
+    assert all(len(launches) == 8 for launches in by[1:])
+    assert ["-d" in one.argv and "bfloat16" in one.argv for one in by[1]] == [True] * len(by[1])
+    assert all(one.argv[one.argv.index("-G") + 1] == "4" for one in by[2])
+    assert all(one.beside is not None for one in by[3])
+    assert not any(one.beside for launches in by[:3] for one in launches)
+
+
+@pytest.mark.parametrize("letter", ["N", "s"])
+def test_what_runs_beside_goes_on_with_one_size(letter: str) -> None:
+    """On as many ranks, with the launcher's word for sharing devices, unchecked."""
+    on = replace(
+        ground(8),
+        letters=frozenset({letter, "A"}),
+        launch=lambda n_ranks, program: ("srun", "-n", str(n_ranks), *program),
+        shares=("--overlap",),
+    )
+    *_, crowd = plan.conditions(
+        sweep(Collective.ALL_REDUCE), besides=((Collective.ALL_GATHER, 4 * MIB),)
+    )
+    rules = [rule(Collective.ALL_REDUCE, 4096, MIB)]
+    pairs = plan.plan_pairs(crowd, on, rules, TUNED, 1, n_cycles=lambda *_: 3)
+    beside = pairs[0].tuned.beside
+    assert beside is not None
+    assert beside.argv[:4] == ("srun", "--overlap", "-n", "8")
+    words = dict(zip(beside.argv, beside.argv[1:], strict=False))
+    assert (words["-b"], words["-e"], words["-c"]) == (str(4 * MIB), str(4 * MIB), "0")
+    assert int(words[f"-{letter}"]) > 10**6
+    assert "all_gather_perf" in " ".join(beside.argv)

@@ -1,0 +1,335 @@
+"""What pairs inside launches say of rules: true gains stand, losses go, nothing is made of noise."""
+
+from __future__ import annotations
+
+import random
+from dataclasses import replace
+from math import exp, log
+from statistics import fmean
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from made_up import (
+    SIZES,
+    STEPS,
+    Noise,
+    evidence,
+    judging,
+    launch,
+    rule,
+    sample,
+    samples,
+    standing,
+)
+
+from rccltune import verify
+from rccltune.model import RULES, SILENT, Collective, Doubt, Judgement, Placement, Setting
+from rccltune.verify import Cut, State
+
+EVERYWHERE = rule(0, 1 << 40)
+A_FIFTH = log(1.2)
+
+
+def test_a_cell_compares_passes_that_follow_their_own_kind() -> None:
+    """Silence behind the rules is slower here, and so are the rules behind silence: neither counts."""
+
+    def slow(step: int, _arm: Setting) -> float:
+        return 1.3 if STEPS[step] != STEPS[step - 1] else 1.0
+
+    exact = Noise(launch=0, arm=0, passes=0)
+    found = samples(lambda _: A_FIFTH, [4096], random.Random(0), exact, slow=slow)
+    cells = verify.cells_of(launch(), found)
+    assert len(cells) == len(Placement)
+    for cell in cells.values():
+        assert cell.gain == pytest.approx(A_FIFTH)
+        # The control says what a pass pays for following the other arm.
+        assert cell.control == pytest.approx(log(1.3))
+
+
+def test_the_first_pass_of_an_arm_never_counts_be_it_wrong() -> None:
+    """It pays for connections: 75 us in place of 9.5 at 8 B (4 GPUs, NCCL 2.28)."""
+    rows = [
+        sample(Placement.IN_PLACE, 8, STEPS[step], step, 75.0 if step in (1, 2) else 9.5)
+        for step in range(1, len(STEPS))
+    ]
+    wrong = [replace(one, doubt=Doubt.WRONG) if one.step in (1, 2) else one for one in rows]
+    for given_rows in (rows, wrong):
+        [cell] = verify.cells_of(launch(), given_rows).values()
+        assert (cell.silent_us, cell.tuned_us) == (9.5, 9.5)
+
+
+def test_stalls_are_left_out_of_both_arms_alike_and_kept_where_one_has_more() -> None:
+    """One pass in four of each arm three times as slow: noise. One in two of the rules': theirs."""
+
+    def stalling(*steps: int) -> verify.Evidence:
+        made = verify.Evidence(is_own=True)
+        for number in range(8):
+            found = samples(
+                lambda _: A_FIFTH,
+                SIZES[number % 4 :: 4],
+                random.Random(number),
+                Noise(),
+                slow=lambda step, _: 3.0 if step in steps else 1.0,
+            )
+            made.add(str(number), verify.cells_of(launch(), found), {})
+        return made
+
+    settled = {
+        arm: [k for k in range(3, len(STEPS)) if STEPS[k - 1] == STEPS[k] == arm]
+        for arm in (SILENT, RULES)
+    }
+    both = stalling(settled[SILENT][0], settled[RULES][0])
+    assert standing(both, EVERYWHERE).ratio == pytest.approx(1.2, rel=0.02)
+    ours = stalling(*settled[RULES][:2])
+    one = standing(ours, EVERYWHERE)
+    assert one.ratio == pytest.approx(1.2 / 2, rel=0.05)
+    assert one.state is State.LOSES
+
+
+def test_intervals_hold_the_truth() -> None:
+    """A fifth faster under 30 % between launches: 19 of 20 intervals have it, and are narrow."""
+    inside, widths = 0, []
+    for seed in range(200):
+        one = standing(evidence(lambda _: A_FIFTH, seed), EVERYWHERE)
+        inside += one.low <= 1.2 <= one.high
+        widths.append(one.high / one.low)
+    assert inside >= 180
+    assert fmean(widths) < 1.05
+
+
+def test_sizes_say_their_own_and_what_silence_is_against_itself() -> None:
+    """Better at nearly all sizes; the control is that of the passes' noise."""
+    found = evidence(lambda _: A_FIFTH, noise=Noise(passes=0.02))
+    weighed = verify.weigh(found, judging(EVERYWHERE))
+    assert len(weighed) == len(SIZES) * len(Placement)
+    assert all(one.verdict.judgement is Judgement.BETTER for one in weighed)
+    for one in weighed:
+        verdict = one.verdict
+        assert verdict.low <= verdict.ratio <= verdict.high
+        assert verdict.baseline_us / verdict.tuned_us == pytest.approx(verdict.ratio)
+        assert verdict.launches == 3
+        # Twice the spread of a ratio of two medians of four passes, and no less.
+        assert verdict.control is not None
+        assert 0.01 < verdict.control < 0.1
+
+
+@pytest.mark.parametrize("gain", [0.0, -0.01])
+def test_no_gain_stands_for_none(gain: float) -> None:
+    """100 tables that do what the library does: no rule stands, hardly a size is called slower."""
+    stands = slower = 0
+    for seed in range(100):
+        found = evidence(lambda _: gain, seed, Noise(launch=0.4, arm=0.02))
+        stands += standing(found, EVERYWHERE).stands
+        if not gain:
+            weighed = verify.weigh(found, judging(EVERYWHERE))
+            slower += any(one.verdict.judgement is Judgement.WORSE for one in weighed)
+    assert stands == 0
+    assert slower <= 8
+
+
+def test_a_setting_that_is_slow_in_some_launches_does_not_stand() -> None:
+    """15 % faster, and in 30 % of launches twice as slow: 10 % slower on the mean."""
+    found = [
+        standing(evidence(lambda _: log(1.15), seed, slow_launches=0.3), EVERYWHERE)
+        for seed in range(100)
+    ]
+    n_slow_seen = sum(one.low < 1 for one in found)
+    assert sum(one.stands for one in found) <= 4  # 0.7 ** 12 is 1.4 %
+    assert n_slow_seen >= 96
+
+
+def test_a_rule_must_be_seen_in_many_launches_and_a_slow_one_of_the_sweep_counts_against_it() -> (
+    None
+):
+    """Sixteen, the sweep's among them; where one of those was slow, sixteen of its own."""
+    found = evidence(lambda _: A_FIFTH, n_launches=12)
+    assert standing(found, EVERYWHERE, seen=4).stands
+    few = standing(found, EVERYWHERE, seen=3)
+    assert (few.state, few.n_missing) == (State.UNDECIDED, 1)
+    delays = {(SIZES[0], str(n)): 0.02 if n else 0.5 for n in range(16)}
+    swept = verify.Swept(delays={(Collective.ALL_REDUCE, EVERYWHERE.setting): delays})
+    assert swept.launches_of(EVERYWHERE) == (16, 1)
+    by = judging(EVERYWHERE)
+    every = [(found, verify.weigh(found, by))]
+    [one] = verify.standings([EVERYWHERE], every, by, swept, 0.02)
+    assert (one.state, one.n_missing) == (State.UNDECIDED, 4)
+
+
+@given(at=st.integers(8, 50), width=st.integers(1, 6), seed=st.integers(0, 50))
+@settings(max_examples=30, deadline=None)
+def test_a_loss_is_cut_out_from_good_size_to_good_size(at: int, width: int, seed: int) -> None:
+    """A third slower over neighbouring sizes of a rule that gains a fifth elsewhere."""
+    slow = SIZES[at : at + width]
+    found = evidence(lambda n: log(0.7) if n in slow else A_FIFTH, seed)
+    one = standing(found, EVERYWHERE)
+    assert one.state is State.LOSES
+    assert one.cut is not None
+    for nbytes in SIZES:
+        inside = any(
+            part.min_nbytes <= nbytes <= part.max_nbytes
+            for part in verify.without(EVERYWHERE, [one.cut])
+        )
+        assert inside == (nbytes not in slow)
+    assert (one.cut.min_nbytes, one.cut.max_nbytes) == (SIZES[at - 1] + 1, SIZES[at + width] - 1)
+
+
+def test_a_rule_that_loses_at_two_places_goes_as_a_whole() -> None:
+    """Between powers of two, say: nobody knows where else."""
+    slow = {SIZES[10], SIZES[30]}
+    one = standing(evidence(lambda n: log(0.6) if n in slow else A_FIFTH), EVERYWHERE)
+    assert one.cut is not None
+    assert verify.without(EVERYWHERE, [one.cut]) == ()
+    assert one.cut.reason == "slower than the untouched site, at more than one place"
+
+
+def test_wrong_results_disqualify_whatever_their_time() -> None:
+    """Three times as fast, and wrong; a size that nobody checked is no good neighbour."""
+    found = evidence(lambda _: log(3))
+    bad = SIZES[20]
+    for key in list(found.cells):
+        if key[2] == bad:
+            found.wrong[key] = 2
+        if key[2] == SIZES[21]:
+            found.checked.discard(key)
+    one = standing(found, EVERYWHERE)
+    assert one.cut is not None
+    assert one.cut.reason == "wrong results"
+    assert (one.cut.min_nbytes, one.cut.max_nbytes) == (SIZES[19] + 1, SIZES[22] - 1)
+
+
+def test_launches_that_contradict_the_pairs_count() -> None:
+    """Silence 30 % slower than the untouched site, as behind a setting that leaves something over.
+
+    Pairs say 1.25; the truth against the untouched site is 1.25 / 1.3, slower. Where launches
+    differ by 40 % nobody can tell, and that is said.
+    """
+    gain, carried = log(1.25), -log(1.3)
+    quiet = evidence(lambda _: gain, noise=Noise(launch=0.01), untouched=lambda _: carried)
+    one = standing(quiet, EVERYWHERE)
+    assert not one.stands
+    assert one.ratio == pytest.approx(1.25 / 1.3, rel=0.02)
+    honest = standing(
+        evidence(lambda _: gain, noise=Noise(launch=0.01), untouched=lambda _: 0.0), EVERYWHERE
+    )
+    assert honest.stands
+    assert honest.shown is verify.Shown.BY_LAUNCHES
+    loud = standing(
+        evidence(lambda _: gain, noise=Noise(launch=0.4), untouched=lambda _: 0.0), EVERYWHERE
+    )
+    assert loud.stands
+    assert loud.shown is verify.Shown.IN_ONE_LAUNCH
+
+
+def unanswered(_one: verify.Weighed) -> bool:
+    """No rule anywhere."""
+    return False
+
+
+def test_a_small_loss_at_all_sizes_without_a_rule_is_seen_and_noise_is_none() -> None:
+    """2 % slower with the rules, of launches that differ by 40 %; equals are never called so."""
+    for seed in range(20):
+        found = evidence(lambda _: log(0.98), seed, Noise(launch=0.4))
+        harmed = verify.harmed(found, verify.weigh(found, judging()), unanswered)
+        assert harmed[Collective.ALL_REDUCE] == frozenset(SIZES)
+    for seed in range(100):
+        found = evidence(lambda _: 0.0, seed, Noise(launch=0.4, arm=0.02), untouched=lambda _: 0.0)
+        assert not verify.harmed(found, verify.weigh(found, judging()), unanswered)
+
+
+@pytest.mark.parametrize(
+    ("costs", "wanted"),
+    [
+        (0.0, verify.Environment.HARMLESS),
+        (0.05, verify.Environment.HARMFUL),
+    ],
+)
+def test_what_rules_need_is_judged_between_launches(
+    costs: float, wanted: verify.Environment
+) -> None:
+    """Not slower than 1 % where launches agree; where they differ by 40 % nothing is decided."""
+
+    def told(noise: float, seed: int) -> verify.Environment:
+        found = evidence(
+            lambda _: 0.0, seed, Noise(launch=noise), untouched=lambda _: -costs, n_launches=4
+        )
+        return verify.environment(found, verify.weigh(found, judging()), unanswered)[0]
+
+    assert [told(0.002, seed) for seed in range(10)] == [wanted] * 10
+    loud = [told(0.4, seed) for seed in range(10)]
+    assert loud.count(verify.Environment.HARMLESS) <= 1
+    assert loud.count(verify.Environment.HARMFUL) <= 1
+
+
+def test_what_an_environment_costs_does_not_pass() -> None:
+    """1.6 % at all sizes, with 0.3 % between launches: hardly ever called harmless."""
+    found = [
+        evidence(
+            lambda _: 0.0,
+            seed,
+            Noise(launch=0.003),
+            untouched=lambda _: -0.016,
+            n_launches=4,
+        )
+        for seed in range(50)
+    ]
+    told = [verify.environment(f, verify.weigh(f, judging()), unanswered)[0] for f in found]
+    assert told.count(verify.Environment.HARMLESS) <= 4
+
+
+@pytest.mark.parametrize(("loss", "state"), [(0.005, State.STANDS), (0.02, State.LOSES)])
+def test_a_loss_below_one_percent_takes_nothing_from_a_rule(loss: float, state: State) -> None:
+    """0.5 % slower at two sizes with certainty, as at 42 MiB on an H100 where 32 MiB gains 22 %."""
+    exact = Noise(arm=0.0005, passes=0.0005)
+    found = evidence(lambda n: -loss if n in SIZES[30:32] else A_FIFTH, 3, exact, n_launches=16)
+    assert standing(found, EVERYWHERE).state is state
+
+
+def test_only_the_first_match_is_judged() -> None:
+    """A rule that another hides has no size of its own."""
+    found = evidence(lambda _: A_FIFTH)
+    hidden = replace(EVERYWHERE, line=2)
+    by = judging(EVERYWHERE, hidden)
+    every = [(found, verify.weigh(found, by))]
+    told = verify.standings([EVERYWHERE, hidden], every, by, verify.Swept(), 0.02)
+    assert [one.rule.line for one in told] == [1]
+
+
+@given(
+    low=st.integers(0, 100),
+    high=st.integers(100, 200),
+    cuts=st.lists(st.tuples(st.integers(0, 200), st.integers(0, 40)), max_size=5),
+)
+def test_what_is_left_is_the_rule_without_the_cuts(
+    low: int, high: int, cuts: list[tuple[int, int]]
+) -> None:
+    """Size by size."""
+    made = [
+        Cut(collective=Collective.ALL_REDUCE, min_nbytes=a, max_nbytes=a + n, reason="x")
+        for a, n in cuts
+    ]
+    parts = verify.without(rule(low, high), made)
+    for nbytes in range(205):
+        wanted = low <= nbytes <= high and not any(a <= nbytes <= a + n for a, n in cuts)
+        assert wanted == any(p.min_nbytes <= nbytes <= p.max_nbytes for p in parts)
+
+
+@pytest.mark.parametrize("line", [1, 2])
+def test_a_cut_of_one_line_leaves_the_others(line: int) -> None:
+    """What is not selectable goes alone; a fallback behind it stays."""
+    cut = Cut(
+        collective=Collective.ALL_REDUCE, min_nbytes=0, max_nbytes=1 << 40, reason="x", line=1
+    )
+    left = verify.without(rule(0, 100, line), [cut])
+    assert bool(left) == (line != 1)
+
+
+def test_the_product_of_two_ratios_has_both_spreads() -> None:
+    """1.2 times 0.9, with the closed form of a sum of two independent errors."""
+    one = verify.Estimate(mean=log(1.2), spread=0.03, freedom=9, n_launches=10)
+    other = verify.Estimate(mean=log(0.9), spread=0.04, freedom=5, n_launches=6)
+    both = one.times(other)
+    assert exp(both.mean) == pytest.approx(1.08)
+    assert both.spread == pytest.approx(0.05)
+    # Student's t of 5 degrees exceeds 2.571 in 2.5 % of cases (any printed table).
+    assert both.high(0.025) - both.mean == pytest.approx(2.571 * 0.05, rel=1e-3)
