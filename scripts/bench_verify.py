@@ -22,6 +22,7 @@ from dataclasses import asdict, dataclass
 from itertools import zip_longest
 from pathlib import Path
 
+import verify_null
 from bench_choose import times_of, vendor_rows
 from bench_search import MOST_LINES, read_nodes_once
 from machine import machine
@@ -55,6 +56,8 @@ from rccltune.rules import EmitRequest, emit_rules, read_rules, render_rules
 from rccltune.zones import ChoiceOptions
 
 NO_SUCH_COMMAND = 2
+# Share of tables without any gain that may keep a rule.
+MOST_KEEPING = 0.01
 LAST_WORDS = 300
 
 
@@ -238,6 +241,8 @@ def rules(text: str) -> tuple[Rule, ...]:
 def main() -> int:
     """Every node, every seed."""
     options = read_options()
+    if options.null:
+        return nulls(options.null, options.first_seed, options.jobs)
     verifies = not options.unverified and has_verify()
     wish = Wish(
         min_bytes=options.min_bytes,
@@ -287,7 +292,33 @@ def read_options() -> argparse.Namespace:
         "--timeout", type=float, default=1800.0, help="seconds until a verification counts as hung"
     )
     parser.add_argument("--json", action="store_true")
+    parser.add_argument(
+        "--null",
+        type=int,
+        default=0,
+        metavar="N",
+        help="instead: so many tables that do what the library does anyway, on drawn launches",
+    )
     return parser.parse_args()
+
+
+def nulls(n_tables: int, first: int, jobs: int) -> int:
+    """At most one table in a hundred may keep a rule, and none may be called harmful."""
+    start = time.perf_counter()
+    shares = [range(first + k, first + n_tables, jobs) for k in range(jobs)]
+    with tempfile.TemporaryDirectory() as name, ProcessPoolExecutor(jobs) as pool:
+        tasks = [pool.submit(verify_null.nulls, share, Path(name)) for share in shares]
+        found = [one for task in tasks for one in task.result()]
+    keeping = sum(one.n_kept > 0 for one in found)
+    harmed = sum(one.harmed for one in found)
+    looks = sum(one.n_looks for one in found) / len(found)
+    print(f"no process is started, launches are drawn; {machine()}")
+    print(
+        f"  {len(found)} tables: {keeping} keep a rule, {harmed} are called harmful, "
+        f"{sum(one.slower for one in found)} have a size called slower; {looks:.1f} looks, "
+        f"{time.perf_counter() - start:.0f} s in all"
+    )
+    return int(keeping > MOST_KEEPING * len(found) or harmed > 0)
 
 
 def has_verify() -> bool:

@@ -140,9 +140,30 @@ _DRIFT: Final = [[30 * half, 1.1 if half % 2 else 1.0] for half in range(60)]
 # no part of their rules.
 _NOTHING: Final = (Unsafe(setting=TRAPPED), Unsafe(min_nbytes=_FROM, max_nbytes=_TO))
 _WRONG: Final = (98 << 10, 124 << 10)
+_WINDOW: Final = (150 << 10, 178 << 10)
 # Between measured sizes nobody knows where it begins; a file that stays away from it there must not
 # lose much by that.
 _BYPASSED: Final = (20 << 10, 200 << 10)
+
+# Launches of their own differ by 40 % at small sizes where pairs agree within 3 % (2 x H200).
+OFFSETS: Final = {
+    "launch_sigma": [[256 << 10, 0.4], [1 << 20, 0.015]],
+    "setting_sigma": [[256 << 10, 0.02], [1 << 20, 0.003]],
+}
+# What the library chooses by itself at small sizes.
+_OWN: Final = "ring/ll"
+
+
+def _bimodal(share: float) -> TrapNode:
+    """A setting that is twice as slow in some launches; on the mean it loses, or gains less."""
+    slow = {"kind": "slow-rank", "setting": TRAPPED, "rank": _RANK, "factor": 2.0}
+    return TrapNode(
+        name=f"bimodal-{round(100 * share)}",
+        trap=f"{TRAPPED} is twice as slow in {100 * share:.0f} % of launches",
+        parts={"faults": [{**slow, "probability": share}]},
+        unsafe=_NOTHING,
+    )
+
 
 NODES: Final = (
     TrapNode(name="plain", trap="none: what is gained must be kept"),
@@ -261,6 +282,80 @@ NODES: Final = (
             Unsafe(collective=REDUCE_SCATTER, setting="ring/ll128"),
             Unsafe(collective=REDUCE_SCATTER, max_nbytes=1 << 20),
         ),
+    ),
+    _bimodal(0.1),
+    _bimodal(0.3),
+    TrapNode(
+        name="sliver",
+        trap=f"{TRAPPED} is 60 % slower than untouched in the last 3 % of each side of its range",
+        parts={
+            "effects": [
+                {"setting": TRAPPED, "factor": 1.6 * 1.4, "bytes": [low, high]}
+                for low, high in (
+                    (_FROM, round(1.03 * _FROM)),
+                    (round(_TO / 1.03), _TO),
+                )
+            ]
+        },
+        unsafe=(
+            Unsafe(setting=TRAPPED, max_nbytes=round(1.1 * _FROM)),
+            Unsafe(setting=TRAPPED, min_nbytes=round(_TO / 1.1)),
+            Unsafe(min_nbytes=_FROM, max_nbytes=round(1.1 * _FROM)),
+            Unsafe(min_nbytes=round(_TO / 1.1), max_nbytes=_TO),
+        ),
+    ),
+    TrapNode(
+        name="window",
+        trap=f"{TRAPPED} is 60 % slower than untouched over a quarter of an octave in its middle",
+        parts={
+            "effects": [
+                {"setting": TRAPPED, "factor": 1.6 * 1.4, "bytes": [*_WINDOW]},
+            ]
+        },
+        unsafe=(Unsafe(min_nbytes=round(_WINDOW[0] / 1.3), max_nbytes=round(1.3 * _WINDOW[1])),),
+    ),
+    TrapNode(
+        name="carry-over",
+        trap=f"tree/ll is 3 % behind {_OWN}, which is 30 % slower once tree/ll ran in the launch",
+        factors={**_THREE, "tree/ll": winner(None, "40K", _STEEP, 1.44)},
+        parts={
+            "effects": [
+                {
+                    "setting": _OWN,
+                    "after": {"setting": "tree/ll", "within": "launch"},
+                    "factor": 1.3,
+                }
+            ]
+        },
+        unsafe=(Unsafe(setting="tree/ll"), Unsafe(max_nbytes=_FROM)),
+    ),
+    TrapNode(
+        name="first-size",
+        trap="the first size of a pass is 50 % slower where another setting ran before it",
+        parts={"effects": [{"first": True, "factor": 1.5}]},
+    ),
+    TrapNode(
+        name="heat",
+        trap=f"everything is 6 % slower in the pass behind one that ran {TRAPPED}",
+        parts={
+            "effects": [{"after": {"setting": TRAPPED, "within": "pass"}, "factor": 1.06}],
+        },
+        # Whatever heats is everybody's loss: no file with it may stand.
+        unsafe=(Unsafe(),),
+    ),
+    TrapNode(
+        name="shift",
+        trap="the benchmark warms up once more in 30 % of launches, and not at all in 30 %",
+        parts={
+            "faults": [
+                {"kind": "shift", "passes": passes, "probability": 0.3} for passes in (1, -1)
+            ]
+        },
+    ),
+    TrapNode(
+        name="offsets",
+        trap="launches of their own differ by 40 % below 512 KiB, whichever setting runs",
+        noise=OFFSETS,
     ),
     TrapNode(
         name="bursts",

@@ -10,7 +10,7 @@ from __future__ import annotations
 import os
 import subprocess
 import tempfile
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import product
 from math import log
@@ -26,6 +26,8 @@ from rccltune.model import Rule
 from rccltune.rules import read_rules
 
 PER_OCTAVE = 16
+# Bytes of what is called: an element; a share of each rank, which benchmarks round to.
+_ELEMENT, _SHARE = 4, 16
 # A gain of less than this is none to be had.
 TOLERANCE = 0.02
 
@@ -149,6 +151,7 @@ def judge(yardstick: Yardstick, text: str) -> Judged:
     """
     said = read_rules(text.encode())
     rules = [rule for rule in said.rules if not rule.fallback]
+    further = edges(rules, yardstick)
     with tempfile.NamedTemporaryFile("w", suffix=".csv", encoding="utf-8") as file:
         file.write(text)
         file.flush()
@@ -158,9 +161,14 @@ def judge(yardstick: Yardstick, text: str) -> Judged:
             "NCCL_TUNER_CONFIG_FILE": file.name,
             "RCCLTUNE_MODE": MODE,
         }
-        alone = ran(yardstick.path, yardstick.collectives, yardstick.span, environment)
+        alone = ran(yardstick.path, yardstick.collectives, yardstick.span, environment, further)
     tuned = _in_one_job(yardstick.node, alone)
-    losses = {key: one.time_us / yardstick.untouched[key].time_us - 1 for key, one in tuned.items()}
+    untouched = yardstick.untouched
+    if any(further.values()):
+        by_itself = ran(yardstick.path, (), yardstick.span, {}, further)
+        settings = {one.what for one in untouched.values()}
+        untouched = {**_in_one_job(yardstick.node, by_itself, settings), **untouched}
+    losses = {key: one.time_us / untouched[key].time_us - 1 for key, one in tuned.items()}
     worst = max(losses, key=lambda key: losses[key])
     return Judged(
         n_rules=sum(
@@ -199,34 +207,80 @@ def _decides(rule: Rule, tuned: Mapping[Key, Ran]) -> bool:
 
 def is_wrong(node: simulate.SimulatedNode, key: Key, one: Ran) -> bool:
     """Whether the node file says that these results are wrong."""
-    return any(
-        fault.kind == "wrong"
-        and fault.where.collective in (None, key.collective)
+    return any(fault.kind == "wrong" and _speaks_of(fault, key, one) for fault in node.faults)
+
+
+def _speaks_of(fault: simulate.Fault, key: Key, one: Ran) -> bool:
+    return (
+        fault.where.collective in (None, key.collective)
         and fault.where.setting in (None, one.what)
         and fault.where.channels in (None, one.channels)
         and fault.where.half in (None, "in" if key.in_place else "out")
         and fault.where.min_bytes <= key.nbytes <= fault.where.max_bytes
-        for fault in node.faults
     )
 
 
-def _in_one_job(node: simulate.SimulatedNode, found: Mapping[Key, Ran]) -> dict[Key, Ran]:
-    """Times as a job sees them that calls all of these sizes: what else runs in it may slow them.
+def edges(rules: Iterable[Rule], yardstick: Yardstick) -> dict[str, list[int]]:
+    """The sizes that can be called on either side of every boundary of a rule, by collective.
 
-    The stand-in tells the time of each as if it ran alone.
+    One byte more or less is the next of them, since a call is of whole elements.
     """
-    is_mixed = len({one.what for one in found.values()}) > 1
-    if not is_mixed or not any(effect.mixed for effect in node.effects):
-        return dict(found)
+    found: dict[str, list[int]] = {}
+    low, high = yardstick.span
+    for rule in rules:
+        name = rule.collective.value
+        unit = _SHARE * yardstick.node.ranks if rule.collective.is_shared else _ELEMENT
+        for edge in (rule.min_nbytes, rule.max_nbytes + 1):
+            last = (edge - 1) // unit * unit
+            sizes = (n for n in (last, last + unit) if low <= n <= high)
+            found.setdefault(name, []).extend(sizes)
+    return {name: sorted(set(sizes)) for name, sizes in found.items()}
+
+
+def _in_one_job(
+    node: simulate.SimulatedNode, found: Mapping[Key, Ran], settings: set[str] | None = None
+) -> dict[Key, Ran]:
+    """Mean times as a job sees them that calls all of these sizes again and again.
+
+    The stand-in tells the time of each as if it ran alone, in a launch without faults.
+
+    Args:
+        node: with its faults.
+        found: what runs.
+        settings: all that run in the job; those of ``found`` where nobody says.
+    """
+    among = {one.what for one in found.values()} if settings is None else settings
     return {
-        key: replace(one, time_us=one.time_us * _slowdown(node, key, one.what))
+        key: replace(one, time_us=one.time_us * _slowdown(node, key, one, among))
         for key, one in found.items()
     }
 
 
-def _slowdown(node: simulate.SimulatedNode, key: Key, what: str) -> float:
-    alone, among = (_truth_us(node, key, what, mixed=mixed) for mixed in (False, True))
-    return among / alone
+def _slowdown(node: simulate.SimulatedNode, key: Key, one: Ran, among: set[str]) -> float:
+    """What else runs in the job slows it, and slow launches do so by their share."""
+    factor = 1.0
+    if any(effect.mixed or effect.after for effect in node.effects):
+        alone, mixed = (
+            simulate.truth(
+                node,
+                key.collective,
+                one.what,
+                key.nbytes,
+                in_place=key.in_place,
+                mixed=bool(others - {one.what}),
+                ran_before=others,
+                ran_in_pass_before=others,
+            )
+            for others in (set(), among)
+        )
+        if alone is not None and mixed is not None:
+            factor = mixed / alone
+    slow = [
+        fault.probability * (float(fault.entry["factor"]) - 1)
+        for fault in node.faults
+        if fault.kind == "slow-rank" and _speaks_of(fault, key, one)
+    ]
+    return factor * (1 + sum(slow))
 
 
 def ran(
@@ -234,6 +288,7 @@ def ran(
     collectives: Sequence[str],
     span: tuple[int, int],
     environment: Mapping[str, str],
+    further: Mapping[str, Sequence[int]] | None = None,
 ) -> dict[Key, Ran]:
     """What the stand-in runs at every judged size, out of place and in place.
 
@@ -242,6 +297,7 @@ def ran(
         collectives: one benchmark each.
         span: smallest and largest size, powers of two.
         environment: beside what the stand-in needs itself.
+        further: sizes in bytes, by collective.
 
     Raises:
         subprocess.CalledProcessError: it did not run.
@@ -258,7 +314,9 @@ def ran(
             "RCCLTUNE_SIM_TRUTH": str(told),
             **environment,
         }
-        for name, (low, high, step) in product(collectives, octaves(*span)):
+        ranges = [*product(collectives, octaves(*span))]
+        ranges += [(name, (n, n, 4)) for name, sizes in (further or {}).items() for n in sizes]
+        for name, (low, high, step) in ranges:
             program = folder / f"{name}_perf"
             sizes = ("-b", str(low), "-e", str(high), "-i", str(step))
             options = ("-n", "1", "-w", "0", "-c", "0", "-T", "20")
