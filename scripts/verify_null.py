@@ -87,9 +87,10 @@ class MadeUp:
                 Variant(name=verify.TUNED),
                 look.number,
                 n_cycles=lambda _sweep, _collective: _N_CYCLES,
-                n_untouched=4,
+                n_untouched=0 if look.missing else 4,
                 edges=look.edges,
                 missing=look.missing,
+                n_replicates=look.n_replicates,
             )
             for number, pair in enumerate(pairs):
                 name = f"{look.number}.{number}"

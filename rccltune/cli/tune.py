@@ -173,7 +173,7 @@ def _rules(one: Verified) -> list[str]:
             span = format_span(rule.min_nbytes, rule.max_nbytes)
             found.append(
                 f"  {rule.collective.value:<15} {span:<24} "
-                f"{rule.setting!s:<14} {standing.interval}, {standing.shown.value}"
+                f"{rule.setting!s:<14} {standing.gain}, {standing.shown.value}"
             )
     return found
 

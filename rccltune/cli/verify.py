@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from math import exp
 from pathlib import Path
 from statistics import median
 from typing import TYPE_CHECKING, Any
@@ -28,7 +27,6 @@ from rccltune.model import (
     parse_size,
     short_size,
 )
-from rccltune.model.defaults import LEVEL
 
 if TYPE_CHECKING:
     from rccltune.verify import Verified
@@ -138,8 +136,8 @@ def verify(
     """Hold rules against the untouched site on this machine; only what wins stands.
 
     Each launch measures with and without the rules in turns, at four sizes an octave and at every
-    boundary; a few launches with nothing of ours loaded say whether that is the untouched site. A
-    rule stands if its gain is certain and no size in it is slower or wrong; what loses is cut out,
+    boundary; a few launches without the plugin show whether loading it changes anything. A rule
+    stands if its gain is certain and no size in it is slower or wrong; what loses is cut out,
     and what stays undecided is left out, so that it always ends. The session's own file is
     replaced by what stands; of another file a copy goes into the session. Rules must win as the
     sweep was measured; --dtype, --graph and --beside add conditions in which they must not lose.
@@ -157,7 +155,7 @@ def verify(
     """
     from rccltune import measure
     from rccltune.model import to_plain
-    from rccltune.verify import VerifyRequest, rule_file_of, verify_rules
+    from rccltune.verify import VerifyRequest, in_words, rule_file_of, verify_rules
 
     console.say(f"Session: {session}")
     if not (session / "sweep.yaml").exists():
@@ -189,8 +187,7 @@ def verify(
     console.result(to_plain(done.file), text_of(done))
     if keep_losers and done.harmed:
         raise VerificationError(
-            "with the rules sizes that they do not answer are slower: "
-            + "; ".join(f"{one.value} at {len(sizes)} sizes" for one, sizes in done.harmed.items()),
+            "with the rules sizes that they do not answer are slower: " + in_words(done.harmed),
             where=str(chosen),
             hint="leave out --keep-losers to have the rules dropped.",
         )
@@ -232,9 +229,9 @@ def by_environment(done: Verified) -> list[str]:
         return []
     one = done.environment
     names = ", ".join(f"{name}={value}" for name, value in done.needs)
-    low, high = (100 * (exp(end(LEVEL / 2)) - 1) for end in (one.low, one.high))
+    percent, low, high = (100 * (ratio - 1) for ratio in one.ratios)
     line = (
-        f"without a rule, by {names}: {100 * (exp(one.mean) - 1):+.1f} % ({low:+.1f} to "
+        f"without a rule, by {names}: {percent:+.1f} % ({low:+.1f} to "
         f"{high:+.1f}) against the untouched site, between {one.n_launches} launches of each"
     )
     return [line]
@@ -275,6 +272,7 @@ def text_of(done: Verified) -> Laid:
     rows = []
     for one in done.standings:
         ratios = one.ratios
+        ratio, low, high = one.gain.ratios
         rows.append(
             (
                 one.rule.collective.value,
@@ -282,8 +280,8 @@ def text_of(done: Verified) -> Laid:
                 format_last(one.rule.max_nbytes),
                 str(one.rule.setting),
                 str(one.n_gaining),
-                f"{one.ratio:.2f}x",
-                f"{one.low:.2f} to {one.high:.2f}",
+                f"{ratio:.2f}x",
+                f"{low:.2f} to {high:.2f}",
                 f"{ratios[0]:.2f}x" if ratios else "–",
                 one.shown.value if one.stands else one.state.value,
             )

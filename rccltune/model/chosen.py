@@ -140,6 +140,10 @@ class Rule:
     fallback: bool = False
     vendor: bool = False
 
+    def reaches(self, nbytes: int) -> bool:
+        """Whether a size is between the bounds, which are inclusive."""
+        return self.min_nbytes <= nbytes <= self.max_nbytes
+
     def matches(
         self,
         collective: Collective,
@@ -148,10 +152,10 @@ class Rule:
         num_pipe_ops: int = 1,
         reg_buff: int = 0,
     ) -> bool:
-        """Whether a call falls under the rule; bounds are inclusive."""
+        """Whether a call falls under the rule."""
         return (
             collective is self.collective
-            and self.min_nbytes <= nbytes <= self.max_nbytes
+            and self.reaches(nbytes)
             and self.n_nodes in (None, scale.n_nodes)
             and self.n_ranks in (None, scale.n_ranks)
             and self.num_pipe_ops in (None, num_pipe_ops)

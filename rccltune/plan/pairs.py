@@ -229,10 +229,7 @@ def _enough(
         holding = [
             part
             for part in found
-            if any(
-                rule.min_nbytes <= nbytes <= rule.max_nbytes
-                for nbytes in called_sizes(part.sweep, collective, n_ranks)
-            )
+            if any(map(rule.reaches, called_sizes(part.sweep, collective, n_ranks)))
         ]
         wanted |= Counter(islice(cycle(holding), n if holding else 0))
     return list(wanted.elements())

@@ -21,6 +21,7 @@ from .looks import new_held as new_held
 from .proofs import Failed as Failed
 from .rounds import Settled as Settled
 from .rounds import Wanted as Wanted
+from .rounds import in_words as in_words
 from .rounds import settle as settle
 from .rule_text import exports_without as exports_without
 from .standing import Shown as Shown

@@ -43,7 +43,6 @@ class Evidence:
     Attributes:
         cells: silence beside the rules.
         beside: log(time of the untouched site / time of silence), of launches next to each other.
-        untouched_us: times of untouched launches.
         wrong: wrong elements with the rules.
         checked: sizes at which results were.
         is_own: measured as the sweep was, so that a rule must win here; elsewhere it must not lose.
@@ -174,10 +173,6 @@ class Judging:
             (r for r in self.rules if r.matches(target.collective, nbytes, self.scale)), None
         )
 
-    def inside(self, rule: Rule) -> Callable[[int], bool]:
-        """Whether a size is in a rule."""
-        return lambda nbytes: rule.min_nbytes <= nbytes <= rule.max_nbytes
-
 
 def weigh(evidence: Evidence, judging: Judging) -> tuple[Weighed, ...]:
     """Every size under one condition, by collective, view and size."""
@@ -197,7 +192,7 @@ def _side(evidence: Evidence, side: Side, judging: Judging, level: float) -> Ite
     everywhere = evidence.gains(side, lambda _: True)
     residuals = Around(replicates(everywhere))
     own_stalls = {
-        id(rule): evidence.stalls_are_its_own(side, judging.inside(rule)) for rule in judging.rules
+        id(rule): evidence.stalls_are_its_own(side, rule.reaches) for rule in judging.rules
     }
     for nbytes, found in cells.items():
         key = (*side, nbytes)
@@ -248,6 +243,7 @@ def _at_size(cells: Sequence[Cell], noise: tuple[float, int], *, by_means: bool)
 def _verdict(key: Key, gain: Estimate, level: float, n_wrong: int) -> Verdict:
     target, view, nbytes = key
     low, high = gain.low(LEVEL / 2), gain.high(LEVEL / 2)
+    ratio, *ends = gain.ratios
     judgement = Judgement.UNDECIDED
     if n_wrong:
         judgement = Judgement.WRONG
@@ -263,13 +259,9 @@ def _verdict(key: Key, gain: Estimate, level: float, n_wrong: int) -> Verdict:
         nbytes=nbytes,
         baseline_us=0.0,
         tuned_us=0.0,
-        ratio=exp(gain.mean),
-        low=exp(max(low, -_FAR)),
-        high=exp(min(high, _FAR)),
+        ratio=ratio,
+        low=ends[0],
+        high=ends[1],
         n_wrong=n_wrong,
         judgement=judgement,
     )
-
-
-# A ratio of a thousand stands for an interval without an end.
-_FAR: Final = log(1000)

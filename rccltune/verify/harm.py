@@ -7,9 +7,9 @@ from enum import Enum
 from math import log
 from typing import Final
 
-from rccltune.model import Collective
+from rccltune.model import Collective, Target
 from rccltune.model.defaults import LEVEL
-from rccltune.verify.evidence import Evidence, Side, Weighed
+from rccltune.verify.evidence import Evidence, Side
 from rccltune.verify.intervals import (
     LEAST,
     Around,
@@ -38,18 +38,15 @@ class Environment(Enum):
     HARMFUL = "slower"
 
 
-def harmed(
-    evidence: Evidence, weighed: Iterable[Weighed], answered: Callable[[Weighed], bool]
-) -> Sizes:
+def harmed(evidence: Evidence, answered: Callable[[Target, int], bool]) -> Sizes:
     """Sizes that no rule answers and that are slower with certainty, together or in a window.
 
     Args:
         evidence: of one look alone.
-        weighed: its sizes.
         answered: whether it was the rule for a size that answered there.
     """
     found: dict[Collective, frozenset[int]] = {}
-    for side, sizes in _free(evidence, weighed, answered).items():
+    for side, sizes in _free(evidence, answered).items():
         windows = _windows(sizes)
         level = _LEVEL / len(windows)
         for window in windows:
@@ -62,13 +59,12 @@ def harmed(
 
 
 def environment(
-    evidence: Evidence, weighed: Iterable[Weighed], answered: Callable[[Weighed], bool]
+    evidence: Evidence, answered: Callable[[Target, int], bool]
 ) -> tuple[Environment, Estimate | None]:
     """Whether silence under what the rules need is as fast as the untouched site, without a rule.
 
     Args:
         evidence: of all looks at one state of a file.
-        weighed: its sizes.
         answered: whether it was the rule for a size that answered there.
 
     Returns:
@@ -77,7 +73,7 @@ def environment(
     """
     worst: Estimate | None = None
     verdict = Environment.HARMLESS
-    for side, sizes in _free(evidence, weighed, answered).items():
+    for side, sizes in _free(evidence, answered).items():
         mean = _pooled(evidence.differences(side, sizes.__contains__))
         if worst is None or mean.low(LEVEL) < worst.low(LEVEL):
             worst = mean
@@ -91,17 +87,12 @@ def environment(
 
 
 def _free(
-    evidence: Evidence, weighed: Iterable[Weighed], answered: Callable[[Weighed], bool]
+    evidence: Evidence, answered: Callable[[Target, int], bool]
 ) -> dict[Side, frozenset[int]]:
     """Sizes of each collective and view that no rule answers."""
-    ruled = {
-        (one.verdict.target, str(one.verdict.view.placement), one.verdict.nbytes)
-        for one in weighed
-        if answered(one)
-    }
     found: dict[Side, set[int]] = {}
     for target, view, nbytes in evidence.cells:
-        if (target, str(view.placement), nbytes) not in ruled:
+        if not answered(target, nbytes):
             found.setdefault((target, view), set()).add(nbytes)
     return {side: frozenset(sizes) for side, sizes in found.items()}
 

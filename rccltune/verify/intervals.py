@@ -10,14 +10,17 @@ from __future__ import annotations
 from bisect import bisect_left, bisect_right
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from math import inf, log2, sqrt
+from math import exp, inf, log, log2, sqrt
 from statistics import fmean, median
 from typing import Final
 
 from rccltune.model import upper_quantile
+from rccltune.model.defaults import LEVEL
 
 # The median of a squared standard normal variable.
 _MEDIAN_SQUARE: Final = 0.4549
+# A ratio of a thousand stands for an interval without an end.
+_FAR: Final = log(1000)
 # A variance below which nothing is known so exactly: 0.1 % of a time.
 LEAST: Final = 1e-6
 
@@ -47,6 +50,17 @@ class Estimate:
 
     def _reach(self, level: float) -> float:
         return inf if self.spread == inf else upper_quantile(self.freedom, level) * self.spread
+
+    @property
+    def ratios(self) -> tuple[float, float, float]:
+        """The ratio itself, and the ends of its 95 % interval."""
+        low, high = self.low(LEVEL / 2), self.high(LEVEL / 2)
+        return exp(self.mean), exp(max(low, -_FAR)), exp(min(high, _FAR))
+
+    def __str__(self) -> str:
+        """``1.20x (1.17 to 1.23)``."""
+        ratio, low, high = self.ratios
+        return f"{ratio:.2f}x ({low:.2f} to {high:.2f})"
 
     def times(self, other: Estimate) -> Estimate:
         """The logarithm of the product of both ratios."""

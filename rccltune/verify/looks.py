@@ -130,6 +130,11 @@ class Look:
     edges: bool = True
     missing: tuple[tuple[Rule, int], ...] = ()
 
+    @property
+    def n_replicates(self) -> int:
+        """Launches of each range: where only their number is missing, one is one more."""
+        return 1 if self.is_brief else 2
+
 
 class Looker:
     """Makes the launches of looks, and tells of each.
@@ -209,7 +214,7 @@ class Looker:
             n_untouched=self._n_untouched(look),
             edges=condition.is_own and look.edges,
             missing=look.missing,
-            n_replicates=1 if look.is_brief else 2,
+            n_replicates=look.n_replicates,
         )
         return [
             replace(

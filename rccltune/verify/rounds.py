@@ -14,6 +14,7 @@ from rccltune.model import (
     Judgement,
     Rule,
     Sweep,
+    Target,
     format_size,
     format_span,
 )
@@ -309,9 +310,7 @@ class _Course:
     def _may_keep_needs(self) -> bool:
         """Whether what the rules need does no harm where they do not answer, as far as is known."""
         own = next(one for one in self.held if one.condition.is_own)
-        state, self.environment = harm.environment(
-            own.evidence, self._weighed_of(own), self._answered(own)
-        )
+        state, self.environment = harm.environment(own.evidence, self._answered(own))
         self.is_environment_open = state is Environment.UNDECIDED
         is_harmful = state is Environment.HARMFUL or (self.is_environment_open and self._is_last)
         return self.wanted.keep_losers or not is_harmful
@@ -367,7 +366,7 @@ class _Course:
 
     def _standings(self) -> tuple[Standing, ...]:
         answered = [
-            (one.evidence, [w for w in self._weighed_of(one) if self._answered(one)(w)])
+            (one.evidence, [w for w in self._weighed_of(one) if self._answered(one).at(w)])
             for one in self.held
         ]
         return standings(
@@ -378,8 +377,7 @@ class _Course:
         """Sizes without a rule that look slower in the last look alone."""
         found: dict[Collective, frozenset[int]] = {}
         for one in self.held:
-            fresh = weigh(one.fresh, self._judging())
-            for collective, sizes in harm.harmed(one.fresh, fresh, self._answered(one)).items():
+            for collective, sizes in harm.harmed(one.fresh, self._answered(one)).items():
                 found[collective] = found.get(collective, frozenset()) | sizes
         return found
 
@@ -398,9 +396,9 @@ class _Course:
         gone = []
         for rule in (rule for rule in self._ours() if rule.line not in lines):
             named = proven.skipped.get((rule.collective, rule.setting), ())
-            if any(_reaches(rule, n) for n in proven.bypassed.get(rule.collective, ())):
+            if any(rule.reaches(n) for n in proven.bypassed.get(rule.collective, ())):
                 gone.append(cuts.whole(rule, _NEVER_ASKED, alone=True))
-            elif any(_reaches(rule, n) for n in named):
+            elif any(rule.reaches(n) for n in named):
                 gone.append(cuts.whole(rule, "not selectable", alone=True))
             elif not any(_has(rule, key) for key in own.evidence.cells) and _is_swept(rule, swept):
                 # What lies beyond the sweep is there because somebody asked to extrapolate.
@@ -415,8 +413,10 @@ class _Answered:
     rules: Sequence[Rule]
     proven: Proven
 
-    def __call__(self, one: Weighed) -> bool:
-        target, nbytes = one.verdict.target, one.verdict.nbytes
+    def at(self, one: Weighed) -> bool:
+        return self(one.verdict.target, one.verdict.nbytes)
+
+    def __call__(self, target: Target, nbytes: int) -> bool:
         collective = target.collective
         first = next((r for r in self.rules if r.matches(collective, nbytes, target.scale)), None)
         if first is None or first.vendor or nbytes in self.proven.bypassed.get(collective, ()):
@@ -433,7 +433,7 @@ def _stop_where_untouched_is_wrong(
         VerificationError: there are some.
     """
     for one in weighed:
-        if one.verdict.judgement is Judgement.WRONG and not answered(one):
+        if one.verdict.judgement is Judgement.WRONG and not answered.at(one):
             raise wrong_without_rules(folder)
 
 
@@ -443,8 +443,4 @@ def _is_swept(rule: Rule, sweep: Sweep) -> bool:
 
 
 def _has(rule: Rule, key: Key) -> bool:
-    return key[0].collective is rule.collective and _reaches(rule, key[2])
-
-
-def _reaches(rule: Rule, nbytes: int) -> bool:
-    return rule.min_nbytes <= nbytes <= rule.max_nbytes
+    return key[0].collective is rule.collective and rule.reaches(key[2])

@@ -6,7 +6,6 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from enum import Enum
 from math import exp, inf, log, log2
-from statistics import median
 from typing import Final
 
 from rccltune.model import Judgement, Number, Rule
@@ -31,7 +30,6 @@ _FINE: Final = (Judgement.BETTER, Judgement.SAME)
 _STEP: Final = 0.95 / PER_OCTAVE
 # Sizes this close to each other tell of one another what launches cannot tell of each.
 _BESIDE: Final = 2**0.5
-_FAR: Final = log(1000)
 # Launches, the sweep's among them, in which a rule's setting must have been seen: what is slow in
 # 17 % of launches is seen in one of sixteen with 95 % certainty.
 MANY_LAUNCHES: Final = 16
@@ -89,31 +87,6 @@ class Standing:
     def ratios(self) -> tuple[float, ...]:
         """How many times as fast as the untouched site it is at those, the least first."""
         return tuple(sorted(one.verdict.ratio for one in self.gaining))
-
-    @property
-    def median(self) -> float:
-        """Of these ratios, where there are any."""
-        return median(self.ratios)
-
-    @property
-    def ratio(self) -> float:
-        """Mean ratio over its sizes."""
-        return exp(self.gain.mean)
-
-    @property
-    def low(self) -> float:
-        """Lower end of the 95 % interval of that."""
-        return exp(max(-_FAR, self.gain.low(LEVEL / 2)))
-
-    @property
-    def high(self) -> float:
-        """Upper end of it."""
-        return exp(min(_FAR, self.gain.high(LEVEL / 2)))
-
-    @property
-    def interval(self) -> str:
-        """``1.20x (1.17 to 1.23)``."""
-        return f"{self.ratio:.2f}x ({self.low:.2f} to {self.high:.2f})"
 
     @property
     def n_gaining(self) -> int:
@@ -196,7 +169,7 @@ def _standing(
     elif gain.high(LEVEL / 2) < least:
         # To give up a gain of so little is no harm: no share of the chance of a mistake.
         state = State.NO_GAIN
-        cut = cuts.whole(rule, f"no gain of {_percent(least)}: {_interval(gain)}")
+        cut = cuts.whole(rule, f"no gain of {_percent(least)}: {gain}")
     elif unsure or gain.n_launches < FEWEST_LAUNCHES or gain.low(level) < least:
         state = State.UNDECIDED
     return Standing(
@@ -226,7 +199,7 @@ def given_up(one: Standing) -> Cut:
     every = {w.verdict.nbytes for w in one.sizes}
     if one.unsure and set(one.unsure) < every and one.gain.low(LEVEL) > 0:
         return cuts.around(one.rule, one.unsure, every, "undecided: a loss is not ruled out")
-    return cuts.whole(one.rule, f"undecided: {one.interval}")
+    return cuts.whole(one.rule, f"undecided: {one.gain}")
 
 
 def _in_view(
@@ -300,11 +273,6 @@ def _chance(gain: Estimate, least: float) -> float:
     if gain.spread == float("inf"):
         return 0.0
     return float(stdtr(gain.freedom, (gain.mean - least) / gain.spread))
-
-
-def _interval(gain: Estimate) -> str:
-    low, high = (exp(one(LEVEL / 2)) for one in (gain.low, gain.high))
-    return f"{exp(gain.mean):.2f}x ({low:.2f} to {high:.2f})"
 
 
 def _percent(wanted: float) -> str:

@@ -48,7 +48,7 @@ class Swept:
         """Launches in which a rule's setting ran at sizes of the rule, and slow ones of these."""
         by_launch: dict[str, list[float]] = {}
         for (nbytes, launch), delay in self.delays.get((rule.collective, rule.setting), {}).items():
-            if rule.min_nbytes <= nbytes <= rule.max_nbytes:
+            if rule.reaches(nbytes):
                 by_launch.setdefault(launch, []).append(delay)
         n_slow = sum(median(found) > _SLOW for found in by_launch.values())
         return len(by_launch), n_slow

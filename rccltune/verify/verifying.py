@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field, fields, replace
-from math import exp, log
 from pathlib import Path
 from typing import Final
 
@@ -18,7 +17,6 @@ from rccltune.model import (
     Sweep,
     defaults,
 )
-from rccltune.model.defaults import LEVEL
 from rccltune.rules import (
     VERIFIED_MARK,
     Change,
@@ -128,12 +126,6 @@ class Verified:
         return why | dict.fromkeys(self.lost_needs, "slows sizes without a rule")
 
     @property
-    def unruled(self) -> tuple[Weighed, ...]:
-        """Sizes measured as the sweep was that belong to no rule."""
-        ruled = {id(one) for standing in self.standings for one in standing.sizes}
-        return tuple(one for one in self.weighed if one.gains and id(one) not in ruled)
-
-    @property
     def n_hits(self) -> int:
         """Calls that a rule answered."""
         return sum(sum(held.proven.hits.values()) for held in self.held)
@@ -201,11 +193,8 @@ def _standing(one: Standing) -> StandingFile:
 
 
 def _factor(one: Estimate) -> FactorFile:
-    low, high = (exp(max(-_FAR, min(_FAR, end(LEVEL / 2)))) for end in (one.low, one.high))
-    return FactorFile(ratio=exp(one.mean), low=low, high=high, launches=one.n_launches)
-
-
-_FAR: Final = log(1000)
+    ratio, low, high = one.ratios
+    return FactorFile(ratio=ratio, low=low, high=high, launches=one.n_launches)
 
 
 def verify_rules(
@@ -395,6 +384,6 @@ def _with_evidence(state: Settled, site: Site) -> str:
 def _evidence(one: Standing) -> str:
     ratios = one.ratios
     return (
-        f"{VERIFIED_MARK} {one.interval} over {one.n_gaining} sizes "
+        f"{VERIFIED_MARK} {one.gain} over {one.n_gaining} sizes "
         f"({ratios[0]:.2f} to {ratios[-1]:.2f}), shown {one.shown.value}"
     )

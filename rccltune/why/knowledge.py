@@ -209,7 +209,7 @@ class _Rules:
             _here(rule)
             for rule in self._file.rules
             if rule.collective is collective
-            and rule.min_nbytes <= nbytes <= rule.max_nbytes
+            and rule.reaches(nbytes)
             and (rule.n_nodes is None or where.n_nodes in (None, rule.n_nodes))
             and (rule.n_ranks is None or where.n_ranks in (None, rule.n_ranks))
         )

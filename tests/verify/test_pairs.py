@@ -24,7 +24,16 @@ from made_up import (
 )
 
 from rccltune import verify
-from rccltune.model import RULES, SILENT, Collective, Doubt, Judgement, Placement, Setting
+from rccltune.model import (
+    RULES,
+    SILENT,
+    Collective,
+    Doubt,
+    Judgement,
+    Placement,
+    Setting,
+    Target,
+)
 from rccltune.verify import Cut, State
 
 EVERYWHERE = rule(0, 1 << 40)
@@ -80,10 +89,10 @@ def test_stalls_are_left_out_of_both_arms_alike_and_kept_where_one_has_more() ->
         for arm in (SILENT, RULES)
     }
     both = stalling(settled[SILENT][0], settled[RULES][0])
-    assert standing(both, EVERYWHERE).ratio == pytest.approx(1.2, rel=0.02)
+    assert exp(standing(both, EVERYWHERE).gain.mean) == pytest.approx(1.2, rel=0.02)
     ours = stalling(*settled[RULES][:2])
     one = standing(ours, EVERYWHERE)
-    assert one.ratio == pytest.approx(1.2 / 2, rel=0.05)
+    assert exp(one.gain.mean) == pytest.approx(1.2 / 2, rel=0.05)
     assert one.state is State.LOSES
 
 
@@ -92,8 +101,9 @@ def test_intervals_hold_the_truth() -> None:
     inside, widths = 0, []
     for seed in range(200):
         one = standing(evidence(lambda _: A_FIFTH, seed), EVERYWHERE)
-        inside += one.low <= 1.2 <= one.high
-        widths.append(one.high / one.low)
+        _, low, high = one.gain.ratios
+        inside += low <= 1.2 <= high
+        widths.append(high / low)
     assert inside >= 180
     assert fmean(widths) < 1.05
 
@@ -134,7 +144,7 @@ def test_a_setting_that_is_slow_in_some_launches_does_not_stand() -> None:
         standing(evidence(lambda _: log(1.15), seed, slow_launches=0.3), EVERYWHERE)
         for seed in range(100)
     ]
-    n_slow_seen = sum(one.low < 1 for one in found)
+    n_slow_seen = sum(one.gain.ratios[1] < 1 for one in found)
     assert sum(one.stands for one in found) <= 4  # 0.7 ** 12 is 1.4 %
     assert n_slow_seen >= 96
 
@@ -208,7 +218,7 @@ def test_launches_that_contradict_the_pairs_count() -> None:
     quiet = evidence(lambda _: gain, noise=Noise(launch=0.01), untouched=lambda _: carried)
     one = standing(quiet, EVERYWHERE)
     assert not one.stands
-    assert one.ratio == pytest.approx(1.25 / 1.3, rel=0.02)
+    assert exp(one.gain.mean) == pytest.approx(1.25 / 1.3, rel=0.02)
     honest = standing(
         evidence(lambda _: gain, noise=Noise(launch=0.01), untouched=lambda _: 0.0), EVERYWHERE
     )
@@ -221,7 +231,7 @@ def test_launches_that_contradict_the_pairs_count() -> None:
     assert loud.shown is verify.Shown.IN_ONE_LAUNCH
 
 
-def unanswered(_one: verify.Weighed) -> bool:
+def unanswered(_target: Target, _nbytes: int) -> bool:
     """No rule anywhere."""
     return False
 
@@ -230,11 +240,11 @@ def test_a_small_loss_at_all_sizes_without_a_rule_is_seen_and_noise_is_none() ->
     """2 % slower with the rules, of launches that differ by 40 %; equals are never called so."""
     for seed in range(20):
         found = evidence(lambda _: log(0.98), seed, Noise(launch=0.4))
-        harmed = verify.harmed(found, verify.weigh(found, judging()), unanswered)
+        harmed = verify.harmed(found, unanswered)
         assert harmed[Collective.ALL_REDUCE] == frozenset(SIZES)
     for seed in range(100):
         found = evidence(lambda _: 0.0, seed, Noise(launch=0.4, arm=0.02), untouched=lambda _: 0.0)
-        assert not verify.harmed(found, verify.weigh(found, judging()), unanswered)
+        assert not verify.harmed(found, unanswered)
 
 
 @pytest.mark.parametrize(
@@ -253,7 +263,7 @@ def test_what_rules_need_is_judged_between_launches(
         found = evidence(
             lambda _: 0.0, seed, Noise(launch=noise), untouched=lambda _: -costs, n_launches=4
         )
-        return verify.environment(found, verify.weigh(found, judging()), unanswered)[0]
+        return verify.environment(found, unanswered)[0]
 
     assert [told(0.002, seed) for seed in range(10)] == [wanted] * 10
     loud = [told(0.4, seed) for seed in range(10)]
@@ -273,7 +283,7 @@ def test_what_an_environment_costs_does_not_pass() -> None:
         )
         for seed in range(50)
     ]
-    told = [verify.environment(f, verify.weigh(f, judging()), unanswered)[0] for f in found]
+    told = [verify.environment(f, unanswered)[0] for f in found]
     assert told.count(verify.Environment.HARMLESS) <= 4
 
 
