@@ -75,6 +75,16 @@ def wrong_without_rules(own: Path) -> VerificationError:
     )
 
 
+def fails_with_rules(own: Path, why: str) -> VerificationError:
+    """Where no rule can be blamed, or all of them and none ever worked, something else is wrong."""
+    return VerificationError(
+        f"with the rules the benchmark fails, and without them it works: {why}",
+        where=f"{own}/",
+        hint="ranks that do not all have plugin, file and environment hang like this: see "
+        "the plugin's log there. Nothing was written.",
+    )
+
+
 def prove(
     folder: Path,
     site: Site,
@@ -184,12 +194,7 @@ def where_it_failed(
         for rule in rules:
             if rule.matches(collective, nbytes, site.scale) and not rule.vendor:
                 return Failed(rule=rule, nbytes=nbytes, why=why)
-    raise VerificationError(
-        f"with the rules the benchmark fails, and without them it works: {why}",
-        where=f"{own}/",
-        hint="ranks that do not all have plugin, file and environment hang like this: see "
-        "the plugin's log there. Nothing was written.",
-    )
+    raise fails_with_rules(own, why)
 
 
 def _in_force(one: Launch, n_begun: int) -> Setting | None:

@@ -28,7 +28,7 @@ from rccltune.verify.evidence import Judging, Weighed, weigh
 from rccltune.verify.harm import Environment, Sizes
 from rccltune.verify.intervals import Estimate
 from rccltune.verify.looks import Ground, Held, Look, Looker, new_held, of_scale
-from rccltune.verify.proofs import Failed, Proven, wrong_without_rules
+from rccltune.verify.proofs import Failed, Proven, fails_with_rules, wrong_without_rules
 from rccltune.verify.rule_text import without_needs, without_regions
 from rccltune.verify.standing import (
     TOO_NARROW,
@@ -193,7 +193,10 @@ class _Course:
         self._known.clear()
         if failed is not None:
             where = f"the benchmark fails with it at {format_size(failed.nbytes)}"
-            return self._cut([cuts.whole(failed.rule, f"{where}: {failed.why}")], [])
+            goes_on = self._cut([cuts.whole(failed.rule, f"{where}: {failed.why}")], [])
+            if not self._ours() and not any(one.proven.hits for one in self.held):
+                raise fails_with_rules(self.ground.folder, failed.why)
+            return goes_on
         if self.file.needs and not self._may_keep_needs():
             return self._without_needs()
         return self._judged()

@@ -385,6 +385,18 @@ def test_a_rule_that_hangs_is_cut_out_and_the_rest_is_verified(
     assert "verified: the benchmark fails" in Path("out.csv").read_text(encoding="utf-8")
 
 
+def test_rules_that_all_hang_from_the_start_are_not_at_fault(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    """A rank without the plugin hangs at whichever rule comes first: exit code 9, no file."""
+    swept("mi300x")
+    rules_file((0, 64 * KIB, "tree,ll"), (64 * KIB + 1, 512 * KIB, "ring,simple"))
+    broken = node(faults=[{"kind": "no-plugin", "rank": 37}])
+    assert verify("--simulate", str(broken), "--timeout", "3") == 9
+    assert "ranks that do not all have plugin, file and environment" in capsys.readouterr().err
+    assert not Path("out.csv").exists()
+
+
 def test_a_benchmark_that_warms_up_otherwise_is_matched_from_the_end() -> None:
     """One pass more or fewer before the table shifts every step: the arms are told all the same."""
     faults = [{"kind": "shift", "passes": passes, "probability": 0.5} for passes in (1, -1)]
