@@ -24,7 +24,6 @@ from rccltune.model import (
     Laid,
     LaunchError,
     MachineError,
-    format_size,
     format_span,
     lay,
 )
@@ -153,8 +152,8 @@ def _text(done: Tuned) -> Laid:
             f"{format_span(cut.min_nbytes, cut.max_nbytes)}: {cut.reason}"
             for cut in one.cuts[:_SHOWN]
         ]
+        lines += _undecided(one) if rows else []
     lines += _unmeasured(done)
-    lines += _undecided(done)
     if rows and done.emitted.base is not None:
         base = done.emitted.base
         lines.append(f"Behind them {len(base.rules)} rows of {base.place}")
@@ -193,13 +192,12 @@ def _unmeasured(done: Tuned) -> Sequence[str]:
     return lines
 
 
-def _undecided(done: Tuned) -> Sequence[str]:
-    return [
-        f"  undecided: {one.collective.value} at "
-        + ", ".join(format_size(nbytes) for nbytes in one.open_nbytes[:6])
-        for one in done.swept.expected
-        if one.open_nbytes
-    ]
+def _undecided(one: Verified) -> Sequence[str]:
+    """Sizes of which verification says nothing, since noise is larger than what matters."""
+    from rccltune.verify import in_words
+
+    where = in_words(one.undecided)
+    return [f"  undecided: {where}, where noise could hide a loss of 5 %"] if where else []
 
 
 tune.params = [param for param in tune.params if param.name != "variant"]

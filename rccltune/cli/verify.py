@@ -203,14 +203,12 @@ def _unharmed(done: Verified) -> str:
     """Whether anything is slower anywhere, and what looks slowest."""
     if not done.after.rules and not done.standings:
         return "no rule is left, so nothing is changed"
-    own = [one.verdict for one in done.weighed]
+    own = [one.verdict for one in done.weighed if not done.is_given_back(one)]
     if not own:
         return "nothing was measured"
     sizes = {(one.target.collective, one.nbytes) for one in own}
     decided = [one for one in own if one.judgement is not Judgement.UNDECIDED]
-    open_at = {
-        (one.target.collective, one.nbytes) for one in own if one.judgement is Judgement.UNDECIDED
-    }
+    open_at = sum(map(len, done.undecided.values()))
     said = f"no size is slower than the untouched site beyond noise, of {len(sizes)}"
     if decided:
         slowest = min(decided, key=lambda verdict: verdict.ratio)
@@ -219,7 +217,7 @@ def _unharmed(done: Verified) -> str:
             f"{slowest.target.collective.value} {format_size(slowest.nbytes)}, {slowest.view})"
         )
     if open_at:
-        said += f"; undecided at {len(open_at)}, where noise could hide more than 5 %"
+        said += f"; undecided at {open_at}, where noise could hide a loss of 5 %"
     return said
 
 

@@ -6,7 +6,7 @@ import os
 import time
 from collections.abc import Generator, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from itertools import groupby
+from itertools import groupby, pairwise
 from pathlib import Path
 from statistics import median
 from typing import TYPE_CHECKING, Final
@@ -86,18 +86,18 @@ def run_all(
         launches: those of its plan to be made now, where they are left.
         known: samples of the launches that the session has.
         reporter: told when a setting is quarantined.
-        force: go on though untouched runs differ.
+        force: go on though equal runs differ.
 
     Raises:
         LaunchError: the untouched benchmark does not work, or GPUs have memory faults.
-        MachineError: untouched runs differ too much, or the machine changed.
+        MachineError: equal runs differ too much, or the machine changed.
     """
     runner = _Runner(prepared, known, reporter)
     judged = False
     for (is_forced, _), group in groupby(launches, key=_round):
         if is_forced and not judged:
-            _judge_baseline(runner.samples, force=force)
-            judged = True
+            walks = any(map(is_walk, prepared.plan.launches))
+            judged = _judge_noise(runner.samples, walks=walks, force=force)
         if is_forced:
             yield from runner.round(tuple(group))
             continue
@@ -384,19 +384,36 @@ def _no_baseline(ran: Ran, folder: Path) -> LaunchError:
     )
 
 
-def _judge_baseline(samples: Sequence[Sample], *, force: bool) -> None:
-    """Compare the untouched runs with each other before anything is compared with them."""
-    times: dict[tuple[object, int], list[float]] = {}
+def _judge_noise(samples: Sequence[Sample], *, walks: bool, force: bool) -> bool:
+    """Compare equal runs with each other before anything else is compared; whether there were any.
+
+    Where settings are compared inside one launch, launches may differ: by 50 % below 512 KiB on a
+    virtual machine whose passes agree within 3 %.
+
+    Args:
+        samples: of all launches so far.
+        walks: settings are compared inside launches.
+        force: go on whatever they say.
+
+    Raises:
+        MachineError: they differ too much.
+    """
+    times: dict[tuple[object, ...], list[float]] = {}
     for sample in samples:
-        usable = sample.doubt is None and sample.time_us is not None
-        if usable and sample.key.setting.role is Role.BASELINE and sample.time_us:
-            times.setdefault((sample.key, sample.nbytes), []).append(sample.time_us)
-    spreads = [max(t) / min(t) - 1 for t in times.values() if len(t) > 1]
+        role = sample.key.setting.role
+        if sample.doubt is not None or not sample.time_us or walks is (role is Role.BASELINE):
+            continue
+        # Passes of one launch are named 1.0, 1.1 and so on.
+        launch = sample.launch.partition(".")[0] if walks else ""
+        times.setdefault((sample.key, sample.nbytes, launch), []).append(sample.time_us)
+    spreads = [max(p) / min(p) - 1 for found in times.values() for p in pairwise(found)]
     if spreads and median(spreads) > _SPREAD and not force:
+        what = "passes of one setting in one launch" if walks else "untouched runs"
         raise MachineError(
-            f"untouched runs differ by {100 * median(spreads):.0f} % at the median size: "
+            f"{what} differ by {100 * median(spreads):.0f} % at the median size: "
             "nothing measured now could be trusted",
             hint="look for other jobs on the GPUs, NUMA balancing "
             "(cat /proc/sys/kernel/numa_balancing), changing clocks and too few cores; --force "
             "measures all the same.",
         )
+    return bool(spreads)

@@ -81,8 +81,9 @@ def begin(sweep: Sweep, ground: plan.Ground) -> Search:
         arms[collective].append(setting)
     first = search.first_round(arms, plan.sizes(sweep))
     made = plan.plan_round(sweep, ground, first)
-    # No larger than the coarse pass goes, where all settings are measured.
-    coarse = replace(sweep, max_nbytes=search.coarse_sizes(plan.sizes(sweep))[-1])
+    # No larger than the coarse pass goes, where all settings are measured, and checked.
+    last = search.coarse_sizes(plan.sizes(sweep))[-1]
+    coarse = replace(sweep, max_nbytes=last, check=False)
     controls = (replace(one, round=1) for one in plan.controls(coarse, ground))
     launches = (*made, *controls)
     return Search(sweep=sweep, ground=ground, rounds=(first,), planned=(launches,))

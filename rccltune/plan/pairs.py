@@ -11,10 +11,11 @@ neighbouring sizes, in which hardly anything else runs.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import cycle, islice
 from math import log2
+from types import MappingProxyType
 from typing import Final
 
 from rccltune.model import (
@@ -47,6 +48,7 @@ CYCLE: Final = (SILENT, SILENT, RULES, RULES)
 # How far from a boundary a size may lie that stands for it, and a launch's beginning from another.
 _NEAR: Final = 0.005
 _ALIKE: Final = 1 / 16
+_NOTHING: Final[Mapping[Collective, Collection[int]]] = MappingProxyType({})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -157,7 +159,9 @@ def plan_pairs(
     others: Iterable[Collective] = (),
     n_cycles: Callable[[Sweep, Collective], int] | None,
     n_untouched: int | None = None,
+    checks: bool = True,
     edges: bool = True,
+    known: Mapping[Collective, Collection[int]] = _NOTHING,
     missing: Sequence[tuple[Rule, int]] = (),
     n_replicates: int = 2,
 ) -> list[Pair]:
@@ -173,9 +177,11 @@ def plan_pairs(
         n_cycles: how often a launch of these sizes goes through both arms; None where no launch
             can walk, so that rules have launches of their own.
         n_untouched: ranges of each collective with an untouched launch beside; None for all.
+        checks: whether results are still to be checked.
         edges: whether the boundaries of rules are looked at.
+        known: sizes that need no range for a boundary: earlier looks have them.
         missing: rules that are to be seen in so many launches more; nothing else is looked at then.
-        n_replicates: launches of each range: what replicates differ by is noise.
+        n_replicates: launches of each range of the grid: what replicates differ by is noise.
     """
     pairs: list[Pair] = []
     beside = _beside(under, ground)
@@ -183,18 +189,26 @@ def plan_pairs(
         if collective not in ground.programs:
             continue
         mine = [rule for rule in rules if rule.collective is collective]
-        found = parts(under.sweep, collective, mine, ground.scale.n_ranks, edges=edges)
+        found = parts(
+            under.sweep,
+            collective,
+            mine if edges else (),
+            ground.scale.n_ranks,
+            known.get(collective, ()),
+        )
         if n_cycles is not None:
             n_ranks = ground.scale.n_ranks
             found = [one for one in found if shows_steps(one.sweep, collective, n_ranks)]
         if missing:
             found = _enough(found, collective, missing, ground.scale.n_ranks)
-        every = found if missing else [part for _ in range(n_replicates) for part in found]
+        # A boundary has one launch: its noise is known from those of the grid.
+        again = [part for part in found if part.is_grid] * (n_replicates - 1)
+        every = found if missing else [*found, *again]
         for number, part in enumerate(every):
             is_first = number < len(found) and not missing
             wanted = n_untouched is None or (is_first and number < n_untouched)
             # Results of every size are checked once in a look; a check costs more than the calls.
-            sweep = replace(part.sweep, check=part.is_grid and is_first)
+            sweep = replace(part.sweep, check=checks and part.is_grid and is_first)
             if n_cycles is None:
                 made = launch_of(sweep, ground, (collective, BASELINE, tuned), 0)
             else:
@@ -246,7 +260,11 @@ def _walk(
 
 
 def parts(
-    sweep: Sweep, collective: Collective, rules: Iterable[Rule], n_ranks: int, *, edges: bool
+    sweep: Sweep,
+    collective: Collective,
+    rules: Iterable[Rule],
+    n_ranks: int,
+    known: Collection[int] = (),
 ) -> list[Part]:
     """The ranges to go over: those of the grid first, then those for boundaries.
 
@@ -255,14 +273,14 @@ def parts(
     Args:
         sweep: the whole range.
         collective: whose sizes.
-        rules: of it.
+        rules: those of it whose boundaries are looked at.
         n_ranks: of the communicator.
-        edges: whether the boundaries of rules are looked at.
+        known: sizes that need no range for a boundary.
     """
     grid = list(grids(sweep))
     found: list[Part] = []
-    sizes = set(called_sizes(grid[0], collective, n_ranks)) if grid else set()
-    for part in _edges(sweep, collective, rules, n_ranks, sizes) if edges else ():
+    sizes = {*known, *(called_sizes(grid[0], collective, n_ranks) if grid else ())}
+    for part in _edges(sweep, collective, rules, n_ranks, sizes):
         standing = next((one for one in grid[1:] if _is_alike(one, part)), None)
         if standing is not None:
             grid.remove(standing)

@@ -8,7 +8,7 @@ from math import exp, log
 from statistics import fmean
 from typing import Final
 
-from rccltune.model import Judgement, Rule, Scale, Target, Verdict, View
+from rccltune.model import Collective, Judgement, Rule, Scale, Target, Verdict, View
 from rccltune.model.defaults import LEVEL
 from rccltune.verify.cells import Cell, Key
 from rccltune.verify.intervals import (
@@ -69,6 +69,13 @@ class Evidence:
         for kept in (self.cells, self.wrong):
             for key in [key for key in kept if holds(key)]:
                 del kept[key]
+
+    def sizes(self) -> dict[Collective, set[int]]:
+        """What was measured of each collective."""
+        found: dict[Collective, set[int]] = {}
+        for target, _, nbytes in self.cells:
+            found.setdefault(target.collective, set()).add(nbytes)
+        return found
 
     def sides(self) -> tuple[Side, ...]:
         """Targets and views, in the order in which they came."""

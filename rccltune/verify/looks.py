@@ -50,7 +50,7 @@ TUNED: Final = "tuned"
 _TRIES: Final = 2
 # A launch goes through both arms at least and at most so often; between, for about so long.
 _FEWEST_CYCLES, _MOST_CYCLES = 2, 8
-_WALK_S: Final = 2.0
+_WALK_S: Final = 1.2
 # What a row costs beside its calls: barriers, and where results are checked also that.
 _ROW_S, _CHECKED_ROW_S = 0.002, 0.02
 # Ranges with an untouched launch beside, where silence is the untouched site but for the plugin.
@@ -119,6 +119,7 @@ class Look:
         text: of the file.
         number: from 1; those of another look are further launches.
         is_brief: all that is missing is more launches: each goes through both arms once.
+        suspects: sizes without a rule looked slower in the look before, which is to be seen again.
         edges: whether the boundaries of rules are looked at.
         missing: rules that are to be seen in so many launches more; nothing else is.
     """
@@ -127,6 +128,7 @@ class Look:
     text: str
     number: int
     is_brief: bool = False
+    suspects: bool = False
     edges: bool = True
     missing: tuple[tuple[Rule, int], ...] = ()
 
@@ -171,7 +173,7 @@ class Looker:
         """
         rules = of_scale(look.file, self.ground.site)
         conditions = [one for one in held if one.condition.is_own or not look.is_brief]
-        planned = [(one, self._planned(one.condition, look, rules)) for one in conditions]
+        planned = [(one, self._planned(one, look, rules)) for one in conditions]
         launches = [one for _, pairs in planned for pair in pairs for one in pair.launches]
         left = len(launches)
         if there := sum(self._is_there(one) for one in launches):
@@ -192,13 +194,13 @@ class Looker:
             )
         return None
 
-    def _planned(self, condition: Condition, look: Look, rules: Sequence[Rule]) -> list[Pair]:
+    def _planned(self, held: Held, look: Look, rules: Sequence[Rule]) -> list[Pair]:
         """The launches under one condition, with their ids.
 
         Raises:
             MachineError: the benchmark cannot be run like that.
         """
-        ground, site = self.ground, self.ground.site
+        ground, site, condition = self.ground, self.ground.site, held.condition
         on = ground_of(site)
         _check(condition, on)
         n_cycles = (lambda _sweep, _collective: 1) if look.is_brief else self._n_cycles
@@ -211,8 +213,11 @@ class Looker:
             # What rules need holds for the whole job.
             others=condition.sweep.collectives if look.file.needs else (),
             n_cycles=n_cycles if ground.walks else None,
-            n_untouched=self._n_untouched(look),
+            n_untouched=self._n_untouched(look, held),
+            # What is left of a rule gives the results that were checked; a fallback may answer now.
+            checks=not held.evidence.checked or any(rule.fallback for rule in rules),
             edges=condition.is_own and look.edges,
+            known=held.evidence.sizes(),
             missing=look.missing,
             n_replicates=look.n_replicates,
         )
@@ -225,13 +230,16 @@ class Looker:
             for pair in pairs
         ]
 
-    def _n_untouched(self, look: Look) -> int | None:
+    def _n_untouched(self, look: Look, held: Held) -> int | None:
         """Ranges with an untouched launch beside; None for all."""
         if not self.ground.is_paired:
             return None
         if look.missing:
             return 0
-        return None if look.file.needs else _UNTOUCHED
+        if look.file.needs:
+            return None
+        # What these launches showed stays, whatever becomes of the rules.
+        return 0 if held.evidence.beside and not look.suspects else _UNTOUCHED
 
     def _named(self, one: Launch) -> Launch:
         complete = completed(one, self.ground.site, self.ground.timeout_s)

@@ -186,6 +186,7 @@ class _Course:
             text=self.text,
             number=self.number,
             is_brief=self.is_brief,
+            suspects=bool(self.before),
             edges=not self.is_environment_open,
             missing=() if self.is_environment_open else self.missing,
         )

@@ -12,6 +12,7 @@ from rccltune.model import (
     NOT_MEASURED,
     Collective,
     CommandLineError,
+    Judgement,
     Reporter,
     RuleCount,
     Sweep,
@@ -139,6 +140,24 @@ class Verified:
     def losers(self) -> tuple[Standing, ...]:
         """Rules that do not stand as they are."""
         return tuple(one for one in self.standings if not one.stands)
+
+    def is_given_back(self, one: Weighed) -> bool:
+        """Whether a size was measured with a rule that is no longer there."""
+        target, nbytes = one.verdict.target, one.verdict.nbytes
+        return any(
+            cut.collective is target.collective and cut.min_nbytes <= nbytes <= cut.max_nbytes
+            for cut in self.cuts
+        )
+
+    @property
+    def undecided(self) -> Sizes:
+        """Sizes of which nothing can be said with the rules as they are now."""
+        found: dict[Collective, frozenset[int]] = {}
+        for one in self.weighed:
+            if one.verdict.judgement is Judgement.UNDECIDED and not self.is_given_back(one):
+                collective = one.verdict.target.collective
+                found[collective] = found.get(collective, frozenset()) | {one.verdict.nbytes}
+        return found
 
     @property
     def file(self) -> VerdictFile:
