@@ -216,7 +216,7 @@ def _in_view(
     # Launches that say that silence is slower than the untouched site contradict the pairs: what
     # the rules need costs something here, or what ran before them does.
     if differs.high(LEVEL / 2) < 0:
-        return product, Shown.BY_LAUNCHES
+        return replace(product, n_launches=gain.n_launches), Shown.BY_LAUNCHES
     tells = product.low(LEVEL) > 0
     return gain, Shown.BY_LAUNCHES if tells else Shown.IN_ONE_LAUNCH
 

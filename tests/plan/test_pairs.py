@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from dataclasses import replace
+from functools import partial
 from itertools import pairwise
 
 import pytest
@@ -159,6 +160,33 @@ def test_an_untouched_launch_has_nothing_of_ours_and_the_same_sizes() -> None:
         assert one.untouched.variant.name == "default"
     first = Counter(one.launches[0] is one.untouched for one in pairs)
     assert abs(first[True] - first[False]) <= 1
+
+
+def test_a_few_untouched_launches_stand_beside_walks_without_checks() -> None:
+    """Checked runs are 1 % slower from 1 to 64 MiB (2 x H100): the plugin is not to pay for it."""
+    (own,) = plan.conditions(sweep(Collective.ALL_REDUCE))
+    rules = [rule(Collective.ALL_REDUCE, 5000, 3 * MIB)]
+    pairs = plan.plan_pairs(own, ground(8), rules, TUNED, 1, n_cycles=lambda *_: 3, n_untouched=4)
+    beside = [one for one in pairs if one.untouched is not None]
+    assert len(beside) == 4
+    assert all(dict(pairwise(one.tuned.argv))["-c"] == "0" for one in beside)
+    # Each of another range of the grid.
+    assert len({told(one.tuned)["-b"] for one in beside}) == 4
+
+
+def test_a_boundary_has_one_launch_and_none_where_its_size_is_known() -> None:
+    """The grid's ranges have two each, which tell the noise; a boundary at 3 MiB needs no more."""
+    rules = [rule(Collective.ALL_REDUCE, 5000, 3 * MIB)]
+    (own,) = plan.conditions(sweep(Collective.ALL_REDUCE))
+    walks = partial(
+        plan.plan_pairs, own, ground(8), rules, TUNED, 1, n_cycles=lambda *_: 3, n_untouched=0
+    )
+    begins = Counter(told(one.tuned)["-b"] for one in walks())
+    assert sorted(begins.values()).count(1) >= 1
+    assert sorted(begins.values()).count(2) == 4
+    known = {n for one in walks() for n in printed(one.tuned, Collective.ALL_REDUCE, 8, 4, True)}
+    again = walks(known={Collective.ALL_REDUCE: known})
+    assert Counter(told(one.tuned)["-b"] for one in again).most_common()[-1][1] == 2
 
 
 def test_results_of_every_size_are_checked_once_and_boundaries_are_not() -> None:

@@ -231,6 +231,20 @@ def test_launches_that_contradict_the_pairs_count() -> None:
     assert loud.shown is verify.Shown.IN_ONE_LAUNCH
 
 
+def test_a_small_cost_of_the_plugin_costs_a_rule_no_launches() -> None:
+    """Four untouched launches show 2 %; the rule was seen in all sixteen with the plugin.
+
+    On two H100 a gain of 15 % was given up as "seen in 4 launches only".
+    """
+    found = evidence(
+        lambda _: A_FIFTH, noise=Noise(launch=0.001), n_launches=16, untouched=lambda _: -0.02
+    )
+    one = standing(found, EVERYWHERE, seen=0)
+    assert one.stands
+    assert one.gain.n_launches == 16
+    assert one.gain.mean == pytest.approx(A_FIFTH - 0.02, abs=0.01)
+
+
 def unanswered(_target: Target, _nbytes: int) -> bool:
     """No rule anywhere."""
     return False
