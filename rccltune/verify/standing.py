@@ -31,8 +31,8 @@ _STEP: Final = 0.95 / PER_OCTAVE
 # Sizes this close to each other tell of one another what launches cannot tell of each.
 _BESIDE: Final = 2**0.5
 # Launches, the sweep's among them, in which a rule's setting must have been seen: what is slow in
-# 17 % of launches is seen in one of sixteen with 95 % certainty.
-MANY_LAUNCHES: Final = 16
+# one launch of five is seen with 95 % certainty, what is slow in 30 % of them with 99 %.
+MANY_LAUNCHES: Final = 14
 
 
 class Shown(Enum):

@@ -152,10 +152,14 @@ def test_a_setting_that_is_slow_in_some_launches_does_not_stand() -> None:
 def test_a_rule_must_be_seen_in_many_launches_and_a_slow_one_of_the_sweep_counts_against_it() -> (
     None
 ):
-    """Sixteen, the sweep's among them; where one of those was slow, sixteen of its own."""
+    """Fourteen, the sweep's among them; where one of those was slow, fourteen of its own.
+
+    0.8^14 is 4 %, 0.7^14 is 1 %: the chance that none of them shows a setting that is slow in so
+    many launches.
+    """
     found = evidence(lambda _: A_FIFTH, n_launches=12)
-    assert standing(found, EVERYWHERE, seen=4).stands
-    few = standing(found, EVERYWHERE, seen=3)
+    assert standing(found, EVERYWHERE, seen=2).stands
+    few = standing(found, EVERYWHERE, seen=1)
     assert (few.state, few.n_missing) == (State.UNDECIDED, 1)
     delays = {(SIZES[0], str(n)): 0.02 if n else 0.5 for n in range(16)}
     swept = verify.Swept(delays={(Collective.ALL_REDUCE, EVERYWHERE.setting): delays})
@@ -163,7 +167,7 @@ def test_a_rule_must_be_seen_in_many_launches_and_a_slow_one_of_the_sweep_counts
     by = judging(EVERYWHERE)
     every = [(found, verify.weigh(found, by))]
     [one] = verify.standings([EVERYWHERE], every, by, swept, 0.02)
-    assert (one.state, one.n_missing) == (State.UNDECIDED, 4)
+    assert (one.state, one.n_missing) == (State.UNDECIDED, 2)
 
 
 @given(at=st.integers(8, 50), width=st.integers(1, 6), seed=st.integers(0, 50))
