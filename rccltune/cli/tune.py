@@ -15,8 +15,8 @@ from rccltune.cli.console import Console, common
 from rccltune.cli.extras import Extras, extras
 from rccltune.cli.options import Choosing, allow_need_option, base_option, choosing
 from rccltune.cli.progress import progress_of
+from rccltune.cli.sweep import check_hardware, site_of, talk_before
 from rccltune.cli.sweep import sweep as _sweep
-from rccltune.cli.sweep import talk_before
 from rccltune.cli.verify import by_environment
 from rccltune.model import (
     NOT_MEASURED,
@@ -89,8 +89,10 @@ def tune(
             hint="rccltune sweep takes several; or say which one with --np and --hostfile.",
         )
     console.say(f"Session: {output}")
+    request = measure.gone_on(request, [output])
+    check_hardware(request, apply_mode=apply_mode)
     with measure.in_mode(request.sweep.mode, apply=apply_mode, reporter=console):
-        site = measure.find_site(request.site)
+        site = site_of(console, request, output)
         if site.untunable is not None:
             raise MachineError(
                 f"nothing can be tuned here: {site.untunable}",

@@ -129,7 +129,7 @@ def prepare_request(request: Request, site: Site, folder: Path, *, lifts: bool) 
         lifts=lifts,
         refused=refused,
         left_out=left_out,
-        site_keys=site_keys(request.site),
+        site_keys=site_keys(request.site, folder),
     )
 
 
