@@ -151,7 +151,7 @@ def _show(console: Console, plans: Sequence[Prepared], scales: Sequence[Scale]) 
 
     plain = [plan_as_plain(one) for one in plans]
     named = {scale.short: one for scale, one in zip(scales, plain, strict=False)}
-    texts = (lay([str(one.folder)] * bool(scales) + [_plan_text(one)]) for one in plans)
+    texts = (lay([str(one.folder)] * bool(scales) + [plan_text(one)]) for one in plans)
     console.result({"scales": named} if scales else plain[0], lay(texts, gap="\n\n"))
 
 
@@ -233,8 +233,14 @@ def site_of(console: Console, request: Request, output: Path) -> Site:
     return site
 
 
-def talk_before(console: Console, prepared: Prepared) -> None:
-    """What a user should know before anything starts."""
+def talk_before(console: Console, prepared: Prepared, more: str = "") -> None:
+    """What a user should know before anything starts.
+
+    Args:
+        console: where to.
+        prepared: what is measured.
+        more: what is done after it, and how long that takes.
+    """
     for remark in prepared.site.remarks:
         console.say(remark)
     console.say(f"Method: {prepared.method}")
@@ -242,7 +248,7 @@ def talk_before(console: Console, prepared: Prepared) -> None:
         console.say(said)
     console.say(
         f"{len(prepared.left)} launches to make, {len(prepared.done)} in the session already; "
-        f"about {minutes(prepared.estimate_s)}"
+        f"{_expected(prepared)}{more}"
     )
     for where, name, value in prepared.filled:
         console.say(f"{where} sets {name}={value} in every rank of every arm")
@@ -265,7 +271,8 @@ def _not_measured(prepared: Prepared) -> Iterator[str]:
             yield f"{collective.value} never asks a tuner: it is measured as it is"
 
 
-def _plan_text(prepared: Prepared) -> Laid:
+def plan_text(prepared: Prepared) -> Laid:
+    """Every launch that is planned, what is not, and how long it takes."""
     from rccltune.session import named_in
 
     lines = [
@@ -285,9 +292,19 @@ def _plan_text(prepared: Prepared) -> Laid:
     files = [f"  {name}={value} ({where})" for where, name, value in prepared.filled]
     lines += ["set by configuration files:", *(files or ["  (none)"])]
     lines.append(f"method: {prepared.method}")
-    more = "" if prepared.search is None else "; what follows depends on what they find"
-    lines.append(f"{len(prepared.left)} launches, about {minutes(prepared.estimate_s)}{more}")
+    lines.append(f"{len(prepared.left)} launches, {_expected(prepared)}")
     return lay(lines)
+
+
+def _expected(prepared: Prepared) -> str:
+    """How long it takes; what a search will want is not known before, and has a bound."""
+    said = f"about {minutes(prepared.estimate_s)}"
+    if n := prepared.most_following:
+        rounds = "one more round may follow" if n == 1 else f"up to {n} more rounds follow"
+        said += f"; {rounds} what they find, about {minutes(prepared.most_s)} in all"
+    if prepared.budget_s is not None and prepared.most_s > prepared.budget_s:
+        said += f"; --budget {minutes(prepared.budget_s)} ends it"
+    return said
 
 
 def _text(done: Swept) -> Laid:

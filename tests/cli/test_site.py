@@ -221,6 +221,25 @@ def test_where_the_number_of_ranks_is_not_known_nothing_is_made(
 
 
 @no_amd_gpu
+@pytest.mark.parametrize("verb", ["sweep", "tune"])
+def test_a_plan_on_nvidias_gpus_needs_no_number_of_ranks(
+    bench: Path,
+    gpus: Callable[[int], None],
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+    verb: str,
+) -> None:
+    """The command as a user types it on a machine with two GPUs."""
+    gpus(2)
+    monkeypatch.chdir(tmp_path)
+    words = ["--mode", "none", "--rccl-tests", str(bench), "--launcher", "none", "--plan"]
+    assert run([verb, *words]) == 0
+    assert "all_reduce_perf -b 8" in capsys.readouterr().out
+    assert not (tmp_path / "rccltune-session").exists()
+
+
+@no_amd_gpu
 def test_a_session_of_some_gpus_is_kept_with_their_number(
     bench: Path, gpus: Callable[[int], None], monkeypatch: pytest.MonkeyPatch
 ) -> None:
