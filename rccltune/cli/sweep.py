@@ -16,10 +16,10 @@ from rccltune.cli.extras import Extras, extras
 from rccltune.cli.options import FOLDER
 from rccltune.cli.progress import minutes, progress_of
 from rccltune.cli.sweep_options import names, sweep_option, sweep_options
-from rccltune.model import Laid, LaunchError, Scale, format_size, lay
+from rccltune.model import CommandLineError, Laid, LaunchError, Scale, format_size, lay
 
 if TYPE_CHECKING:
-    from rccltune.measure import Prepared, Request, Swept
+    from rccltune.measure import Prepared, Request, Site, Swept
 
 
 # What to measure, the session for it, and the scale where --scales asked for it.
@@ -79,6 +79,8 @@ def sweep(
     from rccltune import measure
 
     request = measure.merge_request(config, options)
+    request = measure.gone_on(request, [output / one.short for one in request.scales] or [output])
+    check_hardware(request, apply_mode=apply_mode)
     flags = _Flags(lifts=lift_quarantine, force=force, extras=extras)
     with measure.in_mode(request.sweep.mode, apply=apply_mode, reporter=console):
         wanted: list[_Wanted] = [(request, output, None)]
@@ -119,7 +121,7 @@ def _prepare(
     from rccltune import measure
 
     console.say(f"Session: {output}")
-    site = measure.find_site(request.site)
+    site = site_of(console, request, output)
     if scale is not None:
         measure.check_scale(scale, site)
     prepared = measure.prepare_request(request, site, output, lifts=flags.lifts)
@@ -149,7 +151,7 @@ def _show(console: Console, plans: Sequence[Prepared], scales: Sequence[Scale]) 
 
     plain = [plan_as_plain(one) for one in plans]
     named = {scale.short: one for scale, one in zip(scales, plain, strict=False)}
-    texts = (lay([str(one.folder)] * bool(scales) + [_plan_text(one)]) for one in plans)
+    texts = (lay([str(one.folder)] * bool(scales) + [plan_text(one)]) for one in plans)
     console.result({"scales": named} if scales else plain[0], lay(texts, gap="\n\n"))
 
 
@@ -204,10 +206,41 @@ def _hold_beside(console: Console, prepared: Prepared, beside: Prepared) -> None
     console.event("cross-check", {"collectives": plain}, lay(one.line for one in found))
 
 
-def talk_before(console: Console, prepared: Prepared) -> None:
-    """What a user should know before anything starts."""
-    if prepared.site.node is not None:
-        console.say(f"SIMULATED node {prepared.site.node.name}: no hardware is measured")
+def check_hardware(request: Request, *, apply_mode: bool) -> None:
+    """Stop where this machine would be changed for a node that is none.
+
+    Raises:
+        CommandLineError: it would.
+    """
+    if apply_mode and request.site.simulate is not None:
+        raise CommandLineError(
+            "--apply-mode sets the mode of this machine's GPUs, and a simulated node is measured",
+            where=request.site.simulate,
+            hint="leave it out; or choose another session with -o to measure this machine.",
+        )
+
+
+def site_of(console: Console, request: Request, output: Path) -> Site:
+    """Where it runs; where that is no hardware it is said before all else."""
+    from rccltune import measure
+    from rccltune.session import NODE_FILE
+
+    site = measure.find_site(request.site)
+    if site.node is not None:
+        is_kept = request.site.simulate == str(output / NODE_FILE)
+        kept = ", as this session keeps it" if is_kept else ""
+        console.say(f"SIMULATED node {site.node.name}{kept}: no hardware is measured")
+    return site
+
+
+def talk_before(console: Console, prepared: Prepared, more: str = "") -> None:
+    """What a user should know before anything starts.
+
+    Args:
+        console: where to.
+        prepared: what is measured.
+        more: what is done after it, and how long that takes.
+    """
     for remark in prepared.site.remarks:
         console.say(remark)
     console.say(f"Method: {prepared.method}")
@@ -215,7 +248,7 @@ def talk_before(console: Console, prepared: Prepared) -> None:
         console.say(said)
     console.say(
         f"{len(prepared.left)} launches to make, {len(prepared.done)} in the session already; "
-        f"about {minutes(prepared.estimate_s)}"
+        f"{_expected(prepared)}{more}"
     )
     for where, name, value in prepared.filled:
         console.say(f"{where} sets {name}={value} in every rank of every arm")
@@ -238,7 +271,8 @@ def _not_measured(prepared: Prepared) -> Iterator[str]:
             yield f"{collective.value} never asks a tuner: it is measured as it is"
 
 
-def _plan_text(prepared: Prepared) -> Laid:
+def plan_text(prepared: Prepared) -> Laid:
+    """Every launch that is planned, what is not, and how long it takes."""
     from rccltune.session import named_in
 
     lines = [
@@ -258,9 +292,19 @@ def _plan_text(prepared: Prepared) -> Laid:
     files = [f"  {name}={value} ({where})" for where, name, value in prepared.filled]
     lines += ["set by configuration files:", *(files or ["  (none)"])]
     lines.append(f"method: {prepared.method}")
-    more = "" if prepared.search is None else "; what follows depends on what they find"
-    lines.append(f"{len(prepared.left)} launches, about {minutes(prepared.estimate_s)}{more}")
+    lines.append(f"{len(prepared.left)} launches, {_expected(prepared)}")
     return lay(lines)
+
+
+def _expected(prepared: Prepared) -> str:
+    """How long it takes; what a search will want is not known before, and has a bound."""
+    said = f"about {minutes(prepared.estimate_s)}"
+    if n := prepared.most_following:
+        rounds = "one more round may follow" if n == 1 else f"up to {n} more rounds follow"
+        said += f"; {rounds} what they find, about {minutes(prepared.most_s)} in all"
+    if prepared.budget_s is not None and prepared.most_s > prepared.budget_s:
+        said += f"; --budget {minutes(prepared.budget_s)} ends it"
+    return said
 
 
 def _text(done: Swept) -> Laid:

@@ -14,9 +14,9 @@ import click
 from rccltune.cli.console import Console, common
 from rccltune.cli.extras import Extras, extras
 from rccltune.cli.options import Choosing, allow_need_option, base_option, choosing
-from rccltune.cli.progress import progress_of
+from rccltune.cli.progress import minutes, progress_of
+from rccltune.cli.sweep import check_hardware, plan_text, site_of, talk_before
 from rccltune.cli.sweep import sweep as _sweep
-from rccltune.cli.sweep import talk_before
 from rccltune.cli.verify import by_environment
 from rccltune.model import (
     NOT_MEASURED,
@@ -29,13 +29,14 @@ from rccltune.model import (
 )
 
 if TYPE_CHECKING:
+    from rccltune.measure import Prepared
     from rccltune.tune import Tuned
-    from rccltune.verify import Verified
+    from rccltune.verify import Outlook, Verified
 
 
 _SHOWN = 4
 # A verb of its own has these in another meaning, or not at all.
-_LEFT_OUT = frozenset(("plan_only", "scales", "workload"))
+_LEFT_OUT = frozenset(("scales", "workload"))
 
 
 @click.command("tune")
@@ -50,6 +51,7 @@ def tune(
     choosing: Choosing,
     config: Path | None,
     output: Path,
+    plan_only: bool,
     apply_mode: bool,
     lift_quarantine: bool,
     force: bool,
@@ -68,13 +70,14 @@ def tune(
     Example:
       rccltune tune --mode cpx-nps4
       rccltune tune --mode cpx-nps4 --simulate mi300x
+      rccltune tune --mode cpx-nps4 --plan
 
     \b
     Exit codes: 0 done, also where nothing is to be won, 2 command line, 3 sweep.yaml, 4 the
     machine cannot run it, 5 launches failed, 7 another machine's session, 9 verification failed,
     130 interrupted.
     """
-    from rccltune import job, measure
+    from rccltune import job, measure, verify
     from rccltune.rules import named_in
     from rccltune.tune import tune as tune_tune
 
@@ -89,8 +92,10 @@ def tune(
             hint="rccltune sweep takes several; or say which one with --np and --hostfile.",
         )
     console.say(f"Session: {output}")
+    request = measure.gone_on(request, [output])
+    check_hardware(request, apply_mode=apply_mode)
     with measure.in_mode(request.sweep.mode, apply=apply_mode, reporter=console):
-        site = measure.find_site(request.site)
+        site = site_of(console, request, output)
         if site.untunable is not None:
             raise MachineError(
                 f"nothing can be tuned here: {site.untunable}",
@@ -98,7 +103,12 @@ def tune(
             )
         prepared = measure.prepare_request(request, site, output, lifts=lift_quarantine)
         extras.check(prepared)
-        talk_before(console, prepared)
+        expected = verify.outlook(prepared.sweep, prepared.site, prepared.done)
+        if plan_only:
+            _show(console, prepared, expected)
+            return
+        is_verified = (output / verify.FOLDER).exists()
+        talk_before(console, prepared, "" if is_verified else _proving(expected))
         with progress_of(
             console, n_launches=len(prepared.left), estimate_s=prepared.estimate_s
         ) as reporter:
@@ -130,6 +140,25 @@ def tune(
             where=str(output),
             hint="look into the logs under launches/; --lift-quarantine tries again.",
         )
+
+
+def _show(console: Console, prepared: Prepared, expected: Outlook) -> None:
+    """What would be measured, and what it roughly takes to prove what is found."""
+    from rccltune.measure import plan_as_plain
+    from rccltune.model import to_plain
+
+    plain = {**plan_as_plain(prepared), "verification": to_plain(expected)}
+    # Several rules, and what stays undecided, were seen to take five times as many.
+    line = (
+        f"verification adds {expected.n_launches} launches or more for one rule of each "
+        f"collective, about {minutes(expected.starts_s)} to start them; how many rules there will "
+        "be is not known yet"
+    )
+    console.result(plain, lay([plan_text(prepared), line]))
+
+
+def _proving(expected: Outlook) -> str:
+    return f"; verifying what they find adds about {minutes(expected.starts_s)} or more"
 
 
 def _text(done: Tuned) -> Laid:

@@ -94,4 +94,5 @@ from .survey import devices_of as devices_of
 from .survey import fingerprint as fingerprint
 from .survey import look as look
 from .survey import look_quickly as look_quickly
+from .survey import with_nvidia as with_nvidia
 from .tables import vendor_table as vendor_table

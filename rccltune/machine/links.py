@@ -11,6 +11,7 @@ from rccltune.machine.situation import VISIBLE
 from rccltune.model import LinkClass, MachineError
 
 _AMD = "ROCR_VISIBLE_DEVICES"
+_CUDA = "CUDA_VISIBLE_DEVICES"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -41,7 +42,7 @@ def usable(system: System, variables: Mapping[str, str]) -> tuple[Gpu, ...]:
             hint="rccltune doctor says what hides the GPUs; in a container pass /dev/kfd and "
             "/dev/dri on. Without GPUs: --simulate mi300x-cpx-nps4.",
         )
-    gpus = chosen(system.gpus, variables)
+    gpus = chosen(system.gpus, heeded(system.vendor, variables))
     if len(gpus) < 2:
         some = f"of {len(system.gpus)} " if len(system.gpus) > len(gpus) else ""
         raise MachineError(
@@ -86,8 +87,60 @@ def choosing(vendor: str | None, *numbers: int) -> tuple[tuple[str, str], ...]:
     """
     devices = ",".join(map(str, numbers))
     if vendor == "nvidia":
-        return (("CUDA_DEVICE_ORDER", "PCI_BUS_ID"), ("CUDA_VISIBLE_DEVICES", devices))
+        return (("CUDA_DEVICE_ORDER", "PCI_BUS_ID"), (_CUDA, devices))
     return ((_AMD, devices),)
+
+
+def heeded(vendor: str | None, variables: Mapping[str, str]) -> dict[str, str]:
+    """Those of the variables that choose devices which this vendor's runtime reads.
+
+    HIP reads CUDA's name too; CUDA reads none of AMD's, which a site may set for all its nodes.
+    """
+    names = (_CUDA,) if vendor == "nvidia" else VISIBLE
+    return {name: variables[name] for name in names if name in variables}
+
+
+def n_usable(system: System, variables: Mapping[str, str]) -> int | None:
+    """How many devices a job started from here sees, where it is not certain which they are.
+
+    ROCR's list hides devices from everything above it, and another one counts what is left. None
+    where a list cannot be taken apart, or leaves nothing.
+    """
+    given = heeded(system.vendor, variables)
+    there = sum(gpu.can_open is not False for gpu in system.gpus)
+    below = _n_named(given.pop(_AMD, None), system.gpus, there)
+    if not below:
+        return None
+    counts = [_n_named(listed, system.gpus, below) for listed in given.values()]
+    known = [count for count in counts if count is not None]
+    return (min([below, *known]) or None) if len(known) == len(counts) else None
+
+
+def _n_named(listed: str | None, gpus: Sequence[Gpu], n_there: int) -> int | None:
+    """How many of the devices there a list names, up to its first word that is none."""
+    if listed is None:
+        return n_there
+    found: set[int] = set()
+    for word in (word.strip().lower() for word in listed.split(",")):
+        if word.startswith("mig-"):
+            return None
+        if word.startswith("gpu-"):
+            # The runtimes take the beginning of an identity too, where it is one device's alone.
+            named = [n for n, gpu in enumerate(gpus) if _identity(gpu).startswith(word)]
+            if len(named) != 1:
+                return None
+        else:
+            named = [int(word)] if word.isdigit() and int(word) < n_there else []
+        if not named or named[0] in found:
+            break
+        found.add(named[0])
+    return len(found)
+
+
+def _identity(gpu: Gpu) -> str:
+    """As the vendors' lists have it; KFD says it without the word before it."""
+    said = (gpu.identity or "").lower()
+    return said if said.startswith("gpu-") else f"gpu-{said}" if said else ""
 
 
 def chosen(gpus: Sequence[Gpu], variables: Mapping[str, str]) -> tuple[Gpu, ...]:

@@ -15,7 +15,7 @@ from typing import Final
 
 from rccltune import simulate
 from rccltune.machine import records, situation
-from rccltune.machine.links import choosing, chosen
+from rccltune.machine.links import choosing, chosen, heeded, n_usable
 from rccltune.machine.records import Gpu, System
 from rccltune.model import CommandLineError, Launch, MachineError, Place, RankPlacement, Scale
 
@@ -24,6 +24,7 @@ _SPLIT: Final = "NCCL_TESTS_SPLIT"
 # What of a site would part the ranks of a benchmark, or move them to other devices.
 SPLITTING: Final = (_MASK, _SPLIT, "NCCL_TESTS_DEVICE")
 _BESIDE: Final = (RankPlacement.EVERY_OAM, RankPlacement.ACROSS_OAMS)
+_FEWEST: Final = 2
 _BOTH: Final = (RankPlacement.ONE_OAM, RankPlacement.ONE_PER_OAM)
 
 
@@ -95,7 +96,7 @@ def layout_of(system: System, variables: Mapping[str, str]) -> Layout:
             where="CUDA_VISIBLE_DEVICES",
             hint="set CUDA_DEVICE_ORDER=PCI_BUS_ID with it; that is how nvidia-smi numbers them.",
         )
-    gpus = chosen(system.gpus, variables)
+    gpus = chosen(system.gpus, heeded(system.vendor, variables))
     counts: dict[str, int] = {}
     for gpu in system.gpus:
         counts[gpu.oam] = counts.get(gpu.oam, 0) + 1
@@ -327,7 +328,9 @@ def seating_of(
         if asks:
             raise
         # Nobody asked for devices: the site's own choice passes on.
-        return _unchosen(n_ranks, n_known, default=len(system.gpus))
+        return _unchosen(n_ranks, n_known, default=n_usable(system, variables))
+    if not asks and n_ranks is None and len(layout.gpus) < _FEWEST:
+        raise _too_few(layout, system, variables)
     placed = place_ranks(wanted, layout, n_ranks)
     place = Place(
         name=placed.placement.value,
@@ -345,6 +348,15 @@ def seating_of(
         cleared=(*situation.VISIBLE, *SPLITTING),
         gpus=placed.gpus,
         remark=_remark(place, environment),
+    )
+
+
+def _too_few(layout: Layout, system: records.System, variables: Mapping[str, str]) -> MachineError:
+    """A rank by itself has nobody to communicate with."""
+    return MachineError(
+        f"{len(layout.gpus)} of {layout.n_there} GPUs can be used here, and a collective needs two",
+        where=", ".join(heeded(system.vendor, variables)) or None,
+        hint="rccltune detect shows what is there; on several hosts say --hostfile and --np.",
     )
 
 

@@ -247,9 +247,18 @@ def look(where: Look) -> System:
 
 def look_quickly(variables: Mapping[str, str]) -> System:
     """This machine's GPUs of either maker, without amdsmi and without hashing anything."""
-    where = Look(variables=variables, deep=False)
-    system = look(where)
-    return system if system.oams else _with_nvidia(Root(where.root), where, system)
+    return with_nvidia(look(Look(variables=variables, deep=False)), variables)
+
+
+def with_nvidia(system: System, variables: Mapping[str, str]) -> System:
+    """The same machine with NVIDIA's GPUs, where a quick look at it found none of AMD's.
+
+    Their own program is asked for their names, which takes too long for every launch.
+    """
+    if system.gpus or system.oams:
+        return system
+    where = Look(root=system.root, variables=variables)
+    return _with_nvidia(Root(system.root), where, system)
 
 
 def fingerprint(system: System) -> Fingerprint:

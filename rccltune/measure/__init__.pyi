@@ -24,6 +24,7 @@ from .preparation import prepare as prepare
 from .preparation import prepare_request as prepare_request
 from .preparation import same_machine as same_machine
 from .request import Request as Request
+from .request import gone_on as gone_on
 from .request import merge_request as merge_request
 from .request import session_request as session_request
 from .request import site_keys as site_keys

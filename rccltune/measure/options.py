@@ -226,7 +226,11 @@ class SweepOptions:
         _FILE,
         Option("Hosts, in the launcher's own form.", metavar="FILE", is_order=True),
     ] = None
-    np: Annotated[int | None, _COUNT, Option("Ranks.", metavar="N")] = None
+    np: Annotated[
+        int | None,
+        _COUNT,
+        Option("Ranks. [default: one for each GPU that a job can use]", metavar="N"),
+    ] = None
     scales: Annotated[
         tuple[Annotated[Scale, _SCALE], ...],
         Listed(),

@@ -95,7 +95,22 @@ class Prepared:
     @property
     def estimate_s(self) -> float:
         """Seconds for what is left."""
-        return plan.estimate_s(self.left, self.sweep, self.done, self.site.start_s)
+        return self._seconds(self.left)
+
+    @property
+    def most_following(self) -> int:
+        """Rounds of a search that may come after what is planned."""
+        return 0 if self.search is None else self.search.most_following
+
+    @property
+    def most_s(self) -> float:
+        """Seconds for what is left and for all rounds that may follow, each like the first."""
+        if self.search is None or not self.most_following:
+            return self.estimate_s
+        return self.estimate_s + self.most_following * self._seconds(self.search.planned[0])
+
+    def _seconds(self, launches: Sequence[Launch]) -> float:
+        return plan.estimate_s(launches, self.sweep, self.done, self.site.start_s)
 
 
 def prepare_request(request: Request, site: Site, folder: Path, *, lifts: bool) -> Prepared:
@@ -129,7 +144,7 @@ def prepare_request(request: Request, site: Site, folder: Path, *, lifts: bool) 
         lifts=lifts,
         refused=refused,
         left_out=left_out,
-        site_keys=site_keys(request.site),
+        site_keys=site_keys(request.site, folder),
     )
 
 
@@ -421,4 +436,7 @@ def plan_as_plain(prepared: Prepared) -> dict[str, Any]:
         "passed": dict(prepared.passed),
         "hidden": [list(item) for item in prepared.filled],
         "estimate_s": prepared.estimate_s,
+        "most_following_rounds": prepared.most_following,
+        "most_s": prepared.most_s,
+        "simulated": prepared.site.node is not None,
     }

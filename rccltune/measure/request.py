@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -94,10 +94,42 @@ def _site(options: SweepOptions) -> SiteRequest:
     )
 
 
-def site_keys(site: SiteRequest) -> dict[str, Any]:
-    """What was said about where to run, by the options of a sweep; paths are made absolute."""
+def gone_on(request: Request, folders: Iterable[Path]) -> Request:
+    """The same request on the node that a simulated session keeps, where it names none itself.
+
+    The node is data for our own stand-in benchmark, whosever session it is; what is named on the
+    command line wins, and a real benchmark or library then is another machine.
+
+    Args:
+        request: of this command line.
+        folders: sessions that it measures into, whether or not they are there.
+
+    Raises:
+        SessionError: one of them cannot be read.
+    """
+    site = request.site
+    named = (site.simulate, site.rccl_tests, site.librccl)
+    if any(one is not None for one in named) or site.runner != defaults.RUNNER:
+        return request
+    for folder in folders:
+        node = folder / session.NODE_FILE
+        is_there = (folder / "session.json").exists() and node.exists()
+        if is_there and session.open_session(folder).simulated:
+            return replace(request, site=replace(site, simulate=str(node)))
+    return request
+
+
+def site_keys(site: SiteRequest, folder: Path | None = None) -> dict[str, Any]:
+    """What was said about where to run, by the options of a sweep; paths are made absolute.
+
+    Args:
+        site: what was said.
+        folder: the session that it is kept in, whose own node is named without its folder.
+    """
     simulate = site.simulate
-    if simulate is not None and Path(simulate).is_file():
+    if folder is not None and simulate == str(folder / session.NODE_FILE):
+        simulate = session.NODE_FILE
+    elif simulate is not None and Path(simulate).is_file():
         simulate = str(Path(simulate).resolve())
     return {
         "simulate": simulate,
@@ -140,7 +172,7 @@ def session_request(folder: Path, options: Mapping[str, Any], *, trusted: bool) 
         orders = {
             name: value
             for name, value in _read(path).items()
-            if name in followed and not _is_shipped(name, value)
+            if name in followed and not _is_harmless(name, value, folder)
         }
         if orders:
             raise CommandLineError(
@@ -153,10 +185,11 @@ def session_request(folder: Path, options: Mapping[str, Any], *, trusted: bool) 
     return merge_request(path, options)
 
 
-def _is_shipped(name: str, value: object) -> bool:
-    """Whether it names a simulated node that comes with rccltune, and no file."""
-    return name == "simulate" and any(
-        value == node or node.startswith(f"{value}-") for node in shipped_nodes()
+def _is_harmless(name: str, value: object, folder: Path) -> bool:
+    """Whether it names a simulated node that comes with rccltune, or with the session itself."""
+    return name == "simulate" and (
+        value == str(folder / session.NODE_FILE)
+        or any(value == node or node.startswith(f"{value}-") for node in shipped_nodes())
     )
 
 
@@ -173,7 +206,10 @@ def _read(path: Path) -> dict[str, Any]:
         text = path.read_text(encoding="utf-8")
     except (OSError, UnicodeDecodeError) as error:
         raise InputFileError(f"the sweep file cannot be read: {error}", where=str(path)) from error
-    return sweep_file.read_sweep_file(text, str(path))
+    said = sweep_file.read_sweep_file(text, str(path))
+    if said.get("simulate") == session.NODE_FILE:
+        said["simulate"] = str(path.parent / session.NODE_FILE)
+    return said
 
 
 def _check(sweep: Sweep) -> None:

@@ -72,6 +72,11 @@ class Search:
         """Whether nothing more is wanted; the last launches may still be to be made."""
         return not self.rounds[-1].wants
 
+    @property
+    def most_following(self) -> int:
+        """Rounds that may come after those that are planned."""
+        return 0 if self.is_over else max(0, search.MOST_ROUNDS - len(self.rounds))
+
 
 def begin(sweep: Sweep, ground: plan.Ground) -> Search:
     """The coarse pass, launches without ids."""

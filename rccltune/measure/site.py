@@ -181,19 +181,28 @@ def _real(request: SiteRequest) -> Site:
     system = _system()
     if not bench.on_cpu:
         machine.check_mode(request.mode, system)
-    seating = machine.seating_of(request.placement, request.n_ranks, system, _seen(request))
+    # What detect shows: NVIDIA's GPUs name themselves through a program, asked once.
+    there = system if bench.on_cpu else machine.with_nvidia(system, os.environ)
+    seating = machine.seating_of(request.placement, request.n_ranks, there, _seen(request))
     n_started = seating.n_started
     library = None if request.librccl is None else machine.named_library(request.librccl)
     launcher = _started_by(request, bench)
     hosts = hosts_of(request.hostfile, launcher, n_started)
     if len(hosts) > 1:
-        seating = machine.over_hosts(request.placement, seating, len(hosts), len(system.gpus))
+        seating = machine.over_hosts(request.placement, seating, len(hosts), len(there.gpus))
+        if request.n_ranks is None:
+            # This host's devices are not those of all hosts.
+            raise CommandLineError(
+                f"how many ranks to start on {len(hosts)} hosts is not known",
+                where=str(request.hostfile),
+                hint="say it with --np: one rank for each GPU or partition of all of them.",
+            )
     added = (*machine.loads(library), *request.added, *seating.environment)
     environment = tuple({**dict(launcher.environment), **dict(added)}.items())
     binding = binding_of(
         launcher, n_started, hostfile=request.hostfile, added=environment, cleared=request.cleared
     )
-    known = _cpu() if bench.on_cpu else _known(system)
+    known = _cpu() if bench.on_cpu else machine.fingerprint(there)
     hidden = _hidden(system)
     loaded = bench.library
     if bench.linked is not None:
@@ -240,13 +249,6 @@ def _real(request: SiteRequest) -> Site:
 def _cpu() -> Fingerprint:
     """A machine whose GPUs, if it has any, are not looked at."""
     return Fingerprint(product=benchmarks.GLOO_PRODUCT, hosts=(socket.gethostname(),))
-
-
-def _known(system: machine.System) -> Fingerprint:
-    """Which machine this is; NVIDIA's GPUs name themselves through a program, asked once."""
-    if not system.oams:
-        system = machine.look_quickly(os.environ)
-    return machine.fingerprint(system)
 
 
 def _hidden(system: machine.System) -> tuple[machine.HiddenFile, ...]:

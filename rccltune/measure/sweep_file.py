@@ -120,7 +120,9 @@ def dump_sweep(sweep: Sweep, site: Mapping[str, Any] | None = None) -> str:
     """
     import yaml
 
-    said = to_plain({**options_of(sweep), **(site or {})})
+    # What is unsaid of where leaves what the sweep knows: how many of the first devices.
+    where = {name: value for name, value in (site or {}).items() if value is not None}
+    said = to_plain({**options_of(sweep), **where})
     text: str = yaml.safe_dump(said, sort_keys=False, allow_unicode=True)
     return text
 

@@ -98,6 +98,7 @@ from .schema import VariableName as VariableName
 from .schema import Whole as Whole
 from .schema import Word as Word
 from .schema import checked as checked
+from .schema import convert as convert
 from .schema import json_schema as json_schema
 from .schema import load_json as load_json
 from .schema import matching as matching

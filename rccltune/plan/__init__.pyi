@@ -15,6 +15,7 @@ from .launches import plan as plan
 from .launches import repeat_letter as repeat_letter
 from .launches import sizes as sizes
 from .launches import sizes_of as sizes_of
+from .launches import starting_s as starting_s
 from .launches import with_ids as with_ids
 from .pairs import CYCLE as CYCLE
 from .pairs import PER_OCTAVE as PER_OCTAVE

@@ -336,10 +336,19 @@ def estimate_s(
         return len(launches) * median(known)
     if start_s is not None:
         return len(launches) * start_s
-    ranks = max((launch.scale.n_ranks for launch in launches if launch.scale), default=1)
-    # The shortest launch was little more than its start.
-    start = min([2.0 + _START_S * ranks, *known])
+    start = starting_s(launches, known)
     return sum(start + passes_of(one) * pass_s(over_own(sweep, one)) for one in launches)
+
+
+def starting_s(launches: Iterable[Launch], known: Iterable[float] = ()) -> float:
+    """Seconds that one of some launches takes beside its collectives, guessed from its ranks.
+
+    Args:
+        launches: of them the one with the most ranks.
+        known: what launches took; the shortest was little more than its start.
+    """
+    ranks = max((launch.scale.n_ranks for launch in launches if launch.scale), default=1)
+    return min([2.0 + _START_S * ranks, *known])
 
 
 def pass_s(sweep: Sweep) -> float:

@@ -10,7 +10,7 @@ from typing import Final
 
 from rccltune import logs, machine
 from rccltune.machine import Seating
-from rccltune.model import Place, Scale, SessionError
+from rccltune.model import Place, RankPlacement, Scale, SessionError
 from rccltune.session import store
 
 PLACE_FILE: Final = "placement.json"
@@ -41,13 +41,18 @@ def strayed(log: Path, gpus: Sequence[machine.Gpu]) -> str | None:
         if rank >= len(gpus):
             return f"rank {rank} was not to be started"
         wanted = gpus[rank]
-        there = f"{domain or '0000'}:{bus}:{device}".lower()
+        there = _place(domain, bus, device)
         other = numbered and part is not None and wanted.partition not in (None, int(part))
-        is_known = _ADDRESS.fullmatch(wanted.oam) is not None
-        if is_known and (there != wanted.oam.lower() or other):
+        address = _ADDRESS.fullmatch(wanted.oam)
+        # NVIDIA's driver names a function too.
+        if address is not None and (there != _place(*address.groups()[:3]) or other):
             ran = there if part is None else f"{there}.{part}"
             return f"rank {rank} ran on {ran} instead of {wanted.address}"
     return None
+
+
+def _place(domain: str | None, bus: str, device: str) -> str:
+    return f"{domain or '0000'}:{bus}:{device}".lower()
 
 
 def stored_place(folder: Path) -> Place | None:
@@ -67,7 +72,7 @@ def same_place(folder: Path, seating: Seating) -> None:
     """
     known = stored_place(folder)
     mine = seating.place
-    if known is not None and known == replace(mine, alike=known.alike):
+    if known is not None and known == replace(mine, alike=known.alike, devices=_of(known, mine)):
         return
     theirs = {(known.name, known.scale)} if known is not None else _launched(folder)
     other = sorted(theirs - {(mine.name, mine.scale)}, key=str)
@@ -79,6 +84,12 @@ def same_place(folder: Path, seating: Seating) -> None:
             where=str(folder / PLACE_FILE),
             hint="choose another session with -o, and give both to rccltune emit-config.",
         )
+
+
+def _of(known: Place, mine: Place) -> tuple[int, ...]:
+    """The devices that ``known`` must have; the whole node need not have been listed."""
+    both_whole = known.name == mine.name == RankPlacement.NODE.value
+    return known.devices if both_whole and not known.devices else mine.devices
 
 
 def _on(place: Place | None) -> str:

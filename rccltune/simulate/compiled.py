@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Any
+from typing import Any, Final
 
 from rccltune.simulate.node import (
     SPREADS,
@@ -15,10 +15,15 @@ from rccltune.simulate.node import (
     SimulatedNode,
 )
 
+FIRST_LINE: Final = "rccltune-node 1"
+LAST_LINE: Final = "end"
+
 
 def written(node: SimulatedNode) -> bytes:
     """The compiled form, ASCII, ending in ``end``."""
-    return ("\n".join(["rccltune-node 1", *_records(node), "end"]) + "\n").encode("ascii")
+    if node.compiled is not None:
+        return node.compiled
+    return ("\n".join([FIRST_LINE, *_records(node), LAST_LINE]) + "\n").encode("ascii")
 
 
 def _records(node: SimulatedNode) -> Iterator[str]:

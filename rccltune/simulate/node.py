@@ -124,6 +124,7 @@ class SimulatedNode:
     Attributes:
         devices_per_iod: 0 where a device has several I/O dies, or where they lie is not known.
         library: ``rccl``, or ``rcclx`` where Meta's library stands on that release.
+        compiled: the form that it was read from; no curves, effects and faults are known then.
     """
 
     name: str
@@ -140,6 +141,7 @@ class SimulatedNode:
     faults: tuple[Fault, ...]
     paths: tuple[str, ...]
     raw: dict[str, Any] = field(repr=False)
+    compiled: bytes | None = field(default=None, repr=False)
 
 
 def read_records(path: Path) -> SimulatedNode:

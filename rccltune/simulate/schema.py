@@ -349,3 +349,21 @@ class NodeFile(TypedDict, total=False):
     effects: tuple[Annotated[EffectKeys, Made(_one_shape)], ...]
     bypasses: tuple[BypassKeys, ...]
     faults: tuple[FaultKeys, ...]
+
+
+class LibraryHead(TypedDict):
+    """What of the library's record a sweep asks."""
+
+    all_xgmi: Annotated[bool, _one_of({"1": True, "0": False})]
+    channels: Annotated[int, Ge(1), Le(MAX_CHANNELS)]
+
+
+class NodeHead(TypedDict):
+    """What a node's compiled form says of it, in a node file's own words."""
+
+    name: Name
+    hardware: Hardware
+    scale: ScaleKeys
+    release: Release
+    library: LibraryHead
+    start: Start

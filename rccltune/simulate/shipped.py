@@ -12,6 +12,7 @@ from typing import Final
 
 from rccltune.model import InputFileError
 from rccltune.simulate.compiled import written
+from rccltune.simulate.kept import SUFFIX, read_kept
 from rccltune.simulate.modelled import filled
 from rccltune.simulate.node import SimulatedNode, read_records
 
@@ -31,7 +32,7 @@ def node_path(text: str, mode: str | None = None) -> Path:
         InputFileError: there is no such file.
     """
     path = Path(text)
-    if path.suffix in (".yaml", ".yml"):
+    if path.suffix in (".yaml", ".yml", SUFFIX):
         return path
     known = shipped_nodes()
     for name in (text, f"{text}-{mode}"):
@@ -44,11 +45,13 @@ def node_path(text: str, mode: str | None = None) -> Path:
 
 
 def load_node(path: Path) -> SimulatedNode:
-    """Read, check and fill a node file.
+    """Read, check and fill a node file, or take a compiled one as it is.
 
     Raises:
         InputFileError: every mistake with line and column.
     """
+    if path.suffix == SUFFIX:
+        return read_kept(path)
     return filled(read_records(path))
 
 

@@ -8,6 +8,8 @@ from .evidence import Evidence as Evidence
 from .evidence import Judging as Judging
 from .evidence import Weighed as Weighed
 from .evidence import weigh as weigh
+from .expected import Outlook as Outlook
+from .expected import outlook as outlook
 from .harm import Environment as Environment
 from .harm import environment as environment
 from .harm import harmed as harmed

@@ -49,12 +49,13 @@ FOLDER: Final = "verification"
 TUNED: Final = "tuned"
 _TRIES: Final = 2
 # A launch goes through both arms at least and at most so often; between, for about so long.
-_FEWEST_CYCLES, _MOST_CYCLES = 2, 8
+FEWEST_CYCLES: Final = 2
+_MOST_CYCLES: Final = 8
 _WALK_S: Final = 1.2
 # What a row costs beside its calls: barriers, and where results are checked also that.
 _ROW_S, _CHECKED_ROW_S = 0.002, 0.02
 # Ranges with an untouched launch beside, where silence is the untouched site but for the plugin.
-_UNTOUCHED: Final = 4
+UNTOUCHED: Final = 4
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -239,7 +240,7 @@ class Looker:
         if look.file.needs:
             return None
         # What these launches showed stays, whatever becomes of the rules.
-        return 0 if held.evidence.beside and not look.suspects else _UNTOUCHED
+        return 0 if held.evidence.beside and not look.suspects else UNTOUCHED
 
     def _named(self, one: Launch) -> Launch:
         complete = completed(one, self.ground.site, self.ground.timeout_s)
@@ -253,7 +254,7 @@ class Looker:
         if sweep.check:
             return 1
         pass_s = self._pass_s(sweep, collective)
-        return max(_FEWEST_CYCLES, min(_MOST_CYCLES, round(_WALK_S / len(plan.CYCLE) / pass_s)))
+        return max(FEWEST_CYCLES, min(_MOST_CYCLES, round(_WALK_S / len(plan.CYCLE) / pass_s)))
 
     def _pass_s(self, sweep: Sweep, collective: Collective) -> float:
         known = sorted(self.ground.swept.times.get(collective, {}).items())

@@ -145,6 +145,23 @@ def test_naming_what_to_use_oneself_needs_no_trust(
     assert goes_on([*VERIFY, "--simulate", str(node), "--launcher", "none"], capsys)
 
 
+def test_the_node_in_a_session_is_data_for_our_own_benchmark(
+    swept: Path, capsys: Capture, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """Whosever it is; a program that its sweep.yaml names beside it is run by nobody."""
+    bad = program(Path("bad"))
+    changed(swept, "simulate: node.node")
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "another home"))
+    assert goes_on([*VERIFY, "--launcher", "none"], capsys)
+    changed(swept, "simulate: node.node", f"rccl_tests: {bad}")
+    assert run([*VERIFY, "--launcher", "none"]) == 2
+    assert str(bad) in capsys.readouterr().err
+    words = ["--collective", "all_reduce", "--min-bytes", "8K", "--max-bytes", "1M", "--plan"]
+    assert run(["sweep", "--mode", "spx-nps1", "--launcher", "none", *words]) == 0
+    assert "SIMULATED node smallest, as this session keeps it" in capsys.readouterr().err
+    assert not Path("ran").exists()
+
+
 def test_ones_own_session_goes_on_elsewhere(
     swept: Path, capsys: Capture, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from contextlib import nullcontext
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -21,6 +22,7 @@ from rccltune.model import (
     CommandLineError,
     MachineError,
     Mode,
+    Place,
     Protocol,
     RankPlacement,
     Scale,
@@ -28,7 +30,7 @@ from rccltune.model import (
     Stated,
     parse_size,
 )
-from rccltune.session import strayed
+from rccltune.session import dump_json, same_place, strayed
 
 pytestmark = pytest.mark.usefixtures("stand_ins", "here")
 NONE = Mode.parse("none")
@@ -250,6 +252,8 @@ def test_placements_are_of_one_host(here: Path, monkeypatch: pytest.MonkeyPatch)
     monkeypatch.setattr(site_module, "hosts_of", lambda *_: ("one", "other"))
     with pytest.raises(CommandLineError, match="several hosts"):
         captured.site("one-oam")
+    with pytest.raises(CommandLineError, match="ranks to start on 2 hosts"):
+        captured.site(None)
     whole = captured.site(None, n_ranks=128).seating
     assert (whole.place.name, whole.place.scale) == ("node", Scale(n_nodes=2, n_ranks=128))
     part = captured.site(None, n_ranks=16).seating
@@ -286,6 +290,28 @@ def test_another_partition_of_the_same_oam_is_another_device(here: Path) -> None
     log.write_text("".join(lines))
     gpus = [machine.Gpu(index=part, oam="0000:05:00", partition=part) for part in (0, 1)]
     assert "rank 1 ran on 0000:05:00.2" in str(strayed(log, gpus))
+
+
+def test_nvidias_driver_names_a_function_and_nccl_does_not(here: Path) -> None:
+    """/proc/driver/nvidia/gpus has 0000:0f:00.0, the benchmark prints 0000:0f:00."""
+    log = here / "stdout.log"
+    log.write_text("#   Rank  0 Pid    12 on      host device  0 [0000:0f:00] NVIDIA H200\n")
+    assert strayed(log, [machine.Gpu(index=1, oam="0000:0f:00.0")]) is None
+    assert strayed(log, [machine.Gpu(index=1, oam="0000:1f:00.0")]) is not None
+
+
+def test_a_session_that_did_not_list_the_whole_node_goes_on(here: Path) -> None:
+    """NVIDIA's GPUs were not counted before; the whole node is the same devices all the same."""
+    scale = Scale(n_nodes=1, n_ranks=2)
+    place = Place(name="node", scale=scale, alike=("node",))
+    (here / "placement.json").write_text(dump_json(place))
+    listed = machine.Seating(place=replace(place, devices=(0, 1)), n_started=2)
+    same_place(here, listed)
+    with pytest.raises(SessionError):
+        same_place(here, replace(listed, place=replace(listed.place, name="first")))
+    (here / "placement.json").write_text(dump_json(replace(place, devices=(2, 3))))
+    with pytest.raises(SessionError):
+        same_place(here, listed)
 
 
 def test_one_placement_alone_makes_a_file_of_its_own(

@@ -225,7 +225,7 @@ def test_a_plan_is_the_first_round_and_starts_nothing(capsys: pytest.CaptureFixt
     node = quiet()
     assert search(node, *TWO, "--plan") == 0
     out = capsys.readouterr().out
-    assert "what follows depends on what they find" in out
+    assert "up to 3 more rounds follow what they find" in out
     assert "searching in rounds" in out
     assert search(node, *TWO, "--plan", "--exhaustive") == 0
     out = capsys.readouterr().out

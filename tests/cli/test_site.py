@@ -6,13 +6,22 @@ import json
 import os
 import shutil
 import subprocess
+from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from rccltune import plugin
 from rccltune.cli import run
-from rccltune.measure import SiteRequest, find_site
+from rccltune.measure import (
+    SiteRequest,
+    dump_sweep,
+    find_site,
+    merge_request,
+    read_sweep_file,
+    site_keys,
+)
 from rccltune.model import CommandLineError, InputFileError, MachineError
 
 
@@ -91,23 +100,158 @@ def test_the_library_that_is_loaded_is_what_counts(
     assert find_site(wish(bench, librccl=folder)).tunerless == tunerless
 
 
-@pytest.mark.skipif(Path("/sys/class/kfd/kfd").exists(), reason="AMD's GPUs are asked first")
-def test_nvidias_gpus_say_which_machine_a_session_is_of(
-    bench: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """So that a session is not continued on another machine of the same host name."""
+no_amd_gpu = pytest.mark.skipif(
+    Path("/sys/class/kfd/kfd").exists(), reason="AMD's GPUs are asked first"
+)
+
+
+@pytest.fixture
+def gpus(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[int], None]:
+    """So many H200, as nvidia-smi lists them; no variable of ours chooses among them."""
     folder = tmp_path / "bin"
     folder.mkdir()
-    program = folder / "nvidia-smi"
-    lines = "".join(f"GPU {i}: NVIDIA H200 (UUID: GPU-{i}{i})\n" for i in range(2))
-    program.write_text(f"#!/bin/sh\ncat <<E\n{lines}E\n")
-    program.chmod(0o755)
+    for name in ("ROCR", "HIP", "CUDA"):
+        monkeypatch.delenv(f"{name}_VISIBLE_DEVICES", raising=False)
+    monkeypatch.delenv("GPU_DEVICE_ORDINAL", raising=False)
     monkeypatch.setenv("PATH", f"{folder}:{os.environ['PATH']}")
 
+    def list_them(n_gpus: int) -> None:
+        program = folder / "nvidia-smi"
+        lines = "".join(f"GPU {i}: NVIDIA H200 (UUID: GPU-{i}{i})\n" for i in range(n_gpus))
+        program.write_text(f"#!/bin/sh\ncat <<E\n{lines}E\n")
+        program.chmod(0o755)
+
+    return list_them
+
+
+@no_amd_gpu
+def test_nvidias_gpus_say_which_machine_a_session_is_of(
+    bench: Path, gpus: Callable[[int], None]
+) -> None:
+    """So that a session is not continued on another machine of the same host name."""
+    gpus(2)
     known = find_site(wish(bench)).fingerprint
 
     assert known.product == "NVIDIA H200"
     assert [one.split()[-1] for one in known.devices] == ["GPU-00", "GPU-11"]
+
+
+@no_amd_gpu
+def test_a_rank_for_every_gpu_that_detect_shows(
+    bench: Path, gpus: Callable[[int], None], capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Without --np, on NVIDIA's GPUs as on AMD's; nothing is chosen where all are used."""
+    gpus(4)
+    assert run(["detect", "--json"]) == 0
+    n_shown = json.loads(capsys.readouterr().out)["n_devices"]
+    site = find_site(wish(bench, n_ranks=None))
+
+    assert (site.scale.n_ranks, site.seating.n_started) == (n_shown, n_shown) == (4, 4)
+    assert site.seating.place.name == "node"
+    assert "CUDA_VISIBLE_DEVICES" not in dict(site.environment)
+
+
+@no_amd_gpu
+@pytest.mark.parametrize(
+    ("variables", "n_ranks", "chosen"),
+    [
+        ({"CUDA_VISIBLE_DEVICES": "2,3"}, 2, "2,3"),
+        ({"CUDA_VISIBLE_DEVICES": "1,0,2,-1,3"}, 3, "1,0,2"),
+        # By identity: how many is known, and the site's own list passes on.
+        ({"CUDA_VISIBLE_DEVICES": "GPU-11,GPU-33"}, 2, None),
+        # AMD's variables mean nothing to CUDA.
+        ({"ROCR_VISIBLE_DEVICES": "0", "HIP_VISIBLE_DEVICES": "0"}, 4, None),
+    ],
+)
+def test_a_rank_for_every_gpu_that_the_site_leaves(
+    bench: Path,
+    gpus: Callable[[int], None],
+    monkeypatch: pytest.MonkeyPatch,
+    variables: dict[str, str],
+    n_ranks: int,
+    chosen: str | None,
+) -> None:
+    """As many as the benchmark can use, and on those: two ranks on one GPU is an error of NCCL."""
+    gpus(4)
+    for name, value in variables.items():
+        monkeypatch.setenv(name, value)
+    site = find_site(wish(bench, n_ranks=None))
+
+    assert (site.scale.n_ranks, site.seating.n_started) == (n_ranks, n_ranks)
+    assert dict(site.environment).get("CUDA_VISIBLE_DEVICES") == chosen
+
+
+@no_amd_gpu
+@pytest.mark.parametrize("verb", ["sweep", "tune"])
+@pytest.mark.parametrize(
+    ("n_gpus", "listed", "said", "code"),
+    [
+        (0, None, "how many ranks to start is not known", 2),
+        (2, "MIG-11", "how many ranks to start is not known", 2),
+        (1, None, "1 of 1 GPUs can be used here, and a collective needs two", 4),
+        (2, "", "0 of 2 GPUs can be used here, and a collective needs two", 4),
+    ],
+)
+def test_where_the_number_of_ranks_is_not_known_nothing_is_made(
+    bench: Path,
+    gpus: Callable[[int], None],
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+    verb: str,
+    n_gpus: int,
+    listed: str | None,
+    said: str,
+    code: int,
+) -> None:
+    """The error says what to do, and no folder is left to be tidied up."""
+    if n_gpus == 0 and Path("/proc/driver/nvidia").exists():
+        pytest.skip("this machine has NVIDIA's GPUs")
+    gpus(n_gpus)
+    if listed is not None:
+        monkeypatch.setenv("CUDA_VISIBLE_DEVICES", listed)
+    empty = tmp_path / "empty"
+    empty.mkdir()
+    monkeypatch.chdir(empty)
+
+    words = ["--mode", "none", "--rccl-tests", str(bench), "--launcher", "none"]
+    assert run([verb, *words]) == code
+    assert said in capsys.readouterr().err
+    assert list(empty.iterdir()) == []
+
+
+@no_amd_gpu
+@pytest.mark.parametrize("verb", ["sweep", "tune"])
+def test_a_plan_on_nvidias_gpus_needs_no_number_of_ranks(
+    bench: Path,
+    gpus: Callable[[int], None],
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+    verb: str,
+) -> None:
+    """The command as a user types it on a machine with two GPUs."""
+    gpus(2)
+    monkeypatch.chdir(tmp_path)
+    words = ["--mode", "none", "--rccl-tests", str(bench), "--launcher", "none", "--plan"]
+    assert run([verb, *words]) == 0
+    assert "all_reduce_perf -b 8" in capsys.readouterr().out
+    assert not (tmp_path / "rccltune-session").exists()
+
+
+@no_amd_gpu
+def test_a_session_of_some_gpus_is_kept_with_their_number(
+    bench: Path, gpus: Callable[[int], None], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What verify reads: "the first devices" is a placement only with their number."""
+    gpus(4)
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "0,1")
+    request = merge_request(None, {"rccl_tests": bench, "launcher": "none"})
+    site = find_site(request.site)
+    wanted = replace(request.sweep, rank_placement=site.seating.place.name, scales=(site.scale,))
+    kept = read_sweep_file(dump_sweep(wanted, site_keys(request.site)), "sweep.yaml")
+
+    assert (kept["placement_of_ranks"], kept["np"]) == ("first", 2)
 
 
 def test_a_host_file_needs_somebody_to_read_it(bench: Path, tmp_path: Path) -> None:

@@ -118,6 +118,95 @@ def test_64_processes_and_one_give_the_same_samples(here: Path) -> None:
     pd.testing.assert_frame_equal(one, many)
 
 
+# --- a simulated session stays so ---------------------------------------------------------------
+
+
+def again(*more: str, verb: str = "sweep") -> int:
+    """What a user types in the folder of a session, with no word of a node."""
+    return run([verb, "--mode", "cpx-nps4", "--launcher", "none", *SMALL, *more])
+
+
+def test_a_simulated_session_goes_on_with_the_node_that_it_keeps(
+    here: Path, node: Node, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Its node file may be gone; the first lines say that no hardware is measured."""
+    path = node()
+    assert sweep(path, "--repeats", "1", "--setting", "ring/ll") == 0
+    path.unlink()
+    made = {p: p.read_bytes() for p in here.rglob("outcome.json")}
+    kept = (here / "rccltune-session/node.node").read_bytes()
+    capsys.readouterr()
+
+    assert again("--repeats", "1", "--setting", "ring/ll", "--setting", "tree/ll") == 0
+    lines = capsys.readouterr().err.splitlines()
+    assert lines[0] == "Session: rccltune-session"
+    assert lines[1].startswith("SIMULATED node mi300x-cpx-nps4, as this session keeps it")
+    after = {p: p.read_bytes() for p in here.rglob("outcome.json")}
+    assert made.items() < after.items()
+    assert (here / "rccltune-session/node.node").read_bytes() == kept
+    assert set(samples()["setting"]) == {"baseline", "ring/ll", "tree/ll"}
+
+    # Wherever it is moved to, its own sweep.yaml leads to the node in it.
+    (here / "rccltune-session").rename(here / "moved")
+    file = ["-c", "moved/sweep.yaml", "-o", "moved"]
+    assert again(*file, "--plan", "--json") == 0
+    said = capsys.readouterr()
+    assert json.loads(said.out)["launches"] == []
+    assert "as this session keeps it" in said.err
+
+
+@pytest.mark.parametrize(
+    ("more", "code", "said"),
+    [
+        (["--simulate", "mi300x"], 7, "this session measures placement"),
+        (["--mode", "spx-nps1"], 4, "is in mode cpx-nps4, not spx-nps1"),
+        (["--apply-mode"], 2, "a simulated node is measured"),
+        (["--rccl-tests", "bench", "--np", "8"], 7, "simulated"),
+    ],
+)
+def test_another_machine_than_the_simulated_one_is_refused(
+    here: Path,
+    node: Node,
+    capsys: pytest.CaptureFixture[str],
+    more: list[str],
+    code: int,
+    said: str,
+) -> None:
+    """What the command line names wins, and is held to what the session is of."""
+    assert sweep(node(), "--repeats", "1", "--setting", "ring/ll") == 0
+    recorders(here)
+    (here / "bench/all_reduce_perf").write_text("#!/bin/sh\necho '[-b,--minbytes]'\n")
+    before = {p: p.stat().st_mtime_ns for p in here.rglob("*") if p.is_file()}
+    capsys.readouterr()
+    words = ["--mode", "none"] if "--rccl-tests" in more else []
+    assert again("--repeats", "1", "--setting", "ring/ll", *more, *words) == code
+    assert said in capsys.readouterr().err
+    assert {p: p.stat().st_mtime_ns for p in here.rglob("*") if p.is_file()} == before
+
+
+def test_tune_goes_on_with_the_node_too(
+    here: Path, node: Node, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """A sweep that was simulated is not proven on hardware."""
+    words = ["--repeats", "1", "--setting", "ring/ll", "--setting", "ring/simple"]
+    assert sweep(node(), *words) == 0
+    capsys.readouterr()
+    assert again(*words, verb="tune") == 0
+    said = capsys.readouterr()
+    assert "SIMULATED node mi300x-cpx-nps4, as this session keeps it" in said.err
+    assert "SIMULATED: nothing of this was measured on hardware" in said.out
+
+
+def test_scales_that_were_simulated_go_on(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Each in a session of its own; one that is not there yet is of the same node."""
+    words = ["--setting", "ring/ll", "--repeats", "1"]
+    assert sweep("mi300x", *words, "--scales", "1x8") == 0
+    capsys.readouterr()
+    assert again(*words, "--scales", "1x8,1x64") == 0
+    assert json.loads((here / "rccltune-session/1x64/session.json").read_text())["simulated"]
+    assert capsys.readouterr().err.count("SIMULATED node mi300x-cpx-nps4") == 2
+
+
 # --- environment ------------------------------------------------------------------------------
 
 RECORDER = """#!/bin/sh

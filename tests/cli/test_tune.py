@@ -29,8 +29,16 @@ def test_one_command_ends_in_verified_rules_and_says_how_to_use_them(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     """AMD's table: the tree wins up to a mebibyte."""
+    assert tune("mi300x", "--plan", "--json") == 0
+    planned = json.loads(capsys.readouterr().out)
     assert tune("mi300x") == 0
     said = capsys.readouterr().out
+    # As many of the sweep as the plan says; of the verification at least, there may be more rules.
+    made = {p.parent.parent.parent.name for p in SESSION.rglob("outcome.json")}
+    assert made == {SESSION.name, "verification"}
+    assert len(list(SESSION.glob("launches/*/outcome.json"))) == len(planned["launches"])
+    n_verified = len(list(SESSION.glob("verification/launches/*/outcome.json")))
+    assert planned["verification"]["n_launches"] <= n_verified
     assert "SIMULATED: nothing of this was measured on hardware" in said
     assert "Faster than the untouched site, verified:" in said
     assert "tree/ll" in said
@@ -40,6 +48,55 @@ def test_one_command_ends_in_verified_rules_and_says_how_to_use_them(
     assert "# verified: against the untouched site" in text
     assert read_rules(text.encode()).rules
     assert list(SESSION.glob("plots/*-speedup.png"))
+
+
+@pytest.mark.parametrize(
+    ("collectives", "n_launches"),
+    [
+        # Four sizes an octave, a launch each, twice; and four of the untouched site.
+        (["all_reduce"], 4 * 2 + 4),
+        (["all_reduce", "broadcast"], 2 * 12),
+        (["alltoall"], 0),
+    ],
+)
+def test_a_plan_says_what_proving_adds_and_makes_nothing(
+    here: Path, capsys: pytest.CaptureFixture[str], collectives: list[str], n_launches: int
+) -> None:
+    """Beside the sweep's own plan; a launch of this node takes a second to start."""
+    words = ["--mode", "cpx-nps4", "--simulate", "mi300x", "--launcher", "none", "--plan"]
+    words += [word for one in collectives for word in ("--collective", one)]
+    assert run(["sweep", *words]) == 0
+    swept = capsys.readouterr().out
+    assert run(["tune", *words]) == 0
+    said = capsys.readouterr()
+    *lines, last = said.out.splitlines()
+    assert "\n".join(lines) == swept.rstrip("\n")
+    assert f"adds {n_launches} launches or more for one rule of each collective" in last
+    assert f"about {n_launches} s to start them" in last
+    assert "SIMULATED node" in said.err
+    assert list(here.iterdir()) == []
+
+
+def test_the_first_lines_say_how_long_the_whole_takes(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    """Launches of a second each: the coarse pass, three rounds like it at most, and the proof."""
+    words = ["--mode", "cpx-nps4", "--simulate", "mi300x", "--launcher", "none"]
+    words += ["--collective", "all_reduce", "--budget", "1s"]
+    assert run(["sweep", *words, "--plan", "--json"]) == 0
+    planned = json.loads(capsys.readouterr().out)
+    n = len(planned["launches"])
+    assert (planned["estimate_s"], planned["most_s"]) == (n, 4 * n)
+
+    # How it ends depends on how many launches fit into the second.
+    run(["tune", *words])
+    said = capsys.readouterr().err
+    [line] = [line for line in said.splitlines() if "launches to make" in line]
+    assert line == (
+        f"{n} launches to make, 0 in the session already; about {n} s; up to 3 more rounds follow "
+        f"what they find, about {4 * n} s in all; --budget 1 s ends it; verifying what they find "
+        "adds about 12 s or more"
+    )
 
 
 @pytest.mark.long

@@ -9,7 +9,16 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rccltune.machine import Gpu, Link, Placed, System, choosing, layout_of, place_ranks
+from rccltune.machine import (
+    Gpu,
+    Link,
+    Placed,
+    System,
+    choosing,
+    layout_of,
+    place_ranks,
+    seating_of,
+)
 from rccltune.model import CommandLineError, MachineError, RccltuneError
 from rccltune.model import RankPlacement as P
 
@@ -152,6 +161,48 @@ def test_an_order_that_is_not_certain_is_an_error(site: dict[str, str]) -> None:
     with pytest.raises(MachineError) as caught:
         layout_of(CPX, site)
     assert caught.value.exit_code == 4
+
+
+IDENTIFIED = replace(
+    SPX, gpus=tuple(replace(gpu, identity=f"{gpu.index:016x}") for gpu in SPX.gpus)
+)
+
+
+@pytest.mark.parametrize(
+    ("site", "n_ranks"),
+    [
+        # HIP counts within what ROCR leaves.
+        ({"ROCR_VISIBLE_DEVICES": "4,5,6", "HIP_VISIBLE_DEVICES": "0,1"}, 2),
+        ({"ROCR_VISIBLE_DEVICES": "4,5", "HIP_VISIBLE_DEVICES": "0,1,2,3"}, 2),
+        ({"HIP_VISIBLE_DEVICES": "4,5", "CUDA_VISIBLE_DEVICES": "4,5"}, 2),
+        ({"ROCR_VISIBLE_DEVICES": "GPU-0000000000000003,GPU-0000000000000004"}, 2),
+        ({"ROCR_VISIBLE_DEVICES": "GPU-0000000000000003,1,GPU-0000000000000003"}, 2),
+    ],
+)
+def test_the_number_of_ranks_is_known_where_the_devices_are_not(
+    site: dict[str, str], n_ranks: int
+) -> None:
+    """The site's own lists pass on, with as many ranks as they leave devices."""
+    seating = seating_of(None, None, IDENTIFIED, site)
+    assert (seating.n_started, seating.place.scale.n_ranks) == (n_ranks, n_ranks)
+    assert (seating.environment, seating.place.name) == ((), "first")
+
+
+@pytest.mark.parametrize(
+    "site",
+    [
+        # Nothing is left: HIP's numbers are those of the node.
+        {"ROCR_VISIBLE_DEVICES": "4,5", "HIP_VISIBLE_DEVICES": "4,5"},
+        # Eight partitions have one identity; whose this one is nobody knows.
+        {"ROCR_VISIBLE_DEVICES": "GPU-00000000000000ff"},
+        {"ROCR_VISIBLE_DEVICES": "GPU-"},
+    ],
+)
+def test_a_number_of_ranks_that_is_not_certain_is_asked_for(site: dict[str, str]) -> None:
+    """Rather than several ranks on one device."""
+    with pytest.raises(CommandLineError, match="how many ranks to start is not known"):
+        seating_of(None, None, IDENTIFIED, site)
+    assert seating_of(None, 2, IDENTIFIED, site).n_started == 2
 
 
 def test_a_device_without_a_render_node_shifts_the_numbers() -> None:

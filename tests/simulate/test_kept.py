@@ -1,0 +1,67 @@
+"""A node from its compiled form: what a session keeps is enough to go on with."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from rccltune import simulate
+from rccltune.model import InputFileError
+
+ASKED = ("product", "arch", "mode", "compute_units", "memory_gib")
+
+
+def kept(name: str, folder: Path) -> tuple[simulate.SimulatedNode, simulate.SimulatedNode]:
+    """A shipped node, and the same from its compiled form."""
+    node = simulate.load_node(simulate.node_path(name))
+    path = folder / "node.node"
+    path.write_bytes(simulate.written(node))
+    return node, simulate.load_node(simulate.node_path(str(path)))
+
+
+@pytest.mark.parametrize("name", simulate.shipped_nodes())
+def test_it_says_of_the_node_what_its_file_says(name: str, tmp_path: Path) -> None:
+    """Its hardware, its scale, its library; and the bytes go on as they are."""
+    node, again = kept(name, tmp_path)
+
+    def head(one: simulate.SimulatedNode) -> tuple[object, ...]:
+        scale = (one.ranks, one.nodes, one.devices_per_oam, one.devices_per_iod)
+        hardware = [one.raw["hardware"][key] for key in ASKED]
+        release = [one.raw["release"][key] for key in ("rccl", "benchmark")]
+        start = one.raw.get("start", {}).get("startup_s", 0)
+        xgmi = one.raw["library"].get("all_xgmi", True)
+        return one.name, one.library, scale, hardware, release, one.channels, xgmi, start
+
+    assert head(again) == head(node)
+    assert simulate.written(again) == simulate.written(node)
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "said"),
+    [
+        ("rccltune-node 1", "rccltune-node 2", "does not go from"),
+        ("\nend\n", "\n", "does not go from"),
+        ("\nscale ", "\nscales ", "scale"),
+        ("hardware AMD", "hardware %1b[2J", "hardware.product"),
+        (" cpx-nps4 ", " /etc/passwd ", "hardware.mode"),
+        ("scale 64 ", "scale 64000 ", "scale.ranks"),
+        ("scale 64 ", "scale nan ", "scale.ranks"),
+        ("name mi300x", "name \u00fc", "Cannot read"),
+    ],
+)
+def test_what_is_no_such_file_is_refused(tmp_path: Path, old: str, new: str, said: str) -> None:
+    """It may come with somebody else's session."""
+    kept("mi300x-cpx-nps4", tmp_path)
+    path = tmp_path / "node.node"
+    text = path.read_text(encoding="ascii")
+    assert old in text
+    path.write_text(text.replace(old, new, 1), encoding="utf-8")
+    with pytest.raises(InputFileError, match=said):
+        simulate.load_node(path)
+
+
+def test_a_file_that_is_not_there_is_named(tmp_path: Path) -> None:
+    """As a node file is."""
+    with pytest.raises(InputFileError, match="Cannot read the node file"):
+        simulate.load_node(tmp_path / "node.node")
