@@ -30,6 +30,10 @@ class Cut:
     reason: Line
     line: Whole | None = None
 
+    def holds(self, collective: Collective, nbytes: int) -> bool:
+        """Whether a size is among them, whatever was cut there."""
+        return collective is self.collective and self.min_nbytes <= nbytes <= self.max_nbytes
+
     def is_of(self, rule: Rule) -> bool:
         """Whether it is cut out of this rule."""
         return self.collective is rule.collective and self.line in (None, rule.line)

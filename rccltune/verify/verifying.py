@@ -143,11 +143,8 @@ class Verified:
 
     def is_given_back(self, one: Weighed) -> bool:
         """Whether a size was measured with a rule that is no longer there."""
-        target, nbytes = one.verdict.target, one.verdict.nbytes
-        return any(
-            cut.collective is target.collective and cut.min_nbytes <= nbytes <= cut.max_nbytes
-            for cut in self.cuts
-        )
+        verdict = one.verdict
+        return any(cut.holds(verdict.target.collective, verdict.nbytes) for cut in self.cuts)
 
     @property
     def undecided(self) -> Sizes:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import fcntl
 import json
+import re
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -103,6 +104,20 @@ def test_a_rule_that_loses_in_part_of_its_range_keeps_the_rest() -> None:
     assert 512 * KIB <= left.max_nbytes < 2 * MIB
     assert "#@ hole" in Path("out.csv").read_text(encoding="utf-8")
     assert verdict()["rounds"] >= 2
+
+
+def test_what_a_lost_rule_did_is_no_word_on_the_file(capsys: pytest.CaptureFixture[str]) -> None:
+    """tree/ll takes twice as long as ring/simple at 4 MiB: the rule goes, and so does its 0.5x."""
+    swept("mi300x")
+    rules_file((KIB, 256 * KIB, "tree,ll"), (4 * MIB, 16 * MIB, "tree,ll"))
+    capsys.readouterr()
+    assert verify() == 0
+    said = capsys.readouterr().out
+    [left] = rules()
+    assert left.max_nbytes < 4 * MIB
+    [slowest] = re.findall(r"the slowest looks ([0-9.]+)x", said)
+    assert float(slowest) > 0.9
+    assert min(one["ratio"] for one in verdict()["verdicts"]) < 0.7
 
 
 @pytest.mark.long

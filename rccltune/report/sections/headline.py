@@ -154,22 +154,36 @@ def _overall(standing: Sequence[Stood]) -> str:
 
 
 def _judged(known: Verification) -> str:
-    """All sizes, those without a rule among them, by what was found there."""
+    """All sizes, those without a rule among them, by what was found there.
+
+    What a rule did that is gone says nothing of the file.
+    """
     n = dict.fromkeys(Judgement, 0)
-    for one in known.verdicts:
+    left = [one for one in known.verdicts if not _is_given_back(known, one)]
+    for one in left:
         n[one.judgement] += 1
+    n_gone = len(known.verdicts) - len(left)
+    gone = f" {n_gone} more were made with rules that are gone." if n_gone else ""
     under = f" (under {', '.join(known.conditions)})" if len(known.conditions) > 1 else ""
     return (
-        f"Of {len(known.verdicts)} comparisons{under}, sizes without a rule among them: "
+        f"Of {len(left)} comparisons{under}, sizes without a rule among them: "
         f"{n[Judgement.BETTER]} faster, {n[Judgement.SAME]} not slower, {n[Judgement.UNDECIDED]} "
         f"undecided, {n[Judgement.WORSE]} slower{_where_slower(known)}, {n[Judgement.WRONG]} with "
-        "wrong results. A rule with a size that is slower does not stand."
+        f"wrong results.{gone} A rule with a size that is slower does not stand."
     )
+
+
+def _is_given_back(known: Verification, one: Verdict) -> bool:
+    return any(cut.holds(one.target.collective, one.nbytes) for cut in known.cuts)
 
 
 def _where_slower(known: Verification) -> str:
     """How many of the slower ones lie under a rule."""
-    slower = [one for one in known.verdicts if one.judgement is Judgement.WORSE]
+    slower = [
+        one
+        for one in known.verdicts
+        if one.judgement is Judgement.WORSE and not _is_given_back(known, one)
+    ]
     ruled = sum(one in stood.verdicts for one in slower for stood in known.stood)
     return f" ({ruled} of them where a rule stands)" if slower else ""
 
