@@ -56,8 +56,9 @@ def cut(job: Job, share: float) -> None:
     for trace in job.folder.glob("trace-*.csv"):
         lines = trace.read_text(encoding="ascii").splitlines(keepends=True)
         begun = [at for at, line in enumerate(lines) if line.startswith("#@ begin ")]
-        if len(begun) > 1:
-            trace.write_text("".join(lines[: begun[int(share * len(begun))] + 1]), encoding="ascii")
+        n_left = int(share * len(begun))
+        if len(begun) > 1 and n_left < len(begun):
+            trace.write_text("".join(lines[: begun[n_left] + 1]), encoding="ascii")
 
 
 def in_launch(kind: str, number: int, amount: float) -> None:

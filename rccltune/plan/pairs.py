@@ -203,15 +203,15 @@ def plan_pairs(
             found = _enough(found, collective, missing, ground.scale.n_ranks)
         # A boundary has one launch: its noise is known from those of the grid.
         again = [part for part in found if part.is_grid] * (n_replicates - 1)
-        every = found if missing else [*found, *again]
-        # Next to an untouched launch nothing is checked: both would have to pay for it alike, and
-        # checked runs are 1 % slower from 1 to 64 MiB (2 x H100).
-        begin = 0 if missing or n_untouched is None else len(every) - len(again)
+        # Untouched launches come first: what fails in both arms is nobody's fault. Next to them
+        # nothing is checked, since both would have to pay for it alike, and checked runs are 1 %
+        # slower from 1 to 64 MiB (2 x H100).
+        every = found if missing else [*again, *found]
         for number, part in enumerate(every):
-            is_first = number < len(found) and not missing
-            wanted = n_untouched is None or begin <= number < begin + n_untouched
+            is_checked = checks and part.is_grid and number >= len(again) and not missing
+            wanted = n_untouched is None or number < n_untouched
             # Results of every size are checked once in a look; a check costs more than the calls.
-            sweep = replace(part.sweep, check=checks and part.is_grid and is_first)
+            sweep = replace(part.sweep, check=is_checked)
             if n_cycles is None:
                 made = launch_of(sweep, ground, (collective, BASELINE, tuned), 0)
             else:

@@ -24,12 +24,12 @@ VERSIONS = {"openmpi": "5.0.11", "mpich": "5.0.2", "intel": "2021.18.1", "srun":
 
 
 def fake(folder: Path, flavour: str) -> str:
-    """A launcher that says what the real one says; returns a PATH with it."""
+    """A launcher that says what the real one says; returns a PATH without the system's own."""
     program = folder / LAUNCHERS[flavour].names[0]
     folder.mkdir(exist_ok=True)
-    program.write_text(f"#!/bin/sh\ncat <<'X'\n{SAYS[flavour]}\nX\n")
+    program.write_text(f"#!/bin/sh\n/bin/cat <<'X'\n{SAYS[flavour]}\nX\n")
     program.chmod(program.stat().st_mode | stat.S_IXUSR)
-    return f"{folder}:/usr/bin:/bin"
+    return str(folder)
 
 
 @pytest.mark.parametrize("flavour", SAYS)
