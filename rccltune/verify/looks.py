@@ -102,6 +102,12 @@ def new_held(condition: Condition) -> Held:
     return Held(condition=condition, evidence=made[0], fresh=made[1])
 
 
+def forget_checks(held: Sequence[Held]) -> None:
+    """Have results checked again: launches behind one that failed checked nothing."""
+    for one in held:
+        one.evidence.checked.clear()
+
+
 def of_scale(file: RuleFile, site: Site) -> tuple[Rule, ...]:
     """Rules that this communicator can meet, in the file's order."""
     scale = site.scale

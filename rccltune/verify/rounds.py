@@ -27,7 +27,7 @@ from rccltune.verify.cuts import Cut
 from rccltune.verify.evidence import Judging, Weighed, weigh
 from rccltune.verify.harm import Environment, Sizes
 from rccltune.verify.intervals import Estimate
-from rccltune.verify.looks import Ground, Held, Look, Looker, new_held, of_scale
+from rccltune.verify.looks import Ground, Held, Look, Looker, forget_checks, new_held, of_scale
 from rccltune.verify.proofs import Failed, Proven, fails_with_rules, wrong_without_rules
 from rccltune.verify.rule_text import without_needs, without_regions
 from rccltune.verify.standing import (
@@ -160,8 +160,7 @@ class _Course:
         self.harmed: Sizes = {}
         self.is_open = self.is_environment_open = self.is_brief = False
         self.missing: tuple[tuple[Rule, int], ...] = ()
-        self.number = self.since = 0
-        self.n_launches = 0
+        self.number = self.since = self.n_launches = 0
 
     def begin(self) -> bool:
         """Leave out what no look could judge; whether there is anything to look at."""
@@ -193,8 +192,9 @@ class _Course:
         failed = self.looker.look(look, self.held)
         self._known.clear()
         if failed is not None:
-            where = f"the benchmark fails with it at {format_size(failed.nbytes)}"
-            goes_on = self._cut([cuts.whole(failed.rule, f"{where}: {failed.why}")], [])
+            forget_checks(self.held)
+            why = f"the benchmark fails with it at {format_size(failed.nbytes)}: {failed.why}"
+            goes_on = self._cut([cuts.whole(failed.rule, why)], [])
             if not self._ours() and not any(one.proven.hits for one in self.held):
                 raise fails_with_rules(self.ground.folder, failed.why)
             return goes_on

@@ -1,0 +1,54 @@
+"""What follows from a look that did not come to its end."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+
+import verify_null
+
+from rccltune import verify
+from rccltune.model import Collective, Rule, Setting
+from rccltune.rules import render_rules
+
+KIB = 1 << 10
+
+
+class FailingOnce(verify_null.MadeUp):
+    """The first look ends at a rule, behind launches that checked results."""
+
+    def __init__(self, ground: verify.Ground) -> None:
+        """A fifth is gained everywhere."""
+        super().__init__(1, lambda _: 0.2, ground)
+        self.checked_before: list[int] = []
+
+    def look(self, look: verify.Look, held: Sequence[verify.Held]) -> verify.Failed | None:
+        """As the ones that succeed, but for the first."""
+        [own] = held
+        self.checked_before.append(len(own.evidence.checked))
+        super().look(look, held)
+        if look.number > 1:
+            return None
+        own.evidence.checked |= set(own.evidence.cells)
+        return verify.Failed(rule=look.file.rules[-1], nbytes=512 * KIB, why="it hung")
+
+
+def test_a_look_that_a_failing_rule_cut_short_leaves_its_checks_to_the_next(tmp_path: Path) -> None:
+    """Ranges behind the one that failed were never checked, so that none counts as checked."""
+    ground = verify_null.ground_in(tmp_path)
+    rules = [
+        Rule(
+            collective=Collective.ALL_REDUCE,
+            min_nbytes=low * KIB,
+            max_nbytes=high * KIB - 1,
+            setting=Setting.parse("tree/ll"),
+            n_nodes=1,
+            n_ranks=64,
+        )
+        for low, high in ((4, 128), (256, 1024))
+    ]
+    wanted = verify.Wanted(where=tmp_path / "x.csv", min_gain=0.02, n_looks=3, keep_losers=False)
+    looker = FailingOnce(ground)
+    done = verify.settle(wanted, ground, render_rules("two rules", rules), looker=looker)
+    assert looker.checked_before[:2] == [0, 0]
+    assert [cut.reason.partition(" at ")[0] for cut in done.cuts] == ["the benchmark fails with it"]
