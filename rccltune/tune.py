@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass, replace
+from collections.abc import Callable
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 from rccltune import model, rules, session
 from rccltune.fit import FitDone, fit_session
 from rccltune.measure import Prepared, Swept, sweep
-from rccltune.model import DEFAULT_VARIANT, HarmError, Notice, Reporter, VerificationError, defaults
+from rccltune.model import HarmError, Notice, Reporter, VerificationError, defaults
 from rccltune.report import Reported, plot_session, report_session
 from rccltune.rules import EmitRequest, Emitted, choose_rules
 from rccltune.verify import CANDIDATES, Verified, VerifyRequest, exports_without, verify_rules
@@ -95,7 +95,8 @@ def tune(
     swept = sweep(prepared, reporter=reporter, command=command, force=force)
     beside()
     try:
-        emitted, verified, options = _proven(prepared, options, base, allowed, reporter)
+        emitted = _emitted(folder, options, base, allowed, reporter)
+        verified = _verified(prepared, emitted, options, allowed, reporter)
     except VerificationError:
         # What was seen, and that nothing of it is proven, is worth figures and a page too.
         page = _shown(folder, options, reporter)
@@ -127,57 +128,11 @@ def _shown(folder: Path, options: Options, reporter: Reporter) -> Reported:
     return report_session(folder, options, reporter=reporter, overwrite=True)
 
 
-def _proven(
-    prepared: Prepared,
-    options: Options,
-    base: Path | None,
-    allowed: frozenset[str],
-    reporter: Reporter,
-) -> tuple[Emitted, tuple[Verified, ...], Options]:
-    """The rules, what stands of them, and how they were chosen.
-
-    Chosen once more, for the site's own environment, where another one does harm. What is exported
-    is verified with rules; without any it is not, and so is not written.
-    """
-    emitted = _emitted(prepared.folder, options, base, allowed, reporter)
-    why = "no rule is there to verify another one with"
-    try:
-        verified = _verified(prepared, emitted, options, allowed, reporter)
-    except HarmError as error:
-        if not _is_exported(emitted):
-            raise
-        verified, why = (), error.message
-    if any(one.lost_needs for one in verified):
-        why = "what the rules need slows sizes without a rule"
-    elif verified:
-        return emitted, verified, options
-    if not _is_exported(emitted):
-        return emitted, verified, options
-    reporter.say(f"rules are chosen for the site's own environment: {why}")
-    own = _in_default(options)
-    emitted = _emitted(prepared.folder, own, base, allowed, reporter)
-    return emitted, _verified(prepared, emitted, own, allowed, reporter), own
-
-
 def _emitted(
     folder: Path, options: Options, base: Path | None, allowed: frozenset[str], reporter: Reporter
 ) -> Emitted:
     request = EmitRequest(folders=(folder,), options=options, base=base, allowed=allowed)
     return choose_rules(request, reporter=reporter)
-
-
-def _is_exported(emitted: Emitted) -> bool:
-    """Whether the rules are for an environment other than the site's own."""
-    return any(
-        environment.chosen and environment.variant.name != DEFAULT_VARIANT.name
-        for one in (emitted, *emitted.beside)
-        for environment in one.environments
-    )
-
-
-def _in_default(options: Options) -> Options:
-    """The same choice among what the site's own environment gives."""
-    return lambda done: replace(options(done), variant=DEFAULT_VARIANT.name)
 
 
 def _verified(
@@ -187,37 +142,69 @@ def _verified(
     allowed: frozenset[str],
     reporter: Reporter,
 ) -> tuple[Verified, ...]:
-    """Every file that has rules, verified; only then does one lie where jobs look for it."""
+    """Every file that has rules, verified; only then does one lie where jobs look for it.
+
+    The files for the site as it is come first. What one for another environment does to sizes
+    without a rule is no matter of theirs: it is left out, and said.
+    """
     found = []
-    choosing = options(fit_session(prepared.folder, reporter=reporter))
     for one in (emitted, *emitted.beside):
         if one.path is None or one.environment_path is None:
             continue
-        lost: Mapping[str, str] = {}
+        is_site = one.environment is None
         if one.count.rules:
-            candidate = prepared.folder / CANDIDATES / one.path.name
-            candidate.parent.mkdir(exist_ok=True)
-            session.write_atomically(candidate, one.text)
-            verified = verify_rules(
-                VerifyRequest(
-                    folder=prepared.folder,
-                    rules=candidate,
-                    output=one.path,
-                    min_gain=choosing.min_gain,
-                    extrapolate=choosing.extrapolate,
-                    timeout_s=prepared.timeout_s,
-                    allowed=allowed,
-                ),
-                prepared.sweep,
-                prepared.site,
-                reporter=reporter,
-            )
+            if not is_site:
+                reporter.say(f"Verifying the rules for {_exports(one)}")
+            try:
+                verified = _of_file(prepared, one, options, allowed, reporter)
+            except HarmError as error:
+                if is_site:
+                    raise
+                reporter.say(f"No rules for {_exports(one)}: {error.message}")
+                continue
             found.append(verified)
             lost = verified.lost_exports
-        elif _is_exported(emitted):
+        elif is_site:
+            lost = {}
+            session.write_atomically(one.path, one.text)
+        else:
             # Nothing verifies an environment without rules.
             continue
-        else:
-            session.write_atomically(one.path, one.text)
         session.write_atomically(one.environment_path, exports_without(one.environment_text, lost))
     return tuple(found)
+
+
+def _exports(one: Emitted) -> str:
+    return " ".join(f"{name}={value}" for name, value in one.needs)
+
+
+def _of_file(
+    prepared: Prepared,
+    one: Emitted,
+    options: Options,
+    allowed: frozenset[str],
+    reporter: Reporter,
+) -> Verified:
+    """One file, verified as a candidate."""
+    if one.path is None:
+        raise ValueError("this file lies nowhere")
+    choosing = options(fit_session(prepared.folder, reporter=reporter))
+    candidate = prepared.folder / CANDIDATES / one.path.relative_to(prepared.folder)
+    for folder in (candidate.parent, one.path.parent):
+        folder.mkdir(parents=True, exist_ok=True)
+    session.write_atomically(candidate, one.text)
+    return verify_rules(
+        VerifyRequest(
+            folder=prepared.folder,
+            rules=candidate,
+            output=one.path,
+            min_gain=choosing.min_gain,
+            needs_stay=one.environment is not None,
+            extrapolate=choosing.extrapolate,
+            timeout_s=prepared.timeout_s,
+            allowed=allowed,
+        ),
+        prepared.sweep,
+        prepared.site,
+        reporter=reporter,
+    )

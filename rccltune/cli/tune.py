@@ -30,6 +30,7 @@ from rccltune.model import (
 
 if TYPE_CHECKING:
     from rccltune.measure import Prepared
+    from rccltune.rules import Emitted
     from rccltune.tune import Tuned
     from rccltune.verify import Outlook, Verified
 
@@ -166,31 +167,59 @@ def _text(done: Tuned) -> Laid:
     lines = []
     if done.simulated:
         lines.append("SIMULATED: nothing of this was measured on hardware")
-    rows = [line for one in done.verified for line in _rules(one)]
-    if not rows:
+    files = {one.path: one for one in (done.emitted, *done.emitted.beside)}
+    site = [one for one in done.verified if files[one.path].environment is None]
+    others = [one for one in done.verified if one not in site and _rules(one)]
+    rows = [line for one in site for line in _rules(one)]
+    if rows:
+        lines += ["Faster than the untouched site, verified:", *rows]
+    elif others:
+        lines.append("For the site as it is no rule beats the untouched site by what it must gain.")
+    else:
         lines += [
             "Nothing is to be won here: no rule beats the untouched site by what a rule must gain.",
             "No rule of ours is left in the file; use the site as it is.",
         ]
-    else:
-        lines += ["Faster than the untouched site, verified:", *rows]
-    for one in done.verified:
-        lines += [f"  {line}" for line in by_environment(one)]
-        lines += [
-            f"  not kept: {cut.collective.value} "
-            f"{format_span(cut.min_nbytes, cut.max_nbytes)}: {cut.reason}"
-            for cut in one.cuts[:_SHOWN]
-        ]
-        lines += _undecided(one) if rows else []
+    for one in site:
+        lines += _beside_rules(one)
     lines += _unmeasured(done)
     if rows and done.emitted.base is not None:
         base = done.emitted.base
         lines.append(f"Behind them {len(base.rules)} rows of {base.place}")
     if rows:
         lines.append(f"To use it now: source {shlex.quote(str(done.exports.resolve()))}")
+    for one in others:
+        lines += _in_environment(one, files[one.path])
     lines.append(f"The page to mail: {done.report.path}")
     lines.append(f"Figures: {done.figures}; all of it: {done.folder}")
     return lay(lines)
+
+
+def _beside_rules(one: Verified) -> list[str]:
+    """What the environment does by itself, what was not kept, and what is undecided."""
+    lines = [f"  {line}" for line in by_environment(one)]
+    lines += [
+        f"  not kept: {cut.collective.value} "
+        f"{format_span(cut.min_nbytes, cut.max_nbytes)}: {cut.reason}"
+        for cut in one.cuts[:_SHOWN]
+    ]
+    return lines + (list(_undecided(one)) if _rules(one) else [])
+
+
+def _in_environment(one: Verified, emitted: Emitted) -> list[str]:
+    """The second pair of files: first what it costs, then what it gains."""
+    from rccltune import variants
+
+    exports = " ".join(f"{name}={value}" for name, value in one.needs)
+    spec, _ = variants.read_catalog(None).find(emitted.environment or "")
+    lines = [f"Or with {exports} in the job's environment, verified too:"]
+    if spec.costs is not None:
+        lines.append(f"  It costs: {spec.costs}.")
+    lines += [*_rules(one), *_beside_rules(one)]
+    if emitted.environment_path is not None:
+        path = shlex.quote(str(emitted.environment_path.resolve()))
+        lines.append(f"To use that instead: source {path}")
+    return lines
 
 
 def _rules(one: Verified) -> list[str]:

@@ -99,6 +99,7 @@ def _details(spec: VariantSpec, site: Site) -> Laid:
         ("threshold", _threshold(spec)),
         ("status", _status(spec, site)),
         ("source", spec.source),
+        ("costs", spec.costs),
         ("unverified", spec.unverified),
     ]
     lines = [f"{spec.title}: {spec.summary}"]
@@ -137,6 +138,7 @@ def _plain(spec: VariantSpec, site: Site) -> dict[str, Any]:
         "runner": spec.runner,
         "why_absent": why_absent(spec, site),
         "source": spec.source,
+        "costs": spec.costs,
         "unverified": spec.unverified,
         "own": spec.own,
     }

@@ -35,6 +35,7 @@ from rccltune.model import (
     Silence,
     Stretch,
     Target,
+    base_variant,
     format_size,
 )
 
@@ -140,7 +141,9 @@ def strengthened(curves: Sequence[Curve], *, tunerless: bool = False) -> tuple[C
     """The same curves, but what silence measured counts for the baseline where they agree.
 
     At sizes that only silence has, it counts where the sizes next to it that both have agree.
-    Where they differ the baseline stands alone. Everything else is as it was.
+    Where they differ the baseline stands alone. In an environment that has no baseline of its own
+    silence stands for it, if it agrees with the baseline wherever both were measured, or is the
+    site itself. Everything else is as it was.
 
     Args:
         curves: of a session.
@@ -148,7 +151,9 @@ def strengthened(curves: Sequence[Curve], *, tunerless: bool = False) -> tuple[C
             site itself then: its passes, which lie between those of the settings, count at all
             sizes that only it has, and where the site's own launches were slower.
     """
-    pairs = [pair for pair in _pairs(curves) if _extra(pair, tunerless=tunerless)]
+    all_pairs = _pairs(curves)
+    curves = (*curves, *_standing_in(curves, all_pairs, tunerless=tunerless))
+    pairs = [pair for pair in all_pairs if _extra(pair, tunerless=tunerless)]
     if not pairs:
         return tuple(curves)
     points = [_merged(pair, tunerless=tunerless) for pair in pairs]
@@ -160,6 +165,24 @@ def strengthened(curves: Sequence[Curve], *, tunerless: bool = False) -> tuple[C
         stronger = replace(pair.baseline, points=row, fits=result.fits, chosen=result.chosen)
         made[stronger.key] = stronger
     return tuple(made.get(curve.key, curve) for curve in curves)
+
+
+def _standing_in(
+    curves: Sequence[Curve], pairs: Sequence[_Pair], *, tunerless: bool
+) -> list[Curve]:
+    """Baselines of environments in which nothing was measured without our plugin."""
+    own = {curve.key for curve in curves}
+    agree = {pair.baseline.key.target.collective for pair in pairs}
+    if not tunerless:
+        agree -= {p.baseline.key.target.collective for p in pairs if any(p.compared.differs)}
+    return [
+        replace(curve, key=key)
+        for curve in curves
+        if curve.key.setting == SILENT
+        and curve.key.variant == base_variant(curve.key.variant)
+        and curve.key.target.collective in agree
+        and (key := replace(curve.key, setting=BASELINE)) not in own
+    ]
 
 
 def _pairs(curves: Sequence[Curve]) -> list[_Pair]:

@@ -329,6 +329,9 @@ class SweepOptions:
     exhaustive: Annotated[
         bool, _YES_OR_NO, Option("Every setting at every size; no search.", is_flag=True)
     ] = False
+    no_environment: Annotated[
+        bool, _YES_OR_NO, Option("Try no channel count above the library's own.", is_flag=True)
+    ] = False
     budget: Annotated[
         float | None, _TIME, Option("Wall time to spend, 5m or 1h. [default: as needed]")
     ] = None

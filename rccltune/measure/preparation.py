@@ -6,7 +6,7 @@ import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 from rccltune import launch, machine, model, plan, session
 from rccltune.measure import searching, sizes, variants
@@ -25,6 +25,7 @@ from rccltune.model import (
     Sample,
     SessionError,
     Sweep,
+    Variant,
 )
 from rccltune.session import NODE_FILE, counted, name_of
 
@@ -329,11 +330,44 @@ def next_round(prepared: Prepared, search: Search, known: Read) -> Prepared:
     ended = _ended(prepared)
     site = prepared.site
     samples = samples_so_far(prepared, known)
-    made = searching.step(search, samples, ended, site.fingerprint.arch_or_vendor, site.start_s)
+    made = searching.step(
+        search,
+        samples,
+        ended,
+        arch=site.fingerprint.arch_or_vendor,
+        start_s=site.start_s,
+        environment=_environment_tried(prepared, search),
+    )
     named = _named(made.planned[-1], prepared.site, prepared.timeout_s, is_first=False)
     made = replace(made, planned=(*made.planned[:-1], named))
     launches = (*made.launches, *prepared.varied)
     return replace(prepared, search=made, plan=replace(prepared.plan, launches=launches))
+
+
+def _environment_tried(prepared: Prepared, search: Search) -> Variant | None:
+    """More channels than the library takes by itself, unless something speaks against it.
+
+    That is: the user did not want it, a variable of the site says how many there are, the library
+    would not obey, or its log does not say how many it takes.
+    """
+    said = {name for pairs in (prepared.cleared, prepared.passed) for name, _ in pairs}
+    said |= {name for _, name, _ in prepared.filled}
+    names = [one.name for one in prepared.sweep.variants]
+    if prepared.sweep.no_environment or said & _CHANNELS or any(map(_is_channels, names)):
+        return None
+    first = search.planned[0][0]
+    own = session.channels_in(prepared.folder / "launches" / first.id)
+    return variants.more_channels(prepared.sweep, prepared.site, max(own)) if own else None
+
+
+# Variables that say how many channels there are.
+_CHANNELS: Final = frozenset(
+    f"NCCL_{bound}_{what}" for bound in ("MIN", "MAX") for what in ("NCHANNELS", "CTAS")
+)
+
+
+def _is_channels(variant: str) -> bool:
+    return variant.startswith("channels-")
 
 
 def _ended(prepared: Prepared) -> list[tuple[Launch, Outcome]]:

@@ -86,25 +86,23 @@ def begin(sweep: Sweep, ground: plan.Ground) -> Search:
         arms[collective].append(setting)
     first = search.first_round(arms, plan.sizes(sweep))
     made = plan.plan_round(sweep, ground, first)
-    # No larger than the coarse pass goes, where all settings are measured, and checked.
-    last = search.coarse_sizes(plan.sizes(sweep))[-1]
-    coarse = replace(sweep, max_nbytes=last, check=False)
-    controls = (replace(one, round=1) for one in plan.controls(coarse, ground))
-    launches = (*made, *controls)
-    return Search(sweep=sweep, ground=ground, rounds=(first,), planned=(launches,))
+    return Search(sweep=sweep, ground=ground, rounds=(first,), planned=(made,))
 
 
 def step(
     before: Search,
     samples: Sequence[Sample],
     ended: Sequence[tuple[Launch, Outcome]],
+    *,
     arch: str | None,
     start_s: float | None,
+    environment: Variant | None = None,
 ) -> Search:
     """The search with its next round; a round without wants ends it.
 
     Where the round before was not planned as the last one, that round has launches all the same:
-    the untouched site is measured once more.
+    the untouched site is measured once more. With the last launches goes a walk through what the
+    search has left, in another environment.
 
     Args:
         before: all its launches have ended.
@@ -112,6 +110,7 @@ def step(
         ended: those launches, whichever way they ended.
         arch: of the GPUs.
         start_s: what a launch takes beside its collectives, None where it is to be measured.
+        environment: to be tried beside the site's own.
     """
     number = len(before.rounds) + 1
     known = tuple(_without_dropped(one, before) for one in known_of(before.sweep, samples, arch))
@@ -125,7 +124,21 @@ def step(
             _pace(before.sweep, known, ended, start_s),
             asked_from={one.collective: _asked_from(one) for one in known},
         )
+        if environment is not None and (following.is_last or not following.wants):
+            left = {one.collective: _left(one) for one in known}
+            walks = plan.plan_environment(before.sweep, before.ground, environment, left)
+            launches += tuple(replace(one, round=number) for one in walks)
     return replace(before, rounds=(*before.rounds, following), planned=(*before.planned, launches))
+
+
+def _left(known: search.Known) -> list[Setting]:
+    """Settings that leave channels to the library and that no round has dropped."""
+    settings = dict.fromkeys(curve.key.setting for curve in known.curves)
+    return [
+        one
+        for one in settings
+        if one.role is Role.FORCED and one.channels is None and one not in known.dropped
+    ]
 
 
 def _asked_from(known: search.Known) -> int:

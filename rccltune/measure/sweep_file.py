@@ -73,6 +73,7 @@ def sweep_of(options: SweepOptions) -> Sweep:
         seed=options.seed,
         method=options.method,
         exhaustive=options.exhaustive,
+        no_environment=options.no_environment,
         longest_s=options.longest,
     )
 
@@ -105,6 +106,7 @@ def options_of(sweep: Sweep) -> dict[str, Any]:
         "channels": sweep.counts,
         "method": sweep.method,
         "exhaustive": sweep.exhaustive,
+        "no_environment": sweep.no_environment,
         "longest": sweep.longest_s,
         "sizes": tuple((one, nbytes) for one, found in sweep.wanted for nbytes in found),
     }

@@ -165,6 +165,8 @@ def _run(
         if under_way is None or under_way.is_over or out:
             return prepared, out
         prepared = next_round(prepared, under_way, known)
+        there = session.open_session(prepared.folder)
+        session.write_header(_with_variants(there, _own_variants(prepared)))
         # What failed twice in an earlier round is left to the next command.
         wanted = prepared.search.planned[-1] if prepared.search is not None else ()
 
@@ -224,12 +226,9 @@ def _begin(prepared: Prepared, command: str) -> None:
     folder, site = prepared.folder, prepared.site
     made = _header(prepared, command)
     if (folder / "session.json").exists():
-        # A variant that an earlier command did not measure comes to those that it did.
         there = session.open_session(folder)
         _check_variants(prepared, there)
-        known = {one.name for one in there.variants}
-        added = tuple(one for one in made.variants if one.name not in known)
-        made = replace(there, variants=(*there.variants, *added)) if added else there
+        made = _with_variants(there, made.variants)
     session.write_header(made)
     session.write_atomically(folder / PLACE_FILE, session.dump_json(site.seating.place))
     session.write_atomically(
@@ -238,6 +237,13 @@ def _begin(prepared: Prepared, command: str) -> None:
     session.remember(folder)
     if site.node is not None:
         session.write_atomically(folder / NODE_FILE, simulate.written(site.node))
+
+
+def _with_variants(there: Session, more: Sequence[Variant]) -> Session:
+    """The header with variants that an earlier command, or an earlier round, did not measure."""
+    known = {one.name for one in there.variants}
+    added = tuple(one for one in more if one.name not in known)
+    return replace(there, variants=(*there.variants, *added))
 
 
 def _check_variants(prepared: Prepared, there: Session) -> None:
@@ -266,16 +272,19 @@ def _variables(variant: Variant) -> str:
 
 
 def _header(prepared: Prepared, command: str) -> Session:
-    own = {one.variant.name: one.variant for one in prepared.plan.launches}
-    # A user's own may stand in the place of one that every session knows.
-    variants: dict[str, Variant] = {n: v for n, v in own.items() if v != KNOWN_VARIANTS.get(n)}
     return Session(
         path=prepared.folder,
         command=command,
         tool=f"rccltune {__version__}",
         fingerprint=prepared.site.fingerprint,
-        variants=tuple(variants.values()),
+        variants=_own_variants(prepared),
     )
+
+
+def _own_variants(prepared: Prepared) -> tuple[Variant, ...]:
+    """Variants of the plan that not every session knows, or knows otherwise."""
+    own = {one.variant.name: one.variant for one in prepared.plan.launches}
+    return tuple(one for name, one in own.items() if one != KNOWN_VARIANTS.get(name))
 
 
 def _lift_all(folder: Path, ledger: Ledger, launches: Sequence[Launch], reporter: Reporter) -> None:

@@ -64,6 +64,24 @@ def with_variants(request: Request, site: Site) -> tuple[Sweep, tuple[str, ...]]
     return made, tuple(refused)
 
 
+def more_channels(sweep: Sweep, site: Site, n_own: int) -> Variant | None:
+    """The variant with more channels than the library takes by itself; None where none is obeyed.
+
+    The next power of two: NCCL takes 24 of them on an H100 where 32 are faster.
+
+    Args:
+        sweep: what is measured.
+        site: where.
+        n_own: channels of the untouched site's communicators.
+    """
+    word = f"channels-{1 << n_own.bit_length()}"
+    spec, parameter = variants.read_catalog(None).find(word)
+    if variants.why_absent(spec, _seen(site, sweep, spec, parameter)) is not None:
+        return None
+    where = variants.Where(max_nbytes=sweep.max_nbytes, n_ranks=site.scale.n_ranks)
+    return variants.resolve(spec, parameter, where)
+
+
 def variant_named(word: str, own: Path | None) -> Variant:
     """The variant that somebody else measured in, with its variables as far as a name tells them.
 

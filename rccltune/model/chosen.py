@@ -254,7 +254,9 @@ class Environment:
         gains: by collective, scale and placement of ranks.
         score: mean over sizes of log(time with the default variant's rules / time in it).
         against: why nobody should export it unasked; None where it may be chosen.
-        chosen: rules are for this one.
+        chosen: the rules are for this one, since the user named it.
+        recommended: it wins most of those that may be chosen unasked: a rule file of its own,
+            beside that for the site as it is, is for it.
     """
 
     variant: Variant
@@ -265,6 +267,7 @@ class Environment:
     score: Number
     against: Line | None = None
     chosen: bool = False
+    recommended: bool = False
 
 
 class Judgement(Enum):

@@ -33,6 +33,7 @@ from .rounds import plan_round as plan_round
 from .rounds import seconds as seconds
 from .variants import N_CONTROL_SIZES as N_CONTROL_SIZES
 from .variants import controls as controls
+from .variants import plan_environment as plan_environment
 from .variants import plan_variants as plan_variants
 from .walks import alone as alone
 from .walks import continuation as continuation

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Final
 
 from rccltune.model import (
     Collective,
@@ -46,10 +45,10 @@ def plan_round(
 ) -> tuple[Launch, ...]:
     """Launches of a round, baselines among them, ids still empty.
 
-    The untouched site is measured before the first two rounds and after the last, at every size of
-    the sweep: silence could stand for most of them, but a size where it seems to differ would be
-    one without a baseline, and a hole in the middle of a rule. Results are checked in the first
-    round alone.
+    The untouched site is measured before the first round and after the last, at every size of the
+    sweep: silence could stand for most of them, but a size where it seems to differ would be one
+    without a baseline, and a hole in the middle of a rule. Results are checked in the first round
+    alone.
 
     Args:
         sweep: options of all launches; sizes and repeats of walks are those of the wants.
@@ -63,7 +62,7 @@ def plan_round(
     # A check takes longer than the calls of most sizes (20 to 37 ms a row on an H100), and every
     # setting runs in the first round; verification checks the rules at every size.
     sweep = replace(sweep, check=sweep.check and made.number == 1)
-    launches = baselines(sweep, ground, made.number - 1) if made.number <= _FIRST else []
+    launches = baselines(sweep, ground, 0) if made.number == 1 else []
     walks: list[tuple[float, Launch]] = []
     for collective in sweep.collectives:
         wants = [want for want in made.wants if want.collective is collective]
@@ -72,13 +71,9 @@ def plan_round(
     launches += [launch for _, launch in sorted(walks, key=lambda pair: -pair[0])]
     launches = [replace(one, round=made.number) for one in launches]
     if made.is_last:
-        ends = baselines(sweep, ground, max(made.number, _FIRST))
+        ends = baselines(sweep, ground, 1)
         launches += [replace(one, round=made.number) for one in ends]
     return tuple(launches)
-
-
-# Rounds that begin with the untouched site.
-_FIRST: Final = 2
 
 
 def over(sweep: Sweep, sizes: Range) -> Sweep:

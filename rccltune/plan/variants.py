@@ -11,7 +11,7 @@ too. Samples of different variants are compared and never pooled.
 from __future__ import annotations
 
 import random
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from itertools import combinations
 from math import ceil
@@ -27,6 +27,7 @@ from rccltune.plan.launches import (
     launch_of,
     pass_s,
     sizes,
+    variant_of,
 )
 from rccltune.plan.walks import groups_of, walks_of, why_no_walk
 
@@ -54,6 +55,35 @@ def plan_variants(sweep: Sweep, ground: Ground, *, walks: bool) -> list[Launch]:
             start, end = (len(whole) * k // n_rounds for k in (repeat, repeat + 1))
             launches += whole[start:end]
     return launches
+
+
+def plan_environment(
+    sweep: Sweep, ground: Ground, variant: Variant, settings: Mapping[Collective, Sequence[Setting]]
+) -> list[Launch]:
+    """One walk a collective through what a search has left, in another environment.
+
+    Silence stands for the library's own choice there; verification holds it against the untouched
+    site. Ids are still empty.
+
+    Args:
+        sweep: its sizes.
+        ground: what there is.
+        variant: the environment.
+        settings: of each collective; those that need a variable of their own are left out.
+    """
+    unchecked = replace(sweep, check=False)
+    n_passes = sweep.longest_s / pass_s(sweep)
+    return [
+        walk
+        for collective, wanted in settings.items()
+        for walk in walks_of(
+            unchecked,
+            ground,
+            (collective, variant),
+            [one for one in wanted if variant_of(one, ground, variant) == variant],
+            n_passes,
+        )
+    ]
 
 
 def _concerned(sweep: Sweep, variant: Variant) -> Sweep:

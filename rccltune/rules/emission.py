@@ -65,6 +65,8 @@ def emit_rules(request: EmitRequest, *, reporter: Reporter) -> Emitted:
 def choose_rules(request: EmitRequest, *, reporter: Reporter) -> Emitted:
     """What would be written, and where; nothing is.
 
+    Rules for the site as it is; where an environment wins more, rules for that stand beside them.
+
     Raises:
         TooLittleDataError: fewer than two settings to choose between.
         CommandLineError: several files and one place for them; options that exclude each other;
@@ -79,6 +81,26 @@ def choose_rules(request: EmitRequest, *, reporter: Reporter) -> Emitted:
             hint="leave it out, or write --format rccl or all.",
         )
     fits = [fit_session(folder, reporter=reporter) for folder in request.folders]
+    own = _chosen_for(request, fits, reporter)
+    best = next((one for one in own.environments if one.recommended), None)
+    named = any(request.options(done).variant is not None for done in fits)
+    if best is None or named or own.path is None:
+        return own
+    # In a folder of its own: RCCL's built-in tuner takes any rccl_tuner*.csv beside the other one,
+    # without what this one needs.
+    path = own.path.parent / best.variant.name / own.path.name
+    ask = request.options
+    other = replace(
+        request,
+        output=path,
+        options=lambda done: replace(ask(done), variant=best.variant.name),
+    )
+    made = _chosen_for(other, fits, Reporter())
+    return replace(own, beside=(*own.beside, made, *made.beside))
+
+
+def _chosen_for(request: EmitRequest, fits: Sequence[FitDone], reporter: Reporter) -> Emitted:
+    """The files for one environment: the one that the options name, else the site's own."""
     fingerprint = one_machine([done.session for done in fits])
     request, choices = _choices(request, fits, reporter)
     judged = [
@@ -215,6 +237,7 @@ def _emitted(
         translated=translated,
         environment_path=_beside(request, path),
         environment_text=environment,
+        environment=next((one.variant.name for one in environments if one.chosen), None),
         needs=document.needs,
         zones=sheet.zones,
         placement=sheet.placement,

@@ -285,6 +285,7 @@ class Emitted:
         text: of the rule file; of the exports where no rule file was asked for.
         environment_path: of the exports that use it, None where all goes to stdout.
         environment_text: of the exports.
+        environment: name of the variant that the rules are for; None for the site as it is.
         environments: variants that were measured beside the untouched site, judged.
         needs: what the rules need to be exported.
         placement: the only one that the rules are for, None where they are for any.
@@ -298,6 +299,7 @@ class Emitted:
     zones: tuple[Zone, ...]
     environment_path: Path | None = None
     environment_text: str = ""
+    environment: str | None = None
     environments: tuple[Environment, ...] = ()
     needs: tuple[tuple[str, str], ...] = ()
     left_out: tuple[LeftOut, ...] = ()
@@ -319,6 +321,7 @@ class Emitted:
         return {
             "path": str(self.path) if self.path else None,
             "environment_path": str(self.environment_path) if self.environment_path else None,
+            "environment": self.environment,
             "environments": model.to_plain(self.environments),
             "needs": dict(self.needs),
             **self.count.as_plain(),

@@ -16,7 +16,7 @@ from rccltune.search.coarse import coarse_sizes, looked_at
 from rccltune.search.estimates import Estimates, estimate
 from rccltune.search.regret import Prospect, prospect
 
-MOST_ROUNDS: Final = 4
+MOST_ROUNDS: Final = 3
 # Expected regret that is not worth a launch: half of the default tolerance of a choice.
 AIM: Final = TOLERANCE / 2
 # Between the grid's sizes a boundary may move by what a choice tolerates.
@@ -38,7 +38,6 @@ _HOPELESS: Final = 0.01
 _CHANNELS_IN: Final = 2
 # Below, one channel carries all there is.
 _CHANNELS_FROM: Final = 64 << 10
-_BETWEEN_FROM: Final = 3
 # A setting with this chance of being the fastest has survived.
 _SURVIVES: Final = 0.2
 
@@ -148,9 +147,6 @@ class _Look:
         """Sizes at which more is to be known, with the settings that may change the choice."""
         found = [self._want(x) for x in self._open_sizes()]
         wants = [want for want in found if want.settings]
-        # A boundary is not worth finding before it is known which settings meet there.
-        if number < _BETWEEN_FROM:
-            wants = [want for want in wants if want.nbytes in self.on_grid]
         if number == _CHANNELS_IN:
             wants = _joined(self._channels(), wants)
         return wants
@@ -160,7 +156,7 @@ class _Look:
         return aim * (_DEAR if nbytes > self.cheap_to else 1)
 
     def _open_sizes(self) -> list[int]:
-        """By size; of two unmeasured neighbours the one that promises more."""
+        """By size; of two dear unmeasured neighbours the one that promises more."""
         measured = self.ours.max(axis=0) > 0
         by_promise = sorted(
             (x for x, nbytes in enumerate(self.known.sizes) if self._is_open(x, nbytes)),
@@ -170,7 +166,8 @@ class _Look:
         last = len(self.known.sizes) - 1
         taken = [] if self.ours[:, last].any() or not self._want(last).settings else [last]
         for x in by_promise:
-            near = any(abs(x - y) <= 2 and not measured[y] for y in taken)
+            is_dear = self.known.sizes[x] > self.cheap_to
+            near = is_dear and any(abs(x - y) <= 2 and not measured[y] for y in taken)
             if x not in taken and (measured[x] or not near):
                 taken.append(x)
         return sorted({*taken, *self.brackets})
@@ -320,8 +317,10 @@ class _Look:
         """
         measured = np.flatnonzero(self.ours[:, x] > 0)
         choice = int(self.prospect.choice[x])
-        if measured.size == 0 or choice < 0 or not self._is_forced(self._settings[choice]):
+        if choice < 0 or not self._is_forced(self._settings[choice]):
             return []
+        if measured.size == 0:
+            return [self._settings[choice]] if self.known.sizes[x] in self.on_grid else []
         means = self.estimates.centre[:, :, x].mean(axis=1)
         fastest = int(measured[means[measured].argmin()])
         is_dear = self.known.sizes[x] > self.cheap_to

@@ -17,6 +17,7 @@ from .imports import VENDOR_UNKNOWN as VENDOR_UNKNOWN
 from .imports import import_files as import_files
 from .launches import REPEATING as REPEATING
 from .launches import Ran as Ran
+from .launches import channels_in as channels_in
 from .launches import is_interrupted as is_interrupted
 from .launches import is_walk as is_walk
 from .launches import n_steps_of as n_steps_of

@@ -216,6 +216,12 @@ def _check_met(log: Path, wanted: Launch) -> None:
         )
 
 
+def channels_in(own: Path) -> frozenset[int]:
+    """How many channels the communicators of a launch had; empty where its ranks kept no log."""
+    logged = _logged(own)
+    return frozenset() if logged is None else logged.channels
+
+
 def _logged(own: Path) -> Logged | None:
     """What the library's logs of all ranks say; None where it was not made to write any."""
     logs = sorted(own.glob("nccl-*.log"))

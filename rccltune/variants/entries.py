@@ -244,6 +244,7 @@ class EntryKeys(TypedDict, total=False):
     widens: _Text
     without: _Text
     source: _Text
+    costs: _Text
     unverified: _Text
     replaces: _Flag
 

@@ -96,6 +96,7 @@ class VariantSpec:
         not_tunable: why it cannot be measured as a variant.
         widens: the variant of which this one only makes more settings selectable.
         without: the variant in which the library goes on beyond this one's threshold.
+        costs: what a job pays for it that no benchmark shows.
         unverified: what neither a run nor a source has settled.
         own: from a user's file.
     """
@@ -118,6 +119,7 @@ class VariantSpec:
     widens: str | None = None
     without: str | None = None
     source: str | None = None
+    costs: str | None = None
     unverified: str | None = None
     own: bool = False
 

@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from math import exp, log
 from statistics import fmean
+from types import MappingProxyType
 from typing import Final
 
 from rccltune.model import Collective, Judgement, Rule, Scale, Target, Verdict, View
@@ -34,6 +35,7 @@ _SLIGHTLY: Final = log(1.01)
 # Chance of stalls in one arm alone at which they are its own.
 _OWN_STALLS: Final = 0.01
 Side = tuple[Target, View]
+_NOTHING: Final[Mapping[Key, float]] = MappingProxyType({})
 
 
 @dataclass(slots=True)
@@ -42,7 +44,8 @@ class Evidence:
 
     Attributes:
         cells: silence beside the rules.
-        beside: log(time of the untouched site / time of silence), of launches next to each other.
+        beside: log(time of the untouched site / time of silence), of launches next to each other;
+            where rules need variables, of launches without and with those alone.
         wrong: wrong elements with the rules.
         checked: sizes at which results were.
         is_own: measured as the sweep was, so that a rule must win here; elsewhere it must not lose.
@@ -56,13 +59,26 @@ class Evidence:
     wrong: dict[Key, int] = field(default_factory=dict)
     checked: set[Key] = field(default_factory=set)
 
-    def add(self, launch: str, cells: Mapping[Key, Cell], untouched: Mapping[Key, float]) -> None:
-        """Take up a launch of both arms, and the untouched one next to it, in µs."""
+    def add(
+        self,
+        launch: str,
+        cells: Mapping[Key, Cell],
+        untouched: Mapping[Key, float],
+        bare: Mapping[Key, float] = _NOTHING,
+    ) -> None:
+        """Take up a launch of both arms, and those next to it.
+
+        Args:
+            launch: its id.
+            cells: what it gave.
+            untouched: the site's times in µs.
+            bare: those with the variables alone that the rules need.
+        """
         for key, cell in cells.items():
             self.cells.setdefault(key, {})[launch] = cell
+            other = bare.get(key, cell.silent_us)
             if key in untouched:
-                value = log(untouched[key] / cell.silent_us)
-                self.beside.setdefault(key, {})[launch] = value
+                self.beside.setdefault(key, {})[launch] = log(untouched[key] / other)
 
     def forget(self, holds: Callable[[Key], bool]) -> None:
         """Leave out sizes, since what chose what is left of a rule does not prove it."""

@@ -47,6 +47,8 @@ from rccltune.verify.swept import Swept
 
 FOLDER: Final = "verification"
 TUNED: Final = "tuned"
+# What rules need of the job's environment, without plugin and rules.
+_BARE: Final = "needs"
 _TRIES: Final = 2
 # A launch goes through both arms at least and at most so often; between, for about so long.
 FEWEST_CYCLES: Final = 2
@@ -221,6 +223,7 @@ class Looker:
             others=condition.sweep.collectives if look.file.needs else (),
             n_cycles=n_cycles if ground.walks else None,
             n_untouched=self._n_untouched(look, held),
+            needs=_bare(look.file) if ground.is_paired else None,
             # What is left of a rule gives the results that were checked; a fallback may answer now.
             checks=not held.evidence.checked or any(rule.fallback for rule in rules),
             edges=condition.is_own and look.edges,
@@ -233,6 +236,7 @@ class Looker:
                 pair,
                 tuned=self._named(pair.tuned),
                 untouched=self._named(pair.untouched) if pair.untouched else None,
+                bare=self._named(pair.bare) if pair.bare else None,
             )
             for pair in pairs
         ]
@@ -244,7 +248,7 @@ class Looker:
         if look.missing:
             return 0
         if look.file.needs:
-            return None
+            return UNTOUCHED
         # What these launches showed stays, whatever becomes of the rules.
         return 0 if held.evidence.beside and not look.suspects else UNTOUCHED
 
@@ -286,6 +290,7 @@ class Looker:
         ours = found[pair.tuned.id]
         proofs.prove(self.ground.folder, self.ground.site, pair.tuned, (rules, ours), held.proven)
         untouched = cells.times_of(found[pair.untouched.id]) if pair.untouched else {}
+        bare = cells.times_of(found[pair.bare.id]) if pair.bare else {}
         if not is_walk(pair.tuned):
             made = cells.cells_between(untouched, cells.times_of(ours))
             untouched = {}
@@ -296,7 +301,7 @@ class Looker:
             made = cells.cells_between(untouched, cells.times_of(with_rules))
             untouched = {}
         for evidence in (held.evidence, held.fresh):
-            evidence.add(pair.tuned.id, made, untouched)
+            evidence.add(pair.tuned.id, made, untouched, bare)
             evidence.checked |= cells.checked_in(ours)
             for key, n in cells.wrong_in(ours).items():
                 evidence.wrong[key] = evidence.wrong.get(key, 0) + n
@@ -365,6 +370,12 @@ class Looker:
 def _is_untouched(one: Sample, planned: Launch) -> bool:
     """Whether nothing of ours chose what a row measured."""
     return planned.variant.name != TUNED or one.key.setting == SILENT
+
+
+def _bare(file: RuleFile) -> Variant | None:
+    """The environment that rules need, None where they need nothing."""
+    pairs = tuple(sorted(dict(file.needs).items()))
+    return Variant(name=_BARE, environment=pairs) if pairs else None
 
 
 def _tuned(file: RuleFile, text: str, folder: Path, site: Site) -> Variant:

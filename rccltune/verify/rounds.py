@@ -14,7 +14,6 @@ from rccltune.model import (
     Judgement,
     Rule,
     Sweep,
-    Target,
     format_size,
     format_span,
 )
@@ -22,13 +21,14 @@ from rccltune.model.defaults import LEVEL
 from rccltune.plan import Condition
 from rccltune.rules import RuleFile, accepted, counted
 from rccltune.verify import cuts, harm
+from rccltune.verify.answered import Answered
 from rccltune.verify.cells import Key
 from rccltune.verify.cuts import Cut
 from rccltune.verify.evidence import Judging, Weighed, weigh
 from rccltune.verify.harm import Environment, Sizes
 from rccltune.verify.intervals import Estimate
 from rccltune.verify.looks import Ground, Held, Look, Looker, forget_checks, new_held, of_scale
-from rccltune.verify.proofs import Failed, Proven, fails_with_rules, wrong_without_rules
+from rccltune.verify.proofs import Failed, fails_with_rules, wrong_without_rules
 from rccltune.verify.rule_text import without_needs, without_regions
 from rccltune.verify.standing import (
     TOO_NARROW,
@@ -53,12 +53,14 @@ class Wanted:
         min_gain: what a rule must gain over its range, 0.02 for 2 %.
         n_looks: while something is undecided.
         keep_losers: nothing is cut.
+        needs_stay: the file is for what its rules need: it is worth nothing without.
     """
 
     where: Path
     min_gain: float
     n_looks: int
     keep_losers: bool
+    needs_stay: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -322,9 +324,10 @@ class _Course:
     def _without_needs(self) -> bool:
         """Go on without what the rules ask of the environment: some are not selectable then."""
         names = tuple(dict(self.file.needs))
-        self.ground.reporter.say(
-            f"{', '.join(names)} is left out: that it slows nothing without a rule was not shown"
-        )
+        why = f"{', '.join(names)} was not shown to slow nothing where no rule is"
+        if self.wanted.needs_stay:
+            raise HarmError(why, where=str(self.wanted.where), hint="Nothing was written.")
+        self.ground.reporter.say(f"{why}: the rules go on without")
         self.lost_needs = names
         self.text = without_needs(self.text)
         self.file = accepted(self.text.encode(), self.wanted.where)
@@ -357,8 +360,8 @@ class _Course:
             level=LEVEL / 2**self.number,
         )
 
-    def _answered(self, held: Held) -> _Answered:
-        return _Answered(of_scale(self.file, self.ground.site), held.proven)
+    def _answered(self, held: Held) -> Answered:
+        return Answered(of_scale(self.file, self.ground.site), held.proven)
 
     def _weighed_of(self, held: Held) -> tuple[Weighed, ...]:
         if held.condition not in self._known:
@@ -410,26 +413,8 @@ class _Course:
         return gone
 
 
-@dataclass(frozen=True, slots=True)
-class _Answered:
-    """Whether it was the rule for a size that answered, and no path, fallback or nobody."""
-
-    rules: Sequence[Rule]
-    proven: Proven
-
-    def at(self, one: Weighed) -> bool:
-        return self(one.verdict.target, one.verdict.nbytes)
-
-    def __call__(self, target: Target, nbytes: int) -> bool:
-        collective = target.collective
-        first = next((r for r in self.rules if r.matches(collective, nbytes, target.scale)), None)
-        if first is None or first.vendor or nbytes in self.proven.bypassed.get(collective, ()):
-            return False
-        return nbytes not in self.proven.skipped.get((collective, first.setting), ())
-
-
 def _stop_where_untouched_is_wrong(
-    folder: Path, answered: _Answered, weighed: Iterable[Weighed]
+    folder: Path, answered: Answered, weighed: Iterable[Weighed]
 ) -> None:
     """Wrong results at a size that no rule answered are the library's own.
 

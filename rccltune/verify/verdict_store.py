@@ -127,6 +127,8 @@ class VerdictFile:
 def verdict_name(rules: Path, folder: Path, plain: str) -> str:
     """``verdict.json``; ``verdict_one-oam.json`` for a placement, ``verdict_out.json`` of others.
 
+    Rules for an environment lie in a folder of its name: ``verdict_channels-32.json``.
+
     Args:
         rules: what stands goes there.
         folder: the session.
@@ -135,7 +137,11 @@ def verdict_name(rules: Path, folder: Path, plain: str) -> str:
     own, stem = Path(plain).stem, rules.stem
     if rules.resolve() == (folder / plain).resolve():
         return VERDICT_FILE
-    return f"{_VERDICT}_{stem.removeprefix(f'{own}_')}.json"
+    name = stem.removeprefix(f"{own}_")
+    home = rules.resolve().parent
+    if home.parent == folder.resolve():
+        name = home.name if stem == own else f"{home.name}_{name}"
+    return f"{_VERDICT}_{name}.json"
 
 
 def verdict_files(folder: Path) -> tuple[Path, ...]:

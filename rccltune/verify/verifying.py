@@ -62,6 +62,7 @@ class VerifyRequest:
         graphs: further numbers of graph replays, likewise; 0 is none.
         besides: collectives and sizes that run at the same time, likewise.
         keep_losers: leave the file as it is, whatever loses.
+        needs_stay: the file is for what its rules need: without it nothing of it is kept.
         extrapolate: rules keep what they answer beyond the sizes verified, unverified.
         allowed: variables beyond the harmless ones that ranks may be given for the rules.
     """
@@ -72,6 +73,7 @@ class VerifyRequest:
     min_gain: float = defaults.MIN_GAIN
     n_looks: int = defaults.REPEATS
     keep_losers: bool = False
+    needs_stay: bool = False
     extrapolate: bool = False
     timeout_s: float | None = None
     dtypes: tuple[str, ...] = ()
@@ -292,6 +294,7 @@ def verify_rules(
             min_gain=request.min_gain,
             n_looks=request.n_looks,
             keep_losers=request.keep_losers,
+            needs_stay=request.needs_stay,
         )
         state = settle(wanted, ground, text)
     cuts = (*beyond, *state.cuts)

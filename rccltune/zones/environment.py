@@ -1,4 +1,4 @@
-"""Which environment to export: variants with the rules that belong to each, against each other.
+"""Which environment is worth exporting: variants with their rules, against each other.
 
 An environment holds for a whole job, while a rule holds for a range of sizes. So a variant is
 worth choosing by itself only where nothing becomes slower than the untouched site; what helps some
@@ -110,15 +110,18 @@ def environments(
         wrong: what lossy variants got wrong.
 
     Returns:
-        In the order in which variants first appear; at most one is chosen.
+        In the order in which variants first appear; at most one is recommended, and only the one
+        that the options name is chosen.
     """
     found = _variants(curves)
     site = _Site(curves, zones, options, {one.name: one for one in found})
     judged = [_judged(site.outcome(variant.name), options, wrong) for variant in found]
     able = [one for one in judged if one.against is None]
     best = max(able, key=lambda one: one.score, default=None)
-    name = options.variant or (best.variant.name if best else DEFAULT_VARIANT.name)
-    return tuple(replace(one, chosen=one.variant.name == name) for one in judged)
+    return tuple(
+        replace(one, chosen=one.variant.name == options.variant, recommended=one is best)
+        for one in judged
+    )
 
 
 def _variants(curves: Iterable[Curve]) -> list[Variant]:

@@ -134,7 +134,7 @@ def has_baseline(done: FitDone) -> bool:
 def environments_of(
     done: FitDone, choice: Choice, options: ChoiceOptions
 ) -> tuple[Environment, ...]:
-    """The variants of a session, judged, with at most one chosen.
+    """The variants of a session, judged; the one that the options name is chosen.
 
     Raises:
         CommandLineError: the variant that was named was not measured, or is lossy.
@@ -178,24 +178,24 @@ def together(
 ) -> tuple[Environment, ...]:
     """The variants of several sessions as one, since a job has one environment.
 
-    One is chosen where every session chooses it; a threshold is the smallest of theirs, so that
-    it is beyond no session's crossover.
+    One is recommended where every session recommends it; a threshold is the smallest of theirs, so
+    that it is beyond no session's crossover.
 
     Args:
         judged: of each session.
         reporter: told where sessions want different environments.
     """
-    names = {next((e.variant.name for e in found if e.chosen), "default") for found in judged}
+    names = {next((e.variant.name for e in found if e.recommended), "none") for found in judged}
     if len(names) > 1:
         reporter.say(
             f"the sessions are best in different environments ({', '.join(sorted(names))}), and a "
-            "job has one: the rules are for the default one; --variant names another, and each "
-            "session by itself has its own"
+            "job has one: rules are written for the site as it is; --variant names an environment, "
+            "and each session by itself has its own"
         )
     made: dict[str, Environment] = {}
     for one in (one for found in judged for one in found):
         known = made.get(one.variant.name)
-        kept = replace(one, chosen=one.chosen and len(names) == 1)
+        kept = replace(one, recommended=one.recommended and len(names) == 1)
         made[one.variant.name] = kept if known is None else _both(known, kept)
     return tuple(made.values())
 
@@ -212,7 +212,7 @@ def _both(one: Environment, other: Environment) -> Environment:
 
 
 def zones_in(found: Sequence[Zone], environments: Iterable[Environment]) -> tuple[Zone, ...]:
-    """The zones of the environment that is chosen; of the default one where none is.
+    """The zones of the environment that is chosen; of the site's own where none is.
 
     What a path serves before a tuner is asked is a hole: a rule there would do nothing. Collectives
     that the environment does not concern keep the default's.

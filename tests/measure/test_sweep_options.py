@@ -58,6 +58,7 @@ SAID: dict[str, Any] = {
     "repeats": 5,
     "method": "per-setting",
     "exhaustive": True,
+    "no_environment": True,
     "budget": "3600s",
     "longest": "90s",
     "timeout": "0.5s",

@@ -94,7 +94,7 @@ def test_a_threshold_is_where_the_curves_cross(
     ours = line(latency_us, gb_per_s)
     crossing = (40 - latency_us) / (1 / (1e3 * gb_per_s) - 1 / 1e5)
     found = judge(curves_of({**PLAIN, ("baseline", PATH): ours}, seed=seed))["pp"]
-    assert found.chosen
+    assert found.recommended
     assert found.threshold_nbytes is not None
     if SIZES[0] < crossing < SIZES[-1]:
         # There neither side is ahead by more than 2 %, whichever of them is taken.
@@ -109,13 +109,13 @@ def test_a_threshold_is_where_the_curves_cross(
 def test_a_path_that_wins_everywhere_is_taken_up_to_the_largest_size() -> None:
     """Nobody measured beyond it."""
     found = judge(curves_of({**PLAIN, ("baseline", PATH): line(20, 200)}))["pp"]
-    assert (found.chosen, found.threshold_nbytes) == (True, SIZES[-1])
+    assert (found.recommended, found.threshold_nbytes) == (True, SIZES[-1])
 
 
 def test_a_path_that_is_slower_at_small_sizes_cannot_be_confined() -> None:
     """A threshold bounds from above only: calls below it would all take the path."""
     found = judge(curves_of({**PLAIN, ("baseline", PATH): line(60, 400)}))["pp"]
-    assert not found.chosen
+    assert not found.recommended
     assert found.threshold_nbytes is None
     assert found.against == "no threshold makes it faster than the site with its rules"
     [gain] = found.gains
@@ -133,7 +133,7 @@ def test_rules_may_make_a_path_superfluous() -> None:
         ("baseline", PATH): line(20, 200),
     }
     found = judge(curves_of(table))["pp"]
-    assert not found.chosen
+    assert not found.recommended
     assert found.gains[0].better
     assert found.gains[0].behind
 
@@ -149,7 +149,7 @@ def test_an_environment_that_harms_some_sizes_is_shown_and_not_chosen() -> None:
     table = {**PLAIN, ("baseline", CHANNELS): time, ("ring/ll", CHANNELS): time}
     curves = curves_of(table, sigma=0.0005)
     found = judge(curves)["channels-32"]
-    assert not found.chosen
+    assert not found.recommended
     assert found.against == "it makes all_reduce up to 25 % slower than the untouched site"
     [gain] = found.gains
     [better], [worse] = gain.better, gain.worse
@@ -170,7 +170,7 @@ def test_rules_that_belong_to_an_environment_can_take_away_its_harm() -> None:
         ("ring/ll/8", CHANNELS): mixed(0.99, 1.2),
     }
     found = judge(curves_of(table))["channels-32"]
-    assert found.chosen
+    assert found.recommended
     assert not found.gains[0].worse
 
 
@@ -179,7 +179,7 @@ def test_one_that_changes_nothing_is_not_chosen() -> None:
     for seed in range(20):
         table = {**PLAIN, ("baseline", CHANNELS): BASE, ("ring/ll", CHANNELS): BASE}
         found = judge(curves_of(table, sigma=0.01, seed=seed))["channels-32"]
-        assert not found.chosen
+        assert not found.recommended
         assert found.against == "it makes nothing faster than the site with its rules"
 
 
@@ -190,10 +190,10 @@ def test_a_lossy_variant_is_never_chosen_silently() -> None:
     target = next(c.key.target for c in curves if c.key.variant.name == "lp")
     wrong = [WrongShare(target=target, share=0.4, at_nbytes=1 << 26, from_nbytes=1 << 24)]
     found = judge(curves, wrong)["lp"]
-    assert not found.chosen
+    assert not found.recommended
     assert "lossy" in str(found.against)
     assert found.gains[0].wrong == wrong[0]
-    assert judge(curves, wrong, allow_lossy=True)["lp"].chosen
+    assert judge(curves, wrong, allow_lossy=True)["lp"].recommended
 
 
 def test_a_way_to_call_the_library_is_no_environment() -> None:
@@ -201,7 +201,7 @@ def test_a_way_to_call_the_library_is_no_environment() -> None:
     graph = Variant(name="graph-2", options=(("-G", "2"),))
     table = {**PLAIN, ("baseline", graph): line(20, 200), ("ring/ll", graph): line(20, 200)}
     found = judge(curves_of(table))["graph-2"]
-    assert not found.chosen
+    assert not found.recommended
     assert found.gains[0].better
 
 
@@ -214,7 +214,7 @@ def test_the_best_of_several_is_chosen_and_no_other() -> None:
         ("baseline", other): mixed(1, 0.8),
     }
     found = judge(curves_of(table))
-    assert {name for name, one in found.items() if one.chosen} == {"channels-64"}
+    assert {name for name, one in found.items() if one.recommended} == {"channels-64"}
     assert judge(curves_of(table), variant="default").keys() == found.keys()
     assert not any(one.chosen for one in judge(curves_of(table), variant="default").values())
 
@@ -227,7 +227,7 @@ def test_collectives_that_a_path_does_not_serve_keep_their_rules() -> None:
         collective="reduce_scatter",
     )
     found = judge((*served, *other))["pp"]
-    assert found.chosen
+    assert found.recommended
     assert {gain.target.collective.value for gain in found.gains} == {"all_reduce"}
 
 
@@ -235,7 +235,7 @@ def test_without_the_untouched_site_nothing_is_judged() -> None:
     """Tables that somebody else measured."""
     curves = curves_of({("ring/ll", DEFAULT_VARIANT): BASE, ("baseline", PATH): line(20, 50)})
     assert judge(curves)["pp"].gains == ()
-    assert not judge(curves)["pp"].chosen
+    assert not judge(curves)["pp"].recommended
 
 
 OFF = Variant(name="pp-off", environment=(("PP_ENABLE", "0"),), serves=(Collective.ALL_REDUCE,))
@@ -258,7 +258,7 @@ def test_a_default_path_is_confined_by_what_is_faster_without_it() -> None:
         ("ring/simple", OFF): rule,
     }
     found = judge(curves_of(table, sigma=0.0005))["pp"]
-    assert found.chosen
+    assert found.recommended
     assert found.threshold_nbytes == pytest.approx(600_000, rel=0.03)
     assert (found.beyond, found.reach) == ("pp-off", found.threshold_nbytes)
     assert not found.gains[0].worse
@@ -299,7 +299,7 @@ def test_two_paths_that_follow_each_other_get_a_threshold_each() -> None:
         ("ring/ll", off): library,
     }
     found = judge(curves_of(table, sigma=0.0005))
-    assert found["flat"].chosen
+    assert found["flat"].recommended
     exported = dict(found["flat"].variant.environment)
     assert int(exported["FLAT_MAX"]) == pytest.approx(250_000, rel=0.04)
     assert int(exported["TREE_MAX"]) == pytest.approx(3_000_000, rel=0.04)
@@ -308,7 +308,7 @@ def test_two_paths_that_follow_each_other_get_a_threshold_each() -> None:
     assert found["flat"].beyond == "off"
     assert not found["flat"].gains[0].worse
     # By itself the tree cannot be confined: it harms the calls that flat takes.
-    assert not found["tree"].chosen
+    assert not found["tree"].recommended
 
 
 def test_a_path_that_wins_nowhere_between_two_others_gets_no_call() -> None:
@@ -336,7 +336,7 @@ def test_a_path_that_wins_nowhere_between_two_others_gets_no_call() -> None:
         ("ring/ll", off): line(60, 100),
     }
     found = judge(curves_of(table, sigma=0.0005))["flat"]
-    assert found.chosen
+    assert found.recommended
     exported = dict(found.variant.environment)
     # 10 + n/10e3 = 60 + n/100e3 at 555,556 bytes.
     assert int(exported["FLAT_MAX"]) == pytest.approx(555_556, rel=0.04)

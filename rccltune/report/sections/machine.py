@@ -86,14 +86,14 @@ def _environments(environments: Iterable[Environment]) -> Table:
         columns=(
             Column(name="environment"),
             Column(name="what is exported"),
-            Column(name="rules are for it"),
-            Column(name="why it is not chosen unasked"),
+            Column(name="has a rule file of its own"),
+            Column(name="why not"),
         ),
         rows=tuple(
             (
                 one.variant.name,
                 " ".join(f"{name}={value}" for name, value in one.variant.environment) or "–",
-                "yes" if one.chosen else "no",
+                "yes" if one.chosen or one.recommended else "no",
                 one.against or "",
             )
             for one in environments
