@@ -236,9 +236,10 @@ def _judged(found: _Outcome, options: ChoiceOptions, wrong: Sequence[WrongShare]
     for place, ours in zip(found.places, found.times, strict=True):
         target = place.target
         faster = race(ours, place.base, options.min_gain, target)
-        slower = race(place.base, ours, options.tolerance, target)
+        # Gains are candidates, which verification decides; harm must be sure to rule one out.
+        slower = race(place.base, ours, options.tolerance, target, apart=True)
         ahead = race(ours, place.tuned, options.min_gain, target)
-        behind = race(place.tuned, ours, options.min_gain, target)
+        behind = race(place.tuned, ours, options.min_gain, target, apart=True)
         gains.append(
             VariantGain(
                 target=target,
