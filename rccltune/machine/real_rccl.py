@@ -42,8 +42,6 @@ def real_library(named: Path, variables: Mapping[str, str]) -> Path:
 
 
 def _cache(variables: Mapping[str, str]) -> Path:
-    if own := variables.get("RCCLTUNE_RCCL_CACHE"):
-        return Path(own)
     home = variables.get("XDG_CACHE_HOME") or Path(variables.get("HOME", "/")) / ".cache"
     return Path(home) / "rccltune/rccl"
 
