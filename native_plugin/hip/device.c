@@ -51,13 +51,13 @@ static bool is_device(int device)
 EXPORT int hipGetDeviceCount(int *count)
 {
     *count = hip_node.n_devices;
-    return HIP_SUCCESS;
+    return HIP_OK;
 }
 
 EXPORT int hipGetDevice(int *device)
 {
     *device = current;
-    return HIP_SUCCESS;
+    return HIP_OK;
 }
 
 EXPORT int hipSetDevice(int device)
@@ -65,7 +65,7 @@ EXPORT int hipSetDevice(int device)
     if (!is_device(device))
         return hip_fail(HIP_INVALID_DEVICE);
     current = device;
-    return HIP_SUCCESS;
+    return HIP_OK;
 }
 
 EXPORT int hipDeviceGet(int *device, int ordinal)
@@ -73,31 +73,31 @@ EXPORT int hipDeviceGet(int *device, int ordinal)
     if (!is_device(ordinal))
         return hip_fail(HIP_INVALID_DEVICE);
     *device = ordinal;
-    return HIP_SUCCESS;
+    return HIP_OK;
 }
 
 EXPORT int hipCtxGetCurrent(void **context)
 {
     *context = (void *)(uintptr_t)(current + 1);
-    return HIP_SUCCESS;
+    return HIP_OK;
 }
 
 EXPORT int hipDeviceSetLimit(int limit, size_t value)
 {
     (void)limit, (void)value;
-    return HIP_SUCCESS;
+    return HIP_OK;
 }
 
 EXPORT int hipDeviceCanAccessPeer(int *can, int device, int peer)
 {
     *can = device != peer;
-    return HIP_SUCCESS;
+    return HIP_OK;
 }
 
 EXPORT int hipDeviceEnablePeerAccess(int peer, unsigned flags)
 {
     (void)flags;
-    return is_device(peer) ? HIP_SUCCESS : hip_fail(HIP_INVALID_DEVICE);
+    return is_device(peer) ? HIP_OK : hip_fail(HIP_INVALID_DEVICE);
 }
 
 EXPORT int hipDeviceGetPCIBusId(char *text, int size, int device)
@@ -107,7 +107,7 @@ EXPORT int hipDeviceGetPCIBusId(char *text, int size, int device)
         return hip_fail(is_device(device) ? HIP_INVALID_VALUE : HIP_INVALID_DEVICE);
     rccltune_hip_address(device, &bus, &function);
     snprintf(text, (size_t)size, "0000:%02x:00.%x", (unsigned)bus, (unsigned)function);
-    return HIP_SUCCESS;
+    return HIP_OK;
 }
 
 EXPORT int hipDeviceGetByPCIBusId(int *device, const char *text)
@@ -120,7 +120,7 @@ EXPORT int hipDeviceGetByPCIBusId(int *device, const char *text)
         rccltune_hip_address(i, &bus, &function);
         if (bus == (int)wanted && function == (int)part) {
             *device = i;
-            return HIP_SUCCESS;
+            return HIP_OK;
         }
     }
     return hip_fail(HIP_INVALID_DEVICE);
@@ -175,7 +175,7 @@ EXPORT int hipGetDevicePropertiesR0600(char *properties, int device)
     for (size_t i = 0; i < sizeof yes / sizeof *yes; i++)
         put_int(properties, yes[i], 1);
     put_int(properties, AT_ARCH_FEATURES, -1);
-    return HIP_SUCCESS;
+    return HIP_OK;
 }
 
 /* What is not asked for by name here is 0, as HIP has it for what a device cannot. */
@@ -230,7 +230,7 @@ EXPORT int hipDeviceGetAttribute(int *value, int which, int device)
         memset(value, 0, sizeof(void *));
     else
         *value = attribute(which, device);
-    return HIP_SUCCESS;
+    return HIP_OK;
 }
 
 enum { RUNTIME_VERSION = 70253211 }; /* HIP of ROCm 7.2.4 */
@@ -238,25 +238,25 @@ enum { RUNTIME_VERSION = 70253211 }; /* HIP of ROCm 7.2.4 */
 EXPORT int hipDriverGetVersion(int *version)
 {
     *version = RUNTIME_VERSION;
-    return HIP_SUCCESS;
+    return HIP_OK;
 }
 
 EXPORT int hipRuntimeGetVersion(int *version)
 {
     *version = RUNTIME_VERSION;
-    return HIP_SUCCESS;
+    return HIP_OK;
 }
 
 EXPORT int hipGetLastError(void)
 {
     int error = last_error;
-    last_error = HIP_SUCCESS;
+    last_error = HIP_OK;
     return error;
 }
 
 EXPORT const char *hipGetErrorString(int error)
 {
     static _Thread_local char text[64];
-    snprintf(text, sizeof text, error == HIP_SUCCESS ? "no error" : "stand-in HIP error %d", error);
+    snprintf(text, sizeof text, error == HIP_OK ? "no error" : "stand-in HIP error %d", error);
     return text;
 }

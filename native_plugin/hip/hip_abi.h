@@ -10,7 +10,7 @@
 #include <stdint.h>
 
 enum {
-    HIP_SUCCESS = 0,
+    HIP_OK = 0,
     HIP_INVALID_VALUE = 1,
     HIP_OUT_OF_MEMORY = 2,
     HIP_INVALID_DEVICE = 101,

@@ -78,10 +78,10 @@ static int take(int owner, void **pointer, size_t size)
         range->blocks[range->n_blocks++] = (struct block){.at = at, .size = size};
         range->used = at + wanted;
         *pointer = range->base + at;
-        result = HIP_SUCCESS;
+        result = HIP_OK;
     }
     pthread_mutex_unlock(&lock);
-    return result == HIP_SUCCESS ? result : hip_fail(result);
+    return result == HIP_OK ? result : hip_fail(result);
 }
 
 static int owner_of(const void *pointer)
@@ -138,7 +138,7 @@ static int give_back(void *pointer)
     int owner = owner_of(pointer);
     struct block block = {0};
     if (pointer == NULL)
-        return HIP_SUCCESS;
+        return HIP_OK;
     if (owner < 0)
         return hip_fail(HIP_INVALID_VALUE);
     pthread_mutex_lock(&lock);
@@ -152,7 +152,7 @@ static int give_back(void *pointer)
     if (!is_start)
         return hip_fail(HIP_INVALID_VALUE);
     drop(owner, pointer, round_up(block.size, PAGE));
-    return HIP_SUCCESS;
+    return HIP_OK;
 }
 
 static void fill(void *pointer, int value, size_t size)
@@ -205,27 +205,27 @@ EXPORT int hipHostFree(void *pointer)
 EXPORT int hipHostRegister(void *pointer, size_t size, unsigned flags)
 {
     (void)pointer, (void)size, (void)flags;
-    return HIP_SUCCESS;
+    return HIP_OK;
 }
 
 EXPORT int hipHostUnregister(void *pointer)
 {
     (void)pointer;
-    return HIP_SUCCESS;
+    return HIP_OK;
 }
 
 EXPORT int hipHostGetDevicePointer(void **device, void *host, unsigned flags)
 {
     (void)flags;
     *device = host;
-    return HIP_SUCCESS;
+    return HIP_OK;
 }
 
 EXPORT int hipMemcpy(void *to, const void *from, size_t size, int kind)
 {
     (void)kind;
     memmove(to, from, size);
-    return HIP_SUCCESS;
+    return HIP_OK;
 }
 
 EXPORT int hipMemcpyAsync(void *to, const void *from, size_t size, int kind, void *stream)
@@ -238,7 +238,7 @@ EXPORT int hipMemsetAsync(void *pointer, int value, size_t size, void *stream)
 {
     (void)stream;
     fill(pointer, value, size);
-    return HIP_SUCCESS;
+    return HIP_OK;
 }
 
 EXPORT int hipMemGetAddressRange(void **base, size_t *size, void *pointer)
@@ -251,7 +251,7 @@ EXPORT int hipMemGetAddressRange(void **base, size_t *size, void *pointer)
         *base = ranges[owner].base + block.at;
     if (size != NULL)
         *size = block.size;
-    return HIP_SUCCESS;
+    return HIP_OK;
 }
 
 EXPORT int hipPointerGetAttributes(struct hip_pointer_attributes *attributes, const void *pointer)
@@ -264,7 +264,7 @@ EXPORT int hipPointerGetAttributes(struct hip_pointer_attributes *attributes, co
     attributes->device = owner == HOST ? 0 : owner;
     attributes->device_pointer = (void *)(uintptr_t)pointer;
     attributes->host_pointer = owner == HOST ? attributes->device_pointer : NULL;
-    return HIP_SUCCESS;
+    return HIP_OK;
 }
 
 EXPORT int hipPointerGetAttribute(void *value, int which, void *pointer)
@@ -276,18 +276,18 @@ EXPORT int hipPointerGetAttribute(void *value, int which, void *pointer)
     switch (which) {
     case POINTER_DEVICE:
         *(int *)value = owner == HOST ? 0 : owner;
-        return HIP_SUCCESS;
+        return HIP_OK;
     case POINTER_MEMORY_TYPE:
         *(unsigned *)value = owner == HOST ? HIP_MEMORY_HOST : HIP_MEMORY_DEVICE;
-        return HIP_SUCCESS;
+        return HIP_OK;
     case POINTER_LEGACY_IPC:
         *(int *)value = 1;
-        return HIP_SUCCESS;
+        return HIP_OK;
     case POINTER_BUFFER_ID:
         *(uint64_t *)value = (uint64_t)owner << 40 | block.at;
-        return HIP_SUCCESS;
+        return HIP_OK;
     case POINTER_SYNC_MEMOPS:
-        return HIP_SUCCESS;
+        return HIP_OK;
     default:
         return hip_unmade("hipPointerGetAttribute of that kind");
     }
@@ -316,7 +316,7 @@ EXPORT int hipIpcGetMemHandle(struct hip_ipc_handle *out, void *pointer)
     memcpy(handle.magic, handle_magic, sizeof handle_magic);
     memset(out, 0, sizeof *out);
     memcpy(out, &handle, sizeof handle);
-    return HIP_SUCCESS;
+    return HIP_OK;
 }
 
 EXPORT int hipIpcOpenMemHandle(void **pointer, struct hip_ipc_handle in, unsigned flags)
@@ -329,7 +329,7 @@ EXPORT int hipIpcOpenMemHandle(void **pointer, struct hip_ipc_handle in, unsigne
         return hip_fail(HIP_INVALID_VALUE);
     if (handle.process == (int)getpid()) {
         *pointer = ranges[handle.owner].base + handle.at;
-        return HIP_SUCCESS;
+        return HIP_OK;
     }
     snprintf(name, sizeof name, "/proc/%d/fd/%d", handle.process, handle.file);
     int file = open(name, O_RDWR | O_CLOEXEC);
@@ -344,12 +344,12 @@ EXPORT int hipIpcOpenMemHandle(void **pointer, struct hip_ipc_handle in, unsigne
     if (mapped == MAP_FAILED)
         return hip_fail(HIP_OUT_OF_MEMORY);
     *pointer = mapped;
-    return HIP_SUCCESS;
+    return HIP_OK;
 }
 
 /* What was mapped stays: it costs addresses alone, and its size is not known here. */
 EXPORT int hipIpcCloseMemHandle(void *pointer)
 {
     (void)pointer;
-    return HIP_SUCCESS;
+    return HIP_OK;
 }

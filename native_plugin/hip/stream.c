@@ -31,30 +31,30 @@ EXPORT int hipStreamCreateWithFlags(void **stream, unsigned flags)
 {
     (void)flags;
     *stream = calloc(1, 1);
-    return *stream != NULL ? HIP_SUCCESS : hip_fail(HIP_OUT_OF_MEMORY);
+    return *stream != NULL ? HIP_OK : hip_fail(HIP_OUT_OF_MEMORY);
 }
 
 EXPORT int hipStreamDestroy(void *stream)
 {
     free(stream);
-    return HIP_SUCCESS;
+    return HIP_OK;
 }
 
 EXPORT int hipStreamSynchronize(void *stream)
 {
     (void)stream;
-    return HIP_SUCCESS;
+    return HIP_OK;
 }
 
 EXPORT int hipDeviceSynchronize(void)
 {
-    return HIP_SUCCESS;
+    return HIP_OK;
 }
 
 EXPORT int hipStreamWaitEvent(void *stream, void *event, unsigned flags)
 {
     (void)stream, (void)event, (void)flags;
-    return HIP_SUCCESS;
+    return HIP_OK;
 }
 
 /* Nothing is ever captured: the benchmark refuses graphs over the real library. */
@@ -62,7 +62,7 @@ EXPORT int hipStreamIsCapturing(void *stream, int *status)
 {
     (void)stream;
     *status = 0;
-    return HIP_SUCCESS;
+    return HIP_OK;
 }
 
 EXPORT int hipStreamGetCaptureInfo_v2(void *stream, int *status, unsigned long long *id,
@@ -78,20 +78,20 @@ EXPORT int hipStreamGetCaptureInfo_v2(void *stream, int *status, unsigned long l
         *dependencies = NULL;
     if (n != NULL)
         *n = 0;
-    return HIP_SUCCESS;
+    return HIP_OK;
 }
 
 EXPORT int hipThreadExchangeStreamCaptureMode(int *mode)
 {
     (void)mode;
-    return HIP_SUCCESS;
+    return HIP_OK;
 }
 
 EXPORT int hipEventCreateWithFlags(void **event, unsigned flags)
 {
     (void)flags;
     *event = calloc(1, sizeof(struct event));
-    return *event != NULL ? HIP_SUCCESS : hip_fail(HIP_OUT_OF_MEMORY);
+    return *event != NULL ? HIP_OK : hip_fail(HIP_OUT_OF_MEMORY);
 }
 
 EXPORT int hipEventCreate(void **event)
@@ -102,58 +102,58 @@ EXPORT int hipEventCreate(void **event)
 EXPORT int hipEventDestroy(void *event)
 {
     free(event);
-    return HIP_SUCCESS;
+    return HIP_OK;
 }
 
 EXPORT int hipEventRecord(void *event, void *stream)
 {
     (void)stream;
     ((struct event *)event)->us = atomic_load(&clock_us);
-    return HIP_SUCCESS;
+    return HIP_OK;
 }
 
 EXPORT int hipEventQuery(void *event)
 {
     (void)event;
-    return HIP_SUCCESS;
+    return HIP_OK;
 }
 
 EXPORT int hipEventSynchronize(void *event)
 {
     (void)event;
-    return HIP_SUCCESS;
+    return HIP_OK;
 }
 
 EXPORT int hipEventElapsedTime(float *ms, void *from, void *to)
 {
     *ms = (float)(((struct event *)to)->us - ((struct event *)from)->us) / 1000.f;
-    return HIP_SUCCESS;
+    return HIP_OK;
 }
 
 EXPORT int hipLaunchHostFunc(void *stream, void (*function)(void *), void *data)
 {
     (void)stream;
     function(data);
-    return HIP_SUCCESS;
+    return HIP_OK;
 }
 
 EXPORT int hipMemPoolCreate(void **pool, const void *properties)
 {
     (void)properties;
     *pool = calloc(1, 1);
-    return *pool != NULL ? HIP_SUCCESS : hip_fail(HIP_OUT_OF_MEMORY);
+    return *pool != NULL ? HIP_OK : hip_fail(HIP_OUT_OF_MEMORY);
 }
 
 EXPORT int hipMemPoolDestroy(void *pool)
 {
     free(pool);
-    return HIP_SUCCESS;
+    return HIP_OK;
 }
 
 EXPORT int hipMemPoolSetAttribute(void *pool, int attribute, void *value)
 {
     (void)pool, (void)attribute, (void)value;
-    return HIP_SUCCESS;
+    return HIP_OK;
 }
 
 /* Kernels register themselves while the library is loaded, by one thread. */
@@ -212,13 +212,13 @@ EXPORT int hipFuncGetAttributes(struct hip_function_attributes *attributes, cons
     (void)function;
     *attributes = (struct hip_function_attributes){
         .binary_version = 94, .max_threads = 256, .registers = 96, .shared_bytes = 16384};
-    return HIP_SUCCESS;
+    return HIP_OK;
 }
 
 EXPORT int hipFuncSetAttribute(const void *function, int attribute, int value)
 {
     (void)function, (void)attribute, (void)value;
-    return HIP_SUCCESS;
+    return HIP_OK;
 }
 
 static void note(const void *function, struct hip_dim3 grid)
@@ -239,7 +239,7 @@ EXPORT int hipLaunchKernel(const void *function, struct hip_dim3 grid, struct hi
 {
     (void)block, (void)arguments, (void)shared, (void)stream;
     note(function, grid);
-    return HIP_SUCCESS;
+    return HIP_OK;
 }
 
 EXPORT int hipExtLaunchKernel(const void *function, struct hip_dim3 grid, struct hip_dim3 block,
@@ -252,5 +252,5 @@ EXPORT int hipExtLaunchKernel(const void *function, struct hip_dim3 grid, struct
     note(function, grid);
     if (after != NULL)
         hipEventRecord(after, stream);
-    return HIP_SUCCESS;
+    return HIP_OK;
 }
