@@ -39,7 +39,8 @@ EXPORT void rccltune_hip_devices(const struct hip_node *node);
 EXPORT void rccltune_hip_forget(int device);
 EXPORT void rccltune_hip_ran(int device, struct hip_ran *ran);
 
-/* The name under which RCCL reads the topology that each device would have found (NCCL_TOPO_FILE). */
+/* The name under which RCCL reads the topology that each device would have found (NCCL_TOPO_FILE).
+ */
 #define HIP_TOPOLOGY_FILE "/simulated/topology.xml"
 /* Of this thread's device; the text is the caller's to free, NULL without memory. */
 EXPORT char *rccltune_hip_topology(void);

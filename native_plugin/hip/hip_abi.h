@@ -1,7 +1,7 @@
 /*
  * As much of HIP's binary interface as RCCL uses, written from facts: numbers, sizes and offsets of
- * ROCm 7.2's x86-64 headers (hip_runtime_api.h, clr 7.2.4).  tests/test_headers.c compares them with
- * the headers themselves where those are given.
+ * ROCm 7.2's x86-64 headers (hip_runtime_api.h, clr 7.2.4).  tests/test_headers.c compares them
+ * with the headers themselves where those are given.
  */
 #ifndef RCCLTUNE_HIP_ABI_H
 #define RCCLTUNE_HIP_ABI_H

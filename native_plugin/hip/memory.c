@@ -1,7 +1,7 @@
 /*
- * Device and host memory: one range of addresses a device, given out in order and never again, whose
- * pages exist once somebody writes to them.  A device's range is a file in memory, so that another
- * process maps what an IPC handle names through /proc/<pid>/fd.
+ * Device and host memory: one range of addresses a device, given out in order and never again,
+ * whose pages exist once somebody writes to them.  A device's range is a file in memory, so that
+ * another process maps what an IPC handle names through /proc/<pid>/fd.
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -14,7 +14,9 @@
 
 #include "hip.h"
 
+#ifndef RANGE_BYTES /* ThreadSanitizer leaves less room for addresses */
 #define RANGE_BYTES ((size_t)1 << 40)
+#endif
 enum { PAGE = 4096, LARGE = 2 << 20, HOST = HIP_MAX_DEVICES };
 
 struct block {
@@ -334,8 +336,9 @@ EXPORT int hipIpcOpenMemHandle(void **pointer, struct hip_ipc_handle in, unsigne
     snprintf(name, sizeof name, "/proc/%d/fd/%d", handle.process, handle.file);
     int file = open(name, O_RDWR | O_CLOEXEC);
     if (file < 0) {
-        fprintf(stderr, "rccltune's stand-in HIP runtime cannot open another rank's memory, %s: %s\n",
-                name, strerror(errno));
+        fprintf(stderr,
+                "rccltune's stand-in HIP runtime cannot open another rank's memory, %s: %s\n", name,
+                strerror(errno));
         return hip_fail(HIP_INVALID_VALUE);
     }
     void *mapped = mmap(NULL, round_up(handle.size, PAGE), PROT_READ | PROT_WRITE,

@@ -90,5 +90,5 @@ EXPORT extern const struct profiler {
     int (*record_state)(void *, int, void *);
     int (*finalize)(void *);
 } ncclProfiler_v4;
-const struct profiler ncclProfiler_v4 = {"rccltune", start, start_event, stop_event, record_state,
-                                         finalize};
+const struct profiler ncclProfiler_v4 = {"rccltune", start,        start_event,
+                                         stop_event, record_state, finalize};

@@ -40,7 +40,8 @@ EXPORT int rsmi_topo_get_link_type(uint32_t from, uint32_t to, uint64_t *hops, i
     return 0;
 }
 
-/* The weights that Linux's amdkfd gives: 15 between whole GPUs; in CPX 13 inside an OAM, 41 beyond. */
+/* The weights that Linux's amdkfd gives: 15 between whole GPUs; in CPX 13 inside an OAM, 41 beyond.
+ */
 EXPORT int rsmi_topo_get_link_weight(uint32_t from, uint32_t to, uint64_t *weight)
 {
     int bus[2], function;

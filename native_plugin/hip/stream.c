@@ -1,8 +1,8 @@
 /*
- * Streams, events and kernels.  Everything that is put on a stream is over at once: a kernel is noted
- * (which, how many blocks) and takes no time of its own, because the simulated benchmark takes a
- * collective's time from its node file.  The clock of events counts launches, so that it never stands
- * still between two of them.
+ * Streams, events and kernels.  Everything that is put on a stream is over at once: a kernel is
+ * noted (which, how many blocks) and takes no time of its own, because the simulated benchmark
+ * takes a collective's time from its node file.  The clock of events counts launches, so that it
+ * never stands still between two of them.
  */
 #include <stdatomic.h>
 #include <stdio.h>
@@ -160,7 +160,7 @@ EXPORT int hipMemPoolSetAttribute(void *pool, int attribute, void *value)
 static struct kernel {
     const void *function;
     const char *name;
-} *kernels;
+} * kernels;
 static size_t n_kernels, kernels_room;
 
 EXPORT void **__hipRegisterFatBinary(const void *data);

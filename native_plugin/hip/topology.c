@@ -1,8 +1,8 @@
 /*
- * The topology as RCCL would have found it from one device: its own links and nobody else's, which is
- * what each rank knows before they tell each other.  Eight OAMs on two sockets behind PCI switches;
- * every device is linked to every other (a fully connected board).  What a node in CPX really shows
- * RCCL has not been published: docs/real-library.md says what depends on it.
+ * The topology as RCCL would have found it from one device: its own links and nobody else's, which
+ * is what each rank knows before they tell each other.  Eight OAMs on two sockets behind PCI
+ * switches; every device is linked to every other (a fully connected board).  What a node in CPX
+ * really shows RCCL has not been published: docs/real-library.md says what depends on it.
  */
 #include <stdio.h>
 #include <stdlib.h>

@@ -5,11 +5,11 @@
  * pages that nobody wrote untouched, and send only what was written:
  *
  *   memset, memcpy, memmove   of 16 MiB and more skip pages that are not resident
- *   send, recv                of 16 MiB and more put the written pieces into a file in memory and its
- *                             name on the socket; the other end opens /proc/<pid>/fd, which needs no
- *                             more than the same user (process_vm_readv would need ptrace's rights)
- *   recv, accept              sleep for news where the library's bootstrap would spin
- *   fopen                     of HIP_TOPOLOGY_FILE reads what the calling thread's device would see
+ *   send, recv                of 16 MiB and more put the written pieces into a file in memory and
+ * its name on the socket; the other end opens /proc/<pid>/fd, which needs no more than the same
+ * user (process_vm_readv would need ptrace's rights) recv, accept              sleep for news where
+ * the library's bootstrap would spin fopen                     of HIP_TOPOLOGY_FILE reads what the
+ * calling thread's device would see
  *
  * Measured on 2 cores: 8 ranks 43 s and 6.5 GB without, 0.3 s and 0.1 GB with it.
  */
@@ -29,7 +29,7 @@
 
 #include "hip.h"
 
-#define BIG ((size_t)16 << 20)
+#define BIG  ((size_t)16 << 20)
 #define PAGE ((uintptr_t)4096)
 
 /* libc's own would call these functions again. */
@@ -49,9 +49,9 @@ static void *copy_bytes(void *to, const void *from, size_t n)
 
 typedef void (*run_function)(void *argument, const char *from, size_t n, bool is_resident);
 
-/* Call `each` for runs of bytes that lie in resident pages, or in pages that nobody touched.  A page
- * that was swapped out would count as untouched: locking is not ours to ask for, so a machine that
- * swaps is told to be unsuitable (docs/real-library.md). */
+/* Call `each` for runs of bytes that lie in resident pages, or in pages that nobody touched.  A
+ * page that was swapped out would count as untouched: locking is not ours to ask for, so a machine
+ * that swaps is told to be unsuitable (docs/real-library.md). */
 static void runs(const char *at, size_t n, run_function each, void *argument)
 {
     uintptr_t first = (uintptr_t)at / PAGE * PAGE;

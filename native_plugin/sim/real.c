@@ -10,7 +10,8 @@
 
 #include "../hip/hip.h"
 
-static const char library_variable[] = "RCCLTUNE_SIM_LIBRCCL", folder_variable[] = "RCCLTUNE_SIM_HIP";
+static const char library_variable[] = "RCCLTUNE_SIM_LIBRCCL",
+                  folder_variable[] = "RCCLTUNE_SIM_HIP";
 
 struct unique_id {
     uint64_t words[16];
@@ -50,7 +51,7 @@ struct real_comm {
         int device;
         int next; /* of the decisions below */
         struct decision *decisions;
-    } *ranks;
+    } * ranks;
     int room; /* decisions of a rank */
 };
 
@@ -95,8 +96,8 @@ void real_restart(char **argv)
     char **again = calloc(n + 8, sizeof *again);
     if (again == NULL || setenv(folder_variable, folder, 1) != 0)
         sim_fail("no memory to start again");
-    char *const start[] = {(char *)(uintptr_t)interpreter, "--library-path", path, "--preload",
-                           preload, self};
+    char *const start[] = {
+        (char *)(uintptr_t)interpreter, "--library-path", path, "--preload", preload, self};
     memcpy(again, start, sizeof start);
     memcpy(again + sizeof start / sizeof *start, argv + 1, n * sizeof *argv);
     execv(interpreter, again);
@@ -112,7 +113,8 @@ static void *look_up(void *library, const char *name)
 }
 
 /* POSIX lets dlsym give functions; ISO C has no cast for it. */
-#define FIND(library, member, name) memcpy(&(member), &(void *){look_up(library, name)}, sizeof(void *))
+#define FIND(library, member, name)                                                                \
+    memcpy(&(member), &(void *){look_up(library, name)}, sizeof(void *))
 
 static void load(void)
 {
@@ -286,8 +288,8 @@ static int issue(const struct comm *comm, int local, const struct call *call)
     }
 }
 
-/* Channels that the node's default count would shrink to; fewer ran only where fewer were asked for,
- * or where the library has fewer than the node file believes. */
+/* Channels that the node's default count would shrink to; fewer ran only where fewer were asked
+ * for, or where the library has fewer than the node file believes. */
 static int usual_channels(const struct comm *comm, const struct call *call, int algorithm,
                           int protocol)
 {
@@ -311,8 +313,8 @@ static int usual_channels(const struct comm *comm, const struct call *call, int 
 static struct decision decision_of(const struct comm *comm, const struct call *call,
                                    const struct hip_ran *ran)
 {
-    int algorithm = find_name_any_case(ran->algorithm, strlen(ran->algorithm), algorithm_titles,
-                                       N_ALGORITHMS);
+    int algorithm =
+        find_name_any_case(ran->algorithm, strlen(ran->algorithm), algorithm_titles, N_ALGORITHMS);
     int protocol =
         find_name_any_case(ran->protocol, strlen(ran->protocol), protocol_titles, N_PROTOCOLS);
     if (ran->n_collectives == 0) {
@@ -337,8 +339,8 @@ static struct decision decision_of(const struct comm *comm, const struct call *c
     };
 }
 
-/* RCCLTUNE_SIM_RAN=FILE: a line for every call of every rank, as the library said it: rank, collective,
- * bytes, setting or path, channels, blocks of the kernel. */
+/* RCCLTUNE_SIM_RAN=FILE: a line for every call of every rank, as the library said it: rank,
+ * collective, bytes, setting or path, channels, blocks of the kernel. */
 static void tell_ran(const struct comm *comm, int local, const struct call *call,
                      const struct decision *d, const struct hip_ran *ran)
 {

@@ -1,7 +1,7 @@
 /*
- * The real RCCL in the stand-in library's place: RCCLTUNE_SIM_LIBRCCL names its file, and it runs over
- * the stand-in HIP runtime (../hip).  It makes communicators, asks the tuner and launches; what its
- * profiler interface then says ran is the decision, for which the node file has a time.
+ * The real RCCL in the stand-in library's place: RCCLTUNE_SIM_LIBRCCL names its file, and it runs
+ * over the stand-in HIP runtime (../hip).  It makes communicators, asks the tuner and launches;
+ * what its profiler interface then says ran is the decision, for which the node file has a time.
  */
 #ifndef RCCLTUNE_SIM_REAL_H
 #define RCCLTUNE_SIM_REAL_H
@@ -22,7 +22,8 @@ void real_print_version(const struct bench *bench, const char *host);
 /* Make this process's communicators; what is asked for and cannot be had here ends the program. */
 void real_init(struct bench *bench);
 
-/* Issue a call n times on this process's ranks of a communicator, then tell what each of them ran. */
+/* Issue a call n times on this process's ranks of a communicator, then tell what each of them ran.
+ */
 int real_issue(struct comm *comm, const struct call *call, int n_calls);
 int real_decide(struct comm *comm, int local, struct decision *decision);
 int real_destroy(struct comm *comm);

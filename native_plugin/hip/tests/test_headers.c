@@ -5,8 +5,7 @@
 
 #include "hip_abi.h"
 
-#define SAME(ours, theirs)                                                                         \
-    _Static_assert((long)(ours) == (long)(theirs), #ours " is not " #theirs)
+#define SAME(ours, theirs)   _Static_assert((long)(ours) == (long)(theirs), #ours " is not " #theirs)
 #define MEMBER(ours, member) SAME(ours, offsetof(hipDeviceProp_tR0600, member))
 
 SAME(HIP_INVALID_VALUE, hipErrorInvalidValue);

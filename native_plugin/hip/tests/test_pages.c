@@ -1,5 +1,5 @@
-/* zero_pages.c before libc: what is sent, copied and cleared is what libc would have made of it, and
- * what nobody wrote is still not there. */
+/* zero_pages.c before libc: what is sent, copied and cleared is what libc would have made of it,
+ * and what nobody wrote is still not there. */
 #include <pthread.h>
 #include <stdlib.h>
 #include <string.h>

@@ -1,4 +1,5 @@
-/* The stand-in runtime as its callers see it: devices, memory, handles between processes, launches. */
+/* The stand-in runtime as its callers see it: devices, memory, handles between processes, launches.
+ */
 #include <pthread.h>
 #include <stdlib.h>
 #include <string.h>
@@ -177,7 +178,8 @@ static void test_launches(void)
     }
 }
 
-/* A device sees its own links: 7 of 8 GPUs, 63 of 64 partitions; no name of the machine's is in it. */
+/* A device sees its own links: 7 of 8 GPUs, 63 of 64 partitions; no name of the machine's is in it.
+ */
 static void test_topology(void)
 {
     for (int parted = 0; parted < 2; parted++) {
