@@ -20,6 +20,7 @@ class Fetch:
     """The script with a cache of its own and programs of the test's in front."""
 
     def __init__(self, folder: Path) -> None:
+        """Nothing cached, nothing played."""
         self.cache = folder / "cache/rccltune/rccl"
         self._programs = folder / "bin"
         self._programs.mkdir()
