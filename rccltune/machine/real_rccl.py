@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Final
@@ -31,7 +32,7 @@ def real_library(named: Path, variables: Mapping[str, str]) -> Path:
     if str(named) != WORD:
         return named_library(named)
     cache = _cache(variables)
-    found = sorted(cache.glob(_INSIDE))
+    found = sorted(cache.glob(_INSIDE), key=_by_version)
     if not found:
         raise MachineError(
             "the real RCCL is not on this machine",
@@ -39,6 +40,10 @@ def real_library(named: Path, variables: Mapping[str, str]) -> Path:
             hint="scripts/fetch-rccl downloads it (400 MB, no root); or --librccl FILE.",
         )
     return found[-1].resolve()
+
+
+def _by_version(library: Path) -> list[int]:
+    return [int(number) for number in re.findall(r"\d+", library.parents[3].name)]
 
 
 def _cache(variables: Mapping[str, str]) -> Path:
