@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Final
 
 from rccltune import plugin
-from rccltune.machine import real_library
+from rccltune.machine import real_library, real_words
 from rccltune.model import RccltuneError
 from rccltune.simulate import load_node, node_path, written
 
@@ -32,6 +32,7 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--mode", default="spx-nps1", choices=("spx-nps1", "cpx-nps4"))
     parser.add_argument("--ll128", action="store_true", help="with RCCL_LL128_FORCE_ENABLE=1")
+    parser.add_argument("--save", type=Path, help="a file for every call: what tests compare with")
     said = parser.parse_args()
     try:
         library = real_library(Path("real"), os.environ)
@@ -41,12 +42,17 @@ def main() -> int:
     print("| collective | asked | ran | at sizes | channels asked: most that ran |")
     print("|---|---|---|--:|---|")
     bad = 0
+    asked = ["silent", *(f"{s}/{n}" for s, n in itertools.product(SETTINGS, CHANNELS))]
+    lines = [f"# {real_words(library)[1]}; {said.mode}, scripts/bench real --save"]
+    lines.append("collective,asked,nbytes,ran,channels,blocks")
     for collective in COLLECTIVES:
-        asked = [f"{s}/{n}" for s, n in itertools.product(SETTINGS, CHANNELS)]
         rows = _run(library, said.mode, collective, asked, ll128=said.ll128)
         bad += _differing(rows)
+        lines += _told(collective, asked, _passes(rows))
         for line in _table(collective, asked, _passes(rows)):
             print(line)
+    if said.save is not None:
+        said.save.write_text("\n".join(lines) + "\n")
     print(f"\nCalls whose ranks ran different things: {bad}")
     return bad > 0
 
@@ -102,6 +108,13 @@ def _passes(rows: Sequence[Row]) -> list[list[Row]]:
         found[-1].append(row)
         last = row[2]
     return found
+
+
+def _told(collective: str, asked: Sequence[str], passes: Sequence[Sequence[Row]]) -> Iterator[str]:
+    """A call that decided the same out of place and in place is told once."""
+    for one, rows in zip(asked, passes, strict=True):
+        for _, _, nbytes, ran, channels, blocks in dict.fromkeys(rows):
+            yield f"{collective},{one},{nbytes},{ran},{channels},{blocks}"
 
 
 def _table(collective: str, asked: Sequence[str], passes: Sequence[Sequence[Row]]) -> Iterator[str]:
