@@ -112,6 +112,14 @@ fuzz() {
         echo "note: $(grep -o 'number_of_executed_units: .*' "$build_root/fuzz.log")"
 }
 
+# The stand-in HIP runtime is a project of its own: check_hip NAME [CMAKE OPTION…].
+check_hip() {
+    local folder=$build_root/hip-$1
+    shift
+    cmake -S "$source_dir/hip" -B "$folder" "${generator[@]}" "$@" &&
+        cmake --build "$folder" -j "$jobs" && (cd "$folder" && ctest --output-on-failure)
+}
+
 if ! have cmake; then
     skip "everything" "cmake is not installed"
     exit 0
@@ -143,6 +151,14 @@ if clang_links thread 'int main(void){return 0;}'; then
     step "tsan: threads" build_and_test tsan
 else
     skip "tsan" "clang or its sanitizer runtime is not installed"
+fi
+step "stand-in HIP runtime" check_hip plain
+if clang_links address,undefined 'int main(void){return 0;}'; then
+    step "stand-in HIP runtime: asan" check_hip asan -DCMAKE_C_COMPILER=clang \
+        -DRCCLTUNE_HIP_SANITIZE=address,undefined
+fi
+if clang_links thread 'int main(void){return 0;}'; then
+    step "stand-in HIP runtime: tsan" check_hip tsan -DCMAKE_C_COMPILER=clang -DRCCLTUNE_HIP_SANITIZE=thread
 fi
 if [ "${1:-}" != --long ]; then
     skip "valgrind" "with --long; the sanitizers above see the same"

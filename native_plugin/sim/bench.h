@@ -77,6 +77,9 @@ void stray_lines(const struct bench *bench, bool inside_a_row);
 void fault_at_init(const struct bench *bench);
 int warm_up_passes(const struct bench *bench, int dtype); /* one, where nothing goes wrong */
 
+/* The device of its host that a rank has. */
+int device_of(const struct bench *bench, int rank);
+
 /* The simulated host name of a rank. */
 const char *host_of(const struct bench *bench, int rank, char *text, size_t size);
 

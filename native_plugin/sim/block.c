@@ -9,6 +9,7 @@
 #include "bench.h"
 #include "debug.h"
 #include "npkit.h"
+#include "real.h"
 
 /* Decisions in a row that are equal; a block nearly always has one such run. */
 struct run {
@@ -29,14 +30,21 @@ static uint64_t bits_of(const struct run *run)
            (uint64_t)d->protocol << 16 | (uint64_t)d->channels << 8 | d->cap;
 }
 
+/* Without a plugin every call of a block has one answer; only the log wants to see each. */
+static bool calls_are_alike(const struct comm *comm)
+{
+    if (comm->real != NULL)
+        return getenv("NCCL_TUNER_PLUGIN") == NULL && getenv("NCCL_DEBUG") == NULL;
+    return comm->library->tuner.abi < 2 && !debug_at(LEVEL_INFO);
+}
+
 /* All calls of one rank; returns their digest, and the runs where `runs` is given. */
 static uint64_t decide_calls(struct bench *bench, struct comm *comm, int local, int n_calls,
                              struct run *runs, int *n_runs)
 {
     struct run run = {.n = 0};
     struct keys digest = keys_of(0);
-    /* Without a plugin every call of a block has one answer; only the log wants to see each. */
-    bool all_alike = comm->library->tuner.abi < 2 && !debug_at(LEVEL_INFO);
+    bool all_alike = calls_are_alike(comm);
     for (int i = 0; i < n_calls; i++) {
         struct decision decision;
         int result = comm_decide(comm, local, &decision);
@@ -171,6 +179,14 @@ static double mean_over_ranks(const struct bench *bench)
                           : sum / bench->n_ranks;
 }
 
+static void issue_really(const struct bench *bench, struct comm *comm, const struct block *block)
+{
+    int n_calls = calls_are_alike(comm) ? 1 : block->n_calls;
+    int result = real_issue(comm, &block->call, n_calls);
+    if (result != NCCL_SUCCESS)
+        test_failure(bench, result, real_last_error());
+}
+
 double run_block(struct bench *bench, const struct block *block, struct decision *decision)
 {
     *decision = (struct decision){.path = PATH_P2P};
@@ -182,7 +198,10 @@ double run_block(struct bench *bench, const struct block *block, struct decision
         struct situation first = {0};
         int n_runs = 0;
         double time = 0.05;
-        comm_prepare(comm, &block->call);
+        if (comm->real == NULL)
+            comm_prepare(comm, &block->call);
+        else
+            issue_really(bench, comm, block);
         for (int i = 0; i < comm->n_local; i++) {
             struct slot *slot = meet_slot(comm->world_ranks[i]);
             slot->digest = 0;

@@ -56,8 +56,9 @@ struct comm {
     uint64_t id;
     const int *ranks; /* of this process, n_local of them, numbered within the communicator */
     const int *world_ranks;
-    void **contexts; /* a tuner context each; NULL is a legal one */
-    bool *has_tuner; /* false where there is none, or a fault took it from this rank */
+    struct real_comm *real; /* the real library's, NULL where it is played */
+    void **contexts;        /* a tuner context each; NULL is a legal one */
+    bool *has_tuner;        /* false where there is none, or a fault took it from this rank */
     struct csv_context csv_context;
     struct model model;
     int n_channels;

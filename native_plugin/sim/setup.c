@@ -9,6 +9,7 @@
 #include "bench.h"
 #include "beside.h"
 #include "debug.h"
+#include "real.h"
 #include "text.h"
 
 static double env_double(const char *name, double otherwise)
@@ -91,7 +92,7 @@ static int colour(int proc)
     return 0;
 }
 
-static int device_of(const struct bench *bench, int rank)
+int device_of(const struct bench *bench, int rank)
 {
     const char *first = getenv("NCCL_TESTS_DEVICE");
     int per_host = bench->n_ranks / bench->n_nodes;
@@ -240,7 +241,7 @@ void bench_setup(struct bench *bench, int argc, char **argv)
                                      .gpus = o->n_gpus,
                                      .beside = running_beside(node, getenv("RCCLTUNE_SIM_NODE"))});
     make_groups(bench);
-    bench->library.version = version;
+    bench->library.version = real_is_wanted() ? real_open(bench) : version;
 }
 
 /* maxBytes is what three buffers (two without checking) leave room for. */
@@ -310,8 +311,27 @@ static void init_tuners(struct bench *bench)
     }
 }
 
+static void init_real(struct bench *bench)
+{
+    char host[48];
+    bench->library.node = &bench->node;
+    host_of(bench, bench->first_rank, host, sizeof host);
+    if (bench->first_rank == 0)
+        real_print_version(bench, host);
+    fault_at_init(bench);
+    start_up(bench);
+    real_init(bench);
+    if (!meet(bench->options.timeout))
+        timed_out(bench);
+    meet_turn();
+}
+
 void bench_init_library(struct bench *bench)
 {
+    if (real_is_wanted()) {
+        init_real(bench);
+        return;
+    }
     static char host[48];
     int version = bench->library.version;
     host_of(bench, bench->first_rank, host, sizeof host);

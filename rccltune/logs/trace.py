@@ -9,6 +9,7 @@ The trace's format is in docs/plugin.md.
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -257,7 +258,9 @@ def _belief(target: Target, nbytes: str, table: list[str]) -> Belief:
     cells, times, choice = (grammar.words(text) if text != "-" else [] for text in table)
     if times and len(times) != len(cells):
         raise ValueError(f"{len(times)} times for {len(cells)} cells")
-    predicted: list[float | None] = [float(time) for time in times]
+    # The real RCCL's model gives some cells no bandwidth, and so "inf": it says no time for them.
+    told = [float(time) for time in times]
+    predicted: list[float | None] = [time if math.isfinite(time) else None for time in told]
     predicted = predicted or [None] * len(cells)
     return Belief(
         target=target,

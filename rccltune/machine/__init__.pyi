@@ -61,6 +61,11 @@ from .placement import over_hosts as over_hosts
 from .placement import place_ranks as place_ranks
 from .placement import seating_of as seating_of
 from .placement import simulated_system as simulated_system
+from .real_rccl import check_real_memory as check_real_memory
+from .real_rccl import free_mib as free_mib
+from .real_rccl import real_library as real_library
+from .real_rccl import real_start_s as real_start_s
+from .real_rccl import real_words as real_words
 from .records import Benchmark as Benchmark
 from .records import Finding as Finding
 from .records import Gpu as Gpu

@@ -211,7 +211,10 @@ class SweepOptions:
         Path | None,
         _FILE,
         Option(
-            "Another librccl.so, in every arm.", metavar="FILE", is_order=True, runner="rccl-tests"
+            "Another librccl.so, in every arm; on a simulated node: real, its own decisions.",
+            metavar="FILE|real",
+            is_order=True,
+            runner="rccl-tests",
         ),
     ] = None
     launcher: Annotated[

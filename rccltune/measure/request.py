@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 from rccltune import session
+from rccltune.machine import real_library
 from rccltune.measure import benchmarks, sweep_file
 from rccltune.measure.options import PRESETS, Declared, SweepOptions, declared, given
 from rccltune.measure.options import orders as options_orders
@@ -89,9 +91,16 @@ def _site(options: SweepOptions) -> SiteRequest:
         cleared=options.clear,
         seed=options.seed,
         rccl_tests=options.rccl_tests,
-        librccl=options.librccl,
+        librccl=_library(options),
         hostfile=options.hostfile,
     )
+
+
+def _library(options: SweepOptions) -> Path | None:
+    """On a simulated node ``real`` is the one that was downloaded; a session keeps its file."""
+    if options.librccl is None or options.simulate is None:
+        return options.librccl
+    return real_library(options.librccl, os.environ)
 
 
 def gone_on(request: Request, folders: Iterable[Path]) -> Request:

@@ -342,7 +342,7 @@ def _simulated(request: SiteRequest) -> Site:
     environment.append(("RCCLTUNE_SIM_SEED", str(request.seed)))
     if one_process:
         environment.append(("RCCLTUNE_SIM_RANKS", str(seating.n_started)))
-    return Site(
+    played = Site(
         programs=programs,
         help_letters=_simulated_letters(next(iter(programs.values())), node),
         launcher=launcher,
@@ -370,6 +370,37 @@ def _simulated(request: SiteRequest) -> Site:
         tunerless=machine.tunerless(f"RCCL {_release(request, node)}"),
         library=f"RCCL {_release(request, node)}",
         is_rcclx=node.library == "rcclx",
+    )
+    return played if request.librccl is None else _over_real(played, request.librccl, one_process)
+
+
+# What the benchmark does not do over the real library (native_plugin/sim/real.c).
+_NOT_REAL: Final = frozenset("AGR")
+
+
+def _over_real(site: Site, library: Path, one_process: bool) -> Site:
+    """The same node with the real library's decisions, its times still the node file's."""
+    node, n_ranks = site.node, site.seating.n_started
+    if node is None or node.nodes > 1 or node.library == "rcclx":
+        raise MachineError(
+            "the real library runs on simulated nodes of one host with AMD's RCCL alone",
+            hint="simulate such a node, or leave --librccl out.",
+        )
+    free = machine.free_mib(Path("/proc/meminfo").read_text(encoding="utf-8"))
+    machine.check_real_memory(n_ranks, one_process=one_process, free_mib=free)
+    version, words = machine.real_words(library)
+    start_s = machine.real_start_s(n_ranks, one_process=one_process)
+    return replace(
+        site,
+        help_letters=site.help_letters - _NOT_REAL,
+        fingerprint=replace(site.fingerprint, runner=words),
+        environment=(*site.environment, ("RCCLTUNE_SIM_LIBRCCL", str(library))),
+        remarks=(*site.remarks, f"{words}; kernels are launched and not run: no result is checked"),
+        has_patched_library=False,
+        start_s=start_s + (site.start_s or 0),
+        library=version,
+        library_file=library,
+        tunerless=machine.tunerless(version),
     )
 
 

@@ -205,5 +205,6 @@ def _machine(done: FitDone) -> str:
     fingerprint = done.session.fingerprint
     mode = fingerprint.mode
     parts = [fingerprint.product, str(mode) if mode and mode.compute else None]
-    parts += ["through PyTorch"] if fingerprint.runner else []
+    if fingerprint.runner:
+        parts.append(fingerprint.runner if fingerprint.simulated else "through PyTorch")
     return ", ".join(part for part in parts if part)

@@ -56,9 +56,14 @@ def machine_words(fingerprint: Fingerprint) -> str:
         fingerprint.arch or "",
         f"{fingerprint.cu_count} CUs" if fingerprint.cu_count else "",
         _mode(fingerprint),
-        f"measured through {fingerprint.runner}" if fingerprint.runner else "",
+        _runner(fingerprint),
     ]
     return ", ".join(part for part in parts if part)
+
+
+def _runner(fingerprint: Fingerprint) -> str:
+    through = "over" if fingerprint.simulated else "measured through"
+    return f"{through} {fingerprint.runner}" if fingerprint.runner else ""
 
 
 def _mode(fingerprint: Fingerprint) -> str:

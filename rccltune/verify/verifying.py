@@ -394,6 +394,8 @@ def _with_evidence(state: Settled, site: Site) -> str:
         if one.rule.line is not None
     }
     where = "SIMULATED, no hardware" if site.node is not None else "on this machine"
+    if site.node is not None and site.fingerprint.runner:
+        where += f" ({site.fingerprint.runner}; results not checked)"
     head = f"{VERIFIED_MARK} against the untouched site, {where}, {site.scale}"
     others = [str(one.condition) for one in state.held if not one.condition.is_own]
     also = (f"{VERIFIED_MARK} nowhere slower under: {', '.join(others)}",) if others else ()

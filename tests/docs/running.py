@@ -14,7 +14,7 @@ from typing import Final
 NOT_RUN: Final = {
     r"^(srun|sbatch|salloc|scontrol)|--launcher srun|&& srun": "Slurm; tests/launchers run it",
     r"--hostfile|/shared/": "several hosts; tests/launchers/test_hosts.py has two",
-    r"^git clone|install\.sh": "the network",
+    r"^git clone|install\.sh|fetch-rccl": "the network",
     r"-m venv|pip install|~/": "installs; tests/packaging does, and scripts/try",
     r"^scripts/(test|try)$": "runs this test; the tutorial has what scripts/try runs",
     r"^cmake": "builds; native_plugin/run-checks.sh does",

@@ -164,3 +164,11 @@ def test_no_text_breaks_the_reader(text: str) -> None:
     for start in ("", HEAD, HEAD + ROWS[:-1]):
         with suppress(OutputError):
             logs.read_beliefs(start + text, "t", TARGET)
+
+
+def test_a_cell_that_the_model_gives_no_time_has_none() -> None:
+    """The real RCCL 2.27.7 says ``inf`` for tree/ll where its bandwidth is 0; that is no number of ours."""
+    found = shown(
+        "c,4,1,8,0,rules,allreduce,8,10,0,tree/ll ring/ll,inf 23.201,ring/ll,ring/ll,4\n"
+    ).beliefs
+    assert [time for _, time in found[0].offered] == [None, 23.201]

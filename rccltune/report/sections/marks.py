@@ -17,7 +17,8 @@ def marks(found: Found) -> tuple[Mark, ...]:
             Mark(
                 word="SIMULATED",
                 sentence="The times come from a stand-in benchmark with a node file. Nothing on "
-                "this page was measured on hardware, and nothing of it shows what hardware does.",
+                "this page was measured on hardware, and nothing of it shows what hardware does."
+                f"{_library(found)}",
                 loud=True,
             )
         )
@@ -49,6 +50,13 @@ def marks(found: Found) -> tuple[Mark, ...]:
             Mark(word="MEASURED", sentence="rccltune started every launch itself.", loud=False)
         )
     return tuple(said)
+
+
+def _library(found: Found) -> str:
+    real = found.done.session.fingerprint.runner
+    if real is None:
+        return ""
+    return f" What ran at which size is the decision of {real}; no result was checked."
 
 
 def unproven(found: Found) -> str:

@@ -1,0 +1,59 @@
+/*
+ * A stand-in for AMD's HIP runtime, under which the real RCCL runs without a GPU.  Its devices are
+ * said by whoever loads it; memory is the host's and costs nothing until it is touched; kernels are
+ * noted and not run.  What the library imports and is not made here fails, naming itself on stderr.
+ *
+ * Nothing here ever computes a collective: what RCCL decided to launch is all that comes out.
+ */
+#ifndef RCCLTUNE_HIP_H
+#define RCCLTUNE_HIP_H
+
+#include <stdbool.h>
+
+#include "hip_abi.h"
+
+#define EXPORT __attribute__((visibility("default")))
+
+enum { HIP_MAX_DEVICES = 64, HIP_MAX_OAMS = 8 };
+
+/* The devices of one host. */
+struct hip_node {
+    int n_devices, per_oam; /* in the order of OAMs */
+    int compute_units;      /* of one device */
+    int64_t memory_mib;     /* of one device */
+    char product[64], arch[16];
+    bool has_nics; /* one an OAM, as several nodes need */
+};
+
+/* What a device was last told to run. */
+struct hip_ran {
+    int n_collectives, n_point_to_point, n_launches; /* since rccltune_hip_forget */
+    char algorithm[16], protocol[16];                /* the profiler's words: RING, SIMPLE */
+    int channels;
+    unsigned grid; /* blocks of the last kernel */
+    char kernel[64];
+};
+
+/* The bench's own calls; devices are said once, before the library is loaded. */
+EXPORT void rccltune_hip_devices(const struct hip_node *node);
+EXPORT void rccltune_hip_forget(int device);
+EXPORT void rccltune_hip_ran(int device, struct hip_ran *ran);
+
+/* The name under which RCCL reads the topology that each device would have found (NCCL_TOPO_FILE).
+ */
+#define HIP_TOPOLOGY_FILE "/simulated/topology.xml"
+/* Of this thread's device; the text is the caller's to free, NULL without memory. */
+EXPORT char *rccltune_hip_topology(void);
+
+/* Where a device is on the PCI bus; whether OAMs are parted into several. */
+EXPORT void rccltune_hip_address(int device, int *bus, int *function);
+EXPORT bool rccltune_hip_is_parted(void);
+
+/* Between the parts. */
+extern struct hip_node hip_node;
+extern struct hip_ran hip_ran[HIP_MAX_DEVICES];
+int hip_current(void); /* this thread's device */
+int hip_fail(int error);
+int hip_unmade(const char *name);
+
+#endif

@@ -1,0 +1,102 @@
+"""The real RCCL on a simulated node: where the downloaded one lies, and what it needs."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Final
+
+from rccltune.machine.loaded_libraries import named_library
+from rccltune.machine.software import sha256_of, version_of
+from rccltune.model import MachineError
+
+WORD: Final = "real"
+_INSIDE: Final = "*/usr/lib/x86_64-linux-gnu/librccl.so.1"
+# Measured with 64 ranks on 2 cores: 12.9 GB in 64 processes, 6.2 GB in one; it grows with pairs of
+# ranks, because each keeps what every other one told it of the machine.
+_MIB_A_PAIR: Final = {False: 3.3, True: 1.6}
+_START_S_A_PAIR: Final = {False: 0.015, True: 0.006}
+
+
+def real_library(named: Path, variables: Mapping[str, str]) -> Path:
+    """The file behind ``--librccl``: ``real`` is what scripts/fetch-rccl downloaded.
+
+    Args:
+        named: a library, its folder, or the word ``real``.
+        variables: the environment, which may say where the cache is.
+
+    Raises:
+        MachineError: nothing was downloaded, or there is no such file.
+    """
+    if str(named) != WORD:
+        return named_library(named)
+    cache = _cache(variables)
+    found = sorted(cache.glob(_INSIDE), key=_by_version)
+    if not found:
+        raise MachineError(
+            "the real RCCL is not on this machine",
+            where=str(cache),
+            hint="scripts/fetch-rccl downloads it (400 MB, no root); or --librccl FILE.",
+        )
+    return found[-1].resolve()
+
+
+def _by_version(library: Path) -> list[int]:
+    return [int(number) for number in re.findall(r"\d+", library.parents[3].name)]
+
+
+def _cache(variables: Mapping[str, str]) -> Path:
+    home = variables.get("XDG_CACHE_HOME") or Path(variables.get("HOME", "/")) / ".cache"
+    return Path(home) / "rccltune/rccl"
+
+
+def real_words(library: Path) -> tuple[str, str]:
+    """``RCCL 2.27.7``, and how everything made with it names it.
+
+    Raises:
+        MachineError: the file does not say which RCCL it is.
+    """
+    version = version_of(library)
+    if version is None or not version.startswith("RCCL"):
+        raise MachineError("this is no RCCL", where=str(library), hint="name a librccl.so.1.")
+    return (
+        version,
+        f"{version}, real ({(sha256_of(library) or 'hash unknown')[:12]}); times simulated",
+    )
+
+
+def check_real_memory(n_ranks: int, *, one_process: bool, free_mib: int | None) -> None:
+    """Before anything is started.
+
+    Args:
+        n_ranks: of the launch.
+        one_process: whether they are threads of one process.
+        free_mib: of this machine, None where that is not known.
+
+    Raises:
+        MachineError: there is too little.
+    """
+    wanted = _MIB_A_PAIR[one_process] * n_ranks**2 + 100
+    if free_mib is None or free_mib >= wanted:
+        return
+    own = " in processes of their own" * (not one_process)
+    less = ", --launcher none (ranks as threads of one process, half of it)" * (not one_process)
+    raise MachineError(
+        f"{n_ranks} ranks of the real library{own} take about {wanted / 1024:.1f} GiB, and "
+        f"{free_mib / 1024:.1f} GiB are free",
+        hint=f"say fewer ranks (--np){less}, or leave --librccl out.",
+    )
+
+
+def free_mib(meminfo: str) -> int | None:
+    """MemAvailable of /proc/meminfo, None where it has none."""
+    for line in meminfo.splitlines():
+        if line.startswith("MemAvailable:"):
+            return int(line.split()[1]) // 1024
+    return None
+
+
+def real_start_s(n_ranks: int, *, one_process: bool) -> float:
+    """What it takes to make the communicator, in seconds (2 cores; 58 s and 25 s for 64 ranks)."""
+    return 0.3 + _START_S_A_PAIR[one_process] * float(n_ranks) ** 2

@@ -1,0 +1,118 @@
+"""``--librccl real`` as a user has it: what is refused before anything starts, and what a session says.
+
+The sweeps run over the real RCCL where scripts/fetch-rccl has fetched it, else they are skipped.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from pathlib import Path
+
+import pytest
+
+from rccltune.cli import run
+from rccltune.machine import check_real_memory, free_mib, real_library, real_start_s, real_words
+from rccltune.model import MachineError, Reporter
+from rccltune.session import load_samples, open_session
+
+REAL = ("--simulate", "mi300x", "--mode", "spx-nps1", "--librccl", "real")
+SMALL = (*REAL, "--collective", "all_reduce", "--min-bytes", "1K", "--max-bytes", "64K")
+
+
+@pytest.fixture
+def fetched(stand_ins: None) -> Path:
+    """The real library."""
+    try:
+        return real_library(Path("real"), os.environ)
+    except MachineError as error:
+        pytest.skip(f"{error}: scripts/fetch-rccl fetches it")
+
+
+def test_nothing_fetched_says_how(
+    here: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Exit code 4 and the command, before anything is started."""
+    monkeypatch.setenv("XDG_CACHE_HOME", str(here))
+    assert run(["sweep", *SMALL]) == 4
+    said = capsys.readouterr().err
+    assert "scripts/fetch-rccl" in said
+    assert not (here / "rccltune-session").exists()
+
+
+def test_the_newest_one_fetched_is_taken(tmp_path: Path) -> None:
+    """And a file that is named is itself."""
+    for version in ("7.2.4-1", "7.10.0-1"):
+        folder = tmp_path / f"rccltune/rccl/{version}/usr/lib/x86_64-linux-gnu"
+        folder.mkdir(parents=True)
+        (folder / "librccl.so.1").write_text("")
+    found = real_library(Path("real"), {"XDG_CACHE_HOME": str(tmp_path)})
+    assert "7.10.0-1" in str(found)
+    assert real_library(found, {}) == found
+    with pytest.raises(MachineError):
+        real_library(tmp_path / "none.so", {})
+
+
+def test_memory_is_checked_before_anything_starts() -> None:
+    """64 ranks took 12.9 GB in 64 processes and 6.2 GB in one (shared/facts/real-rccl.md)."""
+    with pytest.raises(MachineError, match=r"--launcher none|64 ranks") as refused:
+        check_real_memory(64, one_process=False, free_mib=12_000)
+    assert "--launcher none" in str(refused.value.hint)
+    check_real_memory(64, one_process=True, free_mib=8_000)
+    with pytest.raises(MachineError):
+        check_real_memory(64, one_process=True, free_mib=5_000)
+    check_real_memory(64, one_process=False, free_mib=None)
+    check_real_memory(8, one_process=False, free_mib=500)
+    assert free_mib("MemTotal: 4 kB\nMemAvailable:   2097152 kB\n") == 2048
+    assert free_mib("") is None
+    assert real_start_s(64, one_process=True) < real_start_s(64, one_process=False)
+
+
+def test_another_library_is_none(tmp_path: Path) -> None:
+    """What does not say that it is RCCL is not asked."""
+    file = tmp_path / "librccl.so.1"
+    file.write_bytes(b"NCCL version 2.28.3+cuda12.9")
+    with pytest.raises(MachineError, match="no RCCL"):
+        real_words(file)
+
+
+def test_a_session_says_what_is_real_and_is_not_mixed(
+    fetched: Path, here: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """session.json, the samples' proof, and a second sweep over the imitation that is refused."""
+    assert (
+        run(["sweep", *SMALL, "--setting", "tree/ll", "--setting", "ring/simple/2", "-o", "s"]) == 0
+    )
+    assert "times simulated" in capsys.readouterr().err
+    header = json.loads((here / "s/session.json").read_text())
+    assert header["simulated"] is True
+    assert header["fingerprint"]["runner"].startswith("RCCL 2.27.7, real (")
+    samples = [
+        one for one in load_samples(open_session(here / "s"), Reporter()) if one.doubt is None
+    ]
+    assert {str(one.executed) for one in samples} >= {"tree/ll"}
+    assert {one.n_wrong for one in samples} == {None}
+    assert run(["emit-config", "s", "-o", "-", "--min-gain", "0"]) == 0
+    assert "over RCCL 2.27.7, real" in capsys.readouterr().out
+    assert run(["sweep", *SMALL[:4], *SMALL[6:], "-o", "s"]) == 7
+
+
+def test_several_nodes_are_refused(
+    fetched: Path, here: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """One host only so far, and it says so."""
+    node = here / "two.yaml"
+    node.write_text(
+        "format: 1\nname: two\n"
+        "hardware: {product: AMD Instinct MI300X, arch: gfx942, mode: spx-nps1, compute_units: 304, "
+        "memory_gib: 192}\n"
+        "scale: {ranks: 16, nodes: 2, devices_per_oam: 1}\n"
+        "release: {rccl: 2.27.7, benchmark: rtnew}\n"
+        "library: {channels: 32, graph: {ring: {channels: 16, bw_intra: 3.0, bw_inter: 3.0}, "
+        "tree: {channels: 16, bw_intra: 3.0, bw_inter: 3.0}}}\n"
+        "fill: [{ranks: 16, placement: node}]\n"
+        "curves: [{collective: all_reduce, setting: ring/ll, kind: measured, source: a test, "
+        "points: [[8, 20], [1048576, 300]]}]\n"
+    )
+    assert run(["sweep", "--simulate", str(node), "--librccl", str(fetched)]) == 4
+    assert "one host" in capsys.readouterr().err

@@ -1,0 +1,337 @@
+"""The real RCCL over the stand-in HIP runtime: what it chooses, and that it obeys the plugin on every rank.
+
+Expected choices are those that the prototype of this runtime printed of the same binary
+(../shared/data/real-rccl) and hand-made ones. Skipped where scripts/fetch-rccl has fetched nothing.
+"""
+
+from __future__ import annotations
+
+import collections
+import os
+import re
+import shutil
+import subprocess
+import sys
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+
+from rccltune import plugin
+from rccltune.machine import real_library
+from rccltune.model import MachineError
+from rccltune.simulate import compile_node, node_path
+
+SHORT = {
+    "ar": "all_reduce",
+    "ag": "all_gather",
+    "rs": "reduce_scatter",
+    "bc": "broadcast",
+    "rd": "reduce",
+}
+# Two are asked for; a channel gets 16 KiB of traffic at least, twice the bytes in all_reduce.
+CHANNELS = {4096: 1, 16384: 2, 65536: 2}
+RULES_END = ",-1,-1"
+
+
+@dataclass(frozen=True)
+class Ran:
+    """One call as one rank's library said it."""
+
+    rank: int
+    collective: str
+    nbytes: int
+    setting: str
+    channels: int
+    grid: int
+
+
+@dataclass(frozen=True)
+class Ended:
+    """A benchmark that ended."""
+
+    code: int
+    out: str
+    err: str
+    ran: list[Ran]
+
+
+Start = Callable[..., Ended]
+
+
+def _ran(path: Path) -> list[Ran]:
+    if not path.exists():
+        return []
+    rows = [line.split() for line in path.read_text().splitlines()]
+    return [Ran(int(r), c, int(n), s, int(ch), int(g)) for r, c, n, s, ch, g in rows]
+
+
+@pytest.fixture(scope="session")
+def real() -> Path:
+    """The library that was fetched."""
+    try:
+        return real_library(Path("real"), os.environ)
+    except MachineError as error:
+        pytest.skip(f"{error}: scripts/fetch-rccl fetches it")
+
+
+@pytest.fixture
+def start(real: Path, tmp_path: Path) -> Start:
+    """Starts a benchmark over it: ranks in one process, or under mpirun."""
+
+    def run(
+        benchmark: str,
+        *options: str,
+        node: str = "mi300x-spx-nps1",
+        ranks: int = 8,
+        mpirun: bool = False,
+        variables: Mapping[str, str] | None = None,
+    ) -> Ended:
+        file, ran = tmp_path / "node.node", tmp_path / "ran"
+        file.write_bytes(compile_node(node_path(node)))
+        ran.unlink(missing_ok=True)
+        own = {
+            "RCCLTUNE_SIM_LIBRCCL": str(real),
+            "RCCLTUNE_SIM_NODE": str(file),
+            "RCCLTUNE_SIM_RAN": str(ran),
+            **(variables or {}),
+        }
+        program = str(plugin.native_folder() / f"sim/{benchmark}_perf")
+        command = [program, *options]
+        if mpirun:
+            launcher = str(Path(sys.executable).parent / "mpirun")
+            if shutil.which(launcher) is None:
+                pytest.skip("no mpirun in this environment")
+            exported = [word for name in own for word in ("-x", name)]
+            head = [launcher, "--allow-run-as-root", "--oversubscribe", "-np", str(ranks)]
+            command = [*head, *exported, *command]
+        else:
+            own["RCCLTUNE_SIM_RANKS"] = str(ranks)
+        ended = subprocess.run(
+            command,
+            check=False,
+            env={**os.environ, **own},
+            capture_output=True,
+            text=True,
+            timeout=300,
+        )
+        return Ended(ended.returncode, ended.stdout, ended.stderr, _ran(ran))
+
+    return run
+
+
+def expected(path: Path, short: str) -> dict[int, tuple[str, int]]:
+    """Setting and channels by size, of a printed table of the prototype."""
+    found = {}
+    for line in path.read_text().splitlines():
+        if match := re.match(rf"{short} +(\d+)([KMG]?) (\w+/\w+) x(\d+)", line):
+            shift = {"": 0, "K": 10, "M": 20, "G": 30}[match[2]]
+            found[int(match[1]) << shift] = (match[3], int(match[4]))
+    return found
+
+
+@pytest.mark.parametrize("short", SHORT)
+def test_it_chooses_by_itself_what_the_prototype_saw(
+    start: Start, shared_data: Path, short: str
+) -> None:
+    """SPX, 8 ranks: setting and channels at every size where it asks a tuner, equal on all ranks."""
+    table = expected(shared_data / "real-rccl/base-spx.table.txt", short)
+    ended = start(f"{SHORT[short]}", "-b", "512", "-e", "1G", "-f", "2", "-n", "1", "-w", "0")
+    assert ended.code == 0, ended.err
+    tuned = {(r.nbytes, r.setting, r.channels) for r in ended.ran if "/" in r.setting}
+    sizes = {size for size, _, _ in tuned}
+    assert tuned == {(n, s, c) for n, (s, c) in table.items() if n in sizes}
+    assert sizes == {size for size in table if size >= 512}
+    assert all(r.channels == r.grid for r in ended.ran if "/" in r.setting)
+
+
+def test_nothing_is_checked_and_it_says_so(start: Start) -> None:
+    """N/A, never 0; and the log says what is real and what is not."""
+    ended = start("all_reduce", "-b", "1K", "-e", "4K", "-f", "2", "-n", "1", "-w", "1", "-c", "1")
+    rows = [line.split() for line in ended.out.splitlines() if re.match(r" +\d+ ", line)]
+    assert len(rows) == 3
+    assert all(row[8] == "N/A" and row[12] == "N/A" for row in rows)
+    assert "# SIMULATED times; RCCL 2.27.7, real: " in ended.out
+
+
+def test_processes_and_threads_of_one_process_choose_alike(start: Start) -> None:
+    """8 processes under mpirun, memory shared between them, against one process."""
+    options = ("-b", "1K", "-e", "16M", "-f", "4", "-n", "1", "-w", "0")
+    one, many = (start("all_reduce", *options, mpirun=several) for several in (False, True))
+    assert one.code == many.code == 0, many.err
+    assert collections.Counter(one.ran) == collections.Counter(many.ran)
+
+
+@pytest.mark.parametrize(
+    ("benchmark", "rules", "inside"),
+    [
+        ("all_reduce", "allreduce,4096,65536,tree,ll,-1,1,8", ("tree/ll", None)),
+        ("all_reduce", "allreduce,4096,65536,ring,simple,2,1,8", ("ring/simple", CHANNELS)),
+        ("reduce_scatter", "reducescatter,4096,65536,ring,simple,4,1,8", ("ring/simple", None)),
+        ("broadcast", "broadcast,4096,65536,ring,simple,-1,1,8", ("ring/simple", None)),
+        ("reduce", "reduce,4096,65536,ring,simple,-1,1,8", ("ring/simple", None)),
+    ],
+)
+def test_a_rule_runs_on_every_rank_and_nowhere_else(
+    start: Start,
+    tmp_path: Path,
+    benchmark: str,
+    rules: str,
+    inside: tuple[str, dict[int, int] | None],
+) -> None:
+    """Inside its sizes with equal grids on all 8 ranks; outside as without the plugin."""
+    file = tmp_path / "rules.csv"
+    file.write_text(f"{rules}{RULES_END}\n")
+    options = ("-b", "1K", "-e", "1M", "-f", "4", "-n", "1", "-w", "0")
+    variables = {
+        "NCCL_TUNER_PLUGIN": str(plugin.library()),
+        "NCCL_TUNER_CONFIG_FILE": str(file),
+    }
+    without, ended = start(benchmark, *options), start(benchmark, *options, variables=variables)
+    assert ended.code == 0, ended.err + ended.out
+    ours = [ran for ran in ended.ran if 4096 <= ran.nbytes <= 65536]
+    assert {ran.setting for ran in ours} == {inside[0]}
+    assert {ran.nbytes for ran in ours} == {4096, 16384, 65536}
+    assert inside[1] in (None, {ran.nbytes: ran.channels for ran in ours})
+    for nbytes in {ran.nbytes for ran in ours}:
+        at = [ran for ran in ours if ran.nbytes == nbytes]
+        assert {ran.rank for ran in at} == set(range(8))
+        assert len({(ran.channels, ran.grid) for ran in at}) == 1
+
+    def rest(one: Ended) -> collections.Counter[Ran]:
+        return collections.Counter(r for r in one.ran if not 4096 <= r.nbytes <= 65536)
+
+    assert rest(ended) == rest(without)
+
+
+def test_a_rule_cannot_reach_a_direct_all_gather(start: Start, tmp_path: Path) -> None:
+    """Up to 4 MiB this release asks no tuner for all_gather; above it does."""
+    file = tmp_path / "rules.csv"
+    file.write_text(f"allgather,0,67108864,ring,ll,-1,1,8{RULES_END}\n")
+    ended = start(
+        "all_gather",
+        *("-b", "1M", "-e", "16M", "-f", "4", "-n", "1", "-w", "0"),
+        variables={
+            "NCCL_TUNER_PLUGIN": str(plugin.library()),
+            "NCCL_TUNER_CONFIG_FILE": str(file),
+        },
+    )
+    assert ended.code == 0, ended.err
+    settings = {(ran.nbytes, ran.setting) for ran in ended.ran}
+    assert settings == {(1 << 20, "direct"), (4 << 20, "direct"), (16 << 20, "ring/ll")}
+
+
+@pytest.mark.parametrize(
+    ("benchmark", "options", "said"),
+    [
+        ("alltoall", (), "only collectives that ask a tuner"),
+        ("all_reduce", ("-G", "1"), "no -G"),
+        ("all_reduce", ("-m", "2"), "no -G, -m"),
+    ],
+)
+def test_what_it_cannot_do_is_said(
+    start: Start, benchmark: str, options: tuple[str, ...], said: str
+) -> None:
+    """And nothing is printed that could be taken for a result."""
+    ended = start(benchmark, "-b", "1K", "-e", "1K", *options)
+    assert ended.code != 0
+    assert said in ended.err
+    assert not ended.ran
+
+
+def test_a_file_that_is_no_library(start: Start, tmp_path: Path) -> None:
+    """The loader's own words, and no crash."""
+    other = tmp_path / "librccl.so.1"
+    other.write_text("no library")
+    ended = start(
+        "all_reduce", "-b", "8", "-e", "8", variables={"RCCLTUNE_SIM_LIBRCCL": str(other)}
+    )
+    assert ended.code == 64
+    assert "does not load" in ended.err
+
+
+def test_a_plugin_that_refuses_fails_init_on_every_rank(start: Start, tmp_path: Path) -> None:
+    """As docs/plugin.md promises: a named file that is missing is nobody's rules."""
+    ended = start(
+        "all_reduce",
+        *("-b", "8", "-e", "8"),
+        mpirun=True,
+        variables={
+            "NCCL_TUNER_PLUGIN": str(plugin.library()),
+            "NCCL_TUNER_CONFIG_FILE": str(tmp_path / "none.csv"),
+        },
+    )
+    assert ended.code != 0
+    assert not ended.ran
+
+
+@pytest.mark.long
+def test_64_ranks_in_cpx(start: Start, shared_data: Path) -> None:
+    """As the prototype saw them, in one process of 6 GB."""
+    table = expected(shared_data / "real-rccl/base-cpx.table.txt", "ar")
+    ended = start(
+        "all_reduce",
+        *("-b", "1K", "-e", "256M", "-f", "16", "-n", "1", "-w", "0"),
+        node="mi300x-cpx-nps4",
+        ranks=64,
+    )
+    assert ended.code == 0, ended.err
+    tuned = {(r.nbytes, r.setting, r.channels) for r in ended.ran}
+    assert tuned == {(n, s, c) for n, (s, c) in table.items() if n in {r.nbytes for r in ended.ran}}
+    assert {r.rank for r in ended.ran} == set(range(64))
+
+
+# What this release offers on one node without a variable; docs/real-library.md.
+OFFERED = {
+    **{name: {"ring/ll", "ring/simple"} for name in SHORT.values()},
+    "all_reduce": {"tree/ll", "ring/ll", "ring/simple"},
+}
+
+
+def rule_for(text: str, collective: str, nbytes: int) -> str | None:
+    """The first row for 8 ranks of one node that can be chosen; read here, not by ours."""
+    for line in text.splitlines():
+        fields = [field.strip() for field in line.split(",")]
+        if line.startswith("#") or len(fields) < 8 or not fields[1].isdigit():
+            continue
+        name, low, high, algorithm, protocol, _, nodes, ranks = fields[:8]
+        fits = int(low) <= nbytes <= int(high) and nodes in ("-1", "1") and ranks in ("-1", "8")
+        setting = f"{algorithm}/{protocol}".lower()
+        one_call = all(field in ("-1", "1") for field in fields[8:9])
+        any_buffer = all(field in ("-1", "0") for field in fields[9:10])
+        if not (fits and one_call and any_buffer and name == collective.replace("_", "")):
+            continue
+        if setting in OFFERED[collective]:
+            return setting
+    return None
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        "amd_test_valid_config_with_wildcards.conf",
+        "amd_test_singlenode_config.conf",
+        "gpu107_v4_validated.csv",
+        "gpu107_sc2_plus_amd.conf",
+        "amd_ext_tuner_gfx950.conf",
+        "nvidia_example_nccl_tuner.conf",
+    ],
+)
+def test_vendors_files_do_what_their_rows_say(start: Start, shared_data: Path, name: str) -> None:
+    """Through our plugin on all 8 ranks: a row that fits runs, every other size is untouched."""
+    file = shared_data / "configs" / name
+    text = file.read_text()
+    variables = {
+        "NCCL_TUNER_PLUGIN": str(plugin.library()),
+        "NCCL_TUNER_CONFIG_FILE": str(file),
+    }
+    options = ("-b", "512", "-e", "1G", "-f", "4", "-n", "1", "-w", "0")
+    for collective in ("all_reduce", "reduce_scatter", "broadcast"):
+        untouched = {r.nbytes: r.setting for r in start(collective, *options).ran}
+        ended = start(collective, *options, variables=variables)
+        assert ended.code == 0, ended.err
+        assert {r.rank for r in ended.ran} == set(range(8))
+        assert {(r.nbytes, r.setting) for r in ended.ran} == {
+            (n, rule_for(text, collective, n) or own) for n, own in untouched.items()
+        }
