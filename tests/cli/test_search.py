@@ -520,3 +520,39 @@ def test_nothing_at_all_is_an_error_with_a_way_out(capsys: pytest.CaptureFixture
 
 
 EVERYTHING = ("tree/ll", "tree/ll128", "tree/simple", "ring/ll", "ring/ll128", "ring/simple")
+
+
+@pytest.mark.parametrize(
+    ("more", "variables", "tried"),
+    [
+        ([], {}, True),
+        (["--no-environment"], {}, False),
+        ([], {"NCCL_MAX_NCHANNELS": "16"}, False),
+        (["--env", "NCCL_MIN_CTAS=4"], {}, False),
+    ],
+)
+def test_more_channels_are_tried_where_the_site_leaves_them_open(
+    more: list[str], variables: dict[str, str], tried: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Four MI300X: the library takes 16 channels or more of 304 compute units; one walk more."""
+    for name, value in variables.items():
+        monkeypatch.setenv(name, value)
+    where = ["--simulate", "mi300x", "--mode", "spx-nps1", "--np", "4", "--launcher", "none"]
+    assert run(["sweep", *where, *SMALL, *TWO, *more]) == 0
+    found = samples()
+    assert ("channels-32" in set(found.variant)) is tried
+    if tried:
+        there = found[found.variant == "channels-32"]
+        assert there.launch.str.partition(".")[0].nunique() == 1
+        assert set(there.setting) == {"silent", "ring/simple", "tree/ll"}
+        assert {one.name for one in open_session(SESSION).variants} >= {"channels-32"}
+        # The same command again makes nothing, and what is derived can be read.
+        made = launches()
+        assert run(["sweep", *where, *SMALL, *TWO]) == 0
+        assert launches() == made
+
+
+def test_no_more_channels_are_tried_than_a_device_can_have() -> None:
+    """A CPX device has 38 compute units, and RCCL drops a minimum of 64 to 2."""
+    assert search(quiet(), *TWO) == 0
+    assert not [name for name in set(samples().variant) if name.startswith("channels")]

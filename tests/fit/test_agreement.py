@@ -24,6 +24,7 @@ from rccltune.model import (
     Sample,
     Scale,
     Setting,
+    Variant,
 )
 
 TREE = Setting.parse("tree/ll")
@@ -291,6 +292,28 @@ def test_only_a_baseline_beside_silence_ever_changes(settings: list[Setting], se
         if old.key.setting != BASELINE or SILENT not in settings:
             assert new == old
         assert {p.nbytes for p in new.points} >= {p.nbytes for p in old.points}
+
+
+CHANNELS = Variant(name="channels-32", environment=(("NCCL_MIN_NCHANNELS", "32"),))
+
+
+@pytest.mark.parametrize(("slower", "stands"), [(1.0, True), (1.3, False)])
+def test_silence_stands_for_a_baseline_that_nobody_measured_in_an_environment(
+    slower: float, stands: bool
+) -> None:
+    """If it is the untouched site where both were measured; a site without a tuner is it anyway."""
+    there = [
+        replace(s, key=replace(s.key, variant=CHANNELS), launch=f"v{s.launch}")
+        for s in measured(SILENT, PASSES, rng=random.Random(1))
+    ]
+    here = measured(SILENT, PASSES, rng=random.Random(2), effect=lambda _: slower)
+    curves = fit.curves([*there, *here, *measured(BASELINE, APART, rng=random.Random(3))]).curves
+    for tunerless, wanted in ((False, stands), (True, True)):
+        made = fit.strengthened(curves, tunerless=tunerless)
+        found = [c for c in made if c.key.setting == BASELINE and c.key.variant == CHANNELS]
+        assert bool(found) == wanted
+        silent = [c.points for c in made if c.key.setting == SILENT and c.key.variant == CHANNELS]
+        assert not found or [c.points for c in found] == silent
 
 
 def test_silence_with_wrong_results_adds_nothing() -> None:

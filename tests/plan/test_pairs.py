@@ -175,6 +175,30 @@ def test_a_few_untouched_launches_stand_beside_walks_without_checks() -> None:
     assert len({told(one.tuned)["-b"] for one in beside}) == 4
 
 
+def test_what_rules_need_is_measured_without_plugin_and_rules() -> None:
+    """A recorded walk costs half a microsecond a call, which variables are not to pay for."""
+    (own,) = plan.conditions(sweep(Collective.ALL_REDUCE))
+    needs = Variant(name="needs", environment=(("NCCL_MIN_NCHANNELS", "32"),))
+    pairs = plan.plan_pairs(
+        own,
+        ground(8),
+        [rule(Collective.ALL_REDUCE, 5000, 3 * MIB)],
+        TUNED,
+        1,
+        n_cycles=lambda *_: 3,
+        n_untouched=4,
+        needs=needs,
+    )
+    beside = [one for one in pairs if one.bare is not None]
+    assert len(beside) == 4
+    for one in beside:
+        assert one.bare is not None
+        assert one.untouched is not None
+        assert one.bare.environment == needs.environment
+        assert one.bare.argv == one.untouched.argv
+        assert abs(one.launches.index(one.bare) - one.launches.index(one.untouched)) == 1
+
+
 def test_a_boundary_has_one_launch_and_none_where_its_size_is_known() -> None:
     """The grid's ranges have two each, which tell the noise; a boundary at 3 MiB needs no more."""
     rules = [rule(Collective.ALL_REDUCE, 5000, 3 * MIB)]

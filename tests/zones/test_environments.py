@@ -174,6 +174,30 @@ def test_rules_that_belong_to_an_environment_can_take_away_its_harm() -> None:
     assert not found.gains[0].worse
 
 
+def test_one_slow_launch_of_small_calls_rules_nothing_out() -> None:
+    """Launches differ by 40 % below 512 KiB; the passes of one agree (two H100s)."""
+    curves = curves_of(
+        {
+            **PLAIN,
+            ("baseline", CHANNELS): mixed(1.4, 0.9),
+            ("ring/ll", CHANNELS): mixed(1.4, 0.9),
+        }
+    )
+
+    def in_one(curve: Curve) -> Curve:
+        points = tuple(
+            replace(p, launches=tuple(f"w.{i}" for i in range(len(p.launches))))
+            for p in curve.points
+        )
+        return replace(curve, points=points) if curve.key.variant == CHANNELS else curve
+
+    found = judge([in_one(curve) for curve in curves])["channels-32"]
+    assert found.recommended
+    assert not found.gains[0].worse
+    # The same from three launches is harm.
+    assert judge(curves)["channels-32"].against is not None
+
+
 def test_one_that_changes_nothing_is_not_chosen() -> None:
     """Noise of 1 % and twenty seeds."""
     for seed in range(20):
