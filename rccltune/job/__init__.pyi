@@ -1,3 +1,15 @@
+from .answer import Answer as Answer
+from .answer import Compared as Compared
+from .answer import Importance as Importance
+from .answer import Verdict as Verdict
+from .arms import Arm as Arm
+from .figure import draw as draw
+from .measures import Measured as Measured
+from .measures import measured as measured
+from .measures import warmup as warmup
+from .runs import Answers as Answers
+from .runs import Outcome as Outcome
+from .runs import Run as Run
 from .savings import Shown as Shown
 from .savings import by_rules as by_rules
 from .savings import by_zones as by_zones
@@ -7,3 +19,7 @@ from .savings import saving_plain as saving_plain
 from .savings import saving_text as saving_text
 from .savings import show as show
 from .savings import snapshots_beside as snapshots_beside
+from .trying import BUDGET_S as BUDGET_S
+from .trying import Request as Request
+from .trying import try_job as try_job
+from .trying import written as written
