@@ -206,9 +206,6 @@ class _Trial:
         if done and not _hits(done):
             return False
         found = judging.compared(self.runs, Arm.CONTROL, rate=self.request.rate)
-        n_rounds = min(len(done), len(judging.good(self.runs, Arm.AS_IS)))
-        if len(done) < n_rounds or found is None:
-            return True
         return not judging.told_apart(found)
 
     def _control_timed_out(self) -> Run | None:
@@ -218,15 +215,10 @@ class _Trial:
     def _next(self) -> Arm | None:
         active = self._active()
         counts = {arm: len(judging.good(self.runs, arm)) for arm in active}
-        # A control that was told apart or came back is no reason to repeat rounds of the others.
-        n_rounds = min(counts[arm] for arm in _PAIR)
-        whole = all(counts[arm] == n_rounds for arm in _PAIR)
-        if whole and counts.get(Arm.CONTROL, n_rounds) >= n_rounds and self._is_enough(n_rounds):
+        n_rounds = min(counts.values())
+        if max(counts.values()) == n_rounds and self._is_enough(n_rounds):
             return None
-        for arm in arms.turn(n_rounds, active):
-            if counts[arm] <= n_rounds:
-                return arm
-        return None
+        return next(arm for arm in arms.turn(n_rounds, active) if counts[arm] <= n_rounds)
 
     def _is_enough(self, n_rounds: int) -> bool:
         if n_rounds >= MOST_ROUNDS:

@@ -58,6 +58,7 @@ def test_the_control_stops_when_it_is_told_apart(place: Path) -> None:
     command = asking(place, {TREE_LL: 8.0, BAD: 16.0}, plain_ms=8.0)
     found = tried(place, command, *SHORT)
     arms = [run["arm"] for run in found["runs"]]
+    assert arms[:6] == ["as-is", "rules", "control", "rules", "control", "as-is"]
     assert 2 <= arms.count("control") <= 3
     assert arms.count("control") < arms.count("rules")
 
