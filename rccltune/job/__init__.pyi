@@ -3,6 +3,9 @@ from .answer import Compared as Compared
 from .answer import Importance as Importance
 from .answer import Verdict as Verdict
 from .arms import Arm as Arm
+from .bound import Ceiling as Ceiling
+from .bound import ceiling_of as ceiling_of
+from .bound import ceiling_text as ceiling_text
 from .figure import draw as draw
 from .measures import Measured as Measured
 from .measures import measured as measured
@@ -19,6 +22,8 @@ from .savings import saving_plain as saving_plain
 from .savings import saving_text as saving_text
 from .savings import show as show
 from .savings import snapshots_beside as snapshots_beside
+from .times import Spared as Spared
+from .times import Times as Times
 from .trying import BUDGET_S as BUDGET_S
 from .trying import Request as Request
 from .trying import try_job as try_job
