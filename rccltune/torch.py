@@ -87,7 +87,7 @@ class _Host:
     def now(self) -> Any:  # noqa: ANN401 - a mark is whatever the clock makes
         return time.perf_counter_ns()
 
-    def ms_between(self, start: Any, end: Any) -> float | None:  # noqa: ANN401
+    def ms_between(self, start: Any, end: Any) -> float | None:  # noqa: ANN401 - a mark is whatever the clock makes
         return float(end - start) / 1e6
 
     def wait(self) -> None:
@@ -103,7 +103,7 @@ class _Cuda:
         self._cuda = torch.cuda
         self._free: list[Any] = []
 
-    def now(self) -> Any:  # noqa: ANN401
+    def now(self) -> Any:  # noqa: ANN401 - a mark is whatever the clock makes
         """None while a graph is captured: an event would become a part of it."""
         if self._cuda.is_current_stream_capturing():
             return None
@@ -111,7 +111,7 @@ class _Cuda:
         event.record()
         return event
 
-    def ms_between(self, start: Any, end: Any) -> float | None:  # noqa: ANN401
+    def ms_between(self, start: Any, end: Any) -> float | None:  # noqa: ANN401 - a mark is whatever the clock makes
         """None where the GPU has not come there yet."""
         if not end.query():
             return None
@@ -160,7 +160,7 @@ class Steps:
                 self._collect()
         self.n_steps += 1
 
-    def _begin(self) -> Any:  # noqa: ANN401
+    def _begin(self) -> Any:  # noqa: ANN401 - a mark is whatever the clock makes
         if self._clock is None:
             self._clock = _clock()
             self._rank = _rank()
@@ -335,7 +335,7 @@ def _clock() -> _Host | _Cuda:
     return _Cuda(torch) if torch is not None and torch.cuda.is_available() else _Host()
 
 
-def _distributed() -> Any:  # noqa: ANN401
+def _distributed() -> Any:  # noqa: ANN401 - a mark is whatever the clock makes
     """``torch.distributed`` where a process group is there, else None."""
     distributed = sys.modules.get("torch.distributed")
     if distributed is None or not distributed.is_available():

@@ -78,7 +78,7 @@ def main() -> None:
     torch.distributed.destroy_process_group()
 
 
-def layers(torch: Any, options: argparse.Namespace, device: str) -> Callable[[], None]:  # noqa: ANN401
+def layers(torch: Any, options: argparse.Namespace, device: str) -> Callable[[], None]:  # noqa: ANN401 - torch is not here
     """All layers of a step; what is all-reduced is as large as asked for, in turn."""
     dtype = torch.bfloat16 if device == "cuda" else torch.float32
     element = torch.tensor([], dtype=dtype).element_size()
@@ -97,7 +97,7 @@ def layers(torch: Any, options: argparse.Namespace, device: str) -> Callable[[],
     return work
 
 
-def overhead(torch: Any, step: Callable[[], object], device: str) -> None:  # noqa: ANN401
+def overhead(torch: Any, step: Callable[[], object], device: str) -> None:  # noqa: ANN401 - torch is not here
     """Blocks of steps with marks and without, in turns; the median of the ratios."""
 
     def block(*, marked: bool) -> float:

@@ -11,7 +11,7 @@ from __future__ import annotations
 import re
 import shutil
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
@@ -163,13 +163,12 @@ def _read(folder: Path, number: int, arm: Arm, pattern: str | None) -> Run:
     outcome = model.read_json(
         Outcome, path.read_bytes(), str(path), "remove its folder; the run is then made again."
     )
-    said: Callable[[], Measured] = lambda: measured(folder, pattern, outcome.duration_s)  # noqa: E731
     return Run(
         number=number,
         arm=arm,
         folder=folder,
         outcome=outcome,
-        measured=said() if outcome.is_good else None,
+        measured=measured(folder, pattern, outcome.duration_s) if outcome.is_good else None,
         answers=answers(folder),
     )
 
