@@ -9,8 +9,13 @@
 
 enum { COMM_ID_SIZE = 32, SETTING_SIZE = 64 };
 
+/* Turns of waiting for a lock when the process ends. */
+enum { PATIENCE = 1 << 20 };
+
 struct watch {
     lock_holder busy;
+    pid_t pid;          /* that made it */
+    struct watch *next; /* of the list of those that log */
     enum log_level log;
     bool keeps_trace;
     bool log_failed;
@@ -34,6 +39,28 @@ struct watch {
     uint64_t n_fallbacks;    /* hits after a rule that was not selectable */
     struct trace trace;
 };
+
+static lock_holder listing;
+static struct watch *first;
+
+static void enlist(struct watch *watch)
+{
+    lock(&listing);
+    watch->next = first;
+    first = watch;
+    unlock(&listing);
+}
+
+static void strike(const struct watch *watch)
+{
+    lock(&listing);
+    struct watch **at = &first;
+    while (*at != watch) {
+        at = &(*at)->next;
+    }
+    *at = watch->next;
+    unlock(&listing);
+}
 
 /* Logs to the file, or to stderr where that cannot be written: a log must not stop a job. */
 static void flush_log(struct watch *watch, struct lines *lines)
@@ -175,6 +202,8 @@ enum output_start watch_start(const struct settings *settings, const struct conf
     }
     if (made->log != LOG_OFF) {
         log_start(made, config, settings);
+        made->pid = getpid();
+        enlist(made);
     }
     *watch = made;
     return OUTPUT_STARTED;
@@ -348,9 +377,26 @@ void watch_end(struct watch *watch)
         write_trace(watch);
     }
     if (watch->log != LOG_OFF) {
+        strike(watch);
         log_end(watch);
     }
     trace_free(&watch->trace);
     free(watch->hits);
     free(watch);
+}
+
+/* Jobs that never destroy their communicators are the rule, and want to know what their rules did.
+ * A lock that stays taken is not waited for, as in record.c. */
+__attribute__((destructor)) static void sum_up_those_left(void)
+{
+    if (!lock_within(&listing, PATIENCE)) {
+        return;
+    }
+    for (struct watch *watch = first; watch != NULL; watch = watch->next) {
+        if (watch->pid == getpid() && lock_within(&watch->busy, PATIENCE)) {
+            log_end(watch);
+            unlock(&watch->busy);
+        }
+    }
+    unlock(&listing);
 }

@@ -36,6 +36,7 @@ _VERBS: Final = {
     "explain": ("rccltune.cli.explain", "explain", "Show what a rule file will do."),
     "seal": ("rccltune.cli.seal", "seal", "Count a rule file's rows after an edit by hand."),
     "why": ("rccltune.cli.why", "why", "Say why a job's rules were or were not used."),
+    "job": ("rccltune.cli.job", "job", "Try rules in your own job; does it pay?"),
     "variants": ("rccltune.cli.variants", "variants", "List what no tuner can switch."),
     "deploy": ("rccltune.cli.deploy", "deploy", "Hand rules and plugin over to a site's jobs."),
     "plugin": ("rccltune.cli.plugin", "plugin", "Find, use and check the tuner plugin."),

@@ -34,7 +34,7 @@ _STATED = (
 
 @click.group("workload")
 def workload() -> None:
-    """Say what a job asks for: records of the plugin, RCCL's replay files, TUNING logs.
+    """Say what a job asks for: the plugin's records, RCCL's replays, Inspector dumps, TUNING logs.
 
     One export line on a real job records it, beside NCCL_TUNER_PLUGIN (rccltune plugin --env):
     export RCCLTUNE_RECORD=/path/record-%h-%p.csv
@@ -87,8 +87,8 @@ def show(
 
     Sizes are as a tuner sees them: the total over ranks for all_gather and reduce_scatter. The
     calls of all ranks are added up. What matters most comes first: by the time of the untouched
-    site where a session has it, by calls and bytes otherwise. With --rules and --session also
-    what the rules save.
+    site where a session has it, by calls and bytes otherwise. With --session also what rules can
+    save at the very most; with --rules too what these save.
 
     \b
     Example:
@@ -182,7 +182,7 @@ def _tell_snapshots(console: Console, files: tuple[Path, ...]) -> None:
 
 
 def _text(found: Shown, most: int) -> Laid:
-    from rccltune.job import saving_text
+    from rccltune.job import ceiling_text, saving_text
 
     whole = found.workload
     ranks = ", ".join(f"{scale} (by {whole.ranks_at(scale)})" for scale in whole.scales)
@@ -200,6 +200,8 @@ def _text(found: Shown, most: int) -> Laid:
         )
     if found.has_rules:
         parts += ["", _covered(found)]
+    if found.ceiling is not None:
+        parts += ["", ceiling_text(found.ceiling)]
     if found.saving is not None:
         parts.append(saving_text(found.saving))
     return lay([*parts, "", *(f"Note: {remark}." for remark in found.remarks)])

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Sequence
+from pathlib import Path
 from typing import Final
 
 from rccltune.deploy.check import check_script
@@ -14,6 +15,8 @@ from rccltune.deploy.snippets import container_environment, containers, slurm
 from rccltune.model import lay
 
 MANIFEST: Final = "MANIFEST"
+# rccltune.torch for containers without rccltune; a file named torch.py would hide torch itself.
+MODULE: Final = "rccltune_torch.py"
 _DIGITS: Final = 12
 
 
@@ -31,6 +34,7 @@ def assemble(delivery: Delivery) -> Version:
 
 def _files(delivery: Delivery, version: str) -> tuple[File, ...]:
     rules = [File(name=one.name, content=one.content) for one in delivery.rules]
+    module = File(name=MODULE, content=(Path(__file__).parents[1] / "torch.py").read_bytes())
     expected = (delivery.library.name, *(file.name for file in rules))
     texts = (
         ("env.sh", environment_script(delivery, version), False),
@@ -44,6 +48,7 @@ def _files(delivery: Delivery, version: str) -> tuple[File, ...]:
     files = (
         delivery.library,
         *rules,
+        module,
         *(File(name=name, content=text.encode(), run=run) for name, text, run in texts),
     )
     manifest = File(name=MANIFEST, content=_manifest(delivery, version, files).encode())

@@ -6,76 +6,26 @@ import glob
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from statistics import median
 from typing import Any, Final
 
-from rccltune import model, plan, workload
+from rccltune import model, workload
 from rccltune.fit import FitDone, fit_session
+from rccltune.job.bound import Ceiling, ceiling_of
+from rccltune.job.times import Times
 from rccltune.model import (
     Collective,
-    Curve,
     InputFileError,
     Reporter,
-    Role,
     Rule,
     Scale,
     Setting,
     Zone,
-    base_variant,
-    time_at,
 )
 from rccltune.rules import accepted
 from rccltune.workload import Saving, Share, Source, State, Stated, Timed, Workload
 
 # The setting that runs where rules have their way; None where they have none.
 Chosen = Callable[[Collective, Scale, int], Setting | None]
-
-
-class Times:
-    """What calls take, from a session's curves."""
-
-    def __init__(self, curves: Sequence[Curve]) -> None:
-        """Sort them by what they are of."""
-        self._curves: dict[tuple[Collective, Scale], list[Curve]] = {}
-        for curve in curves:
-            key = (curve.key.collective, curve.key.scale)
-            self._curves.setdefault(key, []).append(curve)
-
-    def before(self, collective: Collective, scale: Scale, nbytes: int) -> float | None:
-        """The untouched site's, in µs; the median of what no tuner can tell apart."""
-        return self._time(collective, scale, nbytes, None)
-
-    def under(
-        self, collective: Collective, scale: Scale, nbytes: int, setting: Setting
-    ) -> float | None:
-        """A setting's, in µs."""
-        return self._time(collective, scale, nbytes, setting)
-
-    def _time(
-        self, collective: Collective, scale: Scale, nbytes: int, setting: Setting | None
-    ) -> float | None:
-        found = [
-            time
-            for curve in self._curves.get((collective, scale), ())
-            if _is_of(curve, setting) and (time := _at(curve, nbytes)) is not None
-        ]
-        return median(found) if found else None
-
-
-def _is_of(curve: Curve, setting: Setting | None) -> bool:
-    if setting is not None:
-        return curve.key.setting == setting
-    plain = base_variant(curve.key.variant).name == "default"
-    return plain and curve.key.setting.role is Role.BASELINE
-
-
-def _at(curve: Curve, nbytes: int) -> float | None:
-    """Between measured sizes, or at the first or the last one where that is near."""
-    sizes = [point.nbytes for point in curve.points]
-    inside = min(max(nbytes, sizes[0]), sizes[-1]) if sizes else nbytes
-    if not nbytes or abs(inside - nbytes) > plan.NEAR * nbytes:
-        return None
-    return time_at(sizes, [point.time_us for point in curve.points], inside)
 
 
 def saving(
@@ -176,6 +126,9 @@ BLIND: Final = {
     Source.RECORD: "records and logs do not see replays of captured graphs (--scale-captured), "
     "point-to-point, paths that ask no tuner, nor how grouped calls were split",
     Source.LOG: "logs are written by rank 0 of each communicator alone",
+    Source.INSPECTOR: "Inspector writes calls below 8 KiB only under "
+    "NCCL_INSPECTOR_DUMP_MIN_SIZE_BYTES, and its times hold what ranks wait for one another; what "
+    "of them the job overlaps with its own work is not seen",
     Source.REPLAY: "replay files have calls that take paths without a tuner too, and no nodes "
     "(--nodes)",
 }
@@ -220,6 +173,7 @@ class Shown:
         has_rules: whether a rule file was given.
         remarks: what the figures do not hold, one sentence each.
         saving: where both rules and a session were given.
+        ceiling: where a session was given.
     """
 
     workload: Workload
@@ -227,6 +181,7 @@ class Shown:
     has_rules: bool
     remarks: tuple[str, ...]
     saving: Saving | None = None
+    ceiling: Ceiling | None = None
 
     def covered(self, of: Callable[[Share], float | None]) -> float:
         """The share that rules cover, from 0 to 1."""
@@ -252,6 +207,7 @@ class Shown:
             if self.has_rules
             else None,
             "saving": None if self.saving is None else saving_plain(self.saving),
+            "ceiling": None if self.ceiling is None else self.ceiling.as_plain(),
             "remarks": list(self.remarks),
         }
 
@@ -310,6 +266,7 @@ def show(
         has_rules=rules is not None,
         remarks=tuple(_remarks(whole)),
         saving=saved,
+        ceiling=None if fitted is None else ceiling_of(whole, Times(fitted.curves), steps),
     )
 
 
@@ -342,6 +299,12 @@ def _remarks(whole: Workload) -> list[str]:
         said.append(
             f"{beyond} calls had more sizes than are kept one by one; they stand in rows of a "
             "power of two each"
+        )
+    missing = sum(one.missing for one in whole.recorders)
+    if missing:
+        said.append(
+            f"{missing} calls are not in the dump, by its own numbers: too small, or more than its "
+            "buffer held"
         )
     if unknown:
         said.append(f"{unknown} calls were of a collective that has no name here")

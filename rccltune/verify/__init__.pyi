@@ -14,6 +14,8 @@ from .harm import Environment as Environment
 from .harm import environment as environment
 from .harm import harmed as harmed
 from .intervals import Estimate as Estimate
+from .intervals import Value as Value
+from .intervals import by_launch as by_launch
 from .looks import FOLDER as FOLDER
 from .looks import TUNED as TUNED
 from .looks import Ground as Ground

@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Final
 
 from rccltune.model import OutputError
+from rccltune.workload.inspector import is_dump, read_dump
 from rccltune.workload.log import Stated, is_log, read_log
 from rccltune.workload.records import Workload
 from rccltune.workload.replay import is_replay, read_replay
@@ -15,7 +16,9 @@ _NOTHING_STATED: Final = Stated()
 
 
 def read(path: Path, stated: Stated = _NOTHING_STATED) -> Workload:
-    """Read a file of records, RCCL's replay file of either form, or a log; the content decides.
+    """Read records, RCCL's replay file of either form, Inspector's dump, or a log.
+
+    The content decides.
 
     Raises:
         OutputError: it cannot be read, or is none of these, or one that was cut.
@@ -37,6 +40,8 @@ def read(path: Path, stated: Stated = _NOTHING_STATED) -> Workload:
         text = content.decode("utf-8", "replace")
         if not is_log(text):
             raise _unknown(path) from None
+    if is_dump(text):
+        return read_dump(text, str(path))
     if is_log(text):
         return read_log(text, str(path), stated)
     if not is_table(text):
@@ -49,5 +54,6 @@ def _unknown(path: Path) -> OutputError:
         "this is no workload that is known",
         where=str(path),
         hint="give what the plugin wrote under RCCLTUNE_RECORD, what RCCL wrote under "
-        "RCCL_REPLAY_FILE, or a log with NCCL_DEBUG=INFO and NCCL_DEBUG_SUBSYS=INIT,TUNING.",
+        "RCCL_REPLAY_FILE, what the Inspector plugin wrote as JSON, or a log with NCCL_DEBUG=INFO "
+        "and NCCL_DEBUG_SUBSYS=INIT,TUNING.",
     )

@@ -15,6 +15,7 @@ class Source(Enum):
     RECORD = "record"
     REPLAY = "replay"
     LOG = "log"
+    INSPECTOR = "inspector"
 
 
 class State(Enum):
@@ -72,6 +73,8 @@ class Recorder:
         calls: as they are in the counts, a factor for captured calls included.
         beyond: calls of which only the power of two of the size is known.
         unknown: calls of collectives that have no name here; they are in no count.
+        missing: calls of its communicator that a source knows of and did not write down.
+        spent_us: that the calls took in the job, all added up; None where a source does not say.
         captured_times: what the calls were multiplied by, 1 where by nothing.
     """
 
@@ -87,6 +90,8 @@ class Recorder:
     unknown: int = 0
     state: State = State.WHOLE
     captured_times: int = 1
+    missing: int = 0
+    spent_us: int | None = None
 
     @property
     def identity(self) -> tuple[str, str, int, str, int, str]:
@@ -238,6 +243,7 @@ def scaled(part: Workload, times: int) -> Workload:
                 one,
                 calls=one.calls * times,
                 beyond=one.beyond * times,
+                spent_us=None if one.spent_us is None else one.spent_us * times,
                 captured_times=one.captured_times * times,
             )
             for one in part.recorders

@@ -93,6 +93,8 @@ def _recorder_line(one: Recorder) -> str:
         "state": one.state.value,
         "capturedTimes": one.captured_times,
     }
+    if one.source is Source.INSPECTOR:
+        pairs |= {"missing": one.missing, "spentUs": one.spent_us or 0}
     return "#@ comm " + " ".join(f"{key}={value}" for key, value in pairs.items())
 
 
@@ -279,4 +281,6 @@ def _recorder(said: dict[str, str]) -> Recorder:
         unknown=grammar.whole(said.get("unknown", "0")),
         state=State(said["state"]),
         captured_times=grammar.whole(said.get("capturedTimes", "1")),
+        missing=grammar.whole(said.get("missing", "0")),
+        spent_us=grammar.whole(said["spentUs"]) if "spentUs" in said else None,
     )

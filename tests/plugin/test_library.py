@@ -7,6 +7,7 @@ import json
 import re
 import shutil
 import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -143,3 +144,26 @@ def test_files_from_the_wild(file: str, refused: bool, host: Host, shared_data: 
     with host.communicator(abi=5, n_nodes=1, n_ranks=8, env=env) as communicator:
         for nbytes in (0, 4096, 16384, 2**20, 2**30):
             communicator.ask(Collective.ALL_REDUCE, nbytes, TABLE)
+
+
+@pytest.mark.parametrize("end", ["close", "exit"])
+def test_a_communicator_is_summed_up_once(end: str, plugin_path: Path, tmp_path: Path) -> None:
+    """When it is closed, or else when the process exits: most jobs leave theirs to that."""
+    rules, log = tmp_path / "rules.csv", tmp_path / "log-%p"
+    rules.write_text("allreduce,0,100,ring,simple,16,-1,-1\n", encoding="ascii")
+    program = (
+        "import sys\nfrom pathlib import Path\nfrom rccltune.rules import Host\n"
+        "from rccltune.model import Collective\n"
+        f"host = Host(Path({str(plugin_path)!r}))\n"
+        f"env = {{'NCCL_TUNER_CONFIG_FILE': {str(rules)!r}, 'RCCLTUNE_LOG': 'summary:{log}'}}\n"
+        "one = host.communicator(abi=5, n_nodes=1, n_ranks=8, env=env)\n"
+        "for nbytes in (8, 8, 200):\n"
+        "    one.ask(Collective.ALL_REDUCE, nbytes, [[9.5, 4.25, -1.0], [3.0, -1.0, 8.0]])\n"
+        f"one.close() if {end == 'close'} else None\n"
+    )
+    subprocess.run([sys.executable, "-c", program], check=True, timeout=60)
+    [file] = tmp_path.glob("log-*")
+    summed = [line for line in file.read_text(encoding="ascii").splitlines() if " summary " in line]
+    assert len(summed) == 1
+    assert summed[0].endswith("calls=3 hits=2 misses=1 not-selectable=0 fallbacks=0")
+    assert "rule line=1 setting=ring/simple channels=16 hits=2" in file.read_text(encoding="ascii")

@@ -1,0 +1,270 @@
+"""Does it pay, and does communication matter to the job at all: runs compared, round by round.
+
+A round has one run of each arm, one after the other, so that what the machine does over minutes is
+in all of them. What counts is the logarithm of the ratio of two runs of one round; an interval
+comes from the rounds and from nothing inside a run.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from enum import Enum
+from math import exp, inf, log
+from typing import Any, Final
+
+from rccltune.job.arms import Arm
+from rccltune.job.runs import Run
+from rccltune.model.defaults import LEVEL
+from rccltune.verify import Estimate, Value, by_launch
+
+# Bad rules that cost at most this show that no rule can matter.
+MATTERS: Final = 0.02
+# Losses of one and the same first step differ by the order in which ranks add.
+_SAME_LOSS: Final = 1e-3
+
+
+class Verdict(Enum):
+    """What an arm is beside the job as it is."""
+
+    FASTER = "faster"
+    SLOWER = "slower"
+    SAME = "no difference"
+    UNKNOWN = "not known"
+
+
+class Importance(Enum):
+    """What bad rules say of communication settings in general."""
+
+    MATTERS = "communication settings matter to this job"
+    NONE = "communication settings do not matter to this job"
+    UNKNOWN = "whether communication settings matter to this job is not known"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Compared:
+    """An arm beside the job as it is.
+
+    Attributes:
+        speed: natural logarithm of the arm's speed over that of the job as it is.
+    """
+
+    arm: Arm
+    speed: Estimate
+
+    @property
+    def verdict(self) -> Verdict:
+        """By the 95 % interval."""
+        if self.speed.spread == inf:
+            return Verdict.UNKNOWN
+        if self.speed.low(LEVEL / 2) > 0:
+            return Verdict.FASTER
+        return Verdict.SLOWER if self.speed.high(LEVEL / 2) < 0 else Verdict.SAME
+
+    @property
+    def percent(self) -> tuple[float, float, float]:
+        """Change of speed, and the ends of its interval, in percent."""
+        middle, low, high = (100 * (ratio - 1) for ratio in self.speed.ratios)
+        return middle, low, high
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Answer:
+    """What is known of a job.
+
+    Attributes:
+        what: was compared, ``step time, ms``.
+        rules: None where no round is whole.
+        control: None without a control.
+        slower_than: the control had loaded its rules and was ended when it had taken so many times
+            as long as the job as it is; None where it was not.
+        control_hits: calls that the bad rules answered.
+        drift: of the job as it is from its first run to its last, as a fraction; None from fewer
+            than three.
+        differences: between arms that should do the same, one sentence each.
+    """
+
+    what: str
+    runs: tuple[Run, ...]
+    rules: Compared | None
+    control: Compared | None
+    slower_than: float | None
+    control_hits: int
+    drift: float | None
+    differences: tuple[str, ...]
+    simulated: bool = False
+
+    @property
+    def importance(self) -> Importance | None:
+        """What the control says; None without one."""
+        if self.control is None and self.slower_than is None:
+            return None
+        if self.slower_than is not None:
+            return Importance.MATTERS
+        if not self.control_hits:
+            return Importance.UNKNOWN
+        if self.control is not None and self.control.verdict is Verdict.SLOWER:
+            return Importance.MATTERS
+        if self.control is None or self.control.speed.low(LEVEL / 2) < log(1 - MATTERS):
+            return Importance.UNKNOWN
+        return Importance.NONE
+
+    def as_plain(self) -> dict[str, Any]:
+        """For --json; ratios of speeds are fractions above or below 0."""
+        importance = self.importance
+        return {
+            "measure": self.what,
+            "simulated": self.simulated,
+            "rules": _plain(self.rules),
+            "control": _plain(self.control),
+            "control_ended_at": self.slower_than,
+            "communication": None if importance is None else importance.value,
+            "drift": self.drift,
+            "differences": list(self.differences),
+            "runs": [_run_plain(one) for one in self.runs],
+        }
+
+
+def _plain(one: Compared | None) -> dict[str, Any] | None:
+    if one is None:
+        return None
+    middle, low, high = (percent / 100 for percent in one.percent)
+    known = one.verdict is not Verdict.UNKNOWN
+    return {
+        "verdict": one.verdict.value,
+        "speed": middle,
+        "low": low if known else None,
+        "high": high if known else None,
+        "rounds": one.speed.n_launches,
+    }
+
+
+def _run_plain(run: Run) -> dict[str, Any]:
+    said, answers = run.measured, run.answers
+    return {
+        "number": run.number,
+        "arm": run.arm.value,
+        "folder": str(run.folder),
+        "duration_s": run.outcome.duration_s,
+        "good": run.outcome.is_good,
+        "ended": run.outcome.words,
+        "value": said.value if said else None,
+        "steps": said.n_steps if said else None,
+        "left_out": said.left_out if said else None,
+        "first_loss": said.first_loss if said else None,
+        "ranks": said.n_ranks if said else None,
+        "calls": answers.calls if answers else None,
+        "hits": answers.hits if answers else None,
+        "by_rule": [
+            {"line": line, "setting": setting, "calls": calls}
+            for line, setting, calls in (answers.by_rule if answers else ())
+        ],
+    }
+
+
+def good(runs: Sequence[Run], arm: Arm) -> list[Run]:
+    """The runs of an arm that ended well, by their number: the n-th is of the n-th round."""
+    return [run for run in runs if run.arm is arm and run.measured is not None]
+
+
+def values(runs: Sequence[Run], arm: Arm) -> list[float]:
+    """Their numbers."""
+    return [run.measured.value for run in good(runs, arm) if run.measured is not None]
+
+
+def compared(runs: Sequence[Run], arm: Arm, *, rate: bool) -> Compared | None:
+    """An arm beside the job as it is, by rounds that have both; None without one.
+
+    Args:
+        runs: of all arms.
+        arm: to be compared.
+        rate: whether more is better.
+    """
+    pairs = list(zip(values(runs, Arm.AS_IS), values(runs, arm), strict=False))
+    if not pairs:
+        return None
+    sign = -1 if rate else 1
+    speed = by_launch(
+        Value(0, str(number), sign * log(as_is / own)) for number, (as_is, own) in enumerate(pairs)
+    )
+    if len(pairs) == 1:
+        as_is, own = pairs[0]
+        speed = Estimate(mean=sign * log(as_is / own), spread=inf, freedom=1.0, n_launches=1)
+    return Compared(arm=arm, speed=speed)
+
+
+def told_apart(one: Compared | None) -> bool:
+    """Whether a control that is looked at after every round is slower.
+
+    The chance of a false answer is shared by all looks: the k-th gets 1 / (k (k + 1)) of it, which
+    adds up to all of it however many there are.
+    """
+    if one is None or one.speed.n_launches < 2:
+        return False
+    look = one.speed.n_launches - 1
+    return one.speed.high(LEVEL / (look * (look + 1))) < 0
+
+
+def drift(runs: Sequence[Run]) -> float | None:
+    """Of the job as it is from its first run to its last, by a straight line; None from too few."""
+    found = good(runs, Arm.AS_IS)
+    if len(found) < 3:
+        return None
+    times = [run.outcome.began for run in found]
+    logs = [log(value) for value in values(runs, Arm.AS_IS)]
+    middle, mean = sum(times) / len(times), sum(logs) / len(logs)
+    squares = sum((at - middle) ** 2 for at in times)
+    if not squares:
+        return None
+    pairs = zip(times, logs, strict=True)
+    slope = sum((at - middle) * (value - mean) for at, value in pairs) / squares
+    return exp(slope * (times[-1] - times[0])) - 1
+
+
+def differences(runs: Sequence[Run]) -> tuple[str, ...]:
+    """What arms should have in common and have not, and what weakens their numbers."""
+    said: list[str] = []
+    base = good(runs, Arm.AS_IS)
+    for arm in (Arm.RULES, Arm.CONTROL):
+        other = good(runs, arm)
+        for name, ours, theirs in (
+            ("steps", _set(base, "n_steps"), _set(other, "n_steps")),
+            ("ranks", _set(base, "n_ranks"), _set(other, "n_ranks")),
+        ):
+            if base and other and ours != theirs:
+                said.append(
+                    f"{name} differ: {_listed(ours)} {Arm.AS_IS.words}, {_listed(theirs)} "
+                    f"{arm.words}"
+                )
+        said += _losses(base, other, arm)
+    remarks: dict[str, int] = {}
+    for run in runs:
+        for text in run.measured.remarks if run.measured else ():
+            remarks[text] = remarks.get(text, 0) + 1
+    said += [f"{text} ({n} of {len(runs)} runs)" for text, n in remarks.items()]
+    forced = sorted({word for run in runs if run.measured for word in run.measured.choosing})
+    if forced:
+        said.append(f"the job sets {', '.join(forced)}: rules choose only what that leaves")
+    return tuple(said)
+
+
+def _set(runs: Sequence[Run], name: str) -> set[int]:
+    return {getattr(run.measured, name) for run in runs} - {None}
+
+
+def _listed(numbers: set[int]) -> str:
+    return ", ".join(map(str, sorted(numbers))) or "none"
+
+
+def _losses(base: Sequence[Run], other: Sequence[Run], arm: Arm) -> list[str]:
+    """Arms that began with another loss did something else; each varies by its seed as it may."""
+    ours, theirs = (
+        [run.measured.first_loss for run in runs if run.measured and run.measured.first_loss]
+        for runs in (base, other)
+    )
+    if not ours or not theirs:
+        return []
+    gap = max(min(ours) - max(theirs), min(theirs) - max(ours))
+    if gap <= _SAME_LOSS * max(abs(one) for one in (*ours, *theirs)):
+        return []
+    return [f"first losses differ: {ours[0]:.6g} {Arm.AS_IS.words}, {theirs[0]:.6g} {arm.words}"]

@@ -1,0 +1,410 @@
+"""Step times of a PyTorch job, and rules for it: ``import rccltune.torch``.
+
+Works without the rest of rccltune, as one copied file under another name; ``rccltune deploy`` puts
+it beside the plugin as ``rccltune_torch.py``. Needs nothing but torch.
+
+    with rccltune.torch.step():
+        loss = train(batch)
+    rccltune.torch.loss(loss)        # optional: kept once, so that arms of a job can be compared
+
+or, where there is an optimizer, ``rccltune.torch.watch(optimizer)``: a step then lasts from one
+``optimizer.step()`` to the next. At the end of the process one line of JSON says what was seen.
+
+On a GPU a step's time is what CUDA events measure on the current stream; nothing waits for them
+inside a step. Each process reports its own.
+"""
+
+from __future__ import annotations
+
+import atexit
+import contextlib
+import csv
+import importlib
+import json
+import math
+import os
+import platform
+import sys
+import time
+from collections import deque
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+# What a mark may cost: two events and a few microseconds of Python, at most 1 % of this.
+_MARKED_EACH_S = 0.002
+# Steps after which the first times say how often to mark.
+_TRIED = 16
+# More times than this are thinned to every second one.
+_MOST = 4096
+_WAITING = 64
+# Where "rccltune job" wants the line: %h is the host, %p the process.
+_FILE = "RCCLTUNE_JOB_STEPS"
+_RANKS = ("RANK", "OMPI_COMM_WORLD_RANK", "PMIX_RANK", "PMI_RANK", "SLURM_PROCID")
+# Variables that choose algorithm, protocol or channels themselves.
+_CHOOSING = (
+    *("NCCL_ALGO", "NCCL_PROTO", "NCCL_MIN_NCHANNELS", "NCCL_MAX_NCHANNELS", "NCCL_MIN_CTAS"),
+    *("NCCL_MAX_CTAS", "NCCL_NTHREADS", "RCCL_OVERRIDE_ALGO", "RCCL_OVERRIDE_PROTO"),
+)
+# What rules may need (tests compare it with the catalog of variants): none of them loads code or
+# opens a file.
+_HARMLESS = frozenset(
+    {
+        "HIP_FORCE_DEV_KERNARG",
+        "HSA_FORCE_FINE_GRAIN_PCIE",
+        "MSCCLPP_READ_ALLRED",
+        "NCCL_MIN_NCHANNELS",
+        "RCCL_DDA_ALL_REDUCE_FLAT_MAX_BYTES",
+        "RCCL_DDA_ALL_REDUCE_TREE_MAX_BYTES",
+        "RCCL_DDA_ENABLE",
+        "RCCL_DDA_NRANKS_RELAX",
+        "RCCL_DDA_THRESHOLD",
+        "RCCL_DIRECT_ALLGATHER_DISABLE",
+        "RCCL_DIRECT_ALLGATHER_THRESHOLD",
+        "RCCL_ENABLE_DDA_ALL_GATHER",
+        "RCCL_ENABLE_DDA_ALL_REDUCE",
+        "RCCL_ENABLE_DDA_ALL_TO_ALL",
+        "RCCL_ENABLE_DDA_REDUCE_SCATTER",
+        "RCCL_FORCE_TREE_SIMPLE",
+        "RCCL_LL128_FORCE_ENABLE",
+        "RCCL_LOW_PRECISION_ENABLE",
+        "RCCL_MSCCLPP_ENABLE",
+        "RCCL_MSCCLPP_FORCE_ENABLE",
+        "RCCL_MSCCLPP_THRESHOLD",
+        "RCCL_MSCCL_ENABLE",
+        "RCCL_MSCCL_ENABLE_SINGLE_PROCESS",
+        "RCCL_MSCCL_FORCE_ENABLE",
+        "TORCH_NCCL_USE_TENSOR_REGISTER_ALLOCATOR_HOOK",
+    }
+)
+
+
+class _Host:
+    """Times by the process's own clock, where there is no GPU."""
+
+    name = "host"
+
+    def now(self) -> Any:  # noqa: ANN401 - a mark is whatever the clock makes
+        return time.perf_counter_ns()
+
+    def ms_between(self, start: Any, end: Any) -> float | None:  # noqa: ANN401 - a mark is whatever the clock makes
+        return float(end - start) / 1e6
+
+    def wait(self) -> None:
+        pass
+
+
+class _Cuda:
+    """Times by events on the current stream."""
+
+    name = "cuda"
+
+    def __init__(self, torch: Any) -> None:  # noqa: ANN401 - torch has no types here
+        self._cuda = torch.cuda
+        self._free: list[Any] = []
+
+    def now(self) -> Any:  # noqa: ANN401 - a mark is whatever the clock makes
+        """None while a graph is captured: an event would become a part of it."""
+        if self._cuda.is_current_stream_capturing():
+            return None
+        event = self._free.pop() if self._free else self._cuda.Event(enable_timing=True)
+        event.record()
+        return event
+
+    def ms_between(self, start: Any, end: Any) -> float | None:  # noqa: ANN401 - a mark is whatever the clock makes
+        """None where the GPU has not come there yet."""
+        if not end.query():
+            return None
+        taken = float(start.elapsed_time(end))
+        self._free += (start, end)
+        return taken
+
+    def wait(self) -> None:
+        self._cuda.synchronize()
+
+
+class Steps:
+    """Marks the steps of one process; the functions of this module use one of their own.
+
+    Attributes:
+        n_steps: begun and ended so far.
+        every: of so many steps one is marked.
+    """
+
+    def __init__(self) -> None:
+        """No step was seen."""
+        self.n_steps = 0
+        self.every = 1
+        self._clock: _Host | _Cuda | None = None
+        self._start: Any = None
+        self._waiting: deque[tuple[int, Any, Any]] = deque()
+        self._times: list[tuple[int, float]] = []
+        self._began: list[float] = []
+        self._loss: Any = None
+        self._rank: tuple[int, int] | None = None
+        self._is_done = False
+
+    def __enter__(self) -> None:
+        """A step begins."""
+        if self.n_steps % self.every == 0:
+            self._start = self._begin()
+
+    def __exit__(self, *_: object) -> None:
+        """It ends."""
+        if self._start is not None and self._clock is not None:
+            end = self._clock.now()
+            if end is not None:
+                self._waiting.append((self.n_steps, self._start, end))
+            self._start = None
+            if len(self._waiting) > _WAITING:
+                self._collect()
+        self.n_steps += 1
+
+    def _begin(self) -> Any:  # noqa: ANN401 - a mark is whatever the clock makes
+        if self._clock is None:
+            self._clock = _clock()
+            self._rank = _rank()
+            atexit.register(self.finish)
+        if len(self._began) <= _TRIED:
+            self._try()
+        return self._clock.now()
+
+    def _try(self) -> None:
+        """After the first steps: how often to mark, by the shorter half of them."""
+        self._began.append(time.perf_counter())
+        if len(self._began) == _TRIED + 1:
+            pairs = zip(self._began, self._began[1:], strict=False)
+            apart = sorted(later - earlier for earlier, later in pairs)
+            usual = max(apart[_TRIED // 4], 1e-7)
+            self.every = max(1, math.ceil(_MARKED_EACH_S / usual))
+
+    def _collect(self) -> None:
+        while self._waiting and self._clock is not None:
+            at, start, end = self._waiting[0]
+            taken = self._clock.ms_between(start, end)
+            if taken is None:
+                return
+            self._waiting.popleft()
+            self._times.append((at, taken))
+        if len(self._times) > _MOST:
+            self.every *= 2
+            self._times = [one for one in self._times if one[0] % self.every == 0]
+
+    def loss(self, value: Any) -> None:  # noqa: ANN401 - a tensor or a number
+        """Keep the first one; it is read at the end."""
+        if self._loss is None:
+            self._loss = value.detach().clone() if hasattr(value, "detach") else value
+
+    def finish(self) -> dict[str, Any] | None:
+        """Say what was seen; once, at the end of the process if nobody does so before."""
+        if self._is_done or self._clock is None:
+            return None
+        self._is_done = True
+        with contextlib.suppress(Exception):  # a GPU that failed; what was read before counts
+            self._clock.wait()
+            self._collect()
+        said = self._said()
+        _write(json.dumps(said))
+        return said
+
+    def _said(self) -> dict[str, Any]:
+        rank, n_ranks = self._rank or _rank()
+        loss = None
+        with contextlib.suppress(Exception):  # no number, or a GPU that failed
+            loss = float(self._loss) if self._loss is not None else None
+        return {
+            "rccltune": "steps",
+            "format": 1,
+            "host": platform.node(),
+            "pid": os.getpid(),
+            "rank": rank,
+            "ranks": n_ranks,
+            "clock": self._clock.name if self._clock else None,
+            "steps": self.n_steps,
+            "every": self.every,
+            "at": [at for at, _ in self._times],
+            "times_ms": [round(taken, 6) for _, taken in self._times],
+            "first_loss": loss if loss is not None and math.isfinite(loss) else None,
+            "calls": _recorded(),
+            "set": {name: os.environ[name] for name in _CHOOSING if name in os.environ},
+        }
+
+
+_STEPS = Steps()
+
+
+def step() -> Steps:
+    """Mark one step: ``with rccltune.torch.step(): …``."""
+    return _STEPS
+
+
+def watch(optimizer: Any) -> None:  # noqa: ANN401 - torch has no types here
+    """Take each ``optimizer.step()`` for the end of a step and the beginning of the next.
+
+    Args:
+        optimizer: a ``torch.optim.Optimizer`` of PyTorch 2.0 or later.
+    """
+    begun = False
+
+    def ended(*_: object) -> None:
+        nonlocal begun
+        if begun:
+            _STEPS.__exit__()
+        begun = True
+        _STEPS.__enter__()
+
+    optimizer.register_step_post_hook(ended)
+
+
+def loss(value: Any) -> None:  # noqa: ANN401 - a tensor or a number
+    """Keep the first step's loss, so that it can be seen whether two runs did the same."""
+    _STEPS.loss(value)
+
+
+def finish() -> dict[str, Any] | None:
+    """Write the line now, for processes that end without Python's own end (``os._exit``)."""
+    return _STEPS.finish()
+
+
+def enable(place: str | os.PathLike[str]) -> None:
+    """Set the plugin, the rules and what they need, before the first communicator.
+
+    Under ``rccltune job`` nothing is set: there the arm decides.
+
+    Args:
+        place: a session, a folder that ``rccltune deploy`` made, or a rule file in one of them.
+
+    Raises:
+        RuntimeError: it is too late, a process group is there already.
+        FileNotFoundError: no rule file there, or no plugin.
+        ValueError: several rule files; rules that need a variable that may load code.
+    """
+    if "RCCLTUNE_JOB_RUN" in os.environ:
+        _say(f"enable({os.fspath(place)!r}) sets nothing: rccltune job sets this arm's own")
+        return
+    if _distributed() is not None:
+        raise RuntimeError(
+            "rccltune.torch.enable comes too late: torch.distributed is initialized, and a "
+            "communicator may have read its environment; call it before init_process_group"
+        )
+    rules = _rule_file(Path(place))
+    needs = _needs(rules)
+    os.environ["NCCL_TUNER_PLUGIN"] = str(_plugin(rules.parent))
+    os.environ["NCCL_TUNER_CONFIG_FILE"] = str(rules)
+    os.environ.update(needs)
+
+
+def _rule_file(place: Path) -> Path:
+    if place.is_file():
+        return place.resolve()
+    for folder in (place / "current", place):
+        found = sorted(folder.glob("rccl_tuner_*.csv"))
+        if len(found) > 1:
+            named = ", ".join(path.name for path in found)
+            raise ValueError(f"{folder} has several rule files, name one of them: {named}")
+        if found:
+            return found[0].resolve()
+    raise FileNotFoundError(f"{place} has no rule file (rccl_tuner_….csv)")
+
+
+def _plugin(folder: Path) -> Path:
+    name = "librccl-tuner-rccltune.so"
+    if (folder / name).is_file():
+        return folder / name
+    with contextlib.suppress(ImportError):
+        found: Path = importlib.import_module("rccltune.plugin").library()
+        return found
+    raise FileNotFoundError(f"{folder} has no {name}: name a folder that rccltune deploy made")
+
+
+def _needs(rules: Path) -> dict[str, str]:
+    found: dict[str, str] = {}
+    for line in rules.read_text(encoding="utf-8").splitlines():
+        words = line[2:].split() if line.startswith("#@") else []
+        for word in words[1:] if words[:1] == ["needs"] else ():
+            name, _, value = word.partition("=")
+            if name not in _HARMLESS or "/" in value or value.startswith((".", "~")):
+                raise ValueError(f"{rules} needs {word}, which may load code: set it yourself")
+            found[name] = value
+    return found
+
+
+def _clock() -> _Host | _Cuda:
+    """By what the job has imported: one without torch has nothing on a GPU to time."""
+    torch = sys.modules.get("torch")
+    return _Cuda(torch) if torch is not None and torch.cuda.is_available() else _Host()
+
+
+def _distributed() -> Any:  # noqa: ANN401 - a mark is whatever the clock makes
+    """``torch.distributed`` where a process group is there, else None."""
+    distributed = sys.modules.get("torch.distributed")
+    if distributed is None or not distributed.is_available():
+        return None
+    return distributed if distributed.is_initialized() else None
+
+
+def _rank() -> tuple[int, int]:
+    """This rank and how many there are."""
+    distributed = _distributed()
+    if distributed is not None:
+        return distributed.get_rank(), distributed.get_world_size()
+    rank = next((os.environ[name] for name in _RANKS if name in os.environ), "0")
+    return int(rank), int(os.environ.get("WORLD_SIZE", "1"))
+
+
+def _expanded(pattern: str) -> Path:
+    return Path(pattern.replace("%h", platform.node()).replace("%p", str(os.getpid())))
+
+
+def _recorded() -> list[dict[str, Any]] | None:
+    """Calls of this process by collective and size, where the plugin has written them by now.
+
+    It writes them when communicators are destroyed; until then there are only its snapshots.
+    """
+    pattern = os.environ.get("RCCLTUNE_RECORD")
+    if not pattern:
+        return None
+    path = _expanded(pattern)
+    files = [path] if path.is_file() else sorted(path.parent.glob(f"{path.name}.*.part"))
+    found: dict[tuple[str, int, int, int], list[int]] = {}
+    for file in files:
+        with contextlib.suppress(OSError, ValueError, KeyError, TypeError):
+            for row in _rows(file):
+                size, ranks, nodes = (int(row[name]) for name in ("nBytes", "nRanks", "nNodes"))
+                key = (row["collective"], size, ranks, nodes)
+                sums = found.setdefault(key, [0, 0])
+                sums[0] += int(row["calls"])
+                sums[1] += int(row["totalBytes"])
+    return [
+        {
+            "collective": collective,
+            "nbytes": nbytes,
+            "n_ranks": n_ranks,
+            "n_nodes": n_nodes,
+            "calls": calls,
+            "bytes": total,
+        }
+        for (collective, nbytes, n_ranks, n_nodes), (calls, total) in sorted(found.items())
+    ] or None
+
+
+def _rows(file: Path) -> Iterator[dict[str, str]]:
+    with file.open(encoding="utf-8", newline="") as stream:
+        yield from csv.DictReader(line for line in stream if not line.startswith("#"))
+
+
+def _write(line: str) -> None:
+    """Into the job's file, or on stdout."""
+    pattern = os.environ.get(_FILE)
+    if pattern:
+        with contextlib.suppress(OSError):  # a container without that folder: stdout then
+            _expanded(pattern).write_text(line + "\n", encoding="utf-8")
+            return
+    with contextlib.suppress(OSError, ValueError):
+        sys.stdout.write(line + "\n")
+        sys.stdout.flush()
+
+
+def _say(text: str) -> None:
+    with contextlib.suppress(OSError, ValueError):
+        sys.stderr.write(f"rccltune.torch: {text}\n")

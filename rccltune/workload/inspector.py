@@ -1,0 +1,176 @@
+"""What the Inspector plugin that NCCL and RCCL ship wrote of a job: a line of JSON for each call.
+
+Fields relied on, as ``inspector_json.cc`` writes them (format ``v4.0``, NCCL 2.28.3 to 2.30.7):
+
+    ``header``     ``id`` of the communicator, ``rank``, ``n_ranks``, ``nnodes``
+    ``metadata``   ``inspector_output_format_version``, ``dump_timestamp_us``, ``hostname``, ``pid``
+    ``coll_perf``  ``coll`` (``AllReduce``), ``coll_sn``, ``coll_msg_size_bytes``,
+                   ``coll_exec_time_us``; ``p2p_perf`` has ``p2p`` (``Send``) instead
+
+The size is count times element, so a rank's own part of all_gather and reduce_scatter: its bus
+bandwidth multiplies it by the ranks (``inspectorComputeOpBw``). ``coll_sn`` counts the calls of one
+function in one communicator from 0, small ones and those that did not fit into the ring included,
+so what is missing shows. JSON has no algorithm; only the plugin's Prometheus form names one.
+"""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+from rccltune.model import TUNABLE, Collective, OutputError, Scale
+from rccltune.workload.records import Count, Recorder, Source, Workload, gathered
+
+_FORMAT: Final = "inspector_output_format_version"
+# Later ones of the same number add fields; another number may mean others by the same names.
+_KNOWN: Final = "v4."
+_Key = tuple[str, int, str, int]
+
+
+@dataclass(slots=True)
+class _Seen:
+    """Calls of one rank in one communicator.
+
+    Attributes:
+        by_size: calls and microseconds, by collective and size as a tuner sees it.
+        numbers: of each function: least and largest sequence number, and how many.
+    """
+
+    scale: Scale
+    since: str
+    by_size: dict[tuple[Collective, int], list[int]] = field(default_factory=dict)
+    numbers: dict[str, list[int]] = field(default_factory=dict)
+    unknown: int = 0
+
+
+def is_dump(text: str) -> bool:
+    """Whether a text begins like one of Inspector's."""
+    head = text[:4096].lstrip()
+    return head.startswith("{") and f'"{_FORMAT}"' in head
+
+
+def read_dump(text: str, name: str) -> Workload:
+    """Count a dump's calls, with the time that they took in the job.
+
+    A last line without its end is left out: the plugin was still writing.
+
+    Args:
+        text: the file's.
+        name: its path, for messages.
+
+    Raises:
+        OutputError: another format, or a line that is none of its own.
+    """
+    seen: dict[_Key, _Seen] = {}
+    aside: dict[str, int] = {}
+    lines = text.split("\n")
+    for number, line in enumerate(lines[:-1], start=1):
+        if line.strip():
+            _take(_parsed(line, f"{name}:{number}"), f"{name}:{number}", seen, aside)
+    cuts = (
+        (f"{name}:{len(lines)}: a line without its end is left out",) if lines[-1].strip() else ()
+    )
+    return Workload(
+        counts=gathered(count for one in seen.values() for count in _counts(one)),
+        recorders=tuple(_recorder(key, one) for key, one in sorted(seen.items())),
+        aside=dict(sorted(aside.items())),
+        cuts=cuts,
+    )
+
+
+def _parsed(line: str, where: str) -> dict[str, Any]:
+    try:
+        plain = json.loads(line)
+    except ValueError as error:
+        raise _bad(where, f"this line is no JSON: {error}") from error
+    if not isinstance(plain, dict):
+        raise _bad(where, "this line is no call")
+    return plain
+
+
+def _take(
+    plain: dict[str, Any], where: str, seen: dict[_Key, _Seen], aside: dict[str, int]
+) -> None:
+    try:
+        header, metadata = plain["header"], plain["metadata"]
+        told = str(metadata[_FORMAT])
+        if not told.startswith(_KNOWN):
+            raise _bad(where, f"this is Inspector's format {told}, and not {_KNOWN}x")
+        if "p2p_perf" in plain:
+            word = str(plain["p2p_perf"]["p2p"]).lower()
+            aside[word] = aside.get(word, 0) + 1
+            return
+        rank = _whole(header["rank"])
+        key = (str(metadata["hostname"]), _whole(metadata["pid"]), str(header["id"]), rank)
+        scale = Scale(n_nodes=_whole(header["nnodes"]), n_ranks=_whole(header["n_ranks"]))
+        since = str(_whole(metadata["dump_timestamp_us"]))
+        _add(seen.setdefault(key, _Seen(scale=scale, since=since)), plain["coll_perf"], aside)
+    except (KeyError, TypeError, ValueError) as error:
+        raise _bad(where, f"this line is not understood: {error!r}") from error
+
+
+def _add(one: _Seen, call: dict[str, Any], aside: dict[str, int]) -> None:
+    word = str(call["coll"])
+    nbytes, taken = _whole(call["coll_msg_size_bytes"]), _whole(call["coll_exec_time_us"])
+    number = _whole(call["coll_sn"])
+    numbers = one.numbers.setdefault(word, [number, number, 0])
+    numbers[:] = [min(numbers[0], number), max(numbers[1], number), numbers[2] + 1]
+    try:
+        collective = Collective.parse(word)
+    except ValueError:
+        one.unknown += 1
+        return
+    if collective not in TUNABLE:
+        aside[word.lower()] = aside.get(word.lower(), 0) + 1
+        return
+    total = nbytes * (one.scale.n_ranks if collective.is_shared else 1)
+    sums = one.by_size.setdefault((collective, total), [0, 0])
+    sums[0] += 1
+    sums[1] += taken
+
+
+def _counts(one: _Seen) -> list[Count]:
+    return [
+        Count(
+            collective=collective,
+            scale=one.scale,
+            min_nbytes=nbytes,
+            max_nbytes=nbytes,
+            calls=calls,
+            total_nbytes=nbytes * calls,
+        )
+        for (collective, nbytes), (calls, _) in one.by_size.items()
+    ]
+
+
+def _recorder(key: _Key, one: _Seen) -> Recorder:
+    host, pid, comm, rank = key
+    return Recorder(
+        source=Source.INSPECTOR,
+        host=host,
+        pid=pid,
+        comm=comm,
+        context=rank,
+        since=one.since,
+        scale=one.scale,
+        calls=sum(calls for calls, _ in one.by_size.values()),
+        unknown=one.unknown,
+        missing=sum(last - first + 1 - n for first, last, n in one.numbers.values()),
+        spent_us=sum(taken for _, taken in one.by_size.values()),
+    )
+
+
+def _whole(value: object) -> int:
+    if isinstance(value, bool) or not isinstance(value, int) or value < 0:
+        raise ValueError(f"{value!r} is no whole number")
+    return value
+
+
+def _bad(where: str, what: str) -> OutputError:
+    return OutputError(
+        what,
+        where=where,
+        hint="give what NCCL's Inspector plugin wrote as JSON (NCCL_INSPECTOR_DUMP_DIR), as it "
+        "wrote it.",
+    )

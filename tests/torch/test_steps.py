@@ -1,0 +1,210 @@
+"""rccltune.torch as one copied file: steps, hooks, rules, and what it costs."""
+
+from __future__ import annotations
+
+import json
+import re
+from itertools import pairwise
+from pathlib import Path
+
+import pytest
+from copied import Run, lines
+
+from rccltune.rules import harmless, is_harmless
+
+LOOP = """
+import sys, time, rccltune_torch as mark
+for n in range(int({n})):
+    with mark.step():
+        time.sleep({s})
+    mark.loss(2.5 if n == 0 else 1.0)
+print("job is done")
+"""
+
+
+def test_steps_are_timed_and_said_once_at_the_end(run: Run) -> None:
+    """Twelve sleeps of 20 ms are twelve times of at least 20 ms, on one line behind the output."""
+    done = run(LOOP.format(n=12, s=0.02), RANK="3", WORLD_SIZE="8")
+    assert done.returncode == 0, done.stderr
+    [said] = lines(done.stdout)
+    assert done.stdout.splitlines()[0] == "job is done"
+    assert (said["steps"], said["every"], said["rank"], said["ranks"]) == (12, 1, 3, 8)
+    assert said["at"] == list(range(12))
+    assert all(20 <= taken < 200 for taken in said["times_ms"])
+    assert said["first_loss"] == 2.5
+    assert (said["clock"], said["calls"], said["set"]) == ("host", None, {})
+
+
+def test_short_steps_are_marked_now_and_then(run: Run) -> None:
+    """Below 2 ms only every k-th: of steps of about 0.5 ms every fourth or so, and all counted."""
+    done = run(LOOP.format(n=2000, s=0.0004))
+    [said] = lines(done.stdout)
+    assert said["steps"] == 2000
+    assert 2 <= said["every"] <= 5
+    assert len(said["times_ms"]) < 2000 / said["every"] + 20
+
+
+def test_many_steps_are_thinned(run: Run) -> None:
+    """No more than 4096 times are kept, whatever the number of steps."""
+    done = run(
+        "import rccltune_torch as mark\n"
+        "mark._MARKED_EACH_S = 0\n"
+        "for n in range(20000):\n"
+        "    with mark.step():\n        pass\n"
+    )
+    [said] = lines(done.stdout)
+    assert said["steps"] == 20000
+    assert 1000 < len(said["times_ms"]) <= 4096 + 64
+    steady = said["at"][:1000]
+    assert {later - one for one, later in pairwise(steady)} == {said["every"]}
+
+
+def test_an_optimizer_marks_steps(run: Run) -> None:
+    """From one optimizer.step() to the next: five calls are four steps."""
+    done = run(
+        "import torch, rccltune_torch as mark\n"
+        "model = torch.nn.Linear(4, 4)\n"
+        "optimizer = torch.optim.SGD(model.parameters(), lr=0.1)\n"
+        "mark.watch(optimizer)\n"
+        "for n in range(5):\n"
+        "    model(torch.ones(1, 4)).sum().backward()\n"
+        "    optimizer.step()\n"
+    )
+    assert done.returncode == 0, done.stderr
+    assert lines(done.stdout)[0]["steps"] == 4
+
+
+def test_no_step_is_no_line(run: Run) -> None:
+    """A job that imports the module and marks nothing prints nothing of it."""
+    assert lines(run("import rccltune_torch").stdout) == []
+
+
+def test_the_line_goes_where_a_job_wants_it(run: Run, tmp_path: Path) -> None:
+    """Into a file of the process, and on stdout where that cannot be written."""
+    done = run(LOOP.format(n=2, s=0.001), RCCLTUNE_JOB_STEPS=f"{tmp_path}/steps-%h-%p.json")
+    assert lines(done.stdout) == []
+    [file] = tmp_path.glob("steps-*.json")
+    assert json.loads(file.read_text())["steps"] == 2
+    other = run(LOOP.format(n=2, s=0.001), RCCLTUNE_JOB_STEPS="/nowhere/steps-%p.json")
+    assert lines(other.stdout)[0]["steps"] == 2
+
+
+def test_calls_come_from_the_plugins_record(run: Run, tmp_path: Path) -> None:
+    """What the plugin wrote for this process by then, by collective and size."""
+    record = tmp_path / "record-%p.csv"
+    done = run(
+        "import os, pathlib\n"
+        "path = os.environ['RCCLTUNE_RECORD'].replace('%p', str(os.getpid()))\n"
+        "pathlib.Path(path).write_text('#@ format 1\\n'\n"
+        "    'collective,nBytes,nRanks,nNodes,calls,maxBytes,totalBytes\\n'\n"
+        "    'allreduce,1048576,8,1,40,1048576,41943040\\n')\n" + LOOP.format(n=2, s=0.001),
+        RCCLTUNE_RECORD=str(record),
+    )
+    assert lines(done.stdout)[0]["calls"] == [
+        {
+            "collective": "allreduce",
+            "nbytes": 1048576,
+            "n_ranks": 8,
+            "n_nodes": 1,
+            "calls": 40,
+            "bytes": 41943040,
+        }
+    ]
+
+
+def test_a_job_that_chooses_itself_is_seen(run: Run) -> None:
+    """NCCL_ALGO set in the middle of the program is in the line."""
+    done = run("import os\nos.environ['NCCL_ALGO'] = 'Ring'\n" + LOOP.format(n=1, s=0))
+    assert lines(done.stdout)[0]["set"] == {"NCCL_ALGO": "Ring"}
+
+
+def test_a_mark_costs_at_most_one_percent_of_two_milliseconds(run: Run) -> None:
+    """20 µs of processor time, by the fastest of some blocks of 1000 marks.
+
+    Events of a GPU cost more than this clock; ``scripts/bench job --part overhead`` measures those.
+    """
+    done = run(
+        "import time, rccltune_torch as mark\n"
+        "mark._MARKED_EACH_S = 0\n"
+        "def block():\n"
+        "    start = time.process_time()\n"
+        "    for _ in range(1000):\n"
+        "        with mark.step():\n            pass\n"
+        "    return time.process_time() - start\n"
+        "print('each', min(block() for _ in range(9)) / 1000)\n"
+    )
+    each = next(line for line in done.stdout.splitlines() if line.startswith("each"))
+    assert float(each.split()[1]) < 0.01 * 0.002
+
+
+def place(folder: Path, needs: str = "") -> Path:
+    """A folder as rccltune deploy leaves it."""
+    current = folder / "current"
+    current.mkdir(parents=True)
+    (current / "librccl-tuner-rccltune.so").write_bytes(b"")
+    rows = f"{needs}allreduce,0,4096,tree,ll,-1,1,8,-1,-1\n"
+    (current / "rccl_tuner_gfx942_cpx-nps4.csv").write_text(rows)
+    return folder
+
+
+SHOW = """
+import os, rccltune_torch
+rccltune_torch.enable("place")
+for name in ("NCCL_TUNER_PLUGIN", "NCCL_TUNER_CONFIG_FILE", "NCCL_MIN_NCHANNELS"):
+    print(name, os.environ.get(name))
+"""
+
+
+def test_enable_sets_plugin_rules_and_needs(run: Run, tmp_path: Path) -> None:
+    """All three, by absolute paths, from a delivered folder."""
+    folder = place(tmp_path / "place", "#@ needs NCCL_MIN_NCHANNELS=32\n") / "current"
+    done = run(SHOW)
+    assert done.stdout.splitlines() == [
+        f"NCCL_TUNER_PLUGIN {folder}/librccl-tuner-rccltune.so",
+        f"NCCL_TUNER_CONFIG_FILE {folder}/rccl_tuner_gfx942_cpx-nps4.csv",
+        "NCCL_MIN_NCHANNELS 32",
+    ], done.stderr
+
+
+OTHER = "place/current/rccl_tuner_gfx942_spx-nps1.csv"
+MEETS = """import torch.distributed as d
+meet = 'file://' + os.getcwd() + '/meet'
+d.init_process_group('gloo', init_method=meet, rank=0, world_size=1)
+"""
+
+
+@pytest.mark.parametrize(
+    ("needs", "before", "told"),
+    [
+        ("#@ needs NCCL_NET_PLUGIN=evil\n", "", "needs NCCL_NET_PLUGIN=evil, which may load code"),
+        ("#@ needs RCCL_DDA_ENABLE=/tmp/x\n", "", "which may load code"),
+        ("", MEETS, "comes too late"),
+        ("", "import shutil; shutil.rmtree('place/current')\n", "has no rule file"),
+        ("", "import glob; os.remove(glob.glob('place/current/*.so')[0])\n", "has no librccl"),
+        ("", f"open({OTHER!r}, 'w').close()\n", "several rule files"),
+    ],
+)
+def test_enable_says_why_not(run: Run, tmp_path: Path, needs: str, before: str, told: str) -> None:
+    """An exception that names the reason, and nothing is set."""
+    place(tmp_path / "place", needs)
+    done = run("import os\n" + before + SHOW)
+    assert done.returncode == 1
+    assert told in done.stderr
+    assert "NCCL_TUNER_PLUGIN /" not in done.stdout
+
+
+def test_enable_leaves_an_arm_alone(run: Run, tmp_path: Path) -> None:
+    """Under rccltune job the arm decides, and that is said."""
+    place(tmp_path / "place")
+    done = run(SHOW, RCCLTUNE_JOB_RUN="/somewhere")
+    assert "NCCL_TUNER_PLUGIN None" in done.stdout
+    assert "rccltune job sets this arm's own" in done.stderr
+
+
+def test_what_rules_may_need_is_what_the_catalog_allows(repository: Path) -> None:
+    """The copied file has no catalog, and the same list."""
+    text = (repository / "rccltune" / "torch.py").read_text(encoding="utf-8")
+    names = set(re.findall(r'^ {8}"(\w+)",$', text, re.MULTILINE))
+    assert len(names) > 20
+    assert all(is_harmless(name, "1") for name in names)
+    assert names >= harmless()

@@ -1,0 +1,142 @@
+"""Dumps of NCCL's Inspector plugin: calls, times, and what is not in them.
+
+Lines by hand, with the fields of inspector_json.cc (NVIDIA/nccl, plugins/profiler/inspector) and
+its README's example. Nothing here is a dump of real GPUs.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from rccltune.model import Collective, CommandLineError, OutputError, Scale
+from rccltune.workload import Source, merge, read, write_table
+
+Put = Callable[[str, str], Path]
+
+
+def line(
+    coll: str = "AllReduce",
+    nbytes: int = 1 << 20,
+    taken: int = 50,
+    number: int = 0,
+    rank: int = 0,
+    **more: Any,  # noqa: ANN401 - whatever a line may say
+) -> str:
+    """One call, as the plugin writes it."""
+    return json.dumps(
+        {
+            "header": {"id": "0x7f8c", "comm_name": "x", "rank": rank, "n_ranks": 8, "nnodes": 2},
+            "metadata": {
+                "inspector_output_format_version": "v4.0",
+                "git_rev": "",
+                "rec_mechanism": "nccl_profiler_interface",
+                "dump_timestamp_us": 1748030377748202,
+                "hostname": "node1",
+                "pid": 100 + rank,
+            },
+            "coll_perf": {
+                "coll": coll,
+                "coll_sn": number,
+                "coll_msg_size_bytes": nbytes,
+                "coll_exec_time_us": taken,
+                "coll_timing_source": "kernel_gpu",
+                "coll_algobw_gbs": 277.21,
+                "coll_busbw_gbs": 485.11,
+            },
+            **more,
+        }
+    )
+
+
+def dump(*lines: str) -> str:
+    """A file of them."""
+    return "".join(f"{one}\n" for one in lines)
+
+
+def test_calls_are_counted_as_a_tuner_sees_them(put: Put) -> None:
+    """A rank's own part of all_gather and reduce_scatter times the ranks, else the size."""
+    names = ("AllReduce", "AllGather", "ReduceScatter", "Broadcast", "Reduce")
+    found = read(put("a.log", dump(*(line(name) for name in names))))
+    assert {one.collective: one.nbytes for one in found.counts} == {
+        Collective.ALL_REDUCE: 1 << 20,
+        Collective.ALL_GATHER: 8 << 20,
+        Collective.REDUCE_SCATTER: 8 << 20,
+        Collective.BROADCAST: 1 << 20,
+        Collective.REDUCE: 1 << 20,
+    }
+    assert {one.scale for one in found.counts} == {Scale(n_nodes=2, n_ranks=8)}
+
+
+def test_ranks_and_their_time(put: Put) -> None:
+    """Two ranks of one communicator: twice the calls, each rank's time in them."""
+    parts = [
+        read(put(f"{rank}.log", dump(*(line(number=n, taken=40 + n, rank=rank) for n in range(3)))))
+        for rank in range(2)
+    ]
+    found = merge(parts)
+    assert found.calls == 6
+    assert found.ranks_at(Scale(n_nodes=2, n_ranks=8)) == 2
+    assert [one.spent_us for one in found.recorders] == [123, 123]
+    assert {one.source for one in found.recorders} == {Source.INSPECTOR}
+
+
+def test_a_merged_file_has_all_of_it(put: Put) -> None:
+    """Written as a table and read again it is the same."""
+    found = read(put("a.log", dump(line(number=0), line(number=4))))
+    assert read(put("merged.csv", write_table(found))) == found
+
+
+def test_the_same_dump_twice(put: Put) -> None:
+    """Is said, and not counted twice."""
+    found = read(put("a.log", dump(line())))
+    with pytest.raises(CommandLineError, match="are in two of these files"):
+        merge([found, found])
+
+
+def test_what_is_missing_shows_by_its_numbers(put: Put) -> None:
+    """Numbers 2, 3 and 9 of one function: five are not there; another function counts apart."""
+    text = dump(*(line(number=n) for n in (2, 9, 3)), line("Broadcast", number=7))
+    [recorder] = read(put("a.log", text)).recorders
+    assert recorder.missing == 5
+    assert recorder.calls == 4
+
+
+def test_sends_and_others_are_aside(put: Put) -> None:
+    """Point-to-point asks no tuner; a function without a name here is counted as unknown."""
+    sent = json.loads(line())
+    del sent["coll_perf"]
+    sent["p2p_perf"] = {"p2p": "Send", "p2p_sn": 1}
+    found = read(put("a.log", dump(json.dumps(sent), line("AllGatherV"), line())))
+    assert found.aside == {"send": 1}
+    assert found.calls == 1
+    assert sum(one.unknown for one in found.recorders) == 1
+
+
+def test_a_dump_that_is_still_written(put: Put) -> None:
+    """The last line without its end is left out, and said."""
+    found = read(put("a.log", dump(line(), line(number=1)) + line(number=2)[:60]))
+    assert found.calls == 2
+    assert "a line without its end" in found.cuts[0]
+
+
+@pytest.mark.parametrize(
+    ("text", "told"),
+    [
+        (line().replace("v4.0", "v5.1"), "Inspector's format v5.1"),
+        (line().replace('"coll_sn": 0', '"coll_sn": -1'), "is no whole number"),
+        (line().replace('"n_ranks": 8', '"n_ranks": "8"'), "is no whole number"),
+        (line().replace('"coll": "AllReduce", ', ""), "'coll'"),
+        (line() + "\n[1]", "this line is no call"),
+        (line() + "\n{", "is no JSON"),
+    ],
+)
+def test_lines_that_are_none(put: Put, text: str, told: str) -> None:
+    """Each with its line."""
+    with pytest.raises(OutputError, match=told) as caught:
+        read(put("a.log", text + "\n"))
+    assert f"a.log:{1 + text.count(chr(10))}" in str(caught.value.where)
