@@ -6,12 +6,13 @@ import hashlib
 import tempfile
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from itertools import pairwise
 from pathlib import Path
 
 from rccltune import plugin
 from rccltune.model import MAX_NBYTES, Algorithm, Collective, Protocol, Setting, VerificationError
-from rccltune.rules.host import Answer, Communicator, Host
+from rccltune.rules.host import Communicator, Host
 
 # µs in a cell that may be chosen; any number from 0 up says so, and the plugin writes 0.
 _OFFERED = 10.0
@@ -40,6 +41,9 @@ def decisions(
     collective: Collective,
     table: Sequence[Sequence[float]],
     hints: Iterable[int],
+    *,
+    num_pipe_ops: int = 1,
+    reg_buff: int = 0,
 ) -> tuple[Decision, ...]:
     """Every change of the answer between 0 and 2^63-1, exact to the byte.
 
@@ -49,12 +53,15 @@ def decisions(
         table: which cells may be chosen.
         hints: sizes near which the answer may change for a short stretch only (the bounds of
             the rules); between two asked sizes with the same answer nothing is looked for.
+        num_pipe_ops: operations in a group.
+        reg_buff: whether buffers are registered, where the host can say it.
     """
     known: dict[int, Setting | None] = {}
+    asking = communicator.asking(collective, table, num_pipe_ops=num_pipe_ops, reg_buff=reg_buff)
 
     def ask(nbytes: int) -> Setting | None:
         if nbytes not in known:
-            known[nbytes] = _setting(communicator.ask(collective, nbytes, table))
+            known[nbytes] = _setting(*asking(nbytes))
         return known[nbytes]
 
     for nbytes in sorted(_points(hints)):
@@ -77,11 +84,12 @@ def _points(hints: Iterable[int]) -> set[int]:
     return {0, MAX_NBYTES} | {value for value in near if 0 <= value <= MAX_NBYTES}
 
 
-def _setting(answer: Answer) -> Setting | None:
-    channels = answer.channels if answer.channels > 0 else None
-    if answer.cell is None:
+@lru_cache(maxsize=1024)
+def _setting(cell: tuple[int, int] | None, n_channels: int) -> Setting | None:
+    channels = n_channels if n_channels > 0 else None
+    if cell is None:
         return None if channels is None else Setting(channels=channels)
-    algorithm, protocol = answer.cell
+    algorithm, protocol = cell
     return Setting(
         algorithm=tuple(Algorithm)[algorithm],
         protocol=tuple(Protocol)[protocol],

@@ -14,7 +14,7 @@ import ctypes
 import os
 import tempfile
 import threading
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -293,6 +293,48 @@ class Communicator:
             cell = divmod(changed[0], n_protocols)
         rows = (after[i : i + n_protocols] for i in range(0, len(after), max(1, n_protocols)))
         return Answer(table=tuple(rows), channels=n_channels.value, cell=cell)
+
+    def asking(
+        self,
+        collective: Collective,
+        table: Sequence[Sequence[float]],
+        *,
+        num_pipe_ops: int = 1,
+        reg_buff: int = 0,
+    ) -> Callable[[int], tuple[tuple[int, int] | None, int]]:
+        """One question for many sizes: cell and channels of :meth:`ask`, many times faster.
+
+        Rule files have had tens of thousands of bounds, each asked at every version.
+        """
+        calls = {"num_pipe_ops": num_pipe_ops, "reg_buff": reg_buff}
+        if self.abi == ABI_VERSIONS[0]:
+
+            def slowly(nbytes: int) -> tuple[tuple[int, int] | None, int]:
+                answer = self.ask(collective, nbytes, table, **calls)
+                return answer.cell, answer.channels
+
+            return slowly
+        flat = [cell for row in table for cell in row]
+        cells = (ctypes.c_float * len(flat))(*flat)
+        before, view, width = bytes(cells), memoryview(cells).cast("B"), len(table[0])
+        n_channels = ctypes.c_int(0)
+        registered = () if self.abi < _FIRST_ABI_WITH_REG_BUFF else (reg_buff,)
+        rest = (num_pipe_ops, cells, len(table), width, *registered, ctypes.byref(n_channels))
+        head = (self._context, collective.func_index)
+        get = self._get
+
+        def ask(nbytes: int) -> tuple[tuple[int, int] | None, int]:
+            if not self._open:
+                raise ValueError("the communicator is closed")
+            n_channels.value = 0
+            get(*head, nbytes, *rest)
+            if view == before:
+                return None, n_channels.value
+            changed = next(i for i, old in enumerate(flat) if cells[i] != old)
+            ctypes.memmove(cells, before, len(before))
+            return divmod(changed, width), n_channels.value
+
+        return ask
 
     def close(self) -> None:
         """Call destroy or finalize, where trace and summary are written; twice is allowed."""
