@@ -5,6 +5,7 @@ from __future__ import annotations
 from bisect import bisect_right
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from functools import cache
 from itertools import count
 from pathlib import Path
 from typing import Final
@@ -198,16 +199,15 @@ def explain_one(case: Case) -> Explained:
     )
 
 
-_Both = tuple[tuple[Decision, ...], tuple[Decision, ...]]
+_Both = tuple[tuple[Decision, ...], ...]
+# The first versions whose hosts pass which cells may be chosen, and whether buffers are registered.
+_PASSES_A_TABLE: Final = 3
+_SAYS_REGISTERED: Final = 4
 
 
 def _ask(case: Case, abi: int) -> dict[Call, _Both]:
     """Decisions of each call, with LL128 enabled and without."""
-    tables = [
-        decision.cost_table(offered(case.collective, case.scale, case.arch, ll128=ll128))
-        for ll128 in (True, False)
-    ]
-    hints = {bound for r in case.matching for bound in (r.min_nbytes, r.max_nbytes)}
+    hints = {bound for r in case.matching for bound in (r.min_nbytes, r.max_nbytes + 1)}
     env = {"NCCL_TUNER_CONFIG_FILE": str(case.path)}
     if case.mode is not None:
         env["RCCLTUNE_MODE"] = str(case.mode)
@@ -215,21 +215,30 @@ def _ask(case: Case, abi: int) -> dict[Call, _Both]:
     with case.host.communicator(
         abi=abi, n_nodes=scale.n_nodes, n_ranks=scale.n_ranks, env=env
     ) as communicator:
-        found = {}
-        for call in case.calls:
-            one, other = (
-                decision.decisions(
-                    communicator,
-                    case.collective,
-                    table,
-                    hints,
-                    num_pipe_ops=call.num_pipe_ops,
-                    reg_buff=call.reg_buff,
-                )
-                for table in tables
+
+        def decided(n_pipe_ops: int, reg_buff: int, *, ll128: bool) -> tuple[Decision, ...]:
+            return decision.decisions(
+                communicator,
+                case.collective,
+                decision.cost_table(offered(case.collective, case.scale, case.arch, ll128=ll128)),
+                hints,
+                num_pipe_ops=n_pipe_ops,
+                reg_buff=reg_buff,
             )
-            found[call] = (one, other)
-        return found
+
+        # A version that is not told something answers alike whatever it is.
+        asked = cache(decided)
+        return {
+            call: tuple(
+                asked(
+                    call.num_pipe_ops,
+                    call.reg_buff if abi >= _SAYS_REGISTERED else 0,
+                    ll128=ll128 or abi < _PASSES_A_TABLE,
+                )
+                for ll128 in (True, False)
+            )
+            for call in case.calls
+        }
 
 
 def _stretches(
