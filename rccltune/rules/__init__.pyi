@@ -24,6 +24,7 @@ from .host import ABI_VERSIONS as ABI_VERSIONS
 from .host import Answer as Answer
 from .host import Communicator as Communicator
 from .host import Host as Host
+from .intervals import first_at as first_at
 from .library import BEGIN as BEGIN
 from .library import END as END
 from .library import Answered as Answered

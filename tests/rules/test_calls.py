@@ -8,9 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from rccltune.model import Collective, Rule, Setting
-from rccltune.rules import Question, compare, differences, explain
-from rccltune.rules.documents import audit
-from rccltune.rules.intervals import first_at
+from rccltune.rules import Question, audit, compare, differences, explain, first_at
 
 if TYPE_CHECKING:
     from pathlib import Path
