@@ -88,6 +88,10 @@ def _text(found: Explanation) -> Laid:
 def _part(part: Explained) -> Laid:
     columns = ("from", "to", "setting", "without LL128", "line", "")
     rows = table(columns, (_row(s) for s in part.stretches), numeric=(0, 1, 4))
+    others = [
+        lay([f"  with {call}:", table(columns, (_row(s) for s in found), numeric=(0, 1, 4))])
+        for call, found in part.calls
+    ]
     lines = [f"{part.collective.value}, {part.scale}"]
     for abi, found in part.old_hosts:
         there = sorted({str(d.setting) for d in found if d.setting})
@@ -95,7 +99,7 @@ def _part(part: Explained) -> Laid:
         lines.append(f"  hosts of tuner ABI {abi} ({hosts_of(abi)}): {answer}")
     if part.overwritten is not None:
         lines.append(f"  {part.overwritten}")
-    return lay([*lines, rows])
+    return lay([*lines, rows, *others])
 
 
 def _row(stretch: Stretch) -> tuple[str, ...]:
@@ -146,6 +150,8 @@ def _remarks(found: Explanation) -> list[str]:
 
 
 def _changes(changes: tuple[Difference, ...], one: Explanation, other: Explanation) -> Laid:
+    from rccltune.rules import Call
+
     conditions = _conditions(one, other)
     if not changes:
         return lay(("Both files answer alike at every size.", *conditions))
@@ -156,7 +162,7 @@ def _changes(changes: tuple[Difference, ...], one: Explanation, other: Explanati
     rows = (
         (
             c.collective.value,
-            str(c.scale),
+            str(c.scale) if c.call == Call() else f"{c.scale}, {c.call}",
             format_size(c.min_nbytes),
             format_last(c.max_nbytes),
             _with_without(c.one, c.one_without),

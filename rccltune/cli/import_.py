@@ -17,6 +17,7 @@ from rccltune.model import (
     Protocol,
     Setting,
     Stated,
+    lay,
 )
 
 
@@ -94,6 +95,7 @@ def import_(
         f"{done.n_new} new half-rows from {done.n_files} file{'' if done.n_files == 1 else 's'}, "
         f"{done.n_doubted} of them doubted; {done.n_samples} in {output}"
     )
+    text = lay([text, *(f"  {n} doubted: {doubt.meaning}" for doubt, n in done.doubts)])
     console.result(done.as_plain(), text)
 
 

@@ -9,7 +9,7 @@ from enum import Enum
 from math import isfinite
 from typing import Any, Final
 
-from rccltune.logs.drafts import placement_of, yes_or_no
+from rccltune.logs.drafts import dtype_named, placement_of, yes_or_no
 from rccltune.model import MAX_NBYTES, Collective, Doubt, Mode, OutputError, Setting
 
 # The first spelling that a table has wins, so that time_us stands before latency_us.
@@ -68,7 +68,7 @@ _FACTS: Final[dict[str, tuple[str, Callable[[str], Any]]]] = {
     "product": ("product", str),
     "arch": ("arch", str),
     "cus": ("cu_count", int),
-    "dtype": ("dtype", str),
+    "dtype": ("dtype", dtype_named),
     "redop": ("redop", str),
     "graph": ("graph", yes_or_no),
     "placement": ("placement", placement_of),

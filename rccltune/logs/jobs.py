@@ -12,6 +12,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Final, NamedTuple
 
+from rccltune.logs.commands import Commands
 from rccltune.logs.drafts import Run, Said
 from rccltune.logs.text_table import Layout, Table
 from rccltune.model import BASELINE, Algorithm, Collective, Protocol, Setting
@@ -22,10 +23,11 @@ _RANK: Final = re.compile(
 )
 _NUMBERS: Final = re.compile(r"(nThread|nGpus|minBytes|maxBytes|step:|graph:)\s*(\d+)(\(\w+\))?")
 _STARTING: Final = re.compile(r"Collective test starting:\s*(\S+)")
-_COMMAND: Final = re.compile(r"\b([a-z]+(?:_[a-z]+)*)_perf(?:_mpi)?\b")
 _MARKER: Final = re.compile(
     r"\b(?:N?CCL_|RCCL_)?(ALGO|PROTO)\s*[=:]\s*(\w+)(?![\w,;:^])", re.IGNORECASE
 )
+# A section whose whole title is that nothing is forced, with or without the sizes.
+_UNFORCED: Final = re.compile(r"[#=\s]*(?:default|baseline)(?:\s+\w+=\S+)*[#=:\s]*", re.IGNORECASE)
 _COMM: Final = re.compile(rb" rank (\d+) nranks (\d+) .*?commId (0x[0-9a-f]+)")
 _MAX_COMMS: Final = 4096
 
@@ -120,14 +122,10 @@ def starting(body: str) -> Collective | None:
     return None if match is None else _collective(match[1])
 
 
-def commanded(text: str) -> Collective | None:
-    """The one benchmark that a command line names; None where it names several or none."""
-    names = {_collective(name) for name in _COMMAND.findall(text)}
-    return names.pop() if len(names) == 1 else None
-
-
 def marked(text: str) -> Setting | None:
     """Setting in a section mark of somebody's script, such as ``### ALGO=Ring size=8``."""
+    if _UNFORCED.fullmatch(text):
+        return BASELINE
     algorithm: Algorithm | None = None
     protocol: Protocol | None = None
     for what, value in _MARKER.findall(text):
@@ -199,7 +197,8 @@ class Book:
         headers: lines of table headers.
         executed: what the library's log says it ran, since the last run began.
         forced: NCCL_ALGO and NCCL_PROTO by the library's log.
-        commanded: collective of the last benchmark command line.
+        commands: command lines.
+        schedule: line where our plugin says that it runs one setting after the other.
         out_of_bounds: wrong half-rows by the summary whose average is still to come.
         started: line where the last run began.
         first: first line with text that was looked at.
@@ -217,7 +216,8 @@ class Book:
     executed: Choices = field(default_factory=dict)
     forced: dict[str, str] = field(default_factory=dict)
     communicators: Communicators = field(default_factory=Communicators)
-    commanded: Collective | None = None
+    commands: Commands = field(default_factory=Commands)
+    schedule: int = 0
     out_of_bounds: int = 0
     benchmark: str | None = None
     library: str | None = None
@@ -299,15 +299,18 @@ class Jobs:
         """A header, or the first row of a run that has none: a table opens."""
         book = self._book
         preamble = self._take_preamble(line, below_header=below_header)
+        commanded, ordered = book.commands.take()
         if preamble.collective is None:
-            preamble.collective, book.commanded = book.commanded, None
+            preamble.collective = commanded
         if preamble.setting is None:
-            forced = " ".join(f"{name}={value}" for name, value in book.forced.items())
-            preamble.setting = self._mark or marked(forced)
+            preamble.setting = self._mark
         run = Run(
             said=preamble.said(),
             header=line,
             executed=book.executed,
+            ordered=ordered,
+            forced=book.forced,
+            schedule=lambda: book.schedule,
             scale=book.communicators.scale,
         )
         table = Table(run, layout, book.name)

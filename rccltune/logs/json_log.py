@@ -4,14 +4,17 @@ from __future__ import annotations
 
 import codecs
 import json
+import re
 from collections.abc import Mapping, Sequence
 from math import isfinite
 from typing import Any, BinaryIO, Final
 
 from rccltune.logs import columns
-from rccltune.logs.drafts import Passes, RepeatedSizeError, Resolver, Run, Said
-from rccltune.logs.jobs import Preamble, Rank, commanded, marked
+from rccltune.logs.commands import commanded
+from rccltune.logs.drafts import Passes, RepeatedSizeError, Run, Said
+from rccltune.logs.jobs import Preamble, Rank, marked
 from rccltune.logs.long_table import RecordReader
+from rccltune.logs.resolver import Resolver
 from rccltune.model import (
     Caution,
     Doubt,
@@ -25,6 +28,15 @@ from rccltune.model import (
 _CHUNK: Final = 1 << 20
 _MAX_VALUE: Final = 16 << 20
 _BLANK: Final = " \t\r\n"
+
+
+# A whole string, or one that goes on behind the end; else a number that is seen to end.
+_PRINTF: Final = re.compile(r'"(?:[^"\\]|\\.)*(?:"|\Z)|(?<=[\s:,\[])-?(?:inf|nan)(?=[\s,}\]])')
+_AS_JSON: Final = {"inf": "Infinity", "-inf": "-Infinity", "nan": "NaN", "-nan": "NaN"}
+
+
+def _as_json(match: re.Match[str]) -> str:
+    return _AS_JSON.get(match[0], match[0])
 
 
 class CutError(Exception):
@@ -93,6 +105,8 @@ class JsonSource:
             except RecursionError as error:
                 raise self._invalid("it is nested too deep") from error
             except ValueError as error:
+                if self._mend():
+                    continue
                 if len(self._text) - self._at > _MAX_VALUE:
                     raise self._invalid("one value is larger than 16 MiB") from error
                 if not self._fill():
@@ -103,6 +117,19 @@ class JsonSource:
                 continue
             self._at = end
             return value
+
+    def _mend(self) -> bool:
+        """Rewrite numbers as printf writes them, from the cursor on; False where none is whole.
+
+        printf writes infinity in a way that no JSON reader takes. The cursor stands outside of
+        strings, so that texts are told from numbers.
+        """
+        rest = self._text[self._at :]
+        mended = _PRINTF.sub(_as_json, rest)
+        if mended == rest:
+            return False
+        self._text = self._text[: self._at] + mended
+        return True
 
     def _cut_or_invalid(self, error: ValueError) -> Exception:
         position = error.pos if isinstance(error, json.JSONDecodeError) else self._at
@@ -124,10 +151,7 @@ class JsonSource:
                 where=self._name,
                 hint="give the benchmark's text, CSV or JSON output.",
             )
-        # printf writes infinity in a way that no JSON reader takes.
         text = self._utf8.decode(chunk, final=self._ended)
-        for bare, whole in ((":inf", ":Infinity"), (":-inf", ":-Infinity"), (":-nan", ":NaN")):
-            text = text.replace(bare, whole)
         self._text = self._text[self._at :] + text
         self._at = 0
         return not self._ended or bool(text)
@@ -184,7 +208,7 @@ class ResultsFile:
             self.cut = True
 
     def _results(self) -> None:
-        self.run = Run(said=self._preamble.said())
+        self.run = Run(said=self._preamble.said(), unit=_STEP)
         source = self._source
         source.expect("[")
         while not source.skip("]"):

@@ -13,12 +13,13 @@ from rccltune.logs.columns import facts_of, roles_of, separator_of
 from rccltune.logs.drafts import (
     Passes,
     RepeatedSizeError,
-    Resolver,
     Run,
     Said,
+    dtype_named,
     placement_of,
     yes_or_no,
 )
+from rccltune.logs.resolver import Resolver
 from rccltune.logs.samples import drop_repeats
 from rccltune.model import (
     BASELINE,
@@ -148,7 +149,7 @@ class RecordReader:
             n_ranks=ranks * (_positive(cell("per_rank")) or 1) if ranks else None,
             n_nodes=_positive(cell("nodes")),
             nodes_unsure=self._nodes_unsure,
-            dtype=cell("dtype") or None,
+            dtype=dtype_named(cell("dtype")) or None,
             redop=cell("redop") or None,
             placement=placement,
             graph=yes_or_no(cell("graph")) if cell("graph") else None,

@@ -10,10 +10,11 @@ from pathlib import Path
 from typing import BinaryIO, Final
 
 from rccltune.logs.columns import Form, form_of
-from rccltune.logs.drafts import Resolver, Run
+from rccltune.logs.drafts import Run
 from rccltune.logs.jobs import Book
 from rccltune.logs.json_log import JsonSource, ResultsFile, read_records
 from rccltune.logs.long_table import DelimitedFile
+from rccltune.logs.resolver import Resolver
 from rccltune.logs.samples import fingerprint_of, samples_of
 from rccltune.logs.text_log import TextReader
 from rccltune.model import Caution, Fingerprint, Notice, OutputError, Sample, Stated

@@ -6,8 +6,12 @@ from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from typing import Final
 
-from rccltune.logs.drafts import Draft, Resolver, Run, Said
+from rccltune.logs.bandwidths import evidence_of, proposed
+from rccltune.logs.drafts import Draft, Run, Said
+from rccltune.logs.jobs import marked
+from rccltune.logs.resolver import Resolver
 from rccltune.model import (
+    DTYPE_BYTES,
     Caution,
     Collective,
     CommandLineError,
@@ -25,10 +29,6 @@ from rccltune.model import (
 # Rounding of busbw to two decimals, and of their mean to six digits.
 _ROUNDING: Final = 0.0055
 _DIGITS: Final = 1e-5
-# From here on the two decimals of algbw and busbw tell their ratio to better than one percent.
-_TELLING: Final = 5.0
-_RATIO_SLACK: Final = 0.01
-# The benchmark's two bandwidths differ by more than a factor there.
 
 
 def samples_of(runs: Sequence[Run], resolver: Resolver, launch: str) -> tuple[Sample, ...]:
@@ -43,9 +43,12 @@ def samples_of(runs: Sequence[Run], resolver: Resolver, launch: str) -> tuple[Sa
         CommandLineError: an option contradicts the file.
         OutputError: something needed is said nowhere.
     """
+    resolver.is_mixed = len({_setting_said(run) is None for run in runs}) > 1
     found: list[Sample] = []
     for k, run in enumerate(runs, 1):
+        _ask(run, resolver)
         _check_factor(run, resolver)
+        _check_baseline(run, resolver)
         _check_average(run, resolver)
         found.extend(_of_run(run, resolver, f"{launch}.{k}" if len(runs) > 1 else launch))
         run.drafts.clear()
@@ -111,15 +114,15 @@ def _check_vendor(whole: Said, resolver: Resolver) -> None:
 
 
 def _of_run(run: Run, resolver: Resolver, launch: str) -> Iterable[Sample]:
-    ranks, nodes = run.scale() if run.scale is not None else (None, None)
-    log = Said(line=run.said.line, n_ranks=ranks, n_nodes=nodes)
+    log = replace(_late(run), line=run.said.line)
     keys: dict[Said, CurveKey] = {}
     # The summary counts wrong half-rows; where none shows which, none can be trusted.
     all_wrong = run.out_of_bounds > 0 and not any(draft[4] for draft in run.drafts)
-    for line, nbytes, count, time_us, n_wrong, own, cycle, ran, said in run.drafts:
+    for line, nbytes, count, time_us, n_wrong, printed, cycle, ran, said in run.drafts:
         key = keys.get(said)
         if key is None:
-            key = keys[said] = resolver.key(said.or_else(log) if said.n_ranks is None else said)
+            key = keys[said] = resolver.key(said.or_else(log))
+        own = printed or _of_type(key, nbytes, count)
         executed = ran
         if ran is None and run.executed:
             executed = _only(run.executed.get((key.collective, nbytes)))
@@ -176,55 +179,128 @@ def _check_average(run: Run, resolver: Resolver) -> None:
         )
 
 
+def _ask(run: Run, resolver: Resolver) -> None:
+    """Ask for what is said nowhere, with what the rows fit.
+
+    Raises:
+        OutputError: collective, ranks or nodes are missing.
+    """
+    said = _of_first_row(run)
+    n_ranks = resolver.of_one_group(said).n_ranks or resolver.stated.n_ranks
+    collective = said.collective or resolver.stated.collective
+    fits = ""
+    if collective is None or n_ranks is None:
+        fits = proposed(evidence_of(run), collective, n_ranks)
+    resolver.ask(said, fits)
+
+
 def _check_factor(run: Run, resolver: Resolver) -> None:
-    """Compare busbw/algbw with what collective and ranks imply, where the user stated them.
+    """Compare bandwidths and operation with collective and ranks, where the user stated them.
 
     Raises:
         CommandLineError: the stated collective or ranks cannot be those of the file.
     """
-    if not run.drafts:
-        return
-    algbw, busbw, line = run.peak
     # Of groups that the file does not show, the bandwidths' ratio tells that there were any.
-    said = resolver.of_one_group(_with_scale(run))
+    said = resolver.of_one_group(_of_first_row(run))
     collective = said.collective or resolver.stated.collective
-    ranks = said.n_ranks or resolver.stated.n_ranks
-    if algbw < _TELLING or ranks is None:
+    n_ranks = said.n_ranks or resolver.stated.n_ranks
+    if collective is None or n_ranks is None or (said.collective and said.n_ranks):
         return
-    ratio = busbw / algbw
-    if collective is None:
-        raise OutputError(
-            "the file does not say which collective it measured",
-            where=resolver.where(run.said.line),
-            hint=f"add --collective: {_fitting(ratio, ranks)}.",
-        )
-    if collective.has_own_algbw or (said.collective and said.n_ranks):
+    evidence = evidence_of(run)
+    if said.collective is not None and not evidence.allows(said.collective):
+        evidence = replace(evidence, redops=frozenset())
+    if evidence.fits(collective, n_ranks):
         return
-    expected = busbw_factor(collective, ranks)
-    if abs(ratio - expected) > _RATIO_SLACK * max(expected, 0.1):
+    free = None if said.collective is None else said.collective, said.n_ranks
+    factor = busbw_factor(collective, n_ranks)
+    raise CommandLineError(
+        f"{collective.value} on {n_ranks} ranks has busbw = {factor:.4g} × algbw"
+        f"{'' if evidence.allows(collective) else ' and another kind of operation'}, but in the "
+        f"file {evidence.shown}",
+        where=resolver.where(evidence.line or run.said.line),
+        hint=f"correct --collective or --ranks: {proposed(evidence, *free)}.",
+    )
+
+
+def _check_baseline(run: Run, resolver: Resolver) -> None:
+    """Refuse several settings, or a forced choice, that the user calls the untouched site.
+
+    Raises:
+        CommandLineError: --baseline is not what the file shows.
+    """
+    if resolver.stated.setting is None or resolver.stated.setting.role is not Role.BASELINE:
+        return
+    if _setting_said(run) is not None:
+        return
+    forced = " ".join(f"NCCL_{name}={value}" for name, value in _forced(run).items())
+    what = f"{forced} was set" if forced else None
+    if run.schedule is not None and (line := run.schedule()):
+        what = f"our plugin's schedule tried one setting after the other (line {line})"
+    elif (nbytes := _several(run)) is not None:
+        what = f"several settings ran at {nbytes} bytes"
+    if what is not None:
         raise CommandLineError(
-            f"{collective.value} on {ranks} ranks has busbw = {expected:.3g} × algbw, but the "
-            f"file shows {ratio:.3g}",
-            where=resolver.where(line),
-            hint=f"correct --collective or --ranks: {_fitting(ratio, ranks)}.",
+            f"--baseline is the untouched site, but {what}",
+            where=resolver.where(run.said.line),
+            hint="leave out --baseline; measure the site as it is, and import that log with it.",
         )
 
 
-def _with_scale(run: Run) -> Said:
+def _several(run: Run) -> int | None:
+    """A size at which the benchmark's own columns name more than one setting."""
+    seen: dict[tuple[int, int], Setting] = {}
+    for draft in run.drafts:
+        if draft[7] is not None and seen.setdefault((draft[1], id(draft[8])), draft[7]) != draft[7]:
+            return draft[1]
+    return None
+
+
+# A tool may write sizes of a share in either way: of one rank, or of all.
+_WHOLE: Final = frozenset(
+    (Collective.ALL_REDUCE, Collective.BROADCAST, Collective.REDUCE, Collective.SENDRECV)
+)
+
+
+def _of_type(key: CurveKey, nbytes: int, count: int | None) -> Doubt | None:
+    """Doubt where the type is none, or where size and count of elements are not of one row.
+
+    The count is that of one rank's share in newer benchmarks, of the whole in older ones.
+    """
+    if key.dtype is None:
+        return None
+    width = DTYPE_BYTES.get(key.dtype)
+    if width is None:
+        return Doubt.UNKNOWN_TYPE
+    if count is None or count * width == nbytes or key.collective.has_own_algbw:
+        return None
+    if key.collective not in _WHOLE and count * width * key.scale.n_ranks == nbytes:
+        return None
+    return Doubt.INCONSISTENT
+
+
+def _late(run: Run) -> Said:
+    """What only the whole file tells about a run."""
     ranks, nodes = run.scale() if run.scale is not None else (None, None)
-    return run.said.or_else(Said(line=0, n_ranks=ranks, n_nodes=nodes))
+    return Said(line=0, n_ranks=ranks, n_nodes=nodes, setting=_forced_setting(run))
 
 
-def _fitting(ratio: float, ranks: int) -> str:
-    """Collectives that a ratio of bus to algorithm bandwidth fits."""
-    names = [
-        each.value
-        for each in Collective
-        if not each.has_own_algbw
-        and abs(ratio - busbw_factor(each, ranks)) <= _RATIO_SLACK * max(ratio, 0.1)
-    ]
-    fits = " or ".join(names) or "no collective"
-    return f"busbw/algbw = {ratio:.3g} fits {fits} on {ranks} ranks"
+def _forced(run: Run) -> dict[str, str]:
+    """Variables that force a choice: what the library itself says goes before a command."""
+    return run.ordered | run.forced
+
+
+def _forced_setting(run: Run) -> Setting | None:
+    return marked(" ".join(f"{name}={value}" for name, value in _forced(run).items()))
+
+
+def _setting_said(run: Run) -> Setting | None:
+    first = run.drafts[0][8].setting if run.drafts else None
+    return first or run.said.setting or _forced_setting(run)
+
+
+def _of_first_row(run: Run) -> Said:
+    said = run.drafts[0][8] if run.drafts else run.said
+    return said.or_else(run.said).or_else(_late(run))
 
 
 def drop_repeats(drafts: list[Draft], resolver: Resolver) -> list[Draft]:

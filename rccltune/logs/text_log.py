@@ -8,7 +8,7 @@ from typing import Final
 
 from rccltune.logs import text_table
 from rccltune.logs.drafts import Run
-from rccltune.logs.jobs import Book, Jobs, commanded, numbers_of, rank_of, starting
+from rccltune.logs.jobs import Book, Jobs, numbers_of, rank_of, starting
 from rccltune.logs.library import NOISE, cut_log, strip
 from rccltune.logs.text_table import Table
 from rccltune.model import (
@@ -37,6 +37,9 @@ _PLACEMENTS: Final = re.compile(r"out-of-place|in-place")
 _SECTION: Final = re.compile(r"\s*(?:#{2,}\s*\w|={3,}.*\w)")
 _ROW_START: Final = re.compile(r"\s*\d+\s+\d+\s+[A-Za-z]\w*(?=\s|$)")
 _VALUE: Final = re.compile(r"-?\d[\d.]*(?:[eE][-+]?\d+)?\*?|N/A|-?nan|-?inf")
+_NAME: Final = re.compile(r"[A-Za-z][\w-]*|-|N/A|-1")
+# What a message may leave of a word of a row.
+_PART: Final = re.compile(r"[-+\w./*]+")
 # Where the out-of-place numbers would be, a benchmark that measured none prints 32 blanks.
 _GAP: Final = re.compile(r"\S {28,}-?\d")
 
@@ -55,7 +58,7 @@ class Stream:
         self._own = Jobs(book)
         self._latest = latest
         self._placements: list[Placement] = []
-        self._begun: tuple[int, list[str]] | None = None
+        self._begun: tuple[int, str] | None = None
 
     @property
     def jobs(self) -> Jobs:
@@ -74,25 +77,39 @@ class Stream:
             glued: a message of the library's log follows it.
         """
         words = body.split()
-        if self._begun is not None and self._goes_on(words):
-            self._go_on(self._begun[0], self._begun[1] + words, ended=ended)
+        if self._begun is not None and self._goes_on(body, ended=ended):
+            self._go_on(*self._begun, body, ended=ended)
         elif _ROW_START.match(body) or (words[0].isdigit() and self._fits(words)):
             self.drop_begun()
             self._row(number, body, words, ended=ended, glued=glued)
+        elif glued and self.jobs.open and all(map(str.isdigit, words)):
+            # So little of a row may be a size and a count whose rest comes behind the message.
+            self.drop_begun()
+            self._wait_for((number, body))
         else:
             self._words(number, body)
 
-    def _goes_on(self, words: list[str]) -> bool:
-        """Whether these are the rest of the row that was begun: numbers, or what completes it.
+    def _goes_on(self, body: str, *, ended: bool) -> bool:
+        """Whether this is the rest of the row that was begun, or a part of it.
 
-        With -A a row ends in words, which are only taken where they fit the header exactly.
+        The parts of a row are put together letter by letter, blanks too: a message may stand
+        inside a number.
         """
-        if all(_VALUE.fullmatch(word) for word in words):
-            return True
         layout = self.jobs.layout
-        begun = self._begun[1] if self._begun is not None else []
-        whole = layout is not None and len(begun) + len(words) in layout.whole
-        return whole and _VALUE.fullmatch(words[0]) is not None
+        words = ((self._begun[1] if self._begun is not None else "") + body).split()
+        if layout is None:
+            return all(_VALUE.fullmatch(word) for word in body.split())
+        if len(words) > max(layout.whole):
+            return False
+        whole = words if ended else words[:-1]
+        return any(
+            all(
+                (_NAME if at in shape.names_at else _VALUE).fullmatch(word)
+                for at, word in enumerate(whole)
+            )
+            for shapes in layout.whole.values()
+            for shape in shapes
+        ) and (ended or _PART.fullmatch(words[-1]) is not None)
 
     def drop_begun(self) -> None:
         """A row whose rest never came."""
@@ -107,7 +124,7 @@ class Stream:
         if table.row(number, words):
             return
         if glued and len(words) < max(table.layout.whole):
-            self._wait_for((number, words))
+            self._wait_for((number, body))
         elif not ended:
             self._note(number, "the last row is cut; it is left out")
         elif (
@@ -116,7 +133,8 @@ class Stream:
         ):
             self._note(number, "a row does not fit its header; it is left out")
 
-    def _go_on(self, number: int, words: list[str], *, ended: bool) -> None:
+    def _go_on(self, number: int, begun: str, body: str, *, ended: bool) -> None:
+        words = (begun + body).split()
         table = self._table(number, words)
         if table is not None and table.row(number, words):
             self._wait_for(None)
@@ -127,7 +145,7 @@ class Stream:
             else:
                 self.drop_begun()
         else:
-            self._wait_for((number, words))
+            self._wait_for((number, begun + body))
 
     def _table(self, number: int, words: list[str]) -> Table | None:
         """The table that a row belongs to; None where nothing says that it is a row."""
@@ -145,7 +163,7 @@ class Stream:
         layout = self.jobs.layout
         return layout is not None and (len(words) in layout.whole or len(words) in layout.halves)
 
-    def _wait_for(self, begun: tuple[int, list[str]] | None) -> None:
+    def _wait_for(self, begun: tuple[int, str] | None) -> None:
         self._book.pending += (begun is not None) - (self._begun is not None)
         self._begun = begun
 
@@ -192,10 +210,12 @@ class Stream:
             book.library = book.library or _linked(text)
         elif (match := _LIBRARY.match(text)) is not None:
             book.library = match[1]
+        elif text.startswith("rccltune: comm=") and " schedule=" in text:
+            book.schedule = number
         elif "SIMULATED" in text:
             self._own.simulated(number)
-        elif "_perf" in text and not text.startswith("Collective test"):
-            book.commanded = commanded(text) or book.commanded
+        else:
+            book.commands.see(text)
 
     def _rank(self, number: int, text: str) -> None:
         rank = rank_of(text, number)

@@ -65,6 +65,11 @@ class Shape(NamedTuple):
     channels_at: int
     blocks: tuple[Block, ...]
 
+    @property
+    def names_at(self) -> frozenset[int]:
+        """Positions at which a name stands and no number."""
+        return frozenset((self.dtype_at, self.redop_at, self.algo_at, self.proto_at))
+
 
 @dataclass(frozen=True, slots=True)
 class Layout:

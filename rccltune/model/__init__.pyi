@@ -8,8 +8,8 @@ from .ceiling import Ceiling as Ceiling
 from .ceiling import Link as Link
 from .ceiling import LinkRates as LinkRates
 from .chosen import BASELINE_UNKNOWN as BASELINE_UNKNOWN
-from .chosen import NOT_BEATEN as NOT_BEATEN
 from .chosen import NOT_BEATEN_SURELY as NOT_BEATEN_SURELY
+from .chosen import NOT_FASTER as NOT_FASTER
 from .chosen import NOT_MEASURED as NOT_MEASURED
 from .chosen import NOT_PREDICTABLE as NOT_PREDICTABLE
 from .chosen import NOTHING_SELECTABLE as NOTHING_SELECTABLE
@@ -26,6 +26,8 @@ from .chosen import Verdict as Verdict
 from .chosen import WrongShare as WrongShare
 from .chosen import Zone as Zone
 from .chosen import hole_words as hole_words
+from .chosen import is_not_beaten as is_not_beaten
+from .chosen import not_proven as not_proven
 from .constants import CellChange as CellChange
 from .constants import Foreseen as Foreseen
 from .curves import SLOW as SLOW

@@ -22,11 +22,22 @@ class Proof(Enum):
 
 
 NOT_MEASURED: Final = "not measured"
-NOT_BEATEN: Final = "baseline not beaten"
+NOT_FASTER: Final = "not faster"
+_NOT_PROVEN: Final = "not proven: "
 BASELINE_UNKNOWN: Final = "baseline not measured here"
 NOTHING_SELECTABLE: Final = "no selectable setting was measured"
 NOT_BEATEN_SURELY: Final = "baseline not beaten by more than the expected errors"
 NOT_PREDICTABLE: Final = "not measured, and nothing measured tells how far off a prediction is"
+
+
+def not_proven(gain: float, why: str) -> str:
+    """Reason of a hole in which something looks faster, by this much at best."""
+    return f"{_NOT_PROVEN}up to {gain:.0%} faster, {why}"
+
+
+def is_not_beaten(reason: str | None) -> bool:
+    """Whether a hole was measured, and nothing in it is proven to be faster."""
+    return reason == NOT_FASTER or (reason or "").startswith(_NOT_PROVEN)
 
 
 def hole_words(min_nbytes: int, max_nbytes: int, reason: str) -> str:

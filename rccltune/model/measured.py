@@ -330,6 +330,7 @@ class Caution(Enum):
     EXTRAPOLATED = "extrapolated"
     FORCED_BY_SWITCHES = "forced-by-switches"
     PROTOCOL_OVERWRITTEN = "protocol-overwritten"
+    LIBRARIES_DIFFER = "libraries-differ"
 
     @property
     def meaning(self) -> str:
@@ -358,6 +359,7 @@ _MEANING: Final = {
     Caution.BELIEFS_DIFFER: "the library predicted differently twice, or its trace is unreadable",
     Caution.EXTRAPOLATED: "predicted, not measured",
     Caution.FORCED_BY_SWITCHES: "the library measured has no tuner and cannot use the rules",
+    Caution.LIBRARIES_DIFFER: "samples of one variant were measured with two library versions",
     Caution.PROTOCOL_OVERWRITTEN: "on several nodes the library sets the protocol after the tuner",
 }
 

@@ -238,6 +238,7 @@ class Doubt(Enum):
     CONNECTING = "connecting"
     QUARANTINED = "quarantined"
     UNPROVEN = "unproven"
+    UNKNOWN_TYPE = "unknown-type"
 
     @property
     def meaning(self) -> str:
@@ -251,12 +252,13 @@ _DOUBT_MEANING: Final = {
     Doubt.SUBSTITUTED: "another setting ran than the one asked for",
     Doubt.INELIGIBLE: "the library offered no such setting at this size",
     Doubt.BYPASSED: "the library took a path that never asks a tuner",
-    Doubt.INCONSISTENT: "size, time and algbw of the row contradict each other",
+    Doubt.INCONSISTENT: "size, count, time and algbw of the row contradict each other",
     Doubt.ONE_RANK: "one rank: nothing was communicated",
     Doubt.NO_TIME: "the row has no usable time",
     Doubt.CONNECTING: "first use of an algorithm in a communicator: connections were set up",
     Doubt.QUARANTINED: "the setting failed in other launches and is quarantined",
     Doubt.UNPROVEN: "nothing says which setting ran",
+    Doubt.UNKNOWN_TYPE: "no benchmark has a data type of this name: a column may be lost",
 }
 # Bytes per element, by the type names that nccl-tests and rccl-tests print (src/common.cu).
 DTYPE_BYTES: Final = {

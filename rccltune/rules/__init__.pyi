@@ -1,3 +1,6 @@
+from .answers import Call as Call
+from .answers import Explained as Explained
+from .answers import Stretch as Stretch
 from .base import vendor as vendor
 from .constants import emit_constants as emit_constants
 from .constants import render_constants as render_constants
@@ -14,15 +17,14 @@ from .documents import counted as counted
 from .documents import sections_of as sections_of
 from .emission import choose_rules as choose_rules
 from .emission import emit_rules as emit_rules
-from .explanation import Explained as Explained
 from .explanation import Explanation as Explanation
 from .explanation import Question as Question
-from .explanation import Stretch as Stretch
 from .explanation import explain as explain
 from .host import ABI_VERSIONS as ABI_VERSIONS
 from .host import Answer as Answer
 from .host import Communicator as Communicator
 from .host import Host as Host
+from .intervals import first_at as first_at
 from .library import BEGIN as BEGIN
 from .library import END as END
 from .library import Answered as Answered

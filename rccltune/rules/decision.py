@@ -6,12 +6,12 @@ import hashlib
 import tempfile
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from itertools import pairwise
+from functools import lru_cache
 from pathlib import Path
 
 from rccltune import plugin
 from rccltune.model import MAX_NBYTES, Algorithm, Collective, Protocol, Setting, VerificationError
-from rccltune.rules.host import Answer, Communicator, Host
+from rccltune.rules.host import Communicator, Host
 
 # µs in a cell that may be chosen; any number from 0 up says so, and the plugin writes 0.
 _OFFERED = 10.0
@@ -40,6 +40,9 @@ def decisions(
     collective: Collective,
     table: Sequence[Sequence[float]],
     hints: Iterable[int],
+    *,
+    num_pipe_ops: int = 1,
+    reg_buff: int = 0,
 ) -> tuple[Decision, ...]:
     """Every change of the answer between 0 and 2^63-1, exact to the byte.
 
@@ -49,56 +52,55 @@ def decisions(
         table: which cells may be chosen.
         hints: sizes near which the answer may change for a short stretch only (the bounds of
             the rules); between two asked sizes with the same answer nothing is looked for.
+        num_pipe_ops: operations in a group.
+        reg_buff: whether buffers are registered, where the host can say it.
     """
-    known: dict[int, Setting | None] = {}
-
-    def ask(nbytes: int) -> Setting | None:
-        if nbytes not in known:
-            known[nbytes] = _setting(communicator.ask(collective, nbytes, table))
-        return known[nbytes]
-
-    for nbytes in sorted(_points(hints)):
-        ask(nbytes)
-    starts = sorted(known)
-    for start, end in pairwise(starts):
-        low, high = start, end
-        while high - low > 1 and ask(low) != ask(high):
-            middle = (low + high) // 2
-            if ask(middle) == ask(low):
-                low = middle
-            else:
-                high = middle
-    return _merge(sorted(known.items()))
+    ask = communicator.asking(collective, table, num_pipe_ops=num_pipe_ops, reg_buff=reg_buff)
+    sizes = sorted(_points(hints))
+    answers = [ask(nbytes) for nbytes in sizes]
+    starts = [(sizes[0], answers[0])]
+    for start, end, answer, last in zip(sizes, sizes[1:], answers, answers[1:], strict=False):
+        low, before = start, answer
+        while before != last:
+            high, found = end, last
+            while high - low > 1:
+                middle = (low + high) // 2
+                if (there := ask(middle)) == before:
+                    low = middle
+                else:
+                    high, found = middle, there
+            starts.append((high, found))
+            low, before = high, found
+    ends = [start - 1 for start, _ in starts[1:]] + [MAX_NBYTES]
+    return tuple(
+        Decision(min_nbytes=start, max_nbytes=end, setting=_setting(*answer))
+        for (start, answer), end in zip(starts, ends, strict=True)
+    )
 
 
 def _points(hints: Iterable[int]) -> set[int]:
+    """Powers of two with their neighbours, and each bound with the size before it.
+
+    Where the answer changes, a rule begins there or ends just before: the last size of every
+    stretch is a bound or the one before a bound.
+    """
     powers = {1 << shift for shift in range(63)}
-    near = {value + offset for value in {*hints, *powers} for offset in (-1, 0, 1)}
+    near = {power + 1 for power in powers}
+    near.update(each for value in {*hints, *powers} for each in (value - 1, value))
     return {0, MAX_NBYTES} | {value for value in near if 0 <= value <= MAX_NBYTES}
 
 
-def _setting(answer: Answer) -> Setting | None:
-    channels = answer.channels if answer.channels > 0 else None
-    if answer.cell is None:
+@lru_cache(maxsize=1024)
+def _setting(cell: tuple[int, int] | None, n_channels: int) -> Setting | None:
+    channels = n_channels if n_channels > 0 else None
+    if cell is None:
         return None if channels is None else Setting(channels=channels)
-    algorithm, protocol = answer.cell
+    algorithm, protocol = cell
     return Setting(
         algorithm=tuple(Algorithm)[algorithm],
         protocol=tuple(Protocol)[protocol],
         channels=channels,
     )
-
-
-def _merge(asked: Sequence[tuple[int, Setting | None]]) -> tuple[Decision, ...]:
-    """Join asked sizes with the same answer; differing neighbours are one byte apart by now."""
-    merged: list[Decision] = []
-    for nbytes, setting in asked:
-        if merged and merged[-1].setting == setting:
-            start = merged[-1].min_nbytes
-            merged[-1] = Decision(min_nbytes=start, max_nbytes=nbytes, setting=setting)
-        else:
-            merged.append(Decision(min_nbytes=nbytes, max_nbytes=nbytes, setting=setting))
-    return tuple(merged)
 
 
 # ring/ll is the one answer that even hosts of ABI version 2 may be given.

@@ -7,15 +7,16 @@ they are taken by rules for the same cell, or by rules that need no cell.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
-from itertools import groupby
+from itertools import groupby, product
 
 from rccltune.model import (
     DEFAULT_VARIANT,
     MAX_NBYTES,
     Algorithm,
     Collective,
+    Mode,
     Protocol,
     Rule,
     RuleCount,
@@ -25,9 +26,12 @@ from rccltune.model import (
     VerificationError,
     Zone,
 )
+from rccltune.rules.intervals import Covered, Interval, is_covered
 from rccltune.rules.line_format import UNPROVEN
 
-Interval = tuple[int, int]
+_Cell = tuple[Algorithm | None, Protocol | None]
+# Nodes, ranks, operations in a group, registration, mode; None is any.
+_Filters = tuple[Collective, tuple[int | Mode | None, ...]]
 _Group = tuple[Collective, int | None, int | None]
 
 
@@ -58,62 +62,53 @@ class Audit:
 
 
 def audit(rules: Sequence[Rule]) -> Audit:
-    """Look at rules in file order, O(n^2) in the rules of one collective."""
+    """Look at rules in file order, in O(n log n).
+
+    An earlier rule takes every call that passes a later one's filters where each of its own is
+    the same or *any*, which are few combinations for each rule.
+    """
     dead, fallbacks = [], []
-    for number, rule in enumerate(rules):
-        before = [
-            earlier
-            for earlier in rules[:number]
-            if earlier.collective is rule.collective and _takes_all_calls_of(earlier, rule)
-        ]
+    taken: dict[_Filters, dict[_Cell, Covered]] = {}
+    for rule in rules:
         own = (rule.min_nbytes, rule.max_nbytes)
-        if not left_over(own, [r for r in before if _needs_no_more_than(r, rule)]):
+        cell = (rule.setting.algorithm, rule.setting.protocol)
+        wider = [taken[each] for each in _wider(_filters(rule)) if each in taken]
+        # A rule without a cell is selectable always, and one of the same cell where this one is.
+        same = [found[c] for found in wider for c in {cell, (None, None)} if c in found]
+        if is_covered(*own, same):
             dead.append(rule)
-        elif not left_over(own, before):
+        elif is_covered(*own, [covered for found in wider for covered in found.values()]):
             fallbacks.append(rule)
+        cells = taken.setdefault(_filters(rule), {})
+        cells.setdefault(cell, Covered()).add(*own)
     return Audit(dead=tuple(dead), fallbacks=tuple(fallbacks), gaps=_gaps(rules))
 
 
-def _takes_all_calls_of(earlier: Rule, rule: Rule) -> bool:
-    """Whether every call that passes the later rule's filters passes the earlier one's."""
-    if earlier.min_nbytes > rule.max_nbytes or earlier.max_nbytes < rule.min_nbytes:
-        return False
-    pairs = (
-        (earlier.n_nodes, rule.n_nodes),
-        (earlier.n_ranks, rule.n_ranks),
-        (earlier.num_pipe_ops, rule.num_pipe_ops),
-        (earlier.reg_buff, rule.reg_buff),
-        (earlier.only_mode, rule.only_mode),
-    )
-    return all(wide is None or wide == narrow for wide, narrow in pairs)
+def _filters(rule: Rule) -> _Filters:
+    pipe, registered = rule.num_pipe_ops, rule.reg_buff
+    return rule.collective, (rule.n_nodes, rule.n_ranks, pipe, registered, rule.only_mode)
 
 
-def _needs_no_more_than(earlier: Rule, rule: Rule) -> bool:
-    """Whether the earlier rule is selectable whenever the later one is."""
-    return _cell(earlier) in ((None, None), _cell(rule))
+def _wider(filters: _Filters) -> Iterator[_Filters]:
+    """Filters that let every call through that these do, themselves too."""
+    collective, values = filters
+    for mine in product(*({value, None} for value in values)):
+        yield collective, mine
 
 
-def _cell(rule: Rule) -> tuple[Algorithm | None, Protocol | None]:
-    return rule.setting.algorithm, rule.setting.protocol
-
-
-def left_over(own: Interval, rules: Sequence[Rule]) -> list[Interval]:
+def left_over(own: Interval, rules: Iterable[Rule]) -> list[Interval]:
     """What remains of an interval without the sizes of some rules, inclusive bounds."""
-    left = [own]
-    for rule in rules:
-        cut: list[Interval] = []
-        for low, high in left:
-            if rule.max_nbytes < low or rule.min_nbytes > high:
-                cut.append((low, high))
-                continue
-            if low < rule.min_nbytes:
-                cut.append((low, rule.min_nbytes - 1))
-            if rule.max_nbytes < high:
-                cut.append((rule.max_nbytes + 1, high))
-        left = cut
-        if not left:
+    low, high = own
+    left: list[Interval] = []
+    for rule in sorted(rules, key=lambda each: each.min_nbytes):
+        if rule.max_nbytes < low:
+            continue
+        if rule.min_nbytes > high:
             break
-    return left
+        if low < rule.min_nbytes:
+            left.append((low, rule.min_nbytes - 1))
+        low = rule.max_nbytes + 1
+    return [*left, (low, high)] if low <= high else left
 
 
 def _gaps(rules: Sequence[Rule]) -> tuple[Gap, ...]:

@@ -8,73 +8,26 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-from rccltune import machine, plugin, zones
+from rccltune import plugin
 from rccltune.model import (
-    DEFAULT_VARIANT,
     TUNABLE,
-    Algorithm,
     Collective,
     CommandLineError,
     InputFileError,
     Mode,
-    Protocol,
     Rule,
     Scale,
-    Setting,
-    Target,
     Vendor,
-    VerificationError,
     grammar,
 )
 from rccltune.rules import decision, documents
-from rccltune.rules.decision import Decision
+from rccltune.rules.answers import Call, Case, Explained, calls_of, explain_one, offered, why_not
 from rccltune.rules.documents import Audit
 from rccltune.rules.host import Host
-from rccltune.rules.reader import RuleFile, StatedHole
+from rccltune.rules.reader import RuleFile
 from rccltune.rules.seals import accepted
 
 _CORRECT: Final = "correct these lines; sizes are plain bytes, names lower case."
-# Version 2 hosts take an answer unchecked, so some are withheld there; version 3 hosts cannot say
-# whether buffers are registered, so rules that ask for it never match there.
-_DIFFERENT_BY_DESIGN = (2, 3)
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Stretch:
-    """Sizes with one answer, and the line that gives it.
-
-    Attributes:
-        without_ll128: the answer where LL128 is not enabled.
-        line: of the rule that answers, None where none does.
-        reason: the file's own words for a hole.
-        vendor: whether that line is of the vendor's table, taken over behind ours.
-    """
-
-    min_nbytes: int
-    max_nbytes: int
-    setting: Setting | None
-    without_ll128: Setting | None
-    line: int | None
-    reason: str | None
-    vendor: bool = False
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Explained:
-    """One collective at one scale.
-
-    Attributes:
-        old_hosts: (ABI version, what its hosts are answered) where that differs by design:
-            2 is ROCm 6.3, 3 is ROCm 6.4.
-        overwritten: which releases choose the protocol again after these answers, None where no
-            release does.
-    """
-
-    collective: Collective
-    scale: Scale
-    stretches: tuple[Stretch, ...]
-    old_hosts: tuple[tuple[int, tuple[Decision, ...]], ...]
-    overwritten: str | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -120,18 +73,24 @@ class Question:
     mode: Mode | None = None
 
 
-def asked_about(path: Path, question: Question) -> list[tuple[Collective, Scale]]:
-    """What a file names of a question: collectives, and the scales of each.
+def asked_about(
+    path: Path, question: Question
+) -> tuple[list[tuple[Collective, Scale]], tuple[Call, ...]]:
+    """What a file names of a question: collectives with the scales of each; and calls.
 
     Raises:
         InputFileError: as :func:`explain`.
     """
     file = accepted(_content(path), path, _CORRECT)
-    return _named(_for_mode(file.rules, question.mode), question)
+    rules = _for_mode(file.rules, question.mode)
+    return _named(rules, question), calls_of(rules)
 
 
 def explain(
-    path: Path, question: Question, also: Sequence[tuple[Collective, Scale]] = ()
+    path: Path,
+    question: Question,
+    also: Sequence[tuple[Collective, Scale]] = (),
+    calls: Sequence[Call] = (),
 ) -> Explanation:
     """Ask the plugin about one file.
 
@@ -139,6 +98,7 @@ def explain(
         path: of the file.
         question: what about.
         also: collectives and scales beside those that it names.
+        calls: that are asked about beside those that its rows tell apart.
 
     Raises:
         InputFileError: the file cannot be read or is refused; the message has every mistake.
@@ -152,8 +112,8 @@ def explain(
         copy = Path(folder) / "rules.csv"
         copy.write_bytes(_without_requirements(content))
         parts = tuple(
-            _explain_one(
-                _Case(
+            explain_one(
+                Case(
                     host=host,
                     path=copy,
                     rules=rules,
@@ -161,6 +121,8 @@ def explain(
                     collective=collective,
                     scale=scale,
                     mode=question.mode,
+                    arch=_whose(file, question.mode),
+                    calls=tuple(dict.fromkeys((*calls_of(rules), *calls))),
                 )
             )
             for collective, scale in dict.fromkeys((*_named(rules, question), *also))
@@ -211,7 +173,7 @@ def _declared(
     if placement is None or part is None:
         return None
     arch = _whose(file, mode)
-    table = decision.cost_table(_offered(part.collective, part.scale, arch, ll128=True))
+    table = decision.cost_table(offered(part.collective, part.scale, arch, ll128=True))
 
     told = {"NCCL_TUNER_CONFIG_FILE": str(path)}
     if mode is not None:
@@ -268,128 +230,6 @@ def _scales(rules: Sequence[Rule], collective: Collective, question: Question) -
     return sorted(found, key=lambda s: (s.n_nodes, s.n_ranks))
 
 
-def _offered(
-    collective: Collective, scale: Scale, arch: str | None, *, ll128: bool
-) -> set[tuple[Algorithm, Protocol]]:
-    return {
-        (a, p)
-        for a in Algorithm
-        for p in Protocol
-        if _why_not(collective, scale, a, p, arch) is None and (ll128 or p is not Protocol.LL128)
-    }
-
-
-def _why_not(
-    collective: Collective, scale: Scale, a: Algorithm, p: Protocol, arch: str | None
-) -> str | None:
-    target = Target(
-        collective=collective, scale=scale, rank_placement=None, variant=DEFAULT_VARIANT
-    )
-    return zones.why_not_selectable(Setting(algorithm=a, protocol=p), target, arch)
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Case:
-    """One collective at one scale, with what is needed to ask about it."""
-
-    host: Host
-    path: Path
-    rules: tuple[Rule, ...]
-    file: RuleFile
-    collective: Collective
-    scale: Scale
-    mode: Mode | None
-
-
-def _explain_one(case: _Case) -> Explained:
-    answers = {abi: _ask(case, abi) for abi in case.host.abi_versions}
-    newest = max(answers)
-    for abi, answer in answers.items():
-        if abi not in _DIFFERENT_BY_DESIGN and answer != answers[newest]:
-            raise VerificationError(
-                f"the plugin answers differently at ABI versions {abi} and {newest} "
-                f"({case.collective.value}, {case.scale})",
-                where=str(case.host.path),
-                hint="please report this with the rule file: it is a bug.",
-            )
-    return Explained(
-        collective=case.collective,
-        scale=case.scale,
-        stretches=_stretches(case, *answers[newest]),
-        old_hosts=tuple(
-            (abi, answers[abi][0])
-            for abi in _DIFFERENT_BY_DESIGN
-            if abi in answers and answers[abi][0] != answers[newest][0]
-        ),
-        overwritten=machine.overwrite_explained(case.collective, case.scale),
-    )
-
-
-def _ask(case: _Case, abi: int) -> tuple[tuple[Decision, ...], tuple[Decision, ...]]:
-    """Decisions with LL128 enabled and without."""
-    arch = _whose(case.file, case.mode)
-    tables = [
-        decision.cost_table(_offered(case.collective, case.scale, arch, ll128=ll128))
-        for ll128 in (True, False)
-    ]
-    hints = {bound for r in case.rules for bound in (r.min_nbytes, r.max_nbytes)}
-    env = {"NCCL_TUNER_CONFIG_FILE": str(case.path)}
-    if case.mode is not None:
-        env["RCCLTUNE_MODE"] = str(case.mode)
-    scale = case.scale
-    with case.host.communicator(
-        abi=abi, n_nodes=scale.n_nodes, n_ranks=scale.n_ranks, env=env
-    ) as communicator:
-        one, other = (
-            decision.decisions(communicator, case.collective, table, hints) for table in tables
-        )
-    return one, other
-
-
-def _stretches(
-    case: _Case, with_ll128: Sequence[Decision], without: Sequence[Decision]
-) -> tuple[Stretch, ...]:
-    decided = {d.min_nbytes for d in (*with_ll128, *without)}
-    holes = [h for h in case.file.holes if h.is_of(case.collective, case.scale)]
-    edges = sorted(decided | {h.min_nbytes for h in holes})
-    ends = [edge - 1 for edge in edges[1:]] + [with_ll128[-1].max_nbytes]
-    made = []
-    for low, high in zip(edges, ends, strict=True):
-        setting = _decided(with_ll128, low)
-        rule = _answering(case, low, setting)
-        if setting is not None and rule is None:
-            raise VerificationError(
-                f"the plugin answers {setting} for {case.collective.value} of {low} bytes, and "
-                "no rule of the file says so",
-                hint="please report this with the rule file: it is a bug.",
-            )
-        made.append(
-            Stretch(
-                min_nbytes=low,
-                max_nbytes=high,
-                setting=setting,
-                without_ll128=_decided(without, low),
-                line=rule.line if rule else None,
-                reason=_reason(holes, low) if setting is None else None,
-                vendor=rule is not None and rule.vendor,
-            )
-        )
-    return tuple(made)
-
-
-def _decided(found: Sequence[Decision], nbytes: int) -> Setting | None:
-    return next(d.setting for d in found if d.min_nbytes <= nbytes <= d.max_nbytes)
-
-
-def _answering(case: _Case, nbytes: int, setting: Setting | None) -> Rule | None:
-    matching = (r for r in case.rules if r.matches(case.collective, nbytes, case.scale))
-    return next((r for r in matching if r.setting == setting), None)
-
-
-def _reason(holes: Sequence[StatedHole], nbytes: int) -> str | None:
-    return next((h.reason for h in holes if h.min_nbytes <= nbytes <= h.max_nbytes), None)
-
-
 def _whose(file: RuleFile, mode: Mode | None) -> str | None:
     """Arch or vendor of the GPUs that are meant; only AMD's have partition modes."""
     has_mode = mode is not None and mode.compute is not None
@@ -404,7 +244,7 @@ def _never(rules: Sequence[Rule], arch: str | None) -> tuple[tuple[int, str], ..
             continue
         n_nodes = rule.n_nodes or 2
         scale = Scale(n_nodes=n_nodes, n_ranks=max(rule.n_ranks or 8 * n_nodes, n_nodes))
-        why = _why_not(rule.collective, scale, algorithm, protocol, arch)
+        why = why_not(rule.collective, scale, algorithm, protocol, arch)
         if why is not None and rule.line is not None:
             found.append((rule.line, why))
     return tuple(found)

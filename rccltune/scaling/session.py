@@ -11,7 +11,6 @@ from rccltune.fit import FitDone
 from rccltune.model import (
     BASELINE_UNKNOWN,
     MAX_NBYTES,
-    NOT_BEATEN,
     NOT_BEATEN_SURELY,
     NOT_MEASURED,
     NOT_PREDICTABLE,
@@ -33,6 +32,7 @@ from rccltune.model import (
     TooLittleDataError,
     Zone,
     base_variant,
+    is_not_beaten,
 )
 from rccltune.scaling import prediction
 from rccltune.scaling.lines import Measured
@@ -240,7 +240,7 @@ def _choice(fits: Sequence[FitDone], made: Sequence[Prediction], options: Choice
         replace(
             zone,
             extrapolated=zone.extrapolated or marks.get(zone.target),
-            reason=NOT_BEATEN_SURELY if zone.reason == NOT_BEATEN else zone.reason,
+            reason=NOT_BEATEN_SURELY if is_not_beaten(zone.reason) else zone.reason,
         )
         for zone in found.zones
     )

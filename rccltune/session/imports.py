@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import re
 import shlex
 import sys
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, fields, replace
 from datetime import datetime, timezone
@@ -13,6 +15,8 @@ from typing import Any, Final
 from rccltune import __version__, logs, model
 from rccltune.model import (
     DEFAULT_VARIANT,
+    Caution,
+    Doubt,
     Fingerprint,
     Launch,
     Notice,
@@ -44,6 +48,7 @@ class Imported:
     n_files: int
     n_new: int
     n_doubted: int
+    doubts: tuple[tuple[Doubt, int], ...]
     n_samples: int
     notices: tuple[Notice, ...]
 
@@ -53,6 +58,7 @@ class Imported:
             "files": self.n_files,
             "new_samples": self.n_new,
             "doubted": self.n_doubted,
+            "doubts": {doubt.value: n for doubt, n in self.doubts},
             "samples": self.n_samples,
             "notices": model.to_plain(self.notices),
         }
@@ -85,7 +91,8 @@ def import_files(
         # Read again under the lock: another import may have finished meanwhile.
         current = _known_session(folder) or known
         old = () if current is None else _samples_held(current, reporter)
-        have = {launch.id for launch, _ in store.read_launches(folder)}
+        held = tuple(store.read_launches(folder))
+        have = {launch.id for launch, _ in held}
         fresh = _unique([item for item in incoming if item.launch.id not in have], reporter)
         for item in incoming:
             if item.launch.id in have:
@@ -100,9 +107,58 @@ def import_files(
         n_files=len(files),
         n_new=len(new),
         n_doubted=sum(sample.doubt is not None for sample in new),
+        doubts=tuple(Counter(s.doubt for s in new if s.doubt is not None).most_common()),
         n_samples=len(old) + len(new),
-        notices=tuple(n for item in incoming for n in item.outcome.notices),
+        notices=(
+            *(n for item in incoming for n in item.outcome.notices),
+            *_two_libraries(held, fresh, folder),
+        ),
     )
+
+
+def _two_libraries(
+    held: Sequence[tuple[Launch, Outcome]], fresh: Sequence[_Incoming], folder: Path
+) -> list[Notice]:
+    """A notice for each variant whose launches name versions of the library that differ."""
+    found: dict[str, dict[str, str]] = {}
+    for launch, outcome, name in (
+        *((launch, outcome, launch.source or launch.id) for launch, outcome in held),
+        *((item.launch, item.outcome, item.path.name) for item in fresh),
+    ):
+        if outcome.library_version is not None:
+            found.setdefault(launch.variant.name, {}).setdefault(outcome.library_version, name)
+    return [
+        Notice(
+            caution=Caution.LIBRARIES_DIFFER,
+            message=f"variant '{variant}' was measured with library {one} ({versions[one]}) and "
+            f"{other} ({versions[other]}), which may choose and run differently",
+            remedy="import one of them into another session (-o DIR), or name it with --variant.",
+            where=str(folder),
+        )
+        for variant, versions in found.items()
+        for one, other in [_different(tuple(versions))]
+        if one != other
+    ]
+
+
+def _different(versions: Sequence[str]) -> tuple[str, str]:
+    """Two versions that cannot be one library's; twice the first where there are none.
+
+    One library is 2.29.2 in a benchmark's line and 2.29.2+cuda13.1 in its own.
+    """
+    for i, one in enumerate(versions):
+        for other in versions[i + 1 :]:
+            (number, build), (number_2, build_2) = map(_version, (one, other))
+            if number != number_2 or (build and build_2 and build != build_2):
+                return one, other
+    return versions[0], versions[0]
+
+
+def _version(text: str) -> tuple[str, str]:
+    """Number and build."""
+    match = re.match(r"[\d.]*", text)
+    number = match[0] if match is not None else ""
+    return number, text[len(number) :]
 
 
 def _samples_held(current: Session, reporter: Reporter) -> tuple[Sample, ...]:

@@ -10,17 +10,19 @@ from __future__ import annotations
 
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass, replace
+from itertools import groupby
 from statistics import median
 
 from rccltune.model import (
     BASELINE_UNKNOWN,
-    NOT_BEATEN,
+    NOT_FASTER,
     NOT_MEASURED,
     Extrapolation,
     Gain,
     Proof,
     Setting,
     Zone,
+    not_proven,
 )
 from rccltune.zones.arms import ChoiceOptions, Group
 from rccltune.zones.board import INF, Board
@@ -171,7 +173,7 @@ def decide(
     states = cheapest(columns)
     return Decision(
         states=tuple(states),
-        reasons=tuple(_reason(board, proofs, i, state) for i, state in enumerate(states)),
+        reasons=_reasons(board, proofs, states, options.min_gain),
         standings=proofs,
         relaxed=tuple(relaxed),
     )
@@ -245,7 +247,34 @@ def _reason(
     nbytes = board.sizes[size]
     if all(line.measured(nbytes) is None for line in board.baseline.values()):
         return BASELINE_UNKNOWN
-    return NOT_BEATEN
+    return NOT_FASTER
+
+
+def _reasons(
+    board: Board, proofs: Sequence[Sequence[Standing]], states: Sequence[int], min_gain: float
+) -> tuple[str | None, ...]:
+    """Why each hole is one; neighbours in which nothing is proven say the same.
+
+    What looks faster at one size alone may be luck: it makes the whole hole *not proven*, which
+    says less than *not faster* does.
+    """
+    own = [_reason(board, proofs, i, state) for i, state in enumerate(states)]
+    made: list[str | None] = []
+    for reason, sizes in groupby(range(len(own)), key=own.__getitem__):
+        span = list(sizes)
+        made += [_best_of(proofs, span, min_gain) if reason == NOT_FASTER else reason] * len(span)
+    return tuple(made)
+
+
+def _best_of(proofs: Sequence[Sequence[Standing]], span: Sequence[int], min_gain: float) -> str:
+    found = [row[size] for row in proofs for size in span]
+    best = max(found, key=lambda each: -1.0 if each.gain is None else each.gain)
+    # The gain of a prediction is held against its expected errors, which its reason says.
+    if best.gain is None or best.gain < min_gain or best.predicted:
+        return NOT_FASTER
+    if best.proven:
+        return not_proven(best.gain, "at too few sizes for a rule")
+    return not_proven(best.gain, "too noisy" if best.repeated else "measured in one launch")
 
 
 @dataclass(frozen=True, slots=True)

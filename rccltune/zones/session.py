@@ -10,7 +10,6 @@ from rccltune.model import (
     BASELINE,
     DEFAULT_VARIANT,
     MAX_NBYTES,
-    NOT_BEATEN,
     NOT_MEASURED,
     Caution,
     CommandLineError,
@@ -23,6 +22,7 @@ from rccltune.model import (
     base_variant,
     format_size,
     in_default,
+    is_not_beaten,
 )
 from rccltune.session import SEARCH_FILE
 from rccltune.zones import choice, environment
@@ -95,7 +95,7 @@ def _explained(zone: Zone, bypasses: Sequence[Bypass]) -> Zone:
             bypass.variant,
         )
         inside = zone.min_nbytes <= bypass.min_nbytes and bypass.max_nbytes <= zone.max_nbytes
-        if same and inside and zone.reason in (NOT_MEASURED, NOT_BEATEN):
+        if same and inside and (zone.reason == NOT_MEASURED or is_not_beaten(zone.reason)):
             stretch = f"{format_size(bypass.min_nbytes)} to {format_size(bypass.max_nbytes)}"
             return replace(zone, reason=f"bypassed from {stretch}; else {zone.reason}")
     return zone

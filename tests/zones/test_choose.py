@@ -17,7 +17,7 @@ from rccltune.model import (
     DEFAULT_VARIANT,
     LL128_FORCED,
     MAX_NBYTES,
-    NOT_BEATEN,
+    NOT_FASTER,
     NOT_MEASURED,
     NOTHING_SELECTABLE,
     TREE_SIMPLE_PATCHED,
@@ -498,7 +498,7 @@ def test_a_zone_in_which_nothing_beats_the_baseline_is_a_hole(make_curves: MakeC
     curves = make_curves({"baseline": [100] * 6, "ring/ll": [99] * 6, "tree/ll": [150] * 6})
     choice = choose(curves)
     assert rules(choice) == []
-    assert NOT_BEATEN in {zone.reason for zone in choice.zones}
+    assert NOT_FASTER in {zone.reason for zone in choice.zones}
 
 
 def test_from_one_run_three_neighbouring_sizes_must_gain_15_percent(
@@ -669,3 +669,14 @@ def test_whatever_is_missing_the_zones_are_whole(
     assert (zones[0].min_nbytes, zones[-1].max_nbytes) == (0, MAX_NBYTES)
     assert all(a.max_nbytes + 1 == b.min_nbytes for a, b in pairwise(zones))
     assert all(zone.gain is None or zone.gain.low >= 0 for zone in rules(choice))
+
+
+def test_a_hole_says_whether_something_looks_faster(make_curves: MakeCurves) -> None:
+    """1.22x at one size of one launch is not proven; a curve below the baseline is not faster."""
+    slow = choose(make_curves({"baseline": [100] * 6, "ring/ll": [101] * 6}))
+    assert {zone.reason for zone in slow.zones if zone.n_sizes} == {"not faster"}
+    once = choose(make_curves({"baseline": [122] * 6, "ring/ll": [122] * 3 + [100] + [122] * 2}))
+    assert rules(once) == []
+    assert {zone.reason for zone in once.zones if zone.n_sizes} == {
+        "not proven: up to 22% faster, measured in one launch"
+    }

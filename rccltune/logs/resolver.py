@@ -1,0 +1,255 @@
+"""What a file, the options and the assumptions say together.
+
+A file is believed; an option fills what it leaves unsaid and must not contradict it; an
+assumption fills what neither says. What is still missing and needed is asked for by name.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Final, TypeVar
+
+from rccltune.logs.drafts import Said, dtype_named, placement_of, yes_or_no
+from rccltune.model import (
+    DTYPE_BYTES,
+    KNOWN_VARIANTS,
+    UNSTATED,
+    Caution,
+    Collective,
+    CommandLineError,
+    CurveKey,
+    Mode,
+    Notice,
+    OutputError,
+    Placement,
+    Role,
+    Scale,
+    Setting,
+    Stated,
+    Variant,
+)
+
+T = TypeVar("T")
+_ASSUMABLE: Final = (
+    "arch", "binding", "cus", "dtype", "graph", "host", "mode", "placement", "product",
+    "rank_placement", "redop",
+)  # fmt: skip
+
+
+class Resolver:
+    """Turns what a file says into keys of curves, with one user's options beside it."""
+
+    def __init__(self, name: str, stated: Stated) -> None:
+        """Check the assumptions.
+
+        Args:
+            name: file name for messages.
+            stated: options and assumptions.
+
+        Raises:
+            CommandLineError: an assumption that nothing can be made of.
+        """
+        self.name = name
+        self.stated = stated
+        self.notices: list[Notice] = []
+        self.assumed = dict(stated.assume)
+        for key in self.assumed:
+            if key not in _ASSUMABLE:
+                raise CommandLineError(
+                    f"--assume {key}=… is not known",
+                    hint=f"assume one of {', '.join(_ASSUMABLE)}.",
+                )
+        self._placement = self._assumption("placement", placement_of)
+        self._graph = self._assumption("graph", yes_or_no)
+        self.mode = self._assumption("mode", Mode.parse)
+        self.cu_count = self._assumption("cus", int)
+        self._dtype = None if stated.dtype is None else dtype_named(stated.dtype)
+        if self._dtype not in (None, *DTYPE_BYTES):
+            raise CommandLineError(
+                f"--dtype {stated.dtype} is no data type of a benchmark",
+                hint=f"write one of {', '.join(DTYPE_BYTES)}.",
+            )
+        self._variants: dict[str, Variant] = {}
+        self.is_mixed = False
+        self._keys: dict[Said, CurveKey] = {}
+        self._shared: dict[CurveKey, CurveKey] = {}
+
+    def key(self, said: Said) -> CurveKey:
+        """Key of the curve that a half-row lies on; the same object for the same key.
+
+        Raises:
+            CommandLineError: an option contradicts the file.
+            OutputError: collective, ranks or nodes are said nowhere.
+        """
+        found = self._keys.get(said)
+        if found is None:
+            new = self._key(said)
+            found = self._keys[said] = self._shared.setdefault(new, new)
+        return found
+
+    def of_one_group(self, said: Said) -> Said:
+        """The same without a number of ranks that is of all groups together."""
+        stated = self.stated
+        is_all = stated.n_started is not None and said.n_ranks == stated.n_started
+        return replace(said, n_ranks=None) if is_all and stated.n_ranks is not None else said
+
+    def agreed(self, option: str, given: T | None, found: T | None, line: int) -> T | None:
+        """The one of two that is there.
+
+        Raises:
+            CommandLineError: both are there and differ.
+        """
+        if given is not None and found is not None and given != found:
+            raise CommandLineError(
+                f"{option} {shown(given)} contradicts the file, which says {shown(found)}",
+                where=self.where(line),
+                hint=f"leave out {option}, or import the file that it belongs to.",
+            )
+        return given if found is None else found
+
+    def where(self, line: int) -> str:
+        """File and line, as editors read it."""
+        return f"{self.name}:{line}" if line else self.name
+
+    def notice(self, caution: Caution, message: str, remedy: str, line: int = 0) -> None:
+        """Note a weakness, once for a file however many rows have it."""
+        if not any(each.message == message for each in self.notices):
+            self.notices.append(
+                Notice(caution=caution, message=message, remedy=remedy, where=self.where(line))
+            )
+
+    def _key(self, said: Said) -> CurveKey:
+        stated, line = self.stated, said.line
+        collective = self.agreed(
+            "--collective", stated.collective, said.collective, said.at("collective")
+        )
+        self.ask(said)
+        if collective is None:
+            raise AssertionError("asked for above")
+        return CurveKey(
+            collective=collective,
+            setting=self._setting(said),
+            placement=self._placed(said),
+            scale=self._scale(said),
+            dtype=self.agreed("--dtype", self._dtype, said.dtype, line)
+            or self.assumed.get("dtype"),
+            redop=said.redop or self.assumed.get("redop"),
+            graph=self._graph if said.graph is None else said.graph,
+            rank_placement=said.rank_placement or self.assumed.get("rank_placement"),
+            variant=self._variant(said),
+        )
+
+    def _placed(self, said: Said) -> Placement:
+        placement = said.placement or self._placement
+        if placement is None:
+            placement = Placement.OUT_OF_PLACE
+            self.notice(
+                Caution.ASSUMED,
+                "the file does not say whether it measured in place; out of place is assumed",
+                "say it with --assume placement=out or placement=in.",
+                said.line,
+            )
+        return placement
+
+    def _scale(self, said: Said) -> Scale:
+        stated, line = self.stated, said.line
+        own = self.of_one_group(said)
+        ranks = self.agreed("--ranks", stated.n_ranks, own.n_ranks, said.at("n_ranks"))
+        if ranks is None:
+            raise AssertionError("asked for in ask")
+        nodes = said.n_nodes
+        if said.nodes_unsure and stated.n_nodes not in (None, nodes):
+            self.notice(
+                Caution.FILE_OVERRULED,
+                f"the file says {nodes} node{'' if nodes == 1 else 's'}, --nodes says "
+                f"{stated.n_nodes}: the option is believed, since rccl-tests writes this column "
+                "wrongly when several nodes run",
+                "nothing, if --nodes is right.",
+                line,
+            )
+            nodes = None
+        nodes = self.agreed("--nodes", stated.n_nodes, nodes, said.at("n_ranks"))
+        if not 1 <= (nodes or 1) <= ranks:
+            raise OutputError(
+                f"{ranks} ranks on {nodes} nodes is no scale",
+                where=self.where(line),
+                hint="check --ranks and --nodes against the file.",
+            )
+        return Scale(n_nodes=nodes or 1, n_ranks=ranks)
+
+    def _setting(self, said: Said) -> Setting:
+        given, found = self.stated.setting, said.setting
+        if given is None and found is None:
+            self.notice(
+                Caution.UNSTATED_SETTING,
+                "nothing says which setting ran",
+                "import it again with --baseline if nothing was forced, or with --algorithm and "
+                "--protocol if NCCL_ALGO and NCCL_PROTO were set.",
+                said.line,
+            )
+            return UNSTATED
+        if given is None or found is None:
+            return given or found or UNSTATED
+        if self.is_mixed and given.role is Role.BASELINE:
+            return found
+        if given.role is not Role.FORCED or found.role is not Role.FORCED:
+            option = "--baseline" if given.role is Role.BASELINE else "--algorithm/--protocol"
+            return self.agreed(option, given, found, said.line) or UNSTATED
+        line = said.line
+        return Setting(
+            algorithm=self.agreed("--algorithm", given.algorithm, found.algorithm, line),
+            protocol=self.agreed("--protocol", given.protocol, found.protocol, line),
+            channels=self.agreed("--channels", given.channels, found.channels, line),
+        )
+
+    def _variant(self, said: Said) -> Variant:
+        given = self.stated.variant
+        name = self.agreed("--variant", given.name if given else None, said.variant, said.line)
+        if given is not None:
+            return given
+        if name is None:
+            return KNOWN_VARIANTS["default"]
+        return self._variants.setdefault(name, KNOWN_VARIANTS.get(name) or Variant(name=name))
+
+    def _assumption(self, key: str, read: Callable[[str], T]) -> T | None:
+        text = self.assumed.get(key)
+        try:
+            return None if text is None else read(text)
+        except ValueError as error:
+            raise CommandLineError(
+                f"--assume {key}={text}: {error}", hint=f"correct the value of {key}."
+            ) from error
+
+    def ask(self, said: Said, proposed: str = "") -> None:
+        """Ask once for all that samples need and nothing says.
+
+        Args:
+            said: by the file.
+            proposed: options that the rows fit, for the hint.
+
+        Raises:
+            OutputError: collective, ranks or nodes are said nowhere.
+        """
+        stated, lacking, options = self.stated, [], []
+        if (said.collective or stated.collective) is None:
+            lacking.append("which collective it measured")
+            options.append("--collective C")
+        n_ranks = self.of_one_group(said).n_ranks or stated.n_ranks
+        if n_ranks is None:
+            lacking.append("how many ranks took part")
+            options.append("--ranks N")
+        if (said.n_nodes or stated.n_nodes) is None and n_ranks != 1:
+            lacking.append("how many nodes took part")
+            options.append("--nodes N")
+        if lacking:
+            raise OutputError(
+                f"the file does not say {', '.join(lacking)}",
+                where=self.where(said.line),
+                hint=f"add {' '.join(options)}{f': {proposed}' if proposed else ''}.",
+            )
+
+
+def shown(value: object) -> str:
+    """A value as the command line spells it."""
+    return value.value if isinstance(value, Collective) else str(value)

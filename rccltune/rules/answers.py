@@ -1,0 +1,301 @@
+"""What the plugin answers for one collective at one scale, at every version and for every call."""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from functools import cache
+from itertools import count
+from pathlib import Path
+from typing import Final
+
+from rccltune import machine, zones
+from rccltune.model import (
+    DEFAULT_VARIANT,
+    Algorithm,
+    Collective,
+    Mode,
+    Protocol,
+    Rule,
+    Scale,
+    Setting,
+    Target,
+    VerificationError,
+)
+from rccltune.rules import decision
+from rccltune.rules.decision import Decision
+from rccltune.rules.host import Host
+from rccltune.rules.intervals import first_at
+from rccltune.rules.reader import RuleFile
+
+# Version 2 hosts take an answer unchecked, so some are withheld there; version 3 hosts cannot say
+# whether buffers are registered, so rules that ask for it never match there.
+_DIFFERENT_BY_DESIGN = (2, 3)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Stretch:
+    """Sizes with one answer, and the line that gives it.
+
+    Attributes:
+        without_ll128: the answer where LL128 is not enabled.
+        line: of the rule that answers, None where none does.
+        reason: the file's own words for a hole.
+        vendor: whether that line is of the vendor's table, taken over behind ours.
+    """
+
+    min_nbytes: int
+    max_nbytes: int
+    setting: Setting | None
+    without_ll128: Setting | None
+    line: int | None
+    reason: str | None
+    vendor: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Call:
+    """What a host says of a call beside its size; the usual one where a job does nothing special.
+
+    Attributes:
+        num_pipe_ops: operations in the group.
+        reg_buff: 1 where buffers are registered; hosts before ABI version 4 cannot say it.
+    """
+
+    num_pipe_ops: int = 1
+    reg_buff: int = 0
+
+    def __str__(self) -> str:
+        """``numPipeOps=1 regBuff=1``, as the columns are named."""
+        return f"numPipeOps={self.num_pipe_ops} regBuff={self.reg_buff}"
+
+
+USUAL: Final = Call()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Explained:
+    """One collective at one scale.
+
+    Attributes:
+        stretches: of the usual call, one operation in buffers that are not registered.
+        calls: all that were asked about, and the stretches of each whose answers are other ones;
+            values that rows name, and one that no row names.
+        old_hosts: (ABI version, what its hosts are answered) where that differs by design:
+            2 is ROCm 6.3, 3 is ROCm 6.4.
+        overwritten: which releases choose the protocol again after these answers, None where no
+            release does.
+    """
+
+    collective: Collective
+    scale: Scale
+    stretches: tuple[Stretch, ...]
+    old_hosts: tuple[tuple[int, tuple[Decision, ...]], ...]
+    overwritten: str | None = None
+    calls: tuple[tuple[Call, tuple[Stretch, ...]], ...] = ()
+
+    def of(self, call: Call) -> tuple[Stretch, ...]:
+        """Stretches of one call; of one that no row tells from it where it was not asked."""
+        return dict(self.calls).get(call, self.stretches)
+
+
+def offered(
+    collective: Collective, scale: Scale, arch: str | None, *, ll128: bool
+) -> set[tuple[Algorithm, Protocol]]:
+    """Cells that a library may offer there, with LL128 enabled or without."""
+    return {
+        (a, p)
+        for a in Algorithm
+        for p in Protocol
+        if why_not(collective, scale, a, p, arch) is None and (ll128 or p is not Protocol.LL128)
+    }
+
+
+def why_not(
+    collective: Collective, scale: Scale, a: Algorithm, p: Protocol, arch: str | None
+) -> str | None:
+    """Why a library never offers a cell there; None where it may."""
+    target = Target(
+        collective=collective, scale=scale, rank_placement=None, variant=DEFAULT_VARIANT
+    )
+    return zones.why_not_selectable(Setting(algorithm=a, protocol=p), target, arch)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Case:
+    """One collective at one scale, with what is needed to ask about it."""
+
+    host: Host
+    path: Path
+    rules: tuple[Rule, ...]
+    file: RuleFile
+    collective: Collective
+    scale: Scale
+    mode: Mode | None
+    arch: str | None
+    calls: tuple[Call, ...]
+
+    @property
+    def matching(self) -> list[Rule]:
+        """Its rules, whatever the call."""
+        n_nodes, n_ranks = self.scale.n_nodes, self.scale.n_ranks
+        return [
+            rule
+            for rule in self.rules
+            if rule.collective is self.collective
+            and rule.n_nodes in (None, n_nodes)
+            and rule.n_ranks in (None, n_ranks)
+        ]
+
+
+def calls_of(rules: Iterable[Rule]) -> tuple[Call, ...]:
+    """Calls that rows tell apart, the usual one first: each value that they name, and another."""
+    operations, registered = {1}, {0}
+    for rule in rules:
+        if rule.num_pipe_ops is not None:
+            operations.add(max(1, rule.num_pipe_ops))
+        if rule.reg_buff is not None:
+            registered |= {0, 1}
+    if any(rule.num_pipe_ops is not None for rule in rules):
+        operations.add(next(n for n in count(2) if n not in operations))
+    return tuple(
+        Call(num_pipe_ops=n, reg_buff=r) for n in sorted(operations) for r in sorted(registered)
+    )
+
+
+def explain_one(case: Case) -> Explained:
+    """Ask the plugin.
+
+    Raises:
+        VerificationError: its answer is not what the file says; a bug of ours.
+    """
+    answers = {abi: _ask(case, abi) for abi in case.host.abi_versions}
+    newest = max(answers)
+    for abi, answer in answers.items():
+        if abi not in _DIFFERENT_BY_DESIGN and answer != answers[newest]:
+            raise VerificationError(
+                f"the plugin answers differently at ABI versions {abi} and {newest} "
+                f"({case.collective.value}, {case.scale})",
+                where=str(case.host.path),
+                hint="please report this with the rule file: it is a bug.",
+            )
+    stretches = {call: _stretches(case, call, *both) for call, both in answers[newest].items()}
+    return Explained(
+        collective=case.collective,
+        scale=case.scale,
+        stretches=stretches[USUAL],
+        old_hosts=tuple(
+            (abi, answers[abi][USUAL][0])
+            for abi in _DIFFERENT_BY_DESIGN
+            if abi in answers and answers[abi][USUAL][0] != answers[newest][USUAL][0]
+        ),
+        overwritten=machine.overwrite_explained(case.collective, case.scale),
+        calls=tuple(
+            (call, found)
+            for call, found in stretches.items()
+            if answers[newest][call] != answers[newest][USUAL]
+        ),
+    )
+
+
+_Both = tuple[tuple[Decision, ...], ...]
+# The first versions whose hosts pass which cells may be chosen, and whether buffers are registered.
+_PASSES_A_TABLE: Final = 3
+_SAYS_REGISTERED: Final = 4
+
+
+def _ask(case: Case, abi: int) -> dict[Call, _Both]:
+    """Decisions of each call, with LL128 enabled and without."""
+    hints = {bound for r in case.matching for bound in (r.min_nbytes, r.max_nbytes + 1)}
+    env = {"NCCL_TUNER_CONFIG_FILE": str(case.path)}
+    if case.mode is not None:
+        env["RCCLTUNE_MODE"] = str(case.mode)
+    scale = case.scale
+    with case.host.communicator(
+        abi=abi, n_nodes=scale.n_nodes, n_ranks=scale.n_ranks, env=env
+    ) as communicator:
+
+        def decided(n_pipe_ops: int, reg_buff: int, *, ll128: bool) -> tuple[Decision, ...]:
+            return decision.decisions(
+                communicator,
+                case.collective,
+                decision.cost_table(offered(case.collective, case.scale, case.arch, ll128=ll128)),
+                hints,
+                num_pipe_ops=n_pipe_ops,
+                reg_buff=reg_buff,
+            )
+
+        # A version that is not told something answers alike whatever it is.
+        asked = cache(decided)
+        return {
+            call: tuple(
+                asked(
+                    call.num_pipe_ops,
+                    call.reg_buff if abi >= _SAYS_REGISTERED else 0,
+                    ll128=ll128 or abi < _PASSES_A_TABLE,
+                )
+                for ll128 in (True, False)
+            )
+            for call in case.calls
+        }
+
+
+def _stretches(
+    case: Case, call: Call, with_ll128: Sequence[Decision], without: Sequence[Decision]
+) -> tuple[Stretch, ...]:
+    decided = {d.min_nbytes for d in (*with_ll128, *without)}
+    holes = [h for h in case.file.holes if h.is_of(case.collective, case.scale)]
+    edges = sorted(decided | {h.min_nbytes for h in holes})
+    ends = [edge - 1 for edge in edges[1:]] + [with_ll128[-1].max_nbytes]
+    settings = _decided(with_ll128, edges)
+    lines = _answering(case, call, edges, settings)
+    reasons = first_at(((h.min_nbytes, h.max_nbytes) for h in holes), edges)
+    made = []
+    for low, high, setting, other, rule, hole in zip(
+        edges, ends, settings, _decided(without, edges), lines, reasons, strict=True
+    ):
+        if setting is not None and rule is None:
+            raise VerificationError(
+                f"the plugin answers {setting} for {case.collective.value} of {low} bytes, and "
+                "no rule of the file says so",
+                hint="please report this with the rule file: it is a bug.",
+            )
+        made.append(
+            Stretch(
+                min_nbytes=low,
+                max_nbytes=high,
+                setting=setting,
+                without_ll128=other,
+                line=rule.line if rule else None,
+                reason=holes[hole].reason if setting is None and hole is not None else None,
+                vendor=rule is not None and rule.vendor,
+            )
+        )
+    return tuple(made)
+
+
+def _decided(found: Sequence[Decision], edges: Sequence[int]) -> list[Setting | None]:
+    starts = [each.min_nbytes for each in found]
+    return [found[bisect_right(starts, edge) - 1].setting for edge in edges]
+
+
+def _answering(
+    case: Case, call: Call, edges: Sequence[int], settings: Sequence[Setting | None]
+) -> list[Rule | None]:
+    """At each edge the first rule of the file that says what the plugin answered there."""
+    rules: dict[Setting, list[Rule]] = {}
+    for rule in case.matching:
+        if rule.num_pipe_ops in (None, call.num_pipe_ops) and rule.reg_buff in (
+            None,
+            call.reg_buff,
+        ):
+            rules.setdefault(rule.setting, []).append(rule)
+    found: list[Rule | None] = [None] * len(edges)
+    for setting in {each for each in settings if each is not None}:
+        mine = rules.get(setting, [])
+        at = [i for i, each in enumerate(settings) if each == setting]
+        first = first_at(((r.min_nbytes, r.max_nbytes) for r in mine), [edges[i] for i in at])
+        for i, number in zip(at, first, strict=True):
+            found[i] = None if number is None else mine[number]
+    return found

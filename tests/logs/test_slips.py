@@ -1,0 +1,241 @@
+"""Logs that would be read as something else than they are."""
+
+from __future__ import annotations
+
+import json
+from io import BytesIO
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from rccltune.logs import json_log, read
+from rccltune.model import (
+    BASELINE,
+    Caution,
+    Collective,
+    CommandLineError,
+    Doubt,
+    OutputError,
+    Setting,
+    Stated,
+)
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from tests.logs.conftest import Bench, ReadText
+
+SIZES = [1 << k for k in range(10, 21)]
+MESSAGE = "node0:1:2 [0] NCCL INFO Channel 00/0 : 0 1\n"
+
+
+def row(nbytes: int, redop: str, time: float, factor: float, *, share: int = 1) -> str:
+    """One row as nccl-tests prints it (``src/util.cu``), with a share's count."""
+    algbw = nbytes / time / 1000
+    half = f"  {time:7.2f}  {algbw:6.2f}  {algbw * factor:6.2f}  {'0':>5}"
+    lead = f"{nbytes:12}  {nbytes // 4 // share:12}  {'float':>8}  {redop:>6}  {-1:6}"
+    return f"{lead}{half}{half}\n"
+
+
+def test_a_row_cut_by_a_message_anywhere_is_read_or_missed_aloud(
+    bench: Bench, read_text: ReadText
+) -> None:
+    """At every letter of a row, in a log without footer: the same numbers, or a notice."""
+    head = bench.facts() + bench.header() + bench.row(512, 11.0, 11.5)
+    whole = bench.row(1024, 12.25, 12.75)
+    expected = [(512, 11.0), (512, 11.5), (1024, 12.25), (1024, 12.75)]
+    unread = []
+    for cut in range(1, len(whole) - 1):
+        text = head + whole[:cut] + MESSAGE * 3 + whole[cut:] + bench.row(2048, 14.0, 14.5)
+        reading = read_text(text)
+        found = [(s.nbytes, s.time_us) for s in reading.samples]
+        assert found[-2:] == [(2048, 14.0), (2048, 14.5)]
+        if found[:-2] != expected:
+            assert found[:-2] == expected[:2]
+            assert [n.caution for n in reading.notices] == [Caution.INCOMPLETE_LOG], cut
+            unread.append(cut)
+    assert not unread
+
+
+def test_a_row_that_two_messages_cut(bench: Bench, read_text: ReadText) -> None:
+    """Inside its size and inside a time."""
+    whole = bench.row(1024, 12.25, 12.75)
+    first, second = whole.index("1024") + 2, whole.index("12.25") + 3
+    text = bench.facts() + bench.header() + bench.row(512, 11.0, 11.5)
+    text += whole[:first] + MESSAGE + whole[first:second] + MESSAGE * 2 + whole[second:]
+    assert [(s.nbytes, s.time_us) for s in read_text(text).samples[2:]] == [
+        (1024, 12.25), (1024, 12.75),
+    ]  # fmt: skip
+
+
+def test_the_hint_names_only_what_fits(read_text: ReadText) -> None:
+    """alltoall on 32 ranks: (n - 1) / n = 0.97, operation 'none' (nccl-tests PERFORMANCE.md)."""
+    text = "".join(row(n, "none", 100.0 + k, 31 / 32, share=32) for k, n in enumerate(SIZES))
+    with pytest.raises(OutputError) as error:
+        read_text(text, Stated(n_ranks=32, n_nodes=4, setting=BASELINE))
+    hint = str(error.value.hint)
+    assert "--collective alltoall" in hint
+    assert "all_reduce" not in hint
+    assert "reduce_scatter" not in hint
+
+
+@pytest.mark.parametrize(
+    "stated", [Collective.ALL_REDUCE, Collective.REDUCE_SCATTER, Collective.BROADCAST]
+)
+def test_a_collective_that_does_not_fit_is_refused(read_text: ReadText, stated: Collective) -> None:
+    """By its operation or its ratio, at bandwidths below 2 GB/s too."""
+    text = "".join(row(n, "none", 600.0, 31 / 32, share=32) for n in (1 << 19, 1 << 20))
+    with pytest.raises(CommandLineError, match="busbw"):
+        read_text(text, Stated(collective=stated, n_ranks=32, n_nodes=4, setting=BASELINE))
+    good = Stated(collective=Collective.ALLTOALL, n_ranks=32, n_nodes=4, setting=BASELINE)
+    assert len(read_text(text, good).samples) == 4
+
+
+@pytest.mark.parametrize("ranks", [64, 256])
+def test_ranks_far_from_the_ratio_are_refused(read_text: ReadText, ranks: int) -> None:
+    """96 ranks print 2 × 95 / 96; the hint names the number that the ratio gives."""
+    text = "".join(row(1 << k, "sum", 2.0 ** (k - 18), 2 * 95 / 96) for k in range(24, 28))
+    said = {"collective": Collective.ALL_REDUCE, "n_nodes": 12, "setting": BASELINE}
+    with pytest.raises(CommandLineError) as error:
+        read_text(text, Stated(n_ranks=ranks, **said))
+    assert "--ranks 9" in str(error.value.hint)
+    assert len(read_text(text, Stated(n_ranks=96, **said)).samples) == 8
+
+
+def test_all_that_a_log_lacks_is_asked_for_at_once(bench: Bench, read_text: ReadText) -> None:
+    """Three options in one error, and ranks that the ratio of 1.75 gives: 8."""
+    with pytest.raises(OutputError) as error:
+        read_text(bench.rows([1 << 24, 1 << 25], 100.0), Stated())
+    hint = str(error.value.hint)
+    for option in ("--collective C", "--ranks N", "--nodes N", "--collective all_reduce --ranks 8"):
+        assert option in hint
+
+
+def test_size_is_held_against_count(bench: Bench, read_text: ReadText) -> None:
+    """A size with a digit too many, whose time and algbw were made to fit."""
+    good = bench.row(1024, 12.0, 12.0)
+    bad = bench.row(20480, 12.0, 12.0).replace(f"{20480 // 4:12}", f"{512:12}")
+    reading = read_text(bench.facts() + bench.header() + good + bad)
+    assert [s.doubt for s in reading.samples] == [None, None] + [Doubt.INCONSISTENT] * 2
+
+
+@pytest.mark.parametrize("change", [("float ", "floate5 "), ("float     sum", "  sum")])
+def test_a_type_that_is_none_is_doubted(
+    bench: Bench, read_text: ReadText, change: tuple[str, str]
+) -> None:
+    """A mangled word, or the operation where the type was lost."""
+    text = bench.facts() + bench.header() + bench.row(512, 9.0, 9.0)
+    assert change[0] in bench.row(1024, 12.0, 12.0)
+    reading = read_text(text + bench.row(1024, 12.0, 12.0).replace(*change))
+    assert [s.doubt for s in reading.samples] == [None, None] + [Doubt.UNKNOWN_TYPE] * 2
+
+
+def test_an_unknown_type_on_the_command_line_is_refused(bench: Bench, read_text: ReadText) -> None:
+    """Exit 2, with the names that benchmarks have."""
+    with pytest.raises(CommandLineError, match="floate5") as error:
+        read_text(bench.run(SIZES), Stated(dtype="floate5"))
+    assert "bfloat16" in str(error.value.hint)
+
+
+@pytest.mark.parametrize(
+    ("command", "setting"),
+    [
+        ("$ mpirun -np 8 -x NCCL_ALGO=Ring -x NCCL_PROTO=LL ./all_reduce_perf -b 8\n", "ring/ll"),
+        ("mpirun -np 8 \\\n  -x NCCL_ALGO=Tree \\\n  ./all_reduce_perf -b 8\n", "tree/-"),
+        ("mpiexec -genv NCCL_ALGO Ring -n 8 all_reduce_perf\n", "ring/-"),
+        ("srun --export=ALL,NCCL_ALGO=Ring,NCCL_PROTO=LL128 all_reduce_perf\n", "ring/ll128"),
+        ("+ export NCCL_PROTO=Simple\n+ mpirun -np 8 all_reduce_perf\n", "-/simple"),
+        ("NCCL_ALGO=Ring ./all_reduce_perf -b 8 -g 8\n", "ring/-"),
+        ("+ export NCCL_ALGO=Ring\n+ unset NCCL_ALGO\n+ mpirun all_reduce_perf\n", "unstated"),
+        ("mpirun -x NCCL_ALGO=Ring all_reduce_perf\nmpirun all_reduce_perf\n", "unstated"),
+        ("Next time try NCCL_ALGO=Ring here.\n", "unstated"),
+        ("mpirun -x NCCL_ALGO=Ring,Tree all_reduce_perf\n", "unstated"),
+    ],
+)
+def test_a_command_above_the_table_says_what_was_forced(
+    bench: Bench, read_text: ReadText, command: str, setting: str
+) -> None:
+    """As a user pastes it or a script echoes it; what holds for one command holds for no other."""
+    reading = read_text(command + bench.run(SIZES), Stated())
+    assert {str(s.key.setting) for s in reading.samples} == {setting}
+    if "NCCL_ALGO=Ring," in command or setting != "unstated":
+        with pytest.raises(CommandLineError, match="--baseline"):
+            read_text(command + bench.run(SIZES), Stated(setting=BASELINE))
+
+
+def test_the_librarys_word_behind_the_table_counts_too(bench: Bench, read_text: ReadText) -> None:
+    """Messages of another rank may be printed when the rows are."""
+    info = "node0:1:2 [0] NCCL INFO NCCL_PROTO set by environment to LL\n"
+    reading = read_text(bench.run(SIZES) + info, Stated())
+    assert {str(s.key.setting) for s in reading.samples} == {"-/ll"}
+
+
+def test_the_default_section_of_a_mixed_file_is_the_baseline(
+    bench: Bench, read_text: ReadText
+) -> None:
+    """By its title; or by --baseline, which fills what the file leaves unsaid."""
+    ring = "### NCCL_ALGO=Ring NCCL_PROTO=LL\n" + bench.run(SIZES)
+    for text, stated in (
+        ("=== DEFAULT ===\n" + bench.run(SIZES) + ring, Stated()),
+        (bench.run(SIZES) + ring, Stated(setting=BASELINE)),
+    ):
+        settings = [s.key.setting for s in read_text(text, stated).samples]
+        assert settings == [BASELINE] * 22 + [Setting.parse("ring/ll")] * 22
+
+
+def test_one_launch_of_several_settings_is_no_baseline(bench: Bench, read_text: ReadText) -> None:
+    """By what our plugin prints at INFO, or by the benchmark's own columns."""
+    line = "rccltune: comm=0x1 nodes=1 ranks=8 abi=v4 schedule=/tmp/s steps=2 calls=0 rules=no\n"
+    with pytest.raises(CommandLineError, match="schedule"):
+        read_text(line + bench.run(SIZES))
+    header = bench.HEADER + "    algo   proto\n"
+    text = bench.facts() + bench.PLACES + "\n" + header
+    for algorithm in ("RING", "TREE"):
+        text += bench.row(1024, 9.0, 9.0).rstrip("\n") + f"  {algorithm}      LL\n"
+    with pytest.raises(CommandLineError, match="several settings"):
+        read_text(text)
+
+
+def document(value: object, place: str) -> bytes:
+    """A -J file with a number as printf writes it, and texts that look like one."""
+    whole: dict[str, Any] = {
+        "version": 3, "args": ["/opt/all_reduce_perf"], "env": ["A=a:info, b:inf,", 'x\\":inf}'],
+        "config": {"nthreads": 1, "ngpus": 1, "devices": []}, "nccl_version": ":inf,nan",
+        "results": [{
+            "size": 1024, "count": 256, "type": "float", "redop": "sum",
+            "out_of_place": {"time": 12.5, "alg_bw": 0.08192, "bus_bw": "@", "nwrong": 0},
+        }],
+    }  # fmt: skip
+    return json.dumps(whole).replace('"@"', str(value)).encode()
+
+
+@pytest.mark.parametrize("value", ["inf", "-inf", "nan", "-nan"])
+def test_infinity_is_read_wherever_a_chunk_ends(
+    monkeypatch: pytest.MonkeyPatch, value: str
+) -> None:
+    """Files are read in chunks; an end at any byte changes nothing, and texts stay as they are."""
+    content = document(value, "x")
+    expected = json.loads(content.decode().replace(f": {value}", ': "@"'))
+    for size in range(1, len(content) + 1):
+        monkeypatch.setattr(json_log, "_CHUNK", size)
+        found: Any = json_log.JsonSource(BytesIO(content), "x.json").value()
+        assert found["env"] == expected["env"]
+        assert found["nccl_version"] == ":inf,nan"
+        half = found["results"][0]["out_of_place"]
+        assert half["bus_bw"] in ("Infinity", "-Infinity", "NaN")
+
+
+def test_every_shared_log_is_still_free_of_new_doubts(shared: Path) -> None:
+    """No honest public row contradicts its own count or names an unknown type."""
+    seen = 0
+    for path in sorted((shared / "logs").iterdir()):
+        for ranks in (None, 8, 4, 2, 16):
+            try:
+                reading = read(path, Stated(n_ranks=ranks, n_nodes=1), "L")
+            except (OutputError, CommandLineError):
+                continue
+            doubts = {s.doubt for s in reading.samples}
+            assert not doubts & {Doubt.UNKNOWN_TYPE, Doubt.INCONSISTENT}, path.name
+            seen += 1
+            break
+    assert seen >= 8
