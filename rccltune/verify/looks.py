@@ -248,7 +248,8 @@ class Looker:
         if look.missing:
             return 0
         if look.file.needs:
-            return UNTOUCHED
+            # Each range twice: what replicates differ by is noise, and the rest is the variables'.
+            return 2 * UNTOUCHED
         # What these launches showed stays, whatever becomes of the rules.
         return 0 if held.evidence.beside and not look.suspects else UNTOUCHED
 

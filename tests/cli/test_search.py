@@ -95,7 +95,7 @@ def test_a_sweep_searches_and_keeps_every_decision(capsys: pytest.CaptureFixture
     captured = capsys.readouterr()
     method = "Method: one launch walks through many settings (-N), searching in rounds"
     assert method in captured.err
-    assert "Round 1 of 4 at most: " in captured.err
+    assert "Round 1 of 3 at most: " in captured.err
     assert "a coarse pass over all settings" in captured.err
     assert "Expected regret now: all_reduce " in captured.err
     said = [line.split(",")[0] for line in captured.err.splitlines() if "Dropped: " in line]
@@ -106,7 +106,7 @@ def test_a_sweep_searches_and_keeps_every_decision(capsys: pytest.CaptureFixture
 
     kept = decided()
     assert kept["is_over"] is True
-    assert 2 <= len(kept["rounds"]) <= 4
+    assert 2 <= len(kept["rounds"]) <= 3
     assert [made["number"] for made in kept["rounds"]] == [*range(1, len(kept["rounds"]) + 1)]
     assert {name for made in kept["rounds"] for name in made["launches"]} == launches()
     for made in kept["rounds"]:
@@ -225,7 +225,7 @@ def test_a_plan_is_the_first_round_and_starts_nothing(capsys: pytest.CaptureFixt
     node = quiet()
     assert search(node, *TWO, "--plan") == 0
     out = capsys.readouterr().out
-    assert "up to 3 more rounds follow what they find" in out
+    assert "up to 2 more rounds follow what they find" in out
     assert "searching in rounds" in out
     assert search(node, *TWO, "--plan", "--exhaustive") == 0
     out = capsys.readouterr().out
@@ -482,7 +482,7 @@ def test_the_untouched_site_is_measured_last_though_the_first_round_says_all() -
     assert decided()["is_over"] is True
     assert len(launches()) == len(first["launches"]) + len(last["launches"])
     table = samples()
-    assert table[table["setting"] == "baseline"]["launch"].nunique() == 3
+    assert table[table["setting"] == "baseline"]["launch"].nunique() == 2
 
 
 def test_a_setting_that_is_quarantined_is_not_wanted_again(
@@ -543,7 +543,7 @@ def test_more_channels_are_tried_where_the_site_leaves_them_open(
     assert ("channels-32" in set(found.variant)) is tried
     if tried:
         there = found[found.variant == "channels-32"]
-        assert there.launch.str.partition(".")[0].nunique() == 1
+        assert len(set(there.launch.str.partition(".")[0])) == 1
         assert set(there.setting) == {"silent", "ring/simple", "tree/ll"}
         assert {one.name for one in open_session(SESSION).variants} >= {"channels-32"}
         # The same command again makes nothing, and what is derived can be read.

@@ -93,8 +93,8 @@ def test_the_first_lines_say_how_long_the_whole_takes(
     said = capsys.readouterr().err
     [line] = [line for line in said.splitlines() if "launches to make" in line]
     assert line == (
-        f"{n} launches to make, 0 in the session already; about {n} s; up to 3 more rounds follow "
-        f"what they find, about {4 * n} s in all; --budget 1 s ends it; verifying what they find "
+        f"{n} launches to make, 0 in the session already; about {n} s; up to 2 more rounds follow "
+        f"what they find, about {3 * n} s in all; --budget 1 s ends it; verifying what they find "
         "adds about 12 s or more"
     )
 
