@@ -234,7 +234,7 @@ _STEPS = Steps()
 
 
 def step() -> Steps:
-    """Mark one step: ``with rccltune.torch.step(): …``."""
+    """Mark one step: ``with rccltune.torch.step(): ...``."""
     return _STEPS
 
 
@@ -304,7 +304,7 @@ def _rule_file(place: Path) -> Path:
             raise ValueError(f"{folder} has several rule files, name one of them: {named}")
         if found:
             return found[0].resolve()
-    raise FileNotFoundError(f"{place} has no rule file (rccl_tuner_….csv)")
+    raise FileNotFoundError(f"{place} has no rule file (rccl_tuner_*.csv)")
 
 
 def _plugin(folder: Path) -> Path:

@@ -180,6 +180,7 @@ def _standing_in(
         for curve in curves
         if curve.key.setting == SILENT
         and curve.key.variant == base_variant(curve.key.variant)
+        and not curve.key.variant.patched
         and curve.key.target.collective in agree
         and (key := replace(curve.key, setting=BASELINE)) not in own
     ]

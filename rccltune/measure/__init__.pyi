@@ -16,10 +16,10 @@ from .options import given as given
 from .options import orders as orders
 from .options import parse_duration as parse_duration
 from .options import to_plain as to_plain
+from .plan_text import plan_as_plain as plan_as_plain
 from .preparation import Prepared as Prepared
 from .preparation import completed as completed
 from .preparation import ground_of as ground_of
-from .preparation import plan_as_plain as plan_as_plain
 from .preparation import prepare as prepare
 from .preparation import prepare_request as prepare_request
 from .preparation import same_machine as same_machine

@@ -6,9 +6,9 @@ import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any, Final
+from typing import Any
 
-from rccltune import launch, machine, model, plan, session
+from rccltune import launch, machine, plan, session
 from rccltune.measure import searching, sizes, variants
 from rccltune.measure.launches import CLOCK, TELL_TUNER, choosing
 from rccltune.measure.ledger import Ledger, open_ledger
@@ -345,29 +345,13 @@ def next_round(prepared: Prepared, search: Search, known: Read) -> Prepared:
 
 
 def _environment_tried(prepared: Prepared, search: Search) -> Variant | None:
-    """More channels than the library takes by itself, unless something speaks against it.
-
-    That is: the user did not want it, a variable of the site says how many there are, the library
-    would not obey, or its log does not say how many it takes.
-    """
+    """More channels than the library takes by itself, where nothing speaks against it."""
     said = {name for pairs in (prepared.cleared, prepared.passed) for name, _ in pairs}
     said |= {name for _, name, _ in prepared.filled}
-    names = [one.name for one in prepared.sweep.variants]
-    if prepared.sweep.no_environment or said & _CHANNELS or any(map(_is_channels, names)):
-        return None
+    said |= {name for name, _ in prepared.site.environment}
     first = search.planned[0][0]
     own = session.channels_in(prepared.folder / "launches" / first.id)
-    return variants.more_channels(prepared.sweep, prepared.site, max(own)) if own else None
-
-
-# Variables that say how many channels there are.
-_CHANNELS: Final = frozenset(
-    f"NCCL_{bound}_{what}" for bound in ("MIN", "MAX") for what in ("NCHANNELS", "CTAS")
-)
-
-
-def _is_channels(variant: str) -> bool:
-    return variant.startswith("channels-")
+    return variants.more_channels(prepared.sweep, prepared.site, own, said)
 
 
 def _ended(prepared: Prepared) -> list[tuple[Launch, Outcome]]:
@@ -453,24 +437,3 @@ def same_machine(folder: Path, site: Site) -> None:
 def _is_ours(name: str) -> bool:
     """What a sweep that was killed in its first moment leaves: a marker, a file half written."""
     return name.startswith(("writer.lock", ".writer.lock.", ".session.json."))
-
-
-def plan_as_plain(prepared: Prepared) -> dict[str, Any]:
-    """A plan for --json."""
-    return {
-        "launches": [
-            {"id": one.id, "argv": list(one.argv), "environment": dict(one.environment)}
-            for one in prepared.left
-        ],
-        "impossible": model.to_plain(prepared.plan.impossible),
-        "quarantined": model.to_plain(prepared.quarantined),
-        "refused": list(prepared.refused),
-        "left_out": list(prepared.left_out),
-        "cleared": dict(prepared.cleared),
-        "passed": dict(prepared.passed),
-        "hidden": [list(item) for item in prepared.filled],
-        "estimate_s": prepared.estimate_s,
-        "most_following_rounds": prepared.most_following,
-        "most_s": prepared.most_s,
-        "simulated": prepared.site.node is not None,
-    }

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Collection
 from dataclasses import replace
 from pathlib import Path
+from typing import Final
 
 from rccltune import machine, session, variants
 from rccltune.measure.request import Request
@@ -64,22 +66,38 @@ def with_variants(request: Request, site: Site) -> tuple[Sweep, tuple[str, ...]]
     return made, tuple(refused)
 
 
-def more_channels(sweep: Sweep, site: Site, n_own: int) -> Variant | None:
-    """The variant with more channels than the library takes by itself; None where none is obeyed.
+def more_channels(
+    sweep: Sweep, site: Site, own: Collection[int], said: Collection[str]
+) -> Variant | None:
+    """The variant with more channels than the library takes by itself: the next power of two.
 
-    The next power of two: NCCL takes 24 of them on an H100 where 32 are faster.
+    NCCL takes 24 of them on an H100, where 32 are faster from 1 MiB on.
 
     Args:
         sweep: what is measured.
         site: where.
-        n_own: channels of the untouched site's communicators.
+        own: channels of the untouched site's communicators, as its log says.
+        said: variables of the site.
+
+    Returns:
+        None where the user does not want it, or names channels himself, a variable of the site
+        says how many there are, the library would not obey, or its log says nothing.
     """
-    word = f"channels-{1 << n_own.bit_length()}"
+    is_named = any(one.name.startswith("channels-") for one in sweep.variants)
+    if sweep.no_environment or is_named or not own or not _CHANNELS.isdisjoint(said):
+        return None
+    word = f"channels-{1 << max(own).bit_length()}"
     spec, parameter = variants.read_catalog(None).find(word)
     if variants.why_absent(spec, _seen(site, sweep, spec, parameter)) is not None:
         return None
     where = variants.Where(max_nbytes=sweep.max_nbytes, n_ranks=site.scale.n_ranks)
     return variants.resolve(spec, parameter, where)
+
+
+# Variables that say how many channels there are.
+_CHANNELS: Final = frozenset(
+    f"NCCL_{bound}_{what}" for bound in ("MIN", "MAX") for what in ("NCHANNELS", "CTAS")
+)
 
 
 def variant_named(word: str, own: Path | None) -> Variant:

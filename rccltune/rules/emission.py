@@ -2,26 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
-from rccltune import __version__, machine, plugin, session
+from rccltune import machine, plugin, session
 from rccltune.fit import FitDone, fit_session
 from rccltune.model import (
     CommandLineError,
     Environment,
     Fingerprint,
-    Launch,
     LeftOut,
     MachineError,
     Notice,
-    Outcome,
     Quarantine,
     Reporter,
     Scale,
-    Status,
     Target,
     TooLittleDataError,
     base_variant,
@@ -31,6 +28,14 @@ from rccltune.rules import ncclx, writer
 from rccltune.rules.base import based, vendor
 from rccltune.rules.documents import Hole, RuleDocument, sections_of
 from rccltune.rules.needs import check_needs
+from rccltune.rules.provenance import (
+    chosen_lines,
+    is_switched,
+    is_vendor_told,
+    libraries_in,
+    provenance,
+    reach_lines,
+)
 from rccltune.rules.sheets import (
     EmitRequest,
     Emitted,
@@ -41,9 +46,9 @@ from rccltune.rules.sheets import (
     sheet_name,
     sheets_of,
 )
-from rccltune.rules.writer import finding_lines, render_environment, write_all
+from rccltune.rules.writer import render_environment, write_all
 from rccltune.scaling import predicted
-from rccltune.session import VENDOR_UNKNOWN, machine_words, one_machine
+from rccltune.session import VENDOR_UNKNOWN, one_machine
 from rccltune.zones import choice_of, environments_of, together, zones_in
 
 if TYPE_CHECKING:
@@ -126,7 +131,7 @@ def _chosen_for(request: EmitRequest, fits: Sequence[FitDone], reporter: Reporte
     base = (
         vendor(request.base, fingerprint, reporter=reporter) if request.base is not None else None
     )
-    if not _is_vendor_told(fits, fingerprint):
+    if not is_vendor_told(fits, fingerprint):
         reporter.say(VENDOR_UNKNOWN)
     documents = [_document(fits, fingerprint, sheet, environments) for sheet in sheets]
     if base is not None:
@@ -338,26 +343,18 @@ def _notices(fits: Sequence[FitDone], choices: Sequence[Choice]) -> tuple[Notice
     chosen = (notice for choice in choices for notice in choice.notices)
     launched = [session.read_launches(done.session.path) for done in fits]
     forced = (
-        machine.switch_notice(", ".join(_libraries(made)))
+        machine.switch_notice(", ".join(libraries_in(made)))
         for made in launched
-        if _is_switched(made)
+        if is_switched(made)
     )
     zones = [zone for choice in choices for zone in choice.zones]
     named = [
         library_named(name, done.session.fingerprint.arch_or_vendor)
         for done, made in zip(fits, launched, strict=True)
-        for name in _libraries(made)
+        for name in libraries_in(made)
     ]
     overwritten = machine.overwrite_notice(named, zones)
     return (*fitted, *chosen, *forced, *([overwritten] if overwritten else []))
-
-
-def _is_switched(made: Sequence[tuple[Launch, Outcome]]) -> bool:
-    return any(machine.is_switched(one) for one, _ in made)
-
-
-def _libraries(made: Sequence[tuple[Launch, Outcome]]) -> list[str]:
-    return sorted({o.library_version for _, o in made if o.library_version})
 
 
 def _document(
@@ -376,10 +373,10 @@ def _document(
     }
     return RuleDocument(
         provenance=(
-            *_provenance(fits, fingerprint),
+            *provenance(fits, fingerprint),
             *sheet.lines,
-            *_chosen_lines(environments),
-            *_reach_lines(sheet),
+            *chosen_lines(environments),
+            *reach_lines(sheet),
         ),
         requires=(*_requires(fingerprint), *sheet.requires),
         needs=tuple(sorted(needs)),
@@ -396,74 +393,3 @@ def _requires(fingerprint: Fingerprint) -> tuple[tuple[str, str], ...]:
         ("memory", mode.memory if mode else None),
     )
     return tuple((key, str(value)) for key, value in pairs if value is not None)
-
-
-def _provenance(fits: Sequence[FitDone], fingerprint: Fingerprint) -> tuple[str, ...]:
-    simulated = any(done.session.simulated for done in fits)
-    lines = [f"written by rccltune {__version__} for {machine_words(fingerprint)}"]
-    if simulated:
-        lines.insert(0, "SIMULATED: made from a stand-in benchmark, not from hardware")
-    for done in fits:
-        lines += _session_lines(done)
-    return (*lines, *(() if _is_vendor_told(fits, fingerprint) else (VENDOR_UNKNOWN,)))
-
-
-def _is_vendor_told(fits: Sequence[FitDone], fingerprint: Fingerprint) -> bool:
-    """Whether it is known whose library's limits hold; of what was swept, a trace says what ran."""
-    outcomes = (one for done in fits for _, one in session.read_launches(done.session.path))
-    is_imported = any(one.status is Status.IMPORTED for one in outcomes)
-    return fingerprint.vendor is not None or not is_imported
-
-
-def _chosen_lines(environments: Sequence[Environment]) -> list[str]:
-    """The environment that the rules are for, with what it gains and costs."""
-    lines: list[str] = []
-    for one in environments:
-        if one.chosen:
-            lines.append(f"environment: {one.variant.name}")
-            lines += [line for gain in one.gains for line in finding_lines(gain)]
-            if one.variant.path:
-                lines.append(f"rules beyond what it serves are those of {one.beyond}")
-    return lines
-
-
-def _reach_lines(sheet: Sheet) -> list[str]:
-    if not any(zone.setting is not None and not zone.n_sizes for zone in sheet.zones):
-        return []
-    return ["EXTRAPOLATED: rules reach beyond what was measured, where their comment says so"]
-
-
-def _dates(outcomes: Iterable[Outcome]) -> str:
-    """From the first day to the last; empty where no day is known."""
-    days = sorted({outcome.started[:10] for outcome in outcomes if outcome.started})
-    return f"{days[0]} to {days[-1]}" if days else ""
-
-
-def _session_lines(done: FitDone) -> list[str]:
-    made = session.read_launches(done.session.path)
-    outcomes = [outcome for _, outcome in made]
-    origins = sorted({o.origin for o in outcomes if o.origin})
-    libraries = _libraries(made)
-    dates = _dates(o for o in outcomes if o.status is not Status.IMPORTED)
-    # Of files nobody knows more than when they were last written; a clone writes them anew.
-    files = _dates(o for o in outcomes if o.status is Status.IMPORTED and not o.origin)
-    views = sorted({str(curve.key.view) for curve in done.curves})
-    variants = sorted({curve.key.variant.name for curve in done.curves})
-    lines = [
-        f"source: {', '.join(origins)}" if origins else "",
-        f"measured: {dates}" if dates else "",
-        f"imported: files written {files}; when they were measured is not recorded"
-        if files
-        else "",
-        f"library: {', '.join(libraries) if libraries else 'not recorded'}",
-        machine.PROVENANCE if _is_switched(made) else "",
-        *machine.overwrite_provenance(
-            (library_named(name, done.session.fingerprint.arch_or_vendor) for name in libraries),
-            made,
-        ),
-        f"variants: {', '.join(variants)}",
-        f"measured as: {', '.join(views)} (a tuner sees neither type, operation nor placement)",
-        f"samples: sha256 {done.samples_sha256}",
-        *(f"not measured: {one}: quarantined, {one.reason}" for one in done.quarantined),
-    ]
-    return [line for line in lines if line]

@@ -319,11 +319,14 @@ class _Look:
         choice = int(self.prospect.choice[x])
         if choice < 0 or not self._is_forced(self._settings[choice]):
             return []
+        is_dear = self.known.sizes[x] > self.cheap_to
         if measured.size == 0:
-            return [self._settings[choice]] if self.known.sizes[x] in self.on_grid else []
+            # The coarse pass ended below; a rule goes no further than what was measured.
+            return (
+                [self._settings[choice]] if is_dear and self.known.sizes[x] in self.on_grid else []
+            )
         means = self.estimates.centre[:, :, x].mean(axis=1)
         fastest = int(measured[means[measured].argmin()])
-        is_dear = self.known.sizes[x] > self.cheap_to
         if is_dear and not self.ours[choice, x] and means[fastest] - means[choice] < _AIM_BETWEEN:
             return [self._settings[fastest]]
         return [self._settings[choice], self._settings[fastest]]

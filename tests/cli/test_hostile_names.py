@@ -247,6 +247,11 @@ IN_OPTIONS: Final = {
     "why": [[NAME], [NAME, "--rules", NAME]],
     "variants": [[NAME], ["--variants", NAME], ["--library", NAME]],
     "deploy": [[NAME], [NAME, NAME], ["--rollback", NAME]],
+    "job": [
+        [NAME, "--", "true"],
+        ["--rules", NAME, "--", "true"],
+        ["--measure", NAME, "--", "true"],
+    ],
     "plugin": [["--python", NAME, "--check"], ["--pid", NAME], [NAME]],
 }
 

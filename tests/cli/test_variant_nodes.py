@@ -46,13 +46,13 @@ def emit(capsys: pytest.CaptureFixture[str], *more: str) -> dict[str, dict[str, 
 
 
 def chosen(found: dict[str, dict[str, object]]) -> set[str]:
-    """Names of what is exported."""
-    return {name for name, one in found.items() if one.get("chosen")}
+    """Names of what has files of its own: named, or worth them unasked."""
+    return {name for name, one in found.items() if one.get("chosen") or one.get("recommended")}
 
 
 def exports() -> dict[str, str]:
-    """What a job has that sources the file."""
-    [path] = SESSION.glob("*.env")
+    """What a job has that sources the file: that for another environment, where there is one."""
+    [path] = [*SESSION.glob("*/*.env")] or [*SESSION.glob("*.env")]
     lines = path.read_text(encoding="utf-8").splitlines()
     words = [shlex.split(line)[1] for line in lines if line.startswith("export ")]
     pairs = dict(word.partition("=")[::2] for word in words)

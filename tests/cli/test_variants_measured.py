@@ -70,18 +70,24 @@ def samples() -> pd.DataFrame:
 
 
 def emitted(*more: str) -> RuleFile:
-    """The rules of the session, as a library reads them."""
+    """The rules of the session, those for another environment where there are some."""
     words = ["--format", "all", "--force"]
     for name in ("QUICK_ENABLE", "QUICK_MAX"):
         words += ["--allow-need", name]
     assert run(["emit-config", *words, *more, "-q"]) == 0
-    [path] = Path("rccltune-session").glob("rccl_tuner_*.csv")
+    path = _one_of("rccl_tuner_*.csv")
     return read_rules(path.read_bytes())
+
+
+def _one_of(pattern: str) -> Path:
+    session = Path("rccltune-session")
+    [path] = [*session.glob(f"*/{pattern}")] or [*session.glob(pattern)]
+    return path
 
 
 def exports() -> list[str]:
     """Lines that a shell takes."""
-    [path] = Path("rccltune-session").glob("*.env")
+    path = _one_of("*.env")
     return [x for x in path.read_text(encoding="utf-8").splitlines() if x.startswith("export")]
 
 

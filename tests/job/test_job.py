@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from jobs import BAD, RULES, TREE_LL, asking, rccltune
+from job_runs import BAD, RULES, TREE_LL, asking, rccltune
 
 SHORT = ("--budget", "14s")
 

@@ -6,7 +6,7 @@ import json
 from pathlib import Path
 
 import pytest
-from jobs import rccltune
+from job_runs import rccltune
 from torches import torch_python
 
 from rccltune import plugin, simulate

@@ -1,0 +1,96 @@
+"""Where the figures of a rule file come from, in lines of its header."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+
+from rccltune import __version__, machine, session
+from rccltune.fit import FitDone
+from rccltune.model import Environment, Fingerprint, Launch, Outcome, Status
+from rccltune.releases import library_named
+from rccltune.rules.sheets import Sheet
+from rccltune.rules.writer import finding_lines
+from rccltune.session import VENDOR_UNKNOWN, machine_words
+
+
+def provenance(fits: Sequence[FitDone], fingerprint: Fingerprint) -> tuple[str, ...]:
+    """What was measured where, with which library, and by which rccltune."""
+    simulated = any(done.session.simulated for done in fits)
+    lines = [f"written by rccltune {__version__} for {machine_words(fingerprint)}"]
+    if simulated:
+        lines.insert(0, "SIMULATED: made from a stand-in benchmark, not from hardware")
+    for done in fits:
+        lines += _session_lines(done)
+    return (*lines, *(() if is_vendor_told(fits, fingerprint) else (VENDOR_UNKNOWN,)))
+
+
+def is_vendor_told(fits: Sequence[FitDone], fingerprint: Fingerprint) -> bool:
+    """Whether it is known whose library's limits hold; of what was swept, a trace says what ran."""
+    outcomes = (one for done in fits for _, one in session.read_launches(done.session.path))
+    is_imported = any(one.status is Status.IMPORTED for one in outcomes)
+    return fingerprint.vendor is not None or not is_imported
+
+
+def chosen_lines(environments: Sequence[Environment]) -> list[str]:
+    """The environment that the rules are for, with what it gains and costs."""
+    lines: list[str] = []
+    for one in environments:
+        if one.chosen:
+            lines.append(f"environment: {one.variant.name}")
+            lines += [line for gain in one.gains for line in finding_lines(gain)]
+            if one.variant.path:
+                lines.append(f"rules beyond what it serves are those of {one.beyond}")
+    return lines
+
+
+def reach_lines(sheet: Sheet) -> list[str]:
+    """Whether rules reach beyond what was measured."""
+    if not any(zone.setting is not None and not zone.n_sizes for zone in sheet.zones):
+        return []
+    return ["EXTRAPOLATED: rules reach beyond what was measured, where their comment says so"]
+
+
+def _dates(outcomes: Iterable[Outcome]) -> str:
+    """From the first day to the last; empty where no day is known."""
+    days = sorted({outcome.started[:10] for outcome in outcomes if outcome.started})
+    return f"{days[0]} to {days[-1]}" if days else ""
+
+
+def _session_lines(done: FitDone) -> list[str]:
+    made = session.read_launches(done.session.path)
+    outcomes = [outcome for _, outcome in made]
+    origins = sorted({o.origin for o in outcomes if o.origin})
+    libraries = libraries_in(made)
+    dates = _dates(o for o in outcomes if o.status is not Status.IMPORTED)
+    # Of files nobody knows more than when they were last written; a clone writes them anew.
+    files = _dates(o for o in outcomes if o.status is Status.IMPORTED and not o.origin)
+    views = sorted({str(curve.key.view) for curve in done.curves})
+    variants = sorted({curve.key.variant.name for curve in done.curves})
+    lines = [
+        f"source: {', '.join(origins)}" if origins else "",
+        f"measured: {dates}" if dates else "",
+        f"imported: files written {files}; when they were measured is not recorded"
+        if files
+        else "",
+        f"library: {', '.join(libraries) if libraries else 'not recorded'}",
+        machine.PROVENANCE if is_switched(made) else "",
+        *machine.overwrite_provenance(
+            (library_named(name, done.session.fingerprint.arch_or_vendor) for name in libraries),
+            made,
+        ),
+        f"variants: {', '.join(variants)}",
+        f"measured as: {', '.join(views)} (a tuner sees neither type, operation nor placement)",
+        f"samples: sha256 {done.samples_sha256}",
+        *(f"not measured: {one}: quarantined, {one.reason}" for one in done.quarantined),
+    ]
+    return [line for line in lines if line]
+
+
+def libraries_in(made: Sequence[tuple[Launch, Outcome]]) -> list[str]:
+    """Versions of the libraries that launches loaded, each once."""
+    return sorted({o.library_version for _, o in made if o.library_version})
+
+
+def is_switched(made: Sequence[tuple[Launch, Outcome]]) -> bool:
+    """Whether the library's own switches forced settings in some launch."""
+    return any(machine.is_switched(one) for one, _ in made)
