@@ -250,7 +250,7 @@ def test_the_same_command_goes_on(place: Path) -> None:
     while not first.exists() and time.monotonic() < until:
         time.sleep(0.05)
     time.sleep(0.3)
-    os.kill(started.pid, signal.SIGINT)
+    os.kill(started.pid, signal.SIGTERM)
     started.communicate(timeout=60)
     assert started.returncode == 130
     before = first.read_bytes()
