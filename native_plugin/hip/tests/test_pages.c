@@ -9,6 +9,7 @@
 #include <unistd.h>
 
 #include "check.h"
+#include "resident.h"
 
 enum { SIZE = 64 << 20, WRITTEN = 3 };
 static const size_t places[WRITTEN] = {5, 33 << 20, SIZE - 1};
@@ -16,17 +17,6 @@ static const size_t places[WRITTEN] = {5, 33 << 20, SIZE - 1};
 static void *(*volatile clear)(void *, int, size_t) = memset;
 static void *(*volatile copy)(void *, const void *, size_t) = memcpy;
 static void *(*volatile move)(void *, const void *, size_t) = memmove;
-
-static long resident_mib(void)
-{
-    long pages = 0;
-    FILE *file = fopen("/proc/self/statm", "r");
-    if (file == NULL || fscanf(file, "%*s %ld", &pages) != 1)
-        pages = -1;
-    if (file != NULL)
-        fclose(file);
-    return pages * sysconf(_SC_PAGESIZE) / (1 << 20);
-}
 
 static char *room(void)
 {

@@ -8,6 +8,7 @@
 
 #include "check.h"
 #include "hip.h"
+#include "resident.h"
 
 int hipGetDeviceCount(int *);
 int hipSetDevice(int);
@@ -77,17 +78,6 @@ static void test_smi(void)
     rsmi_topo_get_link_weight(0, 7, &inside);
     rsmi_topo_get_link_weight(0, 8, &beyond);
     CHECK(inside < beyond);
-}
-
-static long resident_mib(void)
-{
-    long pages = 0;
-    FILE *file = fopen("/proc/self/statm", "r");
-    if (file == NULL || fscanf(file, "%*s %ld", &pages) != 1)
-        pages = -1;
-    if (file != NULL)
-        fclose(file);
-    return pages * sysconf(_SC_PAGESIZE) / (1 << 20);
 }
 
 static void test_memory(void)
