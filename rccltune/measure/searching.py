@@ -69,13 +69,13 @@ class Search:
 
     @property
     def is_over(self) -> bool:
-        """Whether nothing more is wanted; the last launches may still be to be made."""
-        return not self.rounds[-1].wants
+        """Whether nothing more will be planned; the last launches may still be to be made."""
+        return len(self.rounds) > search.MOST_ROUNDS or not self.planned[-1]
 
     @property
     def most_following(self) -> int:
         """Rounds that may come after those that are planned."""
-        return 0 if self.is_over else max(0, search.MOST_ROUNDS - len(self.rounds))
+        return 0 if self.is_over else search.MOST_ROUNDS - len(self.rounds)
 
 
 def begin(sweep: Sweep, ground: plan.Ground) -> Search:
@@ -100,9 +100,8 @@ def step(
 ) -> Search:
     """The search with its next round; a round without wants ends it.
 
-    Where the round before was not planned as the last one, that round has launches all the same:
-    the untouched site is measured once more. With the last launches goes a walk through what the
-    search has left, in another environment.
+    With the launches of the second round go the untouched site once more, whether or not anything
+    is wanted, and a walk through what the search has left, in another environment.
 
     Args:
         before: all its launches have ended.
@@ -112,47 +111,40 @@ def step(
         start_s: what a launch takes beside its collectives, None where it is to be measured.
         environment: to be tried beside the site's own.
     """
+    known = known_of(before.sweep, samples, arch)
     number = len(before.rounds) + 1
-    known = tuple(_without_dropped(one, before) for one in known_of(before.sweep, samples, arch))
-    following = search.following(known, number)
-    launches: tuple[Launch, ...] = ()
-    if following.wants or (known and not before.rounds[-1].is_last):
-        launches = plan.plan_round(
-            before.sweep,
-            before.ground,
-            following,
-            _pace(before.sweep, known, ended, start_s),
-            asked_from={one.collective: _asked_from(one) for one in known},
-        )
-        if environment is not None and (following.is_last or not following.wants):
-            left = {one.collective: _left(one) for one in known}
-            walks = plan.plan_environment(before.sweep, before.ground, environment, left)
-            launches += tuple(replace(one, round=number) for one in walks)
-    return replace(before, rounds=(*before.rounds, following), planned=(*before.planned, launches))
+    if number > search.MOST_ROUNDS or not known:
+        over = Round(number=number, wants=(), expected=search.undecided(known))
+        return replace(before, rounds=(*before.rounds, over), planned=(*before.planned, ()))
+    second = search.second_round(known)
+    launches = plan.plan_round(
+        before.sweep,
+        before.ground,
+        second,
+        _pace(before.sweep, known, ended, start_s),
+        asked_from={one.collective: _asked_from(one) for one in known},
+    )
+    if environment is not None:
+        left = {one.collective: _left(one, second) for one in known}
+        walks = plan.plan_environment(before.sweep, before.ground, environment, left)
+        launches += tuple(replace(one, round=number) for one in walks)
+    return replace(before, rounds=(*before.rounds, second), planned=(*before.planned, launches))
 
 
-def _left(known: search.Known) -> list[Setting]:
-    """Settings that leave channels to the library and that no round has dropped."""
+def _left(known: search.Known, made: Round) -> list[Setting]:
+    """Settings that leave channels to the library and that a round has not dropped."""
+    dropped = {one.setting for one in made.dropped if one.collective is known.collective}
     settings = dict.fromkeys(curve.key.setting for curve in known.curves)
     return [
         one
         for one in settings
-        if one.role is Role.FORCED and one.channels is None and one not in known.dropped
+        if one.role is Role.FORCED and one.channels is None and one not in dropped
     ]
 
 
 def _asked_from(known: search.Known) -> int:
     """The smallest size at which a forced setting was proven to run."""
     return min(curve.min_nbytes for curve in known.curves if curve.key.setting.role is Role.FORCED)
-
-
-def _without_dropped(known: search.Known, before: Search) -> search.Known:
-    """What earlier rounds dropped stays dropped."""
-    dropped = (one for made in before.rounds for one in made.dropped)
-    return replace(
-        known,
-        dropped=frozenset(one.setting for one in dropped if one.collective is known.collective),
-    )
 
 
 def known_of(sweep: Sweep, samples: Sequence[Sample], arch: str | None) -> tuple[search.Known, ...]:
@@ -345,7 +337,7 @@ def round_text(made: Round) -> str:
     """What a round is for, in a few words."""
     motives = dict.fromkeys(want.motive.value for want in made.wants)
     pairs = sum(len(want.settings) for want in made.wants)
-    text = f"Round {made.number} of {search.MOST_ROUNDS} at most: {pairs} points; "
+    text = f"Round {made.number} of {search.MOST_ROUNDS}: {pairs} points; "
     text += "; ".join(motives)
     if made.expected:
         text += f". Expected regret now: {'; '.join(map(expected_text, made.expected))}"

@@ -105,11 +105,9 @@ class Round:
         wants: by collective and size; empty where the search is over.
         expected: as it was before this round, by collective; empty before the first.
         dropped: since the round before.
-        is_last: nothing but doubts about this round's own result would make another.
     """
 
     number: Whole
     wants: tuple[Want, ...]
     expected: tuple[Expected, ...] = ()
     dropped: tuple[Dropped, ...] = ()
-    is_last: bool = False

@@ -45,7 +45,7 @@ def plan_round(
 ) -> tuple[Launch, ...]:
     """Launches of a round, baselines among them, ids still empty.
 
-    The untouched site is measured before the first round and after the last, at every size of the
+    The untouched site is measured before the first round and after the second, at every size of the
     sweep: silence could stand for most of them, but a size where it seems to differ would be one
     without a baseline, and a hole in the middle of a rule. Results are checked in the first round
     alone.
@@ -70,7 +70,7 @@ def plan_round(
     # What promises most in its time comes first, since a budget may end between any two.
     launches += [launch for _, launch in sorted(walks, key=lambda pair: -pair[0])]
     launches = [replace(one, round=made.number) for one in launches]
-    if made.is_last:
+    if made.number > 1:
         ends = baselines(sweep, ground, 1)
         launches += [replace(one, round=made.number) for one in ends]
     return tuple(launches)

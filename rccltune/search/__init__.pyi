@@ -9,5 +9,5 @@ from .regret import prospect as prospect
 from .rounds import AIM as AIM
 from .rounds import MOST_ROUNDS as MOST_ROUNDS
 from .rounds import Known as Known
-from .rounds import following as following
+from .rounds import second_round as second_round
 from .rounds import undecided as undecided

@@ -12,13 +12,13 @@ from rccltune.model import Collective, Motive, Round, Setting, Want
 # The largest sizes cost nearly all of a pass's time: they are left to the settings that may win.
 _CHEAP_NBYTES: Final = 4 << 20
 _SHARE: Final = 8
-# Two sizes of the coarse pass are this far apart, in octaves.
-_APART: Final = 2.0
+# Two sizes of the coarse pass are at least this far apart, in octaves.
+_APART: Final = 1.0
 _ALIGNED: Final = 16
 
 
 def coarse_sizes(grid: Sequence[int]) -> tuple[int, ...]:
-    """Sizes of the coarse pass: about every second octave, up to where sizes become dear.
+    """Sizes of the coarse pass: one an octave, up to where sizes become dear.
 
     Args:
         grid: every size that an exhaustive sweep would measure, rising, in bytes.

@@ -30,6 +30,8 @@ _MOST: Final = 0.25
 _BEYOND: Final = 0.08
 # One measurement this far above its neighbours is more likely a stall than a plateau.
 _STALL: Final = log(1.5)
+# A setting this far above the best, in logs, is nobody's rival at a size.
+_RIVAL: Final = log(1.5)
 _FALLS: Final = log(1.15)
 
 
@@ -40,6 +42,8 @@ class Estimates:
     Attributes:
         centre: log of µs; infinite where a setting cannot run or nothing is known of it.
         spread: standard deviation of that.
+        bend: the part of it that is the curve's unknown shape between measured sizes, which
+            settings of one pair that differ in channels alone have in common; at most ``spread``.
         repeats: shape (settings, sizes): launches in the view that has fewest; 0 unmeasured.
     """
 
@@ -47,6 +51,7 @@ class Estimates:
     sizes: tuple[int, ...]
     centre: Array
     spread: Array
+    bend: Array
     repeats: npt.NDArray[np.int64]
 
 
@@ -85,16 +90,16 @@ def estimate(
     points = _shrunk({key: _points(curve, noise) for key, curve in by_key.items()})
     rough = _roughness(points)
     centre = np.full((len(settings), len(views), len(sizes)), np.inf)
-    spread = np.zeros_like(centre)
+    spread, bend = np.zeros_like(centre), np.zeros_like(centre)
     repeats = np.zeros((len(settings), len(sizes)), dtype=np.int64)
     for a, setting in enumerate(settings):
         closed = barred.get(setting, frozenset())
         for v, view in enumerate(views):
             row = points.get((setting, view))
             if row:
-                centre[a, v], spread[a, v] = _row(row, sizes, closed, rough)
+                centre[a, v], spread[a, v], bend[a, v] = _row(row, sizes, closed, rough)
         repeats[a] = [_repeats(by_key, setting, views, nbytes) for nbytes in sizes]
-    return Estimates(settings, tuple(sizes), centre, spread, repeats)
+    return Estimates(settings, tuple(sizes), centre, spread, bend, repeats)
 
 
 def _shrunk(points: Mapping[_Key, Sequence[_Point]]) -> dict[_Key, list[_Point]]:
@@ -192,7 +197,8 @@ def _is_stalled(points: Sequence[_Point], i: int) -> bool:
     if here.n > 1 or len(points) < 2:
         return False
     right = points[i + 1] if i + 1 < len(points) else None
-    if right is not None and here.centre > right.centre + _FALLS:
+    # More bytes take no less time, whichever larger size shows it: stalls come in rows.
+    if any(here.centre > later.centre + _FALLS for later in points[i + 1 :]):
         return True
     if i == 0:
         return False
@@ -212,11 +218,15 @@ def _roughness(points: Mapping[_Key, Sequence[_Point]]) -> float:
     """By how much a point misses the line through its neighbours, by the law of a bridge.
 
     What all settings have in common tells nothing of who is faster, so each curve is taken beside
-    the middle of all, at the sizes at which nearly all were measured; two have no middle.
+    the middle of all, at the sizes at which nearly all were measured; two have no middle. Nor do
+    curves far above the best: where four channels are full nobody asks how their line bends.
     """
     misses = []
     for view in dict.fromkeys(view for _, view in points):
         rows = [row for (_, of), row in points.items() if of == view]
+        longest = max(map(len, rows), default=0)
+        # Settings of the second round were measured here and there, and have no middle.
+        rows = [row for row in rows if len(row) >= _NEARLY_ALL * longest]
         by_size: dict[float, list[float]] = {}
         for row in rows:
             for point in row:
@@ -227,9 +237,15 @@ def _roughness(points: Mapping[_Key, Sequence[_Point]]) -> float:
             for at, found in by_size.items()
             if len(found) >= _NEARLY_ALL * most
         }
+        best = {at: min(found) for at, found in by_size.items()}
         for row in rows:
             beside = [replace(p, centre=p.centre - middles[p.at]) for p in row if p.at in middles]
-            misses += [_miss(*three) for three in zip(beside, beside[1:], beside[2:], strict=False)]
+            near = {p.at for p in row if p.centre <= best[p.at] + _RIVAL}
+            misses += [
+                _miss(*three)
+                for three in zip(beside, beside[1:], beside[2:], strict=False)
+                if three[1].at in near
+            ]
     if not misses:
         return _MOST / 2
     # Half mean, half median: kinks are rare, but they are what crossovers are made of.
@@ -248,18 +264,19 @@ def _miss(left: _Point, here: _Point, right: _Point) -> float:
 
 def _row(
     points: Sequence[_Point], sizes: Sequence[int], barred: frozenset[int], rough: float
-) -> tuple[list[float], list[float]]:
+) -> tuple[list[float], list[float], list[float]]:
     closed = [log2(nbytes) for nbytes in barred]
-    centres, spreads = [], []
+    centres, spreads, bends = [], [], []
     for nbytes in sizes:
         at = log2(nbytes)
         if _is_barred(points, closed, at):
-            centre, square = float("inf"), 0.0
+            centre, noise, shape = float("inf"), 0.0, 0.0
         else:
-            centre, square = _at(points, at, rough)
+            centre, noise, shape = _at(points, at, rough)
         centres.append(centre)
-        spreads.append(sqrt(square))
-    return centres, spreads
+        spreads.append(sqrt(noise + shape))
+        bends.append(sqrt(shape))
+    return centres, spreads, bends
 
 
 def _is_barred(points: Sequence[_Point], closed: Sequence[float], at: float) -> bool:
@@ -270,11 +287,11 @@ def _is_barred(points: Sequence[_Point], closed: Sequence[float], at: float) -> 
     return any(side is not None and not side[1] for side in (below, above))
 
 
-def _at(points: Sequence[_Point], at: float, rough: float) -> tuple[float, float]:
-    """Centre and variance at a size."""
+def _at(points: Sequence[_Point], at: float, rough: float) -> tuple[float, float, float]:
+    """Centre at a size, and its variance: of noise, and of the curve's shape."""
     if at <= points[0].at:
         first = points[0]
-        return first.centre, first.variance + rough**2 * (first.at - at)
+        return first.centre, first.variance, rough**2 * (first.at - at)
     if at > points[-1].at:
         return _above(points, at, min(rough, _BEYOND))
     i = next(i for i, point in enumerate(points) if point.at >= at)
@@ -283,10 +300,10 @@ def _at(points: Sequence[_Point], at: float, rough: float) -> tuple[float, float
     # Never surer than where it was measured.
     held = (1 - share) * left.variance + share * right.variance
     span = (at - left.at) * (right.at - at) / (right.at - left.at)
-    return _between(left, right, at), held + rough**2 * span
+    return _between(left, right, at), held, rough**2 * span
 
 
-def _above(points: Sequence[_Point], at: float, rough: float) -> tuple[float, float]:
+def _above(points: Sequence[_Point], at: float, rough: float) -> tuple[float, float, float]:
     """Beyond the largest size: more bytes at the rate of the last ones."""
     last = points[-1]
     nbytes, time = 2**last.at, exp(last.centre)
@@ -296,4 +313,4 @@ def _above(points: Sequence[_Point], at: float, rough: float) -> tuple[float, fl
         rate = max(0.0, (time - exp(before.centre)) / (nbytes - 2**before.at))
     centre = log(time + rate * (2**at - nbytes))
     # The rate rests on two noisy points.
-    return centre, 4 * last.variance + rough**2 * (at - last.at)
+    return centre, 4 * last.variance, rough**2 * (at - last.at)

@@ -41,6 +41,9 @@ def prospect(estimates: Estimates) -> Prospect:
     """
     n_settings, _, n_sizes = estimates.centre.shape
     rng = np.random.default_rng(_SEED)
+    pairs = [(one.role, one.algorithm, one.protocol) for one in estimates.settings]
+    kin = [pairs.index(pair) for pair in pairs]
+    noise = np.sqrt(np.maximum(0.0, estimates.spread**2 - estimates.bend**2))
     choice = np.full(n_sizes, -1, dtype=np.int64)
     expected = np.zeros(n_sizes)
     shares = np.zeros((n_settings, n_sizes))
@@ -48,11 +51,15 @@ def prospect(estimates: Estimates) -> Prospect:
     for x in range(n_sizes):
         # One for all views of a setting: what is not known is mostly the curve's shape.
         z = rng.standard_normal((_DRAWS, n_settings, 1))
+        bent = rng.standard_normal((_DRAWS, n_settings, 1))[:, kin]
         able = np.flatnonzero(np.isfinite(estimates.centre[:, :, x]).all(axis=1))
         if able.size == 0:
             continue
-        drawn = z[:, able]
-        logs = estimates.centre[able, :, x] + estimates.spread[able, :, x] * drawn
+        logs = (
+            estimates.centre[able, :, x]
+            + noise[able, :, x] * z[:, able]
+            + estimates.bend[able, :, x] * bent[:, able]
+        )
         over = logs - logs.min(axis=1, keepdims=True)
         regrets = np.expm1(over.max(axis=2))
         means = regrets.mean(axis=0)

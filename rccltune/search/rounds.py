@@ -16,26 +16,23 @@ from rccltune.search.coarse import coarse_sizes, looked_at
 from rccltune.search.estimates import Estimates, estimate
 from rccltune.search.regret import Prospect, prospect
 
-MOST_ROUNDS: Final = 3
+MOST_ROUNDS: Final = 2
 # Expected regret that is not worth a launch: half of the default tolerance of a choice.
 AIM: Final = TOLERANCE / 2
 # Between the grid's sizes a boundary may move by what a choice tolerates.
 _AIM_BETWEEN: Final = TOLERANCE
 # The largest sizes cost nearly all of the time: there more is left open.
 _DEAR: Final = 1.5
-# Settings at one size and round, fewer where a size is dear; and repeats after which noise is not
-# worth fighting any more.
+# Settings at one size, fewer where a size is dear.
 _AT_ONCE: Final = 6
 _AT_ONCE_DEAR: Final = 3
-_ENOUGH: Final = 8
-# Launches beyond the wished-for number that a winner is to have where sizes are cheap: up to this
+# Launches beyond the wished-for number that a setting is to have where sizes are cheap: up to this
 # share of the largest size of the coarse pass.
 _MORE: Final = 2
 _SHARE: Final = 8
 # Part of the expected regret that measuring a few settings at a dear size must be about.
 _PAYS: Final = 0.3
 _HOPELESS: Final = 0.01
-_CHANNELS_IN: Final = 2
 # Below, one channel carries all there is.
 _CHANNELS_FROM: Final = 64 << 10
 # A setting with this chance of being the fastest has survived.
@@ -56,7 +53,6 @@ class Known:
         n_ranks: so that sizes can be cut evenly.
         repeats: launches that a winner is to have at each of its sizes; two more where sizes are
             cheap, one less where they are dear.
-        dropped: settings that earlier rounds dropped; they are nobody's rivals any more.
     """
 
     collective: Collective
@@ -67,7 +63,6 @@ class Known:
     counts: tuple[int, ...] = ()
     n_ranks: int = 1
     repeats: int = REPEATS
-    dropped: frozenset[Setting] = frozenset()
 
     @property
     def sizes(self) -> tuple[int, ...]:
@@ -75,30 +70,22 @@ class Known:
         return looked_at(self.grid, self.n_ranks)
 
 
-def following(known: Sequence[Known], number: int) -> Round:
-    """The next round; one without wants where the search is over.
+def second_round(known: Sequence[Known]) -> Round:
+    """Whatever may still change the choice, often enough to be believed.
+
+    One round is all that follows the coarse pass: a launch costs more than the passes that a third
+    round would save (docs/search.md).
 
     Args:
         known: of each collective that is searched.
-        number: of the round to be planned, from 2.
     """
     looks = [_Look(one) for one in known]
-    wants: list[Want] = []
-    if number < MOST_ROUNDS:
-        wants = [want for look in looks for want in look.open(number)]
-    is_last = not wants or number >= MOST_ROUNDS
-    if is_last and number <= MOST_ROUNDS:
-        wants = [
-            want
-            for look in looks
-            for want in _joined(look.confirmed(), look.open(number) if number > 2 else [])
-        ]
+    wants = tuple(want for look in looks for want in look.wants())
     return Round(
-        number=number,
-        wants=tuple(wants),
+        number=MOST_ROUNDS,
+        wants=wants,
         expected=tuple(look.expected() for look in looks),
         dropped=tuple(one for look in looks for one in look.dropped(wants)),
-        is_last=is_last,
     )
 
 
@@ -143,13 +130,11 @@ class _Look:
     def _is_forced(setting: Setting) -> bool:
         return setting.role is Role.FORCED
 
-    def open(self, number: int) -> list[Want]:
+    def wants(self) -> list[Want]:
         """Sizes at which more is to be known, with the settings that may change the choice."""
         found = [self._want(x) for x in self._open_sizes()]
-        wants = [want for want in found if want.settings]
-        if number == _CHANNELS_IN:
-            wants = _joined(self._channels(), wants)
-        return wants
+        rivals = _joined(self._channels(), [want for want in found if want.settings])
+        return _joined(self._confirmed(), rivals)
 
     def _aim(self, nbytes: int) -> float:
         aim = AIM if nbytes in self.on_grid else _AIM_BETWEEN
@@ -207,8 +192,6 @@ class _Look:
         for arm in np.argsort(-shares):
             if rest <= self._aim(nbytes) / 2 or len(chosen) >= at_once or shares[arm] <= 0:
                 break
-            if self._settings[arm] in self.known.dropped:
-                continue
             rest -= float(shares[arm])
             if int(arm) not in chosen:
                 chosen.append(int(arm))
@@ -219,16 +202,12 @@ class _Look:
             # Whom it would be lost to cannot be told by measuring a few.
             is_new = x == len(self.known.sizes) - 1
             chosen = chosen[:1] if is_new and not self.ours[:, x].any() else []
-        forced = [arm for arm in chosen if self._is_forced(self._settings[arm])]
-        counts = [int(self.estimates.repeats[arm, x]) for arm in forced]
-        if counts and min(counts) >= _ENOUGH:
-            chosen = []
         return Want(
             collective=self.known.collective,
             nbytes=nbytes,
             settings=tuple(s for arm in chosen if self._is_forced(s := self._settings[arm])),
             motive=Motive.CONTEND if nbytes in self.on_grid else Motive.CROSSOVER,
-            repeats=1 if is_dear else 4 if nbytes <= self.cheap_to // _SHARE else 2,
+            repeats=self._repeats(nbytes),
             promise=float(self.prospect.expected[x]),
         )
 
@@ -236,18 +215,14 @@ class _Look:
         return bool(np.isfinite(self.estimates.centre[arm, :, x]).all())
 
     def _channels(self) -> list[Want]:
-        """Counts of channels for the settings that are chosen, where the coarse pass looked."""
+        """Counts of channels for the settings that may win, at coarse sizes and above."""
         if any(setting.channels is not None for setting in self._settings):
             return []
-        coarse = set(coarse_sizes(self.known.grid))
+        looked = {*coarse_sizes(self.known.grid), *(n for n in self.on_grid if n > self.cheap_to)}
         found = []
         for x, nbytes in enumerate(self.known.sizes):
-            survivors = [
-                self._settings[arm]
-                for arm in np.flatnonzero(self.prospect.chance[:, x] >= _SURVIVES)
-                if self._is_forced(self._settings[arm])
-            ]
-            if nbytes >= _CHANNELS_FROM and nbytes in coarse and self.known.counts and survivors:
+            survivors = self._survivors(x)
+            if nbytes >= _CHANNELS_FROM and nbytes in looked and self.known.counts and survivors:
                 found.append(
                     Want(
                         collective=self.known.collective,
@@ -258,20 +233,20 @@ class _Look:
                             for n in self.known.counts
                         ),
                         motive=Motive.CHANNELS,
-                        repeats=2,
+                        repeats=self._repeats(nbytes),
                         promise=_AIM_BETWEEN,
                     )
                 )
         return found
 
-    def confirmed(self) -> list[Want]:
+    def _confirmed(self) -> list[Want]:
         """Winners that were not measured often enough to be believed."""
         found = []
         for x, nbytes in enumerate(self.known.sizes):
             # What looks fastest may still lack the proof that makes it a rule; and where others
             # were measured it must have been measured too.
             winners = dict.fromkeys((self.known.chosen.get(nbytes), *self._winners(x)))
-            wanted = self.known.repeats + self._more(nbytes)
+            wanted = self._repeats(nbytes)
             thin = {s: wanted - self._n(s, x) for s in winners if s and self._is_forced(s)}
             settings = tuple(s for s, n in thin.items() if n > 0)
             if settings:
@@ -287,12 +262,24 @@ class _Look:
                 )
         return found
 
-    def _more(self, nbytes: int) -> int:
-        """Launches of a winner beyond the wished-for number; nobody who asks for one wants more."""
+    def _survivors(self, x: int) -> list[Setting]:
+        """Forced settings that may well be the fastest at a size, the likeliest among them.
+
+        Of ten equal ones none has much of a chance, and one is to be measured all the same.
+        """
+        chance = self.prospect.chance[:, x]
+        forced = [arm for arm, setting in enumerate(self._settings) if self._is_forced(setting)]
+        best = max((float(chance[arm]) for arm in forced), default=0.0)
+        least = min(_SURVIVES, best)
+        return [self._settings[arm] for arm in forced if least > 0 and chance[arm] >= least]
+
+    def _repeats(self, nbytes: int) -> int:
+        """Passes that a size's settings are to have; nobody who asks for one wants more."""
+        wanted = self.known.repeats
         if nbytes > self.cheap_to:
-            return -1
+            return max(1, wanted - 1)
         is_cheap = nbytes <= self.cheap_to // _SHARE
-        return _MORE if is_cheap and self.known.repeats > 1 else 0
+        return wanted + _MORE if is_cheap and wanted > 1 else wanted
 
     def _matters(self, ends: tuple[int, int], low: int, high: int) -> bool:
         """Whether a boundary at the wrong place between two sizes could lose what is not tolerated.
@@ -322,9 +309,7 @@ class _Look:
         is_dear = self.known.sizes[x] > self.cheap_to
         if measured.size == 0:
             # The coarse pass ended below; a rule goes no further than what was measured.
-            return (
-                [self._settings[choice]] if is_dear and self.known.sizes[x] in self.on_grid else []
-            )
+            return self._survivors(x) if is_dear and self.known.sizes[x] in self.on_grid else []
         means = self.estimates.centre[:, :, x].mean(axis=1)
         fastest = int(measured[means[measured].argmin()])
         if is_dear and not self.ours[choice, x] and means[fastest] - means[choice] < _AIM_BETWEEN:
@@ -358,7 +343,7 @@ class _Look:
         for arm, setting in enumerate(self._settings):
             if (
                 not self._is_forced(setting)
-                or setting in wanted | self.known.dropped
+                or setting in wanted
                 or float(self.prospect.chance[arm].max()) > _HOPELESS
             ):
                 continue

@@ -95,7 +95,7 @@ def test_a_sweep_searches_and_keeps_every_decision(capsys: pytest.CaptureFixture
     captured = capsys.readouterr()
     method = "Method: one launch walks through many settings (-N), searching in rounds"
     assert method in captured.err
-    assert "Round 1 of 3 at most: " in captured.err
+    assert "Round 1 of 2: " in captured.err
     assert "a coarse pass over all settings" in captured.err
     assert "Expected regret now: all_reduce " in captured.err
     said = [line.split(",")[0] for line in captured.err.splitlines() if "Dropped: " in line]
@@ -106,8 +106,7 @@ def test_a_sweep_searches_and_keeps_every_decision(capsys: pytest.CaptureFixture
 
     kept = decided()
     assert kept["is_over"] is True
-    assert 2 <= len(kept["rounds"]) <= 3
-    assert [made["number"] for made in kept["rounds"]] == [*range(1, len(kept["rounds"]) + 1)]
+    assert [made["number"] for made in kept["rounds"]] == [1, 2]
     assert {name for made in kept["rounds"] for name in made["launches"]} == launches()
     for made in kept["rounds"]:
         assert made["launches"]
@@ -178,7 +177,7 @@ def test_a_count_of_channels_that_is_a_tenth_faster_becomes_the_rule() -> None:
         (s["algorithm"], s["protocol"]) for w in wants for s in w["settings"] if "channels" in s
     }
     assert ("ring", "simple") in tried
-    assert ("ring", "ll128") not in tried
+    assert ("ring", "ll") not in tried
 
 
 def without(monkeypatch: pytest.MonkeyPatch, letters: str) -> None:
@@ -225,7 +224,7 @@ def test_a_plan_is_the_first_round_and_starts_nothing(capsys: pytest.CaptureFixt
     node = quiet()
     assert search(node, *TWO, "--plan") == 0
     out = capsys.readouterr().out
-    assert "up to 2 more rounds follow what they find" in out
+    assert "one more round may follow what they find" in out
     assert "searching in rounds" in out
     assert search(node, *TWO, "--plan", "--exhaustive") == 0
     out = capsys.readouterr().out
@@ -478,7 +477,7 @@ def test_the_untouched_site_is_measured_last_though_the_first_round_says_all() -
     """One setting, one launch each: nothing more is wanted, and a drift must be seen."""
     assert search(quiet(), "--setting", "tree/ll", "--max-bytes", "64K", "--repeats", "1") == 0
     first, last = decided()["rounds"]
-    assert (last["wants"], last["is_last"]) == ([], True)
+    assert last["wants"] == []
     assert decided()["is_over"] is True
     assert len(launches()) == len(first["launches"]) + len(last["launches"])
     table = samples()

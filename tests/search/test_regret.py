@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from math import erf, exp, sqrt
 
 import numpy as np
@@ -16,8 +17,8 @@ from rccltune.search import Estimates, Prospect, prospect
 ROUGHLY = 0.2
 
 
-def estimates(centre: object, spread: object) -> Estimates:
-    """Settings x views x sizes, given as nested lists."""
+def estimates(centre: object, spread: object, bend: object = 0.0) -> Estimates:
+    """Settings x views x sizes, given as nested lists; channel counts of one pair."""
     times = np.array(centre, dtype=float)
     n_settings, _, n_sizes = times.shape
     return Estimates(
@@ -25,6 +26,7 @@ def estimates(centre: object, spread: object) -> Estimates:
         sizes=tuple(8 << k for k in range(n_sizes)),
         centre=times,
         spread=np.broadcast_to(np.array(spread, dtype=float), times.shape),
+        bend=np.broadcast_to(np.array(bend, dtype=float), times.shape),
         repeats=np.ones((n_settings, n_sizes), dtype=np.int64),
     )
 
@@ -137,3 +139,14 @@ def test_a_grid_of_many_sizes_takes_no_more_memory_than_a_size_needs() -> None:
     finally:
         tracemalloc.stop()
     assert peak < 16e6
+
+
+def test_channel_counts_of_one_pair_bend_alike() -> None:
+    """Between measured sizes they differ by their noise alone; another pair by all of it."""
+    equal, sizes = [[[0.0] * 40], [[0.0] * 40]], [[[0.05]], [[0.05]]]
+    [alike] = {float(x) for x in prospect(estimates(equal, sizes, bend=0.05)).expected}
+    assert alike == pytest.approx(0.0, abs=1e-12)
+    apart = estimates(equal, sizes, bend=0.05)
+    apart = replace(apart, settings=settings("ring/ll", "tree/ll"))
+    found = prospect(apart).expected.mean()
+    assert found == pytest.approx(gain(0.0, 0.05 * sqrt(2)), rel=ROUGHLY)
