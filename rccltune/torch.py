@@ -349,7 +349,10 @@ def _clock() -> _Host | _Cuda:
 
 def _is_capturing() -> bool:
     torch = sys.modules.get("torch")
-    return torch is not None and bool(torch.cuda.is_current_stream_capturing())
+    # A build for the CPU has no such thing, and raises.
+    if torch is None or not torch.cuda.is_initialized():
+        return False
+    return bool(torch.cuda.is_current_stream_capturing())
 
 
 def _distributed() -> Any:  # noqa: ANN401 - a mark is whatever the clock makes

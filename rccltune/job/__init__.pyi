@@ -1,12 +1,12 @@
 from .answer import Answer as Answer
-from .answer import Compared as Compared
 from .answer import Importance as Importance
-from .answer import Verdict as Verdict
 from .arms import Arm as Arm
 from .bound import Ceiling as Ceiling
 from .bound import ceiling_of as ceiling_of
 from .bound import ceiling_text as ceiling_text
 from .figure import draw as draw
+from .looks import Compared as Compared
+from .looks import Verdict as Verdict
 from .measures import Measured as Measured
 from .measures import measured as measured
 from .measures import warmup as warmup

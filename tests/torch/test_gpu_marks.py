@@ -49,7 +49,7 @@ def synchronize():
 torch = types.ModuleType("torch")
 torch.cuda = types.SimpleNamespace(
     Event=Event, synchronize=synchronize, is_available=lambda: True,
-    is_current_stream_capturing=lambda: gpu.capturing,
+    is_current_stream_capturing=lambda: gpu.capturing, is_initialized=lambda: True,
 )
 sys.modules["torch"] = torch
 
