@@ -174,6 +174,16 @@ def read(path: Path, stated: Stated, launch: str) -> Reading:
                     where=name,
                     hint=f"see what it does with: rccltune explain {name}",
                 )
+            case Form.INSPECTOR:
+                raise OutputError(
+                    "this is a dump of NCCL's Inspector plugin, which makes no session: it names "
+                    "no algorithm or protocol, so there is nothing to choose among, and a call's "
+                    "time holds what its rank waited for the others, so it is no measurement "
+                    "beside a benchmark's",
+                    where=name,
+                    hint="it says which calls a job makes and how long it is in them: rccltune "
+                    f"workload show {name}, and with --session what rules could save of that.",
+                )
             case Form.TEXT:
                 return _text(lines_of(stream, name), resolver, launch)
             case Form.DELIMITED:
