@@ -131,13 +131,10 @@ class Form(Enum):
     RECORDS = "rccl-tests JSON records"
     DELIMITED = "table of comma-separated values"
     RULES = "tuner rule file"
-    INSPECTOR = "dump of NCCL's Inspector plugin"
 
 
 def form_of(head: str) -> Form:
     """Kind of a file that begins so."""
-    if is_inspector(head):
-        return Form.INSPECTOR
     if _RESULTS.match(head):
         return Form.RESULTS
     if _OBJECT.match(head) or _ARRAY.match(head):
