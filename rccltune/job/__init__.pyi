@@ -5,8 +5,14 @@ from .bound import Ceiling as Ceiling
 from .bound import ceiling_of as ceiling_of
 from .bound import ceiling_text as ceiling_text
 from .figure import draw as draw
+from .looks import HARM_LEVEL as HARM_LEVEL
+from .looks import LOOKS as LOOKS
+from .looks import MOST_ROUNDS as MOST_ROUNDS
 from .looks import Compared as Compared
 from .looks import Verdict as Verdict
+from .looks import compared as compared
+from .looks import is_hopeless as is_hopeless
+from .looks import is_over as is_over
 from .measures import Measured as Measured
 from .measures import measured as measured
 from .measures import warmup as warmup

@@ -11,11 +11,11 @@ from collections import Counter
 import numpy as np
 import pytest
 
-from rccltune.job.arms import Arm
-from rccltune.job.looks import (
+from rccltune.job import (
     HARM_LEVEL,
     LOOKS,
     MOST_ROUNDS,
+    Arm,
     Compared,
     Verdict,
     compared,
