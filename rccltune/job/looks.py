@@ -78,6 +78,9 @@ class Compared:
     @property
     def verdict(self) -> Verdict:
         """In a word."""
+        # Of bad rules any loss is one, and two rounds may show it.
+        if self.arm is Arm.CONTROL and self.costs:
+            return Verdict.SLOWER
         if self.speed.n_launches < FEWEST_ROUNDS:
             return Verdict.UNKNOWN
         if self.low > 0:
