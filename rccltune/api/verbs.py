@@ -1,4 +1,4 @@
-"""The verbs of the command line as functions: each gives the records that its verb prints from.
+"""The verbs that need no GPU, as functions: each gives the records that its verb prints from.
 
 Paths may be text. Shares are fractions here (``tolerance=0.02`` is 2 %), sizes bytes, times
 seconds. What is raised is a :class:`rccltune.model.RccltuneError`, which says what to do next and
@@ -7,33 +7,28 @@ has the exit code that the verb would end with.
 
 from __future__ import annotations
 
-import os
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from enum import Enum
+from collections.abc import Iterable, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
+from rccltune import deploy as delivering
 from rccltune import fit as fitting
-from rccltune import job, machine, measure, rules, session
+from rccltune import job, machine, rules, session
 from rccltune import report as reporting
-from rccltune import verify as verifying
 from rccltune import why as reasons
+from rccltune.api.arguments import Place, choosing, path_of, paths_of
 from rccltune.api.listening import Logging
-from rccltune.model import Collective, Mode, Reporter, SessionError, Stated, defaults
-from rccltune.zones import ChoiceOptions, baseline_named
+from rccltune.model import Collective, Mode, Reporter, Stated, defaults
 
 if TYPE_CHECKING:
+    from rccltune.deploy import Deployed
     from rccltune.fit import FitDone
     from rccltune.job import Answer, Request, Shown
     from rccltune.machine import System
-    from rccltune.measure import Swept
     from rccltune.report import Reported
     from rccltune.rules import Emitted, Explanation
     from rccltune.session import Imported
-    from rccltune.verify import Verified
     from rccltune.why import Verdict
-
-Place = str | os.PathLike[str]
 
 
 def detect(root: Place | None = None, *, rccl_tests: Place | None = None) -> System:
@@ -43,7 +38,7 @@ def detect(root: Place | None = None, *, rccl_tests: Place | None = None) -> Sys
         root: of a captured machine, instead of this one.
         rccl_tests: folder of the benchmarks.
     """
-    return machine.here(_path(root), _path(rccl_tests))
+    return machine.here(path_of(root), path_of(rccl_tests))
 
 
 def import_logs(folder: Place, files: Iterable[Place], stated: Stated | None = None) -> Imported:
@@ -61,43 +56,6 @@ def import_logs(folder: Place, files: Iterable[Place], stated: Stated | None = N
     """
     paths = [Path(file) for file in files]
     return session.import_files(Path(folder), paths, stated or Stated(), reporter=Logging())
-
-
-def sweep(
-    folder: Place,
-    *,
-    config: Place | None = None,
-    force: bool = False,
-    reporter: Reporter | None = None,
-    **options: Any,  # noqa: ANN401 - as a sweep file has them
-) -> Swept:
-    """Measure on this machine, or on a simulated node, and keep it in a session.
-
-    Args:
-        folder: the session; one that is there is gone on with.
-        config: a ``sweep.yaml``.
-        force: measure though the machine may spoil it.
-        reporter: told of each launch that has ended; None is the logger.
-        **options: the long options of ``rccltune sweep``, with ``_`` for ``-``, as a sweep file
-            has them: ``mode="cpx-nps4", collective=["all_reduce"], max_bytes="64M"``.
-
-    Raises:
-        CommandLineError: options that do not fit together.
-        InputFileError: mistakes in ``config`` or in the options, all at once.
-        MachineError: it cannot run here.
-        LaunchError: launches failed.
-        SessionError: another machine's session, or one that somebody writes.
-    """
-    place = Path(folder)
-    request = measure.merge_request(_path(config), _options(options))
-    request = measure.gone_on(request, [place])
-    telling = reporter or Logging()
-    with measure.in_mode(request.sweep.mode, apply=False, reporter=telling):
-        site = measure.find_site(request.site)
-        if site.node is not None:
-            telling.say(f"SIMULATED node {site.node.name}: no hardware is measured")
-        prepared = measure.prepare_request(request, site, place, lifts=False)
-        return measure.sweep(prepared, reporter=telling, command="rccltune.api.sweep", force=force)
 
 
 def fit(folder: Place) -> FitDone:
@@ -139,65 +97,15 @@ def emit_config(
         SessionError: no session there.
         TooLittleDataError: nothing to choose from.
     """
-    found = session.sessions_in(_paths(folders))
+    found = session.sessions_in(paths_of(folders))
     request = rules.EmitRequest(
         folders=found,
-        home=_paths(folders)[0],
-        options=_choosing(tolerance, min_gain, baseline, max_channels),
-        output=_path(output),
+        home=paths_of(folders)[0],
+        options=choosing(tolerance, min_gain, baseline, max_channels),
+        output=path_of(output),
         overwrite=force,
     )
     return rules.emit_rules(request, reporter=Logging())
-
-
-def verify(
-    folder: Place,
-    rule_file: Place | None = None,
-    *,
-    output: Place | None = None,
-    min_gain: float = defaults.MIN_GAIN,
-    keep_losers: bool = False,
-    trust_session: bool = False,
-    reporter: Reporter | None = None,
-    **options: Any,  # noqa: ANN401 - as a sweep file has them
-) -> Verified:
-    """Hold rules against the library as it is, on this machine; what does not win is left out.
-
-    Args:
-        folder: a session that was swept.
-        rule_file: None is the session's own.
-        output: where what stands goes; None is the session's own file, or a copy in the session.
-        min_gain: what a rule must gain over its range, 0.02 for 2 %.
-        keep_losers: change nothing.
-        trust_session: follow what somebody else's session says about programs and variables.
-        reporter: told of each launch that has ended; None is the logger.
-        **options: where to run, as in :func:`sweep`.
-
-    Raises:
-        SessionError: no sweep there.
-        InputFileError: the plugin refuses the file.
-        MachineError: it cannot run here.
-        VerificationError: wrong results without rules, or ranks without the plugin.
-    """
-    place = Path(folder)
-    if not (place / session.SWEEP_FILE).exists():
-        raise SessionError(
-            "there is no sweep in this session",
-            where=str(place),
-            hint="sweep makes one; its sizes and ranks are what is verified.",
-        )
-    measured = measure.session_request(place, _options(options), trusted=trust_session)
-    site = measure.find_site(measured.site)
-    own = verifying.rule_file_of(place, site)
-    chosen = _path(rule_file) or own
-    request = verifying.VerifyRequest(
-        folder=place,
-        rules=chosen,
-        output=_path(output) or (place / f"verified-{chosen.name}" if rule_file else own),
-        min_gain=min_gain,
-        keep_losers=keep_losers,
-    )
-    return verifying.verify_rules(request, measured.sweep, site, reporter=reporter or Logging())
 
 
 def plot(
@@ -228,9 +136,9 @@ def plot(
     """
     return reporting.plot_session(
         Path(folder),
-        _choosing(tolerance, min_gain, baseline, None),
+        choosing(tolerance, min_gain, baseline),
         reporter=Logging(),
-        directory=_path(directory),
+        directory=path_of(directory),
         formats=formats,
         overwrite=force,
     )
@@ -262,9 +170,9 @@ def report(
     """
     return reporting.report_session(
         Path(folder),
-        _choosing(tolerance, min_gain, baseline, None),
+        choosing(tolerance, min_gain, baseline),
         reporter=Logging(),
-        output=_path(output),
+        output=path_of(output),
         overwrite=force,
     )
 
@@ -311,7 +219,7 @@ def why(files: Iterable[Place], rule_file: Place | None = None) -> Verdict:
         InputFileError: the rule file is refused.
         TooLittleDataError: the files tell nothing.
     """
-    return reasons.explain_job([Path(file) for file in files], _path(rule_file))
+    return reasons.explain_job([Path(file) for file in files], path_of(rule_file))
 
 
 def workload(
@@ -336,7 +244,25 @@ def workload(
     """
     whole = job.read_merged([Path(file) for file in files])
     return job.show(
-        whole, rules=_path(rule_file), folder=_path(folder), steps=steps, reporter=Logging()
+        whole, rules=path_of(rule_file), folder=path_of(folder), steps=steps, reporter=Logging()
+    )
+
+
+def deploy(folder: Place, directory: Place, *, force: bool = False) -> Deployed:
+    """Make a folder that a site can put before its jobs, or a new version in it.
+
+    Args:
+        folder: the session.
+        directory: of the delivery.
+        force: put it into a folder with other things in it; replace a version that was changed.
+
+    Raises:
+        CommandLineError: the folder holds other things.
+        InputFileError: a rule file has mistakes.
+        SessionError: no session, or no rule file in it.
+    """
+    return delivering.deploy_session(
+        Path(folder), Path(directory), force=force, reporter=Logging(), allowed=frozenset()
     )
 
 
@@ -354,48 +280,3 @@ def try_job(request: Request, *, reporter: Reporter | None = None) -> Answer:
         TooLittleDataError: too few runs fit into the budget, or no rule answered a call.
     """
     return job.try_job(request, reporter=reporter or Logging())
-
-
-def _choosing(
-    tolerance: float, min_gain: float, baseline: str | None, max_channels: int | None
-) -> Callable[[FitDone], ChoiceOptions]:
-    def options(done: FitDone) -> ChoiceOptions:
-        return ChoiceOptions(
-            tolerance=tolerance,
-            min_gain=min_gain,
-            max_channels=max_channels,
-            baseline=baseline_named(baseline, done),
-        )
-
-    return options
-
-
-def _options(given: Mapping[str, Any]) -> dict[str, Any]:
-    """Checked as those of a sweep file are, with all mistakes at once."""
-    if not given:
-        return {}
-    import yaml
-
-    text = yaml.safe_dump({name: _plain(value) for name, value in given.items()}, sort_keys=False)
-    return measure.read_sweep_file(text, "options")
-
-
-def _plain(value: object) -> object:
-    """As a YAML file has it; records of ours by their words."""
-    if isinstance(value, Mapping):
-        return {str(name): _plain(each) for name, each in value.items()}
-    if isinstance(value, (list, tuple)):
-        return [_plain(each) for each in value]
-    if isinstance(value, Enum):
-        return value.value
-    return value if isinstance(value, (bool, int, float, str)) or value is None else str(value)
-
-
-def _path(place: Place | None) -> Path | None:
-    return None if place is None else Path(place)
-
-
-def _paths(places: Place | Sequence[Place]) -> tuple[Path, ...]:
-    if isinstance(places, (str, os.PathLike)):
-        return (Path(places),)
-    return tuple(Path(place) for place in places)

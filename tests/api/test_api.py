@@ -207,6 +207,33 @@ def test_a_sweep_tells_of_its_launches(tmp_path: Path, made: Path, repository: P
     assert set(rccltune.load(tmp_path / "session").samples["nbytes"]) == {1024, 2048, 4096}
 
 
+def test_tune_goes_on_with_what_is_there(
+    made: Path, tmp_path: Path, repository: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    """The whole way in a session that was swept: no launch of its sweep again, rules, page; deployed."""
+    folder = tmp_path / "session"
+    shutil.copytree(made, folder)
+    done = api.tune(
+        folder,
+        force=True,
+        mode="spx-nps1",
+        simulate=repository / "examples/nodes/smallest.yaml",
+        collective=["all_reduce"],
+        min_bytes="1K",
+        max_bytes="256K",
+        repeats=2,
+        no_environment=True,
+    )
+    assert done.simulated
+    assert done.verified
+    assert done.report.path.exists()
+    assert done.emitted.zones
+    placed = api.deploy(folder, tmp_path / "site")
+    assert (tmp_path / "site" / "env.sh").exists()
+    assert placed.as_plain()
+    assert capfd.readouterr().out == ""
+
+
 def test_workload_and_why_read_what_jobs_leave(tmp_path: Path) -> None:
     """A record of the plugin: counted, and its rules explained; a file of nothing is refused."""
     record = tmp_path / "record.csv"
@@ -239,6 +266,9 @@ def test_mistakes_are_raised_with_their_exit_codes(made: Path, tmp_path: Path) -
         assert told.value.hint
     for word in ("many", "colective"):
         assert word in options.value.message
+    with pytest.raises(CommandLineError) as scales:
+        api.sweep(tmp_path / "s", mode="none", scales=["1x4", "2x8"])
+    assert "one scale" in scales.value.message
     assert not (tmp_path / "s").exists()
     assert (tmp_path / "page.html").read_text() == "mine"
     assert issubclass(TooLittleDataError, RccltuneError)
