@@ -10,8 +10,9 @@ it beside the plugin as ``rccltune_torch.py``. Needs nothing but torch.
 or, where there is an optimizer, ``rccltune.torch.watch(optimizer)``: a step then lasts from one
 ``optimizer.step()`` to the next. At the end of the process one line of JSON says what was seen.
 
-On a GPU a step's time is what CUDA events measure on the current stream; nothing waits for them
-inside a step. Each process reports its own.
+On a GPU a step's time is what CUDA events measure on the current stream, from the mark at its
+beginning to the mark at its end; nothing waits for them inside a step. Each process reports its
+own.
 """
 
 from __future__ import annotations
@@ -33,8 +34,10 @@ from typing import Any
 
 # What a mark may cost: two events and a few microseconds of Python, at most 1 % of this.
 _MARKED_EACH_S = 0.002
-# Steps after which the first times say how often to mark.
+# So many times say how often to mark.
 _TRIED = 16
+# A GPU may wait for a rank that is gone; at the end of the process nothing waits for it longer.
+_PATIENCE_S = 10.0
 # More times than this are thinned to every second one.
 _MOST = 4096
 _WAITING = 64
@@ -90,12 +93,14 @@ class _Host:
     def ms_between(self, start: Any, end: Any) -> float | None:  # noqa: ANN401 - a mark is whatever the clock makes
         return float(end - start) / 1e6
 
-    def wait(self) -> None:
-        pass
-
 
 class _Cuda:
-    """Times by events on the current stream."""
+    """Times by events on the current stream.
+
+    PyTorch's documentation (``torch.cuda.Event``) has the conditions: an event belongs to the
+    device that recorded it first, and ``elapsed_time`` wants both to have completed. An event that
+    is recorded or asked for while its thread captures a graph breaks the capture.
+    """
 
     name = "cuda"
 
@@ -104,23 +109,23 @@ class _Cuda:
         self._free: list[Any] = []
 
     def now(self) -> Any:  # noqa: ANN401 - a mark is whatever the clock makes
-        """None while a graph is captured: an event would become a part of it."""
-        if self._cuda.is_current_stream_capturing():
+        """None while a graph is captured, and where the GPU refuses: the job goes on."""
+        try:
+            if self._cuda.is_current_stream_capturing():
+                return None
+            event = self._free.pop() if self._free else self._cuda.Event(enable_timing=True)
+            event.record()
+        except RuntimeError:  # a stream of another device; a GPU that failed is the job's to tell
             return None
-        event = self._free.pop() if self._free else self._cuda.Event(enable_timing=True)
-        event.record()
         return event
 
     def ms_between(self, start: Any, end: Any) -> float | None:  # noqa: ANN401 - a mark is whatever the clock makes
-        """None where the GPU has not come there yet."""
-        if not end.query():
+        """None where the GPU has not come there yet; steps may begin and end on two streams."""
+        if not (end.query() and start.query()):
             return None
         taken = float(start.elapsed_time(end))
         self._free += (start, end)
         return taken
-
-    def wait(self) -> None:
-        self._cuda.synchronize()
 
 
 class Steps:
@@ -139,7 +144,7 @@ class Steps:
         self._start: Any = None
         self._waiting: deque[tuple[int, Any, Any]] = deque()
         self._times: list[tuple[int, float]] = []
-        self._began: list[float] = []
+        self._is_tried = False
         self._loss: Any = None
         self._rank: tuple[int, int] | None = None
         self._is_done = False
@@ -153,11 +158,12 @@ class Steps:
         """It ends."""
         if self._start is not None and self._clock is not None:
             end = self._clock.now()
+            # Nothing is asked for while a graph is captured.
             if end is not None:
                 self._waiting.append((self.n_steps, self._start, end))
+                if len(self._waiting) > _WAITING or not self._is_tried:
+                    self._collect()
             self._start = None
-            if len(self._waiting) > _WAITING:
-                self._collect()
         self.n_steps += 1
 
     def _begin(self) -> Any:  # noqa: ANN401 - a mark is whatever the clock makes
@@ -165,34 +171,35 @@ class Steps:
             self._clock = _clock()
             self._rank = _rank()
             atexit.register(self.finish)
-        if len(self._began) <= _TRIED:
-            self._try()
         return self._clock.now()
 
-    def _try(self) -> None:
-        """After the first steps: how often to mark, by the shorter half of them."""
-        self._began.append(time.perf_counter())
-        if len(self._began) == _TRIED + 1:
-            pairs = zip(self._began, self._began[1:], strict=False)
-            apart = sorted(later - earlier for earlier, later in pairs)
-            usual = max(apart[_TRIED // 4], 1e-7)
-            self.every = max(1, math.ceil(_MARKED_EACH_S / usual))
-
     def _collect(self) -> None:
+        """Read what the clock knows by now."""
         while self._waiting and self._clock is not None:
             at, start, end = self._waiting[0]
-            taken = self._clock.ms_between(start, end)
+            try:
+                taken = self._clock.ms_between(start, end)
+            except RuntimeError:  # two devices; a GPU that failed is the job's to tell
+                self._waiting.popleft()
+                continue
             if taken is None:
-                return
+                break
             self._waiting.popleft()
-            self._times.append((at, taken))
+            if taken > 0:
+                self._times.append((at, taken))
+        if not self._is_tried and len(self._times) >= _TRIED:
+            self._is_tried = True
+            # The shorter ones: the first steps compile and connect.
+            usual_s = sorted(taken for _, taken in self._times[:_TRIED])[_TRIED // 4] / 1e3
+            self.every = max(1, math.ceil(_MARKED_EACH_S / usual_s))
         if len(self._times) > _MOST:
             self.every *= 2
             self._times = [one for one in self._times if one[0] % self.every == 0]
 
     def loss(self, value: Any) -> None:  # noqa: ANN401 - a tensor or a number
-        """Keep the first one; it is read at the end."""
-        if self._loss is None:
+        """Keep the first one; it is read at the end, so nothing waits for it here."""
+        # What is cloned into a graph is made anew by each replay.
+        if self._loss is None and not _is_capturing():
             self._loss = value.detach().clone() if hasattr(value, "detach") else value
 
     def finish(self) -> dict[str, Any] | None:
@@ -200,9 +207,14 @@ class Steps:
         if self._is_done or self._clock is None:
             return None
         self._is_done = True
-        with contextlib.suppress(Exception):  # a GPU that failed; what was read before counts
-            self._clock.wait()
+        until = time.monotonic() + _PATIENCE_S
+        with contextlib.suppress(Exception):  # a Python that is half gone; what was read counts
             self._collect()
+            while self._waiting and time.monotonic() < until:
+                time.sleep(0.001)
+                self._collect()
+        if self._waiting:
+            self._loss = None  # reading it would wait for the same GPU
         said = self._said()
         _write(json.dumps(said))
         return said
@@ -333,6 +345,14 @@ def _clock() -> _Host | _Cuda:
     """By what the job has imported: one without torch has nothing on a GPU to time."""
     torch = sys.modules.get("torch")
     return _Cuda(torch) if torch is not None and torch.cuda.is_available() else _Host()
+
+
+def _is_capturing() -> bool:
+    torch = sys.modules.get("torch")
+    # A build for the CPU has no such thing, and raises.
+    if torch is None or not torch.cuda.is_initialized():
+        return False
+    return bool(torch.cuda.is_current_stream_capturing())
 
 
 def _distributed() -> Any:  # noqa: ANN401 - a mark is whatever the clock makes

@@ -19,17 +19,12 @@ from typing import Any
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
-from machine import ended_well
+from machine import SAFETY, ended_well
 
 from rccltune.launch import environment
 from rccltune.logs import read_stream
 from rccltune.model import BASELINE, Collective, Stated, format_size
 
-SAFETY = {
-    "NCCL_NVLS_ENABLE": "0",
-    "TORCH_SYMM_MEM_DISABLE_MULTICAST": "1",
-    "NVSHMEM_DISABLE_NVLS": "1",
-}
 RULES = (
     (4096, 65536, "tree", "ll", -1),
     (65537, 1048576, "ring", "ll128", -1),

@@ -10,6 +10,13 @@ import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
+# NVLink multicast stays off in every process that a measurement starts.
+SAFETY = {
+    "NCCL_NVLS_ENABLE": "0",
+    "TORCH_SYMM_MEM_DISABLE_MULTICAST": "1",
+    "NVSHMEM_DISABLE_NVLS": "1",
+}
+
 
 def machine() -> str:
     """Where these figures were made."""

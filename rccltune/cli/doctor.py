@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Final
 import click
 
 from rccltune.cli.console import Console, common
-from rccltune.cli.detect import look, told
+from rccltune.cli.detect import told
 from rccltune.cli.options import of_a_machine
 from rccltune.model import MachineError
 
@@ -46,7 +46,7 @@ def doctor(*, console: Console, strict: bool, root: Path | None, rccl_tests: Pat
     from rccltune import machine
     from rccltune.machine import finding_as_plain
 
-    system = look(root, rccl_tests)
+    system = machine.here(root, rccl_tests)
     findings = machine.doctor(circumstances(system, live=root is None))
     plain = {"format": 1, "findings": [finding_as_plain(finding) for finding in findings]}
     console.result(plain, told(findings, console) or "Nothing was found that spoils a measurement.")

@@ -98,11 +98,10 @@ def _this_machine() -> Mapping[str, object]:
     """What detect and doctor say here."""
     import os
 
-    from rccltune.cli.detect import look
     from rccltune.cli.doctor import circumstances
-    from rccltune.machine import as_plain, doctor, finding_as_plain, situations
+    from rccltune.machine import as_plain, doctor, finding_as_plain, here, situations
 
-    system = look(None, None)
+    system = here(None, None)
     findings = doctor(circumstances(system, live=True))
     return {
         "detect.json": as_plain(system, situations(system, os.environ)),

@@ -157,16 +157,24 @@ def _rules(found: Answer) -> str:
     if one is None:
         return "Rules: not known."
     rounds = f"{one.speed.n_launches} rounds, 95 % interval"
+    most = max(abs(end) for end in one.percent[1:])
     match one.verdict.value:
         case "faster":
             return f"Rules: {_interval(one)} speed of the job; {rounds}."
         case "slower":
             return f"Rules: {_interval(one)} speed of the job: slower; {rounds}."
+        case "perhaps slower":
+            return (
+                f"Rules: {_interval(one)} speed of the job: perhaps slower, not beyond doubt; "
+                f"{rounds}."
+            )
         case "no difference":
-            most = max(abs(end) for end in one.percent[1:])
             return f"Rules: no difference: {_interval(one)}, so {most:.1f} % at most; {rounds}."
         case _:
-            return f"Rules: not known after {one.speed.n_launches} round."
+            return (
+                f"Rules: no difference was found, and {most:.1f} % at most may be there: "
+                f"{_interval(one)}; {rounds}."
+            )
 
 
 def _control(found: Answer) -> str:
@@ -179,15 +187,18 @@ def _control(found: Answer) -> str:
             f"{head}: with deliberately bad rules it had not ended after {found.slower_than:.1f} "
             "times its duration."
         )
+    join = ":"
+    if found.rules_change_it:
+        head, join = f"{head}: the rules change its speed", ";"
     if not found.control_hits:
-        return f"{head}: the deliberately bad rules answered no call."
-    if found.control is None:
-        return f"{head}."
+        return f"{head}{join} the deliberately bad rules answered no call."
     one = found.control
-    if one.verdict.value == "not known":
-        return f"{head}: one run with bad rules tells too little."
+    if one is None:
+        return f"{head}."
+    if one.speed.n_launches == 1:
+        return f"{head}{join} one run with bad rules tells too little."
     what = "cost" if found.importance and found.importance.name != "NONE" else "cost no more than"
-    return f"{head}: deliberately bad rules {what} {_cost(one, most=what != 'cost')}."
+    return f"{head}{join} deliberately bad rules {what} {_cost(one, most=what != 'cost')}."
 
 
 def _cost(one: Compared, *, most: bool) -> str:

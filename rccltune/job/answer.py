@@ -13,24 +13,13 @@ from enum import Enum
 from math import exp, inf, log
 from typing import Any, Final
 
+from rccltune.job import looks
 from rccltune.job.arms import Arm
+from rccltune.job.looks import Compared
 from rccltune.job.runs import Run
-from rccltune.model.defaults import LEVEL
-from rccltune.verify import Estimate, Value, by_launch
 
-# Bad rules that cost at most this show that no rule can matter.
-MATTERS: Final = 0.02
 # Losses of one and the same first step differ by the order in which ranks add.
 _SAME_LOSS: Final = 1e-3
-
-
-class Verdict(Enum):
-    """What an arm is beside the job as it is."""
-
-    FASTER = "faster"
-    SLOWER = "slower"
-    SAME = "no difference"
-    UNKNOWN = "not known"
 
 
 class Importance(Enum):
@@ -39,33 +28,6 @@ class Importance(Enum):
     MATTERS = "communication settings matter to this job"
     NONE = "communication settings do not matter to this job"
     UNKNOWN = "whether communication settings matter to this job is not known"
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Compared:
-    """An arm beside the job as it is.
-
-    Attributes:
-        speed: natural logarithm of the arm's speed over that of the job as it is.
-    """
-
-    arm: Arm
-    speed: Estimate
-
-    @property
-    def verdict(self) -> Verdict:
-        """By the 95 % interval."""
-        if self.speed.spread == inf:
-            return Verdict.UNKNOWN
-        if self.speed.low(LEVEL / 2) > 0:
-            return Verdict.FASTER
-        return Verdict.SLOWER if self.speed.high(LEVEL / 2) < 0 else Verdict.SAME
-
-    @property
-    def percent(self) -> tuple[float, float, float]:
-        """Change of speed, and the ends of its interval, in percent."""
-        middle, low, high = (100 * (ratio - 1) for ratio in self.speed.ratios)
-        return middle, low, high
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -101,13 +63,17 @@ class Answer:
             return None
         if self.slower_than is not None:
             return Importance.MATTERS
-        if not self.control_hits:
-            return Importance.UNKNOWN
-        if self.control is not None and self.control.verdict is Verdict.SLOWER:
+        told = self.control if self.control_hits else None
+        if told is not None and told.costs_nothing and not self.rules_change_it:
+            return Importance.NONE
+        if self.rules_change_it or (told is not None and told.costs):
             return Importance.MATTERS
-        if self.control is None or self.control.speed.low(LEVEL / 2) < log(1 - MATTERS):
-            return Importance.UNKNOWN
-        return Importance.NONE
+        return Importance.UNKNOWN
+
+    @property
+    def rules_change_it(self) -> bool:
+        """Which shows that settings matter, whatever bad ones do."""
+        return self.rules is not None and self.rules.changes_it
 
     def as_plain(self) -> dict[str, Any]:
         """For --json; ratios of speeds are fractions above or below 0."""
@@ -129,7 +95,7 @@ def _plain(one: Compared | None) -> dict[str, Any] | None:
     if one is None:
         return None
     middle, low, high = (percent / 100 for percent in one.percent)
-    known = one.verdict is not Verdict.UNKNOWN
+    known = one.speed.spread < inf
     return {
         "verdict": one.verdict.value,
         "speed": middle,
@@ -180,29 +146,8 @@ def compared(runs: Sequence[Run], arm: Arm, *, rate: bool) -> Compared | None:
         arm: to be compared.
         rate: whether more is better.
     """
-    pairs = list(zip(values(runs, Arm.AS_IS), values(runs, arm), strict=False))
-    if not pairs:
-        return None
-    sign = -1 if rate else 1
-    speed = by_launch(
-        Value(0, str(number), sign * log(as_is / own)) for number, (as_is, own) in enumerate(pairs)
-    )
-    if len(pairs) == 1:
-        as_is, own = pairs[0]
-        speed = Estimate(mean=sign * log(as_is / own), spread=inf, freedom=1.0, n_launches=1)
-    return Compared(arm=arm, speed=speed)
-
-
-def told_apart(one: Compared | None) -> bool:
-    """Whether a control that is looked at after every round is slower.
-
-    The chance of a false answer is shared by all looks: the k-th gets 1 / (k (k + 1)) of it, which
-    adds up to all of it however many there are.
-    """
-    if one is None or one.speed.n_launches < 2:
-        return False
-    look = one.speed.n_launches - 1
-    return one.speed.high(LEVEL / (look * (look + 1))) < 0
+    as_is, own = values(runs, Arm.AS_IS), values(runs, arm)
+    return looks.compared(arm, own, as_is) if rate else looks.compared(arm, as_is, own)
 
 
 def drift(runs: Sequence[Run]) -> float | None:

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from math import inf
 from pathlib import Path
 from typing import Any, Final
 
 from rccltune.job import answer as judging
-from rccltune.job.answer import Answer, Compared, Verdict
+from rccltune.job.answer import Answer
 from rccltune.job.arms import Arm
+from rccltune.job.looks import Compared, Verdict
 
 NAME: Final = "job.png"
 # Dark enough on white, and told apart by those who do not see red and green.
@@ -41,12 +43,16 @@ def headline(found: Answer) -> str:
     """The answer in a few words."""
     stamp = "SIMULATED: " if found.simulated else ""
     one = found.rules
-    if one is None or one.verdict is Verdict.UNKNOWN:
+    if one is None or not _is_known(one):
         return f"{stamp}Rules: not known"
+    most = max(abs(end) for end in one.percent[1:])
+    if one.verdict is Verdict.UNKNOWN:
+        return f"{stamp}Rules: no difference found ({most:.1f} % at most)"
     if one.verdict is Verdict.SAME:
-        most = max(abs(end) for end in one.percent[1:])
         return f"{stamp}Rules make no difference ({most:.1f} % at most)"
     middle = abs(one.percent[0])
+    if one.verdict is Verdict.PERHAPS_SLOWER:
+        return f"{stamp}Rules perhaps make the job {middle:.1f} % slower"
     return f"{stamp}Rules make the job {middle:.1f} % {one.verdict.value}"
 
 
@@ -89,4 +95,4 @@ def _draw_beside(axes: Any, found: Answer) -> None:  # noqa: ANN401 - matplotlib
 
 
 def _is_known(one: Compared) -> bool:
-    return one.verdict is not Verdict.UNKNOWN
+    return one.speed.spread < inf

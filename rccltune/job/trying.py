@@ -16,6 +16,7 @@ from rccltune.job import answer as judging
 from rccltune.job import arms
 from rccltune.job.answer import Answer
 from rccltune.job.arms import Arm, Rules
+from rccltune.job.looks import FEWEST_ROUNDS, MOST_ROUNDS, Compared, is_hopeless, is_over
 from rccltune.job.measures import pattern_of
 from rccltune.job.runs import Run, folder_of, read_runs, run
 from rccltune.model import (
@@ -34,8 +35,6 @@ from rccltune.model import (
 
 JOB_FILE: Final = "job.json"
 BUDGET_S: Final = 600.0
-FEWEST_ROUNDS: Final = 3
-MOST_ROUNDS: Final = 12
 _FORMAT: Final = 1
 # A run is ended when it takes so many times as long as the slowest that ended well, and this more.
 _PATIENCE: Final = 3.0
@@ -196,7 +195,26 @@ class _Trial:
     # --- what comes next --------------------------------------------------------------------------
 
     def _active(self) -> tuple[Arm, ...]:
-        return (Arm.AS_IS, Arm.RULES, Arm.CONTROL) if self._wants_control() else _PAIR
+        """Arms that still have something to tell."""
+        rules = self._compared(Arm.RULES)
+        found = []
+        if rules is None or not self._is_told(rules):
+            found.append(Arm.RULES)
+        # Where rules change the job, bad ones have nothing to add.
+        if (found or rules is None or not rules.changes_it) and self._wants_control():
+            found.append(Arm.CONTROL)
+        return (Arm.AS_IS, *found) if found else ()
+
+    def _compared(self, arm: Arm) -> Compared | None:
+        return judging.compared(self.runs, arm, rate=self.request.rate)
+
+    def _is_told(self, found: Compared) -> bool:
+        """Whether an arm is told apart, or cannot be within the budget."""
+        if is_over(found):
+            return True
+        n_rounds = found.speed.n_launches
+        n_more = int((self.request.budget_s - self._spent_s()) / self._round_s(found.arm))
+        return is_hopeless(found, min(MOST_ROUNDS, n_rounds + max(0, n_more)))
 
     def _wants_control(self) -> bool:
         """Whether the control is not yet told apart, answers calls, and ends in time."""
@@ -205,8 +223,8 @@ class _Trial:
         done = judging.good(self.runs, Arm.CONTROL)
         if done and not _hits(done):
             return False
-        found = judging.compared(self.runs, Arm.CONTROL, rate=self.request.rate)
-        return not judging.told_apart(found)
+        found = self._compared(Arm.CONTROL)
+        return found is None or not self._is_told(found)
 
     def _control_timed_out(self) -> Run | None:
         ended = (one for one in self.runs if one.arm is Arm.CONTROL and one.outcome.timed_out)
@@ -214,22 +232,30 @@ class _Trial:
 
     def _next(self) -> Arm | None:
         active = self._active()
+        if not active:
+            return None
         counts = {arm: len(judging.good(self.runs, arm)) for arm in active}
         n_rounds = min(counts.values())
-        if max(counts.values()) == n_rounds and self._is_enough(n_rounds):
+        if max(counts.values()) == n_rounds and self._is_enough(n_rounds, active):
             return None
         return next(arm for arm in arms.turn(n_rounds, active) if counts[arm] <= n_rounds)
 
-    def _is_enough(self, n_rounds: int) -> bool:
+    def _is_enough(self, n_rounds: int, active: Sequence[Arm]) -> bool:
         if n_rounds >= MOST_ROUNDS:
             return True
-        spent = sum(one.outcome.duration_s for one in self.runs)
-        each = [
+        left_s = self.request.budget_s - self._spent_s()
+        return n_rounds > 0 and self._round_s(*active) > left_s
+
+    def _spent_s(self) -> float:
+        return sum(one.outcome.duration_s for one in self.runs)
+
+    def _round_s(self, *active: Arm) -> float:
+        """What a round of these arms takes at the most, the job as it is among them."""
+        return sum(
             max(one.outcome.duration_s for one in found)
-            for arm in self._active()
+            for arm in {Arm.AS_IS, *active}
             if (found := judging.good(self.runs, arm))
-        ]
-        return n_rounds > 0 and spent + sum(each) > self.request.budget_s
+        )
 
     # --- what is said, and what stops it ----------------------------------------------------------
 
@@ -308,11 +334,10 @@ class _Trial:
         Raises:
             TooLittleDataError: too few rounds fitted into the budget.
         """
-        found = judging.compared(self.runs, Arm.RULES, rate=self.request.rate)
+        found = self._compared(Arm.RULES)
         n_rounds = found.speed.n_launches if found else 0
         if n_rounds < FEWEST_ROUNDS:
-            spent = sum(one.outcome.duration_s for one in self.runs)
-            wanted = 60 * int(1 + spent * FEWEST_ROUNDS / max(1, n_rounds) / 60)
+            wanted = 60 * int(1 + self._spent_s() * FEWEST_ROUNDS / max(1, n_rounds) / 60)
             raise TooLittleDataError(
                 f"{n_rounds} rounds fit into the budget, and {FEWEST_ROUNDS} are the fewest that "
                 "tell anything",
@@ -321,23 +346,19 @@ class _Trial:
                 "job do fewer steps.",
             )
         late = self._control_timed_out()
-        control = judging.compared(self.runs, Arm.CONTROL, rate=self.request.rate)
         taken = [one.outcome.duration_s for one in judging.good(self.runs, Arm.AS_IS)]
         what = next(one.measured.what for one in self.runs if one.measured is not None)
         return Answer(
             what=what,
             runs=tuple(self.runs),
             rules=found,
-            control=control,
+            control=self._compared(Arm.CONTROL),
             slower_than=late.outcome.limit_s / max(taken) if late and late.answers else None,
             control_hits=_hits([one for one in self.runs if one.arm is Arm.CONTROL]),
             drift=judging.drift(self.runs),
             differences=judging.differences(self.runs),
             simulated=self.simulated or _is_simulated(self.runs),
         )
-
-
-_PAIR: Final = (Arm.AS_IS, Arm.RULES)
 
 
 def _hits(runs: Sequence[Run]) -> int:

@@ -1,6 +1,8 @@
 from .advice import is_memory_fault as is_memory_fault
 from .advice import meaning_of as meaning_of
 from .advice import was_killed as was_killed
+from .columns import INSPECTOR_FORMAT as INSPECTOR_FORMAT
+from .columns import is_inspector as is_inspector
 from .jobs import buses_in as buses_in
 from .jobs import jobs_in as jobs_in
 from .library import COLL_CHANNELS as COLL_CHANNELS

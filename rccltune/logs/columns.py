@@ -119,6 +119,10 @@ _RULE_HEADER: Final = re.compile(r"\s*coll(?:ective)?_?type\s*,\s*min_?bytes", r
 _SEPARATORS: Final = ",;\t"
 
 
+# The field that every line of Inspector's has (inspector_json.cc).
+INSPECTOR_FORMAT: Final = "inspector_output_format_version"
+
+
 class Form(Enum):
     """Kinds of files; the value is what people call them."""
 
@@ -148,6 +152,11 @@ def form_of(head: str) -> Form:
             return Form.DELIMITED
         break
     return Form.TEXT
+
+
+def is_inspector(head: str) -> bool:
+    """Whether a file that begins so is a dump of the Inspector plugin that NCCL and RCCL ship."""
+    return head.lstrip().startswith("{") and f'"{INSPECTOR_FORMAT}"' in head[:4096]
 
 
 def separator_of(header: str) -> str:

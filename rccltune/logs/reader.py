@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import BinaryIO, Final
 
-from rccltune.logs.columns import Form, form_of
+from rccltune.logs.columns import Form, form_of, is_inspector
 from rccltune.logs.drafts import Run
 from rccltune.logs.jobs import Book
 from rccltune.logs.json_log import JsonSource, ResultsFile, read_records
@@ -165,6 +165,8 @@ def read(path: Path, stated: Stated, launch: str) -> Reading:
     name = str(path)
     with open_log(path) as stream, _collector_paused():
         head = head_of(stream, name).decode("utf-8-sig", "replace")
+        if is_inspector(head):
+            raise _inspector(name)
         form = form_of(head)
         resolver = Resolver(name, stated)
         match form:
@@ -185,6 +187,17 @@ def read(path: Path, stated: Stated, launch: str) -> Reading:
                 return _reading(runs, resolver, launch, form)
             case Form.RESULTS:
                 return _results(stream, resolver, launch)
+
+
+def _inspector(name: str) -> OutputError:
+    return OutputError(
+        "this is a dump of NCCL's Inspector plugin, which makes no session: it names no algorithm "
+        "or protocol, so there is nothing to choose among, and a call's time holds what its rank "
+        "waited for the others, so it is no measurement beside a benchmark's",
+        where=name,
+        hint="it says which calls a job makes and how long it is in them: rccltune workload show "
+        f"{name}, and with --session what rules could save of that.",
+    )
 
 
 def read_stream(lines: Iterable[bytes], name: str, stated: Stated, launch: str) -> Reading:

@@ -101,3 +101,4 @@ from .survey import look as look
 from .survey import look_quickly as look_quickly
 from .survey import with_nvidia as with_nvidia
 from .tables import vendor_table as vendor_table
+from .this_machine import here as here

@@ -45,6 +45,7 @@ from .needs import is_harmless as is_harmless
 from .needs import named_in as named_in
 from .reader import RuleFile as RuleFile
 from .reader import Severity as Severity
+from .reader import StatedHole as StatedHole
 from .reader import read_rules as read_rules
 from .seals import accepted as accepted
 from .seals import seal as seal

@@ -14,6 +14,7 @@ from .folders import machine_words as machine_words
 from .folders import one_machine as one_machine
 from .folders import sessions_in as sessions_in
 from .imports import VENDOR_UNKNOWN as VENDOR_UNKNOWN
+from .imports import Imported as Imported
 from .imports import import_files as import_files
 from .launches import REPEATING as REPEATING
 from .launches import Ran as Ran

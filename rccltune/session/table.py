@@ -46,7 +46,11 @@ COLUMNS: Final = (
     "n_wrong",
     "doubt",
     "executed",
+    "usable",
 )
+# Of sessions written before the last column.
+_EARLIER: Final = COLUMNS[:-1]
+_USABLE: Final = {"true": True, "false": False}
 _NAME: Final = re.compile(NAME, re.ASCII)
 
 
@@ -63,7 +67,8 @@ def dump_samples(samples: Iterable[Sample], stream: IO[bytes]) -> None:
         lines.append(
             f"{s.launch},{_text(s.step)},{s.cycle},{_text(s.line)},{entry[1]},{s.nbytes},"
             f"{_text(s.count)},{_text(s.time_us)},{_text(s.n_wrong)},"
-            f"{s.doubt.value if s.doubt else ''},{_text(s.executed)}\n"
+            f"{s.doubt.value if s.doubt else ''},{_text(s.executed)},"
+            f"{'false' if s.doubt else 'true'}\n"
         )
         if len(lines) >= 10_000:
             stream.write("".join(lines).encode())
@@ -84,13 +89,13 @@ def read_samples(
         header = tuple(next(rows, ()))
     except csv.Error as error:
         raise _unreadable(where, 1, str(error)) from error
-    if header != COLUMNS:
+    if header not in (COLUMNS, _EARLIER):
         raise _unreadable(where, 1, "its columns are not those of this version")
     reader = _Reader(variants)
     samples: list[Sample] = []
     for number, row in enumerate(_rows(rows, where), start=2):
         try:
-            samples.append(reader.sample(row))
+            samples.append(reader.sample(row if header == COLUMNS else [*row, ""]))
         except (ValueError, KeyError) as error:
             raise _unreadable(where, number, str(error)) from error
     return tuple(samples)
@@ -107,7 +112,10 @@ class _Reader:
 
     def sample(self, row: list[str]) -> Sample:
         """One row; ValueError or KeyError where it is none."""
-        launch, step, cycle, line, *key, nbytes, count, time_us, n_wrong, doubt, ran = row
+        launch, step, cycle, line, *key, nbytes, count, time_us, n_wrong, doubt, ran, usable = row
+        # It says again what doubt says: a program that changes one of them must not be believed.
+        if usable and _USABLE[usable] is not (not doubt):
+            raise ValueError(f"usable is {usable}, and the doubt is '{shown(doubt[:40])}'")
         if launch not in self._launches:
             self._launches.add(_word(launch))
         return Sample(

@@ -19,10 +19,10 @@ import json
 from dataclasses import dataclass, field
 from typing import Any, Final
 
+from rccltune.logs import INSPECTOR_FORMAT
 from rccltune.model import TUNABLE, Collective, OutputError, Scale
 from rccltune.workload.records import Count, Recorder, Source, Workload, gathered
 
-_FORMAT: Final = "inspector_output_format_version"
 # Later ones of the same number add fields; another number may mean others by the same names.
 _KNOWN: Final = "v4."
 _Key = tuple[str, int, str, int]
@@ -42,12 +42,6 @@ class _Seen:
     by_size: dict[tuple[Collective, int], list[int]] = field(default_factory=dict)
     numbers: dict[str, list[int]] = field(default_factory=dict)
     unknown: int = 0
-
-
-def is_dump(text: str) -> bool:
-    """Whether a text begins like one of Inspector's."""
-    head = text[:4096].lstrip()
-    return head.startswith("{") and f'"{_FORMAT}"' in head
 
 
 def read_dump(text: str, name: str) -> Workload:
@@ -94,7 +88,7 @@ def _take(
 ) -> None:
     try:
         header, metadata = plain["header"], plain["metadata"]
-        told = str(metadata[_FORMAT])
+        told = str(metadata[INSPECTOR_FORMAT])
         if not told.startswith(_KNOWN):
             raise _bad(where, f"this is Inspector's format {told}, and not {_KNOWN}x")
         if "p2p_perf" in plain:

@@ -5,8 +5,9 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Final
 
+from rccltune.logs import is_inspector
 from rccltune.model import OutputError
-from rccltune.workload.inspector import is_dump, read_dump
+from rccltune.workload.inspector import read_dump
 from rccltune.workload.log import Stated, is_log, read_log
 from rccltune.workload.records import Workload
 from rccltune.workload.replay import is_replay, read_replay
@@ -40,7 +41,7 @@ def read(path: Path, stated: Stated = _NOTHING_STATED) -> Workload:
         text = content.decode("utf-8", "replace")
         if not is_log(text):
             raise _unknown(path) from None
-    if is_dump(text):
+    if is_inspector(text):
         return read_dump(text, str(path))
     if is_log(text):
         return read_log(text, str(path), stated)

@@ -16,8 +16,6 @@ from job_runs import BAD, RULES, TREE_LL, asking, rccltune
 
 # Twelve rounds end sooner on a machine that does nothing else.
 SHORT = ("--budget", "45s")
-# Rules that do nothing are called slower once in forty times.
-EITHER = (0, 9)
 
 
 @pytest.fixture
@@ -65,11 +63,31 @@ def test_rules_that_pay_are_said_to(place: Path) -> None:
 def test_the_control_stops_when_it_is_told_apart(place: Path) -> None:
     """Bad rules that double every step are not tried again and again."""
     command = asking(place, {TREE_LL: 8.0, BAD: 16.0}, plain_ms=8.0)
-    found = tried(place, command, *SHORT, codes=EITHER)
+    found = tried(place, command, *SHORT)
     arms = [run["arm"] for run in found["runs"]]
     assert arms[:6] == ["as-is", "rules", "control", "rules", "control", "as-is"]
     assert 2 <= arms.count("control") <= 6
     assert arms.count("control") < arms.count("rules")
+
+
+def test_rules_that_are_told_apart_stop(place: Path) -> None:
+    """Twice as fast is seen after a few of twelve rounds; no control is needed to see it matters."""
+    command = asking(place, {TREE_LL: 4.0, BAD: 8.0}, plain_ms=8.0)
+    found = tried(place, command, *SHORT)
+    arms = [run["arm"] for run in found["runs"]]
+    assert arms.count("rules") == arms.count("as-is") == found["rules"]["rounds"] <= 8
+    assert arms.count("control") <= arms.count("rules")
+    assert found["communication"] == "communication settings matter to this job"
+
+
+def test_a_small_loss_is_no_verdict(place: Path) -> None:
+    """0.3 % slower in every run, as exact as can be: said, and the exit code stays 0."""
+    more = "print('took', 100.0 if comm is None else 100.3)"
+    command = asking(place, {}, plain_ms=0.1, more=more)
+    options = ("--measure", "took ([0-9.]+)", "--no-control", *SHORT)
+    found = tried(place, command, *options)
+    assert found["rules"]["verdict"] in ("perhaps slower", "no difference")
+    assert found["rules"]["speed"] == pytest.approx(-0.003, abs=1e-4)
 
 
 def test_a_job_that_does_not_care_is_said_not_to(place: Path) -> None:
@@ -77,13 +95,13 @@ def test_a_job_that_does_not_care_is_said_not_to(place: Path) -> None:
     command = asking(place, {}, plain_ms=20.0)
     words = ("job", "--rules", "rules.csv", "--budget", "60s", "--", *command)
     done = rccltune(place, *words)
-    assert done.returncode in EITHER, done.stderr
+    assert done.returncode == 0, done.stderr
     assert "Communication settings do not matter to this job: deliberately bad" in done.stdout
     assert "% speed" in done.stdout
     # An interval of 95 % leaves out what is true once in twenty times.
     if "no difference" in done.stdout:
-        assert "Rules: no difference: " in done.stdout
-        assert " % at most; " in done.stdout
+        assert "Rules: no difference" in done.stdout
+        assert " % at most" in done.stdout
 
 
 def test_rules_that_cost_end_with_nine(place: Path) -> None:
@@ -206,7 +224,7 @@ def test_runs_share_nothing(place: Path) -> None:
         "assert not (own / 'checkpoint').exists(); (own / 'checkpoint').write_text('x')"
     )
     command = [*asking(place, {TREE_LL: 3.0}, more=more), "{run}"]
-    found = tried(place, command, "--no-control", *SHORT, codes=EITHER)
+    found = tried(place, command, "--no-control", *SHORT)
     written = list((place / "rccltune-job" / "runs").glob("*/checkpoint"))
     assert len(written) == len(found["runs"]) >= 6
 
@@ -214,7 +232,7 @@ def test_runs_share_nothing(place: Path) -> None:
 def test_arms_that_do_other_things_are_said(place: Path) -> None:
     """Another number of steps and another first loss in one arm."""
     more = "if comm is not None:\n    mark._STEPS.n_steps, mark._STEPS._loss = 13, 3.5"
-    found = tried(place, asking(place, {}, more=more), "--no-control", *SHORT, codes=EITHER)
+    found = tried(place, asking(place, {}, more=more), "--no-control", *SHORT)
     assert "steps differ: 12 as it is, 13 with the rules" in found["differences"]
     assert "first losses differ: 2.5 as it is, 3.5 with the rules" in found["differences"]
 
@@ -222,7 +240,7 @@ def test_arms_that_do_other_things_are_said(place: Path) -> None:
 def test_fewer_ranks_than_expected(place: Path) -> None:
     """Of eight ranks one says what its steps took."""
     command = asking(place, {})
-    found = tried(place, command, "--no-control", *SHORT, codes=EITHER, WORLD_SIZE="8", RANK="0")
+    found = tried(place, command, "--no-control", *SHORT, WORLD_SIZE="8", RANK="0")
     assert any(text.startswith("1 of 8 ranks say") for text in found["differences"])
 
 
@@ -266,7 +284,7 @@ def test_the_same_command_goes_on(place: Path) -> None:
     assert started.returncode == 130
     before = first.read_bytes()
     again = rccltune(place, *words)
-    assert again.returncode in EITHER, again.stderr
+    assert again.returncode == 0, again.stderr
     assert first.read_bytes() == before
     other = [*words[:-2], sys.executable, "-c", "pass"]
     assert rccltune(place, *other).returncode == 2

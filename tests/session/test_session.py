@@ -86,6 +86,29 @@ def test_samples_survive_their_csv(samples: list[Sample]) -> None:
     assert session.read_samples(text, KNOWN_VARIANTS, "x") == tuple(samples)
 
 
+def test_usable_says_what_doubt_says() -> None:
+    """The last column is for readers without rccltune; one that says something else is refused."""
+    stream = io.BytesIO()
+    session.dump_samples([sample(), sample(doubt=Doubt.NO_TIME)], stream)
+    header, good, doubted = stream.getvalue().decode().splitlines()
+    assert header.endswith(",executed,usable")
+    assert good.endswith(",true")
+    assert doubted.endswith(",false")
+    for odd in (good.replace(",true", ",false"), doubted.replace(",false", ",true"), good + "ish"):
+        with pytest.raises(SessionError, match=r"samples\.csv cannot be read"):
+            session.read_samples(io.StringIO(f"{header}\n{odd}\n"), KNOWN_VARIANTS, "x")
+
+
+def test_tables_of_before_have_no_usable() -> None:
+    """They are read as they were."""
+    samples = [sample(), sample(doubt=Doubt.NO_TIME)]
+    stream = io.BytesIO()
+    session.dump_samples(samples, stream)
+    lines = [line.rpartition(",")[0] for line in stream.getvalue().decode().splitlines()]
+    text = io.StringIO("\n".join(lines), newline="")
+    assert session.read_samples(text, KNOWN_VARIANTS, "x") == tuple(samples)
+
+
 def sample(launch: str = "a1", **changes: object) -> Sample:
     """One good half-row."""
     key = CurveKey(

@@ -74,6 +74,18 @@ def test_an_optimizer_marks_steps(run: Run) -> None:
     assert lines(done.stdout)[0]["steps"] == 4
 
 
+def test_a_loss_of_a_build_for_the_cpu_is_kept(run: Run) -> None:
+    """The first of two; such a build knows nothing of graphs."""
+    done = run(
+        "import torch, rccltune_torch as mark\n"
+        "for value in (2.5, 1.0):\n"
+        "    with mark.step():\n        pass\n"
+        "    mark.loss(torch.tensor(value))\n"
+    )
+    assert done.returncode == 0, done.stderr
+    assert lines(done.stdout)[0]["first_loss"] == 2.5
+
+
 def test_no_step_is_no_line(run: Run) -> None:
     """A job that imports the module and marks nothing prints nothing of it."""
     assert lines(run("import rccltune_torch").stdout) == []

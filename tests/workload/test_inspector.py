@@ -13,7 +13,8 @@ from typing import Any
 
 import pytest
 
-from rccltune.model import Collective, CommandLineError, OutputError, Scale
+from rccltune import logs
+from rccltune.model import Collective, CommandLineError, OutputError, Scale, Stated
 from rccltune.workload import Source, merge, read, write_table
 
 Put = Callable[[str, str], Path]
@@ -70,6 +71,16 @@ def test_calls_are_counted_as_a_tuner_sees_them(put: Put) -> None:
         Collective.REDUCE: 1 << 20,
     }
     assert {one.scale for one in found.counts} == {Scale(n_nodes=2, n_ranks=8)}
+
+
+def test_no_session_is_made_of_one(put: Put) -> None:
+    """import says what a dump cannot give, and which verb takes it."""
+    path = put("a.log", dump(line()))
+    with pytest.raises(OutputError) as told:
+        logs.read(path, Stated(), "launch")
+    assert "it names no algorithm or protocol" in told.value.message
+    assert "waited for the others" in told.value.message
+    assert f"rccltune workload show {path}" in str(told.value.hint)
 
 
 def test_ranks_and_their_time(put: Put) -> None:

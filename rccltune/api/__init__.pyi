@@ -1,0 +1,16 @@
+from .loaded import Loaded as Loaded
+from .loaded import load as load
+from .measuring import sweep as sweep
+from .measuring import tune as tune
+from .measuring import verify as verify
+from .verbs import deploy as deploy
+from .verbs import detect as detect
+from .verbs import emit_config as emit_config
+from .verbs import explain as explain
+from .verbs import fit as fit
+from .verbs import import_logs as import_logs
+from .verbs import plot as plot
+from .verbs import report as report
+from .verbs import try_job as try_job
+from .verbs import why as why
+from .verbs import workload as workload

@@ -1,0 +1,64 @@
+"""What callers may write, as the packages below take it."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Mapping, Sequence
+from enum import Enum
+from pathlib import Path
+from typing import Any, TypeAlias
+
+from rccltune import measure
+from rccltune.fit import FitDone
+from rccltune.zones import ChoiceOptions, baseline_named
+
+Place: TypeAlias = str | os.PathLike[str]
+
+
+def choosing(
+    tolerance: float, min_gain: float, baseline: str | None, max_channels: int | None = None
+) -> Callable[[FitDone], ChoiceOptions]:
+    """How to choose; a baseline is looked up among what was measured."""
+
+    def options(done: FitDone) -> ChoiceOptions:
+        return ChoiceOptions(
+            tolerance=tolerance,
+            min_gain=min_gain,
+            max_channels=max_channels,
+            baseline=baseline_named(baseline, done),
+        )
+
+    return options
+
+
+def options_of(given: Mapping[str, Any]) -> dict[str, Any]:
+    """Checked as those of a sweep file are, with all mistakes at once."""
+    if not given:
+        return {}
+    import yaml
+
+    text = yaml.safe_dump({name: _plain(value) for name, value in given.items()}, sort_keys=False)
+    return measure.read_sweep_file(text, "options")
+
+
+def _plain(value: object) -> object:
+    """As a YAML file has it; records of ours by their words."""
+    if isinstance(value, Mapping):
+        return {str(name): _plain(each) for name, each in value.items()}
+    if isinstance(value, (list, tuple)):
+        return [_plain(each) for each in value]
+    if isinstance(value, Enum):
+        return value.value
+    return value if isinstance(value, (bool, int, float, str)) or value is None else str(value)
+
+
+def path_of(place: Place | None) -> Path | None:
+    """None stays None."""
+    return None if place is None else Path(place)
+
+
+def paths_of(places: Place | Sequence[Place]) -> tuple[Path, ...]:
+    """One or several."""
+    if isinstance(places, (str, os.PathLike)):
+        return (Path(places),)
+    return tuple(Path(place) for place in places)

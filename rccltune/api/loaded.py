@@ -1,0 +1,320 @@
+"""A session as tables of pandas."""
+
+from __future__ import annotations
+
+import io
+import os
+from collections.abc import Iterable, Iterator, Mapping
+from functools import cached_property
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
+
+from rccltune import fit, session, verify
+from rccltune.api.listening import Logging
+from rccltune.model import Collective, CurveKey, InputFileError, Target, View
+from rccltune.rules import StatedHole, read_rules
+
+if TYPE_CHECKING:
+    from pandas import DataFrame
+
+_RULE_FILES: Final = ("rccl_tuner_*.csv", "*/rccl_tuner_*.csv")
+_KEY: Final = {
+    "collective": "str",
+    "n_nodes": "int64",
+    "n_ranks": "int64",
+    "rank_placement": "str",
+    "variant": "str",
+    "placement": "str",
+    "dtype": "str",
+    "redop": "str",
+    "graph": "boolean",
+}
+_SAMPLES: Final = {
+    "step": "Int64",
+    "line": "Int64",
+    "graph": "boolean",
+    "count": "Int64",
+    "time_us": "float64",
+    "n_wrong": "Int64",
+}
+_CURVES: Final = {
+    **_KEY,
+    "setting": "str",
+    "nbytes": "int64",
+    "time_us": "float64",
+    "low_us": "float64",
+    "high_us": "float64",
+    "n_samples": "int64",
+    "n_launches": "int64",
+    "n_left_out": "int64",
+    "model": "str",
+    "extrapolated": "bool",
+}
+_CROSSOVERS: Final = {
+    **_KEY,
+    "below": "str",
+    "above": "str",
+    "at_nbytes": "float64",
+    "low_nbytes": "float64",
+    "high_nbytes": "float64",
+    "evidence": "str",
+}
+_RULES: Final = {
+    "file": "str",
+    "line": "Int64",
+    "collective": "str",
+    "n_nodes": "Int64",
+    "n_ranks": "Int64",
+    "min_nbytes": "int64",
+    "max_nbytes": "int64",
+    "setting": "str",
+    "fallback": "bool",
+    "vendor": "bool",
+    "reason": "str",
+}
+_VERDICT: Final = {
+    "file": "str",
+    **_KEY,
+    "nbytes": "int64",
+    "baseline_us": "float64",
+    "tuned_us": "float64",
+    "ratio": "float64",
+    "low": "float64",
+    "high": "float64",
+    "control": "float64",
+    "n_launches": "int64",
+    "n_wrong": "Int64",
+    "judgement": "str",
+}
+
+
+def load(folder: str | os.PathLike[str]) -> Loaded:
+    """A session's tables; each is made when it is asked for.
+
+    Args:
+        folder: of the session, as ``rccltune sweep``, ``tune`` and ``import`` leave it.
+
+    Raises:
+        SessionError: no session there, a newer format, or a file of it that cannot be read.
+    """
+    return Loaded(session.open_session(Path(folder)))
+
+
+class Loaded:
+    """A session that is read and not changed, but for what it derives from its logs.
+
+    Every table has a row for each thing and plain column names; sizes are bytes as a tuner sees
+    them, times µs, ratios plain numbers. Columns that several have:
+
+    ``collective`` (``all_reduce``), ``n_nodes``, ``n_ranks``, ``rank_placement`` (``node``),
+    ``variant`` (``default``), ``placement`` (``in``, ``out`` of place), ``dtype``, ``redop``,
+    ``graph`` (replayed from a captured graph); a setting is ``tree/ll128`` or ``tree/ll128/16``.
+    What is not known is missing (``NaN``, ``<NA>``), in text columns too.
+
+    Attributes:
+        path: its folder.
+        simulated: measured on a simulated node, never on hardware.
+    """
+
+    def __init__(self, opened: session.Session) -> None:
+        """Nothing is read yet."""
+        self._opened = opened
+        self._reporter = Logging()
+        self.path: Path = opened.path
+        self.simulated: bool = opened.simulated
+
+    def __repr__(self) -> str:
+        """Where it is, and whether it is simulated."""
+        return f"<rccltune session {self.path}{', simulated' if self.simulated else ''}>"
+
+    @cached_property
+    def fitted(self) -> fit.FitDone:
+        """Curves, crossovers and all that was found beside them, as records.
+
+        Raises:
+            TooLittleDataError: no usable sample.
+        """
+        return fit.fit_session(self.path, reporter=self._reporter)
+
+    @cached_property
+    def samples(self) -> DataFrame:
+        """A row for each half-row of a benchmark: the columns of ``samples.csv``.
+
+        ``launch step cycle line`` (where it was read), ``setting`` (asked for), ``nbytes``,
+        ``count`` (elements), ``time_us`` (mean over ranks), ``n_wrong`` (elements; missing where
+        results were not checked), ``doubt`` (why it is not used), ``executed`` (setting that is
+        known to have run), ``usable`` (no doubt).
+        """
+        import pandas as pd
+
+        stream = io.BytesIO()
+        session.dump_samples(session.load_samples(self._opened, self._reporter), stream)
+        stream.seek(0)
+        return pd.read_csv(
+            stream,
+            dtype=_SAMPLES,
+            keep_default_na=False,
+            na_values=[""],
+        )
+
+    @cached_property
+    def curves(self) -> DataFrame:
+        """A row for each size of each curve.
+
+        ``setting``, ``nbytes``, ``time_us`` (robust centre over launches), ``low_us``, ``high_us``
+        (its spread), ``n_samples``, ``n_launches``, ``n_left_out`` (launches that stalled),
+        ``model`` (that fits best), ``extrapolated``.
+        """
+        rows = (
+            {
+                **_key_row(curve.key),
+                "setting": str(curve.key.setting),
+                "nbytes": point.nbytes,
+                "time_us": point.time_us,
+                "low_us": point.low_us,
+                "high_us": point.high_us,
+                "n_samples": point.n_samples,
+                "n_launches": point.n_launches,
+                "n_left_out": point.n_left_out,
+                "model": curve.chosen.value,
+                "extrapolated": curve.extrapolated is not None,
+            }
+            for curve in self.fitted.curves
+            for point in curve.points
+        )
+        return _frame(rows, _CURVES)
+
+    @cached_property
+    def crossovers(self) -> DataFrame:
+        """A row for each size from which another setting is the fastest.
+
+        ``below``, ``above`` (settings), ``at_nbytes``, ``low_nbytes``, ``high_nbytes`` (ends of its
+        interval), ``evidence`` (``interval`` from repeats, or ``bracket`` of two measured sizes).
+        """
+        rows = (
+            {
+                **_target_row(one.target, one.view),
+                "below": str(one.below),
+                "above": str(one.above),
+                "at_nbytes": one.at_nbytes,
+                "low_nbytes": one.low_nbytes,
+                "high_nbytes": one.high_nbytes,
+                "evidence": one.evidence.value,
+            }
+            for one in self.fitted.crossovers
+        )
+        return _frame(rows, _CROSSOVERS)
+
+    @cached_property
+    def rules(self) -> DataFrame:
+        """A row for each rule and each stated hole of the session's rule files.
+
+        ``file`` (in the session), ``line``, ``min_nbytes``, ``max_nbytes`` (inclusive), ``setting``
+        (missing in a hole), ``fallback``, ``vendor``, ``reason`` (of a hole). ``n_nodes`` and
+        ``n_ranks`` are missing where any will do. Empty where there is no rule file.
+
+        Raises:
+            InputFileError: a file that the plugin would refuse.
+        """
+        return _frame(self._rule_rows(), _RULES)
+
+    @cached_property
+    def verdict(self) -> DataFrame:
+        """A row for each size of each verification.
+
+        ``file`` (``verdict.json``), ``nbytes``, ``baseline_us``, ``tuned_us``, ``ratio`` (of these;
+        above 1 the rules are faster), ``low``, ``high`` (its interval), ``control`` (how far
+        silence was from itself), ``n_launches``, ``n_wrong``, ``judgement`` (``better``, ``same``,
+        ``undecided``, ``worse``, ``wrong``). Empty where nothing was verified.
+        """
+        return _frame(self._verdict_rows(), _VERDICT)
+
+    def _rule_rows(self) -> Iterator[dict[str, Any]]:
+        for path in self._rule_files():
+            name = str(path.relative_to(self.path))
+            read = read_rules(path.read_bytes())
+            if read.errors:
+                raise InputFileError(
+                    "the plugin would refuse this rule file",
+                    where=f"{path}:{read.errors[0].line}",
+                    hint=f"rccltune explain {path} has every mistake.",
+                )
+            for rule in read.rules:
+                yield {
+                    "file": name,
+                    "line": rule.line,
+                    "collective": rule.collective.value,
+                    "n_nodes": rule.n_nodes,
+                    "n_ranks": rule.n_ranks,
+                    "min_nbytes": rule.min_nbytes,
+                    "max_nbytes": rule.max_nbytes,
+                    "setting": str(rule.setting),
+                    "fallback": rule.fallback,
+                    "vendor": rule.vendor,
+                }
+            for hole in read.holes:
+                yield {"file": name, "fallback": False, "vendor": False, **_hole_row(hole)}
+
+    def _rule_files(self) -> list[Path]:
+        found = (path for pattern in _RULE_FILES for path in sorted(self.path.glob(pattern)))
+        return [path for path in found if path.parent.name != verify.CANDIDATES]
+
+    def _verdict_rows(self) -> Iterator[dict[str, Any]]:
+        for path in verify.verdict_files(self.path):
+            read = session.read_derived(self.path, path.name, verify.VerdictFile)
+            for one in read.verdicts if read is not None else ():
+                yield {
+                    "file": path.name,
+                    **_target_row(one.target, one.view),
+                    "nbytes": one.nbytes,
+                    "baseline_us": one.baseline_us,
+                    "tuned_us": one.tuned_us,
+                    "ratio": one.ratio,
+                    "low": one.low,
+                    "high": one.high,
+                    "control": one.control,
+                    "n_launches": one.launches,
+                    "n_wrong": one.n_wrong,
+                    "judgement": one.judgement.value,
+                }
+
+
+def _key_row(key: CurveKey) -> dict[str, Any]:
+    return _target_row(key.target, key.view)
+
+
+def _target_row(target: Target, view: View) -> dict[str, Any]:
+    return {
+        "collective": target.collective.value,
+        "n_nodes": target.scale.n_nodes,
+        "n_ranks": target.scale.n_ranks,
+        "rank_placement": target.rank_placement,
+        "variant": target.variant.name,
+        "placement": view.placement.value,
+        "dtype": view.dtype,
+        "redop": view.redop,
+        "graph": view.graph,
+    }
+
+
+def _hole_row(hole: StatedHole) -> dict[str, Any]:
+    """A section is ``allreduce nodes=1 ranks=64``; files without sections say nothing."""
+    words = hole.section.split()
+    said = dict(word.split("=", 1) for word in words[1:] if "=" in word)
+    return {
+        "collective": Collective.parse(words[0]).value if words else None,
+        "n_nodes": int(said["nodes"]) if "nodes" in said else None,
+        "n_ranks": int(said["ranks"]) if "ranks" in said else None,
+        "min_nbytes": hole.min_nbytes,
+        "max_nbytes": hole.max_nbytes,
+        "reason": hole.reason,
+    }
+
+
+def _frame(rows: Iterable[Mapping[str, Any]], columns: Mapping[str, str]) -> DataFrame:
+    """A table with these columns and their kinds, empty ones too; text keeps what is missing."""
+    import pandas as pd
+
+    kinds = {name: "object" if kind == "str" else kind for name, kind in columns.items()}
+    made: DataFrame = pd.DataFrame(list(rows), columns=list(columns)).astype(kinds)
+    return made

@@ -1,0 +1,168 @@
+"""The verbs that measure, on this machine or on a simulated node."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from rccltune import measure, session
+from rccltune import tune as tuning
+from rccltune import verify as verifying
+from rccltune.api.arguments import Place, choosing, options_of, path_of
+from rccltune.api.listening import Logging
+from rccltune.model import (
+    CommandLineError,
+    MachineError,
+    Reporter,
+    SessionError,
+    defaults,
+)
+
+if TYPE_CHECKING:
+    from rccltune.measure import Prepared, Swept
+    from rccltune.tune import Tuned
+    from rccltune.verify import Verified
+
+
+def sweep(
+    folder: Place,
+    *,
+    config: Place | None = None,
+    force: bool = False,
+    reporter: Reporter | None = None,
+    **options: Any,  # noqa: ANN401 - as a sweep file has them
+) -> Swept:
+    """Measure on this machine, or on a simulated node, and keep it in a session.
+
+    Args:
+        folder: the session; one that is there is gone on with.
+        config: a ``sweep.yaml``.
+        force: measure though the machine may spoil it.
+        reporter: told of each launch that has ended; None is the logger.
+        **options: the long options of ``rccltune sweep``, with ``_`` for ``-``, as a sweep file
+            has them: ``mode="cpx-nps4", collective=["all_reduce"], max_bytes="64M"``.
+
+    Raises:
+        CommandLineError: options that do not fit together.
+        InputFileError: mistakes in ``config`` or in the options, all at once.
+        MachineError: it cannot run here.
+        LaunchError: launches failed.
+        SessionError: another machine's session, or one that somebody writes.
+    """
+    telling = reporter or Logging()
+    with _prepared(Path(folder), path_of(config), options, telling) as prepared:
+        return measure.sweep(prepared, reporter=telling, command="rccltune.api.sweep", force=force)
+
+
+def verify(
+    folder: Place,
+    rule_file: Place | None = None,
+    *,
+    output: Place | None = None,
+    min_gain: float = defaults.MIN_GAIN,
+    keep_losers: bool = False,
+    trust_session: bool = False,
+    reporter: Reporter | None = None,
+    **options: Any,  # noqa: ANN401 - as a sweep file has them
+) -> Verified:
+    """Hold rules against the library as it is, on this machine; what does not win is left out.
+
+    Args:
+        folder: a session that was swept.
+        rule_file: None is the session's own.
+        output: where what stands goes; None is the session's own file, or a copy in the session.
+        min_gain: what a rule must gain over its range, 0.02 for 2 %.
+        keep_losers: change nothing.
+        trust_session: follow what somebody else's session says about programs and variables.
+        reporter: told of each launch that has ended; None is the logger.
+        **options: where to run, as in :func:`sweep`.
+
+    Raises:
+        SessionError: no sweep there.
+        InputFileError: the plugin refuses the file.
+        MachineError: it cannot run here.
+        VerificationError: wrong results without rules, or ranks without the plugin.
+    """
+    place = Path(folder)
+    if not (place / session.SWEEP_FILE).exists():
+        raise SessionError(
+            "there is no sweep in this session",
+            where=str(place),
+            hint="sweep makes one; its sizes and ranks are what is verified.",
+        )
+    measured = measure.session_request(place, options_of(options), trusted=trust_session)
+    site = measure.find_site(measured.site)
+    own = verifying.rule_file_of(place, site)
+    chosen = path_of(rule_file) or own
+    request = verifying.VerifyRequest(
+        folder=place,
+        rules=chosen,
+        output=path_of(output) or (place / f"verified-{chosen.name}" if rule_file else own),
+        min_gain=min_gain,
+        keep_losers=keep_losers,
+    )
+    return verifying.verify_rules(request, measured.sweep, site, reporter=reporter or Logging())
+
+
+def tune(
+    folder: Place,
+    *,
+    config: Place | None = None,
+    force: bool = False,
+    tolerance: float = defaults.TOLERANCE,
+    min_gain: float = defaults.MIN_GAIN,
+    baseline: str | None = None,
+    reporter: Reporter | None = None,
+    **options: Any,  # noqa: ANN401 - as a sweep file has them
+) -> Tuned:
+    """Sweep, fit, choose, verify, plot and report in one go; what was done before stays done.
+
+    Args:
+        folder: as in :func:`sweep`.
+        config: likewise.
+        force: likewise; and replace a rule file that is there and differs.
+        tolerance: regret allowed to save a zone, 0.02 for 2 %.
+        min_gain: what a rule must gain over its range.
+        baseline: setting or variant that counts as baseline where none was measured.
+        reporter: told of each launch that has ended; None is the logger.
+        **options: as in :func:`sweep`, for one scale.
+
+    Raises:
+        MachineError: nothing can be tuned here.
+        VerificationError: wrong results without rules, or ranks without the plugin.
+        RccltuneError: as :func:`sweep`.
+    """
+    telling = reporter or Logging()
+    with _prepared(Path(folder), path_of(config), options, telling) as prepared:
+        if prepared.site.untunable is not None:
+            raise MachineError(
+                f"nothing can be tuned here: {prepared.site.untunable}",
+                hint="sweep with the same options measures it.",
+            )
+        return tuning.tune(
+            prepared,
+            choosing(tolerance, min_gain, baseline),
+            reporter=telling,
+            command="rccltune.api.tune",
+            force=force,
+        )
+
+
+@contextmanager
+def _prepared(
+    folder: Path, config: Path | None, options: Mapping[str, Any], reporter: Reporter
+) -> Iterator[Prepared]:
+    """What is to be measured, while the machine is in its mode."""
+    request = measure.merge_request(config, options_of(options))
+    if request.scales:
+        raise CommandLineError(
+            "a session is of one scale", hint="call it once for each scale, with np and hostfile."
+        )
+    request = measure.gone_on(request, [folder])
+    with measure.in_mode(request.sweep.mode, apply=False, reporter=reporter):
+        site = measure.find_site(request.site)
+        if site.node is not None:
+            reporter.say(f"SIMULATED node {site.node.name}: no hardware is measured")
+        yield measure.prepare_request(request, site, folder, lifts=False)

@@ -1,0 +1,282 @@
+"""The verbs that need no GPU, as functions: each gives the records that its verb prints from.
+
+Paths may be text. Shares are fractions here (``tolerance=0.02`` is 2 %), sizes bytes, times
+seconds. What is raised is a :class:`rccltune.model.RccltuneError`, which says what to do next and
+has the exit code that the verb would end with.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from rccltune import deploy as delivering
+from rccltune import fit as fitting
+from rccltune import job, machine, rules, session
+from rccltune import report as reporting
+from rccltune import why as reasons
+from rccltune.api.arguments import Place, choosing, path_of, paths_of
+from rccltune.api.listening import Logging
+from rccltune.model import Collective, Mode, Reporter, Stated, defaults
+
+if TYPE_CHECKING:
+    from rccltune.deploy import Deployed
+    from rccltune.fit import FitDone
+    from rccltune.job import Answer, Request, Shown
+    from rccltune.machine import System
+    from rccltune.report import Reported
+    from rccltune.rules import Emitted, Explanation
+    from rccltune.session import Imported
+    from rccltune.why import Verdict
+
+
+def detect(root: Place | None = None, *, rccl_tests: Place | None = None) -> System:
+    """What this machine is: GPUs, mode, libraries, benchmarks, launchers.
+
+    Args:
+        root: of a captured machine, instead of this one.
+        rccl_tests: folder of the benchmarks.
+    """
+    return machine.here(path_of(root), path_of(rccl_tests))
+
+
+def import_logs(folder: Place, files: Iterable[Place], stated: Stated | None = None) -> Imported:
+    """Turn logs, CSV or JSON of benchmarks into a session, or add them to one.
+
+    Args:
+        folder: the session.
+        files: what benchmarks printed or wrote.
+        stated: what the files do not say: collective, setting, ranks, nodes, mode, type.
+
+    Raises:
+        OutputError: a file is not understood.
+        CommandLineError: what is stated contradicts a file.
+        SessionError: another machine, a newer format, or a writer that holds the session.
+    """
+    paths = [Path(file) for file in files]
+    return session.import_files(Path(folder), paths, stated or Stated(), reporter=Logging())
+
+
+def fit(folder: Place) -> FitDone:
+    """Curves of every setting, and where they cross.
+
+    Raises:
+        SessionError: no session there.
+        TooLittleDataError: no usable sample.
+    """
+    return fitting.fit_session(Path(folder), reporter=Logging())
+
+
+def emit_config(
+    folders: Place | Sequence[Place],
+    output: Place | None = None,
+    *,
+    force: bool = False,
+    tolerance: float = defaults.TOLERANCE,
+    min_gain: float = defaults.MIN_GAIN,
+    baseline: str | None = None,
+    max_channels: int | None = None,
+) -> Emitted:
+    """Choose the setting for each size and write the rules.
+
+    Args:
+        folders: one session, or several of other scales.
+        output: the file; None is the default name in the session, ``"-"`` writes none.
+        force: replace a file that is there and differs.
+        tolerance: regret allowed to save a zone, 0.02 for 2 %.
+        min_gain: by how much the baseline must be beaten.
+        baseline: setting or variant that counts as baseline where none was measured.
+        max_channels: settings with more are left out.
+
+    Returns:
+        Its ``text`` is the rule file, ``path`` where it was written, ``zones`` what was chosen.
+
+    Raises:
+        CommandLineError: the file is there.
+        SessionError: no session there.
+        TooLittleDataError: nothing to choose from.
+    """
+    found = session.sessions_in(paths_of(folders))
+    request = rules.EmitRequest(
+        folders=found,
+        home=paths_of(folders)[0],
+        options=choosing(tolerance, min_gain, baseline, max_channels),
+        output=path_of(output),
+        overwrite=force,
+    )
+    return rules.emit_rules(request, reporter=Logging())
+
+
+def plot(
+    folder: Place,
+    directory: Place | None = None,
+    *,
+    formats: Sequence[str] = defaults.FIGURES,
+    force: bool = False,
+    tolerance: float = defaults.TOLERANCE,
+    min_gain: float = defaults.MIN_GAIN,
+    baseline: str | None = None,
+) -> tuple[Path, ...]:
+    """Draw what was measured, fitted and chosen; the files.
+
+    Args:
+        folder: the session.
+        directory: of the figures; None is ``plots`` in the session.
+        formats: ``png``, ``svg``, ``pdf``.
+        force: replace figures that are there.
+        tolerance: as in :func:`emit_config`.
+        min_gain: as in :func:`emit_config`.
+        baseline: as in :func:`emit_config`.
+
+    Raises:
+        CommandLineError: a figure is there.
+        SessionError: no session there.
+        TooLittleDataError: no usable sample.
+    """
+    return reporting.plot_session(
+        Path(folder),
+        choosing(tolerance, min_gain, baseline),
+        reporter=Logging(),
+        directory=path_of(directory),
+        formats=formats,
+        overwrite=force,
+    )
+
+
+def report(
+    folder: Place,
+    output: Place | None = None,
+    *,
+    force: bool = False,
+    tolerance: float = defaults.TOLERANCE,
+    min_gain: float = defaults.MIN_GAIN,
+    baseline: str | None = None,
+) -> Reported:
+    """Write the page of a session.
+
+    Args:
+        folder: the session.
+        output: the page; None is ``report.html`` in the session.
+        force: replace a page that is there.
+        tolerance: as in :func:`emit_config`.
+        min_gain: as in :func:`emit_config`.
+        baseline: as in :func:`emit_config`.
+
+    Raises:
+        CommandLineError: the page is there.
+        SessionError: no session there.
+        TooLittleDataError: no usable sample.
+    """
+    return reporting.report_session(
+        Path(folder),
+        choosing(tolerance, min_gain, baseline),
+        reporter=Logging(),
+        output=path_of(output),
+        overwrite=force,
+    )
+
+
+def explain(
+    rule_file: Place,
+    *,
+    collective: str | None = None,
+    n_nodes: int | None = None,
+    n_ranks: int | None = None,
+    mode: str | None = None,
+) -> Explanation:
+    """What a rule file will do, asked of the real plugin.
+
+    Args:
+        rule_file: anybody's.
+        collective: only this one, ``all_reduce``.
+        n_nodes: asked for; None is all that the file names.
+        n_ranks: likewise.
+        mode: of the machine, for rows that are for one mode only.
+
+    Raises:
+        InputFileError: the file cannot be read, or the plugin refuses it.
+        VerificationError: plugin and file disagree.
+    """
+    question = rules.Question(
+        collective=Collective.parse(collective) if collective else None,
+        n_nodes=n_nodes,
+        n_ranks=n_ranks,
+        mode=Mode.parse(mode) if mode else None,
+    )
+    return rules.explain(Path(rule_file), question)
+
+
+def why(files: Iterable[Place], rule_file: Place | None = None) -> Verdict:
+    """Why a job's rules were or were not used, from its own logs.
+
+    Args:
+        files: the library's logs, the plugin's lines and traces, in any mixture.
+        rule_file: the job's.
+
+    Raises:
+        OutputError: a file cannot be read, or is none of these.
+        InputFileError: the rule file is refused.
+        TooLittleDataError: the files tell nothing.
+    """
+    return reasons.explain_job([Path(file) for file in files], path_of(rule_file))
+
+
+def workload(
+    files: Iterable[Place],
+    *,
+    rule_file: Place | None = None,
+    folder: Place | None = None,
+    steps: int | None = None,
+) -> Shown:
+    """Which collectives and sizes a job asks for, and what rules can do for it.
+
+    Args:
+        files: records of the plugin, Inspector's dumps, replay files, logs.
+        rule_file: what it covers is told.
+        folder: a session with the times; None tells none.
+        steps: that the job made while it was recorded.
+
+    Raises:
+        OutputError: a file is no workload.
+        InputFileError: the rule file is refused.
+        SessionError: no session there.
+    """
+    whole = job.read_merged([Path(file) for file in files])
+    return job.show(
+        whole, rules=path_of(rule_file), folder=path_of(folder), steps=steps, reporter=Logging()
+    )
+
+
+def deploy(folder: Place, directory: Place, *, force: bool = False) -> Deployed:
+    """Make a folder that a site can put before its jobs, or a new version in it.
+
+    Args:
+        folder: the session.
+        directory: of the delivery.
+        force: put it into a folder with other things in it; replace a version that was changed.
+
+    Raises:
+        CommandLineError: the folder holds other things.
+        InputFileError: a rule file has mistakes.
+        SessionError: no session, or no rule file in it.
+    """
+    return delivering.deploy_session(
+        Path(folder), Path(directory), force=force, reporter=Logging(), allowed=frozenset()
+    )
+
+
+def try_job(request: Request, *, reporter: Reporter | None = None) -> Answer:
+    """Run a job in turns and say whether rules pay: ``rccltune job``.
+
+    Args:
+        request: the command, the rules, where runs are kept, and for how long.
+        reporter: told of each run; None is the logger.
+
+    Raises:
+        CommandLineError: no command, a bad pattern, or another job's folder.
+        MachineError: no plugin; or the ranks did not load it.
+        LaunchError: the job fails.
+        TooLittleDataError: too few runs fit into the budget, or no rule answered a call.
+    """
+    return job.try_job(request, reporter=reporter or Logging())

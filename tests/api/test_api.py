@@ -1,0 +1,296 @@
+"""rccltune.load and rccltune.api: tables and functions for programs and notebooks.
+
+Expected values come from the session's files, read here by csv, json and pandas alone.
+"""
+
+from __future__ import annotations
+
+import csv
+import inspect
+import json
+import logging
+import re
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pandas as pd
+import pytest
+
+import rccltune
+from rccltune import api, plugin
+from rccltune.model import (
+    CommandLineError,
+    InputFileError,
+    OutputError,
+    RccltuneError,
+    Reporter,
+    SessionError,
+    TooLittleDataError,
+)
+
+TABLES = ("samples", "curves", "crossovers", "rules", "verdict")
+VERBS = sorted(set(api.__all__) - {"Loaded", "load"})
+
+
+@pytest.fixture(scope="module")
+def made(tmp_path_factory: pytest.TempPathFactory, repository: Path) -> Path:
+    """A session that was swept, chosen from and verified through these functions."""
+    if not (plugin.native_folder() / "sim" / "all_reduce_perf").is_file():
+        pytest.skip("this install has no stand-in benchmarks")
+    folder = tmp_path_factory.mktemp("api") / "session"
+    done = api.sweep(
+        folder,
+        mode="spx-nps1",
+        simulate=repository / "examples/nodes/smallest.yaml",
+        collective=["all_reduce"],
+        min_bytes="1K",
+        max_bytes="256K",
+        repeats=2,
+        no_environment=True,
+    )
+    assert done.n_samples > 0
+    emitted = api.emit_config(folder)
+    assert emitted.path is not None
+    api.verify(folder)
+    return folder
+
+
+def test_samples_are_the_files(made: Path) -> None:
+    """The same numbers as pandas reads from samples.csv without rccltune."""
+    ours = rccltune.load(made).samples
+    plain = pd.read_csv(made / "samples.csv")
+    assert list(ours.columns) == list(plain.columns)
+    assert len(ours) == len(plain) > 100
+    for name in ("launch", "setting", "nbytes", "time_us", "usable"):
+        assert ours[name].tolist() == plain[name].tolist()
+    assert ours["usable"].dtype == bool
+    assert (ours["usable"] == plain["doubt"].isna()).all()
+    assert ours["n_wrong"].isna().sum() == plain["n_wrong"].isna().sum()
+
+
+def test_curves_and_crossovers_are_the_fits(made: Path) -> None:
+    """As fit.json has them."""
+    loaded = rccltune.load(made)
+    kept = json.loads((made / "fit.json").read_text())
+    points = [
+        (curve["key"]["placement"], point["nbytes"], point["time_us"], point.get("n_launches", 1))
+        for curve in kept["curves"]
+        for point in curve["points"]
+    ]
+    curves = loaded.curves
+    assert len(points) > 20
+    assert len(curves) == len(points)
+    assert curves["placement"].tolist() == [one[0] for one in points]
+    assert curves["nbytes"].tolist() == [one[1] for one in points]
+    assert curves["time_us"].tolist() == pytest.approx([one[2] for one in points])
+    assert curves["n_launches"].tolist() == [one[3] for one in points]
+    assert (curves["low_us"] <= curves["time_us"]).all()
+    assert (curves["time_us"] <= curves["high_us"]).all()
+    crossed = loaded.crossovers
+    assert crossed["at_nbytes"].tolist() == [one["at_nbytes"] for one in kept["crossovers"]]
+    assert set(crossed["evidence"]) <= {"interval", "bracket"}
+
+
+def test_rules_are_the_rule_files(made: Path) -> None:
+    """Rows and holes of the CSV, and no candidate's."""
+    loaded = rccltune.load(made)
+    [path] = made.glob("rccl_tuner_*.csv")
+    text = path.read_text()
+    rows = list(csv.reader(line for line in text.splitlines() if line and line[0] != "#"))
+    rules = loaded.rules[loaded.rules["setting"].notna()]
+    assert set(loaded.rules["file"]) == {path.name}
+    assert len(rows) == len(rules) > 0
+    assert rules["min_nbytes"].tolist() == [int(row[1]) for row in rows]
+    assert rules["max_nbytes"].tolist() == [int(row[2]) for row in rows]
+    assert [one.split("/")[:2] for one in rules["setting"]] == [row[3:5] for row in rows]
+    assert rules["n_ranks"].tolist() == [int(row[7]) for row in rows]
+    holes = re.findall(r"^#@ hole (\d+) (\d+) (.*)$", text, re.MULTILINE)
+    found = loaded.rules[loaded.rules["setting"].isna()]
+    shown = zip(found["min_nbytes"], found["max_nbytes"], found["reason"], strict=True)
+    assert [(str(low), str(high), why) for low, high, why in shown] == holes
+    assert set(found["collective"]) == {"all_reduce"}
+
+
+def test_verdict_is_the_verification(made: Path) -> None:
+    """Each size of verdict.json."""
+    kept = json.loads((made / "verdict.json").read_text())["verdicts"]
+    verdict = rccltune.load(made).verdict
+    assert len(verdict) == len(kept) > 0
+    for name in ("nbytes", "ratio", "low", "high", "judgement", "baseline_us", "tuned_us"):
+        assert verdict[name].tolist() == [one[name] for one in kept]
+
+
+def test_what_is_not_there_is_an_empty_table(tmp_path: Path, repository: Path) -> None:
+    """With its columns and their kinds, so that code that computes with them goes on."""
+    folder = tmp_path / "imported"
+    api.import_logs(folder, [repository / "examples/h200x4-nccl-2.28.9/sweep.csv"])
+    loaded = rccltune.load(folder)
+    assert not loaded.simulated
+    assert (len(loaded.rules), len(loaded.verdict)) == (0, 0)
+    assert loaded.rules["max_nbytes"].dtype == "int64"
+    assert loaded.verdict["ratio"].dtype == "float64"
+    assert loaded.verdict["ratio"].max() is not None
+
+
+def test_every_column_is_documented(made: Path, repository: Path) -> None:
+    """In docs/python.md: what a table has is in its row there, and nothing else."""
+    text = (repository / "docs/python.md").read_text(encoding="utf-8")
+    said = {
+        name: re.findall(r"`(\w+)`", columns)
+        for name, columns in re.findall(
+            r"^\| `s\.(\w+)` \| [^|]* \| ([^|]*) \|$", text, re.MULTILINE
+        )
+    }
+    assert tuple(said) == TABLES
+    loaded = rccltune.load(made)
+    for name, columns in said.items():
+        assert sorted(columns) == sorted(getattr(loaded, name).columns), name
+        assert getattr(api.Loaded, name).__doc__
+
+
+def test_verbs_are_documented_and_typed(repository: Path) -> None:
+    """Each has a docstring with its arguments, a type for each of them, and its result's."""
+    text = (repository / "docs/python.md").read_text(encoding="utf-8")
+    for name in VERBS:
+        verb = getattr(api, name)
+        signature = inspect.signature(verb)
+        assert verb.__doc__, name
+        assert f"`{name}(" in text, name
+        assert signature.return_annotation is not inspect.Signature.empty, name
+        for argument in signature.parameters.values():
+            assert argument.annotation is not inspect.Parameter.empty, (name, argument)
+            assert len(signature.parameters) < 2 or f"{argument.name}:" in verb.__doc__, name
+
+
+def test_nothing_is_printed_and_everything_is_logged(
+    made: Path, tmp_path: Path, capfd: pytest.CaptureFixture[str], caplog: pytest.LogCaptureFixture
+) -> None:
+    """Not even where samples must be read again; the logger rccltune is told of it."""
+    folder = tmp_path / "copied"
+    shutil.copytree(made, folder)
+    (folder / "samples.csv").unlink()
+    with caplog.at_level(logging.INFO, "rccltune"):
+        assert api.fit(folder).curves
+        assert api.emit_config(folder, "-").text.startswith("#@ rules")
+        assert all(path.suffix == ".png" for path in api.plot(folder, tmp_path / "figures"))
+        assert api.report(folder, tmp_path / "page.html").path.exists()
+        [rules] = folder.glob("rccl_tuner_*.csv")
+        assert api.explain(rules, collective="all_reduce", n_ranks=8).parts
+    assert capfd.readouterr() == ("", "")
+    assert "reading the raw logs again" in caplog.text
+
+
+def test_a_sweep_tells_of_its_launches(tmp_path: Path, made: Path, repository: Path) -> None:
+    """Whoever wants to know gives a reporter; a session that is there has nothing left to do."""
+
+    class Counting(Reporter):
+        n_launches = 0
+
+        def progress(self, step: object) -> None:
+            self.n_launches += step is not None
+
+    told = Counting()
+    api.sweep(
+        tmp_path / "session",
+        mode="spx-nps1",
+        simulate=repository / "examples/nodes/smallest.yaml",
+        collective="all_reduce",
+        min_bytes=1024,
+        max_bytes=4096,
+        setting=["ring/ll", "baseline"],
+        repeats=1,
+        reporter=told,
+    )
+    assert told.n_launches > 0
+    assert set(rccltune.load(tmp_path / "session").samples["nbytes"]) == {1024, 2048, 4096}
+
+
+def test_tune_goes_on_with_what_is_there(
+    made: Path, tmp_path: Path, repository: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    """The whole way in a session that was swept: no launch of its sweep again, rules, page; deployed."""
+    folder = tmp_path / "session"
+    shutil.copytree(made, folder)
+    done = api.tune(
+        folder,
+        force=True,
+        mode="spx-nps1",
+        simulate=repository / "examples/nodes/smallest.yaml",
+        collective=["all_reduce"],
+        min_bytes="1K",
+        max_bytes="256K",
+        repeats=2,
+        no_environment=True,
+    )
+    assert done.simulated
+    assert done.verified
+    assert done.report.path.exists()
+    assert done.emitted.zones
+    placed = api.deploy(folder, tmp_path / "site")
+    assert (tmp_path / "site" / "env.sh").exists()
+    assert placed.as_plain()
+    assert capfd.readouterr().out == ""
+
+
+def test_workload_and_why_read_what_jobs_leave(tmp_path: Path) -> None:
+    """A record of the plugin: counted, and its rules explained; a file of nothing is refused."""
+    record = tmp_path / "record.csv"
+    record.write_text(
+        "#@ format 1\n"
+        "collective,nBytes,nRanks,nNodes,calls,maxBytes,totalBytes\n"
+        "allreduce,1048576,8,1,40,1048576,41943040\n"
+    )
+    other = tmp_path / "other.txt"
+    other.write_text("hello\n")
+    with pytest.raises(OutputError):
+        api.workload([other])
+    with pytest.raises(RccltuneError):
+        api.why([other])
+
+
+def test_mistakes_are_raised_with_their_exit_codes(made: Path, tmp_path: Path) -> None:
+    """As the command line would end, and with what to do next."""
+    with pytest.raises(SessionError) as session:
+        rccltune.load(tmp_path)
+    with pytest.raises(SessionError) as swept:
+        api.verify(tmp_path)
+    with pytest.raises(InputFileError) as options:
+        api.sweep(tmp_path / "s", mode="cpx", max_bytes="many", colective="all_reduce")
+    (tmp_path / "page.html").write_text("mine")
+    with pytest.raises(CommandLineError) as there:
+        api.report(made, tmp_path / "page.html")
+    for told, code in ((session, 7), (swept, 7), (options, 3), (there, 2)):
+        assert told.value.exit_code == code
+        assert told.value.hint
+    for word in ("many", "colective"):
+        assert word in options.value.message
+    with pytest.raises(CommandLineError) as scales:
+        api.sweep(tmp_path / "s", mode="none", scales=["1x4", "2x8"])
+    assert "one scale" in scales.value.message
+    assert not (tmp_path / "s").exists()
+    assert (tmp_path / "page.html").read_text() == "mine"
+    assert issubclass(TooLittleDataError, RccltuneError)
+
+
+def test_importing_it_costs_nothing() -> None:
+    """No table, no figure, no verb is loaded until it is asked for; other names are no names."""
+    program = (
+        "import sys, rccltune\n"
+        "assert 'load' in rccltune.__all__\n"
+        "print([name for name in sys.modules if name.startswith('rccltune.') "
+        "or name in ('pandas', 'numpy', 'pydantic', 'yaml')])\n"
+        "try: rccltune.nothing\n"
+        "except AttributeError as error: print(error)\n"
+        "rccltune.load, rccltune.api\n"
+        "print('pandas' in sys.modules)\n"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", program], capture_output=True, text=True, timeout=60, check=True
+    )
+    assert done.stdout.splitlines() == [
+        "[]",
+        "module 'rccltune' has no attribute 'nothing'",
+        "False",
+    ]

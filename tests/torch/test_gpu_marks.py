@@ -1,0 +1,134 @@
+"""Marks by events of a GPU, on a stand-in for torch.cuda that keeps to PyTorch's documentation.
+
+``torch.cuda.Event``: only streams of the device that recorded an event first may record it again;
+``elapsed_time`` raises RuntimeError unless both events have completed. Recording and asking while
+the thread captures a graph break the capture. Real events are tried by ``scripts/bench job``.
+"""
+
+from __future__ import annotations
+
+import pytest
+from copied import Run, lines
+
+# A GPU whose work is done when `gpu.done` says so: a step is 3 ms of its own clock.
+GPU = """
+import sys, types
+import rccltune_torch as mark
+
+class Gpu:
+    clock, done, device, capturing, stuck = 0.0, True, 0, False, False
+    broken, n_events = False, 0
+
+gpu = Gpu()
+
+class Event:
+    def __init__(self, enable_timing=False):
+        assert enable_timing
+        gpu.n_events += 1
+        self.device = None
+    def record(self):
+        assert not gpu.capturing, "recorded into a graph"
+        if self.device not in (None, gpu.device):
+            raise RuntimeError("Event device does not match recording stream's device")
+        self.device, self.at, self.stuck = gpu.device, gpu.clock, gpu.stuck
+    def query(self):
+        assert not gpu.capturing, "asked for in a capture"
+        if gpu.broken:
+            raise RuntimeError("CUDA error: unspecified launch failure")
+        return gpu.done and not self.stuck
+    def elapsed_time(self, end):
+        if not (self.query() and end.query()):
+            raise RuntimeError("Both events must be completed before calculating elapsed time.")
+        if self.device != end.device:
+            raise RuntimeError("invalid resource handle")
+        return end.at - self.at
+
+def synchronize():
+    raise AssertionError("a whole device was waited for")
+
+torch = types.ModuleType("torch")
+torch.cuda = types.SimpleNamespace(
+    Event=Event, synchronize=synchronize, is_available=lambda: True,
+    is_current_stream_capturing=lambda: gpu.capturing, is_initialized=lambda: True,
+)
+sys.modules["torch"] = torch
+
+def step(ms=3.0):
+    with mark.step():
+        gpu.clock += ms
+"""
+
+
+def test_steps_are_what_events_measure(run: Run) -> None:
+    """Twelve steps of 3 ms of the GPU's clock, by events that are used again."""
+    done = run(GPU + "for _ in range(12): step()\nprint('events', gpu.n_events)")
+    [said] = lines(done.stdout)
+    assert said["clock"] == "cuda"
+    assert said["times_ms"] == pytest.approx([3.0] * 12)
+    assert "events 2" in done.stdout
+
+
+def test_a_gpu_that_is_behind_is_not_waited_for_inside_a_step(run: Run) -> None:
+    """Nothing completes until the end: all steps are read then."""
+    done = run(GPU + "gpu.done = False\nfor _ in range(200): step()\ngpu.done = True")
+    [said] = lines(done.stdout)
+    assert said["times_ms"] == pytest.approx([3.0] * 200)
+
+
+def test_short_steps_of_a_gpu_are_marked_by_its_own_time(run: Run) -> None:
+    """Steps of 0.5 ms that a host queues faster than they run: every fourth, not every hundredth."""
+    done = run(GPU + "for _ in range(400): step(0.5)")
+    [said] = lines(done.stdout)
+    assert said["every"] == 4
+    assert 96 + 12 <= len(said["at"]) <= 96 + 20
+
+
+def test_a_gpu_that_never_comes_is_not_waited_for(run: Run) -> None:
+    """A rank is gone and the others' kernels wait for ever: the process ends all the same."""
+    done = run(
+        GPU + "mark._PATIENCE_S = 0.2\n"
+        "class Loss:\n"
+        "    def detach(self): return self\n"
+        "    def clone(self): return self\n"
+        "    def __float__(self): raise SystemExit('read from a GPU that never comes')\n"
+        "for _ in range(5): step()\n"
+        "mark.loss(Loss())\n"
+        "gpu.stuck = True\n"
+        "for _ in range(5): step()\n"
+        "sys.exit('rank 1 is gone')"
+    )
+    assert done.returncode == 1
+    [said] = lines(done.stdout)
+    assert (said["steps"], said["at"], said["first_loss"]) == (10, [0, 1, 2, 3, 4], None)
+    assert done.stderr.strip() == "rank 1 is gone"
+
+
+def test_a_capture_is_left_alone(run: Run) -> None:
+    """A graph that is captured inside a step is no part of its marks; nor is one begun in a step."""
+    done = run(
+        GPU + "gpu.done = False\nfor _ in range(80): step()\ngpu.done = True\n"
+        "class Loss:\n"
+        "    def detach(self): raise AssertionError('cloned into a graph')\n"
+        "gpu.capturing = True\nstep()\nmark.loss(Loss())\ngpu.capturing = False\n"
+        "with mark.step():\n    gpu.capturing = True\n"
+        "gpu.capturing = False\n"
+        "step()"
+    )
+    assert done.returncode == 0, done.stderr
+    [said] = lines(done.stdout)
+    assert said["steps"] == 83
+    assert said["at"] == [*range(80), 82]
+
+
+def test_a_gpu_that_fails_is_the_jobs_to_tell(run: Run) -> None:
+    """Steps on another device are not marked by this one's events; a failure ends in no traceback."""
+    done = run(
+        GPU + "step()\ngpu.device = 1\nstep()\ngpu.device = 0\nstep()\n"
+        "gpu.broken = True\nstep()\nprint('job goes on')"
+    )
+    assert done.returncode == 0, done.stderr
+    assert "job goes on" in done.stdout
+    assert done.stderr == ""
+    [said] = lines(done.stdout)
+    assert said["steps"] == 4
+    assert set(said["at"]) <= {0, 1, 2}
