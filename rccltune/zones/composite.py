@@ -146,7 +146,12 @@ def race(ours: Times, theirs: Times, least: float, target: Target, *, apart: boo
     for view, base in board.baseline.items() if apart else ():
         _apart(board.lines[0][view], base)
     rows = standings(board, least)
-    return Race(board.sizes, tuple(rows[0]) if rows else (), board)
+    return Race(board.sizes, tuple(map(_counted, rows[0])) if rows else (), board)
+
+
+def _counted(standing: Standing) -> Standing:
+    """Of one launch what is likely counts: nothing more can be had of it."""
+    return standing if standing.repeated else replace(standing, proven=standing.likely)
 
 
 def _apart(ours: Line, theirs: Line) -> None:
