@@ -34,6 +34,7 @@ from .library import check_process as check_process
 from .library import check_python as check_python
 from .library import document as document
 from .library import table as table
+from .line_format import UNPROVEN_MARK as UNPROVEN_MARK
 from .line_format import Change as Change
 from .line_format import rewritten as rewritten
 from .line_format import sealed as sealed
