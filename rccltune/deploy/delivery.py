@@ -27,7 +27,7 @@ from rccltune.model import (
     lay,
     shown,
 )
-from rccltune.rules import UNPROVEN_MARK, check_needs, counted, read_rules
+from rccltune.rules import UNPROVEN_MARK, check_needs, counted, misread, read_rules
 from rccltune.session import MARKER, Session, disk_errors
 
 # verify writes it into a rule file's header.
@@ -61,6 +61,7 @@ class Deployed:
             "rules": sum(one.count.rules for one in self.delivery.rules),
             "fallbacks": sum(one.count.fallbacks for one in self.delivery.rules),
             "verified": {one.name: one.verified for one in self.delivery.rules},
+            "read_otherwise": {one.name: list(one.misread) for one in self.delivery.rules},
             "unproven": {one.name: one.n_unproven for one in self.delivery.rules},
             "placements": list(self.delivery.placements),
             "environment": dict(self.delivery.variables(str(self.placed.folder))),
@@ -107,6 +108,9 @@ def deploy_session(
     delivery = _delivery(session.open_session(folder), _absolute(directory), allowed)
     if not unproven:
         _refuse_unproven(folder, delivery.rules)
+    for one in delivery.rules:
+        for said in one.misread:
+            reporter.say(f"Warning: {one.name} is read otherwise where our plugin does not: {said}")
     version = files.assemble(delivery)
     target = delivery.directory
     place.check_ours(target, force=force)
@@ -307,6 +311,7 @@ def _rules(path: Path) -> Rules:
         requires=dict(read.requires),
         needs=read.needs,
         verified=shown(said[1]) if said else None,
+        misread=tuple(map(str, misread(content, read))),
         n_unproven=len(_UNPROVEN.findall(grammar.text_of(content))),
     )
 

@@ -34,6 +34,7 @@ class Rules:
         needs: (name, value) of ``#@ needs``.
         verified: what its comment ``# verified:`` says; None where it has none.
         n_unproven: rules whose gain nothing proves.
+        misread: lines that a host takes for something else where it reads the file by itself.
     """
 
     name: str
@@ -43,6 +44,7 @@ class Rules:
     needs: tuple[tuple[str, str], ...] = ()
     verified: str | None = None
     n_unproven: int = 0
+    misread: tuple[str, ...] = ()
 
     @property
     def placement(self) -> str | None:
