@@ -331,8 +331,9 @@ def _evidence(zone: Zone) -> str:
 
 
 def _surely(zone: Zone) -> str:
-    # Rounded down: a certainty of 100 % there is none.
-    return "" if zone.certainty is None else f", {int(1000 * zone.certainty) / 10:.1f} % certain"
+    # Rounded down: there is no certainty of 100 %.
+    share = min(int(1000 * (zone.certainty or 0.0)), 999) / 10
+    return "" if zone.certainty is None else f", {share:.1f} % certain"
 
 
 def _doubt(zone: Zone) -> list[str]:

@@ -112,8 +112,13 @@ class SingleLaunches:
             view: [_ratios(board, arm, view) for arm in range(len(board.arms))]
             for view in board.baseline
         }
-        self._rows = {view: self._rough(view) for view in board.baseline}
+        self._rows = {view: self._usual_rows(view) for view in board.baseline}
         self._alike = {view: _between_alike(board, view) for view in board.baseline}
+
+    def _usual_rows(self, view: int) -> dict[int, _Spread | None]:
+        """Spread of rows at each size; None where nothing tells it."""
+        squares = self._rough(view)
+        return {nbytes: _usual(squares, nbytes) for nbytes in self._board.sizes}
 
     def _rough(self, view: int) -> dict[int, list[float]]:
         """Squares by size that tell how rough rows are: of halves, else of jumps of ratios."""
@@ -139,7 +144,7 @@ class SingleLaunches:
             for nbytes in ratios:
                 launches = _launches(sides, between, self._alike[view], nbytes)
                 # Where nothing tells, rows are taken to vary as much as launches.
-                rows = _usual(self._rows[view], nbytes) or launches
+                rows = self._rows[view][nbytes] or launches
                 either = [
                     _evidence(near, launches, rows)
                     for near in ([ratios[nbytes]], _beside(ratios, nbytes))

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, replace
+from functools import cache
 from itertools import groupby
 from statistics import median
 
@@ -121,7 +122,9 @@ class _Chooser:
         self._options = options
         self._proofs = proofs
         self._banned = banned
-        self._rivals = Rivals(board)
+        rivals = Rivals(board)
+        # Asked twice of most: what repeats prove is chosen before the rest.
+        self._is_slower = cache(lambda arm, size: rivals.is_slower(arm, size, options.tolerance))
         self.relaxed: list[int] = []
 
     def choose(self, wanted: _Strength, before: Sequence[int] = ()) -> tuple[int, ...]:
@@ -148,8 +151,7 @@ class _Chooser:
             if tolerance + _EPSILON < allowed < INF:
                 self.relaxed.append(nbytes)
             able = [
-                regret <= allowed + _EPSILON
-                or (regret < INF and not self._rivals.is_slower(arm, size, tolerance))
+                regret <= allowed + _EPSILON or (regret < INF and not self._is_slower(arm, size))
                 for arm, regret in enumerate(regrets)
             ]
             if before and before[size] != HOLE:
