@@ -44,8 +44,10 @@ from .needs import check_needs as check_needs
 from .needs import harmless as harmless
 from .needs import is_harmless as is_harmless
 from .needs import named_in as named_in
+from .other_readers import READERS as READERS
 from .other_readers import Misread as Misread
 from .other_readers import misread as misread
+from .other_readers import read_line as read_line
 from .reader import RuleFile as RuleFile
 from .reader import Severity as Severity
 from .reader import read_rules as read_rules

@@ -9,8 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rccltune.rules import misread, read_rules
-from rccltune.rules.other_readers import READERS, read_line
+from rccltune.rules import READERS, misread, read_line, read_rules
 
 LIBC = ctypes.CDLL(None)
 LIBC.strtok.restype = ctypes.c_char_p
