@@ -100,6 +100,11 @@ def _is_doubted(zone: Zone) -> bool:
     return zone.proof is Proof.UNPROVEN
 
 
+def doubts_noted(zones: Sequence[Zone]) -> list[str]:
+    """What a dashed box means, where there is one."""
+    return ["dashed box: unproven"] if any(map(_is_doubted, zones)) else []
+
+
 def _labels(zone: Zone) -> tuple[str, ...]:
     if zone.setting is None:
         return f"no rule: {zone.reason}", "no rule", "no\nrule"
