@@ -128,7 +128,10 @@ def _lines(oldest: Release, *changes: dict[str, Any]) -> tuple[Release, ...]:
 
 
 PAIRS: Final = "only ring/ll, ring/simple and all_reduce's tree/ll can be chosen"
-_AGAIN: Final = "several nodes: the library chooses the protocol again (7.2: not known)"
+_AGAIN: Final = (
+    "several nodes: the library chooses the protocol again; 7.2.4 was seen not to, 7.2.0 is not "
+    "known"
+)
 _LOST: Final = "its own table is lost: `emit-config --base auto`"
 # Numbers and ROCm: RCCL's CHANGELOG.md, every release from 5.5 on; NCCL's tags. Which interface
 # each looks up: src/plugin/tuner.cc, before 2.28 src/misc/tuner.cc.
@@ -184,7 +187,8 @@ _RCCL: Final = _lines(
         "overwrites_protocol": True,
     },
     {"first": (2, 27), "number": "2.27.7", "rocm": ("7.1", "7.1")},
-    # It has 7.1's number; whether it has the change is not known.
+    # It has 7.1's number. 7.2.4, whose source is that of 7.2.1, changed nothing on two nodes that
+    # had no GPUs; whether 7.2.0 does is not known.
     {"rocm": ("7.2", "7.2"), "overwrites_protocol": None},
     {
         "first": (2, 28, 3),

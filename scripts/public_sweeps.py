@@ -7,6 +7,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from rccltune.model import (
+    BASELINE,
     LL128_FORCED,
     TREE_SIMPLE_PATCHED,
     Algorithm,
@@ -113,12 +114,28 @@ def channel_sweep(data: Path, channels: int | None = None) -> list[Sample]:
                     channels=int(row["nchannels"]),
                 )
             ),
-            launch="median-of-3",
+            launch="-".join(("median-of-3", row["algo"], row["proto"], row["nchannels"])),
             nbytes=int(row["size_bytes"]),
             time_us=float(row["time_oop_us"]),
         )
         for row in rows
         if channels in (None, int(row["nchannels"]))
+    ]
+
+
+def channel_default(data: Path) -> list[Sample]:
+    """The library's own choice in sweep A."""
+    path = data / "sweeps/mi355x_1n8r_allreduce_algo_proto_ch.csv"
+    with path.open(encoding="utf-8") as lines:
+        rows = [row for row in csv.DictReader(lines) if row["requested"] == "default"]
+    return [
+        Sample(
+            key=key_of(BASELINE),
+            launch="default",
+            nbytes=int(row["size_bytes"]),
+            time_us=float(row["time_oop_us"]),
+        )
+        for row in rows
     ]
 
 

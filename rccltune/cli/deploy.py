@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     is_flag=True,
     help="Put it into a folder with other things in it; replace a version that was changed.",
 )
+@click.option("--unproven", is_flag=True, help="Deploy rules whose gain nothing proves, too.")
 @allow_need_option
 @common
 def deploy(
@@ -32,6 +33,7 @@ def deploy(
     folders: tuple[Path, ...],
     rollback: bool,
     force: bool,
+    unproven: bool,
     allowed: frozenset[str],
 ) -> None:
     """Make a folder that a site can put before its jobs, or an image.
@@ -47,8 +49,9 @@ def deploy(
       . /apps/rccltune/env.sh
 
     \b
-    Exit codes: 0 done, 2 DIR holds other things (--force), 3 a rule file has mistakes, 4 no
-    plugin, 7 no session, no rule file, no version before, or a full disk.
+    Exit codes: 0 done, 2 DIR holds other things (--force) or rules are unproven (--unproven), 3 a
+    rule file has mistakes, 4 no plugin, 7 no session, no rule file, no version before, or a full
+    disk.
     """
     from rccltune.deploy import deploy_session, placed_as_plain, undo_delivery
 
@@ -62,7 +65,9 @@ def deploy(
         console.result(plain, lay(lines))
         return
     console.say(f"Session: {session}")
-    done = deploy_session(session, directory, force=force, reporter=console, allowed=allowed)
+    done = deploy_session(
+        session, directory, force=force, reporter=console, allowed=allowed, unproven=unproven
+    )
     console.result(done.as_plain(), _text(done))
 
 
@@ -87,7 +92,7 @@ def _folders(given: tuple[Path, ...], *, rollback: bool) -> tuple[Path, Path]:
 
 
 def _text(done: Deployed) -> Laid:
-    from rccltune.deploy import NOT_VERIFIED, SIMULATED
+    from rccltune.deploy import NOT_VERIFIED, SIMULATED, unproven_words
 
     delivery, placed = done.delivery, done.placed
     lines = [SIMULATED, ""] if delivery.simulated else []
@@ -98,6 +103,7 @@ def _text(done: Deployed) -> Laid:
     for one in delivery.rules:
         state = f"verified: {one.verified}" if one.verified else NOT_VERIFIED
         lines.append(f"  {one.name}: {one.count}, {state}")
+    lines += [f"  {unproven_words(one)}" for one in delivery.rules if one.n_unproven]
     lines += [f"  needs {name}={value}" for name, value in delivery.environment]
     if delivery.placements:
         listed = " or ".join(delivery.placements)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import shlex
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -18,7 +19,7 @@ from rccltune.cli.options import (
     choosing,
     scales_option,
 )
-from rccltune.model import CommandLineError, Laid, format_last, format_size, lay
+from rccltune.model import CommandLineError, Laid, Proof, format_last, format_size, lay
 
 if TYPE_CHECKING:
     from rccltune.model import Scale, Zone
@@ -64,7 +65,9 @@ def emit_config(
 
     The fewest zones that stay within the tolerance of the best measured setting at every
     measured size, with boundaries where curves cross. Where an untouched run was measured, a
-    zone that does not beat it becomes a hole. RCCL, NCCL and the rccltune plugin read the file.
+    zone that does not beat it becomes a hole. A rule whose gain repeats do not prove is marked
+    UNPROVEN, with its certainty; --proven leaves it out. RCCL, NCCL and the rccltune plugin read
+    the file.
 
     RCCL drops its own table where it is given another: --base puts the vendor's rows behind ours.
 
@@ -199,6 +202,13 @@ def _row(zone: Zone) -> tuple[str, ...]:
 
 def _why(zone: Zone) -> str:
     marks = [zone.why, str(zone.extrapolated) if zone.extrapolated else ""]
+    if zone.proof in (Proof.UNPROVEN, Proof.NO_BASELINE):
+        sure = (
+            ""
+            if zone.certainty is None
+            else f", {min(math.floor(100 * zone.certainty), 99)} % certain"
+        )
+        marks.append(f"unproven{sure}")
     if zone.setting is not None and not zone.n_sizes:
         marks.append("extrapolated: not measured")
     return "; ".join(mark for mark in marks if mark)

@@ -76,6 +76,7 @@ def _plain(found: Explanation) -> dict[str, Any]:
             {"line": line, "reason": why} for line, why in found.never_by_amd
         ],
         "placement": found.placement,
+        "read_otherwise": found.misread,
         "parts": found.parts,
     }
 
@@ -124,6 +125,7 @@ def _remarks(found: Explanation) -> list[str]:
     file, audit = found.file, found.audit
     lines = [str(counted(file.rules))]
     lines += [f"{f.severity.value}: line {f.line}: {f.message} [{f.code}]" for f in file.findings]
+    lines += [f"read otherwise without our plugin: {one}" for one in found.misread]
     lines += [f"dead: line {rule.line} can never be reached" for rule in audit.dead]
     lines += [
         f"fallback: line {rule.line} is reached only where an earlier rule is not selectable"

@@ -89,6 +89,7 @@ class Choosing:
     workload: Path | None
     variant: str | None
     allow_lossy: bool
+    proven: bool
 
     def predicted(self, scales: tuple[Scale, ...]) -> tuple[Scale, ...]:
         """The scales for which something may be predicted.
@@ -108,6 +109,11 @@ class Choosing:
         from rccltune.workload import read
         from rccltune.zones import ChoiceOptions, baseline_named
 
+        if self.proven and self.extrapolate:
+            raise CommandLineError(
+                "--proven and --extrapolate exclude each other: what was not measured is no proof",
+                hint="leave one of them out.",
+            )
         return ChoiceOptions(
             tolerance=self.tolerance / 100,
             min_gain=self.min_gain / 100,
@@ -121,6 +127,7 @@ class Choosing:
             ),
             variant=self.variant,
             allow_lossy=self.allow_lossy,
+            proven=self.proven,
         )
 
 
@@ -144,7 +151,7 @@ _CHOOSING = (
         default=100 * defaults.MIN_GAIN,
         show_default=True,
         metavar="PCT",
-        help="Gain over baseline that a rule must have.",
+        help="Estimated gain over baseline that a rule must have.",
     ),
     click.option(
         "--max-channels",
@@ -171,6 +178,11 @@ _CHOOSING = (
         help="Choose for this measured variant, or for default. Else gains decide.",
     ),
     click.option("--allow-lossy", is_flag=True, help="A lossy variant may be chosen."),
+    click.option(
+        "--proven",
+        is_flag=True,
+        help="Only rules whose gain repeats prove. Else unproven ones are written too, and marked.",
+    ),
     click.option(
         "--extrapolate",
         is_flag=True,

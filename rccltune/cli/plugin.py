@@ -95,6 +95,9 @@ def _lines(found: JobCheck) -> list[str]:
     if not found.loaded.tuners:
         lines.append("no tuner plugin is loaded")
     lines += [f"started with {name}={value}" for name, value in found.loaded.variables]
+    lines += [
+        f"{found.rules} is read otherwise where our plugin does not: {one}" for one in found.misread
+    ]
     lines.append(f"mode of this machine's GPUs: {found.mode or 'not known'}")
     return lines
 

@@ -13,3 +13,4 @@ from .records import Delivery as Delivery
 from .records import File as File
 from .records import Rules as Rules
 from .records import Version as Version
+from .records import unproven_words as unproven_words

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from rccltune import __version__, plugin, session, verify
-from rccltune.deploy import files, place
+from rccltune.deploy import files, place, records
 from rccltune.deploy.place import Placed
 from rccltune.deploy.records import Delivery, File, Rules
 from rccltune.launch import CLEARED
@@ -27,11 +27,12 @@ from rccltune.model import (
     lay,
     shown,
 )
-from rccltune.rules import check_needs, counted, read_rules
+from rccltune.rules import UNPROVEN_MARK, check_needs, counted, misread, read_rules
 from rccltune.session import MARKER, Session, disk_errors
 
 # verify writes it into a rule file's header.
 _VERIFIED: Final = re.compile(r"^# verified: *(.*\S)", re.MULTILINE)
+_UNPROVEN: Final = re.compile(rf"^# {UNPROVEN_MARK}", re.MULTILINE)
 _SIMULATED: Final = re.compile(r"^# SIMULATED", re.MULTILINE)
 _GLIBC: Final = re.compile(rb"GLIBC_(\d+)\.(\d+)")
 # By these the plugin finds a file in a folder.
@@ -60,6 +61,8 @@ class Deployed:
             "rules": sum(one.count.rules for one in self.delivery.rules),
             "fallbacks": sum(one.count.fallbacks for one in self.delivery.rules),
             "verified": {one.name: one.verified for one in self.delivery.rules},
+            "read_otherwise": {one.name: list(one.misread) for one in self.delivery.rules},
+            "unproven": {one.name: one.n_unproven for one in self.delivery.rules},
             "placements": list(self.delivery.placements),
             "environment": dict(self.delivery.variables(str(self.placed.folder))),
         }
@@ -83,6 +86,7 @@ def deploy_session(
     force: bool,
     reporter: Reporter,
     allowed: frozenset[str] = frozenset(),
+    unproven: bool = False,
 ) -> Deployed:
     """Put a session's rule files and the plugin into a folder, as its current version.
 
@@ -92,15 +96,21 @@ def deploy_session(
         force: put it into a folder with other things in it, replace a version that was changed.
         reporter: told when a dead writer's marker was taken over.
         allowed: variables beyond the harmless ones that jobs may be given.
+        unproven: rules whose gain nothing proves may go out.
 
     Raises:
         SessionError: no session, no rule file in it, another deploy at work, a full disk.
         InputFileError: a rule file that the plugin would refuse.
-        CommandLineError: files that contradict each other; a variable that nobody allowed; the
-            folder is something else's.
+        CommandLineError: files that contradict each other; a variable that nobody allowed; rules
+            that nothing proves, unasked; the folder is something else's.
         MachineError: this install has no plugin.
     """
     delivery = _delivery(session.open_session(folder), _absolute(directory), allowed)
+    if not unproven:
+        _refuse_unproven(folder, delivery.rules)
+    for one in delivery.rules:
+        for said in one.misread:
+            reporter.say(f"Warning: {one.name} is read otherwise where our plugin does not: {said}")
     version = files.assemble(delivery)
     target = delivery.directory
     place.check_ours(target, force=force)
@@ -254,6 +264,18 @@ def _refuse_refused(folder: Path, rules: Sequence[Rules]) -> None:
             )
 
 
+def _refuse_unproven(folder: Path, rules: Sequence[Rules]) -> None:
+    """Rules reach production with their proof, or because somebody said so."""
+    odd = [one for one in rules if one.n_unproven]
+    if odd:
+        raise CommandLineError(
+            "; ".join(map(records.unproven_words, odd)),
+            where=str(folder),
+            hint="prove them with rccltune verify, leave them out with rccltune emit-config "
+            "--proven --force, or deploy them all the same with --unproven.",
+        )
+
+
 def _is_found_by_name(one: Rules) -> bool:
     match = _FOUND_BY_NAME.fullmatch(one.name)
     return match is not None and match[1] == one.placement
@@ -289,6 +311,8 @@ def _rules(path: Path) -> Rules:
         requires=dict(read.requires),
         needs=read.needs,
         verified=shown(said[1]) if said else None,
+        misread=tuple(map(str, misread(content, read))),
+        n_unproven=len(_UNPROVEN.findall(grammar.text_of(content))),
     )
 
 

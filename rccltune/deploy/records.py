@@ -33,6 +33,8 @@ class Rules:
         requires: (key, value) of ``#@ requires``.
         needs: (name, value) of ``#@ needs``.
         verified: what its comment ``# verified:`` says; None where it has none.
+        n_unproven: rules whose gain nothing proves.
+        misread: lines that a host takes for something else where it reads the file by itself.
     """
 
     name: str
@@ -41,6 +43,8 @@ class Rules:
     requires: Mapping[str, str] = field(default_factory=dict)
     needs: tuple[tuple[str, str], ...] = ()
     verified: str | None = None
+    n_unproven: int = 0
+    misread: tuple[str, ...] = ()
 
     @property
     def placement(self) -> str | None:
@@ -134,6 +138,7 @@ def remark(delivery: Delivery) -> str:
     said = [SIMULATED] if delivery.simulated else []
     if any(one.verified is None for one in delivery.rules):
         said.append(NOT_VERIFIED)
+    said += [unproven_words(one) for one in delivery.rules if one.n_unproven]
     return "; ".join(said)
 
 
@@ -153,7 +158,13 @@ def verdict(delivery: Delivery) -> str:
         f"{one.name}: {f'verified: {one.verified}' if one.verified else NOT_VERIFIED}"
         for one in delivery.rules
     ]
-    return "; ".join(said)
+    return "; ".join([*said, *(unproven_words(one) for one in delivery.rules if one.n_unproven)])
+
+
+def unproven_words(rules: Rules) -> str:
+    """How many rules of a file are unproven."""
+    n = rules.n_unproven
+    return f"{n} rule{'' if n == 1 else 's'} of {rules.name} UNPROVEN: no repeats prove the gain"
 
 
 def tcl(text: str) -> str:

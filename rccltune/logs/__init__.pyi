@@ -32,6 +32,7 @@ from .trace import agree as agree
 from .trace import prove as prove
 from .trace import read_beliefs as read_beliefs
 from .trace import read_trace as read_trace
+from .versions import different_libraries as different_libraries
 from .walk import Walk as Walk
 from .walk import agree_on_walk as agree_on_walk
 from .walk import place as place

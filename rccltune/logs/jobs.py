@@ -200,6 +200,7 @@ class Book:
         commands: command lines.
         schedule: line where our plugin says that it runs one setting after the other.
         out_of_bounds: wrong half-rows by the summary whose average is still to come.
+        libraries: versions of the library, with the line that first names each.
         started: line where the last run began.
         first: first line with text that was looked at.
         last: last line with text that was looked at.
@@ -221,6 +222,7 @@ class Book:
     out_of_bounds: int = 0
     benchmark: str | None = None
     library: str | None = None
+    libraries: dict[str, int] = field(default_factory=dict)
     started: int | None = None
     first: tuple[int, str] | None = None
     last: tuple[int, str] | None = None

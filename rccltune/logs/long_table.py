@@ -74,6 +74,7 @@ class RecordReader:
         self._key_at = [self.roles[role] for role in _KEY_ROLES if role in self.roles]
         self._times = [role for role in ("time", "time_out", "time_in") if role in self.roles]
         self._nodes_unsure = False
+        self._kinds: dict[str, set[tuple[Collective | None, int | None]]] = {}
         if "nbytes" not in self.roles or not (self._times or {"busbw", "algbw"} & set(self.roles)):
             missing = "time" if "nbytes" in self.roles else "size"
             raise OutputError(
@@ -103,7 +104,10 @@ class RecordReader:
 
     def finish(self) -> list[Run]:
         """All runs, each without rows that say the same twice."""
-        for run in self.runs.values():
+        for name, run in self.runs.items():
+            if len(self._kinds.get(name, ())) > 1:
+                # The ratio of one collective on some ranks says nothing about the others.
+                run.peak = (0.0, 0.0, 0)
             if not self._ordered:
                 run.drafts = drop_repeats(run.drafts, self._resolver)
         return list(self.runs.values())
@@ -121,6 +125,8 @@ class RecordReader:
         run = self.runs.get(name)
         if run is None:
             run = self.runs[name] = Run(said=self._facts)
+        self._kinds.setdefault(name, set()).add((said.collective, said.n_ranks))
+        self._take_bandwidths(run, line, cells)
         executed, bypassed = self._executed(said, cells)
         for placed, text in self._placed(said, cells):
             time_us, doubt = self._time(placed, nbytes, text, cells, n_wrong)
@@ -128,6 +134,16 @@ class RecordReader:
             run.drafts.append(
                 (line, nbytes, n, time_us, n_wrong, doubt or bypassed, cycle, executed, placed)
             )
+
+    def _take_bandwidths(self, run: Run, line: int, cells: Sequence[str]) -> None:
+        """Both bandwidths of a row, whose ratio tells what ran on how many ranks."""
+        words = self._cell(cells, "algbw"), self._cell(cells, "busbw")
+        algbw, busbw = map(printed_or_none, words)
+        if algbw is None or busbw is None:
+            return
+        run.add(line, algbw, busbw)
+        if run.peak[2] == line:
+            run.unit = max(map(columns.step, words))
 
     def _cell(self, cells: Sequence[str], role: str) -> str:
         at = self.roles.get(role)

@@ -17,6 +17,7 @@ from rccltune.logs.long_table import DelimitedFile
 from rccltune.logs.resolver import Resolver
 from rccltune.logs.samples import fingerprint_of, samples_of
 from rccltune.logs.text_log import TextReader
+from rccltune.logs.versions import different_libraries
 from rccltune.model import Caution, Fingerprint, Notice, OutputError, Sample, Stated
 
 
@@ -268,6 +269,16 @@ def _nothing(book: Book) -> OutputError:
 
 def _notes(book: Book, runs: Sequence[Run], resolver: Resolver) -> None:
     again = "measure again what is missing; what was read is kept."
+    versions = different_libraries(book.libraries)
+    if versions is not None:
+        one, other = versions
+        resolver.notice(
+            Caution.LIBRARIES_DIFFER,
+            f"the file has runs of library {one} and of {other} (line {book.libraries[other]}), "
+            "which may choose and run differently",
+            "split the file, and import each part into a session of its own or with --variant.",
+            book.libraries[one],
+        )
     for line, text in book.notes:
         resolver.notice(Caution.INCOMPLETE_LOG, text, again, line)
     for line, text in book.failures[:1]:

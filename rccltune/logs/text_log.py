@@ -207,9 +207,13 @@ class Stream:
             each = self._own.preamble(number, lambda each: each.version is None)
             each.version = book.benchmark = text.strip()
             each.simulated = each.simulated or "SIMULATED" in text
-            book.library = book.library or _linked(text)
+            linked = _linked(text)
+            book.library = book.library or linked
+            if linked is not None:
+                book.libraries.setdefault(linked, number)
         elif (match := _LIBRARY.match(text)) is not None:
             book.library = match[1]
+            book.libraries.setdefault(match[1], number)
         elif text.startswith("rccltune: comm=") and " schedule=" in text:
             book.schedule = number
         elif "SIMULATED" in text:

@@ -16,7 +16,7 @@ class Proof(Enum):
     """What a zone's gain over the baseline rests on."""
 
     REPEATED = "repeated"
-    ONE_RUN = "one-run"
+    UNPROVEN = "unproven"
     EXTRAPOLATED = "extrapolated"
     NO_BASELINE = "no-baseline"
 
@@ -94,6 +94,9 @@ class Zone:
         variant: environment that the zone's setting needs (the target's own, or one that widens
             it, as LL128 on one node does).
         proof: what the gain rests on, None for a hole.
+        certainty: that its gain is no luck among all that was looked at, 0 to 1, at its surest
+            size; None where no baseline was measured, or nothing at all.
+        noise: gain that launches and rows alone exceed with a chance of 5 %, in the median.
         extrapolated: its scale was not measured, and all figures are predictions.
     """
 
@@ -111,7 +114,14 @@ class Zone:
     fallback: Setting | None = None
     variant: Variant = DEFAULT_VARIANT
     proof: Proof | None = None
+    certainty: Number | None = None
+    noise: Number | None = None
     extrapolated: Extrapolation | None = None
+
+    @property
+    def is_proven(self) -> bool:
+        """Whether repeats prove that it is faster than the baseline."""
+        return self.proof is Proof.REPEATED
 
     @property
     def why(self) -> str:

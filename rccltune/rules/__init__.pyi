@@ -34,6 +34,7 @@ from .library import check_process as check_process
 from .library import check_python as check_python
 from .library import document as document
 from .library import table as table
+from .line_format import UNPROVEN_MARK as UNPROVEN_MARK
 from .line_format import Change as Change
 from .line_format import rewritten as rewritten
 from .line_format import sealed as sealed
@@ -43,6 +44,10 @@ from .needs import check_needs as check_needs
 from .needs import harmless as harmless
 from .needs import is_harmless as is_harmless
 from .needs import named_in as named_in
+from .other_readers import READERS as READERS
+from .other_readers import Misread as Misread
+from .other_readers import misread as misread
+from .other_readers import read_line as read_line
 from .reader import RuleFile as RuleFile
 from .reader import Severity as Severity
 from .reader import StatedHole as StatedHole

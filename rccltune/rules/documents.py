@@ -17,6 +17,7 @@ from rccltune.model import (
     Algorithm,
     Collective,
     Mode,
+    Proof,
     Protocol,
     Rule,
     RuleCount,
@@ -27,7 +28,7 @@ from rccltune.model import (
     Zone,
 )
 from rccltune.rules.intervals import Covered, Interval, is_covered
-from rccltune.rules.line_format import UNPROVEN
+from rccltune.rules.line_format import EXTRAPOLATED, UNPROVEN_MARK
 
 _Cell = tuple[Algorithm | None, Protocol | None]
 # Nodes, ranks, operations in a group, registration, mode; None is any.
@@ -155,7 +156,7 @@ class Section:
 
     Attributes:
         entries: rules and holes by size; together they cover 0 to 2^63-1.
-        evidence: one line of comment for each entry.
+        evidence: comments for each entry, one a line.
         fallbacks: rules for hosts where an entry's setting is not selectable.
         remark: what holds for all of it; empty where it was measured.
     """
@@ -309,7 +310,7 @@ def _evidence(zone: Zone) -> str:
     if zone.setting is None:
         return ""
     if not zone.n_sizes:
-        return UNPROVEN
+        return EXTRAPOLATED
     known = "measured" if zone.extrapolated is None else "predicted"
     parts = [f"{zone.n_sizes} size{'' if zone.n_sizes == 1 else 's'} {known}"]
     if zone.worst_regret is not None:
@@ -324,7 +325,25 @@ def _evidence(zone: Zone) -> str:
         )
     if zone.extrapolated is not None:
         parts.append(str(zone.extrapolated))
-    return ", ".join(parts)
+    if zone.is_proven:
+        parts.append(f"proven by repeats{_surely(zone)}")
+    return "\n".join([", ".join(parts), *_doubt(zone)])
+
+
+def _surely(zone: Zone) -> str:
+    # Rounded down: there is no certainty of 100 %.
+    share = min(int(1000 * (zone.certainty or 0.0)), 999) / 10
+    return "" if zone.certainty is None else f", {share:.1f} % certain"
+
+
+def _doubt(zone: Zone) -> list[str]:
+    """Directly above the row, where whoever verifies the rule takes it away."""
+    if zone.proof is Proof.NO_BASELINE:
+        return [f"{UNPROVEN_MARK} the untouched library was not measured"]
+    if zone.proof is not Proof.UNPROVEN:
+        return []
+    noise = "" if zone.noise is None else f"; noise alone makes up to {_percent(zone.noise)}"
+    return [f"{UNPROVEN_MARK} no repeats prove the gain{_surely(zone)}{noise}"]
 
 
 def _percent(share: float) -> str:

@@ -24,6 +24,7 @@ from rccltune.rules import decision, documents
 from rccltune.rules.answers import Call, Case, Explained, calls_of, explain_one, offered, why_not
 from rccltune.rules.documents import Audit
 from rccltune.rules.host import Host
+from rccltune.rules.other_readers import Misread, misread
 from rccltune.rules.reader import RuleFile
 from rccltune.rules.seals import accepted
 
@@ -52,6 +53,7 @@ class Explanation:
         never: (line, reason) of rules for cells that the library never offers.
         never_by_amd: where nothing says whose GPUs it is for, the same for RCCL on AMD's.
         placement: where the file is for one placement of ranks only.
+        misread: lines that readers without our plugin take for something else.
     """
 
     path: Path
@@ -61,6 +63,7 @@ class Explanation:
     never: tuple[tuple[int, str], ...]
     never_by_amd: tuple[tuple[int, str], ...] = ()
     placement: Declared | None = None
+    misread: tuple[Misread, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -137,6 +140,7 @@ def explain(
         never=_never(rules, _whose(file, question.mode)),
         never_by_amd=() if _whose(file, question.mode) else _never(rules, Vendor.AMD.value),
         placement=declared,
+        misread=misread(content, file),
     )
 
 

@@ -13,10 +13,15 @@ from rccltune import machine, plugin
 from rccltune.machine import Loaded, LoadedLibrary, LoadedTuner
 from rccltune.model import MachineError
 from rccltune.releases import LOADING_OURS, PAIRS, RELEASES, release_of
+from rccltune.rules.other_readers import misread
+from rccltune.rules.reader import read_rules
 
 BEGIN: Final = "<!-- made by rccltune.rules.library; tests hold it against that -->"
 _WORKING: Final = f"{LOADING_OURS} and later work."
 END: Final = "<!-- end -->"
+
+
+_RULES: Final = "NCCL_TUNER_CONFIG_FILE"
 
 
 class Way(Enum):
@@ -116,6 +121,8 @@ class JobCheck:
 
     Attributes:
         ours: those of the tuners that it has loaded that are this install's file.
+        rules: the rule file that the job's environment names; None where it names none.
+        misread: lines of that which the library takes for something else than our plugin does.
         mode: of this machine's GPUs, ``cpx-nps4``; ``none`` where they have no partitions, None
             where there are none or nothing tells.
     """
@@ -124,6 +131,8 @@ class JobCheck:
     answers: tuple[Answered, ...]
     ours: tuple[LoadedTuner, ...]
     mode: str | None
+    rules: str | None = None
+    misread: tuple[str, ...] = ()
 
     def as_plain(self) -> dict[str, Any]:
         """For --json."""
@@ -155,6 +164,8 @@ class JobCheck:
                 for one in self.loaded.tuners
             ],
             "variables": dict(self.loaded.variables),
+            "rules": self.rules,
+            "read_otherwise": list(self.misread),
             "mode": self.mode,
         }
 
@@ -165,11 +176,13 @@ def check_process(pid: int, root: Path | None = None) -> JobCheck:
     Raises:
         MachineError: it is gone or another's, or has no collective library.
     """
+    loaded = machine.loaded_by_process(pid, machine.Root(root) if root else None)
     return _checked(
-        machine.loaded_by_process(pid, machine.Root(root) if root else None),
+        loaded,
         "look again once it has made its first communicator, or at another of its processes; a "
         "library linked into a program does not show.",
         root,
+        rules=dict(loaded.variables).get(_RULES),
     )
 
 
@@ -182,20 +195,33 @@ def check_python(python: str) -> JobCheck:
     return _checked(
         machine.loaded_by_torch(python),
         "torch for the CPU alone has none; else look at a running job with --pid.",
+        rules=os.environ.get(_RULES),
     )
 
 
-def _checked(loaded: Loaded, hint: str, root: Path | None = None) -> JobCheck:
+def _checked(loaded: Loaded, hint: str, root: Path | None = None, *, rules: str | None) -> JobCheck:
     if not loaded.libraries:
         raise MachineError(f"no librccl or libnccl in {loaded.what}", where=loaded.by, hint=hint)
     offered = tuple(int(abi) for abi in plugin.build_info().get("abi_versions", ()))
     digest = machine.sha256_of(plugin.library())
+    ours = tuple(one for one in loaded.tuners if one.sha256 == digest)
     return JobCheck(
         loaded=loaded,
         answers=tuple(_answered(one, offered) for one in loaded.libraries),
-        ours=tuple(one for one in loaded.tuners if one.sha256 == digest),
+        ours=ours,
         mode=_mode(root),
+        rules=rules,
+        misread=() if ours or not rules else _misread(Path(rules)),
     )
+
+
+def _misread(path: Path) -> tuple[str, ...]:
+    """What is read otherwise in a file; nothing of one that is not to be seen from here."""
+    try:
+        content = path.read_bytes()
+    except OSError:
+        return ()
+    return tuple(map(str, misread(content, read_rules(content))))
 
 
 def _mode(root: Path | None) -> str | None:

@@ -244,8 +244,10 @@ def _quoted(said: Sequence[str]) -> str:
 
 
 _MIN, _MAX = 1, 2
+# A comment directly above a rule whose gain nothing proves.
+UNPROVEN_MARK: Final = "UNPROVEN:"
 # The same words over and over, so that verifying a file twice changes nothing.
-UNPROVEN: Final = "extrapolated, as --extrapolate asks: no size of it was measured"
+EXTRAPOLATED: Final = "extrapolated, as --extrapolate asks: no size of it was measured"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -268,6 +270,8 @@ class Change:
 def rewritten(content: str, changes: Mapping[int, Change], header: Sequence[str]) -> str:
     """The file's text with changed lines, LF at every end, and sealed.
 
+    What has evidence of its own is unproven no more.
+
     Args:
         content: as it was read.
         changes: by line, from 1.
@@ -281,10 +285,16 @@ def rewritten(content: str, changes: Mapping[int, Change], header: Sequence[str]
     at = 0
     for number, line in enumerate(grammar.lines(content), start=1):
         change = changes.get(number)
+        if change is not None and change.evidence and made[-1:] and _is_doubt(made[-1]):
+            made.pop()
         made += kept(line, number) if change is None else _changed(line, number, change)
         if at == 0 and grammar.instruction(line)[:1] == ["format"]:
             at = len(made)
     return text_of(sealed([*made[:at], *head, *made[at:]]))
+
+
+def _is_doubt(line: str) -> bool:
+    return line.startswith(f"# {UNPROVEN_MARK}")
 
 
 def _changed(line: str, number: int, change: Change) -> list[str]:
@@ -294,7 +304,7 @@ def _changed(line: str, number: int, change: Change) -> list[str]:
     for part in change.parts:
         made += _narrowed(line, number, part)
     if change.unproven:
-        made += comment(UNPROVEN)
+        made += comment(EXTRAPOLATED)
         for part in change.unproven:
             made += _narrowed(line, number, part)
     return made + [hole(low, high, why) for low, high, why in change.holes]

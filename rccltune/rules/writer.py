@@ -79,7 +79,8 @@ def _section(section: Section) -> Iterator[str]:
         if isinstance(entry, Hole):
             yield from _hole(entry)
         else:
-            yield from _comment(evidence)
+            for text in evidence.splitlines():
+                yield from _comment(text)
             yield _named(entry)
     if section.fallbacks:
         yield from _comment(

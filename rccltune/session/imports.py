@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 import shlex
 import sys
 from collections import Counter
@@ -136,29 +135,8 @@ def _two_libraries(
             where=str(folder),
         )
         for variant, versions in found.items()
-        for one, other in [_different(tuple(versions))]
-        if one != other
+        for one, other in filter(None, [logs.different_libraries(versions)])
     ]
-
-
-def _different(versions: Sequence[str]) -> tuple[str, str]:
-    """Two versions that cannot be one library's; twice the first where there are none.
-
-    One library is 2.29.2 in a benchmark's line and 2.29.2+cuda13.1 in its own.
-    """
-    for i, one in enumerate(versions):
-        for other in versions[i + 1 :]:
-            (number, build), (number_2, build_2) = map(_version, (one, other))
-            if number != number_2 or (build and build_2 and build != build_2):
-                return one, other
-    return versions[0], versions[0]
-
-
-def _version(text: str) -> tuple[str, str]:
-    """Number and build."""
-    match = re.match(r"[\d.]*", text)
-    number = match[0] if match is not None else ""
-    return number, text[len(number) :]
 
 
 def _samples_held(current: Session, reporter: Reporter) -> tuple[Sample, ...]:

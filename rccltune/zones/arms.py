@@ -62,6 +62,7 @@ class ChoiceOptions:
             job then needs.
         variant: name of the variant to choose whatever it costs; None lets gains decide.
         allow_lossy: a lossy variant may be chosen.
+        proven: only rules whose gain repeats prove; else what is likely fills their holes.
         selectable: why a setting cannot be in a rule for a target, None where it can; replaces
             the built-in table of RCCL's limits.
     """
@@ -77,14 +78,17 @@ class ChoiceOptions:
     widen: bool = True
     variant: str | None = None
     allow_lossy: bool = False
+    proven: bool = False
     selectable: Selectable | None = None
 
     def __post_init__(self) -> None:
-        """Percentages are fractions here, and none is negative."""
+        """Percentages are fractions here, and no two options exclude each other."""
         for name in ("tolerance", "min_gain", "channel_cost"):
             value = getattr(self, name)
             if not 0 <= value < 1:
                 raise ValueError(f"{name} {value} is no fraction: 2 % is 0.02")
+        if self.proven and self.extrapolate:
+            raise ValueError("what is extrapolated is never proven")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

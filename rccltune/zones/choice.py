@@ -28,7 +28,8 @@ from rccltune.model import (
 )
 from rccltune.zones.arms import Arm, Barred, Choice, ChoiceOptions, Group, groups_of
 from rccltune.zones.board import INF, Board, Line, make_board
-from rccltune.zones.decision import HOLE, Decision, decide, describe
+from rccltune.zones.decision import Decision, decide, describe
+from rccltune.zones.path import HOLE
 from rccltune.zones.reach import Reach, reaches, stretches, too_narrow
 
 
@@ -125,7 +126,7 @@ def _one_run(board: Board, where: str) -> Notice | None:
     repeated = sum(p.n_launches > 1 for line in lines for p in line.points.values())
     if repeated:
         return None
-    gain = "only gains of 15 % at three neighbouring sizes count; " if board.baseline else ""
+    gain = "no gain is proven, and " if board.baseline else ""
     return Notice(
         caution=Caution.ONE_RUN,
         message=f"every setting was measured in one launch: {gain}differences of a few "

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from math import log
-from statistics import fmean, variance
+from statistics import fmean
 from typing import Final
 
 from rccltune.model import (
@@ -23,6 +23,7 @@ from rccltune.model import (
 )
 from rccltune.zones.arms import Arm, ChoiceOptions, Group
 from rccltune.zones.board import Board, Line, Repeats, make_board
+from rccltune.zones.launches import between_launches, by_launch, prior_variance
 from rccltune.zones.proof import Standing, standings
 
 Times = Mapping[View, Curve]
@@ -145,53 +146,35 @@ def race(ours: Times, theirs: Times, least: float, target: Target, *, apart: boo
     for view, base in board.baseline.items() if apart else ():
         _apart(board.lines[0][view], base)
     rows = standings(board, least)
-    return Race(board.sizes, tuple(rows[0]) if rows else (), board)
+    return Race(board.sizes, tuple(map(_counted, rows[0])) if rows else (), board)
+
+
+def _counted(standing: Standing) -> Standing:
+    """Of one launch what is likely counts: nothing more can be had of it."""
+    return standing if standing.repeated else replace(standing, proven=standing.likely)
 
 
 def _apart(ours: Line, theirs: Line) -> None:
     """Let repeats tell no more than launches do, since no launch has both sides.
 
-    What launches differ by is seen where a side has several; of one launch it is what was seen on
-    two H100s, whose passes agree within 3 %.
+    What launches differ by is seen where a side has several; of one launch it is a stated prior.
     """
     for line in (ours, theirs):
-        spreads = {
-            n: found for n, p in line.points.items() if (found := _between_launches(p)) is not None
-        }
+        spreads = between_launches(line.points.values())
         sizes = sorted(line.points)
         for i, nbytes in enumerate(sizes):
             point = line.points[nbytes]
             known = line.repeats.get(nbytes) or Repeats(log(point.time_us), 0.0, 1)
             near = [spreads[n] for n in sizes[max(0, i - _NEAR) : i + _NEAR + 1] if n in spreads]
-            usual = _SMALL_SPREAD if nbytes < _SMALL else _LARGE_SPREAD
-            n_launches = max(1, len(_by_launch(point)))
+            n_launches = max(1, len(by_launch(point)))
             # Some machines have two moods; several launches that agree met one of them.
-            seen = max(fmean(near) if near else 0.0, usual**2 if n_launches == 1 else 0.0)
-            least = seen / n_launches
+            usual = prior_variance(nbytes) if n_launches == 1 else 0.0
+            least = max(fmean(near) if near else 0.0, usual) / n_launches
             line.repeats[nbytes] = replace(known, variance=max(known.variance, least))
 
 
-# Standard deviation of the log time of one launch: two launches of all_reduce differ by 40 % below
-# this size in bytes and by 1 to 2 % above (H100, NCCL 2.28.9).
-_SMALL: Final = 512 << 10
-_SMALL_SPREAD: Final = 0.17
-_LARGE_SPREAD: Final = 0.01
 # Sizes on each side that tell what launches differ by.
 _NEAR: Final = 3
-
-
-def _by_launch(point: CurvePoint) -> dict[str, float]:
-    """Mean log time of each launch; a walk's passes are ``launch.1``, ``launch.2`` …."""
-    found: dict[str, list[float]] = {}
-    for name, time_us in zip(point.launches, point.launch_times_us, strict=True):
-        found.setdefault(name.partition(".")[0], []).append(log(time_us))
-    return {name: fmean(logs) for name, logs in found.items()}
-
-
-def _between_launches(point: CurvePoint) -> float | None:
-    """Variance of the log time between launches; None where there is one."""
-    centres = list(_by_launch(point).values())
-    return variance(centres) if len(centres) > 1 else None
 
 
 def _common(ours: Curve, theirs: Curve) -> set[int]:

@@ -1,15 +1,14 @@
 """From times and proofs to one state for each size, and to zones of sizes in one state.
 
-One state per size: an arm, or a hole. Costs are tuples compared in order, so 'fewest rules first,
-then least regret' is exact and has no weights to balance. It is the Potts model of step detection
-(compare asv's ``step_detect``, after Friedrich et al., 2008), with several curves to choose from
-instead of one to approximate: much smaller, and solved in (sizes × states) steps.
+One state per size: an arm, or a hole. What repeats prove is chosen first, and what is likely in
+what that leaves open.
 """
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, replace
+from functools import cache
 from itertools import groupby
 from statistics import median
 
@@ -26,95 +25,8 @@ from rccltune.model import (
 )
 from rccltune.zones.arms import ChoiceOptions, Group
 from rccltune.zones.board import INF, Board
+from rccltune.zones.path import HOLE, STAYS, Cell, Column, cheapest
 from rccltune.zones.proof import Rivals, Standing, standings
-
-HOLE = -1
-Cost = tuple[float, ...]
-
-
-@dataclass(frozen=True, slots=True)
-class Cell:
-    """One state at one size.
-
-    Attributes:
-        cost: what being in this state here costs beyond the change into it.
-        proves: a zone of an arm must hold one size at least at which this is so.
-    """
-
-    cost: Cost
-    proves: bool = True
-
-
-Column = dict[int, Cell]
-
-
-@dataclass(frozen=True, slots=True)
-class _Partial:
-    """The cheapest way to be in one state, and how it came there."""
-
-    cost: Cost
-    proven: bool
-    before: _Partial | None
-    state: int
-
-
-def cheapest(columns: Sequence[Column]) -> list[int]:
-    """The cheapest sequence of states.
-
-    Args:
-        columns: for each size the allowed states; arms from 0, HOLE for none. Entering an arm
-            costs one rule, entering a hole nothing. Some path must exist: at every size either
-            a hole or an arm that proves itself there is allowed.
-
-    Returns:
-        One state for each size; the earlier states win ties, so the result never depends on
-        the order of dictionaries or on rounding beyond that of the costs themselves.
-    """
-    ways: dict[tuple[int, bool], _Partial] = {}
-    for index, column in enumerate(columns):
-        closed = [way for way in ways.values() if way.proven]
-        leave = min(closed, key=_rank) if closed else None
-        fresh: dict[tuple[int, bool], _Partial] = {}
-        for state, cell in sorted(column.items()):
-            options = [ways[key] for key in ((state, False), (state, True)) if key in ways]
-            for way in options:
-                _offer(fresh, _step(way, state, cell, way.proven))
-            if leave is not None and leave.state != state:
-                _offer(fresh, _step(leave, state, cell, entered=True))
-            elif index == 0:
-                _offer(fresh, _step(None, state, cell, entered=True))
-        ways = fresh
-    final = [way for way in ways.values() if way.proven]
-    return _unwind(min(final, key=_rank)) if final else []
-
-
-def _rank(way: _Partial) -> tuple[Cost, int]:
-    return way.cost, way.state
-
-
-def _step(
-    way: _Partial | None, state: int, cell: Cell, proven: bool = False, *, entered: bool = False
-) -> _Partial:
-    rules = 1.0 if entered and state != HOLE else 0.0
-    before = way.cost if way is not None else (0.0,) * (len(cell.cost) + 1)
-    cost = (before[0] + rules, *(a + b for a, b in zip(before[1:], cell.cost, strict=True)))
-    return _Partial(cost, state == HOLE or proven or cell.proves, way, state)
-
-
-def _offer(fresh: dict[tuple[int, bool], _Partial], way: _Partial) -> None:
-    key = (way.state, way.proven)
-    if key not in fresh or way.cost < fresh[key].cost:
-        fresh[key] = way
-
-
-def _unwind(way: _Partial) -> list[int]:
-    states: list[int] = []
-    step: _Partial | None = way
-    while step is not None:
-        states.append(step.state)
-        step = step.before
-    return states[::-1]
-
 
 # Regrets that differ by less than a quarter of the tolerance are a tie, and go to fewer channels.
 _TIE = 4
@@ -129,12 +41,14 @@ class Decision:
         states: index of an arm, or HOLE.
         reasons: why a hole is one, by size; None for arms.
         standings: of each arm at each size; empty without a baseline.
+        proven: whether repeats alone choose the state of each size.
         relaxed: sizes at which no arm is within tolerance in every view.
     """
 
     states: tuple[int, ...]
     reasons: tuple[str | None, ...]
     standings: list[list[Standing]]
+    proven: tuple[bool, ...]
     relaxed: tuple[int, ...]
 
 
@@ -143,40 +57,109 @@ def decide(
 ) -> Decision:
     """The fewest rules within tolerance that the baseline does not already equal.
 
+    What repeats prove is chosen first; then what is likely takes sizes that are left, unless only
+    proven rules are wanted. So the proven rules are the same either way.
+
     Args:
         board: all times.
         options: of the choice.
         banned: (arm, size) that may not be chosen.
     """
     proofs = standings(board, options.min_gain)
-    rivals = Rivals(board)
-    # Regrets below a part of the tolerance are a tie; without tolerance there are no ties.
-    step = max(options.tolerance / _TIE, _EPSILON)
-    columns: list[Column] = []
-    relaxed: list[int] = []
-    for size, nbytes in enumerate(board.sizes):
-        regrets = [
-            INF if (arm, size) in banned else board.regret(arm, size, penalised=True)
-            for arm in range(len(board.arms))
-        ]
-        standing = [row[size] for row in proofs]
-        allowed = _allowed(regrets, standing, options.tolerance)
-        if options.tolerance + _EPSILON < allowed < INF:
-            relaxed.append(nbytes)
-        able = [
-            regret <= allowed + _EPSILON
-            or (regret < INF and not rivals.is_slower(arm, size, options.tolerance))
-            for arm, regret in enumerate(regrets)
-        ]
-        row = _Row(regrets, standing, able, board.weights[size], step)
-        columns.append(_column(board, row))
-    states = cheapest(columns)
+    chooser = _Chooser(board, options, proofs, banned)
+    if options.proven and not proofs:
+        return _nothing_proven(len(board.sizes))
+    sure = chooser.choose(_PROVEN)
+    states = sure if options.proven or not proofs else chooser.choose(_LIKELY, sure)
     return Decision(
-        states=tuple(states),
-        reasons=_reasons(board, proofs, states, options.min_gain),
+        states=states,
+        reasons=_reasons(board, proofs, states, options),
         standings=proofs,
-        relaxed=tuple(relaxed),
+        proven=tuple(state == one for state, one in zip(states, sure, strict=True)),
+        relaxed=tuple(chooser.relaxed),
     )
+
+
+def _nothing_proven(n_sizes: int) -> Decision:
+    """Without a baseline there is no gain to prove."""
+    return Decision(
+        states=(HOLE,) * n_sizes,
+        reasons=(BASELINE_UNKNOWN,) * n_sizes,
+        standings=[],
+        proven=(True,) * n_sizes,
+        relaxed=(),
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class _Strength:
+    """How much evidence is enough.
+
+    Attributes:
+        carries: a zone may be made for it.
+        joins: a size may join a zone beside it.
+    """
+
+    carries: Callable[[Standing], bool]
+    joins: Callable[[Standing], bool]
+
+
+_PROVEN = _Strength(lambda one: one.proven, lambda one: one.beside)
+_LIKELY = _Strength(lambda one: one.proven or one.likely, lambda one: one.beside or one.joins)
+
+
+class _Chooser:
+    """Chooses on evidence of one strength, around what stronger evidence chose."""
+
+    def __init__(
+        self,
+        board: Board,
+        options: ChoiceOptions,
+        proofs: Sequence[Sequence[Standing]],
+        banned: Collection[tuple[int, int]],
+    ) -> None:
+        self._board = board
+        self._options = options
+        self._proofs = proofs
+        self._banned = banned
+        rivals = Rivals(board)
+        # Asked twice of most: what repeats prove is chosen before the rest.
+        self._is_slower = cache(lambda arm, size: rivals.is_slower(arm, size, options.tolerance))
+        self.relaxed: list[int] = []
+
+    def choose(self, wanted: _Strength, before: Sequence[int] = ()) -> tuple[int, ...]:
+        """The state of each size.
+
+        Args:
+            wanted: evidence that is enough.
+            before: states that stay, where they are arms.
+        """
+        board, tolerance = self._board, self._options.tolerance
+        # Regrets below a part of the tolerance are a tie; without tolerance there are no ties.
+        step = max(tolerance / _TIE, _EPSILON)
+        columns: list[Column] = []
+        self.relaxed.clear()
+        for size, nbytes in enumerate(board.sizes):
+            regrets = [
+                INF if (arm, size) in self._banned else board.regret(arm, size, penalised=True)
+                for arm in range(len(board.arms))
+            ]
+            standing = [row[size] for row in self._proofs]
+            carried = [wanted.carries(one) for one in standing]
+            joined = [wanted.joins(one) for one in standing]
+            allowed = _allowed(regrets, carried, tolerance)
+            if tolerance + _EPSILON < allowed < INF:
+                self.relaxed.append(nbytes)
+            able = [
+                regret <= allowed + _EPSILON or (regret < INF and not self._is_slower(arm, size))
+                for arm, regret in enumerate(regrets)
+            ]
+            if before and before[size] != HOLE:
+                columns.append({before[size]: STAYS})
+                continue
+            row = _Row(regrets, standing, carried, joined, able, board.weights[size], step)
+            columns.append(_column(board, row))
+        return tuple(cheapest(columns))
 
 
 @dataclass(frozen=True, slots=True)
@@ -184,22 +167,26 @@ class _Row:
     """One size, by arm.
 
     Attributes:
+        carried: the evidence of the arm may make a zone.
+        joined: it may join one.
         able: nothing shows that the arm is slower than the best by more than may be.
         step: width of a tie.
     """
 
     regrets: Sequence[float]
     standing: Sequence[Standing]
+    carried: Sequence[bool]
+    joined: Sequence[bool]
     able: Sequence[bool]
     weight: float
     step: float
 
 
-def _allowed(regrets: Sequence[float], standing: Sequence[Standing], tolerance: float) -> float:
+def _allowed(regrets: Sequence[float], carried: Sequence[bool], tolerance: float) -> float:
     """The tolerance, or the least regret that anything which may be chosen here has."""
     able = list(regrets)
-    if standing:
-        able = [r for r, s in zip(regrets, standing, strict=True) if s.proven and r < INF]
+    if carried:
+        able = [r for r, is_able in zip(regrets, carried, strict=True) if is_able and r < INF]
     return max(tolerance, min(able, default=0.0))
 
 
@@ -210,14 +197,14 @@ def _column(board: Board, row: _Row) -> Column:
         at = row.standing[arm] if row.standing else None
         if not row.able[arm] or regret == INF or (at and not _harmless(at)):
             continue
-        bridged = at is not None and not at.proven and not at.beside
+        proves = at is None or row.carried[arm]
+        bridged = at is not None and not proves and not row.joined[arm]
         channels = board.arms[arm].setting.channels or 0
-        column[arm] = Cell(
-            cost=(float(bridged), *_price(row, regret, channels)), proves=at is None or at.proven
-        )
+        column[arm] = Cell(cost=(float(bridged), *_price(row, regret, channels)), proves=proves)
     if not any(cell.proves for cell in column.values()):
         # What leaving the size to RCCL loses against settings that may join a proven zone.
-        lost = [s.gain for s in row.standing if s.beside and s.gain is not None]
+        joined = zip(row.standing, row.joined, strict=True)
+        lost = [one.gain for one, joins in joined if joins and one.gain is not None]
         column[HOLE] = Cell(cost=(0.0, *_price(row, max(lost, default=0.0), 0)))
     return column
 
@@ -251,7 +238,10 @@ def _reason(
 
 
 def _reasons(
-    board: Board, proofs: Sequence[Sequence[Standing]], states: Sequence[int], min_gain: float
+    board: Board,
+    proofs: Sequence[Sequence[Standing]],
+    states: Sequence[int],
+    options: ChoiceOptions,
 ) -> tuple[str | None, ...]:
     """Why each hole is one; neighbours in which nothing is proven say the same.
 
@@ -262,19 +252,24 @@ def _reasons(
     made: list[str | None] = []
     for reason, sizes in groupby(range(len(own)), key=own.__getitem__):
         span = list(sizes)
-        made += [_best_of(proofs, span, min_gain) if reason == NOT_FASTER else reason] * len(span)
+        made += [_best_of(proofs, span, options) if reason == NOT_FASTER else reason] * len(span)
     return tuple(made)
 
 
-def _best_of(proofs: Sequence[Sequence[Standing]], span: Sequence[int], min_gain: float) -> str:
+def _best_of(
+    proofs: Sequence[Sequence[Standing]], span: Sequence[int], options: ChoiceOptions
+) -> str:
     found = [row[size] for row in proofs for size in span]
     best = max(found, key=lambda each: -1.0 if each.gain is None else each.gain)
     # The gain of a prediction is held against its expected errors, which its reason says.
-    if best.gain is None or best.gain < min_gain or best.predicted:
+    if best.gain is None or best.gain < options.min_gain or best.predicted:
         return NOT_FASTER
-    if best.proven:
+    if (_PROVEN if options.proven else _LIKELY).carries(best):
         return not_proven(best.gain, "at too few sizes for a rule")
-    return not_proven(best.gain, "too noisy" if best.repeated else "measured in one launch")
+    why = "too noisy" if best.repeated else "measured in one launch"
+    if best.evidence is not None:
+        why += f", where noise makes up to {best.evidence.noise:.0%}"
+    return not_proven(best.gain, why)
 
 
 @dataclass(frozen=True, slots=True)
@@ -286,12 +281,14 @@ class Stretch:
         reason: of a hole.
         first: index of its first size.
         last: index of its last size.
+        is_proven: repeats alone choose it, or leave it open.
     """
 
     state: int
     reason: str | None
     first: int
     last: int
+    is_proven: bool = True
 
     @property
     def span(self) -> range:
@@ -320,6 +317,8 @@ def describe(
     extrapolated = _extrapolation(board, stretch)
     regrets = [board.regret(stretch.state, size) for size in stretch.span]
     weights = [board.weights[size] for size in stretch.span]
+    row = decision.standings[stretch.state] if decision.standings else []
+    known = [row[size] for size in stretch.span] if row else []
     total = sum(weights)
     mean = sum(r * w for r, w in zip(regrets, weights, strict=True)) / total if total else 0.0
     return Zone(
@@ -336,6 +335,8 @@ def describe(
         fallback=_fallback(group, board, decision, stretch),
         variant=arm.variant,
         proof=Proof.EXTRAPOLATED if extrapolated else _proof(decision, stretch),
+        certainty=max((s.certainty for s in known if s.certainty is not None), default=None),
+        noise=median(noises) if (noises := _noises(known)) else None,
         extrapolated=extrapolated,
     )
 
@@ -359,26 +360,27 @@ def _gain(decision: Decision, stretch: Stretch) -> Gain | None:
     return Gain(low=min(gains), median=median(gains), high=max(gains)) if gains else None
 
 
+def _noises(known: Sequence[Standing]) -> list[float]:
+    return [one.evidence.noise for one in known if one.evidence is not None]
+
+
 def _proof(decision: Decision, stretch: Stretch) -> Proof:
     if not decision.standings:
         return Proof.NO_BASELINE
-    row = decision.standings[stretch.state]
-    proven = [row[size] for size in stretch.span if row[size].proven]
-    return Proof.REPEATED if all(s.repeated for s in proven) else Proof.ONE_RUN
+    return Proof.REPEATED if decision.proven[stretch.first] else Proof.UNPROVEN
 
 
 def _fallback(group: Group, board: Board, decision: Decision, stretch: Stretch) -> Setting | None:
     """The best setting that needs no special environment, if that is still worth a rule."""
     if board.arms[stretch.state].variant == group.target.variant:
         return None
+    wanted = _PROVEN if stretch.is_proven else _LIKELY
     able: list[tuple[float, int]] = []
     for arm, candidate in enumerate(board.arms):
         if candidate.variant != group.target.variant:
             continue
-        if decision.standings and not all(
-            decision.standings[arm][size].beside or decision.standings[arm][size].proven
-            for size in stretch.span
-        ):
+        row = decision.standings[arm] if decision.standings else []
+        if row and not all(wanted.carries(row[n]) or wanted.joins(row[n]) for n in stretch.span):
             continue
         able.append((max(board.regret(arm, size) for size in stretch.span), arm))
     worst, arm = min(able, default=(INF, HOLE))

@@ -8,8 +8,8 @@ The best of many noisy arms looks fast by luck alone: ten settings of a knob tha
   false rule for a target at 5 %. Two or three launches tell little about their own spread, so it
   is pooled with that of the sizes beside it (the moderated t of Smyth, 2004); not with that of
   all: on two H100s launches differ by 40 % below 512 KiB and by 1 % above.
-* From one run per arm nothing bounds the noise, and only gains that are large, neighbours of
-  large ones and alike in all views count.
+* From one launch per arm nothing is proven. How likely it is that an arm is faster, its launch
+  and its rows considered, :mod:`rccltune.zones.certainty` says, as of repeats that prove nothing.
 * Of what was predicted for a scale that nobody measured, the expected errors of both sides are
   taken off the gain, and what is left must exceed the wanted gain.
 * Sizes beside proven ones may be joined to their zone on weaker evidence, since a true gain does
@@ -27,11 +27,17 @@ from typing import Final
 from rccltune.model import upper_quantile
 from rccltune.model.defaults import LEVEL
 from rccltune.zones.board import INF, Board, Line, Repeats
+from rccltune.zones.certainty import (
+    LIKELY,
+    MEDIAN_SQUARE,
+    Evidence,
+    SingleLaunches,
+    certainties,
+    evidence_of,
+    jumps,
+    weakest,
+)
 
-ONE_RUN_GAIN = 0.15
-ONE_RUN_SIZES = 3
-# Beside proven sizes one run must still gain more than a null knob's usual 5 % at one size.
-ONE_RUN_BESIDE = 0.05
 # Weight of the pooled spread, in degrees of freedom: at least this, and at most that, whatever
 # the sizes say about how alike they are.
 _LEAST_PRIOR = 4.0
@@ -41,8 +47,6 @@ _BESIDE: Final = 4
 # From so few sizes nothing can be said about it.
 _FEW_SIZES = 8
 _EPSILON = 1e-9
-# Median of the square of a standard normal.
-_MEDIAN_SQUARE = 0.4549
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,10 +55,14 @@ class Standing:
 
     Attributes:
         gain: least over views, None where not comparable.
-        proven: beats it by more than noise and the wanted gain.
+        proven: repeats show that it beats it by more than noise and the wanted gain.
         beside: good enough to join a proven zone.
         repeated: judged by an interval, not by one run.
         predicted: at a scale that nobody measured.
+        likely: gains what is wanted, and is hardly luck among all that were looked at.
+        joins: good enough to join a zone of what is likely.
+        certainty: that it is no luck, 0 to 1; None where not comparable, or predicted.
+        evidence: what that rests on.
     """
 
     gain: float | None
@@ -62,6 +70,10 @@ class Standing:
     beside: bool
     repeated: bool
     predicted: bool = False
+    likely: bool = False
+    joins: bool = False
+    certainty: float | None = None
+    evidence: Evidence | None = None
 
 
 def standings(board: Board, min_gain: float) -> list[list[Standing]]:
@@ -70,10 +82,38 @@ def standings(board: Board, min_gain: float) -> list[list[Standing]]:
         return []
     level = LEVEL / max(1, len(board.arms) * len(board.sizes))
     weight = _weight(board)
-    return [
-        _arm(board, arm, min_gain, _Judge(_spreads(board, arm), weight, (level, LEVEL)))
+    once = SingleLaunches(board)
+    rows = [
+        _arm(board, arm, min_gain, _Judge(_spreads(board, arm), weight, (level, LEVEL)), once)
         for arm in range(len(board.arms))
     ]
+    return _with_certainty(rows, min_gain)
+
+
+def _with_certainty(rows: list[list[Standing]], min_gain: float) -> list[list[Standing]]:
+    """The same with what is likely, which depends on how much else was looked at."""
+    chances = [one.evidence.chance for row in rows for one in row if one.evidence is not None]
+    found = iter(certainties(chances))
+    made: list[list[Standing]] = []
+    for row in rows:
+        made.append([])
+        for one in row:
+            if one.evidence is None or one.gain is None:
+                made[-1].append(one)
+                continue
+            certainty, enough = next(found), one.gain >= min_gain
+            made[-1].append(
+                replace(
+                    one,
+                    certainty=certainty,
+                    likely=enough and certainty >= LIKELY,
+                    joins=enough and one.evidence.chance <= 1 - LIKELY,
+                )
+            )
+    return made
+
+
+_Bounds = tuple[float, float, Evidence | None]
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,8 +131,8 @@ class _Judge:
     weight: float
     levels: tuple[float, float]
 
-    def bounds(self, ours: Repeats, theirs: Repeats, usual: float) -> tuple[float, float]:
-        """Lower ends of baseline / ours - 1, one-sided, at each level."""
+    def bounds(self, ours: Repeats, theirs: Repeats, usual: float) -> _Bounds:
+        """Lower ends of baseline / ours - 1, one-sided, at each level, and the evidence."""
         freedom = ours.freedom + theirs.freedom
         total = self.weight + freedom
         own = freedom * (ours.variance + theirs.variance)
@@ -101,7 +141,7 @@ class _Judge:
         strict, loose = (
             exp(difference - upper_quantile(total, level) * spread) - 1 for level in self.levels
         )
-        return strict, loose
+        return strict, loose, evidence_of(difference, spread, total)
 
 
 class Rivals:
@@ -170,40 +210,33 @@ def _typical(line: Line) -> float | None:
 def _roughness(line: Line) -> float | None:
     """Variance of log(time) about a straight line between the two sizes beside each.
 
-    A smooth curve bends little within two steps, so what jumps is noise. The median keeps the few
-    sizes out at which it does bend; that of squares of a normal is 0.455 of their mean.
+    The median keeps the few sizes out at which a curve does bend; that of squares of a normal is
+    0.455 of their mean.
     """
-    sizes = sorted(line.points)
-    squares = []
-    for low, middle, high in zip(sizes, sizes[1:], sizes[2:], strict=False):
-        share = log(middle / low) / log(high / low)
-        below, here, above = (log(line.points[n].time_us) for n in (low, middle, high))
-        expected = (1 - share) * below + share * above
-        squares.append((here - expected) ** 2 / (1 + share**2 + (1 - share) ** 2))
-    return median(squares) / _MEDIAN_SQUARE if len(squares) >= _FEW_SIZES else None
+    squares = jumps({n: log(point.time_us) for n, point in line.points.items()})
+    return median(squares.values()) / MEDIAN_SQUARE if len(squares) >= _FEW_SIZES else None
 
 
 def _spreads(board: Board, arm: int) -> dict[int, dict[int, float]]:
     return {view: _pooled(board, arm, view) for view in board.baseline}
 
 
-def _arm(board: Board, arm: int, min_gain: float, judge: _Judge) -> list[Standing]:
-    single: list[float] = []
+def _arm(
+    board: Board, arm: int, min_gain: float, judge: _Judge, once: SingleLaunches
+) -> list[Standing]:
+    bounds = [_lower_bounds(board, arm, size, judge) for size in range(len(board.sizes))]
+    single = once.evidence(arm) if None in bounds and not board.is_predicted else []
     made: list[Standing] = []
-    for size in range(len(board.sizes)):
+    for size, lows in enumerate(bounds):
         gain = board.gain(arm, size)
-        lows = _lower_bounds(board, arm, size, judge)
         if gain is None or lows is None:
-            single.append(gain if gain is not None else -1.0)
-            beside = gain is not None and gain >= max(ONE_RUN_BESIDE, min_gain)
-            made.append(Standing(gain, proven=False, beside=beside, repeated=False))
+            found = single[size] if gain is not None and single else None
+            made.append(Standing(gain, False, False, False, evidence=found))
         else:
-            # What was predicted never ran, not even once.
-            single.append(-1.0 if board.is_predicted else gain)
             beside = gain >= min_gain and lows[1] > 0
             proven = lows[0] > min_gain
-            made.append(Standing(gain, proven, beside, True, board.is_predicted))
-    return _next_to_proven(_with_runs(made, single, max(ONE_RUN_GAIN, min_gain)))
+            made.append(Standing(gain, proven, beside, True, board.is_predicted, evidence=lows[2]))
+    return _next_to_proven(made)
 
 
 def _next_to_proven(made: list[Standing]) -> list[Standing]:
@@ -219,23 +252,6 @@ def _next_to_proven(made: list[Standing]) -> list[Standing]:
         else s
         for i, s in enumerate(made)
     ]
-
-
-def _with_runs(made: list[Standing], gains: list[float], wanted: float) -> list[Standing]:
-    """Mark single runs proven where enough neighbouring sizes gain enough."""
-    large = [gain >= wanted for gain in gains]
-    start = 0
-    result = list(made)
-    for end in range(len(large) + 1):
-        if end < len(large) and large[end]:
-            continue
-        if end - start >= ONE_RUN_SIZES:
-            for size in range(start, end):
-                old = result[size]
-                proven = old.proven or not old.repeated
-                result[size] = Standing(old.gain, proven, beside=True, repeated=old.repeated)
-        start = end + 1
-    return result
 
 
 def _pairs(board: Board, arm: int, view: int) -> dict[int, tuple[Repeats, Repeats]]:
@@ -309,19 +325,19 @@ def _trigamma(x: float) -> float:
     return float(polygamma(1, x))
 
 
-def _predicted_bound(line: Line, base: Line, nbytes: int) -> tuple[float, float]:
+def _predicted_bound(line: Line, base: Line, nbytes: int) -> _Bounds:
     """The gain if both predictions are off by their expected errors to its disadvantage."""
     ours, theirs = line.points.get(nbytes), base.points.get(nbytes)
     if ours is None or theirs is None:
-        return -1.0, -1.0
+        return -1.0, -1.0, None
     least = theirs.low_us / ours.high_us - 1
-    return least, least
+    return least, least, None
 
 
-def _lower_bounds(board: Board, arm: int, size: int, judge: _Judge) -> tuple[float, float] | None:
+def _lower_bounds(board: Board, arm: int, size: int, judge: _Judge) -> _Bounds | None:
     """Least lower bound of the gain over the views, at each level; None without repeats."""
     nbytes = board.sizes[size]
-    bounds: list[tuple[float, float]] = []
+    bounds: list[_Bounds] = []
     for view in board.best[size]:
         base, line = board.baseline.get(view), board.lines[arm].get(view)
         if base is None or line is None:
@@ -336,4 +352,5 @@ def _lower_bounds(board: Board, arm: int, size: int, judge: _Judge) -> tuple[flo
         bounds.append(judge.bounds(ours, theirs, usual))
     if not bounds:
         return None
-    return min(b[0] for b in bounds), min(b[1] for b in bounds)
+    found = [one for *_, one in bounds if one is not None]
+    return min(b[0] for b in bounds), min(b[1] for b in bounds), weakest(found)

@@ -15,7 +15,8 @@ from math import exp, log, sqrt
 from rccltune.model import MAX_NBYTES, is_gap
 from rccltune.zones.arms import ChoiceOptions
 from rccltune.zones.board import Board
-from rccltune.zones.decision import HOLE, Decision, Stretch
+from rccltune.zones.decision import Decision, Stretch
+from rccltune.zones.path import HOLE
 
 Ends = tuple[float, float]
 # Points at which equally bad boundaries are compared by their average loss.
@@ -100,16 +101,21 @@ class Reach:
 
 
 def stretches(board: Board, decision: Decision) -> list[Stretch]:
-    """Runs of sizes in the same state (holes also for the same reason) without a gap."""
+    """Runs of sizes in the same state (holes also for the same reason) without a gap.
+
+    What repeats prove of a setting and what is only likely are two, so that nobody takes the one
+    for the other.
+    """
     run = 0
     keyed = []
     for index, nbytes in enumerate(board.sizes):
         run += index > 0 and is_gap(board.sizes[index - 1], nbytes)
-        keyed.append((decision.states[index], decision.reasons[index], run))
+        is_proven = decision.states[index] == HOLE or decision.proven[index]
+        keyed.append((decision.states[index], decision.reasons[index], run, is_proven))
     made: list[Stretch] = []
-    for (state, reason, _), members in groupby(range(len(keyed)), key=keyed.__getitem__):
+    for (state, reason, _, is_proven), members in groupby(range(len(keyed)), key=keyed.__getitem__):
         indices = list(members)
-        made.append(Stretch(state, reason, indices[0], indices[-1]))
+        made.append(Stretch(state, reason, indices[0], indices[-1], is_proven))
     return made
 
 
@@ -202,7 +208,10 @@ def _edge(board: Board, left: Stretch, right: Stretch, options: ChoiceOptions) -
     if is_gap(low, high):
         return low, high
     ratios = _ratios(board, left, right, options)
-    if HOLE in (left.state, right.state) and (not ratios or board.is_predicted):
+    if left.state == right.state != HOLE:
+        # The part that is proven keeps to the sizes that prove it.
+        last = low if left.is_proven else high - 1
+    elif HOLE in (left.state, right.state) and (not ratios or board.is_predicted):
         # Nothing to compare with, or nothing certain: a rule keeps to the sizes that prove it.
         last = low if right.state == HOLE else high - 1
     elif not ratios:

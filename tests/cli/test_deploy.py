@@ -52,7 +52,10 @@ def imported(
         assert run(["import", str(repository / IMPORTED), "-o", str(folder), "-q"]) == 0
         assert run(["emit-config", str(folder), "--baseline", "ring/simple", "-q"]) == 0
         path = folder / RULES
-        path.write_text(path.read_text(encoding="utf-8") + lines, encoding="utf-8")
+        # As whoever proves the rules leaves them: one launch of each proves nothing.
+        text = path.read_text(encoding="utf-8")
+        kept = [one for one in text.splitlines(True) if not one.startswith("# UNPROVEN:")]
+        path.write_text("".join(kept) + lines, encoding="utf-8")
         capsys.readouterr()
 
     return made
@@ -126,6 +129,28 @@ def test_verified_rules_are_called_so(
     said = capsys.readouterr().out
     assert "verified: 2026-11-21, 12 rounds, 3 rules better" in said
     assert "NOT VERIFIED" not in said + (SITE / "MANIFEST").read_text(encoding="utf-8")
+
+
+def test_unproven_rules_are_deployed_on_demand_alone(
+    imported: Callable[[], None], capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Rules from one launch each: refused, and with --unproven called so wherever one looks."""
+    imported()
+    assert run(["emit-config", "--baseline", "ring/simple", "--force", "-q"]) == 0
+    assert run(["deploy", "site"]) == 2
+    said = capsys.readouterr().err
+    assert f"of {RULES} UNPROVEN" in said
+    assert "rccltune verify" in said
+    assert "--proven" in said
+    assert not SITE.exists()
+    assert run(["deploy", "site", "--unproven", "--json"]) == 0
+    marks = (SESSION / RULES).read_text(encoding="utf-8").count("# UNPROVEN:")
+    assert marks > 0
+    assert json.loads(capsys.readouterr().out)["unproven"] == {RULES: marks}
+    for name in ("env.sh", "MANIFEST"):
+        assert "UNPROVEN" in (SITE / name).read_text(encoding="utf-8")
+    assert run(["emit-config", "--baseline", "ring/simple", "--proven", "--force", "-q"]) == 0
+    assert "# UNPROVEN:" not in (SESSION / RULES).read_text(encoding="utf-8")
 
 
 def test_check_sh_agrees_with_the_node_that_was_measured(

@@ -239,3 +239,20 @@ def test_every_shared_log_is_still_free_of_new_doubts(shared: Path) -> None:
             seen += 1
             break
     assert seen >= 8
+
+
+@pytest.mark.parametrize("form", ["csv", "json"])
+def test_a_table_of_half_rows_is_held_against_its_ratio(read_text: ReadText, form: str) -> None:
+    """Rows without ranks: busbw 1.75 x algbw is all_reduce on 8 ranks, whoever says 64."""
+    names = ("size", "type", "redop", "inplace", "time", "algBw", "busBw")
+    rows = [(1 << n, "float", "sum", 0, 2.0**n / 1e5, 100.0, 175.0) for n in range(20, 26)]
+    if form == "csv":
+        lines = [",".join(names), *(",".join(map(str, row)) for row in rows)]
+    else:
+        lines = [json.dumps(dict(zip(names, row, strict=True))) for row in rows]
+    text = "\n".join(lines) + "\n"
+    said = {"collective": Collective.ALL_REDUCE, "n_nodes": 1, "setting": BASELINE}
+    assert len(read_text(text, Stated(n_ranks=8, **said)).samples) == len(rows)
+    with pytest.raises(CommandLineError, match=r"1\.75") as error:
+        read_text(text, Stated(n_ranks=64, **said))
+    assert "--ranks 8" in str(error.value.hint)

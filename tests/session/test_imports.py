@@ -68,3 +68,15 @@ def test_two_library_versions_in_one_session_are_named(
     said = run(str(tmp_path / "c"))[1]
     assert "2.29.2 (" in said
     assert "2.28.9 (c)" in said
+
+
+def test_two_library_versions_in_one_file_are_named(
+    tmp_path: Path, run: Callable[..., tuple[str, str]]
+) -> None:
+    """Two runs of one log, a benchmark's own line and the library's of one version beside them."""
+    one, other = log("22902", "float", "10.00"), log("22809", "float", "12.00")
+    (tmp_path / "two").write_text(one + other)
+    said = run(str(tmp_path / "two"))[1]
+    assert "2.29.2 and of 2.28.9 (line" in said
+    (tmp_path / "one").write_text("NCCL version 2.29.2+cuda13.1\n" + one)
+    assert "runs of library" not in run(str(tmp_path / "one"), "-o", str(tmp_path / "s"))[1]

@@ -28,7 +28,7 @@ SPECS = [spec for spec in CATALOG.specs if spec.not_tunable is None]
 # Every release of the map in the facts, and NCCL's of the examples.
 LIBRARIES = [
     *((f"RCCL {v}", False) for v in ("2.18.3", "2.21.5", "2.22.3", "2.26.6", "2.27.7")),
-    *((f"RCCL {v}", False) for v in ("2.28.3", "2.30.4")),
+    *((f"RCCL {v}", False) for v in ("2.28.3", "2.30.4", "2.31.2")),
     ("RCCL 2.28.3", True),
     ("NCCL 2.28.9", None),
 ]
@@ -37,6 +37,8 @@ WANTED = {
     *("mscclpp", "mscclpp-read", "mscclpp-off", "dev-kernarg", "fine-grain-pcie"),
     *("torch-register-hook", "dda-off", "dda-relaxed", "rcclx-dda-flat", "rcclx-dda-tree"),
     *("low-precision", "direct-allgather-off", "direct-allgather", "channels"),
+    *("direct-reducescatter-off", "symmetric", "ce-allreduce", "ce-allreduce-forced"),
+    *("dda-gfx942", "gin-partitions-off"),
     *("graph-1", "graph-2", "threads", "one-thread", "registered", "alltoallv-dynamic"),
 }
 

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from rccltune.model import Curve, CurvePoint, Model, Setting, Zone
+from rccltune.model import Curve, CurvePoint, Model, Proof, Setting, Zone
 
 Polyline = tuple[tuple[float, float], ...]
 # Points per fitted segment: a straight line in bytes is curved on logarithmic axes.
@@ -21,12 +21,14 @@ class Band:
     Attributes:
         setting: None for a hole.
         labels: what may be written on it, the longest first.
+        is_doubted: a choice that the sweep does not prove.
     """
 
     low: float
     high: float
     setting: Setting | None
     labels: tuple[str, ...]
+    is_doubted: bool = False
 
 
 def repeated(point: CurvePoint) -> bool:
@@ -82,12 +84,32 @@ def bands(zones: Sequence[Zone], low: float, high: float) -> tuple[Band, ...]:
     for zone in zones:
         left, right = max(low, float(zone.min_nbytes)), min(high, float(zone.max_nbytes) + 1)
         if left < right:
-            cut.append(Band(low=left, high=right, setting=zone.setting, labels=_labels(zone)))
+            cut.append(
+                Band(
+                    low=left,
+                    high=right,
+                    setting=zone.setting,
+                    labels=_labels(zone),
+                    is_doubted=_is_doubted(zone),
+                )
+            )
     return tuple(cut)
+
+
+def _is_doubted(zone: Zone) -> bool:
+    return zone.proof is Proof.UNPROVEN
+
+
+def doubts_noted(zones: Sequence[Zone]) -> list[str]:
+    """What a dashed box means, where there is one."""
+    return ["dashed box: unproven"] if any(map(_is_doubted, zones)) else []
 
 
 def _labels(zone: Zone) -> tuple[str, ...]:
     if zone.setting is None:
         return f"no rule: {zone.reason}", "no rule", "no\nrule"
     text = str(zone.setting)
+    if _is_doubted(zone):
+        lines = text.replace("/", "/\n", 1)
+        return f"{text}, not proven by the sweep", f"{lines}, unproven", lines
     return text, text.replace("/", "/\n"), text.replace("/", "\n")

@@ -192,7 +192,7 @@ def _fraction(axes: Axes, x: float, y: float) -> float:
 
 
 def ribbon(axes: Axes, limits: tuple[float, float], inches: float, bands: Sequence[Band]) -> None:
-    """Zones as labelled boxes over another panel; holes are hatched."""
+    """Zones as labelled boxes over another panel; holes are hatched, what is unproven is dashed."""
     axes.set_xscale("log", base=2)
     axes.set_xlim(*limits)
     axes.set_ylim(0, 1)
@@ -208,6 +208,7 @@ def ribbon(axes: Axes, limits: tuple[float, float], inches: float, bands: Sequen
             facecolor=_tint(style.colour) if style else "white",
             edgecolor=GREY,
             linewidth=0.8,
+            linestyle="--" if band.is_doubted else "-",
             hatch=None if style else "////",
         )
         axes.add_patch(box)

@@ -9,7 +9,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from rccltune.report.figures.look import BLACK
-from rccltune.report.figures.shapes import Polyline, axis_range, bands
+from rccltune.report.figures.shapes import Polyline, axis_range, bands, doubts_noted
 from rccltune.report.figures.speedup import HIGHEST, LOWEST, SpeedupData, SpeedupLine, SpeedupPoint
 from rccltune.report.figures.ticks import ratio_ticks
 from rccltune.report.renderers.parts import (
@@ -43,7 +43,7 @@ def draw_speedup(data: SpeedupData) -> Figure:
         notes.append("bands: intervals")
     if data.faint:
         notes.append("thin: other channel counts")
-    notes += _cut_off(data)
+    notes += [*doubts_noted(data.scene.zones), *_cut_off(data)]
     ribbon_height = RIBBON + 0.06 if data.scene.zones else 0.0
     height = HEAD + ribbon_height + _MAIN + 0.5 + FOOT
     title = f"speed-up over {data.baseline.label}"

@@ -10,7 +10,7 @@ from matplotlib.figure import Figure
 from rccltune.report.figures.labels import elide, first_that_fits
 from rccltune.report.figures.look import BLACK, GREY
 from rccltune.report.figures.scene import Series
-from rccltune.report.figures.shapes import Polyline, axis_range, bands, repeated
+from rccltune.report.figures.shapes import Polyline, axis_range, bands, doubts_noted, repeated
 from rccltune.report.figures.ticks import linear_ticks
 from rccltune.report.figures.timing import Crossing, ResidualPanel, TimeData
 from rccltune.report.renderers.parts import (
@@ -83,7 +83,7 @@ def _notes(data: TimeData) -> str:
         notes.append(f"{data.n_crossings_left_out} crossovers not shown")
     if data.n_residuals_left_out:
         notes.append(f"{data.n_residuals_left_out} residual panels not shown")
-    return ", ".join(notes)
+    return ", ".join([*notes, *doubts_noted(data.scene.zones)])
 
 
 def _main(axes: Axes, data: TimeData, limits: tuple[float, float], inches: float) -> None:

@@ -24,8 +24,8 @@ from rccltune.zones import Choice, zones_in
 
 _MOST_HOLES = 60
 _MOST_RULES = 200
-# What weakens a gain; repeats are the usual case.
-_PROOF = {Proof.ONE_RUN: "one run", Proof.EXTRAPOLATED: "extrapolated"}
+# What weakens a gain; proven by repeats is the usual case.
+_PROOF = {Proof.UNPROVEN: "unproven", Proof.EXTRAPOLATED: "extrapolated"}
 _COLUMNS = (
     Column(name="collective"),
     Column(name="sizes"),
@@ -148,6 +148,10 @@ def _source(found: Found) -> str:
         " A fallback is reached only where the setting before it cannot be chosen. Bounds are "
         "rounded here, and exact in the file."
     )
+    said += (
+        " What is unproven there no repeats prove; its certainty is that its gain is no luck among "
+        "all settings and sizes."
+    )
     if found.refused:
         said += " The verification of these rules failed: none of them is proven."
     if found.verification is not None:
@@ -218,8 +222,10 @@ def _swept(zone: Zone | None) -> str:
         return DASH
     gain = zone.gain
     said = f"{1 + gain.median:.2f}× ({1 + gain.low:.2f} to {1 + gain.high:.2f})"
-    once = f", {_PROOF[zone.proof]}" if zone.proof in _PROOF else ""
-    return f"{said}, {_sizes(zone.n_sizes)}{once}"
+    weak = f", {_PROOF[zone.proof]}" if zone.proof in _PROOF else ""
+    if zone.proof is Proof.UNPROVEN and zone.certainty is not None:
+        weak += f" ({surely(zone.certainty)} certain)"
+    return f"{said}, {_sizes(zone.n_sizes)}{weak}"
 
 
 def stood_of(found: Found, rule: Rule, file: str) -> Stood | None:

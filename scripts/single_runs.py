@@ -1,0 +1,170 @@
+"""What rules from single launches are worth at launches and sizes that they did not see."""
+
+from __future__ import annotations
+
+import csv
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from itertools import groupby
+from math import exp, log
+from pathlib import Path
+from statistics import fmean
+
+from public_sweeps import channel_default, channel_sweep, gpu107, key_of, rccl_tests_csv
+
+from rccltune import fit, zones
+from rccltune.model import (
+    BASELINE,
+    Collective,
+    Placement,
+    Sample,
+    Scale,
+    Setting,
+    View,
+    Zone,
+)
+
+ROOT = Path(__file__).resolve().parent.parent
+Times = dict[View, dict[int, dict[str, float]]]
+Rule = Callable[[int], str]
+
+
+@dataclass(frozen=True, slots=True)
+class Judged:
+    """A rule at sizes of a truth that it did not see.
+
+    Attributes:
+        regrets: time of what it answers over the best, the untouched library among them, minus 1.
+        speeds: untouched time over it.
+    """
+
+    regrets: tuple[float, ...]
+    speeds: tuple[float, ...]
+
+    @property
+    def mean(self) -> float:
+        """Mean regret."""
+        return fmean(self.regrets)
+
+    @property
+    def worst(self) -> float:
+        """Largest regret."""
+        return max(self.regrets)
+
+    @property
+    def slowest(self) -> float:
+        """Where it is the slowest beside the untouched library."""
+        return min(self.speeds)
+
+
+def h200() -> list[Sample]:
+    """Three launches of each setting on four H200, as ``launch`` 1 to 3."""
+    path = ROOT / "examples/h200x4-nccl-2.28.9/sweep.csv"
+    with path.open(encoding="utf-8") as lines:
+        rows = list(csv.DictReader(line for line in lines if not line.startswith("#")))
+    return [
+        Sample(
+            key=key_of(
+                Setting.parse(row["setting"]),
+                Collective.parse(row["collective"]),
+                Placement.IN_PLACE if row["placement"] == "in" else Placement.OUT_OF_PLACE,
+                Scale(n_nodes=1, n_ranks=4),
+            ),
+            # A point and a number would be passes of one launch.
+            launch=f"{row['setting'].replace('/', '-')}-{int(row['repeat']) + 1}",
+            nbytes=int(row["nbytes"]),
+            time_us=float(row["time_us"]),
+        )
+        for row in rows
+    ]
+
+
+def mi355x(data: Path) -> dict[str, list[Sample]]:
+    """Every public sweep of MI355X that has an untouched run beside its settings."""
+    folder = data / "sweeps/gpu107"
+    made = {}
+    for name, default in (
+        ("mi355x_1n8r_broadcast", "default"),
+        ("mi355x_2n16r_allreduce", "default_rep1"),
+    ):
+        untouched = rccl_tests_csv(folder / f"{name}_{default}.csv", BASELINE, default)
+        made[name] = gpu107(data, name) + untouched
+    made["mi355x_1n8r_allreduce"] = channel_sweep(data) + channel_default(data)
+    return made
+
+
+def times_of(samples: Sequence[Sample]) -> Times:
+    """Fitted times by view, size and setting."""
+    found: Times = {}
+    for curve in fit.curves(samples).curves:
+        by_size = found.setdefault(curve.key.view, {})
+        for point in curve.points:
+            by_size.setdefault(point.nbytes, {})[str(curve.key.setting)] = point.time_us
+    return {
+        view: {n: row for n, row in by.items() if "baseline" in row} for view, by in found.items()
+    }
+
+
+def ours(samples: Sequence[Sample], options: zones.ChoiceOptions | None = None) -> Rule:
+    """What our zones answer; the library's own choice in a hole."""
+    chosen = zones.choose(fit.curves(samples).curves, options).zones
+    return lambda nbytes: _answer(chosen, nbytes)
+
+
+def _answer(chosen: Sequence[Zone], nbytes: int) -> str:
+    zone = next(z for z in chosen if z.min_nbytes <= nbytes <= z.max_nbytes)
+    return "baseline" if zone.setting is None else str(zone.setting)
+
+
+def fastest_row(samples: Sequence[Sample]) -> Rule:
+    """The fastest row of each size out of place, boundaries half-way, as vendors' scripts do."""
+    found = times_of(samples)
+    rows = next(rows for view, rows in found.items() if view.placement is Placement.OUT_OF_PLACE)
+    winners = [(nbytes, min(row, key=row.__getitem__)) for nbytes, row in sorted(rows.items())]
+    return lambda nbytes: min(winners, key=lambda one: (abs(one[0] - nbytes), -one[0]))[1]
+
+
+def judged(rule: Rule, truth: Times, sizes: Iterable[int]) -> Judged:
+    """A rule at sizes of a truth; the time of a row is the mean of its halves, in logs."""
+    regrets, speeds = [], []
+    for nbytes in sizes:
+        views = [by_size[nbytes] for by_size in truth.values() if nbytes in by_size]
+        if not views:
+            continue
+        names = set.intersection(*(set(row) for row in views))
+        times = {name: exp(fmean(log(row[name]) for row in views)) for name in names}
+        time = times[rule(nbytes)]
+        regrets.append(time / min(times.values()) - 1)
+        speeds.append(times["baseline"] / time)
+    return Judged(tuple(regrets), tuple(speeds))
+
+
+def _by_collective(samples: Sequence[Sample]) -> dict[str, list[Sample]]:
+    ordered = sorted(samples, key=lambda one: one.key.collective.value)
+    return {
+        name: list(mine)
+        for name, mine in groupby(ordered, key=lambda one: one.key.collective.value)
+    }
+
+
+def from_launches(samples: Sequence[Sample], kept: str, held: str) -> dict[str, Judged]:
+    """Chosen from some launches and judged at another, by collective."""
+    found = {}
+    for name, mine in _by_collective(samples).items():
+        seen = [one for one in mine if one.launch.rpartition("-")[2] in kept]
+        truth = times_of([one for one in mine if one.launch.rpartition("-")[2] == held])
+        sizes = {n for by_size in truth.values() for n in by_size}
+        found[name] = judged(ours(seen), truth, sorted(sizes))
+    return found
+
+
+def alternate(samples: Sequence[Sample], half: int) -> tuple[list[int], Judged, Judged]:
+    """Chosen from every second size and judged at those between: ours, and the fastest row."""
+    sizes = sorted({one.nbytes for one in samples})
+    kept = sizes[half::2]
+    between = [n for n in sizes if n not in kept and kept[0] < n < kept[-1]]
+    seen = [one for one in samples if one.nbytes in kept]
+    truth = times_of(samples)
+    rules = ours(seen), fastest_row(seen)
+    mine, theirs = (judged(rule, truth, between) for rule in rules)
+    return between, mine, theirs
