@@ -82,8 +82,10 @@ char *rccltune_hip_topology(void)
                 "familyid=\"6\" modelid=\"143\">\n",
                 cpu);
         for (int oam = cpu * HIP_MAX_OAMS / 2; oam < (cpu + 1) * HIP_MAX_OAMS / 2 && oam < oams;
-             oam++)
-            write_oam(out, oam, device);
+             oam++) {
+            if (oam == device / hip_node.per_oam)
+                write_oam(out, oam, device);
+        }
         fputs("</cpu>\n", out);
     }
     fputs("</system>\n", out);
