@@ -380,14 +380,19 @@ _NOT_REAL: Final = frozenset("AGR")
 
 def _over_real(site: Site, library: Path, one_process: bool) -> Site:
     """The same node with the real library's decisions, its times still the node file's."""
-    node, n_ranks = site.node, site.seating.n_started
-    if node is None or node.nodes > 1 or node.library == "rcclx":
+    node, n_ranks, n_hosts = site.node, site.seating.n_started, site.scale.n_nodes
+    if node is None or node.library == "rcclx":
         raise MachineError(
-            "the real library runs on simulated nodes of one host with AMD's RCCL alone",
+            "the real library runs on simulated nodes with AMD's RCCL alone",
             hint="simulate such a node, or leave --librccl out.",
         )
+    if n_hosts > 1 and one_process:
+        raise MachineError(
+            "the real library tells simulated hosts apart by process",
+            hint="leave --launcher none out, or say ranks of one host (--np).",
+        )
     free = machine.free_mib(Path("/proc/meminfo").read_text(encoding="utf-8"))
-    machine.check_real_memory(n_ranks, one_process=one_process, free_mib=free)
+    machine.check_real_memory(n_ranks, n_hosts, one_process=one_process, free_mib=free)
     version, words = machine.real_words(library)
     start_s = machine.real_start_s(n_ranks, one_process=one_process)
     return replace(

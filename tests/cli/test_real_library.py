@@ -17,6 +17,7 @@ from rccltune.model import MachineError, Reporter
 from rccltune.session import load_samples, open_session
 
 REAL = ("--simulate", "mi300x", "--mode", "spx-nps1", "--librccl", "real")
+TWO_HOSTS = Path(__file__).parents[2] / "examples/nodes/two-mi300x.yaml"
 SMALL = (*REAL, "--collective", "all_reduce", "--min-bytes", "1K", "--max-bytes", "64K")
 
 
@@ -54,13 +55,12 @@ def test_the_newest_one_fetched_is_taken(tmp_path: Path) -> None:
 
 
 def test_memory_is_checked_before_anything_starts() -> None:
-    """64 ranks took 12.9 GB in 64 processes and 6.2 GB in one (shared/facts/real-rccl.md)."""
-    with pytest.raises(MachineError, match=r"--launcher none|64 ranks") as refused:
-        check_real_memory(64, one_process=False, free_mib=12_000)
-    assert "--launcher none" in str(refused.value.hint)
-    check_real_memory(64, one_process=True, free_mib=8_000)
-    with pytest.raises(MachineError):
-        check_real_memory(64, one_process=True, free_mib=5_000)
+    """64 ranks took 6.7 GB in 64 processes and 6.2 GB in one (docs/real-library.md)."""
+    for one_process in (True, False):
+        check_real_memory(64, one_process=one_process, free_mib=7_200)
+        with pytest.raises(MachineError, match="64 ranks"):
+            check_real_memory(64, one_process=one_process, free_mib=6_000)
+    check_real_memory(16, 2, one_process=False, free_mib=400)
     check_real_memory(64, one_process=False, free_mib=None)
     check_real_memory(8, one_process=False, free_mib=500)
     assert free_mib("MemTotal: 4 kB\nMemAvailable:   2097152 kB\n") == 2048
@@ -97,22 +97,17 @@ def test_a_session_says_what_is_real_and_is_not_mixed(
     assert run(["sweep", *SMALL[:4], *SMALL[6:], "-o", "s"]) == 7
 
 
-def test_several_nodes_are_refused(
+def test_two_hosts_want_processes(
     fetched: Path, here: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """One host only so far, and it says so."""
-    node = here / "two.yaml"
-    node.write_text(
-        "format: 1\nname: two\n"
-        "hardware: {product: AMD Instinct MI300X, arch: gfx942, mode: spx-nps1, compute_units: 304, "
-        "memory_gib: 192}\n"
-        "scale: {ranks: 16, nodes: 2, devices_per_oam: 1}\n"
-        "release: {rccl: 2.27.7, benchmark: rtnew}\n"
-        "library: {channels: 32, graph: {ring: {channels: 16, bw_intra: 3.0, bw_inter: 3.0}, "
-        "tree: {channels: 16, bw_intra: 3.0, bw_inter: 3.0}}}\n"
-        "fill: [{ranks: 16, placement: node}]\n"
-        "curves: [{collective: all_reduce, setting: ring/ll, kind: measured, source: a test, "
-        "points: [[8, 20], [1048576, 300]]}]\n"
-    )
-    assert run(["sweep", "--simulate", str(node), "--librccl", str(fetched)]) == 4
-    assert "one host" in capsys.readouterr().err
+    """Played as a whole by a launcher; in one process they are refused before anything starts."""
+    words = ["sweep", "--simulate", str(TWO_HOSTS), "--librccl", str(fetched), "-o", "s"]
+    words += ["--collective", "all_reduce", "--max-bytes", "1M", "--factor", "16", "--repeats", "1"]
+    assert run([*words, "--launcher", "none"]) == 4
+    assert "tells simulated hosts apart by process" in capsys.readouterr().err
+    assert run([*words, "--setting", "tree/ll128"]) == 0
+    samples = load_samples(open_session(here / "s"), Reporter())
+    ran = {str(one.executed) for one in samples if one.doubt is None and one.setting is not None}
+    assert {setting.rsplit("/", 1)[0] for setting in ran if setting.count("/") > 1} | {
+        setting for setting in ran if setting.count("/") == 1
+    } == {"tree/ll128"}
