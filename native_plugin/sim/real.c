@@ -33,6 +33,11 @@ static struct {
     int (*all_gather)(const void *, void *, size_t, int, void *, void *);
     int (*broadcast)(const void *, void *, size_t, int, int, void *, void *);
     int (*reduce)(const void *, void *, size_t, int, int, int, void *, void *);
+    /* Communicator, function, count, type, two that do not matter here, calls of a group;
+     * algorithm, protocol, channels. */
+    int (*get_algorithm)(void *, int, uint64_t, int, int, int, int, int *, int *, int *);
+    int (*get_algorithm_name)(int, const char **);
+    int (*get_protocol_name)(int, const char **);
 } rccl;
 
 static struct {
@@ -137,6 +142,9 @@ static void load(void)
     FIND(library, rccl.all_gather, "ncclAllGather");
     FIND(library, rccl.broadcast, "ncclBroadcast");
     FIND(library, rccl.reduce, "ncclReduce");
+    FIND(library, rccl.get_algorithm, "rcclGetAlgoInfo");
+    FIND(library, rccl.get_algorithm_name, "rcclGetAlgoName");
+    FIND(library, rccl.get_protocol_name, "rcclGetProtocolName");
     FIND(RTLD_DEFAULT, hip.devices, "rccltune_hip_devices");
     FIND(RTLD_DEFAULT, hip.forget, "rccltune_hip_forget");
     FIND(RTLD_DEFAULT, hip.ran, "rccltune_hip_ran");
@@ -153,8 +161,8 @@ static void check(const struct bench *bench)
     if (bench->collective >= N_TUNABLE)
         sim_fail("over the real library only collectives that ask a tuner run, not %s",
                  collective_names[bench->collective]);
-    if (o->graph > 0 || o->agg_iters > 1 || o->registered > 0 || o->show_setting)
-        sim_fail("over the real library there is no -G, -m, -R or -A");
+    if (o->graph > 0 || o->agg_iters > 1 || o->registered > 0)
+        sim_fail("over the real library there is no -G, -m or -R");
     if (bench->n_nodes > 1 && bench->n_local > bench->n_ranks / bench->n_nodes)
         sim_fail("ranks of several hosts cannot be one process over the real library: it tells "
                  "hosts apart by process");
@@ -412,6 +420,20 @@ int real_decide(struct comm *comm, int local, struct decision *decision)
     struct real_rank *rank = &comm->real->ranks[local];
     *decision = rank->decisions[rank->next++];
     return NCCL_SUCCESS;
+}
+
+int real_explain(struct comm *comm, int local, const struct call *call, const char **algorithm,
+                 const char **protocol, int *channels)
+{
+    int a = -1, p = -1;
+    hip.set_device(comm->real->ranks[local].device);
+    int result = rccl.get_algorithm(comm->real->ranks[local].comm, call->collective,
+                                    call->count_bytes / (size_t)dtype_bytes[call->dtype],
+                                    call->dtype, 0, 0, 1, &a, &p, channels);
+    if (result != NCCL_SUCCESS || rccl.get_algorithm_name(a, algorithm) != NCCL_SUCCESS ||
+        rccl.get_protocol_name(p, protocol) != NCCL_SUCCESS)
+        *algorithm = *protocol = "N/A";
+    return result;
 }
 
 int real_destroy(struct comm *comm)

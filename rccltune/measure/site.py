@@ -375,7 +375,7 @@ def _simulated(request: SiteRequest) -> Site:
 
 
 # What the benchmark does not do over the real library (native_plugin/sim/real.c).
-_NOT_REAL: Final = frozenset("AGR")
+_NOT_REAL: Final = frozenset("GR")
 
 
 def _over_real(site: Site, library: Path, one_process: bool) -> Site:
