@@ -73,6 +73,8 @@ class Release:
         tells_choices: whether its log has a line for every choice.
         overwrites_protocol: whether it sets the protocol of three collectives again after a tuner,
             on several nodes; None where it may.
+        runs_closed_tree: whether an all_reduce whose closed cell of Tree with Simple a tuner writes
+            runs it all the same, on one node; False where nobody saw it.
         takes_constants: whether a tuner may change its hwLatencies and bwRatio.
         limits_by_name: whether ``NCCL_ALGO=allreduce:tree`` acts on all_reduce alone.
         has_symmetric: whether buffers in symmetric windows go around a tuner.
@@ -90,6 +92,7 @@ class Release:
     reads_rules: bool = False
     tells_choices: bool = True
     overwrites_protocol: bool | None = False
+    runs_closed_tree: bool = False
     takes_constants: bool = False
     limits_by_name: bool = False
     has_symmetric: bool = False
@@ -185,7 +188,8 @@ _RCCL: Final = _lines(
     },
     {"first": (2, 27), "number": "2.27.7", "rocm": ("7.1", "7.1")},
     # It has 7.1's number; whether it has the change is not known.
-    {"rocm": ("7.2", "7.2"), "overwrites_protocol": None},
+    # What it does with a closed cell was seen of 7.2.4's, without a GPU (docs/real-library.md).
+    {"rocm": ("7.2", "7.2"), "overwrites_protocol": None, "runs_closed_tree": True},
     {
         "first": (2, 28, 3),
         "number": "2.28.3",
@@ -194,6 +198,7 @@ _RCCL: Final = _lines(
         "name": "RCCL 2.28.3 (ROCm 7.11, 7.12)",
         "remark": "",
         "overwrites_protocol": False,
+        "runs_closed_tree": False,
     },
     {
         "rocm": ("7.13", "7.13"),

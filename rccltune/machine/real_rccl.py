@@ -13,8 +13,8 @@ from rccltune.model import MachineError
 
 WORD: Final = "real"
 _INSIDE: Final = "*/usr/lib/x86_64-linux-gnu/librccl.so.1"
-# With 64 ranks on 2 cores: 6.7 GB in 64 processes (the sum of their peaks), up to 6.2 GB in one; it
-# grows with pairs of ranks of a host, because each keeps what every other one told it of the machine.
+# With 64 ranks on 2 cores: 6.7 GB in 64 processes (the sum of their peaks), up to 6.2 GB in one.
+# It grows with pairs of ranks of a host: each keeps what all others told it of the machine.
 _MIB_A_PAIR: Final = {False: 1.7, True: 1.6}
 _START_S_A_PAIR: Final = {False: 0.015, True: 0.006}
 

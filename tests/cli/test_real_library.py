@@ -97,6 +97,24 @@ def test_a_session_says_what_is_real_and_is_not_mixed(
     assert run(["sweep", *SMALL[:4], *SMALL[6:], "-o", "s"]) == 7
 
 
+def test_what_is_forced_is_shown_and_in_no_rule(
+    fetched: Path, here: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Also where it is the fastest; over the imitation, and other releases, it is refused."""
+    forced = (*SMALL, "--setting", "tree/simple", "--force-tree-simple")
+    assert run(["sweep", *forced, "-o", "s"]) == 0
+    samples = load_samples(open_session(here / "s"), Reporter())
+    seen = {s.key.variant.name for s in samples if str(s.executed) == "tree/simple"}
+    assert seen == {"tree-simple-forced"}
+    assert run(["emit-config", "s", "-o", "-", "--min-gain", "0"]) == 0
+    said = capsys.readouterr()
+    assert "tree,simple" not in said.out
+    assert "it was forced; the library leaves it out" in said.err
+    imitated = [word for word in forced if word not in ("--librccl", "real")]
+    assert run(["sweep", *imitated, "-o", "t"]) == 4
+    assert "--force-tree-simple" in capsys.readouterr().err
+
+
 TWO = ("sweep", "--simulate", str(TWO_HOSTS), "--librccl", "real", "-o", "s", "--repeats", "1")
 
 

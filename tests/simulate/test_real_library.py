@@ -230,6 +230,27 @@ def test_a_rule_runs_on_every_rank_and_nowhere_else(
     assert rest(ended) == rest(without)
 
 
+def test_tree_simple_runs_where_a_step_forces_it(start: Start, tmp_path: Path) -> None:
+    """On all ranks, though the cell is closed; not where the step is a plain one, nor in a reduce_scatter."""
+    schedule = tmp_path / "schedule"
+    steps = "tree/simple\nforced tree/simple/4\n"
+    schedule.write_text(f"#@ format 1\n#@ nodes=1 ranks=8\n{steps}")
+    for collective, forced in (("all_reduce", "tree/simple"), ("reduce_scatter", "ring/simple")):
+        ended = start(
+            collective,
+            *("-b", "4M", "-e", "8M", "-f", "2", "-n", "1", "-w", "0", "-c", "0", "-s", "2"),
+            variables={
+                "NCCL_TUNER_PLUGIN": str(plugin.library()),
+                "RCCLTUNE_SCHEDULE": str(schedule),
+            },
+        )
+        assert ended.code == 0, ended.err
+        for rank in range(8):
+            ran = [(r.setting, r.channels) for r in ended.ran if r.rank == rank]
+            assert [setting for setting, _ in ran] == ["ring/simple"] * 4 + [forced] * 4
+            assert forced != "tree/simple" or {n for _, n in ran[4:]} == {4}
+
+
 def test_a_rule_cannot_reach_a_direct_all_gather(start: Start, tmp_path: Path) -> None:
     """Up to 4 MiB this release asks no tuner for all_gather; above it does."""
     file = tmp_path / "rules.csv"
