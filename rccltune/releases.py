@@ -7,7 +7,7 @@ compared with another. Which variants a release has is data of its own (``data/v
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from enum import Enum
 from typing import Any, Final, TypeAlias
@@ -319,6 +319,14 @@ def hosts_of(abi: int) -> str:
 
 def overwriting() -> str:
     """``RCCL 2.26.6 and 2.27.7 (ROCm 7.0 and 7.1)``: those that surely overwrite a protocol."""
-    sure = [one for one in RELEASES if one.overwrites_protocol]
-    numbers = " and ".join(one.number for one in sure)
-    return f"RCCL {numbers} (ROCm {' and '.join(one.rocm[0] for one in sure if one.rocm)})"
+    return _listed([one for one in RELEASES if one.overwrites_protocol])
+
+
+def running_closed_tree() -> str:
+    """``RCCL 2.27.7 (ROCm 7.2)``: seen to run a closed cell of Tree with Simple."""
+    return _listed([one for one in RELEASES if one.runs_closed_tree])
+
+
+def _listed(releases: Sequence[Release]) -> str:
+    numbers = " and ".join(one.number for one in releases)
+    return f"RCCL {numbers} (ROCm {' and '.join(one.rocm[0] for one in releases if one.rocm)})"

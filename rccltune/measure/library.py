@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Final
 
 from rccltune import machine
 from rccltune.model import MachineError
-from rccltune.releases import release_of
+from rccltune.releases import release_of, running_closed_tree
 
 if TYPE_CHECKING:
     from rccltune.measure.site import Site
@@ -56,7 +56,7 @@ def forcing(site: Site) -> Site:
         known = "the imitation" if played else site.library or "this library"
         raise MachineError(
             f"nobody has seen {known} run Tree with Simple where it leaves it out",
-            hint="leave --force-tree-simple out, or measure with RCCL 2.27.7 of ROCm 7.2.",
+            hint=f"leave --force-tree-simple out, or measure with {running_closed_tree()}.",
         )
     said = "Tree with Simple is forced in steps of its own: shown, in no rule"
     return replace(site, forces_tree_simple=True, remarks=(*site.remarks, said))

@@ -338,7 +338,7 @@ class SweepOptions:
     force_tree_simple: Annotated[
         bool,
         _YES_OR_NO,
-        Option("Measure it where RCCL 2.27.7 leaves it out: shown, in no rule.", is_flag=True),
+        Option("Measure it where RCCL leaves it out: shown, in no rule.", is_flag=True),
     ] = False
     budget: Annotated[
         float | None, _TIME, Option("Wall time to spend, 5m or 1h. [default: as needed]")
