@@ -9,6 +9,7 @@
 #define RCCLTUNE_HIP_H
 
 #include <stdbool.h>
+#include <stdio.h>
 
 #include "hip_abi.h"
 
@@ -55,5 +56,6 @@ extern struct hip_ran hip_ran[HIP_MAX_DEVICES];
 int hip_current(void); /* this thread's device */
 int hip_fail(int error);
 int hip_unmade(const char *name);
+void hip_write_nic(FILE *out, int oam, int bus);
 
 #endif

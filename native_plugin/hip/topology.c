@@ -1,15 +1,14 @@
 /*
- * The topology as RCCL would have found it from one device: its own links and nobody else's, which
- * is what each rank knows before they tell each other.  Eight OAMs on two sockets behind PCI
- * switches; every device is linked to every other (a fully connected board).  What a node in CPX
- * really shows RCCL has not been published: docs/real-library.md says what depends on it.
+ * The topology as RCCL would have found it from one device: its own OAM and links and nobody
+ * else's (all NICs, where there are any), which is what each rank knows before they tell each
+ * other.  Eight OAMs on two sockets behind PCI switches; every device is linked to every other (a
+ * fully connected board).  What a node in CPX really shows RCCL has not been published:
+ * docs/real-library.md says what depends on it.
  */
 #include <stdio.h>
 #include <stdlib.h>
 
 #include "hip.h"
-
-enum { NIC_MBIT_S = 400000 };
 
 static void bridge(FILE *out, int bus, const char *vendor, const char *device)
 {
@@ -41,16 +40,6 @@ static void gpu(FILE *out, int device)
     fputs("</gpu>\n</pci>\n", out);
 }
 
-static void nic(FILE *out, int oam, int bus)
-{
-    fprintf(out,
-            "<pci busid=\"0000:%02x:00.0\" class=\"0x020700\" vendor=\"0x15b3\" device=\"0x1021\" "
-            "subsystem_vendor=\"0x15b3\" subsystem_device=\"0x0101\" link_speed=\"32.0 GT/s PCIe\" "
-            "link_width=\"16\">\n<nic><net name=\"sim%d\" dev=\"%d\" speed=\"%d\" port=\"1\" "
-            "latency=\"0.000000\" guid=\"0x%x\" maxconn=\"131072\" gdr=\"1\"/></nic>\n</pci>\n",
-            (unsigned)bus, oam, oam, NIC_MBIT_S, (unsigned)oam + 1);
-}
-
 static void write_oam(FILE *out, int oam, int device)
 {
     int bus, function;
@@ -62,7 +51,7 @@ static void write_oam(FILE *out, int oam, int device)
         gpu(out, device);
     fputs("</pci>\n</pci>\n", out);
     if (hip_node.has_nics)
-        nic(out, oam, bus - 5);
+        hip_write_nic(out, oam, bus - 5);
     fputs("</pci>\n", out);
 }
 
@@ -82,8 +71,10 @@ char *rccltune_hip_topology(void)
                 "familyid=\"6\" modelid=\"143\">\n",
                 cpu);
         for (int oam = cpu * HIP_MAX_OAMS / 2; oam < (cpu + 1) * HIP_MAX_OAMS / 2 && oam < oams;
-             oam++)
-            write_oam(out, oam, device);
+             oam++) {
+            if (hip_node.has_nics || oam == device / hip_node.per_oam)
+                write_oam(out, oam, device);
+        }
         fputs("</cpu>\n", out);
     }
     fputs("</system>\n", out);

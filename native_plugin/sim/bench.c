@@ -195,7 +195,8 @@ static void show_setting(struct bench *bench, const struct row *row, struct coun
             for (int i = bench->comms[c].n_local - 1; i >= 0; i--) {
                 if ((bench->comms[c].world_ranks[i] - bench->first_rank) % bench->ranks_per_proc ==
                     0)
-                    comm_explain(&bench->comms[c], i, &call, &algorithm, &protocol, &channels);
+                    (real_is_wanted() ? real_explain : comm_explain)(
+                        &bench->comms[c], i, &call, &algorithm, &protocol, &channels);
             }
         }
     }

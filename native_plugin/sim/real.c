@@ -24,6 +24,7 @@ static struct {
     int (*comm_init_rank)(void **, int, struct unique_id, int);
     int (*comm_finalize)(void *);
     int (*comm_destroy)(void *);
+    int (*comm_abort)(void *);
     const char *(*get_last_error)(void *);
     int (*group_start)(void);
     int (*group_end)(void);
@@ -32,6 +33,11 @@ static struct {
     int (*all_gather)(const void *, void *, size_t, int, void *, void *);
     int (*broadcast)(const void *, void *, size_t, int, int, void *, void *);
     int (*reduce)(const void *, void *, size_t, int, int, int, void *, void *);
+    /* Communicator, function, count, type, two that do not matter here, calls of a group;
+     * algorithm, protocol, channels. */
+    int (*get_algorithm)(void *, int, uint64_t, int, int, int, int, int *, int *, int *);
+    int (*get_algorithm_name)(int, const char **);
+    int (*get_protocol_name)(int, const char **);
 } rccl;
 
 static struct {
@@ -127,6 +133,7 @@ static void load(void)
     FIND(library, rccl.comm_init_rank, "ncclCommInitRank");
     FIND(library, rccl.comm_finalize, "ncclCommFinalize");
     FIND(library, rccl.comm_destroy, "ncclCommDestroy");
+    FIND(library, rccl.comm_abort, "ncclCommAbort");
     FIND(library, rccl.get_last_error, "ncclGetLastError");
     FIND(library, rccl.group_start, "ncclGroupStart");
     FIND(library, rccl.group_end, "ncclGroupEnd");
@@ -135,6 +142,9 @@ static void load(void)
     FIND(library, rccl.all_gather, "ncclAllGather");
     FIND(library, rccl.broadcast, "ncclBroadcast");
     FIND(library, rccl.reduce, "ncclReduce");
+    FIND(library, rccl.get_algorithm, "rcclGetAlgoInfo");
+    FIND(library, rccl.get_algorithm_name, "rcclGetAlgoName");
+    FIND(library, rccl.get_protocol_name, "rcclGetProtocolName");
     FIND(RTLD_DEFAULT, hip.devices, "rccltune_hip_devices");
     FIND(RTLD_DEFAULT, hip.forget, "rccltune_hip_forget");
     FIND(RTLD_DEFAULT, hip.ran, "rccltune_hip_ran");
@@ -147,14 +157,16 @@ static void check(const struct bench *bench)
 {
     const struct node *node = &bench->node;
     const struct options *o = &bench->options;
+    int devices = node->ranks / node->nodes;
     if (bench->collective >= N_TUNABLE)
         sim_fail("over the real library only collectives that ask a tuner run, not %s",
                  collective_names[bench->collective]);
-    if (o->graph > 0 || o->agg_iters > 1 || o->registered > 0 || o->show_setting)
-        sim_fail("over the real library there is no -G, -m, -R or -A");
-    if (node->nodes > 1)
-        sim_fail("the real library runs on simulated nodes of one host alone");
-    if (node->ranks > HIP_MAX_DEVICES || node->ranks > HIP_MAX_OAMS * node->devices_per_oam)
+    if (o->graph > 0 || o->agg_iters > 1 || o->registered > 0)
+        sim_fail("over the real library there is no -G, -m or -R");
+    if (bench->n_nodes > 1 && bench->n_local > bench->n_ranks / bench->n_nodes)
+        sim_fail("ranks of several hosts cannot be one process over the real library: it tells "
+                 "hosts apart by process");
+    if (devices > HIP_MAX_DEVICES || devices > HIP_MAX_OAMS * node->devices_per_oam)
         sim_fail("the stand-in HIP runtime has at most %d devices on %d OAMs", HIP_MAX_DEVICES,
                  HIP_MAX_OAMS);
     for (int i = 0; i < node->n_faults; i++) {
@@ -169,18 +181,24 @@ int real_open(const struct bench *bench)
 {
     const struct node *node = &bench->node;
     const char *folder = getenv(folder_variable);
-    char profiler[PATH_MAX + 32];
+    char runtime[PATH_MAX + 32];
     int version = 0;
     check(bench);
-    snprintf(profiler, sizeof profiler, "%s/libamdhip64.so.7", folder != NULL ? folder : "");
-    setenv("NCCL_PROFILER_PLUGIN", profiler, 1);
+    snprintf(runtime, sizeof runtime, "%s/libamdhip64.so.7", folder != NULL ? folder : "");
+    setenv("NCCL_PROFILER_PLUGIN", runtime, 1);
     setenv("RCCL_USE_ROCM_SMI_LIB", "1", 1);
+    if (bench->n_nodes > 1) {
+        char host[48];
+        setenv("NCCL_NET_PLUGIN", runtime, 1);
+        setenv("NCCL_HOSTID", host_of(bench, bench->first_rank, host, sizeof host), 1);
+    }
     setenv("NCCL_TOPO_FILE", HIP_TOPOLOGY_FILE, 0); /* a site's own counts */
     load();
-    struct hip_node devices = {.n_devices = node->ranks,
+    struct hip_node devices = {.n_devices = node->ranks / node->nodes,
                                .per_oam = node->devices_per_oam,
                                .compute_units = node->compute_units,
-                               .memory_mib = node->memory_mib};
+                               .memory_mib = node->memory_mib,
+                               .has_nics = bench->n_nodes > 1};
     snprintf(devices.product, sizeof devices.product, "%s", node->product);
     snprintf(devices.arch, sizeof devices.arch, "%s", node->arch);
     hip.devices(&devices);
@@ -404,15 +422,31 @@ int real_decide(struct comm *comm, int local, struct decision *decision)
     return NCCL_SUCCESS;
 }
 
+int real_explain(struct comm *comm, int local, const struct call *call, const char **algorithm,
+                 const char **protocol, int *channels)
+{
+    int a = -1, p = -1;
+    hip.set_device(comm->real->ranks[local].device);
+    int result = rccl.get_algorithm(comm->real->ranks[local].comm, call->collective,
+                                    call->count_bytes / (size_t)dtype_bytes[call->dtype],
+                                    call->dtype, 0, 0, 1, &a, &p, channels);
+    if (result != NCCL_SUCCESS || rccl.get_algorithm_name(a, algorithm) != NCCL_SUCCESS ||
+        rccl.get_protocol_name(p, protocol) != NCCL_SUCCESS)
+        *algorithm = *protocol = "N/A";
+    return result;
+}
+
 int real_destroy(struct comm *comm)
 {
+    /* Between hosts the library would wait until all data had been sent, and nothing sends any. */
+    bool waits = comm->n_nodes > 1;
     int result = rccl.group_start();
-    for (int i = 0; i < comm->n_local && result == NCCL_SUCCESS; i++)
+    for (int i = 0; i < comm->n_local && result == NCCL_SUCCESS && !waits; i++)
         result = rccl.comm_finalize(comm->real->ranks[i].comm);
     int ended = rccl.group_end();
     result = result != NCCL_SUCCESS ? result : ended;
     for (int i = 0; i < comm->n_local && result == NCCL_SUCCESS; i++)
-        result = rccl.comm_destroy(comm->real->ranks[i].comm);
+        result = (waits ? rccl.comm_abort : rccl.comm_destroy)(comm->real->ranks[i].comm);
     for (int i = 0; i < comm->n_local; i++)
         free(comm->real->ranks[i].decisions);
     free(comm->real->ranks);

@@ -26,6 +26,9 @@ void real_init(struct bench *bench);
  */
 int real_issue(struct comm *comm, const struct call *call, int n_calls);
 int real_decide(struct comm *comm, int local, struct decision *decision);
+/* rcclGetAlgoInfo, the question behind -A; as comm_explain. */
+int real_explain(struct comm *comm, int local, const struct call *call, const char **algorithm,
+                 const char **protocol, int *channels);
 int real_destroy(struct comm *comm);
 const char *real_last_error(void);
 

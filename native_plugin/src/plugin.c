@@ -5,6 +5,7 @@
 #include "names.h"
 #include "rccltune_step.h"
 #include "record.h"
+#include "tuner_abi.h"
 #include "watch.h"
 
 #include <stdatomic.h>
@@ -23,7 +24,8 @@ struct plugin {
     struct schedule *schedule;     /* NULL unless one is set for this scale */
     lock_holder busy; /* guards `place`, and that calls reach the watcher in its order */
     struct schedule_place place;
-    pid_t pid;                /* a fork's child must not write what its parent writes */
+    bool forces; /* steps may be forced: not where the host cannot say what it chose (version 2) */
+    pid_t pid;   /* a fork's child must not write what its parent writes */
     struct plugin *next_told; /* of `first_told` */
 };
 
@@ -175,6 +177,7 @@ static enum plugin_status start(const struct plugin_comm *comm, const struct set
     (*plugin)->watch = watch;
     (*plugin)->record = record;
     (*plugin)->schedule = config->schedule;
+    (*plugin)->forces = comm->abi > 2;
     (*plugin)->pid = getpid();
     config->table = NULL;
     config->schedule = NULL;
@@ -230,6 +233,12 @@ static bool holds(const struct candidate *rule, const struct plugin_call *call)
            (rule->reg_buff < 0 || rule->reg_buff == call->reg_buff);
 }
 
+static bool has_cell(const struct candidate *rule, const struct plugin_call *call)
+{
+    return call->cells != NULL && rule->algorithm < call->n_algorithms &&
+           rule->protocol < call->n_protocols;
+}
+
 /* Whether the host lets a rule's cell be chosen.  `>= 0` and not `!= -1`: fp8 on more than 8 ranks
  * multiplies cells by 1024, the -1 ones included (RCCL 2.28.3 src/enqueue.cc).  A NaN fails as it
  * should. */
@@ -238,10 +247,8 @@ static bool is_selectable(const struct candidate *rule, const struct plugin_call
     if (rule->algorithm == LEAVE_TO_HOST) {
         return true;
     }
-    return call->cells != NULL && rule->algorithm < call->n_algorithms &&
-           rule->protocol < call->n_protocols &&
-           call->cells[(size_t)rule->algorithm * (size_t)call->n_protocols +
-                       (size_t)rule->protocol] >= 0.0F;
+    return has_cell(rule, call) && call->cells[(size_t)rule->algorithm * (size_t)call->n_protocols +
+                                               (size_t)rule->protocol] >= 0.0F;
 }
 
 /* The first candidate of a segment that holds and can be selected, looked at one by one; the
@@ -266,11 +273,17 @@ __attribute__((noinline)) static const struct candidate *decide_among(
     return chosen;
 }
 
-/* What a step answers by itself, where that can be selected. */
+/* What a step answers by itself, where that can be selected, or where it is forced.  RCCL 2.27.7
+ * runs Tree with Simple on one node too, though it closes the cell; no rule may do this. */
 static const struct candidate *decide_by_step(struct plugin *plugin, const struct plugin_call *call,
-                                              const struct candidate *wanted)
+                                              const struct schedule_step *step)
 {
-    const struct candidate *chosen = wanted != NULL && is_selectable(wanted, call) ? wanted : NULL;
+    const struct candidate *wanted = schedule_answer(step), *chosen = NULL;
+    if (wanted != NULL) {
+        bool forced = step->forced && plugin->forces && call->collective == ABI_ALL_REDUCE &&
+                      has_cell(wanted, call);
+        chosen = forced || is_selectable(wanted, call) ? wanted : NULL;
+    }
     if (plugin->watch != NULL) {
         watch_decided(plugin, call, NULL, chosen, wanted != chosen ? 1 : 0);
     }
@@ -294,7 +307,7 @@ static const struct candidate *decide_by_schedule(struct plugin *plugin,
         by_rules
             ? decide_among(plugin, call, table,
                            rule_table_segment(table, (unsigned)call->collective, call->n_bytes))
-            : decide_by_step(plugin, call, schedule_answer(step));
+            : decide_by_step(plugin, call, step);
     unlock(&plugin->busy);
     return chosen;
 }

@@ -112,7 +112,8 @@ static bool read_part(struct text text, bool (*number_of)(struct text, int *), i
     return true;
 }
 
-/* Reads `algorithm/protocol[/channels]`, `silent`, which answers nothing, or `rules`. */
+/* Reads `algorithm/protocol[/channels]`, `forced` before it, `silent`, which answers nothing, or
+ * `rules`. */
 static bool read_setting(struct parser *parser, struct text text, struct schedule_step *read)
 {
     struct candidate *step = &read->answer;
@@ -122,8 +123,13 @@ static bool read_setting(struct parser *parser, struct text text, struct schedul
     bool more = true;
     int64_t channels = -1;
     *step = (struct candidate){-1, -1, -1, LEAVE_TO_HOST, LEAVE_TO_HOST, parser->line};
-    read->rules = text_is(text, "rules");
-    if (read->rules || text_is(text, "silent")) {
+    struct text words = text, word;
+    read->forced = text_next_word(&words, &word) && text_is(word, "forced");
+    if (read->forced) {
+        text = text_trim(words);
+    }
+    read->rules = !read->forced && text_is(text, "rules");
+    if (read->rules || (!read->forced && text_is(text, "silent"))) {
         return true;
     }
     while (text_next_field(&text, '/', &more, &part)) {
@@ -140,7 +146,10 @@ static bool read_setting(struct parser *parser, struct text text, struct schedul
     }
     step->channels = (int32_t)channels;
     bool names_cell = step->algorithm != LEAVE_TO_HOST;
-    return names_cell == (step->protocol != LEAVE_TO_HOST) && (names_cell || channels >= 1);
+    /* Others were seen to find no kernel. */
+    bool has_kernel = step->algorithm == ALGORITHM_TREE && step->protocol == PROTOCOL_SIMPLE;
+    return names_cell == (step->protocol != LEAVE_TO_HOST) && (names_cell || channels >= 1) &&
+           (has_kernel || !read->forced);
 }
 
 static void read_step(struct parser *parser, struct text line)
@@ -154,7 +163,8 @@ static void read_step(struct parser *parser, struct text line)
                "'calls=' ends steps, and 'advance=told' says that nothing but the process does");
     } else if (!read_setting(parser, line, &step)) {
         refuse(parser,
-               "'%.*s' is no setting: expected algorithm/protocol[/channels], silent or rules",
+               "'%.*s' is no setting: expected algorithm/protocol[/channels], silent, rules or "
+               "forced tree/simple[/channels]",
                shown(line), line.at);
     } else if (schedule->n_steps >= SCHEDULE_MAX_STEPS) {
         refuse(parser, "more than %d steps", SCHEDULE_MAX_STEPS);

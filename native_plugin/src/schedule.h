@@ -7,6 +7,7 @@
  *     tree/ll128
  *     ring/simple/16
  *     rules
+ *     forced tree/simple
  *
  * A *step* is one setting over one pass of the sizes; in a `rules` step the rule file that is set
  * answers, as it would without a schedule.  A step ends when a call's size is below the previous
@@ -26,6 +27,7 @@
 struct schedule_step {
     struct candidate answer; /* meaningless where `rules` */
     bool rules;              /* the rule file */
+    bool forced; /* also into a cell that the host closed: allreduce's tree/simple alone */
 };
 
 enum { SCHEDULE_MAX_STEPS = 1 << 16, SCHEDULE_MESSAGE_SIZE = 160 };

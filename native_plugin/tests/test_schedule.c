@@ -76,15 +76,51 @@ static void check_rules_steps(void)
     schedule_free(&schedule);
 }
 
+static void check_forced_steps(void)
+{
+    struct schedule schedule;
+    struct schedule_mistake mistake;
+    CHECK(schedule_parse(text_of(HEAD "tree/simple\nforced  tree/simple/8 # closed\n"), &schedule,
+                         &mistake) == SCHEDULE_OK);
+    CHECK(!schedule.steps[0].forced && schedule.steps[1].forced &&
+          schedule.steps[1].answer.channels == 8);
+    schedule_free(&schedule);
+}
+
 static void check_mistakes(void)
 {
-    static const char *const bad_settings[] = {
-        "tree",        "ring/ll/1/2",   "bush/ll",         "ring/LL",
-        "-1/ll",       "ring/-",        "ring/ll/-2",      "ring/ll/many",
-        "ring/ll/",    "-/-",           "-/-/0",           "/",
-        "baseline",    "silent/ll",     "rules/ll",        "Rules",
-        "rules rules", "ring/ll,16",    "silent ring",     "-1/-1",
-        "Silent",      "ring/ll/ 1 6 ", "ring/2147483648", "ring/ll/2147483648"};
+    static const char *const bad_settings[] = {"tree",
+                                               "ring/ll/1/2",
+                                               "bush/ll",
+                                               "ring/LL",
+                                               "-1/ll",
+                                               "ring/-",
+                                               "ring/ll/-2",
+                                               "ring/ll/many",
+                                               "ring/ll/",
+                                               "-/-",
+                                               "-/-/0",
+                                               "/",
+                                               "baseline",
+                                               "silent/ll",
+                                               "rules/ll",
+                                               "Rules",
+                                               "rules rules",
+                                               "ring/ll,16",
+                                               "silent ring",
+                                               "-1/-1",
+                                               "forced",
+                                               "forced silent",
+                                               "forced tree/ll",
+                                               "forced rules",
+                                               "forced ring/simple",
+                                               "forced -/-/8",
+                                               "forced forced tree/simple",
+                                               "forcedtree/simple",
+                                               "Silent",
+                                               "ring/ll/ 1 6 ",
+                                               "ring/2147483648",
+                                               "ring/ll/2147483648"};
     char content[256];
     check_refused("", 0, "no step");
     check_refused(HEAD "# nothing\n", 0, "no step");
@@ -318,6 +354,24 @@ static void check_rules_answer_in_their_steps(int version)
     CHECK(host_finalize(&host) == ABI_SUCCESS);
 }
 
+/* Into a cell that the host closed, for allreduce alone and never for a version 2 host. */
+static void check_forced_steps_answer(int version)
+{
+    struct host host;
+    int n_channels = 0, tree_simple = 2;
+    write_schedule(HEAD "tree/simple\nforced tree/simple/4\nring/ll\n");
+    CHECK(host_load(&host, library, version));
+    CHECK(host_init(&host, 8, 1) == ABI_SUCCESS && host.context != NULL);
+    CHECK(ask_beside(&host, ALL_REDUCE, 20, tree_simple, &n_channels) == -1);
+    CHECK(ask_beside(&host, ALL_REDUCE, 10, tree_simple, &n_channels) ==
+          (version > 2 ? tree_simple : -1));
+    CHECK(n_channels == (version > 2 ? 4 : 0));
+    n_channels = 0;
+    CHECK(ask_beside(&host, ALL_GATHER, 11, tree_simple, &n_channels) == -1 && n_channels == 0);
+    CHECK(ask_beside(&host, ALL_REDUCE, 5, tree_simple, &n_channels) != tree_simple);
+    CHECK(host_finalize(&host) == ABI_SUCCESS);
+}
+
 static void check_rules_steps_need_a_file(void)
 {
     struct host host;
@@ -354,12 +408,14 @@ int main(int argc, char **argv)
     tree_make(root, sizeof root);
     check_files();
     check_rules_steps();
+    check_forced_steps();
     check_mistakes();
     check_limit();
     check_where_steps_end();
     for (int version = 2; version <= 6; version++) {
         check_version(version);
         check_rules_answer_in_their_steps(version);
+        check_forced_steps_answer(version);
     }
     check_rules_steps_need_a_file();
     check_other_scales_are_left_alone();

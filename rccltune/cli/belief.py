@@ -10,7 +10,7 @@ from statistics import median
 from typing import TYPE_CHECKING
 
 from rccltune.cli.console import table
-from rccltune.model import Algorithm, Laid, Protocol, format_size, lay
+from rccltune.model import TREE_SIMPLE_FORCED, Algorithm, Laid, Protocol, format_size, lay
 
 if TYPE_CHECKING:
     from rccltune.fit import Checked
@@ -181,6 +181,7 @@ def _where_offered(cell: Setting, one: Checked, others: Iterable[Checked]) -> st
         if any(_offers_cell(belief, cell) for belief in other.beliefs):
             variant = other.target.variant
             needs = " ".join(f"{name}={value}" for name, value in variant.environment)
-            library = " and a patched library" if variant.patched else ""
+            patched = variant.patched and variant != TREE_SIMPLE_FORCED
+            library = " and a patched library" if patched else ""
             return f" (offered with {needs or variant.name}{library})"
     return ""

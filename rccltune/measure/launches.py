@@ -14,6 +14,7 @@ from rccltune.machine import is_switched, switches
 from rccltune.measure.outcomes import BESIDE, has_row, is_complete, read
 from rccltune.model import (
     MAX_NBYTES,
+    TREE_SIMPLE_FORCED,
     Algorithm,
     Caution,
     Failure,
@@ -148,7 +149,9 @@ def run_launch(
     session.write_atomically(own / "environment.json", _environment_json(environment, files))
     setting = setting_of(wanted)
     if is_walk(wanted) and wanted.schedule is not None:
-        session.write_atomically(own / _SCHEDULE, plan.schedule_text(wanted.schedule))
+        forced = wanted.variant == TREE_SIMPLE_FORCED
+        text = plan.schedule_text(wanted.schedule, forced=forced)
+        session.write_atomically(own / _SCHEDULE, text)
     elif setting.role is Role.FORCED and not is_switched(wanted):
         session.write_atomically(own / _RULES, _forced(wanted, setting))
     started = datetime.now(tz=timezone.utc).isoformat(timespec="seconds")

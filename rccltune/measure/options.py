@@ -335,6 +335,11 @@ class SweepOptions:
     no_environment: Annotated[
         bool, _YES_OR_NO, Option("Try no channel count above the library's own.", is_flag=True)
     ] = False
+    force_tree_simple: Annotated[
+        bool,
+        _YES_OR_NO,
+        Option("Measure it where RCCL leaves it out: shown, in no rule.", is_flag=True),
+    ] = False
     budget: Annotated[
         float | None, _TIME, Option("Wall time to spend, 5m or 1h. [default: as needed]")
     ] = None

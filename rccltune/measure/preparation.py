@@ -274,6 +274,7 @@ def ground_of(site: Site) -> plan.Ground:
         scale=site.scale,
         arch=site.fingerprint.arch,
         has_patched_library=site.has_patched_library,
+        forces_tree_simple=site.forces_tree_simple,
         environment=_environment(site),
         tunerless=site.tunerless,
         shares=site.launcher.shares,

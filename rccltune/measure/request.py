@@ -92,6 +92,7 @@ def _site(options: SweepOptions) -> SiteRequest:
         seed=options.seed,
         rccl_tests=options.rccl_tests,
         librccl=_library(options),
+        force_tree_simple=options.force_tree_simple,
         hostfile=options.hostfile,
     )
 
@@ -151,6 +152,7 @@ def site_keys(site: SiteRequest, folder: Path | None = None) -> dict[str, Any]:
         "clear": site.cleared,
         "rccl_tests": _absolute(site.rccl_tests),
         "librccl": _absolute(site.librccl),
+        "force_tree_simple": site.force_tree_simple,
         "hostfile": _absolute(site.hostfile),
     }
 

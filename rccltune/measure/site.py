@@ -19,6 +19,7 @@ from rccltune.machine import Seating, has_any
 from rccltune.measure import benchmarks
 from rccltune.measure.benchmarks import Bench
 from rccltune.measure.launcher import binding_of, hosts_of, launcher_of, remarks
+from rccltune.measure.library import forcing, over_real
 from rccltune.model import (
     TREE_SIMPLE_PATCHED,
     Collective,
@@ -56,6 +57,7 @@ class SiteRequest:
     simulate: str | None = None
     rccl_tests: Path | None = None
     librccl: Path | None = None
+    force_tree_simple: bool = False
     runner: str = defaults.RUNNER
     python: str | None = None
     backend: str = defaults.BACKEND
@@ -89,6 +91,7 @@ class Site:
         tells: such a library's log is to say what ran.
         library: what it calls itself (``RCCL 2.28.3``), None where that is not known.
         library_file: the file with it, None where that is not seen or is played.
+        forces_tree_simple: steps of a walk are to force it, and the library is known to obey.
         runs: what stands before a program on its command line.
         untunable: why nothing can be chosen here at all, None where it can.
         tells_steps: the benchmark says itself when a step of a schedule is over.
@@ -117,6 +120,7 @@ class Site:
     tells: bool = False
     library: str | None = None
     library_file: Path | None = None
+    forces_tree_simple: bool = False
     is_rcclx: bool | None = None
     runs: tuple[str, ...] = ()
     untunable: str | None = None
@@ -137,6 +141,8 @@ def find_site(request: SiteRequest) -> Site:
         CommandLineError: what was said does not fit together.
     """
     found = _simulated(request) if request.simulate else _real(request)
+    if request.force_tree_simple:
+        found = forcing(found)
     said = machine.overwrite_remark(found.library, found.scale, found.help_letters)
     if said is not None:
         found = replace(found, remarks=(*found.remarks, said))
@@ -371,37 +377,7 @@ def _simulated(request: SiteRequest) -> Site:
         library=f"RCCL {_release(request, node)}",
         is_rcclx=node.library == "rcclx",
     )
-    return played if request.librccl is None else _over_real(played, request.librccl, one_process)
-
-
-# What the benchmark does not do over the real library (native_plugin/sim/real.c).
-_NOT_REAL: Final = frozenset("AGR")
-
-
-def _over_real(site: Site, library: Path, one_process: bool) -> Site:
-    """The same node with the real library's decisions, its times still the node file's."""
-    node, n_ranks = site.node, site.seating.n_started
-    if node is None or node.nodes > 1 or node.library == "rcclx":
-        raise MachineError(
-            "the real library runs on simulated nodes of one host with AMD's RCCL alone",
-            hint="simulate such a node, or leave --librccl out.",
-        )
-    free = machine.free_mib(Path("/proc/meminfo").read_text(encoding="utf-8"))
-    machine.check_real_memory(n_ranks, one_process=one_process, free_mib=free)
-    version, words = machine.real_words(library)
-    start_s = machine.real_start_s(n_ranks, one_process=one_process)
-    return replace(
-        site,
-        help_letters=site.help_letters - _NOT_REAL,
-        fingerprint=replace(site.fingerprint, runner=words),
-        environment=(*site.environment, ("RCCLTUNE_SIM_LIBRCCL", str(library))),
-        remarks=(*site.remarks, f"{words}; kernels are launched and not run: no result is checked"),
-        has_patched_library=False,
-        start_s=start_s + (site.start_s or 0),
-        library=version,
-        library_file=library,
-        tunerless=machine.tunerless(version),
-    )
+    return played if request.librccl is None else over_real(played, request.librccl, one_process)
 
 
 def _simulated_seating(request: SiteRequest, node: simulate.SimulatedNode) -> Seating:

@@ -119,6 +119,7 @@ from .settings import KNOWN_VARIANTS as KNOWN_VARIANTS
 from .settings import LL128_FORCED as LL128_FORCED
 from .settings import RULES as RULES
 from .settings import SILENT as SILENT
+from .settings import TREE_SIMPLE_FORCED as TREE_SIMPLE_FORCED
 from .settings import TREE_SIMPLE_PATCHED as TREE_SIMPLE_PATCHED
 from .settings import UNSTATED as UNSTATED
 from .settings import CurveKey as CurveKey

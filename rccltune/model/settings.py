@@ -185,7 +185,8 @@ class Variant:
         widens: name of the variant of which this one only makes more cells selectable, so that
             settings measured there may stand beside settings measured here.
         widened: environment of that variant, where it is not the default one.
-        patched: built from changed sources; shown and never emitted.
+        patched: what the stock library never chooses, by changed sources or because a measurement
+            forces it; shown and never emitted.
         library_sha256: hash of the librccl file.
         library_version: as the library prints it.
         options: further (letter, value) options of the benchmark, ``("-G", "2")``; ``{ranks}`` in a
@@ -227,7 +228,11 @@ LL128_FORCED: Final = Variant(
 TREE_SIMPLE_PATCHED: Final = Variant(
     name="tree-simple-patched", environment=(("RCCL_FORCE_TREE_SIMPLE", "1"),), patched=True
 )
-KNOWN_VARIANTS: Final = {v.name: v for v in (DEFAULT_VARIANT, LL128_FORCED, TREE_SIMPLE_PATCHED)}
+# Steps of a schedule that the plugin writes into a cell that the library closed (docs/schedule.md).
+TREE_SIMPLE_FORCED: Final = Variant(name="tree-simple-forced", patched=True)
+KNOWN_VARIANTS: Final = {
+    v.name: v for v in (DEFAULT_VARIANT, LL128_FORCED, TREE_SIMPLE_PATCHED, TREE_SIMPLE_FORCED)
+}
 
 
 def base_variant(variant: Variant) -> Variant:

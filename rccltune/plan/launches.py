@@ -14,6 +14,7 @@ from rccltune.model import (
     BASELINE,
     DEFAULT_VARIANT,
     LL128_FORCED,
+    TREE_SIMPLE_FORCED,
     TREE_SIMPLE_NEEDS_NODES,
     TREE_SIMPLE_PATCHED,
     Algorithm,
@@ -57,6 +58,7 @@ class Ground:
         arch: ``gfx942`` …, None for GPUs of another vendor.
         ll128: the variant that makes LL128 selectable, where it is not by itself.
         has_patched_library: whether --librccl is a build that can run Tree with Simple.
+        forces_tree_simple: whether steps of a walk force it in a library that leaves it out.
         environment: set in every arm, baseline included (--env and what the launcher needs).
         tunerless: the library (``RCCL 2.20.5``) where it is too old to load the plugin, so that
             its own switches must force a setting; None where it loads it or is not known.
@@ -71,6 +73,7 @@ class Ground:
     scale: Scale
     arch: str | None
     has_patched_library: bool = False
+    forces_tree_simple: bool = False
     environment: tuple[tuple[str, str], ...] = ()
     tunerless: str | None = None
     shares: tuple[str, ...] = ()
@@ -219,7 +222,7 @@ def why_impossible(
             f"a plugin that answers nothing must be loaded, and {ground.tunerless} loads none",
         ),
         (
-            variant.patched and not ground.has_patched_library,
+            variant.patched and not (ground.has_patched_library or ground.forces_tree_simple),
             _UNPATCHED,
         ),
     )
@@ -235,7 +238,7 @@ def variant_of(setting: Setting, ground: Ground, base: Variant = DEFAULT_VARIANT
     if setting.protocol is Protocol.LL128:
         return widened_by(base, ground.ll128)
     if (setting.algorithm, setting.protocol) == (Algorithm.TREE, Protocol.SIMPLE):
-        return TREE_SIMPLE_PATCHED
+        return TREE_SIMPLE_FORCED if ground.forces_tree_simple else TREE_SIMPLE_PATCHED
     return base
 
 

@@ -21,8 +21,10 @@ from typing import Final
 
 from rccltune.model import (
     SILENT,
+    Algorithm,
     Collective,
     Launch,
+    Protocol,
     Questions,
     Role,
     Schedule,
@@ -192,8 +194,12 @@ def schedule_of(
     )
 
 
-def schedule_text(schedule: Schedule) -> str:
+def schedule_text(schedule: Schedule, *, forced: bool = False) -> str:
     """The file that the plugin walks by; its format is in docs/schedule.md.
+
+    Args:
+        schedule: what to walk through.
+        forced: its steps of Tree with Simple are, whatever the library offers.
 
     Raises:
         ValueError: the schedule does not say for which scale it is.
@@ -205,7 +211,12 @@ def schedule_text(schedule: Schedule) -> str:
     head = f"#@ nodes={scale.n_nodes} ranks={scale.n_ranks} {ends}"
     n_spare = schedule.questions.spare if schedule.questions else 0
     steps = (*schedule.settings, *(SILENT,) * n_spare)
-    return "\n".join(["#@ format 1", head, *map(str, steps), ""])
+    lines = [f"forced {step}" if forced and _is_closed(step) else str(step) for step in steps]
+    return "\n".join(["#@ format 1", head, *lines, ""])
+
+
+def _is_closed(step: Setting) -> bool:
+    return (step.algorithm, step.protocol) == (Algorithm.TREE, Protocol.SIMPLE)
 
 
 def _questions(sweep: Sweep, ground: Ground, collective: Collective) -> Questions:

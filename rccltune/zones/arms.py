@@ -15,6 +15,7 @@ from rccltune.model import (
     BASELINE,
     DEFAULT_VARIANT,
     LL128_FORCED,
+    TREE_SIMPLE_FORCED,
     TREE_SIMPLE_NEEDS_NODES,
     Algorithm,
     Collective,
@@ -326,8 +327,10 @@ def _leave_out_patched(
     if host is None:
         host = Group(target=target)
         groups.append(host)
+    why = {TREE_SIMPLE_FORCED: "it was forced; the library leaves it out"}
+    patched = "its library is patched; the stock one cannot choose it"
     host.barred.extend(
-        Barred(setting, variant, "its library is patched; the stock one cannot choose it", views)
+        Barred(setting, variant, why.get(variant, patched), views)
         for (setting, variant), views in named.items()
         if setting.role is Role.FORCED
     )

@@ -59,6 +59,7 @@ SAID: dict[str, Any] = {
     "method": "per-setting",
     "exhaustive": True,
     "no_environment": True,
+    "force_tree_simple": True,
     "budget": "3600s",
     "longest": "90s",
     "timeout": "0.5s",

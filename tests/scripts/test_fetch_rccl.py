@@ -7,6 +7,7 @@ their answer; what is downloaded for real is tests/simulate/test_real_library.py
 from __future__ import annotations
 
 import os
+import shutil
 import subprocess
 from pathlib import Path
 
@@ -152,3 +153,28 @@ def test_words_it_does_not_know(fetch: Fetch) -> None:
     ended = fetch.run("--force")
     assert ended.returncode == 1
     assert "--path" in ended.stderr
+
+
+@pytest.mark.parametrize(
+    ("status", "code", "said"),
+    [
+        (0, 0, "tests ran"),
+        (3, 0, "its tests are skipped: fetch-rccl: lost"),
+        (1, 1, "could not be fetched (status 1): fetch-rccl: lost"),
+    ],
+)
+def test_continuous_integration_skips_only_what_the_registry_lost(
+    tmp_path: Path, status: int, code: int, said: str
+) -> None:
+    """Another file under the pinned version, or no registry at all, ends it before any test."""
+    for folder in (".ci", "scripts"):
+        (tmp_path / folder).mkdir()
+    run = shutil.copy(SCRIPT.parents[1] / ".ci/run", tmp_path / ".ci/run")
+    played = {"fetch-rccl": f"echo fetch-rccl: lost >&2; exit {status}", "test": "echo tests ran"}
+    for name, script in played.items():
+        (tmp_path / "scripts" / name).write_text(f"#!/bin/sh\n{script}\n")
+        (tmp_path / "scripts" / name).chmod(0o755)
+    ended = subprocess.run([run], check=False, capture_output=True, text=True, timeout=60)
+    assert ended.returncode == code, ended.stderr
+    assert said in ended.stdout + ended.stderr
+    assert ("tests ran" in ended.stdout) == (code == 0)

@@ -164,6 +164,31 @@ def test_processes_and_threads_of_one_process_choose_alike(start: Start) -> None
 
 
 @pytest.mark.parametrize(
+    "short", ["ar", *(pytest.param(name, marks=pytest.mark.long) for name in ("rs", "bc", "rd"))]
+)
+def test_two_hosts_choose_what_the_prototype_saw(
+    start: Start, shared_data: Path, short: str
+) -> None:
+    """2 x 8 in SPX with a NIC each: setting and channels, equal on all 16 ranks, also under load of many calls."""
+    table = expected(shared_data / "real-rccl/two-base.table.txt", short)
+    two = str(Path(__file__).parents[2] / "examples/nodes/two-mi300x.yaml")
+    options = ("-b", "512", "-e", "64M", "-f", "2", "-n", "5", "-w", "1")
+    ended = start(SHORT[short], *options, node=two, ranks=16, mpirun=True)
+    assert ended.code == 0, ended.err
+    tuned = {(r.nbytes, r.setting, r.channels) for r in ended.ran if r.nbytes in table}
+    assert tuned == {(n, s, c) for n, (s, c) in table.items()}
+    assert {r.rank for r in ended.ran} == set(range(16))
+
+
+def test_two_hosts_cannot_be_one_process(start: Start) -> None:
+    """The library would take them for one host."""
+    two = str(Path(__file__).parents[2] / "examples/nodes/two-mi300x.yaml")
+    ended = start("all_reduce", "-b", "8", "-e", "8", node=two, ranks=16)
+    assert ended.code != 0
+    assert "several hosts cannot be one process" in ended.err
+
+
+@pytest.mark.parametrize(
     ("benchmark", "rules", "inside"),
     [
         ("all_reduce", "allreduce,4096,65536,tree,ll,-1,1,8", ("tree/ll", None)),
@@ -203,6 +228,27 @@ def test_a_rule_runs_on_every_rank_and_nowhere_else(
         return collections.Counter(r for r in one.ran if not 4096 <= r.nbytes <= 65536)
 
     assert rest(ended) == rest(without)
+
+
+def test_tree_simple_runs_where_a_step_forces_it(start: Start, tmp_path: Path) -> None:
+    """On all ranks, though the cell is closed; not where the step is a plain one, nor in a reduce_scatter."""
+    schedule = tmp_path / "schedule"
+    steps = "tree/simple\nforced tree/simple/4\n"
+    schedule.write_text(f"#@ format 1\n#@ nodes=1 ranks=8\n{steps}")
+    for collective, forced in (("all_reduce", "tree/simple"), ("reduce_scatter", "ring/simple")):
+        ended = start(
+            collective,
+            *("-b", "4M", "-e", "8M", "-f", "2", "-n", "1", "-w", "0", "-c", "0", "-s", "2"),
+            variables={
+                "NCCL_TUNER_PLUGIN": str(plugin.library()),
+                "RCCLTUNE_SCHEDULE": str(schedule),
+            },
+        )
+        assert ended.code == 0, ended.err
+        for rank in range(8):
+            ran = [(r.setting, r.channels) for r in ended.ran if r.rank == rank]
+            assert [setting for setting, _ in ran] == ["ring/simple"] * 4 + [forced] * 4
+            assert forced != "tree/simple" or {n for _, n in ran[4:]} == {4}
 
 
 def test_a_rule_cannot_reach_a_direct_all_gather(start: Start, tmp_path: Path) -> None:
@@ -280,58 +326,3 @@ def test_64_ranks_in_cpx(start: Start, shared_data: Path) -> None:
     tuned = {(r.nbytes, r.setting, r.channels) for r in ended.ran}
     assert tuned == {(n, s, c) for n, (s, c) in table.items() if n in {r.nbytes for r in ended.ran}}
     assert {r.rank for r in ended.ran} == set(range(64))
-
-
-# What this release offers on one node without a variable; docs/real-library.md.
-OFFERED = {
-    **{name: {"ring/ll", "ring/simple"} for name in SHORT.values()},
-    "all_reduce": {"tree/ll", "ring/ll", "ring/simple"},
-}
-
-
-def rule_for(text: str, collective: str, nbytes: int) -> str | None:
-    """The first row for 8 ranks of one node that can be chosen; read here, not by ours."""
-    for line in text.splitlines():
-        fields = [field.strip() for field in line.split(",")]
-        if line.startswith("#") or len(fields) < 8 or not fields[1].isdigit():
-            continue
-        name, low, high, algorithm, protocol, _, nodes, ranks = fields[:8]
-        fits = int(low) <= nbytes <= int(high) and nodes in ("-1", "1") and ranks in ("-1", "8")
-        setting = f"{algorithm}/{protocol}".lower()
-        one_call = all(field in ("-1", "1") for field in fields[8:9])
-        any_buffer = all(field in ("-1", "0") for field in fields[9:10])
-        if not (fits and one_call and any_buffer and name == collective.replace("_", "")):
-            continue
-        if setting in OFFERED[collective]:
-            return setting
-    return None
-
-
-@pytest.mark.parametrize(
-    "name",
-    [
-        "amd_test_valid_config_with_wildcards.conf",
-        "amd_test_singlenode_config.conf",
-        "gpu107_v4_validated.csv",
-        "gpu107_sc2_plus_amd.conf",
-        "amd_ext_tuner_gfx950.conf",
-        "nvidia_example_nccl_tuner.conf",
-    ],
-)
-def test_vendors_files_do_what_their_rows_say(start: Start, shared_data: Path, name: str) -> None:
-    """Through our plugin on all 8 ranks: a row that fits runs, every other size is untouched."""
-    file = shared_data / "configs" / name
-    text = file.read_text()
-    variables = {
-        "NCCL_TUNER_PLUGIN": str(plugin.library()),
-        "NCCL_TUNER_CONFIG_FILE": str(file),
-    }
-    options = ("-b", "512", "-e", "1G", "-f", "4", "-n", "1", "-w", "0")
-    for collective in ("all_reduce", "reduce_scatter", "broadcast"):
-        untouched = {r.nbytes: r.setting for r in start(collective, *options).ran}
-        ended = start(collective, *options, variables=variables)
-        assert ended.code == 0, ended.err
-        assert {r.rank for r in ended.ran} == set(range(8))
-        assert {(r.nbytes, r.setting) for r in ended.ran} == {
-            (n, rule_for(text, collective, n) or own) for n, own in untouched.items()
-        }

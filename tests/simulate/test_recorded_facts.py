@@ -14,39 +14,49 @@ import pytest
 from rccltune.machine import real_library
 from rccltune.model import MachineError
 
-RECORDED = Path(__file__).parent / "recorded/rccl-2.27.7-spx-nps1.csv"
+RECORDED = Path(__file__).parent / "recorded"
 BENCH = Path(__file__).parents[2] / "scripts/bench_real.py"
-CHANNELS = 56  # of 8 MI300X in SPX, as this release's log says
+# Channels of the communicator, as this release's log says: 8 MI300X in SPX, 64 ranks in CPX, 2 x 8 in SPX.
+PLACES = {"spx-8": 56, "cpx-64": 38, "two-hosts": 64}
 CELL = 16384
 
+each_place = pytest.mark.parametrize("place", PLACES)
 
-def rows() -> list[dict[str, str]]:
+
+def recorded(place: str) -> Path:
+    """The file of one place."""
+    return RECORDED / f"rccl-2.27.7-{place}.csv"
+
+
+def rows(place: str) -> list[dict[str, str]]:
     """The table, without the line that says where it is from."""
-    return list(csv.DictReader(RECORDED.read_text().splitlines()[1:]))
+    return list(csv.DictReader(recorded(place).read_text().splitlines()[1:]))
 
 
-def channels(row: dict[str, str], asked: int) -> int:
+def channels(row: dict[str, str], asked: int, most: int) -> int:
     """RCCL 2.27.7, enqueue.cc: cells of 16 KiB of traffic, shared evenly between the channels."""
     traffic = int(row["nbytes"]) * (2 if row["collective"] == "all_reduce" else 1)
     cells = math.ceil(traffic * (4 if row["ran"].endswith("/ll") else 1) / CELL)
-    each = math.ceil(cells / min(asked, CHANNELS))
+    each = math.ceil(cells / min(asked, most))
     return math.ceil(cells / each)
 
 
-def test_channels_that_ran_follow_from_those_asked_for() -> None:
+@each_place
+def test_channels_that_ran_follow_from_those_asked_for(place: str) -> None:
     """At every size of every setting that was offered, and the grid is the same."""
-    asked = [row for row in rows() if row["asked"].rsplit("/", 1)[0] == row["ran"]]
+    asked = [row for row in rows(place) if row["asked"].rsplit("/", 1)[0] == row["ran"]]
     counted = [(row, int(row["asked"].rsplit("/", 1)[1])) for row in asked]
     with_count = [(row, n) for row, n in counted if n > 0]
     assert len(with_count) > 300
     for row, n in with_count:
-        assert int(row["channels"]) == channels(row, n), row
+        assert int(row["channels"]) == channels(row, n, PLACES[place]), row
         assert row["blocks"] == row["channels"], row
 
 
-def test_what_is_not_offered_is_the_librarys_own_choice() -> None:
+@each_place
+def test_what_is_not_offered_is_the_librarys_own_choice(place: str) -> None:
     """The plugin gives no cell that the library closed: what runs is what runs in silence."""
-    found = rows()
+    found = rows(place)
     silent = {(r["collective"], r["nbytes"]): r["ran"] for r in found if r["asked"] == "silent"}
     closed = [r for r in found if r["asked"].rsplit("/", 1)[0] not in (r["ran"], "silent")]
     assert closed
@@ -58,14 +68,16 @@ def test_what_is_not_offered_is_the_librarys_own_choice() -> None:
     assert {c for c, ran in offered if ran.startswith("tree")} == {"all_reduce"}
 
 
-def test_the_library_still_says_so(tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    "place", [pytest.param(p, marks=[pytest.mark.long] * (p != "spx-8")) for p in PLACES]
+)
+def test_the_library_still_says_so(tmp_path: Path, place: str) -> None:
     """The recording is made again and compared, letter by letter."""
     try:
         real_library(Path("real"), os.environ)
     except MachineError as error:
         pytest.skip(f"{error}: scripts/fetch-rccl fetches it")
     again = tmp_path / "again.csv"
-    subprocess.run(
-        [sys.executable, str(BENCH), "--save", str(again)], check=True, capture_output=True
-    )
-    assert again.read_text() == RECORDED.read_text()
+    command = [sys.executable, str(BENCH), "--place", place, "--save", str(again)]
+    subprocess.run(command, check=True, capture_output=True)
+    assert again.read_text() == recorded(place).read_text()

@@ -15,6 +15,7 @@ from typing import Final
 
 from rccltune.model import (
     BASELINE,
+    TREE_SIMPLE_FORCED,
     Collective,
     Curve,
     Placement,
@@ -120,15 +121,19 @@ def _label(curve: Curve, drawn: Sequence[Curve]) -> str:
     if len({key.variant.name for key in same}) > 1:
         label += f" [{curve.key.variant.name}]"
     elif curve.key.variant.patched:
-        label += " [patched]"
+        label += " [forced]" if _is_forced(curve) else " [patched]"
     if len({bool(key.graph) for key in same}) > 1:
         label += " graph" if curve.key.graph else " no graph"
     return label
 
 
+def _is_forced(curve: Curve) -> bool:
+    return curve.key.variant == TREE_SIMPLE_FORCED
+
+
 def _unselectable(given: PlotInput, curve: Curve) -> str | None:
     if curve.key.variant.patched:
-        return "needs a patched library"
+        return "the library leaves it out" if _is_forced(curve) else "needs a patched library"
     if curve.n_wrong:
         return f"{curve.n_wrong} wrong results"
     key = curve.key

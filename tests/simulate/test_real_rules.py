@@ -1,0 +1,104 @@
+"""Rule files of vendors, of users and of ours, asked of the real RCCL on all ranks (scripts/bench rules).
+
+What a row says is read there by a reader of its own; a size without a row has to run as without the plugin.
+"""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from rccltune.cli import main
+from rccltune.machine import real_library
+from rccltune.model import MachineError
+
+ROOT = Path(__file__).parents[2]
+BENCH = ROOT / "scripts/bench_rules.py"
+ON_ONE_HOST = (
+    "amd_test_valid_config_with_wildcards.conf",
+    "amd_test_singlenode_config.conf",
+    "gpu107_v4_validated.csv",
+    "gpu107_sc2_plus_amd.conf",
+    "nvidia_example_nccl_tuner.conf",
+    "fork_gfx950_cpx_12fields.csv",
+)
+
+
+@pytest.fixture(autouse=True)
+def _fetched() -> None:
+    try:
+        real_library(Path("real"), os.environ)
+    except MachineError as error:
+        pytest.skip(f"{error}: scripts/fetch-rccl fetches it")
+
+
+def asked(*words: str | Path) -> list[list[str]]:
+    """The bench's rows: file, place, sizes with a row, ran, closed, else."""
+    ended = subprocess.run(
+        [sys.executable, BENCH, *words], check=False, capture_output=True, text=True, timeout=600
+    )
+    assert ended.returncode == 0, ended.stderr
+    lines = [line.strip("|").split("|") for line in ended.stdout.splitlines()]
+    return [[cell.strip() for cell in line] for line in lines[2:]]
+
+
+def test_vendors_files_on_eight_ranks(shared_data: Path) -> None:
+    """Every row that the library leaves open runs, and nothing else changes."""
+    files = [shared_data / "configs" / name for name in ON_ONE_HOST]
+    rows = asked("--place", "spx-8", *files)
+    assert [row[0] for row in rows] == [f"configs/{name}" for name in ON_ONE_HOST]
+    for _, _, sizes, ran, closed, wrong in rows:
+        assert int(ran) > 0
+        assert int(ran) + int(closed) == int(sizes)
+        assert wrong == "0"
+
+
+def test_shipped_files_on_as_many_ranks_as_they_are_for() -> None:
+    """Made on NVIDIA's GPUs: what RCCL leaves open of them runs too."""
+    shipped = sorted((ROOT / "examples").glob("*/rccl_tuner.csv"))
+    assert len(shipped) == 4
+    rows = asked("--place", "spx-2", "--place", "spx-4", *shipped)
+    assert {row[0].split("/")[0] for row in rows} == {file.parent.name for file in shipped}
+    assert all(row[5] == "0" for row in rows)
+
+
+def test_a_file_that_the_plugin_refuses_is_nobodys_rules(shared_data: Path) -> None:
+    """AMD's own test asset with mistakes in it."""
+    file = shared_data / "configs/amd_test_incorrect_values_config.conf"
+    ((_, _, said, *_),) = asked("--place", "spx-8", file)
+    assert said == "refused by the plugin"
+
+
+@pytest.mark.long
+def test_a_file_for_two_hosts(shared_data: Path) -> None:
+    """The rows that RCCL 2.30 has built in."""
+    file = shared_data / "configs/rocm_builtin_gfx950_7rows.csv"
+    ((_, place, sizes, ran, closed, wrong),) = asked("--place", "two-hosts", file)
+    assert (place, closed, wrong) == ("two-hosts", "0", "0")
+    assert int(sizes) == int(ran) > 0
+
+
+@pytest.mark.long
+def test_amds_table_for_two_hosts(shared_data: Path) -> None:
+    """All five collectives, LL128 and Tree with Simple among them."""
+    file = shared_data / "configs/amd_ext_tuner_gfx950.conf"
+    ((*_, wrong),) = asked("--place", "two-hosts", file)
+    assert wrong == "0"
+
+
+@pytest.mark.long
+def test_rules_emitted_from_the_published_table_on_64_ranks(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """MI300X in CPX: each rule runs on every rank; LL128, which is off, falls back to the row behind it."""
+    monkeypatch.chdir(tmp_path)
+    table = str(ROOT / "examples/mi300x-cpx-nps4/all_reduce.csv")
+    assert main(["import", "-o", "s", table]) == 0
+    assert main(["emit-config", "s", "-o", "rules.csv", "--baseline", "ring/simple"]) == 0
+    ((_, place, sizes, ran, _, wrong),) = asked("--place", "cpx-64", tmp_path / "rules.csv")
+    assert (place, wrong) == ("cpx-64", "0")
+    assert int(sizes) == int(ran) > 0
