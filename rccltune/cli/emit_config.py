@@ -39,7 +39,7 @@ if TYPE_CHECKING:
     "constants: an experiment, what would mend the library's own model.",
 )
 @base_option
-@click.option("--force", is_flag=True, help="Replace a file that is there and differs.")
+@click.option("--force", is_flag=True, help="Replace the file of -o, or verified rules.")
 @click.option(
     "--steps", type=click.IntRange(min=1), metavar="N", help="Steps of the job of --workload."
 )
@@ -76,9 +76,9 @@ def emit_config(
       rccltune emit-config --baseline ring/simple -o -
 
     \b
-    Exit codes: 0 done, 2 the file is there (--force), 3 the base has mistakes, 4 --base auto finds
-    none, 7 no session, 8 nothing to choose from. For constants also 4 where no host takes them and
-    9 where they would choose worse.
+    Exit codes: 0 done, 2 the file of -o is there (--force), 3 the base has mistakes, 4 --base auto
+    finds none, 7 no session, 8 nothing to choose from. For constants also 4 where no host takes
+    them and 9 where they would choose worse.
     """
     from rccltune import job, rules
     from rccltune.session import sessions_in
@@ -169,14 +169,20 @@ def _all_on_stdout(done: Emitted) -> bool:
 def _text(done: Emitted) -> Laid:
     columns = ("collective", "ranks", "from", "to", "setting", "sizes", "regret", "gain", "why")
     parts = []
-    if done.path is not None:
+    if done.is_kept:
+        parts.append(
+            f"Kept: the verified rules in {done.path or done.environment_path} "
+            "(--force replaces them; -o - shows the new ones, unverified)"
+        )
+    elif done.path is not None:
         rows = table(columns, (_row(zone) for zone in done.zones), numeric=(1, 2, 3, 5, 6, 7))
         parts += [rows, "", f"{done.count} in {done.path}"]
         if done.base is not None:
             parts.append(f"behind them {len(done.base.rules)} rows of {done.base.place}")
     for one in done.translated:
         parts += ["", f"for {one.form}: {one.path}", *one.said]
-    parts += environment_lines(done.environments) if done.environments else []
+    if not done.is_kept:
+        parts += environment_lines(done.environments)
     if done.environment_path is not None:
         parts.append(f"To use it: source {shlex.quote(str(done.environment_path.resolve()))}")
     return lay((lay(parts), *(_text(one) for one in done.beside)), gap="\n\n")

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     show_default=True,
     help="Of the figures; again for each.",
 )
-@click.option("--force", is_flag=True, help="Replace figures that are there.")
+@click.option("--force", is_flag=True, help="Replace figures in the folder of -o.")
 @transferbench_option
 @scales_option
 @choosing
@@ -58,8 +58,8 @@ def plot(
       rccltune plot --transferbench a2a.txt
 
     \b
-    Exit codes: 0 done, 2 a figure is there (--force), 5 TransferBench failed, 6 its output is not
-    understood, 7 no session, 8 no usable sample.
+    Exit codes: 0 done, 2 a figure is in the folder of -o (--force), 5 TransferBench failed, 6 its
+    output is not understood, 7 no session, 8 no usable sample.
     """
     from rccltune import report
     from rccltune.session import sessions_in
@@ -90,5 +90,6 @@ def plot(
         )
     if wanted:
         where = output or given[0] / "plots"
-        paths += report.plot_predicted(folders, wanted, choosing.options, **how(where))
+        predicted = {**how(where), "overwrite": force or output is None}
+        paths += report.plot_predicted(folders, wanted, choosing.options, **predicted)
     console.result([str(path) for path in paths], lay(map(str, paths)))

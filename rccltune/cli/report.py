@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 @click.command("report")
 @session_argument
 @click.option("-o", "--output", type=FOLDER, help="File. Default: report.html in the session.")
-@click.option("--force", is_flag=True, help="Replace a page that is there.")
+@click.option("--force", is_flag=True, help="Replace the file of -o.")
 @choosing
 @common
 def report(
@@ -43,7 +43,7 @@ def report(
       rccltune report rccltune-session -o for-the-team.html
 
     \b
-    Exit codes: 0 done, 2 the file is there (--force), 7 no session, 8 no usable sample.
+    Exit codes: 0 done, 2 the file of -o is there (--force), 7 no session, 8 no usable sample.
     """
     from rccltune.report import report_session
     from rccltune.session import sessions_in

@@ -292,6 +292,7 @@ class Emitted:
         beside: files for one placement of ranks each, where there are more files than one.
         base: the vendor's table behind the rules, None where none was asked for.
         translated: files in the dialects of other consumers.
+        is_kept: verified rules lie at ``path``; neither they nor their exports were replaced.
     """
 
     path: Path | None
@@ -308,6 +309,7 @@ class Emitted:
     beside: tuple[Emitted, ...] = ()
     base: Vendor | None = None
     translated: tuple[Translated, ...] = ()
+    is_kept: bool = False
 
     @property
     def count(self) -> RuleCount:
@@ -321,6 +323,7 @@ class Emitted:
         return {
             "path": str(self.path) if self.path else None,
             "environment_path": str(self.environment_path) if self.environment_path else None,
+            "kept": self.is_kept,
             "environment": self.environment,
             "environments": model.to_plain(self.environments),
             "needs": dict(self.needs),
