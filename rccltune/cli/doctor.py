@@ -34,7 +34,7 @@ def doctor(*, console: Console, strict: bool, root: Path | None, rccl_tests: Pat
 
     Reads and changes nothing. Each finding says what is there, where it was read, what is expected,
     the remedy, and whether it makes results unrepeatable. "stops": a sweep cannot run; "warns": it
-    runs and its figures are in doubt; "notes": to know and to keep the same.
+    runs and its figures may be wrong; "notes": to know and to keep the same.
 
     \b
     Example:

@@ -62,9 +62,9 @@ def emit_config(
 ) -> None:
     """Choose the setting for each size and write the rules.
 
-    The fewest zones that stay within the tolerance of the best measured setting at every
-    measured size, with boundaries where curves cross. Where an untouched run was measured, a
-    zone that does not beat it becomes a hole. RCCL, NCCL and the rccltune plugin read the file.
+    As few rules as stay within the tolerance of the best measured setting at every measured size,
+    with boundaries where curves cross. Where the library's own choice is as good there is no rule.
+    RCCL, NCCL and the rccltune plugin read the file.
 
     RCCL drops its own table where it is given another: --base puts the vendor's rows behind ours.
 

@@ -70,7 +70,11 @@ class Extras:
 def _lines(done: Dumped) -> list[str]:
     dump, winner = done.dump, done.winner
     simulated = "SIMULATED " if dump.simulated else ""
-    gain = f", {winner.gain:.2f}x the untouched site" if winner.gain else ", the fastest measured"
+    gain = (
+        f", {winner.gain:.2f}x the library's own choice"
+        if winner.gain
+        else ", the fastest measured"
+    )
     what = f"{dump.n_gpu_events} events of {len(dump.ranks)} GPUs"
     lines = [
         f"{simulated}NPKit: {winner}{gain}: {what}, {dump.n_files} files in {done.folder}",

@@ -28,7 +28,9 @@ from rccltune.model import (
 @click.option("--algorithm", metavar="A", help="Algorithm that ran: tree, ring, …")
 @click.option("--protocol", metavar="P", help="Protocol that ran: ll, ll128, simple.")
 @click.option("--channels", type=click.IntRange(min=1), metavar="N", help="Channels that ran.")
-@click.option("--baseline", is_flag=True, help="The files show the untouched site.")
+@click.option(
+    "--baseline", is_flag=True, help="The files show the library's own choice: nothing was forced."
+)
 @click.option("--variant", metavar="V", help="Environment it ran in: default, ll128-forced, …")
 @click.option("--variants", "own", type=FOLDER, metavar="YAML", help="Variants of your own.")
 @click.option("--ranks", type=click.IntRange(min=1), metavar="N", help="Ranks.")
@@ -92,10 +94,10 @@ def import_(
     done = session.import_files(output, files, stated, reporter=console)
     console.warn(done.notices)
     text = (
-        f"{done.n_new} new half-rows from {done.n_files} file{'' if done.n_files == 1 else 's'}, "
-        f"{done.n_doubted} of them doubted; {done.n_samples} in {output}"
+        f"{done.n_new} new timings from {done.n_files} file{'' if done.n_files == 1 else 's'}, "
+        f"{done.n_doubted} of them left out; {done.n_samples} in {output}"
     )
-    text = lay([text, *(f"  {n} doubted: {doubt.meaning}" for doubt, n in done.doubts)])
+    text = lay([text, *(f"  {n} left out: {doubt.meaning}" for doubt, n in done.doubts)])
     console.result(done.as_plain(), text)
 
 
@@ -105,7 +107,7 @@ def _setting(
     named = algorithm or protocol or channels
     if baseline and named:
         raise CommandLineError(
-            "--baseline is the untouched site, but --algorithm, --protocol or --channels force it",
+            "--baseline says that nothing was forced; --algorithm, --protocol and --channels do",
             hint="leave out one or the other.",
         )
     if not named:

@@ -56,7 +56,7 @@ class _WithCommand(click.Command):
     "of rccltune.torch, else the duration.",
 )
 @click.option("--higher-is-better", is_flag=True, help="The number is a rate, as tokens/s.")
-@click.option("--no-control", is_flag=True, help="Leave out the arm with deliberately bad rules.")
+@click.option("--no-control", is_flag=True, help="Leave out the runs with deliberately bad rules.")
 @click.option(
     "-o",
     "--output",

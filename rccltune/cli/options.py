@@ -128,7 +128,7 @@ _CHOOSING = (
     click.option(
         "--baseline",
         metavar="SETTING|VARIANT",
-        help="What counts as baseline when no untouched run was measured.",
+        help="What gains are compared with, where the library's own choice was not measured.",
     ),
     click.option(
         "--tolerance",

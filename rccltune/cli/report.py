@@ -32,7 +32,7 @@ def report(
     """Write one page that says what was won, where, and how it was proven.
 
     One HTML file under 2 MB that loads nothing: headline, machine, figures whose values can be
-    read off by pointer and keyboard, rules with their evidence, the library's own belief, what is
+    read off by pointer and keyboard, rules with their evidence, what the library predicted, what is
     undecided, every launch with an excerpt of its log, how to use the rules and how to repeat it.
     A simulated session says so on top and on every figure. A folder of several scales gets a page
     in each of its sessions.

@@ -103,10 +103,10 @@ _SHOWN = 12
 @sweep_option("runner", help="What measures. [default: as swept]")
 @sweep_option("python")
 @sweep_option("backend", help="torch's. [default: as swept]")
-@sweep_option("librccl", help="Another librccl.so, in both arms.")
+@sweep_option("librccl", help="Another librccl.so, with and without the rules.")
 @sweep_option("launcher", help="What starts the ranks.")
 @sweep_options("hostfile", "np")
-@sweep_option("env", help="Set in both arms.")
+@sweep_option("env", help="Set with and without the rules.")
 @sweep_option("clear")
 @click.option(
     "--trust-session",
@@ -133,7 +133,7 @@ def verify(
     trust_session: bool,
     **options: Any,  # noqa: ANN401 - where to run, as in a sweep file
 ) -> None:
-    """Hold rules against the untouched site on this machine; only what wins stands.
+    """Compare rules with the library's own choice on this machine; keep what wins.
 
     Each launch measures with and without the rules in turns, at four sizes an octave and at every
     boundary; a few launches without the plugin show whether loading it changes anything. A rule
@@ -150,7 +150,7 @@ def verify(
 
     \b
     Exit codes: 0 all that is left stands, also where that is nothing, 3 the plugin refuses the
-    file, 4 the machine cannot run it, 5 the untouched benchmark fails, 7 no session, 9 wrong
+    file, 4 the machine cannot run it, 5 the benchmark fails without rules, 7 no session, 9 wrong
     results without rules, ranks without the plugin, --keep-losers with a rule that loses.
     """
     from rccltune import measure
@@ -209,7 +209,7 @@ def _unharmed(done: Verified) -> str:
     sizes = {(one.target.collective, one.nbytes) for one in own}
     decided = [one for one in own if one.judgement is not Judgement.UNDECIDED]
     open_at = sum(map(len, done.undecided.values()))
-    said = f"no size is slower than the untouched site beyond noise, of {len(sizes)}"
+    said = f"no size of {len(sizes)} is slower than without rules, beyond noise"
     if decided:
         slowest = min(decided, key=lambda verdict: verdict.ratio)
         said += (
@@ -230,7 +230,7 @@ def by_environment(done: Verified) -> list[str]:
     percent, low, high = (100 * (ratio - 1) for ratio in one.ratios)
     line = (
         f"without a rule, by {names}: {percent:+.1f} % ({low:+.1f} to "
-        f"{high:+.1f}) against the untouched site, between {one.n_launches} launches of each"
+        f"{high:+.1f}) against the default, in {one.n_launches} launches of each"
     )
     return [line]
 

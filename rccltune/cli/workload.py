@@ -86,9 +86,9 @@ def show(
     """Show which collectives and sizes matter, and which share rules cover.
 
     Sizes are as a tuner sees them: the total over ranks for all_gather and reduce_scatter. The
-    calls of all ranks are added up. What matters most comes first: by the time of the untouched
-    site where a session has it, by calls and bytes otherwise. With --session also what rules can
-    save at the very most; with --rules too what these save.
+    calls of all ranks are added up. What matters most comes first: by the time that the library
+    takes by itself where a session has it, by calls and bytes otherwise. With --session also what
+    rules can save at the very most; with --rules too what these save.
 
     \b
     Example:

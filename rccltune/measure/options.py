@@ -211,7 +211,7 @@ class SweepOptions:
         Path | None,
         _FILE,
         Option(
-            "Another librccl.so, in every arm; on a simulated node: real, its own decisions.",
+            "librccl.so to measure with; on a simulated node: real, the real RCCL.",
             metavar="FILE|real",
             is_order=True,
             runner="rccl-tests",

@@ -182,7 +182,7 @@ def _joint(
             replace(options, arch=fits[0].session.fingerprint.arch_or_vendor),
         )
     if chosen is None or not chosen.zones:
-        why = why or "not every one of them has an untouched run"
+        why = why or "not every one of them has a run with nothing forced"
         reporter.say(f"{scale}: rules are for placement {' and '.join(parts)} alone: {why}")
         return Sheet(placement=None, zones=())
     bypasses = [bypass for done in fits for bypass in done.bypasses]

@@ -188,7 +188,7 @@ def test_fit_says_it_in_a_few_lines(folder: Path, capsys: pytest.CaptureFixture[
     """What it would choose, what that loses, what it does not offer."""
     assert run(["fit", str(folder)]) == 0
     text = capsys.readouterr().out
-    parts = text.split("The library's belief: ")[1:]
+    parts = text.split("What the library predicts: ")[1:]
     (plain,) = (p for p in parts if p.startswith("all_reduce, 64 ranks on 1 node (float"))
     assert len(plain.strip().splitlines()) <= 7
     assert "1 KiB – 256 KiB" in plain
