@@ -25,6 +25,7 @@ from typing import TYPE_CHECKING, Any, TextIO, TypeAlias, TypeVar, cast
 
 import click
 
+from rccltune.cli.help import grouped
 from rccltune.model import Laid, Reporter, json_text, lay, shown
 
 if TYPE_CHECKING:
@@ -236,14 +237,29 @@ def common(command: F) -> F:
 
 
 _COMMON = (
-    click.option("-v", "--verbose", count=True, help="Say more."),
-    click.option("-q", "--quiet", is_flag=True, help="Say only results and errors."),
-    click.option("--json", "as_json", is_flag=True, help="Result as JSON on stdout."),
-    click.option(
+    grouped("-v", "--verbose", count=True, group="Output", usual=True, help="Say more."),
+    grouped(
+        "-q",
+        "--quiet",
+        is_flag=True,
+        group="Output",
+        usual=True,
+        help="Say only results and errors.",
+    ),
+    grouped(
+        "--json",
+        "as_json",
+        is_flag=True,
+        group="Output",
+        usual=True,
+        help="Write the result to stdout as JSON.",
+    ),
+    grouped(
         "--color",
+        group="Output",
         type=click.Choice(["auto", "always", "never"]),
         default="auto",
-        help="Colour; auto is a terminal without NO_COLOR.",
+        help="Colour the talk; auto: on a terminal, without NO_COLOR.",
     ),
 )
 

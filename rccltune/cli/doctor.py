@@ -14,6 +14,7 @@ import click
 
 from rccltune.cli.console import Console, common
 from rccltune.cli.detect import look, told
+from rccltune.cli.help import verb
 from rccltune.cli.options import of_a_machine
 from rccltune.model import MachineError
 
@@ -25,7 +26,7 @@ _LOG: Final = "/dev/kmsg"
 _LOG_BYTES: Final = 8 << 20
 
 
-@click.command("doctor")
+@verb("doctor")
 @click.option("--strict", is_flag=True, help="Exit with 4 on warnings too.")
 @of_a_machine
 @common
@@ -40,7 +41,6 @@ def doctor(*, console: Console, strict: bool, root: Path | None, rccl_tests: Pat
     Example:
       rccltune doctor --strict && rccltune sweep
 
-    \b
     Exit codes: 0 done, also with warnings; 4 a sweep cannot run here (--strict: or a warning).
     """
     from rccltune import machine

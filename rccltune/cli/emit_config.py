@@ -10,6 +10,7 @@ import click
 
 from rccltune.cli.console import DEFAULT_SESSION, Console, common, table
 from rccltune.cli.environments import environment_lines
+from rccltune.cli.help import grouped, verb
 from rccltune.cli.options import (
     FOLDER,
     Choosing,
@@ -26,22 +27,33 @@ if TYPE_CHECKING:
     from rccltune.workload import Saving
 
 
-@click.command("emit-config")
+@verb("emit-config")
 @click.argument("sessions", nargs=-1, type=FOLDER, metavar="[SESSION]...")
-@click.option("-o", "--output", type=FOLDER, help="File; - is stdout. Default: in the session.")
-@click.option(
+@grouped(
+    "-o",
+    "--output",
+    type=FOLDER,
+    group="Output",
+    help="File for the rules; - is stdout. [default: in the session]",
+)
+@grouped(
     "--format",
     "form",
+    group="Output",
     type=click.Choice(["rccl", "ncclx", "env", "constants", "all"]),
     default="rccl",
     show_default=True,
-    help="Rules for RCCL, NCCL and the plugin; for NCCLX; exports with what each gains; all three. "
-    "constants: an experiment, what would mend the library's own model.",
+    help="rccl: for RCCL, NCCL and the plugin; ncclx: for NCCLX; env: exports and their gains; all "
+    "three; constants (experiment): what would mend the library's own model.",
 )
 @base_option
-@click.option("--force", is_flag=True, help="Replace the file of -o, or verified rules.")
-@click.option(
-    "--steps", type=click.IntRange(min=1), metavar="N", help="Steps of the job of --workload."
+@grouped("--force", is_flag=True, group="Output", help="Replace the file of -o, or verified rules.")
+@grouped(
+    "--steps",
+    type=click.IntRange(min=1),
+    metavar="N",
+    group="Choosing",
+    help="Steps that the job of --workload made.",
 )
 @scales_option
 @allow_need_option
@@ -75,7 +87,6 @@ def emit_config(
     Example:
       rccltune emit-config --baseline ring/simple -o -
 
-    \b
     Exit codes: 0 done, 2 the file of -o is there (--force), 3 the base has mistakes, 4 --base auto
     finds none, 7 no session, 8 nothing to choose from. For constants also 4 where no host takes
     them and 9 where they would choose worse.

@@ -7,10 +7,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
-import click
-
 from rccltune.cli.ceiling import ceiling_lines
 from rccltune.cli.console import Console, with_options
+from rccltune.cli.help import grouped
 from rccltune.cli.options import FOLDER, transferbench_option
 from rccltune.model import lay
 
@@ -100,11 +99,12 @@ def _lines(done: Dumped) -> list[str]:
 
 _EXTRAS = (
     transferbench_option,
-    click.option(
+    grouped(
         "--npkit-dump",
         type=FOLDER,
         metavar="DIR",
-        help="Run the winner once more; NPKit's events go there.",
+        group="Advanced",
+        help="Run the winner once more and write NPKit's events to this folder.",
     ),
 )
 

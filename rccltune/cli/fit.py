@@ -12,6 +12,7 @@ from rccltune.cli.belief import belief_text
 from rccltune.cli.ceiling import ceiling_lines, ceiling_of, take
 from rccltune.cli.console import DEFAULT_SESSION, Console, common, table
 from rccltune.cli.environments import environment_lines
+from rccltune.cli.help import verb
 from rccltune.cli.options import FOLDER, transferbench_option
 from rccltune.cli.scales import scale_text
 from rccltune.model import Laid, format_size, lay
@@ -22,7 +23,7 @@ if TYPE_CHECKING:
     from rccltune.model import Crossover, Curve, ScaleModel
 
 
-@click.command("fit")
+@verb("fit")
 @click.argument("sessions", nargs=-1, type=FOLDER, metavar="[SESSION]...")
 @transferbench_option
 @common
@@ -40,7 +41,6 @@ def fit(*, console: Console, sessions: tuple[Path, ...], transferbench: Path | N
       rccltune fit --transferbench a2a.txt
       rccltune fit ranks-8 ranks-16 ranks-32
 
-    \b
     Exit codes: 0 done, 5 TransferBench failed, 6 its output is not understood, 7 no session,
     8 no usable sample.
     """

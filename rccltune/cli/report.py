@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 import click
 
 from rccltune.cli.console import Console, common
+from rccltune.cli.help import verb
 from rccltune.cli.options import FOLDER, Choosing, choosing, session_argument
 from rccltune.model import CommandLineError, Laid, lay
 
@@ -15,9 +16,11 @@ if TYPE_CHECKING:
     from rccltune.report import Reported
 
 
-@click.command("report")
+@verb("report")
 @session_argument
-@click.option("-o", "--output", type=FOLDER, help="File. Default: report.html in the session.")
+@click.option(
+    "-o", "--output", type=FOLDER, help="File for the page. [default: report.html in the session]"
+)
 @click.option("--force", is_flag=True, help="Replace the file of -o.")
 @choosing
 @common
@@ -42,7 +45,6 @@ def report(
       rccltune report
       rccltune report rccltune-session -o for-the-team.html
 
-    \b
     Exit codes: 0 done, 2 the file of -o is there (--force), 7 no session, 8 no usable sample.
     """
     from rccltune.report import report_session

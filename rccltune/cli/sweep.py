@@ -9,10 +9,9 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeAlias
 
-import click
-
 from rccltune.cli.console import DEFAULT_SESSION, Console, common
 from rccltune.cli.extras import Extras, extras
+from rccltune.cli.help import grouped, verb
 from rccltune.cli.options import FOLDER
 from rccltune.cli.progress import minutes, progress_of
 from rccltune.cli.sweep_options import names, sweep_option, sweep_options
@@ -26,21 +25,54 @@ if TYPE_CHECKING:
 _Wanted: TypeAlias = "tuple[Request, Path, Scale | None]"
 
 
-@click.command("sweep")
+@verb("sweep")
 @sweep_option("mode")
-@click.option(
+@grouped(
     "-c",
     "--config",
     type=FOLDER,
     metavar="YAML",
-    help="sweep.yaml; options given here win over it.",
+    group="What",
+    help="Options from a file (sweep.yaml); those given here win over it.",
 )
-@click.option("-o", "--output", type=FOLDER, default=DEFAULT_SESSION, help="Session folder.")
+@grouped(
+    "-o",
+    "--output",
+    type=FOLDER,
+    default=DEFAULT_SESSION,
+    show_default=True,
+    metavar="SESSION",
+    group="Output",
+    usual=True,
+    help="Folder for everything that is measured and made.",
+)
 @sweep_options(*(name for name in names() if name != "mode"))
-@click.option("--apply-mode", is_flag=True, help="Set --mode first, and put the old one back.")
-@click.option("--plan", "plan_only", is_flag=True, help="Show what would run, and stop.")
-@click.option("--lift-quarantine", is_flag=True, help="Try quarantined settings again.")
-@click.option("--force", is_flag=True, help="Go on although runs of one setting differ too much.")
+@grouped(
+    "--apply-mode",
+    is_flag=True,
+    group="Running",
+    help="Set the GPUs to --mode first, and put the old mode back afterwards.",
+)
+@grouped(
+    "--plan",
+    "plan_only",
+    is_flag=True,
+    group="Output",
+    usual=True,
+    help="Show what would run and for how long, and stop.",
+)
+@grouped(
+    "--lift-quarantine",
+    is_flag=True,
+    group="Advanced",
+    help="Try settings again that failed twice.",
+)
+@grouped(
+    "--force",
+    is_flag=True,
+    group="Advanced",
+    help="Go on although runs of one setting differ too much.",
+)
 @extras
 @common
 def sweep(
@@ -72,7 +104,6 @@ def sweep(
       rccltune sweep --mode cpx-nps4 --np 64
       rccltune sweep --mode cpx-nps4 --simulate mi300x --collective all_reduce
 
-    \b
     Exit codes: 0 done, 2 command line, 3 sweep.yaml, 4 the machine cannot run it, 5 launches
     failed, 7 the session is of another machine, 130 interrupted.
     """

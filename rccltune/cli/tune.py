@@ -9,10 +9,9 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-import click
-
 from rccltune.cli.console import Console, common
 from rccltune.cli.extras import Extras, extras
+from rccltune.cli.help import verb
 from rccltune.cli.options import Choosing, allow_need_option, base_option, choosing
 from rccltune.cli.progress import minutes, progress_of
 from rccltune.cli.sweep import check_hardware, plan_text, site_of, talk_before
@@ -40,7 +39,7 @@ _SHOWN = 4
 _LEFT_OUT = frozenset(("scales", "workload"))
 
 
-@click.command("tune")
+@verb("tune")
 @extras
 @base_option
 @allow_need_option
@@ -73,7 +72,6 @@ def tune(
       rccltune tune --mode cpx-nps4 --simulate mi300x
       rccltune tune --mode cpx-nps4 --plan
 
-    \b
     Exit codes: 0 done, also where nothing is to be won, 2 command line, 3 sweep.yaml, 4 the
     machine cannot run it, 5 launches failed, 7 another machine's session, 9 verification failed,
     130 interrupted.

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from rccltune.cli.console import Console, Word, common, table
+from rccltune.cli.help import grouped, verb
 from rccltune.cli.options import FOLDER, PERCENT, allow_need_option, session_argument
 from rccltune.cli.progress import progress_of
 from rccltune.cli.sweep_options import sweep_option, sweep_options
@@ -48,70 +49,100 @@ _BESIDE = Word("collective[:size]", _parse_beside)
 _SHOWN = 12
 
 
-@click.command("verify")
+@verb("verify")
 @session_argument
-@click.option("--rules", type=FOLDER, metavar="FILE", help="Any rule file. Default: the session's.")
-@click.option("-o", "--output", type=FOLDER, help="Where what stands goes. Default: see below.")
-@click.option(
+@grouped(
+    "--rules",
+    type=FOLDER,
+    metavar="FILE",
+    group="What",
+    usual=True,
+    help="Rule file to verify. [default: the session's]",
+)
+@grouped(
+    "-o",
+    "--output",
+    type=FOLDER,
+    group="Output",
+    usual=True,
+    help="File for the rules that win. [default: the file itself, or a copy in the session]",
+)
+@grouped(
     "--extrapolate",
     is_flag=True,
-    help="Rules keep answering beyond the sizes verified; the file marks what is not.",
+    group="Choosing",
+    help="Let rules answer beyond the verified sizes, too; the file marks them.",
 )
-@click.option("--keep-losers", is_flag=True, help="Change nothing; exit 9 where a rule loses.")
-@click.option(
+@grouped(
+    "--keep-losers",
+    is_flag=True,
+    group="Choosing",
+    usual=True,
+    help="Change no file; exit with 9 where a rule loses.",
+)
+@grouped(
     "--min-gain",
     type=PERCENT,
     default=100 * defaults.MIN_GAIN,
     show_default=True,
     metavar="PCT",
-    help="Gain over its range that a rule must have.",
+    group="Choosing",
+    usual=True,
+    help="Gain that a rule must have over its range.",
 )
-@click.option(
+@grouped(
     "--repeats",
     "n_repeats",
     type=click.IntRange(min=1),
     default=defaults.REPEATS,
     show_default=True,
     metavar="N",
-    help="Launches at each size, at most, while something is undecided.",
+    group="Running",
+    help="Most rounds of launches while something is undecided.",
 )
-@click.option(
+@grouped(
     "--dtype",
     "dtypes",
     type=click.Choice(list(DTYPE_BYTES)),
     multiple=True,
     metavar="TYPE",
-    help="Not slower with this data type either. Repeatable.",
+    group="What",
+    usual=True,
+    help="Check this data type, too: nothing may be slower (repeatable).",
 )
-@click.option(
+@grouped(
     "--graph",
     "graphs",
     type=click.IntRange(min=0),
     multiple=True,
     metavar="N",
-    help="Nor replayed from a graph N times (-G). Repeatable.",
+    group="What",
+    usual=True,
+    help="Check calls replayed from a graph N times (-G), too (repeatable).",
 )
-@click.option(
+@grouped(
     "--beside",
     "besides",
     type=_BESIDE,
     multiple=True,
     metavar="C[:SIZE]",
-    help=f"Nor while this collective runs too ({short_size(_BESIDE_NBYTES)}). Repeatable.",
+    group="What",
+    help=f"Check beside this running collective, too ({short_size(_BESIDE_NBYTES)}; repeatable).",
 )
 @sweep_options("timeout", "simulate", "rccl_tests")
-@sweep_option("runner", help="What measures. [default: as swept]")
+@sweep_option("runner", help="Measure with rccl-tests or PyTorch. [default: as in the sweep]")
 @sweep_option("python")
-@sweep_option("backend", help="torch's. [default: as swept]")
-@sweep_option("librccl", help="Another librccl.so, with and without the rules.")
-@sweep_option("launcher", help="What starts the ranks.")
+@sweep_option("backend", help="Backend of torch.distributed. [default: as in the sweep]")
+@sweep_option("librccl", help="Library to measure with, with and without the rules.")
+@sweep_option("launcher", help="Program that starts the ranks.")
 @sweep_options("hostfile", "np")
-@sweep_option("env", help="Set with and without the rules.")
+@sweep_option("env", help="Set this variable, with and without the rules (repeatable).")
 @sweep_option("clear")
-@click.option(
+@grouped(
     "--trust-session",
     is_flag=True,
-    help="Follow what somebody else's session says about programs and variables.",
+    group="Advanced",
+    help="Run programs and set variables that somebody else's session names.",
 )
 @allow_need_option
 @common
@@ -148,7 +179,6 @@ def verify(
       rccltune verify --rules rccl_tuner_gfx942.csv
       rccltune verify --dtype bfloat16 --graph 4 --beside all_gather:4M
 
-    \b
     Exit codes: 0 all that is left stands, also where that is nothing, 3 the plugin refuses the
     file, 4 the machine cannot run it, 5 the benchmark fails without rules, 7 no session, 9 wrong
     results without rules, ranks without the plugin, --keep-losers with a rule that loses.

@@ -45,7 +45,6 @@ def workload() -> None:
       rccltune workload show workload.csv --rules rules.csv
       rccltune sweep --mode cpx-nps4 --workload workload.csv
 
-    \b
     Exit codes: 0 done, 2 command line, 3 the rule file is refused, 6 a file is no workload,
     7 no session.
     """
@@ -94,7 +93,6 @@ def show(
     Example:
       rccltune workload show record-*.csv --rules rccl_tuner_gfx942_cpx-nps4.csv
 
-    \b
     Exit codes: 0 done, 2 command line, 3 the rule file is refused, 6 a file is no workload,
     7 no session.
     """
@@ -135,7 +133,6 @@ def merge(
     Example:
       rccltune workload merge record-*.csv -o workload.csv
 
-    \b
     Exit codes: 0 done, 2 command line, or the same recording twice, 6 a file is no workload.
     """
     from rccltune import job, session
