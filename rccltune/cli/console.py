@@ -16,12 +16,14 @@ import errno
 import io
 import os
 import select
+import shutil
 import sys
+import textwrap
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import wraps
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TextIO, TypeAlias, TypeVar, cast
+from typing import TYPE_CHECKING, Any, Final, TextIO, TypeAlias, TypeVar, cast
 
 import click
 
@@ -294,13 +296,34 @@ def _wants_color(choice: str) -> bool:
     return choice == "always"
 
 
+# A column of words is not made narrower than this.
+_NARROWEST: Final = 16
+
+
+def _folded(row: Sequence[str], at: int, width: int) -> list[list[str]]:
+    """The row, and rows below it for what its cell has no place for."""
+    parts = textwrap.wrap(row[at], width, break_long_words=False) or [""]
+    first = [parts[0] if number == at else each for number, each in enumerate(row)]
+    below = [[part if number == at else "" for number in range(len(row))] for part in parts[1:]]
+    return [first, *below]
+
+
 def table(columns: Sequence[str], rows: Iterable[Sequence[str]], numeric: Sequence[int]) -> Laid:
-    """A plain table of text; ``numeric`` columns are set flush right."""
+    """A plain table of text; ``numeric`` columns are set flush right.
+
+    Where it is wider than the terminal the widest column of words goes on below.
+    """
     from rich.cells import cell_len
 
     # rich's own table takes a millisecond for a row, and rule files have tens of thousands.
     cells = [[shown(each) for each in row] for row in (columns, *rows)]
     widths = [max(cell_len(each) for each in column) for column in zip(*cells, strict=True)]
+    over = sum(widths) + 3 * (len(widths) - 1) - shutil.get_terminal_size((100, 24)).columns
+    words = [number for number in range(len(widths)) if number not in numeric]
+    if over > 0 and words:
+        at = max(words, key=lambda number: widths[number])
+        widths[at] = max(min(_NARROWEST, widths[at]), widths[at] - over)
+        cells = [part for row in cells for part in _folded(row, at, widths[at])]
 
     def line(row: Sequence[str]) -> str:
         blanks = (" " * (width - cell_len(each)) for width, each in zip(widths, row, strict=True))

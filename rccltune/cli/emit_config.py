@@ -128,6 +128,8 @@ def emit_config(
         console.result(plain, _file(done.text))
         return
     console.result(plain, lay((part for part in (_text(done), saved) if part), gap="\n\n"))
+    if not done.is_kept and done.count.rules:
+        console.say("Next: rccltune verify, on the machine, keeps only the rules that win there.")
 
 
 def _saving(
@@ -178,7 +180,7 @@ def _all_on_stdout(done: Emitted) -> bool:
 
 
 def _text(done: Emitted) -> Laid:
-    columns = ("collective", "ranks", "from", "to", "setting", "sizes", "regret", "gain", "why")
+    columns = ("collective", "ranks", "from", "to", "setting", "sizes", "loss", "gain", "why")
     parts = []
     if done.is_kept:
         parts.append(

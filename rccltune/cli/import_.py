@@ -105,6 +105,7 @@ def import_(
     )
     text = lay([text, *(f"  {n} left out: {doubt.meaning}" for doubt, n in done.doubts)])
     console.result(done.as_plain(), text)
+    console.say("Next: rccltune fit, rccltune emit-config, rccltune plot")
 
 
 def _setting(

@@ -95,3 +95,4 @@ def plot(
         predicted = {**how(where), "overwrite": force or output is None}
         paths += report.plot_predicted(folders, wanted, choosing.options, **predicted)
     console.result([str(path) for path in paths], lay(map(str, paths)))
+    console.say("Next: rccltune report makes one page of them, to mail.")

@@ -64,7 +64,8 @@ def plugin(*, console: Console, action: str | None, pid: int | None, python: str
             console.result({"NCCL_TUNER_PLUGIN": str(path)}, export)
         case "check":
             lines = check_plugin(path)
-            console.result(lines, lay(lines))
+            ending = "The plugin works. Next: rccltune plugin --check --pid PID, for a running job."
+            console.result(lines, lay([*lines, ending]))
         case _:
             raise CommandLineError(f"unknown action '{action}'")
 

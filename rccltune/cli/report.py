@@ -65,6 +65,7 @@ def report(
     plain = [one.as_plain() for one in done]
     text = lay(_text(one) for one in done)
     console.result(plain[0] if len(plain) == 1 else plain, text)
+    console.say("Next: rccltune deploy DIR hands verified rules to the jobs of a site.")
 
 
 def _text(done: Reported) -> Laid:

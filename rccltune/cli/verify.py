@@ -185,14 +185,16 @@ def verify(
     """
     from rccltune import measure
     from rccltune.model import to_plain
+    from rccltune.session import open_session
     from rccltune.verify import VerifyRequest, in_words, rule_file_of, verify_rules
 
     console.say(f"Session: {session}")
+    open_session(session)
     if not (session / "sweep.yaml").exists():
         raise SessionError(
-            "there is no sweep in this session",
+            "this session was imported, and rules are verified with the ranks and sizes of a sweep",
             where=str(session),
-            hint="rccltune sweep makes one; its sizes and ranks are what is verified.",
+            hint="rccltune sweep on the machine makes one; --rules then takes any rule file.",
         )
     measured = measure.session_request(session, options, trusted=trust_session)
     site = measure.find_site(measured.site)
@@ -215,6 +217,8 @@ def verify(
     with progress_of(console) as reporter:
         done = verify_rules(request, measured.sweep, site, reporter=reporter)
     console.result(to_plain(done.file), text_of(done))
+    if done.after.rules:
+        console.say("Next: rccltune report; rccltune deploy DIR hands the rules to jobs.")
     if keep_losers and done.harmed:
         raise VerificationError(
             "with the rules sizes that they do not answer are slower: " + in_words(done.harmed),
@@ -259,8 +263,8 @@ def by_environment(done: Verified) -> list[str]:
     names = ", ".join(f"{name}={value}" for name, value in done.needs)
     percent, low, high = (100 * (ratio - 1) for ratio in one.ratios)
     line = (
-        f"without a rule, by {names}: {percent:+.1f} % ({low:+.1f} to "
-        f"{high:+.1f}) against the default, in {one.n_launches} launches of each"
+        f"where no rule is: {percent:+.1f} % ({low:+.1f} to {high:+.1f}) by {names}, "
+        f"{one.n_launches} launches"
     )
     return [line]
 
@@ -291,8 +295,7 @@ def text_of(done: Verified) -> Laid:
         "from",
         "to",
         "setting",
-        "sizes",
-        "faster, mean",
+        "faster",
         "95 %",
         "least",
         "seen",
@@ -307,14 +310,13 @@ def text_of(done: Verified) -> Laid:
                 format_size(one.rule.min_nbytes),
                 format_last(one.rule.max_nbytes),
                 str(one.rule.setting),
-                str(one.n_gaining),
                 f"{ratio:.2f}x",
                 f"{low:.2f} to {high:.2f}",
                 f"{ratios[0]:.2f}x" if ratios else "–",
                 one.shown.value if one.stands else one.state.value,
             )
         )
-    lines: list[str] = [table(columns, rows, numeric=(1, 2, 4, 5, 7))] if rows else []
+    lines: list[str] = [table(columns, rows, numeric=(1, 2, 4, 6))] if rows else []
     lines += [
         f"left to the library: {cut.collective.value} "
         f"{format_span(cut.min_nbytes, cut.max_nbytes)}: {cut.reason}"

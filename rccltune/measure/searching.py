@@ -346,7 +346,7 @@ def round_text(made: Round) -> str:
     text = f"Round {made.number} of at most {search.MOST_ROUNDS}: "
     if not made.expected:
         return text + "every setting at a few sizes"
-    text += "where the fastest setting is not clear yet"
+    text += "where the fastest is still open"
     worst = max(made.expected, key=lambda one: one.worst)
     return (
         f"{text}; up to {100 * worst.worst:.1f} % to gain "

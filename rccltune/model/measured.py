@@ -374,7 +374,7 @@ _REMARK: Final = {
     Caution.DOUBTED_SAMPLES: "timings left out",
     Caution.NOT_SELECTABLE: "settings measured that no rule can choose",
     Caution.LINGERED: "a launcher had to be ended after its ranks",
-    Caution.SILENCE_DIFFERS: "the plugin, loaded and idle, changes times a little",
+    Caution.SILENCE_DIFFERS: "times with the plugin loaded but idle differ",
     Caution.BELIEFS_DIFFER: "the library's predictions differ between calls",
 }
 
