@@ -292,7 +292,7 @@ def enable(place: str | os.PathLike[str]) -> None:
         ValueError: several rule files; rules that need a variable that may load code.
     """
     if "RCCLTUNE_JOB_RUN" in os.environ:
-        _say(f"enable({os.fspath(place)!r}) sets nothing: rccltune job sets this arm's own")
+        _say(f"enable({os.fspath(place)!r}) sets nothing: rccltune job sets this run's own")
         return
     if _distributed() is not None:
         raise RuntimeError(

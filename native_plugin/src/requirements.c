@@ -22,7 +22,7 @@ static enum config_outcome check_machine(struct load *load, const struct require
     bool arch_missing = wanted->arch[0] != '\0' && machine->arch[0] == '\0' &&
                         machine->status != MACHINE_NO_AMD_GPU && !load->settings->mode_is_set;
     const char *doubt = load_mode_doubt(load);
-    char mode[MODE_TEXT_SIZE];
+    char mode[MODE_TEXT_SIZE], wanted_mode[MODE_TEXT_SIZE];
     if (asks_mode && (doubt != NULL || mode_missing)) {
         return load_end(load, CONFIG_UNSURE,
                         "%s requires a partition mode, and this GPU's is not known (%s); %s",
@@ -44,8 +44,11 @@ static enum config_outcome check_machine(struct load *load, const struct require
         differs(wanted->n_cus, machine->n_cus)) {
         return load_end(
             load, CONFIG_WRONG,
-            "%s line %u requires another machine; this one is arch=%s device=0x%x cus=%u mode=%s",
-            config->path, (unsigned)wanted->line, machine->arch[0] != '\0' ? machine->arch : "?",
+            "%s line %u requires another machine (arch=%s device=0x%x cus=%u mode=%s; 0 and ?: any); "
+            "this one is arch=%s device=0x%x cus=%u mode=%s",
+            config->path, (unsigned)wanted->line, wanted->arch[0] != '\0' ? wanted->arch : "?",
+            (unsigned)wanted->device, (unsigned)wanted->n_cus, mode_text(wanted->mode, wanted_mode),
+            machine->arch[0] != '\0' ? machine->arch : "?",
             (unsigned)machine->device, (unsigned)machine->n_cus, mode_text(config->mode, mode));
     }
     return CONFIG_RULES;

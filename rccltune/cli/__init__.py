@@ -5,6 +5,7 @@ Nothing heavy is imported here: ``rccltune --help`` costs what click costs.
 
 from __future__ import annotations
 
+import difflib
 import importlib
 import sys
 import tempfile
@@ -15,10 +16,21 @@ from typing import Final
 import click
 
 from rccltune import __version__
-from rccltune.cli.console import take_over, talk
+from rccltune.cli.console import put, take_over, talk
 from rccltune.model import RccltuneError, SessionError, lay
 
 _ISSUES: Final = "please report it with this file"
+_START: Final = """\
+rccltune finds the fastest settings for RCCL's and NCCL's collectives on your machine, proves that
+they are faster, and writes the rules that apply them.
+
+Start here:
+  rccltune doctor                                    is this machine ready to be measured?
+  rccltune tune --mode cpx-nps4                      measure, choose and verify (--mode auto: as is)
+  rccltune tune --simulate mi300x --mode cpx-nps4    the same on a simulated node, without a GPU
+  rccltune import FILE...                            begin with logs of rccl-tests that you have
+
+All commands: rccltune --help. What a command does: rccltune COMMAND --help."""
 # Verb -> (module, attribute, what it is for). The one-line help stands here so that the list of
 # verbs needs no import of them.
 _VERBS: Final = {
@@ -61,6 +73,16 @@ class _Verbs(click.Group):
         command: click.Command = getattr(importlib.import_module(module), attribute)
         return command
 
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        """The verb; one that is nearly right is named."""
+        if args and args[0] not in _VERBS and not args[0].startswith("-"):
+            near = difflib.get_close_matches(args[0], _VERBS, n=2, cutoff=0.5)
+            asks = f" Did you mean {' or '.join(near)}?" if near else ""
+            raise click.UsageError(f"There is no command '{args[0]}'.{asks}", ctx)
+        return super().resolve_command(ctx, args)
+
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         """List the verbs without importing them."""
         del ctx
@@ -70,14 +92,16 @@ class _Verbs(click.Group):
 
 @click.group(
     cls=_Verbs,
+    invoke_without_command=True,
     context_settings={
         "help_option_names": ["-h", "--help"],
         "auto_envvar_prefix": "RCCLTUNE_CLI",
         "max_content_width": 100,
     },
 )
-@click.version_option(__version__, prog_name="rccltune")
-def group() -> None:
+@click.version_option(__version__, "-V", "--version", prog_name="rccltune")
+@click.pass_context
+def group(context: click.Context) -> None:
     """Find, prove and apply the fastest setting for each RCCL collective.
 
     \b
@@ -87,11 +111,12 @@ def group() -> None:
       rccltune emit-config
       rccltune plot
 
-    \b
     Exit codes: 0 done, 1 a bug, 2 command line, 3 sweep.yaml or rule file, 4 machine,
     5 launches, 6 output not understood, 7 session, 8 too little data, 9 verification,
     130 interrupted.
     """
+    if context.invoked_subcommand is None:
+        put(lay(_START.split("\n")))
 
 
 def main() -> None:
@@ -123,6 +148,10 @@ def run(arguments: list[str]) -> int:
 def _explain(error: Exception) -> int:
     """Tell the user what ended the command; returns its exit code."""
     match error:
+        case click.UsageError() if type(error).__name__ == "NoArgsIsHelpError":
+            # Of click 8.2 and later; its message is the whole help.
+            talk(*error.format_message().split("\n"))
+            return error.exit_code
         case click.ClickException():
             talk(*_usage(error), f"Error: {error.format_message()}")
             return error.exit_code

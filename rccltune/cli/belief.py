@@ -34,7 +34,7 @@ def belief_text(beliefs: Sequence[Belief], curves: Sequence[Curve]) -> Laid:
 
 
 def _target(one: Checked, others: Sequence[Checked]) -> Laid:
-    head = f"The library's belief: {_name(one.target)} ({one.view})"
+    head = f"What the library predicts: {_name(one.target)} ({one.view})"
     default = _default_of(one, others)
     if not any(held.choice for held in one.held):
         parts = [f"{head}: it shows a tuner no times, so its choice is not known"]

@@ -16,21 +16,24 @@ import errno
 import io
 import os
 import select
+import shutil
 import sys
+import textwrap
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import wraps
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TextIO, TypeAlias, TypeVar, cast
+from typing import TYPE_CHECKING, Any, Final, TextIO, TypeAlias, TypeVar, cast
 
 import click
 
+from rccltune.cli.help import grouped
 from rccltune.model import Laid, Reporter, json_text, lay, shown
 
 if TYPE_CHECKING:
     from typing_extensions import Buffer
 
-    from rccltune.model import Caution, Notice
+    from rccltune.model import Notice
 
 
 # What a write says where nobody reads any more: a pipe, or a terminal that has hung up.
@@ -131,11 +134,15 @@ class Console(Reporter):
     Attributes:
         verbosity: -1 quiet, 0 normal, 1 and more verbose.
         as_json: the result goes to stdout as one JSON value.
+        warned: what was warned of already.
+        in_passing: what is told in one line at the end.
     """
 
     verbosity: int
     as_json: bool
     color: bool
+    warned: dict[Notice, None] = field(default_factory=dict)
+    in_passing: dict[str, None] = field(default_factory=dict)
 
     def say(self, text: str) -> None:
         """Talk, unless quiet."""
@@ -148,24 +155,42 @@ class Console(Reporter):
             talk(text)
 
     def warn(self, notices: Iterable[Notice]) -> None:
-        """Print each warning with its remedy; the same caution is spelled out three times."""
-        seen: dict[Caution, int] = {}
+        """Print each warning with its remedy, once a run; what needs nobody waits for the end.
+
+        Of several of one kind the first is spelled out. Quiet, only wrong results are told.
+        """
+        from rccltune.model import Caution
+
         for notice in notices:
-            seen[notice.caution] = seen.get(notice.caution, 0) + 1
-            if seen[notice.caution] <= 3 or self.verbosity > 0:
+            is_new = notice not in self.warned
+            is_first = is_new and all(one.caution is not notice.caution for one in self.warned)
+            self.warned[notice] = None
+            if self.verbosity < 0 and notice.caution is not Caution.WRONG_RESULTS:
+                continue
+            if is_new and self.verbosity <= 0 and notice.caution.remark is not None:
+                self.in_passing[notice.caution.remark] = None
+            elif is_first or (is_new and self.verbosity > 0):
                 where = f" ({notice.where})" if notice.where else ""
                 head = styled("Warning:", "yellow" if self.color else None)
                 talk(lay([head, f" {notice.message}{where}"], gap=""), f"  {notice.remedy}")
-        for caution, count in seen.items():
-            if count > 3 and self.verbosity == 0:
-                talk(f"Warning: {count - 3} more of '{caution.value}' (-v)")
+            elif is_new:
+                self.in_passing[f"more warnings of '{notice.caution.value}'"] = None
 
     def result(self, plain: object, text: str) -> None:
         """The result: JSON where asked for, text otherwise."""
+        self.close()
         put(json_text(plain, indent=1) if self.as_json else text)
+
+    def close(self) -> None:
+        """Say in one line what there was beside."""
+        if self.in_passing:
+            self.say(f"In passing: {', '.join(self.in_passing)} (-v says more)")
+            self.in_passing.clear()
 
     def event(self, name: str, plain: Mapping[str, Any], text: str) -> None:
         """A part of a result that comes bit by bit: a line of JSON where asked for, or text."""
+        if name == "done":
+            self.close()
         put(json_text({"event": name, **plain}) if self.as_json else text)
 
 
@@ -214,14 +239,29 @@ def common(command: F) -> F:
 
 
 _COMMON = (
-    click.option("-v", "--verbose", count=True, help="Say more."),
-    click.option("-q", "--quiet", is_flag=True, help="Errors and warnings only."),
-    click.option("--json", "as_json", is_flag=True, help="Result as JSON on stdout."),
-    click.option(
+    grouped("-v", "--verbose", count=True, group="Output", usual=True, help="Say more."),
+    grouped(
+        "-q",
+        "--quiet",
+        is_flag=True,
+        group="Output",
+        usual=True,
+        help="Say only results and errors.",
+    ),
+    grouped(
+        "--json",
+        "as_json",
+        is_flag=True,
+        group="Output",
+        usual=True,
+        help="Write the result to stdout as JSON.",
+    ),
+    grouped(
         "--color",
+        group="Output",
         type=click.Choice(["auto", "always", "never"]),
         default="auto",
-        help="Colour; auto is a terminal without NO_COLOR.",
+        help="Colour the talk; auto: on a terminal, without NO_COLOR.",
     ),
 )
 
@@ -256,13 +296,34 @@ def _wants_color(choice: str) -> bool:
     return choice == "always"
 
 
+# A column of words is not made narrower than this.
+_NARROWEST: Final = 16
+
+
+def _folded(row: Sequence[str], at: int, width: int) -> list[list[str]]:
+    """The row, and rows below it for what its cell has no place for."""
+    parts = textwrap.wrap(row[at], width, break_long_words=False) or [""]
+    first = [parts[0] if number == at else each for number, each in enumerate(row)]
+    below = [[part if number == at else "" for number in range(len(row))] for part in parts[1:]]
+    return [first, *below]
+
+
 def table(columns: Sequence[str], rows: Iterable[Sequence[str]], numeric: Sequence[int]) -> Laid:
-    """A plain table of text; ``numeric`` columns are set flush right."""
+    """A plain table of text; ``numeric`` columns are set flush right.
+
+    Where it is wider than the terminal the widest column of words goes on below.
+    """
     from rich.cells import cell_len
 
     # rich's own table takes a millisecond for a row, and rule files have tens of thousands.
     cells = [[shown(each) for each in row] for row in (columns, *rows)]
     widths = [max(cell_len(each) for each in column) for column in zip(*cells, strict=True)]
+    over = sum(widths) + 3 * (len(widths) - 1) - shutil.get_terminal_size((100, 24)).columns
+    words = [number for number in range(len(widths)) if number not in numeric]
+    if over > 0 and words:
+        at = max(words, key=lambda number: widths[number])
+        widths[at] = max(min(_NARROWEST, widths[at]), widths[at] - over)
+        cells = [part for row in cells for part in _folded(row, at, widths[at])]
 
     def line(row: Sequence[str]) -> str:
         blanks = (" " * (width - cell_len(each)) for width, each in zip(widths, row, strict=True))

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 import click
 
 from rccltune.cli.console import DEFAULT_SESSION, Console, common
+from rccltune.cli.help import verb
 from rccltune.cli.options import FOLDER, allow_need_option
 from rccltune.model import CommandLineError, Laid, lay
 
@@ -16,7 +17,7 @@ if TYPE_CHECKING:
     from rccltune.deploy import Deployed
 
 
-@click.command("deploy")
+@verb("deploy")
 @click.argument("folders", nargs=-1, type=FOLDER, metavar="[SESSION] DIR")
 @click.option("--rollback", is_flag=True, help="Switch DIR back to the version before.")
 @click.option(
@@ -48,7 +49,6 @@ def deploy(
       srun --ntasks-per-node=1 /apps/rccltune/check.sh
       . /apps/rccltune/env.sh
 
-    \b
     Exit codes: 0 done, 2 DIR holds other things (--force) or rules are unproven (--unproven), 3 a
     rule file has mistakes, 4 no plugin, 7 no session, no rule file, no version before, or a full
     disk.

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from rccltune.cli.console import DEFAULT_SESSION, Console, common, styled, table
+from rccltune.cli.help import verb
 from rccltune.cli.options import FOLDER, of_a_machine
 from rccltune.cli.sweep_options import sweep_option
 from rccltune.model import CommandLineError, Laid, defaults, lay
@@ -19,22 +20,22 @@ if TYPE_CHECKING:
     from rccltune.machine import Finding, Gpu, Oam, System
 
 
-@click.command("detect")
+@verb("detect")
 @of_a_machine
-@click.option("--links", is_flag=True, help="Measure pairs of devices, once a session.")
+@click.option("--links", is_flag=True, help="Measure the links between devices, once a session.")
 @click.option(
     "-o", "--output", type=FOLDER, default=DEFAULT_SESSION, help="Session folder, for --links."
 )
-@sweep_option("simulate", help="A simulated node instead, for --links.")
-@sweep_option("mode", help="Mode it must be in, for --links.")
-@sweep_option("launcher", help="What starts ranks, for --links.")
+@sweep_option("simulate", help="Measure the links of a simulated node, with --links.")
+@sweep_option("mode", help="Mode that the GPUs must be in, with --links.")
+@sweep_option("launcher", help="Program that starts the ranks, with --links.")
 @click.option(
     "--pairs",
     type=click.IntRange(min=1),
     default=3,
     show_default=True,
     metavar="N",
-    help="Pairs of each class of links.",
+    help="Pairs of devices for each kind of link, with --links.",
 )
 @click.option(
     "--repeats",
@@ -42,11 +43,13 @@ if TYPE_CHECKING:
     default=defaults.REPEATS,
     show_default=True,
     metavar="N",
-    help="Launches of each pair.",
+    help="Launches for each pair, with --links.",
 )
-@sweep_option("timeout", help="Longest time of a launch.")
-@click.option("--seed", type=click.IntRange(min=0), default=0, help="Of simulated noise.")
-@click.option("--force", is_flag=True, help="Measure links that the session has.")
+@sweep_option("timeout", help="End a launch that takes longer, with --links.")
+@click.option(
+    "--seed", type=click.IntRange(min=0), default=0, help="Seed of simulated noise, with --links."
+)
+@click.option("--force", is_flag=True, help="Measure links again that the session has.")
 @common
 def detect(
     *,
@@ -72,7 +75,6 @@ def detect(
       rccltune detect --links
       rccltune detect --links --simulate mi300x-cpx-nps4
 
-    \b
     Exit codes: 0 done, also where there is no GPU (rccltune doctor says what that means). With
     --links also 2 command line, 4 the machine cannot run it, 5 pairs failed, 7 session.
     """

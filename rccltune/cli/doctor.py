@@ -6,6 +6,7 @@ import contextlib
 import os
 import pwd
 import resource
+import shlex
 from collections import Counter
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
@@ -14,10 +15,13 @@ import click
 
 from rccltune.cli.console import Console, common
 from rccltune.cli.detect import told
+from rccltune.cli.help import verb
 from rccltune.cli.options import of_a_machine
-from rccltune.model import MachineError
+from rccltune.cli.sweep_options import sweep_option
+from rccltune.model import MachineError, Mode
 
 if TYPE_CHECKING:
+    from rccltune.launch import Launcher
     from rccltune.machine import Circumstances, Finding, System
 
 
@@ -25,32 +29,68 @@ _LOG: Final = "/dev/kmsg"
 _LOG_BYTES: Final = 8 << 20
 
 
-@click.command("doctor")
+@verb("doctor")
 @click.option("--strict", is_flag=True, help="Exit with 4 on warnings too.")
 @of_a_machine
+@sweep_option("simulate", help="Look only at what a sweep of this simulated node needs.")
+@sweep_option("mode", help="Mode of the simulated node: cpx-nps4, spx-nps1, …")
 @common
-def doctor(*, console: Console, strict: bool, root: Path | None, rccl_tests: Path | None) -> None:
+def doctor(
+    *,
+    console: Console,
+    strict: bool,
+    root: Path | None,
+    rccl_tests: Path | None,
+    simulate: str | None,
+    mode: Mode | None,
+) -> None:
     """Say what would spoil or falsify a measurement here, and the command that mends it.
 
     Reads and changes nothing. Each finding says what is there, where it was read, what is expected,
     the remedy, and whether it makes results unrepeatable. "stops": a sweep cannot run; "warns": it
-    runs and its figures are in doubt; "notes": to know and to keep the same.
+    runs and its figures may be wrong; "notes": to know and to keep the same.
 
     \b
     Example:
       rccltune doctor --strict && rccltune sweep
+      rccltune doctor --simulate mi300x --mode cpx-nps4
 
-    \b
     Exit codes: 0 done, also with warnings; 4 a sweep cannot run here (--strict: or a warning).
     """
     from rccltune import machine
     from rccltune.machine import finding_as_plain
 
     system = machine.here(root, rccl_tests)
-    findings = machine.doctor(circumstances(system, live=root is None))
+    facts = circumstances(system, live=root is None)
+    if simulate is not None:
+        console.say(_simulated(simulate, mode))
+        findings = machine.doctor_of_simulation(facts)
+    else:
+        findings = machine.doctor(facts)
     plain = {"format": 1, "findings": [finding_as_plain(finding) for finding in findings]}
-    console.result(plain, told(findings, console) or "Nothing was found that spoils a measurement.")
+    ending = f"Nothing in the way. Next: {_next(simulate, mode)}"
+    console.result(plain, told(findings, console) or ending)
     _end(findings, strict=strict)
+
+
+def _simulated(simulate: str, mode: Mode | None) -> str:
+    """What would be measured; that it can be is seen on the way."""
+    from rccltune import measure
+
+    site = measure.find_site(measure.SiteRequest(mode=mode, simulate=simulate))
+    name = site.node.name if site.node is not None else simulate
+    started = f"{site.scale}, started by {_launcher(site.launcher)}"
+    return f"SIMULATED node {name}: {started}; no hardware is measured"
+
+
+def _launcher(launcher: Launcher) -> str:
+    return " ".join(word for word in (launcher.flavour, launcher.version) if word)
+
+
+def _next(simulate: str | None, mode: Mode | None) -> str:
+    if simulate is None:
+        return "rccltune tune"
+    return f"rccltune tune --simulate {shlex.quote(simulate)}{f' --mode {mode}' if mode else ''}"
 
 
 def _end(findings: tuple[Finding, ...], *, strict: bool) -> None:
@@ -61,7 +101,8 @@ def _end(findings: tuple[Finding, ...], *, strict: bool) -> None:
         named = ", ".join(f.name for f in findings if f.severity is Severity.STOPS)
         raise MachineError(
             f"a sweep cannot run here: {named}",
-            hint="mend what 'stops' above; without a GPU, sweep with --simulate mi300x.",
+            hint="mend what 'stops' above; without a GPU: rccltune tune --simulate mi300x "
+            "--mode cpx-nps4.",
         )
     if strict and counts[Severity.WARNS]:
         raise MachineError(

@@ -11,6 +11,7 @@ import click
 
 from rccltune.cli.console import DEFAULT_SESSION, Console, common, table
 from rccltune.cli.environments import environment_lines
+from rccltune.cli.help import grouped, verb
 from rccltune.cli.options import (
     FOLDER,
     Choosing,
@@ -27,22 +28,33 @@ if TYPE_CHECKING:
     from rccltune.workload import Saving
 
 
-@click.command("emit-config")
+@verb("emit-config")
 @click.argument("sessions", nargs=-1, type=FOLDER, metavar="[SESSION]...")
-@click.option("-o", "--output", type=FOLDER, help="File; - is stdout. Default: in the session.")
-@click.option(
+@grouped(
+    "-o",
+    "--output",
+    type=FOLDER,
+    group="Output",
+    help="File for the rules; - is stdout. [default: in the session]",
+)
+@grouped(
     "--format",
     "form",
+    group="Output",
     type=click.Choice(["rccl", "ncclx", "env", "constants", "all"]),
     default="rccl",
     show_default=True,
-    help="Rules for RCCL, NCCL and the plugin; for NCCLX; exports with what each gains; all three. "
-    "constants: an experiment, what would mend the library's own model.",
+    help="rccl: for RCCL, NCCL and the plugin; ncclx: for NCCLX; env: exports and their gains; all "
+    "three; constants (experiment): what would mend the library's own model.",
 )
 @base_option
-@click.option("--force", is_flag=True, help="Replace a file that is there and differs.")
-@click.option(
-    "--steps", type=click.IntRange(min=1), metavar="N", help="Steps of the job of --workload."
+@grouped("--force", is_flag=True, group="Output", help="Replace the file of -o, or verified rules.")
+@grouped(
+    "--steps",
+    type=click.IntRange(min=1),
+    metavar="N",
+    group="Choosing",
+    help="Steps that the job of --workload made.",
 )
 @scales_option
 @allow_need_option
@@ -63,11 +75,10 @@ def emit_config(
 ) -> None:
     """Choose the setting for each size and write the rules.
 
-    The fewest zones that stay within the tolerance of the best measured setting at every
-    measured size, with boundaries where curves cross. Where an untouched run was measured, a
-    zone that does not beat it becomes a hole. A rule whose gain repeats do not prove is marked
-    UNPROVEN, with its certainty; --proven leaves it out. RCCL, NCCL and the rccltune plugin read
-    the file.
+    As few rules as stay within the tolerance of the best measured setting at every measured size,
+    with boundaries where curves cross. Where the library's own choice is as good there is no rule.
+    A rule whose gain repeats do not prove is marked UNPROVEN, with its certainty; --proven leaves
+    it out. RCCL, NCCL and the rccltune plugin read the file.
 
     RCCL drops its own table where it is given another: --base puts the vendor's rows behind ours.
 
@@ -78,10 +89,9 @@ def emit_config(
     Example:
       rccltune emit-config --baseline ring/simple -o -
 
-    \b
-    Exit codes: 0 done, 2 the file is there (--force), 3 the base has mistakes, 4 --base auto finds
-    none, 7 no session, 8 nothing to choose from. For constants also 4 where no host takes them and
-    9 where they would choose worse.
+    Exit codes: 0 done, 2 the file of -o is there (--force), 3 the base has mistakes, 4 --base auto
+    finds none, 7 no session, 8 nothing to choose from. For constants also 4 where no host takes
+    them and 9 where they would choose worse.
     """
     from rccltune import job, rules
     from rccltune.session import sessions_in
@@ -120,6 +130,8 @@ def emit_config(
         console.result(plain, _file(done.text))
         return
     console.result(plain, lay((part for part in (_text(done), saved) if part), gap="\n\n"))
+    if not done.is_kept and done.count.rules:
+        console.say("Next: rccltune verify, on the machine, keeps only the rules that win there.")
 
 
 def _saving(
@@ -170,16 +182,22 @@ def _all_on_stdout(done: Emitted) -> bool:
 
 
 def _text(done: Emitted) -> Laid:
-    columns = ("collective", "ranks", "from", "to", "setting", "sizes", "regret", "gain", "why")
+    columns = ("collective", "ranks", "from", "to", "setting", "sizes", "loss", "gain", "why")
     parts = []
-    if done.path is not None:
+    if done.is_kept:
+        parts.append(
+            f"Kept: the verified rules in {done.path or done.environment_path} "
+            "(--force replaces them; -o - shows the new ones, unverified)"
+        )
+    elif done.path is not None:
         rows = table(columns, (_row(zone) for zone in done.zones), numeric=(1, 2, 3, 5, 6, 7))
         parts += [rows, "", f"{done.count} in {done.path}"]
         if done.base is not None:
             parts.append(f"behind them {len(done.base.rules)} rows of {done.base.place}")
     for one in done.translated:
         parts += ["", f"for {one.form}: {one.path}", *one.said]
-    parts += environment_lines(done.environments) if done.environments else []
+    if not done.is_kept:
+        parts += environment_lines(done.environments)
     if done.environment_path is not None:
         parts.append(f"To use it: source {shlex.quote(str(done.environment_path.resolve()))}")
     return lay((lay(parts), *(_text(one) for one in done.beside)), gap="\n\n")

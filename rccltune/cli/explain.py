@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from rccltune.cli.console import Console, common, table
+from rccltune.cli.help import verb
 from rccltune.cli.options import COLLECTIVE, FOLDER, MODE
 from rccltune.model import Collective, Laid, Mode, format_last, format_size, hole_words, lay
 from rccltune.releases import hosts_of
@@ -18,7 +19,7 @@ if TYPE_CHECKING:
     from rccltune.rules import Difference, Explained, Explanation, Stretch
 
 
-@click.command("explain")
+@verb("explain")
 @click.argument("rules", type=FOLDER)
 @click.option("--collective", type=COLLECTIVE, help="Only this one.")
 @click.option("--nodes", type=click.IntRange(min=1), metavar="N", help="Ask for this many nodes.")
@@ -45,7 +46,6 @@ def explain(
     Example:
       rccltune explain rccl_tuner_gfx942_cpx-nps4.csv --ranks 64
 
-    \b
     Exit codes: 0 done, 3 the plugin refuses the file, 4 no plugin, 9 plugin and file disagree.
     """
     from rccltune import model

@@ -7,10 +7,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
-import click
-
 from rccltune.cli.ceiling import ceiling_lines
 from rccltune.cli.console import Console, with_options
+from rccltune.cli.help import grouped
 from rccltune.cli.options import FOLDER, transferbench_option
 from rccltune.model import lay
 
@@ -70,7 +69,11 @@ class Extras:
 def _lines(done: Dumped) -> list[str]:
     dump, winner = done.dump, done.winner
     simulated = "SIMULATED " if dump.simulated else ""
-    gain = f", {winner.gain:.2f}x the untouched site" if winner.gain else ", the fastest measured"
+    gain = (
+        f", {winner.gain:.2f}x the library's own choice"
+        if winner.gain
+        else ", the fastest measured"
+    )
     what = f"{dump.n_gpu_events} events of {len(dump.ranks)} GPUs"
     lines = [
         f"{simulated}NPKit: {winner}{gain}: {what}, {dump.n_files} files in {done.folder}",
@@ -96,11 +99,12 @@ def _lines(done: Dumped) -> list[str]:
 
 _EXTRAS = (
     transferbench_option,
-    click.option(
+    grouped(
         "--npkit-dump",
         type=FOLDER,
         metavar="DIR",
-        help="Run the winner once more; NPKit's events go there.",
+        group="Advanced",
+        help="Run the winner once more and write NPKit's events to this folder.",
     ),
 )
 

@@ -12,9 +12,10 @@ from rccltune.cli.belief import belief_text
 from rccltune.cli.ceiling import ceiling_lines, ceiling_of, take
 from rccltune.cli.console import DEFAULT_SESSION, Console, common, table
 from rccltune.cli.environments import environment_lines
+from rccltune.cli.help import verb
 from rccltune.cli.options import FOLDER, transferbench_option
 from rccltune.cli.scales import scale_text
-from rccltune.model import Laid, format_size, lay
+from rccltune.model import Laid, Role, format_size, lay
 
 if TYPE_CHECKING:
     from rccltune.ceiling import Bounded
@@ -22,7 +23,7 @@ if TYPE_CHECKING:
     from rccltune.model import Crossover, Curve, ScaleModel
 
 
-@click.command("fit")
+@verb("fit")
 @click.argument("sessions", nargs=-1, type=FOLDER, metavar="[SESSION]...")
 @transferbench_option
 @common
@@ -40,7 +41,6 @@ def fit(*, console: Console, sessions: tuple[Path, ...], transferbench: Path | N
       rccltune fit --transferbench a2a.txt
       rccltune fit ranks-8 ranks-16 ranks-32
 
-    \b
     Exit codes: 0 done, 5 TransferBench failed, 6 its output is not understood, 7 no session,
     8 no usable sample.
     """
@@ -56,7 +56,7 @@ def fit(*, console: Console, sessions: tuple[Path, ...], transferbench: Path | N
     models = _models(fits)
     limits = [ceiling_of(done) for done in fits]
     parts = [
-        lay([_text(done), *(["", *ceiling_lines(limit)] if limit else [])])
+        lay([_text(done, console), *(["", *ceiling_lines(limit)] if limit else [])])
         for done, limit in zip(fits, limits, strict=True)
     ]
     parts += [scale_text(models)] if models else []
@@ -87,7 +87,81 @@ def _plain(
     return {**made[0], **scales} if len(made) == 1 else {"sessions": made, **scales}
 
 
-def _text(done: FitDone) -> Laid:
+def _text(done: FitDone, console: Console) -> Laid:
+    """Where the fastest setting changes, and a line for each setting; the rest with -v."""
+    if console.verbosity > 0:
+        return _everything(done)
+    more = "" if console.verbosity < 0 else " (-v: every curve, and what the library predicted)"
+    return lay(
+        [
+            *_changes(done.crossovers),
+            "",
+            *_settings(done.curves),
+            "",
+            f"Next: rccltune emit-config, rccltune plot{more}",
+        ]
+    )
+
+
+def _changes(crossovers: tuple[Crossover, ...]) -> list[str]:
+    """Crossovers of one placement of each target; those of the other are near by."""
+    first = {c.target: c.view for c in reversed(crossovers)}
+    shown = [c for c in crossovers if c.view == first[c.target]]
+    if not shown:
+        return ["One setting is the fastest at every size, or there is only one."]
+    columns = ("collective", "ranks", "up to", "uncertain", "fastest", "then", "environment")
+    rows = [
+        (
+            c.target.collective.value,
+            str(c.target.scale.n_ranks),
+            format_size(c.at_nbytes),
+            f"{format_size(c.low_nbytes)} – {format_size(c.high_nbytes)}",
+            str(c.below),
+            str(c.above),
+            c.target.variant.name,
+        )
+        for c in shown
+    ]
+    return ["Where the fastest setting changes:", _without_defaults(columns, rows, (1, 2))]
+
+
+def _settings(curves: tuple[Curve, ...]) -> list[str]:
+    """A line for each setting, with the largest error of its curves at sizes left out."""
+    columns = ("collective", "ranks", "setting", "sizes", "from", "to", "error", "environment")
+    groups: dict[tuple[str, ...], list[Curve]] = {}
+    for curve in curves:
+        key = curve.key
+        if key.setting.role is not Role.SILENT:
+            name = (key.collective.value, str(key.scale.n_ranks), str(key.setting))
+            groups.setdefault((*name, key.variant.name), []).append(curve)
+    rows = []
+    for names, group in groups.items():
+        errors = [fit.held_out_error for c in group if (fit := c.fit(c.chosen)) is not None]
+        known = [error for error in errors if error is not None]
+        rows.append(
+            (
+                *names[:-1],
+                str(max(len(curve.points) for curve in group)),
+                format_size(min(curve.min_nbytes for curve in group)),
+                format_size(max(curve.max_nbytes for curve in group)),
+                f"{100 * max(known):.1f} %" if known else "–",
+                names[-1],
+            )
+        )
+    head = "Settings measured; the error of a curve is its mean at sizes left out:"
+    return [head, _without_defaults(columns, rows, (1, 3, 4, 5, 6))]
+
+
+def _without_defaults(
+    columns: Sequence[str], rows: Sequence[Sequence[str]], numeric: Sequence[int]
+) -> Laid:
+    """A table whose last column, the environment, is left out where there is only one."""
+    if all(row[-1] == "default" for row in rows):
+        columns, rows = columns[:-1], [row[:-1] for row in rows]
+    return table(columns, rows, numeric=numeric)
+
+
+def _everything(done: FitDone) -> Laid:
     parts = [_curves(done.curves), "", _crossovers(done.crossovers)]
     parts += ["", _separation(done)] if done.separations else []
     parts += ["", *done.agreements.lines] if done.agreements.lines else []

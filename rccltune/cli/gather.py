@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 import click
 
 from rccltune.cli.console import Console, common, table, talk
+from rccltune.cli.help import verb
 from rccltune.cli.options import FOLDER
 from rccltune.model import CommandLineError, lay
 
@@ -21,7 +22,7 @@ _KINDS = ("host", "user", "address", "identity", "secret", "value")
 _MOST = 20
 
 
-@click.command("gather")
+@verb("gather")
 @click.argument("paths", nargs=-1, type=FOLDER, metavar="[SESSION|LOG]...")
 @click.option(
     "-o",
@@ -59,7 +60,6 @@ def gather(
       rccltune gather rccltune-session -o for-them.tar.gz
       rccltune gather job.log --yes
 
-    \b
     Exit codes: 0 done, also when the answer is no; 2 no terminal to ask on (--yes), or the file is
     there (--force); 7 no session, or a full disk.
     """

@@ -7,6 +7,7 @@ from pathlib import Path
 import click
 
 from rccltune.cli.console import DEFAULT_SESSION, Console, common
+from rccltune.cli.help import verb
 from rccltune.cli.options import COLLECTIVE, FOLDER, MODE, PAIR
 from rccltune.model import (
     BASELINE,
@@ -21,19 +22,27 @@ from rccltune.model import (
 )
 
 
-@click.command("import")
+@verb("import")
 @click.argument("files", nargs=-1, required=True, type=FOLDER, metavar="FILE...")
 @click.option("-o", "--output", type=FOLDER, default=DEFAULT_SESSION, help="Session folder.")
-@click.option("--collective", type=COLLECTIVE, help="all_reduce, all_gather, …")
+@click.option(
+    "--collective", type=COLLECTIVE, help="Collective that ran: all_reduce, all_gather, …"
+)
 @click.option("--algorithm", metavar="A", help="Algorithm that ran: tree, ring, …")
 @click.option("--protocol", metavar="P", help="Protocol that ran: ll, ll128, simple.")
 @click.option("--channels", type=click.IntRange(min=1), metavar="N", help="Channels that ran.")
-@click.option("--baseline", is_flag=True, help="The files show the untouched site.")
+@click.option(
+    "--baseline", is_flag=True, help="The files show the library's own choice: nothing was forced."
+)
 @click.option("--variant", metavar="V", help="Environment it ran in: default, ll128-forced, …")
-@click.option("--variants", "own", type=FOLDER, metavar="YAML", help="Variants of your own.")
-@click.option("--ranks", type=click.IntRange(min=1), metavar="N", help="Ranks.")
-@click.option("--nodes", type=click.IntRange(min=1), metavar="N", help="Nodes.")
-@click.option("--mode", type=MODE, help="cpx-nps4, spx-nps1, … or none.")
+@click.option(
+    "--variants", "own", type=FOLDER, metavar="YAML", help="File with variants of your own."
+)
+@click.option("--ranks", type=click.IntRange(min=1), metavar="N", help="Number of ranks that ran.")
+@click.option(
+    "--nodes", type=click.IntRange(min=1), metavar="N", help="Number of nodes that they ran on."
+)
+@click.option("--mode", type=MODE, help="Mode of the GPUs: cpx-nps4, spx-nps1, … or none.")
 @click.option("--dtype", metavar="T", help="Data type as rccl-tests prints it.")
 @click.option(
     "--assume",
@@ -72,7 +81,6 @@ def import_(
       rccltune import default.log --baseline && rccltune import tree-ll.log \\
           --algorithm tree --protocol ll
 
-    \b
     Exit codes: 0 done, 2 an option contradicts a file, 3 mistakes in YAML, 6 a file is not
     understood, 7 the session is of another machine or held by another process.
     """
@@ -92,11 +100,12 @@ def import_(
     done = session.import_files(output, files, stated, reporter=console)
     console.warn(done.notices)
     text = (
-        f"{done.n_new} new half-rows from {done.n_files} file{'' if done.n_files == 1 else 's'}, "
-        f"{done.n_doubted} of them doubted; {done.n_samples} in {output}"
+        f"{done.n_new} new timings from {done.n_files} file{'' if done.n_files == 1 else 's'}, "
+        f"{done.n_doubted} of them left out; {done.n_samples} in {output}"
     )
-    text = lay([text, *(f"  {n} doubted: {doubt.meaning}" for doubt, n in done.doubts)])
+    text = lay([text, *(f"  {n} left out: {doubt.meaning}" for doubt, n in done.doubts)])
     console.result(done.as_plain(), text)
+    console.say("Next: rccltune fit, rccltune emit-config, rccltune plot")
 
 
 def _setting(
@@ -105,7 +114,7 @@ def _setting(
     named = algorithm or protocol or channels
     if baseline and named:
         raise CommandLineError(
-            "--baseline is the untouched site, but --algorithm, --protocol or --channels force it",
+            "--baseline says that nothing was forced; --algorithm, --protocol and --channels do",
             hint="leave out one or the other.",
         )
     if not named:

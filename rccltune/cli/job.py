@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 import click
 
 from rccltune.cli.console import DEFAULT_SESSION, Console, Word, common, styled, table
+from rccltune.cli.help import Verb
 from rccltune.cli.options import FOLDER, allow_need_option
 from rccltune.model import Laid, SessionError, VerificationError, format_time, lay
 
@@ -25,7 +26,7 @@ _DURATION = Word("duration", _duration)
 _OUTPUT = Path("rccltune-job")
 
 
-class _WithCommand(click.Command):
+class _WithCommand(Verb):
     """What stands behind the first ``--`` is the user's, every word of it."""
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
@@ -56,7 +57,7 @@ class _WithCommand(click.Command):
     "of rccltune.torch, else the duration.",
 )
 @click.option("--higher-is-better", is_flag=True, help="The number is a rate, as tokens/s.")
-@click.option("--no-control", is_flag=True, help="Leave out the arm with deliberately bad rules.")
+@click.option("--no-control", is_flag=True, help="Leave out the runs with deliberately bad rules.")
 @click.option(
     "-o",
     "--output",
@@ -95,7 +96,6 @@ def job(
       rccltune job -- torchrun --nproc_per_node=8 train.py --steps 200 --out {run}
       rccltune job --rules rules.csv --measure 'step ([0-9.]+) ms' -- mpirun -np 8 ./app
 
-    \b
     Exit codes: 0 done, 2 command line, 3 the rule file is refused, 4 no plugin or not loaded by
     the job, 5 the job fails, 6 its output is not understood, 7 no session, 8 too few runs, or no
     rule answered, 9 the rules make it slower.

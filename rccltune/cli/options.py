@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import click
 
 from rccltune.cli.console import DEFAULT_SESSION, Word, with_options
+from rccltune.cli.help import grouped
 from rccltune.model import Collective, CommandLineError, Mode, Scale, defaults, parse_scales
 
 if TYPE_CHECKING:
@@ -37,22 +38,23 @@ FOLDER = click.Path(path_type=Path, file_okay=True, dir_okay=True)
 
 def transferbench_option(command: F) -> F:
     """Where rates of links come from."""
-    return click.option(
+    return grouped(
         "--transferbench",
         type=FOLDER,
         metavar="FILE",
-        help="TransferBench, run once a session, or what its a2a printed: the ceiling of links.",
+        group="Advanced",
+        help="Rates of links from TransferBench: the program, or what its a2a printed.",
     )(command)
 
 
 def base_option(command: F) -> F:
     """--base FILE, of the verbs that write rules."""
-    return click.option(
+    return grouped(
         "--base",
         type=FOLDER,
         metavar="FILE|auto",
-        help="The vendor's rule file: its rows fill what ours leave open. auto looks where RCCL "
-        "does.",
+        group="Choosing",
+        help="The vendor's rule file, whose rows fill in behind ours; auto looks where RCCL does.",
     )(command)
 
 
@@ -62,11 +64,12 @@ def allow_need_option(command: F) -> F:
     def gather(given: dict[str, Any]) -> None:
         given["allowed"] = frozenset(given.pop("allow_need"))
 
-    option = click.option(
+    option = grouped(
         "--allow-need",
         multiple=True,
         metavar="NAME",
-        help="Let rules set this variable too, which may load code or open files.",
+        group="Choosing",
+        help="Allow rules to need this variable, which may load code or open files (repeatable).",
     )
     return with_options(command, (option,), gather)
 
@@ -132,61 +135,75 @@ class Choosing:
 
 
 _CHOOSING = (
-    click.option(
+    grouped(
         "--baseline",
+        group="Choosing",
         metavar="SETTING|VARIANT",
-        help="What counts as baseline when no untouched run was measured.",
+        help="Compare gains with this, where the library's own choice was not measured.",
     ),
-    click.option(
+    grouped(
         "--tolerance",
+        group="Choosing",
         type=PERCENT,
         default=100 * defaults.TOLERANCE,
         show_default=True,
         metavar="PCT",
-        help="Regret allowed to save a zone.",
+        help="Time that may be lost at a size to have fewer rules.",
     ),
-    click.option(
+    grouped(
         "--min-gain",
+        group="Choosing",
         type=PERCENT,
         default=100 * defaults.MIN_GAIN,
         show_default=True,
         metavar="PCT",
-        help="Estimated gain over baseline that a rule must have.",
+        help="Estimated gain that a rule must have over the library's own choice.",
     ),
-    click.option(
+    grouped(
         "--max-channels",
+        group="Choosing",
         type=click.IntRange(min=1),
         metavar="N",
-        help="Never choose more channels than this.",
+        help="Choose no setting with more channels.",
     ),
-    click.option(
+    grouped(
         "--channel-cost",
+        group="Choosing",
         type=PERCENT,
         default=100 * defaults.CHANNEL_COST,
         metavar="PCT",
-        help="Time that one channel less may cost.",
+        help="Time that may be lost for each channel saved.",
     ),
-    click.option(
+    grouped(
         "--workload",
+        group="Choosing",
         type=FOLDER,
         metavar="FILE",
-        help="Recorded calls of a job; often called sizes weigh more.",
+        help="Weigh sizes by the calls of this recorded job.",
     ),
-    click.option(
+    grouped(
         "--variant",
+        group="Choosing",
         metavar="NAME",
-        help="Choose for this measured variant, or for default. Else gains decide.",
+        help="Choose for this environment, as measured; 'default' is the one as it is.",
     ),
-    click.option("--allow-lossy", is_flag=True, help="A lossy variant may be chosen."),
-    click.option(
+    grouped(
         "--proven",
+        group="Choosing",
         is_flag=True,
-        help="Only rules whose gain repeats prove. Else unproven ones are written too, and marked.",
+        help="Write only rules whose gain repeats prove; else unproven ones too, marked.",
     ),
-    click.option(
-        "--extrapolate",
+    grouped(
+        "--allow-lossy",
+        group="Choosing",
         is_flag=True,
-        help="Let rules reach beyond the measured sizes, and to --scales.",
+        help="Allow environments that lose precision.",
+    ),
+    grouped(
+        "--extrapolate",
+        group="Choosing",
+        is_flag=True,
+        help="Let rules reach beyond the sizes that were measured, and to --scales.",
     ),
 )
 
@@ -200,24 +217,25 @@ def choosing(command: F) -> F:
     return with_options(command, _CHOOSING, gather)
 
 
-scales_option = click.option(
+scales_option = grouped(
     "--scales",
+    group="Choosing",
     type=SCALES,
     default="",
     metavar="NxR,...",
-    help="With --extrapolate: predict for N nodes with R ranks in all.",
+    help="With --extrapolate: predict for N nodes with R ranks in all (1x64,2x128).",
 )
 _MACHINE = (
-    click.option(
+    grouped(
         "--root",
         type=click.Path(path_type=Path, file_okay=False, exists=True),
         envvar="RCCLTUNE_SYSROOT",
-        help="Read /sys and /proc below this folder: a captured machine.",
+        help="Look at the captured machine in this folder instead of this one.",
     ),
-    click.option(
+    grouped(
         "--rccl-tests",
         type=click.Path(path_type=Path, file_okay=False, exists=True),
-        help="Folder of the benchmarks.",
+        help="Folder of rccl-tests or nccl-tests.",
     ),
 )
 

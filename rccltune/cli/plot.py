@@ -9,6 +9,7 @@ import click
 
 from rccltune.cli.ceiling import ceiling_lines, take
 from rccltune.cli.console import DEFAULT_SESSION, Console, common
+from rccltune.cli.help import verb
 from rccltune.cli.options import FOLDER, Choosing, choosing, scales_option, transferbench_option
 from rccltune.model import FIGURE_FORMATS, defaults, lay
 
@@ -16,9 +17,11 @@ if TYPE_CHECKING:
     from rccltune.model import Scale
 
 
-@click.command("plot")
+@verb("plot")
 @click.argument("sessions", nargs=-1, type=FOLDER, metavar="[SESSION]...")
-@click.option("-o", "--output", type=FOLDER, help="Folder. Default: plots/ in the session.")
+@click.option(
+    "-o", "--output", type=FOLDER, help="Folder for the figures. [default: plots/ in the session]"
+)
 @click.option(
     "--format",
     "formats",
@@ -26,9 +29,9 @@ if TYPE_CHECKING:
     multiple=True,
     default=defaults.FIGURES,
     show_default=True,
-    help="Of the figures; again for each.",
+    help="Format of the figures (repeatable).",
 )
-@click.option("--force", is_flag=True, help="Replace figures that are there.")
+@click.option("--force", is_flag=True, help="Replace figures in the folder of -o.")
 @transferbench_option
 @scales_option
 @choosing
@@ -57,9 +60,8 @@ def plot(
       rccltune plot --baseline ring/simple --format svg
       rccltune plot --transferbench a2a.txt
 
-    \b
-    Exit codes: 0 done, 2 a figure is there (--force), 5 TransferBench failed, 6 its output is not
-    understood, 7 no session, 8 no usable sample.
+    Exit codes: 0 done, 2 a figure is in the folder of -o (--force), 5 TransferBench failed, 6 its
+    output is not understood, 7 no session, 8 no usable sample.
     """
     from rccltune import report
     from rccltune.session import sessions_in
@@ -90,5 +92,7 @@ def plot(
         )
     if wanted:
         where = output or given[0] / "plots"
-        paths += report.plot_predicted(folders, wanted, choosing.options, **how(where))
+        predicted = {**how(where), "overwrite": force or output is None}
+        paths += report.plot_predicted(folders, wanted, choosing.options, **predicted)
     console.result([str(path) for path in paths], lay(map(str, paths)))
+    console.say("Next: rccltune report makes one page of them, to mail.")

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 import click
 
 from rccltune.cli.console import Console, common
+from rccltune.cli.help import verb
 from rccltune.model import CommandLineError, lay
 
 if TYPE_CHECKING:
@@ -16,7 +17,7 @@ if TYPE_CHECKING:
     from rccltune.rules import Answered, JobCheck
 
 
-@click.command("plugin")
+@verb("plugin")
 @click.option("--path", "action", flag_value="path", help="Print the file's path (the default).")
 @click.option("--env", "action", flag_value="env", help="Print the exports that use it.")
 @click.option("--check", "action", flag_value="check", help="Load it and ask it at every version.")
@@ -40,7 +41,6 @@ def plugin(*, console: Console, action: str | None, pid: int | None, python: str
       eval "$(rccltune plugin --env)"
       rccltune plugin --check --python /apps/venv/bin/python
 
-    \b
     Exit codes: 0 done, 4 this install has no plugin, the process or its library is not to be seen,
     or no plugin works with it, 9 the plugin answers wrongly.
     """
@@ -64,7 +64,8 @@ def plugin(*, console: Console, action: str | None, pid: int | None, python: str
             console.result({"NCCL_TUNER_PLUGIN": str(path)}, export)
         case "check":
             lines = check_plugin(path)
-            console.result(lines, lay(lines))
+            ending = "The plugin works. Next: rccltune plugin --check --pid PID, for a running job."
+            console.result(lines, lay([*lines, ending]))
         case _:
             raise CommandLineError(f"unknown action '{action}'")
 

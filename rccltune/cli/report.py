@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 import click
 
 from rccltune.cli.console import Console, common
+from rccltune.cli.help import verb
 from rccltune.cli.options import FOLDER, Choosing, choosing, session_argument
 from rccltune.model import CommandLineError, Laid, lay
 
@@ -15,10 +16,12 @@ if TYPE_CHECKING:
     from rccltune.report import Reported
 
 
-@click.command("report")
+@verb("report")
 @session_argument
-@click.option("-o", "--output", type=FOLDER, help="File. Default: report.html in the session.")
-@click.option("--force", is_flag=True, help="Replace a page that is there.")
+@click.option(
+    "-o", "--output", type=FOLDER, help="File for the page. [default: report.html in the session]"
+)
+@click.option("--force", is_flag=True, help="Replace the file of -o.")
 @choosing
 @common
 def report(
@@ -32,7 +35,7 @@ def report(
     """Write one page that says what was won, where, and how it was proven.
 
     One HTML file under 2 MB that loads nothing: headline, machine, figures whose values can be
-    read off by pointer and keyboard, rules with their evidence, the library's own belief, what is
+    read off by pointer and keyboard, rules with their evidence, what the library predicted, what is
     undecided, every launch with an excerpt of its log, how to use the rules and how to repeat it.
     A simulated session says so on top and on every figure. A folder of several scales gets a page
     in each of its sessions.
@@ -42,8 +45,7 @@ def report(
       rccltune report
       rccltune report rccltune-session -o for-the-team.html
 
-    \b
-    Exit codes: 0 done, 2 the file is there (--force), 7 no session, 8 no usable sample.
+    Exit codes: 0 done, 2 the file of -o is there (--force), 7 no session, 8 no usable sample.
     """
     from rccltune.report import report_session
     from rccltune.session import sessions_in
@@ -63,6 +65,7 @@ def report(
     plain = [one.as_plain() for one in done]
     text = lay(_text(one) for one in done)
     console.result(plain[0] if len(plain) == 1 else plain, text)
+    console.say("Next: rccltune deploy DIR hands verified rules to the jobs of a site.")
 
 
 def _text(done: Reported) -> Laid:

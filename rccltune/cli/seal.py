@@ -7,11 +7,12 @@ from pathlib import Path
 import click
 
 from rccltune.cli.console import Console, common
+from rccltune.cli.help import verb
 from rccltune.cli.options import FOLDER
 from rccltune.model import lay
 
 
-@click.command("seal")
+@verb("seal")
 @click.argument("rules", type=FOLDER, metavar="FILE")
 @common
 def seal(*, console: Console, rules: Path) -> None:
@@ -26,7 +27,6 @@ def seal(*, console: Console, rules: Path) -> None:
     Example:
       rccltune seal rccl_tuner_gfx942_cpx-nps4.csv
 
-    \b
     Exit codes: 0 done, 3 the plugin refuses the file for another reason, 7 it cannot be written.
     """
     from rccltune.rules import seal as rules_seal

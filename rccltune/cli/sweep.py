@@ -9,10 +9,9 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeAlias
 
-import click
-
 from rccltune.cli.console import DEFAULT_SESSION, Console, common
 from rccltune.cli.extras import Extras, extras
+from rccltune.cli.help import grouped, verb
 from rccltune.cli.options import FOLDER
 from rccltune.cli.progress import minutes, progress_of
 from rccltune.cli.sweep_options import names, sweep_option, sweep_options
@@ -26,21 +25,54 @@ if TYPE_CHECKING:
 _Wanted: TypeAlias = "tuple[Request, Path, Scale | None]"
 
 
-@click.command("sweep")
+@verb("sweep")
 @sweep_option("mode")
-@click.option(
+@grouped(
     "-c",
     "--config",
     type=FOLDER,
     metavar="YAML",
-    help="sweep.yaml; options given here win over it.",
+    group="What",
+    help="Options from a file (sweep.yaml); those given here win over it.",
 )
-@click.option("-o", "--output", type=FOLDER, default=DEFAULT_SESSION, help="Session folder.")
+@grouped(
+    "-o",
+    "--output",
+    type=FOLDER,
+    default=DEFAULT_SESSION,
+    show_default=True,
+    metavar="SESSION",
+    group="Output",
+    usual=True,
+    help="Folder for everything that is measured and made.",
+)
 @sweep_options(*(name for name in names() if name != "mode"))
-@click.option("--apply-mode", is_flag=True, help="Set --mode first, and put the old one back.")
-@click.option("--plan", "plan_only", is_flag=True, help="Show what would run, and stop.")
-@click.option("--lift-quarantine", is_flag=True, help="Try quarantined settings again.")
-@click.option("--force", is_flag=True, help="Measure although untouched runs differ.")
+@grouped(
+    "--apply-mode",
+    is_flag=True,
+    group="Running",
+    help="Set the GPUs to --mode first, and put the old mode back afterwards.",
+)
+@grouped(
+    "--plan",
+    "plan_only",
+    is_flag=True,
+    group="Output",
+    usual=True,
+    help="Show what would run and for how long, and stop.",
+)
+@grouped(
+    "--lift-quarantine",
+    is_flag=True,
+    group="Advanced",
+    help="Try settings again that failed twice.",
+)
+@grouped(
+    "--force",
+    is_flag=True,
+    group="Advanced",
+    help="Go on although runs of one setting differ too much.",
+)
 @extras
 @common
 def sweep(
@@ -57,9 +89,9 @@ def sweep(
 ) -> None:
     """Find out which setting of each collective is fast at which size, and keep it in a session.
 
-    Few launches walk through many settings each, in rounds that look only where it pays, and the
-    untouched site is measured beside them. Where the benchmark cannot repeat its table each
-    setting has its own launches, in rounds. Whatever was asked for counts only where the plugin's
+    One launch measures many settings, in rounds that look closer only where it pays; the library's
+    own choice is measured beside them. Where the benchmark cannot repeat its table each setting
+    has its own launches. Whatever was asked for counts only where the plugin's
     trace proves that it ran. The same command resumes a session that was interrupted. A setting
     that hangs, crashes or gives wrong results is tried once more, alone; if it fails again it is
     quarantined: it is measured no more and chosen nowhere, and all others are measured.
@@ -72,7 +104,6 @@ def sweep(
       rccltune sweep --mode cpx-nps4 --np 64
       rccltune sweep --mode cpx-nps4 --simulate mi300x --collective all_reduce
 
-    \b
     Exit codes: 0 done, 2 command line, 3 sweep.yaml, 4 the machine cannot run it, 5 launches
     failed, 7 the session is of another machine, 130 interrupted.
     """
@@ -173,8 +204,7 @@ def _measure(console: Console, prepared: Prepared, extras: Extras, *, force: boo
     extras.dump(console, prepared)
     if done.left:
         raise LaunchError(
-            f"{len(done.left)} of the launches that walk through settings failed; everything else "
-            "is measured",
+            f"{len(done.left)} of the launches failed; everything else is measured",
             where=f"{prepared.folder}/launches/{done.failed[-1].launch}/",
             hint="which setting is at fault is seen with --method per-setting; the same command "
             "tries these launches again.",
@@ -192,7 +222,7 @@ def _measure(console: Console, prepared: Prepared, extras: Extras, *, force: boo
 def _hold_beside(console: Console, prepared: Prepared, beside: Prepared) -> None:
     from rccltune import measure
 
-    console.say(f"rccl-tests beside it, untouched: {len(beside.left)} launches to make")
+    console.say(f"rccl-tests beside it, nothing forced: {len(beside.left)} launches")
     with progress_of(
         console, n_launches=len(beside.left), estimate_s=beside.estimate_s
     ) as reporter:
@@ -239,19 +269,19 @@ def talk_before(console: Console, prepared: Prepared, more: str = "") -> None:
     Args:
         console: where to.
         prepared: what is measured.
-        more: what is done after it, and how long that takes.
+        more: what is done after it and how long that takes, a line.
     """
     for remark in prepared.site.remarks:
         console.say(remark)
     console.say(f"Method: {prepared.method}")
     for said in _not_measured(prepared):
         console.say(said)
-    console.say(
-        f"{len(prepared.left)} launches to make, {len(prepared.done)} in the session already; "
-        f"{_expected(prepared)}{more}"
-    )
+    there = f" ({len(prepared.done)} are there already)" if prepared.done else ""
+    console.say(f"{len(prepared.left)} launches to make{there}, {_expected(prepared)}")
+    if more:
+        console.say(more)
     for where, name, value in prepared.filled:
-        console.say(f"{where} sets {name}={value} in every rank of every arm")
+        console.say(f"{where} sets {name}={value} in every rank of every launch")
     if prepared.cleared:
         names = ", ".join(name for name, _ in prepared.cleared)
         console.say(f"Cleared for every rank, since they choose: {names}")
@@ -300,17 +330,17 @@ def _expected(prepared: Prepared) -> str:
     """How long it takes; what a search will want is not known before, and has a bound."""
     said = f"about {minutes(prepared.estimate_s)}"
     if n := prepared.most_following:
-        rounds = "one more round may follow" if n == 1 else f"up to {n} more rounds follow"
-        said += f"; {rounds} what they find, about {minutes(prepared.most_s)} in all"
+        rounds = "perhaps one more round" if n == 1 else f"up to {n} more rounds"
+        said += f"; {rounds}, about {minutes(prepared.most_s)} in all"
     if prepared.budget_s is not None and prepared.most_s > prepared.budget_s:
         said += f"; --budget {minutes(prepared.budget_s)} ends it"
     return said
 
 
 def _text(done: Swept) -> Laid:
-    lines = [f"{done.n_samples} half-rows of {done.n_launches} launches in {done.session.path}"]
+    lines = [f"{done.n_samples} timings from {done.n_launches} launches in {done.session.path}"]
     if done.tuner is not None:
-        lines.append(f"tuner of the untouched site: {done.tuner}")
+        lines.append(f"tuner that the library uses by itself: {done.tuner}")
     lines += done.agreements.lines
     lines += _undecided(done)
     lines.append("Next: rccltune fit, rccltune emit-config, rccltune plot")
@@ -321,7 +351,7 @@ def _undecided(done: Swept) -> list[str]:
     """What the search still expects to lose, and what the budget left out."""
     from rccltune.measure import expected_text
 
-    lines = [f"expected regret: {expected_text(one)}" for one in done.expected]
+    lines = [f"may still be lost: {expected_text(one)}" for one in done.expected]
     for one in done.expected:
         if one.open_nbytes:
             sizes = ", ".join(format_size(nbytes) for nbytes in one.open_nbytes[:_SHOWN])

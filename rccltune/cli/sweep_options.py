@@ -7,7 +7,9 @@ from typing import Any, TypeVar
 
 import click
 
+from rccltune.cli.completion import completing
 from rccltune.cli.console import Word
+from rccltune.cli.help import grouped
 from rccltune.cli.options import FOLDER, PAIR
 from rccltune.measure import Declared, declared
 from rccltune.model import FromUp, OneOf
@@ -23,15 +25,18 @@ def sweep_option(name: str, help: str | None = None) -> Callable[[F], F]:  # noq
         help: what it means to this verb, where that is something else.
     """
     one = declared()[name]
+    place: dict[str, Any] = {"group": one.option.group, "usual": one.option.is_usual}
     if one.option.is_flag:
-        return click.option(one.flag, is_flag=True, default=None, help=help or one.help)
-    return click.option(
+        return grouped(one.flag, is_flag=True, default=None, help=help or one.help, **place)
+    return grouped(
         one.flag,
         type=_type(one),
         multiple=one.option.again,
         metavar=one.option.metavar,
         help=help or one.help,
         callback=_meaning(one) if one.option.words else None,
+        shell_complete=completing(one.name),
+        **place,
     )
 
 

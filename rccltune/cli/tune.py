@@ -9,10 +9,9 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-import click
-
 from rccltune.cli.console import Console, common
 from rccltune.cli.extras import Extras, extras
+from rccltune.cli.help import verb
 from rccltune.cli.options import Choosing, allow_need_option, base_option, choosing
 from rccltune.cli.progress import minutes, progress_of
 from rccltune.cli.sweep import check_hardware, plan_text, site_of, talk_before
@@ -40,7 +39,7 @@ _SHOWN = 4
 _LEFT_OUT = frozenset(("scales", "workload"))
 
 
-@click.command("tune")
+@verb("tune")
 @extras
 @base_option
 @allow_need_option
@@ -73,7 +72,6 @@ def tune(
       rccltune tune --mode cpx-nps4 --simulate mi300x
       rccltune tune --mode cpx-nps4 --plan
 
-    \b
     Exit codes: 0 done, also where nothing is to be won, 2 command line, 3 sweep.yaml, 4 the
     machine cannot run it, 5 launches failed, 7 another machine's session, 9 verification failed,
     130 interrupted.
@@ -151,15 +149,14 @@ def _show(console: Console, prepared: Prepared, expected: Outlook) -> None:
     plain = {**plan_as_plain(prepared), "verification": to_plain(expected)}
     # Several rules, and what stays undecided, were seen to take five times as many.
     line = (
-        f"verification adds {expected.n_launches} launches or more for one rule of each "
-        f"collective, about {minutes(expected.starts_s)} to start them; how many rules there will "
-        "be is not known yet"
+        f"verification: at least {expected.n_launches} launches, "
+        f"about {minutes(expected.starts_s)}; more with each rule"
     )
     console.result(plain, lay([plan_text(prepared), line]))
 
 
 def _proving(expected: Outlook) -> str:
-    return f"; verifying what they find adds about {minutes(expected.starts_s)} or more"
+    return f"Then the rules are verified, about {minutes(expected.starts_s)} or more"
 
 
 def _text(done: Tuned) -> Laid:
@@ -172,13 +169,13 @@ def _text(done: Tuned) -> Laid:
     others = [one for one in done.verified if one not in site and _rules(one)]
     rows = [line for one in site for line in _rules(one)]
     if rows:
-        lines += ["Faster than the untouched site, verified:", *rows]
+        lines += ["Verified, faster than the library's own choice:", *rows]
     elif others:
-        lines.append("For the site as it is no rule beats the untouched site by what it must gain.")
+        lines.append("In the environment as it is, no rule gains enough to be kept.")
     else:
         lines += [
-            "Nothing is to be won here: no rule beats the untouched site by what a rule must gain.",
-            "No rule of ours is left in the file; use the site as it is.",
+            "Nothing to gain here: the library's own choices are as fast as any rule.",
+            "The rule file is empty; leave everything as it is.",
         ]
     for one in site:
         lines += _beside_rules(one)

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from rccltune.cli.console import Console, common
+from rccltune.cli.help import verb
 from rccltune.cli.options import FOLDER
 from rccltune.model import CommandLineError, Laid, lay
 
@@ -15,7 +16,7 @@ if TYPE_CHECKING:
     from rccltune.variants import Site, VariantSpec
 
 
-@click.command("variants")
+@verb("variants")
 @click.argument("names", nargs=-1, metavar="[NAME]...")
 @click.option("--variants", "own", type=FOLDER, metavar="FILE", help="Your own, added to these.")
 @click.option(
@@ -35,7 +36,6 @@ def variants(
       rccltune variants --library "RCCL 2.26.6"
       rccltune variants mscclpp channels-32
 
-    \b
     Exit codes: 0 done, 2 no such variant or library, 3 mistakes in FILE.
     """
     from rccltune.variants import read_catalog

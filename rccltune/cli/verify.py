@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from rccltune.cli.console import Console, Word, common, table
+from rccltune.cli.help import grouped, verb
 from rccltune.cli.options import FOLDER, PERCENT, allow_need_option, session_argument
 from rccltune.cli.progress import progress_of
 from rccltune.cli.sweep_options import sweep_option, sweep_options
@@ -48,70 +49,100 @@ _BESIDE = Word("collective[:size]", _parse_beside)
 _SHOWN = 12
 
 
-@click.command("verify")
+@verb("verify")
 @session_argument
-@click.option("--rules", type=FOLDER, metavar="FILE", help="Any rule file. Default: the session's.")
-@click.option("-o", "--output", type=FOLDER, help="Where what stands goes. Default: see below.")
-@click.option(
+@grouped(
+    "--rules",
+    type=FOLDER,
+    metavar="FILE",
+    group="What",
+    usual=True,
+    help="Rule file to verify. [default: the session's]",
+)
+@grouped(
+    "-o",
+    "--output",
+    type=FOLDER,
+    group="Output",
+    usual=True,
+    help="File for the rules that win. [default: the file itself, or a copy in the session]",
+)
+@grouped(
     "--extrapolate",
     is_flag=True,
-    help="Rules keep answering beyond the sizes verified; the file marks what is not.",
+    group="Choosing",
+    help="Let rules answer beyond the verified sizes, too; the file marks them.",
 )
-@click.option("--keep-losers", is_flag=True, help="Change nothing; exit 9 where a rule loses.")
-@click.option(
+@grouped(
+    "--keep-losers",
+    is_flag=True,
+    group="Choosing",
+    usual=True,
+    help="Change no file; exit with 9 where a rule loses.",
+)
+@grouped(
     "--min-gain",
     type=PERCENT,
     default=100 * defaults.MIN_GAIN,
     show_default=True,
     metavar="PCT",
-    help="Gain over its range that a rule must have.",
+    group="Choosing",
+    usual=True,
+    help="Gain that a rule must have over its range.",
 )
-@click.option(
+@grouped(
     "--repeats",
     "n_repeats",
     type=click.IntRange(min=1),
     default=defaults.REPEATS,
     show_default=True,
     metavar="N",
-    help="Launches at each size, at most, while something is undecided.",
+    group="Running",
+    help="Most rounds of launches while something is undecided.",
 )
-@click.option(
+@grouped(
     "--dtype",
     "dtypes",
     type=click.Choice(list(DTYPE_BYTES)),
     multiple=True,
     metavar="TYPE",
-    help="Not slower with this data type either. Repeatable.",
+    group="What",
+    usual=True,
+    help="Check this data type, too: nothing may be slower (repeatable).",
 )
-@click.option(
+@grouped(
     "--graph",
     "graphs",
     type=click.IntRange(min=0),
     multiple=True,
     metavar="N",
-    help="Nor replayed from a graph N times (-G). Repeatable.",
+    group="What",
+    usual=True,
+    help="Check calls replayed from a graph N times (-G), too (repeatable).",
 )
-@click.option(
+@grouped(
     "--beside",
     "besides",
     type=_BESIDE,
     multiple=True,
     metavar="C[:SIZE]",
-    help=f"Nor while this collective runs too ({short_size(_BESIDE_NBYTES)}). Repeatable.",
+    group="What",
+    help=f"Check beside this running collective, too ({short_size(_BESIDE_NBYTES)}; repeatable).",
 )
 @sweep_options("timeout", "simulate", "rccl_tests")
-@sweep_option("runner", help="What measures. [default: as swept]")
+@sweep_option("runner", help="Measure with rccl-tests or PyTorch. [default: as in the sweep]")
 @sweep_option("python")
-@sweep_option("backend", help="torch's. [default: as swept]")
-@sweep_option("librccl", help="Another librccl.so, in both arms.")
-@sweep_option("launcher", help="What starts the ranks.")
+@sweep_option("backend", help="Backend of torch.distributed. [default: as in the sweep]")
+@sweep_option("librccl", help="Library to measure with, with and without the rules.")
+@sweep_option("launcher", help="Program that starts the ranks.")
 @sweep_options("hostfile", "np")
-@sweep_option("env", help="Set in both arms.")
+@sweep_option("env", help="Set this variable, with and without the rules (repeatable).")
 @sweep_option("clear")
-@click.option(
+@grouped(
     "--trust-session",
     is_flag=True,
-    help="Follow what somebody else's session says about programs and variables.",
+    group="Advanced",
+    help="Run programs and set variables that somebody else's session names.",
 )
 @allow_need_option
 @common
@@ -133,7 +164,7 @@ def verify(
     trust_session: bool,
     **options: Any,  # noqa: ANN401 - where to run, as in a sweep file
 ) -> None:
-    """Hold rules against the untouched site on this machine; only what wins stands.
+    """Compare rules with the library's own choice on this machine; keep what wins.
 
     Each launch measures with and without the rules in turns, at four sizes an octave and at every
     boundary; a few launches without the plugin show whether loading it changes anything. A rule
@@ -148,21 +179,22 @@ def verify(
       rccltune verify --rules rccl_tuner_gfx942.csv
       rccltune verify --dtype bfloat16 --graph 4 --beside all_gather:4M
 
-    \b
     Exit codes: 0 all that is left stands, also where that is nothing, 3 the plugin refuses the
-    file, 4 the machine cannot run it, 5 the untouched benchmark fails, 7 no session, 9 wrong
+    file, 4 the machine cannot run it, 5 the benchmark fails without rules, 7 no session, 9 wrong
     results without rules, ranks without the plugin, --keep-losers with a rule that loses.
     """
     from rccltune import measure
     from rccltune.model import to_plain
+    from rccltune.session import open_session
     from rccltune.verify import VerifyRequest, in_words, rule_file_of, verify_rules
 
     console.say(f"Session: {session}")
+    open_session(session)
     if not (session / "sweep.yaml").exists():
         raise SessionError(
-            "there is no sweep in this session",
+            "this session was imported, and rules are verified with the ranks and sizes of a sweep",
             where=str(session),
-            hint="rccltune sweep makes one; its sizes and ranks are what is verified.",
+            hint="rccltune sweep on the machine makes one; --rules then takes any rule file.",
         )
     measured = measure.session_request(session, options, trusted=trust_session)
     site = measure.find_site(measured.site)
@@ -185,6 +217,8 @@ def verify(
     with progress_of(console) as reporter:
         done = verify_rules(request, measured.sweep, site, reporter=reporter)
     console.result(to_plain(done.file), text_of(done))
+    if done.after.rules:
+        console.say("Next: rccltune report; rccltune deploy DIR hands the rules to jobs.")
     if keep_losers and done.harmed:
         raise VerificationError(
             "with the rules sizes that they do not answer are slower: " + in_words(done.harmed),
@@ -209,7 +243,7 @@ def _unharmed(done: Verified) -> str:
     sizes = {(one.target.collective, one.nbytes) for one in own}
     decided = [one for one in own if one.judgement is not Judgement.UNDECIDED]
     open_at = sum(map(len, done.undecided.values()))
-    said = f"no size is slower than the untouched site beyond noise, of {len(sizes)}"
+    said = f"no size of {len(sizes)} is slower than without rules, beyond noise"
     if decided:
         slowest = min(decided, key=lambda verdict: verdict.ratio)
         said += (
@@ -229,8 +263,8 @@ def by_environment(done: Verified) -> list[str]:
     names = ", ".join(f"{name}={value}" for name, value in done.needs)
     percent, low, high = (100 * (ratio - 1) for ratio in one.ratios)
     line = (
-        f"without a rule, by {names}: {percent:+.1f} % ({low:+.1f} to "
-        f"{high:+.1f}) against the untouched site, between {one.n_launches} launches of each"
+        f"where no rule is: {percent:+.1f} % ({low:+.1f} to {high:+.1f}) by {names}, "
+        f"{one.n_launches} launches"
     )
     return [line]
 
@@ -261,8 +295,7 @@ def text_of(done: Verified) -> Laid:
         "from",
         "to",
         "setting",
-        "sizes",
-        "faster, mean",
+        "faster",
         "95 %",
         "least",
         "seen",
@@ -277,14 +310,13 @@ def text_of(done: Verified) -> Laid:
                 format_size(one.rule.min_nbytes),
                 format_last(one.rule.max_nbytes),
                 str(one.rule.setting),
-                str(one.n_gaining),
                 f"{ratio:.2f}x",
                 f"{low:.2f} to {high:.2f}",
                 f"{ratios[0]:.2f}x" if ratios else "–",
                 one.shown.value if one.stands else one.state.value,
             )
         )
-    lines: list[str] = [table(columns, rows, numeric=(1, 2, 4, 5, 7))] if rows else []
+    lines: list[str] = [table(columns, rows, numeric=(1, 2, 4, 6))] if rows else []
     lines += [
         f"left to the library: {cut.collective.value} "
         f"{format_span(cut.min_nbytes, cut.max_nbytes)}: {cut.reason}"

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from rccltune.cli.console import Console, common
+from rccltune.cli.help import verb
 from rccltune.cli.options import COLLECTIVE, FOLDER
 from rccltune.model import Collective, Laid, format_span, lay
 
@@ -18,7 +19,7 @@ if TYPE_CHECKING:
     from rccltune.why import Answer, Remark, Verdict
 
 
-@click.command("why")
+@verb("why")
 @click.argument("files", type=FOLDER, nargs=-1, required=True, metavar="FILE...")
 @click.option("--rules", type=FOLDER, metavar="FILE", help="The job's rule file, to explain it.")
 @click.option("--collective", type=COLLECTIVE, help="Of a benchmark's table that names none.")
@@ -41,7 +42,6 @@ def why(
     Example:
       rccltune why job.log trace-*.csv --rules rccl_tuner_gfx942_cpx-nps4.csv
 
-    \b
     Exit codes: 0 answered, 3 the rule file is refused, 6 a file is not understood,
     8 the files tell nothing.
     """

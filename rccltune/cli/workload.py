@@ -45,7 +45,6 @@ def workload() -> None:
       rccltune workload show workload.csv --rules rules.csv
       rccltune sweep --mode cpx-nps4 --workload workload.csv
 
-    \b
     Exit codes: 0 done, 2 command line, 3 the rule file is refused, 6 a file is no workload,
     7 no session.
     """
@@ -86,15 +85,14 @@ def show(
     """Show which collectives and sizes matter, and which share rules cover.
 
     Sizes are as a tuner sees them: the total over ranks for all_gather and reduce_scatter. The
-    calls of all ranks are added up. What matters most comes first: by the time of the untouched
-    site where a session has it, by calls and bytes otherwise. With --session also what rules can
-    save at the very most; with --rules too what these save.
+    calls of all ranks are added up. What matters most comes first: by the time that the library
+    takes by itself where a session has it, by calls and bytes otherwise. With --session also what
+    rules can save at the very most; with --rules too what these save.
 
     \b
     Example:
       rccltune workload show record-*.csv --rules rccl_tuner_gfx942_cpx-nps4.csv
 
-    \b
     Exit codes: 0 done, 2 command line, 3 the rule file is refused, 6 a file is no workload,
     7 no session.
     """
@@ -135,7 +133,6 @@ def merge(
     Example:
       rccltune workload merge record-*.csv -o workload.csv
 
-    \b
     Exit codes: 0 done, 2 command line, or the same recording twice, 6 a file is no workload.
     """
     from rccltune import job, session

@@ -223,8 +223,8 @@ def _rule_files(folder: Path) -> tuple[Rules, ...]:
     found = [one for one in rules if one.count.rules]
     if not found:
         raise SessionError(
-            "there is no rule in this session's rule files: nothing is faster than the untouched "
-            "site, and a plugin without rules gains nothing"
+            "there is no rule in this session's rule files: nothing is faster than the library's "
+            "own choice, and a plugin without rules gains nothing"
             if rules
             else "there is no rule file in this session",
             where=str(folder),

@@ -130,7 +130,7 @@ _WIDTH: Final = 98
 SIMULATED: Final = (
     "SIMULATED: these rules come from a stand-in benchmark, not from hardware; not for production"
 )
-NOT_VERIFIED: Final = "NOT VERIFIED against the untouched site (rccltune verify)"
+NOT_VERIFIED: Final = "NOT VERIFIED on this machine (rccltune verify)"
 
 
 def remark(delivery: Delivery) -> str:

@@ -259,7 +259,7 @@ def _pooled(one: CurvePoint, other: CurvePoint) -> CurvePoint:
 
 
 _TABLE: Final = (
-    "nothing to do: gains are taken against the untouched site. Most likely the library has a "
+    "nothing to do: gains are compared with runs without the plugin. Most likely the library has a "
     "tuner table of its own there, which any plugin replaces, also at sizes that no rule covers."
 )
 _LAUNCHES: Final = (
@@ -288,7 +288,7 @@ def _notice(target: Target, views: dict[str, list[str]], remedy: str) -> Notice:
     said = "; ".join(f"{what} ({', '.join(where)})" for what, where in views.items())
     return Notice(
         caution=Caution.SILENCE_DIFFERS,
-        message=f"silent, our plugin answering nothing, is not the untouched site: {said}",
+        message=f"loading the plugin changes times though it answers nothing: {said}",
         remedy=remedy,
         where=f"{target.collective.value}, {target.scale}",
     )
@@ -380,7 +380,7 @@ def _silence_lines(found: Sequence[Silence]) -> list[str]:
     for one in found:
         by_target.setdefault(one.target, []).append(one)
     return [
-        f"silent and the untouched site ({_place(target)}): {_usual(several)}; "
+        f"plugin loaded but idle, against without it ({_place(target)}): {_usual(several)}; "
         + _verdict(sum(len(s.sizes) for one in several for s in one.stretches), several)
         for target, several in by_target.items()
     ]

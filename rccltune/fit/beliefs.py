@@ -161,7 +161,7 @@ class _Reader:
                 self.unreadable.append(
                     Notice(
                         caution=Caution.BELIEFS_DIFFER,
-                        message=f"what the library believed cannot be read: {error}",
+                        message=f"what the library predicted cannot be read: {error}",
                         remedy="nothing else depends on it.",
                         where=own.name,
                     )
@@ -190,7 +190,7 @@ class _Reader:
             message=f"{self.target.collective.value}, {self.target.scale}, "
             f"{self.target.variant.name}: the library did not offer or predict the same twice "
             f"at {format_size(first)}{more}",
-            remedy="what is shown as its belief is what it said first; look for what else than "
+            remedy="its first prediction is shown; look for what else than "
             "the size changes between calls: registered buffers, groups of calls.",
             where=self.differing[first],
         )

@@ -258,7 +258,7 @@ def doubt_notices(doubted: Counter[Doubt], wrong: Counter[Disqualified]) -> list
     """Wrong results by setting, loudly; all other doubts in one line."""
     notices = [
         Notice(
-            caution=Caution.DOUBTED_SAMPLES,
+            caution=Caution.WRONG_RESULTS,
             message=f"{collective.value} {setting} gave WRONG RESULTS in {count} samples; it is "
             "disqualified for this collective",
             remedy="keep the logs and report it to the library's maintainers; no speed is worth "

@@ -105,7 +105,7 @@ def check_site(site: Mapping[str, str]) -> None:
     """
     if site.get("RCCLTUNE_SCHEDULE"):
         raise CommandLineError(
-            "RCCLTUNE_SCHEDULE is set, and goes before the rules of every arm",
+            "RCCLTUNE_SCHEDULE is set, and wins over the rules of every run",
             hint="unset RCCLTUNE_SCHEDULE, then run the same command again.",
         )
 

@@ -152,7 +152,7 @@ class _Trial:
             session.write_atomically(path, model.json_text(model.to_plain(wanted), indent=1))
         for word in arms.set_in(self.site):
             self.reporter.say(
-                f"Warning: {word} is set in every arm: rules choose only what it leaves."
+                f"Warning: {word} is set in every run: rules choose only what it leaves."
             )
 
     def make(self) -> None:
@@ -304,7 +304,7 @@ class _Trial:
     def _check_rules(self, last: Run) -> None:
         if last.answers is None:
             raise MachineError(
-                "no rank loaded the plugin in the arm with the rules: what runs differ by says "
+                "no rank loaded the plugin in the runs with the rules: what runs differ by says "
                 "nothing of the rules",
                 where=str(last.folder),
                 hint="let the launcher hand NCCL_TUNER_PLUGIN, NCCL_TUNER_CONFIG_FILE and "

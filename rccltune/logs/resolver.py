@@ -163,7 +163,7 @@ class Resolver:
             self.notice(
                 Caution.FILE_OVERRULED,
                 f"the file says {nodes} node{'' if nodes == 1 else 's'}, --nodes says "
-                f"{stated.n_nodes}: the option is believed, since rccl-tests writes this column "
+                f"{stated.n_nodes}: the option wins, since rccl-tests writes this column "
                 "wrongly when several nodes run",
                 "nothing, if --nodes is right.",
                 line,

@@ -240,7 +240,7 @@ def _check_baseline(run: Run, resolver: Resolver) -> None:
         what = f"several settings ran at {nbytes} bytes"
     if what is not None:
         raise CommandLineError(
-            f"--baseline is the untouched site, but {what}",
+            f"--baseline says that nothing was forced, but {what}",
             where=resolver.where(run.said.line),
             hint="leave out --baseline; measure the site as it is, and import that log with it.",
         )

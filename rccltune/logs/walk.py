@@ -106,7 +106,7 @@ def agree_on_walk(walks: Mapping[str, Walk]) -> str | None:
     """
     shared = min(walk.n_whole for walk in walks.values())
     if all(walk.ended for walk in walks.values()) and len({w.n_begun for w in walks.values()}) > 1:
-        return "the ranks walked through different numbers of steps"
+        return "the ranks went through different numbers of steps"
     upto = {name: [row for row in w.rows if row.step < shared] for name, w in walks.items()}
     differing = agree(upto)
     if differing is not None:

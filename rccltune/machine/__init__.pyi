@@ -1,5 +1,6 @@
 from .checks.doctor import CHECKS as CHECKS
 from .checks.doctor import doctor as doctor
+from .checks.doctor import doctor_of_simulation as doctor_of_simulation
 from .checks.facts import Circumstances as Circumstances
 from .comparison import with_smi as with_smi
 from .content import has_any as has_any

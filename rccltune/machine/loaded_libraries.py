@@ -181,7 +181,7 @@ def _no_torch(python: str, ended: child.Ended, timeout_s: float) -> MachineError
     elif ended.code is None:
         said, hint = f"does not start ({last})", "name the job's own Python with its path."
     elif "No module named 'torch'" in ended.err:
-        said, hint = "has no torch", "name the Python of the job's environment, or use --pid."
+        said, hint = "has no torch", "name the Python of the job's environment with --python."
     else:
         said = f"cannot import torch: {last or f'exit code {ended.code}'}"
         hint = "run it as the job does, with the same modules and LD_LIBRARY_PATH."

@@ -135,8 +135,8 @@ def how_to_prove(
             "rccltune log it"
         )
     return True, (
-        f"{start}, and the library's log of every call says what ran; in every arm, the "
-        "untouched one too, small sizes take a little longer for it"
+        f"{start}, and the library's log of every call says what ran; in every launch, the "
+        "baseline too, small sizes take a little longer for it"
     )
 
 

@@ -405,7 +405,7 @@ def over_hosts(
 
 def _remark(place: Place, environment: Sequence[tuple[str, str]]) -> str:
     exports = " ".join(f"{name}={value}" for name, value in environment)
-    return f"Placement {place.name}: {place.scale}; every arm has {exports}"
+    return f"Placement {place.name}: {place.scale}; every launch has {exports}"
 
 
 def simulated_system(node: simulate.SimulatedNode) -> records.System:

@@ -140,7 +140,9 @@ VISIBLE: Final = (
     "GPU_DEVICE_ORDINAL",
 )
 _NODE_FOLDER: Final = f"/{NODES}"
-_SIMULATE: Final = "without a GPU, use --simulate mi300x, or work on logs with rccltune import."
+_SIMULATE: Final = (
+    "without a GPU, use --simulate mi300x --mode cpx-nps4, or work on logs with rccltune import."
+)
 
 
 def situations(system: System, variables: Mapping[str, str]) -> tuple[Finding, ...]:

@@ -165,7 +165,7 @@ def _judge(samples: Sequence[Sample], own: Path) -> tuple[Failure | None, str | 
     if not settings:
         return None, None
     n = sum(sample.doubt is Doubt.WRONG for sample in samples)
-    return Failure.WRONG, f"{n} half-rows of {', '.join(map(str, settings))} have WRONG RESULTS"
+    return Failure.WRONG, f"{n} timings of {', '.join(map(str, settings))} have WRONG RESULTS"
 
 
 def _last_words(folder: Path) -> str:

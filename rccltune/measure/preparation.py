@@ -296,7 +296,7 @@ def _method(wanted: Sweep, ground: plan.Ground) -> tuple[str, str | None]:
     if hindrance is None:
         how = "every setting at every size" if wanted.exhaustive else "searching in rounds"
         letter = plan.repeat_letter(ground)
-        return f"one launch walks through many settings ({letter}), {how}", None
+        return f"many settings in each launch ({letter}), {how}", None
     if wanted.method == "one-launch":
         raise MachineError(
             f"--method one-launch cannot be used here: {hindrance}",

@@ -52,6 +52,7 @@ class Progress:
     Attributes:
         number: launches made so far.
         of: launches that are to be made as far as is known; each failure adds one.
+        left_s: what the others of these take, None while nobody knows.
         best: fastest time in µs and its setting, by collective and size, so far.
     """
 
@@ -59,7 +60,7 @@ class Progress:
     of: int
     ran: Ran
     elapsed_s: float
-    left_s: float
+    left_s: float | None
     best: Mapping[tuple[Collective, int], tuple[float, Setting]]
 
 
@@ -288,12 +289,17 @@ class _Runner:
                 of=self.made + len(left),
                 ran=ran,
                 elapsed_s=time.monotonic() - self.start,
-                left_s=plan.estimate_s(left, prepared.sweep, self.outcomes),
+                left_s=plan.left_s(left, prepared.sweep, ledger.ended, self.share()),
                 best=self.best,
             )
         )
         self._stop_after_faults(ran)
         return ran
+
+    def share(self) -> float:
+        """Time that goes by for each second of a launch; what is between them takes time, too."""
+        made_s = sum(one.duration_s or 0.0 for one in self.outcomes[-self.made :])
+        return max(1.0, (time.monotonic() - self.start) / made_s) if made_s else 1.0
 
     def _tell_quarantine(self, ran: Ran) -> None:
         found = [q for q in self.prepared.ledger.quarantined if ran.launch.id in q.launches]
@@ -333,7 +339,7 @@ def _acquitted(ran: Ran, failure: Failure, n_kept: int, n_planned: int) -> str:
             "quarantined, and its wrong results disqualify it all the same"
         )
     return (
-        f"{who}: the launch that walks through settings {failure.words} with it, and it ends well "
+        f"{who}: the launch of many settings {failure.words} with it, and it ends well "
         f"alone; it is measured {n_kept} of {n_planned} times"
     )
 
@@ -362,7 +368,7 @@ def _machine_is_out(failed: Sequence[Ran], control: Ran, folder: Path) -> Launch
     first = failed[0].launch.id
     last = control.outcome.notices[-1] if control.outcome.notices else None
     return LaunchError(
-        f"the untouched benchmark worked before {names} failed and does not now: "
+        f"the benchmark with nothing forced worked before {names} failed and does not now: "
         f"{last.message if last else 'no reason given'}",
         where=f"{folder / 'launches' / first}/ and {folder / 'launches' / control.launch.id}/",
         hint="a hang or a crash may have wedged a GPU: look into dmesg and for processes that are "
@@ -376,7 +382,7 @@ def _no_baseline(ran: Ran, folder: Path) -> LaunchError:
     last = ran.outcome.notices[-1] if ran.outcome.notices else None
     collective = ran.launch.collectives[0]
     return LaunchError(
-        f"the untouched benchmark does not work ({collective.value}, nothing forced): "
+        f"the benchmark does not work, with nothing forced ({collective.value}): "
         f"{last.message if last else 'no reason given'}",
         where=f"{folder / 'launches' / ran.launch.id}/",
         hint="run its command by hand (launch.json has it) until it works, or leave the collective "
@@ -408,7 +414,7 @@ def _judge_noise(samples: Sequence[Sample], *, walks: bool, force: bool) -> bool
         times.setdefault((sample.key, sample.nbytes, launch), []).append(sample.time_us)
     spreads = [max(p) / min(p) - 1 for found in times.values() for p in pairwise(found)]
     if spreads and median(spreads) > _SPREAD and not force:
-        what = "passes of one setting in one launch" if walks else "untouched runs"
+        what = "passes of one setting in one launch" if walks else "runs with nothing forced"
         raise MachineError(
             f"{what} differ by {100 * median(spreads):.0f} % at the median size: "
             "nothing measured now could be trusted",

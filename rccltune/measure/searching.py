@@ -334,24 +334,34 @@ def file_of(done: Search, expected: Sequence[Expected]) -> SearchFile:
 
 
 def round_text(made: Round) -> str:
-    """What a round is for, in a few words."""
+    """What a round is for, in a line."""
+    text = f"Round {made.number} of {search.MOST_ROUNDS}: "
+    if not made.expected:
+        return text + "every setting at a few sizes"
+    text += "where the fastest is still open"
+    worst = max(made.expected, key=lambda one: one.worst)
+    return (
+        f"{text}; up to {100 * worst.worst:.1f} % to gain "
+        f"({worst.collective.value}, {format_size(worst.at_nbytes)})"
+    )
+
+
+def round_details(made: Round) -> str:
+    """How much is measured and why, what may be lost, and which settings are given up."""
     motives = dict.fromkeys(want.motive.value for want in made.wants)
-    pairs = sum(len(want.settings) for want in made.wants)
-    text = f"Round {made.number} of {search.MOST_ROUNDS}: {pairs} points; "
-    text += "; ".join(motives)
-    if made.expected:
-        text += f". Expected regret now: {'; '.join(map(expected_text, made.expected))}"
+    n_points = sum(len(want.settings) for want in made.wants)
     dropped = (
-        f"Dropped: {one.collective.value} {one.setting}, slower everywhere "
+        f"Given up: {one.collective.value} {one.setting}, slower everywhere "
         f"(by {100 * one.by:.0f} % and more)"
         for one in made.dropped
     )
-    return lay([text, *dropped])
+    expected = (f"Choosing now may lose: {expected_text(one)}" for one in made.expected)
+    return lay([f"{n_points} settings at sizes: {'; '.join(motives)}", *expected, *dropped])
 
 
 def expected_text(expected: Expected) -> str:
     """``all_reduce 0.3 % in the mean, 1.2 % at worst (at 2M)``."""
     return (
-        f"{expected.collective.value} {100 * expected.mean:.1f} % in the mean, "
+        f"{expected.collective.value} {100 * expected.mean:.1f} % on average, "
         f"{100 * expected.worst:.1f} % at worst (at {format_size(expected.at_nbytes)})"
     )

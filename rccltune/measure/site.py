@@ -183,8 +183,17 @@ def _without_tuner(site: Site) -> Site:
 
 
 def _real(request: SiteRequest) -> Site:
-    bench = _bench(request)
     system = _system()
+    try:
+        bench = _bench(request)
+    except MachineError as error:
+        if any(one.name == "no-gpu" for one in machine.situations(system, os.environ)):
+            raise MachineError(
+                f"no GPU here (and {error.message})",
+                hint="rccltune doctor says what is missing; --simulate mi300x --mode cpx-nps4 "
+                "shows all of it without a GPU.",
+            ) from error
+        raise
     if not bench.on_cpu:
         machine.check_mode(request.mode, system)
     # What detect shows: NVIDIA's GPUs name themselves through a program, asked once.

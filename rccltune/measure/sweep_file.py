@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any, Final
 
-from rccltune.measure.options import SweepOptions, declared, to_plain
+from rccltune.measure.options import SweepOptions, declared
 from rccltune.model import (
     TUNABLE,
     Collective,
@@ -150,3 +150,13 @@ def _wanted(
     for collective, nbytes in sizes:
         found.setdefault(collective, set()).add(nbytes)
     return tuple((collective, tuple(sorted(own))) for collective, own in found.items())
+
+
+def to_plain(values: Mapping[str, Any]) -> dict[str, Any]:
+    """Options as a session's sweep.yaml has them, without those that say nothing."""
+    said = ((declared()[name], value) for name, value in values.items())
+    return {
+        one.name: one.plain(value)
+        for one, value in said
+        if value not in (None, ()) and (one.option.pinned or value != one.default)
+    }

@@ -154,6 +154,7 @@ def _run(
             _write_search(prepared, under_way.rounds[-1].expected)
             if not under_way.is_over:
                 reporter.say(searching.round_text(under_way.rounds[-1]))
+                reporter.detail(searching.round_details(under_way.rounds[-1]))
         batch = [one for one in wanted if prepared.ledger.is_left(one)]
         tried: set[str] = set()
         while affordable := _affordable(prepared, [o for o in batch if o.id not in tried]):
@@ -216,7 +217,7 @@ def _refuse_hidden_choices(prepared: Prepared) -> None:
         path = choosing[0][0]
         said = "; ".join(f"{where} sets {name}={value}" for where, name, value in choosing)
         raise MachineError(
-            f"a configuration file chooses for every launch, the untouched ones too: {said}",
+            f"a configuration file chooses for every launch, the baseline's too: {said}",
             where=path,
             hint=f"mv {path} {path}.off while measuring; --force measures all the same.",
         )

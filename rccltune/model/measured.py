@@ -311,6 +311,7 @@ class Caution(Enum):
 
     ONE_RUN = "one-run"
     BURST = "burst"
+    WRONG_RESULTS = "wrong-results"
     NO_BASELINE = "no-baseline"
     DOUBTED_SAMPLES = "doubted-samples"
     NOT_SELECTABLE = "not-selectable"
@@ -337,22 +338,28 @@ class Caution(Enum):
         """One line for docs/exit-codes.md; the message of a notice says what happened this time."""
         return _MEANING[self]
 
+    @property
+    def remark(self) -> str | None:
+        """What one says of it in passing; None where somebody has to act or to know."""
+        return _REMARK.get(self)
+
 
 _MEANING: Final = {
     Caution.ONE_RUN: "measured in one launch: a few percent are noise",
     Caution.BURST: "a time was far above what other launches had there, and was left out",
-    Caution.NO_BASELINE: "the untouched library was not measured: nothing is said to beat it",
-    Caution.DOUBTED_SAMPLES: "samples were not used, for the doubts below",
+    Caution.WRONG_RESULTS: "a setting computed wrong results and is chosen nowhere",
+    Caution.NO_BASELINE: "the library's own choice was not measured: nothing is said to beat it",
+    Caution.DOUBTED_SAMPLES: "samples were not used, for the reasons below",
     Caution.NOT_SELECTABLE: "measured, and no rule can choose it",
     Caution.UNSTATED_SETTING: "nothing says which setting ran, so the samples are used for nothing",
     Caution.MISSING_VIEW: "not measured in every type and placement that other settings were",
     Caution.TOLERANCE_NOT_MET: "no setting is good everywhere: the least bad was taken",
-    Caution.FILE_OVERRULED: "an option contradicts the file, and the option is believed",
+    Caution.FILE_OVERRULED: "an option contradicts the file, and the option wins",
     Caution.INCOMPLETE_LOG: "rows of a log are missing, cut or damaged",
     Caution.LINGERED: "the launcher outlived its ranks and was ended",
     Caution.LAUNCH_FAILED: "a launch failed; others go on",
     Caution.QUARANTINED: "a setting failed twice and is measured no more",
-    Caution.SILENCE_DIFFERS: "our plugin answering nothing is not as fast as the untouched site",
+    Caution.SILENCE_DIFFERS: "the plugin, loaded and idle, makes the library slower or faster",
     Caution.METHODS_DISAGREE: "one launch for all settings and separate launches differ",
     Caution.DERIVED_TIME: "times were worked out from bandwidths, with their few digits",
     Caution.ASSUMED: "the file does not say it, and something was assumed",
@@ -361,6 +368,14 @@ _MEANING: Final = {
     Caution.FORCED_BY_SWITCHES: "the library measured has no tuner and cannot use the rules",
     Caution.LIBRARIES_DIFFER: "samples of one variant were measured with two library versions",
     Caution.PROTOCOL_OVERWRITTEN: "on several nodes the library sets the protocol after the tuner",
+}
+_REMARK: Final = {
+    Caution.BURST: "stalled timings left out",
+    Caution.DOUBTED_SAMPLES: "timings left out",
+    Caution.NOT_SELECTABLE: "settings measured that no rule can choose",
+    Caution.LINGERED: "a launcher had to be ended after its ranks",
+    Caution.SILENCE_DIFFERS: "times with the plugin loaded but idle differ",
+    Caution.BELIEFS_DIFFER: "the library's predictions differ between calls",
 }
 
 

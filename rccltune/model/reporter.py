@@ -9,5 +9,8 @@ class Reporter:
     def say(self, text: str) -> None:
         """Take a sentence for people."""
 
+    def detail(self, text: str) -> None:
+        """Take a sentence for those who want to know more."""
+
     def progress(self, step: object) -> None:
         """Take what a launch that ended has to say: a record of the work that made it."""

@@ -39,11 +39,11 @@ class Range:
 class Motive(Enum):
     """Why something is measured; the value says it."""
 
-    COARSE = "a coarse pass over all settings"
+    COARSE = "all settings at a few sizes"
     CONTEND = "another setting may be faster there"
     CROSSOVER = "the best setting changes nearby"
-    CHANNELS = "the setting survived; fewer or more channels may do better"
-    CONFIRM = "winners are measured again before they are believed"
+    CHANNELS = "fewer or more channels may do better"
+    CONFIRM = "winners are measured once more"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

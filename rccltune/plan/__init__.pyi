@@ -10,6 +10,7 @@ from .launches import arms as arms
 from .launches import benchmark_options as benchmark_options
 from .launches import estimate_s as estimate_s
 from .launches import launch_of as launch_of
+from .launches import left_s as left_s
 from .launches import over_own as over_own
 from .launches import plan as plan
 from .launches import repeat_letter as repeat_letter

@@ -7,7 +7,7 @@ import itertools
 import random
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from statistics import median
+from statistics import fmean, median
 from typing import Final
 
 from rccltune.model import (
@@ -28,6 +28,7 @@ from rccltune.model import (
     Scale,
     Schedule,
     Setting,
+    Status,
     Sweep,
     Variant,
     widened_by,
@@ -341,6 +342,42 @@ def estimate_s(
         return len(launches) * start_s
     start = starting_s(launches, known)
     return sum(start + passes_of(one) * pass_s(over_own(sweep, one)) for one in launches)
+
+
+def left_s(
+    launches: Sequence[Launch],
+    sweep: Sweep,
+    ended: Iterable[tuple[Launch, Outcome]],
+    share: float = 1.0,
+) -> float | None:
+    """Seconds that launches will take, by what others took; None before two have ended well.
+
+    A launch takes a start and a share of what its calls would take by :func:`pass_s`, both fitted
+    by least squares and neither below zero.
+
+    Args:
+        launches: those to be made.
+        sweep: their calls.
+        ended: launches of the same session.
+        share: time that goes by for each second of a launch.
+    """
+
+    def calls_s(one: Launch) -> float:
+        return passes_of(one) * pass_s(over_own(sweep, one))
+
+    seen = [
+        (calls_s(one), outcome.duration_s)
+        for one, outcome in ended
+        if outcome.duration_s is not None and outcome.status is Status.OK
+    ]
+    if len(seen) < 2:
+        return None
+    mean_calls, mean_s = (fmean(column) for column in zip(*seen, strict=True))
+    spread = sum((calls - mean_calls) ** 2 for calls, _ in seen)
+    both = sum((calls - mean_calls) * (took - mean_s) for calls, took in seen)
+    slope = min(max(0.0, both / spread if spread else 0.0), mean_s / mean_calls)
+    start = mean_s - slope * mean_calls
+    return share * sum(start + slope * calls_s(one) for one in launches)
 
 
 def starting_s(launches: Iterable[Launch], known: Iterable[float] = ()) -> float:

@@ -259,7 +259,7 @@ def continuation(walk: Launch, walked: Sequence[Walked], barred: Container[Setti
     leading, steps = _parts(walk)
     left = _left(walk, walked, barred)
     if not _is_worth(left, steps):
-        raise ValueError("nothing of this walk is left")
+        raise ValueError("nothing of this launch is left")
     turn = [setting for setting in dict.fromkeys(steps) if left[setting]]
     done = Counter(steps)
     done.subtract(Counter(turn))
@@ -303,7 +303,7 @@ def alone(walk: Launch, setting: Setting) -> Launch:
 def _parts(walk: Launch) -> tuple[tuple[Setting, ...], tuple[Setting, ...]]:
     """The warm-up's steps and the table's."""
     if walk.schedule is None or walk.schedule.questions is None:
-        raise ValueError("this launch walks through nothing")
+        raise ValueError("this launch has no setting")
     n = walk.schedule.questions.leading
     return walk.schedule.settings[:n], walk.schedule.settings[n:]
 

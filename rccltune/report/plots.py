@@ -52,7 +52,7 @@ def plot_session(
         reporter: told what is worth telling.
         directory: of the figures, None for the session's own.
         formats: of the files.
-        overwrite: replace figures that are there.
+        overwrite: replace figures that are there; the session's own always are.
         bounds: told what the session's rates of links say, where it has any.
 
     Raises:
@@ -83,6 +83,7 @@ def plot_session(
         reporter.say(sentence)
     where = directory or folder / "plots"
     with session.disk_errors(where):
+        overwrite = overwrite or directory is None
         return files.draw_figures(wanted, where, formats=formats, overwrite=overwrite)
 
 

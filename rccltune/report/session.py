@@ -95,7 +95,7 @@ def report_session(
         options: of the choice.
         reporter: told what is worth telling.
         output: the page; None for the session's own.
-        overwrite: replace a page that is there.
+        overwrite: replace a page that is there; the session's own always is.
 
     Raises:
         CommandLineError: the file is there and may not be overwritten.
@@ -103,7 +103,7 @@ def report_session(
         TooLittleDataError: no good sample.
     """
     path = output or folder / REPORT_FILE
-    if path.exists() and (path.is_dir() or not overwrite):
+    if path.exists() and (path.is_dir() or not (overwrite or output is None)):
         raise CommandLineError(
             "the report is there already" if path.is_file() else "this is a folder, no page",
             where=str(path),

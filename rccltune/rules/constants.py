@@ -93,7 +93,7 @@ def emit_constants(
     Args:
         folders: sessions of one machine.
         output: None is the default name beside the rule file's, ``-`` stdout.
-        overwrite: whether a file that differs may be replaced.
+        overwrite: whether a file that was named and differs may be replaced.
         min_gain: what the library's choice must gain somewhere.
         tolerance: what it may lose anywhere.
         reporter: told what is worth telling.
@@ -102,7 +102,7 @@ def emit_constants(
         MachineError: no host of these sessions takes constants.
         TooLittleDataError: no launch shows the library's table, or too few sizes.
         VerificationError: with them the library would choose worse somewhere, or nothing better.
-        CommandLineError: the file is there and may not be overwritten.
+        CommandLineError: the file that was named is there and may not be overwritten.
     """
     fits = [fit_session(folder, reporter=reporter) for folder in folders]
     fingerprint = one_machine([done.session for done in fits])
@@ -131,7 +131,7 @@ def emit_constants(
     path = output or (folders[0] / file_name(fingerprint)).with_suffix(".constants")
     to_stdout = str(path) == "-"
     if not to_stdout:
-        write_all([(path, text)], overwrite=overwrite, reporter=reporter)
+        write_all([(path, text)], overwrite=overwrite or output is None, reporter=reporter)
     return ConstantsDone(
         path=None if to_stdout else path, text=text, changes=changes, foreseen=foreseen
     )

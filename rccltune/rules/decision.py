@@ -112,7 +112,7 @@ def check_plugin(path: Path) -> list[str]:
     """Load the file and ask it at every version of the interface, inside a rule and outside.
 
     Returns:
-        One line for each version.
+        What the file is, and one line for each version.
 
     Raises:
         MachineError: it cannot be loaded.
@@ -120,7 +120,9 @@ def check_plugin(path: Path) -> list[str]:
     """
     host = Host(path)
     digest = hashlib.sha256(path.read_bytes()).hexdigest()
-    lines = [f"{path}", f"sha256 {digest}", f"built: {plugin.build_info()}"]
+    built = plugin.build_info()
+    how = f"version {built['version']}, {built['build_type']} build by {built['compiler']}"
+    lines = [f"{path}", f"  {how}, sha256 {digest}"]
     table = cost_table((a, p) for a in Algorithm for p in Protocol)
     with tempfile.TemporaryDirectory(prefix="rccltune-") as folder:
         rules = Path(folder) / "rules.csv"
@@ -136,5 +138,5 @@ def check_plugin(path: Path) -> list[str]:
                     where=str(path),
                     hint="install rccltune again; if it stays so, please report it.",
                 )
-            lines.append(f"ABI version {abi}: loads, applies a rule, leaves the rest alone")
+            lines.append(f"  tuner interface v{abi}: loads, applies a rule, leaves the rest alone")
     return lines

@@ -46,7 +46,7 @@ from rccltune.rules.sheets import (
     sheet_name,
     sheets_of,
 )
-from rccltune.rules.writer import render_environment, write_all
+from rccltune.rules.writer import is_verified, render_environment, write_all
 from rccltune.scaling import predicted
 from rccltune.session import VENDOR_UNKNOWN, one_machine
 from rccltune.zones import choice_of, environments_of, together, zones_in
@@ -58,13 +58,21 @@ if TYPE_CHECKING:
 def emit_rules(request: EmitRequest, *, reporter: Reporter) -> Emitted:
     """Choose and write the rule file, with the exports that use it.
 
+    Files of the default names are the session's own and are made anew, but for verified ones: to
+    prove them took an hour of a machine.
+
     Raises:
-        CommandLineError: the file is there and may not be overwritten.
+        CommandLineError: a file that was named is there and may not be overwritten.
         RccltuneError: as of :func:`choose_rules`.
     """
     chosen = choose_rules(request, reporter=reporter)
-    _write((chosen, *chosen.beside), overwrite=request.overwrite, reporter=reporter)
-    return chosen
+    is_own = request.output is None
+    made = [
+        replace(one, is_kept=is_own and not request.overwrite and _is_proven(one))
+        for one in (chosen, *chosen.beside)
+    ]
+    _write(made, overwrite=request.overwrite or is_own, reporter=reporter)
+    return replace(made[0], beside=tuple(made[1:]))
 
 
 def choose_rules(request: EmitRequest, *, reporter: Reporter) -> Emitted:
@@ -316,9 +324,17 @@ _OTHERS: Final[Mapping[str, Callable[[EmitRequest, Sheet, RuleDocument], Transla
 }
 
 
+def _is_proven(emitted: Emitted) -> bool:
+    """Whether verified rules lie where this would be written, or beside the exports alone."""
+    exports = emitted.environment_path
+    path = emitted.path or (exports.with_suffix(".csv") if exports else None)
+    return path is not None and is_verified(path)
+
+
 def _write(emitted: Sequence[Emitted], *, overwrite: bool, reporter: Reporter) -> None:
-    files = [(one.path, one.text) for one in emitted]
-    files += [(one.environment_path, one.environment_text) for one in emitted]
+    written = [one for one in emitted if not one.is_kept]
+    files = [(one.path, one.text) for one in written]
+    files += [(one.environment_path, one.environment_text) for one in written]
     files += [(more.path, more.text) for one in emitted for more in one.translated]
     made = [(path, text) for path, text in files if path is not None]
     write_all(made, overwrite=overwrite, reporter=reporter)

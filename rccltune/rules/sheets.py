@@ -182,7 +182,7 @@ def _joint(
             replace(options, arch=fits[0].session.fingerprint.arch_or_vendor),
         )
     if chosen is None or not chosen.zones:
-        why = why or "not every one of them has an untouched run"
+        why = why or "not every one of them has a run with nothing forced"
         reporter.say(f"{scale}: rules are for placement {' and '.join(parts)} alone: {why}")
         return Sheet(placement=None, zones=())
     bypasses = [bypass for done in fits for bypass in done.bypasses]
@@ -292,6 +292,7 @@ class Emitted:
         beside: files for one placement of ranks each, where there are more files than one.
         base: the vendor's table behind the rules, None where none was asked for.
         translated: files in the dialects of other consumers.
+        is_kept: verified rules lie at ``path``; neither they nor their exports were replaced.
     """
 
     path: Path | None
@@ -308,6 +309,7 @@ class Emitted:
     beside: tuple[Emitted, ...] = ()
     base: Vendor | None = None
     translated: tuple[Translated, ...] = ()
+    is_kept: bool = False
 
     @property
     def count(self) -> RuleCount:
@@ -321,6 +323,7 @@ class Emitted:
         return {
             "path": str(self.path) if self.path else None,
             "environment_path": str(self.environment_path) if self.environment_path else None,
+            "kept": self.is_kept,
             "environment": self.environment,
             "environments": model.to_plain(self.environments),
             "needs": dict(self.needs),

@@ -247,7 +247,7 @@ def render_environment(
     chosen = next((one for one in environments if one.chosen), None)
     lines.append("#")
     if chosen is None and not needs:
-        lines += _said("The untouched site's own environment stands: no variant is exported.")
+        lines += _said("The environment stays as it is: no variant is exported.")
     elif chosen is not None:
         lines += _said(f"{chosen.variant.name}: the rules are for this environment.")
         lines += _findings(chosen)
@@ -304,14 +304,14 @@ def finding_lines(one: VariantGain) -> list[str]:
     where = f"{one.target.collective.value}, {one.target.scale}"
     if one.target.rank_placement not in (None, "node"):
         where += f", {one.target.rank_placement}"
-    lines = [f"{where}: {_range(found)} than the untouched site" for found in one.better]
-    lines += [f"{where}: {_range(found)} than the untouched site" for found in one.worse]
+    lines = [f"{where}: {_range(found)} than the library's own choice" for found in one.better]
+    lines += [f"{where}: {_range(found)} than the library's own choice" for found in one.worse]
     lines += [
         f"{where}: {_range(found)} than the site with its rules"
         for found in (*one.ahead, *one.behind)
     ]
     if not lines:
-        lines = [f"{where}: no difference from the untouched site that noise could not make"]
+        lines = [f"{where}: no difference from the library's own choice beyond noise"]
     if one.wrong is not None and one.wrong.from_nbytes is not None:
         lines.append(
             f"{where}: from {format_size(one.wrong.from_nbytes)} on results differ by more than "

@@ -141,7 +141,7 @@ def samples_before_the_end(
         reading = read_stream(whole, str(log), _stated(wanted), wanted.id)
     walks = _walks(own)
     if any(walk.n_over for walk in walks.values()):
-        raise LaunchError("more was asked than the walk has steps", where=str(own))
+        raise LaunchError("more was asked than the launch has steps", where=str(own))
     cut = {name: replace(walk, ended=False) for name, walk in walks.items()}
     samples = _walked(wanted, cut, reading.samples)
     return machine.overwrite_doubted(samples, library or reading.library_version, reading.samples)
@@ -246,7 +246,7 @@ def _walked(
         LaunchError: a table that the steps do not fit.
     """
     if wanted.schedule is None or wanted.schedule.questions is None:
-        raise ValueError("this launch walks through nothing")
+        raise ValueError("this launch has no setting")
     # Only what every rank has finished is proven.
     shortest = min(walks.values(), key=lambda walk: walk.n_whole)
     return place(printed, shortest, wanted.schedule.settings, wanted.schedule.questions)
@@ -289,7 +289,7 @@ def _doubts(samples: Sequence[Sample], wanted: Launch) -> tuple[Notice, ...]:
     return tuple(
         Notice(
             caution=Caution.DOUBTED_SAMPLES,
-            message=f"{setting}: {len(found)} half-rows from {min(s.nbytes for s in found)} to "
+            message=f"{setting}: {len(found)} timings from {min(s.nbytes for s in found)} to "
             f"{max(s.nbytes for s in found)} bytes are not used: {meaning}",
             remedy="see the columns doubt and executed in samples.csv.",
             where=wanted.id,

@@ -10,7 +10,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Final
 
-from rccltune.model import InputFileError
+from rccltune.model import CommandLineError, InputFileError
 from rccltune.simulate.compiled import written
 from rccltune.simulate.kept import SUFFIX, read_kept
 from rccltune.simulate.modelled import filled
@@ -25,10 +25,18 @@ def shipped_nodes() -> tuple[str, ...]:
     return tuple(sorted(path.stem for path in (DATA / "nodes").glob("*.yaml")))
 
 
+def _parted(name: str) -> tuple[str, str]:
+    """``mi300x-cpx-nps4`` as product and mode."""
+    product, _, mode = name.rpartition("-")
+    product, _, compute = product.rpartition("-")
+    return product, f"{compute}-{mode}"
+
+
 def node_path(text: str, mode: str | None = None) -> Path:
     """The file meant by ``--simulate``: a path, a shipped name, or a shipped product with its mode.
 
     Raises:
+        CommandLineError: a product has several modes, and none is named.
         InputFileError: there is no such file.
     """
     path = Path(text)
@@ -38,6 +46,12 @@ def node_path(text: str, mode: str | None = None) -> Path:
     for name in (text, f"{text}-{mode}"):
         if name in known:
             return DATA / f"nodes/{name}.yaml"
+    modes = [mode for name, mode in (_parted(name) for name in known) if name == text]
+    if mode is None and modes:
+        raise CommandLineError(
+            f"which mode of {text} to simulate is not said",
+            hint=f"add {' or '.join(f'--mode {one}' for one in modes)}.",
+        )
     raise InputFileError(
         f"There is no simulated node '{text}'" + (f" in mode {mode}." if mode else "."),
         hint=f"Name a .yaml file or one of: {', '.join(known)}.",

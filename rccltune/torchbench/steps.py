@@ -15,7 +15,7 @@ LEADING: Final = 1
 _TOLD: Final = "advance=told"
 _SYMBOL: Final = "rccltune_schedule_step_v1"
 _MEANING: Final = {
-    0: "no communicator walks by the schedule: the library has not loaded the plugin, or its "
+    0: "no communicator follows the schedule: the library has not loaded the plugin, or its "
     "communicator has another number of ranks",
     -1: "the plugin is at a later step already",
     -2: "the schedule has fewer steps",

@@ -333,7 +333,7 @@ class Looker:
         own = folder / "launches" / last.id
         if planned.variant.name != TUNED:
             why = outcome.notices[-1].message if outcome.notices else "no reason given"
-            raise LaunchError(f"the untouched benchmark does not work: {why}", where=f"{own}/")
+            raise LaunchError(f"the benchmark does not work without rules: {why}", where=f"{own}/")
         return (), proofs.where_it_failed(own, self.ground.site, last, rules, outcome)
 
     def _is_there(self, planned: Launch) -> bool:
@@ -362,7 +362,7 @@ class Looker:
                 of=self.n_taken + left,
                 ran=ran,
                 elapsed_s=elapsed_s,
-                left_s=(left - 1) * elapsed_s / self.n_made,
+                left_s=(left - 1) * elapsed_s / self.n_made if self.n_made > 1 else None,
                 best={},
             )
         )

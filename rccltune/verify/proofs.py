@@ -69,7 +69,7 @@ class Failed:
 def wrong_without_rules(own: Path) -> VerificationError:
     """Nothing can be held against a library that computes wrongly by itself."""
     return VerificationError(
-        "the untouched library gives WRONG RESULTS: nothing can be held against it",
+        "the library gives WRONG RESULTS by itself: nothing can be compared with it",
         where=f"{own}/stdout.log",
         hint="the machine, its driver or this RCCL is at fault, and no rule: see dmesg.",
     )
@@ -143,7 +143,7 @@ def _hold(row: Asked, one: Launch, rules: Sequence[Rule], site: Site, proven: Pr
     matching = [rule for rule in rules if rule.matches(row.collective, row.nbytes, site.scale)]
     hit = next((rule for rule in matching if rule.setting == row.answer), None)
     if row.answer is not None and (hit is None or arm == SILENT):
-        where = "in a silent step" if arm == SILENT else "where the file has no such rule"
+        where = "in a step without rules" if arm == SILENT else "where the file has no such rule"
         raise VerificationError(
             f"the plugin answered {row.answer} to {row.collective.value} of {row.nbytes} bytes, "
             f"{where}",

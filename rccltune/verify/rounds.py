@@ -246,7 +246,7 @@ class _Course:
         losing = [one.cut for one in found if one.cut is not None]
         if believed and any(rule.vendor for rule in self.file.rules):
             raise HarmError(
-                f"rows of the base slow the untouched site: {in_words(believed)}",
+                f"rows of the base are slower than no rule at all: {in_words(believed)}",
                 where=str(self.wanted.where),
                 hint="the base is not what this library has: emit the rules over its own (--base "
                 "auto), or over none. Nothing was written.",
@@ -305,7 +305,7 @@ class _Course:
 
     def _tell(self, cut: Cut) -> None:
         where = f"{cut.collective.value} {format_span(cut.min_nbytes, cut.max_nbytes)}"
-        self.ground.reporter.say(f"{where} goes back to the untouched library: {cut.reason}")
+        self.ground.reporter.say(f"{where} goes back to the library: {cut.reason}")
 
     def _rewrite(self, losing: Sequence[Cut]) -> None:
         self.cuts += losing

@@ -252,7 +252,7 @@ def _lost(rule: Rule, lost: Sequence[Weighed], sizes: Sequence[Weighed]) -> Cut:
     """What must go of a rule that loses, in whichever view."""
     wrong = [one for one in lost if one.verdict.judgement is Judgement.WRONG]
     first = (wrong or list(lost))[0]
-    word = "wrong results" if wrong else "slower than the untouched site"
+    word = "wrong results" if wrong else "slower than the library's own choice"
     reason = word if first.gains else f"{word} ({first.verdict.view})"
     found = []
     for view in dict.fromkeys(one.verdict.view for one in lost):

@@ -240,7 +240,7 @@ def verify_rules(
         raise CommandLineError(
             "this file has no rule, so there is nothing to verify",
             where=str(request.rules),
-            hint="the library chooses as it did; the file's #@ hole lines say why at each size.",
+            hint="the library chooses as it did; its comments say why at each size.",
         )
     if not before.rules:
         raise CommandLineError(
@@ -396,7 +396,7 @@ def _with_evidence(state: Settled, site: Site) -> str:
     where = "SIMULATED, no hardware" if site.node is not None else "on this machine"
     if site.node is not None and site.fingerprint.runner:
         where += f" ({site.fingerprint.runner}; results not checked)"
-    head = f"{VERIFIED_MARK} against the untouched site, {where}, {site.scale}"
+    head = f"{VERIFIED_MARK} with and without the rules in turns, {where}, {site.scale}"
     others = [str(one.condition) for one in state.held if not one.condition.is_own]
     also = (f"{VERIFIED_MARK} nowhere slower under: {', '.join(others)}",) if others else ()
     return rewritten(state.text, changes, (f"{head}, {state.n_launches} launches", *also))

@@ -112,7 +112,7 @@ def _causes(job: Job, where: Where, known: Known) -> Iterator[Reason]:
     yield from _different(job, where)
     for one in started:
         if one.how == "inert":
-            yield _said(one, job, "the plugin is loaded and silent", known)
+            yield _said(one, job, "the plugin is loaded and says nothing", known)
         if one.how == "schedule":
             path = f" ({one.path})" if one.path else ""
             yield Reason(

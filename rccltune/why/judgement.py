@@ -105,7 +105,7 @@ class Judge:
         sums = self._job.totals.get(key[0])
         if sums is not None and sums.calls and not sums.not_selectable:
             return Reason(
-                Kind.HOLE, "the file has none here", "see its holes with: rccltune explain RULES"
+                Kind.HOLE, "the file has none here", "see where it has none: rccltune explain RULES"
             )
         if sums is not None and sums.not_selectable and not sums.misses:
             return Reason(

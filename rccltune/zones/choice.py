@@ -112,7 +112,7 @@ def _baseline(board: Board, where: str) -> Notice | None:
         return None
     return Notice(
         caution=Caution.NO_BASELINE,
-        message="the untouched library was not measured: rules say which setting is the fastest "
+        message="the library's own choice was not measured: rules say which setting is the fastest "
         "of those measured, not that it beats what runs today",
         remedy="measure it (rccltune sweep does by itself), or name it with --baseline.",
         where=where,
@@ -314,7 +314,7 @@ def _refuse_nothing(groups: Sequence[Group], options: ChoiceOptions) -> None:
         raise TooLittleDataError(
             "no good sample of any setting was measured: there is nothing to choose from",
             hint="sweep or import settings beside the baseline; samples.csv says why samples "
-            "were doubted.",
+            "were left out.",
         )
     if options.baseline is not None and not any(group.baseline for group in groups):
         settings = sorted({str(arm.setting) for group in groups for arm in group.arms})

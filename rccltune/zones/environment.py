@@ -292,7 +292,8 @@ def _against(made: Environment, options: ChoiceOptions, *, confined: bool) -> st
         names = dict.fromkeys(one.target.collective.value for one, _ in slower)
         worst = min(gain.gain.low for _, gain in slower)
         percent = 100 * (1 / (1 + worst) - 1)
-        return f"it makes {', '.join(names)} up to {percent:.0f} % slower than the untouched site"
+        slow = f"up to {percent:.0f} % slower than the library's own choice"
+        return f"it makes {', '.join(names)} {slow}"
     if not any(one.ahead for one in made.gains):
         return _NOTHING
     return None if made.score > 0 else _LESS
@@ -322,7 +323,7 @@ def _threshold(places: Sequence[_Place], options: ChoiceOptions, *, follows: boo
 
 
 def _first_harm(place: _Place, options: ChoiceOptions) -> int | None:
-    """The smallest size at which the path is slower than the untouched site."""
+    """The smallest size at which the path is slower than the library's own choice."""
     found = race(place.base, place.ours, options.tolerance, place.target)
     harmed = (n for n, s in zip(found.sizes, found.standings, strict=False) if s.proven)
     return next(harmed, None)

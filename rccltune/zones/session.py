@@ -150,7 +150,7 @@ def environments_of(
     if named is None:
         names = [DEFAULT_VARIANT.name, *(one.variant.name for one in found)]
         raise CommandLineError(
-            f"the variant '{options.variant}' was not measured beside the untouched site",
+            f"the variant '{options.variant}' was not measured beside the default",
             where=str(done.session.path),
             hint=f"measured are {', '.join(names)}.",
         )

@@ -186,9 +186,9 @@ def test_both_methods_see_the_same(done: FitDone, tmp_path: Path) -> None:
 
 def test_fit_says_it_in_a_few_lines(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """What it would choose, what that loses, what it does not offer."""
-    assert run(["fit", str(folder)]) == 0
+    assert run(["fit", str(folder), "-v"]) == 0
     text = capsys.readouterr().out
-    parts = text.split("The library's belief: ")[1:]
+    parts = text.split("What the library predicts: ")[1:]
     (plain,) = (p for p in parts if p.startswith("all_reduce, 64 ranks on 1 node (float"))
     assert len(plain.strip().splitlines()) <= 7
     assert "1 KiB – 256 KiB" in plain
@@ -206,13 +206,13 @@ def test_a_host_without_a_table_is_said_to_have_none(
     """RCCL 2.21.5 asks with tuner ABI v2; nothing is invented, and nothing drawn."""
     session = sweep(tmp_path, "one-launch", release={"rccl": "2.21.5", "benchmark": "rt24"})
     capsys.readouterr()
-    assert run(["fit", str(session)]) == 0
+    assert run(["fit", str(session), "-v"]) == 0
     text = capsys.readouterr().out
     assert "shows a tuner no times, so its choice is not known" in text
     assert "Not offered" not in text
     assert run(["plot", str(session)]) == 0
     said = capsys.readouterr()
-    assert "belief: no time that the library predicts is known here" in said.err
+    assert "predicted: no time that the library predicts is known here" in said.err
     assert "-belief" not in said.out
 
 
@@ -322,7 +322,7 @@ def test_a_session_without_traces_says_nothing(
     session = tmp_path / "session"
     assert run(["import", str(table), "-o", str(session)]) == 0
     capsys.readouterr()
-    assert run(["fit", str(session)]) == 0
+    assert run(["fit", str(session), "-v"]) == 0
     assert "belief" not in capsys.readouterr().out.lower()
     assert "beliefs" not in json.loads((session / "fit.json").read_text())
     assert run(["plot", str(session)]) == 0

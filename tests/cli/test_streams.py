@@ -63,7 +63,7 @@ def derived(folder: Path) -> dict[str, bytes]:
 
 def holds_talk(folder: Path) -> list[Path]:
     """Files of a session that have what was for stdout or stderr."""
-    said = (b"launches to make", b" usable, ", b"Session: ", b"Next: rccltune", b"To use it now")
+    said = (b"launches to make", b"Round 1 of ", b"Session: ", b"Next: rccltune", b"To use it now")
     files = [path for path in folder.rglob("*") if path.is_file() and path.suffix != ".html"]
     return [path for path in files if any(one in path.read_bytes() for one in said)]
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from pathlib import Path
 from typing import Any
 
@@ -40,12 +41,12 @@ def test_one_command_ends_in_verified_rules_and_says_how_to_use_them(
     n_verified = len(list(SESSION.glob("verification/launches/*/outcome.json")))
     assert planned["verification"]["n_launches"] <= n_verified
     assert "SIMULATED: nothing of this was measured on hardware" in said
-    assert "Faster than the untouched site, verified:" in said
+    assert "Verified, faster than the library's own choice:" in said
     assert "tree/ll" in said
     [path] = SESSION.glob("rccl_tuner_*.csv")
     assert f"source {path.with_suffix('.env').resolve()}" in said
     text = path.read_text(encoding="utf-8")
-    assert "# verified: against the untouched site" in text
+    assert "# verified: with and without the rules in turns" in text
     assert read_rules(text.encode()).rules
     assert list(SESSION.glob("plots/*-speedup.png"))
 
@@ -92,11 +93,8 @@ def test_the_first_lines_say_how_long_the_whole_takes(
     run(["tune", *words])
     said = capsys.readouterr().err
     [line] = [line for line in said.splitlines() if "launches to make" in line]
-    assert line == (
-        f"{n} launches to make, 0 in the session already; about {n} s; one more round may follow "
-        f"what they find, about {2 * n} s in all; --budget 1 s ends it; verifying what they find "
-        "adds about 12 s or more"
-    )
+    numbers = [int(number) for number in re.findall(r"\d+", line)]
+    assert numbers == [n, n, 2, 3 * n, 1]
 
 
 @pytest.mark.long
@@ -121,7 +119,7 @@ def test_where_nothing_is_to_be_won_no_rule_is_left(capsys: pytest.CaptureFixtur
     more = ["--setting", "tree/ll", "--setting", "ring/ll", "--max-bytes", "128K"]
     assert tune("node.yaml", *more) == 0
     said = capsys.readouterr().out
-    assert "Nothing is to be won here" in said
+    assert "Nothing to gain here" in said
     [path] = SESSION.glob("rccl_tuner_*.csv")
     assert not read_rules(path.read_bytes()).rules
 
@@ -171,12 +169,12 @@ def test_an_environment_that_wins_more_has_files_of_its_own(
     assert ["\nexport NCCL_MIN_NCHANNELS=32\n" in text for text in exports] == [False, True]
     for path in (own, other):
         text = path.read_text(encoding="utf-8")
-        assert "# verified: against the untouched site" in text
+        assert "# verified: with and without the rules in turns" in text
         assert read_rules(text.encode()).rules
         assert f"source {path.with_suffix('.env').resolve()}" in said
     # What it costs is said before what it gains.
-    cost, gain = said.index("It costs: "), said.index("without a rule, by NCCL_MIN_NCHANNELS=32")
-    assert said.index("Faster than the untouched site, verified:") < cost < gain
+    cost, gain = said.index("It costs: "), said.index("by NCCL_MIN_NCHANNELS=32")
+    assert said.index("Verified, faster") < cost < gain
     verdicts = [json.loads(path.read_text()) for path in sorted(SESSION.glob("verdict*.json"))]
     assert [one["needs"] for one in verdicts] == [{}, {"NCCL_MIN_NCHANNELS": "32"}]
     # log(1 / 0.7) everywhere, between launches that have nothing of ours.
@@ -257,7 +255,7 @@ def test_the_vendors_rows_stand_behind_what_was_proven(capsys: pytest.CaptureFix
     assert "Behind them 2 rows of base.csv" in capsys.readouterr().out
     [path] = SESSION.glob("rccl_tuner_*.csv")
     text = path.read_text(encoding="utf-8")
-    assert "# verified: against the untouched site" in text
+    assert "# verified: with and without the rules in turns" in text
     rules = read_rules(text.encode()).rules
     assert [rule.vendor for rule in rules] == [False, True, True]
     assert not list(SESSION.glob("*.verified"))

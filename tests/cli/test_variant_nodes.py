@@ -161,7 +161,7 @@ def test_a_bypass_is_found_and_no_gain_is_claimed_under_it(
     found = emit(capsys)
     assert not chosen(found)
     for one in found.values():
-        assert "slower than the untouched site" in str(one["against"])
+        assert "slower than the library's own choice" in str(one["against"])
         # What is better without the path is shown all the same.
         assert any(gain["better"] for gain in one["gains"])
     [path] = SESSION.glob("rccl_tuner_*.csv")

@@ -432,7 +432,7 @@ def test_a_machine_that_stops_working_condemns_no_setting_of_a_walk(
     (here / "broken").touch()
     assert run(wanted) == 5
     said = capsys.readouterr().err
-    assert "the untouched benchmark worked before" in said
+    assert "worked before" in said
     assert "quarantined" not in said
 
     for name in ("broken", "wedged"):

@@ -251,7 +251,7 @@ def test_an_existing_rule_file_is_not_overwritten(
         (["fit", "nowhere"], 7, "no session here"),
         (["emit-config", "--baseline", "tree/ll/7"], 2, "was not measured"),
         (["emit-config", "--tolerance", "-1"], 2, "--tolerance"),
-        (["import", "x", "--baseline", "--algorithm", "tree"], 2, "untouched site"),
+        (["import", "x", "--baseline", "--algorithm", "tree"], 2, "--baseline"),
         (["import", "x", "--algorithm", "oak"], 2, "unknown algorithm"),
         (["import", "x", "--mode", "warp9"], 2, "no mode"),
         (["import"], 2, "FILE"),

@@ -168,7 +168,7 @@ def test_what_differs_is_named_with_its_ratio() -> None:
     (notice,) = fit.silence_notices([found])
     assert notice.caution is Caution.SILENCE_DIFFERS
     assert "13 % slower from 8 KiB to 32 KiB, 10 % faster at 512 KiB" in notice.message
-    assert "against the untouched site" in notice.remedy
+    assert "without the plugin" in notice.remedy
     assert notice.where == "all_reduce, 64 ranks on 1 node"
 
 

@@ -74,8 +74,8 @@ def test_doubted_samples_are_never_used(doubt: Doubt) -> None:
     fitted = fit.curves([*good, sample(64, 0.001, doubt=doubt)])
     assert fitted.curves[0].points[0].time_us == 10.0
     # Each launch throws its first pass away: that is no news.
-    told = [] if doubt is Doubt.CONNECTING else [Caution.DOUBTED_SAMPLES]
-    assert [n.caution for n in fitted.notices] == told
+    told = {Doubt.CONNECTING: [], Doubt.WRONG: [Caution.WRONG_RESULTS]}
+    assert [n.caution for n in fitted.notices] == told.get(doubt, [Caution.DOUBTED_SAMPLES])
 
 
 def test_wrong_results_mark_the_setting_in_every_view() -> None:

@@ -71,6 +71,11 @@ SIMULATED: dict[str, list[str]] = {
         "explain S/rccl_tuner_gfx942_spx-nps1.csv --json",
     ],
     "simulated-tune": [f"tune {SWEEP} {QUICK} -o S --json"],
+    "simulated-said": [
+        f"sweep {SWEEP} {QUICK} -o S",
+        f"tune {SWEEP} {QUICK} -o S",
+        *("fit S", "emit-config S", "plot S --format svg", "report S", "verify S"),
+    ],
 }
 
 

@@ -249,7 +249,7 @@ def test_a_job_that_chooses_itself(place: Path) -> None:
     command = asking(place, {}, more="os.environ['NCCL_PROTO'] = 'LL'")
     words = ("job", "--rules", "rules.csv", "--no-control", *SHORT, "--", *command)
     done = rccltune(place, *words, NCCL_ALGO="Ring")
-    assert "Warning: NCCL_ALGO=Ring is set in every arm" in done.stderr
+    assert "Warning: NCCL_ALGO=Ring is set in every run" in done.stderr
     assert "Note: the job sets NCCL_ALGO=Ring, NCCL_PROTO=LL: rules choose only" in done.stdout
 
 

@@ -85,7 +85,7 @@ def test_the_plugin_is_found_in_a_wheel_install(wheel: Path, tmp_path: Path) -> 
 
     assert done.returncode == 0, done.stderr
     assert str(target) in done.stdout
-    assert done.stdout.count("ABI version") == 6
+    assert done.stdout.count("tuner interface v") == 6
 
 
 def test_the_plugin_is_found_in_an_editable_install() -> None:

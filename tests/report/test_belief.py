@@ -148,8 +148,8 @@ def test_without_times_there_is_no_figure(make: SimpleNamespace) -> None:
     given = PlotInput(curves=(curve,), beliefs=(belief(curve, 8, {"ring/ll": None}),))
     (scene,) = scenes(given)
     assert belief_data(scene) is None
-    assert any("belief" in sentence for sentence in omissions(given))
-    assert not any("belief" in one for one in omissions(replace(given, beliefs=())))
+    assert any("predicted" in sentence for sentence in omissions(given))
+    assert not any("predicted" in one for one in omissions(replace(given, beliefs=())))
 
 
 def test_beliefs_of_other_targets_are_not_drawn(two: PlotInput, make: SimpleNamespace) -> None:

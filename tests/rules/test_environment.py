@@ -73,7 +73,7 @@ OTHER = Environment(
     threshold_nbytes=None,
     gains=(gain(worse=(span(1024, 4096, -0.5, -0.2, -0.1),)),),
     score=-0.1,
-    against="it makes all_reduce up to 100 % slower than the untouched site",
+    against="it makes all_reduce up to 100 % slower than the library's own choice",
 )
 
 
@@ -152,7 +152,7 @@ def test_each_gain_stands_beside_its_export_with_what_it_rests_on() -> None:
     assert "threshold: 3145728 bytes (RCCL_MSCCLPP_THRESHOLD), where the curves cross" in made
     assert (
         "all_reduce, 8 ranks on 1 node, one-oam: 32 KiB to 2 MiB 25.0 % faster in the median "
-        "(10.0 to 50.0 %) than the untouched site"
+        "(10.0 to 50.0 %) than the library's own choice"
     ) in made
     assert "my own: not exported, since it makes all_reduce up to 100 % slower" in made
     assert "1 KiB to 4 KiB 25.0 % slower in the median (11.1 to 100.0 %)" in made

@@ -194,7 +194,7 @@ def test_a_rule_that_loses_at_two_places_goes_as_a_whole() -> None:
     one = standing(evidence(lambda n: log(0.6) if n in slow else A_FIFTH), EVERYWHERE)
     assert one.cut is not None
     assert verify.without(EVERYWHERE, [one.cut]) == ()
-    assert one.cut.reason == "slower than the untouched site, at more than one place"
+    assert one.cut.reason == "slower than the library's own choice, at more than one place"
 
 
 def test_wrong_results_disqualify_whatever_their_time() -> None:

@@ -22,6 +22,13 @@ CHECKS: Final[tuple[Callable[[Circumstances], Iterator[Finding]], ...]] = (
     *software.CHECKS,
     *practices.CHECKS,
 )
+# Of a simulated node: what its ranks, which are processes here, share with this machine.
+_SIMULATED: Final[tuple[Callable[[Circumstances], Iterator[Finding]], ...]] = (
+    host.open_files,
+    host.shared_memory,
+    environment.strays,
+    software.launcher,
+)
 _ORDER: Final = tuple(Severity)
 
 
@@ -30,4 +37,13 @@ def doctor(facts: Circumstances) -> tuple[Finding, ...]:
     found = [*situations(facts.system, facts.variables)]
     for check in CHECKS:
         found.extend(check(facts))
+    return _sorted(found)
+
+
+def doctor_of_simulation(facts: Circumstances) -> tuple[Finding, ...]:
+    """The findings that matter to a sweep of a simulated node on this machine."""
+    return _sorted([finding for check in _SIMULATED for finding in check(facts)])
+
+
+def _sorted(found: list[Finding]) -> tuple[Finding, ...]:
     return tuple(sorted(found, key=lambda finding: _ORDER.index(finding.severity)))

@@ -79,7 +79,7 @@ def strays(facts: Circumstances) -> Iterator[Finding]:
     if passed:
         yield notes(
             "library-variables",
-            f"{', '.join(passed)} reach every rank of every arm, and are recorded",
+            f"{', '.join(passed)} reach every rank of every launch, and are recorded",
             "environment",
             remedy="set the same in the job that will use the rules.",
         )

@@ -112,7 +112,7 @@ def _umask() -> int:
 
 _NO_BASELINE: Final = "speed-up: no baseline was measured beside other settings (see --baseline)"
 _NO_BANDWIDTH: Final = "bandwidth: one rank sends nothing over any link"
-_NO_TIMES: Final = "belief: no time that the library predicts is known here"
+_NO_TIMES: Final = "predicted: no time that the library predicts is known here"
 # From this many targets on, starting processes costs less than it saves.
 _WORTH_PROCESSES: Final = 3
 _NO_CHANNELS: Final = "channels: no setting was measured with several numbers of channels"

@@ -17,13 +17,15 @@ from rccltune.report.renderers.sheet import FOOT, HEAD, LEFT, Sheet
 _WIDTH: Final = 9.0
 _MAIN: Final = 3.9
 _MARKERS: Final = "osD^vP*X"
-_UNTOUCHED: Final = "untouched site"
+_UNTOUCHED: Final = "the library's own choice"
 
 
 def draw_variants(data: VariantData) -> Figure:
     """The figure."""
     height = HEAD + _MAIN + 0.5 + FOOT
-    sheet = Sheet(data.scene, _WIDTH, height, "variants against the untouched site", _notes(data))
+    sheet = Sheet(
+        data.scene, _WIDTH, height, "variants against the library's own choice", _notes(data)
+    )
     labels = [_UNTOUCHED, *(line.label for line in data.lines)]
     width = _WIDTH - LEFT - label_column(labels)
     limits = axis_range(data.scene.sizes)
@@ -32,7 +34,7 @@ def draw_variants(data: VariantData) -> Figure:
     reach = axis_range(data.ratios, margin=0.06)
     ticks = ratio_ticks(*reach)
     log_axis(axes, reach, ticks, [f"{tick:g}×" for tick in ticks])
-    axes.set_ylabel("untouched site's time / time  (above 1 is faster)")
+    axes.set_ylabel("baseline time / time  (above 1 is faster)")
     axes.axhline(1.0, color=GREY, linewidth=1.3, zorder=2)
     ends = [End(_UNTOUCHED, GREY, limits[1], 1.0)]
     ends += [_drawn(axes, line, number) for number, line in enumerate(data.lines)]

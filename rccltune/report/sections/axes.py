@@ -220,6 +220,6 @@ def left_out(sizes: Sequence[int], shown: Sequence[int], n_faint: int = 0) -> st
     if n_faint:
         lines = "line is" if n_faint == 1 else "lines are"
         said.append(
-            f"{n_faint} thin {lines} drawn without values: other numbers of channels, and silence"
+            f"{n_faint} thin {lines} drawn without values: other channel counts, the plugin idle"
         )
     return ("; ".join(said) + "; samples.csv and fit.json have all.") if said else ""

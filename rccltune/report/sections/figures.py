@@ -110,15 +110,15 @@ def _verification(
     old = "" if known.is_current else " It was of other rules than the session's file has now."
     return Figure(
         name=f"{frame.stem}-{name}",
-        title=f"{frame.about}: verified, with the rules against the untouched site",
+        title=f"{frame.about}: verified, with the rules against the library's own choice",
         words="Above 1 the site is faster with the rules. Shaded: 95 % intervals. With and without "
-        f"the rules in turns, in {known.n_launches} launches; the rules' stretches are above.{old}",
+        f"the rules in turns, in {known.n_launches} launches; the rules' ranges are above.{old}",
         stamp=frame.stamp,
         loud=frame.loud,
         x=x,
         y=axes.ratios_axis(
             [value for v in drawn for value in (v.ratio, v.low, v.high)],
-            "untouched time / time with rules",
+            "time without rules / time with rules",
         ),
         lines=tuple(lines),
         header=("message size", *(str(view) for view in views)),

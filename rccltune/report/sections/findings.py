@@ -39,7 +39,7 @@ def belief_section(found: Found, *, most_rows: int) -> Section | None:
         parts.append(Part(title="", blocks=(_belief(one, left),)))
         left -= len(one.held)
     return Section(
-        name="belief", title="Measured against the library's own belief", parts=tuple(parts)
+        name="belief", title="Measured against the library's own predictions", parts=tuple(parts)
     )
 
 

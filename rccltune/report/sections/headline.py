@@ -24,7 +24,7 @@ from rccltune.report.sections.verified import Stood, Verification
 from rccltune.report.sections.words import baseline_of, count, days, libraries, where_of
 
 _MOST_REASONS = 4
-_VERIFIED = "times as fast as the untouched site"
+_VERIFIED = "times as fast as the library's own choice"
 
 
 def headline(found: Found) -> Headline:
@@ -45,7 +45,7 @@ def _doubted(found: Found, made: Headline) -> Headline:
         why = "the verification has no verdict"
         hints = ["What to do: rccltune verify goes on with the launches that are there."]
     silence = [
-        f"In doubt: {one.message}."
+        f"Uncertain: {one.message}."
         for one in found.done.warnings
         if one.caution is Caution.SILENCE_DIFFERS
     ]
@@ -63,7 +63,7 @@ def _doubted(found: Found, made: Headline) -> Headline:
 def _verified(known: Verification) -> Headline:
     standing = [one for one in known.stood if one.stands and one.verdicts]
     how = (
-        f"Verified in {count(known.n_launches, 'launch')}: the rules against the untouched site "
+        f"Verified in {count(known.n_launches, 'launch')}: with and without the rules "
         f"in turns, on the same machine; the plugin's traces prove that {known.hits:,} calls were "
         f"answered by rules and {known.misses:,} by none."
     )
@@ -72,7 +72,7 @@ def _verified(known: Verification) -> Headline:
         why = "; ".join(f"{reason} ({n}×)" for reason, n in reasons.most_common(_MOST_REASONS))
         return Headline(
             claim=f"Nothing is won here: of {count(known.n_before, 'rule')} none is proven to beat "
-            "the untouched site by what a rule must gain.",
+            "the library's own choice by what a rule must gain.",
             points=(
                 how,
                 *((f"What took them away: {why}.",) if why else ()),
@@ -197,7 +197,7 @@ def _common(found: Found) -> tuple[str, ...]:
         f"On: {found.machine or 'a machine that the files do not name'}; library "
         f"{libraries(found.launches)}."
     )
-    rests = f"Rests on {n_samples:,} half-rows of {count(len(found.launches), kind)}"
+    rests = f"Rests on {n_samples:,} timings of {count(len(found.launches), kind)}"
     dated = "measured" if not found.is_imported else "when is not recorded; files written"
     points = [said, f"{rests}{f', {dated} {when}' if when else ''}."]
     if failed:
@@ -229,8 +229,8 @@ def chosen(found: Found) -> Headline:
     if not gaining:
         names = ", ".join(dict.fromkeys(zone.target.collective.value for zone in zones))
         return Headline(
-            claim=f"The fastest measured settings of {names} are known, and not what they gain: "
-            "no untouched run was measured.",
+            claim=f"Fastest settings of {names} found; their gain is unknown because the library's "
+            "own choice was not measured.",
             points=("Another baseline can be named: --baseline ring/simple.", _unverified(found)),
             tiles=((str(len(zones)), "rules", "choice among fit.json"),),
         )
@@ -282,7 +282,7 @@ def _named(found: Found) -> tuple[str, ...]:
     if found.choosing.baseline is None:
         return ()
     said = f"Compared with {baseline_of(found)}, which --baseline named"
-    return (f"{said}: what the untouched site does by itself may be faster.",)
+    return (f"{said}: what the library does by itself may be faster.",)
 
 
 def _high(zone: Zone) -> float:
@@ -319,7 +319,7 @@ def _unverified(found: Found) -> str:
     if unproven(found):
         return (
             "Gains in the sweep were seen where each setting ran by itself, and not in turns with "
-            "the untouched site."
+            "the library's own choice."
         )
     if known is not None and not known.is_current:
         return (
@@ -327,6 +327,6 @@ def _unverified(found: Found) -> str:
             "counts for nothing here: rccltune verify."
         )
     return (
-        "Not verified: gains were seen where each setting ran by itself. rccltune verify runs the "
-        "rules against the untouched site in turns, on the machine."
+        "Not verified: gains were seen where each setting ran by itself. rccltune verify runs "
+        "with and without the rules in turns, on the machine."
     )

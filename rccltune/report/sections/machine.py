@@ -82,7 +82,7 @@ def _views(found: Found) -> str:
 
 def _environments(environments: Iterable[Environment]) -> Table:
     return Table(
-        caption="Environments measured beside the untouched site",
+        caption="Environments measured beside the default one",
         columns=(
             Column(name="environment"),
             Column(name="what is exported"),

@@ -200,9 +200,9 @@ def _variants(scene: Scene, frame: Frame) -> Figure | None:
         frame,
         "variants",
         title="environments, each with its own rules",
-        words="How many times as fast as the untouched site; an environment is what one exports.",
+        words="Times as fast as the library's own choice; an environment is what one exports.",
         x=axes.sizes_axis(sizes),
-        y=axes.ratios_axis(data.ratios, "untouched site's time / time"),
+        y=axes.ratios_axis(data.ratios, "baseline time / time"),
         lines=lines,
         rows=axes.value_rows(
             shown, [{round(x): f"{y:.2f}×" for x, y in line.points} for line in data.lines]

@@ -156,7 +156,7 @@ def _source(found: Found) -> str:
         said += " The verification of these rules failed: none of them is proven."
     if found.verification is not None:
         said += (
-            " Verified: both arms in turns on the machine, with the file and the plugin; median "
+            " Verified: with and without rules in turns, with file and plugin; median "
             "(least to most) over sizes and placements, from verdict.json."
         )
         if not found.verification.is_current:

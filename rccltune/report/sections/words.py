@@ -90,5 +90,5 @@ def baseline_of(found: Found) -> str:
     """What gains outside a verification are over."""
     named = found.choosing.baseline
     if named is None:
-        return "the untouched site"
+        return "the library's own choice"
     return f"the baseline of {named}" if isinstance(named, str) else str(named)

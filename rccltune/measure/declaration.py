@@ -1,0 +1,168 @@
+"""What an option of a sweep is: how its text is read, its help, and whom it concerns."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from dataclasses import KW_ONLY, dataclass
+from pathlib import Path
+from typing import Annotated, Any, Final, TypeAlias
+
+from rccltune.model import (
+    Collective,
+    CommandLineError,
+    FromUp,
+    Made,
+    Mode,
+    Parsed,
+    Scale,
+    Setting,
+    VariableName,
+    odd_letters,
+    parse_size,
+    short_size,
+    shown,
+)
+
+_DURATION: Final = re.compile(r"([0-9]{1,9}(?:\.[0-9]{1,9})?)\s*([smh]?)")
+_SECONDS: Final = {"": 1, "s": 1, "m": 60, "h": 3600}
+
+
+def parse_duration(text: str) -> float:
+    """Seconds of ``90``, ``90s``, ``5m`` or ``1.5h``; ValueError otherwise."""
+    match = _DURATION.fullmatch(text.strip())
+    if match is None or not float(match[1]):
+        raise ValueError(f"'{text}' is no duration: write 90, 90s, 5m or 1h")
+    return float(match[1]) * _SECONDS[match[2]]
+
+
+def parse_channels(text: str) -> tuple[int, ...]:
+    """``8,16,32``; CommandLineError otherwise."""
+    parts = text.split(",")
+    if not all(part.strip().isdigit() and int(part) > 0 for part in parts):
+        raise CommandLineError(f"'{text}' is no list of channel counts", hint="write 8,16,32.")
+    return tuple(int(part) for part in parts)
+
+
+def _flag(text: str) -> bool:
+    folded = text.lower()
+    if folded not in ("true", "false", "yes", "no", "1", "0"):
+        raise ValueError(f"'{text}' is neither true nor false")
+    return folded in ("true", "yes", "1")
+
+
+def _line(text: str) -> str:
+    """One line; of a path, of a name."""
+    if odd_letters(text):
+        raise ValueError(f"'{shown(text)}' has a letter that is no plain text")
+    return text
+
+
+def _path(text: str) -> Path:
+    return Path(_line(text))
+
+
+def _pairs(found: dict[str, str]) -> tuple[tuple[str, str], ...]:
+    return tuple(found.items())
+
+
+def _sized(text: str) -> tuple[Collective, int]:
+    """``all_reduce/1M``: the collective, and a size to measure it at."""
+    collective, slash, size = text.partition("/")
+    if not slash:
+        raise ValueError(f"'{text}' is no collective with a size: write all_reduce/1M")
+    return Collective.parse(collective), parse_size(size)
+
+
+@dataclass(frozen=True, slots=True)
+class Option:
+    """What an option is beside its type and its default.
+
+    Attributes:
+        help: of the command line, with the default where it says ``{default}``; None where only a
+            file can say it.
+        group: heading that it stands under in the whole help.
+        is_usual: the short help shows it too.
+        metavar: what the help calls the value; None where its type says it.
+        words: the only ones that the command line takes, where a file takes others too.
+        read: how the command line reads its one text, where a file has a list.
+        again: it may be given several times.
+        is_flag: it has no value on the command line.
+        is_order: it names programs, files or variables, so that nobody else's session may say it.
+        is_range: it says sizes, as a workload does too.
+        runner: the only one that it means anything to; None for both.
+        pinned: a session's sweep.yaml has it at its default too.
+    """
+
+    help: str | None = None
+    group: str = "Advanced"
+    _: KW_ONLY
+    is_usual: bool = False
+    metavar: str | None = None
+    words: tuple[str, ...] = ()
+    read: Callable[[str], Any] | None = None
+    again: bool = False
+    is_flag: bool = False
+    is_order: bool = False
+    is_range: bool = False
+    runner: str | None = None
+    pinned: bool = False
+
+
+MODE: Final = Parsed(Mode.parse_option, what="mode", write=str)
+SETTING: Final = Parsed(Setting.parse, what="setting", write=str)
+COLLECTIVE: Final = Parsed(Collective.parse, what="collective", write=lambda one: one.value)
+SIZED: Final = Parsed(_sized, write=lambda one: f"{one[0].value}/{one[1]}")
+SCALE: Final = Parsed(Scale.parse, write=lambda one: one.short)
+SIZE: Final = Parsed(parse_size, what="size", show=short_size)
+TIME: Final = Parsed(
+    parse_duration,
+    what="duration",
+    write=lambda seconds: f"{seconds:.12g}s",
+    show=lambda seconds: f"{seconds / 60:g}m",
+)
+COUNT: Final = Parsed(FromUp(1))
+COUNT_OR_NONE: Final = Parsed(FromUp(0))
+YES_OR_NO: Final = Parsed(_flag, show=lambda value: str(int(value)))
+LINE: Final = Parsed(_line, what="line")
+FILE: Final = Parsed(_path, what="file", write=str)
+PAIRS: Final = Made(_pairs, of=dict[VariableName, Annotated[str, LINE]])
+Pairs: TypeAlias = tuple[tuple[str, str], ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Declared:
+    """One option, as its field says it.
+
+    Attributes:
+        parsed: how a text becomes its value, or one of its values; None where it stays a text.
+        is_list: it has several values in a file; one stands for a list of one.
+    """
+
+    name: str
+    default: Any
+    option: Option
+    parsed: Parsed | None
+    is_list: bool
+
+    @property
+    def flag(self) -> str:
+        """``--min-bytes``."""
+        return f"--{self.name.replace('_', '-')}"
+
+    @property
+    def help(self) -> str:
+        """With the default in it."""
+        text = self.option.help or ""
+        if "{default}" not in text or self.parsed is None:
+            return text
+        value = self.default[0] if self.is_list else self.default
+        return text.format(default=self.parsed.show(value))
+
+    def plain(self, value: Any) -> Any:  # noqa: ANN401 - whatever YAML takes
+        """What a file has for this value."""
+        if self.parsed is None:
+            return list(value) if self.is_list else dict(value)
+        return (
+            [self.parsed.write(one) for one in value] if self.is_list else self.parsed.write(value)
+        )

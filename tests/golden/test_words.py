@@ -1,0 +1,96 @@
+"""What users read has the field's words, not those of the house."""
+
+from __future__ import annotations
+
+import ast
+import re
+from pathlib import Path
+
+import pytest
+
+from rccltune.cli import group, run
+
+HERE = Path(__file__).resolve().parent
+PACKAGE = HERE.parents[1] / "rccltune"
+WORDS = re.compile(
+    r"\b(half-?rows?|doubt(s|ed|ful)?|silent|silence|holes?|arms?|walk(s|ed|ing)?|"
+    r"untouched site|stretch(es)?|belie[fv]\w*)\b",
+    re.IGNORECASE,
+)
+# Words of file formats, in strings that say them; and of errors that only a bug shows.
+FORMATS = (
+    "#@ hole",
+    "columns doubt and executed",
+    "its column 'doubt'",
+    "schedule silent baseline step",
+    "needs a doubt",
+    "names a part, baseline, silent and rules",
+    "a hole is no rule",
+)
+
+
+def prose(transcript: str) -> list[str]:
+    """Lines of a transcript that are neither JSON nor a file."""
+    found: list[str] = []
+    is_json = is_file = is_result = False
+    for line in transcript.splitlines():
+        if line.startswith("$ rccltune "):
+            is_json, is_file = " --json" in line or " -o -" in line, False
+        elif line.startswith("=== "):
+            is_file = True
+        elif line.startswith("--- "):
+            is_result = line == "--- stdout"
+        elif not is_file and not (is_json and is_result):
+            found.append(line)
+    return found
+
+
+# explain quotes what files of before say.
+TRANSCRIPTS = sorted(path for path in HERE.glob("expected/*.txt") if path.stem != "explain")
+
+
+@pytest.mark.parametrize("path", TRANSCRIPTS, ids=lambda path: path.stem)
+def test_no_transcript_has_a_word_of_the_house(path: Path) -> None:
+    """What is said and what is shown, of whole ways through the command line."""
+    lines = prose(path.read_text(encoding="utf-8"))
+    assert [line for line in lines if WORDS.search(line)] == []
+
+
+def test_no_help_has_a_word_of_the_house(capsys: pytest.CaptureFixture[str]) -> None:
+    """Of every command, with every option."""
+    run([])
+    run(["--help"])
+    for verb in group.list_commands(None):  # type: ignore[arg-type]
+        run([verb, "--help" if verb == "workload" else "--help-all"])
+    run(["workload", "show", "--help-all"])
+    run(["workload", "merge", "--help-all"])
+    text = capsys.readouterr().out
+    assert len(text) > 20_000
+    assert [line for line in text.splitlines() if WORDS.search(line)] == []
+
+
+def sentences(path: Path) -> list[tuple[int, str]]:
+    """Strings of a module that are more than a name, without docstrings of the code."""
+    tree = ast.parse(path.read_text(encoding="utf-8"))
+    owners = (ast.Module, ast.ClassDef, ast.FunctionDef, ast.AsyncFunctionDef)
+    documented = (node for node in ast.walk(tree) if isinstance(node, owners))
+    docs = {id(node.body[0].value) for node in documented if isinstance(node.body[0], ast.Expr)}
+    return [
+        (node.lineno, node.value)
+        for node in ast.walk(tree)
+        if isinstance(node, ast.Constant)
+        and isinstance(node.value, str)
+        and id(node) not in docs
+        and " " in node.value.strip()
+    ]
+
+
+def test_no_message_or_figure_has_a_word_of_the_house() -> None:
+    """Every sentence that the program can say, on a page and in a figure too."""
+    found = [
+        (path.relative_to(PACKAGE).as_posix(), line, text)
+        for path in sorted(PACKAGE.rglob("*.py"))
+        for line, text in sentences(path)
+        if WORDS.search(text) and not any(allowed in text for allowed in FORMATS)
+    ]
+    assert found == []
