@@ -20,17 +20,19 @@ from rccltune.cli.console import put, take_over, talk
 from rccltune.model import RccltuneError, SessionError, lay
 
 _ISSUES: Final = "please report it with this file"
-_START: Final = """\
-rccltune finds the fastest settings for RCCL's and NCCL's collectives on your machine, proves that
-they are faster, and writes the rules that apply them.
-
-Start here:
-  rccltune doctor                                    is this machine ready to be measured?
-  rccltune tune --mode cpx-nps4                      measure, choose and verify (--mode auto: as is)
-  rccltune tune --simulate mi300x --mode cpx-nps4    the same on a simulated node, without a GPU
-  rccltune import FILE...                            begin with logs of rccl-tests that you have
-
-All commands: rccltune --help. What a command does: rccltune COMMAND --help."""
+_START: Final = (
+    "rccltune finds the fastest settings for RCCL's and NCCL's collectives on your",
+    "machine, proves that they are faster, and writes the rules that apply them.",
+    "",
+    "Start here:",
+    "  rccltune doctor                 is this machine ready to be measured?",
+    "  rccltune tune --mode cpx-nps4   measure, choose, verify (--mode auto: as is)",
+    "  rccltune tune --mode cpx-nps4 --simulate mi300x",
+    "                                  the same on a simulated node, without a GPU",
+    "  rccltune import FILE...         begin with logs of rccl-tests that you have",
+    "",
+    "All commands: rccltune --help. About one: rccltune COMMAND --help.",
+)
 # Verb -> (module, attribute, what it is for). The one-line help stands here so that the list of
 # verbs needs no import of them.
 _VERBS: Final = {
@@ -116,7 +118,7 @@ def group(context: click.Context) -> None:
     130 interrupted.
     """
     if context.invoked_subcommand is None:
-        put(lay(_START.split("\n")))
+        put(lay(_START))
 
 
 def main() -> None:
@@ -150,7 +152,8 @@ def _explain(error: Exception) -> int:
     match error:
         case click.UsageError() if type(error).__name__ == "NoArgsIsHelpError":
             # Of click 8.2 and later; its message is the whole help.
-            talk(*error.format_message().split("\n"))
+            lines = error.format_message().split("\n")
+            talk(*lines)
             return error.exit_code
         case click.ClickException():
             talk(*_usage(error), f"Error: {error.format_message()}")

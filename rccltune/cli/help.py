@@ -48,7 +48,11 @@ grouped = partial(click.option, cls=Grouped)
 def _show_all(ctx: click.Context, _parameter: click.Parameter, wanted: bool) -> None:
     if wanted and not ctx.resilient_parsing:
         ctx.meta[_ALL] = True
-        click.echo(ctx.get_help(), color=ctx.color)
+        # The console's own options are grouped by this module.
+        from rccltune.cli.console import put
+        from rccltune.model import lay
+
+        put(lay(ctx.get_help().split("\n")))
         ctx.exit()
 
 

@@ -67,7 +67,7 @@ def test_a_built_in_table_is_told_and_gains_are_taken_against_it(
     differing = [[s["nbytes"] for s in one["stretches"][0]["sizes"]] for one in found]
     assert differing == [[1024 << i for i in range(7)]] * 2
 
-    assert run(["emit-config", "-o", "rules.csv"]) == 0
+    assert run(["emit-config", "-o", "rules.csv", "-v"]) == 0
     assert "slower from 1 KiB to 64 KiB" in capsys.readouterr().err
     rules = read_rules((here / "rules.csv").read_bytes()).rules
     # The untouched library takes ring/ll from 128 KiB on, which tree/ll does beat.
@@ -127,7 +127,7 @@ def test_a_session_without_walks_compares_nothing(
     assert run(["fit", "--json"]) == 0
     plain = json.loads(capsys.readouterr().out)
     assert (plain["silence"], plain["equivalence"]) == ([], [])
-    assert run(["fit"]) == 0
+    assert run(["fit", "-v"]) == 0
     assert "silent" not in capsys.readouterr().out
 
 
@@ -142,7 +142,7 @@ def test_walks_that_measure_something_else_are_told(
     assert sweep(path, *WALK, *pair) == 0
     assert sweep(path, "--method", "per-setting", *pair, "--repeats", "1") == 0
     capsys.readouterr()
-    assert run(["fit"]) == 0
+    assert run(["fit", "-v"]) == 0
     said = capsys.readouterr()
     disagrees = factor > 1
     assert ("disagree for tree/ll" in said.err) is disagrees
@@ -166,7 +166,7 @@ def test_a_fit_from_before_there_was_a_comparison_is_made_again(
 ) -> None:
     """Its file is current by its samples, but lacks what is asked of it."""
     assert sweep(node(here), *WALK, "--repeats", "1") == 0
-    assert run(["fit"]) == 0
+    assert run(["fit", "-v"]) == 0
     written = json.loads((SESSION / "fit.json").read_text())
     older = {k: v for k, v in written.items() if k not in lacking}
     (SESSION / "fit.json").write_text(json.dumps(older))

@@ -55,7 +55,7 @@ def test_bare_it_says_where_to_start(capsys: pytest.CaptureFixture[str]) -> None
     text = told(capsys)
     for verb in ("doctor", "tune", "import"):
         assert f"rccltune {verb}" in text
-    assert all(len(line) <= 100 for line in text.splitlines())
+    assert all(len(line) <= 80 for line in text.splitlines())
 
 
 @pytest.mark.parametrize(("typed", "meant"), [("fti", "fit"), ("emitconfig", "emit-config")])

@@ -97,7 +97,9 @@ def test_a_sweep_searches_and_keeps_every_decision(capsys: pytest.CaptureFixture
     assert "Round 1 of 2: " in captured.err
     assert "may still be lost: all_reduce " in captured.out
     dropped = [
-        (one["collective"], one["setting"]) for r in decided()["rounds"] for one in r["dropped"]
+        (one["collective"], one["setting"])
+        for r in decided()["rounds"]
+        for one in r.get("dropped", ())
     ]
     assert dropped
     assert len(dropped) == len(set(dropped))
@@ -222,7 +224,7 @@ def test_a_plan_is_the_first_round_and_starts_nothing(capsys: pytest.CaptureFixt
     node = quiet()
     assert search(node, *TWO, "--plan") == 0
     out = capsys.readouterr().out
-    assert "one more round may follow what they find" in out
+    assert "perhaps one more round" in out
     assert "searching in rounds" in out
     assert search(node, *TWO, "--plan", "--exhaustive") == 0
     out = capsys.readouterr().out
@@ -391,7 +393,7 @@ def test_collectives_are_searched_side_by_side(capsys: pytest.CaptureFixture[str
     assert search("mi300x", *wish, "--max-bytes", "64M", *TWO[2:], "--repeats", "2") == 0
     out = capsys.readouterr().out
     for name in ("all_reduce", "all_gather", "broadcast"):
-        assert f"expected regret: {name} " in out
+        assert f"may still be lost: {name} " in out
     for made in decided()["rounds"][1:]:
         for want in made["wants"]:
             if want["collective"] == "all_gather":

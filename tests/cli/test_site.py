@@ -295,7 +295,7 @@ def test_tree_simple_is_measured_and_shown_and_never_emitted(
     assert any("tree-simple-patched" in json.dumps(curve) for curve in curves)
     assert any("[patched]" in path.read_text() for path in (session / "plots").glob("*.svg"))
     capsys.readouterr()
-    assert run(["emit-config", "--baseline", "ring/simple", "-o", "-"]) == 0
+    assert run(["emit-config", "--baseline", "ring/simple", "-o", "-", "-v"]) == 0
     captured = capsys.readouterr()
     assert "tree,simple" not in captured.out
     assert "tree/simple: its library is patched" in captured.err

@@ -421,7 +421,7 @@ def test_a_noisy_machine_stops_before_anything_is_believed(
 
     assert sweep(launches, "--repeats", "1") == 4
     said = capsys.readouterr().err
-    assert "untouched runs differ" in said
+    assert "runs with nothing forced differ" in said
     assert "numa_balancing" in said
     assert sweep(launches, "--repeats", "1", "--force") == 0
 

@@ -414,7 +414,7 @@ def test_a_walk_that_fails_before_a_setting_is_made_once_more_and_blames_nobody(
     for _ in range(2):
         assert run(wanted) == 5
         captured = capsys.readouterr()
-        assert "1 of the launches that walk" in captured.err
+        assert "1 of the launches failed" in captured.err
         walks = [e for e in made_in(captured.out) if e["setting"] == "2 settings"]
         assert [e["failure"] for e in walks] == failures
     assert not (SESSION / "quarantine.json").exists()
