@@ -165,7 +165,7 @@ def _rules(found: Answer) -> str:
             return f"Rules: {_interval(one)} speed of the job: slower; {rounds}."
         case "perhaps slower":
             return (
-                f"Rules: {_interval(one)} speed of the job: perhaps slower, not beyond doubt; "
+                f"Rules: {_interval(one)} speed of the job: perhaps slower, but not surely; "
                 f"{rounds}."
             )
         case "no difference":

@@ -372,8 +372,11 @@ class SweepOptions:
     ] = False
     force_tree_simple: Annotated[
         bool,
-        _YES_OR_NO,
-        Option("Measure it where RCCL leaves it out: shown, in no rule.", is_flag=True),
+        YES_OR_NO,
+        Option(
+            "Measure Tree with Simple where RCCL leaves it out; it is shown, and in no rule.",
+            is_flag=True,
+        ),
     ] = False
     budget: Annotated[
         float | None,

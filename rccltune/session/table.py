@@ -115,7 +115,9 @@ class _Reader:
         launch, step, cycle, line, *key, nbytes, count, time_us, n_wrong, doubt, ran, usable = row
         # It says again what doubt says: a program that changes one of them must not be believed.
         if usable and _USABLE[usable] is not (not doubt):
-            raise ValueError(f"usable is {usable}, and the doubt is '{shown(doubt[:40])}'")
+            raise ValueError(
+                f"usable is {usable}, and its column 'doubt' says '{shown(doubt[:40])}'"
+            )
         if launch not in self._launches:
             self._launches.add(_word(launch))
         return Sample(
