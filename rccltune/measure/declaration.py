@@ -6,12 +6,13 @@ import re
 from collections.abc import Callable
 from dataclasses import KW_ONLY, dataclass
 from pathlib import Path
-from typing import Annotated, Any, Final, TypeAlias
+from typing import Annotated, Any, Final, TypeAlias, get_args
 
 from rccltune.model import (
     Collective,
     CommandLineError,
     FromUp,
+    Listed,
     Made,
     Mode,
     Parsed,
@@ -144,6 +145,17 @@ class Declared:
     option: Option
     parsed: Parsed | None
     is_list: bool
+
+    @classmethod
+    def of(cls, name: str, default: object, hint: object) -> Declared:
+        """From a field's name, default and annotation."""
+        kind, *said = get_args(hint)
+        is_list = any(isinstance(one, Listed) for one in said)
+        # Of a list the elements are read; get_args is (element, ...).
+        told = get_args(get_args(kind)[0])[1:] if is_list else said
+        (option,) = (one for one in said if isinstance(one, Option))
+        parsed = next((one for one in told if isinstance(one, Parsed)), None)
+        return cls(name=name, default=default, option=option, parsed=parsed, is_list=is_list)
 
     @property
     def flag(self) -> str:

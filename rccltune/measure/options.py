@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, fields
 from functools import cache
 from pathlib import Path
-from typing import Annotated, Any, Final, get_args, get_type_hints
+from typing import Annotated, Any, Final, get_type_hints
 
 from rccltune.measure.declaration import (
     COLLECTIVE,
@@ -425,23 +425,9 @@ def declared() -> Mapping[str, Declared]:
     """All options by name, in the order of the help."""
     hints = get_type_hints(SweepOptions, include_extras=True)
     return {
-        one.name: _declared(one.name, one.default, hints[one.name]) for one in fields(SweepOptions)
+        one.name: Declared.of(one.name, one.default, hints[one.name])
+        for one in fields(SweepOptions)
     }
-
-
-def _declared(name: str, default: object, hint: object) -> Declared:
-    kind, *said = get_args(hint)
-    is_list = any(isinstance(one, Listed) for one in said)
-    # Of a list the elements are read; get_args is (element, ...).
-    told = get_args(get_args(kind)[0])[1:] if is_list else said
-    (option,) = (one for one in said if isinstance(one, Option))
-    return Declared(
-        name=name,
-        default=default,
-        option=option,
-        parsed=next((one for one in told if isinstance(one, Parsed)), None),
-        is_list=is_list,
-    )
 
 
 def orders() -> frozenset[str]:

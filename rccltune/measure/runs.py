@@ -95,9 +95,9 @@ def run_all(
     """
     runner = _Runner(prepared, known, reporter)
     judged = False
+    walks = any(map(is_walk, prepared.plan.launches))
     for (is_forced, _), group in groupby(launches, key=_round):
         if is_forced and not judged:
-            walks = any(map(is_walk, prepared.plan.launches))
             judged = _judge_noise(runner.samples, walks=walks, force=force)
         if is_forced:
             yield from runner.round(tuple(group))
@@ -106,6 +106,9 @@ def run_all(
             yield from runner.insist(one)
     for one in filter(is_walk, prepared.plan.launches):
         yield from runner.try_suspects(one)
+    if walks and not judged:
+        # Only a search's second round repeats anything.
+        _judge_noise(runner.samples, walks=True, force=force)
 
 
 def _round(one: Launch) -> tuple[bool, int]:

@@ -29,6 +29,7 @@ def test_a_long_verb_shows_the_usual_options(verb: str, capsys: pytest.CaptureFi
     """About a dozen, and all of them with --help-all, each under one heading."""
     short, whole = told(capsys, verb, "--help"), told(capsys, verb, "--help-all")
     assert 10 <= len(options_in(short)) <= 17
+    # Which context it is asked in is nothing to this group.
     command = group.get_command(None, verb)  # type: ignore[arg-type]
     assert command is not None
     every = {one for param in command.params for one in param.opts if one.startswith("--")}
@@ -44,6 +45,7 @@ def test_help_fits_the_terminal(
 ) -> None:
     """Lists of words and commands to copy may be longer; sentences wrap."""
     monkeypatch.setenv("COLUMNS", str(columns))
+    # Which context it is asked in is nothing to this group.
     for verb in group.list_commands(None):  # type: ignore[arg-type]
         for line in told(capsys, verb, "--help").splitlines():
             is_whole = line.startswith("    rccltune ") or " [" in line

@@ -145,7 +145,7 @@ def test_it_is_measured_once_a_session(
     logs = sorted(SESSION.glob("links/launches/*"))
 
     monkeypatch.setattr("rccltune.links.session.find_site", None)
-    monkeypatch.setattr("rccltune.cli.detect.look", None)
+    monkeypatch.setattr("rccltune.machine.here", None)
     assert links(None) == 0
     again = capsys.readouterr()
     assert again.out == first
@@ -418,7 +418,7 @@ def test_a_machine_that_is_there(
 ) -> None:
     """Each maker's variable, and no other; 671.09 µs for 64 MiB are 100 GB/s."""
     system = two_gpus(vendor)
-    monkeypatch.setattr("rccltune.cli.detect.look", lambda *_: system)
+    monkeypatch.setattr("rccltune.machine.here", lambda *_: system)
     # The quick look before a launch does not ask nvidia-smi, so it knows no product there.
     quick = system if vendor == "amd" else replace(system, product=None)
     monkeypatch.setattr(site_module, "_system", lambda: quick)
@@ -444,7 +444,7 @@ def test_benchmarks_without_sendrecv(
 ) -> None:
     """It says which one is missing and how to get it."""
     system = two_gpus("amd")
-    monkeypatch.setattr("rccltune.cli.detect.look", lambda *_: system)
+    monkeypatch.setattr("rccltune.machine.here", lambda *_: system)
     monkeypatch.setattr(site_module, "_system", lambda: system)
     (benchmarks / "sendrecv_perf").unlink()
     assert links(None, "--rccl-tests", str(benchmarks)) == 4

@@ -66,6 +66,7 @@ def run_all(commands: Sequence[Sequence[str]], where: Path) -> list[Ended]:
         preexec_fn=_as_anybody,
         input=json.dumps(commands),
         cwd=where,
+        env={**os.environ, "COLUMNS": "300"},
         stdout=subprocess.PIPE,
         text=True,
         check=True,

@@ -106,7 +106,7 @@ def test_what_is_forced_is_shown_and_in_no_rule(
     samples = load_samples(open_session(here / "s"), Reporter())
     seen = {s.key.variant.name for s in samples if str(s.executed) == "tree/simple"}
     assert seen == {"tree-simple-forced"}
-    assert run(["emit-config", "s", "-o", "-", "--min-gain", "0"]) == 0
+    assert run(["emit-config", "s", "-o", "-", "--min-gain", "0", "-v"]) == 0
     said = capsys.readouterr()
     assert "tree,simple" not in said.out
     assert "it was forced; the library leaves it out" in said.err

@@ -97,7 +97,7 @@ def test_a_sweep_searches_and_keeps_every_decision(capsys: pytest.CaptureFixture
     assert "Round 1 of 2: " in captured.err
     assert "may still be lost: all_reduce " in captured.out
     dropped = [
-        (one["collective"], one["setting"])
+        (one["collective"], json.dumps(one["setting"]))
         for r in decided()["rounds"]
         for one in r.get("dropped", ())
     ]

@@ -35,7 +35,8 @@ def wrong(lines: list[Shown], *allowed: type[click.UsageError]) -> list[str]:
     """What click says to each line that it refuses, unless it is allowed to."""
     found = []
     for line in lines:
-        for arguments in ours(line.text):
+        # Without arguments it says where to start, or what a shell asks of it.
+        for arguments in filter(None, ours(line.text)):
             try:
                 parsed(arguments)
             except allowed:

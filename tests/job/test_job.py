@@ -159,7 +159,7 @@ def test_no_plugin_in_an_arm(place: Path) -> None:
     command = [sys.executable, "-c", "import time; time.sleep(0.05)"]
     done = rccltune(place, "job", "--rules", "rules.csv", *SHORT, "--", *command)
     assert done.returncode == 4
-    assert "no rank loaded the plugin in the arm with the rules" in done.stderr
+    assert "no rank loaded the plugin" in done.stderr
     assert "mpirun -x" in done.stderr
     assert len(list((place / "rccltune-job" / "runs").glob("*-rules"))) == 1
 

@@ -210,7 +210,7 @@ def test_enable_leaves_an_arm_alone(run: Run, tmp_path: Path) -> None:
     place(tmp_path / "place")
     done = run(SHOW, RCCLTUNE_JOB_RUN="/somewhere")
     assert "NCCL_TUNER_PLUGIN None" in done.stdout
-    assert "rccltune job sets this arm's own" in done.stderr
+    assert "rccltune job sets this run's own" in done.stderr
 
 
 def test_what_rules_may_need_is_what_the_catalog_allows(repository: Path) -> None:
