@@ -200,9 +200,9 @@ def _of_file(
             output=one.path,
             min_gain=choosing.min_gain,
             needs_stay=one.environment is not None,
-            # Its launches are twice as many: rules that its first look leaves undecided are left
-            # out, instead of a minute more for a file that is an offer beside the first.
-            n_looks=1 if one.environment is not None else defaults.REPEATS,
+            # Its launches are twice as many, and it is an offer beside the first: rules that two
+            # looks leave undecided are left out.
+            n_looks=2 if one.environment is not None else defaults.REPEATS,
             extrapolate=choosing.extrapolate,
             timeout_s=prepared.timeout_s,
             allowed=allowed,
