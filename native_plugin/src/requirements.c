@@ -42,14 +42,15 @@ static enum config_outcome check_machine(struct load *load, const struct require
     bool other_device = differs(wanted->device, machine->device) || (no_gpu && wanted->device != 0);
     if ((asks_mode && other_mode) || other_arch || other_device ||
         differs(wanted->n_cus, machine->n_cus)) {
-        return load_end(
-            load, CONFIG_WRONG,
-            "%s line %u requires another machine (arch=%s device=0x%x cus=%u mode=%s; 0 and ?: any); "
-            "this one is arch=%s device=0x%x cus=%u mode=%s",
-            config->path, (unsigned)wanted->line, wanted->arch[0] != '\0' ? wanted->arch : "?",
-            (unsigned)wanted->device, (unsigned)wanted->n_cus, mode_text(wanted->mode, wanted_mode),
-            machine->arch[0] != '\0' ? machine->arch : "?",
-            (unsigned)machine->device, (unsigned)machine->n_cus, mode_text(config->mode, mode));
+        return load_end(load, CONFIG_WRONG,
+                        "%s line %u requires another machine (arch=%s device=0x%x cus=%u mode=%s; "
+                        "0 and ?: any); "
+                        "this one is arch=%s device=0x%x cus=%u mode=%s",
+                        config->path, (unsigned)wanted->line,
+                        wanted->arch[0] != '\0' ? wanted->arch : "?", (unsigned)wanted->device,
+                        (unsigned)wanted->n_cus, mode_text(wanted->mode, wanted_mode),
+                        machine->arch[0] != '\0' ? machine->arch : "?", (unsigned)machine->device,
+                        (unsigned)machine->n_cus, mode_text(config->mode, mode));
     }
     return CONFIG_RULES;
 }

@@ -135,7 +135,9 @@ def _settings(curves: tuple[Curve, ...]) -> list[str]:
             name = (key.collective.value, str(key.scale.n_ranks), str(key.setting))
             groups.setdefault((*name, key.variant.name), []).append(curve)
     rows = []
-    for names, group in groups.items():
+    # By name, the library as it is first: launches come in an order of their own.
+    by_name = sorted(groups.items(), key=lambda one: (*one[0][:1], int(one[0][1]), one[0][2:]))
+    for names, group in by_name:
         errors = [fit.held_out_error for c in group if (fit := c.fit(c.chosen)) is not None]
         known = [error for error in errors if error is not None]
         rows.append(
