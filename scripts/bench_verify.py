@@ -23,8 +23,8 @@ from itertools import zip_longest
 from pathlib import Path
 
 import verify_null
-from bench_choose import times_of, vendor_rows
 from bench_search import MOST_LINES, read_nodes_once
+from choosers import times_of, vendor_rows
 from machine import machine
 from search_nodes import MODE, PAIRS
 from verify_nodes import NODES, TrapNode, spoil, write_node

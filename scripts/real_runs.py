@@ -109,7 +109,12 @@ def run(
         subprocess.run(
             command, env={**os.environ, **own}, check=True, stdout=subprocess.DEVNULL, timeout=600
         )
-        return [_ran(line) for line in (folder / "ran").read_text().splitlines()]
+        return read_ran(folder / "ran")
+
+
+def read_ran(path: Path) -> list[Ran]:
+    """What the benchmark wrote of its calls (RCCLTUNE_SIM_RAN), a line each."""
+    return [_ran(line) for line in path.read_text(encoding="utf-8").splitlines()]
 
 
 def _ran(line: str) -> Ran:

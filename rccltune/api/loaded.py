@@ -138,7 +138,7 @@ class Loaded:
 
     @cached_property
     def samples(self) -> DataFrame:
-        """A row for each half-row of a benchmark: the columns of ``samples.csv``.
+        """A row for each timing, half of a benchmark's row: the columns of ``samples.csv``.
 
         ``launch step cycle line`` (where it was read), ``setting`` (asked for), ``nbytes``,
         ``count`` (elements), ``time_us`` (mean over ranks), ``n_wrong`` (elements; missing where

@@ -133,11 +133,13 @@ def job(
 
 
 def _text(found: Answer, figure: Path, *, color: bool) -> Laid:
+    from rccltune.job import in_words
+
     lines = ["SIMULATED, no hardware"] if found.simulated else []
     lines += [styled(_rules(found), "green" if color and _pays(found) else None)]
     lines += [line for line in (_control(found), _drift(found)) if line]
     lines += [f"Note: {text}." for text in found.differences]
-    columns = ("run", "arm", found.what, "steps", "calls", "by rules", "took")
+    columns = ("run", "how", in_words(found.what), "steps", "calls", "by rules", "took")
     rows = (_row(one) for one in found.runs)
     parts = [lay(lines), table(columns, rows, numeric=(0, 2, 3, 4, 5, 6)), lay(_hits(found))]
     return lay([*parts, f"Figure: {figure}"], gap="\n\n")

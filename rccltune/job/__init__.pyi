@@ -14,6 +14,7 @@ from .looks import compared as compared
 from .looks import is_hopeless as is_hopeless
 from .looks import is_over as is_over
 from .measures import Measured as Measured
+from .measures import in_words as in_words
 from .measures import measured as measured
 from .measures import warmup as warmup
 from .runs import Answers as Answers

@@ -10,6 +10,7 @@ from rccltune.job import answer as judging
 from rccltune.job.answer import Answer
 from rccltune.job.arms import Arm
 from rccltune.job.looks import Compared, Verdict
+from rccltune.job.measures import in_words
 
 NAME: Final = "job.png"
 # Dark enough on white, and told apart by those who do not see red and green.
@@ -69,7 +70,7 @@ def _draw_runs(axes: Any, found: Answer) -> None:  # noqa: ANN401 - matplotlib's
                 label=arm.words,
             )
     axes.set_xlabel("run, in the order in which they were made")
-    axes.set_ylabel(found.what)
+    axes.set_ylabel(in_words(found.what))
     axes.set_ylim(bottom=0)
     axes.xaxis.get_major_locator().set_params(integer=True)
     axes.legend(frameon=False)

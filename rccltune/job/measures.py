@@ -20,6 +20,8 @@ from typing import Any, Final
 from rccltune.model import CommandLineError, OutputError, lay, shown
 
 WALL: Final = "wall"
+_STEPS: Final = "step time, ms"
+_DURATION: Final = "duration, s"
 _WARMUP_SHARE: Final = 0.2
 _FEWEST_LEFT_OUT: Final = 2
 _FEWEST: Final = 5
@@ -52,6 +54,11 @@ class Measured:
     expected_ranks: int = 0
     choosing: tuple[str, ...] = ()
     remarks: tuple[str, ...] = field(default=())
+
+
+def in_words(what: str) -> str:
+    """For an axis or a table's head: a pattern says nothing to who did not write it."""
+    return what if what in (_STEPS, _DURATION) else "number in its output"
 
 
 def pattern_of(text: str) -> re.Pattern[str]:
@@ -88,8 +95,8 @@ def measured(folder: Path, pattern: str | None, wall_s: float) -> Measured:
     if pattern not in (None, WALL):
         return _by_steps(lines, _found(folder, pattern_of(str(pattern))), str(pattern))
     if pattern is None and lines:
-        return _by_steps(lines, None, "step time, ms")
-    return _by_steps(lines, wall_s, "duration, s")
+        return _by_steps(lines, None, _STEPS)
+    return _by_steps(lines, wall_s, _DURATION)
 
 
 def _found(folder: Path, pattern: re.Pattern[str]) -> float:

@@ -17,7 +17,7 @@ from rccltune.job import arms
 from rccltune.job.answer import Answer
 from rccltune.job.arms import Arm, Rules
 from rccltune.job.looks import FEWEST_ROUNDS, MOST_ROUNDS, Compared, is_hopeless, is_over
-from rccltune.job.measures import pattern_of
+from rccltune.job.measures import in_words, pattern_of
 from rccltune.job.runs import Run, folder_of, read_runs, run
 from rccltune.model import (
     CommandLineError,
@@ -274,8 +274,8 @@ class _Trial:
         )
         steps = f", {said.n_steps} steps" if said.n_steps is not None else ""
         self.reporter.say(
-            f"Run {last.number} {last.arm.words}: {said.value:.6g} ({said.what}{steps}{hits}), "
-            f"{format_time(1e6 * last.outcome.duration_s)}"
+            f"Run {last.number} {last.arm.words}: {said.value:.6g} "
+            f"({in_words(said.what)}{steps}{hits}), {format_time(1e6 * last.outcome.duration_s)}"
         )
 
     def _check(self) -> None:

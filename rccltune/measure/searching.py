@@ -100,8 +100,8 @@ def step(
 ) -> Search:
     """The search with its next round; a round without wants ends it.
 
-    With the launches of the second round go the untouched site once more, whether or not anything
-    is wanted, and a walk through what the search has left, in another environment.
+    With the launches of the second round goes the library as it is once more, whether or not
+    anything is wanted, and a walk through what the search has left, in another environment.
 
     Args:
         before: all its launches have ended.

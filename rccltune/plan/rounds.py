@@ -45,10 +45,10 @@ def plan_round(
 ) -> tuple[Launch, ...]:
     """Launches of a round, baselines among them, ids still empty.
 
-    The untouched site is measured before the first round and after the second, at every size of the
-    sweep: silence could stand for most of them, but a size where it seems to differ would be one
-    without a baseline, and a hole in the middle of a rule. Results are checked in the first round
-    alone.
+    The library as it is gets measured before the first round and after the second, at every size
+    of the sweep: silence could stand for most of them, but a size where it seems to differ would
+    be one without a baseline, and a hole in the middle of a rule. Results are checked in the first
+    round alone.
 
     Args:
         sweep: options of all launches; sizes and repeats of walks are those of the wants.

@@ -17,6 +17,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
+from real_runs import Ran, read_ran
 
 from rccltune import plugin
 from rccltune.machine import real_library
@@ -36,18 +37,6 @@ RULES_END = ",-1,-1"
 
 
 @dataclass(frozen=True)
-class Ran:
-    """One call as one rank's library said it."""
-
-    rank: int
-    collective: str
-    nbytes: int
-    setting: str
-    channels: int
-    grid: int
-
-
-@dataclass(frozen=True)
 class Ended:
     """A benchmark that ended."""
 
@@ -58,13 +47,6 @@ class Ended:
 
 
 Start = Callable[..., Ended]
-
-
-def _ran(path: Path) -> list[Ran]:
-    if not path.exists():
-        return []
-    rows = [line.split() for line in path.read_text().splitlines()]
-    return [Ran(int(r), c, int(n), s, int(ch), int(g)) for r, c, n, s, ch, g in rows]
 
 
 @pytest.fixture(scope="session")
@@ -116,7 +98,9 @@ def start(real: Path, tmp_path: Path) -> Start:
             text=True,
             timeout=300,
         )
-        return Ended(ended.returncode, ended.stdout, ended.stderr, _ran(ran))
+        return Ended(
+            ended.returncode, ended.stdout, ended.stderr, (read_ran(ran) if ran.exists() else [])
+        )
 
     return run
 
@@ -143,7 +127,7 @@ def test_it_chooses_by_itself_what_the_prototype_saw(
     sizes = {size for size, _, _ in tuned}
     assert tuned == {(n, s, c) for n, (s, c) in table.items() if n in sizes}
     assert sizes == {size for size in table if size >= 512}
-    assert all(r.channels == r.grid for r in ended.ran if "/" in r.setting)
+    assert all(r.channels == r.blocks for r in ended.ran if "/" in r.setting)
 
 
 def test_nothing_is_checked_and_it_says_so(start: Start) -> None:
@@ -222,7 +206,7 @@ def test_a_rule_runs_on_every_rank_and_nowhere_else(
     for nbytes in {ran.nbytes for ran in ours}:
         at = [ran for ran in ours if ran.nbytes == nbytes]
         assert {ran.rank for ran in at} == set(range(8))
-        assert len({(ran.channels, ran.grid) for ran in at}) == 1
+        assert len({(ran.channels, ran.blocks) for ran in at}) == 1
 
     def rest(one: Ended) -> collections.Counter[Ran]:
         return collections.Counter(r for r in one.ran if not 4096 <= r.nbytes <= 65536)
