@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
+from itertools import groupby
+from typing import Final
 
 from rccltune.model import (
     MAX_NBYTES,
@@ -14,6 +16,9 @@ from rccltune.model import (
     Whole,
     is_gap,
 )
+
+# Places that are cut out of one rule; with more of them nobody knows where else it loses.
+MOST_PLACES: Final = 2
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -56,10 +61,8 @@ def whole(rule: Rule, reason: str, *, alone: bool = False) -> Cut:
     )
 
 
-def around(rule: Rule, bad: Iterable[int], every: Iterable[int], reason: str) -> Cut:
-    """From the last good size to the next: who knows where between it turns.
-
-    A rule with bad sizes at more than one place goes as a whole: nobody knows where else.
+def around(rule: Rule, bad: Iterable[int], every: Iterable[int], reason: str) -> tuple[Cut, ...]:
+    """From the last good size to the next, at each place: who knows where between it turns.
 
     Args:
         rule: to be cut.
@@ -68,34 +71,45 @@ def around(rule: Rule, bad: Iterable[int], every: Iterable[int], reason: str) ->
         reason: why.
     """
     lost = set(bad)
-    good = sorted(set(every) - lost)
-    least, most = min(lost), max(lost)
-    if any(least < n < most for n in good):
-        return whole(rule, f"{reason}, at more than one place")
-    below = max((n for n in good if n < least), default=None)
-    above = min((n for n in good if n > most), default=None)
-    return Cut(
-        collective=rule.collective,
-        min_nbytes=rule.min_nbytes if below is None else below + 1,
-        max_nbytes=rule.max_nbytes if above is None else above - 1,
-        reason=reason,
-    )
+    found: list[Cut] = []
+    below = rule.min_nbytes
+    for is_bad, sizes in groupby(sorted(lost | set(every)), key=lost.__contains__):
+        first, *others = sizes
+        if not is_bad:
+            if found and found[-1].max_nbytes == rule.max_nbytes:
+                found[-1] = replace(found[-1], max_nbytes=first - 1)
+            below = max((first, *others)) + 1
+            continue
+        found.append(
+            Cut(
+                collective=rule.collective,
+                min_nbytes=below,
+                max_nbytes=rule.max_nbytes,
+                reason=reason,
+            )
+        )
+    return tuple(found)
 
 
-def together(rule: Rule, found: Iterable[Cut]) -> Cut:
-    """One cut for several of a rule; all of it where they do not touch.
+def together(rule: Rule, found: Iterable[Cut], most: int = MOST_PLACES) -> tuple[Cut, ...]:
+    """Cuts of a rule, those that touch made one; all of it where too many places are left.
 
     Args:
         rule: to be cut.
         found: at least one, all for the same reason.
+        most: places that may be cut out of it.
     """
-    ordered = sorted(found, key=lambda cut: cut.min_nbytes)
-    last = ordered[0]
-    for cut in ordered[1:]:
+    first, *others = sorted(found, key=lambda cut: cut.min_nbytes)
+    merged = [first]
+    for cut in others:
+        last = merged[-1]
         if cut.min_nbytes > last.max_nbytes + 1:
-            return whole(rule, f"{last.reason}, at more than one place")
-        last = replace(last, max_nbytes=max(cut.max_nbytes, last.max_nbytes))
-    return last
+            merged.append(cut)
+        else:
+            merged[-1] = replace(last, max_nbytes=max(cut.max_nbytes, last.max_nbytes))
+    if len(merged) > most:
+        return (whole(rule, f"{first.reason}, at {len(merged)} places"),)
+    return tuple(merged)
 
 
 def beyond(measured: Mapping[Collective, Iterable[int]]) -> tuple[Cut, ...]:

@@ -69,24 +69,27 @@ def environment(
         answered: whether it was the rule for a size that answered there.
 
     Returns:
-        And the largest mean loss over all such sizes of a collective and view; None where every
-        size has a rule.
+        And the largest mean loss over all such sizes of a collective; None where every size has
+        a rule.
     """
-    worst: Estimate | None = None
-    verdict = Environment.HARMLESS
-    for side, sizes in _free(evidence, answered).items():
-        mean = _pooled(evidence.differences(side, sizes.__contains__))
-        if worst is None or mean.low(LEVEL) < worst.low(LEVEL):
-            worst = mean
+    free = _free(evidence, answered)
+    differences: dict[Target, list[Value]] = {}
+    for side, sizes in free.items():
+        # A launch has both views, so that both say of it what neither says alone.
+        found = evidence.differences(side, sizes.__contains__)
+        differences.setdefault(side[0], []).extend(found)
+    means = [_pooled(found) for found in differences.values()]
+    worst = min(means, key=lambda mean: mean.low(LEVEL), default=None)
+    for side, sizes in free.items():
         windows = _windows(sizes)
         values = [evidence.differences(side, one.__contains__) for one in windows]
         # Harm at a few sizes, which some launches have and others do not, shows in replicates.
         slower = [estimate(found) for found in values for estimate in (by_launch, over)]
         if any(_is_slower(one, LEVEL / 10 / len(windows)) for one in slower):
-            return Environment.HARMFUL, mean
-        if mean.low(LEVEL) < -_EQUIVALENT:
-            verdict = Environment.UNDECIDED
-    return verdict, worst
+            return Environment.HARMFUL, worst
+    if worst is None or worst.low(LEVEL) >= -_EQUIVALENT:
+        return Environment.HARMLESS, worst
+    return Environment.UNDECIDED, worst
 
 
 def _free(

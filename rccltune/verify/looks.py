@@ -130,6 +130,7 @@ class Look:
         is_brief: all that is missing is more launches: each goes through both arms once.
         suspects: sizes without a rule looked slower in the look before, which is to be seen again.
         edges: whether the boundaries of rules are looked at.
+        needs_doubted: whether what the rules need does harm is undecided.
         missing: rules that are to be seen in so many launches more; nothing else is.
     """
 
@@ -139,6 +140,7 @@ class Look:
     is_brief: bool = False
     suspects: bool = False
     edges: bool = True
+    needs_doubted: bool = True
     missing: tuple[tuple[Rule, int], ...] = ()
 
     @property
@@ -245,11 +247,11 @@ class Looker:
         """Ranges with an untouched launch beside; None for all."""
         if not self.ground.is_paired:
             return None
-        if look.missing:
-            return 0
-        if look.file.needs:
+        if look.file.needs and look.needs_doubted:
             # Each range twice: what replicates differ by is noise, and the rest is the variables'.
             return 2 * UNTOUCHED
+        if look.missing:
+            return 0
         # What these launches showed stays, whatever becomes of the rules.
         return 0 if held.evidence.beside and not look.suspects else UNTOUCHED
 

@@ -140,8 +140,8 @@ class _Course:
         number: of looks so far.
         since: looks at the file as it is.
         before: sizes without a rule that looked slower in the look before.
-        is_open: something is undecided after the last look.
-        is_environment_open: nothing but what the rules need is.
+        is_open: something is undecided about rules.
+        is_environment_open: so is what the rules need.
         is_brief: nothing is missing but more launches.
         missing: rules that are to be seen in so many of them.
     """
@@ -160,7 +160,9 @@ class _Course:
         self.environment: Estimate | None = None
         self.before: Sizes = {}
         self.harmed: Sizes = {}
-        self.is_open = self.is_environment_open = self.is_brief = False
+        self.is_open = True
+        self.is_environment_open = bool(self.file.needs)
+        self.is_brief = False
         self.missing: tuple[tuple[Rule, int], ...] = ()
         self.number = self.since = self.n_launches = 0
 
@@ -188,8 +190,9 @@ class _Course:
             number=self.number,
             is_brief=self.is_brief,
             suspects=bool(self.before),
-            edges=not self.is_environment_open,
-            missing=() if self.is_environment_open else self.missing,
+            edges=self.is_open,
+            needs_doubted=self.is_environment_open,
+            missing=self.missing,
         )
         failed = self.looker.look(look, self.held)
         self._known.clear()
@@ -237,13 +240,12 @@ class _Course:
             self.harmed = {**self.harmed, **believed}
         undecided = [one for one in found if one.state is State.UNDECIDED]
         self.is_open = bool(undecided or slower)
-        self.is_environment_open &= not self.is_open
         self.missing = tuple((one.rule, one.n_missing) for one in undecided if one.n_missing)
         self.is_brief = not slower and len(self.missing) == len(undecided)
         self.missing = self.missing if self.is_brief else ()
         if self.wanted.keep_losers:
             return (self.is_open or self.is_environment_open) and not self._is_last
-        losing = [one.cut for one in found if one.cut is not None]
+        losing = [cut for one in found for cut in one.cuts]
         if believed and any(rule.vendor for rule in self.file.rules):
             raise HarmError(
                 f"rows of the base are slower than no rule at all: {in_words(believed)}",
@@ -255,7 +257,7 @@ class _Course:
             why = f"with the rules sizes that they do not answer are slower: {_where(sizes)}"
             losing += [cuts.whole(r, why) for r in self._ours() if r.collective is collective]
         if losing:
-            left = [one for one in found if one.cut is None]
+            left = [one for one in found if not one.cuts]
             return self._cut(losing, left)
         if self._is_last:
             self._give_up(found)
@@ -280,7 +282,7 @@ class _Course:
         self._known.clear()
         if not narrowed and left and not (self.is_open or self.is_environment_open):
             return False
-        self.is_environment_open &= not narrowed
+        self.is_open |= bool(narrowed)
         self.is_brief &= not narrowed
         # The rules are another file's now.
         self.missing = ()
@@ -293,7 +295,7 @@ class _Course:
     def _give_up(self, found: Iterable[Standing]) -> None:
         """Leave out what is undecided when no time is left."""
         known = {one.rule.line for one in found}
-        undecided = [given_up(one) for one in found if one.state is not State.STANDS]
+        undecided = [cut for one in found if not one.stands for cut in given_up(one)]
         undecided += [
             cuts.whole(rule, "undecided: not looked at since it was narrowed")
             for rule in self._ours()
@@ -334,6 +336,7 @@ class _Course:
         self.n_launches += sum(one.n_launches for one in self.held)
         self._known.clear()
         self.held, self.before, self.since, self.environment = self._nothing(), {}, 0, None
+        self.is_open = True
         self.is_brief = self.is_environment_open = False
         self.missing = ()
         return True

@@ -63,7 +63,7 @@ class Standing:
         gain: log(untouched time / tuned time) over them, in the view where it is least sure.
         certainty: chance that it gains what is wanted over them, in the worst view.
         shown: whether launches of their own tell as much.
-        cut: what must go of it; None where nothing must, or nobody knows yet.
+        cuts: what must go of it; none where nothing must, or nobody knows yet.
         unsure: sizes at which more than 5 % of a loss is not ruled out.
         n_missing: launches in which it is still to be seen, though its gain is certain.
     """
@@ -74,7 +74,7 @@ class Standing:
     certainty: Number
     shown: Shown
     state: State
-    cut: Cut | None = None
+    cuts: tuple[Cut, ...] = ()
     unsure: tuple[int, ...] = ()
     n_missing: int = 0
 
@@ -162,14 +162,14 @@ def _standing(
         views, key=lambda one: one[0].low(level), default=(UNKNOWN, Shown.IN_ONE_LAUNCH)
     )
     unsure = [one.verdict.nbytes for one in sizes if not _is_sure(one, rule, held)]
-    state, cut = State.STANDS, None
+    state, lost_parts = State.STANDS, tuple[Cut, ...]()
     lost = [one for one in sizes if one.verdict.judgement in _LOST]
     if lost:
-        state, cut = State.LOSES, _lost(rule, lost, sizes)
+        state, lost_parts = State.LOSES, _lost(rule, lost, sizes)
     elif gain.high(LEVEL / 2) < least:
         # To give up a gain of so little is no harm: no share of the chance of a mistake.
         state = State.NO_GAIN
-        cut = cuts.whole(rule, f"no gain of {_percent(least)}: {gain}")
+        lost_parts = (cuts.whole(rule, f"no gain of {_percent(least)}: {gain}"),)
     elif unsure or gain.n_launches < FEWEST_LAUNCHES or gain.low(level) < least:
         state = State.UNDECIDED
     return Standing(
@@ -179,7 +179,7 @@ def _standing(
         certainty=min((_chance(one, least) for one, _ in views), default=0.0),
         shown=shown,
         state=state,
-        cut=cut,
+        cuts=lost_parts,
         unsure=tuple(sorted(set(unsure))),
     )
 
@@ -192,14 +192,15 @@ def is_too_narrow(rule: Rule) -> bool:
     return log2((rule.max_nbytes + 1) / max(1, rule.min_nbytes)) < _STEP
 
 
-def given_up(one: Standing) -> Cut:
+def given_up(one: Standing) -> tuple[Cut, ...]:
     """What goes of a rule that is undecided when no time is left."""
     if one.n_missing:
-        return cuts.whole(one.rule, f"undecided: seen in {one.gain.n_launches} launches only")
+        return (cuts.whole(one.rule, f"undecided: seen in {one.gain.n_launches} launches only"),)
     every = {w.verdict.nbytes for w in one.sizes}
     if one.unsure and set(one.unsure) < every and one.gain.low(LEVEL) > 0:
-        return cuts.around(one.rule, one.unsure, every, "undecided: a loss is not ruled out")
-    return cuts.whole(one.rule, f"undecided: {one.gain}")
+        found = cuts.around(one.rule, one.unsure, every, "undecided: a loss is not ruled out")
+        return cuts.together(one.rule, found)
+    return (cuts.whole(one.rule, f"undecided: {one.gain}"),)
 
 
 def _in_view(
@@ -248,13 +249,13 @@ def _is_sure(one: Weighed, rule: Rule, held: Iterable[Evidence]) -> bool:
     return False
 
 
-def _lost(rule: Rule, lost: Sequence[Weighed], sizes: Sequence[Weighed]) -> Cut:
+def _lost(rule: Rule, lost: Sequence[Weighed], sizes: Sequence[Weighed]) -> tuple[Cut, ...]:
     """What must go of a rule that loses, in whichever view."""
     wrong = [one for one in lost if one.verdict.judgement is Judgement.WRONG]
     first = (wrong or list(lost))[0]
     word = "wrong results" if wrong else "slower than the library's own choice"
     reason = word if first.gains else f"{word} ({first.verdict.view})"
-    found = []
+    found: list[Cut] = []
     for view in dict.fromkeys(one.verdict.view for one in lost):
         bad = [one.verdict.nbytes for one in lost if one.verdict.view == view]
         every = [
@@ -262,8 +263,9 @@ def _lost(rule: Rule, lost: Sequence[Weighed], sizes: Sequence[Weighed]) -> Cut:
             for one in sizes
             if one.verdict.view == view and (one.is_checked or not wrong)
         ]
-        found.append(cuts.around(rule, bad, every, reason))
-    return cuts.together(rule, found)
+        found += cuts.around(rule, bad, every, reason)
+    # Wrong results at two places are no matter of sizes.
+    return cuts.together(rule, found, most=1 if wrong else cuts.MOST_PLACES)
 
 
 def _chance(gain: Estimate, least: float) -> float:
