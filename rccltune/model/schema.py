@@ -264,6 +264,9 @@ class Mistake(Enum):
     KEY = "key"
 
 
+_PLAIN: Final = frozenset({int, float, bool, type(None)})
+
+
 def to_plain(value: object, allowed: str = "") -> Any:  # noqa: ANN401 - JSON has no narrower type
     r"""Dicts, lists, texts, numbers and None; default values are left out of records.
 
@@ -274,6 +277,8 @@ def to_plain(value: object, allowed: str = "") -> Any:  # noqa: ANN401 - JSON ha
         value: a record, or what records are made of.
         allowed: letters that stay in its texts all the same.
     """
+    if isinstance(value, str):
+        return shown(value, allowed)
     if is_dataclass(value) and not isinstance(value, type):
         return {
             # Annotations are texts here; only a Text keeps its line breaks.
@@ -283,10 +288,10 @@ def to_plain(value: object, allowed: str = "") -> Any:  # noqa: ANN401 - JSON ha
         }
     if isinstance(value, Enum):
         return value.value
-    if isinstance(value, str):
-        return shown(value, allowed)
     if isinstance(value, tuple | list):
-        return [to_plain(item, allowed) for item in value]
+        # Millions of times stand in such lists.
+        is_plain = _PLAIN.issuperset(map(type, value))
+        return list(value) if is_plain else [to_plain(item, allowed) for item in value]
     if isinstance(value, Mapping):
         return {shown(str(key)): to_plain(item, allowed) for key, item in value.items()}
     return value
