@@ -264,9 +264,6 @@ class Mistake(Enum):
     KEY = "key"
 
 
-_PLAIN: Final = frozenset({int, float, bool, type(None)})
-
-
 def to_plain(value: object, allowed: str = "") -> Any:  # noqa: ANN401 - JSON has no narrower type
     r"""Dicts, lists, texts, numbers and None; default values are left out of records.
 
@@ -289,8 +286,7 @@ def to_plain(value: object, allowed: str = "") -> Any:  # noqa: ANN401 - JSON ha
     if isinstance(value, Enum):
         return value.value
     if isinstance(value, tuple | list):
-        # Millions of times stand in such lists.
-        is_plain = _PLAIN.issuperset(map(type, value))
+        is_plain = set(map(type, value)) <= {int, float}  # as millions of times are
         return list(value) if is_plain else [to_plain(item, allowed) for item in value]
     if isinstance(value, Mapping):
         return {shown(str(key)): to_plain(item, allowed) for key, item in value.items()}

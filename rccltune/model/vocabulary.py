@@ -66,10 +66,7 @@ def json_text(plain: object, indent: int | None = None) -> Laid:
     """JSON in letters that are printable, so that it can be shown and written anywhere.
 
     Readers get back what was given, also halves of surrogate pairs, which file names may have.
-
-    Args:
-        plain: what JSON has a form for.
-        indent: None for one line, 1 for a value a line.
+    One line, or with an ``indent`` of 1 a value a line.
     """
     if indent:
         return Laid("".join(json_pieces(plain)))
@@ -82,8 +79,7 @@ def json_pieces(plain: object) -> Iterator[str]:
     Python's encoder in C lays no lines out. It does when it is given the line break as what
     stands between two values, which is enough for what holds no further list or pairs.
     """
-    for piece in _laid_out(plain, "\n"):
-        yield _printable(piece)
+    return map(_printable, _laid_out(plain, "\n"))
 
 
 def _laid_out(value: object, newline: str) -> Iterator[str]:
@@ -91,15 +87,14 @@ def _laid_out(value: object, newline: str) -> Iterator[str]:
     if not value or not isinstance(value, dict | list | tuple):
         yield _encoder(", ").encode(value)
         return
-    is_dict = isinstance(value, dict)
-    opened, closed = "{}" if is_dict else "[]"
+    opened, closed = "{}" if isinstance(value, dict) else "[]"
     yield opened + inner
     items = value.values() if isinstance(value, dict) else value
     if any(issubclass(kind, dict | list | tuple) for kind in set(map(type, items))):
         # A key as JSON writes it, without the braces and the 0.
-        heads = [_encoder(", ").encode({key: 0})[1:-2] for key in value] if is_dict else None
-        for at, item in enumerate(items):
-            yield ("," + inner if at else "") + (heads[at] if heads else "")
+        heads = (_encoder(", ").encode({key: 0})[1:-2] if opened == "{" else "" for key in value)
+        for at, (head, item) in enumerate(zip(heads, items, strict=True)):
+            yield ("," + inner if at else "") + head
             yield from _laid_out(item, inner)
     else:
         yield _encoder("," + inner).encode(value)[1:-1]

@@ -229,7 +229,7 @@ def _quoted(text: str) -> str:
     return text
 
 
-def _parse_key(named: tuple[str, ...], variants: Mapping[str, Variant]) -> CurveKey:
+def _parse_key(named: list[str], variants: Mapping[str, Variant]) -> CurveKey:
     collective, setting, placement, dtype, redop, graph, n_nodes, n_ranks, ranks_on, variant = named
     return CurveKey(
         collective=Collective(collective),
