@@ -60,7 +60,8 @@ def fit(*, console: Console, sessions: tuple[Path, ...], transferbench: Path | N
         for done, limit in zip(fits, limits, strict=True)
     ]
     parts += [scale_text(models)] if models else []
-    console.result(_plain(fits, limits, models), lay(parts, gap="\n\n"))
+    plain = _plain(fits, limits, models) if console.as_json else None
+    console.result(plain, lay(parts, gap="\n\n"))
 
 
 def _models(fits: Sequence[FitDone]) -> tuple[ScaleModel, ...]:

@@ -7,11 +7,8 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Final
 
-from rccltune.deploy.check import check_script
-from rccltune.deploy.modules import lua_module, tcl_module
 from rccltune.deploy.records import Delivery, File, Version, header
-from rccltune.deploy.shell import environment_script
-from rccltune.deploy.snippets import container_environment, containers, slurm
+from rccltune.deploy.texts import texts
 from rccltune.model import lay
 
 MANIFEST: Final = "MANIFEST"
@@ -36,20 +33,14 @@ def _files(delivery: Delivery, version: str) -> tuple[File, ...]:
     rules = [File(name=one.name, content=one.content) for one in delivery.rules]
     module = File(name=MODULE, content=(Path(__file__).parents[1] / "torch.py").read_bytes())
     expected = (delivery.library.name, *(file.name for file in rules))
-    texts = (
-        ("env.sh", environment_script(delivery, version), False),
-        ("check.sh", check_script(delivery, version, expected), True),
-        ("slurm.sh", slurm(delivery, version), False),
-        ("container.sh", containers(delivery, version), False),
-        ("container.env", container_environment(delivery, version), False),
-        ("modulefiles/rccltune", tcl_module(delivery, version), False),
-        ("modulefiles/rccltune.lua", lua_module(delivery, version), False),
-    )
     files = (
         delivery.library,
         *rules,
         module,
-        *(File(name=name, content=text.encode(), run=run) for name, text, run in texts),
+        *(
+            File(name=name, content=text.encode(), run=run)
+            for name, text, run in texts(delivery, version, expected)
+        ),
     )
     manifest = File(name=MANIFEST, content=_manifest(delivery, version, files).encode())
     return (*files, manifest)

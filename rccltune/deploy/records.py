@@ -165,17 +165,3 @@ def unproven_words(rules: Rules) -> str:
     """How many rules of a file are unproven."""
     n = rules.n_unproven
     return f"{n} rule{'' if n == 1 else 's'} of {rules.name} UNPROVEN: no repeats prove the gain"
-
-
-def tcl(text: str) -> str:
-    """A text as one Tcl word."""
-    for letter in ("\\", '"', "$", "[", "]", "{", "}"):
-        text = text.replace(letter, f"\\{letter}")
-    return f'"{text}"'
-
-
-def lua(text: str) -> str:
-    """A text as a Lua string."""
-    for letter, written in (("\\", "\\\\"), ('"', '\\"'), ("\n", "\\n")):
-        text = text.replace(letter, written)
-    return f'"{text}"'

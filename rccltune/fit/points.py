@@ -34,7 +34,8 @@ from rccltune.model import (
 )
 
 Disqualified = tuple[Collective, Setting, Variant]
-Table = dict[int, dict[str, list[float]]]
+# By size: launches, and the time that each of them had.
+Table = dict[int, tuple[list[str], list[float]]]
 
 
 @dataclass(slots=True)
@@ -42,7 +43,7 @@ class Gathered:
     """What the samples say before anything is fitted.
 
     Attributes:
-        tables: times in µs by curve, size and launch, one for each cycle.
+        tables: times in µs by curve and size, each beside its launch, one for each cycle.
         firsts: the same of first passes, which pay for connections and count for nothing else.
         doubted: samples never used, by reason.
         wrong: samples with wrong results, by what they disqualify.
@@ -80,7 +81,9 @@ def _add(tables: dict[CurveKey, Table], by_identity: dict[int, Table], sample: S
     if table is None:
         table = tables.setdefault(sample.key, {})
         by_identity[id(sample.key)] = table
-    table.setdefault(sample.nbytes, {}).setdefault(sample.launch, []).append(sample.time_us)
+    launches, times = table.get(sample.nbytes) or table.setdefault(sample.nbytes, ([], []))
+    launches.append(sample.launch)
+    times.append(sample.time_us)
 
 
 def _count_doubt(result: Gathered, sample: Sample) -> None:
@@ -108,21 +111,28 @@ class Row:
 
 def rows(table: Table, firsts: Table | None = None) -> list[Row]:
     """Rows by rising size, launches in the order of their ids."""
-    made = [_row(nbytes, table[nbytes]) for nbytes in sorted(table)]
+    made = [_row(nbytes, _by_launch(*table[nbytes])) for nbytes in sorted(table)]
     if not firsts:
         return made
     return [
-        replace(row, firsts={name: min(times) for name, times in firsts[row.nbytes].items()})
+        replace(
+            row,
+            firsts={name: min(times) for name, times in _by_launch(*firsts[row.nbytes]).items()},
+        )
         if row.nbytes in firsts
         else row
         for row in made
     ]
 
 
+def _by_launch(launches: Sequence[str], times: Sequence[float]) -> dict[str, list[float]]:
+    found: dict[str, list[float]] = {}
+    for launch, time in zip(launches, times, strict=True):
+        found.setdefault(launch, []).append(time)
+    return found
+
+
 def _row(nbytes: int, launches: dict[str, list[float]]) -> Row:
-    if len(launches) == 1:
-        launch, times = next(iter(launches.items()))
-        return Row(nbytes, {launch: _middle(times)}, tuple(times))
     ordered = sorted(launches.items())
     return Row(
         nbytes=nbytes,

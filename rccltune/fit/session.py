@@ -187,6 +187,8 @@ def fit_session(folder: Path, *, reporter: Reporter, again: bool = False) -> Fit
         beliefs=believed.beliefs,
         wrong=wrong_shares(samples),
     )
+    # Half of all memory, where there are millions.
+    del samples
     derived.keep(
         FIT_FILE, lambda: session.write_derived(folder, FIT_FILE, model.to_plain(done.file))
     )

@@ -164,6 +164,7 @@ from .vocabulary import format_last as format_last
 from .vocabulary import format_size as format_size
 from .vocabulary import format_span as format_span
 from .vocabulary import format_time as format_time
+from .vocabulary import json_pieces as json_pieces
 from .vocabulary import json_text as json_text
 from .vocabulary import lay as lay
 from .vocabulary import parse_size as parse_size

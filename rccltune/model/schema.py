@@ -274,6 +274,8 @@ def to_plain(value: object, allowed: str = "") -> Any:  # noqa: ANN401 - JSON ha
         value: a record, or what records are made of.
         allowed: letters that stay in its texts all the same.
     """
+    if isinstance(value, str):
+        return shown(value, allowed)
     if is_dataclass(value) and not isinstance(value, type):
         return {
             # Annotations are texts here; only a Text keeps its line breaks.
@@ -283,10 +285,9 @@ def to_plain(value: object, allowed: str = "") -> Any:  # noqa: ANN401 - JSON ha
         }
     if isinstance(value, Enum):
         return value.value
-    if isinstance(value, str):
-        return shown(value, allowed)
     if isinstance(value, tuple | list):
-        return [to_plain(item, allowed) for item in value]
+        is_plain = set(map(type, value)) <= {int, float}  # as millions of times are
+        return list(value) if is_plain else [to_plain(item, allowed) for item in value]
     if isinstance(value, Mapping):
         return {shown(str(key)): to_plain(item, allowed) for key, item in value.items()}
     return value

@@ -29,6 +29,7 @@ from rccltune.model import (
     Variant,
     Word,
     checked,
+    json_pieces,
     json_text,
     lay,
     load_json,
@@ -319,7 +320,10 @@ def samples_sha256(session: Session, samples: Iterable[Sample] | None = None) ->
 
 def write_derived(path: Path, name: str, plain: Mapping[str, Any]) -> Path:
     """Write a derived JSON file into the session."""
-    write_atomically(path / name, _json(plain))
+    with replacing(path / name) as stream:
+        for piece in json_pieces(plain):
+            stream.write(piece.encode())
+        stream.write(b"\n")
     return path / name
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import csv
 import re
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Mapping
 from typing import IO, Final
 
 from rccltune.model import (
@@ -84,21 +84,34 @@ def read_samples(
     Raises:
         SessionError: other columns, an unknown variant or a value that does not fit.
     """
-    rows = csv.reader(stream)
-    try:
-        header = tuple(next(rows, ()))
-    except csv.Error as error:
-        raise _unreadable(where, 1, str(error)) from error
-    if header not in (COLUMNS, _EARLIER):
+    head = tuple(stream.readline().rstrip("\r\n").split(","))
+    if head not in (COLUMNS, _EARLIER):
         raise _unreadable(where, 1, "its columns are not those of this version")
     reader = _Reader(variants)
+    end = "" if head == COLUMNS else ","
     samples: list[Sample] = []
-    for number, row in enumerate(_rows(rows, where), start=2):
+    for number, line in enumerate(stream, start=2):
         try:
-            samples.append(reader.sample(row if header == COLUMNS else [*row, ""]))
-        except (ValueError, KeyError) as error:
+            samples.append(reader.sample(line.rstrip("\r\n") + end))
+        except (ValueError, KeyError, csv.Error) as error:
             raise _unreadable(where, number, str(error)) from error
     return tuple(samples)
+
+
+class _Wholes(dict[str, int]):
+    """Numbers by their text: two million rows share a few sizes, and one object for each."""
+
+    def __missing__(self, text: str) -> int:
+        number = self[text] = _whole(text)
+        return number
+
+
+class _Words(dict[str, str]):
+    """Names by themselves, each checked and kept once."""
+
+    def __missing__(self, text: str) -> str:
+        word = self[text] = _word(text)
+        return word
 
 
 class _Reader:
@@ -106,38 +119,38 @@ class _Reader:
 
     def __init__(self, variants: Mapping[str, Variant]) -> None:
         self._variants = variants
-        self._keys: dict[tuple[str, ...], CurveKey] = {}
+        self._keys: dict[str, CurveKey] = {}
         self._settings: dict[str, Setting | None] = {"": None}
-        self._launches: set[str] = set()
+        self._launches = _Words()
+        self._wholes = _Wholes()
 
-    def sample(self, row: list[str]) -> Sample:
-        """One row; ValueError or KeyError where it is none."""
-        launch, step, cycle, line, *key, nbytes, count, time_us, n_wrong, doubt, ran, usable = row
+    def sample(self, row: str) -> Sample:
+        """One row; ValueError, KeyError or csv.Error where it is none."""
+        launch, step, cycle, line, rest = _split(row)
+        key, nbytes, count, time_us, n_wrong, doubt, ran, usable = rest.rsplit(",", 7)
         # It says again what doubt says: a program that changes one of them must not be believed.
         if usable and _USABLE[usable] is not (not doubt):
             raise ValueError(
                 f"usable is {usable}, and its column 'doubt' says '{shown(doubt[:40])}'"
             )
-        if launch not in self._launches:
-            self._launches.add(_word(launch))
+        wholes = self._wholes
         return Sample(
-            key=self._key(tuple(key)),
-            launch=launch,
-            step=_whole(step) if step else None,
-            cycle=_whole(cycle),
+            key=self._keys.get(key) or self._key(key),
+            launch=self._launches[launch],
+            step=wholes[step] if step else None,
+            cycle=wholes[cycle],
             line=_whole(line) if line else None,
-            nbytes=_whole(nbytes),
-            count=_whole(count) if count else None,
+            nbytes=wholes[nbytes],
+            count=wholes[count] if count else None,
             time_us=_time(time_us) if time_us else None,
-            n_wrong=_whole(n_wrong) if n_wrong else None,
+            n_wrong=wholes[n_wrong] if n_wrong else None,
             doubt=Doubt(doubt) if doubt else None,
             executed=self._setting(ran),
         )
 
-    def _key(self, named: tuple[str, ...]) -> CurveKey:
-        if named not in self._keys:
-            self._keys[named] = _parse_key(named, self._variants)
-        return self._keys[named]
+    def _key(self, text: str) -> CurveKey:
+        made = self._keys[text] = _parse_key(next(csv.reader([text])), self._variants)
+        return made
 
     def _setting(self, text: str) -> Setting | None:
         if text not in self._settings:
@@ -145,15 +158,12 @@ class _Reader:
         return self._settings[text]
 
 
-def _rows(rows: Iterator[list[str]], where: str) -> Iterator[list[str]]:
-    """Rows one by one; a field of a megabyte is a mistake as any other."""
-    number = 1
-    try:
-        for row in rows:
-            number += 1
-            yield row
-    except csv.Error as error:
-        raise _unreadable(where, number + 1, str(error)) from error
+def _split(row: str) -> list[str]:
+    """The first four fields, and the rest: a key that is taken apart once, and plain numbers."""
+    if '"' in row or len(row) > csv.field_size_limit():
+        # Names that came from somebody's file, or a program that quotes more than it must.
+        row = ",".join(map(_quoted, next(csv.reader([row]))))
+    return row.split(",", 4)
 
 
 def _whole(text: str) -> int:
@@ -219,7 +229,7 @@ def _quoted(text: str) -> str:
     return text
 
 
-def _parse_key(named: tuple[str, ...], variants: Mapping[str, Variant]) -> CurveKey:
+def _parse_key(named: list[str], variants: Mapping[str, Variant]) -> CurveKey:
     collective, setting, placement, dtype, redop, graph, n_nodes, n_ranks, ranks_on, variant = named
     return CurveKey(
         collective=Collective(collective),
