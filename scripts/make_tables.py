@@ -20,7 +20,6 @@ from rccltune import model
 from rccltune.cli import group
 from rccltune.model import Caution, Doubt, Failure, Judgement, errors, json_schema
 from rccltune.simulate import NodeFile
-from rccltune.why import Kind
 
 ROOT: Final = Path(__file__).resolve().parents[1]
 MARK: Final = "<!-- made by scripts/make_tables.py; edit that, or the help of the command -->"
@@ -28,13 +27,13 @@ MARK: Final = "<!-- made by scripts/make_tables.py; edit that, or the help of th
 # What to do about each exit code. A class that is missing here stops the making of the page.
 _TO_DO: Final = {
     model.CommandLineError: "read the hint, or `rccltune COMMAND --help`",
-    model.InputFileError: "correct the lines named: all mistakes are told at once, with line and column",
+    model.InputFileError: "correct the lines named",
     model.MachineError: "`rccltune doctor`, which names the remedy; nothing was measured",
     model.LaunchError: "the log is in `launches/<id>/`; the same command goes on where it stopped",
-    model.OutputError: "the line is shown and the log is kept: send both ([sending](how-to-send.md))",
+    model.OutputError: "[send](how-to-send.md) the line shown and the log",
     model.SessionError: "another folder (`-o`), or the machine and library that the session is of",
-    model.ReadOnlyError: "write elsewhere with `-o`; to read it needs no rights ([formats](formats.md))",
-    model.TooLittleDataError: "measure more, or see why samples were left out (`samples.csv`, column `doubt`)",
+    model.ReadOnlyError: "write elsewhere with `-o`",
+    model.TooLittleDataError: "measure more, or see why samples were left out (column `doubt` of `samples.csv`)",
     model.VerificationError: "do not use the rules: `verdict.json` has every size",
     model.HarmError: "rules for another environment (`emit-config --variant default`), or over the "
     "library's own table (`--base auto`)",
@@ -76,37 +75,71 @@ def part_of(command: click.Command, heading: str) -> str:
 def commands() -> list[str]:
     """The lines of docs/commands.md."""
     every = list(walk(group, "rccltune"))
+    shared = _shared(every)
     lines = [
         *("# Every command", "", MARK, ""),
-        "Each reads or writes `./rccltune-session` unless told otherwise. Sizes are `4K`, `1MiB`, `8G` or plain bytes. Every option has a",
-        "twin in the environment, `RCCLTUNE_CLI_<COMMAND>_<OPTION>` (`RCCLTUNE_CLI_SWEEP_REPEATS=5`). What the codes mean: [exit-codes.md](exit-codes.md).",
+        "Each command reads or writes `./rccltune-session` unless told otherwise. Sizes are `4K`, `1MiB`, `8G` or",
+        "plain bytes. Each option can be set in the environment too: `RCCLTUNE_CLI_<COMMAND>_<OPTION>`",
+        "(`RCCLTUNE_CLI_SWEEP_REPEATS=5`). [Exit codes](exit-codes.md) have a page of their own.",
         "",
         *("| command | is for |", "|---|---|"),
         *(f"| [`{name}`](#{name.replace(' ', '-')}) | {purpose(one)} |" for name, one in every),
         "",
-        "Results go to stdout, talk to stderr. Nearly all commands have:",
-        "",
-        *_options(_common(every)),
+        "Results go to stdout, everything else to stderr. Options that several commands have stand [at the end](#options-of-several-commands).",
     ]
-    shared = {tuple(option.opts) for option in _common(every)}
     for name, one in every:
         lines += ["", f"## {name}", "", *_about(one)]
-        own = [p for p in one.params if tuple(p.opts) not in shared]
-        lines += _arguments(own) + _options(own)
+        lines += _arguments(one.params)
+        lines += _options([p for p in one.params if _record(p) not in shared])
+        titles = dict.fromkeys(
+            _title(shared[_record(p)], every) for p in one.params if _record(p) in shared
+        )
+        links = [f"[{title}](#{_anchor(title)})" for title in titles if title != _EVERYBODYS]
+        lines += ["", f"Also: options of {'; '.join(links)}."] if links else []
+    lines += ["", "# Options of several commands"]
+    for names in sorted(dict.fromkeys(shared.values()), key=len, reverse=True):
+        title = _title(names, every)
+        own = dict(every)[names[0]].params
+        lines += ["", f"## {title}", ""]
+        lines += _options([p for p in own if shared.get(_record(p)) == names])
     return lines
 
 
-def _common(every: Sequence[tuple[str, click.Command]]) -> list[click.Parameter]:
-    """Options of the talk, which stand once at the top."""
-    words = {"--verbose", "--quiet", "--json", "--color"}
-    return [p for p in every[0][1].params if words & set(p.opts)]
+_EVERYBODYS: Final = "nearly every command"
+
+
+def _shared(every: Sequence[tuple[str, click.Command]]) -> dict[str, tuple[str, ...]]:
+    """The options that several commands have in the same words, and which commands."""
+    found: dict[str, list[str]] = {}
+    for name, command in every:
+        for parameter in command.params:
+            if _record(parameter):
+                found.setdefault(_record(parameter), []).append(name)
+    return {record: tuple(names) for record, names in found.items() if len(names) > 1}
+
+
+def _title(names: Sequence[str], every: Sequence[tuple[str, click.Command]]) -> str:
+    """``sweep, tune``; those that nearly every command has need no list."""
+    words = [name.removeprefix("rccltune ") for name in names]
+    return _EVERYBODYS if 2 * len(names) > len(every) else ", ".join(words)
+
+
+def _anchor(title: str) -> str:
+    """A heading's name in a link, as GitHub makes it."""
+    return re.sub(r"[^\w\- ]", "", title).replace(" ", "-")
+
+
+def _record(parameter: click.Parameter) -> str:
+    """The table's row of an option, empty for what has none."""
+    if not isinstance(parameter, click.Option) or parameter.hidden:
+        return ""
+    return _option(parameter)
 
 
 def _about(command: click.Command) -> list[str]:
     example = inspect.cleandoc(part_of(command, "Example:")).splitlines()
     codes = " ".join(part_of(command, "Exit codes:").split())
     return [
-        *(purpose(command), ""),
         *(f"    {line.strip()}" for line in example if line.strip()),
         *("", f"Exit codes: {codes}", ""),
     ]
@@ -162,20 +195,15 @@ def exit_codes() -> list[str]:
         *_findings(),
         *("", "## Others", ""),
         f"* Verdicts of [verify](verify.md), one a size: {', '.join(f'`{j.value}`' for j in Judgement)}.",
-        f"* Answers of [why](why.md): {', '.join(f'`{k.value}`' for k in Kind)}.",
-        "* Findings of the doctor and situations of a machine: [detect.md](detect.md). Log and results of the plugin's init: [plugin.md](plugin.md).",
+        "* Answers of `why`: [why.md](why.md). Findings of the doctor: [detect.md](detect.md). Results of the plugin's start: [plugin.md](plugin.md).",
     ]
 
 
 _STREAMS: Final = (
-    "Talk on stderr may fail: where it is full, closed or read by nobody, the work goes on and ends with the code that it earned. So it "
-    "does where the reader of stdout has gone (`rccltune fit | head -1`) or stdout is closed. A result that stdout does not take for another "
-    "reason, a full disk say, is told when all is done, with code 7 where there was none."
+    "If stderr is full or closed, or the reader of stdout has gone (`rccltune fit | head -1`), the work goes on and ends with its own "
+    "code. If stdout cannot take a result (a full disk), rccltune says so at the end, with code 7."
 )
-_WARNINGS: Final = (
-    "A closed set. Each is printed as a sentence with its remedy; more than three alike are counted (`-v` shows all). "
-    "`fit.json` names them so:"
-)
+_WARNINGS: Final = "Each is printed as a sentence with its remedy; more than three alike are counted (`-v` shows all). Their names in `fit.json`:"
 _DOUBTS: Final = "In the column `doubt` of `samples.csv`:"
 _FAILURES: Final = (
     "In `outcome.json` and `quarantine.json`; twice in a session is [quarantine](sweep.md):"
@@ -213,7 +241,7 @@ def findings() -> list[tuple[str, str, str]]:
 
 
 _FINDINGS: Final = (
-    "Of the plugin's reader, at start and in `rccltune explain`. An error refuses the file, a "
+    "The plugin says these at start, and `rccltune explain` at any time. An error refuses the file; a "
     "warning leaves its row out (`RCCLTUNE_STRICT=1` makes it an error)."
 )
 
