@@ -80,7 +80,8 @@ def commands() -> list[str]:
         *("# Every command", "", MARK, ""),
         "Each command reads or writes `./rccltune-session` unless told otherwise. Sizes are `4K`, `1MiB`, `8G` or",
         "plain bytes. Each option can be set in the environment too: `RCCLTUNE_CLI_<COMMAND>_<OPTION>`",
-        "(`RCCLTUNE_CLI_SWEEP_REPEATS=5`). [Exit codes](exit-codes.md) have a page of their own.",
+        "(`RCCLTUNE_CLI_SWEEP_REPEATS=5`). `--help` says what each",
+        "[exit code](exit-codes.md) of a command means.",
         "",
         *("| command | is for |", "|---|---|"),
         *(f"| [`{name}`](#{name.replace(' ', '-')}) | {purpose(one)} |" for name, one in every),
@@ -138,11 +139,7 @@ def _record(parameter: click.Parameter) -> str:
 
 def _about(command: click.Command) -> list[str]:
     example = inspect.cleandoc(part_of(command, "Example:")).splitlines()
-    codes = " ".join(part_of(command, "Exit codes:").split())
-    return [
-        *(f"    {line.strip()}" for line in example if line.strip()),
-        *("", f"Exit codes: {codes}", ""),
-    ]
+    return [*(f"    {line.strip()}" for line in example if line.strip()), ""]
 
 
 def _arguments(parameters: Sequence[click.Parameter]) -> list[str]:
