@@ -18,6 +18,7 @@ import click
 
 from rccltune import model
 from rccltune.cli import group
+from rccltune.cli.help import usual
 from rccltune.model import Caution, Doubt, Failure, Judgement, errors, json_schema
 from rccltune.simulate import NodeFile
 
@@ -75,7 +76,6 @@ def part_of(command: click.Command, heading: str) -> str:
 def commands() -> list[str]:
     """The lines of docs/commands.md."""
     every = list(walk(group, "rccltune"))
-    shared = _shared(every)
     lines = [
         *("# Every command", "", MARK, ""),
         "Each command reads or writes `./rccltune-session` unless told otherwise. Sizes are `4K`, `1MiB`, `8G` or",
@@ -84,57 +84,41 @@ def commands() -> list[str]:
         "[exit code](exit-codes.md) of a command means.",
         "",
         *("| command | is for |", "|---|---|"),
-        *(f"| [`{name}`](#{name.replace(' ', '-')}) | {purpose(one)} |" for name, one in every),
+        *(
+            f"| [{name.removeprefix('rccltune ')}](#{name.replace(' ', '-')}) | {purpose(one)} |"
+            for name, one in every
+        ),
         "",
-        "Results go to stdout, everything else to stderr. Options that several commands have stand [at the end](#options-of-several-commands).",
+        "Results go to stdout, everything else to stderr. Nearly all commands have:",
+        "",
+        *_options(_common(every)),
     ]
+    # Which command explained an option first, by its row: a row stands once on the page.
+    explained: dict[str, str] = {_option(option): "" for option in _common(every)}
     for name, one in every:
-        lines += ["", f"## {name}", "", *_about(one)]
-        lines += _arguments(one.params)
-        lines += _options([p for p in one.params if _record(p) not in shared])
-        titles = dict.fromkeys(
-            _title(shared[_record(p)], every) for p in one.params if _record(p) in shared
-        )
-        links = [f"[{title}](#{_anchor(title)})" for title in titles if title != _EVERYBODYS]
-        lines += ["", f"Also: options of {'; '.join(links)}."] if links else []
-    lines += ["", "# Options of several commands"]
-    for names in sorted(dict.fromkeys(shared.values()), key=len, reverse=True):
-        title = _title(names, every)
-        own = dict(every)[names[0]].params
-        lines += ["", f"## {title}", ""]
-        lines += _options([p for p in own if shared.get(_record(p)) == names])
+        lines += ["", f"## {name}", "", *_about(one), *_arguments(one.params)]
+        options = [p for p in one.params if isinstance(p, click.Option) and not p.hidden]
+        own = [p for p in usual(one) if _option(p) not in explained]
+        lines += _options([p for p in options if p in own])
+        elsewhere: dict[str, list[str]] = {}
+        for option in options:
+            where = explained.get(_option(option), "--help-all")
+            if option not in own and where:
+                elsewhere.setdefault(where, []).append(f"`{option.opts[-1]}`")
+        for where, names in elsewhere.items():
+            link = (
+                f"[{where}](#{where.replace(' ', '-')})" if where in dict(every) else f"`{where}`"
+            )
+            lines += ["", f"Explained by {link}: {', '.join(names)}."]
+        explained |= {_option(p): name for p in own}
     return lines
 
 
-_EVERYBODYS: Final = "nearly every command"
-
-
-def _shared(every: Sequence[tuple[str, click.Command]]) -> dict[str, tuple[str, ...]]:
-    """The options that several commands have in the same words, and which commands."""
-    found: dict[str, list[str]] = {}
-    for name, command in every:
-        for parameter in command.params:
-            if _record(parameter):
-                found.setdefault(_record(parameter), []).append(name)
-    return {record: tuple(names) for record, names in found.items() if len(names) > 1}
-
-
-def _title(names: Sequence[str], every: Sequence[tuple[str, click.Command]]) -> str:
-    """``sweep, tune``; those that nearly every command has need no list."""
-    words = [name.removeprefix("rccltune ") for name in names]
-    return _EVERYBODYS if 2 * len(names) > len(every) else ", ".join(words)
-
-
-def _anchor(title: str) -> str:
-    """A heading's name in a link, as GitHub makes it."""
-    return re.sub(r"[^\w\- ]", "", title).replace(" ", "-")
-
-
-def _record(parameter: click.Parameter) -> str:
-    """The table's row of an option, empty for what has none."""
-    if not isinstance(parameter, click.Option) or parameter.hidden:
-        return ""
-    return _option(parameter)
+def _common(every: Sequence[tuple[str, click.Command]]) -> list[click.Option]:
+    """Options of the talk, which stand once at the top."""
+    words = {"--verbose", "--quiet", "--json", "--color"}
+    options = (p for p in every[0][1].params if isinstance(p, click.Option))
+    return [p for p in options if words & set(p.opts)]
 
 
 def _about(command: click.Command) -> list[str]:
@@ -153,9 +137,8 @@ def _arguments(parameters: Sequence[click.Parameter]) -> list[str]:
 _CONTEXT: Final = click.Context(group)
 
 
-def _options(parameters: Sequence[click.Parameter]) -> list[str]:
-    found = [p for p in parameters if isinstance(p, click.Option) and not p.hidden]
-    rows = [_option(option) for option in found]
+def _options(options: Sequence[click.Option]) -> list[str]:
+    rows = [_option(option) for option in options]
     return ["| option | meaning |", "|---|---|", *rows] if rows else []
 
 
@@ -238,19 +221,20 @@ def findings() -> list[tuple[str, str, str]]:
 
 
 _FINDINGS: Final = (
-    "The plugin says these at start, and `rccltune explain` at any time. An error refuses the file; a "
-    "warning leaves its row out (`RCCLTUNE_STRICT=1` makes it an error)."
+    "The plugin says at start what it does not understand, and `rccltune explain` at any time, with the line and its mistake. An error "
+    "refuses the file; a warning leaves its row out (`RCCLTUNE_STRICT=1` makes it an error). Their names:"
 )
 
 
 def _findings() -> list[str]:
-    rows = sorted(findings(), key=lambda one: (one[1], one[0]))
+    by_severity: dict[str, dict[str, None]] = {"error": {}, "warning": {}}
+    for code, severity, _ in sorted(findings()):
+        by_severity[severity][f"`{code}`"] = None
     return [
         *("", "## Lines of a rule file", ""),
         _FINDINGS,
         "",
-        *("| code | is | message |", "|---|---|---|"),
-        *(f"| `{code}` | {severity} | {_escaped(message)} |" for code, severity, message in rows),
+        *(f"* {severity}s: {', '.join(codes)}" for severity, codes in by_severity.items()),
     ]
 
 
