@@ -18,9 +18,9 @@ import click
 
 from rccltune import model
 from rccltune.cli import group
+from rccltune.cli.help import usual
 from rccltune.model import Caution, Doubt, Failure, Judgement, errors, json_schema
 from rccltune.simulate import NodeFile
-from rccltune.why import Kind
 
 ROOT: Final = Path(__file__).resolve().parents[1]
 MARK: Final = "<!-- made by scripts/make_tables.py; edit that, or the help of the command -->"
@@ -28,13 +28,13 @@ MARK: Final = "<!-- made by scripts/make_tables.py; edit that, or the help of th
 # What to do about each exit code. A class that is missing here stops the making of the page.
 _TO_DO: Final = {
     model.CommandLineError: "read the hint, or `rccltune COMMAND --help`",
-    model.InputFileError: "correct the lines named: all mistakes are told at once, with line and column",
+    model.InputFileError: "correct the lines named",
     model.MachineError: "`rccltune doctor`, which names the remedy; nothing was measured",
     model.LaunchError: "the log is in `launches/<id>/`; the same command goes on where it stopped",
-    model.OutputError: "the line is shown and the log is kept: send both ([sending](how-to-send.md))",
+    model.OutputError: "[send](how-to-send.md) the line shown and the log",
     model.SessionError: "another folder (`-o`), or the machine and library that the session is of",
-    model.ReadOnlyError: "write elsewhere with `-o`; to read it needs no rights ([formats](formats.md))",
-    model.TooLittleDataError: "measure more, or see why samples were left out (`samples.csv`, column `doubt`)",
+    model.ReadOnlyError: "write elsewhere with `-o`",
+    model.TooLittleDataError: "measure more, or see why samples were left out (column `doubt` of `samples.csv`)",
     model.VerificationError: "do not use the rules: `verdict.json` has every size",
     model.HarmError: "rules for another environment (`emit-config --variant default`), or over the "
     "library's own table (`--base auto`)",
@@ -78,38 +78,52 @@ def commands() -> list[str]:
     every = list(walk(group, "rccltune"))
     lines = [
         *("# Every command", "", MARK, ""),
-        "Each reads or writes `./rccltune-session` unless told otherwise. Sizes are `4K`, `1MiB`, `8G` or plain bytes. Every option has a",
-        "twin in the environment, `RCCLTUNE_CLI_<COMMAND>_<OPTION>` (`RCCLTUNE_CLI_SWEEP_REPEATS=5`). What the codes mean: [exit-codes.md](exit-codes.md).",
+        "Each command reads or writes `./rccltune-session` unless told otherwise. Sizes are `4K`, `1MiB`, `8G` or",
+        "plain bytes. Each option can be set in the environment too: `RCCLTUNE_CLI_<COMMAND>_<OPTION>`",
+        "(`RCCLTUNE_CLI_SWEEP_REPEATS=5`). `--help` says what each",
+        "[exit code](exit-codes.md) of a command means.",
         "",
         *("| command | is for |", "|---|---|"),
-        *(f"| [`{name}`](#{name.replace(' ', '-')}) | {purpose(one)} |" for name, one in every),
+        *(
+            f"| [{name.removeprefix('rccltune ')}](#{name.replace(' ', '-')}) | {purpose(one)} |"
+            for name, one in every
+        ),
         "",
-        "Results go to stdout, talk to stderr. Nearly all commands have:",
+        "Results go to stdout, everything else to stderr. Nearly all commands have:",
         "",
         *_options(_common(every)),
     ]
-    shared = {tuple(option.opts) for option in _common(every)}
+    # Which command explained an option first, by its row: a row stands once on the page.
+    explained: dict[str, str] = {_option(option): "" for option in _common(every)}
     for name, one in every:
-        lines += ["", f"## {name}", "", *_about(one)]
-        own = [p for p in one.params if tuple(p.opts) not in shared]
-        lines += _arguments(own) + _options(own)
+        lines += ["", f"## {name}", "", *_about(one), *_arguments(one.params)]
+        options = [p for p in one.params if isinstance(p, click.Option) and not p.hidden]
+        own = [p for p in usual(one) if _option(p) not in explained]
+        lines += _options([p for p in options if p in own])
+        elsewhere: dict[str, list[str]] = {}
+        for option in options:
+            where = explained.get(_option(option), "--help-all")
+            if option not in own and where:
+                elsewhere.setdefault(where, []).append(f"`{option.opts[-1]}`")
+        for where, names in elsewhere.items():
+            link = (
+                f"[{where}](#{where.replace(' ', '-')})" if where in dict(every) else f"`{where}`"
+            )
+            lines += ["", f"Explained by {link}: {', '.join(names)}."]
+        explained |= {_option(p): name for p in own}
     return lines
 
 
-def _common(every: Sequence[tuple[str, click.Command]]) -> list[click.Parameter]:
+def _common(every: Sequence[tuple[str, click.Command]]) -> list[click.Option]:
     """Options of the talk, which stand once at the top."""
     words = {"--verbose", "--quiet", "--json", "--color"}
-    return [p for p in every[0][1].params if words & set(p.opts)]
+    options = (p for p in every[0][1].params if isinstance(p, click.Option))
+    return [p for p in options if words & set(p.opts)]
 
 
 def _about(command: click.Command) -> list[str]:
     example = inspect.cleandoc(part_of(command, "Example:")).splitlines()
-    codes = " ".join(part_of(command, "Exit codes:").split())
-    return [
-        *(purpose(command), ""),
-        *(f"    {line.strip()}" for line in example if line.strip()),
-        *("", f"Exit codes: {codes}", ""),
-    ]
+    return [*(f"    {line.strip()}" for line in example if line.strip()), ""]
 
 
 def _arguments(parameters: Sequence[click.Parameter]) -> list[str]:
@@ -123,9 +137,8 @@ def _arguments(parameters: Sequence[click.Parameter]) -> list[str]:
 _CONTEXT: Final = click.Context(group)
 
 
-def _options(parameters: Sequence[click.Parameter]) -> list[str]:
-    found = [p for p in parameters if isinstance(p, click.Option) and not p.hidden]
-    rows = [_option(option) for option in found]
+def _options(options: Sequence[click.Option]) -> list[str]:
+    rows = [_option(option) for option in options]
     return ["| option | meaning |", "|---|---|", *rows] if rows else []
 
 
@@ -162,20 +175,15 @@ def exit_codes() -> list[str]:
         *_findings(),
         *("", "## Others", ""),
         f"* Verdicts of [verify](verify.md), one a size: {', '.join(f'`{j.value}`' for j in Judgement)}.",
-        f"* Answers of [why](why.md): {', '.join(f'`{k.value}`' for k in Kind)}.",
-        "* Findings of the doctor and situations of a machine: [detect.md](detect.md). Log and results of the plugin's init: [plugin.md](plugin.md).",
+        "* Answers of `why`: [why.md](why.md). Findings of the doctor: [detect.md](detect.md). Results of the plugin's start: [plugin.md](plugin.md).",
     ]
 
 
 _STREAMS: Final = (
-    "Talk on stderr may fail: where it is full, closed or read by nobody, the work goes on and ends with the code that it earned. So it "
-    "does where the reader of stdout has gone (`rccltune fit | head -1`) or stdout is closed. A result that stdout does not take for another "
-    "reason, a full disk say, is told when all is done, with code 7 where there was none."
+    "If stderr is full or closed, or the reader of stdout has gone (`rccltune fit | head -1`), the work goes on and ends with its own "
+    "code. If stdout cannot take a result (a full disk), rccltune says so at the end, with code 7."
 )
-_WARNINGS: Final = (
-    "A closed set. Each is printed as a sentence with its remedy; more than three alike are counted (`-v` shows all). "
-    "`fit.json` names them so:"
-)
+_WARNINGS: Final = "Each is printed as a sentence with its remedy; more than three alike are counted (`-v` shows all). Their names in `fit.json`:"
 _DOUBTS: Final = "In the column `doubt` of `samples.csv`:"
 _FAILURES: Final = (
     "In `outcome.json` and `quarantine.json`; twice in a session is [quarantine](sweep.md):"
@@ -213,19 +221,20 @@ def findings() -> list[tuple[str, str, str]]:
 
 
 _FINDINGS: Final = (
-    "Of the plugin's reader, at start and in `rccltune explain`. An error refuses the file, a "
-    "warning leaves its row out (`RCCLTUNE_STRICT=1` makes it an error)."
+    "The plugin says at start what it does not understand, and `rccltune explain` at any time, with the line and its mistake. An error "
+    "refuses the file; a warning leaves its row out (`RCCLTUNE_STRICT=1` makes it an error). Their names:"
 )
 
 
 def _findings() -> list[str]:
-    rows = sorted(findings(), key=lambda one: (one[1], one[0]))
+    by_severity: dict[str, dict[str, None]] = {"error": {}, "warning": {}}
+    for code, severity, _ in sorted(findings()):
+        by_severity[severity][f"`{code}`"] = None
     return [
         *("", "## Lines of a rule file", ""),
         _FINDINGS,
         "",
-        *("| code | is | message |", "|---|---|---|"),
-        *(f"| `{code}` | {severity} | {_escaped(message)} |" for code, severity, message in rows),
+        *(f"* {severity}s: {', '.join(codes)}" for severity, codes in by_severity.items()),
     ]
 
 

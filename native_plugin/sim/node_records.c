@@ -1,4 +1,4 @@
-/* The records of a .node file, a function each; docs/node-file.md lists them for people. */
+/* The records of a .node file, a function each; rccltune/simulate/compiled.py writes them. */
 #include "node_lines.h"
 
 #include <math.h>

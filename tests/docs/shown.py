@@ -14,6 +14,8 @@ PAGES = (ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md")))
 # What begins a line that is meant to be typed. Everything else in a block is output or a file.
 TYPED = {
     *("rccltune", "export", "unset", "eval", ".", "source", "cd", "cp", "ls", "rm", "tar", "git"),
+    # A subshell, on lines of its own.
+    *("(", ")"),
     *("srun", "sbatch", "salloc", "scontrol", "cmake", "python3", "torchrun", "./TransferBench"),
 }
 _TYPED_PATH = re.compile(r'(?:scripts|deployed|\.venv/bin)/\S+|"\$.*')

@@ -97,3 +97,22 @@ def test_no_message_or_figure_has_a_word_of_the_house() -> None:
         if WORDS.search(text) and not any(allowed in text for allowed in FORMATS)
     ]
     assert found == []
+
+
+PAGES = sorted((PACKAGE.parent / "docs").glob("*.md"))
+# It says what the words of files and code mean.
+GLOSSARY = "words.md"
+
+
+@pytest.mark.parametrize("page", [p for p in PAGES if p.name != GLOSSARY], ids=lambda p: p.stem)
+def test_no_page_has_a_word_of_the_house(page: Path) -> None:
+    """Outside of code, names of files and links' targets."""
+    text = re.sub(r"^```.*?^```$", "", page.read_text("utf-8"), flags=re.MULTILINE | re.DOTALL)
+    text = re.sub(r"`[^`]*`|\]\([^)]*\)", "", text)
+    lines = [line for line in text.splitlines() if not line.startswith("    ")]
+    assert [line for line in lines if WORDS.search(line)] == []
+
+
+def test_pages_are_short_enough_to_be_read() -> None:
+    """As wc counts words; whoever adds a page takes something out."""
+    assert sum(len(page.read_text("utf-8").split()) for page in PAGES) <= 30_000

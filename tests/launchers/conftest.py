@@ -48,8 +48,6 @@ def real(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Cal
             if not (folder / "mpirun").exists():
                 pytest.skip(f"{name} is not installed: scripts/launchers does it")
             found = Real(flavour=name.rstrip("45"), folder=folder, variables={})
-        # rccltune looks beside Python first, where another launcher may be.
-        monkeypatch.setattr("rccltune.launch.launchers.own_folder", lambda: found.folder)
         monkeypatch.setenv("PATH", f"{found.folder}:{os.environ['PATH']}")
         for variable, value in found.variables.items():
             monkeypatch.setenv(variable, value)

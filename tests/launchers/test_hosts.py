@@ -115,18 +115,14 @@ def sweep(
 
 
 def rccltune(launcher: str) -> list[str]:
-    """The command, with a launcher in the place beside Python where it is looked for first."""
+    """The command, with a launcher first on PATH, where it is looked for first."""
     if launcher in ("openmpi", "srun"):
         return [str(Path(sys.executable).with_name("rccltune"))]
     folder = FOLDER / launcher / "bin"
     if not (folder / "mpirun").exists():
         pytest.skip(f"{launcher} is not installed: scripts/launchers does it")
-    script = (
-        "from pathlib import Path\nfrom rccltune.launch import launchers\n"
-        f"launchers.own_folder = lambda: Path({str(folder)!r})\n"
-        "from rccltune.cli import main; main()"
-    )
-    return [sys.executable, "-c", script]
+    path = os.pathsep.join((str(folder), os.environ["PATH"]))
+    return ["env", f"PATH={path}", sys.executable, "-m", "rccltune"]
 
 
 @pytest.mark.parametrize(

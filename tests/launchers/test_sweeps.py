@@ -166,13 +166,8 @@ def test_no_rank_outlives_a_killed_sweep(
     path = node(faults=[{"kind": "hang", "setting": "tree/ll"}])
     found = real(name)
     flavour = found.flavour
-    # As in this process: the launcher beside that Python goes first.
-    script = (
-        f"from pathlib import Path\nfrom rccltune.launch import launchers\n"
-        f"launchers.own_folder = lambda: Path({str(found.folder)!r})\n"
-        "from rccltune.cli import main; main()"
-    )
-    command = [sys.executable, "-c", script, "sweep", "--mode", "cpx-nps4", "-o", flavour, *SMALL]
+    command = [sys.executable, "-m", "rccltune", "sweep", "--mode", "cpx-nps4", "-o", flavour]
+    command += SMALL
     command += ["--simulate", str(path), "--launcher", flavour, "--setting", "tree/ll"]
     started = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
 

@@ -18,7 +18,6 @@ from rccltune.variants import (
     load_catalog,
     read_catalog,
     resolve,
-    table,
     why_absent,
 )
 
@@ -261,11 +260,3 @@ def test_an_empty_file_adds_nothing_and_an_unreadable_one_is_told(tmp_path: Path
     for name in ("latin.yaml", "none.yaml"):
         with pytest.raises(InputFileError, match="cannot be read"):
             read_catalog(tmp_path / name)
-
-
-def test_the_documents_table_is_the_catalogs(repository: Path) -> None:
-    """docs/variants.md holds what ``variants.table(variants.load_catalog())`` gives."""
-    text = (repository / "docs/variants.md").read_text(encoding="utf-8")
-    between = re.search(r"<!-- begin table -->\n(.*)\n<!-- end table -->", text, re.DOTALL)
-    assert between is not None
-    assert between[1] == table(CATALOG)
