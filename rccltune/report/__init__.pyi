@@ -1,5 +1,6 @@
 from .drawing import Drawing as Drawing
 from .drawing import draw as draw
+from .drawing import svg_path as svg_path
 from .figure import Axis as Axis
 from .figure import Band as Band
 from .figure import Figure as Figure
@@ -69,3 +70,5 @@ from .renderers.sheet import house_style as house_style
 from .renderers.table import shade as shade
 from .session import Reported as Reported
 from .session import report_session as report_session
+from .verified import Stood as Stood
+from .verified import Verification as Verification

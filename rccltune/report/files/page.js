@@ -20,7 +20,12 @@ document.querySelectorAll("svg.plot").forEach(function (plot) {
     lines.push(spots);
   });
   if (!lines.length) { return; }
-  lines[0][0].setAttribute("tabindex", "0");
+  // The one point that the tab key comes to.
+  function enter(spot) {
+    all(".spot[tabindex='0']").forEach(function (one) { one.setAttribute("tabindex", "-1"); });
+    spot.setAttribute("tabindex", "0");
+  }
+  enter(lines[0][0]);
   readout.textContent = HINT;
 
   // What keeps its size and shape while the lines are stretched.
@@ -115,6 +120,7 @@ document.querySelectorAll("svg.plot").forEach(function (plot) {
       all(".line").forEach(function (line) {
         if (line.dataset.key === entry.dataset.key) { line.classList.toggle("off", !on); }
       });
+      if (seen().length) { enter(seen()[0][0]); }
       show(null);
     });
   });
@@ -171,8 +177,7 @@ document.querySelectorAll("svg.plot").forEach(function (plot) {
     const next = beside(spot, event.key);
     if (!next) { return; }
     event.preventDefault();
-    all(".spot[tabindex='0']").forEach(function (one) { one.setAttribute("tabindex", "-1"); });
-    next.setAttribute("tabindex", "0");
+    enter(next);
     next.focus();
   });
   plot.addEventListener("focusin", function (event) {

@@ -58,9 +58,7 @@ _STYLE: Final[dict[Any, Any]] = {
 @contextmanager
 def house_style() -> Iterator[None]:
     """Within it matplotlib has the house's style alone; afterwards what it had before."""
-    with mpl.rc_context(), warnings.catch_warnings():
-        # A source text in a script that the bundled font lacks shows boxes; that is no failure.
-        warnings.filterwarnings("ignore", message="(?s)Glyph .* missing from font")
+    with mpl.rc_context(), _missing_glyphs_allowed():
         mpl.rcdefaults()
         mpl.rcParams.update(_STYLE)
         yield
@@ -70,8 +68,19 @@ def house_style() -> Iterator[None]:
 def text_width(text: str, size: float = SMALL, weight: str = "normal") -> float:
     """Width of one line in points, from the font's own metrics."""
     font = FontProperties(family="DejaVu Sans", size=size, weight=weight)
-    width, _, _ = text_to_path.get_text_width_height_descent(text, font, ismath=False)
+    # Half a character of two is none that a font could measure.
+    text = text.encode(errors="replace").decode()
+    with _missing_glyphs_allowed():
+        width, _, _ = text_to_path.get_text_width_height_descent(text, font, ismath=False)
     return float(width)
+
+
+@contextmanager
+def _missing_glyphs_allowed() -> Iterator[None]:
+    """A text in a script that the bundled font lacks shows boxes; that is no failure."""
+    with warnings.catch_warnings():
+        warnings.filterwarnings("ignore", message="(?s)Glyph .* missing from font")
+        yield
 
 
 class Paper:
