@@ -6,8 +6,9 @@ import math
 from dataclasses import dataclass
 from typing import Literal
 
-Ink = Literal["ll", "ll128", "simple", "site", "grey", "p1", "p2", "p3", "p4", "p5", "p6"]
-Marker = Literal["circle", "square", "triangle", "cross", "diamond", "none"]
+Ink = Literal["ll", "ll128", "simple", "site", "grey", "bad", "p1", "p2", "p3", "p4", "p5", "p6"]
+Marker = Literal["circle", "square", "triangle", "cross", "diamond", "ring", "none"]
+Ticks = tuple[tuple[float, str], ...]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -17,12 +18,14 @@ class Axis:
     Attributes:
         low: of what is shown; above 0 on a logarithmic axis.
         ticks: (value, label) pairs inside it.
+        fine: more of them, for who looks at a part of the axis.
     """
 
     label: str
     low: float
     high: float
-    ticks: tuple[tuple[float, str], ...]
+    ticks: Ticks
+    fine: Ticks = ()
     logarithmic: bool = True
 
     def __post_init__(self) -> None:
@@ -30,12 +33,15 @@ class Axis:
         if not self.low < self.high or (self.logarithmic and self.low <= 0):
             raise ValueError(f"an axis cannot reach from {self.low} to {self.high}")
 
-    def share(self, value: float) -> float:
-        """Where a value lies between the ends, 0 to 1, and not beyond them."""
-        inside = min(max(value, self.low), self.high)
-        if not self.logarithmic:
-            return (inside - self.low) / (self.high - self.low)
-        return math.log(inside / self.low) / math.log(self.high / self.low)
+    def share(self, value: float, beyond: float = 0.0) -> float:
+        """Where a value lies between the ends, 0 to 1, and further out by ``beyond`` at most."""
+        if self.logarithmic:
+            at = -math.inf
+            if value > 0:
+                at = math.log(value / self.low) / math.log(self.high / self.low)
+        else:
+            at = (value - self.low) / (self.high - self.low)
+        return min(max(at, -beyond), 1 + beyond)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -66,6 +72,8 @@ class Line:
         faint: thin, behind the others, its points without words.
         chosen: a broad stroke: what the rules choose.
         joined: whether a line goes through the points.
+        key: what it is called in the legend, where several lines share an entry.
+        labelled: whether its name stands at its end.
     """
 
     name: str
@@ -77,6 +85,8 @@ class Line:
     faint: bool = False
     chosen: bool = False
     joined: bool = True
+    key: str = ""
+    labelled: bool = True
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -85,12 +95,16 @@ class Band:
 
     Attributes:
         ink: None where no rule holds.
+        short: what stands on it where there is no room for its name.
+        doubted: a choice that the sweep does not prove.
     """
 
     low: float
     high: float
     name: str
     ink: Ink | None
+    short: str = ""
+    doubted: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -101,10 +115,11 @@ class Figure:
         name: unique on the page; letters, digits and hyphens.
         title: what is shown.
         words: what it says, in a sentence or two, for everybody and for who cannot see it.
+        subject: machine that it is of, for a figure that stands alone.
         stamp: ``SIMULATED, no hardware``, ``measured`` …, on the figure itself.
         loud: whether the stamp speaks against taking it as measured.
         bands: rows of bands over the panel, each with what it shows.
-        level: a horizontal line that means something, None without one.
+        level: a horizontal line that means something, and its name; None without one.
         header: of the table of values: the first column is that of x.
         rows: of it.
         source: where its figures are from, and what was left out.
@@ -121,5 +136,6 @@ class Figure:
     header: tuple[str, ...]
     rows: tuple[tuple[str, ...], ...]
     source: str
+    subject: str = ""
     bands: tuple[tuple[str, tuple[Band, ...]], ...] = ()
-    level: float | None = None
+    level: tuple[float, str] | None = None

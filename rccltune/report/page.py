@@ -12,7 +12,7 @@ from typing import Final
 from jinja2 import Environment, FileSystemLoader, StrictUndefined, Template
 from markupsafe import Markup, escape
 
-from rccltune.report.drawing import draw
+from rccltune.report.drawing import draw, number, svg_marker, svg_path
 from rccltune.report.records import Page
 
 # What a mail attachment may weigh.
@@ -55,7 +55,8 @@ def _template() -> Template:
         keep_trailing_newline=True,
         finalize=_clean,
     )
-    environment.globals["draw"] = draw
+    environment.globals |= {"draw": draw, "path": svg_path, "marker": svg_marker}
+    environment.filters["px"] = number
     environment.filters["breakable"] = _breakable
     return environment.get_template("page.html")
 

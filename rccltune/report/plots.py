@@ -18,11 +18,13 @@ from rccltune.model import (
     Outcome,
     Reporter,
     Scale,
+    Status,
     TooLittleDataError,
     Variant,
     base_variant,
 )
 from rccltune.report.figures import files, scene
+from rccltune.report.verified import Verification, rule_files, verifications, views_of
 from rccltune.scaling import predicted
 from rccltune.session import one_machine
 from rccltune.zones import choice_of, environments_of, zones_in
@@ -74,6 +76,7 @@ def plot_session(
         environments=environments,
         limits=limits,
         launches=launches,
+        verified=tuple(verifications(folder, rule_files(folder), views_of(done.curves))),
     )
     for notice in done.agreements.notices:
         reporter.say(f"{notice.message} ({notice.where})")
@@ -95,6 +98,7 @@ def plot_input(
     environments: Sequence[Environment],
     limits: Bounded | None,
     launches: Sequence[Ended],
+    verified: Sequence[Verification],
 ) -> scene.PlotInput:
     """What the figures of a session are drawn from.
 
@@ -105,6 +109,7 @@ def plot_input(
         environments: variants, judged.
         limits: what the session's rates of links say, None where it has none.
         launches: of the session.
+        verified: what verifications say of the session's rule files.
     """
     return scene.PlotInput(
         curves=_of_one(done.curves, environments),
@@ -120,6 +125,8 @@ def plot_input(
         machine=_machine(done),
         simulated=done.session.simulated,
         published=bool(_origins(launches)),
+        imported=any(outcome.status is Status.IMPORTED for _, outcome in launches),
+        verified=tuple(verified),
     )
 
 

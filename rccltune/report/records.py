@@ -144,10 +144,15 @@ Block = Items | Words | Table | Facts | Code | Launches | Plot
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Part:
-    """Blocks under a smaller heading; without one they belong to the section itself."""
+    """Blocks under a smaller heading; without one they belong to the section itself.
+
+    Attributes:
+        folded: shown when it is asked for, and in print.
+    """
 
     title: str
     blocks: tuple[Block, ...]
+    folded: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -186,11 +191,13 @@ class Headline:
         claim: the one sentence.
         points: what it rests on.
         tiles: (figure, what it is, where it is from).
+        plots: what was gained.
     """
 
     claim: str
     points: tuple[str, ...]
     tiles: tuple[tuple[str, str, str], ...] = ()
+    plots: tuple[Plot, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
@@ -13,13 +13,13 @@ from rccltune.model import CommandLineError, Reporter
 from rccltune.report import page
 from rccltune.report.records import Page
 from rccltune.report.sections import (
-    figures,
     findings,
     headline,
     launches,
     machine,
     marks,
     rules,
+    targets,
     usage,
 )
 from rccltune.report.sections.found import Found, gather
@@ -39,7 +39,7 @@ class Bounds:
         targets: whose figures are drawn.
         points: of one figure.
         launches: with an excerpt, of the sweep and of the verification each.
-        beliefs: rows of them.
+        beliefs: rows of them for each target.
     """
 
     targets: int
@@ -131,23 +131,28 @@ def report_session(
 
 def _page(found: Found, bounds: Bounds) -> Page:
     sections = (
-        machine.machine_section(found),
-        figures.figures_section(found, most_targets=bounds.targets, most_points=bounds.points),
         rules.rules_section(found),
-        findings.belief_section(found, most_rows=bounds.beliefs),
-        findings.residuals_section(found),
-        findings.undecided_section(found),
         usage.use_section(found),
+        targets.targets_section(
+            found,
+            most_targets=bounds.targets,
+            most_points=bounds.points,
+            most_rows=bounds.beliefs,
+        ),
+        machine.machine_section(found),
+        findings.belief_section(found),
+        findings.undecided_section(found),
         usage.repeat_section(found),
         # Last, since on paper it is most of the sheets.
         launches.launches_section(found, most=bounds.launches),
     )
     names = ", ".join(dict.fromkeys(curve.key.collective.value for curve in found.done.curves))
+    said = headline.headline(found)
     return Page(
         title=f"rccltune: {names}",
         subject=found.machine or "machine not recorded",
         marks=marks.marks(found),
-        headline=headline.headline(found),
+        headline=replace(said, plots=targets.gain_plot(found, bounds.points)),
         sections=tuple(one for one in sections if one is not None),
         footer=usage.footer(found),
     )

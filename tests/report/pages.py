@@ -58,7 +58,7 @@ def figure(text: str = "all_reduce", *, name: str = "figure-1", points: int = 3)
                 ),
             ),
         ),
-        level=1.0,
+        level=(1.0, text),
     )
 
 

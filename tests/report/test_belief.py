@@ -8,7 +8,7 @@ from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
-from matplotlib.figure import Figure
+from matplotlib.figure import Figure as Picture
 
 from rccltune import report
 from rccltune.model import (
@@ -22,10 +22,13 @@ from rccltune.model import (
 )
 from rccltune.report import (
     BeliefData,
+    Figure,
     PlotInput,
     belief_data,
-    draw_belief,
+    draw_figure,
     draw_figures,
+    figures_of,
+    frame_of,
     house_style,
     omissions,
     scenes,
@@ -198,12 +201,19 @@ def unbeaten(make: SimpleNamespace) -> PlotInput:
 
 @pytest.mark.parametrize("many", [False, True])
 def test_no_text_overlaps_or_leaves(
-    make: SimpleNamespace, tidy: Callable[[Figure], None], *, many: bool
+    make: SimpleNamespace, tidy: Callable[[Picture], None], *, many: bool
 ) -> None:
     """Every label is inside the figure, and none covers another."""
-    data = only(crowded(make) if many else unbeaten(make))
     with house_style():
-        tidy(draw_belief(data))
+        tidy(draw_figure(drawn(crowded(make) if many else unbeaten(make))))
+
+
+def test_its_choice_is_circled_where_another_is_faster(two: PlotInput) -> None:
+    """At 32 and 64 bytes, and each says what it loses there."""
+    lines = {line.name: line for line in drawn(two).lines}
+    circled = lines["its choice, where another is faster"]
+    assert [(p.x, p.y) for p in circled.points] == [(32, 15.0), (64, 20.0)]
+    assert circled.points[0].words == "32 B: tree/ll takes 50 % longer than ring/ll"
 
 
 def test_the_figure_says_where_it_is_from_and_repeats(make: SimpleNamespace) -> None:
@@ -219,7 +229,14 @@ def test_the_figure_says_where_it_is_from_and_repeats(make: SimpleNamespace) -> 
 def encoded(given: PlotInput, kind: str) -> bytes:
     """The figure's file."""
     with house_style():
-        return report.encode(draw_belief(only(given)), kind, "belief", given.origin)
+        return report.encode(draw_figure(drawn(given)), kind, "belief", given.origin)
+
+
+def drawn(given: PlotInput) -> Figure:
+    """The figure of the one scene."""
+    (scene,) = scenes(given)
+    figures = figures_of(scene, frame_of(scene, "x", 1000))
+    return next(one for one in figures if one.name == "x-belief")
 
 
 def test_without_beliefs_every_file_is_as_before(two: PlotInput, tmp_path: Path) -> None:

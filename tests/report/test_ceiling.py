@@ -1,16 +1,15 @@
-"""The ceiling in the bandwidth figure: its label covers nothing, wherever the lines are."""
+"""The ceiling in the bandwidth figure: a level line that is inside, wherever the lines are."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import replace
 from types import SimpleNamespace
 
 import pytest
 from matplotlib.figure import Figure
 
 from rccltune.model import Ceiling, Link, Scale
-from rccltune.report import PlotInput, bandwidth_data, draw_bandwidth, house_style, scenes
+from rccltune.report import PlotInput, draw, draw_figure, figures_of, frame_of, house_style, scenes
 
 MIB = 1024**2
 EIGHT = Scale(n_nodes=1, n_ranks=8)
@@ -18,7 +17,7 @@ EIGHT = Scale(n_nodes=1, n_ranks=8)
 
 @pytest.mark.parametrize("rate", [1.0, 45.095, 46.2, 60.0, 4000.0])
 @pytest.mark.parametrize("smallest", [8, 256 * MIB])
-def test_the_label_is_clear_of_lines_and_words(
+def test_the_level_is_inside_and_named(
     make: SimpleNamespace, tidy: Callable[[Figure], None], rate: float, smallest: int
 ) -> None:
     """A ceiling far below, at and far above 316 GB/s of lines that begin small or flat out."""
@@ -36,17 +35,13 @@ def test_the_label_is_clear_of_lines_and_words(
         slowest=Link(source=7, target=0, gb_per_s=rate),
         all_links_gb_per_s=8 * rate,
     )
-    given = PlotInput(curves=curves)
-    (scene,) = scenes(replace(given, ceilings=(limit,)))
-    data = bandwidth_data(scene)
-    assert data is not None
-    assert data.ceiling is not None
+    (scene,) = scenes(PlotInput(curves=curves, ceilings=(limit,)))
+    figures = figures_of(scene, frame_of(scene, "x", 1000))
+    (figure,) = [one for one in figures if one.name == "x-bandwidth"]
+    assert f"ceiling {7 * rate:.3g} GB/s" in figure.words
+    shapes = draw(figure)
+    assert shapes.level is not None
+    assert shapes.top < shapes.level < shapes.bottom
+    assert shapes.level_label is not None
     with house_style():
-        figure = draw_bandwidth(data)
-        tidy(figure)
-        upper = figure.axes[1]
-        (label,) = [text for text in upper.texts if "ceiling" in text.get_text()]
-        box = label.get_window_extent()
-        highest = max(max(line.get_ydata(), default=0.0) for line in upper.lines)
-        assert box.y0 > upper.transData.transform((sizes[0], highest))[1]
-        assert box.x1 < upper.get_window_extent().x1
+        tidy(draw_figure(figure))

@@ -97,12 +97,13 @@ def test_it_opens_without_an_error_or_a_request_and_shows_its_figures(
 def test_a_value_is_read_off_by_keyboard(browser: Browser, written: Path) -> None:
     """Tab to a figure, arrows along its points and to the next line; each says its value."""
     with Opened(browser, written) as page:
-        first = page.locator("svg.plot").first
+        first = page.locator("#figure-1-speedup svg.plot")
         page.keyboard.press("Tab")
         assert page.evaluate("document.activeElement.className") == "skip"
-        for _ in range(60):
+        inside = "document.activeElement.matches('#figure-1-speedup .spot')"
+        for _ in range(90):
             page.keyboard.press("Tab")
-            if page.evaluate("document.activeElement.classList.contains('spot')"):
+            if page.evaluate(inside):
                 break
         label = "document.activeElement.getAttribute('aria-label')"
         start = page.evaluate(label)
@@ -110,7 +111,7 @@ def test_a_value_is_read_off_by_keyboard(browser: Browser, written: Path) -> Non
         second = page.evaluate(label)
         assert second != start
         assert re.search(r"\d [KM]?i?B: \d+\.\d\d×", second)
-        readout = page.locator("figure").first.locator(".readout")
+        readout = page.locator("#figure-1-speedup .readout")
         assert readout.inner_text() == second
         page.keyboard.press("Home")
         assert page.evaluate(label) == start
@@ -149,6 +150,66 @@ def test_a_value_is_read_off_by_pointer(browser: Browser, written: Path) -> None
         page.mouse.move(box["x"] + box["width"] / 2 + 4, box["y"] + box["height"] / 2 + 3)
         said = page.locator("figure").first.locator(".readout").inner_text()
         assert re.search(r"\d [KM]?i?B: \d+\.\d\d×", said)
+        beside = plot.locator(".tip").bounding_box()
+        assert plot.locator(".tiptext").text_content() == said
+        assert abs(beside["x"] - box["x"]) < 40 + beside["width"]
+        page.mouse.move(0, 0)
+        assert not plot.locator(".tip").is_visible()
+
+
+def test_a_line_is_hidden_by_its_entry_in_the_legend(browser: Browser, written: Path) -> None:
+    """By keyboard as by pointer; what is hidden is not read off either, and comes back."""
+    with Opened(browser, written) as page:
+        figure = page.locator("#figure-1-speedup")
+        entry = figure.get_by_role("button", name="tree/ll", exact=True)
+        lines = figure.locator("g.line[data-key='tree/ll']")
+        assert entry.get_attribute("aria-pressed") == "true"
+        assert lines.first.is_visible()
+        entry.focus()
+        page.keyboard.press("Enter")
+        assert entry.get_attribute("aria-pressed") == "false"
+        assert not any(one.is_visible() for one in lines.all())
+        figure.locator(".spot[tabindex='0']").focus()
+        names = set()
+        for _ in range(6):
+            names.add(page.evaluate("document.activeElement.getAttribute('aria-label')"))
+            page.keyboard.press("ArrowDown")
+        assert len(names) > 2
+        assert not any(name.startswith("tree/ll,") for name in names)
+        entry.click()
+        assert lines.first.is_visible()
+
+
+def test_a_part_of_a_figure_is_shown_larger(browser: Browser, written: Path) -> None:
+    """Dragged over, or by + at a marker: more ticks, values as before, and back to the whole."""
+    with Opened(browser, written) as page:
+        figure = page.locator("#figure-1-time")
+        figure.scroll_into_view_if_needed()
+        box = figure.locator("svg.plot").bounding_box()
+        ticks = figure.locator(".tick.x:visible text")
+        whole = ticks.all_text_contents()
+        page.mouse.move(box["x"] + 0.3 * box["width"], box["y"] + 0.3 * box["height"])
+        page.mouse.down()
+        page.mouse.move(box["x"] + 0.5 * box["width"], box["y"] + 0.7 * box["height"])
+        page.mouse.up()
+        part = ticks.all_text_contents()
+        assert set(part) - set(whole)
+        assert set(whole) - set(part)
+        button = figure.get_by_role("button", name="Show the whole figure")
+        button.click()
+        assert ticks.all_text_contents() == whole
+        assert not button.is_visible()
+        spot = figure.locator(".spot[tabindex='0']")
+        spot.focus()
+        said = figure.locator(".readout").inner_text()
+        before = spot.bounding_box()["width"]
+        page.keyboard.press("+")
+        page.keyboard.press("+")
+        assert button.is_visible()
+        assert figure.locator(".readout").inner_text() == said
+        assert abs(spot.bounding_box()["width"] - before) < 0.5
+        page.keyboard.press("Escape")
+        assert ticks.all_text_contents() == whole
 
 
 @pytest.mark.long

@@ -7,11 +7,10 @@ from dataclasses import replace
 from types import SimpleNamespace
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
 from rccltune.model import (
     BASELINE,
+    SILENT,
     Ceiling,
     Collective,
     Failure,
@@ -39,7 +38,6 @@ from rccltune.report import (
     evenly,
     geometric,
     model_paths,
-    pareto,
     scenes,
     speedup_data,
     table_data,
@@ -105,14 +103,24 @@ class TestScene:
         assert (len(both[0].zones), len(both[1].zones)) == (4, 0)
         assert (len(both[0].crossovers), len(both[1].crossovers)) == (2, 0)
 
-    def test_out_of_place_is_drawn_and_in_place_is_its_twin(self, make: SimpleNamespace) -> None:
+    def test_out_of_place_is_drawn_before_in_place(self, make: SimpleNamespace) -> None:
         """In-place alone is drawn too, where nothing else is there."""
         out = make.curve("ring/ll", {8: 2.0})
         inside = make.curve("ring/ll", {8: 3.0}, placement=Placement.IN_PLACE)
-        scene = only(PlotInput(curves=(inside, out)))
-        assert scene.leads[0].curve is out
-        assert scene.leads[0].twin is inside
+        assert only(PlotInput(curves=(inside, out))).leads[0].curve is out
         assert only(PlotInput(curves=(inside,))).leads[0].curve is inside
+
+    def test_the_plugin_answering_nothing_is_drawn_only_where_nothing_else_is_untouched(
+        self, make: SimpleNamespace
+    ) -> None:
+        """It is the untouched site once more; without a baseline, or as one, it is shown."""
+        silent = make.curve(SILENT, {8: 9.0})
+        curves = (silent, make.curve("ring/ll", {8: 5.0}))
+        base = make.curve(BASELINE, {8: 10.0})
+        assert labels(only(PlotInput(curves=(base, *curves)))) == ["baseline", "ring/ll"]
+        assert "silent" in labels(only(PlotInput(curves=curves)))
+        named = only(PlotInput(curves=(base, *curves), baseline=SILENT))
+        assert labels(named)[0] == "silent"
 
     def test_few_settings_show_graph_and_no_graph_side_by_side(self, make: SimpleNamespace) -> None:
         """A session of the baseline alone compares its two ways of being called."""
@@ -318,13 +326,6 @@ class TestTimes:
         assert [y for _, y in panel.textbook] == pytest.approx([10.0] * 7)
         assert panel.note == "log-log 3.0%"
 
-    def test_straight_lines_are_drawn_for_the_choices_only(self, published: PlotInput) -> None:
-        """ring/ll128 takes part in no choice; without any choice all are drawn."""
-        drawn = {line.series.label for line in time_data(only(published)).leads if line.textbook}
-        assert drawn == {"ring/ll", "tree/ll", "tree/ll128", "ring/simple"}
-        bare = only(replace(published, zones=(), crossovers=()))
-        assert all(line.textbook for line in time_data(bare).leads)
-
     def test_zones_meet_at_one_line_and_are_cut_to_the_axis(self, published: PlotInput) -> None:
         """Where max = 70 and min = 71 share a border; zones outside the axis are not drawn."""
         cut = bands(published.zones, 32.0, 1e6)
@@ -335,37 +336,27 @@ class TestTimes:
 class TestChannels:
     """Time against channels."""
 
-    @given(st.lists(st.tuples(st.integers(1, 64), st.floats(1, 1e6)), min_size=1, max_size=40))
-    def test_the_front_is_what_nothing_beats(self, points: list[tuple[int, float]]) -> None:
-        """Against the definition: no other point is as good in both and better in one."""
-
-        def beaten(p: tuple[int, float]) -> bool:
-            return any(q[0] <= p[0] and q[1] <= p[1] and q != p for q in points)
-
-        assert pareto(points) == {p for p in points if not beaten(p)}
-
-    def test_a_front_by_hand(self, make: SimpleNamespace) -> None:
-        """2 and 8 channels are on it, 4 is slower than 2."""
-        times = {2: 30.0, 4: 31.0, 8: 20.0, 16: 20.0}
-        curves = tuple(make.curve(f"ring/ll/{c}", {8: t}) for c, t in times.items())
-        panel = channel_data(only(PlotInput(curves=curves))).panels[0]
-        assert [p.channels for p in panel.front] == [2, 8]
+    def test_the_fastest_with_each_number_of_channels(self, make: SimpleNamespace) -> None:
+        """Of two families at 4 channels the faster one; the best is over all numbers."""
+        times = {"ring/ll/2": 30.0, "ring/ll/4": 31.0, "tree/ll/4": 25.0, "tree/ll/8": 20.0}
+        curves = tuple(make.curve(name, {8: t}) for name, t in times.items())
+        (line,) = channel_data(only(PlotInput(curves=curves)))
+        found = {n: (us, str(setting)) for n, (us, setting) in line.fastest.items()}
+        assert found == {2: (30.0, "ring/ll/2"), 4: (25.0, "tree/ll/4"), 8: (20.0, "tree/ll/8")}
+        assert line.best_us == 20.0
 
     def test_a_handful_of_sizes_with_both_ends(self, swept: PlotInput) -> None:
-        """Six of eighteen, each with a line for each algorithm and protocol."""
-        panels = channel_data(only(swept)).panels
-        assert len(panels) == 6
-        assert (panels[0].nbytes, panels[-1].nbytes) == (4 * KIB, 512 * MIB)
-        assert all(len(panel.lines) == 3 for panel in panels)
-        assert [p.setting for line in panels[0].lines for p in line if p.chosen] == [
-            Setting.parse("tree/ll/16")
-        ]
+        """Six of eighteen, each with the five numbers that were swept."""
+        lines = channel_data(only(swept))
+        assert len(lines) == 6
+        assert (lines[0].nbytes, lines[-1].nbytes) == (4 * KIB, 512 * MIB)
+        assert all(list(line.fastest) == [1, 4, 16, 32, 56] for line in lines)
 
     def test_no_sweep_no_figure(self, published: PlotInput, make: SimpleNamespace) -> None:
         """One channel count is no sweep either."""
-        assert channel_data(only(published)) is None
+        assert channel_data(only(published)) == ()
         one = PlotInput(curves=(make.curve("ring/ll/4", {8: 1.0}),))
-        assert channel_data(only(one)) is None
+        assert channel_data(only(one)) == ()
 
     def test_evenly_keeps_the_ends(self) -> None:
         """And everything where there is room."""

@@ -16,13 +16,14 @@ from rccltune.model import BASELINE, Ceiling, CommandLineError, Link, Placement,
 from rccltune.report import PlotInput, draw_figures, omissions
 
 MIB = 1024**2
-FIGURES = ("speedup", "bandwidth", "time", "channels", "table")
+FIGURES = ("speedup", "bandwidth", "time", "residuals", "channels", "table")
 
 
 def test_every_figure_in_every_format(swept: PlotInput, tmp_path: Path) -> None:
-    """All five, named by target and figure, each a file of its kind that says it is simulated."""
+    """What was gained, then all of the target; each is of its kind and says it is simulated."""
     paths = draw_figures(swept, tmp_path / "plots", ("png", "svg", "pdf"))
-    names = [f"all_reduce-1n64r-{f}.{kind}" for f in FIGURES for kind in ("png", "svg", "pdf")]
+    stems = ["gained", *(f"all_reduce-1n64r-{figure}" for figure in FIGURES)]
+    names = [f"{stem}.{kind}" for stem in stems for kind in ("png", "svg", "pdf")]
     assert [path.name for path in paths] == names
     heads = {"png": b"\x89PNG", "svg": b"<?xml", "pdf": b"%PDF"}
     for path in paths:
@@ -98,13 +99,13 @@ class TestOddInput:
         """One point on each line."""
         curves = (make.curve(BASELINE, {MIB: 50.0}), make.curve("ring/ll", {MIB: 40.0}))
         zones = make.zones(curves[0], (2**63 - 1, "ring/ll"))
-        assert len(draw_figures(PlotInput(curves=curves, zones=zones), tmp_path)) == 4
+        assert len(draw_figures(PlotInput(curves=curves, zones=zones), tmp_path)) == 6
 
     def test_one_rank(self, make: SimpleNamespace, tmp_path: Path) -> None:
         """Its bus bandwidth is 0, which no logarithmic axis holds."""
         curve = make.curve(BASELINE, {96: 2.0, 480: 2.1}, scale=Scale(n_nodes=1, n_ranks=1))
         given_input = PlotInput(curves=(curve,))
-        assert len(draw_figures(given_input, tmp_path)) == 2
+        assert len(draw_figures(given_input, tmp_path)) == 3
         assert any("one rank" in line for line in omissions(given_input))
 
     def test_baseline_with_and_without_graph_in_both_placements(
@@ -117,7 +118,7 @@ class TestOddInput:
             for graph in (False, True)
             for placement in Placement
         )
-        assert len(draw_figures(PlotInput(curves=curves), tmp_path)) == 4
+        assert len(draw_figures(PlotInput(curves=curves), tmp_path)) == 5
 
     def test_strange_words(self, published: PlotInput, tmp_path: Path) -> None:
         """Line breaks, dollars, a script that the font lacks, and no end."""
@@ -144,9 +145,9 @@ class TestOddInput:
 
 
 def test_thirty_settings_in_five_seconds(real_sweep: PlotInput, tmp_path: Path) -> None:
-    """Five figures of the largest public sweep; a loaded machine gets twice the time."""
+    """Six figures of the largest public sweep; a loaded machine gets twice the time."""
     start = time.process_time()
-    assert len(draw_figures(real_sweep, tmp_path)) == 5
+    assert len(draw_figures(real_sweep, tmp_path)) == 6
     assert time.process_time() - start < 10
 
 

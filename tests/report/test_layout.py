@@ -12,7 +12,6 @@ from rccltune.model import BASELINE, SILENT, Algorithm, Protocol, Setting
 from rccltune.report import (
     capacity,
     elide,
-    first_that_fits,
     linear_ticks,
     log_ticks,
     look,
@@ -20,6 +19,7 @@ from rccltune.report import (
     shade,
     size_ticks,
     spread,
+    wrap,
 )
 
 positive = st.floats(1e-3, 1e12)
@@ -54,12 +54,15 @@ def test_more_labels_than_room_are_refused() -> None:
         spread([1.0] * 4, 10.0, 0.0, 30.0)
 
 
-def test_band_labels_shrink_to_fit_or_vanish() -> None:
-    """The longest that fits; the widest line counts."""
-    texts = ("tree/ll128", "tree/\nll128")
-    assert first_that_fits(texts, 10, len) == "tree/ll128"
-    assert first_that_fits(texts, 6, len) == "tree/\nll128"
-    assert first_that_fits(texts, 4, len) is None
+@given(st.text(max_size=200), st.integers(1, 30), st.integers(1, 5))
+def test_wrapped_lines_fit_and_keep_every_word(text: str, width: int, at_most: int) -> None:
+    """In their order; only what is wider than a line, or beyond the last one, is cut."""
+    lines = wrap(text, width, len, at_most)
+    assert len(lines) <= at_most
+    assert all(len(line) <= width for line in lines)
+    words = text.split()
+    if len(lines) < at_most and all(len(word) <= width for word in words):
+        assert " ".join(lines).split() == words
 
 
 @given(st.text(max_size=40), st.integers(1, 30))

@@ -79,7 +79,7 @@ MAPS = {
 def test_no_text_overlaps_or_leaves(name: str) -> None:
     """Every label is inside the figure, and none covers another."""
     with house_style():
-        figure = draw_link_map(MAPS[name], "simulated" if MAPS[name].simulated else "measured")
+        figure = draw_link_map(MAPS[name])
         canvas = FigureCanvasAgg(figure)
         canvas.draw()
         renderer = canvas.get_renderer()

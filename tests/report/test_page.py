@@ -48,8 +48,9 @@ def test_text_stays_text_wherever_it_stands(text: str) -> None:
     check_reachable(tree)
 
     def tags(element: object) -> list[str]:
-        # Only a place to break a long path may come with a text.
-        return [str(e.tag) for e in element.iter() if e.tag != "wbr"]  # type: ignore[attr-defined] # html5lib has no types
+        # A place to break a long path, and what has no room on a figure, may come with a text.
+        found = [e for e in element.iter() if e.attrib.get("class") != "keys"]  # type: ignore[attr-defined] # html5lib has no types
+        return [str(e.tag) for e in found if e.tag != "wbr"]
 
     shape = [tag for tag in tags(tree) if not tag.endswith("}text")]
     assert shape == [tag for tag in tags(plain) if not tag.endswith("}text")]
@@ -78,7 +79,7 @@ def test_a_page_needs_no_script() -> None:
 
 def test_the_script_is_a_few_kilobytes() -> None:
     """No framework."""
-    assert (FILES / "page.js").stat().st_size < 8_000
+    assert (FILES / "page.js").stat().st_size < 11_000
     assert (FILES / "page.css").stat().st_size < 12_000
 
 

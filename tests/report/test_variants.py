@@ -7,10 +7,19 @@ from dataclasses import replace
 from types import SimpleNamespace
 
 import pytest
-from matplotlib.figure import Figure
+from matplotlib.figure import Figure as Picture
 
 from rccltune.model import Environment, GainRange, Variant, VariantGain
-from rccltune.report import PlotInput, VariantData, draw_variants, house_style, scenes, variant_data
+from rccltune.report import (
+    PlotInput,
+    VariantData,
+    draw_figure,
+    figures_of,
+    frame_of,
+    house_style,
+    scenes,
+    variant_data,
+)
 
 SIZES = [1 << power for power in range(10, 27)]
 NOTHING: tuple[GainRange, ...] = ()
@@ -100,12 +109,13 @@ def _elsewhere(gain: VariantGain) -> object:
 
 @pytest.mark.parametrize("n", [1, 12])
 def test_no_text_overlaps_or_leaves(
-    given: PlotInput, tidy: Callable[[Figure], None], n: int
+    given: PlotInput, tidy: Callable[[Picture], None], n: int
 ) -> None:
     """With one variant and with a dozen."""
     target = given.environments[0].gains[0].target
     many = [environment(target, f"variant-{k}", 0.1 * k, 1 << (12 + k)) for k in range(n)]
-    data = data_of(replace(given, environments=tuple(many)))
-    assert data is not None
+    (scene,) = scenes(replace(given, environments=tuple(many)))
+    figures = figures_of(scene, frame_of(scene, "x", 1000))
+    (figure,) = [one for one in figures if one.name == "x-variants"]
     with house_style():
-        tidy(draw_variants(data))
+        tidy(draw_figure(figure))

@@ -22,11 +22,10 @@ class BandwidthPoint:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BandwidthLine:
-    """One setting; ``twin`` is the same in the other placement."""
+    """One setting."""
 
     series: Series
     points: tuple[BandwidthPoint, ...]
-    twin: tuple[BandwidthPoint, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -56,11 +55,6 @@ class BandwidthData:
     faint: tuple[BandwidthLine, ...]
     ceiling: CeilingLine | None = None
 
-    @property
-    def has_twins(self) -> bool:
-        """Whether any lead was measured in the other placement too."""
-        return any(line.twin for line in self.leads)
-
 
 def bandwidth_data(scene: Scene) -> BandwidthData | None:
     """Bus bandwidth of every series; the slow end of a time interval is its low end.
@@ -80,7 +74,7 @@ def _ceiling(scene: Scene, lines: Sequence[BandwidthLine]) -> CeilingLine | None
     mine = (scene.collective, scene.scale, scene.rank_placement)
     # What sends fewer bytes than it was given is no measure of links.
     whole = (line for line in lines if not line.series.curve.key.variant.lossy)
-    points = [point for line in whole for point in (*line.points, *line.twin)]
+    points = [point for line in whole for point in line.points]
     for one in scene.given.ceilings:
         if (one.collective, one.scale, one.rank_placement) == mine and points:
             return CeilingLine(ceiling=one, reached=max(points, key=lambda p: p.busbw))
@@ -88,8 +82,7 @@ def _ceiling(scene: Scene, lines: Sequence[BandwidthLine]) -> CeilingLine | None
 
 
 def _line(scene: Scene, series: Series) -> BandwidthLine:
-    twin = _points(scene, series.twin) if series.twin else ()
-    return BandwidthLine(series=series, points=_points(scene, series.curve), twin=twin)
+    return BandwidthLine(series=series, points=_points(scene, series.curve))
 
 
 def _points(scene: Scene, curve: Curve) -> tuple[BandwidthPoint, ...]:

@@ -127,7 +127,7 @@ def _bands(held: Sequence[Held], who: Callable[[Held], Setting | None]) -> tuple
                 low=stretch[0][1],
                 high=stretch[-1][2],
                 setting=setting,
-                labels=(text, text.replace("/", "/\n"), text.replace("/", "\n")),
+                labels=(text,),
             )
         )
     return tuple(made)

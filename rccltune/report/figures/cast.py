@@ -19,6 +19,7 @@ from rccltune.model import (
     Collective,
     Curve,
     Placement,
+    Role,
     Scale,
     Setting,
     Target,
@@ -47,8 +48,11 @@ def _group(target: Target) -> tuple[Collective, Scale, str | None]:
 
 def _scene(given: PlotInput, curves: Sequence[Curve]) -> Scene:
     view, drawn = _choose_view(curves)
-    series = _series(given, curves, drawn)
+    series = _series(given, drawn)
     baseline = _baseline(given, series)
+    if baseline is not None:
+        # Our plugin answering nothing is the untouched site once more.
+        series = [s for s in series if s is baseline or s.setting.role is not Role.SILENT]
     zones = _zones_of_one_variant(given, _group(curves[0].key.target))
     leads, faint = _cast(series, baseline, [z.setting for z in zones if z.setting is not None])
     seen = {c.key.view for c in drawn}
@@ -98,20 +102,10 @@ def _other_placement(view: View) -> View:
     return replace(view, placement=inside if view.placement is out else out)
 
 
-def _series(given: PlotInput, curves: Iterable[Curve], drawn: Sequence[Curve]) -> list[Series]:
-    by_key = {curve.key: curve for curve in curves}
-    made = []
-    for curve in drawn:
-        other = _other_placement(curve.key.view).placement
-        made.append(
-            Series(
-                curve=curve,
-                label=_label(curve, drawn),
-                twin=by_key.get(replace(curve.key, placement=other)),
-                unselectable=_unselectable(given, curve),
-            )
-        )
-    return made
+def _series(given: PlotInput, drawn: Sequence[Curve]) -> list[Series]:
+    return [
+        Series(curve=c, label=_label(c, drawn), unselectable=_unselectable(given, c)) for c in drawn
+    ]
 
 
 def _label(curve: Curve, drawn: Sequence[Curve]) -> str:

@@ -1,9 +1,7 @@
 """Figures of one or several targets as files: all or none, the same bytes for the same data.
 
-``draw`` is the way in. Each figure is a function from a Scene to frozen data (speedup, bandwidth,
-timing, belief, variants, channels, table), tested without drawing, and a renderer of the same
-name in ``render``.
-matplotlib is imported with this package, so the command line imports the package late.
+``draw_figures`` is the way in. What a figure shows is decided where the page has it from; a file
+is the same shapes on paper. matplotlib is imported here, so the command line imports this late.
 """
 
 from __future__ import annotations
@@ -12,7 +10,6 @@ import os
 import tempfile
 from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import ProcessPoolExecutor
-from dataclasses import dataclass
 from functools import partial
 from io import BytesIO
 from itertools import repeat
@@ -23,26 +20,26 @@ from typing import Any, Final
 from matplotlib.figure import Figure
 
 from rccltune.model import FIGURE_FORMATS, CommandLineError, LinkMap, defaults
+from rccltune.report.figures.axes import frame_of
 from rccltune.report.figures.bandwidth import bandwidth_data
 from rccltune.report.figures.belief import belief_data
 from rccltune.report.figures.cast import scenes
 from rccltune.report.figures.channels import channel_data
+from rccltune.report.figures.gain import gained
+from rccltune.report.figures.pictures import figures_of
 from rccltune.report.figures.scene import PlotInput, Scene
 from rccltune.report.figures.speedup import speedup_data
 from rccltune.report.figures.table import table_data
-from rccltune.report.figures.timing import time_data
-from rccltune.report.figures.variants import variant_data
-from rccltune.report.renderers.bandwidth import draw_bandwidth
-from rccltune.report.renderers.belief import draw_belief
-from rccltune.report.renderers.channels import draw_channels
 from rccltune.report.renderers.links import draw_link_map
+from rccltune.report.renderers.replay import draw_figure
 from rccltune.report.renderers.sheet import house_style
-from rccltune.report.renderers.speedup import draw_speedup
 from rccltune.report.renderers.table import draw_table
-from rccltune.report.renderers.timing import draw_timing
-from rccltune.report.renderers.variants import draw_variants
 
+# Files have room for every size.
+_MOST_POINTS: Final = 1_000_000
 _DPI: Final = 150
+# A figure's name, and its files by their format.
+_Drawn = tuple[str, dict[str, bytes]]
 
 
 def check_formats(formats: Sequence[str]) -> None:
@@ -118,14 +115,6 @@ _WORTH_PROCESSES: Final = 3
 _NO_CHANNELS: Final = "channels: no setting was measured with several numbers of channels"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Planned:
-    """A figure whose data is there and which only waits to be drawn."""
-
-    stem: str
-    draw: Callable[[], Figure]
-
-
 def draw_figures(
     figures_input: PlotInput,
     directory: Path,
@@ -144,14 +133,21 @@ def draw_figures(
     """
     check_formats(formats)
     seen = scenes(figures_input)
-    names = [f"{one.stem}.{kind}" for scene in seen for one in _plan(scene) for kind in formats]
-    paths = [directory / name for name in names]
+    drawn = [drawing for scene in _draw_all(seen, tuple(formats)) for drawing in scene]
+    whole = gained(seen, _MOST_POINTS)
+    if whole is not None:
+        origin = figures_input.origin
+        drawn.insert(0, _encoded(partial(draw_figure, whole), "gained", formats, origin))
+    found = {
+        directory / f"{stem}.{kind}": content
+        for stem, contents in drawn
+        for kind, content in contents.items()
+    }
     if not overwrite:
-        check_free(paths)
-    contents = [content for drawn in _draw_all(seen, tuple(formats)) for content in drawn]
-    for path, content in zip(paths, contents, strict=True):
+        check_free(found)
+    for path, content in found.items():
         write(path, content)
-    return tuple(paths)
+    return tuple(found)
 
 
 # Of a link map, which a page and a reader of the folder look at.
@@ -169,17 +165,23 @@ def draw_links(
     """
     check_formats(formats)
     origin = "simulated" if link_map.simulated else "measured"
-    with house_style():
-        figure = draw_link_map(link_map, origin)
-        contents = {kind: encode(figure, kind, "links", origin) for kind in formats}
     paths = []
+    _, contents = _encoded(partial(draw_link_map, link_map), "links", formats, origin)
     for kind, content in contents.items():
         paths.append(directory / f"links.{kind}")
         write(paths[-1], content)
     return tuple(paths)
 
 
-def _draw_all(seen: Sequence[Scene], formats: tuple[str, ...]) -> Iterable[list[bytes]]:
+def _encoded(
+    drawing: Callable[[], Figure], name: str, formats: Sequence[str], origin: str
+) -> _Drawn:
+    with house_style():
+        figure = drawing()
+        return name, {kind: encode(figure, kind, name, origin) for kind in formats}
+
+
+def _draw_all(seen: Sequence[Scene], formats: tuple[str, ...]) -> Iterable[list[_Drawn]]:
     """Every scene's figures; many scenes are drawn by several processes."""
     if len(seen) < _WORTH_PROCESSES:
         return [_draw_scene(scene, formats) for scene in seen]
@@ -190,14 +192,15 @@ def _draw_all(seen: Sequence[Scene], formats: tuple[str, ...]) -> Iterable[list[
         return list(pool.map(_draw_scene, seen, repeat(formats)))
 
 
-def _draw_scene(scene: Scene, formats: tuple[str, ...]) -> list[bytes]:
-    contents = []
-    with house_style():
-        for one in _plan(scene):
-            figure = one.draw()
-            origin = scene.given.origin
-            contents += [encode(figure, kind, one.stem, origin) for kind in formats]
-    return contents
+def _draw_scene(scene: Scene, formats: tuple[str, ...]) -> list[_Drawn]:
+    """Each figure's name with its files, the table last."""
+    origin = scene.given.origin
+    made = [
+        _encoded(partial(draw_figure, one), one.name, formats, origin)
+        for one in figures_of(scene, frame_of(scene, scene.stem, _MOST_POINTS))
+    ]
+    table = partial(draw_table, table_data(scene))
+    return [*made, _encoded(table, f"{scene.stem}-table", formats, origin)]
 
 
 def omissions(figures_input: PlotInput) -> tuple[str, ...]:
@@ -210,24 +213,6 @@ def omissions(figures_input: PlotInput) -> tuple[str, ...]:
             left_out.append(f"{scene.stem}: {_NO_BANDWIDTH}")
         if figures_input.beliefs and belief_data(scene) is None:
             left_out.append(f"{scene.stem}: {_NO_TIMES}")
-        if channel_data(scene) is None:
+        if not channel_data(scene):
             left_out.append(f"{scene.stem}: {_NO_CHANNELS}")
     return tuple(left_out)
-
-
-def _plan(scene: Scene) -> list[_Planned]:
-    speedup, bandwidth = speedup_data(scene), bandwidth_data(scene)
-    channels, belief = channel_data(scene), belief_data(scene)
-    variants = variant_data(scene)
-    steps: list[tuple[str, Callable[[], Figure] | None]] = [
-        ("speedup", partial(draw_speedup, speedup) if speedup else None),
-        ("bandwidth", partial(draw_bandwidth, bandwidth) if bandwidth else None),
-        ("time", partial(draw_timing, time_data(scene))),
-        ("belief", partial(draw_belief, belief) if belief else None),
-        ("variants", partial(draw_variants, variants) if variants else None),
-        ("channels", partial(draw_channels, channels) if channels else None),
-        ("table", partial(draw_table, table_data(scene))),
-    ]
-    return [
-        _Planned(stem=f"{scene.stem}-{name}", draw=step) for name, step in steps if step is not None
-    ]

@@ -46,14 +46,21 @@ def _not_falling(values: Sequence[float]) -> list[float]:
     return [mean for mean, size in blocks for _ in range(size)]
 
 
-def first_that_fits(
-    texts: Sequence[str], width: float, measure: Callable[[str], float]
-) -> str | None:
-    """The first text whose longest line is no wider than ``width``, None where none is."""
-    for text in texts:
-        if max(measure(line) for line in text.split("\n")) <= width:
-            return text
-    return None
+def wrap(text: str, width: float, measure: Callable[[str], float], at_most: int = 9) -> list[str]:
+    """Lines of words no wider than ``width``; the last of so many ends in an ellipsis.
+
+    Whatever is wider than a line by itself is cut.
+    """
+    lines: list[str] = []
+    words = text.split()
+    while words and len(lines) < at_most:
+        line = words.pop(0)
+        while words and measure(f"{line} {words[0]}") <= width:
+            line += f" {words.pop(0)}"
+        lines.append(elide(line, width, measure))
+    if words:
+        lines[-1] = elide(f"{lines[-1]} {' '.join(words)}", width, measure)
+    return lines
 
 
 def elide(text: str, width: float, measure: Callable[[str], float]) -> str:

@@ -20,6 +20,7 @@ from rccltune.model import (
     View,
     Zone,
 )
+from rccltune.report.verified import Verification
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -38,6 +39,8 @@ class PlotInput:
         machine: product and mode.
         simulated: measured on the stand-in node; every figure then says so.
         published: copied from somebody's publication rather than measured here.
+        imported: read from files; the benchmarks were not started by us.
+        verified: what verifications of the session's rule files say.
         extrapolated: predicted for a scale that nobody measured.
     """
 
@@ -54,11 +57,25 @@ class PlotInput:
     machine: str = ""
     simulated: bool = False
     published: bool = False
+    imported: bool = False
     extrapolated: bool = False
+    verified: tuple[Verification, ...] = ()
+
+    @property
+    def stamp(self) -> tuple[str, bool]:
+        """The word on every figure, and whether it speaks against taking it as measured here."""
+        if self.extrapolated:
+            own = "SIMULATED, EXTRAPOLATED" if self.simulated else "EXTRAPOLATED, not measured"
+            return own, True
+        if self.simulated:
+            return "SIMULATED, no hardware", True
+        if self.published:
+            return "published by others, imported", False
+        return ("imported, measured elsewhere", False) if self.imported else ("measured", False)
 
     @property
     def origin(self) -> str:
-        """``simulated``, ``published`` or ``measured``: the word in every figure's corner.
+        """``simulated``, ``published`` or ``measured``, for a file's metadata.
 
         Behind ``extrapolated from`` where a figure's scale was not measured itself.
         """
@@ -76,13 +93,11 @@ class Series:
     """One curve with the name it has in the figures.
 
     Attributes:
-        twin: the same setting in the other placement, None where it was not measured.
         unselectable: why no rule can choose it, None where one can.
     """
 
     curve: Curve
     label: str
-    twin: Curve | None = None
     unselectable: str | None = None
 
     @property
@@ -135,6 +150,12 @@ class Scene:
     def sizes(self) -> tuple[int, ...]:
         """Every measured size, rising."""
         return tuple(sorted({p.nbytes for s in self.everyone for p in s.curve.points}))
+
+    @property
+    def about(self) -> str:
+        """``all_reduce, 64 ranks on 1 node``: what every title begins with."""
+        placed = "" if self.rank_placement in (None, "node") else f", {self.rank_placement}"
+        return f"{self.collective.value}, {self.scale}{placed}"
 
     @property
     def stem(self) -> str:

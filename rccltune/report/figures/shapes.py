@@ -100,16 +100,8 @@ def _is_doubted(zone: Zone) -> bool:
     return zone.proof is Proof.UNPROVEN
 
 
-def doubts_noted(zones: Sequence[Zone]) -> list[str]:
-    """What a dashed box means, where there is one."""
-    return ["dashed box: unproven"] if any(map(_is_doubted, zones)) else []
-
-
 def _labels(zone: Zone) -> tuple[str, ...]:
     if zone.setting is None:
-        return f"no rule: {zone.reason}", "no rule", "no\nrule"
+        return f"no rule: {zone.reason}", str(zone.reason)
     text = str(zone.setting)
-    if _is_doubted(zone):
-        lines = text.replace("/", "/\n", 1)
-        return f"{text}, not proven by the sweep", f"{lines}, unproven", lines
-    return text, text.replace("/", "/\n"), text.replace("/", "\n")
+    return (f"{text}, not proven by the sweep", text) if _is_doubted(zone) else (text,)

@@ -20,13 +20,10 @@ class TimeLine:
 
     Attributes:
         paths: the chosen model, a polyline for each segment.
-        textbook: the straight line, empty where it is itself the chosen model, was not fitted, or
-            the setting takes no part in any choice.
     """
 
     series: Series
     paths: tuple[Polyline, ...]
-    textbook: tuple[Polyline, ...]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -69,7 +66,6 @@ class TimeData:
 
     scene: Scene
     leads: tuple[TimeLine, ...]
-    faint: tuple[Series, ...]
     chosen: tuple[tuple[Series, Polyline], ...]
     crossings: tuple[Crossing, ...]
     residuals: tuple[ResidualPanel, ...]
@@ -80,12 +76,10 @@ class TimeData:
 def time_data(scene: Scene) -> TimeData:
     """Times and models; crossings between chosen settings come before others when too many."""
     wanted = sorted(scene.crossovers, key=lambda c: _not_a_border(scene, c))[:MAX_CROSSINGS]
-    shown = _with_straight_line(scene)
     panels = [panel for series in scene.leads if (panel := _panel(series)) is not None]
     return TimeData(
         scene=scene,
-        leads=tuple(_line(s, straight=s.setting in shown) for s in scene.leads),
-        faint=scene.faint,
+        leads=tuple(_line(s) for s in scene.leads),
         chosen=tuple((s, _inside(zone, s)) for zone, s in scene.chosen),
         crossings=tuple(_crossing(scene, c) for c in sorted(wanted, key=lambda c: c.at_nbytes)),
         residuals=tuple(panels[:MAX_PANELS]),
@@ -94,18 +88,8 @@ def time_data(scene: Scene) -> TimeData:
     )
 
 
-def _with_straight_line(scene: Scene) -> set[Setting]:
-    """Settings whose straight line is worth its ink: those between which a choice is made."""
-    named = {s for c in scene.crossovers for s in (c.below, c.above)}
-    named |= {zone.setting for zone in scene.zones if zone.setting is not None}
-    return named or {series.setting for series in scene.leads}
-
-
-def _line(series: Series, *, straight: bool) -> TimeLine:
-    curve = series.curve
-    wanted = straight and curve.chosen is not Model.LINEAR
-    textbook = model_paths(curve, Model.LINEAR) if wanted else ()
-    return TimeLine(series=series, paths=model_paths(curve, curve.chosen), textbook=textbook)
+def _line(series: Series) -> TimeLine:
+    return TimeLine(series=series, paths=model_paths(series.curve, series.curve.chosen))
 
 
 def _inside(zone: Zone, series: Series) -> Polyline:

@@ -1,10 +1,14 @@
-// Reads values off figures: by pointer, by touch and by keyboard. Without it the tables do.
+// Reads values off figures by pointer, touch and keyboard; shows parts of them. Without it the tables do.
 "use strict";
+const HINT = "Point at markers, or tab to them and use the arrow keys, to read values. Drag over a part, or press + on a marker, to see it larger.";
+
 document.querySelectorAll("svg.plot").forEach(function (plot) {
-  const readout = plot.closest("figure").querySelector(".readout");
-  const hint = "Point at a figure's markers, or tab to them and use the arrow keys, to read values.";
+  const figure = plot.closest("figure");
+  const readout = figure.querySelector(".readout");
+  const [left, top, right, bottom] = plot.dataset.panel.split(" ").map(Number);
+  const all = function (selector) { return Array.from(plot.querySelectorAll(selector)); };
   const lines = [];
-  plot.querySelectorAll("g.line[data-name]").forEach(function (line) {
+  all("g.line[data-name]").forEach(function (line) {
     const spots = Array.from(line.querySelectorAll(".spot"));
     spots.forEach(function (spot) {
       const title = spot.querySelector("title");
@@ -13,46 +17,140 @@ document.querySelectorAll("svg.plot").forEach(function (plot) {
       spot.setAttribute("tabindex", "-1");
       title.remove();
     });
-    if (spots.length) { lines.push(spots); }
+    lines.push(spots);
   });
   if (!lines.length) { return; }
-  lines[0][0].setAttribute("tabindex", "0");
-  readout.textContent = hint;
+  // The one point that the tab key comes to.
+  function enter(spot) {
+    all(".spot[tabindex='0']").forEach(function (one) { one.setAttribute("tabindex", "-1"); });
+    spot.setAttribute("tabindex", "0");
+  }
+  enter(lines[0][0]);
+  readout.textContent = HINT;
 
-  // Above all lines, whichever one the point is of.
-  const ring = document.createElementNS(plot.namespaceURI, "circle");
-  ring.setAttribute("class", "ring");
+  // What keeps its size and shape while the lines are stretched.
+  const kept = all(".spot, .kept").map(function (one) {
+    return [one].concat(one.getAttribute("transform").match(/-?[\d.]+/g).map(Number));
+  });
+  const places = new Map(kept.map(function (one) { return [one[0], one.slice(1)]; }));
+  const make = function (name, of, inside) {
+    const made = document.createElementNS(plot.namespaceURI, name);
+    made.setAttribute("class", of);
+    inside.appendChild(made);
+    return made;
+  };
+  const front = make("g", "front", plot);
+  front.setAttribute("aria-hidden", "true");
+  const ring = make("circle", "ring", front);
   ring.setAttribute("r", "9");
-  ring.setAttribute("aria-hidden", "true");
-  plot.appendChild(ring);
+  const frame = make("rect", "frame", front);
+  const tip = make("g", "tip", front);
+  const box = make("rect", "tipbox", tip);
+  const words = make("text", "tiptext", tip);
+
+  let view = [left, top, right, bottom];
+  const x = function (at) { return left + (at - view[0]) * (right - left) / (view[2] - view[0]); };
+  const y = function (at) { return top + (at - view[1]) * (bottom - top) / (view[3] - view[1]); };
 
   function show(spot) {
-    readout.textContent = spot ? spot.getAttribute("aria-label") : hint;
+    readout.textContent = spot ? spot.getAttribute("aria-label") : HINT;
     readout.classList.toggle("said", Boolean(spot));
-    ring.classList.toggle("shown", Boolean(spot));
-    if (spot) {
-      const box = spot.getBBox();
-      ring.setAttribute("cx", box.x + box.width / 2);
-      ring.setAttribute("cy", box.y + box.height / 2);
-    }
+    front.classList.toggle("shown", Boolean(spot));
+    if (!spot) { return; }
+    const at = places.get(spot);
+    ring.setAttribute("cx", x(at[0]));
+    ring.setAttribute("cy", y(at[1]));
+    words.textContent = spot.getAttribute("aria-label");
+    const wide = words.getComputedTextLength() + 12;
+    const from = Math.max(2, Math.min(x(at[0]) + 14, 898 - wide));
+    const over = y(at[1]) - 34 < 2 ? y(at[1]) + 14 : y(at[1]) - 34;
+    tip.setAttribute("transform", "translate(" + from + " " + over + ")");
+    box.setAttribute("width", wide);
+    box.setAttribute("height", 22);
   }
-  function middle(spot) {
-    const box = spot.getBoundingClientRect();
-    return [box.left + box.width / 2, box.top + box.height / 2];
+
+  function look(next) {
+    view = next || [left, top, right, bottom];
+    const sx = (right - left) / (view[2] - view[0]);
+    const sy = (bottom - top) / (view[3] - view[1]);
+    const tx = left - view[0] * sx;
+    all(".data").forEach(function (g) {
+      g.setAttribute("transform", "matrix(" + [sx, 0, 0, sy, tx, top - view[1] * sy] + ")");
+    });
+    all(".across").forEach(function (g) { g.setAttribute("transform", "matrix(" + [sx, 0, 0, 1, tx, 0] + ")"); });
+    kept.forEach(function (one) {
+      const spot = one[0].classList.contains("spot");
+      one[0].setAttribute("transform", "translate(" + one[1] + " " + one[2] + ") scale(" + 1 / sx + " " + (spot ? 1 / sy : 1) + ")");
+    });
+    plot.classList.toggle("zoomed", Boolean(next));
+    [["x", x, left, right, 56], ["y", y, top, bottom, 18]].forEach(function (axis) {
+      const shown = [];
+      all(".tick." + axis[0]).forEach(function (tick) {
+        const at = axis[1](Number(tick.dataset.at));
+        const fine = tick.classList.contains("fine");
+        const free = shown.every(function (other) { return Math.abs(other - at) > axis[4]; });
+        const is = at > axis[2] - 1 && at < axis[3] + 1 && (fine ? next && free : !next || free);
+        tick.classList.toggle("off", !is);
+        tick.setAttribute("transform", "translate(" + (axis[0] === "x" ? [at, 0] : [0, at]) + ")");
+        if (is) { shown.push(at); }
+      });
+    });
+    wholeButton.hidden = !next;
+    show(null);
   }
-  function nearest(spots, x, y, reach) {
+  function around(place, factor) {
+    const half = [(view[2] - view[0]) / 2 / factor, (view[3] - view[1]) / 2 / factor];
+    if (half[0] * 2 >= right - left || half[1] * 2 >= bottom - top) { look(null); return; }
+    if (half[0] < 3 || half[1] < 3) { return; }
+    const cx = Math.min(Math.max(place[0], left + half[0]), right - half[0]);
+    const cy = Math.min(Math.max(place[1], top + half[1]), bottom - half[1]);
+    look([cx - half[0], cy - half[1], cx + half[0], cy + half[1]]);
+  }
+
+  // The legend's entries become buttons that hide their lines.
+  figure.querySelectorAll(".legend li").forEach(function (entry) {
+    const button = document.createElement("button");
+    button.type = "button";
+    button.setAttribute("aria-pressed", "true");
+    button.append(...entry.childNodes);
+    entry.append(button);
+    button.addEventListener("click", function () {
+      const on = button.getAttribute("aria-pressed") !== "true";
+      button.setAttribute("aria-pressed", String(on));
+      all(".line").forEach(function (line) {
+        if (line.dataset.key === entry.dataset.key) { line.classList.toggle("off", !on); }
+      });
+      if (seen().length) { enter(seen()[0][0]); }
+      show(null);
+    });
+  });
+  const wholeButton = document.createElement("button");
+  wholeButton.type = "button";
+  wholeButton.className = "whole";
+  wholeButton.textContent = "Show the whole figure";
+  wholeButton.hidden = true;
+  wholeButton.addEventListener("click", function () { look(null); });
+  readout.after(wholeButton);
+
+  function seen() {
+    return lines.filter(function (spots) { return !spots[0].closest(".off"); });
+  }
+  function nearest(spots, at, reach, across) {
     let best = null;
     let least = reach * reach;
     spots.forEach(function (spot) {
-      const at = middle(spot);
-      const far = (at[0] - x) * (at[0] - x) + (y === null ? 0 : (at[1] - y) * (at[1] - y));
-      if (far <= least) { best = spot; least = far; }
+      const place = places.get(spot);
+      const dx = x(place[0]) - at[0];
+      const dy = across ? 0 : y(place[1]) - at[1];
+      if (dx * dx + dy * dy <= least) { best = spot; least = dx * dx + dy * dy; }
     });
     return best;
   }
   function beside(spot, key) {
-    const number = lines.findIndex(function (spots) { return spots.includes(spot); });
-    const spots = lines[number];
+    const shown = seen();
+    const row = shown.findIndex(function (spots) { return spots.includes(spot); });
+    if (row < 0) { return null; }
+    const spots = shown[row];
     const place = spots.indexOf(spot);
     switch (key) {
       case "ArrowRight": return spots[place + 1];
@@ -60,32 +158,74 @@ document.querySelectorAll("svg.plot").forEach(function (plot) {
       case "Home": return spots[0];
       case "End": return spots[spots.length - 1];
       case "ArrowUp": case "ArrowDown": {
-        const other = lines[number + (key === "ArrowUp" ? -1 : 1)];
-        return other && nearest(other, middle(spot)[0], null, Infinity);
+        const other = shown[row + (key === "ArrowUp" ? -1 : 1)];
+        return other && nearest(other, [x(places.get(spot)[0]), 0], Infinity, true);
       }
       default: return null;
     }
   }
   plot.addEventListener("keydown", function (event) {
-    if (event.key === "Escape") { show(null); return; }
-    const next = event.target.classList.contains("spot") && beside(event.target, event.key);
+    const spot = event.target;
+    if (event.key === "Escape") { look(null); return; }
+    if (!places.has(spot)) { return; }
+    if (event.key === "+" || event.key === "-") {
+      around(places.get(spot), event.key === "+" ? 2 : 0.5);
+      show(spot);
+      event.preventDefault();
+      return;
+    }
+    const next = beside(spot, event.key);
     if (!next) { return; }
     event.preventDefault();
-    plot.querySelectorAll(".spot[tabindex='0']").forEach(function (spot) { spot.setAttribute("tabindex", "-1"); });
-    next.setAttribute("tabindex", "0");
+    enter(next);
     next.focus();
   });
   plot.addEventListener("focusin", function (event) {
-    if (event.target.classList.contains("spot")) { show(event.target); }
+    if (places.has(event.target)) { show(event.target); }
   });
   plot.addEventListener("focusout", function () { show(null); });
-  ["pointermove", "pointerdown"].forEach(function (name) {
-    plot.addEventListener(name, function (event) {
-      show(nearest(lines.flat(), event.clientX, event.clientY, 28));
-    });
+
+  let from = null;
+  function place(event) {
+    const at = new DOMPoint(event.clientX, event.clientY).matrixTransform(plot.getScreenCTM().inverse());
+    return [at.x, at.y];
+  }
+  function range(at) {
+    const inside = function (v, low, high) { return Math.min(Math.max(v, low), high); };
+    const xs = [from[0], at[0]].map(function (v) { return inside(v, left, right); });
+    const ys = [from[1], at[1]].map(function (v) { return inside(v, top, bottom); });
+    return [Math.min(...xs), Math.min(...ys), Math.max(...xs), Math.max(...ys)];
+  }
+  function drawn(part) {
+    frame.setAttribute("x", part ? part[0] : 0);
+    frame.setAttribute("y", part ? part[1] : 0);
+    frame.setAttribute("width", part ? part[2] - part[0] : 0);
+    frame.setAttribute("height", part ? part[3] - part[1] : 0);
+  }
+  plot.addEventListener("pointerdown", function (event) {
+    const at = place(event);
+    show(nearest(seen().flat(), at, 26));
+    // A finger scrolls the page.
+    if (event.pointerType === "mouse" && event.button === 0) { from = at; event.preventDefault(); }
+  });
+  plot.addEventListener("pointermove", function (event) {
+    const at = place(event);
+    if (from) { drawn(range(at)); } else { show(nearest(seen().flat(), at, 26)); }
+  });
+  window.addEventListener("pointerup", function (event) {
+    if (!from) { return; }
+    const part = range(place(event));
+    from = null;
+    drawn(null);
+    if (part[2] - part[0] < 12 || part[3] - part[1] < 12) { return; }
+    const back = function (v, a, b, low, high) { return low + (v - a) * (high - low) / (b - a); };
+    look([
+      back(part[0], left, right, view[0], view[2]), back(part[1], top, bottom, view[1], view[3]),
+      back(part[2], left, right, view[0], view[2]), back(part[3], top, bottom, view[1], view[3]),
+    ]);
   });
   plot.addEventListener("pointerleave", function (event) {
-    if (event.pointerType === "mouse") { show(null); }
+    if (event.pointerType === "mouse" && !from) { show(null); }
   });
 });
 // Paper folds nothing away.

@@ -11,7 +11,7 @@ from matplotlib.figure import Figure
 from rccltune.model import LinkClass, LinkMap, LinkRow, Spread, format_size
 from rccltune.report.figures.look import BLACK, GREY, PALE, VERMILLION
 from rccltune.report.figures.ticks import linear_ticks
-from rccltune.report.renderers.sheet import FOOT, HEAD, POINTS_PER_INCH, SMALL, Paper, text_width
+from rccltune.report.renderers.sheet import POINTS_PER_INCH, SMALL, Paper, text_width
 
 # Near is dark and far is light, one hue, so that the order is there in greyscale too.
 _SHADES: Final = (
@@ -33,8 +33,8 @@ _GAP: Final = 0.35
 _REACH: Final = 1.55
 
 
-def draw_link_map(data: LinkMap, origin: str) -> Figure:
-    """The figure; ``origin`` is ``simulated`` or ``measured``."""
+def draw_link_map(data: LinkMap) -> Figure:
+    """The figure."""
     rows = data.rows
     names = max(text_width(row.link.meaning, SMALL, "bold") for row in rows) / POINTS_PER_INCH + 0.3
     row = min(_MOST_ROW, max(_LEAST_ROW, _MAP / len(rows)))
@@ -42,16 +42,15 @@ def draw_link_map(data: LinkMap, origin: str) -> Figure:
     body = max(_MAP, tall)
     left = 0.75 + _MAP + 0.35
     width = left + names + 2 * _PANEL + _GAP + 0.25
-    height = HEAD + 0.25 + body + 0.55 + FOOT
     paper = Paper(
         width,
-        height,
+        0.25 + body + 0.55,
         title="sendrecv between pairs of devices",
-        second=_second(data),
-        source=_source(data),
-        origin=origin,
+        second=[_second(data)],
+        source=f"Source: {_source(data)}",
+        stamp=("SIMULATED, no hardware", True) if data.simulated else ("measured", False),
     )
-    bottom = FOOT + 0.55
+    bottom = paper.foot + 0.55
     _draw_grid(paper.axes(0.75, bottom + body - _MAP, _MAP, _MAP), data)
     at = bottom + body - tall
     latency = paper.axes(left + names, at, _PANEL, tall)

@@ -7,7 +7,7 @@ none of the user's matplotlibrc, so that the same data gives the same bytes ever
 from __future__ import annotations
 
 import warnings
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from functools import cache
 from typing import Any, Final
@@ -19,15 +19,15 @@ from matplotlib.figure import Figure
 from matplotlib.font_manager import FontProperties
 from matplotlib.textpath import text_to_path
 
-from rccltune.report.figures.labels import elide
-from rccltune.report.figures.look import BLACK, GREY, VERMILLION
-from rccltune.report.figures.scene import Scene
+from rccltune.report.figures.labels import wrap
+from rccltune.report.figures.look import BLACK, GREY
 
 POINTS_PER_INCH: Final = 72
 SMALL: Final = 8.0
-LEFT: Final = 0.75
-HEAD: Final = 0.72
-FOOT: Final = 0.34
+_TITLE: Final = 11.5
+_FOOT: Final = 7.0
+_EDGE: Final = 0.2
+_LINE: Final = 0.15
 _STYLE: Final[dict[Any, Any]] = {
     "font.family": "DejaVu Sans",
     "font.size": 9.0,
@@ -58,9 +58,7 @@ _STYLE: Final[dict[Any, Any]] = {
 @contextmanager
 def house_style() -> Iterator[None]:
     """Within it matplotlib has the house's style alone; afterwards what it had before."""
-    with mpl.rc_context(), warnings.catch_warnings():
-        # A source text in a script that the bundled font lacks shows boxes; that is no failure.
-        warnings.filterwarnings("ignore", message="(?s)Glyph .* missing from font")
+    with mpl.rc_context(), _missing_glyphs_allowed():
         mpl.rcdefaults()
         mpl.rcParams.update(_STYLE)
         yield
@@ -70,60 +68,85 @@ def house_style() -> Iterator[None]:
 def text_width(text: str, size: float = SMALL, weight: str = "normal") -> float:
     """Width of one line in points, from the font's own metrics."""
     font = FontProperties(family="DejaVu Sans", size=size, weight=weight)
-    width, _, _ = text_to_path.get_text_width_height_descent(text, font, ismath=False)
+    # Half a character of two is none that a font could measure.
+    text = text.encode(errors="replace").decode()
+    with _missing_glyphs_allowed():
+        width, _, _ = text_to_path.get_text_width_height_descent(text, font, ismath=False)
     return float(width)
 
 
+@contextmanager
+def _missing_glyphs_allowed() -> Iterator[None]:
+    """A text in a script that the bundled font lacks shows boxes; that is no failure."""
+    with warnings.catch_warnings():
+        warnings.filterwarnings("ignore", message="(?s)Glyph .* missing from font")
+        yield
+
+
 class Paper:
-    """A figure with its head and foot; axes are placed in inches from the lower left corner."""
+    """A figure with its head and foot; axes are placed in inches from the lower left corner.
+
+    Attributes:
+        foot: inches below the body.
+    """
 
     def __init__(
-        self, width: float, height: float, *, title: str, second: str, source: str, origin: str
+        self,
+        width: float,
+        body: float,
+        *,
+        title: str,
+        second: Sequence[str],
+        source: str,
+        stamp: tuple[str, bool],
     ) -> None:
         """Start a figure.
 
         Args:
             width: inches.
-            height: inches.
+            body: height in inches between head and foot.
             title: what is shown.
-            second: the line below it.
+            second: what stands below it, each on lines of its own.
             source: where the numbers come from, for the foot; may be empty.
-            origin: ``simulated``, ``published`` or ``measured``, or extrapolated from that.
+            stamp: whether it was measured, and whether that is said loudly.
         """
+        room = (width - 2 * _EDGE) * POINTS_PER_INCH
+        below = [line for text in second for line in wrap(text, room, text_width, 4)]
+        feet = wrap(source, room, _small_width, 4)
+        titles = wrap(title, room - _small_width(stamp[0]) * 1.7, _title_width, 2)
         self.width = width
-        self.height = height
-        self.figure = Figure(figsize=(width, height))
+        self.foot = 0.16 + _LINE * max(1, len(feet))
+        self.height = 0.3 + 0.22 * len(titles) + _LINE * len(below) + body + self.foot
+        self.figure = Figure(figsize=(width, self.height))
         FigureCanvasAgg(self.figure)
-        self._origin(origin)
-        room = (width - 0.4) * POINTS_PER_INCH
-        self.text(0.2, height - 0.17, title, 11.5, weight="bold")
-        self.text(0.2, height - 0.44, elide(second, room, text_width), SMALL, GREY)
-        source = " ".join(source.split())
-        if source:
-            self.text(0.2, 0.19, elide(f"Source: {source}", room - 60, text_width), 7.0, GREY)
-        self.text(width - 0.2, 0.19, "rccltune", 7.0, GREY, ha="right")
+        self._stamp(*stamp)
+        at = self.height - 0.14
+        for line in titles:
+            self.text(_EDGE, at, line, _TITLE, weight="bold")
+            at -= 0.22
+        for line in below:
+            self.text(_EDGE, at - 0.06, line, SMALL, GREY)
+            at -= _LINE
+        for number, line in enumerate(reversed(feet)):
+            self.text(_EDGE, 0.2 + _LINE * number, line, _FOOT, GREY)
+        if not feet:
+            self.text(width - _EDGE, 0.2, "rccltune", _FOOT, GREY, ha="right")
 
-    def _origin(self, origin: str) -> None:
+    def _stamp(self, word: str, loud: bool) -> None:
         """The word in the corner; a simulated figure must not be taken for a measurement."""
-        simulated = origin.endswith("simulated")
-        extrapolated = origin.startswith("extrapolated")
-        word = "SIMULATED, no hardware" if simulated else origin
-        if extrapolated:
-            word = "SIMULATED, EXTRAPOLATED" if simulated else "EXTRAPOLATED, not measured"
-        simulated = simulated or extrapolated
         self.figure.text(
-            1 - 0.2 / self.width,
-            1 - 0.17 / self.height,
+            1 - _EDGE / self.width,
+            1 - 0.15 / self.height,
             word,
             ha="right",
             va="top",
-            size=10.0 if simulated else SMALL,
+            size=SMALL,
             weight="bold",
-            color="white" if simulated else BLACK,
+            color="white" if loud else BLACK,
             bbox={
                 "boxstyle": "round,pad=0.3",
-                "facecolor": VERMILLION if simulated else "white",
-                "edgecolor": VERMILLION if simulated else GREY,
+                "facecolor": "#a33b00" if loud else "white",
+                "edgecolor": "#a33b00" if loud else GREY,
                 "linewidth": 0.8,
             },
         )
@@ -148,35 +171,9 @@ class Paper:
         )
 
 
-class Sheet(Paper):
-    """The paper of a target's figure."""
-
-    def __init__(self, scene: Scene, width: float, height: float, title: str, notes: str) -> None:
-        """Start a figure; ``notes`` follow machine, scale and view in the second line."""
-        super().__init__(
-            width,
-            height,
-            title=f"{scene.collective.value}: {title}",
-            second=_subtitle(scene, notes, (width - 0.4) * POINTS_PER_INCH / 3),
-            source=scene.given.source,
-            origin=scene.given.origin,
-        )
+def _title_width(text: str) -> float:
+    return text_width(text, _TITLE, "bold")
 
 
-def _subtitle(scene: Scene, notes: str, room: float) -> str:
-    """Machine (in so many points), scale, view and notes in one line."""
-    machine = " ".join(scene.given.machine.split())
-    words = [elide(machine, room, text_width)]
-    if str(scene.scale) not in machine:
-        words.append(str(scene.scale))
-    if scene.rank_placement not in (None, "node"):
-        words.append(f"placement {scene.rank_placement}")
-    if scene.extrapolated is not None:
-        words.append(str(scene.extrapolated))
-    words.append(str(scene.view))
-    if scene.views_left_out:
-        first, *others = scene.views_left_out
-        more = f" and {len(others)} more" if others else ""
-        words.append(f"also measured: {first}{more}")
-    words.append(notes)
-    return "  ·  ".join(word for word in words if word)
+def _small_width(text: str) -> float:
+    return text_width(text, _FOOT)

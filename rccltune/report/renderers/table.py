@@ -10,16 +10,16 @@ from matplotlib.figure import Figure
 from matplotlib.patches import Rectangle
 
 from rccltune.model import format_size, format_time
-from rccltune.report.figures.look import BLACK, GREY
+from rccltune.report.figures.labels import wrap
+from rccltune.report.figures.look import BLACK, GREY, look
 from rccltune.report.figures.scene import Series
 from rccltune.report.figures.table import Cell, TableData
-from rccltune.report.renderers.parts import series_look
-from rccltune.report.renderers.sheet import FOOT, HEAD, POINTS_PER_INCH, SMALL, Sheet, text_width
+from rccltune.report.renderers.sheet import POINTS_PER_INCH, SMALL, Paper, text_width
 
 _ROW: Final = 0.34
 _COLUMN: Final = 0.86
 _HEADER_LINE: Final = 0.14
-_LEGEND: Final = 0.5
+_LEGEND_LINE: Final = 0.15
 # White to dark blue, one hue and falling lightness: the same order in greyscale and for anyone.
 _LIGHT: Final = (255, 255, 255)
 _DARK: Final = (8, 48, 107)
@@ -44,16 +44,24 @@ def draw_table(data: TableData) -> Figure:
     notes = [f"{data.n_sizes} sizes measured"] if data.n_sizes > len(data.sizes) else []
     if data.n_settings > len(data.columns):
         notes.append(f"{len(data.columns)} of {data.n_settings} settings shown")
+    scene = data.scene
     body_width, body_height = _COLUMN * len(data.columns), _ROW * len(data.sizes)
     names = [format_size(nbytes) for nbytes in data.sizes]
     left = max(text_width(name) for name in names) / POINTS_PER_INCH + 0.3
-    header = _HEADER_LINE * max(_heading(c).count("\n") + 1 for c in data.columns) + 0.08
+    header = _HEADER_LINE * max(_heading(c).count("\n") + 1 for c in data.columns) + 0.12
     width = max(6.5, left + body_width + 0.3)
-    foot = FOOT + _LEGEND + 0.17 * (len(data.footnotes) + len(data.missing))
-    height = HEAD + header + body_height + foot
-    title = "time by size and setting"
-    sheet = Sheet(data.scene, width, height, title, ", ".join(notes))
-    axes = sheet.axes(left, foot, body_width, body_height + header)
+    legend = _legend(data, (width - 0.4) * POINTS_PER_INCH)
+    below = 0.32 + _LEGEND_LINE * len(legend) + 0.12
+    paper = Paper(
+        width,
+        header + body_height + below,
+        title=f"{scene.about}: time by size and setting",
+        second=["  ·  ".join([scene.given.machine, str(scene.view), *notes])],
+        source=f"Source: {scene.given.source}" if scene.given.source else "",
+        stamp=scene.given.stamp,
+    )
+    foot = paper.foot + below
+    axes = paper.axes(left, foot, body_width, body_height + header)
     axes.axis("off")
     axes.set_xlim(0, len(data.columns))
     axes.set_ylim(len(data.sizes), -header / _ROW)
@@ -62,9 +70,9 @@ def draw_table(data: TableData) -> Figure:
     for y, (name, row) in enumerate(zip(names, data.rows, strict=True)):
         axes.text(-0.1, y + 0.5, name, ha="right", va="center", size=SMALL)
         for x, cell in enumerate(row):
-            _cell(axes, x, y, cell, data.columns[x])
-    _legend(sheet, data, foot)
-    return sheet.figure
+            _cell(axes, x, y, cell)
+    _key(paper, foot, legend)
+    return paper.figure
 
 
 def _header(axes: Axes, x: int, column: Series) -> None:
@@ -78,7 +86,7 @@ def _header(axes: Axes, x: int, column: Series) -> None:
         size=SMALL if text_width(max(words.split("\n"), key=len)) < 56 else 6.5,
         weight="bold",
         linespacing=1.1,
-        color=series_look(column).ink if column.unselectable is None else GREY,
+        color=look(column.setting).ink if column.unselectable is None else GREY,
     )
 
 
@@ -87,21 +95,16 @@ def _heading(column: Series) -> str:
     return words if column.unselectable is None else f"{words} †"
 
 
-def _cell(axes: Axes, x: int, y: int, cell: Cell, column: Series) -> None:
+def _cell(axes: Axes, x: int, y: int, cell: Cell) -> None:
     if cell.time_us is None or cell.ratio is None:
         axes.text(x + 0.5, y + 0.5, "–", ha="center", va="center", size=SMALL, color=GREY)
         return
     fill, ink = shade(cell.ratio)
-    hatch = "////" if column.unselectable is not None else None
     place = (x + 0.03, y + 0.04)
-    box = Rectangle(
-        place, 0.94, 0.92, facecolor=fill, edgecolor="#b5b5b5", linewidth=0, hatch=hatch
-    )
-    axes.add_patch(box)
-    behind = {"facecolor": fill, "edgecolor": "none", "pad": 0.6} if hatch else None
+    axes.add_patch(Rectangle(place, 0.94, 0.92, facecolor=fill, linewidth=0))
     weight = "bold" if cell.best else "normal"
     time = format_time(cell.time_us)
-    how: dict[str, Any] = {"ha": "center", "va": "center", "color": ink, "bbox": behind}
+    how: dict[str, Any] = {"ha": "center", "va": "center", "color": ink}
     axes.text(x + 0.5, y + 0.34, time, size=SMALL, weight=weight, **how)
     below = "best" if cell.best else _ratio(cell.ratio)
     axes.text(x + 0.5, y + 0.76, below, size=6.0, weight=weight, **how)
@@ -118,31 +121,39 @@ def _ratio(ratio: float) -> str:
     return f"{ratio:.2f}×" if ratio < 10 else f"{ratio:.0f}×"
 
 
-def _legend(sheet: Sheet, data: TableData, top: float) -> None:
-    """What frames, stars and shades mean; only what occurs."""
+def _legend(data: TableData, room: float) -> list[str]:
+    """What frames, stars and daggers mean; only what occurs."""
     cells = [cell for row in data.rows for cell in row]
-    words = ["framed: best measured"]
+    words = ["Below each time: how many times the row's best.  Framed: best measured."]
     if any(cell.best_selectable for cell in cells):
-        words.append("dashed: best that a rule can choose")
+        words[0] += "  Dashed: best that a rule can choose."
     if any(cell.chosen for cell in cells):
-        words.append("★ chosen by the rules")
+        words[0] += "  ★ Chosen by the rules."
+    words += [f"† Not selectable: {note}" for note in data.footnotes]
+    words += [f"Not measured: {note}" for note in data.missing]
+    return [line for text in words for line in wrap(text, room, _note_width, 3)]
+
+
+def _note_width(text: str) -> float:
+    return text_width(text, 7.0)
+
+
+def _key(paper: Paper, top: float, legend: list[str]) -> None:
+    """The shades, and the legend below them."""
     left = 0.2
     for ratio in (1.0, 1.2, 1.5, 2.0, 3.0, 4.0):
         fill, ink = shade(ratio)
         patch = Rectangle(
-            (left / sheet.width, (top - 0.33) / sheet.height),
-            0.4 / sheet.width,
-            0.18 / sheet.height,
+            (left / paper.width, (top - 0.29) / paper.height),
+            0.5 / paper.width,
+            0.18 / paper.height,
             facecolor=fill,
             edgecolor=GREY,
             linewidth=0.5,
         )
-        sheet.figure.add_artist(patch)
+        paper.figure.add_artist(patch)
         label = f"≥ {ratio:g}×" if ratio == _WORST else f"{ratio:g}×"
-        sheet.text(left + 0.2, top - 0.175, label, 6.5, ink, ha="center")
-        left += 0.4
-    sheet.text(left + 0.15, top - 0.16, ";  ".join(words), 7.0)
-    notes = [f"† not selectable: {note}" for note in data.footnotes]
-    notes += [f"not measured: {note}" for note in data.missing]
-    for i, note in enumerate(notes):
-        sheet.text(0.2, top - 0.4 - 0.17 * i, note, 7.0)
+        paper.text(left + 0.25, top - 0.2, label, 6.5, ink, ha="center", va="center_baseline")
+        left += 0.5
+    for number, line in enumerate(legend):
+        paper.text(0.2, top - 0.36 - _LEGEND_LINE * number, line, 7.0)

@@ -11,13 +11,12 @@ from rccltune.report.records import Block, Column, Items, Part, Section, Table, 
 from rccltune.report.sections.found import Found
 from rccltune.report.sections.words import DASH, count, percent, where_of
 
-_MOST_ROWS = 400
 _MOST_CURVES = 120
 _MOST_NOTICES = 60
 
 
-def belief_section(found: Found, *, most_rows: int) -> Section | None:
-    """What the library does by itself against what was measured, None where that is not known."""
+def belief_section(found: Found) -> Section | None:
+    """Where the library's own choice is beaten, None where its predictions are not known."""
     checked = [
         one
         for one in check_beliefs(found.done.beliefs, found.done.curves)
@@ -27,19 +26,13 @@ def belief_section(found: Found, *, most_rows: int) -> Section | None:
         return None
     lead = (
         "What the library would have chosen, from its own cost table as a tuner is shown it "
-        "(traces of the launches), held against the times measured here at the same sizes."
+        "(traces of the launches), held against the times measured here at the same sizes. Each "
+        "collective's part has it size by size."
     )
-    parts = [Part(title="", blocks=(Words(text=lead), _overview(checked)))]
-    left = min(_MOST_ROWS, most_rows)
-    for one in checked:
-        if left <= 0:
-            said = "More targets are in rccltune fit --json."
-            parts.append(Part(title="", blocks=(Words(text=said),)))
-            break
-        parts.append(Part(title="", blocks=(_belief(one, left),)))
-        left -= len(one.held)
     return Section(
-        name="belief", title="Measured against the library's own predictions", parts=tuple(parts)
+        name="belief",
+        title="Measured against the library's own predictions",
+        parts=(Part(title="", blocks=(Words(text=lead), _overview(checked))),),
     )
 
 
@@ -76,7 +69,8 @@ def _summary(one: Checked) -> tuple[str, ...]:
     )
 
 
-def _belief(one: Checked, most: int) -> Table:
+def belief_table(one: Checked, most: int) -> Table:
+    """So many sizes of a target: the library's own choice beside the best measured."""
     target = one.target
     return Table(
         caption=f"{target.collective.value}, {where_of(target.scale, target.rank_placement)}, "
@@ -111,15 +105,12 @@ def _time(time_us: float | None) -> str:
     return DASH if time_us is None else format_time(time_us)
 
 
-def residuals_section(found: Found) -> Section:
+def curve_table(curves: Sequence[Curve]) -> Table:
     """Each curve's model with its errors: at the points, and at sizes left out."""
-    curves = found.done.curves
-    table = Table(
-        caption=f"{count(len(curves), 'fitted curve')}",
+    return Table(
+        caption=f"How good the curves are: {count(len(curves), 'fitted curve')}",
         columns=(
-            Column(name="collective"),
             Column(name="setting"),
-            Column(name="ranks"),
             Column(name="measured as"),
             Column(name="sizes", numeric=True),
             Column(name="model"),
@@ -132,10 +123,7 @@ def residuals_section(found: Found) -> Section:
         source="From fit.json. An error is |fitted − measured| / measured; a size left out is one "
         "that the model was not given. Log-log joins its points, so that it has no error there."
         + _rest(len(curves), _MOST_CURVES),
-        folded=len(curves) > 12,
-    )
-    return Section(
-        name="residuals", title="How good the curves are", parts=(Part(title="", blocks=(table,)),)
+        folded=True,
     )
 
 
@@ -149,9 +137,7 @@ def _curve(curve: Curve) -> tuple[str, ...]:
     key = curve.key
     variant = "" if key.variant.name == "default" else f" [{key.variant.name}]"
     return (
-        key.collective.value,
         f"{key.setting}{variant}",
-        where_of(key.scale, key.rank_placement),
         str(key.view),
         str(len(curve.points)),
         curve.chosen.value,

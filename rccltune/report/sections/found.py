@@ -28,7 +28,13 @@ from rccltune.model import (
 )
 from rccltune.report.figures import scene
 from rccltune.report.plots import plot_input
-from rccltune.report.sections.verified import Verification, joined, verifications
+from rccltune.report.verified import (
+    Verification,
+    joined,
+    rule_paths,
+    verifications,
+    views_of,
+)
 from rccltune.rules import RuleFile, read_rules
 from rccltune.session import SEARCH_FILE, stored_place
 from rccltune.verify import FOLDER, Refused, refusals
@@ -158,7 +164,10 @@ def gather(
     environments = environments_of(done, choice, choosing) if choice else ()
     limits = bounded(done)
     launches = session.read_launches(folder)
-    rules = tuple(_rules(path) for path in sorted(folder.glob("rccl_tuner*.csv")))
+    rules = tuple(_rules(path) for path in rule_paths(folder))
+    verified = tuple(
+        verifications(folder, {one.path.name: one.file for one in rules}, views_of(done.curves))
+    )
     search = session.read_derived(folder, SEARCH_FILE, SearchFile)
     return Found(
         done=done,
@@ -174,17 +183,12 @@ def gather(
             environments=environments,
             limits=limits,
             launches=launches,
+            verified=verified,
         ),
         launches=launches,
         trials=session.read_launches(folder / FOLDER),
         rules=rules,
-        verifications=tuple(
-            verifications(
-                folder,
-                {one.path.name: one.file for one in rules},
-                {curve.key.view for curve in done.curves},
-            )
-        ),
+        verifications=verified,
         refused=refusals(folder),
         expected=search.expected if search is not None else (),
         n_rounds=len(search.rounds) if search is not None else 0,

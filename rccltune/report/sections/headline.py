@@ -20,8 +20,8 @@ from rccltune.report.records import Headline
 from rccltune.report.sections.found import Found
 from rccltune.report.sections.marks import unproven
 from rccltune.report.sections.rules import is_of, zones_of
-from rccltune.report.sections.verified import Stood, Verification
 from rccltune.report.sections.words import baseline_of, count, days, libraries, where_of
+from rccltune.report.verified import Stood, Verification
 
 _MOST_REASONS = 4
 _VERIFIED = "times as fast as the library's own choice"

@@ -34,6 +34,7 @@ _LAST_LINES: Final = 3
 _ERROR_LINES: Final = 8
 _MOST_WORDS: Final = 4_000
 _MOST_LISTED: Final = 300
+_MOST_OPEN: Final = 12
 _ROW: Final = re.compile(r"\s*\d+\s+\d+\s+\w+\s")
 _VERSION: Final = re.compile(r"rccl-tests|nccl-tests|version|SIMULATED", re.IGNORECASE)
 _HEADING: Final = re.compile(r"#\s+size\s+count")
@@ -66,7 +67,9 @@ def _part(title: str, ended: Sequence[Ended], folder: Path, most: int) -> Part:
     blocks.append(Launches(entries=tuple(_entry(*pair, folder) for pair in shown)))
     if others:
         blocks.append(_rest(others, folder))
-    return Part(title=title, blocks=tuple(blocks))
+    folded = len(ordered) > _MOST_OPEN
+    said = f"{title}: {count(len(ordered), 'launch')}" if folded else title
+    return Part(title=said, blocks=tuple(blocks), folded=folded)
 
 
 def _summary(ended: Sequence[Ended], failed: Sequence[Ended]) -> str:

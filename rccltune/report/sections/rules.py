@@ -8,7 +8,6 @@ from pathlib import Path
 from rccltune.model import Proof, Rule, Scale, Zone, format_last, format_size, format_span
 from rccltune.report.records import Block, Column, Items, Part, Section, Table, Words
 from rccltune.report.sections.found import Found, Rules
-from rccltune.report.sections.verified import Stood, same
 from rccltune.report.sections.words import (
     DASH,
     baseline_of,
@@ -20,6 +19,7 @@ from rccltune.report.sections.words import (
     surely,
     where_of,
 )
+from rccltune.report.verified import Stood, same
 from rccltune.zones import Choice, zones_in
 
 _MOST_HOLES = 60

@@ -74,18 +74,6 @@ def libraries(launches: Sequence[Ended]) -> str:
     return ", ".join(found) or "not recorded"
 
 
-def stamp(found: Found, *, extrapolated: bool = False) -> tuple[str, bool]:
-    """The word on a figure, and whether it speaks against taking it as measured here."""
-    if extrapolated:
-        own = "SIMULATED, EXTRAPOLATED" if found.simulated else "EXTRAPOLATED, not measured"
-        return own, True
-    if found.simulated:
-        return "SIMULATED, no hardware", True
-    if found.origins:
-        return "published by others, imported", False
-    return ("imported, measured elsewhere", False) if found.is_imported else ("measured", False)
-
-
 def baseline_of(found: Found) -> str:
     """What gains outside a verification are over."""
     named = found.choosing.baseline

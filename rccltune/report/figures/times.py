@@ -4,32 +4,41 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from typing import Final
 
 from rccltune.model import AS_GOOD, format_size, format_time
 from rccltune.report.figure import Axis, Band, Figure, Line, Point
+from rccltune.report.figures import axes
+from rccltune.report.figures.axes import Frame, figure
 from rccltune.report.figures.belief import BeliefData, belief_data
 from rccltune.report.figures.scene import Scene
 from rccltune.report.figures.shapes import Band as PlotBand
 from rccltune.report.figures.timing import TimeData, time_data
-from rccltune.report.sections import axes
-from rccltune.report.sections.axes import Frame, figure
-from rccltune.report.sections.words import percent
+
+# Predictions further than this from everything measured would press it into a strip.
+_NEAR: Final = 4.0
 
 
 def times(scene: Scene, frame: Frame) -> Figure:
     """Measured points with the curves through them, and where the fastest setting changes."""
     data = time_data(scene)
-    leads = [line for line in data.leads if axes.is_read_off(line.series, scene)]
+    leads = [line.series for line in data.leads]
     shown = axes.shown_sizes(scene.sizes, len(leads), frame.most_points)
     x = axes.sizes_axis(scene.sizes)
+    chosen = [axes.broad(axes.ink_of(one.setting), points) for one, points in data.chosen if points]
     fitted = [
-        axes.thin(f"{line.series.label}, fitted", axes.ink_of(line.series.setting), path)
-        for line in leads
+        axes.thin(
+            f"{line.series.label}, fitted",
+            axes.ink_of(line.series.setting),
+            path,
+            key=line.series.label,
+        )
+        for line in data.leads
         for path in line.paths
     ]
     measured = [
         axes.line_of(
-            line.series,
+            series,
             (
                 Point(
                     x=p.nbytes,
@@ -38,34 +47,52 @@ def times(scene: Scene, frame: Frame) -> Figure:
                     low=p.low_us,
                     high=p.high_us,
                 )
-                for p in line.series.curve.points
+                for p in series.curve.points
             ),
             shown=shown,
             joined=False,
         )
-        for line in leads
+        for series in leads
     ]
-    times = [p.time_us for line in leads for p in line.series.curve.points]
+    drawn = [*leads, *(one for one, _ in data.chosen)]
     return figure(
         frame,
         "time",
         title="time per call, with the fitted curves",
         words=_crossing_words(data),
         x=x,
-        y=axes.times_axis(times),
-        lines=[*fitted, *measured],
+        y=axes.times_axis([p.time_us for one in drawn for p in one.curve.points]),
+        lines=[*chosen, *fitted, *measured, *_crossings(data)],
         rows=axes.value_rows(
-            shown,
-            [{n: format_time(t) for n, t in line.series.time_by_size.items()} for line in leads],
+            shown, [{n: format_time(t) for n, t in one.time_by_size.items()} for one in leads]
         ),
-        header=("message size", *(line.series.label for line in leads)),
+        header=("message size", *(one.label for one in leads)),
         more=axes.left_out(scene.sizes, shown),
         bands=axes.zone_bands(scene, x),
     )
 
 
+def _crossings(data: TimeData) -> list[Line]:
+    known = [one for one in data.crossings if one.time_us is not None]
+    points = tuple(
+        Point(x=one.crossover.at_nbytes, y=one.time_us or 0.0, words=one.label) for one in known
+    )
+    line = Line(
+        name="the fastest changes",
+        points=points,
+        ink="site",
+        marker="diamond",
+        filled=False,
+        joined=False,
+        labelled=False,
+    )
+    return [line] if points else []
+
+
 def _crossing_words(data: TimeData) -> str:
     said = "Markers are measured, thin lines are the fitted curves."
+    if data.chosen:
+        said += " Broad strokes: what the rules choose."
     if data.crossings:
         listed = "; ".join(one.label for one in data.crossings)
         said += f" The fastest setting changes at: {listed}."
@@ -77,7 +104,7 @@ def _crossing_words(data: TimeData) -> str:
 def residuals(scene: Scene, frame: Frame) -> Figure | None:
     """How far the models are off at measured sizes, None where no model can be."""
     data = time_data(scene)
-    panels = [panel for panel in data.residuals if axes.is_read_off(panel.series, scene)]
+    panels = data.residuals
     if not panels:
         return None
     shown = axes.shown_sizes(scene.sizes, len(panels), frame.most_points)
@@ -112,7 +139,7 @@ def residuals(scene: Scene, frame: Frame) -> Figure | None:
         rows=axes.value_rows(shown, columns),
         header=("message size", *(panel.series.label for panel in panels)),
         more=axes.left_out(scene.sizes, shown),
-        level=0.0,
+        level=(0.0, ""),
     )
 
 
@@ -132,7 +159,9 @@ def belief(scene: Scene, frame: Frame) -> Figure | None:
         ink, label = axes.ink_of(line.series.setting), line.series.label
         predicted = {round(at): us for at, us in line.predicted}
         if line.predicted:
-            lines.append(axes.thin(f"{label}, predicted", ink, line.predicted, (4.0, 3.0)))
+            lines.append(
+                axes.thin(f"{label}, predicted", ink, line.predicted, dashes=(4.0, 3.0), key=label)
+            )
         points = (
             Point(
                 x=at,
@@ -153,23 +182,53 @@ def belief(scene: Scene, frame: Frame) -> Figure | None:
             {at: format_time(us) for at, us in predicted.items()},
         ]
         header += [f"{label}, measured", f"{label}, predicted"]
-    times = [us for line in data.lines for _, us in (*line.measured, *line.predicted)]
+    lines += _beaten(data)
     return figure(
         frame,
         "belief",
         title="measured, and what the library predicts by itself",
         words=_belief_words(data),
         x=x,
-        y=axes.times_axis(times),
+        y=axes.times_axis(_reach(data)),
         lines=lines,
         rows=axes.value_rows(shown, columns),
         header=tuple(header),
         more=axes.left_out(sizes, shown),
-        bands=(
-            ("its choice", _bands(data.chosen, x)),
-            ("fastest", _bands(data.fastest, x)),
+        bands=tuple(
+            (name, _bands(found, x))
+            for name, found in (
+                ("its table", data.table),
+                ("its choice", data.chosen),
+                ("fastest", data.fastest),
+            )
+            if found
         ),
     )
+
+
+def _reach(data: BeliefData) -> list[float]:
+    """Everything measured, and of what is predicted as much as is near to it."""
+    measured = [us for line in data.lines for _, us in line.measured]
+    low, high = min(measured) / _NEAR, max(measured) * _NEAR
+    predicted = (us for line in data.lines for _, us in line.predicted)
+    return measured + [min(max(us, low), high) for us in predicted]
+
+
+def _beaten(data: BeliefData) -> list[Line]:
+    """The library's own choice, where another is faster."""
+    points = tuple(
+        Point(
+            x=one.nbytes,
+            y=one.choice_us,
+            words=f"{format_size(one.nbytes)}: {one.choice} takes {100 * (one.loss or 0.0):.0f} % "
+            f"longer than {one.best}",
+        )
+        for one in data.beaten
+        if one.choice_us is not None
+    )
+    name = "its choice, where another is faster"
+    line = Line(name=name, points=points, ink="bad", marker="ring", joined=False, labelled=False)
+    return [line] if points else []
 
 
 def _belief_words(data: BeliefData) -> str:
@@ -179,11 +238,11 @@ def _belief_words(data: BeliefData) -> str:
     if not known:
         return said
     if not beaten:
-        return f"{said} At no size is its own choice beaten by more than {percent(AS_GOOD, 0)}."
+        return f"{said} At no size is its own choice beaten by more than {100 * AS_GOOD:.0f} %."
     worst = max(beaten, key=lambda one: one.loss or 0.0)
     return (
         f"{said} At {len(beaten)} of {len(known)} sizes its own choice is beaten by more than "
-        f"{percent(AS_GOOD, 0)}; most at {format_size(worst.nbytes)}, where {worst.choice} takes "
+        f"{100 * AS_GOOD:.0f} %; most at {format_size(worst.nbytes)}, where {worst.choice} takes "
         f"{100 * (worst.loss or 0.0):.0f} % longer than {worst.best}."
     )
 

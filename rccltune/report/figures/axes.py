@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from rccltune.model import Protocol, Role, Setting, format_size, format_time
-from rccltune.report.figure import Axis, Band, Figure, Ink, Line, Marker, Point
+from rccltune.model import Protocol, Setting, format_size, format_time
+from rccltune.report.figure import Axis, Band, Figure, Ink, Line, Marker, Point, Ticks
 from rccltune.report.figures.channels import evenly
 from rccltune.report.figures.look import look
 from rccltune.report.figures.scene import Scene, Series
@@ -20,8 +20,9 @@ class Frame:
     """What every figure of a target carries.
 
     Attributes:
-        stem: start of its name on the page.
+        stem: start of its name.
         about: target in words.
+        subject: machine in words.
         stamp: whether it was measured.
         source: where its figures are from.
         most_points: of one figure.
@@ -29,10 +30,30 @@ class Frame:
 
     stem: str
     about: str
+    subject: str
     stamp: str
     loud: bool
     source: str
     most_points: int
+
+
+def frame_of(scene: Scene, stem: str, most_points: int) -> Frame:
+    """The frame of a target's figures, on the page and in files."""
+    given = scene.given
+    word, loud = given.stamp
+    said = f"From fit.json, made of samples.csv ({scene.view}); source: {given.source}."
+    if scene.views_left_out:
+        said += f" Also measured and not drawn: {', '.join(map(str, scene.views_left_out[:4]))}."
+    predicted = [str(scene.extrapolated)] if scene.extrapolated is not None else []
+    return Frame(
+        stem=stem,
+        about=scene.about,
+        subject="  ·  ".join([*([given.machine] if given.machine else []), *predicted]),
+        stamp=word,
+        loud=loud,
+        source=f"SIMULATED. {said}" if given.simulated else said,
+        most_points=most_points,
+    )
 
 
 def figure(
@@ -48,13 +69,14 @@ def figure(
     header: tuple[str, ...],
     more: str = "",
     bands: tuple[tuple[str, tuple[Band, ...]], ...] = (),
-    level: float | None = None,
+    level: tuple[float, str] | None = None,
 ) -> Figure:
     """A figure under a target's name, with its stamp and source."""
     return Figure(
         name=f"{frame.stem}-{kind}",
         title=f"{frame.about}: {title}",
         words=words,
+        subject=frame.subject,
         stamp=frame.stamp,
         loud=frame.loud,
         x=x,
@@ -122,24 +144,23 @@ def line_of(
     )
 
 
-def is_read_off(series: Series, scene: Scene) -> bool:
-    """Whether values of a setting are worth reading.
-
-    Our plugin answering nothing is the untouched site once more, for each environment.
-    """
-    told = series is scene.baseline or series.setting.role is not Role.SILENT
-    return told or scene.baseline is None
-
-
 def thin(
-    name: str, ink: Ink, pairs: Iterable[tuple[float, float]], dashes: tuple[float, ...] = ()
+    name: str,
+    ink: Ink,
+    pairs: Iterable[tuple[float, float]],
+    *,
+    dashes: tuple[float, ...] = (),
+    key: str,
 ) -> Line:
-    """A line in the background, without anything to be read off."""
-    return Line(name=name, points=_bare(pairs), ink=ink, marker="none", faint=True, dashes=dashes)
+    """A line in the background, without anything to be read off; ``key`` names it and its like."""
+    return Line(
+        name=name, points=_bare(pairs), ink=ink, marker="none", faint=True, dashes=dashes, key=key
+    )
 
 
-def broad(name: str, ink: Ink, pairs: Iterable[tuple[float, float]]) -> Line:
+def broad(ink: Ink, pairs: Iterable[tuple[float, float]]) -> Line:
     """The broad stroke of what rules choose."""
+    name = "what the rules choose"
     return Line(name=name, points=_bare(pairs), ink=ink, marker="none", chosen=True)
 
 
@@ -147,30 +168,30 @@ def _bare(pairs: Iterable[tuple[float, float]]) -> tuple[Point, ...]:
     return tuple(Point(x=x, y=y, words="") for x, y in pairs)
 
 
+# So many more ticks for who looks at a part of an axis.
+_FINE: Final = 60
+
+
 def sizes_axis(sizes: Sequence[int]) -> Axis:
     """Message sizes, at powers of two."""
     low, high = axis_range(sizes)
-    ticks = size_ticks(low, high, at_most=10)
-    return Axis(
-        label="message size",
-        low=low,
-        high=high,
-        ticks=tuple((float(tick), format_size(tick)) for tick in ticks if low <= tick <= high),
-    )
+
+    def ticks(at_most: int) -> Ticks:
+        found = size_ticks(low, high, at_most)
+        return tuple((float(n), format_size(n)) for n in found if low <= n <= high)
+
+    return Axis(label="message size", low=low, high=high, ticks=ticks(9), fine=ticks(_FINE))
 
 
 def ratios_axis(values: Sequence[float], label: str) -> Axis:
     """How many times as fast, 1 among them."""
     low, high = axis_range([min([1.0, *values]), max([1.0, *values])], margin=0.05)
-    ticks = tuple((tick, f"{tick:g}×") for tick in ratio_ticks(low, high))
-    return Axis(label=label, low=low, high=high, ticks=ticks)
+    return _axis(label, low, high, ratio_ticks, lambda tick: f"{tick:.4g}×")
 
 
 def times_axis(times: Sequence[float]) -> Axis:
     """Times in µs, said in the unit that is shortest."""
-    low, high = axis_range(times)
-    ticks = tuple((tick, format_time(tick)) for tick in log_ticks(low, high))
-    return Axis(label="time per call", low=low, high=high, ticks=ticks)
+    return _axis("time per call", *axis_range(times), log_ticks, format_time)
 
 
 def straight_axis(values: Sequence[float], label: str, unit: str) -> Axis:
@@ -178,8 +199,28 @@ def straight_axis(values: Sequence[float], label: str, unit: str) -> Axis:
     low, high = min([0.0, *values]), max([0.0, *values])
     pad = (high - low) * 0.05 or 1.0
     low, high = low - (pad if low < 0 else 0.0), high + pad
-    ticks = tuple((tick, f"{tick:g}{unit}") for tick in linear_ticks(low, high))
-    return Axis(label=label, low=low, high=high, ticks=ticks, logarithmic=False)
+    return _axis(label, low, high, linear_ticks, lambda tick: f"{tick:g}{unit}", logarithmic=False)
+
+
+def _axis(
+    label: str,
+    low: float,
+    high: float,
+    ticks: Callable[[float, float], tuple[float, ...]],
+    said: Callable[[float], str],
+    *,
+    logarithmic: bool = True,
+) -> Axis:
+    """An axis whose fine ticks are evenly spaced values."""
+    fine = linear_ticks(low, high, _FINE)
+    return Axis(
+        label=label,
+        low=low,
+        high=high,
+        ticks=tuple((tick, said(tick)) for tick in ticks(low, high)),
+        fine=tuple((tick, said(tick)) for tick in fine),
+        logarithmic=logarithmic,
+    )
 
 
 def zone_bands(scene: Scene, axis: Axis) -> tuple[tuple[str, tuple[Band, ...]], ...]:
@@ -189,7 +230,9 @@ def zone_bands(scene: Scene, axis: Axis) -> tuple[tuple[str, tuple[Band, ...]], 
             low=band.low,
             high=band.high,
             name=band.labels[0],
+            short=band.labels[-1],
             ink=ink_of(band.setting) if band.setting else None,
+            doubted=band.is_doubted,
         )
         for band in bands(scene.zones, axis.low, axis.high)
     )
@@ -212,14 +255,9 @@ def value_rows(
     )
 
 
-def left_out(sizes: Sequence[int], shown: Sequence[int], n_faint: int = 0) -> str:
-    """What a figure does not show, in words; empty where it shows all."""
-    said = []
-    if len(shown) < len(sizes):
-        said.append(f"{len(shown)} of {len(sizes)} sizes are shown, evenly spread")
-    if n_faint:
-        lines = "line is" if n_faint == 1 else "lines are"
-        said.append(
-            f"{n_faint} thin {lines} drawn without values: other channel counts, the plugin idle"
-        )
-    return ("; ".join(said) + "; samples.csv and fit.json have all.") if said else ""
+def left_out(sizes: Sequence[int], shown: Sequence[int]) -> str:
+    """How many sizes a figure does not show; empty where it shows all."""
+    if len(shown) == len(sizes):
+        return ""
+    many = f"{len(shown)} of {len(sizes)} sizes are shown, evenly spread"
+    return f"{many}; samples.csv and fit.json have all."

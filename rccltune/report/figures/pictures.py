@@ -1,4 +1,4 @@
-"""The figures of one target: what ``rccltune plot`` draws, as lines whose values can be read."""
+"""The figures of one target, for the page and for files: lines whose values can be read."""
 
 from __future__ import annotations
 
@@ -6,17 +6,19 @@ from collections.abc import Sequence
 
 from rccltune.model import format_size, format_time
 from rccltune.report.figure import Axis, Figure, Line, Point
+from rccltune.report.figures import axes, gain, times
+from rccltune.report.figures.axes import Frame, figure
 from rccltune.report.figures.bandwidth import BandwidthLine, bandwidth_data
-from rccltune.report.figures.channels import ChannelData, channel_data
+from rccltune.report.figures.channels import channel_data
 from rccltune.report.figures.scene import Scene
 from rccltune.report.figures.speedup import HIGHEST, LOWEST, SpeedupData, SpeedupPoint, speedup_data
 from rccltune.report.figures.variants import variant_data
-from rccltune.report.sections import axes, times
-from rccltune.report.sections.axes import Frame, figure
+
+_OTHERS = "thin: other numbers of channels"
 
 
 def figures_of(scene: Scene, frame: Frame) -> tuple[Figure, ...]:
-    """Every figure that the target has data for."""
+    """Every figure that the target has data for; the verification first, since it is the proof."""
     found = (
         _speedup(scene, frame),
         _bandwidth(scene, frame),
@@ -26,59 +28,51 @@ def figures_of(scene: Scene, frame: Frame) -> tuple[Figure, ...]:
         _variants(scene, frame),
         _channels(scene, frame),
     )
-    return tuple(one for one in found if one is not None)
+    return (*gain.verified(scene, frame), *(one for one in found if one is not None))
 
 
 def _speedup(scene: Scene, frame: Frame) -> Figure | None:
     data = speedup_data(scene)
     if data is None:
         return None
-    leads = [line for line in data.leads if axes.is_read_off(line.series, scene)]
-    behind = [*data.faint, *(line for line in data.leads if line not in leads)]
-    shown = axes.shown_sizes(scene.sizes, len(leads), frame.most_points)
-    low, high = data.reach
+    shown = axes.shown_sizes(scene.sizes, len(data.leads), frame.most_points)
     x = axes.sizes_axis(scene.sizes)
-    lines = [
-        *(
-            axes.broad("chosen", axes.ink_of(c.series.setting), _ratios(c.points))
-            for c in data.chosen
-        ),
-        *(
-            axes.thin(f.series.label, axes.ink_of(f.series.setting), _ratios(f.points))
-            for f in behind
-        ),
-        *(
-            axes.line_of(
-                line.series,
-                (
-                    Point(
-                        x=p.nbytes,
-                        y=p.ratio,
-                        words=f"{format_size(p.nbytes)}: {_times_as(p)}",
-                        low=p.low,
-                        high=p.high,
-                    )
-                    for p in line.points
-                ),
-                shown=shown,
-            )
-            for line in leads
-        ),
+    chosen = [axes.broad(axes.ink_of(c.series.setting), _ratios(c.points)) for c in data.chosen]
+    others = [
+        axes.thin(f.series.label, axes.ink_of(f.series.setting), _ratios(f.points), key=_OTHERS)
+        for f in data.faint
     ]
-    columns = [{p.nbytes: _times_as(p) for p in line.points} for line in leads]
+    leads = [
+        axes.line_of(
+            line.series,
+            (
+                Point(
+                    x=p.nbytes,
+                    y=p.ratio,
+                    words=f"{format_size(p.nbytes)}: {_times_as(p)}",
+                    low=p.low,
+                    high=p.high,
+                )
+                for p in line.points
+            ),
+            shown=shown,
+        )
+        for line in data.leads
+    ]
+    columns = [{p.nbytes: _times_as(p) for p in line.points} for line in data.leads]
     return figure(
         frame,
         "speedup",
         title=f"how many times as fast as {data.baseline.label}",
-        words=_speedup_words(data, scene),
+        words=_speedup_words(data),
         x=x,
-        y=axes.ratios_axis((low, high), f"{data.baseline.label}'s time / time"),
-        lines=lines,
+        y=axes.ratios_axis(data.reach, f"{data.baseline.label}'s time / time"),
+        lines=[*chosen, *others, *leads],
         rows=axes.value_rows(shown, columns),
-        header=("message size", *(line.series.label for line in leads)),
-        more=axes.left_out(scene.sizes, shown, len(behind)),
+        header=("message size", *(line.series.label for line in data.leads)),
+        more=axes.left_out(scene.sizes, shown),
         bands=axes.zone_bands(scene, x),
-        level=1.0,
+        level=(1.0, data.baseline.label),
     )
 
 
@@ -93,14 +87,10 @@ def _times_as(point: SpeedupPoint) -> str:
     return f"{said} ({point.low:.2f} to {point.high:.2f})"
 
 
-def _speedup_words(data: SpeedupData, scene: Scene) -> str:
+def _speedup_words(data: SpeedupData) -> str:
     """What it says in a sentence, and how it is read."""
-    # Thin lines too, since a rule may be for one of them; our plugin's silence is no setting.
-    rivals = [
-        line
-        for line in (*data.leads, *data.faint)
-        if line.series.unselectable is None and axes.is_read_off(line.series, scene)
-    ]
+    # Thin lines too, since a rule may be for one of them.
+    rivals = [one for one in (*data.leads, *data.faint) if one.series.unselectable is None]
     points = [(p, line) for line in rivals for p in line.points]
     best, line = max(points, key=lambda pair: pair[0].ratio, default=(None, None))
     said = ""
@@ -114,11 +104,13 @@ def _speedup_words(data: SpeedupData, scene: Scene) -> str:
         said += " Shaded: from the worst to the best case of both intervals."
     if data.chosen:
         said += " Broad strokes: what the rules choose."
+    if data.faint:
+        said += " Thin: other numbers of channels."
     ratios = [p.ratio for one in (*data.leads, *data.faint) for p in one.points]
-    edges = [f"{LOWEST:g}×"] if min(ratios) < LOWEST else []
-    edges += [f"{HIGHEST:g}×"] if max(ratios) > data.reach[1] >= HIGHEST else []
+    edges = [f"below {LOWEST:g}×"] if min(ratios) < LOWEST else []
+    edges += [f"above {HIGHEST:g}×"] if max(ratios) > data.reach[1] >= HIGHEST else []
     if edges:
-        said += f" Points beyond {' and '.join(edges)} lie on the edge."
+        said += f" Arrows at the edge: {' or '.join(edges)}."
     return said
 
 
@@ -126,34 +118,35 @@ def _bandwidth(scene: Scene, frame: Frame) -> Figure | None:
     data = bandwidth_data(scene)
     if data is None:
         return None
-    leads = [line for line in data.leads if axes.is_read_off(line.series, scene)]
-    behind = [*data.faint, *(line for line in data.leads if line not in leads)]
-    shown = axes.shown_sizes(scene.sizes, len(leads), frame.most_points)
+    shown = axes.shown_sizes(scene.sizes, len(data.leads), frame.most_points)
     limit = None if data.ceiling is None else data.ceiling.ceiling.gb_per_s
-    values = [p.busbw for line in leads for p in line.points]
-    peak, line = max(((max(p.busbw for p in x.points), x) for x in leads), key=lambda p: p[0])
+    values = [p.busbw for line in data.leads for p in line.points]
+    peak, line = max(((max(p.busbw for p in x.points), x) for x in data.leads), key=lambda p: p[0])
     words = f"At most {peak:.3g} GB/s of bus bandwidth, with {line.series.label}."
+    if data.faint:
+        words += " Thin: other numbers of channels."
     if data.ceiling is not None:
         words += f" The level line is the {data.ceiling.label}."
-    lines = [
-        *(axes.thin(f.series.label, axes.ink_of(f.series.setting), _speeds(f)) for f in behind),
-        *(
-            axes.line_of(
-                one.series,
-                (
-                    Point(
-                        x=p.nbytes,
-                        y=p.busbw,
-                        words=f"{format_size(p.nbytes)}: {p.busbw:.3g} GB/s",
-                        low=p.low,
-                        high=p.high,
-                    )
-                    for p in one.points
-                ),
-                shown=shown,
-            )
-            for one in leads
-        ),
+    others = [
+        axes.thin(f.series.label, axes.ink_of(f.series.setting), _speeds(f), key=_OTHERS)
+        for f in data.faint
+    ]
+    leads = [
+        axes.line_of(
+            one.series,
+            (
+                Point(
+                    x=p.nbytes,
+                    y=p.busbw,
+                    words=f"{format_size(p.nbytes)}: {p.busbw:.3g} GB/s",
+                    low=p.low,
+                    high=p.high,
+                )
+                for p in one.points
+            ),
+            shown=shown,
+        )
+        for one in data.leads
     ]
     return figure(
         frame,
@@ -162,13 +155,13 @@ def _bandwidth(scene: Scene, frame: Frame) -> Figure | None:
         words=words,
         x=axes.sizes_axis(scene.sizes),
         y=axes.straight_axis([*values, *([limit] if limit else [])], "bus bandwidth in GB/s", ""),
-        lines=lines,
+        lines=[*others, *leads],
         rows=axes.value_rows(
-            shown, [{p.nbytes: f"{p.busbw:.3g}" for p in one.points} for one in leads]
+            shown, [{p.nbytes: f"{p.busbw:.3g}" for p in one.points} for one in data.leads]
         ),
-        header=("message size", *(f"{one.series.label}, GB/s" for one in leads)),
-        more=axes.left_out(scene.sizes, shown, len(behind)),
-        level=limit,
+        header=("message size", *(f"{one.series.label}, GB/s" for one in data.leads)),
+        more=axes.left_out(scene.sizes, shown),
+        level=None if limit is None else (limit, "ceiling"),
     )
 
 
@@ -193,6 +186,8 @@ def _variants(scene: Scene, frame: Frame) -> Figure | None:
             ),
             ink=axes.PALETTE[number % len(axes.PALETTE)],
             marker=axes.MARKERS[number % len(axes.MARKERS)],
+            dashes=(3.0, 2.0) if line.lossy else (),
+            filled=line.chosen,
         )
         for number, line in enumerate(data.lines)
     ]
@@ -200,7 +195,8 @@ def _variants(scene: Scene, frame: Frame) -> Figure | None:
         frame,
         "variants",
         title="environments, each with its own rules",
-        words="Times as fast as the library's own choice; an environment is what one exports.",
+        words="Times as fast as the library's own choice; an environment is what one exports. "
+        "Filled: what is chosen.",
         x=axes.sizes_axis(sizes),
         y=axes.ratios_axis(data.ratios, "baseline time / time"),
         lines=lines,
@@ -209,30 +205,31 @@ def _variants(scene: Scene, frame: Frame) -> Figure | None:
         ),
         header=("message size", *(line.label for line in data.lines)),
         more=axes.left_out(sizes, shown),
-        level=1.0,
+        level=(1.0, "library's own choice"),
     )
 
 
 def _channels(scene: Scene, frame: Frame) -> Figure | None:
     data = channel_data(scene)
-    if data is None:
+    if not data:
         return None
-    fronts = [_front(data, number) for number in range(len(data.panels))]
-    counts = sorted({n for front in fronts for n in front})
+    counts = sorted({n for line in data for n in line.fastest})
     lines = [
         Line(
-            name=format_size(panel.nbytes),
+            name=format_size(line.nbytes),
             points=tuple(
-                Point(x=n, y=us / min(front.values()), words=f"{n} channels: {format_time(us)}")
-                for n, us in sorted(front.items())
+                Point(
+                    x=n,
+                    y=us / line.best_us,
+                    words=f"{n} channels: {us / line.best_us:.2f}×, {format_time(us)}, {setting}",
+                )
+                for n, (us, setting) in line.fastest.items()
             ),
             ink=axes.PALETTE[number % len(axes.PALETTE)],
             marker=axes.MARKERS[number % len(axes.MARKERS)],
         )
-        for number, (panel, front) in enumerate(zip(data.panels, fronts, strict=True))
+        for number, line in enumerate(data)
     ]
-    ratios = [us / min(front.values()) for front in fronts for us in front.values()]
-    low, high = (counts[0] / 2, counts[-1] * 2) if len(counts) == 1 else (counts[0], counts[-1])
     return figure(
         frame,
         "channels",
@@ -241,25 +238,28 @@ def _channels(scene: Scene, frame: Frame) -> Figure | None:
         "is the best. Each channel takes compute units from other kernels.",
         x=Axis(
             label="channels",
-            low=low / 1.1,
-            high=high * 1.1,
-            ticks=tuple((float(n), str(n)) for n in counts),
+            low=counts[0] / 1.1,
+            high=counts[-1] * 1.1,
+            ticks=tuple((float(n), str(n)) for n in _apart(counts)),
+            fine=tuple((float(n), str(n)) for n in counts),
         ),
-        y=axes.ratios_axis(ratios, "time / least time"),
+        y=axes.ratios_axis(
+            [point.y for line in lines for point in line.points], "time / least time"
+        ),
         lines=lines,
         rows=tuple(
-            (str(n), *(format_time(front[n]) if n in front else "–" for front in fronts))
+            (str(n), *(format_time(one.fastest[n][0]) if n in one.fastest else "–" for one in data))
             for n in counts
         ),
-        header=("channels", *(format_size(panel.nbytes) for panel in data.panels)),
-        level=1.0,
+        header=("channels", *(line.name for line in lines)),
+        level=(1.0, ""),
     )
 
 
-def _front(data: ChannelData, number: int) -> dict[int, float]:
-    """Least time with each number of channels at one size."""
-    front: dict[int, float] = {}
-    for line in data.panels[number].lines:
-        for point in line:
-            front[point.channels] = min(point.time_us, front.get(point.channels, float("inf")))
-    return front
+def _apart(counts: Sequence[int]) -> list[int]:
+    """Numbers whose labels do not run into each other on a logarithmic axis."""
+    least = (counts[-1] / counts[0]) ** 0.04
+    kept = list(counts[:1])
+    for n in counts[1:]:
+        kept += [n] if n >= least * kept[-1] else []
+    return kept

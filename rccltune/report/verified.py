@@ -8,8 +8,8 @@ from pathlib import Path
 from typing import Final
 
 from rccltune import session
-from rccltune.model import Collective, Rule, Verdict, View
-from rccltune.rules import RuleFile
+from rccltune.model import Collective, Curve, Rule, Verdict, View
+from rccltune.rules import RuleFile, read_rules
 from rccltune.verify import ConditionFile, Cut, StandingFile, VerdictFile, verdict_files
 
 AS_SWEPT: Final = "as swept"
@@ -75,6 +75,26 @@ def verifications(folder: Path, files: Files, views: set[View]) -> Iterator[Veri
         read = session.read_derived(folder, path.name, VerdictFile, hint=_AGAIN)
         if read is not None:
             yield _read(read, files, views)
+
+
+def rule_files(folder: Path) -> Files:
+    """A session's rule files as they are now.
+
+    Raises:
+        SessionError: one cannot be read.
+    """
+    with session.disk_errors(folder):
+        return {path.name: read_rules(path.read_bytes()) for path in rule_paths(folder)}
+
+
+def rule_paths(folder: Path) -> list[Path]:
+    """Where a session's rule files lie."""
+    return sorted(folder.glob("rccl_tuner*.csv"))
+
+
+def views_of(curves: Sequence[Curve]) -> set[View]:
+    """Under which a sweep measured."""
+    return {curve.key.view for curve in curves}
 
 
 def joined(found: Sequence[Verification]) -> Verification:
