@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from bisect import bisect_left, bisect_right
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from math import exp, inf, log, log2, sqrt
 from statistics import fmean, median
 from typing import Final
@@ -50,6 +50,10 @@ class Estimate:
 
     def _reach(self, level: float) -> float:
         return inf if self.spread == inf else upper_quantile(self.freedom, level) * self.spread
+
+    def after(self, times: float) -> Estimate:
+        """What it would be with so many times as many launches that say the same."""
+        return replace(self, spread=self.spread / sqrt(times), freedom=self.freedom * times)
 
     @property
     def ratios(self) -> tuple[float, float, float]:

@@ -35,6 +35,7 @@ from rccltune.verify.standing import (
     Standing,
     State,
     given_up,
+    is_hopeless,
     is_too_narrow,
     standings,
 )
@@ -239,6 +240,8 @@ class _Course:
         if believed:
             self.harmed = {**self.harmed, **believed}
         undecided = [one for one in found if one.state is State.UNDECIDED]
+        hopeless = [one for one in undecided if self._is_hopeless(one)]
+        undecided = [one for one in undecided if one not in hopeless]
         self.is_open = bool(undecided or slower)
         self.missing = tuple((one.rule, one.n_missing) for one in undecided if one.n_missing)
         self.is_brief = not slower and len(self.missing) == len(undecided)
@@ -246,6 +249,7 @@ class _Course:
         if self.wanted.keep_losers:
             return (self.is_open or self.is_environment_open) and not self._is_last
         losing = [cut for one in found for cut in one.cuts]
+        losing += [cuts.whole(one.rule, f"undecided: {one.gain}") for one in hopeless]
         if believed and any(rule.vendor for rule in self.file.rules):
             raise HarmError(
                 f"rows of the base are slower than no rule at all: {in_words(believed)}",
@@ -257,7 +261,7 @@ class _Course:
             why = f"with the rules sizes that they do not answer are slower: {_where(sizes)}"
             losing += [cuts.whole(r, why) for r in self._ours() if r.collective is collective]
         if losing:
-            left = [one for one in found if not one.cuts]
+            left = [one for one in found if not one.cuts and one not in hopeless]
             return self._cut(losing, left)
         if self._is_last:
             self._give_up(found)
@@ -265,6 +269,12 @@ class _Course:
         if slower:
             self.ground.reporter.say(f"slower without a rule looks {in_words(slower)}")
         return self.is_open or self.is_environment_open
+
+    def _is_hopeless(self, one: Standing) -> bool:
+        n_more = 0 if self.wanted.keep_losers else self.wanted.n_looks - self.since
+        level = LEVEL / 2 ** (self.number + n_more) / len(self._ours())
+        times = 1 + n_more / self.since
+        return n_more > 0 and is_hopeless(one, times, level, self.wanted.min_gain)
 
     def _cut(self, losing: Sequence[Cut], left: Sequence[Standing]) -> bool:
         """Take sizes from rules; whether what is left of them has to be looked at."""

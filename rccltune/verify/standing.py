@@ -30,6 +30,8 @@ _FINE: Final = (Judgement.BETTER, Judgement.SAME)
 _STEP: Final = 0.95 / PER_OCTAVE
 # Sizes this close to each other tell of one another what launches cannot tell of each.
 _BESIDE: Final = 2**0.5
+# Standard deviations that one normal variable in twenty exceeds.
+_ONE_IN_TWENTY: Final = 1.645
 # Launches, the sweep's among them, in which a rule's setting must have been seen: what is slow in
 # one launch of five is seen with 95 % certainty, what is slow in 30 % of them with 99 %.
 MANY_LAUNCHES: Final = 14
@@ -182,6 +184,24 @@ def _standing(
         cuts=lost_parts,
         unsure=tuple(sorted(set(unsure))),
     )
+
+
+def is_hopeless(one: Standing, times: float, level: float, min_gain: float) -> bool:
+    """Whether more launches would hardly show the gain of an undecided rule.
+
+    Stochastic curtailment (Lan, Simon and Halperin, 1982): even a gain that is larger than it
+    looks by as much as one in twenty are would not be certain with all looks.
+
+    Args:
+        one: undecided.
+        times: as many launches as now, once every look is made.
+        level: chance of a mistake in the last look.
+        min_gain: wanted, 0.02 for 2 %.
+    """
+    if one.n_missing or one.gain.n_launches < FEWEST_LAUNCHES or one.gain.spread == inf:
+        return False
+    larger = one.gain.mean + _ONE_IN_TWENTY * one.gain.spread
+    return replace(one.gain.after(times), mean=larger).low(level) < log(1 + min_gain)
 
 
 TOO_NARROW: Final = "narrower than a quarter of an octave, which is as fine as verification looks"
