@@ -13,6 +13,7 @@ from .expected import outlook as outlook
 from .harm import Environment as Environment
 from .harm import environment as environment
 from .harm import harmed as harmed
+from .harm import in_words as in_words
 from .intervals import Estimate as Estimate
 from .intervals import Value as Value
 from .intervals import by_launch as by_launch
@@ -25,7 +26,6 @@ from .looks import new_held as new_held
 from .proofs import Failed as Failed
 from .rounds import Settled as Settled
 from .rounds import Wanted as Wanted
-from .rounds import in_words as in_words
 from .rounds import settle as settle
 from .rule_text import exports_without as exports_without
 from .standing import Shown as Shown

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from enum import Enum
 from math import log
 from typing import Final
 
-from rccltune.model import Collective, Target
+from rccltune.model import Collective, Target, format_span
 from rccltune.model.defaults import LEVEL
 from rccltune.verify.evidence import Evidence, Side
 from rccltune.verify.intervals import (
@@ -90,6 +90,17 @@ def environment(
     if worst is None or worst.low(LEVEL) >= -_EQUIVALENT:
         return Environment.HARMLESS, worst
     return Environment.UNDECIDED, worst
+
+
+def in_words(sizes: Sizes) -> str:
+    """``all_reduce at 7 sizes from 4 KiB to 512 KiB``; at the size where it is one."""
+    return "; ".join(f"{one.value} at {spanned(found)}" for one, found in sizes.items())
+
+
+def spanned(found: Collection[int]) -> str:
+    """``7 sizes from 4 KiB to 512 KiB``; the size where it is one."""
+    span = format_span(min(found), max(found))
+    return span if len(found) == 1 else f"{len(found)} sizes from {span}"
 
 
 def _free(

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final, Protocol
@@ -25,7 +25,7 @@ from rccltune.verify.answered import Answered
 from rccltune.verify.cells import Key
 from rccltune.verify.cuts import Cut
 from rccltune.verify.evidence import Judging, Weighed, weigh
-from rccltune.verify.harm import Environment, Sizes
+from rccltune.verify.harm import Environment, Sizes, in_words, spanned
 from rccltune.verify.intervals import Estimate
 from rccltune.verify.looks import Ground, Held, Look, Looker, forget_checks, new_held, of_scale
 from rccltune.verify.proofs import Failed, fails_with_rules, wrong_without_rules
@@ -122,16 +122,6 @@ def settle(
 def ours(file: RuleFile, site: Site) -> tuple[Rule, ...]:
     """Rules of this scale that are to win; a vendor's behind them are what the site has anyway."""
     return tuple(rule for rule in of_scale(file, site) if not rule.vendor)
-
-
-def in_words(sizes: Sizes) -> str:
-    """``all_reduce at 7 sizes from 4 KiB to 512 KiB``; at the size where it is one."""
-    return "; ".join(f"{one.value} at {_where(found)}" for one, found in sizes.items())
-
-
-def _where(found: Collection[int]) -> str:
-    span = format_span(min(found), max(found))
-    return span if len(found) == 1 else f"{len(found)} sizes from {span}"
 
 
 class _Course:
@@ -258,7 +248,7 @@ class _Course:
                 "auto), or over none. Nothing was written.",
             )
         for collective, sizes in believed.items():
-            why = f"with the rules sizes that they do not answer are slower: {_where(sizes)}"
+            why = f"with the rules sizes that they do not answer are slower: {spanned(sizes)}"
             losing += [cuts.whole(r, why) for r in self._ours() if r.collective is collective]
         if losing:
             left = [one for one in found if not one.cuts and one not in hopeless]
@@ -303,17 +293,23 @@ class _Course:
         return False
 
     def _give_up(self, found: Iterable[Standing]) -> None:
-        """Leave out what is undecided when no time is left."""
+        """Leave out what is undecided when no time is left, until all that is left stands."""
         known = {one.rule.line for one in found}
-        undecided = [cut for one in found if not one.stands for cut in given_up(one)]
-        undecided += [
+        undecided = [
             cuts.whole(rule, "undecided: not looked at since it was narrowed")
             for rule in self._ours()
             if rule.line not in known and not rule.fallback
         ]
-        for cut in undecided:
-            self._tell(cut)
-        self._rewrite(undecided)
+        # A size may have been sure because of one beside it that goes now.
+        while undecided := [
+            *undecided,
+            *(cut for one in found if not one.stands for cut in given_up(one)),
+        ]:
+            for cut in undecided:
+                self._tell(cut)
+            self._rewrite(undecided)
+            undecided = self._too_narrow()
+            found = self._standings()
 
     def _tell(self, cut: Cut) -> None:
         where = f"{cut.collective.value} {format_span(cut.min_nbytes, cut.max_nbytes)}"
@@ -336,7 +332,7 @@ class _Course:
     def _without_needs(self) -> bool:
         """Go on without what the rules ask of the environment: some are not selectable then."""
         names = tuple(dict(self.file.needs))
-        why = f"{', '.join(names)} was not shown to slow nothing where no rule is"
+        why = f"{', '.join(names)} may slow sizes that have no rule"
         if self.wanted.needs_stay:
             raise HarmError(why, where=str(self.wanted.where), hint="Nothing was written.")
         self.ground.reporter.say(f"{why}: the rules go on without")
