@@ -270,6 +270,10 @@ def _holes(known: Verification, scene: Scene, low: float, high: float) -> list[B
         reasons += [
             z.reason for z in scene.zones if z.reason and z.min_nbytes <= at <= z.max_nbytes
         ]
+        # Last what took one rule away: another may have been behind it.
+        reasons += [
+            cut.reason for cut in known.cuts if cut.holds(scene.collective, at) and cut.line
+        ]
         reason = reasons[0] if reasons else ""
         if made and made[-1].short == reason:
             made[-1] = replace(made[-1], high=right)
