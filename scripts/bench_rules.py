@@ -18,7 +18,6 @@ from real_runs import (
     COLLECTIVES,
     PLACES,
     Place,
-    Ran,
     calls,
     collective_in_rules,
     library_or_exit,
@@ -26,6 +25,7 @@ from real_runs import (
 )
 
 from rccltune import plugin
+from rccltune.machine import RealCall
 
 SIZES: Final = ("-e", "512M", "-f", "2", "-n", "1", "-w", "0", "-c", "0")
 # Powers of two; where a row has none of them, what lies between as well.
@@ -55,7 +55,7 @@ def main() -> int:
     names = said.place or ("spx-2", "spx-4", "spx-8", "two-hosts")
 
     @cache
-    def untouched(place: Place, collective: str, start: int) -> list[Ran]:
+    def untouched(place: Place, collective: str, start: int) -> list[RealCall]:
         return run(library, place, collective, ("-b", str(start), *SIZES), {})
 
     bad = 0
@@ -130,7 +130,11 @@ def starts_of(rows: Sequence[Row]) -> tuple[int, ...]:
 
 
 def compare(
-    found: Found, rows: Sequence[Row], place: Place, before: Sequence[Ran], after: Sequence[Ran]
+    found: Found,
+    rows: Sequence[Row],
+    place: Place,
+    before: Sequence[RealCall],
+    after: Sequence[RealCall],
 ) -> None:
     """Both walked through the same calls; the first row that can be chosen is what runs."""
     for own, call in zip(calls(before), calls(after), strict=True):
