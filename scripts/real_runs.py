@@ -12,9 +12,10 @@ from typing import Final
 
 from rccltune.machine import RealCall, real_calls, real_library
 from rccltune.model import RccltuneError, Scale
-from rccltune.simulate import load_node, node_path, written
+from rccltune.simulate import load_node, node_path, timeless
 
 COLLECTIVES: Final = ("all_reduce", "all_gather", "reduce_scatter", "broadcast", "reduce")
+RELEASE: Final = "2.27.7"
 _ONE_HOST: Final = ("ring/ll", "ring/simple")
 _HOSTS: Final = str(Path(__file__).parents[1] / "examples/nodes/two-mi300x.yaml")
 
@@ -47,7 +48,7 @@ PLACES: Final = {
     place.name: place
     for place in (
         *(Place(name=f"spx-{n}", node="mi300x-spx-nps1", ranks=n) for n in (2, 4, 8)),
-        *(Place(name=f"cpx-{n}", node="mi300x-cpx-nps4", ranks=n) for n in (8, 64)),
+        *(Place(name=f"cpx-{n}", node="mi300x-cpx-nps4", ranks=n) for n in (2, 4, 8, 16, 32, 64)),
         Place(name="two-hosts", node=_HOSTS, nodes=2, ranks=16),
     )
 }
@@ -62,20 +63,20 @@ def library_or_exit() -> Path:
 
 
 def run(
-    library: Path,
+    library: Path | None,
     place: Place,
     collective: str,
     options: Sequence[str],
     variables: Mapping[str, str],
 ) -> list[RealCall]:
-    """One launch at a place.
+    """One launch at a place; without a library the imitation of the same release is asked.
 
     Raises:
         LaunchError: it failed.
     """
     return real_calls(
         library,
-        written(load_node(node_path(place.node))),
+        timeless(load_node(node_path(place.node)), RELEASE),
         Scale(n_nodes=place.nodes, n_ranks=place.ranks),
         collective,
         options,

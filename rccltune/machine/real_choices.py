@@ -21,7 +21,7 @@ from rccltune.model import (
     Scale,
     lay,
 )
-from rccltune.simulate import compile_node, node_path, shipped_nodes
+from rccltune.simulate import load_node, node_path, shipped_nodes, timeless
 
 _TIMEOUT_S: Final = 600.0
 _ONCE: Final = ("-n", "1", "-w", "0", "-c", "0")
@@ -45,7 +45,7 @@ class RealCall:
 
 
 def real_calls(
-    library: Path,
+    library: Path | None,
     node: bytes,
     scale: Scale,
     collective: str,
@@ -57,7 +57,8 @@ def real_calls(
     """One launch: ranks in one process, or each in its own where there are several hosts.
 
     Args:
-        library: a ``librccl.so.1`` over the stand-in HIP runtime (docs/real-library.md).
+        library: a ``librccl.so.1`` over the stand-in HIP runtime (docs/real-library.md); None
+            asks the imitation.
         node: compiled node file.
         scale: the first devices of each host.
         collective: ``all_reduce`` ….
@@ -72,12 +73,13 @@ def real_calls(
         folder = Path(name)
         (folder / "node.node").write_bytes(node)
         own = {
-            "RCCLTUNE_SIM_LIBRCCL": str(library),
             "RCCLTUNE_SIM_NODE": str(folder / "node.node"),
             "RCCLTUNE_SIM_RAN": str(folder / "ran"),
             "RCCLTUNE_SIM_BENCHMARK": "rtnew",
             "RCCLTUNE_MODE": mode,
         }
+        if library is not None:
+            own["RCCLTUNE_SIM_LIBRCCL"] = str(library)
         argv = (str(plugin.native_folder() / f"sim/{collective}_perf"), *options)
         if scale.n_nodes == 1:
             own["RCCLTUNE_SIM_RANKS"] = str(scale.n_ranks)
@@ -97,7 +99,7 @@ def real_calls(
         )
         if ended.exit_code != 0:
             last = (folder / "stderr.log").read_text("utf-8", "replace").splitlines()[-3:]
-            raise LaunchError(lay([f"the real library ended with {ended.how}", *last]))
+            raise LaunchError(lay([f"the library ended with {ended.how}", *last]))
         return [_call(line) for line in (folder / "ran").read_text().splitlines()]
 
 
@@ -134,7 +136,7 @@ def live_choices(
         LaunchError: the library failed.
     """
     name, mode = node_of(machine), str(machine.mode)
-    node = compile_node(node_path(name))
+    node = timeless(load_node(node_path(name)))
     clean = launch.environment(site, ()).variables
     lines = [f'# rccltune: source="choices of {real_words(library)[0]}, real, on simulated {name}"']
     lines.append("collective,nodes,ranks,setting,algorithm,protocol,channels,nbytes,time_us")
