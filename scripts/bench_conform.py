@@ -1,4 +1,4 @@
-"""The simulated library held against the real one: what each runs by itself, at every place and size.
+"""The simulated library held against the real one: what each runs by itself, at places and sizes.
 
 scripts/bench conform [--place NAME…]                what is recorded in examples/mi300x-*/, in seconds
 scripts/bench conform --live [--ranks N] [--octaves N] [--save]      asks the real one (scripts/fetch-rccl)
@@ -128,8 +128,8 @@ def _save(kept: dict[tuple[Place, str], Choices], words: str) -> None:
     """A table of each mode, as ``import --baseline-choices`` reads it."""
     for path in dict.fromkeys(file_of(place) for place, _ in kept):
         lines = [
-            f"# What {words} runs by itself on the simulated nodes of scripts/bench conform --live "
-            "--save: the real library, no times, a topology that we made up (docs/real-library.md).",
+            f"# What {words} runs by itself on simulated nodes: scripts/bench conform --live --save.",
+            "# The real library, no times, a topology that we made up (docs/real-library.md).",
             f'# rccltune: source="choices of {words}, real, on a simulated node"',
             "collective,nodes,ranks,setting,algorithm,protocol,channels,nbytes,time_us",
         ]

@@ -6,7 +6,6 @@ scripts/bench rules [--place spx-8 --place two-hosts ...] FILE...     needs scri
 from __future__ import annotations
 
 import argparse
-import subprocess
 import sys
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -26,6 +25,7 @@ from real_runs import (
 
 from rccltune import plugin
 from rccltune.machine import RealCall
+from rccltune.model import LaunchError
 
 SIZES: Final = ("-e", "512M", "-f", "2", "-n", "1", "-w", "0", "-c", "0")
 # Powers of two; where a row has none of them, what lies between as well.
@@ -75,7 +75,7 @@ def main() -> int:
                     options = ("-b", str(start), *SIZES)
                     try:
                         ended = run(library, place, collective, options, variables)
-                    except subprocess.CalledProcessError:
+                    except LaunchError:
                         found.refused = True  # the plugin said why
                         break
                     before = untouched(place, collective, start)

@@ -16,6 +16,8 @@ from rccltune.simulate import load_node, node_path, timeless
 
 COLLECTIVES: Final = ("all_reduce", "all_gather", "reduce_scatter", "broadcast", "reduce")
 RELEASE: Final = "2.27.7"
+# Of xGMI between two devices, as the topology that the real library is given says (native_plugin/hip).
+LINK_GBS: Final = 48.0
 _ONE_HOST: Final = ("ring/ll", "ring/simple")
 _HOSTS: Final = str(Path(__file__).parents[1] / "examples/nodes/two-mi300x.yaml")
 
@@ -76,7 +78,7 @@ def run(
     """
     return real_calls(
         library,
-        timeless(load_node(node_path(place.node)), RELEASE),
+        timeless(load_node(node_path(place.node)), RELEASE, LINK_GBS),
         Scale(n_nodes=place.nodes, n_ranks=place.ranks),
         collective,
         options,

@@ -186,9 +186,11 @@ float model_time(const struct model *model, int collective, int algorithm, int p
     int log_size = log2_floor(n_bytes >> 6);
     if (log_size > 26)
         log_size = 26;
-    if (algorithm == ALGO_TREE)
+    if (n_bytes < 64)
+        log_size = -1; /* as seen: no correction, a tie between tree and ring */
+    if (log_size >= 0 && algorithm == ALGO_TREE)
         bandwidth *= t->tree_correction[protocol][log_size];
-    else if (model->n_nodes > 1)
+    else if (log_size >= 0 && model->n_nodes > 1)
         bandwidth *= t->ring_correction[protocol][log_size];
     /* Tree pipelines what a group holds; NCCL_MAX_DEV_WORK_BATCH_COLLS is 14. */
     int times = algorithm == ALGO_RING ? n_pipe_ops : (n_pipe_ops + 13) / 14;

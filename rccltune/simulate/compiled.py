@@ -31,7 +31,7 @@ def written(node: SimulatedNode) -> bytes:
     return ("\n".join([FIRST_LINE, *_records(node), LAST_LINE]) + "\n").encode("ascii")
 
 
-def timeless(node: SimulatedNode, rccl: str | None = None) -> bytes:
+def timeless(node: SimulatedNode, rccl: str | None = None, link_gbs: float | None = None) -> bytes:
     """The compiled form of the same node, every call of it taking a microsecond at any scale.
 
     For whoever asks what is chosen there, and not how long it takes.
@@ -39,9 +39,15 @@ def timeless(node: SimulatedNode, rccl: str | None = None) -> bytes:
     Args:
         node: as its file has it.
         rccl: the release that chooses, where it is not the file's.
+        link_gbs: of the link between any two devices, from which the library makes its graphs;
+            None leaves it to the file.
     """
     release = node.raw["release"] | ({} if rccl is None else {"rccl": rccl})
-    raw = node.raw | {"release": release}
+    library = node.raw["library"]
+    if link_gbs is not None:
+        graph = library["graph"] | {"linked": link_gbs}
+        library = library | {"graph": graph, "tuning_model": "auto"}
+    raw = node.raw | {"release": release, "library": library}
     settings = [f"{a}/{p}" for a in _ALGORITHMS for p in _PROTOCOLS]
     curves = tuple(
         Curve(
