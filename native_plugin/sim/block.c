@@ -195,8 +195,7 @@ void tell_ran(const struct comm *comm, int local, const struct decision *d, cons
     fprintf(file, "%d %s %zu %s%s%s %d %d\n", comm->world_ranks[local],
             collective_names[call->collective], call->n_bytes,
             tuned ? algorithm_names[d->algorithm] : comm->library->node->path_names[d->path],
-            tuned ? "/" : "", tuned ? protocol_names[d->protocol] : "",
-            d->channels, blocks);
+            tuned ? "/" : "", tuned ? protocol_names[d->protocol] : "", d->channels, blocks);
     fclose(file);
 }
 

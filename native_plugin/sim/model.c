@@ -86,9 +86,8 @@ static int steps_of(int collective, int n_ranks)
     }
 }
 
-static float ring_latency(const struct node *node, const struct graph *ring,
-                          const struct tables *t, int collective, int protocol, int n_ranks,
-                          int n_nodes)
+static float ring_latency(const struct node *node, const struct graph *ring, const struct tables *t,
+                          int collective, int protocol, int n_ranks, int n_nodes)
 {
     int inside = node->nvlink_inside ? NVLINK : PCI;
     float intra = t->hw_latency[inside][RING][protocol];
@@ -114,8 +113,8 @@ static float ring_latency(const struct node *node, const struct graph *ring,
     return (float)(steps - between) * hop + (float)between * inter;
 }
 
-static float tree_latency(const struct node *node, const struct graph *tree,
-                          const struct tables *t, int protocol, int n_ranks, int n_nodes)
+static float tree_latency(const struct node *node, const struct graph *tree, const struct tables *t,
+                          int protocol, int n_ranks, int n_nodes)
 {
     int inside = node->nvlink_inside ? NVLINK : PCI;
     float inter = t->hw_latency[NET][TREE][protocol] +
@@ -160,9 +159,9 @@ void model_build(const struct node *node, int index, int n_ranks, int n_nodes,
                     continue;
                 float bandwidth = bandwidth_of(&graphs, t, c, a, p, n_ranks, n_nodes);
                 model->latency[c][a][p] =
-                    base_latency[p] + (a == ALGO_TREE
-                                           ? tree_latency(node, &graphs.tree, t, p, n_ranks, n_nodes)
-                                           : ring_latency(node, &graphs.ring, t, c, p, n_ranks, n_nodes));
+                    base_latency[p] +
+                    (a == ALGO_TREE ? tree_latency(node, &graphs.tree, t, p, n_ranks, n_nodes)
+                                    : ring_latency(node, &graphs.ring, t, c, p, n_ranks, n_nodes));
                 /* tuning.cc:866-876: this gate comes after NCCL_PROTO, which cannot lift it. */
                 if (p == PROTO_LL128 && !(limits->ll128 && node->all_xgmi))
                     continue;
