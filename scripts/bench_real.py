@@ -13,10 +13,10 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Final
 
-from real_runs import COLLECTIVES, PLACES, Place, Ran, differing, library_or_exit, run
+from real_runs import COLLECTIVES, PLACES, Place, differing, library_or_exit, run
 
 from rccltune import plugin
-from rccltune.machine import real_words
+from rccltune.machine import RealCall, real_words
 
 SETTINGS: Final = ("tree/ll", "ring/ll", "ring/simple", "tree/ll128", "ring/ll128", "tree/simple")
 CHANNELS: Final = (-1, 1, 4, 8, 16, 32, 64)
@@ -52,7 +52,7 @@ def main() -> int:
 
 def _asked(
     library: Path, place: Place, collective: str, asked: Sequence[str], *, ll128: bool
-) -> list[Ran]:
+) -> list[RealCall]:
     """One launch that walks through all of it."""
     with tempfile.TemporaryDirectory() as folder:
         schedule = Path(folder) / "schedule"
@@ -68,9 +68,9 @@ def _asked(
         return run(library, place, collective, options, variables)
 
 
-def _passes(rows: Sequence[Ran]) -> list[list[Ran]]:
+def _passes(rows: Sequence[RealCall]) -> list[list[RealCall]]:
     """Rank 0's rows of each step: a pass over the sizes begins where the size falls."""
-    found: list[list[Ran]] = []
+    found: list[list[RealCall]] = []
     last = 1 << 62
     for row in rows:
         if row.rank != 0:
@@ -82,7 +82,9 @@ def _passes(rows: Sequence[Ran]) -> list[list[Ran]]:
     return found
 
 
-def _told(collective: str, asked: Sequence[str], passes: Sequence[Sequence[Ran]]) -> Iterator[str]:
+def _told(
+    collective: str, asked: Sequence[str], passes: Sequence[Sequence[RealCall]]
+) -> Iterator[str]:
     """A call that decided the same out of place and in place is told once."""
     for one, rows in zip(asked, passes, strict=True):
         for row in dict.fromkeys(rows):
@@ -90,7 +92,9 @@ def _told(collective: str, asked: Sequence[str], passes: Sequence[Sequence[Ran]]
             yield f"{collective},{one},{row.nbytes},{ran}"
 
 
-def _table(collective: str, asked: Sequence[str], passes: Sequence[Sequence[Ran]]) -> Iterator[str]:
+def _table(
+    collective: str, asked: Sequence[str], passes: Sequence[Sequence[RealCall]]
+) -> Iterator[str]:
     for setting in SETTINGS:
         own = [
             (one.rsplit("/", 1)[1], rows)

@@ -6,7 +6,6 @@ scripts/bench rules [--place spx-8 --place two-hosts ...] FILE...     needs scri
 from __future__ import annotations
 
 import argparse
-import subprocess
 import sys
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -18,7 +17,6 @@ from real_runs import (
     COLLECTIVES,
     PLACES,
     Place,
-    Ran,
     calls,
     collective_in_rules,
     library_or_exit,
@@ -26,6 +24,8 @@ from real_runs import (
 )
 
 from rccltune import plugin
+from rccltune.machine import RealCall
+from rccltune.model import LaunchError
 
 SIZES: Final = ("-e", "512M", "-f", "2", "-n", "1", "-w", "0", "-c", "0")
 # Powers of two; where a row has none of them, what lies between as well.
@@ -55,7 +55,7 @@ def main() -> int:
     names = said.place or ("spx-2", "spx-4", "spx-8", "two-hosts")
 
     @cache
-    def untouched(place: Place, collective: str, start: int) -> list[Ran]:
+    def untouched(place: Place, collective: str, start: int) -> list[RealCall]:
         return run(library, place, collective, ("-b", str(start), *SIZES), {})
 
     bad = 0
@@ -75,7 +75,7 @@ def main() -> int:
                     options = ("-b", str(start), *SIZES)
                     try:
                         ended = run(library, place, collective, options, variables)
-                    except subprocess.CalledProcessError:
+                    except LaunchError:
                         found.refused = True  # the plugin said why
                         break
                     before = untouched(place, collective, start)
@@ -130,7 +130,11 @@ def starts_of(rows: Sequence[Row]) -> tuple[int, ...]:
 
 
 def compare(
-    found: Found, rows: Sequence[Row], place: Place, before: Sequence[Ran], after: Sequence[Ran]
+    found: Found,
+    rows: Sequence[Row],
+    place: Place,
+    before: Sequence[RealCall],
+    after: Sequence[RealCall],
 ) -> None:
     """Both walked through the same calls; the first row that can be chosen is what runs."""
     for own, call in zip(calls(before), calls(after), strict=True):

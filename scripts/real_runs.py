@@ -4,20 +4,20 @@ from __future__ import annotations
 
 import os
 import re
-import subprocess
 import sys
-import tempfile
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-from rccltune import plugin
-from rccltune.machine import real_library
-from rccltune.model import RccltuneError
-from rccltune.simulate import load_node, node_path, written
+from rccltune.machine import RealCall, real_calls, real_library
+from rccltune.model import RccltuneError, Scale
+from rccltune.simulate import load_node, node_path, timeless
 
 COLLECTIVES: Final = ("all_reduce", "all_gather", "reduce_scatter", "broadcast", "reduce")
+RELEASE: Final = "2.27.7"
+# Of xGMI between two devices, as the topology that the real library is given says (native_plugin/hip).
+LINK_GBS: Final = 48.0
 _ONE_HOST: Final = ("ring/ll", "ring/simple")
 _HOSTS: Final = str(Path(__file__).parents[1] / "examples/nodes/two-mi300x.yaml")
 
@@ -50,22 +50,10 @@ PLACES: Final = {
     place.name: place
     for place in (
         *(Place(name=f"spx-{n}", node="mi300x-spx-nps1", ranks=n) for n in (2, 4, 8)),
-        *(Place(name=f"cpx-{n}", node="mi300x-cpx-nps4", ranks=n) for n in (8, 64)),
+        *(Place(name=f"cpx-{n}", node="mi300x-cpx-nps4", ranks=n) for n in (2, 4, 8, 16, 32, 64)),
         Place(name="two-hosts", node=_HOSTS, nodes=2, ranks=16),
     )
 }
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Ran:
-    """One call as one rank's library said it."""
-
-    rank: int
-    collective: str
-    nbytes: int
-    setting: str
-    channels: int
-    blocks: int
 
 
 def library_or_exit() -> Path:
@@ -77,68 +65,38 @@ def library_or_exit() -> Path:
 
 
 def run(
-    library: Path,
+    library: Path | None,
     place: Place,
     collective: str,
     options: Sequence[str],
     variables: Mapping[str, str],
-) -> list[Ran]:
-    """One launch: ranks in one process, or each in its own where there are two hosts.
+) -> list[RealCall]:
+    """One launch at a place; without a library the imitation of the same release is asked.
 
     Raises:
-        subprocess.CalledProcessError: it failed.
+        LaunchError: it failed.
     """
-    with tempfile.TemporaryDirectory() as name:
-        folder = Path(name)
-        (folder / "node.node").write_bytes(written(load_node(node_path(place.node))))
-        own = {
-            "RCCLTUNE_SIM_LIBRCCL": str(library),
-            "RCCLTUNE_SIM_NODE": str(folder / "node.node"),
-            "RCCLTUNE_SIM_RAN": str(folder / "ran"),
-            "RCCLTUNE_SIM_BENCHMARK": "rtnew",
-            "RCCLTUNE_MODE": place.mode,
-            **variables,
-        }
-        command = [str(plugin.native_folder() / f"sim/{collective}_perf"), *options]
-        if place.nodes == 1:
-            own["RCCLTUNE_SIM_RANKS"] = str(place.ranks)
-        else:
-            mpirun = str(Path(sys.executable).with_name("mpirun"))
-            head = [mpirun, "--allow-run-as-root", "--oversubscribe", "-np", str(place.ranks)]
-            command = [*head, *(word for key in own for word in ("-x", key)), *command]
-        subprocess.run(
-            command, env={**os.environ, **own}, check=True, stdout=subprocess.DEVNULL, timeout=600
-        )
-        return read_ran(folder / "ran")
-
-
-def read_ran(path: Path) -> list[Ran]:
-    """What the benchmark wrote of its calls (RCCLTUNE_SIM_RAN), a line each."""
-    return [_ran(line) for line in path.read_text(encoding="utf-8").splitlines()]
-
-
-def _ran(line: str) -> Ran:
-    rank, collective, nbytes, setting, channels, blocks = line.split()
-    return Ran(
-        rank=int(rank),
-        collective=collective,
-        nbytes=int(nbytes),
-        setting=setting,
-        channels=int(channels),
-        blocks=int(blocks),
+    return real_calls(
+        library,
+        timeless(load_node(node_path(place.node)), RELEASE, LINK_GBS),
+        Scale(n_nodes=place.nodes, n_ranks=place.ranks),
+        collective,
+        options,
+        variables={**os.environ, **variables},
+        mode=place.mode,
     )
 
 
-def calls(rows: Sequence[Ran]) -> Iterator[list[Ran]]:
+def calls(rows: Sequence[RealCall]) -> Iterator[list[RealCall]]:
     """What the ranks said of each call, the calls as rank 0 made them."""
-    ranks: dict[int, list[Ran]] = {}
+    ranks: dict[int, list[RealCall]] = {}
     for row in rows:
         ranks.setdefault(row.rank, []).append(row)
     for of_all in zip(*(ranks[rank] for rank in sorted(ranks)), strict=True):
         yield list(of_all)
 
 
-def differing(rows: Sequence[Ran]) -> int:
+def differing(rows: Sequence[RealCall]) -> int:
     """Calls of which not all ranks say the same."""
     return sum(
         len({(row.nbytes, row.setting, row.channels, row.blocks) for row in call}) > 1

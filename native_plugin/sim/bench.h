@@ -65,6 +65,8 @@ int bench_finish(struct bench *bench);
 
 /* block.c: issue the calls on every rank of this process, compare all ranks' decisions, and return
  * the mean microseconds of a call (over the ranks as -a asks). */
+void tell_ran(const struct comm *comm, int local, const struct decision *decision,
+              const struct call *call, int blocks);
 double run_block(struct bench *bench, const struct block *block, struct decision *decision);
 
 /* faults.c */

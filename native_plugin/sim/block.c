@@ -3,6 +3,7 @@
  * node file says how long it took.
  */
 #include <math.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -179,6 +180,25 @@ static double mean_over_ranks(const struct bench *bench)
                           : sum / bench->n_ranks;
 }
 
+/* RCCLTUNE_SIM_RAN=FILE: a line for every call of every rank, as the library said it: rank,
+ * collective, bytes, setting or path, channels, blocks of the kernel. */
+void tell_ran(const struct comm *comm, int local, const struct decision *d, const struct call *call,
+              int blocks)
+{
+    const char *path = getenv("RCCLTUNE_SIM_RAN");
+    if (path == NULL || *path == '\0' || call->n_bytes == 0)
+        return;
+    FILE *file = fopen(path, "a");
+    if (file == NULL)
+        sim_fail("cannot write to %s", path);
+    bool tuned = d->path == PATH_TUNED;
+    fprintf(file, "%d %s %zu %s%s%s %d %d\n", comm->world_ranks[local],
+            collective_names[call->collective], call->n_bytes,
+            tuned ? algorithm_names[d->algorithm] : comm->library->node->path_names[d->path],
+            tuned ? "/" : "", tuned ? protocol_names[d->protocol] : "", d->channels, blocks);
+    fclose(file);
+}
+
 static void issue_really(const struct bench *bench, struct comm *comm, const struct block *block)
 {
     int n_calls = calls_are_alike(comm) ? 1 : block->n_calls;
@@ -214,6 +234,11 @@ double run_block(struct bench *bench, const struct block *block, struct decision
                 time = comm_time(bench, c, block, runs, n_runs, &first);
                 if (c == 0)
                     *decision = runs[0].decision;
+                if (comm->real == NULL) {
+                    struct decision told = runs[0].decision;
+                    told.channels = (uint8_t)busy_channels(comm, &told);
+                    tell_ran(comm, i, &told, &block->call, told.channels);
+                }
             }
             slot->time_us = n_runs == 0 ? time
                                         : time * rank_factor(&bench->node, &bench->noise, &first,

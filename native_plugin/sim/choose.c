@@ -96,9 +96,9 @@ static int update_protocol(const struct comm *comm, bool matched, int protocol)
         model_protocol_range(comm->model.index, call->collective, PROTO_LL128);
     if (all_reduce && comm->n_nodes > 2)
         ll128.max = (int64_t)((double)ll128.max * 3.8);
-    if (size >= ll.min && size <= ll.max)
+    if (size > ll.min && size <= ll.max)
         return PROTO_LL;
-    if (library->limits.ll128 && size >= ll128.min && size <= ll128.max)
+    if (library->limits.ll128 && size > ll128.min && size <= ll128.max)
         return PROTO_LL128;
     return PROTO_SIMPLE;
 }
@@ -197,16 +197,19 @@ static void substitute(const struct comm *comm, int local, struct decision *deci
     }
 }
 
-/* What the log shows of the channels: each gets about 16 KiB of traffic at least. */
-static int busy_channels(const struct comm *comm, const struct decision *decision)
+/* What the log shows of the channels: cells of 16 KiB of traffic, shared evenly between them. */
+int busy_channels(const struct comm *comm, const struct decision *decision)
 {
     int64_t traffic = (int64_t)comm->call.n_bytes;
     if (comm->call.collective == COLL_ALL_REDUCE)
         traffic *= 2;
     if (decision->protocol == PROTO_LL)
         traffic *= 4;
-    int64_t useful = traffic / BYTES_A_CHANNEL;
-    return (int)(useful < 1 ? 1 : useful < decision->channels ? useful : decision->channels);
+    int64_t cells = (traffic + BYTES_A_CHANNEL - 1) / BYTES_A_CHANNEL, n = decision->channels;
+    if (cells < 1)
+        return 1;
+    int64_t each = (cells + n - 1) / n;
+    return (int)((cells + each - 1) / each);
 }
 
 static void log_choice(const struct comm *comm, const struct decision *d, float cost)

@@ -86,8 +86,8 @@ static int steps_of(int collective, int n_ranks)
     }
 }
 
-static float ring_latency(const struct node *node, const struct tables *t, int collective,
-                          int protocol, int n_ranks, int n_nodes)
+static float ring_latency(const struct node *node, const struct graph *ring, const struct tables *t,
+                          int collective, int protocol, int n_ranks, int n_nodes)
 {
     int inside = node->nvlink_inside ? NVLINK : PCI;
     float intra = t->hw_latency[inside][RING][protocol];
@@ -97,10 +97,12 @@ static float ring_latency(const struct node *node, const struct tables *t, int c
         overhead = (node->intel_cpu ? 1.f : 2.f) * (protocol == PROTO_SIMPLE ? 3.f : 1.f);
     int net_algorithm = n_ranks == n_nodes ? TREE : RING;
     float inter = t->hw_latency[NET][net_algorithm][protocol] +
-                  (float)node->ring.latency_inter * (protocol == PROTO_SIMPLE ? 2.f : 1.f);
+                  (float)ring->latency_inter * (protocol == PROTO_SIMPLE ? 2.f : 1.f);
     int steps = steps_of(collective, n_ranks);
     if (collective == COLL_BROADCAST || collective == COLL_REDUCE) {
         int hardware = n_nodes > 1 ? NET : inside;
+        if (ring->same_channels)
+            return t->hw_latency[hardware][RING][protocol];
         int algorithm = protocol == PROTO_SIMPLE ? TREE : RING;
         return (float)steps * t->hw_latency[hardware][algorithm][protocol];
     }
@@ -111,20 +113,20 @@ static float ring_latency(const struct node *node, const struct tables *t, int c
     return (float)(steps - between) * hop + (float)between * inter;
 }
 
-static float tree_latency(const struct node *node, const struct tables *t, int protocol,
-                          int n_ranks, int n_nodes)
+static float tree_latency(const struct node *node, const struct graph *tree, const struct tables *t,
+                          int protocol, int n_ranks, int n_nodes)
 {
     int inside = node->nvlink_inside ? NVLINK : PCI;
     float inter = t->hw_latency[NET][TREE][protocol] +
-                  (float)node->tree.latency_inter * (protocol == PROTO_SIMPLE ? 2.f : 1.f);
+                  (float)tree->latency_inter * (protocol == PROTO_SIMPLE ? 2.f : 1.f);
     return 2.f * ((float)(n_ranks / n_nodes - 1) * t->hw_latency[inside][TREE][protocol] +
                   (float)log2_floor((size_t)n_nodes) * inter);
 }
 
-static float bandwidth_of(const struct node *node, const struct tables *t, int collective,
+static float bandwidth_of(const struct graphs *graphs, const struct tables *t, int collective,
                           int algorithm, int protocol, int n_ranks, int n_nodes)
 {
-    const struct graph *graph = algorithm == ALGO_TREE ? &node->tree : &node->ring;
+    const struct graph *graph = algorithm == ALGO_TREE ? &graphs->tree : &graphs->ring;
     float per_channel = (float)(n_nodes <= 2 ? graph->bw_intra : graph->bw_inter);
     float bus = (float)graph->channels * per_channel *
                 t->bw_ratio[n_nodes <= 2 ? 0 : 1][algorithm][protocol];
@@ -140,6 +142,7 @@ void model_build(const struct node *node, int index, int n_ranks, int n_nodes,
                  const struct model_limits *limits, struct model *model)
 {
     const struct tables *t = tables_of(index);
+    const struct graphs graphs = graphs_of(node, n_ranks, n_nodes);
     memset(model, 0, sizeof *model);
     model->index = index;
     model->n_nodes = n_nodes;
@@ -154,11 +157,11 @@ void model_build(const struct node *node, int index, int n_ranks, int n_nodes,
                  * one-node communicator counts, as those tests see no other. */
                 if (a == ALGO_TREE && p == PROTO_SIMPLE && n_nodes == 1 && !limits->tree_simple)
                     continue;
-                float bandwidth = bandwidth_of(node, t, c, a, p, n_ranks, n_nodes);
+                float bandwidth = bandwidth_of(&graphs, t, c, a, p, n_ranks, n_nodes);
                 model->latency[c][a][p] =
-                    base_latency[p] + (a == ALGO_TREE
-                                           ? tree_latency(node, t, p, n_ranks, n_nodes)
-                                           : ring_latency(node, t, c, p, n_ranks, n_nodes));
+                    base_latency[p] +
+                    (a == ALGO_TREE ? tree_latency(node, &graphs.tree, t, p, n_ranks, n_nodes)
+                                    : ring_latency(node, &graphs.ring, t, c, p, n_ranks, n_nodes));
                 /* tuning.cc:866-876: this gate comes after NCCL_PROTO, which cannot lift it. */
                 if (p == PROTO_LL128 && !(limits->ll128 && node->all_xgmi))
                     continue;
@@ -182,9 +185,11 @@ float model_time(const struct model *model, int collective, int algorithm, int p
     int log_size = log2_floor(n_bytes >> 6);
     if (log_size > 26)
         log_size = 26;
-    if (algorithm == ALGO_TREE)
+    if (n_bytes < 64)
+        log_size = -1; /* as seen: no correction, a tie between tree and ring */
+    if (log_size >= 0 && algorithm == ALGO_TREE)
         bandwidth *= t->tree_correction[protocol][log_size];
-    else if (model->n_nodes > 1)
+    else if (log_size >= 0 && model->n_nodes > 1)
         bandwidth *= t->ring_correction[protocol][log_size];
     /* Tree pipelines what a group holds; NCCL_MAX_DEV_WORK_BATCH_COLLS is 14. */
     int times = algorithm == ALGO_RING ? n_pipe_ops : (n_pipe_ops + 13) / 14;

@@ -15,6 +15,16 @@ struct model {
     float ring_backup[N_TUNABLE][N_PROTOCOLS];             /* before anything was switched off */
 };
 
+/* What a communicator's channels can carry, and how many it has. */
+struct graphs {
+    struct graph ring, tree;
+    int channels;
+};
+struct graphs graphs_of(const struct node *node, int n_ranks, int n_nodes);
+
+/* Whether the library knows such a node by heart, and has tuned its model for it. */
+bool graph_is_matched(const struct node *node, int n_ranks, int n_nodes);
+
 struct model_limits {
     bool ll128;       /* the topology or RCCL_LL128_FORCE_ENABLE allows it */
     bool tree_simple; /* a patched library, see docs/node-file.md */

@@ -122,6 +122,7 @@ struct bypass {
 struct graph {
     int channels;
     double bw_intra, bw_inter, latency_inter;
+    bool same_channels; /* all rings go the same way round */
 };
 
 struct drift_point {
@@ -146,6 +147,7 @@ struct node {
     double wrong_share; /* of the elements, beyond a benchmark's tolerance, in low precision */
     /* What the library knows of the node. */
     struct graph ring, tree;
+    struct graph linked; /* channels 0: ring and tree count; else bw_intra of each pair's link */
     bool nvlink_inside, ll128_enabled, all_xgmi, intel_cpu, rome_model;
     int tuning_model, channels, channel_ceiling, csv_tuner;
     bool library_bypasses;

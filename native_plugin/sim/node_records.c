@@ -36,11 +36,12 @@ static bool read_release(struct reader *r)
 
 static bool read_graph(struct reader *r)
 {
-    static const char *const names[] = {"tree", "ring"};
+    static const char *const names[] = {"tree", "ring", "linked"};
     int which;
-    if (!take_name(r, names, 2, false, &which))
+    if (!take_name(r, names, 3, false, &which))
         return false;
-    struct graph *g = which == 0 ? &r->node->tree : &r->node->ring;
+    struct node *n = r->node;
+    struct graph *g = which == 0 ? &n->tree : which == 1 ? &n->ring : &n->linked;
     return take_small(r, 1, MAX_CHANNELS, &g->channels) && take_double(r, 0, 1e6, &g->bw_intra) &&
            take_double(r, 0, 1e6, &g->bw_inter) && take_double(r, 0, 1e6, &g->latency_inter);
 }

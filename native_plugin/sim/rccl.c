@@ -77,7 +77,8 @@ static int channels_of(const struct comm *comm)
 {
     const struct library *library = comm->library;
     const struct node *node = library->node;
-    int ceiling = node->channel_ceiling, channels = node->channels;
+    int ceiling = node->channel_ceiling;
+    int channels = graphs_of(node, comm->n_ranks, comm->n_nodes).channels;
     if (node->rome_model && comm->n_nodes == 1 && comm->n_ranks == 2)
         channels = 32; /* init sets these for two and four MI300X */
     if (node->rome_model && comm->n_nodes == 1 && comm->n_ranks == 4)
@@ -100,7 +101,8 @@ static int model_index(const struct comm *comm)
     const struct node *node = comm->library->node;
     if (node->tuning_model != MODEL_AUTO)
         return node->tuning_model;
-    return node->rome_model && comm->n_ranks == node->ranks
+    bool matched = node->rome_model && comm->n_ranks == node->ranks;
+    return matched || graph_is_matched(node, comm->n_ranks, comm->n_nodes)
                ? 5
                : comm->library->family->unmatched_model;
 }

@@ -92,6 +92,8 @@ int comm_decide(struct comm *comm, int local, struct decision *decision);
 int comm_explain(struct comm *comm, int local, const struct call *call, const char **algorithm,
                  const char **protocol, int *channels);
 
+int busy_channels(const struct comm *comm, const struct decision *decision);
+
 /* bypass.c: the path that takes this call before a tuner is asked, or PATH_TUNED. */
 int bypass_path(const struct comm *comm, const struct call *call);
 

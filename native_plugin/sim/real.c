@@ -357,25 +357,6 @@ static struct decision decision_of(const struct comm *comm, const struct call *c
     };
 }
 
-/* RCCLTUNE_SIM_RAN=FILE: a line for every call of every rank, as the library said it: rank,
- * collective, bytes, setting or path, channels, blocks of the kernel. */
-static void tell_ran(const struct comm *comm, int local, const struct call *call,
-                     const struct decision *d, const struct hip_ran *ran)
-{
-    const char *path = getenv("RCCLTUNE_SIM_RAN");
-    if (path == NULL || *path == '\0')
-        return;
-    FILE *file = fopen(path, "a");
-    if (file == NULL)
-        sim_fail("cannot write to %s", path);
-    bool tuned = d->path == PATH_TUNED;
-    fprintf(file, "%d %s %zu %s%s%s %d %u\n", comm->world_ranks[local],
-            collective_names[call->collective], call->n_bytes,
-            tuned ? algorithm_names[d->algorithm] : comm->library->node->path_names[d->path],
-            tuned ? "/" : "", tuned ? protocol_names[d->protocol] : "", d->channels, ran->grid);
-    fclose(file);
-}
-
 static void make_decisions(struct comm *comm, int n_calls)
 {
     for (int i = 0; i < comm->n_local && n_calls > comm->real->room; i++) {
@@ -409,7 +390,7 @@ int real_issue(struct comm *comm, const struct call *call, int n_calls)
             hip.ran(comm->real->ranks[i].device, &ran);
             struct decision decision = decision_of(comm, call, &ran);
             comm->real->ranks[i].decisions[n] = decision;
-            tell_ran(comm, i, call, &decision, &ran);
+            tell_ran(comm, i, &decision, call, (int)ran.grid);
         }
     }
     return result;

@@ -220,13 +220,14 @@ def _row(zone: Zone) -> tuple[str, ...]:
 
 def _why(zone: Zone) -> str:
     marks = [zone.why, str(zone.extrapolated) if zone.extrapolated else ""]
-    if zone.proof in (Proof.UNPROVEN, Proof.NO_BASELINE):
+    if zone.proof in (Proof.UNPROVEN, Proof.NO_BASELINE, Proof.DERIVED):
         sure = (
             ""
             if zone.certainty is None
             else f", {min(math.floor(100 * zone.certainty), 99)} % certain"
         )
-        marks.append(f"unproven{sure}")
+        derived = zone.proof is Proof.DERIVED
+        marks.append("unproven: derived baseline" if derived else f"unproven{sure}")
     if zone.setting is not None and not zone.n_sizes:
         marks.append("extrapolated: not measured")
     return "; ".join(mark for mark in marks if mark)

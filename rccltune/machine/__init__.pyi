@@ -62,6 +62,11 @@ from .placement import over_hosts as over_hosts
 from .placement import place_ranks as place_ranks
 from .placement import seating_of as seating_of
 from .placement import simulated_system as simulated_system
+from .real_choices import RealCall as RealCall
+from .real_choices import live_choices as live_choices
+from .real_choices import read_calls as read_calls
+from .real_choices import real_calls as real_calls
+from .real_rccl import REAL as REAL
 from .real_rccl import check_real_memory as check_real_memory
 from .real_rccl import free_mib as free_mib
 from .real_rccl import real_library as real_library

@@ -11,7 +11,7 @@ from rccltune.machine.loaded_libraries import named_library
 from rccltune.machine.software import sha256_of, version_of
 from rccltune.model import MachineError
 
-WORD: Final = "real"
+REAL: Final = "real"
 _INSIDE: Final = "*/usr/lib/x86_64-linux-gnu/librccl.so.1"
 # With 64 ranks on 2 cores: 6.7 GB in 64 processes (the sum of their peaks), up to 6.2 GB in one.
 # It grows with pairs of ranks of a host: each keeps what all others told it of the machine.
@@ -29,7 +29,7 @@ def real_library(named: Path, variables: Mapping[str, str]) -> Path:
     Raises:
         MachineError: nothing was downloaded, or there is no such file.
     """
-    if str(named) != WORD:
+    if str(named) != REAL:
         return named_library(named)
     cache = _cache(variables)
     found = sorted(cache.glob(_INSIDE), key=_by_version)

@@ -17,6 +17,7 @@ class Proof(Enum):
 
     REPEATED = "repeated"
     UNPROVEN = "unproven"
+    DERIVED = "derived"
     EXTRAPOLATED = "extrapolated"
     NO_BASELINE = "no-baseline"
 

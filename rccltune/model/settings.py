@@ -186,7 +186,7 @@ class Variant:
             settings measured there may stand beside settings measured here.
         widened: environment of that variant, where it is not the default one.
         patched: what the stock library never chooses, by changed sources or because a measurement
-            forces it; shown and never emitted.
+            forces it, or what nobody measured (DERIVED); shown and never emitted.
         library_sha256: hash of the librccl file.
         library_version: as the library prints it.
         options: further (letter, value) options of the benchmark, ``("-G", "2")``; ``{ranks}`` in a
@@ -230,8 +230,11 @@ TREE_SIMPLE_PATCHED: Final = Variant(
 )
 # Steps of a schedule that the plugin writes into a cell that the library closed (docs/schedule.md).
 TREE_SIMPLE_FORCED: Final = Variant(name="tree-simple-forced", patched=True)
+# A baseline that nobody measured: the library's choices, with the times of what was chosen.
+DERIVED: Final = Variant(name="derived", patched=True)
 KNOWN_VARIANTS: Final = {
-    v.name: v for v in (DEFAULT_VARIANT, LL128_FORCED, TREE_SIMPLE_PATCHED, TREE_SIMPLE_FORCED)
+    v.name: v
+    for v in (DEFAULT_VARIANT, LL128_FORCED, TREE_SIMPLE_PATCHED, TREE_SIMPLE_FORCED, DERIVED)
 }
 
 

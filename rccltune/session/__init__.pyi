@@ -2,6 +2,7 @@ from .archive import Archive as Archive
 from .archive import gathered as gathered
 from .archive import taken as taken
 from .archive import write as write
+from .derived import ChoicesFrom as ChoicesFrom
 from .files import MARKER as MARKER
 from .files import Derived as Derived
 from .files import check_room as check_room

@@ -1,3 +1,4 @@
+from .compiled import timeless as timeless
 from .compiled import written as written
 from .node import Fault as Fault
 from .node import SimulatedNode as SimulatedNode

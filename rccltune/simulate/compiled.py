@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 from typing import Any, Final
 
+from rccltune.model import Collective
 from rccltune.simulate.node import (
+    LIBRARY_PATHS,
     SPREADS,
     Curve,
     Effect,
@@ -17,6 +20,8 @@ from rccltune.simulate.node import (
 
 FIRST_LINE: Final = "rccltune-node 1"
 LAST_LINE: Final = "end"
+_ALGORITHMS: Final = ("tree", "ring")
+_PROTOCOLS: Final = ("ll", "ll128", "simple")
 
 
 def written(node: SimulatedNode) -> bytes:
@@ -24,6 +29,38 @@ def written(node: SimulatedNode) -> bytes:
     if node.compiled is not None:
         return node.compiled
     return ("\n".join([FIRST_LINE, *_records(node), LAST_LINE]) + "\n").encode("ascii")
+
+
+def timeless(node: SimulatedNode, rccl: str | None = None, link_gbs: float | None = None) -> bytes:
+    """The compiled form of the same node, every call of it taking a microsecond at any scale.
+
+    For whoever asks what is chosen there, and not how long it takes.
+
+    Args:
+        node: as its file has it.
+        rccl: the release that chooses, where it is not the file's.
+        link_gbs: of the link between any two devices, from which the library makes its graphs;
+            None leaves it to the file.
+    """
+    release = node.raw["release"] | ({} if rccl is None else {"rccl": rccl})
+    library = node.raw["library"]
+    if link_gbs is not None:
+        graph = library["graph"] | {"linked": link_gbs}
+        library = library | {"graph": graph, "tuning_model": "auto"}
+    raw = node.raw | {"release": release, "library": library}
+    settings = [f"{a}/{p}" for a in _ALGORITHMS for p in _PROTOCOLS]
+    curves = tuple(
+        Curve(
+            where=Selector(collective=collective.value, setting=setting),
+            measured=None,
+            source="none",
+            points=((1, 1.0),),
+        )
+        for collective in Collective
+        if collective.is_tunable
+        for setting in (*settings, *LIBRARY_PATHS)
+    )
+    return written(replace(node, curves=curves, effects=(), faults=(), raw=raw))
 
 
 def _records(node: SimulatedNode) -> Iterator[str]:
@@ -105,7 +142,10 @@ def _library(library: dict[str, Any]) -> Iterator[str]:
         library.get("csv_tuner", "release"),
         library.get("low_precision_wrong", 0),
     )
-    for name, graph in sorted(library["graph"].items()):
+    graphs = dict(library["graph"])
+    if (linked := graphs.pop("linked", None)) is not None:
+        yield _line("graph", "linked", 1, linked, 0, 0)
+    for name, graph in sorted(graphs.items()):
         inter = graph.get("bw_inter", 0), graph.get("latency_inter", 0)
         yield _line("graph", name, graph["channels"], graph["bw_intra"], *inter)
 

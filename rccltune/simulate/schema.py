@@ -145,11 +145,15 @@ class Graph(TypedDict, total=False):
     latency_inter: Bandwidth
 
 
-class Graphs(TypedDict):
-    """Both algorithms."""
+class Graphs(TypedDict, total=False):
+    """Both algorithms; what they carry follows from ``linked`` where that is said.
 
-    ring: Graph
-    tree: Graph
+    ``linked`` is the bandwidth in GB/s of the link that each device has to every other.
+    """
+
+    ring: Required[Graph]
+    tree: Required[Graph]
+    linked: Annotated[float, Gt(0), Le(1e6)]
 
 
 class LibraryKeys(TypedDict, total=False):

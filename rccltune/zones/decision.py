@@ -14,6 +14,7 @@ from statistics import median
 
 from rccltune.model import (
     BASELINE_UNKNOWN,
+    DERIVED,
     NOT_FASTER,
     NOT_MEASURED,
     Extrapolation,
@@ -43,6 +44,7 @@ class Decision:
         standings: of each arm at each size; empty without a baseline.
         proven: whether repeats alone choose the state of each size.
         relaxed: sizes at which no arm is within tolerance in every view.
+        is_derived: nobody measured the baseline.
     """
 
     states: tuple[int, ...]
@@ -50,6 +52,7 @@ class Decision:
     standings: list[list[Standing]]
     proven: tuple[bool, ...]
     relaxed: tuple[int, ...]
+    is_derived: bool = False
 
 
 def decide(
@@ -67,9 +70,11 @@ def decide(
     """
     proofs = standings(board, options.min_gain)
     chooser = _Chooser(board, options, proofs, banned)
-    if options.proven and not proofs:
+    # What is derived from the settings' own times proves nothing, however often they were measured.
+    is_derived = options.baseline == DERIVED.name
+    if options.proven and (not proofs or is_derived):
         return _nothing_proven(len(board.sizes))
-    sure = chooser.choose(_PROVEN)
+    sure = (HOLE,) * len(board.sizes) if is_derived else chooser.choose(_PROVEN)
     states = sure if options.proven or not proofs else chooser.choose(_LIKELY, sure)
     return Decision(
         states=states,
@@ -77,6 +82,7 @@ def decide(
         standings=proofs,
         proven=tuple(state == one for state, one in zip(states, sure, strict=True)),
         relaxed=tuple(chooser.relaxed),
+        is_derived=is_derived,
     )
 
 
@@ -367,6 +373,8 @@ def _noises(known: Sequence[Standing]) -> list[float]:
 def _proof(decision: Decision, stretch: Stretch) -> Proof:
     if not decision.standings:
         return Proof.NO_BASELINE
+    if decision.is_derived:
+        return Proof.DERIVED
     return Proof.REPEATED if decision.proven[stretch.first] else Proof.UNPROVEN
 
 

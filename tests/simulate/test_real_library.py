@@ -17,10 +17,9 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
-from real_runs import Ran, read_ran
 
 from rccltune import plugin
-from rccltune.machine import real_library
+from rccltune.machine import RealCall, read_calls, real_library
 from rccltune.model import MachineError
 from rccltune.simulate import compile_node, node_path
 
@@ -43,7 +42,7 @@ class Ended:
     code: int
     out: str
     err: str
-    ran: list[Ran]
+    ran: list[RealCall]
 
 
 Start = Callable[..., Ended]
@@ -99,7 +98,7 @@ def start(real: Path, tmp_path: Path) -> Start:
             timeout=300,
         )
         return Ended(
-            ended.returncode, ended.stdout, ended.stderr, (read_ran(ran) if ran.exists() else [])
+            ended.returncode, ended.stdout, ended.stderr, (read_calls(ran) if ran.exists() else [])
         )
 
     return run
@@ -208,7 +207,7 @@ def test_a_rule_runs_on_every_rank_and_nowhere_else(
         assert {ran.rank for ran in at} == set(range(8))
         assert len({(ran.channels, ran.blocks) for ran in at}) == 1
 
-    def rest(one: Ended) -> collections.Counter[Ran]:
+    def rest(one: Ended) -> collections.Counter[RealCall]:
         return collections.Counter(r for r in one.ran if not 4096 <= r.nbytes <= 65536)
 
     assert rest(ended) == rest(without)

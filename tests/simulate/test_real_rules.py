@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from rccltune.cli import main
+from rccltune.cli import run
 from rccltune.machine import real_library
 from rccltune.model import MachineError
 
@@ -97,8 +97,8 @@ def test_rules_emitted_from_the_published_table_on_64_ranks(
     """MI300X in CPX: each rule runs on every rank; LL128, which is off, falls back to the row behind it."""
     monkeypatch.chdir(tmp_path)
     table = str(ROOT / "examples/mi300x-cpx-nps4/all_reduce.csv")
-    assert main(["import", "-o", "s", table]) == 0
-    assert main(["emit-config", "s", "-o", "rules.csv", "--baseline", "ring/simple"]) == 0
+    assert run(["import", "-o", "s", table]) == 0
+    assert run(["emit-config", "s", "-o", "rules.csv", "--baseline", "ring/simple"]) == 0
     ((_, place, sizes, ran, _, wrong),) = asked("--place", "cpx-64", tmp_path / "rules.csv")
     assert (place, wrong) == ("cpx-64", "0")
     assert int(sizes) == int(ran) > 0

@@ -97,7 +97,7 @@ def bands(zones: Sequence[Zone], low: float, high: float) -> tuple[Band, ...]:
 
 
 def _is_doubted(zone: Zone) -> bool:
-    return zone.proof is Proof.UNPROVEN
+    return zone.proof in (Proof.UNPROVEN, Proof.DERIVED)
 
 
 def _labels(zone: Zone) -> tuple[str, ...]:

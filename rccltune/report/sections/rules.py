@@ -25,7 +25,11 @@ from rccltune.zones import Choice, zones_in
 _MOST_HOLES = 60
 _MOST_RULES = 200
 # What weakens a gain; proven by repeats is the usual case.
-_PROOF = {Proof.UNPROVEN: "unproven", Proof.EXTRAPOLATED: "extrapolated"}
+_PROOF = {
+    Proof.UNPROVEN: "unproven",
+    Proof.DERIVED: "baseline derived",
+    Proof.EXTRAPOLATED: "extrapolated",
+}
 _COLUMNS = (
     Column(name="collective"),
     Column(name="sizes"),

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from statistics import median
 
-from rccltune.model import Outcome, Rule, Scale, Setting, Variant, Verdict
+from rccltune.model import DERIVED, Outcome, Rule, Scale, Setting, Variant, Verdict
 from rccltune.report.sections.found import Ended, Found
 
 DASH = "–"
@@ -79,4 +79,6 @@ def baseline_of(found: Found) -> str:
     named = found.choosing.baseline
     if named is None:
         return "the library's own choice"
+    if named == DERIVED.name:
+        return "the library's own choice (derived, not measured)"
     return f"the baseline of {named}" if isinstance(named, str) else str(named)
