@@ -248,7 +248,7 @@ def _span(band: Band, axis: Axis) -> str:
     low, last = round(band.low), max(round(band.low), round(band.high) - 1)
     if band.low <= axis.low:
         return f"up to {format_size(last)}"
-    return f"{format_size(low)} and above" if band.high >= axis.high else format_span(low, last)
+    return f"above {format_size(low - 1)}" if band.high >= axis.high else format_span(low, last)
 
 
 def _stroke(line: Line, label: Label | None, place: _Place) -> Stroke:

@@ -163,7 +163,7 @@ def test_every_band_is_named_or_keyed() -> None:
         "·: tree/ll128, 512 B to 559 B",
         "·: ring/ll, 560 B",
         "a: no rule: not faster, 561 B to 799 B",
-        "b: no rule: not measured, 800 B and above",
+        "b: no rule: not measured, above 799 B",
     ]
 
 
