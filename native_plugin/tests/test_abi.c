@@ -131,7 +131,7 @@ static void check_inert(void)
     CHECK(unsetenv("NCCL_TUNER_CONFIG_FILE") == 0);
     CHECK(host_init(&host, 8, 1) == ABI_SUCCESS && ask_simply(4, 5) == -1);
     CHECK(host_finalize(&host) == ABI_SUCCESS);
-    CHECK(setenv("NCCL_TUNER_CONFIG_FILE", "/nonexistent/rules.csv", 1) == 0);
+    CHECK(setenv("NCCL_TUNER_CONFIG_FILE", "/proc/nonexistent/rules.csv", 1) == 0);
     CHECK(host_init(&host, 8, 1) == ABI_INVALID_USAGE && host.context == NULL);
     CHECK(setenv("NCCL_TUNER_CONFIG_FILE", rules, 1) == 0);
     if (host.version == 6) {

@@ -127,7 +127,7 @@ static void check_files(void)
     (void)setenv("RCCLTUNE_STRICT", "1", 1);
     EXPECT(8, CONFIG_WRONG, "RCCLTUNE_STRICT=1");
     clear();
-    (void)setenv("NCCL_TUNER_CONFIG_FILE", "/nonexistent", 1);
+    (void)setenv("NCCL_TUNER_CONFIG_FILE", "/proc/nonexistent", 1);
     EXPECT(8, CONFIG_WRONG, "no such file");
     (void)setenv("NCCL_TUNER_CONFIG_FILE", root, 1); /* a directory */
     EXPECT(8, CONFIG_WRONG, "no regular file");
@@ -224,9 +224,9 @@ static void check_directory(void)
     EXPECT(8, CONFIG_UNSURE, "NCCL_TUNER_CONFIG_FILE");
     use_machine("container-no-kfd");
     EXPECT(8, CONFIG_RULES, "");
-    (void)setenv("RCCLTUNE_SYSROOT", "/nonexistent", 1);
+    (void)setenv("RCCLTUNE_SYSROOT", "/proc/nonexistent", 1);
     EXPECT(8, CONFIG_UNSURE, "cannot be opened");
-    (void)setenv("RCCLTUNE_CONFIG_DIR", "/nonexistent", 1);
+    (void)setenv("RCCLTUNE_CONFIG_DIR", "/proc/nonexistent", 1);
     EXPECT(8, CONFIG_WRONG, "cannot be opened");
 }
 

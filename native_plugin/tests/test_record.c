@@ -219,7 +219,7 @@ static void check_what_cannot_be_written(void)
     int saved = dup(STDERR_FILENO);
     FILE *said = freopen(path_in_root("said"), "w", stderr);
     CHECK(said != NULL);
-    (void)setenv("RCCLTUNE_RECORD", "/nonexistent/record.csv", 1);
+    (void)setenv("RCCLTUNE_RECORD", "/proc/nonexistent/record.csv", 1);
     int refused = host_init(&host, 8, 1);
     (void)setenv("RCCLTUNE_RECORD", "/tmp/%q", 1);
     int misnamed = host_init(&host, 8, 1);
@@ -238,7 +238,7 @@ static void check_what_cannot_be_written(void)
     CHECK(refused == ABI_INVALID_USAGE && misnamed == ABI_INVALID_USAGE);
     CHECK(ignored == ABI_SUCCESS && inert && full == ABI_SUCCESS);
     char *text = take_file("said");
-    CHECK(strstr(text, "RCCLTUNE_RECORD: '/nonexistent/record.csv' cannot be written") != NULL);
+    CHECK(strstr(text, "RCCLTUNE_RECORD: '/proc/nonexistent/record.csv' cannot be written") != NULL);
     CHECK(strstr(text, "RCCLTUNE_RECORD: '/tmp/%q' cannot be written") != NULL);
     const char *once = strstr(text, "the record could not be written to ");
     CHECK(once != NULL && strstr(once + 1, "the record could not") == NULL);

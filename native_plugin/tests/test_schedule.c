@@ -305,7 +305,7 @@ static int init_quietly(void)
 static void check_files_that_cannot_be_used(void)
 {
     static char path[8192];
-    (void)setenv("RCCLTUNE_SCHEDULE", "/nonexistent/schedule", 1);
+    (void)setenv("RCCLTUNE_SCHEDULE", "/proc/nonexistent/schedule", 1);
     CHECK(init_quietly() == ABI_INVALID_USAGE);
     memset(path, 'x', sizeof path - 1);
     (void)setenv("RCCLTUNE_SCHEDULE", path, 1);
@@ -378,7 +378,7 @@ static void check_rules_steps_need_a_file(void)
     write_schedule(HEAD "silent\nrules\n");
     (void)unsetenv("NCCL_TUNER_CONFIG_FILE");
     CHECK(init_quietly() == ABI_INVALID_USAGE);
-    (void)setenv("NCCL_TUNER_CONFIG_FILE", "/nonexistent/rules.csv", 1);
+    (void)setenv("NCCL_TUNER_CONFIG_FILE", "/proc/nonexistent/rules.csv", 1);
     CHECK(init_quietly() == ABI_INVALID_USAGE);
     set_rules("allreduce,20,10,tree,ll,-1,1,8,-1,-1\n");
     CHECK(init_quietly() == ABI_INVALID_USAGE);
@@ -395,7 +395,7 @@ static void check_rules_steps_need_a_file(void)
     CHECK(ask(&host, 9) == -1 && ask(&host, 8) == -1 && ask(&host, 8) == -1);
     CHECK(host_finalize(&host) == ABI_SUCCESS);
     write_schedule(HEAD "silent\n"); /* no rule file is read without such a step */
-    (void)setenv("NCCL_TUNER_CONFIG_FILE", "/nonexistent/rules.csv", 1);
+    (void)setenv("NCCL_TUNER_CONFIG_FILE", "/proc/nonexistent/rules.csv", 1);
     CHECK(host_load(&host, library, 5) && host_init(&host, 8, 1) == ABI_SUCCESS);
     CHECK(host_finalize(&host) == ABI_SUCCESS);
     (void)unsetenv("NCCL_TUNER_CONFIG_FILE");

@@ -232,7 +232,7 @@ static void check_limits_of_files(void)
 static int live_twice(void)
 {
     int first = live();
-    (void)setenv("NCCL_TUNER_CONFIG_FILE", "/nonexistent", 1);
+    (void)setenv("NCCL_TUNER_CONFIG_FILE", "/proc/nonexistent", 1);
     int second = live();
     return first == ABI_SUCCESS && second == ABI_INVALID_USAGE ? 0 : BODY_FAILED;
 }
@@ -295,7 +295,7 @@ static void check_stderr(void)
     (void)close(odd);
     int socket_read[2];
     CHECK(socketpair(AF_UNIX, SOCK_STREAM, 0, socket_read) == 0);
-    (void)setenv("NCCL_TUNER_CONFIG_FILE", "/nonexistent", 1);
+    (void)setenv("NCCL_TUNER_CONFIG_FILE", "/proc/nonexistent", 1);
     CHECK(ended(run_with(socket_read[1], live), ABI_INVALID_USAGE));
     ssize_t got = recv(socket_read[0], said, sizeof said - 1, MSG_DONTWAIT);
     said[got > 0 ? got : 0] = '\0';

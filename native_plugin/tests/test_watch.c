@@ -97,20 +97,20 @@ static void check_quiet(void)
 static void check_failures_are_said(void)
 {
     clear();
-    (void)setenv("NCCL_TUNER_CONFIG_FILE", "/nonexistent", 1);
+    (void)setenv("NCCL_TUNER_CONFIG_FILE", "/proc/nonexistent", 1);
     CHECK(run(5, 8) == ABI_INVALID_USAGE);
     const char *text = read_file("err.txt");
-    CHECK(strstr(text, "/nonexistent") != NULL && strstr(text, "RCCLTUNE_ON_ERROR=ignore") != NULL);
+    CHECK(strstr(text, "/proc/nonexistent") != NULL && strstr(text, "RCCLTUNE_ON_ERROR=ignore") != NULL);
     CHECK(strstr(text, "this rank alone") == NULL);
     CHECK(run(5, 1) == ABI_SUCCESS); /* one rank: nothing is read */
     (void)setenv("RCCLTUNE_ON_ERROR", "ignore", 1);
     (void)setenv("RCCLTUNE_LOG", "summary", 1);
     CHECK(run(4, 8) == ABI_SUCCESS);
-    CHECK(strstr(read_file("err.txt"), "inert: /nonexistent") != NULL);
+    CHECK(strstr(read_file("err.txt"), "inert: /proc/nonexistent") != NULL);
     clear();
     (void)unsetenv("NCCL_TUNER_CONFIG_FILE");
     (void)setenv("RCCLTUNE_CONFIG_DIR", root, 1);
-    (void)setenv("RCCLTUNE_SYSROOT", "/nonexistent", 1);
+    (void)setenv("RCCLTUNE_SYSROOT", "/proc/nonexistent", 1);
     CHECK(run(5, 8) == ABI_SYSTEM_ERROR);
     text = read_file("err.txt");
     CHECK(strstr(text, "this rank alone") != NULL && strstr(text, "RCCLTUNE_MODE") != NULL);
@@ -132,7 +132,7 @@ static void check_summary(void)
     CHECK(strstr(text, "rule line=5 setting=tree/ll channels=16 hits=2\n") != NULL);
     CHECK(strstr(text, "decision") == NULL);
     clear();
-    (void)setenv("RCCLTUNE_LOG", "summary:/nonexistent/log", 1);
+    (void)setenv("RCCLTUNE_LOG", "summary:/proc/nonexistent/log", 1);
     CHECK(run(5, 8) == ABI_SUCCESS); /* a log must not stop a job: it goes to stderr */
     CHECK(strstr(read_file("err.txt"), "summary calls=6") != NULL);
     (void)setenv("RCCLTUNE_LOG", "summary:/tmp/%q", 1);
@@ -179,7 +179,7 @@ static void check_trace(void)
     (void)unsetenv("NCCL_TUNER_CONFIG_FILE"); /* inert, and still traced */
     CHECK(run(6, 8) == ABI_SUCCESS);
     CHECK(strstr(read_file(name), ",0,silent,allreduce,100,2,0,") != NULL);
-    (void)setenv("RCCLTUNE_TRACE", "/nonexistent/trace.csv", 1);
+    (void)setenv("RCCLTUNE_TRACE", "/proc/nonexistent/trace.csv", 1);
     CHECK(run(6, 8) == ABI_INVALID_USAGE);
     CHECK(strstr(read_file("err.txt"), "RCCLTUNE_TRACE") != NULL);
     (void)setenv("RCCLTUNE_ON_ERROR", "ignore", 1);
@@ -272,7 +272,7 @@ static void check_schedules_beside_the_usual(void)
     (void)unsetenv("RCCLTUNE_TRACE");
     (void)setenv("RCCLTUNE_LOG", "summary", 1);
     (void)unsetenv("NCCL_TUNER_CONFIG_FILE");
-    (void)setenv("RCCLTUNE_CONFIG_DIR", "/nonexistent", 1);
+    (void)setenv("RCCLTUNE_CONFIG_DIR", "/proc/nonexistent", 1);
     CHECK(run(6, 8) == ABI_SUCCESS);
     CHECK(strstr(read_file("err.txt"), "(RCCLTUNE_CONFIG_DIR is set") != NULL);
     CHECK(run(6, 16) == ABI_SUCCESS);

@@ -15,6 +15,7 @@ from __future__ import annotations
 import errno
 import io
 import os
+import re
 import select
 import shutil
 import sys
@@ -122,6 +123,38 @@ def put(text: str) -> None:
     click.echo(lay([text]))
 
 
+# What a reader copies stays in one piece, however long.
+_TYPED: Final = re.compile(r"\b(rccltune|source|export|unset|pip|mpirun|srun|salloc|sbatch) \S|://")
+# Nor is an option parted from its value.
+_OPTION: Final = re.compile(r"(--[a-z-]+) (?=\S)")
+_UNBROKEN: Final = "\N{NO-BREAK SPACE}"
+_WIDEST: Final = 100
+
+
+def fold(lines: Iterable[str]) -> Laid:
+    """Sentences in lines of at most 100 columns, what goes on set in by two more.
+
+    A line to be typed and one that is laid already, a table say, stay as they are.
+    """
+    width = min(_WIDEST, shutil.get_terminal_size((_WIDEST, 24)).columns)
+    found: list[str] = []
+    for line in lines:
+        if isinstance(line, Laid) or len(line) <= width or _TYPED.search(line):
+            found.append(line)
+            continue
+        text = shown(line)
+        indent = text[: len(text) - len(text.lstrip())]
+        folded = textwrap.wrap(
+            _OPTION.sub(rf"\1{_UNBROKEN}", text),
+            width,
+            subsequent_indent=f"{indent}  ",
+            break_long_words=False,
+            break_on_hyphens=False,
+        )
+        found += [one.replace(_UNBROKEN, " ") for one in folded]
+    return lay(found)
+
+
 def styled(text: str, color: str | None) -> Laid:
     """Text in a colour, None for none."""
     return Laid(click.style(shown(text), fg=color)) if color else lay([text])
@@ -147,7 +180,7 @@ class Console(Reporter):
     def say(self, text: str) -> None:
         """Talk, unless quiet."""
         if self.verbosity >= 0:
-            talk(text)
+            talk(fold([text]))
 
     def detail(self, text: str) -> None:
         """Talk that only -v wants."""
@@ -171,8 +204,10 @@ class Console(Reporter):
                 self.in_passing[notice.caution.remark] = None
             elif is_first or (is_new and self.verbosity > 0):
                 where = f" ({notice.where})" if notice.where else ""
+                first, *rest = fold([f"Warning: {notice.message}{where}"]).split("\n")
                 head = styled("Warning:", "yellow" if self.color else None)
-                talk(lay([head, f" {notice.message}{where}"], gap=""), f"  {notice.remedy}")
+                talk(lay([head, first.removeprefix("Warning:")], gap=""), *rest)
+                talk(fold([f"  {notice.remedy}"]))
             elif is_new:
                 self.in_passing[f"more warnings of '{notice.caution.value}'"] = None
 

@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeAlias
 
-from rccltune.cli.console import DEFAULT_SESSION, Console, common
+from rccltune.cli.console import DEFAULT_SESSION, Console, common, fold
 from rccltune.cli.extras import Extras, extras
 from rccltune.cli.help import grouped, verb
 from rccltune.cli.options import FOLDER
@@ -199,7 +199,8 @@ def _measure(console: Console, prepared: Prepared, extras: Extras, *, force: boo
             command=shlex.join(["rccltune", *sys.argv[1:]]),
             force=force,
         )
-    console.event("done", done.as_plain(), _text(done))
+    text = _text(done, verbose=console.verbosity > 0)
+    console.event("done", done.as_plain(), text)
     extras.rates(console, prepared)
     extras.dump(console, prepared)
     if done.left:
@@ -337,14 +338,16 @@ def _expected(prepared: Prepared) -> str:
     return said
 
 
-def _text(done: Swept) -> Laid:
+def _text(done: Swept, *, verbose: bool) -> Laid:
     lines = [f"{done.n_samples} timings from {done.n_launches} launches in {done.session.path}"]
     if done.tuner is not None:
         lines.append(f"tuner that the library uses by itself: {done.tuner}")
-    lines += done.agreements.lines
+    if verbose:
+        # Where they do not agree, a warning says so.
+        lines += done.agreements.lines
     lines += _undecided(done)
     lines.append("Next: rccltune fit, rccltune emit-config, rccltune plot")
-    return lay(lines)
+    return fold(lines)
 
 
 def _undecided(done: Swept) -> list[str]:

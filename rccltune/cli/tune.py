@@ -9,7 +9,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from rccltune.cli.console import Console, common
+from rccltune.cli.console import Console, common, fold
 from rccltune.cli.extras import Extras, extras
 from rccltune.cli.help import verb
 from rccltune.cli.options import Choosing, allow_need_option, base_option, choosing
@@ -189,7 +189,7 @@ def _text(done: Tuned) -> Laid:
         lines += _in_environment(one, files[one.path])
     lines.append(f"The page to mail: {done.report.path}")
     lines.append(f"Figures: {done.figures}; all of it: {done.folder}")
-    return lay(lines)
+    return fold(lines)
 
 
 def _beside_rules(one: Verified) -> list[str]:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from rccltune.cli.console import Console, Word, common, table
+from rccltune.cli.console import Console, Word, common, fold, table
 from rccltune.cli.help import grouped, verb
 from rccltune.cli.options import FOLDER, PERCENT, allow_need_option, session_argument
 from rccltune.cli.progress import progress_of
@@ -24,7 +24,6 @@ from rccltune.model import (
     format_last,
     format_size,
     format_span,
-    lay,
     parse_size,
     short_size,
 )
@@ -339,4 +338,4 @@ def text_of(done: Verified) -> Laid:
     )
     if done.simulated:
         lines.append("SIMULATED: nothing of this was measured on hardware")
-    return lay(lines)
+    return fold(lines)

@@ -9,6 +9,8 @@ from pathlib import Path
 
 import pytest
 
+from rccltune.cli.console import fold
+
 NODE = ["--mode", "spx-nps1", "--launcher", "none", "--collective", "all_reduce"]
 
 
@@ -35,3 +37,15 @@ def test_a_default_tune_is_at_most_forty_lines_of_a_hundred_columns(
     assert [line for line in lines if len(line) > 100 and str(tmp_path) not in line] == []
     assert not any(line.startswith(("Warning", "Error")) for line in lines)
     assert any(line.startswith("To use it now: source ") for line in lines[-6:])
+
+
+def test_sentences_fold_and_what_is_typed_stays_whole() -> None:
+    """A command or a URL is copied; an option without its value is a mistake."""
+    command = "To use it now: source " + "/home/somebody/with/a/long/name" * 5 + "/rules.env"
+    sentence = "x" * 85 + ' say which: --assume arch=gfx942 or --assume product="NVIDIA H200"'
+    assert fold([command]) == command
+    first, *others = fold([sentence]).split("\n")
+    assert all(len(line) <= 100 for line in (first, *others))
+    assert any("--assume arch=gfx942" in line for line in others)
+    assert all(line.startswith("  ") for line in others)
+    assert " ".join([first, *(line.strip() for line in others)]) == sentence

@@ -164,7 +164,7 @@ def in_use() -> list[list[str]]:
         ["gather", "s", "-o", "sent.tar.gz", "--yes", "--force"],
         ["variants"],
         ["deploy", "s", "site"],
-        ["job", "s", "--", "/nonexistent/train"],
+        ["job", "s", "--", "/proc/nonexistent/train"],
         ["plugin", "--check"],
     ]
 

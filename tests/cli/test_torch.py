@@ -132,7 +132,7 @@ def test_what_does_not_go_together_is_refused(
     assert said in capsys.readouterr().err
 
 
-@pytest.mark.parametrize("python", ["/nowhere/python", "true"])
+@pytest.mark.parametrize("python", ["/proc/nowhere/python", "true"])
 def test_a_python_without_torch_is_told(python: str, capsys: pytest.CaptureFixture[str]) -> None:
     """Exit code 4, and its name."""
     where = ["--runner", "torch", "--python", python, "--backend", "gloo", "--np", "2"]

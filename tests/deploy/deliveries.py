@@ -85,7 +85,7 @@ def run_shell(
     shell: str, script: str, *, cwd: Path, env: Mapping[str, str] | None = None
 ) -> subprocess.CompletedProcess[str]:
     """Run a script under ``set -eu`` with little in the environment."""
-    given = {"PATH": os.environ["PATH"], "HOME": "/nowhere", **(env or {})}
+    given = {"PATH": os.environ["PATH"], "HOME": "/proc/nowhere", **(env or {})}
     command = [*shell_here(shell), "-euc", script]
     return subprocess.run(
         command, cwd=cwd, env=given, capture_output=True, text=True, check=False, timeout=60

@@ -36,7 +36,7 @@ def check(
 ) -> tuple[int, list[str], list[str]]:
     """Exit code, findings that fail, and warnings; without the host's name."""
     start = [] if under is None else shell_here(under)
-    given = {"PATH": os.environ["PATH"], "HOME": "/nowhere", **(env or {})}
+    given = {"PATH": os.environ["PATH"], "HOME": "/proc/nowhere", **(env or {})}
     command = [*start, str(site / program), *options, "--root", str(root)]
     done = subprocess.run(
         command,
@@ -344,7 +344,7 @@ def test_a_folder_that_is_mounted_twice_is_one_folder(
     command += [*shell_here(shell), str(again / "check.sh"), "--root", str(node), "--sourced"]
     inside = subprocess.run(
         command,
-        env={"PATH": os.environ["PATH"], "HOME": "/nowhere", **sourced(site)},
+        env={"PATH": os.environ["PATH"], "HOME": "/proc/nowhere", **sourced(site)},
         capture_output=True,
         text=True,
         check=False,

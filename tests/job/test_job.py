@@ -299,7 +299,11 @@ def test_the_same_command_goes_on(place: Path) -> None:
         (["--rules", "none.csv", "--", "true"], "there is no such rule file", 3),
         (["--rules", "broken.csv", "--", "true"], "the plugin refuses this file", 3),
         (["--rules", "needing.csv", "--", "true"], "--allow-need LD_PRELOAD", 2),
-        (["--rules", "rules.csv", "--", "/nowhere/train"], "/nowhere/train cannot be started", 4),
+        (
+            ["--rules", "rules.csv", "--", "/proc/nowhere/train"],
+            "/proc/nowhere/train cannot be started",
+            4,
+        ),
     ],
 )
 def test_what_cannot_be_tried(place: Path, words: list[str], told: str, code: int) -> None:

@@ -42,7 +42,7 @@ def test_the_loaders_choice_and_its_version(built: tuple[Path, dict[str, Path]])
         found = machine.library_of(program, {"LD_LIBRARY_PATH": str(folder)})
         assert found == folder / "librccl.so.1"
         assert machine.version_of(found) == f"RCCL {version}"
-    assert machine.library_of(program, {"LD_LIBRARY_PATH": "/nowhere"}) is None
+    assert machine.library_of(program, {"LD_LIBRARY_PATH": "/proc/nowhere"}) is None
 
 
 def test_what_the_loader_cannot_read_is_not_known(tmp_path: Path) -> None:

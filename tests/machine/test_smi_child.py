@@ -59,7 +59,7 @@ def answer(monkeypatch: pytest.MonkeyPatch, bindings: object, **request: object)
     """What the child would write."""
     monkeypatch.setitem(sys.modules, "amdsmi", bindings)
     monkeypatch.setattr(sys, "path", list(sys.path))
-    return smi_child._answer({"folder": "/nowhere", **request})
+    return smi_child._answer({"folder": "/proc/nowhere", **request})
 
 
 def test_a_query(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -130,7 +130,7 @@ def test_the_answer_goes_to_the_descriptor(monkeypatch: pytest.MonkeyPatch) -> N
     left: list[int] = []
     monkeypatch.setattr(os, "_exit", left.append)
     with tempfile.TemporaryFile() as stream:
-        request = {"folder": "/nowhere", "action": "query", "answer": stream.fileno()}
+        request = {"folder": "/proc/nowhere", "action": "query", "answer": stream.fileno()}
         monkeypatch.setattr(sys, "argv", ["smi_child.py", json.dumps(request)])
         machine.main()
         stream.seek(0)

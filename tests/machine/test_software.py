@@ -22,7 +22,7 @@ def test_every_library_that_a_job_could_load(tmp_path: Path) -> None:
     system = seen(
         tmp_path,
         site_packages=(tmp_path / "venv",),
-        variables={"LD_LIBRARY_PATH": "/nowhere:/own"},
+        variables={"LD_LIBRARY_PATH": "/proc/nowhere:/own"},
     )
     assert [(lib.owner, lib.version, lib.rocm) for lib in system.libraries] == [
         ("LD_LIBRARY_PATH", None, None),

@@ -60,7 +60,7 @@ def test_the_loaders_library_goes_before_rocms(rocm: Path, tmp_path: Path) -> No
     other = tmp_path / "home/build"
     put(other / "librccl.so", "x")
     own = put(other / "tuner" / NAME)
-    variables = {"LD_LIBRARY_PATH": "/nowhere:/home/build"}
+    variables = {"LD_LIBRARY_PATH": "/proc/nowhere:/home/build"}
     assert vendor_table(Root(tmp_path), variables, "gfx950").place == str(own)
     moved = tmp_path / "elsewhere"
     rocm.rename(moved)

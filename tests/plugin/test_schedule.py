@@ -266,7 +266,7 @@ def test_no_rule_file_is_read_under_a_schedule(abi: int, host: Host, tmp_path: P
     schedule.write_text(schedule_text(["ring/ll"], n_ranks=8), encoding="ascii")
     env = {
         "RCCLTUNE_SCHEDULE": str(schedule),
-        "NCCL_TUNER_CONFIG_FILE": "/nonexistent",
+        "NCCL_TUNER_CONFIG_FILE": "/proc/nonexistent",
         "RCCLTUNE_LOG": "summary",
     }
     with host.communicator(abi=abi, n_nodes=1, n_ranks=8, env=env) as communicator:

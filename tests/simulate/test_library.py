@@ -426,8 +426,8 @@ def test_plugin_names(sim: Sim, small: Small, tmp_path: Path) -> None:
         node, "-b 8 -e 8", NCCL_TUNER_PLUGIN="mine", LD_LIBRARY_PATH=str(folder), **TUNING
     )
     assert "Using TestPlugin (v5)" in by_name.err
-    missing = sim.run(node, "-b 8 -e 8", NCCL_TUNER_PLUGIN="/nowhere/lib.so", **TUNING)
-    assert "Could not find: /nowhere/lib.so. Using internal tuner plugin." in missing.err
+    missing = sim.run(node, "-b 8 -e 8", NCCL_TUNER_PLUGIN="/proc/nowhere/lib.so", **TUNING)
+    assert "Could not find: /proc/nowhere/lib.so. Using internal tuner plugin." in missing.err
     assert missing.code == 0
     net = sim.run(node, "-b 8 -e 8", NCCL_NET_PLUGIN=sim.plugin(), **TUNING)
     assert "Using TestPlugin (v5)" in net.err

@@ -97,7 +97,7 @@ def test_the_line_goes_where_a_job_wants_it(run: Run, tmp_path: Path) -> None:
     assert lines(done.stdout) == []
     [file] = tmp_path.glob("steps-*.json")
     assert json.loads(file.read_text())["steps"] == 2
-    other = run(LOOP.format(n=2, s=0.001), RCCLTUNE_JOB_STEPS="/nowhere/steps-%p.json")
+    other = run(LOOP.format(n=2, s=0.001), RCCLTUNE_JOB_STEPS="/proc/nowhere/steps-%p.json")
     assert lines(other.stdout)[0]["steps"] == 2
 
 

@@ -248,7 +248,8 @@ def test_plugin_without_a_symbol_that_is_looked_for(
     source.write_text(f"const char *{symbol}[8];\n", encoding="utf-8")
     try:
         subprocess.run(
-            [shutil.which("cc") or "/none/cc", "-shared", "-fPIC", "-o", built, source], check=True
+            [shutil.which("cc") or "/proc/none/cc", "-shared", "-fPIC", "-o", built, source],
+            check=True,
         )
     except (OSError, subprocess.CalledProcessError):
         pytest.skip("no C compiler")
@@ -296,9 +297,9 @@ def test_a_refused_file(jobs: Jobs) -> None:
 
 def test_a_file_that_is_not_there(jobs: Jobs) -> None:
     """The plugin stops the job, and names the file."""
-    found = ask(jobs.run(env=jobs.with_plugin("/none/rules.csv")))
+    found = ask(jobs.run(env=jobs.with_plugin("/proc/none/rules.csv")))
     assert set(kinds(found)) == {Kind.REFUSED}
-    assert "/none/rules.csv" in found.answers[0].text
+    assert "/proc/none/rules.csv" in found.answers[0].text
 
 
 def test_ranks_with_different_files(jobs: Jobs) -> None:
@@ -565,7 +566,7 @@ def test_two_libraries_in_one_job(jobs: Jobs) -> None:
 def test_some_hosts_lack_the_plugin(jobs: Jobs) -> None:
     """One rank's library loads it, another's does not find it: that job hangs or differs."""
     one = jobs.run("one", env=jobs.with_plugin(jobs.rules()))
-    other = jobs.run("other", env={**INFO, "NCCL_TUNER_PLUGIN": "/none/lib.so"})
+    other = jobs.run("other", env={**INFO, "NCCL_TUNER_PLUGIN": "/proc/none/lib.so"})
     found = ask(one, other)
     assert any("others did not" in remark.text for remark in found.remarks)
 
