@@ -124,7 +124,9 @@ def put(text: str) -> None:
 
 
 # What a reader copies stays in one piece, however long.
-_TYPED: Final = re.compile(r"\b(rccltune|source|export|unset|pip|mpirun|srun|salloc|sbatch) \S|://")
+_TYPED: Final = re.compile(
+    r"\b(rccltune|source|export|unset|pip|mpirun|srun|salloc|sbatch) \S|://|: /\S+$"
+)
 # Nor is an option parted from its value.
 _OPTION: Final = re.compile(r"(--[a-z-]+) (?=\S)")
 _UNBROKEN: Final = "\N{NO-BREAK SPACE}"
@@ -132,11 +134,12 @@ _WIDEST: Final = 100
 
 
 def fold(lines: Iterable[str]) -> Laid:
-    """Sentences in lines of at most 100 columns, what goes on set in by two more.
+    """Sentences in lines of at most 100 columns, or of COLUMNS; what goes on set in by two more.
 
     A line to be typed and one that is laid already, a table say, stay as they are.
     """
-    width = min(_WIDEST, shutil.get_terminal_size((_WIDEST, 24)).columns)
+    columns = shutil.get_terminal_size((_WIDEST, 24)).columns
+    width = columns if "COLUMNS" in os.environ else min(_WIDEST, columns)
     found: list[str] = []
     for line in lines:
         if isinstance(line, Laid) or len(line) <= width or _TYPED.search(line):

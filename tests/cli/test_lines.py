@@ -39,8 +39,9 @@ def test_a_default_tune_is_at_most_forty_lines_of_a_hundred_columns(
     assert any(line.startswith("To use it now: source ") for line in lines[-6:])
 
 
-def test_sentences_fold_and_what_is_typed_stays_whole() -> None:
+def test_sentences_fold_and_what_is_typed_stays_whole(monkeypatch: pytest.MonkeyPatch) -> None:
     """A command or a URL is copied; an option without its value is a mistake."""
+    monkeypatch.delenv("COLUMNS", raising=False)
     command = "To use it now: source " + "/home/somebody/with/a/long/name" * 5 + "/rules.env"
     sentence = "x" * 85 + ' say which: --assume arch=gfx942 or --assume product="NVIDIA H200"'
     assert fold([command]) == command

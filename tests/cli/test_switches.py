@@ -301,7 +301,7 @@ def test_an_unknown_library_is_taken_for_one_with_a_tuner(
 ) -> None:
     """The first launch that leaves no trace says why that may be, and what to do."""
     assert run([*bench, "--setting", "tree/ll"]) == 5
-    said = capsys.readouterr().err
+    said = " ".join(capsys.readouterr().err.split())
     assert "the plugin left no trace" in said
     assert "One before RCCL 2.21.5 (ROCm 6.3) or NCCL 2.21 looks for none" in said
     assert "--librccl" in said
