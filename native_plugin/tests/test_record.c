@@ -238,7 +238,8 @@ static void check_what_cannot_be_written(void)
     CHECK(refused == ABI_INVALID_USAGE && misnamed == ABI_INVALID_USAGE);
     CHECK(ignored == ABI_SUCCESS && inert && full == ABI_SUCCESS);
     char *text = take_file("said");
-    CHECK(strstr(text, "RCCLTUNE_RECORD: '/proc/nonexistent/record.csv' cannot be written") != NULL);
+    CHECK(strstr(text, "RCCLTUNE_RECORD: '/proc/nonexistent/record.csv' cannot be written") !=
+          NULL);
     CHECK(strstr(text, "RCCLTUNE_RECORD: '/tmp/%q' cannot be written") != NULL);
     const char *once = strstr(text, "the record could not be written to ");
     CHECK(once != NULL && strstr(once + 1, "the record could not") == NULL);

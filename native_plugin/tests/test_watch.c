@@ -100,7 +100,8 @@ static void check_failures_are_said(void)
     (void)setenv("NCCL_TUNER_CONFIG_FILE", "/proc/nonexistent", 1);
     CHECK(run(5, 8) == ABI_INVALID_USAGE);
     const char *text = read_file("err.txt");
-    CHECK(strstr(text, "/proc/nonexistent") != NULL && strstr(text, "RCCLTUNE_ON_ERROR=ignore") != NULL);
+    CHECK(strstr(text, "/proc/nonexistent") != NULL &&
+          strstr(text, "RCCLTUNE_ON_ERROR=ignore") != NULL);
     CHECK(strstr(text, "this rank alone") == NULL);
     CHECK(run(5, 1) == ABI_SUCCESS); /* one rank: nothing is read */
     (void)setenv("RCCLTUNE_ON_ERROR", "ignore", 1);

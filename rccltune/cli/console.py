@@ -125,7 +125,7 @@ def put(text: str) -> None:
 
 # What a reader copies stays in one piece, however long.
 _TYPED: Final = re.compile(
-    r"\b(rccltune|source|export|unset|pip|mpirun|srun|salloc|sbatch) \S|://|: /\S+$"
+    r"\b(rccltune|source|export|unset|pip|mpirun|srun|salloc|sbatch) \S|://|\S{50}"
 )
 # Nor is an option parted from its value.
 _OPTION: Final = re.compile(r"(--[a-z-]+) (?=\S)")
