@@ -43,7 +43,9 @@ def test_sentences_fold_and_what_is_typed_stays_whole(monkeypatch: pytest.Monkey
     """A command or a URL is copied; an option without its value is a mistake."""
     monkeypatch.delenv("COLUMNS", raising=False)
     command = "To use it now: source " + "/home/somebody/with/a/long/name" * 5 + "/rules.env"
-    sentence = "many words " * 8 + 'say which: --assume arch=gfx942 or --assume product="NVIDIA H200"'
+    sentence = (
+        "many words " * 8 + 'say which: --assume arch=gfx942 or --assume product="NVIDIA H200"'
+    )
     assert fold([command]) == command
     first, *others = fold([sentence]).split("\n")
     assert all(len(line) <= 100 for line in (first, *others))
