@@ -32,7 +32,7 @@ from rccltune.model import (
     format_size,
 )
 from rccltune.plan.call_sizes import called_sizes, grain, shows_steps, unit_of
-from rccltune.plan.launches import Ground, benchmark_options, launch_of, repeat_letter
+from rccltune.plan.launches import Ground, benchmark_options, launch_of, repeat_letter, sizes
 from rccltune.plan.walks import LEADING, schedule_of
 
 # Sizes an octave: a loss over a range of a factor 1.25 between powers of two holds one of them.
@@ -48,6 +48,8 @@ CYCLE: Final = (SILENT, SILENT, RULES, RULES)
 # How far from a boundary a size may lie that stands for it, and a launch's beginning from another.
 _NEAR: Final = 0.005
 _ALIKE: Final = 1 / 16
+# Sizes of a launch, so that none of them is measured almost alone.
+_FEWEST_SIZES: Final = 6
 _NOTHING: Final[Mapping[Collective, Collection[int]]] = MappingProxyType({})
 
 
@@ -189,33 +191,26 @@ def plan_pairs(
     """
     pairs: list[Pair] = []
     beside = _beside(under, ground)
+    n_ranks = ground.scale.n_ranks
     for collective in dict.fromkeys((*(rule.collective for rule in rules), *others)):
         if collective not in ground.programs:
             continue
         mine = [rule for rule in rules if rule.collective is collective]
         found = parts(
-            under.sweep,
-            collective,
-            mine if edges else (),
-            ground.scale.n_ranks,
-            known.get(collective, ()),
+            under.sweep, collective, mine if edges else (), n_ranks, known.get(collective, ())
         )
+        found = [replace(one, sweep=replace(one.sweep, check=False)) for one in found]
+        if checks and not missing:
+            found += _checked(found, collective, mine, n_ranks)
         if n_cycles is not None:
-            n_ranks = ground.scale.n_ranks
             found = [one for one in found if shows_steps(one.sweep, collective, n_ranks)]
-        if missing:
-            found = _enough(found, collective, missing, ground.scale.n_ranks)
         # A boundary has one launch: its noise is known from those of the grid.
         again = [part for part in found if part.is_grid] * (n_replicates - 1)
-        # Untouched launches come first: what fails in both arms is nobody's fault. Next to them
-        # nothing is checked, since both would have to pay for it alike, and checked runs are 1 %
-        # slower from 1 to 64 MiB (2 x H100).
-        every = found if missing else [*again, *found]
+        every = _enough(found, collective, missing, n_ranks) if missing else [*again, *found]
+        # Untouched launches come first: what fails in both arms is nobody's fault.
         for number, part in enumerate(every):
-            is_checked = checks and part.is_grid and number >= len(again) and not missing
             wanted = n_untouched is None or number < n_untouched
-            # Results of every size are checked once in a look; a check costs more than the calls.
-            sweep = replace(part.sweep, check=is_checked)
+            sweep = part.sweep
             if n_cycles is None:
                 made = launch_of(sweep, ground, (collective, BASELINE, tuned), 0)
             else:
@@ -241,6 +236,34 @@ def plan_pairs(
                 )
             )
     return pairs
+
+
+def _checked(
+    grid: Iterable[Part], collective: Collective, rules: Sequence[Rule], n_ranks: int
+) -> list[Part]:
+    """Ranges in which results are checked: of each of the grid what rules answer.
+
+    A check of a row takes 28 ms on an H100, where its calls take one, and checked runs are 1 %
+    slower from 1 to 64 MiB: it has launches of its own, with nothing untouched beside them, and so
+    many sizes that none is measured almost alone.
+    """
+    found = []
+    for part in (part for part in grid if part.is_grid):
+        unit = grain(part.sweep, collective, n_ranks)
+        starts = list(sizes(part.sweep))
+        reached = [
+            number
+            for number, nbytes in enumerate(starts)
+            if any(rule.reaches(nbytes // unit * unit) for rule in rules)
+        ]
+        if reached:
+            last = min(len(starts) - 1, max(reached[-1], reached[0] + _FEWEST_SIZES - 1))
+            first = max(0, min(reached[0], last - _FEWEST_SIZES + 1))
+            sweep = replace(
+                part.sweep, min_nbytes=starts[first], max_nbytes=starts[last], check=True
+            )
+            found.append(Part(sweep=sweep, is_grid=False))
+    return found
 
 
 def _enough(

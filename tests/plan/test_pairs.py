@@ -6,6 +6,7 @@ from collections import Counter
 from dataclasses import replace
 from functools import partial
 from itertools import pairwise
+from math import log2
 
 import pytest
 from grounds import GROUND
@@ -204,7 +205,15 @@ def test_a_boundary_has_one_launch_and_none_where_its_size_is_known() -> None:
     rules = [rule(Collective.ALL_REDUCE, 5000, 3 * MIB)]
     (own,) = plan.conditions(sweep(Collective.ALL_REDUCE))
     walks = partial(
-        plan.plan_pairs, own, ground(8), rules, TUNED, 1, n_cycles=lambda *_: 3, n_untouched=0
+        plan.plan_pairs,
+        own,
+        ground(8),
+        rules,
+        TUNED,
+        1,
+        n_cycles=lambda *_: 3,
+        n_untouched=0,
+        checks=False,
     )
     begins = Counter(told(one.tuned)["-b"] for one in walks())
     assert sorted(begins.values()).count(1) >= 1
@@ -214,11 +223,26 @@ def test_a_boundary_has_one_launch_and_none_where_its_size_is_known() -> None:
     assert Counter(told(one.tuned)["-b"] for one in again).most_common()[-1][1] == 2
 
 
-def test_results_of_every_size_are_checked_once_and_boundaries_are_not() -> None:
-    """A check costs more than the calls; four ranges hold four sizes an octave."""
-    pairs = planned([rule(Collective.ALL_REDUCE, 5000, 3 * MIB)])
-    checked = [dict(pairwise(one.tuned.argv))["-c"] for one in pairs]
-    assert checked.count("1") == 4
+@given(
+    low=st.integers(1024, 8 * MIB), octaves=st.floats(0.3, 9.0), n_ranks=st.sampled_from([2, 63])
+)
+def test_results_are_checked_at_four_sizes_an_octave_of_every_rule_and_hardly_elsewhere(
+    low: int, octaves: float, n_ranks: int
+) -> None:
+    """A check costs more than the calls: it has launches over what rules answer, and no others.
+
+    nccl-tests -c 1 checks every row; a launch of a few sizes alone measures none of them well.
+    """
+    high = round(min(16 * MIB, low * 2**octaves))
+    pairs = planned([rule(Collective.ALL_REDUCE, low, high)], n_ranks=n_ranks)
+    checked = [one for one in pairs if dict(pairwise(one.tuned.argv))["-c"] == "1"]
+    assert 1 <= len(checked) <= 4
+    tables = [printed(one.tuned, Collective.ALL_REDUCE, n_ranks, 4, True) for one in checked]
+    seen = sorted(size for size in set().union(*tables) if low <= size <= high)
+    edges = [low, *seen, high]
+    assert all(after / before <= 2**0.39 for before, after in pairwise(edges))
+    octaves_of_rule = log2(high / low)
+    assert all(6 <= len(table) <= max(6, octaves_of_rule + 2) for table in tables)
 
 
 def test_another_look_has_launches_of_its_own() -> None:
@@ -269,8 +293,8 @@ def test_other_conditions_are_each_by_themselves_and_have_no_boundaries() -> Non
         for one in found
     ]
     assert len(by[0]) > 8
-    # Four ranges, each with a replicate.
-    assert all(len(launches) == 8 for launches in by[1:])
+    # Four ranges, each with a replicate, and results of each.
+    assert all(len(launches) == 8 + 4 for launches in by[1:])
     assert ["-d" in one.argv and "bfloat16" in one.argv for one in by[1]] == [True] * len(by[1])
     assert all(one.argv[one.argv.index("-G") + 1] == "4" for one in by[2])
     assert all(one.beside is not None for one in by[3])
