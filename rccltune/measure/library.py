@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from rccltune.measure.site import Site
 
 # What the benchmark does not do over the real library (native_plugin/sim/real.c).
-_NOT_REAL: Final = frozenset("GR")
+_NOT_REAL: Final = frozenset("R")
 
 
 def over_real(site: Site, library: Path, one_process: bool) -> Site:

@@ -91,6 +91,18 @@ def test_amds_table_for_two_hosts(shared_data: Path) -> None:
 
 
 @pytest.mark.long
+@pytest.mark.parametrize("name", ["fork_gfx950_cpx_12fields.csv", "nvidia_example_nccl_tuner.conf"])
+def test_a_file_on_64_ranks(shared_data: Path, name: str) -> None:
+    """In CPX, all ranks alike: what the library leaves open runs, and every other size as without the plugin."""
+    ((_, place, sizes, ran, closed, wrong),) = asked(
+        "--place", "cpx-64", shared_data / "configs" / name
+    )
+    assert (place, wrong) == ("cpx-64", "0")
+    assert int(ran) > 0
+    assert int(ran) + int(closed) == int(sizes)
+
+
+@pytest.mark.long
 def test_rules_emitted_from_the_published_table_on_64_ranks(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
