@@ -115,6 +115,28 @@ def test_what_is_forced_is_shown_and_in_no_rule(
     assert "--force-tree-simple" in capsys.readouterr().err
 
 
+def test_how_tree_with_simple_can_be_measured_is_said(
+    fetched: Path, here: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """By an option with this release; no build of the user's own is asked for."""
+    asked = (*SMALL, "--setting", "tree/simple", "--setting", "tree/ll", "--plan")
+    assert run(["sweep", *asked, "-o", "s"]) == 0
+    said = capsys.readouterr()
+    assert "--force-tree-simple" in said.out + said.err
+    assert "scripts/enable-tree-simple" not in said.out + said.err
+
+
+def test_graphs_are_swept(fetched: Path, here: Path) -> None:
+    """What the library ran in captured graphs, by the samples; results are not checked there either."""
+    graphs = ("--graph", "2", "--setting", "tree/ll", "--setting", "ring/simple")
+    assert run(["sweep", *SMALL, *graphs, "-o", "s"]) == 0
+    samples = load_samples(open_session(here / "s"), Reporter())
+    good = [one for one in samples if one.doubt is None and one.key.setting.role is Role.FORCED]
+    assert {str(one.executed) for one in good} == {"tree/ll", "ring/simple"}
+    assert {bool(one.key.graph) for one in good} == {True}
+    assert {one.n_wrong for one in good} == {None}
+
+
 TWO = ("sweep", "--simulate", str(TWO_HOSTS), "--librccl", "real", "-o", "s", "--repeats", "1")
 
 

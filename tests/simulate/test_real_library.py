@@ -340,6 +340,7 @@ def test_a_plugin_that_refuses_fails_init_on_every_rank(start: Start, tmp_path: 
 
 
 @pytest.mark.long
+@pytest.mark.timeout(400)
 def test_64_ranks_in_cpx(start: Start, shared_data: Path) -> None:
     """As the prototype saw them, in one process of 6 GB."""
     table = expected(shared_data / "real-rccl/base-cpx.table.txt", "ar")
