@@ -66,6 +66,15 @@ def test_shipped_files_on_as_many_ranks_as_they_are_for() -> None:
     assert all(row[5] == "0" for row in rows)
 
 
+def test_the_rules_of_the_example_job() -> None:
+    """Every size of theirs runs as they say, on the eight ranks that they are for."""
+    ((*_, sizes, ran, closed, wrong),) = asked(
+        "--place", "spx-8", ROOT / "examples/job-simulated/rules.csv"
+    )
+    assert int(sizes) == int(ran) > 0
+    assert (closed, wrong) == ("0", "0")
+
+
 def test_a_file_that_the_plugin_refuses_is_nobodys_rules(shared_data: Path) -> None:
     """AMD's own test asset with mistakes in it."""
     file = shared_data / "configs/amd_test_incorrect_values_config.conf"
@@ -88,6 +97,32 @@ def test_amds_table_for_two_hosts(shared_data: Path) -> None:
     file = shared_data / "configs/amd_ext_tuner_gfx950.conf"
     ((*_, wrong),) = asked("--place", "two-hosts", file)
     assert wrong == "0"
+
+
+@pytest.mark.long
+@pytest.mark.timeout(400)
+@pytest.mark.parametrize(
+    ("place", "node"),
+    [
+        ("spx-8", ("mi300x", "--mode", "spx-nps1")),
+        ("two-hosts", (str(ROOT / "examples/nodes/two-mi300x.yaml"),)),
+    ],
+)
+def test_rules_emitted_from_a_sweep(
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    place: str,
+    node: tuple[str, ...],
+) -> None:
+    """Swept over the imitation, asked of the real library: each rule runs, or was closed, and nothing else changes."""
+    monkeypatch.chdir(tmp_path)
+    collectives = ("--collective", "all_reduce", "--collective", "reduce_scatter")
+    sizes = ("--min-bytes", "1K", "--max-bytes", "16M", "--factor", "4")
+    assert run(["sweep", "-o", "s", "--simulate", *node, *collectives, *sizes]) == 0
+    assert run(["emit-config", "s", "-o", "rules.csv", "--min-gain", "0"]) == 0
+    ((*_, n_sizes, ran, closed, wrong),) = asked("--place", place, tmp_path / "rules.csv")
+    assert int(ran) > 0
+    assert (int(ran) + int(closed), wrong) == (int(n_sizes), "0")
 
 
 # Each launch makes a communicator of 64 ranks, 13 s on two cores that nobody else uses.
