@@ -115,6 +115,12 @@ def test_what_is_forced_is_shown_and_in_no_rule(
     assert "--force-tree-simple" in capsys.readouterr().err
 
 
+def test_what_is_forced_is_checked(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """A cell that the library closed may be closed for its results; without a GPU N/A is all that comes."""
+    assert run(["sweep", "--mode", "none", "--force-tree-simple", "--check", "0"]) == 2
+    assert "--check 0" in capsys.readouterr().err
+
+
 def test_how_tree_with_simple_can_be_measured_is_said(
     fetched: Path, here: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
