@@ -110,6 +110,8 @@ def test_what_is_forced_is_shown_and_in_no_rule(
     said = capsys.readouterr()
     assert "tree,simple" not in said.out
     assert "it was forced; the library leaves it out" in said.err
+    assert run(["report", "s"]) == 0
+    assert "tree/simple [forced]" in (here / "s/report.html").read_text()
     imitated = [word for word in forced if word not in ("--librccl", "real")]
     assert run(["sweep", *imitated, "-o", "t"]) == 4
     assert "--force-tree-simple" in capsys.readouterr().err
