@@ -9,6 +9,7 @@ source_dir=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
 fuzz_seconds=10
 [ "${1:-}" = --long ] && fuzz_seconds=60
 coverage_floor=95
+hip_coverage_floor=85 # by its own tests, where no real RCCL calls the rest
 jobs=${RCCLTUNE_JOBS:-2}
 failed=()
 
@@ -112,6 +113,13 @@ fuzz() {
         echo "note: $(grep -o 'number_of_executed_units: .*' "$build_root/fuzz.log")"
 }
 
+check_hip_coverage() {
+    local counted=(gcovr --root "$source_dir" --filter "$source_dir/hip/[^/]*\.c")
+    check_hip coverage -DCMAKE_BUILD_TYPE=Debug -DCMAKE_C_FLAGS=--coverage &&
+        cd "$build_root/hip-coverage" && "${counted[@]}" --fail-under-line "$hip_coverage_floor" . &&
+        echo "note: lines $("${counted[@]}" . | awk '/^TOTAL/ {print $4}')"
+}
+
 # The stand-in HIP runtime is a project of its own: check_hip NAME [CMAKE OPTION…].
 check_hip() {
     local folder=$build_root/hip-$1
@@ -177,6 +185,7 @@ else
 fi
 if have gcovr && have gcov; then
     step "coverage: at least $coverage_floor % of lines" check_coverage
+    step "stand-in HIP runtime: coverage" check_hip_coverage
 else
     skip "coverage" "gcovr or gcov is not installed"
 fi

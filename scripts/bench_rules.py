@@ -6,8 +6,9 @@ scripts/bench rules [--place spx-8 --place two-hosts ...] FILE...     needs scri
 from __future__ import annotations
 
 import argparse
+import re
 import sys
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass, field
 from functools import cache
 from pathlib import Path
@@ -28,6 +29,9 @@ from rccltune.machine import RealCall
 from rccltune.model import LaunchError
 
 SIZES: Final = ("-e", "512M", "-f", "2", "-n", "1", "-w", "0", "-c", "0")
+# Variables that a file of ours says it needs are set with and without the plugin.
+NEEDS: Final = re.compile(r"^#@ needs (\w+)=(\S+)$", re.MULTILINE)
+LL128: Final = ("RCCL_LL128_FORCE_ENABLE", "1")
 # Powers of two; where a row has none of them, what lies between as well.
 STARTS: Final = (512, 640, 768, 896)
 
@@ -55,19 +59,24 @@ def main() -> int:
     names = said.place or ("spx-2", "spx-4", "spx-8", "two-hosts")
 
     @cache
-    def untouched(place: Place, collective: str, start: int) -> list[RealCall]:
-        return run(library, place, collective, ("-b", str(start), *SIZES), {})
+    def untouched(
+        place: Place, collective: str, start: int, needs: tuple[tuple[str, str], ...]
+    ) -> list[RealCall]:
+        return run(library, place, collective, ("-b", str(start), *SIZES), dict(needs))
 
     bad = 0
     print("| file | where | sizes with a row | ran as it says | closed by the library | else |")
     print("|---|---|--:|--:|--:|--:|")
     for file in said.files:
         named = "/".join(file.resolve().parts[-2:])
+        needs = tuple(NEEDS.findall(file.read_text(errors="replace")))
         for place in (PLACES[name] for name in names):
             found = Found()
             for collective in COLLECTIVES:
+                offered = place.offered(collective, ll128=LL128 in needs)
                 rows = rows_of(file.read_text(errors="replace"), place, collective)
                 variables = {
+                    **dict(needs),
                     "NCCL_TUNER_PLUGIN": str(plugin.library()),
                     "NCCL_TUNER_CONFIG_FILE": str(file.resolve()),
                 }
@@ -78,15 +87,15 @@ def main() -> int:
                     except LaunchError:
                         found.refused = True  # the plugin said why
                         break
-                    before = untouched(place, collective, start)
-                    compare(found, rows, place, before, ended)
+                    before = untouched(place, collective, start, needs)
+                    compare(found, rows, offered, before, ended)
             if found.refused:
                 print(f"| {named} | {place.name} | refused by the plugin | | | |", flush=True)
             elif found.sizes:
                 counts = (found.sizes, found.ran, found.closed, len(found.wrong))
                 print(f"| {named} | {place.name} | {' | '.join(map(str, counts))} |", flush=True)
             for line in found.wrong:
-                print(f"  {line}", file=sys.stderr)
+                print(f"  {place.name} {line}", file=sys.stderr)
             bad += len(found.wrong)
     return bad > 0
 
@@ -132,7 +141,7 @@ def starts_of(rows: Sequence[Row]) -> tuple[int, ...]:
 def compare(
     found: Found,
     rows: Sequence[Row],
-    place: Place,
+    offered: Collection[str],
     before: Sequence[RealCall],
     after: Sequence[RealCall],
 ) -> None:
@@ -140,7 +149,6 @@ def compare(
     for own, call in zip(calls(before), calls(after), strict=True):
         asked, first = call[0], own[0]
         fitting = [row for row in rows if row.low <= asked.nbytes <= row.high]
-        offered = place.offered(asked.collective)
         chosen = next((row for row in fitting if row.setting in offered), None)
         direct = first.setting == "direct"
         wanted = first.setting if chosen is None or direct else chosen.setting
@@ -148,21 +156,15 @@ def compare(
         alike = {(r.setting, r.channels, r.blocks) for r in call}
         if len(alike) > 1 or asked.setting != wanted:
             ran = ", ".join(sorted({r.setting for r in call}))
-            found.wrong.append(
-                f"{place.name} {asked.collective} {asked.nbytes}: {ran}, not {wanted}"
-            )
+            found.wrong.append(f"{asked.collective} {asked.nbytes}: {ran}, not {wanted}")
         elif chosen is not None and not direct:
             found.ran += 1
             if 0 < chosen.channels < asked.channels:
-                found.wrong.append(
-                    f"{place.name} {asked.collective} {asked.nbytes}: {asked.channels} channels"
-                )
+                found.wrong.append(f"{asked.collective} {asked.nbytes}: {asked.channels} channels")
         else:
             found.closed += bool(fitting)
             if asked.channels != first.channels:
-                found.wrong.append(
-                    f"{place.name} {asked.collective} {asked.nbytes}: other channels"
-                )
+                found.wrong.append(f"{asked.collective} {asked.nbytes}: other channels")
 
 
 if __name__ == "__main__":

@@ -36,14 +36,14 @@ class Place:
         """As the node file has it."""
         return str(load_node(node_path(self.node)).raw["hardware"]["mode"])
 
-    def offered(self, collective: str) -> tuple[str, ...]:
-        """Settings that this release lets a tuner choose without a variable (docs/real-library.md)."""
+    def offered(self, collective: str, *, ll128: bool = False) -> tuple[str, ...]:
+        """Settings that this release lets a tuner choose (docs/real-library.md), LL128 forced on or not."""
+        rings = (*_ONE_HOST, "ring/ll128") if self.nodes > 1 or ll128 else _ONE_HOST
+        if collective != "all_reduce":
+            return rings
         if self.nodes > 1:
-            rings = (*_ONE_HOST, "ring/ll128")
-            return (*rings, "tree/ll", "tree/ll128", "tree/simple") * (
-                collective == "all_reduce"
-            ) or rings
-        return (*_ONE_HOST, "tree/ll") if collective == "all_reduce" else _ONE_HOST
+            return (*rings, "tree/ll", "tree/ll128", "tree/simple")
+        return (*rings, "tree/ll", *("tree/ll128",) * ll128)
 
 
 PLACES: Final = {

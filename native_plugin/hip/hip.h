@@ -26,19 +26,22 @@ struct hip_node {
     bool has_nics; /* one an OAM, as several nodes need */
 };
 
-/* What a device was last told to run. */
+/* What a device was told to run. */
 struct hip_ran {
     int n_collectives, n_point_to_point, n_launches; /* since rccltune_hip_forget */
-    char algorithm[16], protocol[16];                /* the profiler's words: RING, SIMPLE */
+    /* Of one of its collectives. */
+    char algorithm[16], protocol[16]; /* the profiler's words: RING, SIMPLE; empty where none is */
     int channels;
-    unsigned grid; /* blocks of the last kernel */
-    char kernel[64];
+    /* Of one of its kernels, empty where none is. */
+    unsigned grid; /* blocks */
+    const char *kernel;
 };
 
 /* The bench's own calls; devices are said once, before the library is loaded. */
 EXPORT void rccltune_hip_devices(const struct hip_node *node);
 EXPORT void rccltune_hip_forget(int device);
-EXPORT void rccltune_hip_ran(int device, struct hip_ran *ran);
+/* The collective and the kernel with this number, from 0. */
+EXPORT void rccltune_hip_ran(int device, int number, struct hip_ran *ran);
 
 /* The name under which RCCL reads the topology that each device would have found (NCCL_TOPO_FILE).
  */
@@ -52,7 +55,9 @@ EXPORT bool rccltune_hip_is_parted(void);
 
 /* Between the parts. */
 extern struct hip_node hip_node;
-extern struct hip_ran hip_ran[HIP_MAX_DEVICES];
+void hip_note_collective(int device, const char *algorithm, const char *protocol, int channels);
+void hip_note_point_to_point(int device);
+void hip_note_kernel(int device, const char *name, unsigned grid);
 int hip_current(void); /* this thread's device */
 int hip_fail(int error);
 int hip_unmade(const char *name);

@@ -14,10 +14,15 @@ enum {
     HIP_INVALID_VALUE = 1,
     HIP_OUT_OF_MEMORY = 2,
     HIP_INVALID_DEVICE = 101,
+    HIP_ILLEGAL_STATE = 401,
     HIP_NOT_FOUND = 500,
-    HIP_NOT_SUPPORTED = 801
+    HIP_NOT_SUPPORTED = 801,
+    HIP_CAPTURE_UNSUPPORTED = 900,
+    HIP_CAPTURE_UNMATCHED = 903,
+    HIP_CAPTURED_EVENT = 907
 };
 enum { HIP_MEMORY_HOST = 1, HIP_MEMORY_DEVICE = 2 };
+enum { CAPTURE_NONE = 0, CAPTURE_ACTIVE = 1, CAPTURE_DEPENDENCIES_SET = 1, USER_OBJECT_MOVE = 1 };
 
 struct hip_dim3 {
     uint32_t x, y, z;
@@ -30,6 +35,12 @@ struct hip_pointer_attributes {
     unsigned flags;
 };
 _Static_assert(sizeof(struct hip_pointer_attributes) == 32, "hipPointerAttribute_t");
+
+/* hipHostNodeParams */
+struct hip_host_work {
+    void (*function)(void *);
+    void *data;
+};
 
 struct hip_ipc_handle {
     char reserved[64];

@@ -13,6 +13,7 @@
 #include <unistd.h>
 
 #include "hip.h"
+#include "stream.h"
 
 #ifndef RANGE_BYTES /* ThreadSanitizer leaves less room for addresses */
 #define RANGE_BYTES ((size_t)1 << 40)
@@ -184,7 +185,9 @@ EXPORT int hipExtMallocWithFlags(void **pointer, size_t size, unsigned flags)
 
 EXPORT int hipMallocFromPoolAsync(void **pointer, size_t size, void *pool, void *stream)
 {
-    (void)pool, (void)stream;
+    (void)pool;
+    if (hip_is_captured(stream))
+        return hip_unmade("hipMallocFromPoolAsync in a graph");
     return take(hip_current(), pointer, size);
 }
 
@@ -232,13 +235,15 @@ EXPORT int hipMemcpy(void *to, const void *from, size_t size, int kind)
 
 EXPORT int hipMemcpyAsync(void *to, const void *from, size_t size, int kind, void *stream)
 {
-    (void)stream;
+    if (hip_is_captured(stream))
+        return hip_unmade("hipMemcpyAsync in a graph");
     return hipMemcpy(to, from, size, kind);
 }
 
 EXPORT int hipMemsetAsync(void *pointer, int value, size_t size, void *stream)
 {
-    (void)stream;
+    if (hip_is_captured(stream))
+        return hip_unmade("hipMemsetAsync in a graph");
     fill(pointer, value, size);
     return HIP_OK;
 }

@@ -51,16 +51,13 @@ static int start(void **context, int *mask, const char *name, uint64_t id, int n
 
 static int start_event(void *context, void **event, struct descriptor *descriptor)
 {
-    struct hip_ran *ran = &hip_ran[*(int *)context];
+    int device = *(int *)context;
     *event = context; /* without one the library tells nothing of what lies inside it */
     if (descriptor->type == EVENT_POINT_TO_POINT)
-        ran->n_point_to_point++;
-    if (descriptor->type != EVENT_COLLECTIVE)
-        return 0;
-    ran->n_collectives++;
-    ran->channels = descriptor->of.collective.channels;
-    snprintf(ran->algorithm, sizeof ran->algorithm, "%s", descriptor->of.collective.algorithm);
-    snprintf(ran->protocol, sizeof ran->protocol, "%s", descriptor->of.collective.protocol);
+        hip_note_point_to_point(device);
+    if (descriptor->type == EVENT_COLLECTIVE)
+        hip_note_collective(device, descriptor->of.collective.algorithm,
+                            descriptor->of.collective.protocol, descriptor->of.collective.channels);
     return 0;
 }
 

@@ -9,41 +9,34 @@
 #include <stdlib.h>
 
 #include "hip.h"
+#include "stream.h"
 
-struct hip_ran hip_ran[HIP_MAX_DEVICES];
 static atomic_long clock_us;
-
-void rccltune_hip_forget(int device)
-{
-    hip_ran[device] = (struct hip_ran){0};
-}
-
-void rccltune_hip_ran(int device, struct hip_ran *ran)
-{
-    *ran = hip_ran[device];
-}
 
 struct event {
     long us;
+    /* Of the stream that it was last recorded in, while that was captured. */
+    unsigned long long capture;
+    void *last;
 };
 
 EXPORT int hipStreamCreateWithFlags(void **stream, unsigned flags)
 {
     (void)flags;
-    *stream = calloc(1, 1);
+    *stream = calloc(1, sizeof(struct hip_stream));
     return *stream != NULL ? HIP_OK : hip_fail(HIP_OUT_OF_MEMORY);
 }
 
 EXPORT int hipStreamDestroy(void *stream)
 {
+    hip_leave_capture(stream);
     free(stream);
     return HIP_OK;
 }
 
 EXPORT int hipStreamSynchronize(void *stream)
 {
-    (void)stream;
-    return HIP_OK;
+    return hip_is_captured(stream) ? hip_fail(HIP_CAPTURE_UNSUPPORTED) : HIP_OK;
 }
 
 EXPORT int hipDeviceSynchronize(void)
@@ -53,38 +46,12 @@ EXPORT int hipDeviceSynchronize(void)
 
 EXPORT int hipStreamWaitEvent(void *stream, void *event, unsigned flags)
 {
-    (void)stream, (void)event, (void)flags;
-    return HIP_OK;
-}
-
-/* Nothing is ever captured: the benchmark refuses graphs over the real library. */
-EXPORT int hipStreamIsCapturing(void *stream, int *status)
-{
-    (void)stream;
-    *status = 0;
-    return HIP_OK;
-}
-
-EXPORT int hipStreamGetCaptureInfo_v2(void *stream, int *status, unsigned long long *id,
-                                      void **graph, const void **dependencies, size_t *n)
-{
-    (void)stream;
-    *status = 0;
-    if (id != NULL)
-        *id = 0;
-    if (graph != NULL)
-        *graph = NULL;
-    if (dependencies != NULL)
-        *dependencies = NULL;
-    if (n != NULL)
-        *n = 0;
-    return HIP_OK;
-}
-
-EXPORT int hipThreadExchangeStreamCaptureMode(int *mode)
-{
-    (void)mode;
-    return HIP_OK;
+    const struct event *awaited = event;
+    (void)flags;
+    if (awaited->capture != 0)
+        return hip_wait_for_capture(stream, awaited->capture, awaited->last);
+    return HIP_OK; /* in a graph too: what was recorded outside of it is over when that is launched
+                    */
 }
 
 EXPORT int hipEventCreateWithFlags(void **event, unsigned flags)
@@ -107,21 +74,21 @@ EXPORT int hipEventDestroy(void *event)
 
 EXPORT int hipEventRecord(void *event, void *stream)
 {
-    (void)stream;
-    ((struct event *)event)->us = atomic_load(&clock_us);
+    struct event *recorded = event;
+    recorded->us = atomic_load(&clock_us);
+    recorded->capture = hip_capture_of(stream);
+    recorded->last = recorded->capture != 0 ? ((struct hip_stream *)stream)->last : NULL;
     return HIP_OK;
 }
 
 EXPORT int hipEventQuery(void *event)
 {
-    (void)event;
-    return HIP_OK;
+    return ((struct event *)event)->capture == 0 ? HIP_OK : hip_fail(HIP_CAPTURED_EVENT);
 }
 
 EXPORT int hipEventSynchronize(void *event)
 {
-    (void)event;
-    return HIP_OK;
+    return hipEventQuery(event);
 }
 
 EXPORT int hipEventElapsedTime(float *ms, void *from, void *to)
@@ -132,9 +99,7 @@ EXPORT int hipEventElapsedTime(float *ms, void *from, void *to)
 
 EXPORT int hipLaunchHostFunc(void *stream, void (*function)(void *), void *data)
 {
-    (void)stream;
-    function(data);
-    return HIP_OK;
+    return hip_put(stream, &(struct hip_work){.kind = WORK_HOST, .host = {function, data}});
 }
 
 EXPORT int hipMemPoolCreate(void **pool, const void *properties)
@@ -221,25 +186,37 @@ EXPORT int hipFuncSetAttribute(const void *function, int attribute, int value)
     return HIP_OK;
 }
 
-static void note(const void *function, struct hip_dim3 grid)
+void hip_do(const struct hip_work *work)
 {
-    struct hip_ran *ran = &hip_ran[hip_current()];
-    ran->n_launches++;
-    ran->grid = grid.x;
-    ran->kernel[0] = '\0';
-    for (size_t i = 0; i < n_kernels; i++) {
-        if (kernels[i].function == function)
-            snprintf(ran->kernel, sizeof ran->kernel, "%s", kernels[i].name);
+    const char *name = "";
+    switch (work->kind) {
+    case WORK_HOST:
+        work->host.function(work->host.data);
+        break;
+    case WORK_EVENT:
+        hipEventRecord(work->event, NULL);
+        break;
+    case WORK_KERNEL:
+        for (size_t i = 0; i < n_kernels; i++) {
+            if (kernels[i].function == work->kernel.function)
+                name = kernels[i].name;
+        }
+        hip_note_kernel(work->kernel.device, name, work->kernel.grid);
+        atomic_fetch_add(&clock_us, 1);
     }
-    atomic_fetch_add(&clock_us, 1);
+}
+
+static int launch(void *stream, const void *function, struct hip_dim3 grid)
+{
+    return hip_put(stream, &(struct hip_work){.kind = WORK_KERNEL,
+                                              .kernel = {function, grid.x, hip_current()}});
 }
 
 EXPORT int hipLaunchKernel(const void *function, struct hip_dim3 grid, struct hip_dim3 block,
                            void **arguments, size_t shared, void *stream)
 {
-    (void)block, (void)arguments, (void)shared, (void)stream;
-    note(function, grid);
-    return HIP_OK;
+    (void)block, (void)arguments, (void)shared;
+    return launch(stream, function, grid);
 }
 
 EXPORT int hipExtLaunchKernel(const void *function, struct hip_dim3 grid, struct hip_dim3 block,
@@ -249,8 +226,8 @@ EXPORT int hipExtLaunchKernel(const void *function, struct hip_dim3 grid, struct
     (void)block, (void)arguments, (void)shared, (void)flags;
     if (before != NULL)
         hipEventRecord(before, stream);
-    note(function, grid);
-    if (after != NULL)
+    int result = launch(stream, function, grid);
+    if (after != NULL && result == HIP_OK)
         hipEventRecord(after, stream);
-    return HIP_OK;
+    return result;
 }

@@ -1,5 +1,5 @@
-/* What the library imports and never needs here: graphs, and memory by pieces (cuMem), which the
- * devices say they do not have.  Each fails, and says which it was. */
+/* What the library imports and never needs here: memory by pieces (cuMem), which the devices say
+ * they do not have.  Each fails, and says which it was. */
 #include "hip.h"
 
 #define UNMADE(name)                                                                               \
@@ -9,12 +9,6 @@
         return hip_unmade(#name);                                                                  \
     }
 
-UNMADE(hipGraphAddDependencies)
-UNMADE(hipGraphAddEventRecordNode)
-UNMADE(hipGraphAddHostNode)
-UNMADE(hipGraphRetainUserObject)
-UNMADE(hipStreamUpdateCaptureDependencies)
-UNMADE(hipUserObjectCreate)
 UNMADE(hipMemAddressFree)
 UNMADE(hipMemAddressReserve)
 UNMADE(hipMemCreate)

@@ -156,6 +156,7 @@ static void bench_time(struct bench *bench, const struct row *row, struct counts
     if (o->warmup > 0)
         run_block(bench, &(struct block){.call = single, .n_calls = 1}, &decision);
     block.n_calls = o->iters;
+    block.graph_launches = o->graph;
     block.timed = true;
     int group = o->agg_iters > 1 ? o->agg_iters : 1;
     struct half half = {.time_us = run_block(bench, &block, &decision) / group, .wrong = -1};
@@ -170,7 +171,10 @@ static void bench_time(struct bench *bench, const struct row *row, struct counts
         int64_t wrong = wrong_elements(bench, &s) + rounded_elements(bench, &decision, counts);
         if (wrong > 0)
             checks = 1; /* the first wrong result ends them */
-        run_block(bench, &(struct block){.call = single, .n_calls = checks}, &decision);
+        run_block(
+            bench,
+            &(struct block){.call = single, .n_calls = checks, .graph_launches = o->graph > 0},
+            &decision);
         if (wrong > 0 && is_checked(bench, in_place))
             bench->errors += bench->n_ranks / bench->ranks_per_proc; /* every process counts it */
         /* The real library's kernels are launched and not run: there is nothing to compare. */

@@ -53,6 +53,7 @@ struct bench {
 struct block {
     struct call call;
     int n_calls;
+    int graph_launches; /* 0 where the calls are not captured */
     bool timed;
 };
 

@@ -202,7 +202,7 @@ void tell_ran(const struct comm *comm, int local, const struct decision *d, cons
 static void issue_really(const struct bench *bench, struct comm *comm, const struct block *block)
 {
     int n_calls = calls_are_alike(comm) ? 1 : block->n_calls;
-    int result = real_issue(comm, &block->call, n_calls);
+    int result = real_issue(comm, &block->call, n_calls, block->graph_launches);
     if (result != NCCL_SUCCESS)
         test_failure(bench, result, real_last_error());
 }
@@ -250,7 +250,7 @@ double run_block(struct bench *bench, const struct block *block, struct decision
     for (int c = 0; c < bench->n_comms; c++)
         compare(bench, c);
     double mean = mean_over_ranks(bench);
-    int launches = bench->options.graph > 1 && block->timed ? bench->options.graph : 1;
+    int launches = block->graph_launches > 1 ? block->graph_launches : 1;
     npkit_calls(block->call.collective, decision, block->call.n_bytes, block->n_calls, bench->clock,
                 mean);
     bench->pass_began |= block->call.n_bytes > 0;

@@ -1,58 +1,16 @@
 #include "real.h"
 
-#include <dlfcn.h>
-#include <errno.h>
 #include <limits.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
 
-#include "../hip/hip.h"
-
-static const char library_variable[] = "RCCLTUNE_SIM_LIBRCCL",
-                  folder_variable[] = "RCCLTUNE_SIM_HIP";
-
-struct unique_id {
-    uint64_t words[16];
-};
-
-/* RCCL's public interface (rccl.h of ROCm 7.2.4); an unscoped enum is an int. */
-static struct {
-    int (*get_version)(int *);
-    int (*get_unique_id)(struct unique_id *);
-    int (*comm_init_rank)(void **, int, struct unique_id, int);
-    int (*comm_finalize)(void *);
-    int (*comm_destroy)(void *);
-    int (*comm_abort)(void *);
-    const char *(*get_last_error)(void *);
-    int (*group_start)(void);
-    int (*group_end)(void);
-    int (*all_reduce)(const void *, void *, size_t, int, int, void *, void *);
-    int (*reduce_scatter)(const void *, void *, size_t, int, int, void *, void *);
-    int (*all_gather)(const void *, void *, size_t, int, void *, void *);
-    int (*broadcast)(const void *, void *, size_t, int, int, void *, void *);
-    int (*reduce)(const void *, void *, size_t, int, int, int, void *, void *);
-    /* Communicator, function, count, type, two that do not matter here, calls of a group;
-     * algorithm, protocol, channels. */
-    int (*get_algorithm)(void *, int, uint64_t, int, int, int, int, int *, int *, int *);
-    int (*get_algorithm_name)(int, const char **);
-    int (*get_protocol_name)(int, const char **);
-} rccl;
-
-static struct {
-    void (*devices)(const struct hip_node *);
-    void (*forget)(int);
-    void (*ran)(int, struct hip_ran *);
-    int (*set_device)(int);
-    int (*malloc)(void **, size_t);
-    int (*stream)(void **, unsigned);
-} hip;
+#include "real_api.h"
 
 /* A communicator's ranks in this process. */
 struct real_comm {
     struct real_rank {
-        void *comm, *stream;
+        void *comm, *stream, *graph, *instance;
         char *send, *receive;
         int device;
         int next; /* of the decisions below */
@@ -60,98 +18,6 @@ struct real_comm {
     } * ranks;
     int room; /* decisions of a rank */
 };
-
-bool real_is_wanted(void)
-{
-    const char *file = getenv(library_variable);
-    return file != NULL && *file != '\0';
-}
-
-static void folder_of(const char *file, char *folder, size_t size)
-{
-    const char *slash = strrchr(file, '/');
-    int length = slash != NULL ? (int)(slash - file) : 0;
-    if (length == 0 || (size_t)length >= size)
-        sim_fail("%s is no absolute path", file);
-    snprintf(folder, size, "%.*s", length, file);
-}
-
-void real_restart(char **argv)
-{
-    char self[PATH_MAX], folder[PATH_MAX], beside[PATH_MAX], path[2 * PATH_MAX],
-        loader[PATH_MAX + 32], preload[PATH_MAX + 32];
-    if (!real_is_wanted() || getenv(folder_variable) != NULL)
-        return;
-    ssize_t length = readlink("/proc/self/exe", self, sizeof self - 1);
-    if (length <= 0)
-        sim_fail("cannot read /proc/self/exe: %s", strerror(errno));
-    self[length] = '\0';
-    folder_of(self, beside, sizeof beside); /* …/_native/sim, or …/_native */
-    folder_of(beside, folder, sizeof folder);
-    strncat(folder, "/hip", sizeof folder - strlen(folder) - 1);
-    folder_of(getenv(library_variable), beside, sizeof beside);
-    snprintf(path, sizeof path, "%s:%s", folder, beside);
-    snprintf(preload, sizeof preload, "%s/zero_pages.so", folder);
-    snprintf(loader, sizeof loader, "%s/ld-linux-x86-64.so.2", beside);
-    const char *interpreter = access(loader, X_OK) == 0 ? loader : "/lib64/ld-linux-x86-64.so.2";
-    if (access(preload, R_OK) != 0)
-        sim_fail("the stand-in HIP runtime is not built (%s)", preload);
-    size_t n = 0;
-    while (argv[n] != NULL)
-        n++;
-    char **again = calloc(n + 8, sizeof *again);
-    if (again == NULL || setenv(folder_variable, folder, 1) != 0)
-        sim_fail("no memory to start again");
-    char *const start[] = {
-        (char *)(uintptr_t)interpreter, "--library-path", path, "--preload", preload, self};
-    memcpy(again, start, sizeof start);
-    memcpy(again + sizeof start / sizeof *start, argv + 1, n * sizeof *argv);
-    execv(interpreter, again);
-    sim_fail("cannot start %s: %s", interpreter, strerror(errno));
-}
-
-static void *look_up(void *library, const char *name)
-{
-    void *found = dlsym(library, name);
-    if (found == NULL)
-        sim_fail("%s: %s", getenv(library_variable), dlerror());
-    return found;
-}
-
-/* POSIX lets dlsym give functions; ISO C has no cast for it. */
-#define FIND(library, member, name)                                                                \
-    memcpy(&(member), &(void *){look_up(library, name)}, sizeof(void *))
-
-static void load(void)
-{
-    const char *file = getenv(library_variable);
-    void *library = dlopen(file, RTLD_NOW | RTLD_LOCAL);
-    if (library == NULL)
-        sim_fail("the library does not load over the stand-in HIP runtime: %s", dlerror());
-    FIND(library, rccl.get_version, "ncclGetVersion");
-    FIND(library, rccl.get_unique_id, "ncclGetUniqueId");
-    FIND(library, rccl.comm_init_rank, "ncclCommInitRank");
-    FIND(library, rccl.comm_finalize, "ncclCommFinalize");
-    FIND(library, rccl.comm_destroy, "ncclCommDestroy");
-    FIND(library, rccl.comm_abort, "ncclCommAbort");
-    FIND(library, rccl.get_last_error, "ncclGetLastError");
-    FIND(library, rccl.group_start, "ncclGroupStart");
-    FIND(library, rccl.group_end, "ncclGroupEnd");
-    FIND(library, rccl.all_reduce, "ncclAllReduce");
-    FIND(library, rccl.reduce_scatter, "ncclReduceScatter");
-    FIND(library, rccl.all_gather, "ncclAllGather");
-    FIND(library, rccl.broadcast, "ncclBroadcast");
-    FIND(library, rccl.reduce, "ncclReduce");
-    FIND(library, rccl.get_algorithm, "rcclGetAlgoInfo");
-    FIND(library, rccl.get_algorithm_name, "rcclGetAlgoName");
-    FIND(library, rccl.get_protocol_name, "rcclGetProtocolName");
-    FIND(RTLD_DEFAULT, hip.devices, "rccltune_hip_devices");
-    FIND(RTLD_DEFAULT, hip.forget, "rccltune_hip_forget");
-    FIND(RTLD_DEFAULT, hip.ran, "rccltune_hip_ran");
-    FIND(RTLD_DEFAULT, hip.set_device, "hipSetDevice");
-    FIND(RTLD_DEFAULT, hip.malloc, "hipMalloc");
-    FIND(RTLD_DEFAULT, hip.stream, "hipStreamCreateWithFlags");
-}
 
 static void check(const struct bench *bench)
 {
@@ -161,8 +27,8 @@ static void check(const struct bench *bench)
     if (bench->collective >= N_TUNABLE)
         sim_fail("over the real library only collectives that ask a tuner run, not %s",
                  collective_names[bench->collective]);
-    if (o->graph > 0 || o->agg_iters > 1 || o->registered > 0)
-        sim_fail("over the real library there is no -G, -m or -R");
+    if (o->agg_iters > 1 || o->registered > 0)
+        sim_fail("over the real library there is no -m or -R");
     if (bench->n_nodes > 1 && bench->n_local > bench->n_ranks / bench->n_nodes)
         sim_fail("ranks of several hosts cannot be one process over the real library: it tells "
                  "hosts apart by process");
@@ -180,7 +46,7 @@ static void check(const struct bench *bench)
 int real_open(const struct bench *bench)
 {
     const struct node *node = &bench->node;
-    const char *folder = getenv(folder_variable);
+    const char *folder = getenv(REAL_FOLDER_VARIABLE);
     char runtime[PATH_MAX + 32];
     int version = 0;
     check(bench);
@@ -193,7 +59,7 @@ int real_open(const struct bench *bench)
         setenv("NCCL_HOSTID", host_of(bench, bench->first_rank, host, sizeof host), 1);
     }
     setenv("NCCL_TOPO_FILE", HIP_TOPOLOGY_FILE, 0); /* a site's own counts */
-    load();
+    real_load();
     struct hip_node devices = {.n_devices = node->ranks / node->nodes,
                                .per_oam = node->devices_per_oam,
                                .compute_units = node->compute_units,
@@ -201,9 +67,9 @@ int real_open(const struct bench *bench)
                                .has_nics = bench->n_nodes > 1};
     snprintf(devices.product, sizeof devices.product, "%s", node->product);
     snprintf(devices.arch, sizeof devices.arch, "%s", node->arch);
-    hip.devices(&devices);
-    if (rccl.get_version(&version) != NCCL_SUCCESS)
-        sim_fail("%s does not tell its version", getenv(library_variable));
+    real_hip.devices(&devices);
+    if (real_rccl.get_version(&version) != NCCL_SUCCESS)
+        sim_fail("%s does not tell its version", getenv(REAL_LIBRARY_VARIABLE));
     return version;
 }
 
@@ -212,7 +78,7 @@ void real_print_version(const struct bench *bench, const char *host)
 {
     int v = bench->library.version;
     printf("# SIMULATED times; RCCL %d.%d.%d, real: %s (%s, simulated node %s)\n", v / 10000,
-           v / 100 % 100, v % 100, getenv(library_variable), host, bench->node.name);
+           v / 100 % 100, v % 100, getenv(REAL_LIBRARY_VARIABLE), host, bench->node.name);
 }
 
 /* The process of a communicator's first rank makes its id; everybody reads it out of that slot. */
@@ -222,7 +88,7 @@ static void exchange_ids(struct bench *bench, struct unique_id ids[MAX_GROUPS])
     for (int c = 0; c < bench->n_comms; c++) {
         int first = bench->members[c][0];
         is_maker[c] = first >= bench->first_rank && first < bench->first_rank + bench->n_local;
-        if (is_maker[c] && rccl.get_unique_id(&ids[c]) != NCCL_SUCCESS)
+        if (is_maker[c] && real_rccl.get_unique_id(&ids[c]) != NCCL_SUCCESS)
             test_failure(bench, NCCL_SYSTEM_ERROR, real_last_error());
     }
     for (int word = 0; word < 16; word++) {
@@ -248,8 +114,10 @@ static void make_room(struct bench *bench, struct comm *comm)
     for (int i = 0; i < comm->n_local; i++) {
         struct real_rank *rank = &comm->real->ranks[i];
         rank->device = device_of(bench, comm->world_ranks[i]);
-        if (hip.set_device(rank->device) != 0 || hip.malloc((void **)&rank->send, bytes) != 0 ||
-            hip.malloc((void **)&rank->receive, bytes) != 0 || hip.stream(&rank->stream, 1) != 0)
+        if (real_hip.set_device(rank->device) != 0 ||
+            real_hip.malloc((void **)&rank->send, bytes) != 0 ||
+            real_hip.malloc((void **)&rank->receive, bytes) != 0 ||
+            real_hip.stream(&rank->stream, 1) != 0)
             sim_fail("no simulated memory for %zu bytes on device %d", bytes, rank->device);
     }
 }
@@ -258,18 +126,18 @@ void real_init(struct bench *bench)
 {
     static struct unique_id ids[MAX_GROUPS];
     exchange_ids(bench, ids);
-    int result = rccl.group_start();
+    int result = real_rccl.group_start();
     for (int c = 0; c < bench->n_comms; c++) {
         struct comm *comm = &bench->comms[c];
         comm->library = &bench->library;
         make_room(bench, comm);
         for (int i = 0; i < comm->n_local && result == NCCL_SUCCESS; i++) {
-            hip.set_device(comm->real->ranks[i].device);
-            result = rccl.comm_init_rank(&comm->real->ranks[i].comm, comm->n_ranks, ids[c],
-                                         comm->ranks[i]);
+            real_hip.set_device(comm->real->ranks[i].device);
+            result = real_rccl.comm_init_rank(&comm->real->ranks[i].comm, comm->n_ranks, ids[c],
+                                              comm->ranks[i]);
         }
     }
-    int ended = rccl.group_end();
+    int ended = real_rccl.group_end();
     result = result != NCCL_SUCCESS ? result : ended;
     if (result != NCCL_SUCCESS)
         test_failure(bench, result, real_last_error());
@@ -291,18 +159,18 @@ static int issue(const struct comm *comm, int local, const struct call *call)
     }
     switch (call->collective) {
     case COLL_ALL_REDUCE:
-        return rccl.all_reduce(send, receive, count, call->dtype, call->op, rank->comm,
-                               rank->stream);
+        return real_rccl.all_reduce(send, receive, count, call->dtype, call->op, rank->comm,
+                                    rank->stream);
     case COLL_ALL_GATHER:
-        return rccl.all_gather(send, receive, count, call->dtype, rank->comm, rank->stream);
+        return real_rccl.all_gather(send, receive, count, call->dtype, rank->comm, rank->stream);
     case COLL_REDUCE_SCATTER:
-        return rccl.reduce_scatter(send, receive, count, call->dtype, call->op, rank->comm,
-                                   rank->stream);
+        return real_rccl.reduce_scatter(send, receive, count, call->dtype, call->op, rank->comm,
+                                        rank->stream);
     case COLL_BROADCAST:
-        return rccl.broadcast(send, receive, count, call->dtype, 0, rank->comm, rank->stream);
+        return real_rccl.broadcast(send, receive, count, call->dtype, 0, rank->comm, rank->stream);
     default:
-        return rccl.reduce(send, receive, count, call->dtype, call->op, 0, rank->comm,
-                           rank->stream);
+        return real_rccl.reduce(send, receive, count, call->dtype, call->op, 0, rank->comm,
+                                rank->stream);
     }
 }
 
@@ -370,29 +238,79 @@ static void make_decisions(struct comm *comm, int n_calls)
         comm->real->room = n_calls;
 }
 
-int real_issue(struct comm *comm, const struct call *call, int n_calls)
+static int issue_all(struct comm *comm, const struct call *call)
+{
+    int result = comm->n_local > 1 ? real_rccl.group_start() : NCCL_SUCCESS;
+    for (int i = 0; i < comm->n_local && result == NCCL_SUCCESS; i++)
+        result = issue(comm, i, call);
+    return comm->n_local > 1 && result == NCCL_SUCCESS ? real_rccl.group_end() : result;
+}
+
+static void check_hip(int result, const char *what)
+{
+    if (result != 0)
+        sim_fail("the stand-in HIP runtime does not %s (error %d)", what, result);
+}
+
+/* As rccl-tests: all calls of a block are one graph of each rank. */
+static void begin_graphs(const struct comm *comm)
+{
+    for (int i = 0; i < comm->n_local; i++)
+        check_hip(real_hip.begin_capture(comm->real->ranks[i].stream, 1), "begin a graph");
+}
+
+static void launch_graphs(const struct comm *comm, int launches)
+{
+    for (int i = 0; i < comm->n_local; i++) {
+        struct real_rank *rank = &comm->real->ranks[i];
+        check_hip(real_hip.end_capture(rank->stream, &rank->graph), "end a graph");
+        check_hip(real_hip.instantiate(&rank->instance, rank->graph, NULL, NULL, 0),
+                  "make a graph");
+    }
+    for (int n = 0; n < launches; n++) {
+        for (int i = 0; i < comm->n_local; i++)
+            check_hip(
+                real_hip.launch_graph(comm->real->ranks[i].instance, comm->real->ranks[i].stream),
+                "launch a graph");
+    }
+    for (int i = 0; i < comm->n_local; i++) {
+        check_hip(real_hip.destroy_instance(comm->real->ranks[i].instance), "destroy a graph");
+        check_hip(real_hip.destroy_graph(comm->real->ranks[i].graph), "destroy a graph");
+    }
+}
+
+static void read_decisions(struct comm *comm, int local, const struct call *call, int n_calls)
+{
+    struct real_rank *rank = &comm->real->ranks[local];
+    for (int n = 0; n < n_calls; n++) {
+        struct hip_ran ran;
+        real_hip.ran(rank->device, n, &ran);
+        if (ran.n_collectives > 0 && n >= ran.n_collectives)
+            sim_fail("the real library told of %d collectives where %d ran", ran.n_collectives,
+                     n_calls);
+        rank->decisions[n] = decision_of(comm, call, &ran);
+        tell_ran(comm, local, &rank->decisions[n], call, (int)ran.grid);
+    }
+}
+
+int real_issue(struct comm *comm, const struct call *call, int n_calls, int graph_launches)
 {
     int result = NCCL_SUCCESS;
     make_decisions(comm, n_calls);
-    for (int i = 0; i < comm->n_local; i++)
+    for (int i = 0; i < comm->n_local; i++) {
         comm->real->ranks[i].next = 0;
-    for (int n = 0; n < n_calls && result == NCCL_SUCCESS && call->n_bytes > 0; n++) {
-        if (comm->n_local > 1)
-            result = rccl.group_start();
-        for (int i = 0; i < comm->n_local && result == NCCL_SUCCESS; i++) {
-            hip.forget(comm->real->ranks[i].device);
-            result = issue(comm, i, call);
-        }
-        if (comm->n_local > 1 && result == NCCL_SUCCESS)
-            result = rccl.group_end();
-        for (int i = 0; i < comm->n_local && result == NCCL_SUCCESS && comm->n_ranks > 1; i++) {
-            struct hip_ran ran;
-            hip.ran(comm->real->ranks[i].device, &ran);
-            struct decision decision = decision_of(comm, call, &ran);
-            comm->real->ranks[i].decisions[n] = decision;
-            tell_ran(comm, i, &decision, call, (int)ran.grid);
-        }
+        real_hip.forget(comm->real->ranks[i].device);
     }
+    if (call->n_bytes == 0)
+        return NCCL_SUCCESS;
+    if (graph_launches > 0)
+        begin_graphs(comm);
+    for (int n = 0; n < n_calls && result == NCCL_SUCCESS; n++)
+        result = issue_all(comm, call);
+    if (graph_launches > 0 && result == NCCL_SUCCESS)
+        launch_graphs(comm, graph_launches);
+    for (int i = 0; i < comm->n_local && result == NCCL_SUCCESS && comm->n_ranks > 1; i++)
+        read_decisions(comm, i, call, n_calls);
     return result;
 }
 
@@ -407,12 +325,12 @@ int real_explain(struct comm *comm, int local, const struct call *call, const ch
                  const char **protocol, int *channels)
 {
     int a = -1, p = -1;
-    hip.set_device(comm->real->ranks[local].device);
-    int result = rccl.get_algorithm(comm->real->ranks[local].comm, call->collective,
-                                    call->count_bytes / (size_t)dtype_bytes[call->dtype],
-                                    call->dtype, 0, 0, 1, &a, &p, channels);
-    if (result != NCCL_SUCCESS || rccl.get_algorithm_name(a, algorithm) != NCCL_SUCCESS ||
-        rccl.get_protocol_name(p, protocol) != NCCL_SUCCESS)
+    real_hip.set_device(comm->real->ranks[local].device);
+    int result = real_rccl.get_algorithm(comm->real->ranks[local].comm, call->collective,
+                                         call->count_bytes / (size_t)dtype_bytes[call->dtype],
+                                         call->dtype, 0, 0, 1, &a, &p, channels);
+    if (result != NCCL_SUCCESS || real_rccl.get_algorithm_name(a, algorithm) != NCCL_SUCCESS ||
+        real_rccl.get_protocol_name(p, protocol) != NCCL_SUCCESS)
         *algorithm = *protocol = "N/A";
     return result;
 }
@@ -421,13 +339,13 @@ int real_destroy(struct comm *comm)
 {
     /* Between hosts the library would wait until all data had been sent, and nothing sends any. */
     bool waits = comm->n_nodes > 1;
-    int result = rccl.group_start();
+    int result = real_rccl.group_start();
     for (int i = 0; i < comm->n_local && result == NCCL_SUCCESS && !waits; i++)
-        result = rccl.comm_finalize(comm->real->ranks[i].comm);
-    int ended = rccl.group_end();
+        result = real_rccl.comm_finalize(comm->real->ranks[i].comm);
+    int ended = real_rccl.group_end();
     result = result != NCCL_SUCCESS ? result : ended;
     for (int i = 0; i < comm->n_local && result == NCCL_SUCCESS; i++)
-        result = (waits ? rccl.comm_abort : rccl.comm_destroy)(comm->real->ranks[i].comm);
+        result = (waits ? real_rccl.comm_abort : real_rccl.comm_destroy)(comm->real->ranks[i].comm);
     for (int i = 0; i < comm->n_local; i++)
         free(comm->real->ranks[i].decisions);
     free(comm->real->ranks);
@@ -438,5 +356,5 @@ int real_destroy(struct comm *comm)
 
 const char *real_last_error(void)
 {
-    return rccl.get_last_error(NULL);
+    return real_rccl.get_last_error(NULL);
 }

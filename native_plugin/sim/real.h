@@ -22,9 +22,9 @@ void real_print_version(const struct bench *bench, const char *host);
 /* Make this process's communicators; what is asked for and cannot be had here ends the program. */
 void real_init(struct bench *bench);
 
-/* Issue a call n times on this process's ranks of a communicator, then tell what each of them ran.
- */
-int real_issue(struct comm *comm, const struct call *call, int n_calls);
+/* Issue a call n times on this process's ranks of a communicator, in a graph where that is to be
+ * launched; then tell what each of them ran. */
+int real_issue(struct comm *comm, const struct call *call, int n_calls, int graph_launches);
 int real_decide(struct comm *comm, int local, struct decision *decision);
 /* rcclGetAlgoInfo, the question behind -A; as comm_explain. */
 int real_explain(struct comm *comm, int local, const struct call *call, const char **algorithm,

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from rccltune.measure.site import Site
 
 # What the benchmark does not do over the real library (native_plugin/sim/real.c).
-_NOT_REAL: Final = frozenset("GR")
+_NOT_REAL: Final = frozenset("R")
 
 
 def over_real(site: Site, library: Path, one_process: bool) -> Site:
@@ -48,11 +48,17 @@ def over_real(site: Site, library: Path, one_process: bool) -> Site:
     )
 
 
-def forcing(site: Site) -> Site:
-    """Only where the library was seen to run what is forced; another might hang or do harm."""
+def can_force(site: Site) -> bool:
+    """Whether the library was seen to run Tree with Simple where it leaves it out."""
     played = site.node is not None and site.library_file is None
     release = None if played else release_of(site.library)
-    if release is None or not release.runs_closed_tree:
+    return release is not None and release.runs_closed_tree
+
+
+def forcing(site: Site) -> Site:
+    """Only where the library was seen to run what is forced; another might hang or do harm."""
+    if not can_force(site):
+        played = site.node is not None and site.library_file is None
         known = "the imitation" if played else site.library or "this library"
         raise MachineError(
             f"nobody has seen {known} run Tree with Simple where it leaves it out",

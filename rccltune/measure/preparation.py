@@ -12,6 +12,7 @@ from rccltune import launch, machine, plan, session
 from rccltune.measure import searching, sizes, variants
 from rccltune.measure.launches import CLOCK, TELL_TUNER, choosing
 from rccltune.measure.ledger import Ledger, open_ledger
+from rccltune.measure.library import can_force
 from rccltune.measure.request import Request, site_keys
 from rccltune.measure.searching import Search
 from rccltune.measure.site import Site
@@ -275,6 +276,7 @@ def ground_of(site: Site) -> plan.Ground:
         arch=site.fingerprint.arch,
         has_patched_library=site.has_patched_library,
         forces_tree_simple=site.forces_tree_simple,
+        can_force_tree_simple=can_force(site),
         environment=_environment(site),
         tunerless=site.tunerless,
         shares=site.launcher.shares,

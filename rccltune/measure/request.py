@@ -63,6 +63,11 @@ def merge_request(path: Path | None, options: Mapping[str, Any]) -> Request:
     asked = SweepOptions(**said)
     sweep = sweep_file.sweep_of(asked)
     _check(sweep)
+    if asked.force_tree_simple and not asked.check:
+        raise CommandLineError(
+            "nobody knows the results of what is forced before they were checked",
+            hint="leave --check 0 or --force-tree-simple out.",
+        )
     _check_sizes(said)
     _check_runner(said, sweep)
     return Request(

@@ -41,10 +41,12 @@ N_BASELINES: Final = 3
 _START_S: Final = 0.5
 _GATED: Final = ("gfx94", "gfx95")
 _PASSES: Final = 2
+_LEFT_OUT: Final = "this RCCL leaves Tree with Simple out on one node; "
 _UNPATCHED: Final = (
-    "this RCCL leaves Tree with Simple out on one node; point --librccl at a build with the "
-    "change of scripts/enable-tree-simple to measure it"
+    _LEFT_OUT + "point --librccl at a build with the change of scripts/enable-tree-simple to "
+    "measure it"
 )
+_UNFORCED: Final = _LEFT_OUT + "--force-tree-simple measures it all the same, for no rule"
 Arm = tuple[Collective, Setting, Variant]
 
 
@@ -60,6 +62,7 @@ class Ground:
         ll128: the variant that makes LL128 selectable, where it is not by itself.
         has_patched_library: whether --librccl is a build that can run Tree with Simple.
         forces_tree_simple: whether steps of a walk force it in a library that leaves it out.
+        can_force_tree_simple: whether that library was seen to run it then.
         environment: set in every arm, baseline included (--env and what the launcher needs).
         tunerless: the library (``RCCL 2.20.5``) where it is too old to load the plugin, so that
             its own switches must force a setting; None where it loads it or is not known.
@@ -75,6 +78,7 @@ class Ground:
     arch: str | None
     has_patched_library: bool = False
     forces_tree_simple: bool = False
+    can_force_tree_simple: bool = False
     environment: tuple[tuple[str, str], ...] = ()
     tunerless: str | None = None
     shares: tuple[str, ...] = ()
@@ -224,7 +228,7 @@ def why_impossible(
         ),
         (
             variant.patched and not (ground.has_patched_library or ground.forces_tree_simple),
-            _UNPATCHED,
+            _UNFORCED if ground.can_force_tree_simple else _UNPATCHED,
         ),
     )
     return next((why for stands, why in reasons if stands), None)

@@ -110,9 +110,39 @@ def test_what_is_forced_is_shown_and_in_no_rule(
     said = capsys.readouterr()
     assert "tree,simple" not in said.out
     assert "it was forced; the library leaves it out" in said.err
+    assert run(["report", "s"]) == 0
+    assert "tree/simple [forced]" in (here / "s/report.html").read_text()
     imitated = [word for word in forced if word not in ("--librccl", "real")]
     assert run(["sweep", *imitated, "-o", "t"]) == 4
     assert "--force-tree-simple" in capsys.readouterr().err
+
+
+def test_what_is_forced_is_checked(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """A cell that the library closed may be closed for its results; without a GPU N/A is all that comes."""
+    assert run(["sweep", "--mode", "none", "--force-tree-simple", "--check", "0"]) == 2
+    assert "--check 0" in capsys.readouterr().err
+
+
+def test_how_tree_with_simple_can_be_measured_is_said(
+    fetched: Path, here: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """By an option with this release; no build of the user's own is asked for."""
+    asked = (*SMALL, "--setting", "tree/simple", "--setting", "tree/ll", "--plan")
+    assert run(["sweep", *asked, "-o", "s"]) == 0
+    said = capsys.readouterr()
+    assert "--force-tree-simple" in said.out + said.err
+    assert "scripts/enable-tree-simple" not in said.out + said.err
+
+
+def test_graphs_are_swept(fetched: Path, here: Path) -> None:
+    """What the library ran in captured graphs, by the samples; results are not checked there either."""
+    graphs = ("--graph", "2", "--setting", "tree/ll", "--setting", "ring/simple")
+    assert run(["sweep", *SMALL, *graphs, "-o", "s"]) == 0
+    samples = load_samples(open_session(here / "s"), Reporter())
+    good = [one for one in samples if one.doubt is None and one.key.setting.role is Role.FORCED]
+    assert {str(one.executed) for one in good} == {"tree/ll", "ring/simple"}
+    assert {bool(one.key.graph) for one in good} == {True}
+    assert {one.n_wrong for one in good} == {None}
 
 
 TWO = ("sweep", "--simulate", str(TWO_HOSTS), "--librccl", "real", "-o", "s", "--repeats", "1")

@@ -163,6 +163,50 @@ def test_two_hosts_choose_what_the_prototype_saw(
     assert {r.rank for r in ended.ran} == set(range(16))
 
 
+@pytest.mark.parametrize("mpirun", [False, True])
+def test_a_captured_graph_runs_what_calls_of_their_own_run(start: Start, mpirun: bool) -> None:
+    """The iterations of a size in one graph, launched twice: the same settings, channels and grids on all ranks."""
+    for collective in ("all_reduce", "all_gather") if not mpirun else ("all_reduce",):
+        options = ("-b", "1K", "-e", "16M", "-f", "16", "-n", "3", "-w", "1", "-c", "1")
+        plain, captured = (
+            start(collective, *options, *graph, mpirun=mpirun) for graph in ((), ("-G", "2"))
+        )
+        assert captured.code == plain.code == 0, captured.err
+        assert collections.Counter(captured.ran) == collections.Counter(plain.ran)
+        assert {ran.rank for ran in captured.ran} == set(range(8))
+
+
+@pytest.mark.long
+def test_a_captured_graph_over_two_hosts(start: Start) -> None:
+    """There the library puts functions of the host into the graph, and tells what ran at its launch."""
+    two = str(Path(__file__).parents[2] / "examples/nodes/two-mi300x.yaml")
+    options = ("-b", "1K", "-e", "16M", "-f", "16", "-n", "2", "-w", "1", "-c", "1")
+    plain, captured = (
+        start("all_reduce", *options, *graph, node=two, ranks=16, mpirun=True)
+        for graph in ((), ("-G", "2"))
+    )
+    assert captured.code == plain.code == 0, captured.err
+    assert collections.Counter(captured.ran) == collections.Counter(plain.ran)
+
+
+def test_a_tuner_is_asked_while_a_graph_is_captured(start: Start, tmp_path: Path) -> None:
+    """Two calls a step, three in a graph: each call of it runs its own step's setting."""
+    schedule = tmp_path / "schedule"
+    schedule.write_text("#@ format 1\n#@ nodes=1 ranks=8 calls=2\ntree/ll\nring/simple\nring/ll\n")
+    ended = start(
+        "all_reduce",
+        *("-b", "64K", "-e", "64K", "-n", "3", "-w", "0", "-c", "0", "-G", "4"),
+        variables={
+            "NCCL_TUNER_PLUGIN": str(plugin.library()),
+            "RCCLTUNE_SCHEDULE": str(schedule),
+        },
+    )
+    assert ended.code == 0, ended.err
+    for rank in range(8):
+        ran = [r.setting for r in ended.ran if r.rank == rank]
+        assert ran == ["tree/ll"] * 2 + ["ring/simple"] * 2 + ["ring/ll"] * 2
+
+
 def test_two_hosts_cannot_be_one_process(start: Start) -> None:
     """The library would take them for one host."""
     two = str(Path(__file__).parents[2] / "examples/nodes/two-mi300x.yaml")
@@ -255,8 +299,8 @@ def test_a_rule_cannot_reach_a_direct_all_gather(start: Start, tmp_path: Path) -
     ("benchmark", "options", "said"),
     [
         ("alltoall", (), "only collectives that ask a tuner"),
-        ("all_reduce", ("-G", "1"), "no -G"),
-        ("all_reduce", ("-m", "2"), "no -G, -m"),
+        ("all_reduce", ("-R", "1"), "no -m or -R"),
+        ("all_reduce", ("-m", "2"), "no -m or -R"),
     ],
 )
 def test_what_it_cannot_do_is_said(
@@ -296,6 +340,7 @@ def test_a_plugin_that_refuses_fails_init_on_every_rank(start: Start, tmp_path: 
 
 
 @pytest.mark.long
+@pytest.mark.timeout(400)
 def test_64_ranks_in_cpx(start: Start, shared_data: Path) -> None:
     """As the prototype saw them, in one process of 6 GB."""
     table = expected(shared_data / "real-rccl/base-cpx.table.txt", "ar")

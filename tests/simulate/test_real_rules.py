@@ -39,7 +39,7 @@ def _fetched() -> None:
 def asked(*words: str | Path) -> list[list[str]]:
     """The bench's rows: file, place, sizes with a row, ran, closed, else."""
     ended = subprocess.run(
-        [sys.executable, BENCH, *words], check=False, capture_output=True, text=True, timeout=600
+        [sys.executable, BENCH, *words], check=False, capture_output=True, text=True, timeout=850
     )
     assert ended.returncode == 0, ended.stderr
     lines = [line.strip("|").split("|") for line in ended.stdout.splitlines()]
@@ -64,6 +64,15 @@ def test_shipped_files_on_as_many_ranks_as_they_are_for() -> None:
     rows = asked("--place", "spx-2", "--place", "spx-4", *shipped)
     assert {row[0].split("/")[0] for row in rows} == {file.parent.name for file in shipped}
     assert all(row[5] == "0" for row in rows)
+
+
+def test_the_rules_of_the_example_job() -> None:
+    """Every size of theirs runs as they say, on the eight ranks that they are for."""
+    ((*_, sizes, ran, closed, wrong),) = asked(
+        "--place", "spx-8", ROOT / "examples/job-simulated/rules.csv"
+    )
+    assert int(sizes) == int(ran) > 0
+    assert (closed, wrong) == ("0", "0")
 
 
 def test_a_file_that_the_plugin_refuses_is_nobodys_rules(shared_data: Path) -> None:
@@ -91,6 +100,47 @@ def test_amds_table_for_two_hosts(shared_data: Path) -> None:
 
 
 @pytest.mark.long
+@pytest.mark.timeout(400)
+@pytest.mark.parametrize(
+    ("place", "node"),
+    [
+        ("spx-8", ("mi300x", "--mode", "spx-nps1")),
+        ("two-hosts", (str(ROOT / "examples/nodes/two-mi300x.yaml"),)),
+    ],
+)
+def test_rules_emitted_from_a_sweep(
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    place: str,
+    node: tuple[str, ...],
+) -> None:
+    """Swept over the imitation, asked of the real library: each rule runs, or was closed, and nothing else changes."""
+    monkeypatch.chdir(tmp_path)
+    collectives = ("--collective", "all_reduce", "--collective", "reduce_scatter")
+    sizes = ("--min-bytes", "1K", "--max-bytes", "16M", "--factor", "4")
+    assert run(["sweep", "-o", "s", "--simulate", *node, *collectives, *sizes]) == 0
+    assert run(["emit-config", "s", "-o", "rules.csv", "--min-gain", "0"]) == 0
+    ((*_, n_sizes, ran, closed, wrong),) = asked("--place", place, tmp_path / "rules.csv")
+    assert int(ran) > 0
+    assert (int(ran) + int(closed), wrong) == (int(n_sizes), "0")
+
+
+# Each launch makes a communicator of 64 ranks, 13 s on two cores that nobody else uses.
+@pytest.mark.long
+@pytest.mark.timeout(900)
+@pytest.mark.parametrize("name", ["fork_gfx950_cpx_12fields.csv", "nvidia_example_nccl_tuner.conf"])
+def test_a_file_on_64_ranks(shared_data: Path, name: str) -> None:
+    """In CPX, all ranks alike: what the library leaves open runs, and every other size as without the plugin."""
+    ((_, place, sizes, ran, closed, wrong),) = asked(
+        "--place", "cpx-64", shared_data / "configs" / name
+    )
+    assert (place, wrong) == ("cpx-64", "0")
+    assert int(ran) > 0
+    assert int(ran) + int(closed) == int(sizes)
+
+
+@pytest.mark.long
+@pytest.mark.timeout(900)
 def test_rules_emitted_from_the_published_table_on_64_ranks(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -11,6 +11,16 @@
 SAME(HIP_INVALID_VALUE, hipErrorInvalidValue);
 SAME(HIP_OUT_OF_MEMORY, hipErrorOutOfMemory);
 SAME(HIP_INVALID_DEVICE, hipErrorInvalidDevice);
+SAME(HIP_ILLEGAL_STATE, hipErrorIllegalState);
+SAME(HIP_CAPTURE_UNSUPPORTED, hipErrorStreamCaptureUnsupported);
+SAME(HIP_CAPTURE_UNMATCHED, hipErrorStreamCaptureUnmatched);
+SAME(HIP_CAPTURED_EVENT, hipErrorCapturedEvent);
+SAME(CAPTURE_NONE, hipStreamCaptureStatusNone);
+SAME(CAPTURE_ACTIVE, hipStreamCaptureStatusActive);
+SAME(CAPTURE_DEPENDENCIES_SET, hipStreamSetCaptureDependencies);
+SAME(USER_OBJECT_MOVE, hipGraphUserObjectMove);
+SAME(sizeof(struct hip_host_work), sizeof(hipHostNodeParams));
+SAME(offsetof(struct hip_host_work, data), offsetof(hipHostNodeParams, userData));
 SAME(HIP_NOT_FOUND, hipErrorNotFound);
 SAME(HIP_NOT_SUPPORTED, hipErrorNotSupported);
 SAME(HIP_MEMORY_HOST, hipMemoryTypeHost);

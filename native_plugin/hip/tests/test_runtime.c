@@ -162,7 +162,7 @@ static void test_launches(void)
     for (int d = 0; d < 8; d++)
         pthread_join(threads[d], NULL);
     for (int d = 0; d < 8; d++) {
-        rccltune_hip_ran(d, &ran);
+        rccltune_hip_ran(d, 99, &ran);
         CHECK(ran.n_launches == 100 && ran.grid == (unsigned)d + 1 && ran.n_collectives == 0);
         CHECK(strcmp(ran.kernel, "kernel") == 0);
     }
