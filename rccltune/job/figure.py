@@ -46,7 +46,7 @@ def figure(found: Answer) -> Figure:
         name="job",
         title=headline(found),
         words="Each mark is a run, in the order in which they were made. Shaded: 95 % intervals "
-        "of what an arm gains, from runs of one round.",
+        "of the gain, from neighbouring runs.",
         stamp="SIMULATED, no hardware" if found.simulated else "measured",
         loud=found.simulated,
         x=_runs_axis(last),
