@@ -80,12 +80,11 @@ def commands() -> list[str]:
         *("# Every command", "", MARK, ""),
         "Each command reads or writes `./rccltune-session` unless told otherwise. Sizes are `4K`, `1MiB`, `8G` or",
         "plain bytes. Each option can be set in the environment too: `RCCLTUNE_CLI_<COMMAND>_<OPTION>`",
-        "(`RCCLTUNE_CLI_SWEEP_REPEATS=5`). `--help` says what each",
-        "[exit code](exit-codes.md) of a command means.",
+        "(`RCCLTUNE_CLI_SWEEP_REPEATS=5`). What a command's [exit codes](exit-codes.md) mean stands in its",
+        "`--help`; `--help-all` explains the options that are only named here.",
         "",
-        *("| command | is for |", "|---|---|"),
         *(
-            f"| [{name.removeprefix('rccltune ')}](#{name.replace(' ', '-')}) | {purpose(one)} |"
+            f"* [{name.removeprefix('rccltune ')}](#{name.replace(' ', '-')}): {purpose(one)}"
             for name, one in every
         ),
         "",
@@ -93,8 +92,10 @@ def commands() -> list[str]:
         "",
         *_options(_common(every)),
     ]
-    # Which command explained an option first, by its row: a row stands once on the page.
+    # Which command explained an option first, by its row: a row stands once on the page. What no
+    # command shows by itself is named, and explained by --help-all.
     explained: dict[str, str] = {_option(option): "" for option in _common(every)}
+    named: dict[str, str] = {}
     for name, one in every:
         lines += ["", f"## {name}", "", *_about(one), *_arguments(one.params)]
         options = [p for p in one.params if isinstance(p, click.Option) and not p.hidden]
@@ -102,16 +103,36 @@ def commands() -> list[str]:
         lines += _options([p for p in options if p in own])
         elsewhere: dict[str, list[str]] = {}
         for option in options:
-            where = explained.get(_option(option), "--help-all")
+            row = _option(option)
+            where = explained.get(row, named.setdefault(row, name))
             if option not in own and where:
-                elsewhere.setdefault(where, []).append(f"`{option.opts[-1]}`")
-        for where, names in elsewhere.items():
-            link = (
-                f"[{where}](#{where.replace(' ', '-')})" if where in dict(every) else f"`{where}`"
-            )
-            lines += ["", f"Explained by {link}: {', '.join(names)}."]
+                elsewhere.setdefault(where, []).append(_name(option))
+        lines += [
+            line
+            for where, names in elsewhere.items()
+            for line in ("", _elsewhere(where, names, one, dict(every)[where]))
+        ]
         explained |= {_option(p): name for p in own}
     return lines
+
+
+def _elsewhere(where: str, names: Sequence[str], here: click.Command, there: click.Command) -> str:
+    """Options that another command explains; of many alike, those that are missing here."""
+    if here is there:
+        return f"Also: {', '.join(names)}."
+    link = f"As in [{where.removeprefix('rccltune ')}](#{where.replace(' ', '-')})"
+    missing = [name for name in _names(there) if name not in _names(here)]
+    if len(names) > 8 and len(missing) < len(names):
+        return f"{link}, without {', '.join(missing)}."
+    return f"{link}: {', '.join(names)}."
+
+
+def _names(command: click.Command) -> list[str]:
+    return [_name(p) for p in command.params if isinstance(p, click.Option) and not p.hidden]
+
+
+def _name(option: click.Option) -> str:
+    return f"`{option.opts[-1]}`"
 
 
 def _common(every: Sequence[tuple[str, click.Command]]) -> list[click.Option]:
@@ -138,8 +159,7 @@ _CONTEXT: Final = click.Context(group)
 
 
 def _options(options: Sequence[click.Option]) -> list[str]:
-    rows = [_option(option) for option in options]
-    return ["| option | meaning |", "|---|---|", *rows] if rows else []
+    return [_option(option) for option in options]
 
 
 def _option(option: click.Option) -> str:
@@ -147,12 +167,7 @@ def _option(option: click.Option) -> str:
     if record is None:
         raise SystemExit(f"{option.opts} has no help")
     words, meaning = record
-    # A bar ends a cell, in code too, unless it is escaped.
-    return f"| `{_escaped(words)}` | {_escaped(' '.join(meaning.split()))} |"
-
-
-def _escaped(text: str) -> str:
-    return text.replace("|", "\\|")
+    return f"* `{words}`: {' '.join(meaning.split())}"
 
 
 def exit_codes() -> list[str]:
@@ -205,8 +220,7 @@ def _code(error: type[model.RccltuneError]) -> str:
 
 
 def _listed(title: str, about: str, rows: Iterator[tuple[str, str]]) -> list[str]:
-    lines = [f"| `{name}` | {meaning} |" for name, meaning in rows]
-    return ["", f"## {title}", "", about, "", "| name | meaning |", "|---|---|", *lines]
+    return ["", f"## {title}", "", about, "", *(f"* `{name}`: {meaning}" for name, meaning in rows)]
 
 
 def findings() -> list[tuple[str, str, str]]:

@@ -5,12 +5,14 @@ from .measuring import tune as tune
 from .measuring import verify as verify
 from .verbs import deploy as deploy
 from .verbs import detect as detect
+from .verbs import doctor as doctor
 from .verbs import emit_config as emit_config
 from .verbs import explain as explain
 from .verbs import fit as fit
 from .verbs import import_logs as import_logs
 from .verbs import plot as plot
 from .verbs import report as report
+from .verbs import seal as seal
 from .verbs import try_job as try_job
 from .verbs import why as why
 from .verbs import workload as workload

@@ -24,9 +24,9 @@ if TYPE_CHECKING:
     from rccltune.deploy import Deployed
     from rccltune.fit import FitDone
     from rccltune.job import Answer, Request, Shown
-    from rccltune.machine import System
+    from rccltune.machine import Finding, System
     from rccltune.report import Reported
-    from rccltune.rules import Emitted, Explanation
+    from rccltune.rules import Emitted, Explanation, Sealed
     from rccltune.session import Imported
     from rccltune.why import Verdict
 
@@ -39,6 +39,19 @@ def detect(root: Place | None = None, *, rccl_tests: Place | None = None) -> Sys
         rccl_tests: folder of the benchmarks.
     """
     return machine.here(path_of(root), path_of(rccl_tests))
+
+
+def doctor(root: Place | None = None, *, rccl_tests: Place | None = None) -> tuple[Finding, ...]:
+    """What would spoil or falsify a measurement here, the worst first; changes nothing.
+
+    A sweep cannot run where the ``severity`` of one is ``Severity.STOPS``.
+
+    Args:
+        root: of a captured machine, instead of this one.
+        rccl_tests: folder of the benchmarks.
+    """
+    system = detect(root, rccl_tests=rccl_tests)
+    return machine.doctor(machine.circumstances(system, live=root is None))
 
 
 def import_logs(folder: Place, files: Iterable[Place], stated: Stated | None = None) -> Imported:
@@ -205,6 +218,16 @@ def explain(
         mode=Mode.parse(mode) if mode else None,
     )
     return rules.explain(Path(rule_file), question)
+
+
+def seal(rule_file: Place) -> Sealed:
+    """Count a rule file's rows after an edit, and write the number at its head and its end.
+
+    Raises:
+        InputFileError: it cannot be read, or the plugin refuses it for another reason.
+        SessionError: it cannot be written.
+    """
+    return rules.seal(Path(rule_file))
 
 
 def why(files: Iterable[Place], rule_file: Place | None = None) -> Verdict:

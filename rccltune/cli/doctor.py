@@ -2,14 +2,10 @@
 
 from __future__ import annotations
 
-import contextlib
-import os
-import pwd
-import resource
 import shlex
 from collections import Counter
 from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING
 
 import click
 
@@ -22,11 +18,7 @@ from rccltune.model import MachineError, Mode
 
 if TYPE_CHECKING:
     from rccltune.launch import Launcher
-    from rccltune.machine import Circumstances, Finding, System
-
-
-_LOG: Final = "/dev/kmsg"
-_LOG_BYTES: Final = 8 << 20
+    from rccltune.machine import Finding
 
 
 @verb("doctor")
@@ -61,7 +53,7 @@ def doctor(
     from rccltune.machine import finding_as_plain
 
     system = machine.here(root, rccl_tests)
-    facts = circumstances(system, live=root is None)
+    facts = machine.circumstances(system, live=root is None)
     if simulate is not None:
         console.say(_simulated(simulate, mode))
         findings = machine.doctor_of_simulation(facts)
@@ -109,46 +101,3 @@ def _end(findings: tuple[Finding, ...], *, strict: bool) -> None:
             f"{counts[Severity.WARNS]} warnings, and --strict was said",
             hint="mend what 'warns' above.",
         )
-
-
-def circumstances(system: System, *, live: bool) -> Circumstances:
-    """What the process knows of itself; nothing of it belongs to a captured machine."""
-    from rccltune import launch, machine
-
-    if not live:
-        return machine.Circumstances(system=system)
-    home = None
-    with contextlib.suppress(KeyError):
-        home = Path(pwd.getpwuid(os.getuid()).pw_dir)
-    return machine.Circumstances(
-        system=system,
-        variables=dict(os.environ),
-        chooses=launch.chooses,
-        home=home,
-        limits={
-            "nofile": _limit(resource.RLIMIT_NOFILE),
-            "memlock": _limit(resource.RLIMIT_MEMLOCK),
-        },
-        n_cpus=len(os.sched_getaffinity(0)),
-        kernel_log=_kernel_log(),
-    )
-
-
-def _limit(which: int) -> int | None:
-    soft = resource.getrlimit(which)[0]
-    return None if soft == resource.RLIM_INFINITY else soft
-
-
-def _kernel_log() -> str | None:
-    """The kernel's log since its start, None where it may not be read."""
-    try:
-        handle = os.open(_LOG, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
-    except OSError:
-        return None
-    records: list[bytes] = []
-    # One record per read; "would block" is its end.
-    with contextlib.suppress(OSError):
-        while sum(map(len, records)) < _LOG_BYTES:
-            records.append(os.read(handle, 8192).split(b";", 1)[-1])
-    os.close(handle)
-    return b"\n".join(records).decode("utf-8", "replace")

@@ -98,8 +98,14 @@ def _this_machine() -> Mapping[str, object]:
     """What detect and doctor say here."""
     import os
 
-    from rccltune.cli.doctor import circumstances
-    from rccltune.machine import as_plain, doctor, finding_as_plain, here, situations
+    from rccltune.machine import (
+        as_plain,
+        circumstances,
+        doctor,
+        finding_as_plain,
+        here,
+        situations,
+    )
 
     system = here(None, None)
     findings = doctor(circumstances(system, live=True))

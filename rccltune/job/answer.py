@@ -36,6 +36,7 @@ class Answer:
 
     Attributes:
         what: was compared, ``step time, ms``.
+        rate: whether more of it is better.
         rules: None where no round is whole.
         control: None without a control.
         slower_than: the control had loaded its rules and was ended when it had taken so many times
@@ -54,6 +55,7 @@ class Answer:
     control_hits: int
     drift: float | None
     differences: tuple[str, ...]
+    rate: bool = False
     simulated: bool = False
 
     @property

@@ -357,6 +357,7 @@ class _Trial:
             control_hits=_hits([one for one in self.runs if one.arm is Arm.CONTROL]),
             drift=judging.drift(self.runs),
             differences=judging.differences(self.runs),
+            rate=self.request.rate,
             simulated=self.simulated or _is_simulated(self.runs),
         )
 

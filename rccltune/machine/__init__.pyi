@@ -62,6 +62,7 @@ from .placement import over_hosts as over_hosts
 from .placement import place_ranks as place_ranks
 from .placement import seating_of as seating_of
 from .placement import simulated_system as simulated_system
+from .process import circumstances as circumstances
 from .real_choices import RealCall as RealCall
 from .real_choices import live_choices as live_choices
 from .real_choices import read_calls as read_calls

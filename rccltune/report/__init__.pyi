@@ -4,9 +4,12 @@ from .drawing import svg_path as svg_path
 from .figure import Axis as Axis
 from .figure import Band as Band
 from .figure import Figure as Figure
+from .figure import Ink as Ink
 from .figure import Line as Line
+from .figure import Marker as Marker
 from .figure import Point as Point
 from .figures.axes import frame_of as frame_of
+from .figures.axes import straight_axis as straight_axis
 from .figures.bandwidth import bandwidth_data as bandwidth_data
 from .figures.belief import BeliefData as BeliefData
 from .figures.belief import belief_data as belief_data

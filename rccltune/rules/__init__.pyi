@@ -52,6 +52,7 @@ from .reader import RuleFile as RuleFile
 from .reader import Severity as Severity
 from .reader import StatedHole as StatedHole
 from .reader import read_rules as read_rules
+from .seals import Sealed as Sealed
 from .seals import accepted as accepted
 from .seals import seal as seal
 from .sheets import EmitRequest as EmitRequest

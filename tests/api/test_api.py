@@ -150,6 +150,24 @@ def test_every_column_is_documented(made: Path, repository: Path) -> None:
         assert getattr(api.Loaded, name).__doc__
 
 
+def test_doctor_says_what_stops_a_sweep(tmp_path: Path) -> None:
+    """A captured machine without a GPU: a sweep cannot run, and each finding has a remedy."""
+    for name in ("sys", "proc", "dev"):
+        (tmp_path / name).mkdir()
+    found = api.doctor(tmp_path)
+    assert "stops" in {one.severity.value for one in found}
+    assert all(one.remedy for one in found if one.severity.value == "stops")
+
+
+def test_seal_counts_an_edited_file(tmp_path: Path) -> None:
+    """Two rows are two rules, whatever the file said."""
+    file = tmp_path / "rules.csv"
+    row = "allreduce,{},{},tree,ll,-1,1,64,-1,-1\n"
+    file.write_text(f"#@ rules 1\n{row.format(0, 9)}{row.format(10, 19)}#@ end 1\n", "utf-8")
+    assert (api.seal(file).n_rows, api.seal(file).changed) == (2, False)
+    assert file.read_text("utf-8").startswith("#@ rules 2\n")
+
+
 def test_verbs_are_documented_and_typed(repository: Path) -> None:
     """Each has a docstring with its arguments, a type for each of them, and its result's."""
     text = (repository / "docs/python.md").read_text(encoding="utf-8")

@@ -212,6 +212,62 @@ def test_a_part_of_a_figure_is_shown_larger(browser: Browser, written: Path) -> 
         assert ticks.all_text_contents() == whole
 
 
+def test_two_fingers_show_a_part_larger(browser: Browser, written: Path) -> None:
+    """Spread, the part below them fills the figure; pinched, the whole is back. One finger scrolls."""
+    phone = {"viewport": {"width": 390, "height": 800}, "has_touch": True, "is_mobile": True}
+    with Opened(browser, written, **phone) as page:
+        figure = page.locator("#figure-1-time")
+        figure.locator("svg.plot").scroll_into_view_if_needed()
+        box = figure.locator("svg.plot").bounding_box()
+        at = [box["x"] + 220, box["y"] + box["height"] / 2]
+        ticks = figure.locator(".tick.x:visible text")
+        whole = ticks.all_text_contents()
+        hand = page.context.new_cdp_session(page)
+
+        def touch(kind: str, *apart: float) -> None:
+            places = [{"x": at[0] + s * a, "y": at[1]} for a in apart for s in (-1, 1)]
+            hand.send("Input.dispatchTouchEvent", {"type": kind, "touchPoints": places})
+
+        def moved(first: float, last: float) -> None:
+            touch("touchStart", first)
+            for step in range(1, 5):
+                touch("touchMove", first + (last - first) * step / 4)
+            touch("touchEnd")
+
+        spots = figure.locator(".spot")
+        places = "all => all.map(one => one.getBoundingClientRect().x)"
+        before = spots.evaluate_all(places)
+        moved(20, 60)
+        part = ticks.all_text_contents()
+        assert set(part) - set(whole)
+        after = spots.evaluate_all(places)
+        # Three times as far from the middle of the fingers, which stays where it was.
+        near = [(b, a) for b, a in zip(before, after, strict=True) if abs(b - at[0]) < 60]
+        assert near
+        # A marker keeps its width of about 7 pixels, so its edge moves by some of them.
+        assert all(abs((a - at[0]) - 3 * (b - at[0])) < 12 for b, a in near)
+        moved(60, 10)
+        assert ticks.all_text_contents() == whole
+
+
+def test_a_part_is_shown_larger_by_taps_alone(browser: Browser, written: Path) -> None:
+    """Around the marker that was read last; for who has no mouse and one finger, or a switch."""
+    with Opened(browser, written, viewport={"width": 390, "height": 800}, has_touch=True) as page:
+        figure = page.locator("#figure-1-time")
+        ticks = figure.locator(".tick.x:visible text")
+        whole = ticks.all_text_contents()
+        spot = figure.locator(".spot").nth(2)
+        spot.scroll_into_view_if_needed()
+        box = spot.bounding_box()
+        page.touchscreen.tap(box["x"] + box["width"] / 2, box["y"] + box["height"] / 2)
+        said = figure.locator(".readout").inner_text()
+        figure.get_by_role("button", name="Zoom in").tap()
+        assert figure.locator(".readout").inner_text() == said
+        assert set(ticks.all_text_contents()) - set(whole)
+        figure.get_by_role("button", name="Show the whole figure").tap()
+        assert ticks.all_text_contents() == whole
+
+
 @pytest.mark.long
 def test_without_a_script_everything_is_still_there(browser: Browser, written: Path) -> None:
     """Tables unfold by themselves; the markers carry their words."""

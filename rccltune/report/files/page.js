@@ -1,6 +1,6 @@
 // Reads values off figures by pointer, touch and keyboard; shows parts of them. Without it the tables do.
 "use strict";
-const HINT = "Point at markers, or tab to them and use the arrow keys, to read values. Drag over a part, or press + on a marker, to see it larger.";
+const HINT = "Point at markers, or tab to them and use the arrow keys, to read values. Drag over a part, or spread two fingers on it, to see it larger.";
 
 document.querySelectorAll("svg.plot").forEach(function (plot) {
   const figure = plot.closest("figure");
@@ -57,6 +57,7 @@ document.querySelectorAll("svg.plot").forEach(function (plot) {
     readout.classList.toggle("said", Boolean(spot));
     front.classList.toggle("shown", Boolean(spot));
     if (!spot) { return; }
+    last = spot;
     const at = places.get(spot);
     ring.setAttribute("cx", x(at[0]));
     ring.setAttribute("cy", y(at[1]));
@@ -98,13 +99,18 @@ document.querySelectorAll("svg.plot").forEach(function (plot) {
     wholeButton.hidden = !next;
     show(null);
   }
-  function around(place, factor) {
-    const half = [(view[2] - view[0]) / 2 / factor, (view[3] - view[1]) / 2 / factor];
-    if (half[0] * 2 >= right - left || half[1] * 2 >= bottom - top) { look(null); return; }
-    if (half[0] < 3 || half[1] < 3) { return; }
-    const cx = Math.min(Math.max(place[0], left + half[0]), right - half[0]);
-    const cy = Math.min(Math.max(place[1], top + half[1]), bottom - half[1]);
-    look([cx - half[0], cy - half[1], cx + half[0], cy + half[1]]);
+  // So large a part from this corner on, moved inside the panel; all of it where that is more.
+  function lookAt(x0, y0, wide, tall) {
+    if (wide >= right - left || tall >= bottom - top) { look(null); return; }
+    if (wide < 6 || tall < 6) { return; }
+    const cx = Math.min(Math.max(x0, left), right - wide);
+    const cy = Math.min(Math.max(y0, top), bottom - tall);
+    look([cx, cy, cx + wide, cy + tall]);
+  }
+  function around(at, factor) {
+    const wide = (view[2] - view[0]) / factor;
+    const tall = (view[3] - view[1]) / factor;
+    lookAt(at[0] - wide / 2, at[1] - tall / 2, wide, tall);
   }
 
   // The legend's entries become buttons that hide their lines.
@@ -124,13 +130,28 @@ document.querySelectorAll("svg.plot").forEach(function (plot) {
       show(null);
     });
   });
-  const wholeButton = document.createElement("button");
-  wholeButton.type = "button";
-  wholeButton.className = "whole";
-  wholeButton.textContent = "Show the whole figure";
+  // One tap at a time does what a drag or two fingers do, around the point that was read last.
+  let last = null;
+  function closer(factor) {
+    const spot = last;
+    around(spot ? places.get(spot) : [(view[0] + view[2]) / 2, (view[1] + view[3]) / 2], factor);
+    show(spot);
+  }
+  const buttons = document.createElement("div");
+  buttons.className = "zoom";
+  // Above the words, whose length changes: a button that moves is missed.
+  readout.before(buttons);
+  function button(name, act) {
+    const made = document.createElement("button");
+    made.type = "button";
+    made.textContent = name;
+    made.addEventListener("click", act);
+    buttons.append(made);
+    return made;
+  }
+  button("Zoom in", function () { closer(2); });
+  const wholeButton = button("Show the whole figure", function () { look(null); });
   wholeButton.hidden = true;
-  wholeButton.addEventListener("click", function () { look(null); });
-  readout.after(wholeButton);
 
   function seen() {
     return lines.filter(function (spots) { return !spots[0].closest(".off"); });
@@ -169,8 +190,7 @@ document.querySelectorAll("svg.plot").forEach(function (plot) {
     if (event.key === "Escape") { look(null); return; }
     if (!places.has(spot)) { return; }
     if (event.key === "+" || event.key === "-") {
-      around(places.get(spot), event.key === "+" ? 2 : 0.5);
-      show(spot);
+      closer(event.key === "+" ? 2 : 0.5);
       event.preventDefault();
       return;
     }
@@ -224,6 +244,30 @@ document.querySelectorAll("svg.plot").forEach(function (plot) {
       back(part[2], left, right, view[0], view[2]), back(part[3], top, bottom, view[1], view[3]),
     ]);
   });
+  // Two fingers stretch and move what is shown: what is below them stays there.
+  let held = null;
+  function fingers(event) {
+    const at = Array.from(event.touches).map(place);
+    const apart = Math.hypot(at[0][0] - at[1][0], at[0][1] - at[1][1]);
+    return { at: [(at[0][0] + at[1][0]) / 2, (at[0][1] + at[1][1]) / 2], apart: Math.max(apart, 1) };
+  }
+  plot.addEventListener("touchstart", function (event) {
+    held = event.touches.length === 2 ? { from: fingers(event), view: view } : null;
+    if (held) { event.preventDefault(); }
+  }, { passive: false });
+  plot.addEventListener("touchmove", function (event) {
+    if (!held || event.touches.length !== 2) { return; }
+    event.preventDefault();
+    const now = fingers(event);
+    const [x0, y0, x1, y1] = held.view;
+    const share = held.from.apart / now.apart;
+    const over = [(held.from.at[0] - left) / (right - left), (held.from.at[1] - top) / (bottom - top)];
+    const under = [(now.at[0] - left) / (right - left), (now.at[1] - top) / (bottom - top)];
+    const wide = (x1 - x0) * share;
+    const tall = (y1 - y0) * share;
+    lookAt(x0 + over[0] * (x1 - x0) - under[0] * wide, y0 + over[1] * (y1 - y0) - under[1] * tall, wide, tall);
+  }, { passive: false });
+  plot.addEventListener("touchend", function () { held = null; });
   plot.addEventListener("pointerleave", function (event) {
     if (event.pointerType === "mouse" && !from) { show(null); }
   });
