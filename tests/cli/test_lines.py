@@ -43,11 +43,11 @@ def test_a_default_tune_is_at_most_forty_lines_of_a_hundred_columns(
 def test_sentences_fold_and_what_is_typed_stays_whole(monkeypatch: pytest.MonkeyPatch) -> None:
     """A command or a URL is copied; an option without its value is a mistake."""
     monkeypatch.delenv("COLUMNS", raising=False)
-    command = "To use it now: source " + "/home/somebody/with/a/long/name" * 5 + "/rules.env"
+    command = "source " + "/home/somebody/with/a/long/name" * 5 + "/rules.env"
     sentence = (
         "many words " * 8 + 'say which: --assume arch=gfx942 or --assume product="NVIDIA H200"'
     )
-    assert fold([command]) == command
+    assert fold([f"To use it now: {command}"]).split("\n") == ["To use it now:", f"  {command}"]
     first, *others = fold([sentence]).split("\n")
     assert all(len(line) <= 100 for line in (first, *others))
     assert any("--assume arch=gfx942" in line for line in others)
