@@ -37,10 +37,10 @@ def ended(launches: Sequence[Launch], took: Sequence[float]) -> list[tuple[Launc
 
 
 MACHINES: dict[str, Callable[[random.Random, int], float]] = {
-    "steady": lambda dice, number: 2.0,
-    "noisy": lambda dice, number: dice.uniform(1.6, 2.4),
+    "steady": lambda _dice, _number: 2.0,
+    "noisy": lambda dice, _number: dice.uniform(1.6, 2.4),
     # Colleagues leave the machine: whatever is known of launches before says little.
-    "calmer": lambda dice, number: 4.0 if number < 4 else 1.2,
+    "calmer": lambda _dice, number: 4.0 if number < 4 else 1.2,
 }
 
 
