@@ -17,7 +17,6 @@ import io
 import os
 import re
 import select
-import shutil
 import sys
 import textwrap
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -114,42 +113,56 @@ F = TypeVar("F", bound=Callable[..., Any])
 
 
 def talk(*lines: str) -> None:
-    """Say something on stderr."""
-    click.echo(lay(lines), err=True)
+    """Say something on stderr, in lines that fit it."""
+    click.echo(fold(lines, error=True), err=True)
 
 
 def put(text: str) -> None:
-    """Write to stdout: the result, or a part of it."""
+    """Write to stdout as it is: what a program reads, or lines that fit already."""
     click.echo(lay([text]))
 
 
-# What a reader copies stays in one piece, however long.
-_TYPED: Final = re.compile(
-    r"\b(rccltune|source|export|unset|pip|mpirun|srun|salloc|sbatch) \S|://|\S{50}"
+# What a reader copies stays in one piece, however long: a command with its words, a path, a URL.
+_VALUE: Final = r"(?:[ =][^-\s]\S*)?"
+_COMMAND: Final = re.compile(
+    rf"\b(?:rccltune(?: [a-z-]+)?(?: --?[a-z][\w-]*{_VALUE}| [A-Z]{{2,}}\b| \S*/\S+| auto\b)*"
+    rf"|(?:source|export|unset|rm|lsmod|pip install|module (?:use|load)) \S+"
+    rf"|(?:mpirun|srun|salloc|sbatch)(?: -\S+{_VALUE}| \S*/\S+)+"
+    rf"|--[a-z][a-z-]+ [^-\s]\S*)|(?<![\w.])\. /\S+"
 )
-# Nor is an option parted from its value.
-_OPTION: Final = re.compile(r"(--[a-z-]+) (?=\S)")
 _UNBROKEN: Final = "\N{NO-BREAK SPACE}"
+# Sentences are read in lines of so many columns at most, also on a wider terminal and in a log.
 _WIDEST: Final = 100
 
 
-def fold(lines: Iterable[str]) -> Laid:
+def columns(*, error: bool = False) -> int:
+    """How wide stdout is, or stderr: COLUMNS, or its terminal, or what is read well in a log."""
+    if (os.environ.get("COLUMNS") or "0").isdecimal() and int(os.environ.get("COLUMNS") or 0):
+        return int(os.environ["COLUMNS"])
+    try:
+        return os.get_terminal_size(2 if error else 1).columns or _WIDEST
+    except OSError:
+        return _WIDEST
+
+
+def fold(lines: Iterable[str], *, error: bool = False) -> Laid:
     """Sentences in lines of at most 100 columns, or of COLUMNS; what goes on set in by two more.
 
-    A line to be typed and one that is laid already, a table say, stay as they are.
+    Rows of a table, which fit as far as they can, stay as they are, and coloured lines.
     """
-    columns = shutil.get_terminal_size((_WIDEST, 24)).columns
-    width = columns if "COLUMNS" in os.environ else min(_WIDEST, columns)
+    width = columns(error=error)
+    width = width if "COLUMNS" in os.environ else min(_WIDEST, width)
     found: list[str] = []
-    for line in lines:
-        if isinstance(line, Laid) or len(line) <= width or _TYPED.search(line):
+    for line in lay(lines).split("\n"):
+        text = line.lstrip(" ")
+        if len(line) <= width or "\x1b" in line or _GAP.search(text):
             found.append(line)
             continue
-        text = shown(line)
-        indent = text[: len(text) - len(text.lstrip())]
+        indent = " " * (len(line) - len(text))
         folded = textwrap.wrap(
-            _OPTION.sub(rf"\1{_UNBROKEN}", text),
+            _COMMAND.sub(lambda typed: typed[0].replace(" ", _UNBROKEN), text),
             width,
+            initial_indent=indent,
             subsequent_indent=f"{indent}  ",
             break_long_words=False,
             break_on_hyphens=False,
@@ -183,7 +196,7 @@ class Console(Reporter):
     def say(self, text: str) -> None:
         """Talk, unless quiet."""
         if self.verbosity >= 0:
-            talk(fold([text]))
+            talk(text)
 
     def detail(self, text: str) -> None:
         """Talk that only -v wants."""
@@ -207,17 +220,19 @@ class Console(Reporter):
                 self.in_passing[notice.caution.remark] = None
             elif is_first or (is_new and self.verbosity > 0):
                 where = f" ({notice.where})" if notice.where else ""
-                first, *rest = fold([f"Warning: {notice.message}{where}"]).split("\n")
+                first, *rest = fold([f"Warning: {notice.message}{where}"], error=True).split("\n")
                 head = styled("Warning:", "yellow" if self.color else None)
                 talk(lay([head, first.removeprefix("Warning:")], gap=""), *rest)
-                talk(fold([f"  {notice.remedy}"]))
+                # The remedy is the same for all of one kind.
+                if is_first:
+                    talk(f"  {notice.remedy}")
             elif is_new:
                 self.in_passing[f"more warnings of '{notice.caution.value}'"] = None
 
-    def result(self, plain: object, text: str) -> None:
-        """The result: JSON where asked for, text otherwise."""
+    def result(self, plain: object, text: str, *, is_file: bool = False) -> None:
+        """The result: JSON where asked for, text otherwise, folded unless it is a file's."""
         self.close()
-        put(json_text(plain, indent=1) if self.as_json else text)
+        put(json_text(plain, indent=1) if self.as_json else text if is_file else fold([text]))
 
     def close(self) -> None:
         """Say in one line what there was beside."""
@@ -229,7 +244,7 @@ class Console(Reporter):
         """A part of a result that comes bit by bit: a line of JSON where asked for, or text."""
         if name == "done":
             self.close()
-        put(json_text({"event": name, **plain}) if self.as_json else text)
+        put(json_text({"event": name, **plain}) if self.as_json else fold([text]))
 
 
 if TYPE_CHECKING:
@@ -334,41 +349,80 @@ def _wants_color(choice: str) -> bool:
     return choice == "always"
 
 
-# A column of words is not made narrower than this.
-_NARROWEST: Final = 16
+# A cell is not cut into pieces shorter than this.
+_NARROWEST: Final = 8
+# What stands between two columns, where there is place for it, and where there is not.
+_GAPS: Final = (3, 2)
+_GAP: Final = re.compile(r"\S {2,}\S.* {2,}\S|^─")
+# A number stays with its unit.
+_UNIT: Final = re.compile(r"(?<=\d) (?=[KMGT]?i?B\b|%|µs|GB/s)")
 
 
-def _folded(row: Sequence[str], at: int, width: int) -> list[list[str]]:
-    """The row, and rows below it for what its cell has no place for."""
-    parts = textwrap.wrap(row[at], width, break_long_words=False) or [""]
-    first = [parts[0] if number == at else each for number, each in enumerate(row)]
-    below = [[part if number == at else "" for number in range(len(row))] for part in parts[1:]]
-    return [first, *below]
-
-
-def table(columns: Sequence[str], rows: Iterable[Sequence[str]], numeric: Sequence[int]) -> Laid:
+def table(columns_: Sequence[str], rows: Iterable[Sequence[str]], numeric: Sequence[int]) -> Laid:
     """A plain table of text; ``numeric`` columns are set flush right.
 
-    Where it is wider than the terminal the widest column of words goes on below.
+    Where it is wider than the terminal, headings and columns of words go on below, the widest
+    first; what has no blanks is cut only where that is not enough.
     """
     from rich.cells import cell_len
 
     # rich's own table takes a millisecond for a row, and rule files have tens of thousands.
-    cells = [[shown(each) for each in row] for row in (columns, *rows)]
-    widths = [max(cell_len(each) for each in column) for column in zip(*cells, strict=True)]
-    over = sum(widths) + 3 * (len(widths) - 1) - shutil.get_terminal_size((100, 24)).columns
-    words = [number for number in range(len(widths)) if number not in numeric]
-    if over > 0 and words:
-        at = max(words, key=lambda number: widths[number])
-        widths[at] = max(min(_NARROWEST, widths[at]), widths[at] - over)
-        cells = [part for row in cells for part in _folded(row, at, widths[at])]
+    cells = [[shown(each) for each in row] for row in (columns_, *rows)]
+    natural = [max(cell_len(each) for each in column) for column in zip(*cells, strict=True)]
+    width = columns()
+    gap = _GAPS[sum(natural) + _GAPS[0] * (len(natural) - 1) > width]
+    widths = _narrowed(cells, natural, width - gap * (len(natural) - 1), frozenset(numeric))
+    if widths != natural:
+        cells = [part for row in cells for part in _folded(row, widths)]
 
     def line(row: Sequence[str]) -> str:
         blanks = (" " * (width - cell_len(each)) for width, each in zip(widths, row, strict=True))
-        return "   ".join(
-            blank + each if number in numeric else each + blank
-            for number, (each, blank) in enumerate(zip(row, blanks, strict=True))
-        ).rstrip()
+        return (
+            (" " * gap)
+            .join(
+                blank + each if number in numeric else each + blank
+                for number, (each, blank) in enumerate(zip(row, blanks, strict=True))
+            )
+            .rstrip()
+        )
 
-    rule = "─" * (sum(widths) + 3 * (len(widths) - 1))
-    return lay([line(cells[0]), rule, *map(line, cells[1:])])
+    n_heads = len(_folded(columns_, widths)) if widths != natural else 1
+    rule = "─" * (sum(widths) + gap * (len(widths) - 1))
+    return lay([*map(line, cells[:n_heads]), rule, *map(line, cells[n_heads:])])
+
+
+def _narrowed(
+    cells: Sequence[Sequence[str]], natural: Sequence[int], width: int, numeric: frozenset[int]
+) -> list[int]:
+    """Widths of columns whose sum is ``width`` at most, as far as words and numbers allow."""
+    widths = list(natural)
+    if sum(widths) <= width:
+        return widths
+    words = [max(map(_longest, column)) for column in zip(*cells, strict=True)]
+    for number in numeric:
+        words[number] = max(_longest(cells[0][number]), *(len(row[number]) for row in cells[1:]))
+    cut = [one if number in numeric else min(one, _NARROWEST) for number, one in enumerate(words)]
+    for least in (words, cut):
+        while sum(widths) > width:
+            at = max(range(len(widths)), key=lambda at: (widths[at] > least[at]) * widths[at])
+            if widths[at] <= least[at]:
+                break
+            widths[at] -= 1
+    return widths
+
+
+def _pieces(cell: str, width: int) -> list[str]:
+    folded = textwrap.wrap(_UNIT.sub(_UNBROKEN, cell), width) or [""]
+    return [one.replace(_UNBROKEN, " ") for one in folded]
+
+
+def _longest(cell: str) -> int:
+    """Its longest word; one with a hyphen may be parted there."""
+    return max(map(len, re.split(r"(?<=-)| ", _UNIT.sub(_UNBROKEN, cell))))
+
+
+def _folded(row: Sequence[str], widths: Sequence[int]) -> list[list[str]]:
+    """The row, and rows below it for what its cells have no place for."""
+    parts = [_pieces(cell, width) for cell, width in zip(row, widths, strict=True)]
+    depth = max(map(len, parts))
+    return [[one[at] if at < len(one) else "" for one in parts] for at in range(depth)]

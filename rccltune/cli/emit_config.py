@@ -20,7 +20,15 @@ from rccltune.cli.options import (
     choosing,
     scales_option,
 )
-from rccltune.model import CommandLineError, Laid, Proof, format_last, format_size, lay
+from rccltune.model import (
+    NOT_MEASURED,
+    CommandLineError,
+    Laid,
+    Proof,
+    format_last,
+    format_size,
+    lay,
+)
 
 if TYPE_CHECKING:
     from rccltune.model import Scale, Zone
@@ -127,7 +135,7 @@ def emit_config(
     if done.path is None and done.environment_path is None and _all_on_stdout(done):
         if saved:
             console.say(saved)
-        console.result(plain, _file(done.text))
+        console.result(plain, _file(done.text), is_file=True)
         return
     console.result(plain, lay((part for part in (_text(done), saved) if part), gap="\n\n"))
     if not done.is_kept and done.count.rules:
@@ -169,7 +177,7 @@ def _constants(
     )
     console.say("An EXPERIMENT: nothing applies this file by itself, and no rule depends on it.")
     text = _file(made.text) if made.path is None else f"constants in {made.path}"
-    console.result(made.as_plain(), text)
+    console.result(made.as_plain(), text, is_file=made.path is None)
 
 
 def _file(text: str) -> Laid:
@@ -219,7 +227,9 @@ def _row(zone: Zone) -> tuple[str, ...]:
 
 
 def _why(zone: Zone) -> str:
-    marks = [zone.why, str(zone.extrapolated) if zone.extrapolated else ""]
+    # Its row says from where to where.
+    why = NOT_MEASURED if zone.reason == NOT_MEASURED else zone.why
+    marks = [why, str(zone.extrapolated) if zone.extrapolated else ""]
     if zone.proof in (Proof.UNPROVEN, Proof.NO_BASELINE, Proof.DERIVED):
         sure = (
             ""

@@ -10,7 +10,7 @@ import click
 from rccltune.cli.console import Console, common, table
 from rccltune.cli.help import verb
 from rccltune.cli.options import COLLECTIVE, FOLDER, MODE
-from rccltune.model import Collective, Laid, Mode, format_last, format_size, hole_words, lay
+from rccltune.model import Collective, Laid, Mode, format_last, format_size, lay
 from rccltune.releases import hosts_of
 from rccltune.rules import counted
 
@@ -104,8 +104,7 @@ def _part(part: Explained) -> Laid:
 
 
 def _row(stretch: Stretch) -> tuple[str, ...]:
-    hole = hole_words(stretch.min_nbytes, stretch.max_nbytes, stretch.reason or "")
-    hole = hole or ("no rule: the library decides" if stretch.setting is None else "")
+    hole = stretch.reason or ("no rule: the library decides" if stretch.setting is None else "")
     hole = "vendor's" if stretch.vendor else hole
     return (
         format_size(stretch.min_nbytes),

@@ -180,35 +180,39 @@ def _variants(done: FitDone) -> list[str]:
     return environment_lines(judged_variants(done))
 
 
-def _curves(curves: tuple[Curve, ...]) -> str:
-    columns = (
-        *("collective", "scale", "setting", "variant", "view", "sizes", "from", "to"),
-        *("model", "left-out error", "latency", "bandwidth", "line is off by"),
-    )
-    return table(columns, (_curve_row(curve) for curve in curves), numeric=(5, 6, 7, 9, 10, 11, 12))
+def _curves(curves: tuple[Curve, ...]) -> Laid:
+    """A table for each kind of call: every curve, and the straight line that says what it costs."""
+    columns = ("setting", "sizes", "from", "to", "model", "error")
+    line = ("latency µs", "GB/s", "line off by")
+    groups: dict[str, list[Curve]] = {}
+    for curve in curves:
+        key = curve.key
+        words = [key.collective.value, str(key.scale), str(key.view)]
+        words += [key.variant.name] if key.variant.name != "default" else []
+        groups.setdefault(", ".join(words), []).append(curve)
+    parts = [
+        lay([f"{name}:", table((*columns, *line), sorted(map(_curve_row, group)), range(1, 9))])
+        for name, group in sorted(groups.items())
+    ]
+    return lay(parts, gap="\n\n")
 
 
 def _curve_row(curve: Curve) -> tuple[str, ...]:
     from rccltune.model import Model
 
-    key = curve.key
     chosen, line = curve.fit(curve.chosen), curve.fit(Model.LINEAR)
     error = chosen.held_out_error if chosen else None
     segment = line.segments[0] if line else None
     slope = segment.us_per_byte if segment else 0.0
     return (
-        key.collective.value,
-        f"{key.scale.n_nodes}x{key.scale.n_ranks // key.scale.n_nodes}",
-        str(key.setting),
-        key.variant.name,
-        str(key.view),
+        "idle plugin" if curve.key.setting.role is Role.SILENT else str(curve.key.setting),
         str(len(curve.points)),
         format_size(curve.min_nbytes),
         format_size(curve.max_nbytes),
         curve.chosen.value,
         "–" if error is None else f"{100 * error:.1f} %",
-        f"{segment.latency_us:.3g} µs" if segment else "–",
-        f"{1e-3 / slope:.3g} GB/s" if slope > 0 else "–",
+        f"{segment.latency_us:.3g}" if segment else "–",
+        f"{1e-3 / slope:.3g}" if slope > 0 else "–",
         f"{100 * max(map(abs, line.residuals)):.0f} %" if line else "–",
     )
 

@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeAlias
 
-from rccltune.cli.console import DEFAULT_SESSION, Console, common, fold
+from rccltune.cli.console import DEFAULT_SESSION, Console, common
 from rccltune.cli.extras import Extras, extras
 from rccltune.cli.help import grouped, verb
 from rccltune.cli.options import FOLDER
@@ -347,7 +347,7 @@ def _text(done: Swept, *, verbose: bool) -> Laid:
         lines += done.agreements.lines
     lines += _undecided(done)
     lines.append("Next: rccltune fit, rccltune emit-config, rccltune plot")
-    return fold(lines)
+    return lay(lines)
 
 
 def _undecided(done: Swept) -> list[str]:

@@ -9,7 +9,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from rccltune.cli.console import Console, common, fold
+from rccltune.cli.console import Console, common
 from rccltune.cli.extras import Extras, extras
 from rccltune.cli.help import verb
 from rccltune.cli.options import Choosing, allow_need_option, base_option, choosing
@@ -189,7 +189,7 @@ def _text(done: Tuned) -> Laid:
         lines += _in_environment(one, files[one.path])
     lines.append(f"The page to mail: {done.report.path}")
     lines.append(f"Figures: {done.figures}; all of it: {done.folder}")
-    return fold(lines)
+    return lay(lines)
 
 
 def _beside_rules(one: Verified) -> list[str]:
@@ -226,8 +226,8 @@ def _rules(one: Verified) -> list[str]:
         if standing.stands:
             span = format_span(rule.min_nbytes, rule.max_nbytes)
             found.append(
-                f"  {rule.collective.value:<15} {span:<24} "
-                f"{rule.setting!s:<14} {standing.gain}, {standing.shown.value}"
+                f"  {rule.collective.value} {span}: {rule.setting}, "
+                f"{standing.gain}, {standing.shown.value}"
             )
     return found
 
@@ -238,12 +238,12 @@ def _unmeasured(done: Tuned) -> Sequence[str]:
     ruled = {zone.target for zone in zones if zone.setting is not None}
     lines = []
     for zone in (zone for zone in zones if zone.target in ruled):
-        name = f"  {zone.target.collective.value:<15} "
+        name = f"  {zone.target.collective.value} "
         if zone.reason == NOT_MEASURED:
             lines.append(name + zone.why)
         elif zone.setting is not None and not zone.n_sizes:
             span = format_span(zone.min_nbytes, zone.max_nbytes)
-            lines.append(f"{name}{span:<24} {zone.setting!s:<14} extrapolated, not verified")
+            lines.append(f"{name}{span}: {zone.setting}, extrapolated, not verified")
     return lines
 
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from rccltune.cli.console import Console, Word, common, fold, table
+from rccltune.cli.console import Console, Word, common, table
 from rccltune.cli.help import grouped, verb
 from rccltune.cli.options import FOLDER, PERCENT, allow_need_option, session_argument
 from rccltune.cli.progress import progress_of
@@ -24,6 +24,7 @@ from rccltune.model import (
     format_last,
     format_size,
     format_span,
+    lay,
     parse_size,
     short_size,
 )
@@ -262,8 +263,8 @@ def by_environment(done: Verified) -> list[str]:
     names = ", ".join(f"{name}={value}" for name, value in done.needs)
     percent, low, high = (100 * (ratio - 1) for ratio in one.ratios)
     line = (
-        f"where no rule is: {percent:+.1f} % ({low:+.1f} to {high:+.1f}) by {names}, "
-        f"{one.n_launches} launches"
+        f"{names} changes the times without a rule by {percent:+.1f} % "
+        f"({low:+.1f} to {high:+.1f}, {one.n_launches} launches)"
     )
     return [line]
 
@@ -328,7 +329,7 @@ def text_of(done: Verified) -> Laid:
         for held in done.held
         for one, sizes in held.proven.bypassed.items()
     ]
-    lines.append(f"{done.n_hits} calls were answered by rules, {done.n_misses} by none")
+    lines.append(f"Rules answered {done.n_hits:,} calls; {done.n_misses:,} had no rule")
     lines += by_environment(done)
     lines += _control(done)
     lines.append(_unharmed(done))
@@ -338,4 +339,4 @@ def text_of(done: Verified) -> Laid:
     )
     if done.simulated:
         lines.append("SIMULATED: nothing of this was measured on hardware")
-    return fold(lines)
+    return lay(lines)

@@ -27,6 +27,7 @@ from rccltune.model import (
     CurvePoint,
     Doubt,
     Notice,
+    Role,
     Sample,
     Setting,
     Variant,
@@ -236,7 +237,9 @@ def stall_notices(stalls: Mapping[CurveKey, Sequence[Stall]]) -> list[Notice]:
     found: dict[tuple[str, str, str, bool], list[Stall]] = {}
     for key, several in stalls.items():
         for stall in several:
-            name = (key.collective.value, str(key.setting), stall.launch, stall.alone)
+            idle = key.setting.role is Role.SILENT
+            setting = "with the plugin idle" if idle else str(key.setting)
+            name = (key.collective.value, setting, stall.launch, stall.alone)
             found.setdefault(name, []).append(stall)
     return [_stall_notice(*name, several) for name, several in found.items()]
 

@@ -371,7 +371,7 @@ _MEANING: Final = {
 }
 _REMARK: Final = {
     Caution.BURST: "stalled timings left out",
-    Caution.DOUBTED_SAMPLES: "timings left out",
+    Caution.DOUBTED_SAMPLES: "unusable timings left out",
     Caution.NOT_SELECTABLE: "settings measured that no rule can choose",
     Caution.LINGERED: "a launcher had to be ended after its ranks",
     Caution.SILENCE_DIFFERS: "times with the plugin loaded but idle differ",

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import itertools
+import math
 import random
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -354,10 +355,11 @@ def left_s(
     ended: Iterable[tuple[Launch, Outcome]],
     share: float = 1.0,
 ) -> float | None:
-    """Seconds that launches will take, by what others took; None before two have ended well.
+    """Seconds that launches will take, by what others took; None while nobody can know.
 
     A launch takes a start and a share of what its calls would take by :func:`pass_s`, both fitted
-    by least squares and neither below zero.
+    by least squares and neither below zero. Where that is not within a factor of two of what the
+    last three took, or fewer than two have ended well, no number is better than a wrong one.
 
     Args:
         launches: those to be made.
@@ -381,7 +383,11 @@ def left_s(
     both = sum((calls - mean_calls) * (took - mean_s) for calls, took in seen)
     slope = min(max(0.0, both / spread if spread else 0.0), mean_s / mean_calls)
     start = mean_s - slope * mean_calls
-    return share * sum(start + slope * calls_s(one) for one in launches)
+    by_calls = sum(start + slope * calls_s(one) for one in launches)
+    by_last = len(launches) * fmean(took for _, took in seen[-3:])
+    if not by_last / 2 <= by_calls <= 2 * by_last:
+        return None
+    return share * math.sqrt(by_calls * by_last)
 
 
 def starting_s(launches: Iterable[Launch], known: Iterable[float] = ()) -> float:

@@ -9,7 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from rccltune.cli.console import fold
+from rccltune.cli import run
+from rccltune.cli.console import fold, table
 
 NODE = ["--mode", "spx-nps1", "--launcher", "none", "--collective", "all_reduce"]
 
@@ -42,13 +43,81 @@ def test_a_default_tune_is_at_most_forty_lines_of_a_hundred_columns(
 def test_sentences_fold_and_what_is_typed_stays_whole(monkeypatch: pytest.MonkeyPatch) -> None:
     """A command or a URL is copied; an option without its value is a mistake."""
     monkeypatch.delenv("COLUMNS", raising=False)
-    command = "To use it now: source " + "/home/somebody/with/a/long/name" * 5 + "/rules.env"
+    command = "source " + "/home/somebody/with/a/long/name" * 5 + "/rules.env"
     sentence = (
         "many words " * 8 + 'say which: --assume arch=gfx942 or --assume product="NVIDIA H200"'
     )
-    assert fold([command]) == command
+    assert fold([f"To use it now: {command}"]).split("\n") == ["To use it now:", f"  {command}"]
     first, *others = fold([sentence]).split("\n")
     assert all(len(line) <= 100 for line in (first, *others))
     assert any("--assume arch=gfx942" in line for line in others)
     assert all(line.startswith("  ") for line in others)
     assert " ".join([first, *(line.strip() for line in others)]) == sentence
+
+
+COPIED = "rccltune fit --color never"
+
+
+@pytest.mark.parametrize("width", [60, 80, 100])
+def test_a_command_in_a_sentence_is_never_parted(
+    width: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Wherever it stands in the line; what is around it folds."""
+    monkeypatch.setenv("COLUMNS", str(width))
+    for before in range(0, 90, 7):
+        text = f"{'x' * before} {'words ' * 4}then {COPIED} and {'words ' * 20}"
+        folded = fold([text])
+        assert COPIED in folded
+        assert all(len(line) <= width or " " not in line.strip() for line in folded.split("\n"))
+
+
+@pytest.mark.parametrize("width", [40, 60, 80])
+def test_a_table_fits_and_loses_nothing(width: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Headings and words go on below, numbers stay in one piece."""
+    monkeypatch.setenv("COLUMNS", str(width))
+    row = ("all_reduce", "1234.5 µs", "between 4 KiB and 1 MiB it was not measured", "/a" * 30)
+    lines = table(("collective", "time of a call", "why", "file"), [row], (1,)).split("\n")
+    assert max(map(len, lines)) <= width
+    assert sum("1234.5 µs" in line for line in lines) == 1
+    written = "".join("".join(lines).split())
+    assert all(written.count(word[0]) >= 1 for cell in row for word in cell.split())
+    assert (
+        sum(line.count("/a") for line in lines) + sum(line.rstrip().endswith("/") for line in lines)
+        >= 30
+    )
+
+
+VERBS = (
+    *("fit", "fit -v", "emit-config", "emit-config -v", "explain RULES", "verify", "variants"),
+    *("detect", "doctor", "doctor --simulate mi300x", "nonsense", "sweep --nonsense", "fit none"),
+    *("sweep --simulate mi300x", "why none", "workload show none", "seal RULES", "deploy D"),
+    *("sweep -h", "tune --help-all", "verify --help-all", "import --help-all", "plugin --check"),
+)
+
+
+@pytest.mark.parametrize("width", [80, 100])
+def test_what_every_verb_says_fits_the_terminal(
+    width: int,
+    repository: Path,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capfd: pytest.CaptureFixture[str],
+) -> None:
+    """Results, messages and help; what has no blank, a path say, stays whole."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("COLUMNS", str(width))
+    measured = repository / "examples/mi300x-cpx-nps4/all_reduce.csv"
+    assert run(["import", str(measured), "-o", "rccltune-session"]) == 0
+    assert run(["emit-config", "-q"]) == 0
+    rules = next(tmp_path.glob("rccltune-session/rccl_tuner*.csv"))
+    for words in VERBS:
+        run([rules.name if word == "RULES" else word for word in words.split()])
+        if "RULES" in words:
+            run([word.replace("RULES", str(rules)) for word in words.split()])
+    out, err = capfd.readouterr()
+    too_long = [
+        line
+        for line in (out + err).split("\n")
+        if len(line) > width and str(tmp_path) not in line and " " in line.strip()
+    ]
+    assert too_long == []

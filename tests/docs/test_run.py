@@ -100,6 +100,26 @@ def test_commands_of_a_page_run(name: str, reader: Path) -> None:
     run(text.splitlines(), reader)
 
 
+def test_only_the_missing_gpu_fails_the_check_behind_the_tutorial_s_job(reader: Path) -> None:
+    """Nothing of step 3 is left in the shell, however often it was done."""
+    lines = [line.text for line in PARTS[TUTORIAL]]
+    job = lines[lines.index("(") : lines.index(")") + 1]
+    why, deploy, check = (
+        next(line for line in lines if line.startswith(start))
+        for start in (
+            "rccltune why job.log",
+            "rccltune deploy rccltune-session",
+            "deployed/check.sh",
+        )
+    )
+    once = run([*job, why], reader)
+    said = run([*job, why, f"{deploy} --unproven", check], reader)
+    assert said.count("rule hit") == once.count("rule hit") > 0
+    failed = [line for line in said.splitlines() if "FAIL" in line]
+    assert all("GPU" in line for line in failed)
+    assert len(failed) == ("NOT ready" in said)
+
+
 @pytest.mark.long
 @pytest.mark.timeout(900)
 def test_the_tutorial_runs(tmp_path: Path) -> None:
