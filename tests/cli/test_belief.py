@@ -46,6 +46,7 @@ def sweep(where: Path, method: str, **changes: object) -> Path:
     words = [word for name in COLLECTIVES for word in ("--collective", name)]
     words += ["--min-bytes", "1K", "--max-bytes", "64M", "--repeats", "1", "--factor", "4"]
     words += ["--mode", "cpx-nps4", "--simulate", str(where / "node.yaml"), "--launcher", "none"]
+    words += ["--iters", "4", "--warmup", "1"]
     session = where / method
     words += ["--exhaustive"] if method == "one-launch" else []
     assert run(["sweep", *words, "--method", method, "-o", str(session), "-q"]) == 0

@@ -30,6 +30,7 @@ def quiet(folder: Path, **changes: object) -> Path:
 def sweep(node: Path | str, *more: str, launcher: str = "none") -> int:
     """One simulated sweep in the working directory."""
     where = ["--simulate", str(node), "--launcher", launcher]
+    where += ["--iters", "4", "--warmup", "1"]
     return run(["sweep", "--mode", "cpx-nps4", *where, *SMALL, *more])
 
 

@@ -22,6 +22,7 @@ KIB, MIB = 1024, 1 << 20
 SESSION = Path("rccltune-session")
 CPX = SESSION / "rccl_tuner_gfx942_cpx-nps4.csv"
 QUICK = ["--launcher", "none", "--collective", "all_reduce", "--exhaustive"]
+QUICK += ["--iters", "4", "--warmup", "1"]
 # Every cell that RCCL offers all_reduce on one node, LL128 forced.
 CELLS = {
     (a, p)

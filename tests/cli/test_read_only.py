@@ -26,6 +26,7 @@ SWEEP: Final = [
     *("sweep", "--simulate", "mi300x", "--mode", "cpx-nps4", "--launcher", "none"),
     *("--collective", "all_reduce", "--min-bytes", "1K", "--max-bytes", "64K", "--repeats", "2"),
     *("--setting", "tree/ll", "--setting", "ring/simple", "--method", "per-setting"),
+    *("--iters", "4", "--warmup", "1"),
 ]
 
 

@@ -41,7 +41,7 @@ def search(node: Path | str, *more: str, session: Path = SESSION) -> int:
     """One simulated sweep; one process plays all ranks."""
     wish = more if "--collective" in more else (*SMALL, *more)
     where = ["--simulate", str(node), "--launcher", "none", "--mode", "cpx-nps4"]
-    return run(["sweep", *where, *wish, "-o", str(session)])
+    return run(["sweep", *where, "--iters", "4", "--warmup", "1", *wish, "-o", str(session)])
 
 
 def decided(session: Path = SESSION) -> dict[str, Any]:

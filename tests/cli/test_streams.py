@@ -23,6 +23,7 @@ NODE: Final = [
     *("--simulate", "mi300x", "--mode", "cpx-nps4", "--launcher", "none"),
     *("--collective", "all_reduce", "--min-bytes", "1K", "--max-bytes", "64K", "--repeats", "1"),
     *("--setting", "tree/ll", "--setting", "ring/simple", "--method", "per-setting"),
+    *("--iters", "4", "--warmup", "1"),
     *("-o", "s"),
 ]
 # What a shell does to the streams, and what the verb ends with where it does its work.

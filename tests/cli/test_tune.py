@@ -18,7 +18,7 @@ from rccltune.rules import read_rules
 pytestmark = pytest.mark.usefixtures("stand_ins", "here")
 SESSION = Path("rccltune-session")
 WORDS = ["--launcher", "none", "--collective", "all_reduce", "--min-bytes", "1K"]
-WORDS += ["--max-bytes", "2M", "--exhaustive"]
+WORDS += ["--max-bytes", "2M", "--exhaustive", "--iters", "4", "--warmup", "1"]
 
 
 def tune(node: str, *more: str) -> int:

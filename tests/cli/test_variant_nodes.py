@@ -32,7 +32,7 @@ def node_of(name: str, mode: str) -> Path:
 def sweep(name: str, mode: str, *more: str) -> int:
     """Every setting at every size, in one process."""
     words = ["--simulate", name, "--mode", mode, "--launcher", "none", "--exhaustive"]
-    return run(["sweep", *words, *more, "-q"])
+    return run(["sweep", *words, "--iters", "4", "--warmup", "1", *more, "-q"])
 
 
 def emit(capsys: pytest.CaptureFixture[str], *more: str) -> dict[str, dict[str, object]]:

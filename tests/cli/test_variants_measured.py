@@ -59,7 +59,18 @@ def node(folder: Path, sigma: float = 0.0) -> Path:
 def sweep(path: Path, *more: str) -> int:
     """AllReduce from 1 KiB to 64 MiB."""
     words = ["--mode", "cpx-nps4", "--simulate", str(path), "--launcher", "none"]
-    words += ["--collective", "all_reduce", "--min-bytes", "1K", "--max-bytes", "64M"]
+    words += [
+        "--collective",
+        "all_reduce",
+        "--min-bytes",
+        "1K",
+        "--max-bytes",
+        "64M",
+        "--iters",
+        "4",
+        "--warmup",
+        "1",
+    ]
     return run(["sweep", *words, "--variants", "own.yaml", *more, "-q"])
 
 

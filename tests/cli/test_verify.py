@@ -38,7 +38,7 @@ def swept(path: Path | str, *more: str) -> None:
     """A session with two settings; verify needs its sizes and ranks."""
     words = ["--mode", "cpx-nps4", "--simulate", str(path), "--launcher", "none", "--exhaustive"]
     words += ["--collective", "all_reduce", "--min-bytes", "1K", "--max-bytes", "16M"]
-    words += ["--setting", "tree/ll", "--setting", "ring/simple"]
+    words += ["--setting", "tree/ll", "--setting", "ring/simple", "--iters", "4", "--warmup", "1"]
     assert run(["sweep", *words, *more, "-q"]) == 0
 
 
