@@ -79,7 +79,7 @@ def plot_session(
         verified=tuple(verifications(folder, rule_files(folder), views_of(done.curves))),
     )
     for notice in done.agreements.notices:
-        reporter.say(f"{notice.message} ({notice.where})")
+        reporter.detail(f"{notice.message} ({notice.where})")
     for one in done.quarantined:
         reporter.say(f"not measured: {one}: quarantined, {one.reason}")
     for sentence in files.omissions(wanted):
