@@ -1,4 +1,4 @@
-"""The library's belief as text: what it would choose, what was faster, how far its model is off."""
+"""What the library predicts, as text: its choice, what was faster, how far its model is off."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ _WINNERS = 3
 
 
 def belief_text(beliefs: Sequence[Belief], curves: Sequence[Curve]) -> Laid:
-    """A part of the report for every target of which a belief is known; empty where none is."""
+    """A part for every target whose predictions are known; empty where none are."""
     from rccltune import fit
 
     checked = fit.check_beliefs(beliefs, curves)
@@ -100,7 +100,7 @@ def _row(run: Sequence[Held]) -> tuple[str, ...]:
 
 
 def _corrections(one: Checked) -> list[str]:
-    """Where the untouched site was seen to run something else than its table's least."""
+    """Where the library was seen to run something else than its table's least."""
     words = []
     for run in _runs([held for held in one.held if held.is_corrected]):
         tables = Counter(str(held.table) for held in run).most_common()

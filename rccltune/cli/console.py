@@ -50,7 +50,7 @@ class _Raw(io.FileIO):
     failure: OSError | None = None
 
     def write(self, data: Buffer) -> int:
-        """Write, or keep why not, and from then on nothing: no result has a hole in its middle."""
+        """Write, or keep why not, and from then on nothing: no result lacks its middle."""
         view = memoryview(data)
         while self.failure is None:
             try:

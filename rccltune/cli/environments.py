@@ -1,4 +1,4 @@
-"""Variants against the untouched site, for people."""
+"""Environments against the library as it is, for people."""
 
 from __future__ import annotations
 

@@ -218,7 +218,7 @@ def _drift(found: Answer) -> str:
 
 
 def _hits(found: Answer) -> list[str]:
-    """Which rules answered how many calls, over all runs of the arm."""
+    """Which rules answered how many calls, over all runs of one kind."""
     lines = []
     for arm, head in (("rules", "Rules that answered"), ("control", "Bad rules that answered")):
         by_rule: dict[tuple[int, str], int] = {}

@@ -1,4 +1,4 @@
-"""``rccltune verify``: rules against the untouched site, and what is left of them."""
+"""``rccltune verify``: rules against the library as it is, and which of them stay."""
 
 from __future__ import annotations
 
@@ -270,7 +270,7 @@ def by_environment(done: Verified) -> list[str]:
 
 
 def _control(done: Verified) -> list[str]:
-    """How far silence is from silence: no claim is finer."""
+    """How far the idle plugin differs from itself: no claim is finer."""
     own = [w.verdict for w in done.weighed if w.gains and w.verdict.control is not None]
     if not own:
         return []

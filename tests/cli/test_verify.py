@@ -358,7 +358,7 @@ def test_what_the_environment_does_by_itself_is_told(
     rules_file((0, MIB, "tree,ll"), needs={"NCCL_MIN_NCHANNELS": "32"})
     assert verify() == 0
     said = capsys.readouterr().out
-    assert "by NCCL_MIN_NCHANNELS=32" in said
+    assert "NCCL_MIN_NCHANNELS=32 changes the times" in said
     found = verdict()["environment"]
     assert 1.15 < found["low"] < found["ratio"] < found["high"] < 1.3
     assert found["launches"] >= 4
