@@ -1,10 +1,12 @@
 from .answer import Answer as Answer
 from .answer import Importance as Importance
+from .answer import compared_runs as compared_runs
 from .arms import Arm as Arm
 from .bound import Ceiling as Ceiling
 from .bound import ceiling_of as ceiling_of
 from .bound import ceiling_text as ceiling_text
 from .figure import draw as draw
+from .figure import job_figure as job_figure
 from .looks import HARM_LEVEL as HARM_LEVEL
 from .looks import LOOKS as LOOKS
 from .looks import MOST_ROUNDS as MOST_ROUNDS

@@ -140,7 +140,7 @@ def values(runs: Sequence[Run], arm: Arm) -> list[float]:
     return [run.measured.value for run in good(runs, arm) if run.measured is not None]
 
 
-def compared(runs: Sequence[Run], arm: Arm, *, rate: bool) -> Compared | None:
+def compared_runs(runs: Sequence[Run], arm: Arm, *, rate: bool) -> Compared | None:
     """An arm beside the job as it is, by rounds that have both; None without one.
 
     Args:

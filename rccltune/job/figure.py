@@ -27,7 +27,7 @@ _MOST_TICKS: Final = 20
 
 def draw(folder: Path, found: Answer) -> Path:
     """Write the figure beside the runs; returns its path."""
-    one = figure(found)
+    one = job_figure(found)
     with report.house_style():
         content = report.encode(report.draw_figure(one), "png", one.title, "rccltune job")
     path = folder / NAME
@@ -35,7 +35,7 @@ def draw(folder: Path, found: Answer) -> Path:
     return path
 
 
-def figure(found: Answer) -> Figure:
+def job_figure(found: Answer) -> Figure:
     """Each run's speed beside the mean of the job as it is, in percent, with 95 % intervals."""
     lines = [line for arm in Arm if (line := _line(arm, found)) is not None]
     points = [point for line in lines for point in line.points]

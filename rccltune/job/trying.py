@@ -206,7 +206,7 @@ class _Trial:
         return (Arm.AS_IS, *found) if found else ()
 
     def _compared(self, arm: Arm) -> Compared | None:
-        return judging.compared(self.runs, arm, rate=self.request.rate)
+        return judging.compared_runs(self.runs, arm, rate=self.request.rate)
 
     def _is_told(self, found: Compared) -> bool:
         """Whether an arm is told apart, or cannot be within the budget."""

@@ -74,7 +74,7 @@ def test_a_built_in_table_is_told_and_gains_are_taken_against_it(
     assert [str(rule.setting) for rule in rules] == ["tree/ll"]
     assert 64 << 10 < rules[0].min_nbytes < 128 << 10
 
-    assert run(["plot"]) == 0
+    assert run(["plot", "-v"]) == 0
     assert "slower from 1 KiB to 64 KiB" in " ".join(capsys.readouterr().err.split())
 
 

@@ -313,8 +313,11 @@ def test_of_this_machine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Non
     assert len(host) < 3 or f" {host} " not in text
 
 
-def test_nothing_is_written_unasked(copy: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_nothing_is_written_unasked(
+    copy: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
     """Without a terminal it shows, and says how; what is there is replaced with --force alone."""
+    monkeypatch.setenv("COLUMNS", "200")
     words = ["gather", str(copy), "-o", "mine.tar.gz"]
     assert run(words) == 2
     shown = capsys.readouterr()

@@ -6,11 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from rccltune.job.answer import Answer, compared
-from rccltune.job.arms import Arm
-from rccltune.job.figure import draw, figure
-from rccltune.job.measures import Measured
-from rccltune.job.runs import Outcome, Run
+from rccltune.job import Answer, Arm, Measured, Outcome, Run, compared_runs, draw, job_figure
 from rccltune.report import Line
 
 
@@ -32,8 +28,8 @@ def answered(*, rate: bool = False, simulated: bool = False, **values: list[floa
     return Answer(
         what="step time, ms",
         runs=runs,
-        rules=compared(runs, Arm.RULES, rate=rate),
-        control=compared(runs, Arm.CONTROL, rate=rate),
+        rules=compared_runs(runs, Arm.RULES, rate=rate),
+        control=compared_runs(runs, Arm.CONTROL, rate=rate),
         slower_than=None,
         control_hits=1,
         drift=None,
@@ -45,7 +41,7 @@ def answered(*, rate: bool = False, simulated: bool = False, **values: list[floa
 
 def lines(found: Answer) -> dict[str, Line]:
     """By name."""
-    return {line.name: line for line in figure(found).lines}
+    return {line.name: line for line in job_figure(found).lines}
 
 
 def test_marks_are_speeds_beside_the_job_as_it_is() -> None:
@@ -76,7 +72,7 @@ def test_intervals_are_those_of_the_answer() -> None:
 def test_one_round_and_simulated_runs_are_drawn(tmp_path: Path) -> None:
     """Without an interval nothing is said to be known; what is simulated says so loudly."""
     found = answered(simulated=True, as_is=[100.0], rules=[80.0])
-    made = figure(found)
+    made = job_figure(found)
     assert (made.title, made.loud) == ("Rules: not known", True)
     assert "SIMULATED" in made.stamp
     assert draw(tmp_path, found).read_bytes().startswith(b"\x89PNG")

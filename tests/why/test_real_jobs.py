@@ -100,9 +100,13 @@ def rules(tmp_path: Path) -> Path:
 
 
 def test_a_training_loop_whose_sizes_have_no_rule(
-    tmp_path: Path, rules: Path, capsys: pytest.CaptureFixture[str]
+    tmp_path: Path,
+    rules: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
 ) -> None:
     """The plugin works and nothing is hit: buckets of 8 MiB lie where the baseline was not beaten."""
+    monkeypatch.setenv("COLUMNS", "200")
     path = log(tmp_path, LOADED, *chosen(*STEPS), *[summary(0, 25)] * 2, own=(READ,))
     alone = ask(path)
     assert set(kinds(alone)) == {Kind.HOLE}
@@ -128,9 +132,13 @@ def test_a_training_loop_whose_sizes_have_no_rule(
 
 
 def test_a_plugin_that_is_not_there(
-    tmp_path: Path, rules: Path, capsys: pytest.CaptureFixture[str]
+    tmp_path: Path,
+    rules: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
 ) -> None:
     """Said once, for all that the job called; nothing is said of paths around a plugin."""
+    monkeypatch.setenv("COLUMNS", "200")
     named = "/opt/nowhere/librccl-tuner-rccltune.so"
     tuner = (
         f"NCCL_TUNER_PLUGIN set by environment to {named}",
