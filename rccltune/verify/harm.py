@@ -80,7 +80,6 @@ def environment(
         differences.setdefault(side[0], []).extend(found)
     means = [_pooled(found) for found in differences.values()]
     worst = min(means, key=lambda mean: mean.low(LEVEL), default=None)
-    looks_slower = False
     for side, sizes in free.items():
         windows = _windows(sizes)
         values = [evidence.differences(side, one.__contains__) for one in windows]
@@ -88,8 +87,7 @@ def environment(
         slower = [estimate(found) for found in values for estimate in (by_launch, over)]
         if any(_is_slower(one, LEVEL / 10 / len(windows)) for one in slower):
             return Environment.HARMFUL, worst
-        looks_slower |= any(_is_slower(one, LEVEL / len(windows)) for one in slower)
-    if worst is None or (worst.low(LEVEL) >= -_EQUIVALENT and not looks_slower):
+    if worst is None or worst.low(LEVEL) >= -_EQUIVALENT:
         return Environment.HARMLESS, worst
     return Environment.UNDECIDED, worst
 

@@ -248,9 +248,8 @@ class Looker:
         if not self.ground.is_paired:
             return None
         if look.file.needs and look.needs_doubted:
-            # At first each range once: mostly that shows it. Then each range twice: what replicates
-            # differ by is noise, and the rest is the variables'.
-            return UNTOUCHED if look.number == 1 else 2 * UNTOUCHED
+            # Each range twice: what replicates differ by is noise, and the rest is the variables'.
+            return 2 * UNTOUCHED
         if look.missing:
             return 0
         # What these launches showed stays, whatever becomes of the rules.
