@@ -1,7 +1,7 @@
 """Dumps of NCCL's Inspector plugin: calls, times, and what is not in them.
 
 Lines by hand, with the fields of inspector_json.cc (NVIDIA/nccl, plugins/profiler/inspector) and
-its README's example. Nothing here is a dump of real GPUs.
+its README's example; and dumps of two H100 (inspector/README.md).
 """
 
 from __future__ import annotations
@@ -18,6 +18,7 @@ from rccltune.model import Collective, CommandLineError, OutputError, Scale, Sta
 from rccltune.workload import Source, merge, read, write_table
 
 Put = Callable[[str, str], Path]
+_DUMPS = Path(__file__).parent / "inspector"
 
 
 def line(
@@ -71,6 +72,28 @@ def test_calls_are_counted_as_a_tuner_sees_them(put: Put) -> None:
         Collective.REDUCE: 1 << 20,
     }
     assert {one.scale for one in found.counts} == {Scale(n_nodes=2, n_ranks=8)}
+
+
+# What nccl-tests calls with -b 64K -e 4M -f 4 -n 3 -w 1: it warms up once at 64 KiB, twice that and
+# so on to 4 MiB; each of its four rows is a warm-up call and three timed ones, for two placements.
+_CALLED = {64 << k << 10: 1 + (8 if k % 2 == 0 else 0) for k in range(7)}
+
+
+def test_dumps_of_two_gpus() -> None:
+    """Every call of both ranks at the size of nccl-tests' table, none missing."""
+    found = merge([read(_DUMPS / f"all_gather-rank{rank}.jsonl") for rank in range(2)])
+    assert {one.nbytes: one.calls for one in found.counts} == {n: 2 * c for n, c in _CALLED.items()}
+    assert {one.collective for one in found.counts} == {Collective.ALL_GATHER}
+    assert found.ranks_at(Scale(n_nodes=1, n_ranks=2)) == 2
+    assert [one.missing for one in found.recorders] == [0, 0]
+    assert (found.aside, found.cuts) == ({}, ())
+
+
+def test_a_dump_of_one_rank_of_two() -> None:
+    """Rank 1 wrote no file: what is there is counted, and whose is missing shows."""
+    found = read(_DUMPS / "all_reduce-rank0.jsonl")
+    assert {one.nbytes: one.calls for one in found.counts} == _CALLED
+    assert found.ranks_at(Scale(n_nodes=1, n_ranks=2)) == 1
 
 
 def test_no_session_is_made_of_one(put: Put) -> None:
