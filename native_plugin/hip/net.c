@@ -5,17 +5,9 @@
  */
 #include <stdio.h>
 
-#include "hip.h"
+#include "interfaces.h"
 
 enum { NIC_MBIT_S = 400000, TO_HOST_AND_DEVICES = 3, MANY = 131072 };
-
-struct properties {
-    char *name, *path;
-    uint64_t guid;
-    int pointers, registered_once, mbit_s, port;
-    float latency;
-    int most_connections, most_receives, kind, version;
-};
 
 static int nothing; /* what handles point to */
 
@@ -143,27 +135,6 @@ static int consumed(void *connection, int n, void *request)
     return 0;
 }
 
-EXPORT extern const struct network {
-    const char *name;
-    int (*init)(void *);
-    int (*devices)(int *);
-    int (*properties)(int, struct properties *);
-    int (*listen)(int, void *, void **);
-    int (*connect)(int, void *, void **, void **);
-    int (*accept)(void *, void **, void **);
-    int (*register_memory)(void *, void *, size_t, int, void **);
-    int (*register_file)(void *, void *, size_t, int, uint64_t, int, void **);
-    int (*forget_memory)(void *, void *);
-    int (*send)(void *, void *, int, int, void *, void **);
-    int (*receive)(void *, int, void **, int *, int *, void **, void **);
-    int (*flush)(void *, int, void **, int *, void **, void **);
-    int (*test)(void *, int *, int *);
-    int (*close_send)(void *);
-    int (*close_receive)(void *);
-    int (*close_listen)(void *);
-    int (*device_memory)(void *, void *, void **);
-    int (*consumed)(void *, int, void *);
-} ncclNetPlugin_v8;
 const struct network ncclNetPlugin_v8 = {"rccltune",    init,          devices,     get_properties,
                                          listen_to,     connect_to,    accept_from, register_memory,
                                          register_file, forget_memory, send_to,     receive_from,

@@ -5,36 +5,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-#include "hip.h"
-
-enum { EVENT_COLLECTIVE = 1 << 1, EVENT_POINT_TO_POINT = 1 << 2 };
-
-struct descriptor {
-    uint8_t type;
-    void *parent;
-    int rank;
-    union {
-        struct {
-            uint64_t number;
-            const char *function;
-            const void *send;
-            void *receive;
-            size_t count;
-            int root;
-            const char *dtype;
-            uint8_t channels, warps;
-            const char *algorithm, *protocol;
-        } collective;
-        struct {
-            const char *function;
-            void *buffer;
-            const char *dtype;
-            size_t count;
-            int peer;
-            uint8_t channels;
-        } point_to_point;
-    } of;
-};
+#include "interfaces.h"
 
 static int start(void **context, int *mask, const char *name, uint64_t id, int nodes, int ranks,
                  int rank, void *logger)
@@ -79,13 +50,5 @@ static int finalize(void *context)
     return 0;
 }
 
-EXPORT extern const struct profiler {
-    const char *name;
-    int (*start)(void **, int *, const char *, uint64_t, int, int, int, void *);
-    int (*start_event)(void *, void **, struct descriptor *);
-    int (*stop_event)(void *);
-    int (*record_state)(void *, int, void *);
-    int (*finalize)(void *);
-} ncclProfiler_v4;
 const struct profiler ncclProfiler_v4 = {"rccltune", start,        start_event,
                                          stop_event, record_state, finalize};

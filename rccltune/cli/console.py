@@ -137,8 +137,9 @@ _WIDEST: Final = 100
 
 def columns(*, error: bool = False) -> int:
     """How wide stdout is, or stderr: COLUMNS, or its terminal, or what is read well in a log."""
-    if (os.environ.get("COLUMNS") or "0").isdecimal() and int(os.environ.get("COLUMNS") or 0):
-        return int(os.environ["COLUMNS"])
+    told = os.environ.get("COLUMNS", "")
+    if told.isdecimal() and int(told):
+        return int(told)
     try:
         return os.get_terminal_size(2 if error else 1).columns or _WIDEST
     except OSError:

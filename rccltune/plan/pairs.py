@@ -244,8 +244,8 @@ def _checked(
     """Ranges in which results are checked: of each of the grid what rules answer.
 
     A check of a row takes 28 ms on an H100, where its calls take one, and checked runs are 1 %
-    slower from 1 to 64 MiB: it has launches of its own, with nothing untouched beside them, and so
-    many sizes that none is measured almost alone.
+    slower from 1 to 64 MiB: it has launches of its own, after those that have an untouched one
+    beside them, and so many sizes that none is measured almost alone.
     """
     found = []
     for part in (part for part in grid if part.is_grid):

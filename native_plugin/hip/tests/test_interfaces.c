@@ -4,7 +4,7 @@
 #include <string.h>
 
 #include "check.h"
-#include "hip.h"
+#include "interfaces.h"
 
 int hipGetDevice(int *);
 int hipSetDevice(int);
@@ -34,52 +34,6 @@ int hipPointerGetAttribute(void *, int, void *);
 int rsmi_topo_get_link_type(uint32_t, uint32_t, uint64_t *, int *);
 int rsmi_dev_firmware_version_get(uint32_t, int, uint64_t *);
 int rsmi_status_string(int, const char **);
-
-/* The beginning of a descriptor of RCCL's profiler interface, version 4. */
-struct told_event {
-    uint8_t type;
-    void *parent;
-    int rank;
-    uint64_t number;
-    const char *function;
-    const void *send;
-    void *receive;
-    size_t count;
-    int root;
-    const char *dtype;
-    uint8_t channels, warps;
-    const char *algorithm, *protocol;
-};
-enum { GROUP = 1, COLLECTIVE = 2, POINT_TO_POINT = 4 };
-
-extern const struct {
-    const char *name;
-    int (*start)(void **, int *, const char *, uint64_t, int, int, int, void *);
-    int (*start_event)(void *, void **, struct told_event *);
-    int (*stop_event)(void *);
-    int (*record_state)(void *, int, void *);
-    int (*finalize)(void *);
-} ncclProfiler_v4;
-
-extern const struct {
-    const char *name;
-    int (*init)(void *);
-    int (*devices)(int *);
-    int (*properties)(int, void *);
-    int (*listen)(int, void *, void **);
-    int (*connect)(int, void *, void **, void **);
-    int (*accept)(void *, void **, void **);
-    int (*register_memory)(void *, void *, size_t, int, void **);
-    int (*register_file)(void *, void *, size_t, int, uint64_t, int, void **);
-    int (*forget_memory)(void *, void *);
-    int (*send)(void *, void *, int, int, void *, void **);
-    int (*receive)(void *, int, void **, int *, int *, void **, void **);
-    int (*flush)(void *, int, void **, int *, void **, void **);
-    int (*test)(void *, int *, int *);
-    int (*close_send)(void *);
-    int (*close_receive)(void *);
-    int (*close_listen)(void *);
-} ncclNetPlugin_v8;
 
 static void set_node(int devices, int per_oam)
 {
@@ -185,20 +139,20 @@ static void test_transfers(void)
 /* What the library says of a rank's collectives is that device's, in its order; groups are none. */
 static void test_profiler(void)
 {
-    struct told_event group = {.type = GROUP}, pair = {.type = POINT_TO_POINT};
-    struct told_event collective = {
-        .type = COLLECTIVE, .algorithm = "RING", .protocol = "LL128", .channels = 12};
+    struct descriptor group = {.type = EVENT_GROUP}, pair = {.type = EVENT_POINT_TO_POINT};
+    struct descriptor collective = {.type = EVENT_COLLECTIVE,
+                                    .of.collective = {.algorithm = "RING", .protocol = "LL128"}};
     void *context = NULL, *event = NULL;
     struct hip_ran ran;
     int mask = 0;
     set_node(8, 1);
     hipSetDevice(6);
     CHECK(ncclProfiler_v4.start(&context, &mask, "c", 1, 1, 8, 6, NULL) == 0);
-    CHECK((mask & COLLECTIVE) != 0 && (mask & POINT_TO_POINT) != 0 && (mask & GROUP) == 0);
+    CHECK(mask == (EVENT_COLLECTIVE | EVENT_POINT_TO_POINT));
     hipSetDevice(0); /* whoever launches */
     CHECK(ncclProfiler_v4.start_event(context, &event, &group) == 0 && event != NULL);
     for (int i = 0; i < 200; i++) {
-        collective.channels = (uint8_t)i;
+        collective.of.collective.channels = (uint8_t)i;
         CHECK(ncclProfiler_v4.start_event(context, &event, &collective) == 0);
         CHECK(ncclProfiler_v4.record_state(event, 0, NULL) == 0);
         CHECK(ncclProfiler_v4.stop_event(event) == 0);
