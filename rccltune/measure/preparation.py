@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -333,13 +333,15 @@ def next_round(prepared: Prepared, search: Search, known: Read) -> Prepared:
     ended = _ended(prepared)
     site = prepared.site
     samples = samples_so_far(prepared, known)
+    first = search.planned[0][0]
+    own = session.channels_in(prepared.folder / "launches" / first.id)
     made = searching.step(
         search,
         samples,
         ended,
-        arch=site.fingerprint.arch_or_vendor,
         start_s=site.start_s,
-        environment=_environment_tried(prepared, search),
+        most_channels=max(own, default=None),
+        environment=_environment_tried(prepared, own),
     )
     named = _named(made.planned[-1], prepared.site, prepared.timeout_s, is_first=False)
     made = replace(made, planned=(*made.planned[:-1], named))
@@ -347,13 +349,11 @@ def next_round(prepared: Prepared, search: Search, known: Read) -> Prepared:
     return replace(prepared, search=made, plan=replace(prepared.plan, launches=launches))
 
 
-def _environment_tried(prepared: Prepared, search: Search) -> Variant | None:
+def _environment_tried(prepared: Prepared, own: Collection[int]) -> Variant | None:
     """More channels than the library takes by itself, where nothing speaks against it."""
     said = {name for pairs in (prepared.cleared, prepared.passed) for name, _ in pairs}
     said |= {name for _, name, _ in prepared.filled}
     said |= {name for name, _ in prepared.site.environment}
-    first = search.planned[0][0]
-    own = session.channels_in(prepared.folder / "launches" / first.id)
     return variants.more_channels(prepared.sweep, prepared.site, own, said)
 
 

@@ -12,7 +12,7 @@ from dataclasses import dataclass, fields, replace
 from statistics import median, quantiles
 from typing import Final
 
-from rccltune import fit, plan, search, zones
+from rccltune import fit, plan, search
 from rccltune.model import (
     DEFAULT_VARIANT,
     LL128_FORCED,
@@ -27,7 +27,6 @@ from rccltune.model import (
     Sample,
     Setting,
     Sweep,
-    TooLittleDataError,
     Variant,
     Word,
     defaults,
@@ -36,7 +35,6 @@ from rccltune.model import (
     time_at,
 )
 from rccltune.session import is_walk
-from rccltune.zones import ChoiceOptions
 
 # What a launch costs beside its collectives at least.
 _LEAST_START_S: Final = 1.0
@@ -94,8 +92,8 @@ def step(
     samples: Sequence[Sample],
     ended: Sequence[tuple[Launch, Outcome]],
     *,
-    arch: str | None,
     start_s: float | None,
+    most_channels: int | None = None,
     environment: Variant | None = None,
 ) -> Search:
     """The search with its next round; a round without wants ends it.
@@ -107,11 +105,11 @@ def step(
         before: all its launches have ended.
         samples: of those launches.
         ended: those launches, whichever way they ended.
-        arch: of the GPUs.
         start_s: what a launch takes beside its collectives, None where it is to be measured.
+        most_channels: of the library's communicators, None where they are not known.
         environment: to be tried beside the site's own.
     """
-    known = known_of(before.sweep, samples, arch)
+    known = known_of(before.sweep, samples, most_channels)
     number = len(before.rounds) + 1
     if number > search.MOST_ROUNDS or not known:
         over = Round(number=number, wants=(), expected=search.undecided(known))
@@ -147,12 +145,20 @@ def _asked_from(known: search.Known) -> int:
     return min(curve.min_nbytes for curve in known.curves if curve.key.setting.role is Role.FORCED)
 
 
-def known_of(sweep: Sweep, samples: Sequence[Sample], arch: str | None) -> tuple[search.Known, ...]:
-    """What the samples say of each collective that asks a tuner."""
+def known_of(
+    sweep: Sweep, samples: Sequence[Sample], most_channels: int | None = None
+) -> tuple[search.Known, ...]:
+    """What the samples say of each collective that asks a tuner.
+
+    Args:
+        sweep: what is wanted.
+        samples: so far.
+        most_channels: of the library's communicators, which no tuner exceeds; None: not known.
+    """
+    usual = tuple(n for n in _COUNTS if most_channels is None or n <= most_channels)
     samples = _as_wanted(sweep, [s for s in samples if _is_searched(s.key.variant)])
     # Sizes between those of the untouched site's launches are known from silence.
     curves = fit.strengthened(fit.curves(samples).curves)
-    chosen = _chosen(curves, arch)
     found = []
     for collective in sweep.collectives:
         own = tuple(
@@ -170,8 +176,7 @@ def known_of(sweep: Sweep, samples: Sequence[Sample], arch: str | None) -> tuple
                     curves=own,
                     grid=_grid(sweep, collective, own[0].key.scale.n_ranks),
                     barred=_barred(samples, collective),
-                    chosen=chosen.get(collective, {}),
-                    counts=() if sweep.settings else sweep.counts or _COUNTS,
+                    counts=() if sweep.settings else sweep.counts or usual,
                     n_ranks=own[0].key.scale.n_ranks,
                     repeats=sweep.repeats,
                 )
@@ -209,27 +214,6 @@ def _grid(sweep: Sweep, collective: Collective, n_ranks: int) -> tuple[int, ...]
     least = _ALIGNED * n_ranks if collective.is_shared else 0
     whole = plan.sizes(sweep)
     return tuple(nbytes for nbytes in whole if nbytes >= least) or whole
-
-
-def _chosen(curves: Sequence[Curve], arch: str | None) -> dict[Collective, dict[int, Setting]]:
-    """The setting of the rule at each of its measured sizes, as things are."""
-    try:
-        choice = zones.choose(curves, ChoiceOptions(arch=arch))
-    except TooLittleDataError:
-        return {}
-    measured: dict[tuple[Collective, Setting], set[int]] = {}
-    for curve in curves:
-        key = (curve.key.collective, curve.key.setting)
-        measured.setdefault(key, set()).update(point.nbytes for point in curve.points)
-    found: dict[Collective, dict[int, Setting]] = {}
-    for zone in choice.zones:
-        if zone.setting is None:
-            continue
-        collective = zone.target.collective
-        for nbytes in measured.get((collective, zone.setting), ()):
-            if zone.min_nbytes <= nbytes <= zone.max_nbytes:
-                found.setdefault(collective, {})[nbytes] = zone.setting
-    return found
 
 
 def _barred(samples: Sequence[Sample], collective: Collective) -> Mapping[Setting, frozenset[int]]:

@@ -194,9 +194,8 @@ def _expected(prepared: Prepared, known: Read) -> tuple[Expected, ...]:
     """What the best choice is still expected to lose."""
     if prepared.search is None:
         return ()
-    arch = prepared.site.fingerprint.arch_or_vendor
     samples = samples_so_far(prepared, known)
-    return search.undecided(searching.known_of(prepared.sweep, samples, arch))
+    return search.undecided(searching.known_of(prepared.sweep, samples))
 
 
 def _write_search(prepared: Prepared, expected: Sequence[Expected]) -> None:

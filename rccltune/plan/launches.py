@@ -42,6 +42,8 @@ N_BASELINES: Final = 3
 _START_S: Final = 0.5
 _GATED: Final = ("gfx94", "gfx95")
 _PASSES: Final = 2
+_SIZES: Final = ("-b", "-e", "-f", "-i")
+_TOLD: Final = (*_SIZES, "-n", "-w")
 _LEFT_OUT: Final = "this RCCL leaves Tree with Simple out on one node; "
 _UNPATCHED: Final = (
     _LEFT_OUT + "point --librccl at a build with the change of scripts/enable-tree-simple to "
@@ -117,18 +119,17 @@ def sizes(sweep: Sweep) -> tuple[int, ...]:
 
 def sizes_of(launch: Launch) -> str:
     """The sizes of a launch as its command line has them."""
-    return " ".join(f"{a} {b}" for a, b in _sizes_told(launch).items())
-
-
-def _sizes_told(launch: Launch) -> dict[str, str]:
-    return {a: b for a, b in itertools.pairwise(launch.argv) if a in ("-b", "-e", "-f", "-i")}
+    told = {a: b for a, b in itertools.pairwise(launch.argv) if a in _SIZES}
+    return " ".join(f"{a} {b}" for a, b in told.items())
 
 
 def over_own(sweep: Sweep, launch: Launch) -> Sweep:
-    """The sweep over the launch's own sizes, where its command line says them."""
-    told = {name: int(word) for name, word in _sizes_told(launch).items() if word.isdigit()}
+    """The sweep over the launch's own sizes and calls, where its command line says them."""
+    told = {a: int(b) for a, b in itertools.pairwise(launch.argv) if a in _TOLD and b.isdigit()}
     return replace(
         sweep,
+        iterations=told.get("-n", sweep.iterations),
+        warmup=told.get("-w", sweep.warmup),
         min_nbytes=told.get("-b", sweep.min_nbytes),
         max_nbytes=told.get("-e", sweep.max_nbytes),
         factor=told.get("-f", sweep.factor),

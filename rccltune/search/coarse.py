@@ -12,21 +12,22 @@ from rccltune.model import Collective, Motive, Round, Setting, Want
 # The largest sizes cost nearly all of a pass's time: they are left to the settings that may win.
 _CHEAP_NBYTES: Final = 4 << 20
 _SHARE: Final = 8
-# Two sizes of the coarse pass are at least this far apart, in octaves.
-_APART: Final = 1.0
+# Sizes of the coarse pass are at least this far apart, in octaves.
+_APART: Final = 2.0
 _ALIGNED: Final = 16
 
 
-def coarse_sizes(grid: Sequence[int]) -> tuple[int, ...]:
-    """Sizes of the coarse pass: one an octave, up to where sizes become dear.
+def coarse_sizes(grid: Sequence[int], octaves: float = _APART) -> tuple[int, ...]:
+    """Sizes of the coarse pass: one in two octaves, up to where sizes become dear.
 
     Args:
         grid: every size that an exhaustive sweep would measure, rising, in bytes.
+        octaves: that two of them are apart at least.
     """
     top = max(_CHEAP_NBYTES, grid[-1] // _SHARE)
     found = [grid[0]]
     for nbytes in grid[1:]:
-        if nbytes <= top and log2(nbytes / found[-1]) >= _APART - 1e-9:
+        if nbytes <= top and log2(nbytes / found[-1]) >= octaves - 1e-9:
             found.append(nbytes)
     # Two sizes at least, and more where the whole grid is short.
     cheap = [nbytes for nbytes in grid if nbytes <= top]

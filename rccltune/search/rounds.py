@@ -26,15 +26,13 @@ _DEAR: Final = 1.5
 # Settings at one size, fewer where a size is dear.
 _AT_ONCE: Final = 6
 _AT_ONCE_DEAR: Final = 3
-# Launches beyond the wished-for number that a setting is to have where sizes are cheap: up to this
-# share of the largest size of the coarse pass.
-_MORE: Final = 2
-_SHARE: Final = 8
 # Part of the expected regret that measuring a few settings at a dear size must be about.
 _PAYS: Final = 0.3
 _HOPELESS: Final = 0.01
 # Below, one channel carries all there is.
 _CHANNELS_FROM: Final = 64 << 10
+# Counts of channels are tried at sizes so far apart, in octaves.
+_OCTAVE: Final = 1.0
 # A setting with this chance of being the fastest has survived.
 _SURVIVES: Final = 0.2
 
@@ -48,18 +46,15 @@ class Known:
             size to it is a choice too.
         grid: sizes that an exhaustive sweep would measure, rising.
         barred: sizes at which a setting was tried and cannot run.
-        chosen: settings of the rules as they would be now, by measured size.
         counts: channel counts to try on settings that leave channels to the library.
         n_ranks: so that sizes can be cut evenly.
-        repeats: launches that a winner is to have at each of its sizes; two more where sizes are
-            cheap, one less where they are dear.
+        repeats: passes that a winner is to have at each of its sizes; one less where they are dear.
     """
 
     collective: Collective
     curves: tuple[Curve, ...]
     grid: tuple[int, ...]
     barred: Mapping[Setting, frozenset[int]] = field(default_factory=dict)
-    chosen: Mapping[int, Setting] = field(default_factory=dict)
     counts: tuple[int, ...] = ()
     n_ranks: int = 1
     repeats: int = REPEATS
@@ -215,10 +210,13 @@ class _Look:
         return bool(np.isfinite(self.estimates.centre[arm, :, x]).all())
 
     def _channels(self) -> list[Want]:
-        """Counts of channels for the settings that may win, at coarse sizes and above."""
+        """Counts of channels for the settings that may win, at a size an octave."""
         if any(setting.channels is not None for setting in self._settings):
             return []
-        looked = {*coarse_sizes(self.known.grid), *(n for n in self.on_grid if n > self.cheap_to)}
+        looked = {
+            *coarse_sizes(self.known.grid, _OCTAVE),
+            *(n for n in self.on_grid if n > self.cheap_to),
+        }
         found = []
         for x, nbytes in enumerate(self.known.sizes):
             survivors = self._survivors(x)
@@ -243,11 +241,9 @@ class _Look:
         """Winners that were not measured often enough to be believed."""
         found = []
         for x, nbytes in enumerate(self.known.sizes):
-            # What looks fastest may still lack the proof that makes it a rule; and where others
-            # were measured it must have been measured too.
-            winners = dict.fromkeys((self.known.chosen.get(nbytes), *self._winners(x)))
+            winners = self._winners(x)
             wanted = self._repeats(nbytes)
-            thin = {s: wanted - self._n(s, x) for s in winners if s and self._is_forced(s)}
+            thin = {s: wanted - self._n(s, x) for s in winners if self._is_forced(s)}
             settings = tuple(s for s, n in thin.items() if n > 0)
             if settings:
                 found.append(
@@ -276,10 +272,7 @@ class _Look:
     def _repeats(self, nbytes: int) -> int:
         """Passes that a size's settings are to have; nobody who asks for one wants more."""
         wanted = self.known.repeats
-        if nbytes > self.cheap_to:
-            return max(1, wanted - 1)
-        is_cheap = nbytes <= self.cheap_to // _SHARE
-        return wanted + _MORE if is_cheap and wanted > 1 else wanted
+        return max(1, wanted - 1) if nbytes > self.cheap_to else wanted
 
     def _matters(self, ends: tuple[int, int], low: int, high: int) -> bool:
         """Whether a boundary at the wrong place between two sizes could lose what is not tolerated.

@@ -430,7 +430,7 @@ def test_sizes_that_ranks_cannot_share_evenly_are_known_by_what_was_asked_for() 
     read = stored_samples(open_session(SESSION))
     assert read is not None
     known_sweep = merge_request(SESSION / "sweep.yaml", {}).sweep
-    [known] = measure.known_of(known_sweep, read, "gfx942")
+    [known] = measure.known_of(known_sweep, read)
     measured = {
         point.nbytes
         for curve in known.curves

@@ -159,8 +159,31 @@ def call_us(_collective: Collective, nbytes: int) -> float:
 
 
 def pass_s(launch: Launch) -> float:
-    """Twenty calls, five for warming up and a checked one, out of place and in place."""
-    return sum(2 * 26 * call_us(Collective.ALL_REDUCE, n) * 1e-6 for n in asked(launch))
+    """Its calls, those for warming up and a checked one, out of place and in place."""
+    calls = 2 * (option(launch.argv, "-n") + option(launch.argv, "-w") + 1)
+    return sum(calls * call_us(Collective.ALL_REDUCE, n) * 1e-6 for n in asked(launch))
+
+
+@pytest.mark.parametrize(
+    ("least", "calls"),
+    [(1 << 10, (20, 5)), (1 << 15, (20, 5)), (1 << 16, (5, 2)), (1 << 28, (5, 2))],
+)
+def test_long_calls_are_made_a_quarter_as_often(least: int, calls: tuple[int, int]) -> None:
+    """From 100 us at the smallest size of a launch: here that is 50,000 B."""
+    wants = tuple(
+        Want(
+            collective=Collective.ALL_REDUCE,
+            nbytes=nbytes,
+            settings=(Setting.parse("ring/ll"),),
+            motive=Motive.CONTEND,
+        )
+        for nbytes in (least, 2 * least)
+    )
+    for pace, made in ((plan.Pace(call_us=call_us), calls), (None, (20, 5))):
+        launches = planned(Round(number=2, wants=wants), pace=pace)
+        walks = [launch for launch in launches if not is_baseline(launch)]
+        assert walks
+        assert {(option(one.argv, "-n"), option(one.argv, "-w")) for one in walks} == {made}
 
 
 @hypothesis_settings(max_examples=40)
