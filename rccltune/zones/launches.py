@@ -15,7 +15,7 @@ from math import log
 from statistics import fmean, variance
 from typing import Final
 
-from rccltune.model import CurvePoint, launch_of_pass, limit_of
+from rccltune.model import PASSES, CurvePoint, launch_of_pass, limit_of
 
 # Standard deviation of the log time of one launch, below this size in bytes and above: two launches
 # of all_reduce differ by 40 % below and by 1 to 2 % above (H100, NCCL 2.28.9).
@@ -48,7 +48,7 @@ class Difference:
 
     Attributes:
         log: log(time of the second / time of the first).
-        paired: the same launches have both.
+        paired: the same walks have both.
         share: variance of ``log`` in that of one launch; 1/n, or 1/n + 1/m of two sides.
         unit: variance that a launch gives; None where nothing was repeated.
         freedom: degrees of freedom of that.
@@ -68,7 +68,7 @@ def difference(ours: Logs, theirs: Logs) -> Difference:
         ours: mean log time of each launch, at least of one; see :func:`by_launch`.
         theirs: likewise.
     """
-    both = ours.keys() & theirs.keys()
+    both = {name for name in ours.keys() & theirs.keys() if name.endswith(PASSES)}
     if both:
         logs = [theirs[name] - ours[name] for name in sorted(both)]
         unit = variance(logs) if len(logs) > 1 else None
@@ -91,13 +91,22 @@ def _ordinary(side: Logs) -> list[float]:
 
 
 def by_launch(point: CurvePoint) -> dict[str, float]:
-    """Mean log time of each launch, of its passes that count."""
+    """Mean log time of each launch, of its passes that count.
+
+    That of a walk has the mark of passes behind its name: it alone has other settings too. What
+    one file names alike, as a table of many runs does, were processes of their own.
+    """
     if len(point.launches) == 1:
-        return {launch_of_pass(point.launches[0]): log(point.launch_times_us[0])}
+        return {_walk_or_launch(point.launches[0]): log(point.launch_times_us[0])}
     found: dict[str, list[float]] = {}
     for name, time_us in zip(point.launches, point.launch_times_us, strict=True):
-        found.setdefault(launch_of_pass(name), []).append(log(time_us))
+        found.setdefault(_walk_or_launch(name), []).append(log(time_us))
     return {name: _centre(logs) for name, logs in found.items()}
+
+
+def _walk_or_launch(name: str) -> str:
+    launch = launch_of_pass(name)
+    return launch if launch == name else launch + PASSES
 
 
 def _centre(logs: list[float]) -> float:
