@@ -179,21 +179,9 @@ static int issue(const struct comm *comm, int local, const struct call *call)
 static int usual_channels(const struct comm *comm, const struct call *call, int algorithm,
                           int protocol)
 {
-    static const int64_t bytes_a_thread[N_PROTOCOLS] = {8, 8, 64}, threads = 256, cell = 16384;
-    int64_t bytes = (int64_t)call->n_bytes, usual = comm->library->node->channels;
-    int64_t least = threads * bytes_a_thread[protocol];
-    if (algorithm == ALGO_RING && protocol == PROTO_LL)
-        least *= comm->n_ranks;
-    if (bytes / least < usual)
-        usual = bytes / least;
-    int64_t traffic = bytes * (call->collective == COLL_ALL_REDUCE ? 2 : 1);
-    if (protocol == PROTO_LL)
-        traffic *= 4;
-    int64_t cells = (traffic + cell - 1) / cell;
-    if (usual < 1 || cells < 1)
-        return 1;
-    int64_t each = (cells + usual - 1) / usual;
-    return (int)((cells + each - 1) / each);
+    int usual =
+        wanted_channels(comm, call, algorithm, protocol, comm->library->node->channels);
+    return busy_channels(comm, call, protocol, usual);
 }
 
 static struct decision decision_of(const struct comm *comm, const struct call *call,
