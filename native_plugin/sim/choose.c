@@ -95,11 +95,9 @@ static int update_protocol(const struct comm *comm, bool matched, int protocol)
         model_protocol_range(comm->model.index, call->collective, PROTO_LL128);
     if (all_reduce && comm->n_nodes > 2)
         ll128.max = (int64_t)((double)ll128.max * 3.8);
-    if (size > ll.min && size <= ll.max)
-        return PROTO_LL;
     if (library->limits.ll128 && size > ll128.min && size <= ll128.max)
-        return PROTO_LL128;
-    return PROTO_SIMPLE;
+        return PROTO_LL128; /* also where the two overlap */
+    return size > ll.min && size <= ll.max ? PROTO_LL : PROTO_SIMPLE;
 }
 
 /* Channels shrink until each thread has its threshold of bytes. */
