@@ -104,8 +104,9 @@ static int update_protocol(const struct comm *comm, bool matched, int protocol)
 static int shrink_channels(const struct comm *comm, int algorithm, int protocol)
 {
     int channels = wanted_channels(comm, &comm->call, algorithm, protocol, comm->n_channels);
-    if (channels < comm->library->min_channels && comm->library->min_channels <= comm->n_channels)
-        channels = comm->library->min_channels;
+    int min = comm->library->min_channels; /* also one that was refused at start */
+    if (channels < min)
+        channels = min < comm->n_channels ? min : comm->n_channels;
     return channels;
 }
 

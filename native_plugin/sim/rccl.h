@@ -45,7 +45,8 @@ struct call {
     size_t n_bytes;     /* as a tuner sees it: of the whole group where several are aggregated */
     size_t count_bytes; /* count times element size: what the log prints */
     int n_pipe_ops;
-    bool grouped; /* inside ncclGroupStart/End */
+    int aggregated; /* equal calls of one rank in a group: -m */
+    bool grouped;   /* inside ncclGroupStart/End */
     bool graph, registered, many_per_process;
 };
 

@@ -17,12 +17,11 @@ import bench_conform
 from real_runs import COLLECTIVES, PLACES
 
 QUICK = ("spx-8", "cpx-8", "cpx-64", "two-hosts")
+
+
 @pytest.mark.parametrize(
     "place",
-    [
-        pytest.param(name, marks=[pytest.mark.long] * (name not in QUICK))
-        for name in PLACES
-    ],
+    [pytest.param(name, marks=[pytest.mark.long] * (name not in QUICK)) for name in PLACES],
 )
 def test_choices_and_channels_are_the_real_ones(place: str) -> None:
     """At every power of two from 8 B to 1 GiB, in all five collectives."""
@@ -32,3 +31,30 @@ def test_choices_and_channels_are_the_real_ones(place: str) -> None:
         assert len(real) > 20
         assert ours.keys() == real.keys()
         assert ours == real, (place, collective)
+
+
+@pytest.mark.parametrize(
+    "place", ["spx-8", *(pytest.param(p, marks=pytest.mark.long) for p in ("cpx-64", "two-hosts"))]
+)
+def test_what_is_asked_for_runs_as_it_does_in_the_real_one(place: str) -> None:
+    """Every setting with every number of channels, offered or closed."""
+    path = bench_conform.RECORDED / f"rccl-2.27.7-{place}.csv"
+    real = bench_conform.executed(path.read_text(encoding="utf-8").splitlines()[2:])
+    assert len(real) > 1000
+    assert bench_conform.imitated(place) == real
+
+
+@pytest.mark.parametrize(
+    ("mode", "place"),
+    [
+        pytest.param(mode, place, marks=[pytest.mark.long] * (place != "spx-8"))
+        for mode in bench_conform.CASES
+        for place in bench_conform.CASE_PLACES
+    ],
+)
+def test_variables_and_groups_do_what_they_do_in_the_real_one(mode: str, place: str) -> None:
+    """Variables that choose; calls in a group, which are one question."""
+    for case in bench_conform.CASES[mode]:
+        real = bench_conform.recorded_case(mode, case, place)
+        assert len(real) > 100
+        assert bench_conform.in_case(None, mode, case, place) == real, case
