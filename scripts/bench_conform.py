@@ -2,16 +2,20 @@
 
 scripts/bench conform [--place NAME…]                what is recorded in examples/mi300x-*/, in seconds
 scripts/bench conform --live [--ranks N] [--octaves N] [--save]      asks the real one (scripts/fetch-rccl)
-scripts/bench conform --asked|--env|--group [--live --save]          every setting asked for with every
-                number of channels; under variables that choose; in groups of calls (-m)
+scripts/bench conform --asked|--env|--group|--costs [--live --save]      every setting asked for with
+                every number of channels; under variables that choose; in groups of calls (-m); what
+                a tuner is asked, its cost table to 0.1 ns (compiles a tuner)
 """
 
 from __future__ import annotations
 
 import argparse
 import csv
+import math
 import random
+import subprocess
 import sys
+import tempfile
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Final
@@ -40,6 +44,8 @@ CASES: Final[Mapping[str, Mapping[str, tuple[Mapping[str, str], tuple[str, ...]]
     },
     "group": {f"-m {n}": ({}, ("-m", str(n))) for n in (2, 5, 20)},
 }
+COST_PLACES: Final = ("spx-8", "spx-2", "cpx-64", "two-hosts")
+NATIVE: Final = Path(__file__).parents[1] / "native_plugin"
 CASE_PLACES: Final = ("spx-8", "cpx-4", "two-hosts")
 Choice = tuple[str, int]
 Choices = dict[tuple[str, int], Choice]
@@ -53,7 +59,7 @@ def main() -> int:
     parser.add_argument("--ranks", type=int, nargs="+", help="of CPX, in place of places; live")
     parser.add_argument("--octaves", type=int, metavar="N", help="N random sizes an octave; live")
     parser.add_argument("--collective", nargs="+", default=COLLECTIVES, choices=COLLECTIVES)
-    for mode in ("asked", *CASES):
+    for mode in ("asked", "costs", *CASES):
         parser.add_argument(f"--{mode}", action="store_true")
     parser.add_argument("--save", action="store_true", help="record the real one's choices")
     said = parser.parse_args()
@@ -61,11 +67,9 @@ def main() -> int:
     places = [PLACES[name] for name in said.place]
     if said.ranks:
         places = [Place(name=f"cpx-{n}", node="mi300x-cpx-nps4", ranks=n) for n in said.ranks]
-    if said.asked:
-        return _asked_and_executed(said.place)
-    for mode in CASES:
+    for mode in ("asked", "costs", *CASES):
         if getattr(said, mode):
-            return _cases(mode, said.place, library, save=said.save)
+            return _of_mode(mode, said.place, library, save=said.save)
     print("| place | collective | sizes | same choice | same channels too | differs |")
     print("|---|---|--:|--:|--:|---|")
     bad, kept = 0, {}
@@ -97,6 +101,14 @@ def asked(
                 chosen = (call.setting, call.channels if is_setting else 0)
                 found.setdefault((collective, call.nbytes), chosen)
     return found
+
+
+def _of_mode(mode: str, names: Sequence[str], library: Path | None, *, save: bool) -> int:
+    if mode == "asked":
+        return _asked_and_executed(names)
+    if mode == "costs":
+        return _costs(names, library, save=save)
+    return _cases(mode, names, library, save=save)
 
 
 def _asked_and_executed(names: Sequence[str]) -> int:
@@ -150,6 +162,50 @@ def _cases(mode: str, names: Sequence[str], library: Path | None, *, save: bool)
         text = "\n".join((head, "place,case,collective,nbytes,ran,channels", *kept))
         _file_of(mode).write_text(text + "\n", encoding="utf-8")
     return bad > 0
+
+
+def _costs(names: Sequence[str], library: Path | None, *, save: bool) -> int:
+    """Questions to a tuner, and init's arguments, that are not the real library's."""
+    print("| place | questions | alike |\n|---|--:|--:|")
+    kept, lost = [], 0
+    for name in (name for name in COST_PLACES if name in names):
+        real = questions(library, name) if library else recorded_questions(name)
+        ours = questions(None, name)
+        lost += len(real) - sum(map(alike, real, ours)) + abs(len(real) - len(ours))
+        print(f"| {name} | {len(real)} | {sum(map(alike, real, ours))} |", flush=True)
+        kept += [f"{name},{line}" for line in real]
+    if save and library is not None:
+        head = f"# {real_words(library)[1]}; scripts/bench conform --costs --live --save"
+        _file_of("costs").write_text("\n".join((head, *kept)) + "\n", encoding="utf-8")
+    return lost > 0
+
+
+def alike(one: str, other: str) -> bool:
+    """The same question: every number, times to a tenth of a nanosecond and a millionth."""
+    pairs = zip(one.split(","), other.split(","), strict=True)
+    return all(a == b or math.isclose(float(a), float(b), rel_tol=1e-6) for a, b in pairs)
+
+
+def recorded_questions(place: str) -> list[str]:
+    """What the real library asks at a place, from the file."""
+    lines = _file_of("costs").read_text(encoding="utf-8").splitlines()
+    return [line.split(",", 1)[1] for line in lines if line.startswith(f"{place},")]
+
+
+def questions(library: Path | None, place: str) -> list[str]:
+    """Of the first rank, in the order in which they were asked; each once."""
+    with tempfile.TemporaryDirectory() as folder:
+        tuner, path = Path(folder) / "asked.so", Path(folder) / "asked"
+        command = ("cc", "-shared", "-fPIC", f"-I{NATIVE / 'include'}", "-D_GNU_SOURCE")
+        source = NATIVE / "sim/tests/asked.c"
+        subprocess.run((*command, "-o", str(tuner), str(source)), check=True)
+        asking = {"NCCL_TUNER_PLUGIN": str(tuner), "RCCLTUNE_ASKED_FILE": str(path)}
+        found: list[str] = []
+        for collective in COLLECTIVES:
+            variables = {**asking, **({} if library else WITHOUT)}
+            run(library, PLACES[place], collective, (*POWERS, *ONCE), variables)
+            found += path.read_text().splitlines()
+    return list(dict.fromkeys(found))
 
 
 def _file_of(mode: str) -> Path:

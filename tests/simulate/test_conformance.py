@@ -58,3 +58,14 @@ def test_variables_and_groups_do_what_they_do_in_the_real_one(mode: str, place: 
         real = bench_conform.recorded_case(mode, case, place)
         assert len(real) > 100
         assert bench_conform.in_case(None, mode, case, place) == real, case
+
+
+@pytest.mark.parametrize(
+    "place",
+    [pytest.param(p, marks=[pytest.mark.long] * (p != "spx-8")) for p in bench_conform.COST_PLACES],
+)
+def test_a_tuner_is_asked_the_same_with_the_same_costs(place: str) -> None:
+    """Arguments of init and of each question, and the cost table's times to 0.1 ns."""
+    real, ours = bench_conform.recorded_questions(place), bench_conform.questions(None, place)
+    assert len(real) == len(ours) > 100
+    assert [pair for pair in zip(real, ours, strict=True) if not bench_conform.alike(*pair)] == []
