@@ -72,15 +72,19 @@ def run(
     collective: str,
     options: Sequence[str],
     variables: Mapping[str, str],
+    *,
+    link_gbs: float = LINK_GBS,
 ) -> list[RealCall]:
     """One launch at a place; without a library the imitation of the same release is asked.
+
+    Its links may be others than those that the real library is told of (``link_gbs``).
 
     Raises:
         LaunchError: it failed.
     """
     return real_calls(
         library,
-        timeless(load_node(node_path(place.node)), RELEASE, LINK_GBS),
+        timeless(load_node(node_path(place.node)), RELEASE, link_gbs),
         Scale(n_nodes=place.nodes, n_ranks=place.ranks),
         collective,
         options,

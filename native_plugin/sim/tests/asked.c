@@ -34,7 +34,7 @@ static int get_coll_info(void *context, int coll, size_t n_bytes, int n_pipe_ops
     fprintf(file, "%d,%zu,%d,%d,%d,%d,%d", coll, n_bytes, n_pipe_ops, n_algorithms, n_protocols,
             registered, *n_channels);
     for (int i = 0; i < 2 * n_protocols; i++) /* tree and ring; all else is closed on such nodes */
-        fprintf(file, ",%.4f", (double)cells[i]);
+        fprintf(file, ",%.9g", (double)cells[i]);
     fputc('\n', file);
     return 0;
 }
