@@ -19,7 +19,7 @@ from typing import Final
 from rccltune import launch, model, session, why
 from rccltune.job.arms import Arm
 from rccltune.job.measures import Measured, measured
-from rccltune.model import Line, Number, OutputError, Whole
+from rccltune.model import Line, Number, OutputError, Whole, reason_of
 
 OUTCOME: Final = "outcome.json"
 _NAME: Final = re.compile(r"([0-9]{3,})-(as-is|rules|control)")
@@ -191,7 +191,7 @@ def answers(folder: Path) -> Answers | None:
                     own.line(path.name, line)
         except OSError as error:
             raise OutputError(
-                f"the plugin's log cannot be read: {error}", where=str(path)
+                f"the plugin's log cannot be read: {reason_of(error)}", where=str(path)
             ) from error
     job = evidence.finish({})
     totals = job.totals.values()

@@ -20,6 +20,7 @@ from rccltune.model import (
     Scale,
     Setting,
     Zone,
+    reason_of,
 )
 from rccltune.rules import accepted
 from rccltune.workload import Saving, Share, Source, State, Stated, Timed, Workload
@@ -274,7 +275,9 @@ def _rules(path: Path) -> tuple[Rule, ...]:
     try:
         content = path.read_bytes()
     except OSError as error:
-        raise InputFileError(f"the rule file cannot be read: {error}", where=str(path)) from error
+        raise InputFileError(
+            f"the rule file cannot be read: {reason_of(error)}", where=str(path)
+        ) from error
     return accepted(content, path, "correct these lines.").rules
 
 

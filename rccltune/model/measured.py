@@ -339,9 +339,14 @@ class Caution(Enum):
         return _MEANING[self]
 
     @property
-    def remark(self) -> str | None:
-        """What one says of it in passing; None where somebody has to act or to know."""
-        return _REMARK.get(self)
+    def can_wait(self) -> bool:
+        """Whether one line at the end is enough, since nobody has to act or to know."""
+        return self in _REMARK
+
+    def remark(self, count: int) -> str:
+        """What that line says of so many timings or settings: ``3 stalled timings left out``."""
+        words = _REMARK[self]
+        return words if isinstance(words, str) else f"{count} {words[count != 1]}"
 
 
 _MEANING: Final = {
@@ -369,11 +374,19 @@ _MEANING: Final = {
     Caution.LIBRARIES_DIFFER: "samples of one variant were measured with two library versions",
     Caution.PROTOCOL_OVERWRITTEN: "on several nodes the library sets the protocol after the tuner",
 }
+# In passing, with a count for one and for several; or without.
 _REMARK: Final = {
-    Caution.BURST: "stalled timings left out",
-    Caution.DOUBTED_SAMPLES: "unusable timings left out",
-    Caution.NOT_SELECTABLE: "settings measured that no rule can choose",
-    Caution.LINGERED: "a launcher had to be ended after its ranks",
+    Caution.BURST: ("stalled timing left out", "stalled timings left out"),
+    Caution.DOUBTED_SAMPLES: ("unusable timing left out", "unusable timings left out"),
+    Caution.NOT_SELECTABLE: (
+        "setting measured that no rule can choose",
+        "settings measured that no rule can choose",
+    ),
+    Caution.TOLERANCE_NOT_MET: (
+        "size where no setting is the best in place and out of place",
+        "sizes where no setting is the best in place and out of place",
+    ),
+    Caution.LINGERED: ("launcher ended after its ranks", "launchers ended after their ranks"),
     Caution.SILENCE_DIFFERS: "times with the plugin loaded but idle differ",
     Caution.BELIEFS_DIFFER: "the library's predictions differ between calls",
 }
@@ -381,9 +394,15 @@ _REMARK: Final = {
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Notice:
-    """Something that weakens the result, with its remedy."""
+    """Something that weakens the result, with its remedy.
+
+    Attributes:
+        where: what it is about: a launch, a file, a scale.
+        count: of how many timings or settings it speaks.
+    """
 
     caution: Caution
     message: Text
     remedy: Text
     where: Line | None = None
+    count: Whole = 1

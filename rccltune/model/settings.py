@@ -232,6 +232,8 @@ TREE_SIMPLE_PATCHED: Final = Variant(
 TREE_SIMPLE_FORCED: Final = Variant(name="tree-simple-forced", patched=True)
 # A baseline that nobody measured: the library's choices, with the times of what was chosen.
 DERIVED: Final = Variant(name="derived", patched=True)
+# What rules need, in launches that verify them: the environment alone, without the rules.
+NEEDS: Final = "needs"
 KNOWN_VARIANTS: Final = {
     v.name: v
     for v in (DEFAULT_VARIANT, LL128_FORCED, TREE_SIMPLE_PATCHED, TREE_SIMPLE_FORCED, DERIVED)

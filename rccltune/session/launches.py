@@ -31,6 +31,7 @@ from rccltune.machine import is_switched
 from rccltune.model import (
     BASELINE,
     KNOWN_VARIANTS,
+    NEEDS,
     RULES,
     Caution,
     Doubt,
@@ -65,7 +66,7 @@ def name_of(wanted: Launch) -> str:
         return str(setting_of(wanted))
     settings = {s for s in wanted.schedule.settings if s.role is Role.FORCED}
     if RULES in wanted.schedule.settings:
-        return "with and without the rules in turns"
+        return "with and without the rules"
     return f"{len(settings)} setting{'' if len(settings) == 1 else 's'}"
 
 
@@ -74,6 +75,8 @@ def named_in(wanted: Launch) -> str:
     if wanted.schedule is not None and RULES in wanted.schedule.settings:
         return name_of(wanted)
     base = base_variant(wanted.variant).name
+    if base == NEEDS:
+        return f"{name_of(wanted)} in the rules' environment"
     return name_of(wanted) if base in KNOWN_VARIANTS else f"{name_of(wanted)} in {base}"
 
 
@@ -299,6 +302,7 @@ def _doubts(samples: Sequence[Sample], wanted: Launch) -> tuple[Notice, ...]:
             f"{max(s.nbytes for s in found)} bytes are not used: {meaning}",
             remedy="see the columns doubt and executed in samples.csv.",
             where=wanted.id,
+            count=len(found),
         )
         for (setting, meaning), found in by_doubt.items()
     )

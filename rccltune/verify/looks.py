@@ -21,6 +21,7 @@ from rccltune.measure import (
     stop_if_changed,
 )
 from rccltune.model import (
+    NEEDS,
     RULES,
     SILENT,
     Collective,
@@ -48,7 +49,6 @@ from rccltune.verify.swept import Swept
 FOLDER: Final = "verification"
 TUNED: Final = "tuned"
 # What rules need of the job's environment, without plugin and rules.
-_BARE: Final = "needs"
 _TRIES: Final = 2
 # A launch goes through both arms at least and at most so often; between, for about so long.
 FEWEST_CYCLES: Final = 2
@@ -378,7 +378,7 @@ def _is_untouched(one: Sample, planned: Launch) -> bool:
 def _bare(file: RuleFile) -> Variant | None:
     """The environment that rules need, None where they need nothing."""
     pairs = tuple(sorted(dict(file.needs).items()))
-    return Variant(name=_BARE, environment=pairs) if pairs else None
+    return Variant(name=NEEDS, environment=pairs) if pairs else None
 
 
 def _tuned(file: RuleFile, text: str, folder: Path, site: Site) -> Variant:
