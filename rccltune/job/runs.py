@@ -1,7 +1,7 @@
 """One run of the user's command: started in a folder of its own, ended whole, kept.
 
 FOLDER/job.json                     what is tried
-FOLDER/rules.csv control.csv        what the arms get
+FOLDER/rules.csv control.csv        what each kind gets
 FOLDER/runs/007-rules/              stdout.log stderr.log steps-*.json plugin-*.log record-*.csv
                                     outcome.json (written last), and what the job writes there
 """

@@ -26,7 +26,7 @@ class Reading:
     """All that was learnt from one file.
 
     Attributes:
-        samples: every half-row, doubted ones included, in the file's order within each run.
+        samples: every timing, flagged ones included, in the file's order within each run.
         notices: what weakens them, each with its remedy.
         fingerprint: the machine as far as the file, the options and the assumptions tell it.
         tables: how many runs gave samples.

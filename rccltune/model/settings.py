@@ -150,7 +150,7 @@ class Setting:
         )
 
     def __str__(self) -> str:
-        """``tree/ll128/16``; the word for baseline, silent, rules and unstated."""
+        """``tree/ll128/16``; the word for baseline, idle, rules and unstated."""
         if self.role is not Role.FORCED:
             return str(self.role.value)
         parts = [

@@ -68,7 +68,7 @@ class Ground:
         folder: in which launches are kept.
         conditions: the sweep's own, and others in which rules must do no harm.
         swept: what the sweep saw: how long launches are to be, and in how many settings ran.
-        is_paired: silence is the untouched site but for the plugin, and launches can walk.
+        is_paired: the idle plugin is the baseline but for the plugin, and launches can be combined.
     """
 
     folder: Path
@@ -127,7 +127,7 @@ class Look:
     Attributes:
         text: of the file.
         number: from 1; those of another look are further launches.
-        is_brief: all that is missing is more launches: each goes through both arms once.
+        is_brief: all that is missing is more launches: each goes through both sides once.
         suspects: sizes without a rule looked slower in the look before, which is to be seen again.
         edges: whether the boundaries of rules are looked at.
         needs_doubted: whether what the rules need does harm is undecided.
@@ -382,7 +382,7 @@ def _bare(file: RuleFile) -> Variant | None:
 
 
 def _tuned(file: RuleFile, text: str, folder: Path, site: Site) -> Variant:
-    """The environment of the tuned arm; its rules lie beside the launches under their hash."""
+    """The environment of the tuned side; its rules lie beside the launches under their hash."""
     digest = hashlib.sha256(text.encode()).hexdigest()[:12]
     name = f"rules-{digest}.csv"
     session.write_atomically(folder / name, text)

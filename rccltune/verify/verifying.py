@@ -1,4 +1,4 @@
-"""Rules against the untouched site on the machine itself: what stands, and what is left of it."""
+"""Rules against the baseline on the machine itself: what stands, and what is left of it."""
 
 from __future__ import annotations
 
@@ -100,7 +100,7 @@ class Verified:
         environment: log(untouched time / time with what the rules need), over sizes without a
             rule; None where they need nothing.
         harmed: sizes without a rule that the rules slow; with ``keep_losers`` alone.
-        is_paired: whether silence stood in for the untouched site, inside launches.
+        is_paired: whether the idle plugin stood in for the baseline, inside launches.
     """
 
     path: Path | None

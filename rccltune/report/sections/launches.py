@@ -165,7 +165,7 @@ def _exit(outcome: Outcome) -> str | None:
 
 
 def _settings(launch: Launch) -> str | None:
-    """The walk of a launch, in its order."""
+    """The steps of a launch, in their order."""
     if launch.schedule is None or len(launch.schedule.settings) < 2:
         return None
     return _cut(" → ".join(str(one) for one in launch.schedule.settings), 600)
