@@ -147,16 +147,31 @@ def _verified(
     The files for the site as it is come first. What one for another environment does to sizes
     without a rule is no matter of theirs: it is left out, and said.
     """
+    files = [
+        one
+        for one in (emitted, *emitted.beside)
+        if one.path is not None and one.environment_path is not None
+    ]
+    requests = {
+        id(one): _candidate(prepared, one, options, allowed, reporter)
+        for one in files
+        if one.count.rules
+    }
     found = []
-    for one in (emitted, *emitted.beside):
-        if one.path is None or one.environment_path is None:
-            continue
+    for number, one in enumerate(files):
         is_site = one.environment is None
-        if one.count.rules:
+        if id(one) in requests:
             if not is_site:
                 reporter.say(f"Verifying the rules for {_exports(one)}")
+            following = files[number + 1] if is_site and number + 1 < len(files) else None
             try:
-                verified = _of_file(prepared, one, options, allowed, reporter)
+                verified = verify_rules(
+                    requests[id(one)],
+                    prepared.sweep,
+                    prepared.site,
+                    reporter=reporter,
+                    following=requests.get(id(following)),
+                )
             except HarmError as error:
                 if is_site:
                     raise
@@ -164,13 +179,15 @@ def _verified(
                 continue
             found.append(verified)
             lost = verified.lost_exports
-        elif is_site:
+        elif is_site and one.path is not None:
             lost = {}
             session.write_atomically(one.path, one.text)
         else:
             # Nothing verifies an environment without rules.
             continue
-        session.write_atomically(one.environment_path, exports_without(one.environment_text, lost))
+        if one.environment_path is not None:
+            exports = exports_without(one.environment_text, lost)
+            session.write_atomically(one.environment_path, exports)
     return tuple(found)
 
 
@@ -178,14 +195,14 @@ def _exports(one: Emitted) -> str:
     return " ".join(f"{name}={value}" for name, value in one.needs)
 
 
-def _of_file(
+def _candidate(
     prepared: Prepared,
     one: Emitted,
     options: Options,
     allowed: frozenset[str],
     reporter: Reporter,
-) -> Verified:
-    """One file, verified as a candidate."""
+) -> VerifyRequest:
+    """One file, written as a candidate that is to be verified."""
     if one.path is None:
         raise ValueError("this file lies nowhere")
     choosing = options(fit_session(prepared.folder, reporter=reporter))
@@ -193,21 +210,15 @@ def _of_file(
     for folder in (candidate.parent, one.path.parent):
         folder.mkdir(parents=True, exist_ok=True)
     session.write_atomically(candidate, one.text)
-    return verify_rules(
-        VerifyRequest(
-            folder=prepared.folder,
-            rules=candidate,
-            output=one.path,
-            min_gain=choosing.min_gain,
-            needs_stay=one.environment is not None,
-            # Its launches are twice as many, and it is an offer beside the first: rules that two
-            # looks leave undecided are left out.
-            n_looks=2 if one.environment is not None else defaults.REPEATS,
-            extrapolate=choosing.extrapolate,
-            timeout_s=prepared.timeout_s,
-            allowed=allowed,
-        ),
-        prepared.sweep,
-        prepared.site,
-        reporter=reporter,
+    return VerifyRequest(
+        folder=prepared.folder,
+        rules=candidate,
+        output=one.path,
+        min_gain=choosing.min_gain,
+        needs_stay=one.environment is not None,
+        # It is an offer beside the first: rules that two looks leave undecided are left out.
+        n_looks=2 if one.environment is not None else defaults.REPEATS,
+        extrapolate=choosing.extrapolate,
+        timeout_s=prepared.timeout_s,
+        allowed=allowed,
     )

@@ -54,9 +54,9 @@ def plan_round(
 ) -> tuple[Launch, ...]:
     """Launches of a round, baselines among them, ids still empty.
 
-    The library as it is gets measured before the first round and after the second, at every size
-    of the sweep: the idle plugin could stand for most of them, but a size where it seems to differ
-    would be one without a baseline, and a gap in the middle of a rule. Results are checked in the
+    The library as it is gets measured once, first of all and at every size of the sweep: the idle
+    plugin runs along in every launch and stands for it, but a size where it seems to differ would
+    be one without a baseline, and a gap in the middle of a rule. Results are checked in the
     combined launches of the first round alone, where every setting runs and the idle plugin too.
 
     Args:
@@ -80,11 +80,7 @@ def plan_round(
         walks += _Walks(sweep, ground, made, pace, asked_from or {}).over(wants)
     # What promises most in its time comes first, since a budget may end between any two.
     launches += [launch for _, launch in sorted(walks, key=lambda pair: -pair[0])]
-    launches = [replace(one, round=made.number) for one in launches]
-    if made.number > 1:
-        ends = baselines(sweep, ground, 1)
-        launches += [replace(one, round=made.number) for one in ends]
-    return tuple(launches)
+    return tuple(replace(one, round=made.number) for one in launches)
 
 
 def over(sweep: Sweep, sizes: Range) -> Sweep:

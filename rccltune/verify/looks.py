@@ -6,7 +6,7 @@ import hashlib
 import os
 import time
 from collections.abc import Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import Final
 
@@ -30,7 +30,6 @@ from rccltune.model import (
     LaunchError,
     MachineError,
     Outcome,
-    Reporter,
     Rule,
     Sample,
     Status,
@@ -41,10 +40,9 @@ from rccltune.model import (
 from rccltune.plan import Condition, Pair
 from rccltune.rules import RuleFile
 from rccltune.session import is_walk
-from rccltune.verify import cells, proofs
-from rccltune.verify.evidence import Evidence
-from rccltune.verify.proofs import Failed, Proven
-from rccltune.verify.swept import Swept
+from rccltune.verify import cells, neighbours, proofs
+from rccltune.verify.held import Ground, Held, Look, new_held
+from rccltune.verify.proofs import Failed
 
 FOLDER: Final = "verification"
 TUNED: Final = "tuned"
@@ -60,56 +58,6 @@ _ROW_S, _CHECKED_ROW_S = 0.002, 0.02
 UNTOUCHED: Final = 4
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Ground:
-    """What all looks have in common.
-
-    Attributes:
-        folder: in which launches are kept.
-        conditions: the sweep's own, and others in which rules must do no harm.
-        swept: what the sweep saw: how long launches are to be, and in how many settings ran.
-        is_paired: the idle plugin is the baseline but for the plugin, and launches can be combined.
-    """
-
-    folder: Path
-    conditions: tuple[Condition, ...]
-    site: Site
-    swept: Swept
-    is_paired: bool
-    walks: bool
-    timeout_s: float | None
-    reporter: Reporter
-
-
-@dataclass(slots=True)
-class Held:
-    """One condition: what its launches say, and what the plugin did in them.
-
-    Attributes:
-        evidence: of all looks at what is left of the file.
-        fresh: of the last look alone.
-        n_launches: made for it.
-    """
-
-    condition: Condition
-    evidence: Evidence
-    fresh: Evidence
-    proven: Proven = field(default_factory=Proven)
-    n_launches: int = 0
-
-
-def new_held(condition: Condition) -> Held:
-    """A condition of which nothing is known."""
-    made = [Evidence(is_own=condition.is_own, words=condition.beside_words) for _ in range(2)]
-    return Held(condition=condition, evidence=made[0], fresh=made[1])
-
-
-def forget_checks(held: Sequence[Held]) -> None:
-    """Have results checked again: launches behind one that failed checked nothing."""
-    for one in held:
-        one.evidence.checked.clear()
-
-
 def of_scale(file: RuleFile, site: Site) -> tuple[Rule, ...]:
     """Rules that this communicator can meet, in the file's order."""
     scale = site.scale
@@ -120,45 +68,21 @@ def of_scale(file: RuleFile, site: Site) -> tuple[Rule, ...]:
     )
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Look:
-    """One look at one state of a file.
-
-    Attributes:
-        text: of the file.
-        number: from 1; those of another look are further launches.
-        is_brief: all that is missing is more launches: each goes through both sides once.
-        suspects: sizes without a rule looked slower in the look before, which is to be seen again.
-        edges: whether the boundaries of rules are looked at.
-        needs_doubted: whether what the rules need does harm is undecided.
-        missing: rules that are to be seen in so many launches more; nothing else is.
-    """
-
-    file: RuleFile
-    text: str
-    number: int
-    is_brief: bool = False
-    suspects: bool = False
-    edges: bool = True
-    needs_doubted: bool = True
-    missing: tuple[tuple[Rule, int], ...] = ()
-
-    @property
-    def n_replicates(self) -> int:
-        """Launches of each range: where only their number is missing, one is one more."""
-        return 1 if self.is_brief else 2
-
-
 class Looker:
     """Makes the launches of looks, and tells of each.
 
     Args:
         ground: what all looks have in common.
+        alongside: combined launches for another environment, each to be made next to the one over
+            the same sizes; whoever planned them judges them.
     """
 
-    def __init__(self, ground: Ground) -> None:
+    def __init__(self, ground: Ground, alongside: Sequence[Launch] = ()) -> None:
         """Begin with what was made before."""
         self.ground = ground
+        self.alongside = list(alongside)
+        # The site as it is beside what rules need: launches of its own, or another file's walk.
+        self._beside: dict[str, session.Ended] = {}
         self.ledger = open_ledger(ground.folder)
         self.outcomes: list[Outcome] = [outcome for _, outcome in self.ledger.ended]
         self.start = time.monotonic()
@@ -184,18 +108,28 @@ class Looker:
         """
         rules = of_scale(look.file, self.ground.site)
         conditions = [one for one in held if one.condition.is_own or not look.is_brief]
-        planned = [(one, self._planned(one, look, rules)) for one in conditions]
+        planned = [
+            (one, [self._beside_another(pair, look) for pair in self._planned(one, look, rules)])
+            for one in conditions
+        ]
         launches = [one for _, pairs in planned for pair in pairs for one in pair.launches]
-        left = len(launches)
-        if there := sum(self._is_there(one) for one in launches):
+        alongside, self.alongside = self.alongside, []
+        left = len(launches) + len(alongside)
+        if there := sum(self._is_there(one) for one in (*launches, *alongside)):
             self.ground.reporter.say(f"{there} of its {left} launches are there already")
         for one, pairs in planned:
             one.fresh = new_held(one.condition).evidence
-            for pair in pairs:
+            for number, pair in enumerate(pairs):
+                next_to = _taken_from(alongside, pair.tuned)
+                # What drifts along the way hits both environments alike.
+                if number % 2:
+                    left = self._make(next_to, left)
                 failed = self._pair(one, pair, rules, left)
                 left -= len(pair.launches)
                 if failed is not None:
                     return failed
+                if not number % 2:
+                    left = self._make(next_to, left)
         hashes = {digest for one in held for digest in one.proven.hashes}
         if len(hashes) > look.number:
             raise VerificationError(
@@ -242,6 +176,31 @@ class Looker:
             )
             for pair in pairs
         ]
+
+    def first_walks(self, look: Look, held: Held) -> tuple[Launch, ...]:
+        """Combined launches of a first look that say what the rules' environment does by itself."""
+        planned = self._planned(held, look, of_scale(look.file, self.ground.site))
+        return tuple(pair.tuned for pair in planned if pair.bare and is_walk(pair.tuned))
+
+    def _beside_another(self, pair: Pair, look: Look) -> Pair:
+        """A pair without launches of its own for the environment, where another one has it."""
+        if pair.bare is None or not is_walk(pair.tuned):
+            return pair
+        taken = {one.id for one, _ in self._beside.values()}
+        found = neighbours.nearest(pair.tuned, dict(look.file.needs), self.ledger.ended, taken)
+        if found is None:
+            return pair
+        self._beside[pair.tuned.id] = found
+        return replace(pair, untouched=None, bare=None)
+
+    def _make(self, walk: Launch | None, left: int) -> int:
+        """Make it once, if at all; how it ended is a matter of those who planned it."""
+        if walk is None:
+            return left
+        if not self.ledger.of(walk):
+            self._attempt(walk, left)
+        self.n_taken += 1
+        return left - 1
 
     def _n_untouched(self, look: Look, held: Held) -> int | None:
         """Ranges with an untouched launch beside; None for all."""
@@ -293,6 +252,8 @@ class Looker:
         ours = found[pair.tuned.id]
         proofs.prove(self.ground.folder, self.ground.site, pair.tuned, (rules, ours), held.proven)
         untouched = cells.times_of(found[pair.untouched.id]) if pair.untouched else {}
+        if pair.tuned.id in self._beside:
+            untouched = neighbours.silence(self._beside[pair.tuned.id], self.ground.folder)
         bare = cells.times_of(found[pair.bare.id]) if pair.bare else {}
         if not is_walk(pair.tuned):
             made = cells.cells_between(untouched, cells.times_of(ours))
@@ -333,7 +294,7 @@ class Looker:
             self._attempt(self.ledger.again(planned), left)
         last, outcome = self.ledger.of(planned)[-1]
         own = folder / "launches" / last.id
-        if planned.variant.name != TUNED:
+        if not planned.variant.name.startswith(TUNED):
             why = outcome.notices[-1].message if outcome.notices else "no reason given"
             raise LaunchError(f"the benchmark does not work without rules: {why}", where=f"{own}/")
         return (), proofs.where_it_failed(own, self.ground.site, last, rules, outcome)
@@ -370,9 +331,17 @@ class Looker:
         )
 
 
+def _taken_from(alongside: list[Launch], walk: Launch) -> Launch | None:
+    """The launch of those that goes next to a combined launch, which is no longer among them."""
+    found = next((one for one in alongside if neighbours.calls_alike(one, walk)), None)
+    if found is not None:
+        alongside.remove(found)
+    return found
+
+
 def _is_untouched(one: Sample, planned: Launch) -> bool:
     """Whether nothing of ours chose what a row measured."""
-    return planned.variant.name != TUNED or one.key.setting == SILENT
+    return not planned.variant.name.startswith(TUNED) or one.key.setting == SILENT
 
 
 def _bare(file: RuleFile) -> Variant | None:
@@ -384,12 +353,12 @@ def _bare(file: RuleFile) -> Variant | None:
 def _tuned(file: RuleFile, text: str, folder: Path, site: Site) -> Variant:
     """The environment of the tuned side; its rules lie beside the launches under their hash."""
     digest = hashlib.sha256(text.encode()).hexdigest()[:12]
-    name = f"rules-{digest}.csv"
-    session.write_atomically(folder / name, text)
+    written = f"rules-{digest}.csv"
+    session.write_atomically(folder / written, text)
     pairs = {
         **dict(file.needs),
         "NCCL_TUNER_PLUGIN": str(plugin.library()),
-        "NCCL_TUNER_CONFIG_FILE": "{session}/" + name,
+        "NCCL_TUNER_CONFIG_FILE": "{session}/" + written,
         "RCCLTUNE_TRACE": "{launch}/trace-%h-%p.csv",
         "RCCLTUNE_LOG": "summary:{launch}/plugin-%h-%p.log",
     }
@@ -399,7 +368,8 @@ def _tuned(file: RuleFile, text: str, folder: Path, site: Site) -> Variant:
     if site.node is not None and site.fingerprint.mode is not None:
         # There is no device that could say its mode.
         pairs["RCCLTUNE_MODE"] = str(site.fingerprint.mode)
-    return Variant(name=TUNED, environment=tuple(sorted(pairs.items())))
+    name = f"{TUNED}-{NEEDS}" if file.needs else TUNED
+    return Variant(name=name, environment=tuple(sorted(pairs.items())))
 
 
 def _check(condition: Condition, on: plan.Ground) -> None:

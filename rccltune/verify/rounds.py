@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import replace
 from pathlib import Path
 from typing import Final, Protocol
 
@@ -12,6 +12,8 @@ from rccltune.model import (
     Collective,
     HarmError,
     Judgement,
+    Launch,
+    Reporter,
     Rule,
     Sweep,
     format_size,
@@ -26,10 +28,12 @@ from rccltune.verify.cells import Key
 from rccltune.verify.cuts import Cut
 from rccltune.verify.evidence import Judging, Weighed, weigh
 from rccltune.verify.harm import Environment, Sizes, in_words, spanned
+from rccltune.verify.held import Ground, Held, Look, forget_checks, new_held
 from rccltune.verify.intervals import Estimate
-from rccltune.verify.looks import Ground, Held, Look, Looker, forget_checks, new_held, of_scale
+from rccltune.verify.looks import Looker, of_scale
 from rccltune.verify.proofs import Failed, fails_with_rules, wrong_without_rules
 from rccltune.verify.rule_text import without_needs, without_regions
+from rccltune.verify.settled import Settled, Wanted
 from rccltune.verify.standing import (
     TOO_NARROW,
     Standing,
@@ -45,50 +49,6 @@ _FURTHER: Final = 3
 _NEVER_ASKED: Final = "a path takes the calls before a tuner is asked"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Wanted:
-    """What a file is held to.
-
-    Attributes:
-        where: the file, for messages.
-        min_gain: what a rule must gain over its range, 0.02 for 2 %.
-        n_looks: while something is undecided.
-        keep_losers: nothing is cut.
-        needs_stay: the file is for what its rules need: it is worth nothing without.
-    """
-
-    where: Path
-    min_gain: float
-    n_looks: int
-    keep_losers: bool
-    needs_stay: bool = False
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Settled:
-    """A file, and what was found out of it.
-
-    Attributes:
-        weighed: every size under each condition, in the conditions' order.
-        standings: rules that are left, and with ``keep_losers`` those that lose.
-        cuts: what went.
-        lost_needs: what rules asked of the environment, and was not shown to do no harm.
-        environment: log(untouched time / time in it) over sizes without a rule, where it stands.
-        harmed: sizes that no rule answers and that the rules slow.
-    """
-
-    text: str
-    held: tuple[Held, ...]
-    weighed: tuple[tuple[Weighed, ...], ...]
-    standings: tuple[Standing, ...]
-    cuts: tuple[Cut, ...] = ()
-    lost_needs: tuple[str, ...] = ()
-    environment: Estimate | None = None
-    harmed: Sizes = field(default_factory=dict)
-    n_launches: int
-    n_looks: int
-
-
 class Launching(Protocol):
     """Who makes the launches of looks."""
 
@@ -97,7 +57,12 @@ class Launching(Protocol):
 
 
 def settle(
-    wanted: Wanted, ground: Ground, text: str, *, looker: Launching | None = None
+    wanted: Wanted,
+    ground: Ground,
+    text: str,
+    *,
+    looker: Launching | None = None,
+    alongside: Sequence[Launch] = (),
 ) -> Settled:
     """Look until every rule that is left stands, none is left, or nothing more is to be found out.
 
@@ -106,17 +71,39 @@ def settle(
         ground: what all looks have in common.
         text: of the file.
         looker: makes the launches; None for real ones.
+        alongside: combined launches of another file, as :func:`first_walks` gives them.
 
     Raises:
         InputFileError: the plugin refuses the file.
         RccltuneError: of launches that do not work, as :meth:`Looker.look` says.
     """
-    course = _Course(wanted, ground, text, looker)
+    course = _Course(wanted, ground, text, looker or Looker(ground, alongside))
     if not course.begin():
         return course.ended()
     while course.look():
         pass
     return course.ended()
+
+
+def first_walks(wanted: Wanted, ground: Ground, text: str) -> tuple[Launch, ...]:
+    """What :func:`settle` will run first, next to the launches of the site's own file.
+
+    Args:
+        wanted: as there.
+        ground: as there.
+        text: of a file whose rules need an environment.
+
+    Raises:
+        InputFileError: the plugin refuses the file.
+    """
+    ground = replace(ground, reporter=Reporter())
+    looker = Looker(ground)
+    course = _Course(wanted, ground, text, looker)
+    if not course.begin():
+        return ()
+    look = Look(file=course.file, text=course.text, number=1)
+    own = next(one for one in course.held if one.condition.is_own)
+    return looker.first_walks(look, own)
 
 
 def ours(file: RuleFile, site: Site) -> tuple[Rule, ...]:
@@ -137,12 +124,12 @@ class _Course:
         missing: rules that are to be seen in so many of them.
     """
 
-    def __init__(self, wanted: Wanted, ground: Ground, text: str, looker: Launching | None) -> None:
+    def __init__(self, wanted: Wanted, ground: Ground, text: str, looker: Launching) -> None:
         self.wanted = wanted
         self.ground = ground
         self.text = text
         self.file = accepted(text.encode(), wanted.where)
-        self.looker = looker or Looker(ground)
+        self.looker = looker
         # Sizes of each condition as they were weighed last.
         self._known: dict[Condition, tuple[Weighed, ...]] = {}
         self.held = self._nothing()

@@ -2,28 +2,22 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field, fields, replace
+from dataclasses import dataclass, field, fields
 from pathlib import Path
 from typing import Final
 
-from rccltune import fit, launch, measure, model, plan, session, simulate
+from rccltune import launch, model, session, simulate
 from rccltune.measure import Site, end_leftovers, same_hosts
 from rccltune.model import (
-    NOT_MEASURED,
     Collective,
-    CommandLineError,
     Judgement,
     Reporter,
     RuleCount,
     Sweep,
-    defaults,
 )
 from rccltune.rules import (
     VERIFIED_MARK,
     Change,
-    RuleFile,
-    accepted,
-    check_needs,
     counted,
     file_name,
     read_rules,
@@ -31,55 +25,21 @@ from rccltune.rules import (
     sheet_name,
 )
 from rccltune.session import NODE_FILE
-from rccltune.verify import cuts as cutting
 from rccltune.verify import verdict_store
+from rccltune.verify.begun import VerifyRequest, begin, walks_of
 from rccltune.verify.cuts import Cut
 from rccltune.verify.evidence import Weighed
 from rccltune.verify.harm import Sizes
+from rccltune.verify.held import Held
 from rccltune.verify.intervals import Estimate
-from rccltune.verify.looks import FOLDER, Ground, Held
-from rccltune.verify.rounds import Settled, Wanted, ours, settle
-from rccltune.verify.rule_text import exports_without, text_of, without_unneeded
+from rccltune.verify.rounds import ours, settle
+from rccltune.verify.rule_text import exports_without, without_unneeded
+from rccltune.verify.settled import Settled
 from rccltune.verify.standing import Standing
-from rccltune.verify.swept import read_swept
 from rccltune.verify.verdict_store import ConditionFile, FactorFile, StandingFile, VerdictFile
 
 # What makes a job use a rule file.
 _USE: Final = ("NCCL_TUNER_CONFIG_FILE", "NCCL_TUNER_PLUGIN", "RCCLTUNE_PLACEMENT")
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class VerifyRequest:
-    """What verify was asked for.
-
-    Attributes:
-        folder: the session, in which launches and the verdict are kept.
-        rules: the file to verify.
-        output: where what stands goes.
-        min_gain: what a rule must gain over its range, 0.02 for 2 %.
-        n_looks: launches at each size, while something is undecided.
-        dtypes: further element types under which no rule may lose.
-        graphs: further numbers of graph replays, likewise; 0 is none.
-        besides: collectives and sizes that run at the same time, likewise.
-        keep_losers: leave the file as it is, whatever loses.
-        needs_stay: the file is for what its rules need: without it nothing of it is kept.
-        extrapolate: rules keep what they answer beyond the sizes verified, unverified.
-        allowed: variables beyond the harmless ones that ranks may be given for the rules.
-    """
-
-    folder: Path
-    rules: Path
-    output: Path
-    min_gain: float = defaults.MIN_GAIN
-    n_looks: int = defaults.REPEATS
-    keep_losers: bool = False
-    needs_stay: bool = False
-    extrapolate: bool = False
-    timeout_s: float | None = None
-    dtypes: tuple[str, ...] = ()
-    graphs: tuple[int, ...] = ()
-    besides: tuple[tuple[Collective, int], ...] = ()
-    allowed: frozenset[str] = frozenset()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -216,12 +176,26 @@ def _factor(one: Estimate) -> FactorFile:
 
 
 def verify_rules(
-    request: VerifyRequest, sweep: Sweep, site: Site, *, reporter: Reporter
+    request: VerifyRequest,
+    sweep: Sweep,
+    site: Site,
+    *,
+    reporter: Reporter,
+    following: VerifyRequest | None = None,
 ) -> Verified:
     """Verify a file, narrow it until all that is left stands, and write that.
 
     It always ends, with what is proven: what is undecided when no time is left goes back to the
     library. Interrupted at any moment, the same command goes on with the launches that are missing.
+
+    Args:
+        request: the file, and what it is held to.
+        sweep: as measured.
+        site: the machine.
+        reporter: told what is worth telling.
+        following: a file for another environment, which is verified next. Its first combined
+            launches are made next to those of this one, so that the idle plugin in both says what
+            the environment does.
 
     Raises:
         InputFileError: the plugin refuses the file, or RCCL would cut a line of it.
@@ -233,52 +207,8 @@ def verify_rules(
         VerificationError: wrong results without rules, ranks without the plugin, a benchmark that
             fails with it and no rule is to blame, or a plugin that does not do what the file says.
     """
-    text = text_of(request.rules)
-    file = accepted(text.encode(), request.rules)
-    before = counted(ours(file, site))
-    if not file.rules:
-        raise CommandLineError(
-            "this file has no rule, so there is nothing to verify",
-            where=str(request.rules),
-            hint="the library chooses as it did; its comments say why at each size.",
-        )
-    if not before.rules:
-        raise CommandLineError(
-            f"no rule of this file is for {site.scale}",
-            where=str(request.rules),
-            hint="emit one first (rccltune emit-config), or start as many ranks (--np).",
-        )
-    # A line that cannot be written again is told now, and not when all is measured.
-    rewritten(text, {}, ())
-    check_needs(file.needs, request.allowed, where=str(request.rules))
-    beyond: tuple[Cut, ...] = ()
-    if not request.keep_losers:
-        narrowed, beyond = _within_reach(request, text, file, sweep, site)
-        if request.extrapolate or ours(accepted(narrowed.encode(), request.rules), site):
-            text = narrowed
-        else:
-            raise CommandLineError(
-                "none of these rules is for a size that this sweep has: nothing can be verified",
-                where=str(request.rules),
-                hint="sweep the sizes that they are for (--min-bytes, --max-bytes).",
-            )
-    walks = plan.why_no_walk(sweep, measure.ground_of(site)) is None
-    is_paired = walks and _is_silent_site(request.folder, file)
-    ground = Ground(
-        folder=request.folder / FOLDER,
-        conditions=plan.conditions(
-            replace(sweep, rank_placement=site.seating.place.name, scales=(site.scale,)),
-            dtypes=request.dtypes,
-            graphs=request.graphs,
-            besides=request.besides,
-        ),
-        site=site,
-        swept=read_swept(request.folder, reporter),
-        is_paired=is_paired,
-        walks=walks,
-        timeout_s=request.timeout_s,
-        reporter=reporter,
-    )
+    begun = begin(request, sweep, site, reporter)
+    ground = begun.ground
     name = verdict_store.verdict_name(request.output, request.folder, file_name(site.fingerprint))
     with (
         verdict_store.kept(request.folder, name, request.rules),
@@ -289,15 +219,10 @@ def verify_rules(
         same_hosts(site, ground.folder, reporter=reporter, rules=request.rules)
         if site.node is not None:
             session.write_atomically(ground.folder / NODE_FILE, simulate.written(site.node))
-        wanted = Wanted(
-            where=request.rules,
-            min_gain=request.min_gain,
-            n_looks=request.n_looks,
-            keep_losers=request.keep_losers,
-            needs_stay=request.needs_stay,
-        )
-        state = settle(wanted, ground, text)
-    cuts = (*beyond, *state.cuts)
+        alongside = walks_of(following, ground, sweep, site)
+        state = settle(begun.wanted, ground, begun.text, alongside=alongside)
+    cuts = (*begun.beyond, *state.cuts)
+    text = begun.text
     unneeded: tuple[str, ...] = ()
     if not request.keep_losers:
         text, unneeded = without_unneeded(_with_evidence(state, site), sweep)
@@ -310,7 +235,7 @@ def verify_rules(
         weighed=tuple(one for weighed in state.weighed for one in weighed),
         standings=state.standings,
         cuts=cuts,
-        before=before,
+        before=begun.before,
         after=counted(ours(after, site)),
         n_launches=state.n_launches,
         n_looks=state.n_looks,
@@ -320,7 +245,7 @@ def verify_rules(
         unneeded=unneeded,
         environment=state.environment,
         harmed=state.harmed,
-        is_paired=is_paired,
+        is_paired=ground.is_paired,
     )
     if path is not None:
         session.write_atomically(path, text)
@@ -330,53 +255,6 @@ def verify_rules(
             session.write_atomically(exports, kept)
     session.write_derived(request.folder, name, model.to_plain(made.file))
     return made
-
-
-def _is_silent_site(folder: Path, file: RuleFile) -> bool:
-    """Whether a plugin that answers nothing leaves the library as it is: it has no other tuner."""
-    if any(rule.vendor for rule in file.rules):
-        return False
-    return fit.tuner_of(folder) in (None, "none")
-
-
-def _within_reach(
-    request: VerifyRequest, text: str, file: RuleFile, sweep: Sweep, site: Site
-) -> tuple[str, tuple[Cut, ...]]:
-    """The file with rules that end where verification will, and what they lose.
-
-    Extrapolated, what lies beyond stays in rules of its own, of which nothing is said.
-    """
-    rules = ours(file, site)
-    n_ranks = site.scale.n_ranks
-    beyond = cutting.beyond(
-        {
-            one: plan.verified_sizes(sweep, one, n_ranks) if one in sweep.collectives else ()
-            for one in dict.fromkeys(rule.collective for rule in rules)
-        }
-    )
-    changes: dict[int, Change] = {}
-    taken: dict[Cut, None] = {}
-    said: set[tuple[Collective, int, int]] = set()
-    for rule in rules:
-        mine = [cut for cut in beyond if cutting.inside(rule, cut) is not None]
-        if not mine or rule.line is None:
-            continue
-        outside = [part for cut in mine if (part := cutting.inside(rule, cut)) is not None]
-        parts = cutting.without(rule, mine)
-        if request.extrapolate:
-            if parts:
-                changes[rule.line] = Change(parts=parts, evidence="", unproven=tuple(outside))
-            continue
-        taken |= dict.fromkeys(
-            replace(cut, min_nbytes=part.min_nbytes, max_nbytes=part.max_nbytes)
-            for cut, part in zip(mine, outside, strict=True)
-        )
-        # A fallback behind a rule has the same bounds.
-        new = [p for p in outside if (p.collective, p.min_nbytes, p.max_nbytes) not in said]
-        said |= {(p.collective, p.min_nbytes, p.max_nbytes) for p in new}
-        holes = tuple((part.min_nbytes, part.max_nbytes, NOT_MEASURED) for part in new)
-        changes[rule.line] = Change(parts=parts, evidence="", holes=holes)
-    return rewritten(text, changes, ()), tuple(taken)
 
 
 def rule_file_of(folder: Path, site: Site) -> Path:

@@ -178,8 +178,14 @@ def test_an_environment_that_wins_more_has_files_of_its_own(
     assert said.index("Verified, faster") < cost < gain
     verdicts = [json.loads(path.read_text()) for path in sorted(SESSION.glob("verdict*.json"))]
     assert [one["needs"] for one in verdicts] == [{}, {"NCCL_MIN_NCHANNELS": "32"}]
-    # log(1 / 0.7) everywhere, between launches that have nothing of ours.
+    # Everywhere, silence with the variable beside silence without: walks next to each other.
     assert verdicts[1]["environment"]["ratio"] == pytest.approx(1 / 0.7, rel=0.02)
+    assert verdicts[1]["environment"]["launches"] == 8
+    launches = [
+        json.loads(path.read_text()) for path in SESSION.glob("verification/launches/*/launch.json")
+    ]
+    names = [one["variant"]["name"] for one in launches if "variant" in one]
+    assert set(names) == {"tuned", "tuned-needs"}
 
 
 @pytest.mark.long

@@ -1,0 +1,213 @@
+"""What verify was asked for, and its file before the first look."""
+
+from __future__ import annotations
+
+from contextlib import suppress
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from rccltune import fit, measure, plan
+from rccltune.measure import Site
+from rccltune.model import (
+    NOT_MEASURED,
+    Collective,
+    CommandLineError,
+    Launch,
+    RccltuneError,
+    Reporter,
+    RuleCount,
+    Sweep,
+    defaults,
+)
+from rccltune.rules import (
+    Change,
+    RuleFile,
+    accepted,
+    check_needs,
+    counted,
+    rewritten,
+)
+from rccltune.verify import cuts as cutting
+from rccltune.verify.cuts import Cut
+from rccltune.verify.held import Ground
+from rccltune.verify.looks import FOLDER
+from rccltune.verify.rounds import first_walks, ours
+from rccltune.verify.rule_text import text_of
+from rccltune.verify.settled import Wanted
+from rccltune.verify.swept import read_swept
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class VerifyRequest:
+    """What verify was asked for.
+
+    Attributes:
+        folder: the session, in which launches and the verdict are kept.
+        rules: the file to verify.
+        output: where what stands goes.
+        min_gain: what a rule must gain over its range, 0.02 for 2 %.
+        n_looks: launches at each size, while something is undecided.
+        dtypes: further element types under which no rule may lose.
+        graphs: further numbers of graph replays, likewise; 0 is none.
+        besides: collectives and sizes that run at the same time, likewise.
+        keep_losers: leave the file as it is, whatever loses.
+        needs_stay: the file is for what its rules need: without it nothing of it is kept.
+        extrapolate: rules keep what they answer beyond the sizes verified, unverified.
+        allowed: variables beyond the harmless ones that ranks may be given for the rules.
+    """
+
+    folder: Path
+    rules: Path
+    output: Path
+    min_gain: float = defaults.MIN_GAIN
+    n_looks: int = defaults.REPEATS
+    keep_losers: bool = False
+    needs_stay: bool = False
+    extrapolate: bool = False
+    timeout_s: float | None = None
+    dtypes: tuple[str, ...] = ()
+    graphs: tuple[int, ...] = ()
+    besides: tuple[tuple[Collective, int], ...] = ()
+    allowed: frozenset[str] = frozenset()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Begun:
+    """A file before its first look.
+
+    Attributes:
+        text: without what lies beyond the sweep.
+        before: rules that it had for this scale.
+        beyond: what of them lies there.
+    """
+
+    text: str
+    before: RuleCount
+    beyond: tuple[Cut, ...]
+    ground: Ground
+    wanted: Wanted
+
+
+def begin(request: VerifyRequest, sweep: Sweep, site: Site, reporter: Reporter) -> Begun:
+    """Read a file and leave out what the sweep did not reach.
+
+    Raises:
+        RccltuneError: as verify_rules says of files and options.
+    """
+    text = text_of(request.rules)
+    file = accepted(text.encode(), request.rules)
+    before = counted(ours(file, site))
+    if not file.rules:
+        raise CommandLineError(
+            "this file has no rule, so there is nothing to verify",
+            where=str(request.rules),
+            hint="the library chooses as it did; its comments say why at each size.",
+        )
+    if not before.rules:
+        raise CommandLineError(
+            f"no rule of this file is for {site.scale}",
+            where=str(request.rules),
+            hint="emit one first (rccltune emit-config), or start as many ranks (--np).",
+        )
+    # A line that cannot be written again is told now, and not when all is measured.
+    rewritten(text, {}, ())
+    check_needs(file.needs, request.allowed, where=str(request.rules))
+    beyond: tuple[Cut, ...] = ()
+    if not request.keep_losers:
+        narrowed, beyond = _within_reach(request, text, file, sweep, site)
+        if request.extrapolate or ours(accepted(narrowed.encode(), request.rules), site):
+            text = narrowed
+        else:
+            raise CommandLineError(
+                "none of these rules is for a size that this sweep has: nothing can be verified",
+                where=str(request.rules),
+                hint="sweep the sizes that they are for (--min-bytes, --max-bytes).",
+            )
+    walks = plan.why_no_walk(sweep, measure.ground_of(site)) is None
+    ground = Ground(
+        folder=request.folder / FOLDER,
+        conditions=plan.conditions(
+            replace(sweep, rank_placement=site.seating.place.name, scales=(site.scale,)),
+            dtypes=request.dtypes,
+            graphs=request.graphs,
+            besides=request.besides,
+        ),
+        site=site,
+        swept=read_swept(request.folder, reporter),
+        is_paired=walks and _is_silent_site(request.folder, file),
+        walks=walks,
+        timeout_s=request.timeout_s,
+        reporter=reporter,
+    )
+    return Begun(
+        text=text,
+        before=before,
+        beyond=beyond,
+        ground=ground,
+        wanted=Wanted(
+            where=request.rules,
+            min_gain=request.min_gain,
+            n_looks=request.n_looks,
+            keep_losers=request.keep_losers,
+            needs_stay=request.needs_stay,
+        ),
+    )
+
+
+def walks_of(
+    following: VerifyRequest | None, ground: Ground, sweep: Sweep, site: Site
+) -> tuple[Launch, ...]:
+    """What the next file will run first; nothing where it cannot, which it says itself."""
+    if following is None or not ground.is_paired:
+        return ()
+    with suppress(RccltuneError):
+        begun = begin(following, sweep, site, Reporter())
+        return first_walks(begun.wanted, begun.ground, begun.text)
+    return ()
+
+
+def _is_silent_site(folder: Path, file: RuleFile) -> bool:
+    """Whether a plugin that answers nothing leaves the library as it is: it has no other tuner."""
+    if any(rule.vendor for rule in file.rules):
+        return False
+    return fit.tuner_of(folder) in (None, "none")
+
+
+def _within_reach(
+    request: VerifyRequest, text: str, file: RuleFile, sweep: Sweep, site: Site
+) -> tuple[str, tuple[Cut, ...]]:
+    """The file with rules that end where verification will, and what they lose.
+
+    Extrapolated, what lies beyond stays in rules of its own, of which nothing is said.
+    """
+    rules = ours(file, site)
+    n_ranks = site.scale.n_ranks
+    beyond = cutting.beyond(
+        {
+            one: plan.verified_sizes(sweep, one, n_ranks) if one in sweep.collectives else ()
+            for one in dict.fromkeys(rule.collective for rule in rules)
+        }
+    )
+    changes: dict[int, Change] = {}
+    taken: dict[Cut, None] = {}
+    said: set[tuple[Collective, int, int]] = set()
+    for rule in rules:
+        mine = [cut for cut in beyond if cutting.inside(rule, cut) is not None]
+        if not mine or rule.line is None:
+            continue
+        outside = [part for cut in mine if (part := cutting.inside(rule, cut)) is not None]
+        parts = cutting.without(rule, mine)
+        if request.extrapolate:
+            if parts:
+                changes[rule.line] = Change(parts=parts, evidence="", unproven=tuple(outside))
+            continue
+        taken |= dict.fromkeys(
+            replace(cut, min_nbytes=part.min_nbytes, max_nbytes=part.max_nbytes)
+            for cut, part in zip(mine, outside, strict=True)
+        )
+        # A fallback behind a rule has the same bounds.
+        new = [p for p in outside if (p.collective, p.min_nbytes, p.max_nbytes) not in said]
+        said |= {(p.collective, p.min_nbytes, p.max_nbytes) for p in new}
+        holes = tuple((part.min_nbytes, part.max_nbytes, NOT_MEASURED) for part in new)
+        changes[rule.line] = Change(parts=parts, evidence="", holes=holes)
+    return rewritten(text, changes, ()), tuple(taken)
