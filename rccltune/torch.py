@@ -5,7 +5,7 @@ it beside the plugin as ``rccltune_torch.py``. Needs nothing but torch.
 
     with rccltune.torch.step():
         loss = train(batch)
-    rccltune.torch.loss(loss)        # optional: kept once, so that arms of a job can be compared
+    rccltune.torch.loss(loss)        # optional: kept once, so that runs of a job can be compared
 
 or, where there is an optimizer, ``rccltune.torch.watch(optimizer)``: a step then lasts from one
 ``optimizer.step()`` to the next. At the end of the process one line of JSON says what was seen.
@@ -287,7 +287,7 @@ def finish() -> dict[str, Any] | None:
 def enable(place: str | os.PathLike[str]) -> None:
     """Set the plugin, the rules and what they need, before the first communicator.
 
-    Under ``rccltune job`` nothing is set: there the arm decides.
+    Under ``rccltune job`` nothing is set: there the run decides.
 
     Args:
         place: a session, a folder that ``rccltune deploy`` made, or a rule file in one of them.

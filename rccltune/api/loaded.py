@@ -143,7 +143,7 @@ class Loaded:
         ``launch step cycle line`` (where it was read), ``setting`` (asked for), ``nbytes``,
         ``count`` (elements), ``time_us`` (mean over ranks), ``n_wrong`` (elements; missing where
         results were not checked), ``doubt`` (why it is not used), ``executed`` (setting that is
-        known to have run), ``usable`` (no doubt).
+        known to have run), ``usable`` (no flag).
         """
         import pandas as pd
 
@@ -207,10 +207,10 @@ class Loaded:
 
     @cached_property
     def rules(self) -> DataFrame:
-        """A row for each rule and each stated hole of the session's rule files.
+        """A row for each rule and each stated gap of the session's rule files.
 
         ``file`` (in the session), ``line``, ``min_nbytes``, ``max_nbytes`` (inclusive), ``setting``
-        (missing in a hole), ``fallback``, ``vendor``, ``reason`` (of a hole). ``n_nodes`` and
+        (missing in a gap), ``fallback``, ``vendor``, ``reason`` (of a gap). ``n_nodes`` and
         ``n_ranks`` are missing where any will do. Empty where there is no rule file.
 
         Raises:
@@ -224,8 +224,8 @@ class Loaded:
 
         ``file`` (``verdict.json``), ``nbytes``, ``baseline_us``, ``tuned_us``, ``ratio`` (of these;
         above 1 the rules are faster), ``low``, ``high`` (its interval), ``control`` (how far
-        silence was from itself), ``n_launches``, ``n_wrong``, ``judgement`` (``better``, ``same``,
-        ``undecided``, ``worse``, ``wrong``). Empty where nothing was verified.
+        the idle plugin was from itself), ``n_launches``, ``n_wrong``, ``judgement`` (``better``,
+        ``same``, ``undecided``, ``worse``, ``wrong``). Empty where nothing was verified.
         """
         return _frame(self._verdict_rows(), _VERDICT)
 

@@ -19,9 +19,11 @@ import re
 import select
 import sys
 import textwrap
+from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import wraps
+from itertools import starmap
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, TextIO, TypeAlias, TypeVar, cast
 
@@ -33,7 +35,7 @@ from rccltune.model import Laid, Reporter, json_text, lay, shown
 if TYPE_CHECKING:
     from typing_extensions import Buffer
 
-    from rccltune.model import Notice
+    from rccltune.model import Caution, Notice
 
 
 # What a write says where nobody reads any more: a pipe, or a terminal that has hung up.
@@ -130,6 +132,8 @@ _COMMAND: Final = re.compile(
     rf"|(?:mpirun|srun|salloc|sbatch)(?: -\S+{_VALUE}| \S*/\S+)+"
     rf"|--[a-z][a-z-]+ [^-\s]\S*)|(?<![\w.])\. /\S+"
 )
+# A number stays with its unit.
+_UNIT: Final = re.compile(r"(?<=\d) (?=[KMGT]?i?B\b|%|µs|ms\b|s\b|min\b|GB/s)")
 _UNBROKEN: Final = "\N{NO-BREAK SPACE}"
 # Sentences are read in lines of so many columns at most, also on a wider terminal and in a log.
 _WIDEST: Final = 100
@@ -161,7 +165,9 @@ def fold(lines: Iterable[str], *, error: bool = False) -> Laid:
             continue
         indent = " " * (len(line) - len(text))
         folded = textwrap.wrap(
-            _COMMAND.sub(lambda typed: typed[0].replace(" ", _UNBROKEN), text),
+            _UNIT.sub(
+                _UNBROKEN, _COMMAND.sub(lambda typed: typed[0].replace(" ", _UNBROKEN), text)
+            ),
             width,
             initial_indent=indent,
             subsequent_indent=f"{indent}  ",
@@ -185,14 +191,14 @@ class Console(Reporter):
         verbosity: -1 quiet, 0 normal, 1 and more verbose.
         as_json: the result goes to stdout as one JSON value.
         warned: what was warned of already.
-        in_passing: what is told in one line at the end.
+        in_passing: what is told in one line at the end: how many, by kind and place.
     """
 
     verbosity: int
     as_json: bool
     color: bool
     warned: dict[Notice, None] = field(default_factory=dict)
-    in_passing: dict[str, None] = field(default_factory=dict)
+    in_passing: dict[Caution, dict[str | None, int]] = field(default_factory=dict)
 
     def say(self, text: str) -> None:
         """Talk, unless quiet."""
@@ -211,14 +217,15 @@ class Console(Reporter):
         """
         from rccltune.model import Caution
 
+        waiting: Counter[tuple[Caution, str | None]] = Counter()
         for notice in notices:
             is_new = notice not in self.warned
             is_first = is_new and all(one.caution is not notice.caution for one in self.warned)
             self.warned[notice] = None
             if self.verbosity < 0 and notice.caution is not Caution.WRONG_RESULTS:
                 continue
-            if is_new and self.verbosity <= 0 and notice.caution.remark is not None:
-                self.in_passing[notice.caution.remark] = None
+            if self.verbosity <= 0 and notice.caution.can_wait:
+                waiting[notice.caution, notice.where] += notice.count
             elif is_first or (is_new and self.verbosity > 0):
                 where = f" ({notice.where})" if notice.where else ""
                 first, *rest = fold([f"Warning: {notice.message}{where}"], error=True).split("\n")
@@ -228,7 +235,12 @@ class Console(Reporter):
                 if is_first:
                     talk(f"  {notice.remedy}")
             elif is_new:
-                self.in_passing[f"more warnings of '{notice.caution.value}'"] = None
+                more = self.in_passing.setdefault(notice.caution, {})
+                more[notice.message] = 1
+        for (caution, place), n in waiting.items():
+            # Several verbs look at the same launch; with more launches one finds more.
+            places = self.in_passing.setdefault(caution, {})
+            places[place] = max(n, places.get(place, 0))
 
     def result(self, plain: object, text: str, *, is_file: bool = False) -> None:
         """The result: JSON where asked for, text otherwise, folded unless it is a file's."""
@@ -238,7 +250,9 @@ class Console(Reporter):
     def close(self) -> None:
         """Say in one line what there was beside."""
         if self.in_passing:
-            self.say(f"In passing: {', '.join(self.in_passing)} (-v says more)")
+            self.say(
+                f"In passing: {', '.join(starmap(_remark, self.in_passing.items()))} (-v says more)"
+            )
             self.in_passing.clear()
 
     def event(self, name: str, plain: Mapping[str, Any], text: str) -> None:
@@ -246,6 +260,15 @@ class Console(Reporter):
         if name == "done":
             self.close()
         put(json_text({"event": name, **plain}) if self.as_json else fold([text]))
+
+
+def _remark(caution: Caution, places: Mapping[str | None, int]) -> str:
+    """What a kind of warning says in passing, of so many timings, settings or warnings."""
+    # What is about no single launch counts over all of them.
+    n = max(sum(n for place, n in places.items() if place is not None), places.get(None, 0))
+    if caution.can_wait:
+        return caution.remark(n)
+    return f"{n} more warning{'s' * (n > 1)} of '{caution.value}'"
 
 
 if TYPE_CHECKING:
@@ -355,8 +378,6 @@ _NARROWEST: Final = 8
 # What stands between two columns, where there is place for it, and where there is not.
 _GAPS: Final = (3, 2)
 _GAP: Final = re.compile(r"\S {2,}\S.* {2,}\S|^─")
-# A number stays with its unit.
-_UNIT: Final = re.compile(r"(?<=\d) (?=[KMGT]?i?B\b|%|µs|GB/s)")
 
 
 def table(columns_: Sequence[str], rows: Iterable[Sequence[str]], numeric: Sequence[int]) -> Laid:

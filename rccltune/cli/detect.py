@@ -89,6 +89,7 @@ def detect(
     console.result(machine.as_plain(system, findings), _text(system, console))
     for finding in findings:
         console.say(lay([f"{finding.severity.value}: {finding.message}", f"  {finding.remedy}"]))
+    console.say("Next: rccltune doctor says what would spoil a measurement here.")
 
 
 def _refuse_alone(names: Iterable[str]) -> None:

@@ -60,9 +60,9 @@ def doctor(
     else:
         findings = machine.doctor(facts)
     plain = {"format": 1, "findings": [finding_as_plain(finding) for finding in findings]}
-    ending = f"Nothing in the way. Next: {_next(simulate, mode)}"
-    console.result(plain, told(findings, console) or ending)
+    console.result(plain, told(findings, console) or "Nothing in the way.")
     _end(findings, strict=strict)
+    console.say(f"Next: {_next(simulate, mode)}")
 
 
 def _simulated(simulate: str, mode: Mode | None) -> str:

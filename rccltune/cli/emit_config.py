@@ -138,7 +138,9 @@ def emit_config(
         console.result(plain, _file(done.text), is_file=True)
         return
     console.result(plain, lay((part for part in (_text(done), saved) if part), gap="\n\n"))
-    if not done.is_kept and done.count.rules:
+    if done.is_kept:
+        console.say("Next: rccltune report; rccltune deploy DIR hands the rules to jobs.")
+    elif done.count.rules:
         console.say("Next: rccltune verify, on the machine, keeps only the rules that win there.")
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -57,6 +58,8 @@ def explain(
     if diff is None:
         found = rules_explain(rules, question)
         console.result(model.to_plain(_plain(found)), _text(found))
+        path = shlex.quote(str(rules))
+        console.say(f"Next: rccltune verify --rules {path} shows on the machine whether they win.")
         return
     one, other = compare(rules, diff, question)
     changes = differences(one, other)

@@ -75,6 +75,7 @@ def gather(
         if yes or _agreed(output):
             nbytes = session.write(archive, output, force=force)
             console.say(f"{output}: {nbytes / 1e3:.0f} kB. Nothing was sent.")
+            console.say("Next: look into it, then attach it to an issue.")
 
 
 def _agreed(output: Path) -> bool:

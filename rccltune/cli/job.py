@@ -123,6 +123,10 @@ def job(
     written(output, found)
     figure = draw(output, found)
     console.result(found.as_plain(), _text(found, figure, color=console.color))
+    if _pays(found):
+        console.say("Next: rccltune deploy DIR hands the rules to jobs.")
+    else:
+        console.say(f"Next: rccltune why {output}/plugin-*.log says which rules answered.")
     if found.rules is not None and found.rules.verdict.value == "slower":
         raise VerificationError(
             "the job is slower with the rules",

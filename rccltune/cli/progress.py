@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any, Final
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any, Final, cast
 
-from rccltune.cli.console import Console
+from rccltune.cli.console import Console, columns
 from rccltune.model import Reporter, format_size, format_time, shown
 
 if TYPE_CHECKING:
@@ -17,6 +18,8 @@ if TYPE_CHECKING:
 # A log gets a line when so long nothing was said, then after twice that, up to the most.
 _FIRST_S: Final = 30.0
 _MOST_S: Final = 600.0
+# Two launches foresee the same where what the second says is so near to what the first said.
+_AGREES: Final = 1.25
 
 
 class Shown(Reporter):
@@ -31,6 +34,7 @@ class Shown(Reporter):
         """Keep both."""
         self._console = console
         self._show = show
+        self._before: Progress | None = None
 
     def say(self, text: str) -> None:
         """As the command line wants it."""
@@ -41,8 +45,18 @@ class Shown(Reporter):
         self._console.detail(text)
 
     def progress(self, step: object) -> None:
-        """Show it."""
-        self._show(step)
+        """Show it, with the time left where two launches agree on that."""
+        self._show(self._foreseen(cast("Progress", step)))
+
+    def _foreseen(self, progress: Progress) -> Progress:
+        """The same without its time left, unless the launch before foresaw nearly the same."""
+        before, self._before = self._before, progress
+        left_s = progress.left_s
+        if before is None or before.left_s is None or left_s is None or before.of != progress.of:
+            return replace(progress, left_s=None)
+        expected_s = before.left_s - (progress.elapsed_s - before.elapsed_s)
+        agrees = left_s / _AGREES <= expected_s <= left_s * _AGREES
+        return progress if agrees else replace(progress, left_s=None)
 
 
 class _Log(Shown):
@@ -70,22 +84,19 @@ class _Log(Shown):
 
 
 @contextmanager
-def progress_of(
-    console: Console, *, n_launches: int | None = None, estimate_s: float | None = None
-) -> Iterator[Reporter]:
+def progress_of(console: Console, *, n_launches: int | None = None) -> Iterator[Reporter]:
     """Who is told of each launch of a sweep or a verification.
 
     Args:
         console: where it is shown.
         n_launches: that are to be made, None where nobody knows yet.
-        estimate_s: what they take.
     """
     if console.as_json:
         yield Shown(console, lambda progress: console.event("launch", event(progress), ""))
     elif console.verbosity < 0:
         yield Shown(console, lambda progress: console.warn(progress.ran.outcome.notices))
     elif sys.stderr.isatty():
-        yield from _bar(console, n_launches, estimate_s)
+        yield from _bar(console, n_launches)
     else:
         yield _Log(console)
 
@@ -161,35 +172,38 @@ def _best(progress: Progress) -> str:
     return f"best at {format_size(key[1])}: {setting}, {format_time(time_us)}"
 
 
-def _bar(console: Console, n_launches: int | None, estimate_s: float | None) -> Iterator[Reporter]:
+def _bar(console: Console, n_launches: int | None) -> Iterator[Reporter]:
     from rich.console import Console as RichConsole
-    from rich.progress import (
-        BarColumn,
-        MofNCompleteColumn,
-        SpinnerColumn,
-        TextColumn,
-        TimeElapsedColumn,
-    )
     from rich.progress import Progress as Bar
+    from rich.progress import ProgressColumn, SpinnerColumn, Task
+    from rich.text import Text
 
-    columns = (
-        SpinnerColumn(),
-        TextColumn("{task.description}", markup=False),
-        BarColumn(),
-        MofNCompleteColumn(),
-        TimeElapsedColumn(),
-        TextColumn("{task.fields[left]}  {task.fields[best]}", markup=False),
-    )
+    class Line(ProgressColumn):
+        """Whatever of it the terminal has room for."""
+
+        def render(self, task: Task) -> Text:
+            """Without the spinner and the blank behind it; the last column stays free."""
+            parts = [str(task.fields[name]) for name in ("left", "best")]
+            done = bar_line(
+                columns(error=True) - 3,
+                done=int(task.completed),
+                of=None if task.total is None else int(task.total),
+                elapsed_s=task.elapsed or 0.0,
+                what=task.description,
+                more=[part for part in parts if part],
+            )
+            return Text(done)
+
     terminal = RichConsole(
-        stderr=True, no_color=not console.color, markup=False, emoji=False, highlight=False
+        stderr=True,
+        no_color=not console.color,
+        markup=False,
+        emoji=False,
+        highlight=False,
+        width=columns(error=True),
     )
-    with Bar(*columns, console=terminal) as bar:
-        task = bar.add_task(
-            "measuring",
-            total=n_launches,
-            left="" if estimate_s is None else f"about {minutes(estimate_s)}",
-            best="",
-        )
+    with Bar(SpinnerColumn(), Line(), console=terminal) as bar:
+        task = bar.add_task("measuring", total=n_launches, left="", best="")
 
         def show(progress: Progress) -> None:
             bar.update(
@@ -199,9 +213,39 @@ def _bar(console: Console, n_launches: int | None, estimate_s: float | None) -> 
                 description=shown(
                     f"{progress.ran.launch.collectives[0].value} {_setting(progress)}"
                 ),
-                left=f"{_left(progress)} left" if progress.left_s is not None else "",
+                left=f"{_left(progress)} left" if _left(progress) else "",
                 best=shown(_best(progress)),
             )
             console.warn(progress.ran.outcome.notices)
 
         yield Shown(console, show)
+
+
+# What share of the line the bar takes.
+_BAR: Final = 8
+
+
+def bar_line(
+    width: int, *, done: int, of: int | None, elapsed_s: float, what: str, more: Sequence[str]
+) -> str:
+    """One line for a terminal: how far it is and how long, then whatever has room beside it.
+
+    Args:
+        width: columns that it may take.
+        done: launches made.
+        of: launches to be made as far as is known.
+        elapsed_s: seconds since the first began.
+        what: what was measured last.
+        more: what else to say, the most useful first.
+    """
+    room = width // _BAR
+    filled = min(room, room * done // of) if of else 0
+    minutes_, seconds = divmod(int(elapsed_s), 60)
+    line = (
+        f"{'━' * filled}{'╌' * (room - filled)}  "
+        f"{done}/{'?' if of is None else of}  {minutes_}:{seconds:02}"
+    )
+    for part in (*more[:1], what, *more[1:]):
+        if len(line) + 2 + len(part) <= width:
+            line += f"  {part}"
+    return line

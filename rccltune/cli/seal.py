@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from pathlib import Path
 
 import click
@@ -41,3 +42,4 @@ def seal(*, console: Console, rules: Path) -> None:
         lines.append(f"Before: {done.was}")
     plain = {"path": str(done.path), "rows": done.n_rows, "was": done.was, "changed": done.changed}
     console.result(plain, lay(lines))
+    console.say(f"Next: rccltune explain {shlex.quote(str(rules))} shows what it will do.")

@@ -184,15 +184,14 @@ def _show(console: Console, plans: Sequence[Prepared], scales: Sequence[Scale]) 
     named = {scale.short: one for scale, one in zip(scales, plain, strict=False)}
     texts = (lay([str(one.folder)] * bool(scales) + [plan_text(one)]) for one in plans)
     console.result({"scales": named} if scales else plain[0], lay(texts, gap="\n\n"))
+    console.say("Next: the same command without --plan.")
 
 
 def _measure(console: Console, prepared: Prepared, extras: Extras, *, force: bool) -> None:
     from rccltune import measure
 
     talk_before(console, prepared)
-    with progress_of(
-        console, n_launches=len(prepared.left), estimate_s=prepared.estimate_s
-    ) as reporter:
+    with progress_of(console, n_launches=len(prepared.left)) as reporter:
         done = measure.sweep(
             prepared,
             reporter=reporter,
@@ -224,9 +223,7 @@ def _hold_beside(console: Console, prepared: Prepared, beside: Prepared) -> None
     from rccltune import measure
 
     console.say(f"rccl-tests beside it, nothing forced: {len(beside.left)} launches")
-    with progress_of(
-        console, n_launches=len(beside.left), estimate_s=beside.estimate_s
-    ) as reporter:
+    with progress_of(console, n_launches=len(beside.left)) as reporter:
         found = measure.cross_check(
             prepared,
             beside,
@@ -264,23 +261,15 @@ def site_of(console: Console, request: Request, output: Path) -> Site:
     return site
 
 
-def talk_before(console: Console, prepared: Prepared, more: str = "") -> None:
-    """What a user should know before anything starts.
-
-    Args:
-        console: where to.
-        prepared: what is measured.
-        more: what is done after it and how long that takes, a line.
-    """
+def talk_before(console: Console, prepared: Prepared) -> None:
+    """What a user should know before anything starts."""
     for remark in prepared.site.remarks:
         console.say(remark)
     console.say(f"Method: {prepared.method}")
     for said in _not_measured(prepared):
         console.say(said)
-    there = f" ({len(prepared.done)} are there already)" if prepared.done else ""
-    console.say(f"{len(prepared.left)} launches to make{there}, {_expected(prepared)}")
-    if more:
-        console.say(more)
+    there = f"; {len(prepared.done)} are there already" if prepared.done else ""
+    console.say(f"{_launches(prepared)} to make{there}{_more_rounds(prepared)}")
     for where, name, value in prepared.filled:
         console.say(f"{where} sets {name}={value} in every rank of every launch")
     if prepared.cleared:
@@ -317,22 +306,39 @@ def plan_text(prepared: Prepared) -> Laid:
     lines += [f"not measured: {one}: quarantined, {one.reason}" for one in prepared.quarantined]
     lines += [f"not measured: variant {said}" for said in prepared.refused]
     lines += prepared.left_out
-    for title, pairs in (("cleared", prepared.cleared), ("passed", prepared.passed)):
-        listed = [f"  {name}={value}" for name, value in pairs] or ["  (none)"]
-        lines += [f"{title}:", *listed]
-    files = [f"  {name}={value} ({where})" for where, name, value in prepared.filled]
-    lines += ["set by configuration files:", *(files or ["  (none)"])]
+    listed = {
+        "cleared": [f"{name}={value}" for name, value in prepared.cleared],
+        "passed": [f"{name}={value}" for name, value in prepared.passed],
+        "set by configuration files": [
+            f"{name}={value} ({where})" for where, name, value in prepared.filled
+        ],
+    }
+    for title, pairs in listed.items():
+        if pairs:
+            lines += [f"{title}:", *(f"  {pair}" for pair in pairs)]
     lines.append(f"method: {prepared.method}")
-    lines.append(f"{len(prepared.left)} launches, {_expected(prepared)}")
+    lines.append(f"{_launches(prepared)}, {_expected(prepared)}")
     return lay(lines)
+
+
+def _launches(prepared: Prepared) -> str:
+    n = len(prepared.left)
+    return f"{n} launch{'es' * (n != 1)}"
+
+
+def _more_rounds(prepared: Prepared) -> str:
+    """What a search may want after these launches, empty where nothing."""
+    n = prepared.most_following
+    if n < 2:
+        return "; perhaps one more round" * n
+    return f"; up to {n} more rounds"
 
 
 def _expected(prepared: Prepared) -> str:
     """How long it takes; what a search will want is not known before, and has a bound."""
     said = f"about {minutes(prepared.estimate_s)}"
-    if n := prepared.most_following:
-        rounds = "perhaps one more round" if n == 1 else f"up to {n} more rounds"
-        said += f"; {rounds}, about {minutes(prepared.most_s)} in all"
+    if more := _more_rounds(prepared):
+        said += f"{more}, about {minutes(prepared.most_s)} in all"
     if prepared.budget_s is not None and prepared.most_s > prepared.budget_s:
         said += f"; --budget {minutes(prepared.budget_s)} ends it"
     return said

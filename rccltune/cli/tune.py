@@ -102,15 +102,12 @@ def tune(
             )
         prepared = measure.prepare_request(request, site, output, lifts=lift_quarantine)
         extras.check(prepared)
-        expected = verify.outlook(prepared.sweep, prepared.site, prepared.done)
         if plan_only:
+            expected = verify.outlook(prepared.sweep, prepared.site, prepared.done)
             _show(console, prepared, expected)
             return
-        is_verified = (output / verify.FOLDER).exists()
-        talk_before(console, prepared, "" if is_verified else _proving(expected))
-        with progress_of(
-            console, n_launches=len(prepared.left), estimate_s=prepared.estimate_s
-        ) as reporter:
+        talk_before(console, prepared)
+        with progress_of(console, n_launches=len(prepared.left)) as reporter:
             done = tune_tune(
                 prepared,
                 choosing.options,
@@ -153,10 +150,7 @@ def _show(console: Console, prepared: Prepared, expected: Outlook) -> None:
         f"about {minutes(expected.starts_s)}; more with each rule"
     )
     console.result(plain, lay([plan_text(prepared), line]))
-
-
-def _proving(expected: Outlook) -> str:
-    return f"Then the rules are verified, about {minutes(expected.starts_s)} or more"
+    console.say("Next: the same command without --plan.")
 
 
 def _text(done: Tuned) -> Laid:

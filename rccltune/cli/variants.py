@@ -46,6 +46,7 @@ def variants(
     told = [(spec, _with(site, parameter)) for spec, parameter in found]
     text = lay((_details(*one) for one in told), gap="\n\n") if names else _list(told)
     console.result([_plain(*one) for one in told], text)
+    console.say("Next: rccltune sweep --variant NAME measures settings in one of them.")
 
 
 def _site(library: str | None) -> Site:

@@ -217,8 +217,11 @@ def verify(
     with progress_of(console) as reporter:
         done = verify_rules(request, measured.sweep, site, reporter=reporter)
     console.result(to_plain(done.file), text_of(done))
-    if done.after.rules:
-        console.say("Next: rccltune report; rccltune deploy DIR hands the rules to jobs.")
+    console.say(
+        "Next: rccltune report; rccltune deploy DIR hands the rules to jobs."
+        if done.after.rules
+        else "Next: rccltune report shows what was measured; jobs stay as they are."
+    )
     if keep_losers and done.harmed:
         raise VerificationError(
             "with the rules sizes that they do not answer are slower: " + in_words(done.harmed),

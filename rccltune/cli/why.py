@@ -49,6 +49,7 @@ def why(
 
     found = explain_job(files, rules, collective)
     console.result(_plain(found), _text(found))
+    console.say("Next: rccltune job -- COMMAND measures whether the rules make this job faster.")
 
 
 def _plain(found: Verdict) -> dict[str, Any]:

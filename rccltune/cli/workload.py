@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -102,6 +103,7 @@ def show(
     whole = job.read_merged(files, _stated(collective, ranks, nodes), scale_captured)
     found = job.show(whole, rules=rules, folder=session, steps=steps, reporter=console)
     console.result(found.as_plain(), _text(found, len(found.shares) if everything else _SHOWN))
+    console.say("Next: rccltune sweep --workload FILE measures these sizes, and no others.")
 
 
 @workload.command("merge", short_help="One file of those of many ranks.")
@@ -164,6 +166,8 @@ def merge(
         f"{whole.calls} calls of {len(whole.counts)} sizes, {len(whole.recorders)} recordings, "
         f"in {output}",
     )
+    path = shlex.quote(str(output))
+    console.say(f"Next: rccltune workload show {path}, rccltune sweep --workload {path}")
 
 
 def _tell_snapshots(console: Console, files: tuple[Path, ...]) -> None:

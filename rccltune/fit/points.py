@@ -264,6 +264,7 @@ def _stall_notice(
         else "nothing to do where a launch stalled once; if it stalls in every sweep, look for "
         "other jobs on the node.",
         where=launch,
+        count=len(stalls),
     )
 
 
@@ -290,6 +291,7 @@ def doubt_notices(doubted: Counter[Doubt], wrong: Counter[Disqualified]) -> list
                 caution=Caution.DOUBTED_SAMPLES,
                 message=f"{sum(others.values())} samples were not used: {listed}",
                 remedy="samples.csv names each of them.",
+                count=sum(others.values()),
             )
         )
     return notices

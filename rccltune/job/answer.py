@@ -1,6 +1,6 @@
 """Does it pay, and does communication matter to the job at all: runs compared, round by round.
 
-A round has one run of each arm, one after the other, so that what the machine does over minutes is
+A round has one run of each kind, one after the other, so that what the machine does over minutes is
 in all of them. What counts is the logarithm of the ratio of two runs of one round; an interval
 comes from the rounds and from nothing inside a run.
 """
@@ -44,7 +44,7 @@ class Answer:
         control_hits: calls that the bad rules answered.
         drift: of the job as it is from its first run to its last, as a fraction; None from fewer
             than three.
-        differences: between arms that should do the same, one sentence each.
+        differences: between kinds that should do the same, one sentence each.
     """
 
     what: str
@@ -131,7 +131,7 @@ def _run_plain(run: Run) -> dict[str, Any]:
 
 
 def good(runs: Sequence[Run], arm: Arm) -> list[Run]:
-    """The runs of an arm that ended well, by their number: the n-th is of the n-th round."""
+    """The runs of a kind that ended well, by their number: the n-th is of the n-th round."""
     return [run for run in runs if run.arm is arm and run.measured is not None]
 
 
@@ -141,10 +141,10 @@ def values(runs: Sequence[Run], arm: Arm) -> list[float]:
 
 
 def compared_runs(runs: Sequence[Run], arm: Arm, *, rate: bool) -> Compared | None:
-    """An arm beside the job as it is, by rounds that have both; None without one.
+    """A kind beside the job as it is, by rounds that have both; None without one.
 
     Args:
-        runs: of all arms.
+        runs: of all kinds.
         arm: to be compared.
         rate: whether more is better.
     """
@@ -169,7 +169,7 @@ def drift(runs: Sequence[Run]) -> float | None:
 
 
 def differences(runs: Sequence[Run]) -> tuple[str, ...]:
-    """What arms should have in common and have not, and what weakens their numbers."""
+    """What kinds should have in common and have not, and what weakens their numbers."""
     said: list[str] = []
     base = good(runs, Arm.AS_IS)
     for arm in (Arm.RULES, Arm.CONTROL):
@@ -204,7 +204,7 @@ def _listed(numbers: set[int]) -> str:
 
 
 def _losses(base: Sequence[Run], other: Sequence[Run], arm: Arm) -> list[str]:
-    """Arms that began with another loss did something else; each varies by its seed as it may."""
+    """Kinds that began with another loss did something else; each varies by its seed as it may."""
     ours, theirs = (
         [run.measured.first_loss for run in runs if run.measured and run.measured.first_loss]
         for runs in (base, other)

@@ -50,7 +50,7 @@ class Arm(Enum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Rules:
-    """A rule file for an arm.
+    """A rule file for a kind of run.
 
     Attributes:
         needs: (name, value) that the ranks get beside it.
@@ -61,7 +61,7 @@ class Rules:
 
 
 def turn(round_number: int, arms: Sequence[Arm]) -> tuple[Arm, ...]:
-    """The arms of a round in order: each is first, in the middle and last equally often."""
+    """The kinds of a round in order: each is first, in the middle and last equally often."""
     at = round_number % len(arms)
     turned = (*arms[at:], *arms[:at])
     return turned if (round_number // len(arms)) % 2 == 0 else turned[::-1]
@@ -77,7 +77,7 @@ def environment(
     Args:
         site: what rccltune itself was started with.
         run: the run's own folder, absolute.
-        rules: of the arm; None for the job as it is, which gets nothing of ours but where its
+        rules: of the kind; None for the job as it is, which gets nothing of ours but where its
             steps go.
         library: the plugin.
     """
@@ -98,7 +98,7 @@ def environment(
 
 
 def check_site(site: Mapping[str, str]) -> None:
-    """Stop where a variable of ours would make arms alike.
+    """Stop where a variable of ours would make kinds alike.
 
     Raises:
         CommandLineError: RCCLTUNE_SCHEDULE goes before any rule.
@@ -172,7 +172,7 @@ def _row(
 
 
 def set_in(site: Mapping[str, str]) -> tuple[str, ...]:
-    """``NAME=VALUE`` of what chooses in every arm, rules or not."""
+    """``NAME=VALUE`` of what chooses in every kind, rules or not."""
     return tuple(f"{name}={site[name]}" for name in CHOOSING if site.get(name))
 
 

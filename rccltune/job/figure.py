@@ -1,4 +1,4 @@
-"""Runs in their order, by arm: how fast each was beside the job as it is, and what is certain."""
+"""Runs in their order, by kind: how fast each was beside the job as it is, and what is certain."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
 """When runs are compared, and which part of the chance of a false answer each look may use.
 
-Runs are compared after planned rounds, so that an arm that is told apart stops, and a last time
+Runs are compared after planned rounds, so that a kind that is told apart stops, and a last time
 when the budget is over. The looks share the chance of a false answer: half of it is the last one's,
 the rest is split among the planned ones. Whenever it ends, an interval that is said holds the truth
 but for ``LEVEL``.
@@ -38,7 +38,7 @@ _FAR: Final = 50.0
 
 
 class Verdict(Enum):
-    """What an arm is beside the job as it is."""
+    """What a kind is beside the job as it is."""
 
     FASTER = "faster"
     SLOWER = "slower"
@@ -49,10 +49,10 @@ class Verdict(Enum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Compared:
-    """An arm beside the job as it is.
+    """A kind beside the job as it is.
 
     Attributes:
-        speed: natural logarithm of the arm's speed over that of the job as it is.
+        speed: natural logarithm of the kind's speed over that of the job as it is.
         share: of the chance of a false answer, that this look may use.
     """
 
@@ -121,12 +121,12 @@ def _percent(logarithm: float) -> float:
 
 
 def compared(arm: Arm, as_is: Sequence[float], own: Sequence[float]) -> Compared | None:
-    """An arm beside the job as it is: at the first look that settles it, else at the last one.
+    """A kind beside the job as it is: at the first look that settles it, else at the last one.
 
     Args:
         arm: what is compared.
         as_is: times of the job as it is, a round each.
-        own: of the arm, of the same rounds.
+        own: of the kind, of the same rounds.
 
     Returns:
         None without a round.
@@ -143,7 +143,7 @@ def compared(arm: Arm, as_is: Sequence[float], own: Sequence[float]) -> Compared
 
 
 def is_over(found: Compared) -> bool:
-    """Whether an arm needs no more runs: the rules settled, the control told apart or harmless."""
+    """Whether a kind needs no more runs: the rules settled, the control told apart or harmless."""
     if found.arm is Arm.CONTROL:
         return found.costs or found.costs_nothing
     return found.is_settled

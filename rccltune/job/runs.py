@@ -1,7 +1,7 @@
 """One run of the user's command: started in a folder of its own, ended whole, kept.
 
 FOLDER/job.json                     what is tried
-FOLDER/rules.csv control.csv        what the arms get
+FOLDER/rules.csv control.csv        what each kind gets
 FOLDER/runs/007-rules/              stdout.log stderr.log steps-*.json plugin-*.log record-*.csv
                                     outcome.json (written last), and what the job writes there
 """
@@ -19,7 +19,7 @@ from typing import Final
 from rccltune import launch, model, session, why
 from rccltune.job.arms import Arm
 from rccltune.job.measures import Measured, measured
-from rccltune.model import Line, Number, OutputError, Whole
+from rccltune.model import Line, Number, OutputError, Whole, reason_of
 
 OUTCOME: Final = "outcome.json"
 _NAME: Final = re.compile(r"([0-9]{3,})-(as-is|rules|control)")
@@ -191,7 +191,7 @@ def answers(folder: Path) -> Answers | None:
                     own.line(path.name, line)
         except OSError as error:
             raise OutputError(
-                f"the plugin's log cannot be read: {error}", where=str(path)
+                f"the plugin's log cannot be read: {reason_of(error)}", where=str(path)
             ) from error
     job = evidence.finish({})
     totals = job.totals.values()

@@ -20,6 +20,7 @@ from rccltune.model import (
     Scale,
     Setting,
     Zone,
+    reason_of,
 )
 from rccltune.rules import accepted
 from rccltune.workload import Saving, Share, Source, State, Stated, Timed, Workload
@@ -33,7 +34,7 @@ def saving(
 ) -> Saving:
     """What rules save of a recorded job, estimated from the sessions that they were made of.
 
-    Calls whose size was not measured, of the untouched site and of the rule's setting, count as
+    Calls whose size was not measured, of the baseline and of the rule's setting, count as
     not known; those that no rule is for take what they took.
 
     Args:
@@ -245,7 +246,7 @@ def show(
     Args:
         whole: merged.
         rules: a rule file, None for none.
-        folder: a session with the times of the untouched site, None for none.
+        folder: a session with the times of the baseline, None for none.
         steps: that the job made while it was recorded.
         reporter: told what is worth telling.
 
@@ -274,12 +275,14 @@ def _rules(path: Path) -> tuple[Rule, ...]:
     try:
         content = path.read_bytes()
     except OSError as error:
-        raise InputFileError(f"the rule file cannot be read: {error}", where=str(path)) from error
+        raise InputFileError(
+            f"the rule file cannot be read: {reason_of(error)}", where=str(path)
+        ) from error
     return accepted(content, path, "correct these lines.").rules
 
 
 def _remarks(whole: Workload) -> list[str]:
-    """What must be known to believe the figures."""
+    """What must be known to trust the figures."""
     sources = {one.source for one in whole.recorders} or {Source.RECORD}
     said = [BLIND[source] for source in Source if source in sources]
     if Source.LOG in sources and Source.RECORD not in sources:

@@ -15,7 +15,7 @@ class Spared:
     """What could be spared of a call, or of many calls.
 
     Attributes:
-        before_us: time of the untouched site.
+        before_us: time of the baseline.
         most_us: what the fastest measured setting spares of it, 0 and up.
         low_us: the same where both lie at the ends of their spreads that are near each other.
         high_us: where they lie at the ends that are far from each other.
@@ -38,7 +38,7 @@ class Times:
             self._curves.setdefault(key, []).append(curve)
 
     def before(self, collective: Collective, scale: Scale, nbytes: int) -> float | None:
-        """The untouched site's, in µs; the median of what no tuner can tell apart."""
+        """The baseline's, in µs; the median of what no tuner can tell apart."""
         return self._time(collective, scale, nbytes, None)
 
     def under(
@@ -48,7 +48,7 @@ class Times:
         return self._time(collective, scale, nbytes, setting)
 
     def most(self, collective: Collective, scale: Scale, nbytes: int) -> Spared | None:
-        """What the fastest measured setting spares of the untouched site's time; None unmeasured.
+        """What the fastest measured setting spares of the baseline's time; None unmeasured.
 
         Of settings that never gave wrong results, in the default variant.
         """

@@ -195,7 +195,7 @@ class _Trial:
     # --- what comes next --------------------------------------------------------------------------
 
     def _active(self) -> tuple[Arm, ...]:
-        """Arms that still have something to tell."""
+        """Kinds that still have something to tell."""
         rules = self._compared(Arm.RULES)
         found = []
         if rules is None or not self._is_told(rules):
@@ -209,7 +209,7 @@ class _Trial:
         return judging.compared_runs(self.runs, arm, rate=self.request.rate)
 
     def _is_told(self, found: Compared) -> bool:
-        """Whether an arm is told apart, or cannot be within the budget."""
+        """Whether a kind is told apart, or cannot be within the budget."""
         if is_over(found):
             return True
         n_rounds = found.speed.n_launches
@@ -250,7 +250,7 @@ class _Trial:
         return sum(one.outcome.duration_s for one in self.runs)
 
     def _round_s(self, *active: Arm) -> float:
-        """What a round of these arms takes at the most, the job as it is among them."""
+        """What a round of these kinds takes at the most, the job as it is among them."""
         return sum(
             max(one.outcome.duration_s for one in found)
             for arm in {Arm.AS_IS, *active}

@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Final
 
-from rccltune.model import InputFileError, lay
+from rccltune.model import InputFileError, lay, reason_of
 
 _SLOTS: Final = re.compile(r"\bslots=(\d+)")
 _COLON: Final = re.compile(r"([\w.-]+):(\d+)")
@@ -79,7 +79,9 @@ def _texts(path: Path) -> list[str]:
     try:
         lines = path.read_text(encoding="utf-8").splitlines()
     except (OSError, UnicodeDecodeError) as error:
-        raise InputFileError(f"the host file cannot be read: {error}", where=str(path)) from error
+        raise InputFileError(
+            f"the host file cannot be read: {reason_of(error)}", where=str(path)
+        ) from error
     return [line.partition("#")[0].strip() for line in lines]
 
 

@@ -1,9 +1,9 @@
 """Which environment variables reach a benchmark: only those that choose are cleared.
 
-A variable that picks an algorithm would falsify every arm, so it is removed; one that picks an
+A variable that picks an algorithm would falsify every launch, so it is removed; one that picks an
 interface, a transport or a log file belongs to the site, and removing it stops jobs or, on some
 shared machines, does harm. The list of the first kind is closed and stands here; everything else
-passes to every rank of every arm, baseline included, and is recorded.
+passes to every rank of every launch, baseline included, and is recorded.
 """
 
 from __future__ import annotations

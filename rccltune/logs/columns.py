@@ -232,7 +232,7 @@ def size(text: str) -> int:
 
 
 def doubt_of(nbytes: int, time_us: float | None, n_wrong: int | None) -> Doubt | None:
-    """The gravest reason not to use a half-row, from its own numbers."""
+    """The gravest reason not to use a timing, from its own numbers."""
     if n_wrong:
         return Doubt.WRONG
     if nbytes == 0:

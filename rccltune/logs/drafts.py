@@ -1,7 +1,7 @@
-"""Half-rows as a file tells them, before options and assumptions are laid beside them.
+"""Timings as a file tells them, before options and assumptions are laid beside them.
 
 Samples are frozen and know their launch, which depends on how many runs the file turns out to
-hold; until then a half-row is a :class:`Draft`.
+hold; until then a timing is a :class:`Draft`.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from rccltune.model import (
 class Said:
     """What a file itself says about a run or a row; ``None`` is unsaid.
 
-    Compared by identity: one object stands for all half-rows that share it, so that what it
+    Compared by identity: one object stands for all timings that share it, so that what it
     means is worked out once per table and not once per row.
 
     Attributes:
@@ -87,10 +87,10 @@ class Run:
         said: what holds for the whole run.
         header: line of the table's header, or its first row.
         average: bus bandwidth as the benchmark summed it up.
-        busbw_sum: sum over the half-rows read, to be compared with it.
-        peak: (algbw, busbw, line) of the half-row with the largest algbw, whose ratio tells
+        busbw_sum: sum over the timings read, to be compared with it.
+        peak: (algbw, busbw, line) of the timing with the largest algbw, whose ratio tells
             collective and ranks best.
-        out_of_bounds: half-rows that the benchmark's own summary calls wrong.
+        out_of_bounds: timings that the benchmark's own summary calls wrong.
         executed: what the library's log says it ran, by collective and size.
         ordered: NCCL_ALGO and NCCL_PROTO by the command that started it.
         forced: the same by the library's log, once all of it was read.
@@ -124,7 +124,7 @@ class Run:
     max_size: int | None = None
 
     def add(self, line: int, algbw: float | None, busbw: float | None) -> None:
-        """Take a half-row's bandwidths into the mean and the peak; zeros count, nan does not."""
+        """Take a timing's bandwidths into the mean and the peak; zeros count, nan does not."""
         if busbw is None or not isfinite(busbw):
             return
         self.busbw_sum += busbw

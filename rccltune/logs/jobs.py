@@ -199,7 +199,7 @@ class Book:
         forced: NCCL_ALGO and NCCL_PROTO by the library's log.
         commands: command lines.
         schedule: line where our plugin says that it runs one setting after the other.
-        out_of_bounds: wrong half-rows by the summary whose average is still to come.
+        out_of_bounds: wrong timings by the summary whose average is still to come.
         libraries: versions of the library, with the line that first names each.
         started: line where the last run began.
         first: first line with text that was looked at.

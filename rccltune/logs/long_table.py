@@ -196,7 +196,7 @@ class RecordReader:
             return None, Doubt.BYPASSED
 
     def _placed(self, said: Said, cells: Sequence[str]) -> list[tuple[Said, str]]:
-        """The row's half-rows, each with its time as written; a blank one is not there."""
+        """The row's timings, each with its time as written; a blank one is not there."""
         if not self._times or self._times == ["time"]:
             return [(said, self._cell(cells, "time"))]
         halves = []

@@ -18,7 +18,7 @@ from rccltune.logs.resolver import Resolver
 from rccltune.logs.samples import fingerprint_of, samples_of
 from rccltune.logs.text_log import TextReader
 from rccltune.logs.versions import different_libraries
-from rccltune.model import Caution, Fingerprint, Notice, OutputError, Sample, Stated
+from rccltune.model import Caution, Fingerprint, Notice, OutputError, Sample, Stated, reason_of
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -26,7 +26,7 @@ class Reading:
     """All that was learnt from one file.
 
     Attributes:
-        samples: every half-row, doubted ones included, in the file's order within each run.
+        samples: every timing, flagged ones included, in the file's order within each run.
         notices: what weakens them, each with its remedy.
         fingerprint: the machine as far as the file, the options and the assumptions tell it.
         tables: how many runs gave samples.
@@ -76,7 +76,7 @@ def open_log(path: Path) -> BinaryIO:
         return path.open("rb")
     except (OSError, ValueError) as error:
         raise OutputError(
-            f"the file cannot be read: {error}",
+            f"the file cannot be read: {reason_of(error)}",
             where=str(path),
             hint="check the name and its permissions.",
         ) from error
@@ -93,7 +93,9 @@ def head_of(stream: BinaryIO, name: str) -> bytes:
         stream.seek(0)
     except OSError as error:
         raise OutputError(
-            f"the file cannot be read: {error}", where=name, hint="copy it to a local disk first."
+            f"the file cannot be read: {reason_of(error)}",
+            where=name,
+            hint="copy it to a local disk first.",
         ) from error
     if not head.strip():
         raise OutputError(
@@ -137,7 +139,7 @@ def lines_of(stream: BinaryIO, name: str) -> Iterator[bytes]:
                 line = read(MAX_LINE)
     except OSError as error:
         raise OutputError(
-            f"the file cannot be read to its end: {error}",
+            f"the file cannot be read to its end: {reason_of(error)}",
             where=f"{name}:{number}",
             hint="copy it to a local disk first.",
         ) from error

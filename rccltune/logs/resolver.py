@@ -1,6 +1,6 @@
 """What a file, the options and the assumptions say together.
 
-A file is believed; an option fills what it leaves unsaid and must not contradict it; an
+A file is trusted; an option fills what it leaves unsaid and must not contradict it; an
 assumption fills what neither says. What is still missing and needed is asked for by name.
 """
 
@@ -76,7 +76,7 @@ class Resolver:
         self._shared: dict[CurveKey, CurveKey] = {}
 
     def key(self, said: Said) -> CurveKey:
-        """Key of the curve that a half-row lies on; the same object for the same key.
+        """Key of the curve that a timing lies on; the same object for the same key.
 
         Raises:
             CommandLineError: an option contradicts the file.

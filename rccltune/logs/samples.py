@@ -1,4 +1,4 @@
-"""Drafts to samples: launches numbered, doubts that need the key, notices, the fingerprint."""
+"""Drafts to samples: launches numbered, flags that need the key, notices, the fingerprint."""
 
 from __future__ import annotations
 
@@ -149,7 +149,7 @@ def _of_run(run: Run, resolver: Resolver, launch: str) -> Iterable[Sample]:
 
 
 def _doubt(own: Doubt | None, key: CurveKey, executed: Setting | None) -> Doubt | None:
-    """Doubt from the row's own numbers, else from what it is compared with."""
+    """Flag from the row's own numbers, else from what it is compared with."""
     if own in (Doubt.ZERO_BYTES, Doubt.NO_TIME):
         return own
     if key.scale.n_ranks == 1:
@@ -224,7 +224,7 @@ def _check_factor(run: Run, resolver: Resolver) -> None:
 
 
 def _check_baseline(run: Run, resolver: Resolver) -> None:
-    """Refuse several settings, or a forced choice, that the user calls the untouched site.
+    """Refuse several settings, or a forced choice, that the user calls the baseline.
 
     Raises:
         CommandLineError: --baseline is not what the file shows.
@@ -263,7 +263,7 @@ _WHOLE: Final = frozenset(
 
 
 def _of_type(key: CurveKey, nbytes: int, count: int | None) -> Doubt | None:
-    """Doubt where the type is none, or where size and count of elements are not of one row.
+    """Flag where the type is none, or where size and count of elements are not of one row.
 
     The count is that of one rank's share in newer benchmarks, of the whole in older ones.
     """

@@ -1,4 +1,4 @@
-"""One text table: rows to half-rows, by the columns of its header.
+"""One text table: rows to timings, by the columns of its header.
 
 Rows are allowed to be shorter than their header: benchmarks print blanks for an operation that
 has none, leave out the in-place half, or announce columns that they do not fill.
@@ -249,7 +249,7 @@ class Lane:
         self._own = own.or_else(run.said)
 
     def of(self, placement: Placement) -> Said:
-        """Facts shared by the half-rows of one placement."""
+        """Facts shared by the timings of one placement."""
         placed = Said(line=self._own.line, placement=placement)
         found = self.said[placement] = placed.or_else(self._own)
         return found
@@ -262,7 +262,7 @@ class Table:
         """Nothing was read yet.
 
         Args:
-            run: takes the half-rows.
+            run: takes the timings.
             layout: the header's columns.
             name: file name for messages.
         """
@@ -376,7 +376,7 @@ class Table:
         return value, n_wrong, doubt, algbw, busbw
 
     def _compared(self, nbytes: int, time: str, algbw: str) -> Doubt | None:
-        """Doubt where size, time and algbw contradict each other by more than their rounding."""
+        """Flag where size, time and algbw contradict each other by more than their rounding."""
         collective = self.run.said.collective
         if collective is not None and collective.has_own_algbw:
             return None
@@ -386,7 +386,7 @@ class Table:
     def _derived(
         self, nbytes: int, n_wrong: int | None, algbw: float | None, busbw: float | None
     ) -> Measured:
-        """Half-row of ``-C 1``: the time printed is the CPU's, but algbw is still the GPU's."""
+        """Timing of ``-C 1``: the time printed is the CPU's, but algbw is still the GPU's."""
         self.run.cputime = True
         is_exact = algbw is not None and algbw >= _DERIVABLE
         time_us = derived_us(nbytes, algbw) if is_exact else None
@@ -408,7 +408,7 @@ def _moved(shape: Shape) -> Shape:
 
 
 def _executed(shape: Shape, fields: list[str]) -> tuple[Setting | None, Doubt | None]:
-    """What the benchmark says that ran, and the doubt where it is no setting a tuner knows."""
+    """What the benchmark says that ran, and the flag where it is no setting a tuner knows."""
     words = [fields[shape.algo_at]]
     words.append(fields[shape.proto_at] if shape.proto_at >= 0 else "-")
     channels = fields[shape.channels_at] if shape.channels_at >= 0 else "-"

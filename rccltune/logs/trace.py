@@ -1,8 +1,8 @@
 """The plugin's trace: what ran, and the library's own table beside it.
 
-The plugin notes the host's table as it came, so every launch that loads it shows the same belief,
-whatever was answered. Most rows of a walk repeat one another; each is compared as text, and only
-what is new is understood.
+The plugin notes the host's table as it came, so every launch that loads it shows the same
+prediction, whatever was answered. Most rows of a combined launch repeat one another; each is
+compared as text, and only what is new is understood.
 
 The trace's format is in docs/plugin.md.
 """
@@ -167,7 +167,7 @@ def prove(
 ) -> tuple[Sample, ...]:
     """Say of each sample what ran.
 
-    A doubt that the benchmark's own columns raised stays: they see what happened after the
+    A flag that the benchmark's own columns raised stays: they see what happened after the
     plugin.
 
     Args:
@@ -215,7 +215,7 @@ class Shown:
 
 
 def read_beliefs(text: str, where: str, target: Target) -> Shown:
-    """Read the beliefs of one target from one rank's trace, of one setting or of a walk.
+    """Read the predictions of one target from one rank's trace, of one setting or of many.
 
     Args:
         text: the trace.
@@ -254,7 +254,7 @@ def read_beliefs(text: str, where: str, target: Target) -> Shown:
 
 
 def _belief(target: Target, nbytes: str, table: list[str]) -> Belief:
-    """A belief from the columns ``selectable``, ``host_times_us`` and ``host_choice``."""
+    """A prediction from the columns ``selectable``, ``host_times_us`` and ``host_choice``."""
     cells, times, choice = (grammar.words(text) if text != "-" else [] for text in table)
     if times and len(times) != len(cells):
         raise ValueError(f"{len(times)} times for {len(cells)} cells")

@@ -1,7 +1,7 @@
-"""Samples of a launch that walked through a schedule: which step gave which row, and what ran.
+"""Samples of a launch that went through a schedule: which step gave which row, and what ran.
 
 The recipe and what each benchmark asks are in docs/schedule.md. Rows are matched to steps from the
-end of the warm-up on, and believed only where every rank was asked exactly as often, at exactly
+end of the warm-up on, and trusted only where every rank was asked exactly as often, at exactly
 the sizes that the table shows, as the benchmark's options imply: one call more or less, and a row
 might stand beside the wrong setting.
 """
@@ -36,7 +36,7 @@ class Walk:
     """One rank's way through a schedule.
 
     Attributes:
-        rows: what it was asked, of steps that were over or of a walk that ended.
+        rows: what it was asked, of steps that were over or of a combined launch that ended.
         n_begun: steps that began.
         n_over: calls after the last step.
         ended: whether the communicator was finalized; a trace without it was cut off.
@@ -80,15 +80,15 @@ def read_walk(text: str, where: str) -> Walk:
 
 
 def suspect(walks: Iterable[Walk], questions: Questions) -> Setting | None:
-    """The setting that was in force when a walk failed.
+    """The setting that was in force when a combined launch failed.
 
     Args:
         walks: of all ranks; the one that got furthest tells, since others may not have asked yet.
         questions: what the benchmark's options imply.
 
     Returns:
-        None where nobody can be blamed: before the first pass, in a silent step, where nothing of
-        ours chooses, and after the walk.
+        None where nobody can be blamed: before the first pass, in an idle step, where nothing of
+        ours chooses, and after the combined launch.
     """
     furthest = max(walks, key=lambda walk: (walk.ended, walk.n_begun), default=None)
     if furthest is None or furthest.ended or furthest.n_begun <= questions.leading:
@@ -135,7 +135,7 @@ def place(
 
     Returns:
         Samples of the passes that are proven, in the table's order. The first pass of each
-        setting is doubted: it paid for connections. Every later pass of a setting counts as a
+        setting is flagged: it paid for connections. Every later pass of a setting counts as a
         run of its own (``launch`` gets ``.1``, ``.2`` …), since others ran in between.
 
     Raises:
@@ -244,7 +244,7 @@ def _passes(samples: Iterable[Sample]) -> list[list[Sample]]:
 
 
 def _halves(passes: Iterable[Iterable[Sample]]) -> list[int]:
-    """Half-rows of each line."""
+    """Timings of each line."""
     return list(Counter(row.line for rows in passes for row in rows).values())
 
 
@@ -295,7 +295,7 @@ def _of_step(
 
 
 def _doubt(row: Sample, setting: Setting, n_before: int) -> Doubt | None:
-    """The row's own doubt, what the benchmark's columns say ran, or a setting's first use."""
+    """The row's own flag, what the benchmark's columns say ran, or a setting's first use."""
     if row.doubt is not None:
         return row.doubt
     if row.executed is not None and setting.contradicts(row.executed):

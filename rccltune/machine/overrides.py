@@ -86,7 +86,7 @@ def switches(setting: Setting, *, tells: bool) -> tuple[tuple[str, str], ...]:
     """Environment of a launch where the library's own switches choose.
 
     Args:
-        setting: what it measures; the untouched site's sets no switch.
+        setting: what it measures; the baseline's sets no switch.
         tells: the library's log is to say what ran.
     """
     values = (

@@ -275,11 +275,11 @@ def _split(wanted: RankPlacement, per_oam: int, n_started: int) -> tuple[str, st
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Seating:
-    """Where the ranks of every arm run.
+    """Where the ranks of every launch run.
 
     Attributes:
         n_started: ranks of a launch, those of all groups.
-        environment: chooses the devices, and parts the ranks; set in every arm.
+        environment: chooses the devices, and parts the ranks; set in every launch.
         cleared: the site's own choice, which would count within ours.
         gpus: where each rank is to be, by number; empty where nobody checks.
         remark: for the user, None where ranks run on the whole node.

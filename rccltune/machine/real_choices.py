@@ -193,7 +193,7 @@ def node_of(machine: Fingerprint) -> str:
 
 
 def _doublings(sizes: Iterable[int]) -> Iterator[tuple[int, int]]:
-    """Ranges that a factor of two walks through, one for each odd part, to start rarely."""
+    """Ranges that a factor of two goes through, one for each odd part, to start rarely."""
     chains: dict[int, list[int]] = defaultdict(list)
     for nbytes in sizes:
         if nbytes > 0:

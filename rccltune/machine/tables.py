@@ -12,6 +12,7 @@ from typing import Final
 from rccltune.machine.content import mapped
 from rccltune.machine.files import Root
 from rccltune.machine.software import rocm_folder
+from rccltune.model import reason_of
 
 _LIBRARIES: Final = ("librccl.so.1", "librccl.so")
 _SHARE: Final = "share/rccl/tuner"
@@ -108,7 +109,7 @@ def _compiled_in(library: Path, names: list[str]) -> tuple[bytes | None, str]:
                 start = content.rfind(b"\0", 0, match.start()) + 1
                 texts.add(content[start : content.find(b"\0", match.end())])
     except (OSError, ValueError) as error:
-        return None, f"cannot be read: {error}"
+        return None, f"cannot be read: {reason_of(error)}"
     if len(texts) != 1 or len(held) != 1:
         # Which text belongs to which name only the library's own code knows.
         return (

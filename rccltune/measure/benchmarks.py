@@ -18,7 +18,7 @@ from typing import Final
 from rccltune import launch, machine, session
 from rccltune.launch import Launcher
 from rccltune.machine import Loaded, LoadedLibrary
-from rccltune.model import TUNABLE, Collective, CommandLineError, MachineError, Sweep
+from rccltune.model import TUNABLE, Collective, CommandLineError, MachineError, Sweep, reason_of
 from rccltune.torchbench import command
 
 
@@ -123,7 +123,9 @@ def letters_of(program: str, variables: Mapping[str, str]) -> frozenset[str]:
             check=False,
         )
     except (OSError, subprocess.TimeoutExpired) as error:
-        raise MachineError(f"the benchmark does not start: {error}", where=program) from error
+        raise MachineError(
+            f"the benchmark does not start: {reason_of(error)}", where=program
+        ) from error
     return frozenset(_OPTION.findall(done.stdout + done.stderr))
 
 

@@ -1,4 +1,4 @@
-"""The untouched site through PyTorch beside the same through rccl-tests, where both are here.
+"""The baseline through PyTorch beside the same through rccl-tests, where both are here.
 
 They are other programs with other libraries, so rccl-tests' launches are a session of their own in
 the sweep's folder, and what is compared is only what both measured: the baseline, in place.

@@ -125,7 +125,7 @@ def run_launch(
     began_s = simulated_s(folder)
 
     def job_in(where: Path, argv: Sequence[str]) -> tuple[Job, launch.Environment]:
-        """Of this arm, its files in a folder of their own."""
+        """Of this launch, its files in a folder of their own."""
         values = {"{launch}": str(where), "{session}": str(folder.resolve()), "{id}": wanted.id}
         values["{clock}"] = f"{began_s:.9f}"
         # What runs beside has steps of its own and goes by the rules from first to last.
@@ -276,7 +276,7 @@ def _environment_json(
 def _carried(
     environment: launch.Environment, carry: Carry
 ) -> tuple[tuple[str, ...], Mapping[str, str]]:
-    """Every rank of every arm sees what we set and what the site set, on other hosts too."""
+    """Every rank of every launch sees what we set and what the site set, on other hosts too."""
     names = {name for name, _ in (*environment.added, *environment.passed)}
     # By the launch's tag its ranks are found again; it gets its value when they start.
     return carry({*names, launch.TAG}, {**environment.variables, launch.TAG: ""})

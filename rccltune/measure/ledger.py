@@ -62,12 +62,13 @@ class Ledger:
     def of(self, planned: Launch) -> tuple[Ended, ...]:
         """Every launch that was made for a planned one, in the order in which they were made.
 
-        Attempts; of a walk what it was gone on with, and settings of it that were tried alone.
+        Attempts; of a combined launch what it was gone on with, and settings of it that were tried
+        alone.
         """
         return tuple(sorted(self._by_plan.get(planned.id, ()), key=lambda pair: pair[0].attempt))
 
     def done(self, planned: Launch) -> Ended | None:
-        """The attempt of a planned launch that ended well; of a walk the last one that it took."""
+        """The attempt of a planned launch that ended well; of a combined one the last."""
         if is_walk(planned):
             walks = self._walks(planned)
             return walks[-1] if walks and not self.is_left(planned) else None
@@ -84,7 +85,7 @@ class Ledger:
         return any(session.covers(one, planned) for one in self.quarantined)
 
     def is_to_walk(self, planned: Launch) -> bool:
-        """Whether a walk lacks repeats of a setting that is not under suspicion."""
+        """Whether a combined launch lacks repeats of a setting that is not under suspicion."""
         return not plan.is_walked(planned, self._walked(planned), self._left_out(planned))
 
     def next_attempt(self, planned: Launch) -> Launch:
@@ -99,7 +100,7 @@ class Ledger:
         return self._named(planned, planned)
 
     def suspects(self, planned: Launch) -> dict[Setting, Failure]:
-        """Settings with which a walk failed and that are to be tried alone, and how it did."""
+        """Settings with which a combined launch failed, to be tried alone, and how it failed."""
         barred = session.barred(self.quarantined, planned)
         made = self.of(planned)
         acquitted = {setting_of(one) for one, o in made if not is_walk(one) and is_good((one, o))}
@@ -111,11 +112,11 @@ class Ledger:
         }
 
     def next_alone(self, planned: Launch, setting: Setting) -> Launch:
-        """The launch that tries a setting of a walk alone."""
+        """The launch that tries a setting of a combined launch alone."""
         return self._named(planned, choosing_anew(plan.alone(planned, setting)))
 
     def kept(self, planned: Launch, setting: Setting) -> tuple[int, int]:
-        """How often a setting of a walk was measured, alone too, and how often it was to be."""
+        """How often a setting of a combined launch was measured, alone too, and should be."""
         n_walked, n_planned = plan.n_kept(planned, self._walked(planned), setting)
         alone = [
             pair
@@ -128,17 +129,17 @@ class Ledger:
         return [pair for pair in self.of(planned) if is_walk(pair[0])]
 
     def _walked(self, planned: Launch) -> list[tuple[Launch, int]]:
-        """How far the launches of a walk came."""
+        """How far the launches for a combined one came."""
         return [(one, _n_steps(one, outcome)) for one, outcome in self._walks(planned)]
 
     def _left_out(self, planned: Launch) -> frozenset[Setting]:
-        """What a walk goes on without: SIGKILL comes from outside and says nothing of a setting."""
+        """What a combined launch goes on without; SIGKILL says nothing of a setting."""
         failed = self._failures(planned).items()
         suspected = {setting for setting, failure in failed if failure is not Failure.KILLED}
         return session.barred(self.quarantined, planned) | suspected
 
     def _failures(self, planned: Launch) -> dict[Setting, Failure]:
-        """The worst that launches of a walk say against each setting."""
+        """The worst that launches for a combined one say against each setting."""
         found: dict[Setting, Failure] = {}
         for one, outcome in self._walks(planned):
             for setting, failure in session.failures(one, outcome).items():
@@ -147,7 +148,7 @@ class Ledger:
         return found
 
     def _forgiven(self, planned: Launch) -> dict[Setting, Failure]:
-        """Wrong results that were forgiven; the steps were walked, so only alone is left to try."""
+        """Wrong results that were forgiven; the steps were made, so only alone is left to try."""
         lifted = (replace(o, lifted=False) for _, o in self._walks(planned) if o.lifted)
         pairs = (session.failures(planned, outcome).items() for outcome in lifted)
         return {s: failure for found in pairs for s, failure in found if failure is Failure.WRONG}
@@ -174,7 +175,7 @@ class Ledger:
 
 
 def _n_steps(one: Launch, outcome: Outcome) -> int:
-    """Steps of a walk that need not be made again; older sessions do not say how many.
+    """Steps of a combined launch that need not be made again; older sessions do not say how many.
 
     One that was cut off from outside is made again whole: what is measured next must not depend
     on when somebody interrupted it.
@@ -185,7 +186,7 @@ def _n_steps(one: Launch, outcome: Outcome) -> int:
 
 
 def _told_apart(one: Launch, n_ended: int) -> Launch:
-    """Simulated noise of what a walk goes on with is not that of its beginning again."""
+    """Simulated noise of what a combined launch goes on with is not that of its beginning again."""
     names = dict(one.environment)
     if SIM_LAUNCH in names:
         names[SIM_LAUNCH] += f" {n_ended}"

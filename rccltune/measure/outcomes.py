@@ -123,7 +123,7 @@ def read(wanted: Launch, own: Path, ending: Ending, library: str | None = None) 
 
 
 def _told(wanted: Launch, suspect: Setting | None, samples: Sequence[Sample]) -> str:
-    """Who is blamed for a walk that failed, and what of it counts."""
+    """Who is blamed for a combined launch that failed, and what of it counts."""
     if not is_walk(wanted) or wanted.schedule is None:
         return ""
     who = f" while {suspect} was in force" if suspect else ""

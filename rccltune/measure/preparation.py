@@ -49,7 +49,7 @@ class Prepared:
             as long as it takes.
         lifts: quarantined settings of the plan are tried again.
         cleared: site variables that no rank will see.
-        passed: site variables that every rank of every arm will see.
+        passed: site variables that every rank of every launch will see.
         filled: what hidden files set in every rank, as (file, name, value).
         refused: variants that cannot be measured here, each with the reason.
         left_out: sizes that are not measured, in words; of a workload what else is not.
@@ -178,7 +178,7 @@ def prepare(
     Raises:
         CommandLineError: the benchmark can call nothing with these sizes.
         SessionError: the session is of another machine.
-        MachineError: this benchmark cannot walk, and a walk was asked for.
+        MachineError: this benchmark cannot combine launches, and a combined one was asked for.
     """
     wanted, uncallable = sizes.callable_only(wanted, site.scale)
     wanted = replace(

@@ -24,6 +24,7 @@ from rccltune.model import (
     Scale,
     Sweep,
     defaults,
+    reason_of,
 )
 from rccltune.simulate import shipped_nodes
 
@@ -223,7 +224,9 @@ def _read(path: Path) -> dict[str, Any]:
     try:
         text = path.read_text(encoding="utf-8")
     except (OSError, UnicodeDecodeError) as error:
-        raise InputFileError(f"the sweep file cannot be read: {error}", where=str(path)) from error
+        raise InputFileError(
+            f"the sweep file cannot be read: {reason_of(error)}", where=str(path)
+        ) from error
     said = sweep_file.read_sweep_file(text, str(path))
     if said.get("simulate") == session.NODE_FILE:
         said["simulate"] = str(path.parent / session.NODE_FILE)

@@ -75,12 +75,12 @@ def run_all(
     """Make every launch that is left, and those that failed once more.
 
     A launch that fails is tried again when the others of its round are over, since what disturbs
-    from outside mostly lasts longer than a moment; the untouched site is tried again at once,
+    from outside mostly lasts longer than a moment; the baseline is tried again at once,
     since everything is compared with it. After two failures in a row it is asked whether the
     machine still works: a GPU that a hang has wedged would otherwise condemn every setting.
 
-    A walk that fails is gone on with at once, without the setting at fault; when all others are
-    measured, each of those is tried alone.
+    A combined launch that fails is gone on with at once, without the setting at fault; when all
+    others are measured, each of those is tried alone.
 
     Args:
         prepared: its ledger is filled.
@@ -158,12 +158,12 @@ class _Runner:
                 yield from self.attempt(one)
 
     def is_to_walk(self, planned: Launch) -> bool:
-        """Whether a walk is to be gone on with; not where nobody is known whom it fails for."""
+        """Whether to go on with a combined launch; not where no setting is known to be at fault."""
         hopeless = session.is_hopeless(self.unexplained.get(planned.id, ()))
         return self.prepared.ledger.is_to_walk(planned) and not hopeless
 
     def walk(self, planned: Launch) -> Iterator[Ran]:
-        """Walk until nothing is left, or until a launch fails and no setting can be blamed.
+        """Go on until nothing is left, or until a launch fails and no setting can be blamed.
 
         Raises:
             LaunchError: the machine works no more.
@@ -175,7 +175,7 @@ class _Runner:
                 return
 
     def try_suspects(self, planned: Launch) -> Iterator[Ran]:
-        """Try each setting with which a walk failed alone, until it ends well or is quarantined.
+        """Try settings with which a combined launch failed alone, until well or quarantined.
 
         Raises:
             LaunchError: the machine works no more.
@@ -210,7 +210,7 @@ class _Runner:
 
         Args:
             planned: as planned; what of it is left is made.
-            alone: the setting of a walk to try instead.
+            alone: the setting of a combined launch to try instead.
 
         Raises:
             LaunchError: the machine works no more; nothing is blamed on the settings then.
@@ -334,7 +334,7 @@ def limit_s(outcomes: Sequence[Outcome]) -> float:
 
 
 def _acquitted(ran: Ran, failure: Failure, n_kept: int, n_planned: int) -> str:
-    """What is told of a setting with which a walk failed and that ends well alone."""
+    """What is told of a setting with which a combined launch failed and that ends well alone."""
     who = f"{ran.launch.collectives[0].value} {name_of(ran.launch)}"
     if failure is Failure.WRONG:
         return (

@@ -99,7 +99,7 @@ def step(
     """The search with its next round; a round without wants ends it.
 
     With the launches of the second round goes the library as it is once more, whether or not
-    anything is wanted, and a walk through what the search has left, in another environment.
+    anything is wanted, and a combined launch over what the search has left, in another environment.
 
     Args:
         before: all its launches have ended.

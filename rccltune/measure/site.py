@@ -49,7 +49,7 @@ class SiteRequest:
         python: the Python that has torch, None for ours or the first on PATH.
         backend: torch's.
         placement: None is the whole node, or its first devices where ``n_ranks`` is fewer.
-        added: --env, wins over the site's environment in every arm.
+        added: --env, wins over the site's environment in every launch.
         cleared: --clear, beyond the documented list.
     """
 
@@ -79,7 +79,7 @@ class Site:
         scale: of a communicator; where ranks are parted into groups there are several.
         hosts: of the host file, those that ranks are put on; empty without one.
         seating: which devices the ranks are on, and how many are started.
-        environment: set in every arm, baseline included.
+        environment: set in every launch, baseline included.
         node: the simulated node, None on a real machine.
         binding: what ranks are bound to, as the launcher could; None leaves it alone.
         remarks: what the user should know of all this.
@@ -91,7 +91,8 @@ class Site:
         tells: such a library's log is to say what ran.
         library: what it calls itself (``RCCL 2.28.3``), None where that is not known.
         library_file: the file with it, None where that is not seen or is played.
-        forces_tree_simple: steps of a walk are to force it, and the library is known to obey.
+        forces_tree_simple: steps of a combined launch are to force it, and the library is known to
+            obey.
         runs: what stands before a program on its command line.
         untunable: why nothing can be chosen here at all, None where it can.
         tells_steps: the benchmark says itself when a step of a schedule is over.

@@ -40,10 +40,10 @@ class Swept:
         n_launches: of the plan, those that ended well.
         failed: attempts that failed, forgiven or tried again with success among them.
         quarantined: settings of the plan that are not tried any more.
-        left: walks that failed although no setting could be blamed.
+        left: combined launches that failed although no setting could be blamed.
         expected: regret that is still expected of the best choice; empty without a search.
         unaffordable: launches that the budget did not allow.
-        agreements: silence beside the untouched site, one launch beside separate ones.
+        agreements: the idle plugin beside the baseline, one launch beside separate ones.
     """
 
     session: Session
@@ -206,7 +206,7 @@ def _write_search(prepared: Prepared, expected: Sequence[Expected]) -> None:
 
 
 def _refuse_hidden_choices(prepared: Prepared) -> None:
-    """A file that chooses would falsify every arm, and the environment cannot clear it.
+    """A file that chooses would falsify every launch, and the environment cannot clear it.
 
     Raises:
         MachineError: there is one.

@@ -76,7 +76,7 @@ def more_channels(
     Args:
         sweep: what is measured.
         site: where.
-        own: channels of the untouched site's communicators, as its log says.
+        own: channels of the baseline's communicators, as its log says.
         said: variables of the site.
 
     Returns:

@@ -59,6 +59,7 @@ from .errors import ReadOnlyError as ReadOnlyError
 from .errors import SessionError as SessionError
 from .errors import TooLittleDataError as TooLittleDataError
 from .errors import VerificationError as VerificationError
+from .errors import reason_of as reason_of
 from .failure import Failure as Failure
 from .failure import Quarantine as Quarantine
 from .links import LinkClass as LinkClass
@@ -122,6 +123,7 @@ from .settings import DEFAULT_VARIANT as DEFAULT_VARIANT
 from .settings import DERIVED as DERIVED
 from .settings import KNOWN_VARIANTS as KNOWN_VARIANTS
 from .settings import LL128_FORCED as LL128_FORCED
+from .settings import NEEDS as NEEDS
 from .settings import RULES as RULES
 from .settings import SILENT as SILENT
 from .settings import TREE_SIMPLE_FORCED as TREE_SIMPLE_FORCED

@@ -1,4 +1,4 @@
-"""What the library believed before any plugin answered, and what measuring says of it."""
+"""What the library predicted before any plugin answered, and what measuring says of it."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ class Belief:
         offered: settings that it would have taken, each with the time in µs that its model
             predicts; None where the library shows none (tuner ABI v2).
         choice: the least of its table, None where it shows no times.
-        ran: what the untouched site was seen to run, None where nothing said so. Where it is not
+        ran: what the baseline was seen to run, None where nothing said so. Where it is not
             the choice, the library corrected its table afterwards.
     """
 
@@ -43,7 +43,7 @@ class Belief:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Held:
-    """A belief held against what was measured at its size.
+    """A prediction held against what was measured at its size.
 
     Attributes:
         choice: what runs by itself: what was seen to run, else what its table says.
@@ -89,10 +89,10 @@ class Held:
 
 
 def comparable(curves: Iterable[Curve], target: Target, view: View) -> tuple[Curve, ...]:
-    """Curves that a belief of the target is held against.
+    """Curves that a prediction of the target is held against.
 
     What was measured in a variant that only widens what can be chosen stands beside the rest;
-    what needs a patched library or gave wrong results does not. The untouched site is among them:
+    what needs a patched library or gave wrong results does not. The baseline is among them:
     where it is known what ran, it measured that.
     """
     wanted = _base(target)
@@ -112,7 +112,7 @@ def _base(target: Target) -> tuple[object, ...]:
 
 
 def hold(belief: Belief, curves: Iterable[Curve]) -> Held:
-    """Hold a belief against what was measured at exactly its size.
+    """Hold a prediction against what was measured at exactly its size.
 
     Args:
         belief: of one size.
@@ -146,7 +146,7 @@ def hold(belief: Belief, curves: Iterable[Curve]) -> Held:
 
 
 def by_target(beliefs: Iterable[Belief]) -> Mapping[Target, tuple[Belief, ...]]:
-    """Beliefs by target, each by rising size, in the order in which targets first appear."""
+    """Predictions by target, each by rising size, in the order in which targets first appear."""
     found: dict[Target, list[Belief]] = {}
     for belief in beliefs:
         found.setdefault(belief.target, []).append(belief)

@@ -32,12 +32,12 @@ NOT_PREDICTABLE: Final = "not measured, and nothing measured tells how far off a
 
 
 def not_proven(gain: float, why: str) -> str:
-    """Reason of a hole in which something looks faster, by this much at best."""
+    """Reason of a gap in which something looks faster, by this much at best."""
     return f"{_NOT_PROVEN}up to {gain:.0%} faster, {why}"
 
 
 def is_not_beaten(reason: str | None) -> bool:
-    """Whether a hole was measured, and nothing in it is proven to be faster."""
+    """Whether a gap was measured, and nothing in it is proven to be faster."""
     return reason == NOT_FASTER or (reason or "").startswith(_NOT_PROVEN)
 
 
@@ -82,11 +82,11 @@ class Gain:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Zone:
-    """An interval of sizes where one setting is chosen, or a hole where none is.
+    """An interval of sizes where one setting is chosen, or a gap where none is.
 
     Attributes:
-        setting: None for a hole.
-        reason: why it is a hole, None for a choice.
+        setting: None for a gap.
+        reason: why it is a gap, None for a choice.
         measured_from: smallest measured size inside, None where nothing was measured.
         measured_to: largest measured size inside.
         worst_regret: time(chosen) / time(best measured) - 1, the largest over sizes and views.
@@ -96,7 +96,7 @@ class Zone:
         fallback_certainty: of the fallback, as ``certainty``.
         variant: environment that the zone's setting needs (the target's own, or one that widens
             it, as LL128 on one node does).
-        proof: what the gain rests on, None for a hole.
+        proof: what the gain rests on, None for a gap.
         certainty: that its gain is no luck among all that was looked at, 0 to 1, at its surest
             size; None where no baseline was measured, or nothing at all.
         noise: gain that launches and rows alone exceed with a chance of 5 %, in the median.
@@ -145,7 +145,7 @@ class Zone:
 
     @property
     def why(self) -> str:
-        """Why it is a hole, in a sentence; empty for a choice."""
+        """Why it is a gap, in a sentence; empty for a choice."""
         return hole_words(self.min_nbytes, self.max_nbytes, self.reason or "")
 
     def __post_init__(self) -> None:
@@ -233,7 +233,7 @@ class GainRange:
     """Neighbouring measured sizes that a variant makes faster, or slower.
 
     Attributes:
-        gain: untouched site's time / time in the variant - 1, below 0 where it is slower.
+        gain: baseline's time / time in the variant - 1, below 0 where it is slower.
     """
 
     min_nbytes: Whole
@@ -264,12 +264,12 @@ class VariantGain:
 
     Attributes:
         target: what for; its variant is the one judged.
-        better: faster than the untouched site by more than noise and the wanted gain.
+        better: faster than the baseline by more than noise and the wanted gain.
         worse: slower than it by more than noise and the tolerance.
-        ahead: faster than the untouched site with the default variant's own rules.
+        ahead: faster than the baseline with the default variant's own rules.
         behind: slower than that.
-        points: (size in bytes, untouched site's time / time in the variant - 1), with its rules.
-        tuned: the same of the untouched site with the default variant's rules.
+        points: (size in bytes, baseline's time / time in the variant - 1), with its rules.
+        tuned: the same of the baseline with the default variant's rules.
         wrong: of a lossy variant; None where it is none, or where results were not checked.
     """
 
@@ -329,8 +329,8 @@ class Verdict:
         ratio: baseline time / tuned time.
         low: lower end of its interval.
         high: upper end.
-        control: how far silence was from silence there between launches, 0.02 for 2 %; None where
-            no launch had both arms.
+        control: how far the idle plugin was from the idle plugin there between launches, 0.02 for 2
+            %; None where no launch had both candidates.
         launches: that the ratio rests on.
     """
 

@@ -203,22 +203,22 @@ class Stretch:
 
     @property
     def min_nbytes(self) -> int:
-        """Smallest size of the stretch."""
+        """Smallest size of the range."""
         return self.sizes[0].nbytes
 
     @property
     def max_nbytes(self) -> int:
-        """Largest size of the stretch."""
+        """Largest size of the range."""
         return self.sizes[-1].nbytes
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Silence:
-    """Our plugin answering nothing beside the untouched site.
+    """Our plugin answering nothing beside the baseline.
 
     Attributes:
         n_sizes: measured both ways, at least one.
-        median_ratio: time of silent over time of baseline.
+        median_ratio: time of idle over time of baseline.
         stretches: where they differ beyond noise and by more than matters; none where they agree.
     """
 
@@ -231,11 +231,11 @@ class Silence:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Equivalence:
-    """A setting measured in walks beside the same setting in launches of its own.
+    """A setting measured in combined launches beside the same setting in launches of its own.
 
     Attributes:
         n_sizes: measured both ways, at least one.
-        median_ratio: time in walks over time in separate launches.
+        median_ratio: time in combined launches over time in separate launches.
         worst: the size at which the ratio is farthest from 1, noise included.
         disagrees: beyond noise, and by more than matters.
         stretches: where they do.

@@ -56,6 +56,12 @@ class RccltuneError(Exception):
         return self.text
 
 
+def reason_of(error: Exception) -> str:
+    """What the system says went wrong, without the path that the error's place names already."""
+    said = error.strerror if isinstance(error, OSError) else None
+    return said or str(error)
+
+
 class CommandLineError(RccltuneError):
     """The command line asks for something that cannot be (exit code 2, as click's own)."""
 

@@ -39,7 +39,7 @@ def folder_of(name: str) -> str:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Sample:
-    """One half-row of a benchmark's table.
+    """One timing of a benchmark's table.
 
     Attributes:
         launch: id of the launch it came from.
@@ -66,7 +66,7 @@ class Sample:
     line: Whole | None = None
 
     def __post_init__(self) -> None:
-        """A sample without a doubt can be computed with."""
+        """A sample without a flag can be computed with."""
         if self.doubt is None and not (0 < self.nbytes <= MAX_NBYTES and is_usable(self.time_us)):
             raise ValueError(f"{self.nbytes} bytes in {self.time_us} µs needs a doubt")
 
@@ -82,7 +82,7 @@ class Questions:
             up last, as rccl-tests before 2.17 do; no option tells which order it is.
         columns: those of a row that no call asks but what prints the columns of ``-A``; they are
             asked even where calls take a path that asks no tuner.
-        spare: silent steps that the plugin gets behind the last one. A benchmark that warms up
+        spare: idle steps that the plugin gets behind the last one. A benchmark that warms up
             once more or not at all shifts its passes by one step; they are told from the end.
     """
 
@@ -99,7 +99,7 @@ class Schedule:
 
     Attributes:
         calls: calls per step, 0 where a step ends when the size falls.
-        questions: how the benchmark asks, where a launch walks through more than one setting.
+        questions: how the benchmark asks, where a launch goes through more than one setting.
         told: the benchmark itself says when a step is over; sizes and calls end none.
     """
 
@@ -154,13 +154,14 @@ class Sweep:
     """What to measure, as resolved from options and sweep.yaml.
 
     Attributes:
-        method: ``one-launch`` walks through all settings in a launch, ``per-setting`` makes one
+        method: ``one-launch`` goes through all settings in a launch, ``per-setting`` makes one
             for each, ``auto`` leaves it to rccltune.
         exhaustive: measure every setting at every size, instead of searching.
         no_environment: do not try more channels than the library takes by itself.
         named_variants: the variants as a user typed them.
         counts: channel counts that a search tries on the settings that survive.
-        longest_s: no launch that walks is planned to take longer, unless two passes already do.
+        longest_s: no combined launch is planned to take longer, unless two passes
+            already do.
         wanted: the only sizes to measure, rising, for each collective; empty where the range
             from ``min_nbytes`` to ``max_nbytes`` says them.
     """
@@ -218,8 +219,8 @@ class Launch:
         round: of a search, from 1; 0 where everything was planned at once.
         attempt: how often it was tried before; each attempt has a folder of its own.
         beside: what runs at the same time; None where the launch has the devices to itself.
-        part_of: id of the planned walk that it goes on with, or of which it tries a setting alone;
-            None where it is what was planned.
+        part_of: id of the planned combined launch that it goes on with, or of which it tries a
+            setting alone; None where it is what was planned.
         source: name of the imported file.
         source_sha256: hash of its bytes.
         stated: what options said about an imported file, kept so that samples can be read again
@@ -252,7 +253,7 @@ class Stated:
     Options fill what a file does not say; ``assume`` fills what neither says. ``None`` is unsaid.
 
     Attributes:
-        setting: what ran; BASELINE where the files show the untouched site.
+        setting: what ran; BASELINE where the files show the baseline.
         n_started: ranks of all groups that ran side by side, where there were several: older
             benchmarks list them all and say nothing of groups.
         assume: sorted (key, value) pairs for unknown parts of the fingerprint or the curve key.
@@ -285,16 +286,16 @@ class Outcome:
 
     Attributes:
         started: UTC, ISO 8601.
-        n_samples: half-rows read from its log.
+        n_samples: timings read from its log.
         failure: how it failed, None where it did not.
         lifted: the failure was forgiven by the user and counts no more.
         origin: whose measurement it is, as an imported file says ("AMD ROCm blog, …").
         library_version: as the log names it.
         notices: what was noticed while reading.
-        n_steps: steps of a walk that are proven, from its first one and the warm-up's among them;
-            None where it was no walk or nothing of it is proven.
-        suspect: setting of a walk that was in force when it failed, where one was.
-        wrong: settings of a walk that gave wrong results.
+        n_steps: steps of a combined launch that are proven, from its first one and the warm-up's
+            among them; None where it was no combined launch or nothing of it is proven.
+        suspect: setting of a combined launch that was in force when it failed, where one was.
+        wrong: settings of a combined launch that gave wrong results.
     """
 
     launch: Word
@@ -353,9 +354,14 @@ class Caution(Enum):
         return _MEANING[self]
 
     @property
-    def remark(self) -> str | None:
-        """What one says of it in passing; None where somebody has to act or to know."""
-        return _REMARK.get(self)
+    def can_wait(self) -> bool:
+        """Whether one line at the end is enough, since nobody has to act or to know."""
+        return self in _REMARK
+
+    def remark(self, count: int) -> str:
+        """What that line says of so many timings or settings: ``3 stalled timings left out``."""
+        words = _REMARK[self]
+        return words if isinstance(words, str) else f"{count} {words[count != 1]}"
 
 
 _MEANING: Final = {
@@ -383,11 +389,19 @@ _MEANING: Final = {
     Caution.LIBRARIES_DIFFER: "samples of one variant were measured with two library versions",
     Caution.PROTOCOL_OVERWRITTEN: "on several nodes the library sets the protocol after the tuner",
 }
+# In passing, with a count for one and for several; or without.
 _REMARK: Final = {
-    Caution.BURST: "stalled timings left out",
-    Caution.DOUBTED_SAMPLES: "unusable timings left out",
-    Caution.NOT_SELECTABLE: "settings measured that no rule can choose",
-    Caution.LINGERED: "a launcher had to be ended after its ranks",
+    Caution.BURST: ("stalled timing left out", "stalled timings left out"),
+    Caution.DOUBTED_SAMPLES: ("unusable timing left out", "unusable timings left out"),
+    Caution.NOT_SELECTABLE: (
+        "setting measured that no rule can choose",
+        "settings measured that no rule can choose",
+    ),
+    Caution.TOLERANCE_NOT_MET: (
+        "size where no setting is the best in place and out of place",
+        "sizes where no setting is the best in place and out of place",
+    ),
+    Caution.LINGERED: ("launcher ended after its ranks", "launchers ended after their ranks"),
     Caution.SILENCE_DIFFERS: "times with the plugin loaded but idle differ",
     Caution.BELIEFS_DIFFER: "the library's predictions differ between calls",
 }
@@ -395,9 +409,15 @@ _REMARK: Final = {
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Notice:
-    """Something that weakens the result, with its remedy."""
+    """Something that weakens the result, with its remedy.
+
+    Attributes:
+        where: what it is about: a launch, a file, a scale.
+        count: of how many timings or settings it speaks.
+    """
 
     caution: Caution
     message: Text
     remedy: Text
     where: Line | None = None
+    count: Whole = 1

@@ -51,7 +51,7 @@ class Want:
     """Settings of one collective at one size.
 
     Attributes:
-        settings: forced ones; silence is measured along with whatever is.
+        settings: forced ones; the idle plugin is measured along with whatever is.
         motive: the first of the reasons.
         repeats: passes that count.
         promise: regret that is expected there as things are; 1 where nothing is known yet.

@@ -150,7 +150,7 @@ class Setting:
         )
 
     def __str__(self) -> str:
-        """``tree/ll128/16``; the word for baseline, silent, rules and unstated."""
+        """``tree/ll128/16``; the word for baseline, idle, rules and unstated."""
         if self.role is not Role.FORCED:
             return str(self.role.value)
         parts = [
@@ -232,6 +232,8 @@ TREE_SIMPLE_PATCHED: Final = Variant(
 TREE_SIMPLE_FORCED: Final = Variant(name="tree-simple-forced", patched=True)
 # A baseline that nobody measured: the library's choices, with the times of what was chosen.
 DERIVED: Final = Variant(name="derived", patched=True)
+# What rules need, in launches that verify them: the environment alone, without the rules.
+NEEDS: Final = "needs"
 KNOWN_VARIANTS: Final = {
     v.name: v
     for v in (DEFAULT_VARIANT, LL128_FORCED, TREE_SIMPLE_PATCHED, TREE_SIMPLE_FORCED, DERIVED)

@@ -243,7 +243,7 @@ def winner_of(done: FitDone, collectives: Sequence[Collective]) -> Winner:
 
 
 def _gaining(done: FitDone, collectives: Sequence[Collective]) -> Iterator[Winner]:
-    """Each chosen setting at each of its sizes where the untouched site was measured too."""
+    """Each chosen setting at each of its sizes where the baseline was measured too."""
     try:
         chosen = choice_of(done, zones.ChoiceOptions())
     except TooLittleDataError:

@@ -64,9 +64,10 @@ class Ground:
         arch: ``gfx942`` …, None for GPUs of another vendor.
         ll128: the variant that makes LL128 selectable, where it is not by itself.
         has_patched_library: whether --librccl is a build that can run Tree with Simple.
-        forces_tree_simple: whether steps of a walk force it in a library that leaves it out.
+        forces_tree_simple: whether steps of a combined launch force it in a library that leaves it
+            out.
         can_force_tree_simple: whether that library was seen to run it then.
-        environment: set in every arm, baseline included (--env and what the launcher needs).
+        environment: set in every side, baseline included (--env and what the launcher needs).
         tunerless: the library (``RCCL 2.20.5``) where it is too old to load the plugin, so that
             its own switches must force a setting; None where it loads it or is not known.
         shares: the launcher's options for a job on devices that another job uses already.
@@ -188,7 +189,7 @@ def baselines(
 ) -> list[Launch]:
     """One launch for each collective in which nothing of ours is loaded.
 
-    In the default variant that is the untouched site.
+    In the default variant that is the baseline.
     """
     return [
         launch_of(sweep, ground, (collective, BASELINE, variant), repeat)
@@ -256,7 +257,7 @@ def launch_of(
 
     It prints its table twice where the benchmark can: what serves sizes in the middle is first used
     there, since benchmarks warm up some sizes only, and clocks rise. The first pass pays for that
-    and does not count, as in a walk, so that no arm is held against a colder one.
+    and does not count, as in a combined launch, so that no side is held against a colder one.
     """
     collective, setting, variant = arm
     options = benchmark_options(sweep, ground.letters, collective)

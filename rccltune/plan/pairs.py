@@ -1,10 +1,10 @@
-"""Launches that hold rules against silence in turns, and silence against the untouched site.
+"""Launches with the plugin idle and with rules in turns; the idle plugin beside the baseline.
 
-Launches of their own differ by more than settings do, so both arms walk in one launch: silence and
-the rules in turns, each twice, so that every arm follows every arm equally often. A launch goes
-over a whole range in factors of two, which is all that nccl-tests can; four of them, each
-beginning elsewhere in an octave, give four sizes an octave. A boundary of a rule is reached by one
-more, which begins at the boundary divided by a power of two: never by a launch of a few
+Launches of their own differ by more than settings do, so both sides take turns in one launch: the
+idle plugin and the rules in turns, each twice, so that every side follows every side equally often.
+A launch goes over a whole range in factors of two, which is all that nccl-tests can; four of them,
+each beginning elsewhere in an octave, give four sizes an octave. A boundary of a rule is reached by
+one more, which begins at the boundary divided by a power of two: never by a launch of a few
 neighbouring sizes, in which hardly anything else runs.
 """
 
@@ -131,11 +131,12 @@ class Pair:
     """With and without the rules over one range of sizes.
 
     Attributes:
-        tuned: walks through silence and rules in turns; or has rules alone, where nothing walks.
+        tuned: goes through the idle plugin and rules in turns; or has rules alone, where nothing
+            combined launches.
         untouched: the same sizes with nothing of ours, next to it; None where it was not wanted.
         bare: beside that one the same with the variables that the rules need, and without plugin
-            and rules: a call costs half a microsecond more while a walk is recorded, which on an
-            H100 is 5 % of a small one. None where rules need nothing.
+            and rules: a call costs half a microsecond more while a combined launch is recorded,
+            which on an H100 is 5 % of a small one. None where rules need nothing.
         first: whether the untouched one comes first.
     """
 
@@ -174,12 +175,12 @@ def plan_pairs(
         under: options of all launches, the range of sizes, and what runs at the same time.
         ground: what there is.
         rules: for this scale.
-        tuned: environment of the tuned arm, plugin and rules among it.
+        tuned: environment of the tuned side, plugin and rules among it.
         needs: what of it the rules need from the job; None where that is nothing.
         look: its number; those of another one are further launches.
         others: collectives without a rule that what the rules need may harm.
-        n_cycles: how often a launch of these sizes goes through both arms; None where no launch
-            can walk, so that rules have launches of their own.
+        n_cycles: how often a launch of these sizes goes through both sides; None where no launch
+            can be combined, so that rules have launches of their own.
         n_untouched: ranges of each collective with an untouched launch beside; None for all.
         checks: whether results are still to be checked.
         edges: whether the boundaries of rules are looked at.

@@ -1,8 +1,8 @@
 """Sizes covered by the fewest ranges, since rccl-tests takes a first, a last and one step.
 
-A walk measures all its settings at all its sizes, and each walk pays a start; so sizes are parted
-into stretches, a launch each, where that costs less than measuring everything everywhere. The
-parting is exact: the cheapest of all ways, by dynamic programming over the sizes.
+A combined launch measures all its settings at all its sizes, and each combined launch pays a start;
+so sizes are parted into ranges, a launch each, where that costs less than measuring everything
+everywhere. The parting is exact: the cheapest of all ways, by dynamic programming over the sizes.
 """
 
 from __future__ import annotations
@@ -36,8 +36,8 @@ def ranges_over(sizes: Sequence[int], least: int = 1, unit: int = 1) -> Iterator
     """Every range from the first to the last size that holds all of them.
 
     Args:
-        sizes: rising, in bytes; at least one. One size alone gets a neighbour, since a walk sees
-            where a step ends by a size that falls.
+        sizes: rising, in bytes; at least one. One size alone gets a neighbour, since a combined
+            launch sees where a step ends by a size that falls.
         least: no size is added below so many bytes, where perhaps no tuner is asked.
         unit: sizes that are added have whole ones, in bytes.
     """
@@ -83,7 +83,7 @@ def stretches(
     """The cheapest launches that measure every wanted setting at its sizes.
 
     Args:
-        wants: settings by size in bytes; an empty set where silence alone is wanted.
+        wants: settings by size in bytes; an empty set where the idle plugin alone is wanted.
         price: of one launch.
         least: no size is added below so many bytes.
         unit: sizes that are added have whole ones, in bytes.

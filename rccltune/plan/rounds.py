@@ -1,4 +1,4 @@
-"""The launches of one round of a search: what it wants, in the fewest and shortest walks."""
+"""The launches of one round of a search: what it wants, in the fewest and shortest ones."""
 
 from __future__ import annotations
 
@@ -54,13 +54,14 @@ def plan_round(
 ) -> tuple[Launch, ...]:
     """Launches of a round, baselines among them, ids still empty.
 
-    The library as it is gets measured once, first of all and at every size of the sweep: silence
-    walks along in every launch and stands for it, but a size where it seems to differ would be one
-    without a baseline, and a hole in the middle of a rule. Results are checked in the walks of the
-    first round alone, where every setting runs and silence too.
+    The library as it is gets measured once, first of all and at every size of the sweep: the idle
+    plugin runs along in every launch and stands for it, but a size where it seems to differ would
+    be one without a baseline, and a gap in the middle of a rule. Results are checked in the
+    combined launches of the first round alone, where every setting runs and the idle plugin too.
 
     Args:
-        sweep: options of all launches; sizes and repeats of walks are those of the wants.
+        sweep: options of all launches; sizes and repeats of combined launches are those of the
+            wants.
         ground: what there is.
         made: what is wanted.
         pace: how long launches and calls take.
@@ -95,7 +96,7 @@ def over(sweep: Sweep, sizes: Range) -> Sweep:
 
 @dataclass(frozen=True, slots=True)
 class _Walks:
-    """What the walks of one round have in common."""
+    """What the combined launches of one round have in common."""
 
     sweep: Sweep
     ground: Ground
@@ -104,7 +105,7 @@ class _Walks:
     asked_from: Mapping[Collective, int]
 
     def over(self, wants: Sequence[Want]) -> list[tuple[float, Launch]]:
-        """Walks of one collective, each with the regret that it may save in a second."""
+        """Combined launches of one collective, each with the regret that it may save a second."""
         found: list[tuple[float, Launch]] = []
         for variant, by_size in _by_variant(wants, self.ground):
             group = (wants[0].collective, variant)
@@ -149,7 +150,7 @@ class _Walks:
         """The sweep over other sizes, with a quarter of the calls where each takes long.
 
         Few calls of 100 µs are timed as well as many: what a first call costs more is 10 µs, and
-        silence walks along in the same launch.
+        the idle plugin runs along in the same launch.
         """
         here = over(self.sweep, sizes)
         shortest_us = self.pace.call_us(group[0], sizes.min_nbytes)
@@ -162,7 +163,7 @@ class _Walks:
         )
 
     def _is_silence_worth(self, group: Group) -> bool:
-        """Only the plain variant's is compared with the untouched site; once shows the others."""
+        """Only the plain variant's is compared with the baseline; once shows the others."""
         return self.made.number == 1 or base_variant(group[1]) == group[1]
 
     def _of_stretch(self, group: Group, stretch: Stretch, repeats: int) -> list[Launch]:
@@ -176,7 +177,7 @@ class _Walks:
 def _by_variant(
     wants: Sequence[Want], ground: Ground
 ) -> Iterable[tuple[Variant, dict[int, frozenset[Setting]]]]:
-    """Settings by size for each environment; silence is wanted at all sizes of the plain one."""
+    """Settings by size for each environment; the idle plugin at all sizes of the plain one."""
     found: dict[Variant, dict[int, set[Setting]]] = {}
     for want in wants:
         for setting in want.settings:

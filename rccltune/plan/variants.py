@@ -1,10 +1,10 @@
-"""Launches of variants, and the short control of walks.
+"""Launches of variants, and the short control of combined launches.
 
 Whether one launch for all settings measures what separate launches do is a question to each
 machine anew: connections, memory and clocks that other settings left behind could change a time.
 
 Each variant is measured as the library behaves in it by itself, with nothing of ours loaded, as
-often as the untouched site; where a tuner is still asked there, all settings are measured in it
+often as the baseline; where a tuner is still asked there, all settings are measured in it
 too. Samples of different variants are compared and never pooled.
 """
 
@@ -40,7 +40,7 @@ def plan_variants(sweep: Sweep, ground: Ground, *, walks: bool) -> list[Launch]:
     Args:
         sweep: its variants, and what is measured in each.
         ground: what there is.
-        walks: whether one launch may walk through many settings.
+        walks: whether one launch may go through many settings.
     """
     # What makes LL128 selectable is measured wherever a setting needs it, and not by itself.
     plain = (DEFAULT_VARIANT.name, ground.ll128.name)
@@ -60,10 +60,10 @@ def plan_variants(sweep: Sweep, ground: Ground, *, walks: bool) -> list[Launch]:
 def plan_environment(
     sweep: Sweep, ground: Ground, variant: Variant, settings: Mapping[Collective, Sequence[Setting]]
 ) -> list[Launch]:
-    """One walk a collective through what a search has left, in another environment.
+    """One combined launch a collective through what a search has left, in another environment.
 
-    Silence stands for the library's own choice there; verification holds it against the untouched
-    site. Ids are still empty.
+    The idle plugin stands for the library's own choice there; verification holds it against the
+    baseline. Ids are still empty.
 
     Args:
         sweep: its sizes.

@@ -1,9 +1,9 @@
-"""Launches that walk through many settings: what a sweep costs is launches, not collectives.
+"""Combined launches of many settings: what a sweep costs is launches, not collectives.
 
-A walk that hangs or crashes has measured whatever came before. What it did not reach is walked
-again without the setting at fault, as often as settings fail; each of those then has a launch of
-its own. Everything follows from the planned walk and from how far its launches came, so that an
-interrupted sweep goes on with the launches that an uninterrupted one makes.
+A combined launch that hangs or crashes has measured whatever came before. What it did not reach is
+made again without the setting at fault, as often as settings fail; each of those then has a
+launch of its own. Everything follows from the planned combined launch and from how far its launches
+came, so that an interrupted sweep goes on with the launches that an uninterrupted one makes.
 
 One launch measures all settings of a collective and a variant, in interleaved repeats; the plugin
 goes to the next one where the benchmark's table begins again (docs/schedule.md).
@@ -53,7 +53,7 @@ Group = tuple[Collective, Variant]
 
 
 def why_no_walk(sweep: Sweep, ground: Ground) -> str | None:
-    """Why each setting needs a launch of its own here; None where one launch can walk."""
+    """Why each setting needs a launch of its own here; None where launches can be combined."""
     tunable = [collective for collective in sweep.collectives if collective.is_tunable]
     n_ranks = ground.scale.n_ranks
     fewest = min((len(called_sizes(sweep, one, n_ranks)) for one in tunable), default=0)
@@ -78,8 +78,8 @@ def why_no_walk(sweep: Sweep, ground: Ground) -> str | None:
 def plan_walks(sweep: Sweep, ground: Ground) -> Plan:
     """All launches of a sweep, as few as their length allows.
 
-    Baselines have launches of their own: first, last and between, since the walk must be compared
-    with the untouched site and a drift must be seen.
+    Baselines have launches of their own: first, last and between, since the combined launch must be
+    compared with the baseline and a drift must be seen.
 
     Args:
         sweep: what to measure.
@@ -123,10 +123,10 @@ def walks_of(
     Args:
         sweep: sizes and repeats.
         ground: what there is.
-        group: collective and variant, which all steps of a walk share.
-        settings: forced ones; with none silence walks alone.
+        group: collective and variant, which all steps of a combined launch share.
+        settings: forced ones; with none the idle plugin runs alone.
         n_passes: over the sizes, that one launch may make.
-        silence: walks along.
+        silence: runs along.
     """
     n_passes = max(1.0, n_passes)
     # A setting and silence, each thrown away once and kept once, is the least that can be.
@@ -185,7 +185,7 @@ def _walk(
 def schedule_of(
     sweep: Sweep, ground: Ground, collective: Collective, steps: Sequence[Setting]
 ) -> Schedule:
-    """What a launch walks through, the warm-up's steps among it."""
+    """What a launch goes through, the warm-up's steps among it."""
     return Schedule(
         settings=tuple(steps),
         scale=ground.scale,
@@ -195,10 +195,10 @@ def schedule_of(
 
 
 def schedule_text(schedule: Schedule, *, forced: bool = False) -> str:
-    """The file that the plugin walks by; its format is in docs/schedule.md.
+    """The file that the plugin goes by; its format is in docs/schedule.md.
 
     Args:
-        schedule: what to walk through.
+        schedule: what to go through.
         forced: its steps of Tree with Simple are, whatever the library offers.
 
     Raises:
@@ -239,7 +239,7 @@ Walked = tuple[Launch, int]
 
 
 def continuation(walk: Launch, walked: Sequence[Walked], barred: Container[Setting]) -> Launch:
-    """The walk as it is still to be made.
+    """The combined launch as it is still to be made.
 
     The warm-up's steps stay, and every setting that is left has its first pass thrown away again:
     a new communicator connects anew. The repeats that are left come in their planned order.
@@ -250,11 +250,11 @@ def continuation(walk: Launch, walked: Sequence[Walked], barred: Container[Setti
         barred: settings that it must leave out.
 
     Returns:
-        The walk itself where nothing of it was made and nothing is barred. Ids, attempts and what
-        it is a part of are the caller's.
+        The combined launch itself where nothing of it was made and nothing is barred. Ids, attempts
+        and what it is a part of are the caller's.
 
     Raises:
-        ValueError: nothing is left (:func:`is_walked`), or it walks through nothing.
+        ValueError: nothing is left (:func:`is_walked`), or it goes through nothing.
     """
     leading, steps = _parts(walk)
     left = _left(walk, walked, barred)
@@ -276,7 +276,8 @@ def continuation(walk: Launch, walked: Sequence[Walked], barred: Container[Setti
 def is_walked(walk: Launch, walked: Sequence[Walked], barred: Container[Setting]) -> bool:
     """Whether every setting that is not barred was kept as often as planned.
 
-    Silence walks along to be compared with; what is left of a walk is not made for it alone.
+    The idle plugin runs along to be compared with; what is left of a combined launch is not made
+    for it alone.
     """
     return not _is_worth(_left(walk, walked, barred), _parts(walk)[1])
 
@@ -288,7 +289,7 @@ def n_kept(walk: Launch, walked: Sequence[Walked], setting: Setting) -> tuple[in
 
 
 def alone(walk: Launch, setting: Setting) -> Launch:
-    """A launch of one setting of a walk, as it is made where each setting has its own.
+    """A launch of one setting of a combined launch, as it is made where each setting has its own.
 
     Ids, attempts and the environment that chooses are the caller's.
     """

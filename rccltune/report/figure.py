@@ -91,7 +91,7 @@ class Line:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Band:
-    """A stretch of the x axis with one name.
+    """A range of the x axis with one name.
 
     Attributes:
         ink: None where no rule holds.

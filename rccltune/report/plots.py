@@ -169,7 +169,7 @@ def plot_predicted(
 
 
 def _of_one(curves: Sequence[Curve], environments: Sequence[Environment]) -> tuple[Curve, ...]:
-    """Curves of the environment that is chosen, and of the untouched site.
+    """Curves of the environment that is chosen, and of the baseline.
 
     All variants at once would be a picture with fifty lines; what they gain has a figure of its
     own.

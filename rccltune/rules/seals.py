@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from rccltune import session
-from rccltune.model import InputFileError, grammar, lay
+from rccltune.model import InputFileError, grammar, lay, reason_of
 from rccltune.rules import line_format, reader
 from rccltune.rules.reader import RuleFile
 
@@ -62,7 +62,9 @@ def seal(path: Path) -> Sealed:
         content = target.read_bytes()
         mode = target.stat().st_mode & 0o7777
     except (OSError, RuntimeError) as error:
-        raise InputFileError(f"the rule file cannot be read: {error}", where=str(path)) from error
+        raise InputFileError(
+            f"the rule file cannot be read: {reason_of(error)}", where=str(path)
+        ) from error
     errors = reader.read_rules(content).errors
     others = [one for one in errors if one.code != line_format.CODE]
     if others:

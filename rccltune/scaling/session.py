@@ -62,7 +62,7 @@ class Predicted:
 
     Attributes:
         curves: marked; those of an unknown error have none.
-        choice: zones of each scale and collective; holes where nothing may be chosen.
+        choice: zones of each scale and collective; gaps where nothing may be chosen.
     """
 
     models: tuple[ScaleModel, ...]
@@ -216,7 +216,7 @@ def _whole(fits: Sequence[FitDone], scale: Scale, reporter: Reporter) -> Span:
 
 
 def _choice(fits: Sequence[FitDone], made: Sequence[Prediction], options: ChoiceOptions) -> Choice:
-    """Zones at predicted scales; holes where no baseline or no error is known."""
+    """Zones at predicted scales; gaps where no baseline or no error is known."""
     curves = [one.curve for one in made]
     known = [c for c in curves if c.extrapolated is not None and c.extrapolated.error is not None]
     marks = {_target(c): c.extrapolated for c in known if c.extrapolated is not None}

@@ -42,7 +42,7 @@ class Known:
     """What is known of one collective.
 
     Attributes:
-        curves: forced settings in every view and variant, and the untouched site, since leaving a
+        curves: forced settings in every view and variant, and the baseline, since leaving a
             size to it is a choice too.
         grid: sizes that an exhaustive sweep would measure, rising.
         barred: sizes at which a setting was tried and cannot run.
@@ -66,7 +66,7 @@ class Known:
 
 
 def second_round(known: Sequence[Known]) -> Round:
-    """Whatever may still change the choice, often enough to be believed.
+    """Whatever may still change the choice, often enough to be trusted.
 
     One round is all that follows the coarse pass: a launch costs more than the passes that a third
     round would save (docs/search.md).
@@ -238,7 +238,7 @@ class _Look:
         return found
 
     def _confirmed(self) -> list[Want]:
-        """Winners that were not measured often enough to be believed."""
+        """Winners that were not measured often enough to be trusted."""
         found = []
         for x, nbytes in enumerate(self.known.sizes):
             winners = self._winners(x)
@@ -290,7 +290,7 @@ class _Look:
         )
 
     def _winners(self, x: int) -> list[Setting]:
-        """The choice and the fastest that was measured; none where the untouched site wins.
+        """The choice and the fastest that was measured; none where the baseline wins.
 
         Where a size is dear, a choice that was not measured there must promise more than what a
         rule tolerates anyway.

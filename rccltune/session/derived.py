@@ -71,7 +71,7 @@ def derived_table(
 
     Args:
         asked: where the choices come from.
-        samples: of the session and of the files; those without a doubt are used.
+        samples: of the session and of the files; those without a flag are used.
         known: the machine that they were measured on.
         origin: whose times they are.
         folder: where a file may be kept for a moment.

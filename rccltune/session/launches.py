@@ -1,4 +1,4 @@
-"""A launch's files to its half-rows: what it measured, what is known to have run, how it ended."""
+"""A launch's files to its timings: what it measured, what is known to have run, how it ended."""
 
 from __future__ import annotations
 
@@ -31,6 +31,7 @@ from rccltune.machine import is_switched
 from rccltune.model import (
     BASELINE,
     KNOWN_VARIANTS,
+    NEEDS,
     RULES,
     Caution,
     Doubt,
@@ -65,7 +66,7 @@ def name_of(wanted: Launch) -> str:
         return str(setting_of(wanted))
     settings = {s for s in wanted.schedule.settings if s.role is Role.FORCED}
     if RULES in wanted.schedule.settings:
-        return "with and without the rules in turns"
+        return "with and without the rules"
     return f"{len(settings)} setting{'' if len(settings) == 1 else 's'}"
 
 
@@ -74,21 +75,23 @@ def named_in(wanted: Launch) -> str:
     if wanted.schedule is not None and RULES in wanted.schedule.settings:
         return name_of(wanted)
     base = base_variant(wanted.variant).name
+    if base == NEEDS:
+        return f"{name_of(wanted)} in the rules' environment"
     return name_of(wanted) if base in KNOWN_VARIANTS else f"{name_of(wanted)} in {base}"
 
 
 def is_walk(wanted: Launch) -> bool:
-    """Whether the launch walks through settings."""
+    """Whether the launch goes through settings."""
     return wanted.schedule is not None and wanted.schedule.questions is not None
 
 
 def samples_of_launch(
     wanted: Launch, own: Path, library: str | None = None
 ) -> tuple[tuple[Sample, ...], Reading, tuple[Notice, ...]]:
-    """Half-rows of a launch with what ran.
+    """Timings of a launch with what ran.
 
     In a lossy variant elements beyond the benchmark's tolerance are what it is measured for, and
-    no doubt.
+    no flag.
 
     Args:
         wanted: the launch.
@@ -130,7 +133,7 @@ def samples_of_launch(
 def samples_before_the_end(
     wanted: Launch, own: Path, library: str | None = None
 ) -> tuple[Sample, ...]:
-    """Half-rows of a walk that failed or was interrupted: of its proven steps, which may be none.
+    """Timings of a combined launch that was cut short: of its proven steps, maybe none.
 
     Raises:
         RccltuneError: nothing of it can be used.
@@ -150,7 +153,7 @@ def samples_before_the_end(
 
 
 def suspect_of(wanted: Launch, own: Path) -> Setting | None:
-    """The setting that was in force when a walk failed; None where nobody can be blamed."""
+    """The setting in force when a combined launch failed; None where nobody can be blamed."""
     if wanted.schedule is None or wanted.schedule.questions is None:
         return None
     walks = []
@@ -183,7 +186,7 @@ def _after_first_use(wanted: Launch, samples: Sequence[Sample]) -> tuple[Sample,
 
 
 def _tolerated(sample: Sample) -> Sample:
-    """The same sample without the doubt that its wrong elements bring, where they are counted."""
+    """The same sample without the flag that its wrong elements bring, where they are counted."""
     counted = sample.doubt is Doubt.WRONG and sample.n_wrong and sample.time_us
     return replace(sample, doubt=None) if counted else sample
 
@@ -242,7 +245,7 @@ def _walks(own: Path) -> dict[str, Walk]:
 def _walked(
     wanted: Launch, walks: Mapping[str, Walk], printed: Sequence[Sample]
 ) -> tuple[Sample, ...]:
-    """Samples of a walk, each with its own setting.
+    """Samples of a combined launch, each with its own setting.
 
     Raises:
         LaunchError: a table that the steps do not fit.
@@ -299,6 +302,7 @@ def _doubts(samples: Sequence[Sample], wanted: Launch) -> tuple[Notice, ...]:
             f"{max(s.nbytes for s in found)} bytes are not used: {meaning}",
             remedy="see the columns doubt and executed in samples.csv.",
             where=wanted.id,
+            count=len(found),
         )
         for (setting, meaning), found in by_doubt.items()
     )
@@ -317,7 +321,7 @@ class Ran:
 def proven_before_the_end(
     wanted: Launch, own: Path, library: str | None = None
 ) -> tuple[Sample, ...]:
-    """Samples of a walk that failed or was interrupted; none where nothing of it is proven."""
+    """Samples of a combined launch that was cut short; none where nothing of it is proven."""
     try:
         return samples_before_the_end(wanted, own, library)
     except (RccltuneError, OSError):
@@ -326,7 +330,7 @@ def proven_before_the_end(
 
 
 def n_steps_of(samples: Sequence[Sample]) -> int | None:
-    """How many steps of a walk these samples prove."""
+    """How many steps of a combined launch these samples prove."""
     return max((s.step + 1 for s in samples if s.step is not None), default=None)
 
 
@@ -350,7 +354,7 @@ def is_interrupted(own: Path) -> bool:
 
 
 def interrupted_walks(folder: Path) -> list[Ran]:
-    """Walks that were interrupted and not made again yet, with what they had proven until then.
+    """Combined launches that were interrupted and not made again, with what they had proven.
 
     They steer nothing: without an outcome they are in no ledger.
 
@@ -378,7 +382,7 @@ REPEATING: Final = ("-N", "-s")
 
 
 def passes_of(launch: Launch) -> int:
-    """How often a launch goes over its sizes, the warm-up of a walk counted as once."""
+    """How often a launch goes over its sizes, the warm-up of a combined launch counted as once."""
     if launch.schedule is not None and launch.schedule.questions is not None:
         return len(launch.schedule.settings)
     told = [b for a, b in itertools.pairwise(launch.argv) if a in REPEATING and b.isdigit()]

@@ -5,7 +5,7 @@ is tried once more, alone; the second makes it a quarantined setting of this ses
 is started for it, what it measured before is not used, and everybody says why. Pure: whatever is
 lost can be derived again from the launches' outcomes.
 
-A launch that walks through settings fails for the one that was in force, and gives wrong results
+A launch that goes through settings fails for the one that was in force, and gives wrong results
 for those whose they are; the others have nothing to do with it.
 """
 
@@ -97,7 +97,7 @@ def covers(quarantine: Quarantine, launch: Launch) -> bool:
 
 
 def barred(found: Iterable[Quarantine], launch: Launch) -> frozenset[Setting]:
-    """Settings of a launch that are quarantined; a walk goes on without them."""
+    """Settings of a launch that are quarantined; a combined launch goes on without them."""
     if not launch.argv or launch.schedule is None or not launch.collectives:
         return frozenset()
     return frozenset(
@@ -118,7 +118,7 @@ def _is_of(quarantine: Quarantine, launch: Launch, setting: Setting) -> bool:
 
 
 def doubted(samples: Iterable[Sample], ended: Iterable[Ended]) -> list[Sample]:
-    """The same samples; those of quarantined settings carry a doubt."""
+    """The same samples; those of quarantined settings carry a flag."""
     pairs = tuple(ended)
     found = quarantines(pairs)
     if not found:
@@ -146,12 +146,12 @@ def notices(found: Iterable[Quarantine]) -> tuple[Notice, ...]:
 
 
 def _is_walk(launch: Launch) -> bool:
-    """Whether the launch walks through settings."""
+    """Whether the launch goes through settings."""
     return launch.schedule is not None and launch.schedule.questions is not None
 
 
 def _forced(launch: Launch) -> Setting | None:
-    """The setting that a launch forces; baselines, imported files and walks force no single one."""
+    """The setting that a launch forces; baselines, imported files and combined ones force none."""
     if not launch.argv or launch.schedule is None or not launch.collectives or _is_walk(launch):
         return None
     setting = launch.schedule.settings[0]

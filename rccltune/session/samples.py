@@ -94,9 +94,10 @@ def _is_superseded(one: Launch, outcome: Outcome, good: int | None) -> bool:
 def samples_of(
     folder: Path, ended: Sequence[Ended], known: Mapping[str, tuple[Sample, ...]]
 ) -> list[Sample]:
-    """Half-rows of measured launches; those of quarantined settings carry a doubt.
+    """Timings of measured launches; those of quarantined settings carry a flag.
 
-    What a walk had proven when it was interrupted counts until that launch is made again.
+    What a combined launch had proven when it was interrupted counts until that launch is made
+    again.
 
     Args:
         folder: the session.

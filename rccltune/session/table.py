@@ -1,4 +1,4 @@
-"""samples.csv: long form, one half-row of a benchmark each, for pandas and for people."""
+"""samples.csv: long form, one timing of a benchmark each, for pandas and for people."""
 
 from __future__ import annotations
 

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any, Final
 from urllib.parse import unquote
 
-from rccltune.model import InputFileError, convert
+from rccltune.model import InputFileError, convert, reason_of
 from rccltune.simulate.compiled import FIRST_LINE, LAST_LINE
 from rccltune.simulate.node import LIBRARY_PATHS, SimulatedNode
 from rccltune.simulate.schema import NodeHead
@@ -40,7 +40,9 @@ def read_kept(path: Path) -> SimulatedNode:
             content = stream.read(_MOST_BYTES + 1)
         lines = content.decode("ascii").splitlines()
     except (OSError, UnicodeDecodeError) as error:
-        raise InputFileError(f"Cannot read the node file: {error}", where=str(path)) from error
+        raise InputFileError(
+            f"Cannot read the node file: {reason_of(error)}", where=str(path)
+        ) from error
     if len(content) > _MOST_BYTES or lines[:1] != [FIRST_LINE] or lines[-1:] != [LAST_LINE]:
         raise _refused(path, f"it does not go from '{FIRST_LINE}' to '{LAST_LINE}'")
     head, mistakes = convert(NodeHead, _head(lines), strict=False)

@@ -59,7 +59,7 @@ _PATH_COLLECTIVES: Final = {
 
 
 def model_us(node: SimulatedNode, collective: str, setting: str, ranks: int, nbytes: int) -> float:
-    """The model's time on one node, with believable bandwidths."""
+    """The model's time on one node, with plausible bandwidths."""
     algorithm, _, protocol = setting.partition("/")
     graph = node.raw["library"]["graph"][algorithm]
     bus = float(graph["channels"] * graph["bw_intra"] * _SHARE[algorithm][protocol])

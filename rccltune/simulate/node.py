@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final
 
-from rccltune.model import Algorithm, InputFileError, Protocol, yamlfile
+from rccltune.model import Algorithm, InputFileError, Protocol, reason_of, yamlfile
 from rccltune.simulate.schema import MAX_CHANNELS, NodeFile
 
 Points = tuple[tuple[int, float], ...]
@@ -153,7 +153,9 @@ def read_records(path: Path) -> SimulatedNode:
     try:
         text = path.read_text("utf-8")
     except (OSError, UnicodeDecodeError) as error:
-        raise InputFileError(f"Cannot read the node file: {error}", where=str(path)) from error
+        raise InputFileError(
+            f"Cannot read the node file: {reason_of(error)}", where=str(path)
+        ) from error
     file = yamlfile.read(NodeFile, text, str(path), "see docs/node-file.md.")
     raw: dict[str, Any] = dict(file.value)
     file.refuse([(at, f"{at} {said}") for at, said in _mistakes(raw)])

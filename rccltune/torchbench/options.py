@@ -30,7 +30,7 @@ class Options:
     Attributes:
         factor: from one size to the next, None where ``step_nbytes`` is added.
         cycles: passes over all sizes.
-        checks: checked calls per half-row, 0 for none.
+        checks: checked calls per timing, 0 for none.
         graph: replays of a graph of all iterations, 0 to call each time.
         store: file at which the ranks meet, None where variables say another place.
     """

@@ -53,7 +53,7 @@ class Steps:
         """A pass over the sizes begins; the number of passes itself ends the last one.
 
         Raises:
-            MachineError: nobody walks by the schedule, or not so far.
+            MachineError: nobody goes by the schedule, or not so far.
         """
         if self._tell is None:
             return

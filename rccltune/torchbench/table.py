@@ -111,8 +111,8 @@ def foot(options: Options, n_bad: int, bandwidths: Sequence[float]) -> list[str]
 
     Args:
         options: what was measured.
-        n_bad: half-rows with wrong elements.
-        bandwidths: of all half-rows, GB/s.
+        n_bad: timings with wrong elements.
+        bandwidths: of all timings, GB/s.
     """
     mean = sum(bandwidths) / max(1, len(bandwidths))
     return [

@@ -10,7 +10,7 @@ from functools import cache
 from pathlib import Path
 from typing import Final
 
-from rccltune.model import TREE_SIMPLE_PATCHED, CommandLineError, InputFileError
+from rccltune.model import TREE_SIMPLE_PATCHED, CommandLineError, InputFileError, reason_of
 from rccltune.variants.entries import Entries, Entry, read_entries
 from rccltune.variants.records import Acts, Parameter, VariantSpec
 
@@ -85,7 +85,7 @@ def read_catalog(path: Path | None) -> Catalog:
         content = path.read_text(encoding="utf-8")
     except (OSError, UnicodeDecodeError) as error:
         raise InputFileError(
-            f"the file of variants cannot be read: {error}", where=str(path)
+            f"the file of variants cannot be read: {reason_of(error)}", where=str(path)
         ) from error
     return load_catalog(content, str(path))
 

@@ -1,4 +1,4 @@
-"""Rules beside the untouched site: what stands, what is cut away, what stays undecided."""
+"""Rules beside the baseline: what stands, what is cut away, what stays undecided."""
 
 from rccltune.faces import face
 

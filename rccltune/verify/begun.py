@@ -157,7 +157,7 @@ def begin(request: VerifyRequest, sweep: Sweep, site: Site, reporter: Reporter) 
 def walks_of(
     following: VerifyRequest | None, ground: Ground, sweep: Sweep, site: Site
 ) -> tuple[Launch, ...]:
-    """What the next file will walk first; nothing where it cannot be, which it says itself."""
+    """What the next file will run first; nothing where it cannot, which it says itself."""
     if following is None or not ground.is_paired:
         return ()
     with suppress(RccltuneError):

@@ -1,8 +1,9 @@
-"""What one launch says of one size: silence beside the rules, and silence beside itself.
+"""What one launch says of one size: the idle plugin beside the rules, and beside itself.
 
-A launch walks S S R R, so that the second pass of each arm follows its own kind, as calls do in a
+A launch goes S S R R, so that the second pass of each side follows its own kind, as calls do in a
 job with or without the rules. What is compared are these settled passes; the first of each, behind
-the other arm, serves the control: silence behind the rules against silence behind silence.
+the other side, serves the control: the idle plugin behind the rules against the idle plugin behind
+itself.
 """
 
 from __future__ import annotations
@@ -37,12 +38,13 @@ class Cell:
     """One size in one launch; times in µs, the rest natural logarithms of their ratios.
 
     Attributes:
-        silent_us: of the arm that the rules are held against.
-        gain: time of that arm / time with the rules, of passes without a stall.
+        silent_us: of the side that the rules are held against.
+        gain: time of that side / time with the rules, of passes without a stall.
         mean_gain: the same of all passes.
-        control: time of silence behind the rules / behind silence; None where nothing walked.
-        stalls: passes that hit a stall, of each arm, silence first.
-        n_passes: settled passes of each arm.
+        control: time of the idle plugin behind the rules / behind the idle plugin; None where
+            nothing took turns.
+        stalls: passes that hit a stall, of each side, the idle plugin first.
+        n_passes: settled passes of each side.
     """
 
     silent_us: float
@@ -55,20 +57,20 @@ class Cell:
 
 
 def key_of(sample: Sample) -> Key:
-    """What both arms are compared by: the variant is what they differ in."""
+    """What both sides are compared by: the variant is what they differ in."""
     target = replace(sample.key.target, variant=DEFAULT_VARIANT)
     return target, sample.key.view, sample.nbytes
 
 
 def cells_of(walk: Launch, samples: Iterable[Sample]) -> dict[Key, Cell]:
-    """Every size of a launch that walked through silence and the rules.
+    """Every size of a launch, with the plugin idle and with the rules.
 
     Args:
         walk: the launch, with its schedule.
         samples: of it, each with its step.
 
     Returns:
-        Sizes at which both arms have a settled pass.
+        Sizes at which both sides have a settled pass.
     """
     # Behind the last step there is silence.
     steps = (*(walk.schedule.settings if walk.schedule else ()), SILENT)
@@ -98,7 +100,7 @@ def cells_of(walk: Launch, samples: Iterable[Sample]) -> dict[Key, Cell]:
 
 
 def _pays(one: Sample, paid: Mapping[Setting, int]) -> bool:
-    """Whether a wrong result hides that a pass was the first of its arm."""
+    """Whether a wrong result hides that a pass was the first of its side."""
     return one.doubt is Doubt.WRONG and one.step == paid[one.key.setting]
 
 
@@ -112,7 +114,7 @@ def times_of(samples: Iterable[Sample]) -> dict[Key, float]:
 
 
 def cells_between(untouched: Mapping[Key, float], tuned: Mapping[Key, float]) -> dict[Key, Cell]:
-    """Sizes of two launches, where no launch can have both arms; times in µs."""
+    """Sizes of two launches, where no launch can have both sides; times in µs."""
     return {
         key: Cell(
             silent_us=untouched[key],
@@ -136,8 +138,8 @@ def cell_of(
     Args:
         silent: of settled passes without the rules, at least one.
         tuned: the same with them.
-        behind: of silence in the first pass behind the rules.
-        first: of the rules in the first pass behind silence.
+        behind: of the idle plugin in the first pass behind the rules.
+        first: of the rules in the first pass behind the idle plugin.
     """
     least, ours_least = min(*silent, *behind, inf), min(*tuned, *first, inf)
     usual, ours = _usual(silent, least, behind), _usual(tuned, ours_least, first)
@@ -153,7 +155,7 @@ def cell_of(
 
 
 def _usual(times: Sequence[float], least: float, others: Sequence[float]) -> float:
-    """Median of those that hit no stall; of the others of its arm where all did."""
+    """Median of those that hit no stall; of the others of its side where all did."""
     fine = [time for time in times if time <= STALL * least]
     return median(fine or [time for time in others if time <= STALL * least])
 
@@ -168,7 +170,7 @@ def checked_in(samples: Iterable[Sample]) -> set[Key]:
 
 
 def wrong_in(samples: Iterable[Sample]) -> dict[Key, int]:
-    """Wrong elements by size, at least one for each half-row that was wrong."""
+    """Wrong elements by size, at least one for each timing that was wrong."""
     found: dict[Key, int] = {}
     for one in samples:
         if one.doubt is Doubt.WRONG:

@@ -43,8 +43,8 @@ class Evidence:
     """What launches gave, by size and launch.
 
     Attributes:
-        cells: silence beside the rules.
-        beside: log(time of the untouched site / time of silence), of launches next to each other;
+        cells: the idle plugin beside the rules.
+        beside: log(time of the baseline / time of the idle plugin), of launches next to each other;
             where rules need variables, of launches without and with those alone.
         wrong: wrong elements with the rules.
         checked: sizes at which results were.
@@ -66,7 +66,7 @@ class Evidence:
         untouched: Mapping[Key, float],
         bare: Mapping[Key, float] = _NOTHING,
     ) -> None:
-        """Take up a launch of both arms, and those next to it.
+        """Take up a launch of both sides, and those next to it.
 
         Args:
             launch: its id.
@@ -100,7 +100,7 @@ class Evidence:
     def gains(
         self, side: Side, holds: Callable[[int], bool], *, by_means: bool = False
     ) -> list[Value]:
-        """log(time of silence / time with the rules) at some sizes."""
+        """log(time of the idle plugin / time with the rules) at some sizes."""
         return [
             Value(key[2], launch, cell.mean_gain if by_means else cell.gain)
             for key, found in self.cells.items()
@@ -109,7 +109,7 @@ class Evidence:
         ]
 
     def differences(self, side: Side, holds: Callable[[int], bool]) -> list[Value]:
-        """log(time of the untouched site / time of silence) at some sizes."""
+        """log(time of the baseline / time of the idle plugin) at some sizes."""
         return [
             Value(key[2], launch, value)
             for key, found in self.beside.items()
@@ -122,7 +122,7 @@ class Evidence:
         return self.differences(side, lambda nbytes: low <= nbytes <= high)
 
     def controls_of(self, side: Side, holds: Callable[[int], bool]) -> list[Value]:
-        """log(time of silence behind the rules / behind silence) at some sizes."""
+        """log(time of the idle plugin behind the rules / behind the idle plugin) at some sizes."""
         return [
             Value(key[2], launch, cell.control)
             for key, found in self.cells.items()
@@ -136,7 +136,7 @@ class Evidence:
         return [(one.nbytes, one.value) for one in self.controls_of(side, lambda _: True)]
 
     def stalls_are_its_own(self, side: Side, holds: Callable[[int], bool]) -> bool:
-        """Whether the rules' arm stalls more often than chance has it (Fisher's exact test)."""
+        """Whether the rules' side stalls more often than chance has it (Fisher's exact test)."""
         cells = [
             cell
             for key, found in self.cells.items()
@@ -164,7 +164,7 @@ class Weighed:
     """One size as it enters what is said of a rule.
 
     Attributes:
-        gain: log(time of silence / time with the rules).
+        gain: log(time of the idle plugin / time with the rules).
         gains: measured as the sweep was, so that a rule must win here; elsewhere it must not lose.
         is_checked: results were, with the rules.
     """
@@ -242,8 +242,8 @@ def _side(evidence: Evidence, side: Side, judging: Judging, level: float) -> Ite
 def noise_at(nbytes: int, controls: Around, residuals: Around) -> tuple[float, int]:
     """Variance of one launch's value at a size, and how many values tell it.
 
-    No claim is finer than silence against silence is between launches, and none finer than what
-    replicates of the gain usually differ by.
+    No claim is finer than the idle plugin against itself is between launches, and none finer than
+    what replicates of the gain usually differ by.
     """
     about = controls.near(nbytes, _AROUND, _FEWEST)
     own = residuals.near(nbytes, _AROUND, _FEWEST)

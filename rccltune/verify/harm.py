@@ -62,7 +62,7 @@ def harmed(evidence: Evidence, answered: Callable[[Target, int], bool]) -> Sizes
 def environment(
     evidence: Evidence, answered: Callable[[Target, int], bool]
 ) -> tuple[Environment, Estimate | None]:
-    """Whether silence under what the rules need is as fast as the untouched site, without a rule.
+    """Whether the idle plugin under what the rules need is as fast as the baseline, without a rule.
 
     Args:
         evidence: of all looks at one state of a file.

@@ -23,7 +23,7 @@ class Ground:
         folder: in which launches are kept.
         conditions: the sweep's own, and others in which rules must do no harm.
         swept: what the sweep saw: how long launches are to be, and in how many settings ran.
-        is_paired: silence is the untouched site but for the plugin, and launches can walk.
+        is_paired: the idle plugin is the baseline but for the plugin, and launches can be combined.
     """
 
     folder: Path
@@ -72,7 +72,7 @@ class Look:
     Attributes:
         text: of the file.
         number: from 1; those of another look are further launches.
-        is_brief: all that is missing is more launches: each goes through both arms once.
+        is_brief: all that is missing is more launches: each goes through both sides once.
         suspects: sizes without a rule looked slower in the look before, which is to be seen again.
         edges: whether the boundaries of rules are looked at.
         needs_doubted: whether what the rules need does harm is undecided.

@@ -21,6 +21,7 @@ from rccltune.measure import (
     stop_if_changed,
 )
 from rccltune.model import (
+    NEEDS,
     RULES,
     SILENT,
     Collective,
@@ -46,7 +47,6 @@ from rccltune.verify.proofs import Failed
 FOLDER: Final = "verification"
 TUNED: Final = "tuned"
 # What rules need of the job's environment, without plugin and rules.
-_BARE: Final = "needs"
 _TRIES: Final = 2
 # A launch goes through both arms at least and at most so often; between, for about so long.
 FEWEST_CYCLES: Final = 2
@@ -73,8 +73,8 @@ class Looker:
 
     Args:
         ground: what all looks have in common.
-        alongside: walks for another environment, each to be made next to the one over the same
-            sizes; whoever planned them judges them.
+        alongside: combined launches for another environment, each to be made next to the one over
+            the same sizes; whoever planned them judges them.
     """
 
     def __init__(self, ground: Ground, alongside: Sequence[Launch] = ()) -> None:
@@ -178,12 +178,12 @@ class Looker:
         ]
 
     def first_walks(self, look: Look, held: Held) -> tuple[Launch, ...]:
-        """Walks of a first look that say what the rules' environment does by itself."""
+        """Combined launches of a first look that say what the rules' environment does by itself."""
         planned = self._planned(held, look, of_scale(look.file, self.ground.site))
         return tuple(pair.tuned for pair in planned if pair.bare and is_walk(pair.tuned))
 
     def _beside_another(self, pair: Pair, look: Look) -> Pair:
-        """A pair without launches of its own for the environment, where another walk has it."""
+        """A pair without launches of its own for the environment, where another one has it."""
         if pair.bare is None or not is_walk(pair.tuned):
             return pair
         taken = {one.id for one, _ in self._beside.values()}
@@ -332,7 +332,7 @@ class Looker:
 
 
 def _taken_from(alongside: list[Launch], walk: Launch) -> Launch | None:
-    """The launch of those that goes next to a walk, which is no longer among them."""
+    """The launch of those that goes next to a combined launch, which is no longer among them."""
     found = next((one for one in alongside if neighbours.calls_alike(one, walk)), None)
     if found is not None:
         alongside.remove(found)
@@ -347,11 +347,11 @@ def _is_untouched(one: Sample, planned: Launch) -> bool:
 def _bare(file: RuleFile) -> Variant | None:
     """The environment that rules need, None where they need nothing."""
     pairs = tuple(sorted(dict(file.needs).items()))
-    return Variant(name=_BARE, environment=pairs) if pairs else None
+    return Variant(name=NEEDS, environment=pairs) if pairs else None
 
 
 def _tuned(file: RuleFile, text: str, folder: Path, site: Site) -> Variant:
-    """The environment of the tuned arm; its rules lie beside the launches under their hash."""
+    """The environment of the tuned side; its rules lie beside the launches under their hash."""
     digest = hashlib.sha256(text.encode()).hexdigest()[:12]
     written = f"rules-{digest}.csv"
     session.write_atomically(folder / written, text)
@@ -368,7 +368,7 @@ def _tuned(file: RuleFile, text: str, folder: Path, site: Site) -> Variant:
     if site.node is not None and site.fingerprint.mode is not None:
         # There is no device that could say its mode.
         pairs["RCCLTUNE_MODE"] = str(site.fingerprint.mode)
-    name = f"{TUNED}-{_BARE}" if file.needs else TUNED
+    name = f"{TUNED}-{NEEDS}" if file.needs else TUNED
     return Variant(name=name, environment=tuple(sorted(pairs.items())))
 
 

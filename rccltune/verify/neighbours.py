@@ -1,7 +1,8 @@
-"""Walks of two rule files over the same sizes, made next to each other: one for each environment.
+"""Launches of two rule files over the same sizes, next to each other: one an environment.
 
-Silence in the one, beside silence in the other, says what the environment does by itself. Both are
-walks, so that what a recorded walk costs (half a microsecond a call) is in both.
+The idle plugin in the one, beside the idle plugin in the other, says what the environment does by
+itself. Both are combined launches, so that what a recorded combined launch costs (half a
+microsecond a call) is in both.
 """
 
 from __future__ import annotations
@@ -36,13 +37,13 @@ def _called(one: Launch) -> tuple[object, ...]:
 def nearest(
     walk: Launch, needs: Collection[str], ended: Iterable[Ended], taken: Collection[str]
 ) -> Ended | None:
-    """The walk nearest in time that differs in rules and in what these need of the environment.
+    """The launch nearest in time that differs in rules and in what these need.
 
     Args:
         walk: whose rules need something; made, or to be made now.
         needs: names of variables.
         ended: launches of the same folder.
-        taken: ids of launches that stand beside another walk.
+        taken: ids of launches that stand beside another combined launch.
     """
     made = [pair for pair in ended if pair[1].status is Status.OK]
     own = next((outcome for one, outcome in made if one.id == walk.id), None)
@@ -60,10 +61,10 @@ def nearest(
 
 
 def silence(pair: Ended, folder: Path) -> dict[Key, float]:
-    """Times in µs of a walk without its rules, by size.
+    """Times in µs of a combined launch without its rules, by size.
 
     Args:
-        pair: the walk, and how it ended.
+        pair: the combined launch, and how it ended.
         folder: of the verification.
     """
     walk, outcome = pair
@@ -72,7 +73,7 @@ def silence(pair: Ended, folder: Path) -> dict[Key, float]:
 
 
 def _site(one: Launch, needs: Collection[str] = ()) -> dict[str, str]:
-    """A walk's environment without its rules and what these need."""
+    """A combined launch's environment without its rules and what these need."""
     return {n: v for n, v in one.environment if n not in _VARYING and n not in needs}
 
 

@@ -71,7 +71,7 @@ def settle(
         ground: what all looks have in common.
         text: of the file.
         looker: makes the launches; None for real ones.
-        alongside: walks of another file, as :func:`first_walks` gives them.
+        alongside: combined launches of another file, as :func:`first_walks` gives them.
 
     Raises:
         InputFileError: the plugin refuses the file.
@@ -86,7 +86,7 @@ def settle(
 
 
 def first_walks(wanted: Wanted, ground: Ground, text: str) -> tuple[Launch, ...]:
-    """What :func:`settle` will walk first, to be made next to the walks of the site's own file.
+    """What :func:`settle` will run first, next to the launches of the site's own file.
 
     Args:
         wanted: as there.

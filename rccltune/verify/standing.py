@@ -87,7 +87,7 @@ class Standing:
 
     @property
     def ratios(self) -> tuple[float, ...]:
-        """How many times as fast as the untouched site it is at those, the least first."""
+        """How many times as fast as the baseline it is at those, the least first."""
         return tuple(sorted(one.verdict.ratio for one in self.gaining))
 
     @property
@@ -243,7 +243,7 @@ def _in_view(
 
 
 def _difference(evidence: Evidence, side: Side, rule: Rule) -> Estimate:
-    """The untouched site against silence over a rule's sizes, and an octave more where few are."""
+    """The baseline against the idle plugin over a rule's sizes, an octave more where few are."""
     own = by_launch(evidence.between(side, rule.min_nbytes, rule.max_nbytes))
     if own.n_launches >= FEWEST_LAUNCHES:
         return own

@@ -102,7 +102,7 @@ class VerdictFile:
         lost_needs: what it no longer asks.
         sha256: digests of the rule files that the plugin says it read.
         environment: untouched time / time with what the rules need, over sizes without a rule.
-        paired: silence stood in for the untouched site, inside launches; otherwise all intervals
+        paired: the idle plugin stood in for the baseline, inside launches; otherwise all intervals
             are between launches, and less certain.
     """
 

@@ -1,4 +1,4 @@
-"""Rules against the untouched site on the machine itself: what stands, and what is left of it."""
+"""Rules against the baseline on the machine itself: what stands, and what is left of it."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ class Verified:
         environment: log(untouched time / time with what the rules need), over sizes without a
             rule; None where they need nothing.
         harmed: sizes without a rule that the rules slow; with ``keep_losers`` alone.
-        is_paired: whether silence stood in for the untouched site, inside launches.
+        is_paired: whether the idle plugin stood in for the baseline, inside launches.
     """
 
     path: Path | None
@@ -193,8 +193,9 @@ def verify_rules(
         sweep: as measured.
         site: the machine.
         reporter: told what is worth telling.
-        following: a file for another environment, which is verified next. Its first walks are made
-            next to those of this one, so that silence in both says what the environment does.
+        following: a file for another environment, which is verified next. Its first combined
+            launches are made next to those of this one, so that the idle plugin in both says what
+            the environment does.
 
     Raises:
         InputFileError: the plugin refuses the file, or RCCL would cut a line of it.

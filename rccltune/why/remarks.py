@@ -15,7 +15,7 @@ from rccltune.why.records import NOWHERE, Job, Loading, is_ours
 
 
 def remarks(job: Job, known: Known, answers: Sequence[Answer]) -> Iterator[Remark]:
-    """The library, the files, the variables, and what the files are silent about."""
+    """The library, the files, the variables, and what the files do not say."""
     yield from _about_variables(job, known)
     yield from _about_totals(job)
     yield from _about_library(job, known)
@@ -172,7 +172,7 @@ def _about_variables(job: Job, known: Known) -> Iterator[Remark]:
 
 
 def _not_told(job: Job, answers: Sequence[Answer]) -> Iterator[Remark]:
-    """What the files are silent about, and how to be told."""
+    """What the files do not say, and how to be told."""
     unknown = any(answer.kind is Kind.UNKNOWN for answer in answers)
     answered = any(answer.kind is Kind.HIT for answer in answers)
     for text in sorted(job.unread):

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Final
 
 from rccltune.logs import is_inspector
-from rccltune.model import OutputError
+from rccltune.model import OutputError, reason_of
 from rccltune.workload.inspector import read_dump
 from rccltune.workload.log import Stated, is_log, read_log
 from rccltune.workload.records import Workload
@@ -28,7 +28,9 @@ def read(path: Path, stated: Stated = _NOTHING_STATED) -> Workload:
     try:
         content = path.read_bytes()
     except OSError as error:
-        raise OutputError(f"the workload cannot be read: {error}", where=str(path)) from error
+        raise OutputError(
+            f"the workload cannot be read: {reason_of(error)}", where=str(path)
+        ) from error
     if not content.strip():
         raise OutputError(
             "the workload is empty", where=str(path), hint="record a job that communicates."

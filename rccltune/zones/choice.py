@@ -93,6 +93,7 @@ def _barred(group: Group, where: str) -> Notice | None:
         message=f"measured, but in no rule: {listed}",
         remedy="they stay in fit and plots for comparison.",
         where=where,
+        count=len(barred),
     )
 
 
@@ -166,6 +167,7 @@ def _relaxed(decision: Decision, options: ChoiceOptions, where: str) -> Notice |
         "was taken",
         remedy="a rule cannot tell types and placements apart: tune on those that your job uses.",
         where=where,
+        count=len(decision.relaxed),
     )
 
 

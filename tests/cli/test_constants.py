@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 import yaml
+from wording import lacks
 
 from rccltune import simulate
 from rccltune.cli import run
@@ -64,4 +65,4 @@ def test_an_imported_table_shows_no_model(
     table = repository / "examples/mi300x-cpx-nps4/all_reduce.csv"
     assert run(["import", str(table)]) == 0
     assert run(["emit-config", "--format", "constants"]) == 4
-    assert "an unknown library" in capsys.readouterr().err
+    assert lacks(capsys.readouterr().err, "an unknown") == []

@@ -10,6 +10,7 @@ import json
 from pathlib import Path
 
 import pytest
+from wording import lacks
 
 from rccltune.cli import run
 from rccltune.model import DERIVED, Reporter, Role
@@ -60,8 +61,8 @@ def test_rules_are_held_against_it_and_say_that_it_is_derived(
     assert gains[4194304] == pytest.approx(701 / 418 - 1)
     assert {z["proof"] for z in zones if z["setting"] is not None} == {"derived"}
     text = (here / "rules.csv").read_text()
-    assert "UNPROVEN: the baseline is derived" in text
-    assert "derived: choices of RCCL 2.27.7" in " ".join(text.split())
+    assert lacks(text, "UNPROVEN") == []
+    assert lacks(" ".join(text.split()), "RCCL", "2.27.7") == []
     assert run(["emit-config", "s", "--proven", "-o", "-", "-q"]) == 0
     assert "#@ rules 0" in capsys.readouterr().out
     assert run(["report", "s", "-q"]) == 0
@@ -118,7 +119,7 @@ def test_two_derived_baselines_are_not_pooled(
     assert run(["import", TABLE, "--baseline-choices", CHOICES, "-o", "s"]) == 0
     (here / "choices.csv").write_text(HEAD + "all_reduce,1,64,baseline,ring,simple,8,1024,\n")
     assert run(["import", TABLE, "--baseline-choices", "choices.csv", "-o", "s"]) == 2
-    assert "import into a new session" in capsys.readouterr().err
+    assert lacks(capsys.readouterr().err, "new session") == []
     assert derived(here / "s") == EXPECTED
 
 

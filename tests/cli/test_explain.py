@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from wording import lacks
 
 from rccltune import plugin
 from rccltune.cli import run
@@ -281,7 +282,7 @@ def test_where_nothing_says_whose_gpus_explain_says_what_rccl_would_not_take(
     assert run(["explain", str(path)]) == 0
     out = capsys.readouterr().out
     assert "whose GPUs" in out
-    assert "would never take line 1; --mode" in out
+    assert lacks(out, "line 1", "--mode") == []
     path.write_text("allreduce,0,4095,ring,simple,-1,1,8\n")
     assert run(["explain", str(path)]) == 0
     assert "whose GPUs" not in capsys.readouterr().out

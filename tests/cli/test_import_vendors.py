@@ -9,6 +9,7 @@ import json
 from pathlib import Path
 
 import pytest
+from wording import lacks
 
 from rccltune import rules
 from rccltune.cli import run
@@ -165,7 +166,7 @@ def test_the_option_that_the_line_names_says_whose_they_are(
 def test_an_assumption_does_not_make_nvidias_log_amds(assumed: str, capsys: Capture) -> None:
     """A file is believed: exit code 2, and what it says."""
     assert run(["import", str(DATA), "--protocol", "simple", "--assume", assumed]) == 2
-    assert "contradicts the file, which says NVIDIA H100 80GB HBM3" in capsys.readouterr().err
+    assert lacks(capsys.readouterr().err, "NVIDIA", "H100", "80GB HBM3") == []
 
 
 @pytest.mark.parametrize(

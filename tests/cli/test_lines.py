@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from rccltune.cli import run
+from rccltune.cli import group, run
 from rccltune.cli.console import fold, table
 
 NODE = ["--mode", "spx-nps1", "--launcher", "none", "--collective", "all_reduce"]
@@ -121,3 +121,38 @@ def test_what_every_verb_says_fits_the_terminal(
         if len(line) > width and str(tmp_path) not in line and " " in line.strip()
     ]
     assert too_long == []
+
+
+NEXT = "Next: rccltune "
+# What else a user does then is in the file, or in the answer itself.
+STEPS = [
+    *("detect", "doctor --simulate mi300x --mode cpx-nps4", "fit", "emit-config", "plot", "report"),
+    *("variants", "explain RULES", "seal RULES", "workload show RECORD"),
+]
+
+
+def test_every_verb_ends_with_the_next_step(
+    repository: Path,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    """A command that can be typed, of a verb that there is; and -q says none."""
+    monkeypatch.chdir(tmp_path)
+    measured = repository / "examples/mi300x-cpx-nps4/all_reduce.csv"
+    assert run(["import", str(measured)]) == 0
+    assert NEXT in capsys.readouterr().err.splitlines()[-1]
+    assert run(["emit-config", "-q"]) == 0
+    rules = next(tmp_path.glob("rccltune-session/rccl_tuner*.csv"))
+    record = next((repository / "examples").glob("*/record-rank0.csv"))
+    named = {"RULES": str(rules), "RECORD": str(record)}
+    for words in STEPS:
+        typed = [named.get(word, word) for word in words.split()]
+        capsys.readouterr()
+        assert run(typed) == 0, words
+        said = capsys.readouterr()
+        assert NEXT in " ".join((said.out + said.err).split()), words
+        verb = (said.out + said.err).split(NEXT)[1].split()[0].strip(",")
+        assert verb in group.list_commands(None), words  # type: ignore[arg-type]
+        assert run([*typed, "-q"]) == 0
+        assert "Next" not in capsys.readouterr().err, words

@@ -10,6 +10,7 @@ import os
 from pathlib import Path
 
 import pytest
+from wording import lacks
 
 from rccltune.cli import run
 from rccltune.machine import check_real_memory, free_mib, real_library, real_start_s, real_words
@@ -109,7 +110,7 @@ def test_what_is_forced_is_shown_and_in_no_rule(
     assert run(["emit-config", "s", "-o", "-", "--min-gain", "0", "-v"]) == 0
     said = capsys.readouterr()
     assert "tree,simple" not in said.out
-    assert "it was forced; the library leaves it out" in said.err
+    assert lacks(said.err, "the library") == []
     assert run(["report", "s"]) == 0
     assert "tree/simple [forced]" in (here / "s/report.html").read_text()
     imitated = [word for word in forced if word not in ("--librccl", "real")]
@@ -153,7 +154,7 @@ def test_two_hosts_want_processes(
 ) -> None:
     """In one process they are refused before anything starts."""
     assert run([*TWO, "--launcher", "none"]) == 4
-    assert "tells simulated hosts apart by process" in capsys.readouterr().err
+    assert lacks(capsys.readouterr().err, "tells simulated") == []
 
 
 @pytest.mark.long

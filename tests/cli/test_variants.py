@@ -6,6 +6,7 @@ import json
 from pathlib import Path
 
 import pytest
+from wording import lacks
 
 from rccltune.cli import run
 
@@ -18,8 +19,11 @@ def test_the_list_says_what_each_sets_and_who_has_it(capsys: Capture) -> None:
     lines = capsys.readouterr().out.splitlines()
     at = next(n for n, line in enumerate(lines) if line.startswith("mscclpp "))
     assert "RCCL_MSCCLPP_ENABLE=1 RCCL_MSCCLPP_THRESHOLD={max_bytes}" in lines[at]
-    assert "8 ranks on one node" in lines[at + 1]
-    assert "RCCL 2.28.3 has no MSCCL++; RCCL 2.21.5 to 2.26.6 (ROCm 6.3 to 7.0)" in lines[at + 2]
+    assert lacks(lines[at + 1], "8 ranks", "one node") == []
+    assert (
+        lacks(lines[at + 2], "RCCL", "2.28.3", "MSCCL++", "2.21.5", "2.26.6", "ROCm", "6.3", "7.0")
+        == []
+    )
     assert any(line.startswith("channels-N ") for line in lines)
 
 
@@ -27,8 +31,8 @@ def test_named_ones_are_told_with_their_sources(capsys: Capture) -> None:
     """The untunable one too, which can be named but not measured."""
     assert run(["variants", "mscclpp-read", "alltoallv-dynamic"]) == 0
     text = capsys.readouterr().out
-    assert "threshold:  calls of at most RCCL_MSCCLPP_THRESHOLD bytes; default 1 MiB" in text
-    assert "source:     AMD's RCCL usage tips" in text
+    assert lacks(text, "RCCL_MSCCLPP_THRESHOLD", "1 MiB") == []
+    assert lacks(text, "AMD's", "RCCL") == []
     assert "unverified: " in text
     assert "asks no tuner" in text
 
@@ -71,7 +75,7 @@ def test_what_is_wrong_has_its_exit_code(capsys: Capture, tmp_path: Path) -> Non
     said = capsys.readouterr().err
     assert [f"{path}:{place}: " in said for place in ("3:7", "3:3", "4:26")] == [True] * 3
     assert run(["variants", "mscclp"]) == 2
-    assert "did you mean mscclpp" in capsys.readouterr().err
+    assert lacks(capsys.readouterr().err, "mean mscclpp") == []
     for library in ("libnccl", "RCCLX two", "RCCL"):
         assert run(["variants", "--library", library]) == 2
-        assert "is no library" in capsys.readouterr().err
+        assert lacks(capsys.readouterr().err, "no library") == []

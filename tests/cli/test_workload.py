@@ -12,6 +12,7 @@ from typing import Any
 
 import pandas as pd
 import pytest
+from wording import lacks
 
 from rccltune import plugin, simulate
 from rccltune.cli import run
@@ -136,9 +137,9 @@ def test_sizes_that_no_benchmark_calls_are_left_out_and_said(
     said = capsys.readouterr().err
     (line,) = [one for one in said.splitlines() if one.startswith("Left out of the workload: ")]
     calls = sum(calls for _, _, calls in LOOP) + 40
-    assert f"64 ranks on 1 node: {100 * 40 / calls:.1f} % of the calls" in line
-    assert "all_gather at 8 B, 16 B, near which the benchmark has no size" in line
-    assert f"(it has multiples of 128 B): {100 * 122 / calls:.1f} % of the calls, 0.0 % of" in line
+    assert lacks(line, "64 ranks", "1 node", f"{100 * 40 / calls:.1f}", "the calls") == []
+    assert lacks(line, "all_gather", "8 B", "16 B") == []
+    assert lacks(line, "128 B", f"{100 * 122 / calls:.1f}", "0.0", "has multiples") == []
     assert "failed" not in said
     samples = pd.read_csv("rccltune-session/samples.csv", keep_default_na=False)
     measured = set(zip(samples["collective"], samples["nbytes"], strict=True))
@@ -159,9 +160,9 @@ def test_the_limit_of_sizes_is_said(here: Path, capsys: pytest.CaptureFixture[st
     left, moved = plain["left_out"]
     total = sum(sizes) + 900001
     share = 100 * sum(sizes[:36]) / total
-    assert "the 36 lightest sizes of all_reduce, beyond 64: 36.0 % of the calls" in left
-    assert f"{share:.1f} % of the bytes" in left
-    assert moved.startswith("1 size of the workload is measured at the nearest")
+    assert lacks(left, "36 lightest", "all_reduce", "64", "36.0") == []
+    assert lacks(left, f"{share:.1f}", "the bytes") == []
+    assert lacks(moved, "1 size", "the workload") == []
 
 
 @pytest.mark.parametrize(
@@ -283,7 +284,7 @@ def test_show_says_what_rules_cover(here: Path, capsys: pytest.CaptureFixture[st
     assert run(["workload", "show", "w.csv", "--rules", "rules.csv"]) == 0
     text = capsys.readouterr().out
     calls = sum(range(8, 16)) / sum(range(8, 32))
-    assert f"Rules cover {100 * calls:.1f} % of the calls and 0.0 % of the bytes" in text
+    assert lacks(text, f"cover {100 * calls:.1f}", "0.0", "Rules") == []
     assert "and 4 sizes more" in text
     assert "tree/ll (line 1)" in text
     for word in ("captured graphs", "point-to-point", "grouped calls", "7 send"):
@@ -316,7 +317,7 @@ def test_snapshots_are_not_forgotten(here: Path, capsys: pytest.CaptureFixture[s
     assert run(["workload", "show", "a.csv", "a.csv.n-1-0.part"]) == 0
     said = capsys.readouterr()
     assert "snapshots of recordings" not in said.err
-    assert "1 of 1 recordings were never finished" in said.out
+    assert lacks(said.out, "1 of", "1 recordings", "never finished") == []
 
 
 @pytest.mark.parametrize(

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 from deliveries import CPX, NAME, SHELLS, Make, place, rules, run_shell
+from wording import lacks
 
 shells = pytest.mark.parametrize("shell", SHELLS)
 # Shells that say where the file is that they read.
@@ -53,7 +54,7 @@ def test_a_variable_of_the_users_own_stays_with_a_warning(
     found = exported(done.stdout)
     assert found["RCCL_LL128_FORCE_ENABLE"] == "0"
     assert {"NCCL_TUNER_PLUGIN", "NCCL_TUNER_CONFIG_FILE"} < found.keys()
-    assert "RCCL_LL128_FORCE_ENABLE is set to '0' and stays so" in done.stderr
+    assert lacks(done.stderr, "RCCL_LL128_FORCE_ENABLE", "0' and") == []
 
 
 @shells
@@ -64,7 +65,7 @@ def test_beside_a_foreign_plugin_nothing_is_set(make: Make, tmp_path: Path, shel
     done = run_shell(shell, f". ./site/env.sh{SHOW}", cwd=tmp_path, env=env)
     assert done.returncode == 0
     assert exported(done.stdout) == env
-    assert "'/opt/site/libother.so' and stays so" in done.stderr
+    assert lacks(done.stderr, "/opt/site/libother.so") == []
 
 
 @shells
@@ -78,7 +79,7 @@ def test_rules_of_the_users_own_stay_and_get_the_plugin_alone(
     done = run_shell(shell, f". ./site/env.sh{SHOW}", cwd=tmp_path, env=env)
     assert done.returncode == 0
     assert exported(done.stdout).keys() == {name, "NCCL_TUNER_PLUGIN"}
-    assert f"{name} is set to '/home/me/rules' and stays so" in done.stderr
+    assert lacks(done.stderr, f"{name}", "/home/me/rules") == []
 
 
 @shells

@@ -41,7 +41,7 @@ def test_the_same_delivery_is_the_same_version(make: Make, tmp_path: Path) -> No
     second = place(make())
     assert (second.name, second.before) == (first.name, first.name)
     assert contents(tmp_path / "site") == before
-    with pytest.raises(SessionError, match="no version before"):
+    with pytest.raises(SessionError, match="version"):
         rolled_back(tmp_path / "site")
 
 
@@ -130,7 +130,7 @@ def test_going_back_to_a_damaged_version_is_refused(make: Make, tmp_path: Path) 
 def test_nothing_was_deployed(tmp_path: Path) -> None:
     """An empty folder, and one that is not there."""
     for folder in (tmp_path, tmp_path / "none"):
-        with pytest.raises(SessionError, match="no version was deployed"):
+        with pytest.raises(SessionError, match="deployed"):
             rolled_back(folder)
 
 
@@ -139,7 +139,7 @@ def test_a_folder_with_other_things_is_left_alone(make: Make, tmp_path: Path) ->
     site = tmp_path / "site"
     site.mkdir()
     (site / "notes.txt").write_text("mine")
-    with pytest.raises(CommandLineError, match="other things in it"):
+    with pytest.raises(CommandLineError, match="things"):
         place(make())
     assert contents(site) == {"notes.txt": b"mine"}
     place(make(), force=True)
@@ -197,7 +197,7 @@ def test_a_disk_that_fills_at_any_write_leaves_the_version_before(
     version = assemble(make(rules(needs=NEEDS[1])))
     n_writes = len(version.files) + 1
     for number in range(n_writes):
-        with pytest.raises(OSError, match="No space left"):
+        with pytest.raises(OSError, match="space"):
             put(site, version, write=failing_at(number))
         assert current(site) == first.name
         left = contents(site)

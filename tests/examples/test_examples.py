@@ -13,6 +13,7 @@ from statistics import fmean
 
 import pandas as pd
 import pytest
+from wording import lacks
 
 from rccltune import logs, plugin, simulate
 from rccltune.cli import run
@@ -164,8 +165,8 @@ def test_what_goes_wrong_is_named_and_left_out(
     monkeypatch.chdir(tmp_path)
     assert sweep("what-goes-wrong", "--timeout", "3s") == 5
     said = capsys.readouterr().err
-    assert "ring/ll128: it gave wrong results in 2 launches" in said
-    assert "tree/ll: it hung in 2 launches" in said
+    assert lacks(said, "ring/ll128", "2 launches") == []
+    assert lacks(said, "tree/ll", "2 launches") == []
     doubts = pd.read_csv("rccltune-session/samples.csv", keep_default_na=False)["doubt"]
     assert {"wrong-results", "quarantined"} <= set(doubts)
     assert run(["emit-config", "-q"]) == 0

@@ -78,14 +78,60 @@ def sentences(path: Path) -> list[tuple[int, str]]:
     owners = (ast.Module, ast.ClassDef, ast.FunctionDef, ast.AsyncFunctionDef)
     documented = (node for node in ast.walk(tree) if isinstance(node, owners))
     docs = {id(node.body[0].value) for node in documented if isinstance(node.body[0], ast.Expr)}
+    calls = (node for node in ast.walk(tree) if isinstance(node, ast.Call))
+    # What is counted, and the head of a column, is one word that is read.
+    read = {
+        id(given)
+        for call in calls
+        if isinstance(call.func, ast.Name) and call.func.id in {"count", "Column", "table"}
+        for given in (*call.args, *(one.value for one in call.keywords))
+    }
     return [
         (node.lineno, node.value)
         for node in ast.walk(tree)
         if isinstance(node, ast.Constant)
         and isinstance(node.value, str)
         and id(node) not in docs
-        and " " in node.value.strip()
+        and (" " in node.value.strip() or id(node) in read)
     ]
+
+
+# What stands in code, in files, or as the name of a field is spelt as it is there.
+NAMED = re.compile(
+    r"``[^`]*``|:\w+:`[^`]*`|\S*/\S*|\w+\.(?:csv|json|py)\b|^\s+\*{0,2}\w+(?=:\s)", re.MULTILINE
+)
+
+
+def docstrings(path: Path) -> list[tuple[str, str]]:
+    """Of the module and of all that is in it, without names."""
+    tree = ast.parse(path.read_text(encoding="utf-8"))
+    owners = (ast.Module, ast.ClassDef, ast.FunctionDef, ast.AsyncFunctionDef)
+    return [
+        (
+            getattr(node, "name", "the module"),
+            NAMED.sub("", ast.get_docstring(node, clean=False) or ""),
+        )
+        for node in ast.walk(tree)
+        if isinstance(node, owners)
+    ]
+
+
+# Still to be reworded.
+LATER = ("fit", "rules", "zones")
+PARTS = sorted({p.relative_to(PACKAGE).parts[0] for p in PACKAGE.rglob("*.py")} - set(LATER))
+
+
+@pytest.mark.parametrize("part", PARTS)
+def test_no_docstring_has_a_word_of_the_house(part: str) -> None:
+    """Whoever reads the code reads the words of the pages; names of classes and fields stay."""
+    own = PACKAGE / part
+    found = [
+        (path.relative_to(PACKAGE).as_posix(), name)
+        for path in ([own] if own.is_file() else sorted(own.rglob("*.py")))
+        for name, text in docstrings(path)
+        if WORDS.search(re.sub(r"\s+", " ", text))
+    ]
+    assert found == []
 
 
 def test_no_message_or_figure_has_a_word_of_the_house() -> None:

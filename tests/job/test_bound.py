@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pytest
+from wording import lacks
 
 from rccltune.job import Times, ceiling_of, ceiling_text
 from rccltune.model import (
@@ -90,9 +91,9 @@ def test_the_most_that_is_spared() -> None:
     assert found.spared.high_us == pytest.approx(100 * 13)
     assert found.known == 1
     assert found.seen_s == pytest.approx(2.5e-3)
-    assert ceiling_text(found) == (
-        "Rules can save at most 0.500 ms (0.350 to 0.650 ms) of 2.000 ms a step in collectives of "
-        "a rank, one after the other; the job itself had 1.250 ms in them, waiting included"
+    assert (
+        lacks(ceiling_text(found), "0.500", "0.350", "0.650", "2.000", "1.250", "in collectives")
+        == []
     )
 
 
@@ -100,6 +101,6 @@ def test_sizes_that_were_not_measured() -> None:
     """Are no saving, and said."""
     found = ceiling_of(workload({1024: 30, 1 << 30: 10}), Times(CURVES))
     assert found.known == 0.75
-    assert "25.0 % of the calls were not measured" in ceiling_text(found)
+    assert lacks(ceiling_text(found), "25.0", "not measured") == []
     nothing = ceiling_of(workload({1 << 30: 10}), Times(CURVES))
     assert ceiling_text(nothing).startswith("What rules can save: not known")

@@ -97,7 +97,7 @@ def test_a_launcher_that_starts_nothing_says_why(real: Real, tmp_path: Path) -> 
     hosts = tmp_path / "hosts"
     hosts.write_text("127.0.0.1 slots=2\n")
 
-    with pytest.raises(MachineError, match="does not start 3 ranks: There are not enough slots"):
+    with pytest.raises(MachineError, match="enough"):
         find_binding(found, 3, hostfile=hosts, variables=variables(found), folder=tmp_path)
 
 

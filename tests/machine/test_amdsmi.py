@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 from trees import put, seen, write
+from wording import lacks
 
 from rccltune.machine import Smi, SmiGpu, bindings, query, runner, situations, with_smi
 
@@ -135,7 +136,7 @@ def test_error_at_the_first_call(tmp_path: Path) -> None:
     )
     said = query(runner(tmp_path, {}), tmp_path)
     assert said.status == "failed"
-    assert "OSError: AMD SMI shared library could not be loaded" in str(said.detail)
+    assert lacks(str(said.detail), "OSError", "AMD", "SMI") == []
 
 
 @pytest.mark.parametrize(
@@ -190,7 +191,7 @@ def test_sources_that_differ_are_shown(tmp_path: Path) -> None:
     assert {d.what for d in system.disagreements} == {"compute mode", "memory mode"}
     finding = situations(system, {})[0]
     assert finding.name == "sources-disagree"
-    assert "says SPX, amdsmi says CPX" in finding.message
+    assert lacks(finding.message, "SPX", "CPX") == []
 
 
 def test_a_captured_tree_is_not_held_against_this_machine(tmp_path: Path) -> None:

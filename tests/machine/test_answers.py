@@ -65,7 +65,7 @@ def test_ranks_of_a_host_become_one() -> None:
 
 def test_a_host_that_says_nothing_is_an_error() -> None:
     """It cannot be compared."""
-    with pytest.raises(ValueError, match="no rank of a"):
+    with pytest.raises(ValueError, match="rank"):
         merged([Answer(host="a", boot_id=None, facts=None)])
 
 

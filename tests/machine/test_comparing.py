@@ -86,9 +86,9 @@ def test_two_hosts_of_one_name_are_told_apart() -> None:
 
 def test_a_host_says_each_thing_once() -> None:
     """Else which of them is compared?"""
-    with pytest.raises(ValueError, match="says something twice"):
+    with pytest.raises(ValueError, match="twice"):
         Host(name="a", n_ranks=1, facts=(("mode", "x"), ("mode", "y")))
-    with pytest.raises(ValueError, match="without a rank"):
+    with pytest.raises(ValueError, match="without"):
         Host(name="a", n_ranks=0)
 
 

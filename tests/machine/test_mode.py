@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 from test_amdsmi import environment
 from trees import put, seen, write
+from wording import lacks
 
 from rccltune.machine import Smi, System, applied, check_mode, needs, obstacles, runner, steps
 from rccltune.model import MachineError, Mode, Reporter
@@ -134,7 +135,7 @@ def test_set_and_put_back(node: Node) -> None:
     assert node.look().mode == SPX1
     calls = [line for line in node.said if "[" in line]
     assert calls == ["compute ['CPX']", "memory ['NPS4']", "memory ['NPS1']", "compute ['SPX']"]
-    assert "go back by hand: amd-smi set --gpu all --compute-partition SPX" in node.said[0]
+    assert lacks(node.said[0], "--gpu", "--compute-partition", "SPX") == []
 
 
 @pytest.mark.parametrize("error", [RuntimeError, KeyboardInterrupt, SystemExit])
@@ -201,7 +202,7 @@ def test_a_reload_that_resets_the_compute_mode(node: Node) -> None:
 
 def test_not_put_back_is_said(node: Node) -> None:
     """With what each OAM had and the commands."""
-    with pytest.raises(MachineError, match="was not put back") as caught, node.applied(CPX4):
+    with pytest.raises(MachineError, match="back") as caught, node.applied(CPX4):
         node.refuse = "compute"
     assert "0000:05:00 had spx-nps1" in str(caught.value.where)
     assert "--compute-partition SPX" in str(caught.value.hint)
@@ -290,5 +291,5 @@ def test_a_refusal_of_the_library(smi_release: Callable[[str], Path], tmp_path: 
 
     run = runner(folder / "python", environment(folder, "refuse"))
     context = applied(CPX4, look(), run=run, look=look, reporter=Reporter(), is_root=True)
-    with pytest.raises(MachineError, match="the GPU is busy"), context:
+    with pytest.raises(MachineError, match="busy"), context:
         pytest.fail("the block must not run")

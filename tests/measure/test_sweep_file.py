@@ -7,6 +7,7 @@ from contextlib import suppress
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from wording import lacks
 
 from rccltune.measure import declared, dump_sweep, parse_duration, read_sweep_file
 from rccltune.model import Collective, InputFileError, Mode, Setting, Sweep
@@ -56,7 +57,7 @@ def test_every_mistake_is_told_at_once_with_line_and_column() -> None:
         "s.yaml:6:12",
         "s.yaml:7:6",
     ]
-    assert "did you mean 'channels'" in lines[1]
+    assert lacks(lines[1], "mean channels") == []
     assert "given twice" in lines[4]
 
 

@@ -168,5 +168,5 @@ def test_what_is_needed_may_stand_on_several_lines(host: Host, tmp_path: Path, n
     host.communicator(abi=6, n_nodes=1, n_ranks=8, env=env).close()
     assert f"needs={pairs[-1][0]}={pairs[-1][1]} (not set" in log.read_text(encoding="utf-8")
     wrong = env | {"RCCLTUNE_MODE": "cpx-nps1"}
-    with pytest.raises(InputFileError, match="requires another machine"):
+    with pytest.raises(InputFileError, match="requires"):
         host.communicator(abi=6, n_nodes=1, n_ranks=8, env=wrong)

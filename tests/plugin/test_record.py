@@ -156,7 +156,7 @@ def test_of_a_rank_that_is_killed_a_snapshot_is_left(host: Host, tmp_path: Path)
 @pytest.mark.parametrize("name", ["none/record.csv", "%x"])
 def test_a_file_that_cannot_be_made_stops_the_job(host: Host, tmp_path: Path, name: str) -> None:
     """A job must not run for hours and have recorded nothing."""
-    with pytest.raises(InputFileError, match=r"RCCLTUNE_RECORD: .* cannot be written"):
+    with pytest.raises(InputFileError, match="RCCLTUNE_RECORD"):
         host.communicator(
             abi=5, n_nodes=1, n_ranks=8, env={"RCCLTUNE_RECORD": str(tmp_path / name)}
         )

@@ -99,7 +99,7 @@ def test_a_row_must_have_a_cell_for_each_column() -> None:
 )
 def test_an_axis_has_a_length(low: float, high: float, logarithmic: bool) -> None:
     """A logarithmic one begins above nought."""
-    with pytest.raises(ValueError, match="axis cannot reach"):
+    with pytest.raises(ValueError, match="reach"):
         Axis(label="x", low=low, high=high, ticks=(), logarithmic=logarithmic)
 
 

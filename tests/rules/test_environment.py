@@ -6,6 +6,7 @@ import subprocess
 from pathlib import Path
 
 import pytest
+from wording import lacks
 
 from rccltune.model import (
     DEFAULT_VARIANT,
@@ -110,13 +111,13 @@ def test_a_shell_gets_the_chosen_environment_and_no_other(tmp_path: Path) -> Non
 @pytest.mark.parametrize("name", ["A;touch x", "A B", "1A", "", "A-B", "Ä", "A\nB"])
 def test_what_is_no_name_of_a_variable_is_refused(name: str) -> None:
     """A shell would run what is behind it."""
-    with pytest.raises(VerificationError, match="no variable of a shell"):
+    with pytest.raises(VerificationError, match="variable"):
         render_environment(["x"], [], [(name, "1")], [])
 
 
 def test_a_value_of_several_lines_is_refused() -> None:
     """Its second line would be read as a line of the file by whoever does not quote."""
-    with pytest.raises(VerificationError, match="no variable of a shell"):
+    with pytest.raises(VerificationError, match="variable"):
         render_environment(["x"], [], [("A", "1\nexport B=2")], [])
 
 
@@ -149,13 +150,13 @@ def test_each_gain_stands_beside_its_export_with_what_it_rests_on() -> None:
     """25 % faster in the median; half the speed is 100 % slower, not 50 %."""
     made = " ".join(text(CHOSEN, OTHER).replace("\n# ", " ").split())
     assert "mscclpp: the rules are for this environment." in made
-    assert "threshold: 3145728 bytes (RCCL_MSCCLPP_THRESHOLD), where the curves cross" in made
+    assert lacks(made, "3145728 bytes", "RCCL_MSCCLPP_THRESHOLD") == []
     assert (
-        "all_reduce, 8 ranks on 1 node, one-oam: 32 KiB to 2 MiB 25.0 % faster in the median "
-        "(10.0 to 50.0 %) than the library's own choice"
-    ) in made
-    assert "my own: not exported, since it makes all_reduce up to 100 % slower" in made
-    assert "1 KiB to 4 KiB 25.0 % slower in the median (11.1 to 100.0 %)" in made
+        lacks(made, "all_reduce", "8 ranks", "1 node", "32 KiB", "2 MiB", "25.0", "10.0", "50.0")
+        == []
+    )
+    assert lacks(made, "all_reduce", "100 %") == []
+    assert lacks(made, "1 KiB", "4 KiB", "25.0", "11.1", "100.0", "slower") == []
     assert "# export PATHS=" in text(CHOSEN, OTHER)
 
 
@@ -164,7 +165,7 @@ def test_what_a_lossy_variant_gets_wrong_is_said() -> None:
     wrong = WrongShare(target=TARGET, share=0.125, at_nbytes=1 << 26, from_nbytes=1 << 24)
     [line] = [x for x in finding_lines(gain(wrong=wrong)) if "allows" in x]
     assert "from 16 MiB on" in line
-    assert "12 % of all elements (at 64 MiB)" in line
+    assert lacks(line, "12 %", "64 MiB", "all elements") == []
     right = WrongShare(target=TARGET, share=0.0, at_nbytes=1 << 26, from_nbytes=None)
     assert any("within the benchmark's tolerance" in x for x in finding_lines(gain(wrong=right)))
 

@@ -12,6 +12,7 @@ import subprocess
 from pathlib import Path
 
 import pytest
+from wording import lacks
 
 SCRIPT = Path(__file__).parents[2] / "scripts/fetch-rccl"
 KEYRING = Path("/usr/share/keyrings/debian-archive-keyring.gpg")
@@ -80,7 +81,7 @@ def test_path_downloads_nothing(fetch: Fetch) -> None:
     """It only looks."""
     ended = fetch.run("--path")
     assert ended.returncode == 1
-    assert "scripts/fetch-rccl downloads it" in ended.stderr
+    assert lacks(ended.stderr, "scripts/fetch-rccl") == []
     assert fetch.left() == []
 
 
@@ -109,8 +110,8 @@ def test_no_network_leaves_nothing_behind(fetch: Fetch) -> None:
     """And shows what apt said."""
     ended = fetch.run()
     assert ended.returncode == 1
-    assert "no network in this test" in ended.stderr
-    assert "cannot be read" in ended.stderr
+    assert lacks(ended.stderr, "no network") == []
+    assert lacks(ended.stderr, "be read") == []
     assert fetch.left() == []
 
 
@@ -121,7 +122,7 @@ def test_a_registry_that_has_lost_the_version_has_a_status_of_its_own(fetch: Fet
     fetch.play("apt-cache", "echo ' librccl1 | 9.9.9-1 | http://x unstable/main amd64 Packages'")
     ended = fetch.run()
     assert ended.returncode == 3
-    assert "none of the pinned versions" in ended.stderr
+    assert lacks(ended.stderr, "pinned versions") == []
     assert fetch.left() == []
 
 
@@ -136,7 +137,7 @@ def test_another_file_than_the_pinned_one_is_not_used(fetch: Fetch) -> None:
     )
     ended = fetch.run()
     assert ended.returncode == 1
-    assert "not the file that is pinned" in ended.stderr
+    assert lacks(ended.stderr, "is pinned") == []
     assert fetch.left() == []
 
 

@@ -258,5 +258,5 @@ def test_an_empty_file_adds_nothing_and_an_unreadable_one_is_told(tmp_path: Path
     assert read_catalog(empty) == read_catalog(None) == CATALOG
     (tmp_path / "latin.yaml").write_bytes(b"format: 1 # \xe9\n")
     for name in ("latin.yaml", "none.yaml"):
-        with pytest.raises(InputFileError, match="cannot be read"):
+        with pytest.raises(InputFileError, match="read"):
             read_catalog(tmp_path / name)

@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 from jobs import ask, kinds
+from wording import lacks
 
 from rccltune.model import TooLittleDataError
 from rccltune.why import Kind, Where
@@ -19,19 +20,15 @@ def test_nccl_of_four_gpus_with_info_inside_rows(shared_data: Path) -> None:
     assert answer.where == Where(1, 4)
     assert (answer.min_nbytes, answer.max_nbytes) == (256 * 1024**2, 8 * 1024**3)
     assert answer.n_sizes == 6
-    assert answer.text == (
-        "NCCL_TUNER_PLUGIN is not set, and NCCL 2.29.2+cuda13.1 found no tuner by itself"
-    )
-    assert answer.remedy == (
-        'set on every rank: export NCCL_TUNER_PLUGIN="$(rccltune plugin --path)"'
-    )
+    assert lacks(answer.text, "NCCL_TUNER_PLUGIN", "NCCL", "2.29.2+cuda13.1") == []
+    assert lacks(answer.remedy, 'NCCL_TUNER_PLUGIN="$(rccltune', "--path") == []
 
 
 def test_two_jobs_of_eight_ranks_in_one_log(shared_data: Path) -> None:
     """The file's name says 16 ranks; two hosts ran by themselves (INDEX.md's trap)."""
     found = ask(shared_data / "logs/amd10_mi35x_2n16r_allreduce_info_interleaved.log")
     assert {(a.where, a.kind) for a in found.answers} == {(Where(1, 8), Kind.NOT_LOADED)}
-    assert any("2 groups that share no communicator" in one.text for one in found.remarks)
+    assert any(lacks(one.text, "2 groups", "no communicator") == [] for one in found.remarks)
 
 
 def test_a_log_without_any_line_of_tuners(shared_data: Path) -> None:

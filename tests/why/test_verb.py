@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 from jobs import Jobs
+from wording import lacks
 
 from rccltune.cli import run
 from rccltune.why import Kind
@@ -24,7 +25,7 @@ def test_the_page_has_ranges_and_remedies(
     assert lines[0] == "all_reduce, 64 ranks on 1 node"
     assert lines[1].startswith("  1 KiB to 2 KiB         rule hit: ")
     assert lines[2].startswith("  4 KiB to 512 KiB       not selectable: ")
-    assert lines[3] == "      > Set on every rank: export RCCL_LL128_FORCE_ENABLE=1"
+    assert lacks(lines[3], "RCCL_LL128_FORCE_ENABLE=1") == []
 
 
 def test_json_has_every_answer(jobs: Jobs, capsys: pytest.CaptureFixture[str]) -> None:
@@ -112,6 +113,6 @@ def test_help_says_what_for_with_an_example_and_exit_codes(
     """As every verb."""
     assert run(["why", "--help"]) == 0
     told = capsys.readouterr().out
-    assert "Say why a job's rules were or were not used" in told
+    assert lacks(told, "a job's") == []
     assert "Example:" in told
     assert "Exit codes:" in told

@@ -8,6 +8,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from wording import lacks
 
 from rccltune.cli import run
 from rccltune.model import OutputError
@@ -56,7 +57,7 @@ def test_every_cut_of_a_real_record_is_read_up_to_it(real: str, put: Put) -> Non
         else:
             (cut,) = found.cuts
             line = real[:size].count("\n") + 1
-            assert cut.startswith(f"{path}:{line}: the file was cut here; left out: ")
+            assert lacks(cut, f"{path}:{line}", "the file") == []
 
 
 def test_a_merged_file_that_was_cut_is_read_too(real: str, put: Put) -> None:
@@ -120,7 +121,7 @@ def test_a_mistake_in_the_midst_is_an_error(
 def test_more_calls_than_were_told_are_an_error(real: str, put: Put) -> None:
     """At the end too."""
     path = put("record.csv", real + "allgather,16,2,1,1,16,16\n")
-    with pytest.raises(OutputError, match="the file was changed"):
+    with pytest.raises(OutputError, match="changed"):
         read(path)
 
 

@@ -103,7 +103,7 @@ def acs(facts: Circumstances) -> Iterator[Finding]:
 
 
 def _validates_sources(config: bytes) -> bool:
-    """Walk the extended capabilities of a device's configuration space."""
+    """Go through the extended capabilities of a device's configuration space."""
     offset = 0x100
     for _ in range(48):
         head = int.from_bytes(config[offset : offset + 4], "little")

@@ -1,4 +1,4 @@
-"""Data of the belief figure: measured times beside those that the library predicted."""
+"""Data of the prediction figure: measured times beside those that the library predicted."""
 
 from __future__ import annotations
 
@@ -23,14 +23,14 @@ class BeliefLine:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BeliefData:
-    """All of the belief figure.
+    """All of the prediction figure.
 
     Attributes:
         variant: whose choice it is; predictions are those of each setting's own variant.
         held: its choice against the fastest, at each measured size.
-        chosen: stretches of one choice, borders halfway between sizes.
+        chosen: ranges of one choice, borders halfway between sizes.
         table: the same by its table alone, empty where the library kept to that.
-        fastest: stretches of one setting that was measured fastest, its choice where that is as
+        fastest: ranges of one setting that was measured fastest, its choice where that is as
             good.
     """
 
@@ -75,7 +75,7 @@ def belief_data(scene: Scene) -> BeliefData | None:
 
 
 def _mine(scene: Scene) -> Mapping[str, Sequence[Belief]]:
-    """Beliefs of the scene's target by the name of their variant."""
+    """Predictions of the scene's target by the name of their variant."""
     return {
         target.variant.name: beliefs
         for target, beliefs in by_target(scene.given.beliefs).items()
@@ -85,7 +85,7 @@ def _mine(scene: Scene) -> Mapping[str, Sequence[Belief]]:
 
 
 def _line(series: Series, mine: Mapping[str, Sequence[Belief]]) -> BeliefLine | None:
-    """None for the untouched site and for settings without a cell of their own."""
+    """None for the baseline and for settings without a cell of their own."""
     setting = series.setting
     if setting.role is not Role.FORCED or not setting.is_complete:
         return None
@@ -113,7 +113,7 @@ def _fastest(one: Held) -> Setting | None:
 
 
 def _bands(held: Sequence[Held], who: Callable[[Held], Setting | None]) -> tuple[Band, ...]:
-    """Stretches of one setting."""
+    """Ranges of one setting."""
     borders = [math.sqrt(one.nbytes * other.nbytes) for one, other in pairwise(held)]
     lows = [one.nbytes / 2 for one in held[:1]] + borders
     highs = borders + [one.nbytes * 2 for one in held[-1:]]

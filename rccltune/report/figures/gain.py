@@ -258,7 +258,7 @@ def _rules(
 
 
 def _holes(known: Verification, scene: Scene, low: float, high: float) -> list[Band]:
-    """A stretch without a rule, in parts that have one reason each."""
+    """A range without a rule, in parts that have one reason each."""
     edges = [float(zone.min_nbytes) for zone in scene.zones]
     cuts = [c for c in known.cuts if c.line is None and c.collective is scene.collective]
     edges += [edge for cut in cuts for edge in (float(cut.min_nbytes), cut.max_nbytes + 1.0)]

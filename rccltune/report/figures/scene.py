@@ -33,7 +33,7 @@ class PlotInput:
         left_out: settings that no rule of a target can choose, with the reasons.
         quarantined: settings that are not measured because their launches fail.
         beliefs: what the library would have done by itself, where that is known.
-        environments: variants that were measured beside the untouched site.
+        environments: variants that were measured beside the baseline.
         ceilings: what the slowest link lets a collective reach, at most one for each target.
         source: where the numbers come from, as a reader would cite it.
         machine: product and mode.

@@ -19,7 +19,7 @@ class Band:
     """A zone as far as it lies inside the axis.
 
     Attributes:
-        setting: None for a hole.
+        setting: None for a gap.
         labels: what may be written on it, the longest first.
         is_doubted: a choice that the sweep does not prove.
     """

@@ -248,7 +248,7 @@ def _belief_words(data: BeliefData) -> str:
 
 
 def _bands(found: Sequence[PlotBand], axis: Axis) -> tuple[Band, ...]:
-    """Stretches of one algorithm and protocol; the model knows nothing of channels."""
+    """Ranges of one algorithm and protocol; the model knows nothing of channels."""
     made: list[Band] = []
     for band in found:
         low, high = max(band.low, axis.low), min(band.high, axis.high)

@@ -1,4 +1,4 @@
-"""Data of the variants figure: what environments gain over the untouched site, against size."""
+"""Data of the variants figure: what environments gain over the baseline, against size."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ class VariantLine:
     """One environment with the rules that belong to it.
 
     Attributes:
-        points: (size in bytes, untouched site's time / time in it).
+        points: (size in bytes, baseline's time / time in it).
         threshold_nbytes: size up to which it is confined, None where it is not.
         chosen: the rules are for it.
         lossy: its results differ by more than the benchmark allows.
@@ -50,7 +50,7 @@ class VariantData:
 
 
 def variant_data(scene: Scene) -> VariantData | None:
-    """Gains of variants over the untouched site, None where no variant was measured here."""
+    """Gains of variants over the baseline, None where no variant was measured here."""
     pairs = [(one, gain) for one in scene.given.environments for gain in _mine(one, scene)]
     lines = [_line(one, gain) for one, gain in pairs if gain.points]
     if not lines:

@@ -1,4 +1,4 @@
-"""The library's own belief, how good the curves are, and what stays undecided."""
+"""The library's own prediction, how good the curves are, and what stays undecided."""
 
 from __future__ import annotations
 

@@ -25,6 +25,7 @@ from rccltune.model import (
     Status,
     TooLittleDataError,
     grammar,
+    reason_of,
 )
 from rccltune.report.figures import scene
 from rccltune.report.plots import plot_input
@@ -224,7 +225,9 @@ def _rules(path: Path) -> Rules:
     try:
         content = path.read_bytes()
     except OSError as error:
-        raise SessionError(f"the rule file cannot be read: {error}", where=str(path)) from error
+        raise SessionError(
+            f"the rule file cannot be read: {reason_of(error)}", where=str(path)
+        ) from error
     text = grammar.text_of(content)
     file = read_rules(content)
     return Rules(path=path, text=text, file=file, predicted=_predicted(text))

@@ -39,7 +39,7 @@ def headline(found: Found) -> Headline:
 
 
 def _doubted(found: Found, made: Headline) -> Headline:
-    """What was seen, below what came of holding it against the untouched site."""
+    """What was seen, below what came of holding it against the baseline."""
     why = "; ".join(dict.fromkeys(one.message for one in found.refused))
     hints = list(dict.fromkeys(f"What to do: {one.hint}" for one in found.refused if one.hint))
     if not why:

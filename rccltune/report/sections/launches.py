@@ -92,7 +92,7 @@ def _rest(others: Sequence[Ended], folder: Path) -> Table:
             Column(name="measured"),
             Column(name="ended"),
             Column(name="started"),
-            Column(name="half-rows", numeric=True),
+            Column(name="timings", numeric=True),
         ),
         rows=tuple(
             (
@@ -139,7 +139,7 @@ def _said(launch: Launch, outcome: Outcome) -> str:
     how = outcome.status.value if outcome.failure is None else outcome.failure.words
     took = "" if outcome.duration_s is None else f", {outcome.duration_s:.1f} s"
     again = f", repeat {launch.repeat + 1}" if launch.repeat else ""
-    return f"{_what(launch)}{again}: {how}{took}, {count(outcome.n_samples, 'half-row')}"
+    return f"{_what(launch)}{again}: {how}{took}, {count(outcome.n_samples, 'timing')}"
 
 
 def _facts(launch: Launch, outcome: Outcome) -> Iterable[tuple[str, str]]:
@@ -165,7 +165,7 @@ def _exit(outcome: Outcome) -> str | None:
 
 
 def _settings(launch: Launch) -> str | None:
-    """The walk of a launch, in its order."""
+    """The steps of a launch, in their order."""
     if launch.schedule is None or len(launch.schedule.settings) < 2:
         return None
     return _cut(" → ".join(str(one) for one in launch.schedule.settings), 600)

@@ -266,7 +266,7 @@ def is_of(rule: Rule, zone: Zone) -> bool:
 
 def _holes(holes: list[Zone]) -> Table:
     return Table(
-        caption=f"{count(len(holes), 'stretch')} of sizes left to the library, and why",
+        caption=f"{count(len(holes), 'range')} of sizes left to the library, and why",
         columns=(
             Column(name="collective"),
             Column(name="ranks"),
