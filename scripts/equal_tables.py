@@ -32,6 +32,8 @@ class Kind:
         row: standard deviation of the log time of a row.
         small: of that of a launch below 512 KiB.
         large: of that of a launch above.
+        mood: of that of a pass below 512 KiB, at all sizes alike.
+        walks: each launch has all settings, a pass each in turns; else each has its own.
         sizes: from 1 KiB on, by a factor of two.
     """
 
@@ -42,11 +44,14 @@ class Kind:
     row: float = 0.03
     small: float = 0.01
     large: float = 0.01
+    mood: float = 0.0
+    walks: bool = False
     sizes: int = 16
 
     def __str__(self) -> str:
         """For a row of figures."""
         passes = f" of {self.passes} passes" if self.passes > 1 else ""
+        passes += " of all in turns" if self.walks else ""
         return (
             f"{self.arms} settings, {self.launches} launches{passes}, {self.views} views, rows "
             f"{self.row:.1%}, launches {self.small:.1%} and {self.large:.1%}"
@@ -61,6 +66,8 @@ KINDS = (
     *(Kind(launches=n, small=0.17, large=0.015) for n in (1, 2, 3)),
     Kind(launches=1, passes=6, row=0.01, small=0.05),
     Kind(launches=2, passes=4, row=0.01, small=0.05),
+    # All settings in one launch, as two H100 have it at 32 channels.
+    Kind(launches=1, passes=3, row=0.02, mood=0.12, arms=6, walks=True),
 )
 
 
@@ -73,13 +80,16 @@ def _samples(kind: Kind, noise: random.Random) -> Iterator[Sample]:
     for arm, launch in product(range(kind.arms + 1), range(kind.launches)):
         setting = BASELINE if arm == 0 else Setting.parse(f"ring/simple/{arm}")
         mood = noise.gauss(0, 1)
+        moods = [noise.gauss(0, kind.mood) if kind.mood else 0.0 for _ in range(kind.passes)]
+        of = f"{launch}" if kind.walks else f"{arm}-{launch}"
         for number, power in product(range(kind.passes), range(kind.sizes)):
             nbytes = KIB << power
             shared = mood * (kind.small if nbytes < SMALL else kind.large)
+            shared += moods[number] if nbytes < SMALL else 0.0
             for placement in list(Placement)[: kind.views]:
                 stalls = STALLED if noise.random() < STALLS else 1.0
                 time_us = (20 + nbytes / 1e4) * stalls * exp(shared + noise.gauss(0, kind.row))
-                name = f"{arm}-{launch}" + (f".{number + 1}" if kind.passes > 1 else "")
+                name = of + (f".{number + 1}" if kind.passes > 1 else "")
                 key = key_of(setting, placement=placement)
                 yield Sample(key=key, launch=name, nbytes=nbytes, time_us=time_us)
 

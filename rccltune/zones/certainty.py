@@ -48,6 +48,9 @@ _SURE: Final = 1e6
 
 Logs = Mapping[int, float]
 
+# Degrees of freedom of what three passes of each side say of a launch.
+_OF_PASSES: Final = 4.0
+
 
 @dataclass(frozen=True, slots=True)
 class Evidence:
@@ -119,6 +122,7 @@ class SingleLaunches:
         self._alike = {view: _between_alike(board, view) for view in board.baseline}
         self._seen: dict[Line, Logs] = {}
         self._paired = {view: _between_pairs(board, view) for view in board.baseline}
+        self._passes = {view: _between_passes(board, view) for view in board.baseline}
 
     def _usual_rows(self, view: int) -> dict[int, _Spread | None]:
         """Spread of rows at each size; None where nothing tells it."""
@@ -163,9 +167,11 @@ class SingleLaunches:
     def _launches(self, arm: int, view: int, nbytes: int) -> _Spread:
         held = self._board.differences[arm][view][nbytes]
         if held.paired:
-            spread = _scaled(self._paired[view][nbytes], held.share)
-            own = _passes_near(self._board.differences[arm][view], nbytes)
-            return replace(spread, variance=max(spread.variance, own * held.share))
+            passes = self._passes[view][nbytes]
+            own = _usual_passes([self._board.differences[arm][view]], nbytes)
+            passes = replace(passes, variance=max(passes.variance, own))
+            spread = max((self._paired[view][nbytes], passes), key=lambda one: one.variance)
+            return _scaled(spread, held.share)
         sides = self._board.lines[arm][view], self._board.baseline[view]
         between = [self._between(line) for line in sides]
         return _launches(sides, between, self._alike[view], nbytes)
@@ -176,9 +182,21 @@ class SingleLaunches:
         return self._seen[line]
 
 
-def _passes_near(held: Mapping[int, Difference], nbytes: int) -> float:
-    """What passes give to a launch's ratio about a size: three passes of one size tell little."""
-    return fmean(one.passes for n, one in held.items() if not is_gap(*sorted((n, nbytes))))
+def _between_passes(board: Board, view: int) -> dict[int, _Spread]:
+    """Spread of the ratio of two settings in one launch as its passes tell it, by size.
+
+    A pass is slow at all small sizes alike, so that sizes beside each other are not so many more.
+    """
+    held = [by_view[view] for by_view in board.differences if view in by_view]
+    freedom = _OF_PASSES / 2 * max(2, len(held))
+    return {nbytes: _Spread(_usual_passes(held, nbytes), freedom) for nbytes in board.sizes}
+
+
+def _usual_passes(held: Sequence[Mapping[int, Difference]], nbytes: int) -> float:
+    """Usual variance that passes say about a size; the median of few lies below their mean."""
+    near = [one for row in held for n, one in row.items() if not is_gap(*sorted((n, nbytes)))]
+    every = [one.passes for one in near if one.passes]
+    return median(every) / (1 - 2 / (9 * _OF_PASSES)) ** 3 if every else 0.0
 
 
 def _scaled(spread: _Spread, share: float) -> _Spread:

@@ -44,9 +44,9 @@ def test_sizes_that_nobody_measured(bench: ModuleType, shared_data: Path) -> Non
 
 
 def test_equal_settings_make_few_rules_and_passes_prove_nothing(bench: ModuleType) -> None:
-    """Walks whose launches differ by 5 % below 512 KiB while their passes agree to 1 %."""
+    """Launches differ by 5 % below 512 KiB while passes agree to 1 %; or passes by 12 %."""
     kinds = [kind for kind in bench.equal_tables.KINDS if kind.passes > 1]
-    assert len(kinds) == 2
+    assert len(kinds) == 3
     assert missed(bench.bench_equal(kinds, 30)) == []
 
 
