@@ -90,8 +90,8 @@ class Reach:
 
     Attributes:
         stretch: what was measured there; None where nothing was.
-        state: index of a candidate that answers all the same, or ``HOLE``; the range's own where there
-            is one.
+        state: index of a candidate that answers all the same, or ``HOLE``; the range's own
+            where there is one.
     """
 
     low: int
