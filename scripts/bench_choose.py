@@ -1,6 +1,6 @@
 """Measure what choosing is worth: AMD's published table, public sweeps, a null knob, bursts, speed.
 
-Usage: python scripts/bench_choose.py [--data DIR] [--json] [--quick]
+Usage: python scripts/bench_choose.py [--data DIR] [--json] [--quick] [--only PART]
 
 Every figure is computed in this run, the vendors' method (``optimize_config.py``: fastest row at
 each size, boundary at the arithmetic midpoint) and AMD's published rules included, both written
@@ -18,10 +18,11 @@ import time
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from itertools import groupby, product
-from math import exp
+from math import exp, sqrt
 from pathlib import Path
 from statistics import fmean
 
+import equal_tables
 import single_runs
 from choosers import amd_rule, linear_rule, regrets, times_of, vendor_rule, zone_rule
 from machine import machine
@@ -188,6 +189,24 @@ def _shown(rules: Sequence[Zone]) -> Row:
         )
         or "none"
     }
+
+
+def bench_equal(
+    kinds: Sequence[equal_tables.Kind] = equal_tables.KINDS, seeds: int = 100
+) -> list[Row]:
+    """Sweeps of equal settings: rules in at most 15 of 100, and 5 that are called proven."""
+    rows: list[Row] = []
+    for kind in kinds:
+        found = [equal_tables.false_rules(kind, seed) for seed in range(seeds)]
+        any_rule, proven = (sum(one) / seeds for one in zip(*found, strict=True))
+        # As many as the 99 % bound of that share allows.
+        ok = all(
+            share <= limit + 2.33 * sqrt(limit * (1 - limit) / seeds)
+            for share, limit in ((any_rule, 0.15), (proven, 0.05))
+        )
+        shares = {"a rule in": f"{any_rule:.0%}", "a proven one in": f"{proven:.0%}"}
+        rows.append({"part": "equal", "what": str(kind), "ok": ok, **shares})
+    return rows
 
 
 def bench_single() -> list[Row]:
@@ -382,22 +401,41 @@ def show(rows: Sequence[Row]) -> None:
         print(f"{mark} {row['part']:10} {row['what']}: {', '.join(rest)}")
 
 
+PARTS: dict[str, Callable[..., list[Row]]] = {
+    "published": bench_seed,
+    "zones": bench_known,
+    "equal": bench_equal,
+    "launches": bench_single,
+    "held-out": bench_held_out,
+    "alternate": bench_alternate,
+    "null": bench_null,
+    "bursts": bench_bursts,
+    "speed": bench_speed,
+}
+_PUBLIC = ("held-out", "alternate", "null", "bursts")
+
+
 def main() -> int:
     """Run all parts; 1 where a figure misses its goal."""
     options = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else None)
     options.add_argument("--data", type=Path, help="folder with sweeps/ (default: ../shared/data)")
     options.add_argument("--json", action="store_true", help="print one JSON object")
     options.add_argument("--quick", action="store_true", help="a tenth of the samples for speed")
+    options.add_argument("--only", choices=sorted(PARTS), help="one part")
     asked = options.parse_args()
     data = find_data(asked.data)
-    rows = bench_seed() + bench_known() + bench_single()
+    wanted = [asked.only] if asked.only else list(PARTS)
+    rows: list[Row] = []
     skipped = None
-    if data is None:
-        skipped = "held out, alternate, null knob, bursts: the public sweeps are not on this machine (--data)"
-    else:
-        rows += bench_held_out(data) + bench_alternate(data)
-        rows += bench_null(data) + bench_bursts(data)
-    rows += bench_speed(20_000 if asked.quick else 200_000)
+    for name, make in ((name, PARTS[name]) for name in wanted):
+        if name in _PUBLIC and data is None:
+            skipped = f"{', '.join(_PUBLIC)}: the public sweeps are not on this machine (--data)"
+        elif name in _PUBLIC:
+            rows += make(data)
+        elif name == "speed":
+            rows += bench_speed(20_000 if asked.quick else 200_000)
+        else:
+            rows += make()
     if asked.json:
         print(json.dumps({"machine": machine(), "rows": rows, "skipped": skipped}, indent=2))
     else:

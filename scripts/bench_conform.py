@@ -2,27 +2,51 @@
 
 scripts/bench conform [--place NAME…]                what is recorded in examples/mi300x-*/, in seconds
 scripts/bench conform --live [--ranks N] [--octaves N] [--save]      asks the real one (scripts/fetch-rccl)
+scripts/bench conform --asked|--env|--group|--costs [--live --save]      every setting asked for with
+                every number of channels; under variables that choose; in groups of calls (-m); what
+                a tuner is asked, its cost table to 0.1 ns (compiles a tuner)
 """
 
 from __future__ import annotations
 
 import argparse
 import csv
+import math
 import random
+import subprocess
 import sys
-from collections.abc import Iterator, Sequence
+import tempfile
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Final
 
-from real_runs import COLLECTIVES, PLACES, RELEASE, Place, library_or_exit, run
+import bench_real
+from real_runs import COLLECTIVES, PLACES, RELEASE, WITHOUT, Place, library_or_exit, run
 
 from rccltune.machine import real_words
 from rccltune.model import format_size
 
 ONCE: Final = ("-n", "1", "-w", "0", "-c", "0")
 POWERS: Final = ("-b", "8", "-e", "1G", "-f", "2")
-# MSCCL's files are not in the package that was asked; with them the real library takes all_reduce of 8 ranks.
-WITHOUT: Final = {"RCCL_MSCCL_ENABLE": "0"}
+RECORDED: Final = Path(__file__).parents[1] / "tests/simulate/recorded"
+# Places where each is asked, and its variables or options. On 8 ranks in SPX, 4 in CPX and two hosts.
+CASES: Final[Mapping[str, Mapping[str, tuple[Mapping[str, str], tuple[str, ...]]]]] = {
+    "env": {
+        f"{name}={value}": ({name: value}, ())
+        for name, value in (
+            ("NCCL_MIN_NCHANNELS", "16"),
+            ("NCCL_MAX_NCHANNELS", "8"),
+            ("NCCL_MIN_NCHANNELS", "112"),
+            ("RCCL_LL128_FORCE_ENABLE", "1"),
+            ("RCCL_DIRECT_ALLGATHER_THRESHOLD", "-1"),
+            ("NCCL_PROTO", "Simple"),
+        )
+    },
+    "group": {f"-m {n}": ({}, ("-m", str(n))) for n in (2, 5, 20)},
+}
+COST_PLACES: Final = ("spx-8", "spx-2", "cpx-64", "two-hosts")
+NATIVE: Final = Path(__file__).parents[1] / "native_plugin"
+CASE_PLACES: Final = ("spx-8", "cpx-4", "two-hosts")
 Choice = tuple[str, int]
 Choices = dict[tuple[str, int], Choice]
 
@@ -35,12 +59,17 @@ def main() -> int:
     parser.add_argument("--ranks", type=int, nargs="+", help="of CPX, in place of places; live")
     parser.add_argument("--octaves", type=int, metavar="N", help="N random sizes an octave; live")
     parser.add_argument("--collective", nargs="+", default=COLLECTIVES, choices=COLLECTIVES)
+    for mode in ("asked", "costs", *CASES):
+        parser.add_argument(f"--{mode}", action="store_true")
     parser.add_argument("--save", action="store_true", help="record the real one's choices")
     said = parser.parse_args()
     library = library_or_exit() if said.live else None
     places = [PLACES[name] for name in said.place]
     if said.ranks:
         places = [Place(name=f"cpx-{n}", node="mi300x-cpx-nps4", ranks=n) for n in said.ranks]
+    for mode in ("asked", "costs", *CASES):
+        if getattr(said, mode):
+            return _of_mode(mode, said.place, library, save=said.save)
     print("| place | collective | sizes | same choice | same channels too | differs |")
     print("|---|---|--:|--:|--:|---|")
     bad, kept = 0, {}
@@ -71,6 +100,142 @@ def asked(
                 is_setting = "/" in call.setting
                 chosen = (call.setting, call.channels if is_setting else 0)
                 found.setdefault((collective, call.nbytes), chosen)
+    return found
+
+
+def _of_mode(mode: str, names: Sequence[str], library: Path | None, *, save: bool) -> int:
+    if mode == "asked":
+        return _asked_and_executed(names)
+    if mode == "costs":
+        return _costs(names, library, save=save)
+    return _cases(mode, names, library, save=save)
+
+
+def _asked_and_executed(names: Sequence[str]) -> int:
+    """Rows of tests/simulate/recorded that the imitation runs otherwise."""
+    print("| place | asked | run alike |\n|---|--:|--:|")
+    lost = 0
+    for name in names:
+        path = RECORDED / f"rccl-{RELEASE}-{name}.csv"
+        if path.exists():
+            real, ours = executed(path.read_text("utf-8").splitlines()[2:]), imitated(name)
+            alike = sum(real.get(key) == ours.get(key) for key in real.keys() | ours.keys())
+            lost += len(real.keys() | ours.keys()) - alike
+            print(f"| {name} | {len(real)} | {alike} |", flush=True)
+    return lost > 0
+
+
+def imitated(place: str) -> dict[tuple[str, ...], Choice]:
+    """What the imitation runs for everything that is asked of it, as the recordings have it."""
+    asked = bench_real.everything()
+    lines: list[str] = []
+    for collective in COLLECTIVES:
+        rows = bench_real.walked(None, PLACES[place], collective, asked, ll128=False)
+        lines += bench_real.told(collective, asked, bench_real.passes(rows))
+    return executed(lines)
+
+
+def executed(lines: Iterable[str]) -> dict[tuple[str, ...], Choice]:
+    """By collective, what was asked, and size: what ran; a path without a tuner has no channels."""
+    found: dict[tuple[str, ...], Choice] = {}
+    for line in lines:
+        *asked, ran, channels, _ = line.split(",")
+        found[tuple(asked)] = (ran, int(channels) if "/" in ran else 0)
+    return found
+
+
+def _cases(mode: str, names: Sequence[str], library: Path | None, *, save: bool) -> int:
+    print("| place | case | asked | run alike | differs |\n|---|---|--:|--:|---|")
+    kept, bad = [], 0
+    for name in (name for name in CASE_PLACES if name in names):
+        for case in CASES[mode]:
+            asked = in_case(library, mode, case, name) if library else None
+            real = recorded_case(mode, case, name) if asked is None else asked
+            ours = in_case(None, mode, case, name)
+            other = [key for key in real.keys() | ours.keys() if real.get(key) != ours.get(key)]
+            told = [f"{' '.join(k[2:])}: {real.get(k)}, ours {ours.get(k)}" for k in sorted(other)]
+            print(f"| {name} | {case} | {len(real)} | {len(real) - len(other)} | {told[:3]} |")
+            bad += len(other)
+            kept += [",".join((*key, ran, str(n))) for key, (ran, n) in real.items()]
+    if save and library is not None:
+        head = f"# {real_words(library)[1]}; scripts/bench conform --{mode} --live --save"
+        text = "\n".join((head, "place,case,collective,nbytes,ran,channels", *kept))
+        _file_of(mode).write_text(text + "\n", encoding="utf-8")
+    return bad > 0
+
+
+def _costs(names: Sequence[str], library: Path | None, *, save: bool) -> int:
+    """Questions to a tuner, and init's arguments, that are not the real library's."""
+    print("| place | questions | alike |\n|---|--:|--:|")
+    kept, lost = [], 0
+    for name in (name for name in COST_PLACES if name in names):
+        real = questions(library, name) if library else recorded_questions(name)
+        ours = questions(None, name)
+        lost += len(real) - sum(map(alike, real, ours)) + abs(len(real) - len(ours))
+        print(f"| {name} | {len(real)} | {sum(map(alike, real, ours))} |", flush=True)
+        kept += [f"{name},{line}" for line in real]
+    if save and library is not None:
+        head = f"# {real_words(library)[1]}; scripts/bench conform --costs --live --save"
+        _file_of("costs").write_text("\n".join((head, *kept)) + "\n", encoding="utf-8")
+    return lost > 0
+
+
+def alike(one: str, other: str) -> bool:
+    """The same question: every number, times to a tenth of a nanosecond and a millionth."""
+    pairs = zip(one.split(","), other.split(","), strict=True)
+    return all(a == b or math.isclose(float(a), float(b), rel_tol=1e-6) for a, b in pairs)
+
+
+def recorded_questions(place: str) -> list[str]:
+    """What the real library asks at a place, from the file."""
+    lines = _file_of("costs").read_text(encoding="utf-8").splitlines()
+    return [line.split(",", 1)[1] for line in lines if line.startswith(f"{place},")]
+
+
+def questions(library: Path | None, place: str) -> list[str]:
+    """Of the first rank, in the order in which they were asked; each once."""
+    with tempfile.TemporaryDirectory() as folder:
+        tuner, path = Path(folder) / "asked.so", Path(folder) / "asked"
+        command = ("cc", "-shared", "-fPIC", f"-I{NATIVE / 'include'}", "-D_GNU_SOURCE")
+        source = NATIVE / "sim/tests/asked.c"
+        subprocess.run((*command, "-o", str(tuner), str(source)), check=True)
+        asking = {"NCCL_TUNER_PLUGIN": str(tuner), "RCCLTUNE_ASKED_FILE": str(path)}
+        found: list[str] = []
+        for collective in COLLECTIVES:
+            variables = {**asking, **({} if library else WITHOUT)}
+            run(library, PLACES[place], collective, (*POWERS, *ONCE), variables)
+            found += path.read_text().splitlines()
+    return list(dict.fromkeys(found))
+
+
+def _file_of(mode: str) -> Path:
+    return RECORDED / f"rccl-{RELEASE}-{mode}.csv"
+
+
+def recorded_case(mode: str, case: str, place: str) -> dict[tuple[str, ...], Choice]:
+    """What the real library ran in one case, from the file."""
+    lines = _file_of(mode).read_text(encoding="utf-8").splitlines()[2:]
+    return executed(f"{line},0" for line in lines if line.startswith(f"{place},{case},"))
+
+
+def in_case(
+    library: Path | None, mode: str, case: str, place: str
+) -> dict[tuple[str, ...], Choice]:
+    """What ran in one case, by place, case, collective and size; channels are not a group's."""
+    variables, options = CASES[mode][case]
+    found: dict[tuple[str, ...], Choice] = {}
+    for collective in COLLECTIVES:
+        calls = run(
+            library,
+            PLACES[place],
+            collective,
+            (*POWERS, *ONCE, *options),
+            {**variables, **({} if library else WITHOUT)},
+        )
+        for call in (call for call in calls if call.rank == 0):
+            has_channels = "/" in call.setting and mode != "group"
+            key = (place, case, collective, str(call.nbytes))
+            found.setdefault(key, (call.setting, call.channels if has_channels else 0))
     return found
 
 

@@ -13,7 +13,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Final
 
-from real_runs import COLLECTIVES, PLACES, Place, differing, library_or_exit, run
+from real_runs import COLLECTIVES, PLACES, WITHOUT, Place, differing, library_or_exit, run
 
 from rccltune import plugin
 from rccltune.machine import RealCall, real_words
@@ -35,14 +35,14 @@ def main() -> int:
     print("| collective | asked | ran | at sizes | channels asked: most that ran |")
     print("|---|---|---|--:|---|")
     bad = 0
-    asked = ["silent", *(f"{s}/{n}" for s, n in itertools.product(SETTINGS, CHANNELS))]
+    asked = everything()
     lines = [f"# {real_words(library)[1]}; {place.name}, scripts/bench real --save"]
     lines.append("collective,asked,nbytes,ran,channels,blocks")
     for collective in COLLECTIVES:
-        rows = _asked(library, place, collective, asked, ll128=said.ll128)
+        rows = walked(library, place, collective, asked, ll128=said.ll128)
         bad += differing(rows)
-        lines += _told(collective, asked, _passes(rows))
-        for line in _table(collective, asked, _passes(rows)):
+        lines += told(collective, asked, passes(rows))
+        for line in _table(collective, asked, passes(rows)):
             print(line)
     if said.save is not None:
         said.save.write_text("\n".join(lines) + "\n")
@@ -50,8 +50,13 @@ def main() -> int:
     return bad > 0
 
 
-def _asked(
-    library: Path, place: Place, collective: str, asked: Sequence[str], *, ll128: bool
+def everything() -> list[str]:
+    """The steps of a schedule that asks for nothing, then for each setting with each count."""
+    return ["silent", *(f"{s}/{n}" for s, n in itertools.product(SETTINGS, CHANNELS))]
+
+
+def walked(
+    library: Path | None, place: Place, collective: str, asked: Sequence[str], *, ll128: bool
 ) -> list[RealCall]:
     """One launch that walks through all of it."""
     with tempfile.TemporaryDirectory() as folder:
@@ -61,6 +66,7 @@ def _asked(
         variables = {
             "RCCLTUNE_SCHEDULE": str(schedule),
             "NCCL_TUNER_PLUGIN": str(plugin.library()),
+            **({} if library else WITHOUT),
         }
         if ll128:
             variables["RCCL_LL128_FORCE_ENABLE"] = "1"
@@ -68,7 +74,7 @@ def _asked(
         return run(library, place, collective, options, variables)
 
 
-def _passes(rows: Sequence[RealCall]) -> list[list[RealCall]]:
+def passes(rows: Sequence[RealCall]) -> list[list[RealCall]]:
     """Rank 0's rows of each step: a pass over the sizes begins where the size falls."""
     found: list[list[RealCall]] = []
     last = 1 << 62
@@ -82,7 +88,7 @@ def _passes(rows: Sequence[RealCall]) -> list[list[RealCall]]:
     return found
 
 
-def _told(
+def told(
     collective: str, asked: Sequence[str], passes: Sequence[Sequence[RealCall]]
 ) -> Iterator[str]:
     """A call that decided the same out of place and in place is told once."""

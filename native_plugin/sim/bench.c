@@ -66,6 +66,7 @@ static struct call call_of(const struct bench *bench, struct counts counts, cons
         .n_bytes = row->size * group,
         .count_bytes = counts.parameter * (size_t)dtype_bytes[dtype],
         .n_pipe_ops = 1,
+        .aggregated = (int)group,
         .grouped = group > 1 || o->n_gpus > 1,
         .graph = o->graph > 0,
         .registered = o->registered > 0,
@@ -152,6 +153,7 @@ static void bench_time(struct bench *bench, const struct row *row, struct counts
      * call are alone. */
     struct call single = block.call;
     single.n_bytes = row->size;
+    single.aggregated = 1;
     single.grouped = o->n_gpus > 1;
     if (o->warmup > 0)
         run_block(bench, &(struct block){.call = single, .n_calls = 1}, &decision);
@@ -215,6 +217,7 @@ static void warm_up(struct bench *bench, size_t bytes, int dtype, int op, int in
     struct block block = {.call = call_of(bench, counts, &row, dtype, op, in_place),
                           .n_calls = n_calls};
     block.call.n_bytes = row.size;
+    block.call.aggregated = 1;
     block.call.grouped = bench->options.n_gpus > 1;
     run_block(bench, &block, &decision);
 }

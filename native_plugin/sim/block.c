@@ -236,7 +236,8 @@ double run_block(struct bench *bench, const struct block *block, struct decision
                     *decision = runs[0].decision;
                 if (comm->real == NULL) {
                     struct decision told = runs[0].decision;
-                    told.channels = (uint8_t)busy_channels(comm, &told);
+                    told.channels =
+                        (uint8_t)busy_channels(comm, &comm->call, told.protocol, told.channels);
                     tell_ran(comm, i, &told, &block->call, told.channels);
                 }
             }

@@ -78,7 +78,9 @@ static bool direct_takes(const struct comm *comm, const struct call *call)
     const struct rccl_family *family = comm->library->family;
     const char *disabled = getenv("RCCL_DIRECT_ALLGATHER_DISABLE");
     int64_t largest = env_number("RCCL_DIRECT_ALLGATHER_THRESHOLD", 4194304);
-    if (call->collective != COLL_ALL_GATHER || largest < 0 || call->n_bytes > (uint64_t)largest)
+    /* Each call of a group for itself. */
+    size_t mine = call->n_bytes / (size_t)(call->aggregated > 1 ? call->aggregated : 1);
+    if (call->collective != COLL_ALL_GATHER || largest < 0 || mine > (uint64_t)largest)
         return false;
     /* Its mere presence counted in 2.28, its value does later. */
     if (disabled != NULL && (comm->library->version < 23000 || strcmp(disabled, "0") != 0))

@@ -9,7 +9,6 @@
 #include "debug.h"
 #include "real.h"
 
-enum { BYTES_A_CHANNEL = 16384, TREE_CHANNELS = 64 };
 static const float longest_us = 3.6e9f;
 
 static void fill_table(struct comm *comm)
@@ -96,29 +95,19 @@ static int update_protocol(const struct comm *comm, bool matched, int protocol)
         model_protocol_range(comm->model.index, call->collective, PROTO_LL128);
     if (all_reduce && comm->n_nodes > 2)
         ll128.max = (int64_t)((double)ll128.max * 3.8);
-    if (size > ll.min && size <= ll.max)
-        return PROTO_LL;
     if (library->limits.ll128 && size > ll128.min && size <= ll128.max)
-        return PROTO_LL128;
-    return PROTO_SIMPLE;
+        return PROTO_LL128; /* also where the two overlap */
+    return size > ll.min && size <= ll.max ? PROTO_LL : PROTO_SIMPLE;
 }
 
-/* Channels shrink until each thread has its threshold of bytes; 256 threads on one node. */
+/* Channels shrink until each thread has its threshold of bytes. */
 static int shrink_channels(const struct comm *comm, int algorithm, int protocol)
 {
-    static const int thresholds[N_PROTOCOLS] = {8, 8, 64};
-    const int64_t threads = 256;
-    int64_t threshold = thresholds[protocol], bytes = (int64_t)comm->call.n_bytes;
-    int channels = comm->n_channels;
-    if (algorithm == ALGO_RING && protocol == PROTO_LL)
-        threshold *= comm->n_ranks;
-    if (bytes < channels * threads * threshold)
-        channels = (int)(bytes / (threads * threshold));
-    if (channels < comm->library->min_channels && comm->library->min_channels <= comm->n_channels)
-        channels = comm->library->min_channels;
-    if (algorithm == ALGO_TREE && channels > TREE_CHANNELS)
-        channels = TREE_CHANNELS;
-    return channels < 1 ? 1 : channels;
+    int channels = wanted_channels(comm, &comm->call, algorithm, protocol, comm->n_channels);
+    int min = comm->library->min_channels; /* also one that was refused at start */
+    if (channels < min)
+        channels = min < comm->n_channels ? min : comm->n_channels;
+    return channels;
 }
 
 /* `cost` is that of the cell which the wanted word would lead to. */
@@ -197,28 +186,13 @@ static void substitute(const struct comm *comm, int local, struct decision *deci
     }
 }
 
-/* What the log shows of the channels: cells of 16 KiB of traffic, shared evenly between them. */
-int busy_channels(const struct comm *comm, const struct decision *decision)
-{
-    int64_t traffic = (int64_t)comm->call.n_bytes;
-    if (comm->call.collective == COLL_ALL_REDUCE)
-        traffic *= 2;
-    if (decision->protocol == PROTO_LL)
-        traffic *= 4;
-    int64_t cells = (traffic + BYTES_A_CHANNEL - 1) / BYTES_A_CHANNEL, n = decision->channels;
-    if (cells < 1)
-        return 1;
-    int64_t each = (cells + n - 1) / n;
-    return (int)((cells + each - 1) / each);
-}
-
 static void log_choice(const struct comm *comm, const struct decision *d, float cost)
 {
     if (comm->library->family->new_tuning_line)
         debug_info(SUBSYS_TUNING, "%s: %ld Bytes -> Algo %s proto %s channel{Lo..Hi}={0..%d}",
                    collective_titles[comm->call.collective], (long)comm->call.count_bytes,
                    algorithm_titles[d->algorithm], protocol_titles[d->protocol],
-                   busy_channels(comm, d) - 1);
+                   busy_channels(comm, &comm->call, d->protocol, d->channels) - 1);
     else
         debug_info(SUBSYS_TUNING, "%ld Bytes -> Algo %d proto %d time %f", (long)comm->call.n_bytes,
                    d->algorithm, d->protocol, (double)cost);

@@ -4,59 +4,64 @@
 
 enum { NVLINK, PCI, NET };
 enum { TREE, RING }; /* the only algorithms that a gfx942 model has numbers for */
+enum { N_CORRECTIONS = 27 };
 
-/* tuning_model_0, _5 and _8 of RCCL 2.28.3 src/graph/tuning.cc, tree and ring only. */
+/* Of RCCL's tuning_model_0, _5 and _8, tree and ring only (2.28.3 src/graph/tuning.cc; the last
+ * two differ in one row). */
 struct tables {
     float hw_latency[3][2][N_PROTOCOLS];
     float bw_ratio[2][2][N_PROTOCOLS]; /* up to two nodes, more */
-    float tree_correction[N_PROTOCOLS][27], ring_correction[N_PROTOCOLS][27];
+    float before; /* what stands before the next, and is read for messages below 64 bytes */
+    float correction[2][N_PROTOCOLS][N_CORRECTIONS]; /* tree, ring */
 };
 
+/* clang-format off */
+#define MODEL_5_LATENCY                                                                            \
+    {{{0.9f, 0.9f, 2.3f}, {0.8f, 0.8f, 2.1f}},                                                     \
+     {{2.2f, 2.2f, 5.7f}, {2.2f, 2.2f, 5.7f}},                                                     \
+     {{10.5f, 10.5f, 25.f}, {9.5f, 9.5f, 320.f}}}
+#define MODEL_5_RATIO {{{.06f, .06f, .11f}, {.08f, .08f, 1.f}}, {{.06f, .06f, .59f}, {.08f, .08f, 1.f}}}
 #define TREE_LL                                                                                    \
-    {                                                                                              \
-        .1f, .1f, .1f, .1f, .1f, .1f, 1.f, 1.f, 1.f, 1.f, 1.f, .6f, 1.f, .9f, 1.f, 1.f, .1f, .1f,  \
-            .1f, .1f, .1f, .1f, .1f, .1f, .1f, .1f, .1f                                            \
-    }
+    {.1f, .1f, .1f, .1f, .1f, .1f, 1.f, 1.f, 1.f, 1.f, 1.f, .6f, 1.f, .9f, 1.f, 1.f, .1f, .1f, .1f,  \
+     .1f, .1f, .1f, .1f, .1f, .1f, .1f, .1f}
 #define TREE_SIMPLE                                                                                \
-    {                                                                                              \
-        .1f, .1f, .1f, .1f, .1f, .1f, .1f, .1f, .1f, .1f, .1f, .1f, .1f, .1f, .1f, .7f, 1.f, 1.f,  \
-            1.f, 1.f, 1.f, .7f, .7f, .5f, .6f, .6f, .6f                                            \
-    }
+    {.1f, .1f, .1f, .1f, .1f, .1f, .1f, .1f, .1f, .1f, .1f, .1f, .1f, .1f, .1f, .7f, 1.f, 1.f, 1.f,  \
+     1.f, 1.f, .7f, .7f, .5f, .6f, .6f, .6f}
 #define RING_LL                                                                                    \
-    {                                                                                              \
-        .1f, .1f, .1f, .1f, .1f, .1f, .1f, .1f, .1f, .1f, .1f, 1.f, .2f, 1.f, .4f, .4f, .1f, .2f,  \
-            .2f, .1f, .1f, .1f, .1f, .1f, .1f, .1f, .1f                                            \
-    }
-#define RING_SIMPLE(a, b, c, d, e)                                                                 \
-    {                                                                                              \
-        .1f, .1f, .1f, .1f, .1f, .1f, .1f, .1f, .1f, .1f, .1f, .1f, .1f, .1f, .1f, .1f, .1f, .1f,  \
-            .1f, .1f, .1f, .1f, a, b, c, d, e                                                      \
-    }
+    {.1f, .1f, .1f, .1f, .1f, .1f, .1f, .1f, .1f, .1f, .1f, 1.f, .2f, 1.f, .4f, .4f, .1f, .2f, .2f,  \
+     .1f, .1f, .1f, .1f, .1f, .1f, .1f, .1f}
+#define RING_SIMPLE(a, b)                                                                          \
+    {.1f, .1f, .1f, .1f, .1f, .1f, .1f, .1f, .1f, .1f, .1f, .1f, .1f, .1f, .1f, .1f, .1f, .1f, .1f,  \
+     .1f, .1f, .1f, a, b, 1.f, 1.f, 1.f}
 
 static const struct tables model_0 = {
     .hw_latency = {{{0.8f, 1.4f, 2.5f}, {0.8f, 2.2f, 3.6f}},
                    {{2.2f, 2.2f, 5.7f}, {2.2f, 2.2f, 5.7f}},
                    {{11.8f, 18.2f, 20.8f}, {9.5f, 19.8f, 15.1f}}},
     .bw_ratio = {{{.04f, .22f, .91f}, {.04f, .34f, 1.f}}, {{.04f, .22f, .95f}, {.04f, .34f, 1.f}}},
-    .tree_correction = {TREE_LL, TREE_LL, TREE_SIMPLE},
-    .ring_correction = {RING_LL, RING_LL, RING_SIMPLE(.7f, .2f, 1.f, 1.f, 1.f)},
-};
+    .before = 1.f,
+    .correction = {
+        {{.1f, .2f, .1f, .1f, .9f, .3f, .4f, .1f, .2f, .4f, .2f, .1f, .3f, .3f, .2f, .2f, .2f, .1f,
+          .1f, .1f, .1f, .1f, .1f, .1f, .1f, .1f, .1f},
+         {.1f, .3f, 1.f, .1f, .5f, 1.f, .9f, 1.f, 1.f, 1.f, .3f, .1f, .4f, .5f, .5f, .4f, .4f, .3f,
+          .3f, .2f, .2f, .2f, .2f, .2f, .2f, .2f, .2f},
+         {.2f, 1.f, .1f, .1f, .7f, .2f, .4f, .1f, .1f, .3f, .4f, .3f, .6f, .8f, 1.f, 1.f, 1.f, 1.f,
+          .9f, .8f, .8f, .8f, .8f, .8f, .9f, .9f, .9f}},
+        {{.1f, .1f, .1f, .1f, .1f, .2f, .4f, .2f, .3f, .5f, .3f, .1f, .5f, .5f, .3f, .2f, .2f, .1f,
+          .1f, .1f, .1f, .1f, .1f, .1f, .1f, .1f, .1f},
+         {.1f, .1f, .1f, .1f, .1f, .1f, .1f, .1f, .1f, .3f, 1.f, 1.f, 1.f, 1.f, 1.f, 1.f, .8f, .7f,
+          .5f, .4f, .4f, .3f, .3f, .3f, .3f, .3f, .3f},
+         {1.f, .8f, .2f, 1.f, 1.f, .3f, 1.f, .1f, .1f, .2f, .2f, .1f, .5f, 1.f, .8f, .8f, 1.f, .9f,
+          1.f, 1.f, 1.f, 1.f, 1.f, 1.f, 1.f, 1.f, 1.f}}}};
 static const struct tables model_5 = {
-    .hw_latency = {{{0.9f, 0.9f, 2.3f}, {0.8f, 0.8f, 2.1f}},
-                   {{2.2f, 2.2f, 5.7f}, {2.2f, 2.2f, 5.7f}},
-                   {{10.5f, 10.5f, 25.f}, {9.5f, 9.5f, 320.f}}},
-    .bw_ratio = {{{.06f, .06f, .11f}, {.08f, .08f, 1.f}}, {{.06f, .06f, .59f}, {.08f, .08f, 1.f}}},
-    .tree_correction = {TREE_LL, TREE_LL, TREE_SIMPLE},
-    .ring_correction = {RING_LL, RING_LL, RING_SIMPLE(.7f, .2f, 1.f, 1.f, 1.f)},
-};
+    .hw_latency = MODEL_5_LATENCY,
+    .bw_ratio = MODEL_5_RATIO,
+    .correction = {{TREE_LL, TREE_LL, TREE_SIMPLE}, {RING_LL, RING_LL, RING_SIMPLE(.7f, .2f)}}};
 static const struct tables model_8 = {
-    .hw_latency = {{{0.9f, 0.9f, 2.3f}, {0.8f, 0.8f, 2.1f}},
-                   {{2.2f, 2.2f, 5.7f}, {2.2f, 2.2f, 5.7f}},
-                   {{10.5f, 10.5f, 25.f}, {9.5f, 9.5f, 320.f}}},
-    .bw_ratio = {{{.06f, .06f, .11f}, {.08f, .08f, 1.f}}, {{.06f, .06f, .59f}, {.08f, .08f, 1.f}}},
-    .tree_correction = {TREE_LL, TREE_LL, TREE_SIMPLE},
-    .ring_correction = {RING_LL, RING_LL, RING_SIMPLE(1.f, .8f, 1.f, 1.f, 1.f)},
-};
+    .hw_latency = MODEL_5_LATENCY,
+    .bw_ratio = MODEL_5_RATIO,
+    .correction = {{TREE_LL, TREE_LL, TREE_SIMPLE}, {RING_LL, RING_LL, RING_SIMPLE(1.f, .8f)}}};
+/* clang-format on */
 
 static const struct tables *tables_of(int index)
 {
@@ -175,6 +180,16 @@ void model_build(const struct node *node, int index, int n_ranks, int n_nodes,
     }
 }
 
+/* By powers of two from 64 bytes; below, the library reads what lies before a row. */
+static float correction(const struct tables *t, int algorithm, int protocol, size_t n_bytes)
+{
+    const float *row = t->correction[algorithm][protocol];
+    if (n_bytes < 64)
+        return row == t->correction[0][0] ? t->before : row[-1];
+    int log_size = log2_floor(n_bytes >> 6);
+    return row[log_size < N_CORRECTIONS ? log_size : N_CORRECTIONS - 1];
+}
+
 float model_time(const struct model *model, int collective, int algorithm, int protocol,
                  size_t n_bytes, int n_pipe_ops)
 {
@@ -182,15 +197,8 @@ float model_time(const struct model *model, int collective, int algorithm, int p
     if (bandwidth == 0)
         return -1;
     const struct tables *t = tables_of(model->index);
-    int log_size = log2_floor(n_bytes >> 6);
-    if (log_size > 26)
-        log_size = 26;
-    if (n_bytes < 64)
-        log_size = -1; /* as seen: no correction, a tie between tree and ring */
-    if (log_size >= 0 && algorithm == ALGO_TREE)
-        bandwidth *= t->tree_correction[protocol][log_size];
-    else if (log_size >= 0 && model->n_nodes > 1)
-        bandwidth *= t->ring_correction[protocol][log_size];
+    if (algorithm == ALGO_TREE || model->n_nodes > 1)
+        bandwidth *= correction(t, algorithm == ALGO_TREE ? TREE : RING, protocol, n_bytes);
     /* Tree pipelines what a group holds; NCCL_MAX_DEV_WORK_BATCH_COLLS is 14. */
     int times = algorithm == ALGO_RING ? n_pipe_ops : (n_pipe_ops + 13) / 14;
     return model->latency[collective][algorithm][protocol] * (float)times +

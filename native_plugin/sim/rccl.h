@@ -45,7 +45,8 @@ struct call {
     size_t n_bytes;     /* as a tuner sees it: of the whole group where several are aggregated */
     size_t count_bytes; /* count times element size: what the log prints */
     int n_pipe_ops;
-    bool grouped; /* inside ncclGroupStart/End */
+    int aggregated; /* equal calls of one rank in a group: -m */
+    bool grouped;   /* inside ncclGroupStart/End */
     bool graph, registered, many_per_process;
 };
 
@@ -92,7 +93,10 @@ int comm_decide(struct comm *comm, int local, struct decision *decision);
 int comm_explain(struct comm *comm, int local, const struct call *call, const char **algorithm,
                  const char **protocol, int *channels);
 
-int busy_channels(const struct comm *comm, const struct decision *decision);
+/* channels.c: what a call's size is worth, at most `most`; and of so many those that get work. */
+int wanted_channels(const struct comm *comm, const struct call *call, int algorithm, int protocol,
+                    int most);
+int busy_channels(const struct comm *comm, const struct call *call, int protocol, int channels);
 
 /* bypass.c: the path that takes this call before a tuner is asked, or PATH_TUNED. */
 int bypass_path(const struct comm *comm, const struct call *call);

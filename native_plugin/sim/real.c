@@ -27,8 +27,8 @@ static void check(const struct bench *bench)
     if (bench->collective >= N_TUNABLE)
         sim_fail("over the real library only collectives that ask a tuner run, not %s",
                  collective_names[bench->collective]);
-    if (o->agg_iters > 1 || o->registered > 0)
-        sim_fail("over the real library there is no -m or -R");
+    if (o->registered > 0)
+        sim_fail("over the real library there is no -R");
     if (bench->n_nodes > 1 && bench->n_local > bench->n_ranks / bench->n_nodes)
         sim_fail("ranks of several hosts cannot be one process over the real library: it tells "
                  "hosts apart by process");
@@ -179,21 +179,8 @@ static int issue(const struct comm *comm, int local, const struct call *call)
 static int usual_channels(const struct comm *comm, const struct call *call, int algorithm,
                           int protocol)
 {
-    static const int64_t bytes_a_thread[N_PROTOCOLS] = {8, 8, 64}, threads = 256, cell = 16384;
-    int64_t bytes = (int64_t)call->n_bytes, usual = comm->library->node->channels;
-    int64_t least = threads * bytes_a_thread[protocol];
-    if (algorithm == ALGO_RING && protocol == PROTO_LL)
-        least *= comm->n_ranks;
-    if (bytes / least < usual)
-        usual = bytes / least;
-    int64_t traffic = bytes * (call->collective == COLL_ALL_REDUCE ? 2 : 1);
-    if (protocol == PROTO_LL)
-        traffic *= 4;
-    int64_t cells = (traffic + cell - 1) / cell;
-    if (usual < 1 || cells < 1)
-        return 1;
-    int64_t each = (cells + usual - 1) / usual;
-    return (int)((cells + each - 1) / each);
+    int usual = wanted_channels(comm, call, algorithm, protocol, comm->library->node->channels);
+    return busy_channels(comm, call, protocol, usual);
 }
 
 static struct decision decision_of(const struct comm *comm, const struct call *call,
@@ -240,10 +227,13 @@ static void make_decisions(struct comm *comm, int n_calls)
 
 static int issue_all(struct comm *comm, const struct call *call)
 {
-    int result = comm->n_local > 1 ? real_rccl.group_start() : NCCL_SUCCESS;
-    for (int i = 0; i < comm->n_local && result == NCCL_SUCCESS; i++)
-        result = issue(comm, i, call);
-    return comm->n_local > 1 && result == NCCL_SUCCESS ? real_rccl.group_end() : result;
+    bool is_group = comm->n_local > 1 || call->aggregated > 1;
+    int result = is_group ? real_rccl.group_start() : NCCL_SUCCESS;
+    for (int n = 0; n < call->aggregated; n++) {
+        for (int i = 0; i < comm->n_local && result == NCCL_SUCCESS; i++)
+            result = issue(comm, i, call);
+    }
+    return is_group && result == NCCL_SUCCESS ? real_rccl.group_end() : result;
 }
 
 static void check_hip(int result, const char *what)
@@ -284,8 +274,8 @@ static void read_decisions(struct comm *comm, int local, const struct call *call
     struct real_rank *rank = &comm->real->ranks[local];
     for (int n = 0; n < n_calls; n++) {
         struct hip_ran ran;
-        real_hip.ran(rank->device, n, &ran);
-        if (ran.n_collectives > 0 && n >= ran.n_collectives)
+        real_hip.ran(rank->device, n * call->aggregated, &ran);
+        if (ran.n_collectives > 0 && n * call->aggregated >= ran.n_collectives)
             sim_fail("the real library told of %d collectives where %d ran", ran.n_collectives,
                      n_calls);
         rank->decisions[n] = decision_of(comm, call, &ran);

@@ -315,6 +315,7 @@ static void init_real(struct bench *bench)
 {
     char host[48];
     bench->library.node = &bench->node;
+    bench->library.family = rccl_family(bench->library.version);
     host_of(bench, bench->first_rank, host, sizeof host);
     if (bench->first_rank == 0)
         real_print_version(bench, host);

@@ -23,7 +23,7 @@ from statistics import fmean, median
 import numpy as np
 
 from rccltune.fit.lines import Array
-from rccltune.model import SizeRatio, Stretch, limit_of, upper_quantile
+from rccltune.model import SizeRatio, Stretch, launch_of_pass, limit_of, upper_quantile
 
 # Times in µs by size and launch, as the gathered samples of one curve have them.
 Side = Mapping[int, Mapping[str, float]]
@@ -145,11 +145,6 @@ def _squares(rows: Mapping[int, _Row]) -> dict[int, tuple[float, int]]:
     return made
 
 
-def launch_of(name: str) -> str:
-    """The launch that a pass of a walk belongs to; passes are ``launch.1``, ``launch.2`` …."""
-    return name.partition(".")[0]
-
-
 def noise_of(sides: Iterable[Side]) -> Noise:
     """How much repeats of one curve differ in a session."""
     own: list[tuple[float, int]] = []
@@ -159,7 +154,7 @@ def noise_of(sides: Iterable[Side]) -> Noise:
         own += [(total / n, n) for total, n in _squares(rows).values() if n]
         by_launch: dict[str, list[float]] = {}
         for name, factor in _factors(rows).items():
-            by_launch.setdefault(launch_of(name), []).append(factor)
+            by_launch.setdefault(launch_of_pass(name), []).append(factor)
         means = [fmean(several) for several in by_launch.values()]
         if len(means) > 1:
             middle = fmean(means)
@@ -337,7 +332,7 @@ def _neighbours(at: int, n_sizes: int) -> range:
 def _common(rows: Mapping[int, _Row], noise: Noise) -> float:
     """Variance of what all sizes of a side have in common."""
     names = {launch for row in rows.values() for launch in row.logs}
-    n_launches = len({launch_of(name) for name in names})
+    n_launches = len({launch_of_pass(name) for name in names})
     variance = noise.launch / n_launches
     factors = list(_factors(rows).values())
     if len(names) > n_launches and len(factors) > 1:

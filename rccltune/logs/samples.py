@@ -12,6 +12,7 @@ from rccltune.logs.jobs import marked
 from rccltune.logs.resolver import Resolver
 from rccltune.model import (
     DTYPE_BYTES,
+    RUNS,
     Caution,
     Collective,
     CommandLineError,
@@ -37,7 +38,7 @@ def samples_of(runs: Sequence[Run], resolver: Resolver, launch: str) -> tuple[Sa
     Args:
         runs: those that have rows, in order.
         resolver: the options, which also takes the notices.
-        launch: id of the whole file; separate runs get ``.1``, ``.2`` … behind it.
+        launch: id of the whole file; separate runs get ``:1``, ``:2`` … behind it.
 
     Raises:
         CommandLineError: an option contradicts the file.
@@ -50,7 +51,7 @@ def samples_of(runs: Sequence[Run], resolver: Resolver, launch: str) -> tuple[Sa
         _check_factor(run, resolver)
         _check_baseline(run, resolver)
         _check_average(run, resolver)
-        found.extend(_of_run(run, resolver, f"{launch}.{k}" if len(runs) > 1 else launch))
+        found.extend(_of_run(run, resolver, f"{launch}{RUNS}{k}" if len(runs) > 1 else launch))
         run.drafts.clear()
     return tuple(found)
 

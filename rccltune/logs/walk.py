@@ -16,6 +16,7 @@ from typing import Final
 
 from rccltune.logs.trace import Asked, agree, prove, read_trace
 from rccltune.model import (
+    PASSES,
     SILENT,
     Doubt,
     LaunchError,
@@ -285,7 +286,7 @@ def _of_step(
             key=replace(row.key, setting=setting),
             step=step,
             cycle=0,
-            launch=f"{row.launch}.{n_before}" if n_before else row.launch,
+            launch=f"{row.launch}{PASSES}{n_before}" if n_before else row.launch,
             doubt=_doubt(row, setting, n_before),
         )
         for row in rows

@@ -67,6 +67,8 @@ from .links import LinkMap as LinkMap
 from .links import LinkRow as LinkRow
 from .links import PairTimes as PairTimes
 from .links import Spread as Spread
+from .measured import PASSES as PASSES
+from .measured import RUNS as RUNS
 from .measured import Beside as Beside
 from .measured import Caution as Caution
 from .measured import Fingerprint as Fingerprint
@@ -79,6 +81,8 @@ from .measured import Schedule as Schedule
 from .measured import Stated as Stated
 from .measured import Status as Status
 from .measured import Sweep as Sweep
+from .measured import folder_of as folder_of
+from .measured import launch_of_pass as launch_of_pass
 from .reporter import Reporter as Reporter
 from .scaled import Extrapolation as Extrapolation
 from .scaled import Hop as Hop

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import Enum
 from typing import Any, Final
 
@@ -91,7 +91,9 @@ class Zone:
         measured_to: largest measured size inside.
         worst_regret: time(chosen) / time(best measured) - 1, the largest over sizes and views.
         gain: over baseline, None where no baseline was measured.
-        fallback: what to choose where the setting is not selectable.
+        fallback: what to choose where the setting is not selectable; proven where the zone is.
+        fallback_gain: of the fallback, as ``gain``.
+        fallback_certainty: of the fallback, as ``certainty``.
         variant: environment that the zone's setting needs (the target's own, or one that widens
             it, as LL128 on one node does).
         proof: what the gain rests on, None for a gap.
@@ -113,6 +115,8 @@ class Zone:
     mean_regret: Number | None = None
     gain: Gain | None = None
     fallback: Setting | None = None
+    fallback_gain: Gain | None = None
+    fallback_certainty: Number | None = None
     variant: Variant = DEFAULT_VARIANT
     proof: Proof | None = None
     certainty: Number | None = None
@@ -123,6 +127,21 @@ class Zone:
     def is_proven(self) -> bool:
         """Whether repeats prove that it is faster than the baseline."""
         return self.proof is Proof.REPEATED
+
+    @property
+    def behind(self) -> Zone | None:
+        """The fallback as a zone of its own."""
+        if self.fallback is None:
+            return None
+        return replace(
+            self,
+            setting=self.fallback,
+            gain=self.fallback_gain,
+            certainty=self.fallback_certainty,
+            fallback=None,
+            worst_regret=None,
+            noise=None,
+        )
 
     @property
     def why(self) -> str:

@@ -22,6 +22,20 @@ from rccltune.model.settings import (
 from rccltune.model.times import is_usable
 from rccltune.model.vocabulary import MAX_NBYTES, Collective, Doubt, Placement
 
+# Behind a launch's id: a pass of a walk, and a run of several in one imported file.
+PASSES: Final = "."
+RUNS: Final = ":"
+
+
+def launch_of_pass(name: str) -> str:
+    """The launch that a pass of a walk belongs to; runs of one file are launches of their own."""
+    return name.partition(PASSES)[0]
+
+
+def folder_of(name: str) -> str:
+    """The folder of a session that a pass or a run of a file lies in."""
+    return launch_of_pass(name).partition(RUNS)[0]
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Sample:

@@ -14,7 +14,6 @@ from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import cycle, islice
-from math import log2
 from types import MappingProxyType
 from typing import Final
 
@@ -45,9 +44,8 @@ _CALLS_OF_A_TABLE: Final = 200
 _THROWN: Final = (SILENT, RULES)
 # Every arm follows every arm equally often; the second of each follows its own kind.
 CYCLE: Final = (SILENT, SILENT, RULES, RULES)
-# How far from a boundary a size may lie that stands for it, and a launch's beginning from another.
+# How far from a boundary a size may lie that stands for it.
 _NEAR: Final = 0.005
-_ALIKE: Final = 1 / 16
 # Sizes of a launch, so that none of them is measured almost alone.
 _FEWEST_SIZES: Final = 6
 _NOTHING: Final[Mapping[Collective, Collection[int]]] = MappingProxyType({})
@@ -306,7 +304,7 @@ def parts(
 ) -> list[Part]:
     """The ranges to go over: those of the grid first, then those for boundaries.
 
-    A range for a boundary that begins where one of the grid would takes its place.
+    All files have the same grid, so that walks of two of them can stand beside each other.
 
     Args:
         sweep: the whole range.
@@ -315,21 +313,13 @@ def parts(
         n_ranks: of the communicator.
         known: sizes that need no range for a boundary.
     """
-    grid = list(grids(sweep))
-    found: list[Part] = []
-    sizes = {*known, *(called_sizes(grid[0], collective, n_ranks) if grid else ())}
-    for part in _edges(sweep, collective, rules, n_ranks, sizes):
-        standing = next((one for one in grid[1:] if _is_alike(one, part)), None)
-        if standing is not None:
-            grid.remove(standing)
-        found.append(Part(sweep=part, is_grid=standing is not None))
-    found += [Part(sweep=one, is_grid=True) for one in grid]
-    return sorted(found, key=lambda one: (not one.is_grid, one.sweep.min_nbytes))
-
-
-def _is_alike(one: Sweep, other: Sweep) -> bool:
-    """Whether two ranges have all but the same sizes."""
-    return abs(log2(one.min_nbytes / other.min_nbytes)) <= _ALIKE
+    grid = tuple(grids(sweep))
+    sizes = {*known, *(n for one in grid for n in called_sizes(one, collective, n_ranks))}
+    edges = sorted(_edges(sweep, collective, rules, n_ranks, sizes), key=lambda one: one.min_nbytes)
+    return [
+        *(Part(sweep=one, is_grid=True) for one in grid),
+        *(Part(sweep=one, is_grid=False) for one in edges),
+    ]
 
 
 def _edges(

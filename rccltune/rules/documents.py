@@ -158,6 +158,7 @@ class Section:
         entries: rules and holes by size; together they cover 0 to 2^63-1.
         evidence: comments for each entry, one a line.
         fallbacks: rules for hosts where an entry's setting is not selectable.
+        doubts: a comment for each fallback, empty where repeats prove its gain.
         remark: what holds for all of it; empty where it was measured.
     """
 
@@ -165,6 +166,7 @@ class Section:
     entries: tuple[Rule | Hole, ...]
     evidence: tuple[str, ...]
     fallbacks: tuple[Rule, ...]
+    doubts: tuple[str, ...] = ()
     remark: str = ""
 
     @property
@@ -236,11 +238,13 @@ def _order(target: Target) -> tuple[int, int, int, str, str]:
 
 def _section(zones: Sequence[Zone]) -> Section:
     _check_cover(zones)
+    fallbacks = _fallbacks(zones)
     return Section(
         target=zones[0].target,
         entries=tuple(_entry(zone) for zone in zones),
         evidence=tuple(_evidence(zone) for zone in zones),
-        fallbacks=_fallbacks(zones),
+        fallbacks=fallbacks,
+        doubts=tuple(_fallback_doubt(rule, zones) for rule in fallbacks),
         remark=_remark(zones),
     )
 
@@ -304,6 +308,18 @@ def _fallbacks(zones: Sequence[Zone]) -> tuple[Rule, ...]:
         else:
             merged.append(rule)
     return tuple(merged)
+
+
+def _fallback_doubt(rule: Rule, zones: Sequence[Zone]) -> str:
+    """Of the least certain of the zones that it stands behind."""
+    mine = [
+        zone.behind
+        for zone in zones
+        if zone.behind and rule.min_nbytes <= zone.min_nbytes <= rule.max_nbytes
+    ]
+    doubted = [zone for zone in mine if _doubt(zone)]
+    worst = min(doubted, key=lambda zone: zone.certainty or 0.0, default=None)
+    return "" if worst is None else f"fallback {_doubt(worst)[0]}"
 
 
 def _evidence(zone: Zone) -> str:

@@ -294,7 +294,7 @@ def rewritten(content: str, changes: Mapping[int, Change], header: Sequence[str]
 
 
 def _is_doubt(line: str) -> bool:
-    return line.startswith(f"# {UNPROVEN_MARK}")
+    return line.startswith((f"# {UNPROVEN_MARK}", f"# fallback {UNPROVEN_MARK}"))
 
 
 def _changed(line: str, number: int, change: Change) -> list[str]:

@@ -14,7 +14,7 @@ from itertools import groupby, pairwise
 from typing import Final
 
 from rccltune.model import Collective, Scale, Setting, Zone
-from rccltune.rules.line_format import comment
+from rccltune.rules.line_format import UNPROVEN_MARK, comment
 
 _COLUMNS: Final = "collective,bytesPerRank,algorithm,protocol,channels,nNodes,nLocalRanks"
 _Span = tuple[int, int]
@@ -60,6 +60,7 @@ class _Row:
     high: int | None
     scale: Scale
     fallback: bool
+    doubted: bool
 
 
 def render_ncclx(
@@ -172,6 +173,7 @@ class _Collective:
                         high=high,
                         scale=scale,
                         fallback=fallback,
+                        doubted=not zone.is_proven,
                     )
 
 
@@ -210,7 +212,8 @@ class _Joined:
             *(collective.csv_name, size, setting.algorithm.value, setting.protocol.value),
             *(setting.channels or -1, _interval(self.nodes), _interval(self.local)),
         )
-        why = "reached only where the setting above is not selectable; " if row.fallback else ""
+        why = f"{UNPROVEN_MARK} no repeats prove the gain; " if row.doubted else ""
+        why += "reached only where the setting above is not selectable; " if row.fallback else ""
         scales = ", ".join(scale.short for scale in self.measured)
         return [*comment(f"{why}measured at {scales}"), ",".join(map(str, fields))]
 
@@ -219,7 +222,8 @@ def _joined(made: _Collective, *, span: bool) -> list[_Joined]:
     """Rows that differ in their scale alone as one, where scales are neighbours."""
     alike: dict[tuple[object, ...], list[_Row]] = {}
     for row in made.rows():
-        alike.setdefault((row.fallback, row.low, row.high, row.setting), []).append(row)
+        same = (row.fallback, row.doubted, row.low, row.high, row.setting)
+        alike.setdefault(same, []).append(row)
     known = {_shape(scale) for scale in made.by_scale}
     joined = []
     for rows in alike.values():

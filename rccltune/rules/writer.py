@@ -86,7 +86,9 @@ def _section(section: Section) -> Iterator[str]:
         yield from _comment(
             "reached only where the setting above is not selectable (LL128 not enabled):"
         )
-        yield from (_named(rule) for rule in section.fallbacks)
+        for rule, doubt in zip(section.fallbacks, section.doubts, strict=True):
+            yield from _comment(doubt)
+            yield _named(rule)
 
 
 def _hole(hole: Hole) -> list[str]:

@@ -30,6 +30,7 @@ from rccltune.model import (
     Scale,
     Setting,
     Status,
+    folder_of,
 )
 
 Ended = tuple[Launch, Outcome]
@@ -125,7 +126,7 @@ def doubted(samples: Iterable[Sample], ended: Iterable[Ended]) -> list[Sample]:
     out = {(launch.id, setting) for launch, _ in pairs for setting in barred(found, launch)}
     return [
         replace(sample, doubt=Doubt.QUARANTINED)
-        if sample.doubt is None and (sample.launch.partition(".")[0], sample.key.setting) in out
+        if sample.doubt is None and (folder_of(sample.launch), sample.key.setting) in out
         else sample
         for sample in samples
     ]

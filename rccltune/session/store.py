@@ -29,6 +29,7 @@ from rccltune.model import (
     Variant,
     Word,
     checked,
+    folder_of,
     json_pieces,
     json_text,
     lay,
@@ -172,7 +173,7 @@ def _read_record(path: Path, kind: type[T]) -> T:
 
 def raw_log(path: Path, launch: str) -> Path:
     """The raw log of a launch; the id may carry the number of a run inside its file."""
-    return path / "launches" / launch.partition(".")[0] / RAW_LOG
+    return path / "launches" / folder_of(launch) / RAW_LOG
 
 
 def combined_fingerprint(parts: Sequence[tuple[str, Fingerprint]]) -> Fingerprint:
@@ -258,7 +259,7 @@ def _dumped(samples: Iterable[Sample]) -> bytes:
 
 def _launch_order(sample: Sample) -> str:
     # Canonical order, so that samples.csv has the same bytes however it came about.
-    return sample.launch.partition(".")[0]
+    return folder_of(sample.launch)
 
 
 def write_header(session: Session) -> None:

@@ -46,7 +46,7 @@ def timeless(node: SimulatedNode, rccl: str | None = None, link_gbs: float | Non
     library = node.raw["library"]
     if link_gbs is not None:
         graph = library["graph"] | {"linked": link_gbs}
-        library = library | {"graph": graph, "tuning_model": "auto"}
+        library = library | {"graph": graph, "tuning_model": "auto", "cpu": "intel"}
     raw = node.raw | {"release": release, "library": library}
     settings = [f"{a}/{p}" for a in _ALGORITHMS for p in _PROTOCOLS]
     curves = tuple(

@@ -6,22 +6,23 @@ from bisect import bisect_left
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from math import log
+from math import expm1, log
 
 from rccltune.model import Curve, CurvePoint, View, is_gap, limit_of, time_at
 from rccltune.zones.arms import Arm, ChoiceOptions, Group
+from rccltune.zones.launches import Difference, Logs, by_launch, difference
 
 INF = float("inf")
 
 
 @dataclass(frozen=True, slots=True)
 class Repeats:
-    """Launches of one setting at one size, in logs.
+    """Launches and passes of one setting at one size, in logs.
 
     Attributes:
-        centre: mean of log(time in µs) without slow launches.
+        centre: mean of log(time in µs) without slow ones.
         variance: of that mean.
-        freedom: launches that count, less one.
+        freedom: those that count, less one.
     """
 
     centre: float
@@ -58,6 +59,14 @@ class Line:
         """Whether nothing of it was measured."""
         return self.extrapolated is not None
 
+    @cached_property
+    def launches(self) -> dict[int, Logs]:
+        """Mean log time of each launch, by size; a point that names none is a launch of its own."""
+        return {
+            n: by_launch(point) or {f"{id(self)}": log(point.time_us)}
+            for n, point in self.points.items()
+        }
+
     def measured(self, nbytes: int) -> float | None:
         """Time in µs at a measured size."""
         point = self.points.get(nbytes)
@@ -74,6 +83,11 @@ class Line:
         if is_gap(self._sizes[right - 1], self._sizes[right]):
             return None
         return time_at(self._sizes, self._times, nbytes)
+
+
+def _differences(line: Line, base: Line) -> dict[int, Difference]:
+    both = sorted(line.points.keys() & base.points.keys())
+    return {n: difference(line.launches[n], base.launches[n]) for n in both}
 
 
 @dataclass(frozen=True)
@@ -103,6 +117,18 @@ class Board:
     def is_predicted(self) -> bool:
         """Whether nothing here was measured."""
         return any(line.is_predicted for by_view in self.lines for line in by_view.values())
+
+    @cached_property
+    def differences(self) -> tuple[dict[int, dict[int, Difference]], ...]:
+        """Of each arm: the baseline held against it, by view and size that both have."""
+        return tuple(
+            {
+                view: _differences(lines[view], base)
+                for view, base in self.baseline.items()
+                if view in lines
+            }
+            for lines in self.lines
+        )
 
     @cached_property
     def best(self) -> tuple[dict[int, float], ...]:
@@ -159,7 +185,8 @@ class Board:
             theirs = base.at(nbytes)
             if ours is None or theirs is None:
                 return None
-            gains.append(theirs / ours - 1)
+            held = self.differences[arm][view].get(nbytes)
+            gains.append(expm1(held.log) if held and held.paired else theirs / ours - 1)
         return min(gains, default=None)
 
 

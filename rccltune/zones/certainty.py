@@ -4,11 +4,11 @@ Three things make a ratio of two times what it is not, and each is taken from wh
 far as that tells it:
 
 * launches: every size of a launch shares its mood, so that more sizes say nothing about it. From
-  repeats of either side, else a stated prior;
+  repeats of either side, else a stated prior, which is small where one launch has both sides;
 * rows: how far the two halves of a row disagree; of one half how far the ratio jumps from one size
   to the next, for a true one is smooth;
-* neighbours: what a setting gains at a size it gains beside it, nearly; three sizes of one launch
-  average their rows.
+* neighbours: what a setting gains at a size it gains beside it, nearly. What it gains at one size
+  alone a row that stood still would make too.
 
 Our plugin answering nothing is a launch of the baseline where it is known to change nothing.
 """
@@ -24,10 +24,10 @@ from typing import Final
 from rccltune.model import Placement, is_gap, upper_quantile
 from rccltune.model.defaults import LEVEL
 from rccltune.zones.board import Board, Line
-from rccltune.zones.launches import between_launches, by_launch, prior_variance
+from rccltune.zones.launches import Difference, between_launches, prior_variance
 
-# Of rules that nothing proves one in five may be luck.
-LIKELY: Final = 0.8
+# Of rules that nothing proves three in twenty may be luck.
+LIKELY: Final = 0.85
 # Sizes that tell how rough rows are; fewer than the least tell nothing.
 _NEAR: Final = 6
 # Of these the size itself and those beside it, which its jump makes jump.
@@ -38,6 +38,9 @@ _SHARED: Final = 2
 # Median and lower quartile of the square of a standard normal.
 MEDIAN_SQUARE: Final = 0.4549
 _QUARTER_SQUARE: Final = 0.1015
+# One row in fifty stands still for a moment: a gain at one size of one launch may be just that,
+# though hardly in both placements, which are timed one after the other.
+_STALLS: Final = 0.02
 # Nothing is known better than to a thousandth.
 _LEAST_VARIANCE: Final = 1e-6
 # So many launches would tell the spread for sure; a prior is taken as if they had.
@@ -114,6 +117,8 @@ class SingleLaunches:
         }
         self._rows = {view: self._usual_rows(view) for view in board.baseline}
         self._alike = {view: _between_alike(board, view) for view in board.baseline}
+        self._seen: dict[Line, Logs] = {}
+        self._paired = {view: _between_pairs(board, view) for view in board.baseline}
 
     def _usual_rows(self, view: int) -> dict[int, _Spread | None]:
         """Spread of rows at each size; None where nothing tells it."""
@@ -133,24 +138,61 @@ class SingleLaunches:
 
     def evidence(self, arm: int) -> list[Evidence | None]:
         """Evidence at each size; None where no view has both sides."""
-        board = self._board
-        found: dict[int, list[Evidence]] = {nbytes: [] for nbytes in board.sizes}
+        return [self._at(arm, nbytes) for nbytes in self._board.sizes]
+
+    def _at(self, arm: int, nbytes: int) -> Evidence | None:
+        """That of the size alone in every view, or of those beside it in every view."""
+        alone, near = [], []
         for view, every in self._ratios.items():
             ratios = every[arm]
-            if not ratios:
+            if nbytes not in ratios:
                 continue
-            sides = board.lines[arm][view], board.baseline[view]
-            between = [between_launches(line.points.values()) for line in sides]
-            for nbytes in ratios:
-                launches = _launches(sides, between, self._alike[view], nbytes)
-                # Where nothing tells, rows are taken to vary as much as launches.
-                rows = self._rows[view][nbytes] or launches
-                either = [
-                    _evidence(near, launches, rows)
-                    for near in ([ratios[nbytes]], _beside(ratios, nbytes))
-                ]
-                found[nbytes].append(min(either, key=lambda one: one.chance))
-        return [weakest(views) for views in found.values()]
+            launches = self._launches(arm, view, nbytes)
+            # Where nothing tells, rows are taken to vary as much as launches.
+            rows = self._rows[view][nbytes] or launches
+            alone.append(_evidence([ratios[nbytes]], launches, rows))
+            # Without the largest, which one row that stood still would make.
+            beside = sorted(_beside(ratios, nbytes))[:-1]
+            near += [_evidence(beside, launches, rows)] if beside else []
+        if (single := weakest(alone)) is None:
+            return None
+        single = replace(single, chance=max(single.chance, _STALLS ** len(alone)))
+        shared = weakest(near) if len(near) == len(alone) else None
+        return single if shared is None or single.chance < shared.chance else shared
+
+    def _launches(self, arm: int, view: int, nbytes: int) -> _Spread:
+        held = self._board.differences[arm][view][nbytes]
+        if held.paired:
+            return _scaled(self._paired[view][nbytes], held.share)
+        sides = self._board.lines[arm][view], self._board.baseline[view]
+        between = [self._between(line) for line in sides]
+        return _launches(sides, between, self._alike[view], nbytes)
+
+    def _between(self, line: Line) -> Logs:
+        if line not in self._seen:
+            self._seen[line] = between_launches(line.points.values())
+        return self._seen[line]
+
+
+def _scaled(spread: _Spread, share: float) -> _Spread:
+    return _Spread(max(spread.variance, _LEAST_VARIANCE) * share, spread.freedom)
+
+
+def _between_pairs(board: Board, view: int) -> dict[int, _Spread]:
+    """Spread of the ratio of two settings in one launch, by size: from those in several."""
+    seen: dict[int, list[Difference]] = {nbytes: [] for nbytes in board.sizes}
+    for by_view in board.differences:
+        for nbytes, held in by_view.get(view, {}).items():
+            if held.paired and held.unit is not None:
+                seen[nbytes].append(held)
+    found = {}
+    for nbytes in board.sizes:
+        near = [one for n in board.sizes if not is_gap(*sorted((n, nbytes))) for one in seen[n]]
+        units = [one.unit for one in near if one.unit is not None]
+        freedom = sum(one.freedom for one in near) / _SHARED
+        prior = _Spread(prior_variance(nbytes, paired=True), _SURE)
+        found[nbytes] = _Spread(fmean(units), freedom) if units else prior
+    return found
 
 
 def _evidence(logs: Sequence[float], launches: _Spread, rows: _Spread) -> Evidence:
@@ -163,14 +205,7 @@ def _evidence(logs: Sequence[float], launches: _Spread, rows: _Spread) -> Eviden
 
 
 def _ratios(board: Board, arm: int, view: int) -> dict[int, float]:
-    line, base = board.lines[arm].get(view), board.baseline[view]
-    found = {}
-    for nbytes in board.sizes:
-        ours = None if line is None else line.measured(nbytes)
-        theirs = base.measured(nbytes)
-        if ours is not None and theirs is not None:
-            found[nbytes] = log(theirs / ours)
-    return found
+    return {n: held.log for n, held in board.differences[arm].get(view, {}).items()}
 
 
 def _half_of(board: Board, view: int) -> int | None:
@@ -248,7 +283,7 @@ def _launches(
     sides: Sequence[Line], between: Sequence[Logs], alike: Mapping[int, _Spread], nbytes: int
 ) -> _Spread:
     """Spread that launches give to a ratio."""
-    counts = [max(1, len(by_launch(line.points[nbytes]))) for line in sides]
+    counts = [len(line.launches[nbytes]) for line in sides]
     near = [
         seen for found in between for n, seen in found.items() if not is_gap(*sorted((n, nbytes)))
     ]

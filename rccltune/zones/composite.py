@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from math import log
-from statistics import fmean
-from typing import Final
+from math import log1p, sqrt
+from statistics import NormalDist
 
 from rccltune.model import (
     BASELINE,
@@ -21,9 +20,10 @@ from rccltune.model import (
     Zone,
     base_variant,
 )
+from rccltune.model.defaults import LEVEL
 from rccltune.zones.arms import Arm, ChoiceOptions, Group
-from rccltune.zones.board import Board, Line, Repeats, make_board
-from rccltune.zones.launches import between_launches, by_launch, prior_variance
+from rccltune.zones.board import Board, make_board
+from rccltune.zones.launches import prior_variance
 from rccltune.zones.proof import Standing, standings
 
 Times = Mapping[View, Curve]
@@ -133,7 +133,7 @@ def race(ours: Times, theirs: Times, least: float, target: Target, *, apart: boo
         theirs: as the baseline.
         least: gain that is worth being called one, 0.02 for 2 %.
         target: of both.
-        apart: sure of nothing that launches may differ by; else the passes of one launch count.
+        apart: sure beyond what launches may differ by, else likely is enough.
     """
     common = {view: _common(ours[view], theirs[view]) for view in ours if view in theirs}
     curves = {v: _with_points(ours[v], _at(ours[v], sizes)) for v, sizes in common.items() if sizes}
@@ -143,38 +143,29 @@ def race(ours: Times, theirs: Times, least: float, target: Target, *, apart: boo
         baseline={view: theirs[view] for view in curves},
     )
     board = make_board(group, ChoiceOptions())
-    for view, base in board.baseline.items() if apart else ():
-        _apart(board.lines[0][view], base)
     rows = standings(board, least)
-    return Race(board.sizes, tuple(map(_counted, rows[0])) if rows else (), board)
+    if not rows:
+        return Race(board.sizes, (), board)
+    pairs = zip(board.sizes, rows[0], strict=True)
+    level = LEVEL / len(board.sizes)
+    found = (_sure(n, one, level) if apart else _likely(one) for n, one in pairs)
+    return Race(board.sizes, tuple(found), board)
 
 
-def _counted(standing: Standing) -> Standing:
+def _likely(standing: Standing) -> Standing:
     """Of one launch what is likely counts: nothing more can be had of it."""
     return standing if standing.repeated else replace(standing, proven=standing.likely)
 
 
-def _apart(ours: Line, theirs: Line) -> None:
-    """Let repeats tell no more than launches do, since no launch has both sides.
+def _sure(nbytes: int, standing: Standing, level: float) -> Standing:
+    """Of one launch what launches hardly differ by, however far those of the other side agree.
 
-    What launches differ by is seen where a side has several; of one launch it is a stated prior.
+    Some machines have two moods; several launches that agree met one of them.
     """
-    for line in (ours, theirs):
-        spreads = between_launches(line.points.values())
-        sizes = sorted(line.points)
-        for i, nbytes in enumerate(sizes):
-            point = line.points[nbytes]
-            known = line.repeats.get(nbytes) or Repeats(log(point.time_us), 0.0, 1)
-            near = [spreads[n] for n in sizes[max(0, i - _NEAR) : i + _NEAR + 1] if n in spreads]
-            n_launches = max(1, len(by_launch(point)))
-            # Some machines have two moods; several launches that agree met one of them.
-            usual = prior_variance(nbytes) if n_launches == 1 else 0.0
-            least = max(fmean(near) if near else 0.0, usual) / n_launches
-            line.repeats[nbytes] = replace(known, variance=max(known.variance, least))
-
-
-# Sizes on each side that tell what launches differ by.
-_NEAR: Final = 3
+    if standing.repeated or not standing.likely:
+        return standing
+    reach = NormalDist(0, sqrt(prior_variance(nbytes))).inv_cdf(1 - level)
+    return replace(standing, proven=log1p(standing.gain or 0.0) > reach)
 
 
 def _common(ours: Curve, theirs: Curve) -> set[int]:

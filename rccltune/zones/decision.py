@@ -20,7 +20,6 @@ from rccltune.model import (
     Extrapolation,
     Gain,
     Proof,
-    Setting,
     Zone,
     not_proven,
 )
@@ -325,6 +324,7 @@ def describe(
     weights = [board.weights[size] for size in stretch.span]
     row = decision.standings[stretch.state] if decision.standings else []
     known = [row[size] for size in stretch.span] if row else []
+    behind = _fallback(group, board, decision, stretch)
     total = sum(weights)
     mean = sum(r * w for r, w in zip(regrets, weights, strict=True)) / total if total else 0.0
     return Zone(
@@ -337,11 +337,13 @@ def describe(
         n_sizes=len(stretch.span),
         worst_regret=max(regrets),
         mean_regret=mean,
-        gain=_gain(decision, stretch),
-        fallback=_fallback(group, board, decision, stretch),
+        gain=_gain(decision, stretch.state, stretch),
+        fallback=None if behind is None else board.arms[behind].setting,
+        fallback_gain=None if behind is None else _gain(decision, behind, stretch),
+        fallback_certainty=None if behind is None else _certainty(decision, behind, stretch),
         variant=arm.variant,
         proof=Proof.EXTRAPOLATED if extrapolated else _proof(decision, stretch),
-        certainty=max((s.certainty for s in known if s.certainty is not None), default=None),
+        certainty=_certainty(decision, stretch.state, stretch),
         noise=median(noises) if (noises := _noises(known)) else None,
         extrapolated=extrapolated,
     )
@@ -358,12 +360,19 @@ def _extrapolation(board: Board, stretch: Stretch) -> Extrapolation | None:
     return replace(lines[0].extrapolated, error=error)
 
 
-def _gain(decision: Decision, stretch: Stretch) -> Gain | None:
+def _gain(decision: Decision, arm: int, stretch: Stretch) -> Gain | None:
     if not decision.standings:
         return None
-    row = decision.standings[stretch.state]
+    row = decision.standings[arm]
     gains = [gain for size in stretch.span if (gain := row[size].gain) is not None]
     return Gain(low=min(gains), median=median(gains), high=max(gains)) if gains else None
+
+
+def _certainty(decision: Decision, arm: int, stretch: Stretch) -> float | None:
+    """At its surest size."""
+    row = decision.standings[arm] if decision.standings else []
+    known = (row[size].certainty for size in stretch.span) if row else iter(())
+    return max((one for one in known if one is not None), default=None)
 
 
 def _noises(known: Sequence[Standing]) -> list[float]:
@@ -378,8 +387,8 @@ def _proof(decision: Decision, stretch: Stretch) -> Proof:
     return Proof.REPEATED if decision.proven[stretch.first] else Proof.UNPROVEN
 
 
-def _fallback(group: Group, board: Board, decision: Decision, stretch: Stretch) -> Setting | None:
-    """The best setting that needs no special environment, if that is still worth a rule."""
+def _fallback(group: Group, board: Board, decision: Decision, stretch: Stretch) -> int | None:
+    """The best arm that needs no special environment, if that is still worth a rule."""
     if board.arms[stretch.state].variant == group.target.variant:
         return None
     wanted = _PROVEN if stretch.is_proven else _LIKELY
@@ -392,4 +401,4 @@ def _fallback(group: Group, board: Board, decision: Decision, stretch: Stretch) 
             continue
         able.append((max(board.regret(arm, size) for size in stretch.span), arm))
     worst, arm = min(able, default=(INF, HOLE))
-    return board.arms[arm].setting if worst < INF else None
+    return arm if worst < INF else None

@@ -1,32 +1,117 @@
-"""What launches of one setting differ by: from repeats where there are any, else a stated prior."""
+"""What launches say of a difference: the launch is the unit, whatever its passes agree in.
+
+Passes of one launch share its connections, buffers and clocks. Where a launch has both sides, as
+a walk that also answers nothing has, what they share drops out of their ratio, and such launches
+alone are held against each other: on two H200 the library alone is 40 % slower in launches of its
+own than in a walk, below 64 KiB, and no setting is at fault for that. Else each side has launches
+of its own. What launches differ by comes from repeats, else it is a stated prior.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
 from math import log
 from statistics import fmean, variance
 from typing import Final
 
-from rccltune.model import CurvePoint
+from rccltune.model import PASSES, CurvePoint, launch_of_pass, limit_of
 
-# Standard deviation of the log time of one launch: two launches of all_reduce differ by 40 % below
-# this size in bytes and by 1 to 2 % above (H100, NCCL 2.28.9).
+# Standard deviation of the log time of one launch, below this size in bytes and above: two launches
+# of all_reduce differ by 40 % below and by 1 to 2 % above (H100, NCCL 2.28.9).
 _SMALL: Final = 512 << 10
 _SMALL_SPREAD: Final = 0.17
-_LARGE_SPREAD: Final = 0.01
+_LARGE_SPREAD: Final = 0.015
+# That of the ratio of two settings in one launch: what a setting and the library that chooses it by
+# itself differ by in a walk (examples/h200x2-training-loop and -nccl-2.28.9, 32 B to 1.5 MiB).
+_SMALL_PAIR: Final = 0.05
+_LARGE_PAIR: Final = 0.01
 
 
-def prior_variance(nbytes: int) -> float:
-    """Variance of the log time of one launch where no other launch says anything."""
-    return (_SMALL_SPREAD if nbytes < _SMALL else _LARGE_SPREAD) ** 2
+def prior_variance(nbytes: int, *, paired: bool = False) -> float:
+    """Variance that a launch gives where no other launch says anything.
+
+    Args:
+        nbytes: size of the calls.
+        paired: of the ratio of two settings inside it; else of the log time.
+    """
+    small, large = (_SMALL_PAIR, _LARGE_PAIR) if paired else (_SMALL_SPREAD, _LARGE_SPREAD)
+    return (small if nbytes < _SMALL else large) ** 2
+
+
+Logs = Mapping[str, float]
+
+
+@dataclass(frozen=True, slots=True)
+class Difference:
+    """Two settings at one size, launch by launch.
+
+    Attributes:
+        log: log(time of the second / time of the first).
+        paired: the same walks have both.
+        share: variance of ``log`` in that of one launch; 1/n, or 1/n + 1/m of two sides.
+        unit: variance that a launch gives; None where nothing was repeated.
+        freedom: degrees of freedom of that.
+    """
+
+    log: float
+    paired: bool
+    share: float
+    unit: float | None = None
+    freedom: int = 0
+
+
+def difference(ours: Logs, theirs: Logs) -> Difference:
+    """The second held against the first, in the launches that have both where there are any.
+
+    Args:
+        ours: mean log time of each launch, at least of one; see :func:`by_launch`.
+        theirs: likewise.
+    """
+    both = {name for name in ours.keys() & theirs.keys() if name.endswith(PASSES)}
+    if both:
+        logs = [theirs[name] - ours[name] for name in sorted(both)]
+        unit = variance(logs) if len(logs) > 1 else None
+        return Difference(fmean(logs), True, 1 / len(logs), unit, len(logs) - 1)
+    sides = [_ordinary(side) for side in (ours, theirs)]
+    share = sum(1 / len(side) for side in sides)
+    apart = fmean(sides[1]) - fmean(sides[0])
+    if min(map(len, sides)) < 2:
+        return Difference(apart, False, share)
+    freedom = sum(len(side) - 1 for side in sides)
+    own = sum(variance(side) / len(side) for side in sides)
+    return Difference(apart, False, share, own / share, freedom)
+
+
+def _ordinary(side: Logs) -> list[float]:
+    """Launches that count; the mean of those wastes less of them than a median would."""
+    limit = limit_of(side.values())
+    kept = [one for one in side.values() if one <= limit]
+    return kept if len(kept) > 1 else list(side.values())
 
 
 def by_launch(point: CurvePoint) -> dict[str, float]:
-    """Mean log time of each launch; a walk's passes are ``launch.1``, ``launch.2`` …."""
+    """Mean log time of each launch, of its passes that count.
+
+    That of a walk has the mark of passes behind its name: it alone has other settings too. What
+    one file names alike, as a table of many runs does, were processes of their own.
+    """
+    if len(point.launches) == 1:
+        return {_walk_or_launch(point.launches[0]): log(point.launch_times_us[0])}
     found: dict[str, list[float]] = {}
     for name, time_us in zip(point.launches, point.launch_times_us, strict=True):
-        found.setdefault(name.partition(".")[0], []).append(log(time_us))
-    return {name: fmean(logs) for name, logs in found.items()}
+        found.setdefault(_walk_or_launch(name), []).append(log(time_us))
+    return {name: _centre(logs) for name, logs in found.items()}
+
+
+def _walk_or_launch(name: str) -> str:
+    launch = launch_of_pass(name)
+    return launch if launch == name else launch + PASSES
+
+
+def _centre(logs: list[float]) -> float:
+    limit = limit_of(logs)
+    return fmean(one for one in logs if one <= limit)
 
 
 def between_launches(points: Iterable[CurvePoint]) -> dict[int, float]:

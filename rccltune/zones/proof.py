@@ -5,9 +5,11 @@ The best of many noisy arms looks fast by luck alone: ten settings of a knob tha
 
 * With repeats of both, the gain's lower confidence bound must exceed the wanted gain at a level
   shared out over all arms and sizes of the target (Bonferroni), which bounds the chance of one
-  false rule for a target at 5 %. Two or three launches tell little about their own spread, so it
-  is pooled with that of the sizes beside it (the moderated t of Smyth, 2004); not with that of
-  all: on two H100s launches differ by 40 % below 512 KiB and by 1 % above.
+  false rule for a target at 5 %. A repeat is a launch: passes of one share its state. Two or
+  three launches tell little about their own spread, so it is pooled with that of the sizes beside
+  it (the moderated t of Smyth, 2004); not with that of all: on two H100s launches differ by 40 %
+  below 512 KiB and by 1 % above. Sizes of a launch share its mood, so that those of one arm may
+  all agree by luck; what all arms differ by there is the least that is believed.
 * From one launch per arm nothing is proven. How likely it is that an arm is faster, its launch
   and its rows considered, :mod:`rccltune.zones.certainty` says, as of repeats that prove nothing.
 * Of what was predicted for a scale that nobody measured, the expected errors of both sides are
@@ -18,6 +20,7 @@ The best of many noisy arms looks fast by luck alone: ten settings of a knob tha
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cache
 from math import exp, log, log1p, sqrt
@@ -26,7 +29,7 @@ from typing import Final
 
 from rccltune.model import upper_quantile
 from rccltune.model.defaults import LEVEL
-from rccltune.zones.board import INF, Board, Line, Repeats
+from rccltune.zones.board import INF, Board, Line
 from rccltune.zones.certainty import (
     LIKELY,
     MEDIAN_SQUARE,
@@ -37,6 +40,7 @@ from rccltune.zones.certainty import (
     jumps,
     weakest,
 )
+from rccltune.zones.launches import Difference
 
 # Weight of the pooled spread, in degrees of freedom: at least this, and at most that, whatever
 # the sizes say about how alike they are.
@@ -83,8 +87,9 @@ def standings(board: Board, min_gain: float) -> list[list[Standing]]:
     level = LEVEL / max(1, len(board.arms) * len(board.sizes))
     weight = _weight(board)
     once = SingleLaunches(board)
+    spreads = _spreads(board)
     rows = [
-        _arm(board, arm, min_gain, _Judge(_spreads(board, arm), weight, (level, LEVEL)), once)
+        _arm(board, arm, min_gain, _Judge(spreads[arm], weight, (level, LEVEL)), once)
         for arm in range(len(board.arms))
     ]
     return _with_certainty(rows, min_gain)
@@ -121,8 +126,7 @@ class _Judge:
     """What one arm is judged with.
 
     Attributes:
-        usual: variance of the difference of the centres, by view and size in bytes, at the sizes
-            with repeats.
+        usual: variance that a launch gives, by view and size in bytes, at the sizes with repeats.
         weight: what that is worth beside a size's own launches, in degrees of freedom.
         levels: chance of a false yes, for a proof and beside one.
     """
@@ -131,17 +135,20 @@ class _Judge:
     weight: float
     levels: tuple[float, float]
 
-    def bounds(self, ours: Repeats, theirs: Repeats, usual: float) -> _Bounds:
-        """Lower ends of baseline / ours - 1, one-sided, at each level, and the evidence."""
-        freedom = ours.freedom + theirs.freedom
-        total = self.weight + freedom
-        own = freedom * (ours.variance + theirs.variance)
-        spread = sqrt((self.weight * usual + own) / total)
-        difference = theirs.centre - ours.centre
+    def bounds(self, held: Difference, unit: float, usual: float) -> _Bounds:
+        """Lower ends of baseline / ours - 1, one-sided, at each level, and the evidence.
+
+        Args:
+            held: the two sides.
+            unit: variance that a launch gives, as its own launches say.
+            usual: as those of other sizes say.
+        """
+        total = self.weight + held.freedom
+        spread = sqrt(held.share * (self.weight * usual + held.freedom * unit) / total)
         strict, loose = (
-            exp(difference - upper_quantile(total, level) * spread) - 1 for level in self.levels
+            exp(held.log - upper_quantile(total, level) * spread) - 1 for level in self.levels
         )
-        return strict, loose, evidence_of(difference, spread, total)
+        return strict, loose, evidence_of(held.log, spread, total)
 
 
 class Rivals:
@@ -217,8 +224,25 @@ def _roughness(line: Line) -> float | None:
     return median(squares.values()) / MEDIAN_SQUARE if len(squares) >= _FEW_SIZES else None
 
 
-def _spreads(board: Board, arm: int) -> dict[int, dict[int, float]]:
-    return {view: _pooled(board, arm, view) for view in board.baseline}
+def _spreads(board: Board) -> list[dict[int, dict[int, float]]]:
+    """Usual variance that a launch gives, by arm, view and size with repeats."""
+    found: list[dict[int, dict[int, float]]] = [{} for _ in board.arms]
+    for view in board.baseline:
+        own = [_repeated(board, arm, view) for arm in range(len(board.arms))]
+        every: dict[tuple[bool, int], list[_Spread]] = {}
+        for row in own:
+            for n, one in row.items():
+                every.setdefault((one.paired, n), []).append(one)
+        common = {
+            paired: _pooled(
+                {n: row for (is_so, n), row in sorted(every.items()) if is_so == paired}
+            )
+            for paired in (False, True)
+        }
+        for arm, row in enumerate(own):
+            mine = _pooled({n: [one] for n, one in row.items()})
+            found[arm][view] = {n: max(mine[n], common[row[n].paired][n]) for n in row}
+    return found
 
 
 def _arm(
@@ -254,29 +278,39 @@ def _next_to_proven(made: list[Standing]) -> list[Standing]:
     ]
 
 
-def _pairs(board: Board, arm: int, view: int) -> dict[int, tuple[Repeats, Repeats]]:
-    """Repeats of the arm and of the baseline, by size in bytes, where there are both; rising."""
-    line, base = board.lines[arm].get(view), board.baseline[view]
-    if line is None:
-        return {}
-    return {n: (r, base.repeats[n]) for n, r in sorted(line.repeats.items()) if n in base.repeats}
+@dataclass(frozen=True, slots=True)
+class _Spread:
+    """What a launch gives to a difference, as its repeats say, with their degrees of freedom."""
+
+    unit: float
+    freedom: int
+    paired: bool
 
 
-def _pooled(board: Board, arm: int, view: int) -> dict[int, float]:
-    """Usual variance of the difference of the two centres at each size, from those beside it.
+def _repeated(board: Board, arm: int, view: int) -> dict[int, _Spread]:
+    """Of the arm and the baseline, by size in bytes, where both were repeated; rising."""
+    held = board.differences[arm].get(view, {})
+    return {
+        n: _Spread(one.unit, one.freedom, one.paired)
+        for n, one in held.items()
+        if one.unit is not None
+    }
+
+
+def _pooled(rows: Mapping[int, Sequence[_Spread]]) -> dict[int, float]:
+    """Usual variance at each size, from those beside it.
 
     From the median, since one stalled row in fifty would make a mean useless; the median of few
     squares lies below their mean, by the factor of Wilson and Hilferty.
     """
-    pairs = _pairs(board, arm, view)
-    sizes = list(pairs)
+    sizes = list(rows)
     width = 2 * _BESIDE + 1
     found = {}
     for i, nbytes in enumerate(sizes):
         start = max(0, min(i - _BESIDE, len(sizes) - width))
-        near = [pairs[n] for n in sizes[start : start + width]]
-        freedom = median(a.freedom + b.freedom for a, b in near)
-        usual = median(a.variance + b.variance for a, b in near)
+        near = [one for n in sizes[start : start + width] for one in rows[n]]
+        freedom = median(one.freedom for one in near)
+        usual = median(one.unit for one in near)
         found[nbytes] = max(usual / (1 - 2 / (9 * freedom)) ** 3, 1e-12)
     return found
 
@@ -293,12 +327,12 @@ def _weight(board: Board) -> float:
     groups = 0
     for arm in range(len(board.arms)):
         for view in board.baseline:
-            pairs = [p for p in _pairs(board, arm, view).values() if p[0].variance + p[1].variance]
-            logs = [log(a.variance + b.variance) for a, b in pairs]
+            known = [one for one in _repeated(board, arm, view).values() if one.unit]
+            logs = [log(one.unit) for one in known]
             if len(logs) > 1:
                 middle = fmean(logs)
                 deviations += [x - middle for x in logs]
-                freedoms += [a.freedom + b.freedom for a, b in pairs]
+                freedoms += [one.freedom for one in known]
                 groups += 1
     if len(deviations) - groups < _FEW_SIZES:
         return _LEAST_PRIOR
@@ -345,11 +379,10 @@ def _lower_bounds(board: Board, arm: int, size: int, judge: _Judge) -> _Bounds |
         if line.is_predicted or base.is_predicted:
             bounds.append(_predicted_bound(line, base, nbytes))
             continue
-        ours, theirs = line.repeats.get(nbytes), base.repeats.get(nbytes)
-        usual = judge.usual.get(view, {}).get(nbytes)
-        if ours is None or theirs is None or usual is None:
+        held = board.differences[arm][view].get(nbytes)
+        if held is None or held.unit is None:
             return None
-        bounds.append(judge.bounds(ours, theirs, usual))
+        bounds.append(judge.bounds(held, held.unit, judge.usual[view][nbytes]))
     if not bounds:
         return None
     found = [one for *_, one in bounds if one is not None]

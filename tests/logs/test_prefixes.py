@@ -56,7 +56,7 @@ def test_ranks_that_print_tables_of_their_own(
     text = "".join(f"{task}: {line}\n" for line in lines for task in range(3))
     reading = read_text(text)
     assert reading.tables == 3
-    assert {s.launch for s in reading.samples} == {"L.1", "L.2", "L.3"}
+    assert {s.launch for s in reading.samples} == {"L:1", "L:2", "L:3"}
     assert len(reading.samples) == 18
 
 

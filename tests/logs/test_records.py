@@ -94,8 +94,8 @@ def test_every_column(read_text: ReadText) -> None:
     assert (key.variant.name, key.dtype, key.redop) == ("v", "half", "none")
     assert (key.placement, key.graph, key.rank_placement) == (IN, True, "one-oam")
     assert key.scale == Scale(n_nodes=2, n_ranks=16)
-    assert (first.count, first.cycle, first.doubt, first.launch) == (2048, 3, None, "L.1")
-    assert (second.key.setting, second.doubt, second.launch) == (BASELINE, Doubt.WRONG, "L.2")
+    assert (first.count, first.cycle, first.doubt, first.launch) == (2048, 3, None, "L:1")
+    assert (second.key.setting, second.doubt, second.launch) == (BASELINE, Doubt.WRONG, "L:2")
 
 
 def test_both_placements_in_one_row(read_text: ReadText) -> None:
@@ -137,7 +137,7 @@ def test_a_size_twice_with_other_values(read_text: ReadText) -> None:
     same = read_text("size,time\n64,10\n128,11\n64,10\n", EIGHT).samples
     assert [s.nbytes for s in same] == [64, 128]
     numbered = read_text("size,time,repeat\n64,10,1\n64,12,2\n", EIGHT).samples
-    assert [s.launch for s in numbered] == ["L.1", "L.2"]
+    assert [s.launch for s in numbered] == ["L:1", "L:2"]
 
 
 @pytest.mark.parametrize(

@@ -26,7 +26,7 @@ def test_concatenated_runs_are_launches_of_their_own(
     gather = make_bench(Collective.ALL_GATHER, 4)
     reading = read_text(bench.run(SIZES) + gather.run(SIZES))
     found = {(s.launch, s.key.collective.value, s.key.scale.n_ranks) for s in reading.samples}
-    assert found == {("L.1", "all_reduce", 8), ("L.2", "all_gather", 4)}
+    assert found == {("L:1", "all_reduce", 8), ("L:2", "all_gather", 4)}
     assert {s.cycle for s in reading.samples} == {0}
 
 
@@ -81,7 +81,7 @@ def test_two_jobs_in_one_log(bench: Bench, read_text: ReadText) -> None:
     reading = read_text(text)
     times = {
         launch: [s.time_us for s in reading.samples if s.launch == launch]
-        for launch in ("L.1", "L.2")
+        for launch in ("L:1", "L:2")
     }
     assert sorted(times.values()) == [
         [10.0, 10.5, 11.0, 11.5, 12.0, 12.5, 13.0, 13.5],
@@ -95,10 +95,10 @@ def test_a_run_that_died_and_its_repeat(bench: Bench, read_text: ReadText) -> No
     reading = read_text(died + bench.run([8 << i for i in range(23)], first=90.0))
     times = {
         launch: [s.time_us for s in reading.samples if s.launch == launch]
-        for launch in ("L.1", "L.2")
+        for launch in ("L:1", "L:2")
     }
-    assert times["L.1"] == [10.0, 10.5, 11.0, 11.5]
-    assert len(times["L.2"]) == 46
+    assert times["L:1"] == [10.0, 10.5, 11.0, 11.5]
+    assert len(times["L:2"]) == 46
     short = [n for n in reading.notices if n.caution is Caution.INCOMPLETE_LOG]
     assert "ends at 16 bytes" in short[0].message
 
@@ -120,7 +120,7 @@ def test_rows_below_a_summary_go_on(bench: Bench, read_text: ReadText) -> None:
     for i in range(3):
         text += bench.row(1 << 20, 58.0 + i, 59.0) + "# Avg bus bandwidth    : 31.3\n"
     reading = read_text(text)
-    assert {s.launch for s in reading.samples} == {"L.1", "L.2", "L.3"}
+    assert {s.launch for s in reading.samples} == {"L:1", "L:2", "L:3"}
     assert {s.key.scale.n_ranks for s in reading.samples} == {8}
 
 
@@ -130,7 +130,7 @@ def test_marks_of_a_script_name_settings(bench: Bench, read_text: ReadText) -> N
     text += "=== NCCL_ALGO=Tree ===\n" + bench.run(SIZES) + "### ALGO=default\n" + bench.run(SIZES)
     reading = read_text(text, Stated())
     found = {s.launch: str(s.key.setting) for s in reading.samples}
-    assert found == {"L.1": "ring/ll", "L.2": "ring/ll", "L.3": "tree/-", "L.4": "baseline"}
+    assert found == {"L:1": "ring/ll", "L:2": "ring/ll", "L:3": "tree/-", "L:4": "baseline"}
 
 
 def test_a_mark_is_completed_by_an_option(bench: Bench, read_text: ReadText) -> None:

@@ -172,12 +172,12 @@ def test_zero_byte_rows_are_kept_and_doubted(shared: Path) -> None:
 def test_two_interleaved_jobs(shared: Path) -> None:
     """amd10: two independent 8-rank jobs in one log are two runs; each has its own rows."""
     reading = import_log(shared, "amd10_mi35x_2n16r_allreduce_info_interleaved.log")
-    first = [s.time_us for s in reading.samples if (s.launch, s.key.placement) == ("L.1", OUT)]
+    first = [s.time_us for s in reading.samples if (s.launch, s.key.placement) == ("L:1", OUT)]
     assert first[:8] == [65.61, 53.84, 54.67, 52.89, 55.05, 54.73, 54.73, 55.18]
-    assert pick(reading, 4, OUT, "L.2").time_us == 64.33
+    assert pick(reading, 4, OUT, "L:2").time_us == 64.33
     # Each job's last row: the sums agree with the two averages only this way round.
-    assert pick(reading, 134217728, OUT, "L.1").time_us == 697.6
-    assert pick(reading, 134217728, OUT, "L.2").time_us == 685.9
+    assert pick(reading, 134217728, OUT, "L:1").time_us == 697.6
+    assert pick(reading, 134217728, OUT, "L:2").time_us == 685.9
 
 
 def test_rows_that_continue_fifty_lines_later(shared: Path) -> None:
@@ -246,7 +246,7 @@ def test_out_of_place_only_rows(shared: Path) -> None:
     reading = import_log(shared, "nv06_h800_8r_allreduce_oop_only_concat.txt")
     assert {s.key.placement for s in reading.samples} == {OUT}
     assert reading.samples[0].time_us == 46.99
-    assert [s.launch for s in reading.samples[:2]] == ["L.1", "L.2"]
+    assert [s.launch for s in reading.samples[:2]] == ["L:1", "L:2"]
     assert [s.nbytes for s in reading.samples] == [64 * 2**i for i in range(27)]
 
 
@@ -257,7 +257,7 @@ def test_five_tests_in_one_file(shared: Path) -> None:
     assert list(by_launch.values()) == [
         "all_reduce", "all_gather", "reduce_scatter", "alltoall", "sendrecv",
     ]  # fmt: skip
-    assert pick(reading, 17179868160, OUT, "L.4").time_us == 336737.0
+    assert pick(reading, 17179868160, OUT, "L:4").time_us == 336737.0
     assert any("lowered to 26549638485" in n.message for n in reading.notices)
 
 
@@ -279,7 +279,7 @@ def test_settings_from_a_scripts_marks(shared: Path) -> None:
     reading = import_log(shared, "nv36_grepped_algo_sweep.txt")
     algorithms = [s.key.setting.algorithm for s in reading.samples]
     assert algorithms == [Algorithm.RING] * 6 + [Algorithm.TREE] * 6 + [Algorithm.NVLS] * 6
-    assert pick(reading, 8589934592, OUT, "L.9").time_us == 34221.4
+    assert pick(reading, 8589934592, OUT, "L:9").time_us == 34221.4
     assert not [n for n in reading.notices if n.caution is Caution.UNSTATED_SETTING]
 
 

@@ -73,7 +73,7 @@ def test_a_sweep_of_variants_and_runs(shared: Path) -> None:
     reading = read(shared / "sweeps/gpinkert_cta/float_rows.csv", stated, "L")
     assert len(reading.samples) == 1375
     assert len({s.key for s in reading.samples}) == 55
-    assert {s.launch for s in reading.samples} == {"L.1", "L.2"}
+    assert {s.launch for s in reading.samples} == {"L:1", "L:2"}
     assert {s.n_wrong for s in reading.samples} == {0}
     assert reading.samples[0].key.variant.name == "default_all/nccl_min_ctas_28"
 

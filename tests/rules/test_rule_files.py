@@ -19,6 +19,7 @@ from rccltune.model import (
     Collective,
     Gain,
     Mode,
+    Proof,
     Protocol,
     Rule,
     Scale,
@@ -27,7 +28,15 @@ from rccltune.model import (
     VerificationError,
     Zone,
 )
-from rccltune.rules import RuleDocument, audit, read_rules, render, sections_of
+from rccltune.rules import (
+    Change,
+    RuleDocument,
+    audit,
+    read_rules,
+    render,
+    rewritten,
+    sections_of,
+)
 
 TARGET = Target(
     collective=Collective.ALL_REDUCE,
@@ -333,3 +342,35 @@ def test_dead_and_fallback_are_what_trying_every_call_says(rules: list[Rule]) ->
     if all(rule.n_nodes is None for rule in rules):
         assert dead == set(range(len(rules))) - reached_ever
         assert fallbacks == reached_ever - reached_first
+
+
+@pytest.mark.parametrize("proof", [Proof.UNPROVEN, Proof.REPEATED])
+def test_a_fallback_says_that_nothing_proves_it(proof: Proof) -> None:
+    """As any row does; once verification has held the row itself, its mark goes."""
+    zone = Zone(
+        target=TARGET,
+        min_nbytes=0,
+        max_nbytes=MAX_NBYTES,
+        setting=Setting.parse("tree/ll128"),
+        n_sizes=4,
+        fallback=Setting.parse("ring/ll"),
+        certainty=0.99,
+        fallback_certainty=0.876,
+        proof=proof,
+    )
+    document = RuleDocument(
+        provenance=("made up",), requires=(), needs=(), sections=sections_of([zone])
+    )
+    text = render(document)
+    said = [line for line in text.splitlines() if line.startswith("# fallback UNPROVEN:")]
+    read = read_rules(text.encode())
+    assert read.errors == ()
+    row = read.rules[-1].line or 0
+    if proof is Proof.REPEATED:
+        assert said == []
+        return
+    assert len(said) == 1
+    assert "87.6 %" in said[0]
+    assert text.splitlines()[row - 2] == said[0]
+    held = Change(parts=(read.rules[-1],), evidence="verified")
+    assert "fallback UNPROVEN" not in rewritten(text, {row: held}, ())

@@ -47,7 +47,8 @@ def make_curves(
     samples = [
         Sample(
             key=replace(plain, setting=Setting.parse(name)),
-            launch=launch,
+            # Each setting has launches of its own, as imported logs have.
+            launch=f"{name}-{launch}",
             nbytes=sizes[index] if sizes else 1024 << index,
             time_us=time,
         )

@@ -507,7 +507,7 @@ def test_a_zone_in_which_nothing_beats_the_baseline_is_a_hole(make_curves: MakeC
 def test_what_one_launch_makes_likely_is_an_unproven_rule_with_its_certainty(
     make_curves: MakeCurves,
 ) -> None:
-    """Below 512 KiB two launches differ by 17 % each; above by 1 %: 4 % is likely there alone."""
+    """Below 512 KiB two launches differ by 17 % each; above by 1.5 %: 4 % is likely there alone."""
     table = {"baseline": [100.0] * 8, "ring/ll": [96.0] * 8}
     small = make_curves(table)
     large = make_curves(table, sizes=[512 * KIB << i for i in range(8)])
@@ -515,9 +515,9 @@ def test_what_one_launch_makes_likely_is_an_unproven_rule_with_its_certainty(
     (zone,) = rules(choose(large))
     assert (zone.proof, zone.is_proven) == (Proof.UNPROVEN, False)
     # The same evidence at every size, so that none is luckier than another.
-    expected = NormalDist().cdf(log(100 / 96) / (0.01 * sqrt(2)))
+    expected = NormalDist().cdf(log(100 / 96) / (0.015 * sqrt(2)))
     assert zone.certainty == pytest.approx(expected, abs=0.002)
-    assert zone.noise == pytest.approx(exp(1.645 * 0.01 * sqrt(2)) - 1, abs=0.001)
+    assert zone.noise == pytest.approx(exp(1.645 * 0.015 * sqrt(2)) - 1, abs=0.001)
     (zone,) = rules(choose(make_curves({"baseline": [100.0] * 8, "ring/ll": [60.0] * 8})))
     expected = NormalDist().cdf(log(100 / 60) / (0.17 * sqrt(2)))
     assert zone.certainty == pytest.approx(expected, abs=0.002)
@@ -560,15 +560,76 @@ def test_what_is_proven_and_what_is_likely_beside_it_are_two_rules(
 
 
 def test_the_fastest_of_many_is_less_certain(make_curves: MakeCurves) -> None:
-    """A gain at one size of one of twelve settings is luck sooner than that of an only one."""
+    """A gain of one of thirty settings is luck sooner than that of an only one."""
     sizes = [MIB << i for i in range(8)]
-    bump = [100.0] * 4 + [95.0] + [100.0] * 3
+    bump = [100.0] * 4 + [95.0] * 2 + [100.0] * 2
     few = make_curves({"baseline": [100.0] * 8, "ring/ll": bump}, sizes=sizes)
-    others = {f"ring/simple/{n}": [100.0] * 8 for n in range(1, 31)}
+    # Launches that differ by 1.5 % each.
+    moods = NormalDist(100, 1.5).samples(30, seed=1)
+    others = {f"ring/simple/{n}": [mood] * 8 for n, mood in enumerate(moods, 1)}
     many = make_curves({"baseline": [100.0] * 8, "ring/ll": bump, **others}, sizes=sizes)
     alone, crowd = (rules(choose(curves)) for curves in (few, many))
     assert len(alone) == 1
     assert not crowd or (crowd[0].certainty or 0) < (alone[0].certainty or 0)
+
+
+def test_a_gain_at_one_size_may_be_a_row_that_stood_still(make_curves: MakeCurves) -> None:
+    """One row in fifty is slow by itself: that of the library must not become a rule.
+
+    In both placements at once, or at two sizes, it hardly happens.
+    """
+    sizes = [MIB << i for i in range(8)]
+
+    def found(stalled: Sequence[int], placements: Sequence[Placement]) -> int:
+        base = [140.0 if i in stalled else 100.0 for i in range(8)]
+        table = {"baseline": base, "ring/ll": [100.0] * 8, "tree/ll": [100.0] * 8}
+        curves = [make_curves(table, sizes=sizes, placement=one) for one in placements]
+        return len(rules(choose([curve for part in curves for curve in part])))
+
+    assert found([4], [Placement.OUT_OF_PLACE]) == 0
+    assert found([4], list(Placement)) == 1
+    assert found([4, 5], [Placement.OUT_OF_PLACE]) == 1
+
+
+def in_walk(name: str, times: Sequence[float], launches: Sequence[str]) -> list[Sample]:
+    """One size of a setting, a time for each pass, at four sizes from 4 KiB on."""
+    key = CurveKey(
+        collective=Collective.ALL_REDUCE,
+        setting=Setting.parse(name),
+        placement=Placement.IN_PLACE,
+        scale=Scale(n_nodes=1, n_ranks=8),
+    )
+    return [
+        Sample(key=key, launch=launch, nbytes=4096 << i, time_us=time)
+        for launch, time in zip(launches, times, strict=True)
+        for i in range(4)
+    ]
+
+
+def test_passes_of_one_launch_are_no_repeats() -> None:
+    """Six passes that agree to 0.1 % do not say what the next launch does; three launches do."""
+    noise = [0.999, 1.0, 1.001, 1.0, 0.999, 1.001]
+    passes, launches = ([f"w{mark}{n}" for n in range(6)] for mark in (".", "-"))
+    for names, is_proven in ((passes, False), (launches, True)):
+        samples = in_walk("baseline", [100 * x for x in noise], names)
+        samples += in_walk("ring/ll", [80 * x for x in reversed(noise)], names)
+        (zone,) = rules(choose(fit.curves(samples).curves))
+        assert zone.is_proven is is_proven
+
+
+def test_what_a_launch_gives_to_both_sides_is_no_gain() -> None:
+    """Launches of the library alone are slower than the walk in which it is as fast as the rest.
+
+    So on two H200 below 64 KiB: 10 µs alone; in one walk 7.4 µs, and ring/ll 7.3 µs.
+    """
+    walk = ["w.1", "w.2", "w.3"]
+    alone = in_walk("baseline", [10.1, 10.0, 9.9, 7.4, 7.3, 7.5], ["a", "b", "c", *walk])
+    curves = fit.curves(alone + in_walk("ring/ll", [7.3, 7.2, 7.4], walk)).curves
+    assert rules(choose(curves)) == []
+    # A gain inside the walk is one.
+    (zone,) = rules(choose(fit.curves(alone + in_walk("ring/ll", [5.3, 5.2, 5.4], walk)).curves))
+    assert zone.gain is not None
+    assert zone.gain.median == pytest.approx(7.4 / 5.3 - 1, abs=0.02)
 
 
 def test_settings_of_many_launches_that_agree_say_how_far_launches_differ(

@@ -43,6 +43,13 @@ def test_sizes_that_nobody_measured(bench: ModuleType, shared_data: Path) -> Non
     assert float(ours["mean"]) < float(vendors["mean"]) < float(linear["mean"])
 
 
+def test_equal_settings_make_few_rules_and_passes_prove_nothing(bench: ModuleType) -> None:
+    """Walks whose launches differ by 5 % below 512 KiB while their passes agree to 1 %."""
+    kinds = [kind for kind in bench.equal_tables.KINDS if kind.passes > 1]
+    assert len(kinds) == 2
+    assert missed(bench.bench_equal(kinds, 30)) == []
+
+
 def test_rules_from_single_launches_hold_in_other_launches(bench: ModuleType) -> None:
     """Four H200: all_reduce at most 0.5 % behind the best in the mean and 2.5 % anywhere."""
     assert missed(bench.bench_single()) == []
@@ -71,6 +78,7 @@ def test_the_script_says_what_it_skips(
     """Without the public sweeps the rest still runs."""
     monkeypatch.setattr(bench, "find_data", lambda _: None)
     monkeypatch.setattr(bench, "bench_speed", lambda _: [])
+    monkeypatch.setitem(bench.PARTS, "equal", list)
     monkeypatch.setattr(sys, "argv", ["bench_choose.py", "--quick"])
     assert bench.main() == 0
     assert "skipped" in capsys.readouterr().out

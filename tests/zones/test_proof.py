@@ -94,16 +94,17 @@ def test_equal_settings_make_a_false_rule_in_at_most_one_of_twenty_sweeps(
     [
         {"noise": 0.03},
         {"repeats": 2, "noise": 0.03, "arms": 30},
+        {"repeats": 1, "noise": 0.015},
         {"repeats": 1, "noise": 0.05, "views": 2, "arms": 30},
     ],
 )
-def test_equal_settings_make_an_unproven_rule_in_about_one_of_five(case: dict[str, Any]) -> None:
-    """As their certainty says: 80 % or more. The 99 % bound of a fair fifth of forty is 14."""
+def test_equal_settings_make_an_unproven_rule_in_about_one_of_seven(case: dict[str, Any]) -> None:
+    """As their certainty says: 85 % or more. The 99 % bound of 15 % of forty is 12."""
     found = [simulate(seed, proven=False, **case) for seed in range(40)]
-    assert sum(map(bool, found)) <= 14
+    assert sum(map(bool, found)) <= 12
     assert not any(zone.is_proven for rules in found for zone in rules)
     certain = [zone.certainty for rules in found for zone in rules]
-    assert all(one is not None and one >= 0.8 for one in certain)
+    assert all(one is not None and one >= 0.85 for one in certain)
 
 
 def test_shares_of_false_rules_are_those_of_the_procedure() -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from dataclasses import replace
 from pathlib import Path
 
 from rccltune.model import Proof, Rule, Scale, Zone, format_last, format_size, format_span
@@ -196,8 +197,8 @@ def _is_fallback(rule: Rule, before: Iterable[Rule]) -> bool:
 def _row(
     rule: Rule, stood: Stood | None, zones: Iterable[Zone], *, fallback: bool = False
 ) -> tuple[str, ...]:
-    zone = next((one for one in zones if is_of(rule, one)), None)
-    variant = zone.variant if zone else rule.variant
+    zone = _behind(rule, zones) if fallback else next((z for z in zones if is_of(rule, z)), None)
+    variant = zone.variant if zone and not fallback else rule.variant
     return (
         rule.collective.value,
         format_span(rule.min_nbytes, rule.max_nbytes),
@@ -207,6 +208,19 @@ def _row(
         _swept(zone),
         percent(zone.worst_regret) if zone else DASH,
     )
+
+
+def _behind(rule: Rule, zones: Iterable[Zone]) -> Zone | None:
+    """What is known of a fallback; of several that it stands behind the least certain."""
+    found = [
+        zone
+        for zone in (one.behind for one in zones)
+        if zone is not None
+        and is_of(replace(rule, min_nbytes=zone.min_nbytes, max_nbytes=zone.max_nbytes), zone)
+        and zone.min_nbytes <= rule.max_nbytes
+        and rule.min_nbytes <= zone.max_nbytes
+    ]
+    return min(found, key=lambda zone: (zone.is_proven, zone.certainty or 0.0), default=None)
 
 
 def _verified(stood: Stood | None) -> str:

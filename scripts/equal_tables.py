@@ -1,0 +1,90 @@
+"""Made-up sweeps whose settings are all equal: every rule that is chosen from one is luck."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Iterator
+from dataclasses import dataclass
+from itertools import product
+from math import exp
+
+from public_sweeps import key_of
+
+from rccltune import fit, zones
+from rccltune.model import BASELINE, KIB, Curve, Placement, Sample, Setting
+
+# As two H100 and public sweeps have it: launches differ more where calls are short, one row in
+# fifty stands still.
+SMALL = 512 * KIB
+STALLS = 0.02
+STALLED = 1.4
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Kind:
+    """What such sweeps are like.
+
+    Attributes:
+        launches: of each setting.
+        passes: of each setting in one launch.
+        arms: settings beside the baseline.
+        views: placements.
+        row: standard deviation of the log time of a row.
+        small: of that of a launch below 512 KiB.
+        large: of that of a launch above.
+        sizes: from 1 KiB on, by a factor of two.
+    """
+
+    launches: int
+    passes: int = 1
+    arms: int = 10
+    views: int = 1
+    row: float = 0.03
+    small: float = 0.01
+    large: float = 0.01
+    sizes: int = 16
+
+    def __str__(self) -> str:
+        """For a row of figures."""
+        passes = f" of {self.passes} passes" if self.passes > 1 else ""
+        return (
+            f"{self.arms} settings, {self.launches} launches{passes}, {self.views} views, rows "
+            f"{self.row:.1%}, launches {self.small:.1%} and {self.large:.1%}"
+        )
+
+
+KINDS = (
+    *(
+        Kind(launches=n, arms=arms, views=views, row=row)
+        for n, (arms, views), row in product((1, 2, 3), ((10, 1), (30, 2)), (0.015, 0.05))
+    ),
+    *(Kind(launches=n, small=0.17, large=0.015) for n in (1, 2, 3)),
+    Kind(launches=1, passes=6, row=0.01, small=0.05),
+    Kind(launches=2, passes=4, row=0.01, small=0.05),
+)
+
+
+def table(kind: Kind, seed: int) -> tuple[Curve, ...]:
+    """The curves of one such sweep."""
+    return fit.curves(list(_samples(kind, random.Random(seed)))).curves
+
+
+def _samples(kind: Kind, noise: random.Random) -> Iterator[Sample]:
+    for arm, launch in product(range(kind.arms + 1), range(kind.launches)):
+        setting = BASELINE if arm == 0 else Setting.parse(f"ring/simple/{arm}")
+        mood = noise.gauss(0, 1)
+        for number, power in product(range(kind.passes), range(kind.sizes)):
+            nbytes = KIB << power
+            shared = mood * (kind.small if nbytes < SMALL else kind.large)
+            for placement in list(Placement)[: kind.views]:
+                stalls = STALLED if noise.random() < STALLS else 1.0
+                time_us = (20 + nbytes / 1e4) * stalls * exp(shared + noise.gauss(0, kind.row))
+                name = f"{arm}-{launch}" + (f".{number + 1}" if kind.passes > 1 else "")
+                key = key_of(setting, placement=placement)
+                yield Sample(key=key, launch=name, nbytes=nbytes, time_us=time_us)
+
+
+def false_rules(kind: Kind, seed: int) -> tuple[bool, bool]:
+    """Whether anything is chosen from such a sweep, and whether that is called proven."""
+    rules = [zone for zone in zones.choose(table(kind, seed)).zones if zone.setting is not None]
+    return bool(rules), any(zone.is_proven for zone in rules)
