@@ -46,7 +46,9 @@ class Shown(Reporter):
 
     def progress(self, step: object) -> None:
         """Show it, with the time left where two launches agree on that."""
-        self._show(self._foreseen(cast("Progress", step)))
+        told = cast("Progress", step)
+        # What times links tells of pairs, and foresees nothing.
+        self._show(self._foreseen(told) if hasattr(step, "left_s") else told)
 
     def _foreseen(self, progress: Progress) -> Progress:
         """The same without its time left, unless the launch before foresaw nearly the same."""
