@@ -10,7 +10,7 @@ from math import expm1, log
 
 from rccltune.model import Curve, CurvePoint, View, is_gap, limit_of, time_at
 from rccltune.zones.arms import Arm, ChoiceOptions, Group
-from rccltune.zones.launches import Difference, Logs, by_launch, difference
+from rccltune.zones.launches import Difference, Logs, between_passes, by_launch, difference
 
 INF = float("inf")
 
@@ -86,8 +86,12 @@ class Line:
 
 
 def _differences(line: Line, base: Line) -> dict[int, Difference]:
-    both = sorted(line.points.keys() & base.points.keys())
-    return {n: difference(line.launches[n], base.launches[n]) for n in both}
+    found = {}
+    for n in sorted(line.points.keys() & base.points.keys()):
+        ours, theirs = (between_passes(one.points[n]) for one in (line, base))
+        passes = {name: own + theirs.get(name, 0.0) for name, own in ours.items()}
+        found[n] = difference(line.launches[n], base.launches[n], passes)
+    return found
 
 
 @dataclass(frozen=True)

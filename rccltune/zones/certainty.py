@@ -163,7 +163,9 @@ class SingleLaunches:
     def _launches(self, arm: int, view: int, nbytes: int) -> _Spread:
         held = self._board.differences[arm][view][nbytes]
         if held.paired:
-            return _scaled(self._paired[view][nbytes], held.share)
+            spread = _scaled(self._paired[view][nbytes], held.share)
+            own = _passes_near(self._board.differences[arm][view], nbytes)
+            return replace(spread, variance=max(spread.variance, own * held.share))
         sides = self._board.lines[arm][view], self._board.baseline[view]
         between = [self._between(line) for line in sides]
         return _launches(sides, between, self._alike[view], nbytes)
@@ -172,6 +174,11 @@ class SingleLaunches:
         if line not in self._seen:
             self._seen[line] = between_launches(line.points.values())
         return self._seen[line]
+
+
+def _passes_near(held: Mapping[int, Difference], nbytes: int) -> float:
+    """What passes give to a launch's ratio about a size: three passes of one size tell little."""
+    return fmean(one.passes for n, one in held.items() if not is_gap(*sorted((n, nbytes))))
 
 
 def _scaled(spread: _Spread, share: float) -> _Spread:

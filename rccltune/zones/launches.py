@@ -13,6 +13,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from math import log
 from statistics import fmean, variance
+from types import MappingProxyType
 from typing import Final
 
 from rccltune.model import PASSES, CurvePoint, launch_of_pass, limit_of
@@ -40,6 +41,7 @@ def prior_variance(nbytes: int, *, paired: bool = False) -> float:
 
 
 Logs = Mapping[str, float]
+_NONE: Final[Logs] = MappingProxyType({})
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,6 +54,8 @@ class Difference:
         share: variance of ``log`` in that of one launch; 1/n, or 1/n + 1/m of two sides.
         unit: variance that a launch gives; None where nothing was repeated.
         freedom: degrees of freedom of that.
+        passes: variance of one launch's ratio as its passes tell it: a pass is slow or fast at all
+            small sizes alike, so that those beside each other say no more than one.
     """
 
     log: float
@@ -59,20 +63,23 @@ class Difference:
     share: float
     unit: float | None = None
     freedom: int = 0
+    passes: float = 0.0
 
 
-def difference(ours: Logs, theirs: Logs) -> Difference:
+def difference(ours: Logs, theirs: Logs, passes: Logs = _NONE) -> Difference:
     """The second held against the first, in the launches that have both where there are any.
 
     Args:
         ours: mean log time of each launch, at least of one; see :func:`by_launch`.
         theirs: likewise.
+        passes: variance of those means of both, added up, by launch.
     """
     both = {name for name in ours.keys() & theirs.keys() if name.endswith(PASSES)}
     if both:
         logs = [theirs[name] - ours[name] for name in sorted(both)]
         unit = variance(logs) if len(logs) > 1 else None
-        return Difference(fmean(logs), True, 1 / len(logs), unit, len(logs) - 1)
+        own = fmean(passes.get(name, 0.0) for name in both)
+        return Difference(fmean(logs), True, 1 / len(logs), unit, len(logs) - 1, own)
     sides = [_ordinary(side) for side in (ours, theirs)]
     share = sum(1 / len(side) for side in sides)
     apart = fmean(sides[1]) - fmean(sides[0])
@@ -98,10 +105,22 @@ def by_launch(point: CurvePoint) -> dict[str, float]:
     """
     if len(point.launches) == 1:
         return {_walk_or_launch(point.launches[0]): log(point.launch_times_us[0])}
+    return {name: _centre(logs) for name, logs in _passes(point).items()}
+
+
+def between_passes(point: CurvePoint) -> dict[str, float]:
+    """Variance of that mean, as the passes of the launch tell it; 0 where there is one."""
+    return {
+        name: variance(logs) / len(logs) if len(logs) > 1 else 0.0
+        for name, logs in _passes(point).items()
+    }
+
+
+def _passes(point: CurvePoint) -> dict[str, list[float]]:
     found: dict[str, list[float]] = {}
     for name, time_us in zip(point.launches, point.launch_times_us, strict=True):
         found.setdefault(_walk_or_launch(name), []).append(log(time_us))
-    return {name: _centre(logs) for name, logs in found.items()}
+    return found
 
 
 def _walk_or_launch(name: str) -> str:
