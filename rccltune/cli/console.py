@@ -338,7 +338,7 @@ _COMMON = (
         group="Output",
         type=click.Choice(["auto", "always", "never"]),
         default="auto",
-        help="Colour the talk; auto: on a terminal, without NO_COLOR.",
+        help="Colour messages; auto: on a terminal, unless NO_COLOR is set.",
     ),
 )
 

@@ -47,7 +47,11 @@ if TYPE_CHECKING:
 )
 @sweep_option("timeout", help="End a launch that takes longer, with --links.")
 @click.option(
-    "--seed", type=click.IntRange(min=0), default=0, help="Seed of simulated noise, with --links."
+    "--seed",
+    type=click.IntRange(min=0),
+    default=0,
+    metavar="N",
+    help="Seed of simulated noise, with --links.",
 )
 @click.option("--force", is_flag=True, help="Measure links again that the session has.")
 @common

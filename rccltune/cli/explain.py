@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shlex
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -50,7 +51,7 @@ def explain(
     Exit codes: 0 done, 3 the plugin refuses the file, 4 no plugin, 9 plugin and file disagree.
     """
     from rccltune import model
-    from rccltune.rules import Question, compare, differences
+    from rccltune.rules import Question, compare, differences, is_verified
     from rccltune.rules import explain as rules_explain
 
     question = Question(collective=collective, n_nodes=nodes, n_ranks=ranks, mode=mode)
@@ -59,11 +60,16 @@ def explain(
         found = rules_explain(rules, question)
         console.result(model.to_plain(_plain(found)), _text(found))
         path = shlex.quote(str(rules))
-        console.say(f"Next: rccltune verify --rules {path} shows on the machine whether they win.")
+        console.say(
+            "Next: rccltune deploy DIR hands the rules to jobs."
+            if is_verified(rules)
+            else f"Next: rccltune verify --rules {path} shows on the machine whether they win."
+        )
         return
     one, other = compare(rules, diff, question)
     changes = differences(one, other)
     console.result(model.to_plain(changes), _changes(changes, one, other))
+    console.say(f"Next: rccltune verify --rules {shlex.quote(str(diff))} measures the other file.")
 
 
 def _plain(found: Explanation) -> dict[str, Any]:
@@ -159,22 +165,26 @@ def _changes(changes: tuple[Difference, ...], one: Explanation, other: Explanati
     conditions = _conditions(one, other)
     if not changes:
         return lay(("Both files answer alike at every size.", *conditions))
-    names = (one.path.name, other.path.name)
-    if names[0] == names[1]:
-        names = (str(one.path), str(other.path))
-    columns = ("collective", "scale", "from", "to", *names)
+    parts: dict[str, list[Difference]] = {}
+    for change in changes:
+        called = "" if change.call == Call() else f", {change.call}"
+        parts.setdefault(f"{change.collective.value}, {change.scale}{called}", []).append(change)
+    tables = [lay([name, _differing(found)]) for name, found in parts.items()]
+    heads = lay([f"A: {one.path}", f"B: {other.path}"])
+    return lay([heads, *tables, *([lay(conditions)] if conditions else [])], gap="\n\n")
+
+
+def _differing(changes: Sequence[Difference]) -> Laid:
     rows = (
         (
-            c.collective.value,
-            str(c.scale) if c.call == Call() else f"{c.scale}, {c.call}",
-            format_size(c.min_nbytes),
-            format_last(c.max_nbytes),
-            _with_without(c.one, c.one_without),
-            _with_without(c.other, c.other_without),
+            format_size(change.min_nbytes),
+            format_last(change.max_nbytes),
+            _with_without(change.one, change.one_without),
+            _with_without(change.other, change.other_without),
         )
-        for c in changes
+        for change in changes
     )
-    return lay((table(columns, rows, numeric=(2, 3)), *conditions))
+    return table(("from", "to", "A", "B"), rows, numeric=(0, 1))
 
 
 def _with_without(setting: Setting | None, without: Setting | None) -> str:

@@ -1,6 +1,6 @@
-"""What the ways of measuring say of each other: silence and site, one launch and separate.
+"""What the ways of measuring say of each other: the idle plugin and site, one launch and separate.
 
-In a walk our plugin answering nothing is measured as often as any setting; the untouched site
+In a combined launch our plugin answering nothing is measured as often as any setting; the baseline
 has a few launches of its own. Both do what the library chooses by itself, unless the library has
 a table of its own, which any plugin replaces. Where the site is known to have no tuner at all, both
 are one thing, and what differs is launches.
@@ -41,7 +41,7 @@ from rccltune.model import (
 
 
 def equivalences(samples: Sequence[Sample]) -> tuple[Equivalence, ...]:
-    """Compare every setting that was measured in walks and in launches of its own.
+    """Compare every setting that was measured in combined launches and in launches of its own.
 
     Nothing is compared at sizes that only one of the two measured.
     """
@@ -112,7 +112,7 @@ def _equivalence_notice(target: Target, setting: Setting, several: Sequence[Equi
 
 @dataclass(frozen=True, slots=True)
 class _Pair:
-    """Silence and baseline of one key."""
+    """The idle plugin and baseline of one key."""
 
     silent: Curve
     baseline: Curve
@@ -120,10 +120,10 @@ class _Pair:
 
 
 def silences(curves: Sequence[Curve]) -> tuple[Silence, ...]:
-    """Compare silence with the baseline of the same variant, in each view that has both.
+    """Compare the idle plugin with the baseline of the same variant, in each view that has both.
 
-    Silence in another variant says nothing about the baseline: RCCL_LL128_FORCE_ENABLE alone
-    changes what the library chooses.
+    The idle plugin in another variant says nothing about the baseline: RCCL_LL128_FORCE_ENABLE
+    alone changes what the library chooses.
     """
     return tuple(
         Silence(
@@ -138,16 +138,16 @@ def silences(curves: Sequence[Curve]) -> tuple[Silence, ...]:
 
 
 def strengthened(curves: Sequence[Curve], *, tunerless: bool = False) -> tuple[Curve, ...]:
-    """The same curves, but what silence measured counts for the baseline where they agree.
+    """The same curves, but what the idle plugin measured counts for the baseline where they agree.
 
-    At sizes that only silence has, it counts where the sizes next to it that both have agree.
-    Where they differ the baseline stands alone. In an environment that has no baseline of its own
-    silence stands for it, if it agrees with the baseline wherever both were measured, or is the
-    site itself. Everything else is as it was.
+    At sizes that only the idle plugin has, it counts where the sizes next to it that both have
+    agree. Where they differ the baseline stands alone. In an environment that has no baseline of
+    its own the idle plugin stands for it, if it agrees with the baseline wherever both were
+    measured, or is the site itself. Everything else is as it was.
 
     Args:
         curves: of a session.
-        tunerless: the untouched site has no tuner, neither a plugin nor a table. Silence is the
+        tunerless: the baseline has no tuner, neither a plugin nor a table. The idle plugin is the
             site itself then: its passes, which lie between those of the settings, count at all
             sizes that only it has, and where the site's own launches were slower.
     """
@@ -210,7 +210,7 @@ def _side(curve: Curve) -> Side:
 
 
 def _extra(pair: _Pair, *, tunerless: bool) -> dict[int, CurvePoint]:
-    """Points of silence that say something about the baseline."""
+    """Points of the idle plugin that say something about the baseline."""
     sizes, differs = pair.compared.sizes, pair.compared.differs
     return {
         p.nbytes: p for p in pair.silent.points if tunerless or _agrees(p.nbytes, sizes, differs)
@@ -269,11 +269,11 @@ _LAUNCHES: Final = (
 
 
 def silence_notices(found: Sequence[Silence], *, tunerless: bool = False) -> tuple[Notice, ...]:
-    """One notice for each target at which silence is not the untouched site.
+    """One notice for each target at which the idle plugin is not the baseline.
 
     Args:
         found: every comparison.
-        tunerless: the site has no tuner that silence could replace.
+        tunerless: the site has no tuner that the idle plugin could replace.
     """
     by_target: dict[Target, dict[str, list[str]]] = {}
     for one in found:
@@ -314,7 +314,7 @@ class Agreements:
     """Both comparisons of a session; nothing where it was measured one way only.
 
     Attributes:
-        tuner: which one the untouched site used, by its log: ``none``, ``built-in table …``,
+        tuner: which one the baseline used, by its log: ``none``, ``built-in table …``,
             ``plugin …``; None where no log says so.
     """
 
@@ -324,7 +324,7 @@ class Agreements:
 
     @property
     def tunerless(self) -> bool:
-        """Whether silence is the untouched site itself."""
+        """Whether the idle plugin is the baseline itself."""
         return self.tuner == "none"
 
     @property
@@ -369,7 +369,7 @@ def agreements(
 
 
 def tuner_of(folder: Path) -> str | None:
-    """Which tuner the untouched site of a session used; None where no launch was asked to log."""
+    """Which tuner the baseline of a session used; None where no launch was asked to log."""
     written = sorted(folder.glob("launches/*/nccl-*.log"))
     said = {logs.tuner_of(log.read_text(errors="replace")) for log in written}
     return said.pop() if len(said) == 1 else None

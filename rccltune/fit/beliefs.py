@@ -1,4 +1,4 @@
-"""What the library believed, from the traces of a session, and held against its curves.
+"""What the library predicted, from the traces of a session, and held against its curves.
 
 Every launch that loaded the plugin shows the library's whole table, so two launches of a target
 are enough to know it and to see that it does not depend on what was answered. Thousands of them
@@ -43,7 +43,7 @@ _ENOUGH: Final = 2
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Believed:
-    """Beliefs of a session, and where traces contradict each other."""
+    """Predictions of a session, and where traces contradict each other."""
 
     beliefs: tuple[Belief, ...] = ()
     notices: tuple[Notice, ...] = ()
@@ -51,7 +51,7 @@ class Believed:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Checked:
-    """The beliefs of one target against what one view of it measured.
+    """The predictions of one target against what one view of it measured.
 
     Attributes:
         beliefs: by rising size.
@@ -67,13 +67,13 @@ class Checked:
 def gather_beliefs(
     folder: Path, launches: Iterable[Ended], curves: Iterable[Curve], samples: Iterable[Sample]
 ) -> Believed:
-    """Read what the library believed about every target that was traced.
+    """Read what the library predicted about every target that was traced.
 
     Args:
         folder: the session.
         launches: its launches; those that ended well are looked at.
         curves: what was fitted; a target is read until all sizes of its settings are covered.
-        samples: say what the untouched site ran, where its benchmark or log did.
+        samples: say what the baseline ran, where its benchmark or log did.
     """
     sizes: dict[Target, set[int]] = {}
     for curve in curves:
@@ -95,7 +95,7 @@ def gather_beliefs(
 
 
 def _add_ran(readers: Mapping[Target, _Reader], samples: Iterable[Sample]) -> None:
-    """What the untouched site ran, where all that was seen of it agrees."""
+    """What the baseline ran, where all that was seen of it agrees."""
     ran: dict[tuple[Target, int], set[Setting]] = {}
     for sample in samples:
         if sample.executed is None or sample.key.setting.role is not Role.BASELINE:
@@ -197,7 +197,7 @@ class _Reader:
 
 
 def check_beliefs(beliefs: Iterable[Belief], curves: Sequence[Curve]) -> tuple[Checked, ...]:
-    """Hold beliefs against what was measured, one view for each target.
+    """Hold predictions against what was measured, one view for each target.
 
     The view is out-of-place where that was measured, then the one with most curves.
     """

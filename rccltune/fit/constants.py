@@ -1,4 +1,4 @@
-"""Constants of RCCL's model that would make it believe what was measured.
+"""Constants of RCCL's model that would make it predict what was measured.
 
 Of RCCL's time, latency + nBytes / bandwidth (2.28.3 ``src/graph/tuning.cc``), ``hwLatencies``
 counts once for each step and ``bwRatio`` divides all that grows with the size. The library's own

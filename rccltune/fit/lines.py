@@ -228,7 +228,7 @@ def best_pieces(table: Array, most: int) -> list[Pieces]:
 
 
 def _trace(splits: list[Index]) -> Pieces:
-    """Walk back from the last size through the first sizes of the pieces."""
+    """Go back from the last size through the first sizes of the pieces."""
     shape = splits[0].shape
     position = np.arange(shape[-1])
     first = np.zeros(shape, dtype=np.intp)

@@ -59,7 +59,7 @@ class Gathered:
 def gather(samples: Sequence[Sample]) -> Gathered:
     """Group good samples; count the others.
 
-    Keys are frozen records whose hash walks through five nested ones, so each object is hashed
+    Keys are frozen records whose hash goes through five nested ones, so each object is hashed
     once and found by identity afterwards (200,000 samples: 0.2 s instead of 2 s).
     """
     result = Gathered()
@@ -269,7 +269,7 @@ def _stall_notice(
 
 
 def doubt_notices(doubted: Counter[Doubt], wrong: Counter[Disqualified]) -> list[Notice]:
-    """Wrong results by setting, loudly; all other doubts in one line."""
+    """Wrong results by setting, loudly; all other flags in one line."""
     notices = [
         Notice(
             caution=Caution.WRONG_RESULTS,
@@ -303,7 +303,7 @@ class Fitted:
 
     Attributes:
         curves: in the order in which their keys first appear.
-        notices: stalls, doubted samples, disqualified settings.
+        notices: stalls, flagged samples, disqualified settings.
     """
 
     curves: tuple[Curve, ...]
@@ -313,7 +313,7 @@ class Fitted:
 def curves(samples: Sequence[Sample]) -> Fitted:
     """Fit one curve for each key.
 
-    Doubted samples are never used. A launch counts once at each size, with the median of its
+    Flagged samples are never used. A launch counts once at each size, with the median of its
     cycles, since only launches are independent; the curve's point is the median over launches,
     without those that stalled there. A setting with wrong results at any size keeps its curve
     for people to look at, marked with ``n_wrong`` so that nothing chooses it.

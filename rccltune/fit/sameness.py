@@ -5,9 +5,9 @@ What makes equal curves differ: each row's own noise; launches that are slow or 
 
 * A row's noise comes from the repeats of both sides, pooled over the neighbouring sizes, since
   two or three repeats tell little about their own spread (the moderated t of Smyth, 2004).
-* The passes of a walk repeat rows, but they share one launch, whose own factor no pass shows. A
-  factor common to all sizes is therefore taken off as far as launches are known to differ: from
-  launches of this session, held down by what is usual.
+* The passes of a combined launch repeat rows, but they share one launch, whose own factor no pass
+  shows. A factor common to all sizes is therefore taken off as far as launches are known to differ:
+  from launches of this session, held down by what is usual.
 * A difference rarely ends at one size, so means over 1, 2, 4, 8 … neighbouring sizes are asked
   too. The chance of a false alarm is shared out over all these questions (Bonferroni).
 """

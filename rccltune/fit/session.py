@@ -83,7 +83,7 @@ class FitDone:
     Attributes:
         samples_sha256: of the samples.csv that it was made from.
         quarantined: settings that are not measured because their launches fail.
-        agreements: silence beside the untouched site, one launch beside separate ones.
+        agreements: the idle plugin beside the baseline, one launch beside separate ones.
         beliefs: what the library would have done by itself, where launches were traced.
         wrong: what lossy variants got wrong.
     """
@@ -102,7 +102,7 @@ class FitDone:
 
     @property
     def references(self) -> tuple[Curve, ...]:
-        """The curves with what silence says of the untouched site: what rules must beat."""
+        """The curves with what the idle plugin says of the baseline: what rules must beat."""
         return agreement.strengthened(self.curves, tunerless=self.agreements.tunerless)
 
     @property
@@ -226,7 +226,7 @@ def _quarantined(folder: Path) -> tuple[Quarantine, ...]:
 
 
 def _bypasses(samples: Sequence[Sample]) -> tuple[Bypass, ...]:
-    """One stretch for each collective and scale, from the smallest to the largest size seen."""
+    """One range for each collective and scale, from the smallest to the largest size seen."""
     seen: dict[tuple[Collective, Scale, str], list[int]] = {}
     for sample in samples:
         if sample.doubt is Doubt.BYPASSED:

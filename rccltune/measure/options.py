@@ -416,7 +416,7 @@ class SweepOptions:
     seed: Annotated[
         int,
         COUNT_OR_NONE,
-        Option("Seed of the order of launches, and of simulated noise.", pinned=True),
+        Option("Seed of the order of launches, and of simulated noise.", metavar="N", pinned=True),
     ] = 0
 
 

@@ -28,7 +28,7 @@ RUNS: Final = ":"
 
 
 def launch_of_pass(name: str) -> str:
-    """The launch that a pass of a walk belongs to; runs of one file are launches of their own."""
+    """The launch that a pass of a combined one belongs to; runs of a file are their own."""
     return name.partition(PASSES)[0]
 
 

@@ -304,7 +304,8 @@ def parts(
 ) -> list[Part]:
     """The ranges to go over: those of the grid first, then those for boundaries.
 
-    All files have the same grid, so that walks of two of them can stand beside each other.
+    All files have the same grid, so that combined launches of two of them can stand beside each
+    other.
 
     Args:
         sweep: the whole range.

@@ -66,6 +66,7 @@ from .vendor_rules import read_base as read_base
 from .vendor_rules import rules_of as rules_of
 from .writer import VERIFIED_MARK as VERIFIED_MARK
 from .writer import finding_lines as finding_lines
+from .writer import is_verified as is_verified
 from .writer import render as render
 from .writer import render_environment as render_environment
 from .writer import render_rules as render_rules

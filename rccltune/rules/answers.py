@@ -41,7 +41,7 @@ class Stretch:
     Attributes:
         without_ll128: the answer where LL128 is not enabled.
         line: of the rule that answers, None where none does.
-        reason: the file's own words for a hole.
+        reason: the file's own words for a gap.
         vendor: whether that line is of the vendor's table, taken over behind ours.
     """
 
@@ -80,7 +80,7 @@ class Explained:
 
     Attributes:
         stretches: of the usual call, one operation in buffers that are not registered.
-        calls: all that were asked about, and the stretches of each whose answers are other ones;
+        calls: all that were asked about, and the ranges of each whose answers are other ones;
             values that rows name, and one that no row names.
         old_hosts: (ABI version, what its hosts are answered) where that differs by design:
             2 is ROCm 6.3, 3 is ROCm 6.4.
@@ -96,7 +96,7 @@ class Explained:
     calls: tuple[tuple[Call, tuple[Stretch, ...]], ...] = ()
 
     def of(self, call: Call) -> tuple[Stretch, ...]:
-        """Stretches of one call; of one that no row tells from it where it was not asked."""
+        """Ranges of one call; of one that no row tells from it where it was not asked."""
         return dict(self.calls).get(call, self.stretches)
 
 

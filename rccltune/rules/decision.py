@@ -50,7 +50,7 @@ def decisions(
         communicator: open, of one scale.
         collective: one that asks a tuner.
         table: which cells may be chosen.
-        hints: sizes near which the answer may change for a short stretch only (the bounds of
+        hints: sizes near which the answer may change for a short range only (the bounds of
             the rules); between two asked sizes with the same answer nothing is looked for.
         num_pipe_ops: operations in a group.
         reg_buff: whether buffers are registered, where the host can say it.
@@ -82,7 +82,7 @@ def _points(hints: Iterable[int]) -> set[int]:
     """Powers of two with their neighbours, and each bound with the size before it.
 
     Where the answer changes, a rule begins there or ends just before: the last size of every
-    stretch is a bound or the one before a bound.
+    range is a bound or the one before a bound.
     """
     powers = {1 << shift for shift in range(63)}
     near = {power + 1 for power in powers}

@@ -155,7 +155,7 @@ class Section:
     """The rules of one collective at one scale.
 
     Attributes:
-        entries: rules and holes by size; together they cover 0 to 2^63-1.
+        entries: rules and gaps by size; together they cover 0 to 2^63-1.
         evidence: comments for each entry, one a line.
         fallbacks: rules for hosts where an entry's setting is not selectable.
         doubts: a comment for each fallback, empty where repeats prove its gain.
@@ -213,7 +213,7 @@ class RuleDocument:
 
 
 def sections_of(zones: Iterable[Zone]) -> tuple[Section, ...]:
-    """Group zones by collective and scale and turn each group into rules and holes.
+    """Group zones by collective and scale and turn each group into rules and gaps.
 
     Raises:
         VerificationError: the zones of a group leave a gap or overlap; a bug upstream must not

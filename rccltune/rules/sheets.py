@@ -2,7 +2,7 @@
 
 Communicators that are smaller than the node may run on any of its devices. Design §7: a rule for
 fewer ranks than the node holds is for any of their placements only where each was measured and
-none is slower than the untouched site; else it is for its placement alone.
+none is slower than the baseline; else it is for its placement alone.
 """
 
 from __future__ import annotations
@@ -61,7 +61,7 @@ class Sheet:
 
     @property
     def has_rules(self) -> bool:
-        """Whether it says anything but holes."""
+        """Whether it says anything but gaps."""
         return any(zone.setting is not None for zone in self.zones)
 
 
@@ -286,7 +286,7 @@ class Emitted:
         environment_path: of the exports that use it, None where all goes to stdout.
         environment_text: of the exports.
         environment: name of the variant that the rules are for; None for the site as it is.
-        environments: variants that were measured beside the untouched site, judged.
+        environments: variants that were measured beside the baseline, judged.
         needs: what the rules need to be exported.
         placement: the only one that the rules are for, None where they are for any.
         beside: files for one placement of ranks each, where there are more files than one.

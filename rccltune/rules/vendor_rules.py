@@ -198,7 +198,7 @@ _Cell = tuple[Algorithm | None, Protocol | None]
 def over(document: RuleDocument, base: Base) -> RuleDocument:
     """The document with the vendor's rows behind it.
 
-    Our rules stay first and as they are. Holes that the vendor has rows for are no holes any
+    Our rules stay first and as they are. Gaps that the vendor has rows for are no gaps any
     more; what is left of them, and what the vendor leaves open elsewhere, is stated. Rows that
     no call could reach are left out, and those that name no cell: readers disagree on them.
     """
@@ -254,7 +254,7 @@ def _always(base: Sequence[Rule], collective: Collective, scale: Scale) -> list[
 
 
 def _parts(hole: Hole, theirs: Sequence[Rule]) -> tuple[Hole, ...]:
-    """A hole as what the vendor fills and what stays open."""
+    """A gap as what the vendor fills and what stays open."""
     left = left_over((hole.min_nbytes, hole.max_nbytes), theirs)
     made, after = [], hole.min_nbytes
     for low, high in sorted(left):

@@ -193,7 +193,7 @@ def write_all(files: Sequence[tuple[Path, str]], *, overwrite: bool, reporter: R
 
 
 def is_verified(path: Path) -> bool:
-    """Whether a file says that it was held against the untouched site."""
+    """Whether a file says that it was held against the baseline."""
     if not path.is_file():
         return False
     lines = grammar.lines(grammar.read_text(path))

@@ -63,7 +63,7 @@ class ChoiceOptions:
             job then needs.
         variant: name of the variant to choose whatever it costs; None lets gains decide.
         allow_lossy: a lossy variant may be chosen.
-        proven: only rules whose gain repeats prove; else what is likely fills their holes.
+        proven: only rules whose gain repeats prove; else what is likely fills their gaps.
         selectable: why a setting cannot be in a rule for a target, None where it can; replaces
             the built-in table of RCCL's limits.
     """

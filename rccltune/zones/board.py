@@ -96,16 +96,16 @@ def _differences(line: Line, base: Line) -> dict[int, Difference]:
 
 @dataclass(frozen=True)
 class Board:
-    """Arms × sizes × views.
+    """Candidates × sizes × views.
 
     Attributes:
-        sizes: every size at which an arm was measured, rising.
+        sizes: every size at which a candidate was measured, rising.
         views: everything that was measured; elsewhere a view is its index here, since hashing
             the record itself millions of times is what a choice would otherwise consist of.
         arms: settings that may be chosen.
-        lines: of each arm, by view.
+        lines: of each candidate, by view.
         baseline: by view; empty where unknown.
-        penalties: of each arm, the factor on its time for the channels that it uses.
+        penalties: of each candidate, the factor on its time for the channels that it uses.
         weights: of each size, summing to the number of sizes.
     """
 
@@ -124,7 +124,7 @@ class Board:
 
     @cached_property
     def differences(self) -> tuple[dict[int, dict[int, Difference]], ...]:
-        """Of each arm: the baseline held against it, by view and size that both have."""
+        """Of each candidate: the baseline held against it, by view and size that both have."""
         return tuple(
             {
                 view: _differences(lines[view], base)
@@ -158,9 +158,9 @@ class Board:
     def regret(self, arm: int, size: int, *, penalised: bool = False) -> float:
         """Worst over views of time / best measured time - 1, never negative.
 
-        A size that the arm lacks between two close ones that it has is interpolated. An arm that
-        cannot tell its time in a view in which another arm was measured has infinite regret there:
-        what was not measured is not chosen.
+        A size that the candidate lacks between two close ones that it has is interpolated. A
+        candidate that cannot tell its time in a view in which another candidate was measured has
+        infinite regret there: what was not measured is not chosen.
         """
         best = (self.best_penalised if penalised else self.best)[size]
         factor = self.penalties[arm] if penalised else 1.0
@@ -174,9 +174,9 @@ class Board:
         return worst
 
     def gain(self, arm: int, size: int) -> float | None:
-        """Least over views of baseline time / arm's time - 1; None where not comparable.
+        """Least over views of baseline time / candidate's time - 1; None where not comparable.
 
-        Comparable means that the baseline was measured there in every view in which any arm
+        Comparable means that the baseline was measured there in every view in which any candidate
         was, or, where it lacks a view altogether, in all those that it has.
         """
         nbytes = self.sizes[size]

@@ -109,10 +109,10 @@ class _Spread:
 
 
 class SingleLaunches:
-    """Judges arms of a board, with what all of them together say about noise."""
+    """Judges candidates of a board, with what all of them together say about noise."""
 
     def __init__(self, board: Board) -> None:
-        """Hold every arm against the baseline."""
+        """Hold every candidate against the baseline."""
         self._board = board
         self._ratios: dict[int, list[dict[int, float]]] = {
             view: [_ratios(board, arm, view) for arm in range(len(board.arms))]

@@ -138,7 +138,7 @@ def _one_run(board: Board, where: str) -> Notice | None:
 
 
 def _missing_view(board: Board, where: str) -> Notice | None:
-    """Arms that cannot be chosen somewhere because a type or placement was not measured."""
+    """Candidates that cannot be chosen somewhere because a type or placement was not measured."""
     missing = [
         (arm, sum(board.regret(index, size) == INF for size in range(len(board.sizes))))
         for index, arm in enumerate(board.arms)
@@ -221,7 +221,7 @@ def _sizes(group: Group) -> set[int]:
 
 
 def _arm(arm: Arm, groups: _Parts, sizes: set[int]) -> Arm | None:
-    """An arm with its curves of all places; None where one of them has no point to compare."""
+    """A candidate with its curves of all places; None where one of them has no point to compare."""
     curves: dict[View, Curve] = {}
     for name, group in groups.items():
         own = _curves(name, _of(arm.setting, group), sizes)
@@ -358,7 +358,7 @@ def _zones(group: Group, board: Board, decision: Decision, options: ChoiceOption
 
 
 def _unmeasured(group: Group, board: Board, reach: Reach) -> Zone:
-    """Sizes at which nothing was measured: a hole, or a setting that was asked for there."""
+    """Sizes at which nothing was measured: a gap, or a setting that was asked for there."""
     arm = None if reach.state == HOLE else board.arms[reach.state]
     return Zone(
         target=group.target,

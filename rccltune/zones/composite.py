@@ -36,7 +36,7 @@ class Race:
     Attributes:
         sizes: at which the first was measured, in bytes.
         standings: of the first against the second, by size.
-        board: with the first as its only arm and the second as its baseline.
+        board: with the first as its only candidate and the second as its baseline.
     """
 
     sizes: tuple[int, ...]
@@ -129,7 +129,7 @@ def race(ours: Times, theirs: Times, least: float, target: Target, *, apart: boo
     """Ours against theirs at every size at which both were measured.
 
     Args:
-        ours: as one arm.
+        ours: as one candidate.
         theirs: as the baseline.
         least: gain that is worth being called one, 0.02 for 2 %.
         target: of both.

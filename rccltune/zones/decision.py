@@ -1,6 +1,6 @@
 """From times and proofs to one state for each size, and to zones of sizes in one state.
 
-One state per size: an arm, or a hole. What repeats prove is chosen first, and what is likely in
+One state per size: a candidate, or a gap. What repeats prove is chosen first, and what is likely in
 what that leaves open.
 """
 
@@ -38,11 +38,11 @@ class Decision:
     """The state of each measured size.
 
     Attributes:
-        states: index of an arm, or HOLE.
-        reasons: why a hole is one, by size; None for arms.
-        standings: of each arm at each size; empty without a baseline.
+        states: index of a candidate, or ``HOLE``.
+        reasons: why a gap is one, by size; None for candidates.
+        standings: of each candidate at each size; empty without a baseline.
         proven: whether repeats alone choose the state of each size.
-        relaxed: sizes at which no arm is within tolerance in every view.
+        relaxed: sizes at which no candidate is within tolerance in every view.
         is_derived: nobody measured the baseline.
     """
 
@@ -65,7 +65,7 @@ def decide(
     Args:
         board: all times.
         options: of the choice.
-        banned: (arm, size) that may not be chosen.
+        banned: (candidate, size) that may not be chosen.
     """
     proofs = standings(board, options.min_gain)
     chooser = _Chooser(board, options, proofs, banned)
@@ -137,7 +137,7 @@ class _Chooser:
 
         Args:
             wanted: evidence that is enough.
-            before: states that stay, where they are arms.
+            before: states that stay, where they are candidates.
         """
         board, tolerance = self._board, self._options.tolerance
         # Regrets below a part of the tolerance are a tie; without tolerance there are no ties.
@@ -169,12 +169,12 @@ class _Chooser:
 
 @dataclass(frozen=True, slots=True)
 class _Row:
-    """One size, by arm.
+    """One size, by candidate.
 
     Attributes:
-        carried: the evidence of the arm may make a zone.
+        carried: the evidence of the candidate may make a zone.
         joined: it may join one.
-        able: nothing shows that the arm is slower than the best by more than may be.
+        able: nothing shows that the candidate is slower than the best by more than may be.
         step: width of a tie.
     """
 
@@ -248,9 +248,9 @@ def _reasons(
     states: Sequence[int],
     options: ChoiceOptions,
 ) -> tuple[str | None, ...]:
-    """Why each hole is one; neighbours in which nothing is proven say the same.
+    """Why each gap is one; neighbours in which nothing is proven say the same.
 
-    What looks faster at one size alone may be luck: it makes the whole hole *not proven*, which
+    What looks faster at one size alone may be luck: it makes the whole gap *not proven*, which
     says less than *not faster* does.
     """
     own = [_reason(board, proofs, i, state) for i, state in enumerate(states)]
@@ -282,8 +282,8 @@ class Stretch:
     """Measured sizes in the same state.
 
     Attributes:
-        state: index of an arm, or HOLE.
-        reason: of a hole.
+        state: index of a candidate, or ``HOLE``.
+        reason: of a gap.
         first: index of its first size.
         last: index of its last size.
         is_proven: repeats alone choose it, or leave it open.
@@ -304,7 +304,7 @@ class Stretch:
 def describe(
     group: Group, board: Board, decision: Decision, stretch: Stretch, reach: tuple[int, int]
 ) -> Zone:
-    """The zone of a stretch, from ``reach[0]`` to ``reach[1]`` bytes inclusive."""
+    """The zone of a range, from ``reach[0]`` to ``reach[1]`` bytes inclusive."""
     measured = (board.sizes[stretch.first], board.sizes[stretch.last])
     if stretch.state == HOLE:
         return Zone(
@@ -350,7 +350,7 @@ def describe(
 
 
 def _extrapolation(board: Board, stretch: Stretch) -> Extrapolation | None:
-    """The mark of a setting's predicted curves, with the largest error inside the stretch."""
+    """The mark of a setting's predicted curves, with the largest error inside the range."""
     lines = [line for line in board.lines[stretch.state].values() if line.extrapolated is not None]
     if not lines or lines[0].extrapolated is None:
         return None
@@ -388,7 +388,7 @@ def _proof(decision: Decision, stretch: Stretch) -> Proof:
 
 
 def _fallback(group: Group, board: Board, decision: Decision, stretch: Stretch) -> int | None:
-    """The best arm that needs no special environment, if that is still worth a rule."""
+    """The best candidate that needs no special environment, if that is still worth a rule."""
     if board.arms[stretch.state].variant == group.target.variant:
         return None
     wanted = _PROVEN if stretch.is_proven else _LIKELY

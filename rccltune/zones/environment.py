@@ -1,7 +1,7 @@
 """Which environment is worth exporting: variants with their rules, against each other.
 
 An environment holds for a whole job, while a rule holds for a range of sizes. So a variant is
-worth choosing by itself only where nothing becomes slower than the untouched site; what helps some
+worth choosing by itself only where nothing becomes slower than the baseline; what helps some
 sizes and harms others is shown with both, and is for the user to ask for. A variant with a
 threshold of its own is confined by it to the sizes at which it wins.
 """
@@ -50,8 +50,8 @@ class _Place:
 
     Attributes:
         target: its variant is the one judged.
-        base: the untouched site.
-        tuned: the untouched site with the default variant's rules.
+        base: the baseline.
+        tuned: the baseline with the default variant's rules.
         rest: what runs where the variant's path does not take a call.
         ours: the variant, with its own rules; without a threshold's bound.
     """
@@ -104,7 +104,7 @@ def environments(
     """Every variant that was measured beside the default one, judged.
 
     Args:
-        curves: of a session, the untouched site's among them.
+        curves: of a session, the baseline's among them.
         zones: as chosen for each variant's targets.
         options: wanted gain and tolerance, and whether a lossy variant may be chosen.
         wrong: what lossy variants got wrong.
@@ -205,7 +205,7 @@ class _Site:
         return self.outcome(name, follows=True)
 
     def _places(self, variant: Variant, rest: _Outcome | None) -> Iterable[_Place]:
-        """Where both the variant and the untouched site were measured, of what it concerns."""
+        """Where both the variant and the baseline were measured, of what it concerns."""
         seen: dict[Target, None] = {}
         for curve in self.curves:
             target = replace(curve.key.target, variant=variant)
@@ -303,7 +303,7 @@ def _threshold(places: Sequence[_Place], options: ChoiceOptions, *, follows: boo
     """The size up to which a path is worth taking, in bytes; None where it never is.
 
     One threshold holds for all collectives that the path serves: the one with the largest gain in
-    all, below which nothing is slower than the untouched site. Between the last size that it takes
+    all, below which nothing is slower than the baseline. Between the last size that it takes
     and the next, the boundary lies where the curves cross.
     """
     races = [(p, race(p.ours, p.rest, options.min_gain, p.target)) for p in places]

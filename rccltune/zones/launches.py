@@ -1,10 +1,10 @@
 """What launches say of a difference: the launch is the unit, whatever its passes agree in.
 
 Passes of one launch share its connections, buffers and clocks. Where a launch has both sides, as
-a walk that also answers nothing has, what they share drops out of their ratio, and such launches
-alone are held against each other: on two H200 the library alone is 40 % slower in launches of its
-own than in a walk, below 64 KiB, and no setting is at fault for that. Else each side has launches
-of its own. What launches differ by comes from repeats, else it is a stated prior.
+a combined launch that also answers nothing has, what they share drops out of their ratio, and such
+launches alone are held against each other: on two H200 the library alone is 40 % slower in launches
+of its own than in a combined launch, below 64 KiB, and no setting is at fault for that. Else each
+side has launches of its own. What launches differ by comes from repeats, else it is a stated prior.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ class Difference:
 
     Attributes:
         log: log(time of the second / time of the first).
-        paired: the same walks have both.
+        paired: the same combined launches have both.
         share: variance of ``log`` in that of one launch; 1/n, or 1/n + 1/m of two sides.
         unit: variance that a launch gives; None where nothing was repeated.
         freedom: degrees of freedom of that.
@@ -100,8 +100,8 @@ def _ordinary(side: Logs) -> list[float]:
 def by_launch(point: CurvePoint) -> dict[str, float]:
     """Mean log time of each launch, of its passes that count.
 
-    That of a walk has the mark of passes behind its name: it alone has other settings too. What
-    one file names alike, as a table of many runs does, were processes of their own.
+    That of a combined launch has the mark of passes behind its name: it alone has other settings
+    too. What one file names alike, as a table of many runs does, were processes of their own.
     """
     if len(point.launches) == 1:
         return {_walk_or_launch(point.launches[0]): log(point.launch_times_us[0])}

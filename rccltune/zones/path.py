@@ -21,7 +21,7 @@ class Cell:
 
     Attributes:
         cost: what being in this state here costs beyond the change into it.
-        proves: a zone of an arm must hold one size at least at which this is so.
+        proves: a zone of a candidate must hold one size at least at which this is so.
     """
 
     cost: Cost
@@ -47,9 +47,9 @@ def cheapest(columns: Sequence[Column]) -> list[int]:
     """The cheapest sequence of states.
 
     Args:
-        columns: for each size the allowed states; arms from 0, HOLE for none. Entering an arm
-            costs one rule, entering a hole nothing. Some path must exist: at every size either
-            a hole or an arm that proves itself there is allowed.
+        columns: for each size the allowed states; candidates from 0, ``HOLE`` for none. Entering a
+            candidate costs one rule, entering a gap nothing. Some path must exist: at every size
+            either a gap or a candidate that proves itself there is allowed.
 
     Returns:
         One state for each size; the earlier states win ties, so the result never depends on

@@ -1,17 +1,18 @@
 """Whether a setting beats the baseline by more than noise.
 
-The best of many noisy arms looks fast by luck alone: ten settings of a knob that does nothing
+The best of many noisy candidates looks fast by luck alone: ten settings of a knob that does nothing
 'gain' up to 7 % at single sizes in public data. So:
 
 * With repeats of both, the gain's lower confidence bound must exceed the wanted gain at a level
-  shared out over all arms and sizes of the target (Bonferroni), which bounds the chance of one
-  false rule for a target at 5 %. A repeat is a launch: passes of one share its state. Two or
+  shared out over all candidates and sizes of the target (Bonferroni), which bounds the chance of
+  one false rule for a target at 5 %. A repeat is a launch: passes of one share its state. Two or
   three launches tell little about their own spread, so it is pooled with that of the sizes beside
   it (the moderated t of Smyth, 2004); not with that of all: on two H100s launches differ by 40 %
-  below 512 KiB and by 1 % above. Sizes of a launch share its mood, so that those of one arm may
-  all agree by luck; what all arms differ by there is the least that is believed.
-* From one launch per arm nothing is proven. How likely it is that an arm is faster, its launch
-  and its rows considered, :mod:`rccltune.zones.certainty` says, as of repeats that prove nothing.
+  below 512 KiB and by 1 % above. Sizes of a launch share its mood, so that those of one candidate
+  may all agree by luck; what all candidates differ by there is the least that is trusted.
+* From one launch per candidate nothing is proven. How likely it is that a candidate is faster, its
+  launch and its rows considered, :mod:`rccltune.zones.certainty` says, as of repeats that prove
+  nothing.
 * Of what was predicted for a scale that nobody measured, the expected errors of both sides are
   taken off the gain, and what is left must exceed the wanted gain.
 * Sizes beside proven ones may be joined to their zone on weaker evidence, since a true gain does
@@ -55,7 +56,7 @@ _EPSILON = 1e-9
 
 @dataclass(frozen=True, slots=True)
 class Standing:
-    """One arm against the baseline at one size.
+    """One candidate against the baseline at one size.
 
     Attributes:
         gain: least over views, None where not comparable.
@@ -81,7 +82,7 @@ class Standing:
 
 
 def standings(board: Board, min_gain: float) -> list[list[Standing]]:
-    """Every arm at every size, shape (arms, sizes); an empty list without a baseline."""
+    """Every candidate at every size, shape (candidates, sizes); empty without a baseline."""
     if not board.baseline:
         return []
     level = LEVEL / max(1, len(board.arms) * len(board.sizes))
@@ -123,7 +124,7 @@ _Bounds = tuple[float, float, Evidence | None]
 
 @dataclass(frozen=True, slots=True)
 class _Judge:
-    """What one arm is judged with.
+    """What one candidate is judged with.
 
     Attributes:
         usual: variance that a launch gives, by view and size in bytes, at the sizes with repeats.
@@ -152,7 +153,7 @@ class _Judge:
 
 
 class Rivals:
-    """Whether an arm is slower than the best one by more than a tolerance and noise.
+    """Whether a candidate is slower than the best one by more than a tolerance and noise.
 
     The least of many noisy times lies below all true ones, so that without this no setting stays
     within two percent of 'the best' for long, and one zone falls into many that noise tells apart.
@@ -225,7 +226,7 @@ def _roughness(line: Line) -> float | None:
 
 
 def _spreads(board: Board) -> list[dict[int, dict[int, float]]]:
-    """Usual variance that a launch gives, by arm, view and size with repeats."""
+    """Usual variance that a launch gives, by candidate, view and size with repeats."""
     found: list[dict[int, dict[int, float]]] = [{} for _ in board.arms]
     for view in board.baseline:
         own = [_repeated(board, arm, view) for arm in range(len(board.arms))]
@@ -264,10 +265,10 @@ def _arm(
 
 
 def _next_to_proven(made: list[Standing]) -> list[Standing]:
-    """Take the weaker evidence where the same arm is proven at the size before or behind.
+    """Take the weaker evidence where the same candidate is proven at the size before or behind.
 
-    The arm may be chosen there although another is chosen at that neighbour: that it beats the
-    baseline does not depend on which of two that do is the best.
+    The candidate may be chosen there although another is chosen at that neighbour: that it beats
+    the baseline does not depend on which of two that do is the best.
     """
     proven = [standing.proven for standing in made]
     return [
@@ -288,7 +289,7 @@ class _Spread:
 
 
 def _repeated(board: Board, arm: int, view: int) -> dict[int, _Spread]:
-    """Of the arm and the baseline, by size in bytes, where both were repeated; rising."""
+    """Of the candidate and the baseline, by size in bytes, where both were repeated; rising."""
     held = board.differences[arm].get(view, {})
     return {
         n: _Spread(one.unit, one.freedom, one.paired)
@@ -318,9 +319,9 @@ def _pooled(rows: Mapping[int, Sequence[_Spread]]) -> dict[int, float]:
 def _weight(board: Board) -> float:
     """What the other sizes' spread is worth, in degrees of freedom (Smyth 2004, section 6.2).
 
-    If every size of an arm had the same spread, the logarithms of its observed variances would
+    If every size of a candidate had the same spread, the logarithms of its observed variances would
     vary by trigamma(freedom / 2) only; what they vary more is the spread's own variation. All
-    arms and views are taken together, since 28 sizes alone would give anything from 4 to 40.
+    candidates and views are taken together, since 28 sizes alone would give anything from 4 to 40.
     """
     deviations: list[float] = []
     freedoms: list[float] = []

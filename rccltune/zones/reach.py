@@ -1,7 +1,7 @@
 """How far each zone reaches: between measured sizes, and at the ends of what was measured.
 
 Beyond the sizes measured for a setting, and between sizes more than a factor of four apart, nothing
-is known: those are holes. A user may ask for such sizes (``--extrapolate``); what answers there is
+is known: those are gaps. A user may ask for such sizes (``--extrapolate``); what answers there is
 a zone of its own, so that nobody takes it for measured.
 """
 
@@ -90,8 +90,8 @@ class Reach:
 
     Attributes:
         stretch: what was measured there; None where nothing was.
-        state: index of an arm that answers all the same, or HOLE; the stretch's own where there
-            is one.
+        state: index of a candidate that answers all the same, or ``HOLE``; the range's own
+            where there is one.
     """
 
     low: int
@@ -101,7 +101,7 @@ class Reach:
 
 
 def stretches(board: Board, decision: Decision) -> list[Stretch]:
-    """Runs of sizes in the same state (holes also for the same reason) without a gap.
+    """Runs of sizes in the same state (gaps also for one reason), none left out between.
 
     What repeats prove of a setting and what is only likely are two, so that nobody takes the one
     for the other.
@@ -136,7 +136,7 @@ def reaches(board: Board, found: Sequence[Stretch], options: ChoiceOptions) -> l
 def too_narrow(
     board: Board, found: Sequence[Stretch], options: ChoiceOptions
 ) -> list[tuple[int, int]]:
-    """(arm, size) of choices for one size that end within a step of it: noise, not a zone.
+    """(candidate, size) of choices for one size that end within a step of it: noise, not a zone.
 
     A step is the distance at which sizes were measured there. A size that stands alone, with gaps
     on both sides, has none.
@@ -150,7 +150,7 @@ def too_narrow(
 
 
 def _is_narrow(board: Board, one: Stretch, low: int, high: int) -> bool:
-    """Whether a stretch of one size covers less than that size's share of the grid."""
+    """Whether a range of one size covers less than that size's share of the grid."""
     first, last = _share(board, one.first)
     return high / low < min(last / first, _STEP) * (1 - _WHOLE)
 
@@ -167,7 +167,7 @@ def _share(board: Board, size: int) -> tuple[float, float]:
 
 
 def _spans(board: Board, found: Sequence[Stretch], options: ChoiceOptions) -> list[tuple[int, int]]:
-    """First and last byte of each stretch, as far as measurements carry it."""
+    """First and last byte of each range, as far as measurements carry it."""
     sizes = [(board.sizes[one.first], board.sizes[one.last]) for one in found]
     edges = [_edge(board, left, right, options) for left, right in pairwise(found)]
     # A zone of one size that its neighbours' crossings leave no room for gets its share of the
@@ -188,7 +188,7 @@ def _spans(board: Board, found: Sequence[Stretch], options: ChoiceOptions) -> li
 
 
 def _is_between_arms(edge: tuple[int, int], pair: Sequence[Stretch]) -> bool:
-    """Whether two settings meet there; a hole's sizes are not for a rule to take."""
+    """Whether two settings meet there; a gap's sizes are not for a rule to take."""
     return edge[0] + 1 == edge[1] and HOLE not in (pair[0].state, pair[1].state)
 
 
@@ -203,7 +203,7 @@ def _with_edges(
 
 
 def _edge(board: Board, left: Stretch, right: Stretch, options: ChoiceOptions) -> tuple[int, int]:
-    """Last size of the left stretch and first of the right one."""
+    """Last size of the left range and first of the right one."""
     low, high = board.sizes[left.last], board.sizes[right.first]
     if is_gap(low, high):
         return low, high
@@ -237,7 +237,7 @@ def _ratios(board: Board, left: Stretch, right: Stretch, options: ChoiceOptions)
 
 
 def _price(board: Board, state: int, view: int, size: int, options: ChoiceOptions) -> float | None:
-    """What a state costs at a size; a hole must be beaten by the wanted gain to give way."""
+    """What a state costs at a size; a gap must be beaten by the wanted gain to give way."""
     lines = board.baseline if state == HOLE else board.lines[state]
     factor = 1 / (1 + options.min_gain) if state == HOLE else board.penalties[state]
     line = lines.get(view)
@@ -251,7 +251,7 @@ def _unmeasured(
     span: tuple[int, int],
     options: ChoiceOptions,
 ) -> list[Reach]:
-    """Sizes between two stretches, below the first or above the last; none where they touch."""
+    """Sizes between two ranges, below the first or above the last; none where they touch."""
     low, high = span
     if low > high:
         return []

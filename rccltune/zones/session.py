@@ -33,7 +33,7 @@ from rccltune.zones.arms import Choice, ChoiceOptions
 def choice_of(done: FitDone, options: ChoiceOptions) -> Choice:
     """Zones for a fitted session.
 
-    Where our plugin answering nothing is known to be the untouched site, what was measured of it
+    Where our plugin answering nothing is known to be the baseline, what was measured of it
     counts as baseline too.
 
     Raises:
@@ -83,12 +83,12 @@ def _under_a_path(error: TooLittleDataError, bypasses: Sequence[Bypass]) -> TooL
 
 
 def explained(chosen: Sequence[Zone], bypasses: Sequence[Bypass]) -> tuple[Zone, ...]:
-    """The same zones, with holes that say where the library asks no tuner."""
+    """The same zones, with gaps that say where the library asks no tuner."""
     return tuple(_explained(zone, bypasses) for zone in chosen)
 
 
 def _explained(zone: Zone, bypasses: Sequence[Bypass]) -> Zone:
-    """A hole under a bypass says so: there a rule would do nothing."""
+    """A gap under a bypass says so: there a rule would do nothing."""
     for bypass in bypasses:
         target = zone.target
         same = (target.collective, target.scale, target.variant.name) == (
@@ -219,7 +219,7 @@ def _both(one: Environment, other: Environment) -> Environment:
 def zones_in(found: Sequence[Zone], environments: Iterable[Environment]) -> tuple[Zone, ...]:
     """The zones of the environment that is chosen; of the site's own where none is.
 
-    What a path serves before a tuner is asked is a hole: a rule there would do nothing. Collectives
+    What a path serves before a tuner is asked is a gap: a rule there would do nothing. Collectives
     that the environment does not concern keep the default's.
     """
     plain = [zone for zone in found if _is_default(zone.target.variant)]
@@ -240,7 +240,7 @@ def zones_in(found: Sequence[Zone], environments: Iterable[Environment]) -> tupl
 
 
 def _as_one(found: Iterable[Zone]) -> list[Zone]:
-    """Zones with neighbouring holes of one reason as one."""
+    """Zones with neighbouring gaps of one reason as one."""
     made: list[Zone] = []
     for zone in found:
         last = made[-1] if made else None
@@ -274,7 +274,7 @@ def _in_default(zone: Zone) -> Zone:
 
 
 def _behind(zone: Zone, variant: Variant, reach: int | None) -> list[Zone]:
-    """What is left of a zone where a path serves calls up to a size; the rest becomes a hole."""
+    """What is left of a zone where a path serves calls up to a size; the rest becomes a gap."""
     if not _concerns(variant, zone) or (reach is not None and zone.min_nbytes > reach):
         return [zone]
     up_to = "" if reach is None else f" up to {format_size(reach)}"
