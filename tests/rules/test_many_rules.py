@@ -7,8 +7,7 @@ from typing import TYPE_CHECKING
 from unittest import mock
 
 from rccltune.model import Setting
-from rccltune.rules import Call, Question, decision, explain
-from rccltune.rules.host import Host
+from rccltune.rules import Call, Host, Question, decisions, explain
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -25,7 +24,7 @@ def test_questions_grow_with_rules_and_not_with_their_square(tmp_path: Path) -> 
             mock.patch.object(
                 Host, "communicator", autospec=True, side_effect=Host.communicator
             ) as opened,
-            mock.patch.object(decision, "decisions", side_effect=decision.decisions) as decided,
+            mock.patch("rccltune.rules.decision.decisions", side_effect=decisions) as decided,
         ):
             parts = explain(path, Question()).parts
         assert len(parts) == n_rules // bench.A_SCALE
