@@ -6,9 +6,9 @@ import csv
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from itertools import groupby
-from math import exp, log
+from math import exp, log, sqrt
 from pathlib import Path
-from statistics import fmean
+from statistics import fmean, stdev
 
 from public_sweeps import channel_default, channel_sweep, gpu107, key_of, rccl_tests_csv
 
@@ -40,6 +40,10 @@ class Judged:
 
     regrets: tuple[float, ...]
     speeds: tuple[float, ...]
+
+    def __str__(self) -> str:
+        """Mean and worst regret in percent, and the slowest."""
+        return f"{100 * self.mean:.2f}/{100 * self.worst:.1f}, slowest {self.slowest:.3f}"
 
     @property
     def mean(self) -> float:
@@ -156,6 +160,31 @@ def from_launches(samples: Sequence[Sample], kept: str, held: str) -> dict[str, 
         sizes = {n for by_size in truth.values() for n in by_size}
         found[name] = judged(ours(seen), truth, sorted(sizes))
     return found
+
+
+def fastest_of(samples: Sequence[Sample], kept: str, held: str) -> dict[str, Judged]:
+    """The same of the fastest row at each size: what launches differ by, it is regret of."""
+    found = {}
+    for name, mine in _by_collective(samples).items():
+        seen, truth = (
+            times_of([one for one in mine if one.launch.rpartition("-")[2] in wanted])
+            for wanted in (kept, held)
+        )
+        sizes = {n for by_size in truth.values() for n in by_size}
+        best = {n: _fastest([by[n] for by in seen.values() if n in by]) for n in sizes}
+        found[name] = judged(best.__getitem__, truth, sorted(sizes))
+    return found
+
+
+def _fastest(views: Sequence[dict[str, float]]) -> str:
+    names = set.intersection(*(set(row) for row in views))
+    return min(names, key=lambda name: fmean(log(row[name]) for row in views))
+
+
+def apart(ours: Judged, theirs: Judged) -> tuple[float, float]:
+    """Mean of our regrets less theirs, and its standard error over the sizes."""
+    each = [a - b for a, b in zip(ours.regrets, theirs.regrets, strict=True)]
+    return fmean(each), stdev(each) / sqrt(len(each))
 
 
 def alternate(samples: Sequence[Sample], half: int) -> tuple[list[int], Judged, Judged]:

@@ -58,7 +58,11 @@ def explain(
     console.say(f"Rule file: {rules}")
     if diff is None:
         found = rules_explain(rules, question)
-        console.result(model.to_plain(_plain(found)), _text(found))
+        # Of thousands of rules either takes seconds.
+        if console.as_json:
+            console.result(model.to_plain(_plain(found)), "")
+        else:
+            console.result(None, _text(found))
         path = shlex.quote(str(rules))
         console.say(
             "Next: rccltune deploy DIR hands the rules to jobs."

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from bisect import bisect_right
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
-from functools import cache
-from itertools import count
+from functools import cache, lru_cache
+from itertools import count, product
 from pathlib import Path
 from typing import Final
 
@@ -25,7 +26,7 @@ from rccltune.model import (
 )
 from rccltune.rules import decision
 from rccltune.rules.decision import Decision
-from rccltune.rules.host import Host
+from rccltune.rules.host import Communicator, Host
 from rccltune.rules.intervals import first_at
 from rccltune.rules.reader import RuleFile
 
@@ -100,16 +101,17 @@ class Explained:
         return dict(self.calls).get(call, self.stretches)
 
 
+@lru_cache(maxsize=1024)
 def offered(
     collective: Collective, scale: Scale, arch: str | None, *, ll128: bool
-) -> set[tuple[Algorithm, Protocol]]:
+) -> frozenset[tuple[Algorithm, Protocol]]:
     """Cells that a library may offer there, with LL128 enabled or without."""
-    return {
+    return frozenset(
         (a, p)
         for a in Algorithm
         for p in Protocol
         if why_not(collective, scale, a, p, arch) is None and (ll128 or p is not Protocol.LL128)
-    }
+    )
 
 
 def why_not(
@@ -124,29 +126,36 @@ def why_not(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Case:
-    """One collective at one scale, with what is needed to ask about it."""
+    """One collective at one scale, with what is needed to ask about it.
 
-    host: Host
-    path: Path
+    Attributes:
+        rules: that are for it, whatever the call.
+        calls: that are asked about, the usual one among them.
+    """
+
     rules: tuple[Rule, ...]
     file: RuleFile
     collective: Collective
     scale: Scale
-    mode: Mode | None
     arch: str | None
     calls: tuple[Call, ...]
 
-    @property
-    def matching(self) -> list[Rule]:
-        """Its rules, whatever the call."""
-        n_nodes, n_ranks = self.scale.n_nodes, self.scale.n_ranks
-        return [
-            rule
-            for rule in self.rules
-            if rule.collective is self.collective
-            and rule.n_nodes in (None, n_nodes)
-            and rule.n_ranks in (None, n_ranks)
-        ]
+
+class Matching:
+    """Finds the rules of one collective and scale among thousands."""
+
+    def __init__(self, rules: Sequence[Rule]) -> None:
+        """Sort them by what they are for."""
+        self._by_place: dict[tuple[object, ...], list[tuple[int, Rule]]] = {}
+        for number, rule in enumerate(rules):
+            place = (rule.collective, rule.n_nodes, rule.n_ranks)
+            self._by_place.setdefault(place, []).append((number, rule))
+
+    def of(self, collective: Collective, scale: Scale) -> tuple[Rule, ...]:
+        """In file order."""
+        places = product((collective,), (None, scale.n_nodes), (None, scale.n_ranks))
+        found = [one for place in places for one in self._by_place.get(place, ())]
+        return tuple(rule for _, rule in sorted(found, key=lambda one: one[0]))
 
 
 def calls_of(rules: Iterable[Rule]) -> tuple[Call, ...]:
@@ -164,20 +173,30 @@ def calls_of(rules: Iterable[Rule]) -> tuple[Call, ...]:
     )
 
 
-def explain_one(case: Case) -> Explained:
+def explain_one(case: Case, host: Asked) -> Explained:
     """Ask the plugin.
+
+    The usual call is asked at every version of the interface, others at the newest: what is
+    beside the size goes one way through the plugin whichever version passes it on.
+
+    Args:
+        case: what about.
+        host: the plugin, open for the case's scale.
 
     Raises:
         VerificationError: its answer is not what the file says; a bug of ours.
     """
-    answers = {abi: _ask(case, abi) for abi in case.host.abi_versions}
-    newest = max(answers)
+    newest = max(host.communicators)
+    answers = {
+        abi: _ask(case, abi, one, case.calls if abi == newest else (USUAL,))
+        for abi, one in host.communicators.items()
+    }
     for abi, answer in answers.items():
-        if abi not in _DIFFERENT_BY_DESIGN and answer != answers[newest]:
+        if abi not in _DIFFERENT_BY_DESIGN and answer[USUAL] != answers[newest][USUAL]:
             raise VerificationError(
                 f"the plugin answers differently at ABI versions {abi} and {newest} "
                 f"({case.collective.value}, {case.scale})",
-                where=str(case.host.path),
+                where=str(host.path),
                 hint="please report this with the rule file: it is a bug.",
             )
     stretches = {call: _stretches(case, call, *both) for call, both in answers[newest].items()}
@@ -205,40 +224,61 @@ _PASSES_A_TABLE: Final = 3
 _SAYS_REGISTERED: Final = 4
 
 
-def _ask(case: Case, abi: int) -> dict[Call, _Both]:
-    """Decisions of each call, with LL128 enabled and without."""
-    hints = {bound for r in case.matching for bound in (r.min_nbytes, r.max_nbytes + 1)}
-    env = {"NCCL_TUNER_CONFIG_FILE": str(case.path)}
-    if case.mode is not None:
-        env["RCCLTUNE_MODE"] = str(case.mode)
-    scale = case.scale
-    with case.host.communicator(
-        abi=abi, n_nodes=scale.n_nodes, n_ranks=scale.n_ranks, env=env
-    ) as communicator:
+@dataclass(frozen=True, slots=True)
+class Asked:
+    """The plugin of a path, open for one scale at versions of its interface."""
 
-        def decided(n_pipe_ops: int, reg_buff: int, *, ll128: bool) -> tuple[Decision, ...]:
-            return decision.decisions(
-                communicator,
-                case.collective,
-                decision.cost_table(offered(case.collective, case.scale, case.arch, ll128=ll128)),
-                hints,
-                num_pipe_ops=n_pipe_ops,
-                reg_buff=reg_buff,
-            )
+    path: Path
+    communicators: Mapping[int, Communicator]
 
-        # A version that is not told something answers alike whatever it is.
-        asked = cache(decided)
-        return {
-            call: tuple(
-                asked(
-                    call.num_pipe_ops,
-                    call.reg_buff if abi >= _SAYS_REGISTERED else 0,
-                    ll128=ll128 or abi < _PASSES_A_TABLE,
-                )
-                for ll128 in (True, False)
+
+@contextmanager
+def asked_at(host: Host, rules: Path, scale: Scale, mode: Mode | None) -> Iterator[Asked]:
+    """Open a rule file for one scale at every version."""
+    env = {"NCCL_TUNER_CONFIG_FILE": str(rules)}
+    if mode is not None:
+        env["RCCLTUNE_MODE"] = str(mode)
+    with ExitStack() as stack:
+        opened = {
+            abi: stack.enter_context(
+                host.communicator(abi=abi, n_nodes=scale.n_nodes, n_ranks=scale.n_ranks, env=env)
             )
-            for call in case.calls
+            for abi in host.abi_versions
         }
+        yield Asked(host.path, opened)
+
+
+def _ask(
+    case: Case, abi: int, communicator: Communicator, calls: Iterable[Call]
+) -> dict[Call, _Both]:
+    """Decisions of each call, with LL128 enabled and without."""
+    hints = {bound for r in case.rules for bound in (r.min_nbytes, r.max_nbytes + 1)}
+
+    def decided(n_pipe_ops: int, reg_buff: int, *, ll128: bool) -> tuple[Decision, ...]:
+        return decision.decisions(
+            communicator,
+            case.collective,
+            decision.cost_table(offered(case.collective, case.scale, case.arch, ll128=ll128)),
+            hints,
+            num_pipe_ops=n_pipe_ops,
+            reg_buff=reg_buff,
+        )
+
+    # Where no rule may choose it, the plugin answers alike with LL128 and without.
+    names_ll128 = any(rule.setting.protocol in (Protocol.LL128, None) for rule in case.rules)
+    # A version that is not told something answers alike whatever it is.
+    asked = cache(decided)
+    return {
+        call: tuple(
+            asked(
+                call.num_pipe_ops,
+                call.reg_buff if abi >= _SAYS_REGISTERED else 0,
+                ll128=ll128 or abi < _PASSES_A_TABLE or not names_ll128,
+            )
+            for ll128 in (True, False)
+        )
+        for call in calls
+    }
 
 
 def _stretches(
@@ -285,7 +325,7 @@ def _answering(
 ) -> list[Rule | None]:
     """At each edge the first rule of the file that says what the plugin answered there."""
     rules: dict[Setting, list[Rule]] = {}
-    for rule in case.matching:
+    for rule in case.rules:
         if rule.num_pipe_ops in (None, call.num_pipe_ops) and rule.reg_buff in (
             None,
             call.reg_buff,

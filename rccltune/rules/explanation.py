@@ -21,7 +21,17 @@ from rccltune.model import (
     grammar,
 )
 from rccltune.rules import decision, documents
-from rccltune.rules.answers import Call, Case, Explained, calls_of, explain_one, offered, why_not
+from rccltune.rules.answers import (
+    Call,
+    Case,
+    Explained,
+    Matching,
+    asked_at,
+    calls_of,
+    explain_one,
+    offered,
+    why_not,
+)
 from rccltune.rules.documents import Audit
 from rccltune.rules.host import Host
 from rccltune.rules.other_readers import Misread, misread
@@ -114,22 +124,23 @@ def explain(
     with tempfile.TemporaryDirectory(prefix="rccltune-") as folder:
         copy = Path(folder) / "rules.csv"
         copy.write_bytes(_without_requirements(content))
-        parts = tuple(
-            explain_one(
-                Case(
-                    host=host,
-                    path=copy,
-                    rules=rules,
-                    file=file,
-                    collective=collective,
-                    scale=scale,
-                    mode=question.mode,
-                    arch=_whose(file, question.mode),
-                    calls=tuple(dict.fromkeys((*calls_of(rules), *calls))),
-                )
-            )
-            for collective, scale in dict.fromkeys((*_named(rules, question), *also))
-        )
+        matching, arch = Matching(rules), _whose(file, question.mode)
+        wanted = dict.fromkeys((*_named(rules, question), *also))
+        made: dict[tuple[Collective, Scale], Explained] = {}
+        for scale in dict.fromkeys(one for _, one in wanted):
+            with asked_at(host, copy, scale, question.mode) as opened:
+                for collective in (one for one, there in wanted if there == scale):
+                    mine = matching.of(collective, scale)
+                    case = Case(
+                        rules=mine,
+                        file=file,
+                        collective=collective,
+                        scale=scale,
+                        arch=arch,
+                        calls=tuple(dict.fromkeys((*calls_of(mine), *calls))),
+                    )
+                    made[collective, scale] = explain_one(case, opened)
+        parts = tuple(made[one] for one in wanted)
         copy.write_bytes(_with_placement_alone(content, file))
         declared = _declared(host, copy, file, parts, question.mode)
     return Explanation(

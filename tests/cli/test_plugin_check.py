@@ -430,3 +430,19 @@ def test_an_import_that_hangs_ends(torch: Callable[..., Path]) -> None:
 def test_options_that_do_not_go_together(words: list[str]) -> None:
     """Exit code 2."""
     assert run(["plugin", *words]) == 2
+
+
+def test_lines_that_the_librarys_own_reader_takes_otherwise_are_named(
+    build: Build, start: Start, capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    """The job reads the file without our plugin: its indented comment is a row to RCCL's first."""
+    path = tmp_path / "rules.csv"
+    row = "allreduce,0,4096,ring,ll,-1,1,8,-1,-1\n"
+    path.write_text(f"{row}  # {row}", encoding="utf-8")
+    library = build(BUILT_IN)
+    answer = told(capsys, "--pid", start(library, NCCL_TUNER_CONFIG_FILE=str(path)))
+    assert [str(one).partition(":")[0] for one in answer["read_otherwise"]] == ["line 2"]
+    # Our plugin is what reads it here.
+    copy = shutil.copy(plugin.library(), tmp_path / "tuner.so")
+    pid = start(library, Path(copy), NCCL_TUNER_CONFIG_FILE=str(path), NCCL_TUNER_PLUGIN=str(copy))
+    assert told(capsys, "--pid", pid)["read_otherwise"] == []

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import ctypes
+import json
 from pathlib import Path
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from rccltune.cli import run
 from rccltune.rules import READERS, misread, read_line, read_rules
 
 LIBC = ctypes.CDLL(None)
@@ -111,3 +113,37 @@ def test_files_that_people_published(shared_data: Path) -> None:
         found[path.name] = len(misread(content, read_rules(content)))
     assert found.pop("fork_gfx950_cpx_12fields.csv") == 9
     assert {name for name, n in found.items() if n} == set()
+
+
+HAND_WRITTEN = f"{ROW},-1,-1\n  # {ROW},-1,-1\n"
+
+
+def test_explain_names_the_lines(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """An indented comment is a row of no collective to RCCL's first reader, which guesses one."""
+    path = tmp_path / "rules.csv"
+    path.write_text(HAND_WRITTEN)
+    assert run(["explain", str(path), "--json"]) == 0
+    (found,) = json.loads(capsys.readouterr().out)["read_otherwise"]
+    assert found["line"] == 2
+    assert all(reader.name in found["said"] for reader in READERS)
+
+
+def test_deploy_names_the_lines(
+    repository: Path,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    """Whoever reads the file without our plugin is an admin's business too."""
+    monkeypatch.chdir(tmp_path)
+    table = repository / "examples/mi300x-cpx-nps4/all_reduce.csv"
+    assert run(["import", str(table), "-o", "one", "-q"]) == 0
+    assert run(["emit-config", "one", "--baseline", "ring/simple", "-q"]) == 0
+    (path,) = Path("one").glob("rccl_tuner*.csv")
+    with path.open("a") as file:
+        file.write("  # allreduce,8,16,tree,ll,-1,1,64,-1,-1\n")
+    n_lines = len(path.read_text().splitlines())
+    capsys.readouterr()
+    assert run(["deploy", "one", "site", "--unproven", "--json"]) == 0
+    (lines,) = json.loads(capsys.readouterr().out)["read_otherwise"].values()
+    assert [one.partition(":")[0] for one in lines] == [f"line {n_lines}"]

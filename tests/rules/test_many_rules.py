@@ -1,0 +1,50 @@
+"""Files of thousands of rules are explained without asking the same again."""
+
+from __future__ import annotations
+
+import importlib
+from typing import TYPE_CHECKING
+from unittest import mock
+
+from rccltune.model import Setting
+from rccltune.rules import Call, Host, Question, decisions, explain
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+
+def test_questions_grow_with_rules_and_not_with_their_square(tmp_path: Path) -> None:
+    """A scale is opened once a version for all its collectives; a rule asks for its own bounds."""
+    bench = importlib.import_module("bench_explain")
+    path = tmp_path / "rules.csv"
+    asked = []
+    for n_rules in (400, 1600):
+        path.write_text("\n".join(bench.rows(n_rules, named=True)) + "\n")
+        with (
+            mock.patch.object(
+                Host, "communicator", autospec=True, side_effect=Host.communicator
+            ) as opened,
+            mock.patch("rccltune.rules.decision.decisions", side_effect=decisions) as decided,
+        ):
+            parts = explain(path, Question()).parts
+        assert len(parts) == n_rules // bench.A_SCALE
+        assert opened.call_count <= 6 * n_rules // (4 * bench.A_SCALE)
+        asked.append(sum(len(call.args[3]) for call in decided.call_args_list))
+    assert asked[1] <= 4.2 * asked[0]
+
+
+def test_each_value_that_a_row_names_is_asked_where_the_row_is(tmp_path: Path) -> None:
+    """The plugin itself says what each call gets; a scale without such rows asks the usual one."""
+    path = tmp_path / "rules.csv"
+    path.write_text(
+        "allreduce,1024,4096,ring,ll,-1,1,8,3,1\nallreduce,1024,4096,tree,ll,-1,2,16,-1,-1\n"
+    )
+    one, two = explain(path, Question()).parts
+    assert two.calls == ()
+    ((call, stretches),) = one.calls
+    assert call == Call(num_pipe_ops=3, reg_buff=1)
+    chosen = [s for s in stretches if s.setting is not None]
+    assert [(s.min_nbytes, s.max_nbytes, s.setting) for s in chosen] == [
+        (1024, 4096, Setting.parse("ring/ll"))
+    ]
+    assert {s.setting for s in one.stretches} == {None}
