@@ -179,7 +179,9 @@ def document(character: Character) -> dict[str, Any]:
     raw["curves"] = [_curve(pair, factors[pair]) for pair in PAIRS]
     raw["effects"] = [_effect(pair, factors) for pair in PAIRS]
     raw["noise"] |= character.noise
-    del raw["fill"]
+    # The library turns where the characters do, at the graph that the file assumes, with its channels.
+    del raw["fill"], raw["library"]["graph"]["linked"]
+    raw["library"]["channels"] = 32
     return raw
 
 

@@ -9,7 +9,6 @@
 
 #include "bench.h"
 #include "debug.h"
-#include "npkit.h"
 #include "real.h"
 
 /* Decisions in a row that are equal; a block nearly always has one such run. */
@@ -48,7 +47,8 @@ static uint64_t decide_calls(struct bench *bench, struct comm *comm, int local, 
     bool all_alike = calls_are_alike(comm);
     for (int i = 0; i < n_calls; i++) {
         struct decision decision;
-        int result = comm_decide(comm, local, &decision);
+        int result = comm->real != NULL ? real_decide(comm, local, &decision)
+                                        : comm_decide(comm, local, &decision);
         if (result != NCCL_SUCCESS)
             test_failure(bench, result, debug_last_error());
         if (run.n > 0 && same(&run.decision, &decision)) {
@@ -252,8 +252,6 @@ double run_block(struct bench *bench, const struct block *block, struct decision
         compare(bench, c);
     double mean = mean_over_ranks(bench);
     int launches = block->graph_launches > 1 ? block->graph_launches : 1;
-    npkit_calls(block->call.collective, decision, block->call.n_bytes, block->n_calls, bench->clock,
-                mean);
     bench->pass_began |= block->call.n_bytes > 0;
     bench->clock += 1e-6 * mean * block->n_calls * launches;
     meet_turn();

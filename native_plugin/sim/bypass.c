@@ -14,13 +14,14 @@ int64_t env_number(const char *name, int64_t otherwise)
     return value == NULL || *value == '\0' ? otherwise : strtoll(value, NULL, 0);
 }
 
-bool msccl_is_on(const struct library *library)
+/* Of MSCCL and MSCCL++ alike. */
+static bool msccl_is_on(const struct library *library)
 {
     int level = library->family->msccl;
     return level > 0 && env_number("RCCL_MSCCL_ENABLE", level == 2) != 0;
 }
 
-bool msccl_is_forced(void)
+static bool msccl_is_forced(void)
 {
     return env_number("RCCL_MSCCL_FORCE_ENABLE", 0) == 1;
 }
@@ -36,7 +37,7 @@ static bool msccl_takes(const struct comm *comm, const struct call *call)
     if (call->many_per_process && env_number("RCCL_MSCCL_ENABLE_SINGLE_PROCESS", 0) == 0)
         return false;
     if (getenv("MSCCL_ALGO_DIR") != NULL)
-        return schedules_take(&library->schedules, comm, call);
+        return false; /* a site's own schedules: what they take is a bypass of the node file */
     if (call->collective == COLL_ALL_GATHER)
         return forced && (comm->n_ranks == 16 || comm->n_ranks == 32);
     if (comm->n_nodes != 1 || comm->n_ranks != 8)

@@ -7,7 +7,7 @@
 #include <string.h>
 
 #include "debug.h"
-#include "real.h"
+#include "rccl.h"
 
 static const float longest_us = 3.6e9f;
 
@@ -246,8 +246,6 @@ static bool has_channels(int path)
 
 int comm_decide(struct comm *comm, int local, struct decision *decision)
 {
-    if (comm->real != NULL)
-        return real_decide(comm, local, decision);
     if (comm->bypass != PATH_TUNED) {
         int usual = comm->library->node->channels;
         bool changed = has_channels(comm->bypass) && comm->n_channels != usual;

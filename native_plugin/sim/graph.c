@@ -21,7 +21,7 @@ struct graphs graphs_of(const struct node *node, int n_ranks, int n_nodes)
     struct graphs made = {.ring = node->ring, .tree = node->tree, .channels = node->channels};
     double link = node->linked.bw_intra;
     int per_node = n_ranks / n_nodes, ceiling = node->channel_ceiling;
-    if (node->linked.channels == 0)
+    if (node->linked.channels == 0 || per_node < 2)
         return made;
     struct graph *ring = &made.ring;
     *ring = (struct graph){.bw_intra = link / 2, .channels = least(MOST, 2 * (per_node - 1))};

@@ -70,11 +70,10 @@ int main(int argc, char **argv)
     /* Every rank has looked by now who runs beside it. */
     if (first)
         tell_running(&bench.node, getenv("RCCLTUNE_SIM_NODE"), bench.collective);
-    npkit_start(bench.n_local);
     bench_init_library(&bench);
     bench_run(&bench);
     int status = bench_finish(&bench);
-    npkit_dump(bench.local_ranks[0], bench.node.name);
+    npkit_dump(bench.local_ranks[0], bench.collective, bench.node.name);
     if (first)
         clock_store(bench.clock + bench.node.startup_s);
     fflush(stdout);

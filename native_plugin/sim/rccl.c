@@ -51,10 +51,6 @@ int library_start(struct library *library, const struct node *node, int version)
         library->override_algo = env("RCCL_OVERRIDE_ALGO");
         library->override_proto = env("RCCL_OVERRIDE_PROTO");
     }
-    const char *directory = getenv("MSCCL_ALGO_DIR");
-    if (result == NCCL_SUCCESS && directory != NULL && msccl_is_on(library) &&
-        (node->rome_model || msccl_is_forced()))
-        result = schedules_read(directory, &library->schedules);
     return result;
 }
 
@@ -79,10 +75,6 @@ static int channels_of(const struct comm *comm)
     const struct node *node = library->node;
     int ceiling = node->channel_ceiling;
     int channels = graphs_of(node, comm->n_ranks, comm->n_nodes).channels;
-    if (node->rome_model && comm->n_nodes == 1 && comm->n_ranks == 2)
-        channels = 32; /* init sets these for two and four MI300X */
-    if (node->rome_model && comm->n_nodes == 1 && comm->n_ranks == 4)
-        channels = 24;
     int min = library->min_channels, max = library->max_channels;
     if (min > ceiling || (min > 64 && comm->n_ranks < 8)) {
         debug_warn("NCCL_MIN_NCHANNELS %d is above the limit of %d channels; using 2", min,

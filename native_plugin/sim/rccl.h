@@ -11,21 +11,6 @@
 #include "times.h"
 #include "tuner.h"
 
-/* An MSCCL schedule's head: for which calls it was made. */
-struct schedule {
-    int collective, n_ranks, chunks;
-    int64_t min_bytes, max_bytes; /* 0 as a maximum: any */
-    bool in_place, out_of_place;
-};
-enum { MAX_SCHEDULES = 128 };
-struct schedules { /* of MSCCL_ALGO_DIR */
-    struct schedule list[MAX_SCHEDULES];
-    int n;
-};
-
-/* Read the directory; NCCL_INVALID_USAGE where it cannot be opened. */
-int schedules_read(const char *directory, struct schedules *schedules);
-
 struct library { /* one a process */
     const struct node *node;
     const struct rccl_family *family;
@@ -36,7 +21,6 @@ struct library { /* one a process */
     const char *override_algo, *override_proto;
     struct tuner tuner;
     bool tuner_opened;
-    struct schedules schedules;
 };
 
 /* One collective as a rank issues it. */
@@ -107,16 +91,8 @@ const char *path_title(const struct library *library, int path);
 /* bypass_rcclx.c: Meta's own paths, or PATH_TUNED. */
 int rcclx_path(const struct comm *comm, const struct call *call);
 
-/* Of MSCCL and MSCCL++ alike. */
-bool msccl_is_on(const struct library *library);
-bool msccl_is_forced(void);
-
 /* A whole number from the environment, in C's notations. */
 int64_t env_number(const char *name, int64_t otherwise);
-
-/* schedules.c: whether a schedule of MSCCL_ALGO_DIR is for this call. */
-bool schedules_take(const struct schedules *schedules, const struct comm *comm,
-                    const struct call *call);
 
 struct situation comm_situation(const struct comm *comm, const struct call *call,
                                 const struct decision *decision);

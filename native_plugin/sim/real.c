@@ -5,6 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "bench.h"
 #include "real_api.h"
 
 /* A communicator's ranks in this process. */

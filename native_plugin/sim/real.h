@@ -6,7 +6,9 @@
 #ifndef RCCLTUNE_SIM_REAL_H
 #define RCCLTUNE_SIM_REAL_H
 
-#include "bench.h"
+#include "rccl.h"
+
+struct bench;
 
 /* Whether a real library is named. */
 bool real_is_wanted(void);

@@ -3,107 +3,48 @@
 #include <stdio.h>
 #include <string.h>
 
-/* Newest last.  `since` are the releases of ROCm 6.2, 6.3, 6.4, 7.0, 7.1/7.2, 7.11-7.13, 7.14/10.0,
- * 10.1 and the next one. */
-static const struct rccl_family families[] = {
-    {.since = OLDEST_RELEASE,
-     .rocm = "6.2.0",
-     .newest_abi = 1,
-     .n_algorithms = 6,
-     .info_level = 3,
-     .msccl = 2,
-     .default_plugin = "librccl-tuner.so"},
-    {.since = 22105,
-     .rocm = "6.3.0",
-     .newest_abi = 2,
-     .n_algorithms = 6,
-     .info_level = 3,
-     .msccl = 2,
-     .mscclpp = true,
-     .default_plugin = "librccl-tuner.so"},
-    {.since = 22203,
-     .rocm = "6.4.2",
-     .newest_abi = 3,
-     .n_algorithms = 6,
-     .info_level = 3,
-     .msccl = 2,
-     .mscclpp = true,
-     .default_plugin = "librccl-tuner.so"},
-    {.since = 22606,
-     .rocm = "7.0.2",
-     .newest_abi = 4,
-     .n_algorithms = 7,
-     .info_level = 3,
-     .msccl = 2,
-     .mscclpp = true,
-     .per_function_env = true,
-     .override_env = true,
-     .multi_node_protocol = true,
-     .new_tuning_line = true,
-     .direct_many_nodes = true,
-     .default_plugin = "libnccl-tuner.so"},
-    {.since = 22707,
-     .rocm = "7.1.1",
-     .newest_abi = 4,
-     .n_algorithms = 7,
-     .info_level = 3,
-     .msccl = 2,
-     .per_function_env = true,
-     .override_env = true,
-     .multi_node_protocol = true,
-     .exact_zero_wins = true,
-     .small_reduce_scatter_ll = true,
-     .new_tuning_line = true,
-     .direct_many_nodes = true,
-     .direct_one_node = true,
-     .default_plugin = "libnccl-tuner.so"},
-    {.since = 22803,
-     .rocm = "7.11.0",
-     .newest_abi = 5,
-     .n_algorithms = 7,
-     .info_level = 4,
-     .msccl = 1,
-     .tuner_before_transports = true,
-     .per_function_env = true,
-     .override_env = true,
-     .multi_node_protocol = true,
-     .exact_zero_wins = true,
-     .small_reduce_scatter_ll = true,
-     .new_tuning_line = true,
-     .direct_many_nodes = true,
-     .direct_one_node = true,
-     .unmatched_model = 5,
-     .default_plugin = "libnccl-tuner.so"},
-    {.since = 23004,
-     .rocm = "10.0.0",
-     .newest_abi = 6,
-     .n_algorithms = 7,
-     .info_level = 4,
-     .tuner_before_transports = true,
-     .per_function_env = true,
-     .override_env = true,
-     .multi_node_protocol = true,
-     .exact_zero_wins = true,
-     .small_reduce_scatter_ll = true,
-     .new_tuning_line = true,
-     .csv_tuner = true,
-     .strict_csv_tuner = true,
-     .direct_many_nodes = true,
-     .direct_one_node = true,
-     .dda = true,
-     .unmatched_model = 5,
-     .default_plugin = "libnccl-tuner.so"},
-};
-enum { N_FAMILIES = sizeof families / sizeof *families };
+/* Newest last: ROCm 6.2, 6.3, 6.4, 7.0, 7.1 and 7.2, 7.11 to 7.13, 7.14 and 10.0. */
+static const struct {
+    int since;
+    const char *rocm;
+    int newest_abi;
+} releases[] = {{OLDEST_RELEASE, "6.2.0", 1}, {22105, "6.3.0", 2}, {22203, "6.4.2", 3},
+                {22606, "7.0.2", 4},          {22707, "7.1.1", 4}, {22803, "7.11.0", 5},
+                {23004, "10.0.0", 6}};
+enum { N_RELEASES = sizeof releases / sizeof *releases };
 
 const struct rccl_family *rccl_family(int version)
 {
-    const struct rccl_family *found = &families[0];
-    for (int i = 0; i < N_FAMILIES; i++) {
-        if (families[i].since <= version)
-            found = &families[i];
-    }
-    return found;
+    static struct rccl_family family;
+    int i = N_RELEASES - 1;
+    while (i > 0 && releases[i].since > version)
+        i--;
+    version = releases[i].since;
+    family = (struct rccl_family){
+        .rocm = releases[i].rocm,
+        .newest_abi = releases[i].newest_abi,
+        .n_algorithms = version >= 22606 ? 7 : 6,
+        .info_level = version >= 22803 ? 4 : 3,
+        .tuner_before_transports = version >= 22803,
+        .per_function_env = version >= 22606,
+        .override_env = version >= 22606,
+        .multi_node_protocol = version >= 22606,
+        .exact_zero_wins = version >= 22707,
+        .small_reduce_scatter_ll = version >= 22707,
+        .new_tuning_line = version >= 22606,
+        .csv_tuner = version >= 23004,
+        .strict_csv_tuner = version >= 23004,
+        .msccl = version >= 23004   ? 0
+                 : version >= 22803 ? 1
+                                    : 2,
+        .mscclpp = version >= 22105 && version < 22707,
+        .direct_one_node = version >= 22707,
+        .direct_many_nodes = version >= 22606,
+        .dda = version >= 23004,
+        .unmatched_model = version >= 22803 ? 5 : 0,
+        .default_plugin = version >= 22606 ? "libnccl-tuner.so" : "librccl-tuner.so",
+    };
+    return &family;
 }
 
 /* RT24 is rccl-tests ae3e6357 (2024-09), RTmid c0eac93f (2025), RT25 the form between RTmid and

@@ -14,7 +14,6 @@
 enum { OLDEST_RELEASE = 22005 };
 
 struct rccl_family {
-    int since;        /* version code: 22803 */
     const char *rocm; /* the ROCm that ships it, for the version lines */
     int newest_abi; /* tuner versions looked for: newest_abi down to 2 (2.21.5: v2 only; 1: none) */
     int n_algorithms; /* rows of the cost table: 6 through 2.22, 7 since */

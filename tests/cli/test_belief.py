@@ -1,7 +1,8 @@
 """What the library believed, against RCCL's published model and the node file's own times.
 
 The simulated library computes its table in C; the closed forms here are worked out from the node
-file's graph (16 channels of 3 GB/s) and RCCL 2.28.3's tuning model 5 (src/graph/tuning.cc).
+file's links (64 channels of half a link's 48 GB/s) and RCCL 2.28.3's tuning model 5
+(src/graph/tuning.cc).
 """
 
 from __future__ import annotations
@@ -74,7 +75,7 @@ def ring_us(collective: str, protocol: str, nbytes: int) -> float:
     base, hop, share = RING[protocol]
     if collective == "broadcast" and protocol == "simple":
         hop = 2.3  # the tree's
-    bus = 16 * 3.0 * share
+    bus = 64 * 24.0 * share
     if collective == "broadcast" and protocol == "ll":
         bus *= 1.65
     return base + STEPS[collective] * hop + nbytes / (1000 * bus * N / STEPS[collective])
@@ -98,7 +99,7 @@ def test_a_tree_is_predicted_where_only_all_reduce_has_one(done: FitDone) -> Non
     """12 µs + 2 x 63 hops of 0.9 µs + bytes / half of 6 % of the bus, from 4 KiB to 128 KiB."""
     tree = Setting.parse("tree/ll")
     for nbytes in (4 * KIB, 16 * KIB, 64 * KIB):
-        wanted = 12 + 2 * 63 * 0.9 + nbytes / (1000 * 0.5 * 48 * 0.06)
+        wanted = 12 + 2 * 63 * 0.9 + nbytes / (1000 * 0.5 * 64 * 24 * 0.06)
         assert of(done, "all_reduce")[nbytes].predicted_us(tree) == pytest.approx(wanted, rel=1e-5)
         assert of(done, "broadcast")[nbytes].predicted_us(tree) is None
 
@@ -193,7 +194,7 @@ def test_fit_says_it_in_a_few_lines(folder: Path, capsys: pytest.CaptureFixture[
     parts = text.split("What the library predicts: ")[1:]
     (plain,) = (p for p in parts if p.startswith("all_reduce, 64 ranks on 1 node (float"))
     assert len(plain.strip().splitlines()) <= 7
-    assert "1 KiB – 256 KiB" in plain
+    assert "1 KiB – 4 MiB" in plain
     assert "tree/ll" in plain
     assert "ring/ll128, tree/ll128 (offered with RCCL_LL128_FORCE_ENABLE=1)" in plain
     (forced,) = (p for p in parts if p.startswith("broadcast") and "ll128-forced" in p)

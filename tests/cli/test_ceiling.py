@@ -13,7 +13,7 @@ import pytest
 import yaml
 from wording import lacks
 
-from rccltune import plugin, simulate
+from rccltune import simulate
 from rccltune.cli import run
 
 SESSION = Path("rccltune-session")
@@ -226,9 +226,27 @@ class TestTheStandIn:
     # docs/node-file.md: sendrecv of two devices over one link, 64 MiB in 1456.1 us.
     RATE = 64 * 2**20 / 1456.1e-6 / 1e9
 
-    def program(self) -> Path:
-        """Where it is installed."""
-        return plugin.native_folder() / "sim" / "TransferBench"
+    def program(self, n: int = 8) -> Path:
+        """It prints what one did, on so many devices, in the columns of releases up to 1.62."""
+        path = Path("TransferBench").resolve()
+        head = "SRC\\DST " + "".join(f" GPU {i:02}    " for i in range(n))
+        rows = [
+            f"GPU {i:02}"
+            + "".join(f" {'N/A' if i == j else f'{self.RATE:.3f}':>8}  " for j in range(n))
+            + f"    {(n - 1) * self.RATE:8.3f}" * 2
+            for i in range(n)
+        ]
+        lines = [
+            "# SIMULATED node mi300x-spx-nps1: no hardware was measured",
+            "TransferBench v1.62.00-simulated",
+            "Summary: [67108864 bytes per Transfer] [GFX:8] [1 Read(s) 1 Write(s)]",
+            f"{head}    STotal      Actual",
+            *rows,
+            f"Aggregate bandwidth (CPU Timed): {n * (n - 1) * self.RATE:8.3f} GB/s",
+        ]
+        path.write_text("#!/bin/sh\ncat <<'END'\n" + "\n".join(lines) + "\nEND\n")
+        path.chmod(0o755)
+        return path
 
     def sweep(self, *more: str, mode: str = "spx-nps1", node: str = "mi300x") -> int:
         """One process plays all ranks."""
@@ -291,7 +309,7 @@ class TestTheStandIn:
 
     def test_partitions_have_no_such_ceiling(self, capsys: pytest.CaptureFixture[str]) -> None:
         """64 devices, whose links are shared: the reason instead of a figure."""
-        assert self.sweep("--transferbench", str(self.program()), mode="cpx-nps4") == 0
+        assert self.sweep("--transferbench", str(self.program(64)), mode="cpx-nps4") == 0
         assert lacks(capsys.readouterr().out, "all_reduce", "64 ranks", "1 node", "cpx-nps4") == []
 
     def test_tune_draws_it(self) -> None:

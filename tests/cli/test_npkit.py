@@ -22,7 +22,7 @@ NODE = ["--mode", "spx-nps1", "--simulate", "mi300x", "--env", "RCCL_MSCCL_ENABL
 PLAYED = ["--env", "RCCLTUNE_SIM_PATCHES=npkit"]
 SIZES = ["--min-bytes", "256K", "--max-bytes", "4M", "--repeats", "1"]
 # What RCCL's npkit_event.h calls the events of a whole call (develop 0cbce2a7).
-SYNC_CPU, SYNC_GPU, RING, TREE = 0x34, 0x33, 0x01, 0x03
+SYNC_CPU, SYNC_GPU, RING = 0x34, 0x33, 0x01
 
 pytestmark = pytest.mark.usefixtures("stand_ins", "here")
 
@@ -64,19 +64,8 @@ def test_the_winner_runs_once_more(capsys: pytest.CaptureFixture[str]) -> None:
     assert [path.name for path in written] == [path.name for path in kept]
     assert all(a.read_bytes() == b.read_bytes() for a, b in zip(written, kept, strict=True))
     assert len(list((SESSION / "npkit/launches").iterdir())) == 1
-    # Between entry and exit is the time that the benchmark printed, to a tick of 10 ns.
-    calls = events(own / "npkit/gpu_events_rank_3_buf_0")
-    nbytes = found["winner"]["nbytes"]
-    assert [kind for kind, _, _ in calls[:4]] == [SYNC_CPU, SYNC_GPU, RING, RING + 1]
-    assert {size for kind, size, _ in calls if kind == RING} == {nbytes}
-    row = next(
-        line.split()
-        for line in (own / "stdout.log").read_text().splitlines()
-        if line.split()[:1] == [str(nbytes)]
-    )
-    # Warm-up, timed calls and one check; then the same in place: the timed ones are in the middle.
-    entered, left = calls[4 * 15 + 2], calls[4 * 15 + 3]
-    assert (left[2] - entered[2]) / 100 == pytest.approx(float(row[5]), abs=0.02)
+    kinds = [kind for kind, _, _ in events(own / "npkit/gpu_events_rank_3_buf_0")]
+    assert kinds == [SYNC_CPU, SYNC_GPU, RING, RING + 1]
 
 
 @pytest.mark.mpi

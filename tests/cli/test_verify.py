@@ -95,14 +95,14 @@ def test_what_a_sweep_emits_stands_and_carries_its_evidence(
 
 
 def test_a_rule_that_loses_in_part_of_its_range_keeps_the_rest() -> None:
-    """tree/ll wins to 512 KiB and takes twice as long as ring/simple at 4 MiB."""
+    """tree/ll wins to 2 MiB and loses 19 % against RCCL's own ring/ll at 4 MiB."""
     swept("mi300x")
     rules_file((0, 16 * MIB, "tree,ll"))
     assert verify() == 0
     [left] = rules()
     assert left.min_nbytes == KIB
-    # The curves cross at 1.1 MiB (facts of the node file: 286 and 314 us at 1 MiB).
-    assert 512 * KIB <= left.max_nbytes < 2 * MIB
+    # The site runs ring/ll there, which is 390 us at 1 MiB and 701 at 4 (tree/ll: 286 and 831).
+    assert 512 * KIB <= left.max_nbytes < 3 * MIB
     assert "#@ hole" in Path("out.csv").read_text(encoding="utf-8")
     assert verdict()["rounds"] >= 2
 

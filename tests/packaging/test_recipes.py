@@ -84,7 +84,7 @@ def test_every_release_has_its_answers(release: Release, repository: Path) -> No
     table = (repository / "docs/which-file.md").read_text(encoding="utf-8")
     assert f"| {release.name} |" in table
     families = (repository / "native_plugin/sim/release.c").read_text(encoding="ascii")
-    since = {int(number) // 100 for number in re.findall(r"\.since = (\d+)", families)}
+    since = {int(number) // 100 for number in re.findall(r"\{(\d{5}), \"", families)}
     major, minor = map(int, release.number.split(".")[:2])
     assert major * 100 + minor in since
 

@@ -327,7 +327,7 @@ def test_direct_all_gather_bypasses_the_tuner(sim: Sim, tmp_path: Path) -> None:
 
     got = run(**plugin)
     assert got.settings[2**22].startswith("direct/")
-    assert got.settings[2**23].startswith("ring/simple")
+    assert got.settings[2**23].startswith("ring/ll")
     assert f"ask 2 {2**23} 7x3" in (tmp_path / "log").read_text()
     off = run(RCCL_DIRECT_ALLGATHER_DISABLE="1").settings[2**22]
     assert off.startswith("ring/")
