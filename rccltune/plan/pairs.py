@@ -330,13 +330,24 @@ def _edges(
     n_ranks: int,
     sizes: set[int],
 ) -> Iterator[Sweep]:
-    """Ranges through the first and the last size of every rule, where none has them yet."""
+    """Ranges through the first and the last size of every rule, where none has them yet.
+
+    Between two rules with one setting nothing changes.
+    """
     unit = grain(sweep, collective, n_ranks)
+    rules = tuple(rules)
+    inside = {
+        edge
+        for one in rules
+        for other in rules
+        if one.setting == other.setting and one.max_nbytes + 1 == other.min_nbytes
+        for edge in (one.max_nbytes, other.min_nbytes)
+    }
     for rule in rules:
         low, high = max(rule.min_nbytes, sweep.min_nbytes), min(rule.max_nbytes, sweep.max_nbytes)
         for edge, up in ((low, True), (high, False)):
             near = [n for n in sizes if low <= n <= high and abs(n / edge - 1) <= _NEAR]
-            if near or low > high:
+            if near or low > high or edge in inside:
                 continue
             begin = _through(sweep, edge, unit, up=up)
             part = replace(sweep, min_nbytes=begin, factor=_FACTOR, step_nbytes=None)

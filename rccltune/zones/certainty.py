@@ -48,6 +48,8 @@ _SURE: Final = 1e6
 
 Logs = Mapping[int, float]
 
+# Weight of a stated prior beside what launches say, in degrees of freedom.
+_PRIOR: Final = 8.0
 # Degrees of freedom of what three passes of each side say of a launch.
 _OF_PASSES: Final = 4.0
 
@@ -194,7 +196,7 @@ def _between_passes(board: Board, view: int) -> dict[int, _Spread]:
 
 def _usual_passes(held: Sequence[Mapping[int, Difference]], nbytes: int) -> float:
     """Usual variance that passes say about a size; the median of few lies below their mean."""
-    near = [one for row in held for n, one in row.items() if not is_gap(*sorted((n, nbytes)))]
+    near = [one for row in held for n, one in row.items() if nbytes / 2 <= n <= 2 * nbytes]
     every = [one.passes for one in near if one.passes]
     return median(every) / (1 - 2 / (9 * _OF_PASSES)) ** 3 if every else 0.0
 
@@ -210,14 +212,27 @@ def _between_pairs(board: Board, view: int) -> dict[int, _Spread]:
         for nbytes, held in by_view.get(view, {}).items():
             if held.paired and held.unit is not None:
                 seen[nbytes].append(held)
-    found = {}
-    for nbytes in board.sizes:
-        near = [one for n in board.sizes if not is_gap(*sorted((n, nbytes))) for one in seen[n]]
-        units = [one.unit for one in near if one.unit is not None]
-        freedom = sum(one.freedom for one in near) / _SHARED
-        prior = _Spread(prior_variance(nbytes, paired=True), _SURE)
-        found[nbytes] = _Spread(fmean(units), freedom) if units else prior
-    return found
+    return {
+        nbytes: _moderated(
+            [one for n in board.sizes if not is_gap(*sorted((n, nbytes))) for one in seen[n]],
+            prior_variance(nbytes, paired=True),
+        )
+        for nbytes in board.sizes
+    }
+
+
+def _moderated(seen: Sequence[Difference], prior: float) -> _Spread:
+    """What few launches say, and what is known before (Smyth, 2004).
+
+    From the median: one stalled pass, where a launch has one, would make a mean useless.
+    """
+    units = [one.unit for one in seen if one.unit is not None]
+    if not units:
+        return _Spread(prior, _SURE)
+    usual = median(units) / (1 - 2 / (9 * median(one.freedom for one in seen))) ** 3
+    freedom = sum(one.freedom for one in seen) / _SHARED
+    both = (_PRIOR * prior + freedom * usual) / (_PRIOR + freedom)
+    return _Spread(both, _PRIOR + freedom)
 
 
 def _evidence(logs: Sequence[float], launches: _Spread, rows: _Spread) -> Evidence:

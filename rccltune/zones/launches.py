@@ -109,10 +109,10 @@ def by_launch(point: CurvePoint) -> dict[str, float]:
 
 
 def between_passes(point: CurvePoint) -> dict[str, float]:
-    """Variance of that mean, as the passes of the launch tell it; 0 where there is one."""
+    """Variance of that mean, as the passes that count tell it; 0 where there is one."""
+    kept = {name: _kept(logs) for name, logs in _passes(point).items()}
     return {
-        name: variance(logs) / len(logs) if len(logs) > 1 else 0.0
-        for name, logs in _passes(point).items()
+        name: variance(logs) / len(logs) if len(logs) > 1 else 0.0 for name, logs in kept.items()
     }
 
 
@@ -129,8 +129,12 @@ def _walk_or_launch(name: str) -> str:
 
 
 def _centre(logs: list[float]) -> float:
+    return fmean(_kept(logs))
+
+
+def _kept(logs: list[float]) -> list[float]:
     limit = limit_of(logs)
-    return fmean(one for one in logs if one <= limit)
+    return [one for one in logs if one <= limit]
 
 
 def between_launches(points: Iterable[CurvePoint]) -> dict[int, float]:

@@ -47,8 +47,9 @@ from rccltune.zones.launches import Difference
 # the sizes say about how alike they are.
 _LEAST_PRIOR = 4.0
 _MOST_PRIOR = 40.0
-# Sizes on each side whose spread stands for one's own.
+# Sizes on each side whose spread stands for one's own, none of them this much smaller or larger.
 _BESIDE: Final = 4
+_FAR: Final = 16
 # From so few sizes nothing can be said about it.
 _FEW_SIZES = 8
 _EPSILON = 1e-9
@@ -309,7 +310,10 @@ def _pooled(rows: Mapping[int, Sequence[_Spread]]) -> dict[int, float]:
     found = {}
     for i, nbytes in enumerate(sizes):
         start = max(0, min(i - _BESIDE, len(sizes) - width))
-        near = [one for n in sizes[start : start + width] for one in rows[n]]
+        beside = [
+            n for n in sizes[start : start + width] if nbytes <= n * _FAR and n <= nbytes * _FAR
+        ]
+        near = [one for n in beside for one in rows[n]]
         freedom = median(one.freedom for one in near)
         usual = median(one.unit for one in near)
         found[nbytes] = max(usual / (1 - 2 / (9 * freedom)) ** 3, 1e-12)

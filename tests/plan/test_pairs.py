@@ -101,7 +101,8 @@ def test_each_side_of_a_boundary_is_reached_by_a_walk_over_the_whole_range(
 ) -> None:
     """Whatever the benchmark rounds a size to: within half a percent, and never by a few sizes."""
     wanted = replace(sweep(collective), min_nbytes=8, max_nbytes=1 << 28, dtypes=(dtype,))
-    rules = [rule(collective, 0, edge - 1), rule(collective, edge, 1 << 28)]
+    above_it = replace(rule(collective, edge, 1 << 28), setting=Setting.parse("ring/ll"))
+    rules = [rule(collective, 0, edge - 1), above_it]
     pairs = planned(rules, n_ranks=n_ranks, wanted=wanted)
     width = DTYPE_BYTES[dtype]
     tables = [printed(one.tuned, collective, n_ranks, width, fine) - {0} for one in pairs]
@@ -114,6 +115,14 @@ def test_each_side_of_a_boundary_is_reached_by_a_walk_over_the_whole_range(
     # nccl-tests takes whole factors only, and a few neighbouring sizes are no job.
     assert all(told(one.tuned)["-f"] == 2 and "-i" not in told(one.tuned) for one in pairs)
     assert all(len(table) >= 6 for table in tables)
+
+
+def test_between_two_rules_with_one_setting_nothing_is_looked_at() -> None:
+    """They differ in what proves them; the same grid as without the boundary."""
+    whole = planned([rule(Collective.ALL_REDUCE, MIB, 16 * MIB)])
+    halves = [(MIB, 5_000_000), (5_000_001, 16 * MIB)]
+    parted = planned([rule(Collective.ALL_REDUCE, *span) for span in halves])
+    assert [told(one.tuned) for one in parted] == [told(one.tuned) for one in whole]
 
 
 def test_four_sizes_an_octave_without_a_gap() -> None:
