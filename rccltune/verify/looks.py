@@ -351,7 +351,11 @@ def _bare(file: RuleFile) -> Variant | None:
 
 
 def _tuned(file: RuleFile, text: str, folder: Path, site: Site) -> Variant:
-    """The environment of the tuned side; its rules lie beside the launches under their hash."""
+    """The environment of the tuned side; its rules lie beside the launches under their hash.
+
+    Without what is said to people: a file is the same with its proof and without.
+    """
+    text = "".join(one for one in text.splitlines(keepends=True) if not one.startswith("# "))
     digest = hashlib.sha256(text.encode()).hexdigest()[:12]
     written = f"rules-{digest}.csv"
     session.write_atomically(folder / written, text)

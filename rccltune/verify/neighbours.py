@@ -8,7 +8,7 @@ microsecond a call) is in both.
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable
-from datetime import datetime, timedelta, timezone
+from datetime import datetime, timedelta
 from pathlib import Path
 from typing import Final
 
@@ -40,14 +40,16 @@ def nearest(
     """The launch nearest in time that differs in rules and in what these need.
 
     Args:
-        walk: whose rules need something; made, or to be made now.
+        walk: whose rules need something; one that is still to be made stands beside nothing.
         needs: names of variables.
         ended: launches of the same folder.
         taken: ids of launches that stand beside another combined launch.
     """
     made = [pair for pair in ended if pair[1].status is Status.OK]
     own = next((outcome for one, outcome in made if one.id == walk.id), None)
-    at = datetime.now(tz=timezone.utc) if own is None else _started(own)
+    if own is None:
+        return None
+    at = _started(own)
     found = [
         (abs(_started(outcome) - at), (one, outcome))
         for one, outcome in made

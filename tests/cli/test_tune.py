@@ -79,7 +79,7 @@ def test_a_plan_says_what_proving_adds_and_makes_nothing(
     assert list(here.iterdir()) == []
 
 
-def test_the_first_lines_say_how_long_the_whole_takes(
+def test_only_a_plan_foretells_how_long_the_whole_takes(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     """Launches of a second each: the coarse pass, another round like it, and the proof."""
@@ -94,8 +94,7 @@ def test_the_first_lines_say_how_long_the_whole_takes(
     run(["tune", *words])
     said = capsys.readouterr().err
     [line] = [line for line in said.splitlines() if "launches to make" in line]
-    numbers = [int(number) for number in re.findall(r"\d+", line)]
-    assert numbers[:3] == [n, n, 2 * n]
+    assert re.findall(r"\d+", line) == [str(n)]
 
 
 @pytest.mark.long
