@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import os
 import random
+import re
 import signal
 import subprocess
 import sys
@@ -24,6 +25,8 @@ NODES: Final = HERE.parent / "examples" / "nodes"
 SESSION: Final = "s"
 # Their bytes are compared: whatever else is there is derived from the same, or says when. Not
 # quarantine.json: where faults are drawn by chance, a killed session may meet one more of them.
+# A rule by its line, and the calls that it answered.
+LINES: Final = re.compile(r'"line": \d+|"\d+"(?=: \d)')
 KEPT: Final = (
     "rccl_tuner_*.csv",
     "rccl_tuner_*.env",
@@ -125,10 +128,14 @@ def drawn(rng: random.Random, n: int, most: int) -> list[str]:
 
 
 def ended_in(folder: Path) -> dict[str, str]:
-    """Texts of what a session ends in; without the day, since it may run at midnight."""
+    """Texts of what a session ends in; without the day, since it may run at midnight.
+
+    And without lines of the rule file: one that was verified and then killed has a comment less.
+    """
     found = {}
     for path in sorted(path for kind in KEPT for path in (folder / SESSION).glob(kind)):
         text = path.read_text(encoding="utf-8").replace(str(folder), "HERE")
+        text = LINES.sub("LINE", text)
         lines = text.splitlines(keepends=True)
         found[path.name] = "".join(line for line in lines if not line.startswith("# measured: "))
     return found
