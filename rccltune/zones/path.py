@@ -29,8 +29,6 @@ class Cell:
 
 
 Column = dict[int, Cell]
-# The only state that is allowed costs nothing.
-STAYS = Cell(cost=(0.0,) * 4)
 
 
 @dataclass(frozen=True, slots=True)

@@ -482,7 +482,7 @@ def test_nothing_more_is_measured_where_the_first_round_says_all() -> None:
     assert [bool(made["wants"]) for made in rounds] == [True] + [False] * (len(rounds) - 1)
     assert len(launches()) == len(rounds[0]["launches"]) == 2
     table = samples()
-    assert table[table["setting"] == "baseline"]["launch"].nunique() == 1
+    assert len(set(table[table["setting"] == "baseline"]["launch"])) == 1
 
 
 def test_a_setting_that_is_quarantined_is_not_wanted_again(
