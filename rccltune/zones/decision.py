@@ -277,7 +277,7 @@ class Stretch:
         reason: of a gap.
         first: index of its first size.
         last: index of its last size.
-        is_proven: repeats alone choose it, or leave it open.
+        is_proven: repeats alone choose it at all of them, or leave them open.
     """
 
     state: int
@@ -375,7 +375,7 @@ def _proof(decision: Decision, stretch: Stretch) -> Proof:
         return Proof.NO_BASELINE
     if decision.is_derived:
         return Proof.DERIVED
-    return Proof.REPEATED if decision.proven[stretch.first] else Proof.UNPROVEN
+    return Proof.REPEATED if stretch.is_proven else Proof.UNPROVEN
 
 
 def _fallback(group: Group, board: Board, decision: Decision, stretch: Stretch) -> int | None:

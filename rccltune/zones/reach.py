@@ -103,18 +103,18 @@ class Reach:
 def stretches(board: Board, decision: Decision) -> list[Stretch]:
     """Runs of sizes in the same state (gaps also for one reason), none left out between.
 
-    What repeats prove of a setting and what is only likely are two, so that nobody takes the one
-    for the other.
+    A rule is proven where repeats prove it at all of its sizes; those of one setting that differ in
+    that are one rule, and no proven one.
     """
     run = 0
     keyed = []
     for index, nbytes in enumerate(board.sizes):
         run += index > 0 and is_gap(board.sizes[index - 1], nbytes)
-        is_proven = decision.states[index] == HOLE or decision.proven[index]
-        keyed.append((decision.states[index], decision.reasons[index], run, is_proven))
+        keyed.append((decision.states[index], decision.reasons[index], run))
     made: list[Stretch] = []
-    for (state, reason, _, is_proven), members in groupby(range(len(keyed)), key=keyed.__getitem__):
+    for (state, reason, _), members in groupby(range(len(keyed)), key=keyed.__getitem__):
         indices = list(members)
+        is_proven = state == HOLE or all(decision.proven[index] for index in indices)
         made.append(Stretch(state, reason, indices[0], indices[-1], is_proven))
     return made
 

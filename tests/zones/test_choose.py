@@ -537,10 +537,10 @@ def test_only_what_repeats_prove_is_a_rule_where_that_is_wanted(make_curves: Mak
     assert BASELINE_UNKNOWN in {zone.reason for zone in alone.zones}
 
 
-def test_what_is_proven_and_what_is_likely_beside_it_are_two_rules(
+def test_a_rule_that_repeats_prove_in_part_is_one_rule_and_no_proven_one(
     make_curves: MakeCurves,
 ) -> None:
-    """A rule that is called proven reaches no further than repeats do; the rest says what it is."""
+    """A rule that is called proven reaches no further than repeats do: --proven has that part."""
     sizes = [MIB << i for i in range(8)]
     first = make_curves({"baseline": [100] * 8, "ring/ll": [60] * 8}, sizes=sizes)
     again = make_curves(
@@ -551,12 +551,12 @@ def test_what_is_proven_and_what_is_likely_beside_it_are_two_rules(
         replace(one, points=(*more.points, *one.points[5:]))
         for one, more in zip(first, again, strict=True)
     ]
-    before, after = rules(choose(curves))
-    assert (before.setting, before.is_proven) == (after.setting, True)
-    assert (before.max_nbytes, after.min_nbytes) == (16 * MIB, 16 * MIB + 1)
-    assert after.proof is Proof.UNPROVEN
+    (whole,) = rules(choose(curves))
+    assert (whole.measured_from, whole.measured_to) == (MIB, 128 * MIB)
+    assert whole.proof is Proof.UNPROVEN
     (alone,) = rules(choose(curves, ChoiceOptions(proven=True)))
-    assert (alone.min_nbytes, alone.measured_to) == (before.min_nbytes, 16 * MIB)
+    assert (alone.min_nbytes, alone.measured_to) == (whole.min_nbytes, 16 * MIB)
+    assert alone.is_proven
 
 
 def test_the_fastest_of_many_is_less_certain(make_curves: MakeCurves) -> None:
