@@ -112,7 +112,7 @@ def test_an_endless_log_is_cut(folders: tuple[Path, Path]) -> None:
 
 DRIVER = """
 import sys
-sys.path.insert(0, {here!r})
+sys.path[:0] = [{here!r}, {tests!r}]
 from pathlib import Path
 from test_company import ENDLESS, job, run_beside
 own = Path({own!r})
@@ -123,7 +123,8 @@ run_beside(job(own, "print(1, flush=True); import time; time.sleep(300)"),
 
 def started(own: Path) -> subprocess.Popen[bytes]:
     """Somebody who runs both, both under way."""
-    code = DRIVER.format(here=str(Path(__file__).parent), own=str(own))
+    here = Path(__file__).parent
+    code = DRIVER.format(here=str(here), tests=str(here.parent), own=str(own))
     driver = subprocess.Popen([sys.executable, "-c", code], start_new_session=True)
     assert wait_for(lambda: all(survivors(one) for one in (own, own / "beside")))
     return driver
