@@ -152,25 +152,23 @@ def _verified(
         for one in (emitted, *emitted.beside)
         if one.path is not None and one.environment_path is not None
     ]
-    requests = {
-        id(one): _candidate(prepared, one, options, allowed, reporter)
+    requests = [
+        _candidate(prepared, one, options, allowed, reporter) if one.count.rules else None
         for one in files
-        if one.count.rules
-    }
+    ]
     found = []
-    for number, one in enumerate(files):
+    for one, request, following in zip(files, requests, [*requests[1:], None], strict=False):
         is_site = one.environment is None
-        if id(one) in requests:
+        if request is not None:
             if not is_site:
                 reporter.say(f"Verifying the rules for {_exports(one)}")
-            following = files[number + 1] if is_site and number + 1 < len(files) else None
             try:
                 verified = verify_rules(
-                    requests[id(one)],
+                    request,
                     prepared.sweep,
                     prepared.site,
                     reporter=reporter,
-                    following=requests.get(id(following)),
+                    following=following if is_site else None,
                 )
             except HarmError as error:
                 if is_site:
