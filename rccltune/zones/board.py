@@ -85,7 +85,8 @@ class Line:
         return time_at(self._sizes, self._times, nbytes)
 
 
-def _differences(line: Line, base: Line) -> dict[int, Difference]:
+def differences(line: Line, base: Line) -> dict[int, Difference]:
+    """The second held against the first, at the sizes in bytes that both have."""
     found = {}
     for n in sorted(line.points.keys() & base.points.keys()):
         ours, theirs = (between_passes(one.points[n]) for one in (line, base))
@@ -127,7 +128,7 @@ class Board:
         """Of each candidate: the baseline held against it, by view and size that both have."""
         return tuple(
             {
-                view: _differences(lines[view], base)
+                view: differences(lines[view], base)
                 for view, base in self.baseline.items()
                 if view in lines
             }

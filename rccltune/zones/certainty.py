@@ -103,11 +103,34 @@ def certainties(chances: Sequence[float]) -> list[float]:
 
 
 @dataclass(frozen=True, slots=True)
-class _Spread:
+class Spread:
     """A variance, and the degrees of freedom that it is known with."""
 
     variance: float
     freedom: float
+
+
+class Inside:
+    """Spread of the ratio of two settings in one launch: what launches, else its passes, say."""
+
+    def __init__(self, board: Board) -> None:
+        """Learn from every candidate held against the baseline."""
+        self._pairs = {view: _between_pairs(board, view) for view in board.baseline}
+        self._passes = {view: _between_passes(board, view) for view in board.baseline}
+
+    def spread(self, view: int, nbytes: int, held: Mapping[int, Difference]) -> Spread:
+        """That of two settings at a size, of one launch.
+
+        Args:
+            view: in which both were measured.
+            nbytes: size of the calls.
+            held: the two at each size.
+        """
+        if view not in self._pairs:
+            return Spread(prior_variance(nbytes, paired=True), _SURE)
+        passes = self._passes[view][nbytes]
+        passes = replace(passes, variance=max(passes.variance, _usual_passes([held], nbytes)))
+        return max((self._pairs[view][nbytes], passes), key=lambda one: one.variance)
 
 
 class SingleLaunches:
@@ -123,10 +146,9 @@ class SingleLaunches:
         self._rows = {view: self._usual_rows(view) for view in board.baseline}
         self._alike = {view: _between_alike(board, view) for view in board.baseline}
         self._seen: dict[Line, Logs] = {}
-        self._paired = {view: _between_pairs(board, view) for view in board.baseline}
-        self._passes = {view: _between_passes(board, view) for view in board.baseline}
+        self._inside = Inside(board)
 
-    def _usual_rows(self, view: int) -> dict[int, _Spread | None]:
+    def _usual_rows(self, view: int) -> dict[int, Spread | None]:
         """Spread of rows at each size; None where nothing tells it."""
         squares = self._rough(view)
         return {nbytes: _usual(squares, nbytes) for nbytes in self._board.sizes}
@@ -166,14 +188,11 @@ class SingleLaunches:
         shared = weakest(near) if len(near) == len(alone) else None
         return single if shared is None or single.chance < shared.chance else shared
 
-    def _launches(self, arm: int, view: int, nbytes: int) -> _Spread:
+    def _launches(self, arm: int, view: int, nbytes: int) -> Spread:
         held = self._board.differences[arm][view][nbytes]
         if held.paired:
-            passes = self._passes[view][nbytes]
-            own = _usual_passes([self._board.differences[arm][view]], nbytes)
-            passes = replace(passes, variance=max(passes.variance, own))
-            spread = max((self._paired[view][nbytes], passes), key=lambda one: one.variance)
-            return _scaled(spread, held.share)
+            spread = self._inside.spread(view, nbytes, self._board.differences[arm][view])
+            return Spread(max(spread.variance, _LEAST_VARIANCE) * held.share, spread.freedom)
         sides = self._board.lines[arm][view], self._board.baseline[view]
         between = [self._between(line) for line in sides]
         return _launches(sides, between, self._alike[view], nbytes)
@@ -184,14 +203,14 @@ class SingleLaunches:
         return self._seen[line]
 
 
-def _between_passes(board: Board, view: int) -> dict[int, _Spread]:
+def _between_passes(board: Board, view: int) -> dict[int, Spread]:
     """Spread of the ratio of two settings in one launch as its passes tell it, by size.
 
     A pass is slow at all small sizes alike, so that sizes beside each other are not so many more.
     """
     held = [by_view[view] for by_view in board.differences if view in by_view]
     freedom = _OF_PASSES / 2 * max(2, len(held))
-    return {nbytes: _Spread(_usual_passes(held, nbytes), freedom) for nbytes in board.sizes}
+    return {nbytes: Spread(_usual_passes(held, nbytes), freedom) for nbytes in board.sizes}
 
 
 def _usual_passes(held: Sequence[Mapping[int, Difference]], nbytes: int) -> float:
@@ -201,11 +220,7 @@ def _usual_passes(held: Sequence[Mapping[int, Difference]], nbytes: int) -> floa
     return median(every) / (1 - 2 / (9 * _OF_PASSES)) ** 3 if every else 0.0
 
 
-def _scaled(spread: _Spread, share: float) -> _Spread:
-    return _Spread(max(spread.variance, _LEAST_VARIANCE) * share, spread.freedom)
-
-
-def _between_pairs(board: Board, view: int) -> dict[int, _Spread]:
+def _between_pairs(board: Board, view: int) -> dict[int, Spread]:
     """Spread of the ratio of two settings in one launch, by size: from those in several."""
     seen: dict[int, list[Difference]] = {nbytes: [] for nbytes in board.sizes}
     for by_view in board.differences:
@@ -221,21 +236,21 @@ def _between_pairs(board: Board, view: int) -> dict[int, _Spread]:
     }
 
 
-def _moderated(seen: Sequence[Difference], prior: float) -> _Spread:
+def _moderated(seen: Sequence[Difference], prior: float) -> Spread:
     """What few launches say, and what is known before (Smyth, 2004).
 
     From the median: one stalled pass, where a launch has one, would make a mean useless.
     """
     units = [one.unit for one in seen if one.unit is not None]
     if not units:
-        return _Spread(prior, _SURE)
+        return Spread(prior, _SURE)
     usual = median(units) / (1 - 2 / (9 * median(one.freedom for one in seen))) ** 3
     freedom = sum(one.freedom for one in seen) / _SHARED
     both = (_PRIOR * prior + freedom * usual) / (_PRIOR + freedom)
-    return _Spread(both, _PRIOR + freedom)
+    return Spread(both, _PRIOR + freedom)
 
 
-def _evidence(logs: Sequence[float], launches: _Spread, rows: _Spread) -> Evidence:
+def _evidence(logs: Sequence[float], launches: Spread, rows: Spread) -> Evidence:
     """Of the mean of some sizes, which share their launches and have rows of their own."""
     own = rows.variance / len(logs)
     total = launches.variance + own
@@ -283,7 +298,7 @@ def _disagreements(ours: Logs, theirs: Logs) -> dict[int, float]:
     return {n: (one - usual) ** 2 / 2 for n, one in apart.items()}
 
 
-def _usual(squares: Mapping[int, Sequence[float]], nbytes: int) -> _Spread | None:
+def _usual(squares: Mapping[int, Sequence[float]], nbytes: int) -> Spread | None:
     """Spread of rows at a size, from the lower quarter of the squares near it.
 
     Curves bend and step as well as rows jump; the quarter of all settings that does so least tells
@@ -294,10 +309,10 @@ def _usual(squares: Mapping[int, Sequence[float]], nbytes: int) -> _Spread | Non
     if len(every) < _LEAST:
         return None
     low = every[(len(every) - 1) // 4]
-    return _Spread(max(low / _QUARTER_SQUARE, _LEAST_VARIANCE), len(every) / _SHARED)
+    return Spread(max(low / _QUARTER_SQUARE, _LEAST_VARIANCE), len(every) / _SHARED)
 
 
-def _between_alike(board: Board, view: int) -> dict[int, _Spread]:
+def _between_alike(board: Board, view: int) -> dict[int, Spread]:
     """Variance of log time between launches of settings that differ in channels alone, by size.
 
     They differ at least as repeats would; so what they agree in, launches do not differ in.
@@ -307,7 +322,7 @@ def _between_alike(board: Board, view: int) -> dict[int, _Spread]:
         if view in lines:
             pair = (arm.setting.algorithm, arm.setting.protocol, arm.variant)
             pairs.setdefault(pair, []).append(lines[view])
-    found: dict[int, _Spread] = {}
+    found: dict[int, Spread] = {}
     for nbytes in board.sizes:
         for arms in pairs.values():
             points = [line.points[nbytes] for line in arms if nbytes in line.points]
@@ -315,26 +330,29 @@ def _between_alike(board: Board, view: int) -> dict[int, _Spread]:
                 continue
             spread = variance([log(point.time_us) for point in points])
             if nbytes not in found or spread < found[nbytes].variance:
-                found[nbytes] = _Spread(max(spread, _LEAST_VARIANCE), len(points) - 1)
+                found[nbytes] = Spread(max(spread, _LEAST_VARIANCE), len(points) - 1)
     return found
 
 
 def _launches(
-    sides: Sequence[Line], between: Sequence[Logs], alike: Mapping[int, _Spread], nbytes: int
-) -> _Spread:
+    sides: Sequence[Line], between: Sequence[Logs], alike: Mapping[int, Spread], nbytes: int
+) -> Spread:
     """Spread that launches give to a ratio."""
     counts = [len(line.launches[nbytes]) for line in sides]
     near = [
         seen for found in between for n, seen in found.items() if not is_gap(*sorted((n, nbytes)))
     ]
+    prior = prior_variance(nbytes)
     if near:
-        usual = _Spread(fmean(near), sum(counts) - len(counts) or 1)
+        freedom = sum(counts) - len(counts) or 1
+        both = (_PRIOR * prior + freedom * fmean(near)) / (_PRIOR + freedom)
+        usual = Spread(both, _PRIOR + freedom)
     else:
-        usual = _Spread(prior_variance(nbytes), _SURE)
+        usual = Spread(prior, _SURE)
         if nbytes in alike and alike[nbytes].variance < usual.variance:
             usual = alike[nbytes]
     one = max(usual.variance, _LEAST_VARIANCE)
-    return _Spread(sum(one / count for count in counts), usual.freedom)
+    return Spread(sum(one / count for count in counts), usual.freedom)
 
 
 def _beside(logs: Logs, nbytes: int) -> list[float]:

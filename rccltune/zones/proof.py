@@ -30,11 +30,12 @@ from typing import Final
 
 from rccltune.model import upper_quantile
 from rccltune.model.defaults import LEVEL
-from rccltune.zones.board import INF, Board, Line
+from rccltune.zones.board import INF, Board, Line, differences
 from rccltune.zones.certainty import (
     LIKELY,
     MEDIAN_SQUARE,
     Evidence,
+    Inside,
     SingleLaunches,
     certainties,
     evidence_of,
@@ -89,7 +90,7 @@ def standings(board: Board, min_gain: float) -> list[list[Standing]]:
     level = LEVEL / max(1, len(board.arms) * len(board.sizes))
     weight = _weight(board)
     once = SingleLaunches(board)
-    spreads = _spreads(board)
+    spreads = _spreads(board, Inside(board))
     rows = [
         _arm(board, arm, min_gain, _Judge(spreads[arm], weight, (level, LEVEL)), once)
         for arm in range(len(board.arms))
@@ -165,6 +166,8 @@ class Rivals:
     def __init__(self, board: Board) -> None:
         """Pool each line's spread over its sizes."""
         self._board = board
+        self._inside = Inside(board)
+        self._pairs: dict[tuple[int, int, int], dict[int, Difference]] = {}
         self._usual = [
             {view: _typical(line) for view, line in lines.items()} for lines in board.lines
         ]
@@ -187,6 +190,13 @@ class Rivals:
             (other for other, lines in enumerate(self._board.lines) if view in lines),
             key=lambda other: self._price(other, nbytes, view),
         )
+        held = self._held(arm, best, view)
+        pair = held.get(nbytes)
+        if pair is not None and pair.paired:
+            # Launches that have both tell most: what these share drops out.
+            spread = self._inside.spread(view, nbytes, held)
+            noise = upper_quantile(spread.freedom, LEVEL) * sqrt(spread.variance * pair.share)
+            return excess <= noise
         variance, freedom = 0.0, 0.0
         for one in (arm, best):
             usual = self._usual[one][view]
@@ -198,6 +208,13 @@ class Rivals:
             variance += (_LEAST_PRIOR * usual + own[1] * own[0]) / total
             freedom += total
         return excess <= upper_quantile(freedom, LEVEL) * sqrt(variance)
+
+    def _held(self, arm: int, best: int, view: int) -> dict[int, Difference]:
+        key = (arm, best, view)
+        if key not in self._pairs:
+            lines = self._board.lines
+            self._pairs[key] = differences(lines[arm][view], lines[best][view])
+        return self._pairs[key]
 
     def _price(self, arm: int, nbytes: int, view: int) -> float:
         time = self._board.lines[arm][view].measured(nbytes)
@@ -226,24 +243,23 @@ def _roughness(line: Line) -> float | None:
     return median(squares.values()) / MEDIAN_SQUARE if len(squares) >= _FEW_SIZES else None
 
 
-def _spreads(board: Board) -> list[dict[int, dict[int, float]]]:
+def _spreads(board: Board, inside: Inside) -> list[dict[int, dict[int, float]]]:
     """Usual variance that a launch gives, by candidate, view and size with repeats."""
     found: list[dict[int, dict[int, float]]] = [{} for _ in board.arms]
     for view in board.baseline:
         own = [_repeated(board, arm, view) for arm in range(len(board.arms))]
-        every: dict[tuple[bool, int], list[_Spread]] = {}
+        every: dict[int, list[_Spread]] = {}
         for row in own:
             for n, one in row.items():
-                every.setdefault((one.paired, n), []).append(one)
-        common = {
-            paired: _pooled(
-                {n: row for (is_so, n), row in sorted(every.items()) if is_so == paired}
-            )
-            for paired in (False, True)
-        }
+                every.setdefault(n, []).extend([] if one.paired else [one])
+        common = _pooled({n: row for n, row in sorted(every.items()) if row})
         for arm, row in enumerate(own):
             mine = _pooled({n: [one] for n, one in row.items()})
-            found[arm][view] = {n: max(mine[n], common[row[n].paired][n]) for n in row}
+            held = board.differences[arm].get(view, {})
+            found[arm][view] = {
+                n: inside.spread(view, n, held).variance if one.paired else max(mine[n], common[n])
+                for n, one in row.items()
+            }
     return found
 
 

@@ -507,7 +507,7 @@ def test_a_zone_in_which_nothing_beats_the_baseline_is_a_hole(make_curves: MakeC
 def test_what_one_launch_makes_likely_is_an_unproven_rule_with_its_certainty(
     make_curves: MakeCurves,
 ) -> None:
-    """Below 512 KiB two launches differ by 17 % each; above by 1.5 %: 4 % is likely there alone."""
+    """Below 512 KiB two launches differ by 17 % each; above by 1 %: 4 % is likely there alone."""
     table = {"baseline": [100.0] * 8, "ring/ll": [96.0] * 8}
     small = make_curves(table)
     large = make_curves(table, sizes=[512 * KIB << i for i in range(8)])
@@ -515,9 +515,9 @@ def test_what_one_launch_makes_likely_is_an_unproven_rule_with_its_certainty(
     (zone,) = rules(choose(large))
     assert (zone.proof, zone.is_proven) == (Proof.UNPROVEN, False)
     # The same evidence at every size, so that none is luckier than another.
-    expected = NormalDist().cdf(log(100 / 96) / (0.015 * sqrt(2)))
+    expected = NormalDist().cdf(log(100 / 96) / (0.01 * sqrt(2)))
     assert zone.certainty == pytest.approx(expected, abs=0.002)
-    assert zone.noise == pytest.approx(exp(1.645 * 0.015 * sqrt(2)) - 1, abs=0.001)
+    assert zone.noise == pytest.approx(exp(1.645 * 0.01 * sqrt(2)) - 1, abs=0.001)
     (zone,) = rules(choose(make_curves({"baseline": [100.0] * 8, "ring/ll": [60.0] * 8})))
     expected = NormalDist().cdf(log(100 / 60) / (0.17 * sqrt(2)))
     assert zone.certainty == pytest.approx(expected, abs=0.002)
