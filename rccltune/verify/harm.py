@@ -5,10 +5,14 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from enum import Enum
 from math import log
+from pathlib import Path
 from typing import Final
 
-from rccltune.model import Collective, Target, format_span
+from rccltune.model import Collective, HarmError, Rule, Target, format_span
 from rccltune.model.defaults import LEVEL
+from rccltune.rules import RuleFile
+from rccltune.verify import cuts
+from rccltune.verify.cuts import Cut
 from rccltune.verify.evidence import Evidence, Side
 from rccltune.verify.intervals import (
     LEAST,
@@ -90,6 +94,33 @@ def environment(
     if worst is None or worst.low(LEVEL) >= -_EQUIVALENT:
         return Environment.HARMLESS, worst
     return Environment.UNDECIDED, worst
+
+
+def cuts_for(sizes: Sizes, rules: Iterable[Rule], file: RuleFile, where: Path) -> list[Cut]:
+    """All rules of the collectives that are slower where no rule answers.
+
+    Args:
+        sizes: that are slower.
+        rules: that may go.
+        file: with them.
+        where: it stands.
+
+    Raises:
+        HarmError: rows of a base are in the file, which stay whatever goes.
+    """
+    if any(rule.vendor for rule in file.rules):
+        raise HarmError(
+            f"rows of the base are slower than no rule at all: {in_words(sizes)}",
+            where=str(where),
+            hint="the base is not what this library has: emit the rules over its own (--base "
+            "auto), or over none. Nothing was written.",
+        )
+    why = "with the rules sizes that they do not answer are slower"
+    return [
+        cuts.whole(rule, f"{why}: {spanned(sizes[rule.collective])}")
+        for rule in rules
+        if rule.collective in sizes
+    ]
 
 
 def in_words(sizes: Sizes) -> str:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Final, Protocol
 
@@ -27,7 +28,7 @@ from rccltune.verify.answered import Answered
 from rccltune.verify.cells import Key
 from rccltune.verify.cuts import Cut
 from rccltune.verify.evidence import Judging, Weighed, weigh
-from rccltune.verify.harm import Environment, Sizes, in_words, spanned
+from rccltune.verify.harm import Environment, Sizes, in_words
 from rccltune.verify.held import Ground, Held, Look, forget_checks, new_held
 from rccltune.verify.intervals import Estimate
 from rccltune.verify.looks import Looker, of_scale
@@ -122,6 +123,7 @@ class _Course:
         is_environment_open: so is what the rules need.
         is_brief: nothing is missing but more launches.
         missing: rules that are to be seen in so many of them.
+        n_ranges: of sizes that may be left of rules, after what was taken from them.
     """
 
     def __init__(self, wanted: Wanted, ground: Ground, text: str, looker: Launching) -> None:
@@ -143,6 +145,7 @@ class _Course:
         self.is_brief = False
         self.missing: tuple[tuple[Rule, int], ...] = ()
         self.number = self.since = self.n_launches = 0
+        self.n_ranges = 1
 
     def begin(self) -> bool:
         """Leave out what no look could judge; whether there is anything to look at."""
@@ -177,10 +180,10 @@ class _Course:
         if failed is not None:
             forget_checks(self.held)
             why = f"the benchmark fails with it at {format_size(failed.nbytes)}: {failed.why}"
-            goes_on = self._cut([cuts.whole(failed.rule, why)], [])
+            self._take([cuts.whole(failed.rule, why)])
             if not self._ours() and not any(one.proven.hits for one in self.held):
                 raise fails_with_rules(self.ground.folder, failed.why)
-            return goes_on
+            return bool(self._ours()) and self._begin_again()
         if self.file.needs and not self._may_keep_needs():
             return self._without_needs()
         return self._judged()
@@ -205,7 +208,6 @@ class _Course:
         self._drop_never_asked()
         if not self._ours():
             return False
-        found = self._standings()
         for one in self.held:
             _stop_where_untouched_is_wrong(
                 self.ground.folder, self._answered(one), self._weighed_of(one)
@@ -216,64 +218,67 @@ class _Course:
         self.before = slower
         if believed:
             self.harmed = {**self.harmed, **believed}
-        undecided = [one for one in found if one.state is State.UNDECIDED]
-        hopeless = [one for one in undecided if self._is_hopeless(one)]
-        undecided = [one for one in undecided if one not in hopeless]
-        self.is_open = bool(undecided or slower)
-        self.missing = tuple((one.rule, one.n_missing) for one in undecided if one.n_missing)
-        self.is_brief = not slower and len(self.missing) == len(undecided)
-        self.missing = self.missing if self.is_brief else ()
-        if self.wanted.keep_losers:
-            return (self.is_open or self.is_environment_open) and not self._is_last
-        losing = [cut for one in found for cut in one.cuts]
-        losing += [cuts.whole(one.rule, f"undecided: {one.gain}") for one in hopeless]
-        if believed and any(rule.vendor for rule in self.file.rules):
-            raise HarmError(
-                f"rows of the base are slower than no rule at all: {in_words(believed)}",
-                where=str(self.wanted.where),
-                hint="the base is not what this library has: emit the rules over its own (--base "
-                "auto), or over none. Nothing was written.",
-            )
-        for collective, sizes in believed.items():
-            why = f"with the rules sizes that they do not answer are slower: {spanned(sizes)}"
-            losing += [cuts.whole(r, why) for r in self._ours() if r.collective is collective]
-        if losing:
-            left = [one for one in found if not one.cuts and one not in hopeless]
-            return self._cut(losing, left)
+        if believed and not self.wanted.keep_losers:
+            self._take(harm.cuts_for(believed, self._ours(), self.file, self.wanted.where))
+        return bool(self._ours()) and self._decided(slower)
+
+    def _decided(self, slower: Sizes) -> bool:
+        """Take from rules what they lose, until the rest stands or has to be looked at again."""
+        while True:
+            found = self._standings()
+            undecided = [one for one in found if one.state is State.UNDECIDED]
+            hopeless = [one for one in undecided if self._is_hopeless(one)]
+            undecided = [one for one in undecided if one not in hopeless]
+            self.is_open = bool(undecided or slower)
+            self.missing = tuple((one.rule, one.n_missing) for one in undecided if one.n_missing)
+            self.is_brief = not slower and len(self.missing) == len(undecided)
+            self.missing = self.missing if self.is_brief else ()
+            goes_on = self.is_open or self.is_environment_open
+            if self.wanted.keep_losers:
+                return goes_on and not self._is_last
+            losing = [cut for one in found for cut in one.cuts]
+            losing += [cuts.whole(one.rule, f"undecided: {one.gain}") for one in hopeless]
+            if not losing:
+                break
+            self._take(losing)
+            if not self._ours():
+                return False
         if self._is_last:
             self._give_up(found)
             return False
         if slower:
             self.ground.reporter.say(f"slower without a rule looks {in_words(slower)}")
-        return self.is_open or self.is_environment_open
+        return goes_on
 
     def _is_hopeless(self, one: Standing) -> bool:
         n_more = 0 if self.wanted.keep_losers else self.wanted.n_looks - self.since
-        level = LEVEL / 2 ** (self.number + n_more) / len(self._ours())
+        level = LEVEL / 2 ** (self.number + n_more) / self.n_ranges / len(self._ours())
         times = 1 + n_more / self.since
         return n_more > 0 and is_hopeless(one, times, level, self.wanted.min_gain)
 
-    def _cut(self, losing: Sequence[Cut], left: Sequence[Standing]) -> bool:
-        """Take sizes from rules; whether what is left of them has to be looked at."""
+    def _take(self, losing: Sequence[Cut]) -> None:
+        """Give sizes of rules back to the library.
+
+        What is left of a rule keeps its launches. It was left because of them: so the chance of a
+        mistake is shared out over all ranges of sizes that might have been.
+        """
         for cut in losing:
             self._tell(cut)
-        touched = [r for r in self._ours() if any(cuts.inside(r, cut) for cut in losing)]
-        narrowed = [r for r in touched if cuts.without(r, [c for c in losing if c.is_of(r)])]
+        for rule in self._ours():
+            gone = [cut for cut in losing if cuts.inside(rule, cut)]
+            if not gone or not cuts.without(rule, gone):
+                continue
+            sizes = {k[2] for one in self.held for k in one.evidence.cells if _has(rule, k)}
+            self.n_ranges *= max(1, len(sizes) * (len(sizes) + 1) // 2) ** len(gone)
+            for one in self.held:
+                # There the library is to be measured now.
+                one.evidence.forget(partial(_is_taken, rule, gone))
         self._rewrite(losing)
         self._rewrite(self._too_narrow())
-        if not self._ours():
-            return False
-        for one in self.held:
-            # What chose what is left of a rule does not prove it.
-            one.evidence.forget(lambda key: any(_has(rule, key) for rule in narrowed))
-        self._known.clear()
-        if not narrowed and left and not (self.is_open or self.is_environment_open):
-            return False
-        self.is_open |= bool(narrowed)
-        self.is_brief &= not narrowed
-        # The rules are another file's now.
-        self.missing = ()
-        self.since = 0
+
+    def _begin_again(self) -> bool:
+        """After a look that was not completed; whether there is one more."""
+        self.is_open, self.is_brief, self.missing, self.since = True, False, (), 0
         if self.number < self._most_looks:
             return True
         self._give_up(self._standings())
@@ -353,7 +358,7 @@ class _Course:
             rules=self._ours(),
             scale=self.ground.site.scale,
             # Looks share the chance of a mistake, however many there will be.
-            level=LEVEL / 2**self.number,
+            level=LEVEL / 2**self.number / self.n_ranges,
         )
 
     def _answered(self, held: Held) -> Answered:
@@ -425,6 +430,10 @@ def _stop_where_untouched_is_wrong(
 def _is_swept(rule: Rule, sweep: Sweep) -> bool:
     is_inside = rule.min_nbytes <= sweep.max_nbytes and rule.max_nbytes >= sweep.min_nbytes
     return rule.collective in sweep.collectives and is_inside
+
+
+def _is_taken(rule: Rule, gone: Iterable[Cut], key: Key) -> bool:
+    return _has(rule, key) and any(cut.holds(rule.collective, key[2]) for cut in gone)
 
 
 def _has(rule: Rule, key: Key) -> bool:

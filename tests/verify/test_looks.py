@@ -91,3 +91,28 @@ def test_nothing_undecided_stays_in_a_file(tmp_path: Path) -> None:
         assert all(one.stands for one in done.standings)
         for one in done.standings:
             assert one.rule.max_nbytes / one.rule.min_nbytes > 2**0.2
+
+
+def test_what_is_left_of_a_rule_keeps_its_launches_and_nothing_stands_by_what_went(
+    tmp_path: Path,
+) -> None:
+    """A rule that loses 5 % at its end is cut there; what a cut leaves must win by itself."""
+    ground = verify_null.ground_in(tmp_path)
+    rule = Rule(
+        collective=Collective.ALL_REDUCE,
+        min_nbytes=1024 * KIB,
+        max_nbytes=4096 * KIB - 1,
+        setting=Setting.parse("ring/ll"),
+        n_nodes=1,
+        n_ranks=64,
+    )
+    text = render_rules("one rule", [rule])
+    end = 2900 * KIB
+    whole = verify_null.settled(0, text, ground, lambda _: log(1.15))
+    for seed in range(6):
+        cut = verify_null.settled(seed, text, ground, lambda n: log(1.15) if n < end else -0.05)
+        (left,) = cut.standings
+        assert 2048 * KIB < left.rule.max_nbytes < end
+        assert cut.n_launches <= whole.n_launches + 4
+        nothing = verify_null.settled(seed, text, ground, lambda n: 0.0 if n < end else -0.05)
+        assert nothing.standings == ()
