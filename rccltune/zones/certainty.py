@@ -170,7 +170,7 @@ class SingleLaunches:
         held = self._board.differences[arm][view][nbytes]
         if held.paired:
             passes = self._passes[view][nbytes]
-            own = _usual_passes([self._board.differences[arm][view]], nbytes)
+            own = usual_passes([self._board.differences[arm][view]], nbytes)
             passes = replace(passes, variance=max(passes.variance, own))
             spread = max((self._paired[view][nbytes], passes), key=lambda one: one.variance)
             return _scaled(spread, held.share)
@@ -191,10 +191,10 @@ def _between_passes(board: Board, view: int) -> dict[int, _Spread]:
     """
     held = [by_view[view] for by_view in board.differences if view in by_view]
     freedom = _OF_PASSES / 2 * max(2, len(held))
-    return {nbytes: _Spread(_usual_passes(held, nbytes), freedom) for nbytes in board.sizes}
+    return {nbytes: _Spread(usual_passes(held, nbytes), freedom) for nbytes in board.sizes}
 
 
-def _usual_passes(held: Sequence[Mapping[int, Difference]], nbytes: int) -> float:
+def usual_passes(held: Sequence[Mapping[int, Difference]], nbytes: int) -> float:
     """Usual variance that passes say about a size; the median of few lies below their mean."""
     near = [one for row in held for n, one in row.items() if nbytes / 2 <= n <= 2 * nbytes]
     every = [one.passes for one in near if one.passes]

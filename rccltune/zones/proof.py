@@ -39,6 +39,7 @@ from rccltune.zones.certainty import (
     certainties,
     evidence_of,
     jumps,
+    usual_passes,
     weakest,
 )
 from rccltune.zones.launches import Difference
@@ -241,9 +242,15 @@ def _spreads(board: Board) -> list[dict[int, dict[int, float]]]:
             )
             for paired in (False, True)
         }
+        held = [by_view.get(view, {}) for by_view in board.differences]
+        # A launch cannot be known better than its passes tell, however alike a few launches are.
+        passes = {n: usual_passes(held, n) for n in board.sizes}
         for arm, row in enumerate(own):
             mine = _pooled({n: [one] for n, one in row.items()})
-            found[arm][view] = {n: max(mine[n], common[row[n].paired][n]) for n in row}
+            found[arm][view] = {
+                n: max(mine[n], common[one.paired][n], passes[n] if one.paired else 0.0)
+                for n, one in row.items()
+            }
     return found
 
 
