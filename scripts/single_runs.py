@@ -151,8 +151,9 @@ def without_stalls(samples: Sequence[Sample]) -> list[Sample]:
     medians = _medians(samples)
     made = []
     for one in samples:
-        usual = medians[one.key.view][one.nbytes][str(one.key.setting)]
-        made.append(replace(one, time_us=usual) if one.time_us > 1.2 * usual else one)
+        usual = medians[one.key.view][one.nbytes].get(str(one.key.setting))
+        stalled = usual is not None and one.time_us is not None and one.time_us > 1.2 * usual
+        made.append(replace(one, time_us=usual) if stalled else one)
     return made
 
 
@@ -160,7 +161,8 @@ def _medians(samples: Sequence[Sample]) -> Times:
     every: dict[View, dict[int, dict[str, list[float]]]] = {}
     for one in samples:
         by_size = every.setdefault(one.key.view, {}).setdefault(one.nbytes, {})
-        by_size.setdefault(str(one.key.setting), []).append(one.time_us)
+        if one.time_us is not None:
+            by_size.setdefault(str(one.key.setting), []).append(one.time_us)
     return {
         view: {n: {name: median(times) for name, times in row.items()} for n, row in by.items()}
         for view, by in every.items()
