@@ -82,6 +82,8 @@ def _average(share: float, ratios: Sequence[Ends]) -> float:
 _STEP = 2.0
 # Whole bytes leave a zone a little short of a step.
 _WHOLE = 1e-3
+# A quarter of an octave: sizes closer than that are not verified one by one.
+_FINEST = 2**0.25
 
 
 @dataclass(frozen=True, slots=True)
@@ -139,7 +141,8 @@ def too_narrow(
     """(candidate, size) of choices for one size that end within a step of it: noise, not a zone.
 
     A step is the distance at which sizes were measured there. A size that stands alone, with gaps
-    on both sides, has none. What several launches of that size say is no noise.
+    on both sides, has none. What several launches of that size say is no noise; it may be as narrow
+    as a verification looks.
     """
     spans = _spans(board, found, options)
     return [
@@ -147,8 +150,8 @@ def too_narrow(
         for one, (low, high) in zip(found, spans, strict=True)
         if one.state != HOLE
         and one.first == one.last
-        and not _is_repeated(decision, one)
         and _is_narrow(board, one, low, high)
+        and not (high >= _FINEST * low and _is_repeated(decision, one))
     ]
 
 
