@@ -52,6 +52,7 @@ class Kind:
         """For a row of figures."""
         passes = f" of {self.passes} passes" if self.passes > 1 else ""
         passes += " of all in turns" if self.walks else ""
+        passes += f" {self.mood:.0%} apart" if self.mood else ""
         return (
             f"{self.arms} settings, {self.launches} launches{passes}, {self.views} views, rows "
             f"{self.row:.1%}, launches {self.small:.1%} and {self.large:.1%}"
@@ -67,7 +68,15 @@ KINDS = (
     Kind(launches=1, passes=6, row=0.01, small=0.05),
     Kind(launches=2, passes=4, row=0.01, small=0.05),
     # All settings in one launch, as two H100 have it at 32 channels.
-    Kind(launches=1, passes=3, row=0.02, mood=0.12, arms=6, walks=True),
+    *(
+        Kind(launches=n, passes=passes, row=0.02, mood=0.12, arms=6, walks=True)
+        for n, passes in ((1, 3), (2, 2), (2, 4), (3, 2))
+    ),
+    # Rows that agree within a percent, whose passes do not.
+    *(
+        Kind(launches=2, passes=2, row=row, mood=0.12, arms=arms, walks=True)
+        for row, arms in ((0.005, 6), (0.01, 6), (0.02, 1))
+    ),
 )
 
 

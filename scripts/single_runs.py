@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import csv
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import groupby
 from math import exp, log, sqrt
 from pathlib import Path
-from statistics import fmean, stdev
+from statistics import fmean, median, stdev
 
 from public_sweeps import channel_default, channel_sweep, gpu107, key_of, rccl_tests_csv
 
@@ -143,6 +143,53 @@ def judged(rule: Rule, truth: Times, sizes: Iterable[int]) -> Judged:
     return Judged(tuple(regrets), tuple(speeds))
 
 
+def without_stalls(samples: Sequence[Sample]) -> list[Sample]:
+    """A row a fifth slower than the others of its setting and size has their median for its time.
+
+    One launch alone cannot tell that such a row stood still; three can.
+    """
+    medians = _medians(samples)
+    made = []
+    for one in samples:
+        usual = medians[one.key.view][one.nbytes].get(str(one.key.setting))
+        stalled = usual is not None and one.time_us is not None and one.time_us > 1.2 * usual
+        made.append(replace(one, time_us=usual) if stalled else one)
+    return made
+
+
+def _medians(samples: Sequence[Sample]) -> Times:
+    every: dict[View, dict[int, dict[str, list[float]]]] = {}
+    for one in samples:
+        by_size = every.setdefault(one.key.view, {}).setdefault(one.nbytes, {})
+        if one.time_us is not None:
+            by_size.setdefault(str(one.key.setting), []).append(one.time_us)
+    return {
+        view: {n: {name: median(times) for name, times in row.items()} for n, row in by.items()}
+        for view, by in every.items()
+    }
+
+
+def knowing(samples: Sequence[Sample], min_gain: float = 0.02) -> Rule:
+    """What someone would answer who knows the median of all launches, the judged one among them.
+
+    A rule serves both placements, and is for a setting that gains what is wanted in each: this is
+    the definition of a rule, with certainty in the place of evidence. What a choice loses beyond
+    it, it loses for want of evidence; what this loses, launches differ by.
+    """
+    medians = list(_medians(samples).values())
+
+    def answer(nbytes: int) -> str:
+        views = [by_size[nbytes] for by_size in medians if nbytes in by_size]
+        gains = {
+            name: min(row["baseline"] / row[name] - 1 for row in views)
+            for name in set.intersection(*(set(row) for row in views))
+        }
+        best = max(sorted(gains), key=gains.__getitem__)
+        return best if gains[best] >= min_gain else "baseline"
+
+    return answer
+
+
 def _by_collective(samples: Sequence[Sample]) -> dict[str, list[Sample]]:
     ordered = sorted(samples, key=lambda one: one.key.collective.value)
     return {
@@ -151,28 +198,36 @@ def _by_collective(samples: Sequence[Sample]) -> dict[str, list[Sample]]:
     }
 
 
-def from_launches(samples: Sequence[Sample], kept: str, held: str) -> dict[str, Judged]:
+@dataclass(frozen=True, slots=True)
+class Single:
+    """One collective, chosen from some launches and judged at another one.
+
+    Attributes:
+        sizes: in bytes, as the regrets of each.
+        ours: what our zones answer.
+        fastest: the fastest row at each size: what launches differ by, it is regret of.
+        knowing: see :func:`knowing`.
+    """
+
+    sizes: tuple[int, ...]
+    ours: Judged
+    fastest: Judged
+    knowing: Judged
+
+
+def from_launches(samples: Sequence[Sample], kept: str, held: str) -> dict[str, Single]:
     """Chosen from some launches and judged at another, by collective."""
     found = {}
     for name, mine in _by_collective(samples).items():
         seen = [one for one in mine if one.launch.rpartition("-")[2] in kept]
-        truth = times_of([one for one in mine if one.launch.rpartition("-")[2] == held])
-        sizes = {n for by_size in truth.values() for n in by_size}
-        found[name] = judged(ours(seen), truth, sorted(sizes))
-    return found
-
-
-def fastest_of(samples: Sequence[Sample], kept: str, held: str) -> dict[str, Judged]:
-    """The same of the fastest row at each size: what launches differ by, it is regret of."""
-    found = {}
-    for name, mine in _by_collective(samples).items():
-        seen, truth = (
-            times_of([one for one in mine if one.launch.rpartition("-")[2] in wanted])
-            for wanted in (kept, held)
+        times = times_of(seen)
+        truth = times_of(
+            [one for one in without_stalls(mine) if one.launch.rpartition("-")[2] == held]
         )
-        sizes = {n for by_size in truth.values() for n in by_size}
-        best = {n: _fastest([by[n] for by in seen.values() if n in by]) for n in sizes}
-        found[name] = judged(best.__getitem__, truth, sorted(sizes))
+        sizes = tuple(sorted({n for by_size in truth.values() for n in by_size}))
+        best = {n: _fastest([by[n] for by in times.values() if n in by]) for n in sizes}
+        rules = ours(seen), best.__getitem__, knowing(mine)
+        found[name] = Single(sizes, *(judged(rule, truth, sizes) for rule in rules))
     return found
 
 
@@ -187,13 +242,49 @@ def apart(ours: Judged, theirs: Judged) -> tuple[float, float]:
     return fmean(each), stdev(each) / sqrt(len(each))
 
 
-def alternate(samples: Sequence[Sample], half: int) -> tuple[list[int], Judged, Judged]:
+@dataclass(frozen=True, slots=True)
+class Between:
+    """Chosen from every second size and judged at those between.
+
+    Attributes:
+        sizes: in bytes, as the regrets of each.
+        ours: what our zones answer.
+        fastest: the fastest row, with boundaries half-way.
+        answers: of both at each size.
+        samples: of the sweep.
+    """
+
+    sizes: tuple[int, ...]
+    ours: Judged
+    fastest: Judged
+    answers: tuple[tuple[str, str], ...]
+    samples: Sequence[Sample]
+
+    @property
+    def behind(self) -> dict[int, float]:
+        """Our time over the fastest row's minus 1, by size."""
+        pairs = zip(self.sizes, self.ours.regrets, self.fastest.regrets, strict=True)
+        return {n: (1 + mine) / (1 + other) - 1 for n, mine, other in pairs}
+
+    def usual(self, at: int, limit: int) -> tuple[float, float]:
+        """What the two answers at a size differ by below a limit, over sizes: mean and deviation.
+
+        Where both make the same steps, what their ratio jumps by from size to size is noise.
+        """
+        mine, other = self.answers[self.sizes.index(at)]
+        rows = [row for by in times_of(self.samples).values() for n, row in by.items() if n < limit]
+        logs = [log(row[mine] / row[other]) for row in rows if mine in row and other in row]
+        return fmean(logs), stdev(logs)
+
+
+def alternate(samples: Sequence[Sample], half: int) -> Between:
     """Chosen from every second size and judged at those between: ours, and the fastest row."""
     sizes = sorted({one.nbytes for one in samples})
     kept = sizes[half::2]
-    between = [n for n in sizes if n not in kept and kept[0] < n < kept[-1]]
+    between = tuple(n for n in sizes if n not in kept and kept[0] < n < kept[-1])
     seen = [one for one in samples if one.nbytes in kept]
     truth = times_of(samples)
     rules = ours(seen), fastest_row(seen)
     mine, theirs = (judged(rule, truth, between) for rule in rules)
-    return between, mine, theirs
+    answers = tuple((rules[0](n), rules[1](n)) for n in between)
+    return Between(between, mine, theirs, answers, samples)

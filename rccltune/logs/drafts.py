@@ -95,6 +95,7 @@ class Run:
         ordered: NCCL_ALGO and NCCL_PROTO by the command that started it.
         forced: the same by the library's log, once all of it was read.
         schedule: line of our plugin's schedule, 0 without one, once all was read.
+        plugin: whether our plugin was the library's tuner, once all was read.
         unit: weight of the last printed digit of its bandwidths.
         scale: ranks and nodes as the library's log tells them, once all of it was read.
         cputime: the benchmark printed the CPU's time, so times come from algbw.
@@ -116,6 +117,7 @@ class Run:
     ordered: dict[str, str] = field(default_factory=dict)
     forced: dict[str, str] = field(default_factory=dict)
     schedule: Callable[[], int] | None = None
+    plugin: Callable[[], bool] | None = None
     unit: float = 0.01
     scale: Callable[[], tuple[int | None, int | None]] | None = None
     cputime: bool = False

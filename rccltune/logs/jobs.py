@@ -199,6 +199,7 @@ class Book:
         forced: NCCL_ALGO and NCCL_PROTO by the library's log.
         commands: command lines.
         schedule: line where our plugin says that it runs one setting after the other.
+        plugin: our plugin is the library's tuner, by the library's log.
         out_of_bounds: wrong timings by the summary whose average is still to come.
         libraries: versions of the library, with the line that first names each.
         started: line where the last run began.
@@ -219,6 +220,7 @@ class Book:
     communicators: Communicators = field(default_factory=Communicators)
     commands: Commands = field(default_factory=Commands)
     schedule: int = 0
+    plugin: bool = False
     out_of_bounds: int = 0
     benchmark: str | None = None
     library: str | None = None
@@ -313,6 +315,7 @@ class Jobs:
             ordered=ordered,
             forced=book.forced,
             schedule=lambda: book.schedule,
+            plugin=lambda: book.plugin,
             scale=book.communicators.scale,
         )
         table = Table(run, layout, book.name)

@@ -280,6 +280,9 @@ def _refused(text: str) -> set[tuple[Collective, Setting]]:
     }
 
 
+OUR_TUNER: Final = "plugin rccltune"
+
+
 def tuner_of(log: str) -> str:
     """Which tuner a library used, from its INFO log; the lines are listed in docs/sweep.md.
 

@@ -239,6 +239,10 @@ def _check_baseline(run: Run, resolver: Resolver) -> None:
         what = f"our plugin's schedule tried one setting after the other (line {line})"
     elif (nbytes := _several(run)) is not None:
         what = f"several settings ran at {nbytes} bytes"
+    elif run.plugin is not None and run.plugin() and _in_passes(run):
+        what = (
+            "our plugin was loaded and sizes were timed in several passes, as a schedule has them"
+        )
     if what is not None:
         raise CommandLineError(
             f"--baseline says that nothing was forced, but {what}",
@@ -254,6 +258,12 @@ def _several(run: Run) -> int | None:
         if draft[7] is not None and seen.setdefault((draft[1], id(draft[8])), draft[7]) != draft[7]:
             return draft[1]
     return None
+
+
+def _in_passes(run: Run) -> bool:
+    """Whether its largest size came again; small ones may be rounded to the same number."""
+    largest = max((draft[1] for draft in run.drafts), default=0)
+    return any(draft[1] == largest and draft[6] > 0 for draft in run.drafts)
 
 
 # A tool may write sizes of a share in either way: of one rank, or of all.

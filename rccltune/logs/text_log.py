@@ -9,7 +9,7 @@ from typing import Final
 from rccltune.logs import text_table
 from rccltune.logs.drafts import Run
 from rccltune.logs.jobs import Book, Jobs, numbers_of, rank_of, starting
-from rccltune.logs.library import NOISE, cut_log, strip
+from rccltune.logs.library import NOISE, OUR_TUNER, cut_log, strip, tuner_of
 from rccltune.logs.text_table import Table
 from rccltune.model import (
     DTYPE_BYTES,
@@ -353,6 +353,8 @@ class TextReader:
             self._choice(raw)
         elif b" nranks " in raw:
             self.book.communicators.see(raw, host)
+        elif b"rccltune" in raw and tuner_of(raw.decode("utf-8", "replace")) == OUR_TUNER:
+            self.book.plugin = True
         elif b"set by environment to" in raw and (match := _FORCED.search(raw)) is not None:
             what, value = (each.decode("ascii", "replace") for each in match.groups())
             self.book.forced[what] = value

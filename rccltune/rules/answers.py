@@ -114,6 +114,7 @@ def offered(
     )
 
 
+@lru_cache(maxsize=4096)
 def why_not(
     collective: Collective, scale: Scale, a: Algorithm, p: Protocol, arch: str | None
 ) -> str | None:
@@ -151,9 +152,9 @@ class Matching:
             place = (rule.collective, rule.n_nodes, rule.n_ranks)
             self._by_place.setdefault(place, []).append((number, rule))
 
-    def of(self, collective: Collective, scale: Scale) -> tuple[Rule, ...]:
+    def of(self, scale: Scale, *collectives: Collective) -> tuple[Rule, ...]:
         """In file order."""
-        places = product((collective,), (None, scale.n_nodes), (None, scale.n_ranks))
+        places = product(collectives, (None, scale.n_nodes), (None, scale.n_ranks))
         found = [one for place in places for one in self._by_place.get(place, ())]
         return tuple(rule for _, rule in sorted(found, key=lambda one: one[0]))
 
@@ -233,15 +234,30 @@ class Asked:
 
 
 @contextmanager
-def asked_at(host: Host, rules: Path, scale: Scale, mode: Mode | None) -> Iterator[Asked]:
-    """Open a rule file for one scale at every version."""
-    env = {"NCCL_TUNER_CONFIG_FILE": str(rules)}
-    if mode is not None:
-        env["RCCLTUNE_MODE"] = str(mode)
+def asked_at(
+    host: Host, rules: Path, only: Path, scale: Scale, mode: Mode | None
+) -> Iterator[Asked]:
+    """Open a rule file for one scale at every version.
+
+    Args:
+        host: the plugin.
+        rules: the file, read whole at the newest version.
+        only: its rows for this scale, read at the others: answers of all versions are held
+            against each other, and reading thousands of rows for each would take most of the time.
+        scale: of the communicators.
+        mode: of the device, where rows ask for one.
+    """
+    told = {} if mode is None else {"RCCLTUNE_MODE": str(mode)}
+    newest = max(host.abi_versions)
     with ExitStack() as stack:
         opened = {
             abi: stack.enter_context(
-                host.communicator(abi=abi, n_nodes=scale.n_nodes, n_ranks=scale.n_ranks, env=env)
+                host.communicator(
+                    abi=abi,
+                    n_nodes=scale.n_nodes,
+                    n_ranks=scale.n_ranks,
+                    env={**told, "NCCL_TUNER_CONFIG_FILE": str(rules if abi == newest else only)},
+                )
             )
             for abi in host.abi_versions
         }

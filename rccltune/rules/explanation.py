@@ -124,13 +124,15 @@ def explain(
     with tempfile.TemporaryDirectory(prefix="rccltune-") as folder:
         copy = Path(folder) / "rules.csv"
         copy.write_bytes(_without_requirements(content))
+        only, lines = Path(folder) / "scale.csv", _lines(content)
         matching, arch = Matching(rules), _whose(file, question.mode)
         wanted = dict.fromkeys((*_named(rules, question), *also))
         made: dict[tuple[Collective, Scale], Explained] = {}
         for scale in dict.fromkeys(one for _, one in wanted):
-            with asked_at(host, copy, scale, question.mode) as opened:
+            only.write_bytes(_rows(lines, matching.of(scale, *TUNABLE)))
+            with asked_at(host, copy, only, scale, question.mode) as opened:
                 for collective in (one for one, there in wanted if there == scale):
-                    mine = matching.of(collective, scale)
+                    mine = matching.of(scale, collective)
                     case = Case(
                         rules=mine,
                         file=file,
@@ -166,10 +168,20 @@ def _content(path: Path) -> bytes:
 
 def _without_requirements(content: bytes) -> bytes:
     """The file as it is on the machine that it is for: this one need not be that machine."""
-    # One character a byte, so that nothing else is changed.
-    lines = grammar.lines(grammar.unmarked(content).decode("latin-1"))
+    lines = _lines(content)
     kept = ("#" if grammar.instruction(line)[:1] == ["requires"] else line for line in lines)
     return "".join(f"{line}\n" for line in kept).encode("latin-1")
+
+
+def _lines(content: bytes) -> list[str]:
+    """One character a byte, so that nothing is changed."""
+    return grammar.lines(grammar.unmarked(content).decode("latin-1"))
+
+
+def _rows(lines: Sequence[str], rules: Sequence[Rule]) -> bytes:
+    """The rows of some rules as they stand; without any, a file that says nothing."""
+    numbers = [rule.line for rule in rules if rule.line is not None]
+    return "".join(f"{lines[n - 1]}\n" for n in numbers).encode("latin-1") or b"# no row\n"
 
 
 def _with_placement_alone(content: bytes, file: RuleFile) -> bytes:

@@ -342,7 +342,7 @@ def _decided(board: Board, options: ChoiceOptions) -> Decision:
     banned: set[tuple[int, int]] = set()
     while True:
         decision = decide(board, options, banned)
-        narrow = too_narrow(board, stretches(board, decision), options)
+        narrow = too_narrow(board, stretches(board, decision), decision, options)
         if not narrow:
             return decision
         banned.update(narrow)

@@ -82,6 +82,8 @@ def _average(share: float, ratios: Sequence[Ends]) -> float:
 _STEP = 2.0
 # Whole bytes leave a zone a little short of a step.
 _WHOLE = 1e-3
+# A quarter of an octave: sizes closer than that are not verified one by one.
+_FINEST = 2**0.25
 
 
 @dataclass(frozen=True, slots=True)
@@ -134,19 +136,31 @@ def reaches(board: Board, found: Sequence[Stretch], options: ChoiceOptions) -> l
 
 
 def too_narrow(
-    board: Board, found: Sequence[Stretch], options: ChoiceOptions
+    board: Board, found: Sequence[Stretch], decision: Decision, options: ChoiceOptions
 ) -> list[tuple[int, int]]:
     """(candidate, size) of choices for one size that end within a step of it: noise, not a zone.
 
     A step is the distance at which sizes were measured there. A size that stands alone, with gaps
-    on both sides, has none.
+    on both sides, has none. What several launches of that size say is no noise; it may be as narrow
+    as a verification looks.
     """
     spans = _spans(board, found, options)
     return [
         (one.state, one.first)
         for one, (low, high) in zip(found, spans, strict=True)
-        if one.state != HOLE and one.first == one.last and _is_narrow(board, one, low, high)
+        if one.state != HOLE
+        and one.first == one.last
+        and _is_narrow(board, one, low, high)
+        and not (high >= _FINEST * low and _is_repeated(decision, one))
     ]
+
+
+def _is_repeated(decision: Decision, one: Stretch) -> bool:
+    """Whether launches of its size, and not its neighbours, say that it is faster."""
+    if not decision.standings:
+        return False
+    here = decision.standings[one.state][one.first]
+    return here.repeated and not here.predicted and (here.proven or here.likely)
 
 
 def _is_narrow(board: Board, one: Stretch, low: int, high: int) -> bool:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ctypes
 import json
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -147,3 +148,23 @@ def test_deploy_names_the_lines(
     assert run(["deploy", "one", "site", "--unproven", "--json"]) == 0
     (lines,) = json.loads(capsys.readouterr().out)["read_otherwise"].values()
     assert [one.partition(":")[0] for one in lines] == [f"line {n_lines}"]
+
+
+@given(
+    st.sampled_from(("allreduce", "broadcast", "reduce", "allgather", "reducescatter")),
+    st.lists(st.integers(0, 10**18 - 1), min_size=2, max_size=2).map(sorted),
+    st.sampled_from(("ring,ll", "ring,ll128", "ring,simple", "nvls,simple", "pat,simple")),
+    st.lists(st.sampled_from((-1, 1, 8, 64, 65536)), min_size=3, max_size=4),
+    st.sampled_from(((), (-1,), (0,), (1,))),
+)
+def test_a_plain_row_is_one_rule_to_every_reader(
+    collective: str, bounds: list[int], cell: str, counts: list[int], last: tuple[int, ...]
+) -> None:
+    """Most rows of a long file are such, and are not read by each reader's rules."""
+    numbers = (*counts, *(last if len(counts) == 4 else ()))
+    line = ",".join(map(str, (collective, *bounds, cell, *numbers)))
+    (ours,) = read_rules(f"{line}\n".encode()).rules
+    assert said(line) == {}
+    for reader in READERS:
+        (theirs,) = read_line(line, reader)
+        assert replace(ours, line=None) == theirs

@@ -147,6 +147,20 @@ def test_between_sizes_more_than_a_factor_of_four_apart_nothing_is_known(
 _ROWS = st.lists(st.sampled_from([0, 0, 100, 103, 110, 140, 200]), min_size=9, max_size=9)
 
 
+@pytest.mark.parametrize("launches", [1, 2, 3])
+def test_one_size_is_a_rule_where_several_launches_say_so(launches: int) -> None:
+    """A library that changes its choice a size late: 6 % at that size, a loss beside it."""
+    sizes = [KIB << index for index in range(15)]
+    baseline = [10.0] * 9 + [20.0 * 2**index for index in range(6)]
+    ring = [1.1 * time for time in baseline]
+    ring[9] = baseline[9] / 1.06
+    names = [f"launch-{index}" for index in range(launches)]
+    found = rules(choose(make_table({"baseline": baseline, "ring/ll": ring}, sizes, names)))
+    assert [zone.min_nbytes <= sizes[9] <= zone.max_nbytes for zone in found] == (
+        [True] if launches > 1 else []
+    )
+
+
 @given(
     st.lists(_ROWS, min_size=1, max_size=4),
     st.lists(st.sampled_from([2, 3, 4, 5, 9]), min_size=9, max_size=9),
@@ -204,10 +218,15 @@ def make_table(
 
 
 def test_one_size_between_others_is_no_zone_of_its_own(make_curves: MakeCurves) -> None:
-    """A setting far behind at both neighbours made rules of one size, 114688 to 114688."""
+    """A setting far behind at both neighbours made rules of one size, 114688 to 114688.
+
+    One launch may have stalled; of several, what crosses this steeply leaves nothing to verify.
+    """
     baseline = [100.0] * 9
     lone = {"tree/ll": [150, 150, 150, 80, 150, 150, 150, 150, 150], "baseline": baseline}
-    assert rules(choose(make_curves(lone, launches=("a", "b", "c")))) == []
+    assert rules(choose(make_curves(lone))) == []
+    steep = {"tree/ll": [900, 900, 900, 80, 900, 900, 900, 900, 900], "baseline": baseline}
+    assert rules(choose(make_curves(steep, launches=("a", "b", "c")))) == []
     pair = {"tree/ll": [150, 150, 150, 80, 80, 150, 150, 150, 150], "baseline": baseline}
     found = rules(choose(make_curves(pair, launches=("a", "b", "c"))))
     assert [z.max_nbytes / z.min_nbytes >= 2 for z in found] == [True]
