@@ -11,7 +11,7 @@ import csv
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from real_runs import LINK_GBS, PLACES, WITHOUT, run
 
@@ -223,6 +223,16 @@ def _scale(axes: Axes, sizes: Sequence[int]) -> None:
     axes.spines[["top", "right"]].set_visible(False)
 
 
+def _beside(gain: float, before: float, after: float) -> dict[str, Any]:
+    """Where a label stands on no line: over peaks, under valleys, on the outer side of a slope."""
+    if gain >= max(before, after) and gain > 1:
+        return {"xytext": (0, 6), "ha": "center", "va": "bottom"}
+    if gain <= min(before, after):
+        return {"xytext": (0, -6), "ha": "center", "va": "top"}
+    falls = after < gain
+    return {"xytext": (4 if falls else -4, 3), "ha": "left" if falls else "right", "va": "bottom"}
+
+
 def _gain(axes: Axes, times: Times, costs: Times) -> None:
     """Speed-up of the fastest setting over that which RCCL takes, by size."""
     sizes = list(times["ring/ll"])
@@ -236,18 +246,19 @@ def _gain(axes: Axes, times: Times, costs: Times) -> None:
         ]
         axes.plot(sizes, gains, "o-", color=colour, label=words)
         if colour == "#0072b2":
-            for nbytes, gain in zip(sizes, gains, strict=True):
+            for nbytes, gain, before, after in zip(
+                sizes, gains, [*gains[:1], *gains], [*gains[1:], gains[-1]], strict=False
+            ):
                 axes.annotate(
                     f"{gain:.2f}×",
                     (nbytes, gain),
-                    (0, 6),
                     textcoords="offset points",
-                    ha="center",
-                    fontsize=8,
+                    fontsize=9,
+                    **_beside(gain, before, after),
                 )
     axes.axhline(1, color="0.4", linewidth=1)
     axes.set_ylim(0.9, 1.85)
-    axes.set_ylabel("speed-up over RCCL's own choice")
+    axes.set_ylabel("speed-up over RCCL's own choice", fontsize=9)
     axes.set_title(
         "all_reduce, 64 ranks of MI300X in CPX/NPS4: derived from AMD's published times", fontsize=9
     )

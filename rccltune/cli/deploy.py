@@ -62,6 +62,7 @@ def deploy(
         lines = [f"{directory}: back to version {placed.name}; it was {placed.before}."]
         lines += [f"  {remark}" for remark in plain["remarks"]]
         lines.append("Jobs that run keep what they have opened.")
+        lines.append(_check_line(directory))
         console.result(plain, lay(lines))
         return
     console.say(f"Session: {session}")
@@ -110,10 +111,15 @@ def _text(done: Deployed) -> Laid:
         lines.append(f"  only for jobs that export RCCLTUNE_PLACEMENT={listed}")
     directory = shlex.quote(str(done.directory))
     lines += [
-        f"To check every node: srun --ntasks-per-node=1 -N NODES {directory}/check.sh",
+        _check_line(done.directory),
         f"To use it: . {directory}/env.sh",
         f"or: module use {directory}/modulefiles; module load rccltune",
     ]
     if placed.before not in (None, placed.name):
         lines.append(f"To go back: rccltune deploy --rollback {directory}")
     return lay(lines)
+
+
+def _check_line(directory: Path) -> str:
+    check = shlex.quote(str(directory / "check.sh"))
+    return f"To check every node: srun --ntasks-per-node=1 -N NODES {check}"

@@ -60,6 +60,9 @@ def fit(*, console: Console, sessions: tuple[Path, ...], transferbench: Path | N
         for done, limit in zip(fits, limits, strict=True)
     ]
     parts += [scale_text(models)] if models else []
+    if console.verbosity >= 0:
+        more = "" if console.verbosity else " (-v: every curve, and what the library predicted)"
+        parts.append(lay([f"Next: rccltune emit-config, rccltune plot{more}"]))
     plain = _plain(fits, limits, models) if console.as_json else None
     console.result(plain, lay(parts, gap="\n\n"))
 
@@ -92,16 +95,7 @@ def _text(done: FitDone, console: Console) -> Laid:
     """Where the fastest setting changes, and a line for each setting; the rest with -v."""
     if console.verbosity > 0:
         return _everything(done)
-    more = "" if console.verbosity < 0 else " (-v: every curve, and what the library predicted)"
-    return lay(
-        [
-            *_changes(done.crossovers),
-            "",
-            *_settings(done.curves),
-            "",
-            f"Next: rccltune emit-config, rccltune plot{more}",
-        ]
-    )
+    return lay([*_changes(done.crossovers), "", *_settings(done.curves)])
 
 
 def _changes(crossovers: tuple[Crossover, ...]) -> list[str]:

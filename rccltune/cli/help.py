@@ -104,6 +104,9 @@ def _is_usual(option: click.Option) -> bool:
     return option.usual if isinstance(option, Grouped) else "--help" in option.opts
 
 
+_UNBROKEN: Final = "\N{NON-BREAKING HYPHEN}"
+
+
 def _section(
     ctx: click.Context,
     formatter: click.HelpFormatter,
@@ -112,8 +115,11 @@ def _section(
 ) -> None:
     rows = [row for row in (one.get_help_record(ctx) for one in options) if row is not None]
     if rows:
+        # No line ends within a name: rccltune-session, --mode.
+        kept = [(name, text.replace("  [", " [").replace("-", _UNBROKEN)) for name, text in rows]
         with formatter.section(heading):
-            formatter.write_dl(rows)
+            formatter.write_dl(kept)
+        formatter.buffer = [text.replace(_UNBROKEN, "-") for text in formatter.buffer]
 
 
 verb: Callable[..., Callable[[Callable[..., Any]], Verb]] = partial(click.command, cls=Verb)

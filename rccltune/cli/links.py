@@ -69,6 +69,10 @@ def show_links(console: Console, request: LinkRequest, look: Callable[[], System
         console.say(f"not drawn: {error}")
     plain = links.links_as_plain(done, request.session, pictures)
     console.result(plain, _text(done, pictures))
+    if not done.failed:
+        console.say(
+            "Next: rccltune sweep --placement-of-ranks PLACE measures jobs on a few near devices."
+        )
     if done.failed:
         first = done.failed[0]
         raise LaunchError(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shlex
+import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -59,6 +60,9 @@ def plugin(*, console: Console, action: str | None, pid: int | None, python: str
     match action:
         case None | "path":
             console.result(str(path), str(path))
+            # A script that captures the path is spared a line in its log.
+            if sys.stdout.isatty():
+                console.say('Next: eval "$(rccltune plugin --env)" uses it in this shell.')
         case "env":
             export = f"export NCCL_TUNER_PLUGIN={shlex.quote(str(path))}"
             console.result({"NCCL_TUNER_PLUGIN": str(path)}, export)

@@ -198,7 +198,7 @@ def _measure(console: Console, prepared: Prepared, extras: Extras, *, force: boo
             command=shlex.join(["rccltune", *sys.argv[1:]]),
             force=force,
         )
-    text = _text(done, verbose=console.verbosity > 0)
+    text = _text(done, console.verbosity)
     console.event("done", done.as_plain(), text)
     extras.rates(console, prepared)
     extras.dump(console, prepared)
@@ -344,15 +344,16 @@ def _expected(prepared: Prepared) -> str:
     return said
 
 
-def _text(done: Swept, *, verbose: bool) -> Laid:
+def _text(done: Swept, verbosity: int) -> Laid:
     lines = [f"{done.n_samples} timings from {done.n_launches} launches in {done.session.path}"]
     if done.tuner is not None:
         lines.append(f"tuner that the library uses by itself: {done.tuner}")
-    if verbose:
+    if verbosity > 0:
         # Where they do not agree, a warning says so.
         lines += done.agreements.lines
     lines += _undecided(done)
-    lines.append("Next: rccltune fit, rccltune emit-config, rccltune plot")
+    if verbosity >= 0:
+        lines.append("Next: rccltune fit, rccltune emit-config, rccltune plot")
     return lay(lines)
 
 

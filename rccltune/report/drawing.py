@@ -238,7 +238,8 @@ def _row(
         if label is None:
             span = _span(band, place.across)
             label = (next(letters, "") or "…") if right - left >= BAND_TEXT else ""
-            keys.append(f"{label or '·'}: {band.name}, {span}")
+            # A letter stays with what it stands for.
+            keys.append(f"{label or '·'}:\N{NO-BREAK SPACE}{band.name}, {span}")
         boxes.append(Box(left, max(right, left + 0.5), label, band))
     return Row(name, TOP + number * (BAND + _BAND_GAP), tuple(boxes), tuple(keys))
 

@@ -216,7 +216,7 @@ def test_a_host_without_a_table_is_said_to_have_none(
     assert run(["plot", str(session)]) == 0
     said = capsys.readouterr()
     assert "predicted: no time that the library predicts is known here" in said.err
-    assert "-belief" not in said.out
+    assert "-predictions" not in said.out
 
 
 def test_a_choice_that_was_not_measured_has_no_loss(done: FitDone) -> None:
@@ -258,7 +258,7 @@ def test_plot_draws_one_for_each_target(folder: Path, tmp_path: Path) -> None:
     """Said to be simulated in the picture."""
     assert run(["plot", str(folder), "-o", str(tmp_path), "--format", "svg", "-q"]) == 0
     for collective in COLLECTIVES:
-        text = (tmp_path / f"{collective}-1n64r-belief.svg").read_text()
+        text = (tmp_path / f"{collective}-1n64r-predictions.svg").read_text()
         assert lacks(text, "SIMULATED") == []
         assert "predicts" in text
 

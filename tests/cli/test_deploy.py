@@ -190,7 +190,7 @@ def test_back_to_the_version_before(
     assert sourced(SITE)["NCCL_TUNER_PLUGIN"].split("/")[-2] != first
     assert run(["deploy", "--rollback", "site"]) == 0
     said = capsys.readouterr().out
-    assert lacks(said, f"version {first}", "to version") == []
+    assert lacks(said, f"version {first}", "to version", "check.sh") == []
     assert f"{RULES}: NOT VERIFIED" in said
     assert sourced(SITE)["NCCL_TUNER_PLUGIN"].split("/")[-2] == first
     assert run(["deploy", "--rollback", "site", "--json"]) == 7

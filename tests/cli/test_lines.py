@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import pty
 import subprocess
 import sys
 from pathlib import Path
@@ -156,4 +157,21 @@ def test_every_verb_ends_with_the_next_step(
         verb = (said.out + said.err).split(NEXT)[1].split()[0].strip(",")
         assert verb in group.list_commands(click.Context(group)), words
         assert run([*typed, "-q"]) == 0
-        assert "Next" not in capsys.readouterr().err, words
+        quiet = capsys.readouterr()
+        assert "Next" not in quiet.out + quiet.err, words
+
+
+@pytest.mark.usefixtures("stand_ins")
+def test_the_plugin_s_path_says_what_to_do_with_it_to_a_person_alone(tmp_path: Path) -> None:
+    """A script that captures the path gets nothing else, in its log neither."""
+    command = [sys.executable, "-m", "rccltune", "plugin", "--path"]
+    captured = subprocess.run(command, capture_output=True, text=True, check=True, cwd=tmp_path)
+    assert Path(captured.stdout.strip()).is_file()
+    assert captured.stderr == ""
+    terminal, end = pty.openpty()
+    with os.fdopen(terminal, "rb"):
+        told = subprocess.run(
+            command, stdout=end, stderr=subprocess.PIPE, text=True, check=True, cwd=tmp_path
+        )
+        os.close(end)
+    assert "rccltune plugin --env" in told.stderr

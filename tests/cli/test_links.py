@@ -79,6 +79,7 @@ def answer(capsys: pytest.CaptureFixture[str], *arguments: str) -> dict[str, Any
 def test_the_map_is_that_of_the_node(node: Node, capsys: pytest.CaptureFixture[str]) -> None:
     """Latency and bandwidth of each class as the node file has them: L, and bytes / (L + bytes/B)."""
     assert links(node(), "--repeats", "1") == 0
+    assert "--placement-of-ranks" in capsys.readouterr().err.splitlines()[-1]
 
     found = answer(capsys, None)
     assert [entry["link"] for entry in found["classes"]] == list(TABLE)

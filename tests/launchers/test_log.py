@@ -20,7 +20,7 @@ FOLDER = Path(os.environ.get("RCCLTUNE_LAUNCHERS") or REPOSITORY / ".venv-mpi")
 HOST = socket.gethostname().partition(".")[0]
 
 # A whole tune; tests/cli/test_lines.py has the same without Slurm at any size.
-pytestmark = [pytest.mark.mpi, pytest.mark.long]
+pytestmark = [pytest.mark.mpi, pytest.mark.long, pytest.mark.timeout(660)]
 
 TUNE = "--mode spx-nps1 --launcher srun --collective all_reduce --min-bytes 4K --max-bytes 1M"
 
@@ -51,7 +51,7 @@ def test_the_log_of_a_tune_is_read_like_a_page(queue: Slurm, tmp_path: Path) -> 
         env=environment,
         capture_output=True,
         text=True,
-        timeout=300,
+        timeout=600,
         check=False,
     )
     text = log.read_text(encoding="utf-8")

@@ -237,7 +237,7 @@ def drawn(given: PlotInput) -> Figure:
     """The figure of the one scene."""
     (scene,) = scenes(given)
     figures = figures_of(scene, frame_of(scene, "x", 1000))
-    return next(one for one in figures if one.name == "x-belief")
+    return next(one for one in figures if one.name == "x-predictions")
 
 
 def test_without_beliefs_every_file_is_as_before(two: PlotInput, tmp_path: Path) -> None:
@@ -247,5 +247,5 @@ def test_without_beliefs_every_file_is_as_before(two: PlotInput, tmp_path: Path)
         p.name: p.read_bytes() for p in draw_figures(replace(two, beliefs=()), tmp_path / "b", SVG)
     }
     (extra,) = with_them.keys() - without.keys()
-    assert extra == "all_reduce-1n64r-belief.svg"
+    assert extra == "all_reduce-1n64r-predictions.svg"
     assert {name: with_them[name] for name in without} == without

@@ -234,7 +234,7 @@ def test_two_fingers_show_a_part_larger(browser: Browser, written: Path) -> None
                 touch("touchMove", first + (last - first) * step / 4)
             touch("touchEnd")
 
-        spots = figure.locator(".spot")
+        spots = figure.locator("svg.plot .spot")
         places = "all => all.map(one => one.getBoundingClientRect().x)"
         before = spots.evaluate_all(places)
         moved(20, 60)

@@ -306,7 +306,7 @@ class TestTimes:
         crossing = time_data(only(published)).crossings[0]
         share = math.log(637 / 256) / math.log(4)
         assert crossing.time_us == pytest.approx(119 * (286 / 119) ** share)
-        assert crossing.label.startswith("tree/ll → tree/ll128  637 KiB  (bracket ")
+        assert crossing.label.startswith("tree/ll → tree/ll128 at 637 KiB (")
 
     def test_too_many_crossings_keep_the_rules_borders(
         self, make: SimpleNamespace, published: PlotInput
@@ -344,6 +344,13 @@ class TestChannels:
         found = {n: (us, str(setting)) for n, (us, setting) in line.fastest.items()}
         assert found == {2: (30.0, "ring/ll/2"), 4: (25.0, "tree/ll/4"), 8: (20.0, "tree/ll/8")}
         assert line.best_us == 20.0
+
+    def test_the_fewest_that_are_enough(self, make: SimpleNamespace) -> None:
+        """4 channels are 1 % behind the best with 16 and enough; 2 are 3 % behind and are not."""
+        times = {"ring/ll/2": 103.0, "ring/ll/4": 101.0, "ring/ll/8": 104.0, "ring/ll/16": 100.0}
+        curves = tuple(make.curve(name, {8: t}) for name, t in times.items())
+        (line,) = channel_data(only(PlotInput(curves=curves)))
+        assert line.fewest == 4
 
     def test_a_handful_of_sizes_with_both_ends(self, swept: PlotInput) -> None:
         """Six of eighteen, each with the five numbers that were swept."""

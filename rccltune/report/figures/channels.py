@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from rccltune.model import Setting
+from rccltune.model import AS_GOOD, Setting
 from rccltune.report.figures.scene import Scene
 
 MAX_SIZES: Final = 6
@@ -28,6 +28,12 @@ class ChannelLine:
     def best_us(self) -> float:
         """Least time at this size with any number of channels."""
         return min(time_us for time_us, _ in self.fastest.values())
+
+    @property
+    def fewest(self) -> int:
+        """The fewest channels whose time is within ``AS_GOOD`` of the least."""
+        most_us = self.best_us * (1 + AS_GOOD)
+        return min(n for n, (time_us, _) in self.fastest.items() if time_us <= most_us)
 
 
 def channel_data(scene: Scene) -> tuple[ChannelLine, ...]:

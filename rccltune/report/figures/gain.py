@@ -180,8 +180,7 @@ def _verified(
         frame,
         kind,
         title="verified, with the rules against the library's own choice",
-        words=f"Above 1 the site is faster with the rules. {_TURNS}, in {known.n_launches} "
-        f"launches.{old}",
+        words=f"Above 1 is faster with the rules. {_TURNS}, in {known.n_launches} launches.{old}",
         x=x,
         y=axes.ratios_axis(
             [value for v in drawn for value in (v.ratio, v.low, v.high)],

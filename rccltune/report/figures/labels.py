@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Sequence
+from typing import Final
 
 
 def capacity(height: float, low: float, high: float) -> int:
@@ -46,13 +48,16 @@ def _not_falling(values: Sequence[float]) -> list[float]:
     return [mean for mean, size in blocks for _ in range(size)]
 
 
+_SPACES: Final = re.compile(r"[^\S\N{NO-BREAK SPACE}]+")
+
+
 def wrap(text: str, width: float, measure: Callable[[str], float], at_most: int = 9) -> list[str]:
     """Lines of words no wider than ``width``; the last of so many ends in an ellipsis.
 
-    Whatever is wider than a line by itself is cut.
+    Whatever is wider than a line by itself is cut. A no-break space is no place to break.
     """
     lines: list[str] = []
-    words = text.split()
+    words = [word for word in _SPACES.split(text) if word]
     while words and len(lines) < at_most:
         line = words.pop(0)
         while words and measure(f"{line} {words[0]}") <= width:

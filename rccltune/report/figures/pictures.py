@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from rccltune.model import format_size, format_time
+from rccltune.model import AS_GOOD, format_size, format_time
 from rccltune.report.figure import Axis, Figure, Line, Point
 from rccltune.report.figures import axes, gain, times
 from rccltune.report.figures.axes import Frame, figure
 from rccltune.report.figures.bandwidth import BandwidthLine, bandwidth_data
-from rccltune.report.figures.channels import channel_data
+from rccltune.report.figures.channels import ChannelLine, channel_data
 from rccltune.report.figures.scene import Scene
 from rccltune.report.figures.speedup import HIGHEST, LOWEST, SpeedupData, SpeedupPoint, speedup_data
 from rccltune.report.figures.variants import variant_data
@@ -106,7 +106,8 @@ def _speedup_words(data: SpeedupData) -> str:
         said += " Broad strokes: what the rules choose."
     if data.faint:
         said += " Thin: other numbers of channels."
-    ratios = [p.ratio for one in (*data.leads, *data.faint) for p in one.points]
+    # Thin lines end at the edge, and have no markers to be put there.
+    ratios = [p.ratio for one in data.leads for p in one.points]
     edges = [f"below {LOWEST:g}×"] if min(ratios) < LOWEST else []
     edges += [f"above {HIGHEST:g}×"] if max(ratios) > data.reach[1] >= HIGHEST else []
     if edges:
@@ -235,7 +236,8 @@ def _channels(scene: Scene, frame: Frame) -> Figure | None:
         "channels",
         title="what more channels buy",
         words="The fastest setting with so many channels, over the fastest of all at that size; 1 "
-        "is the best. Each channel takes compute units from other kernels.",
+        "is the best. Each channel takes compute units from other kernels. Circled: the fewest "
+        f"within {100 * AS_GOOD:.0f} % of the best.",
         x=Axis(
             label="channels",
             low=counts[0] / 1.1,
@@ -246,7 +248,7 @@ def _channels(scene: Scene, frame: Frame) -> Figure | None:
         y=axes.ratios_axis(
             [point.y for line in lines for point in line.points], "time / least time"
         ),
-        lines=lines,
+        lines=[*lines, _fewest(data)],
         rows=tuple(
             (str(n), *(format_time(one.fastest[n][0]) if n in one.fastest else "–" for one in data))
             for n in counts
@@ -254,6 +256,21 @@ def _channels(scene: Scene, frame: Frame) -> Figure | None:
         header=("channels", *(line.name for line in lines)),
         level=(1.0, ""),
     )
+
+
+def _fewest(data: Sequence[ChannelLine]) -> Line:
+    """At each size the number of channels that no more of them improve on."""
+    points = tuple(
+        Point(
+            x=n,
+            y=line.fastest[n][0] / line.best_us,
+            words=f"{format_size(line.nbytes)}: {n} channels are enough",
+        )
+        for line in data
+        for n in (line.fewest,)
+    )
+    name = "the fewest that are enough"
+    return Line(name=name, points=points, ink="bad", marker="ring", joined=False, labelled=False)
 
 
 def _apart(counts: Sequence[int]) -> list[int]:

@@ -95,7 +95,7 @@ def _crossing_words(data: TimeData) -> str:
         said += " Broad strokes: what the rules choose."
     if data.crossings:
         listed = "; ".join(one.label for one in data.crossings)
-        said += f" The fastest setting changes at: {listed}."
+        said += f" The fastest setting changes: {listed}."
     if data.n_crossings_left_out:
         said += f" {data.n_crossings_left_out} more crossings are in fit.json."
     return said
@@ -185,7 +185,7 @@ def belief(scene: Scene, frame: Frame) -> Figure | None:
     lines += _beaten(data)
     return figure(
         frame,
-        "belief",
+        "predictions",
         title="measured, and what the library predicts by itself",
         words=_belief_words(data),
         x=x,
@@ -241,9 +241,9 @@ def _belief_words(data: BeliefData) -> str:
         return f"{said} At no size is its own choice beaten by more than {100 * AS_GOOD:.0f} %."
     worst = max(beaten, key=lambda one: one.loss or 0.0)
     return (
-        f"{said} At {len(beaten)} of {len(known)} sizes its own choice is beaten by more than "
-        f"{100 * AS_GOOD:.0f} %; most at {format_size(worst.nbytes)}, where {worst.choice} takes "
-        f"{100 * (worst.loss or 0.0):.0f} % longer than {worst.best}."
+        f"{said} Circled: its own choice is beaten by more than {100 * AS_GOOD:.0f} %, at "
+        f"{len(beaten)} of {len(known)} sizes; most at {format_size(worst.nbytes)}, where "
+        f"{worst.choice} takes {100 * (worst.loss or 0.0):.0f} % longer than {worst.best}."
     )
 
 

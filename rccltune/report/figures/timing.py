@@ -105,9 +105,10 @@ def _not_a_border(scene: Scene, crossover: Crossover) -> bool:
 
 def _crossing(scene: Scene, crossover: Crossover) -> Crossing:
     low, high = crossover.low_nbytes, crossover.high_nbytes
-    span = f"{crossover.evidence.value} {format_size(low)} to {format_size(high)}"
-    label = f"{crossover.below} → {crossover.above}  {format_size(crossover.at_nbytes)}"
-    label += f"  ({span})"
+    label = (
+        f"{crossover.below} → {crossover.above} at {format_size(crossover.at_nbytes)} "
+        f"({format_size(low)} to {format_size(high)})"
+    )
     return Crossing(
         crossover=crossover,
         time_us=_height(scene, crossover.below, crossover.at_nbytes),

@@ -30,7 +30,7 @@ def belief_section(found: Found) -> Section | None:
         "collective's part has it size by size."
     )
     return Section(
-        name="belief",
+        name="predictions",
         title="Measured against the library's own predictions",
         parts=(Part(title="", blocks=(Words(text=lead), _overview(checked))),),
     )

@@ -77,7 +77,7 @@ def _verified(known: Verification) -> Headline:
             points=(
                 how,
                 *((f"What took them away: {why}.",) if why else ()),
-                "No rule is left in the file. Use the site as it is.",
+                "No rule is left in the file: use nothing of it.",
             ),
         )
     by_collective = _by_collective(standing)
@@ -224,7 +224,7 @@ def chosen(found: Found) -> Headline:
         return Headline(
             claim=f"Nothing is to be won here: no setting beats {baseline_of(found)} by what a "
             "rule must gain.",
-            points=("No rule is written. Use the site as it is.", _unverified(found)),
+            points=("No rule is written: there is nothing to use.", _unverified(found)),
         )
     gaining = [zone for zone in zones if zone.gain is not None]
     if not gaining:

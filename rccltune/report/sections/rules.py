@@ -75,7 +75,7 @@ def _files(found: Found, zones: tuple[Zone, ...]) -> list[Block]:
     blocks: list[Block] = []
     for one in found.rules:
         if not one.file.rules:
-            blocks.append(Words(text=f"{one.path.name} has no rule: the site stays as it is."))
+            blocks.append(Words(text=f"{one.path.name} has no rule: the library chooses."))
             continue
         waits = {
             number
@@ -154,8 +154,8 @@ def _source(found: Found) -> str:
         "rounded here, and exact in the file."
     )
     said += (
-        " What is unproven there no repeats prove; its certainty is that its gain is no luck among "
-        "all settings and sizes."
+        " Unproven: no repeats prove this gain; how certain it is counts luck among all settings "
+        "and sizes."
     )
     if found.refused:
         said += " The verification of these rules failed: none of them is proven."

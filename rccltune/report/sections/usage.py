@@ -22,7 +22,7 @@ def use_section(found: Found) -> Section:
     """What to type, and the files themselves, so that the page alone is enough."""
     parts = [_use(found, one) for one in found.rules if one.file.rules]
     if not parts:
-        words = "There is no rule, so there is nothing to use: the site stays as it is."
+        words = "There is no rule, so there is nothing to use: the library chooses as before."
         if any(zone.setting for zone in found.drawn.zones) and not found.rules:
             words = "No rule file was written yet: rccltune emit-config writes one."
             if found.refused:
