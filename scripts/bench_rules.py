@@ -1,8 +1,6 @@
 """Rule files asked of the real RCCL: does each row run as it says, and every other size as without it?
 
-scripts/bench rules [--place spx-8 --place two-hosts ...] FILE...     needs scripts/fetch-rccl
-
-A row for groups (numPipeOps above 1) or registered buffers (regBuff 1) is asked of such calls too.
+scripts/bench rules [--place spx-8 --place two-hosts ...] [--calls] FILE...     needs scripts/fetch-rccl
 """
 
 from __future__ import annotations
@@ -57,6 +55,11 @@ def main() -> int:
     parser.add_argument(
         "--place", action="append", choices=PLACES, help="default: SPX and two hosts"
     )
+    parser.add_argument(
+        "--calls",
+        action="store_true",
+        help="also groups (numPipeOps above 1) and registered buffers (regBuff 1) that rows name",
+    )
     parser.add_argument("files", nargs="+", type=Path)
     said = parser.parse_args()
     library = library_or_exit()
@@ -79,7 +82,9 @@ def main() -> int:
         needs = tuple(NEEDS.findall(file.read_text(errors="replace")))
         text = file.read_text(errors="replace")
         for place, manner in (
-            (PLACES[name], manner) for name in names for manner in manners_of(text, PLACES[name])
+            (PLACES[name], manner)
+            for name in names
+            for manner in (SINGLE, *(manners_of(text, PLACES[name]) if said.calls else ()))
         ):
             found, where = Found(), f"{place.name}{manner.name}"
             for collective in COLLECTIVES:
@@ -147,9 +152,8 @@ REGISTERED: Final = (
 
 
 def manners_of(text: str, place: Place) -> Iterator[Manner]:
-    """Single calls, and what the file's rows beside name."""
+    """What the file's rows name beside single calls."""
     named = [fields[8:10] for fields in lines_of(text) if len(fields) > 8]
-    yield SINGLE
     for pipe_ops in sorted({int(ops[0]) for ops in named if ops[0].isdigit()} - {0, 1}):
         calls = pipe_ops * place.channels
         options = ("-m", str(calls))

@@ -82,7 +82,7 @@ def test_the_rules_of_the_example_job() -> None:
 )
 def test_rows_for_groups_and_registered_buffers(place: str) -> None:
     """Each runs in groups of as many calls, and with buffers registered by the program or for a graph; nowhere else."""
-    rows = asked("--place", place, Path(__file__).parent / "rows_of_calls.csv")
+    rows = asked("--place", place, "--calls", Path(__file__).parent / "rows_of_calls.csv")
     manners = [row[1].removeprefix(place).split()[:2] for row in rows]
     assert [options[0] for options in manners] == ["-m", "-m", "-R", "-G"]
     for _, _, sizes, ran, closed, wrong in rows:
