@@ -4,7 +4,8 @@ scripts/bench conform [--place NAME…]                what is recorded in examp
 scripts/bench conform --live [--ranks N] [--octaves N] [--save]      asks the real one (scripts/fetch-rccl)
 scripts/bench conform --asked|--env|--group|--costs [--live --save]      every setting asked for with
                 every number of channels; under variables that choose; in groups of calls (-m); what
-                a tuner is asked, its cost table to 0.1 ns (compiles a tuner)
+                a tuner is asked, its cost table to 0.1 ns (compiles a tuner), also of groups,
+                registered buffers and graphs
 """
 
 from __future__ import annotations
@@ -13,6 +14,7 @@ import argparse
 import csv
 import math
 import random
+import re
 import subprocess
 import sys
 import tempfile
@@ -45,6 +47,17 @@ CASES: Final[Mapping[str, Mapping[str, tuple[Mapping[str, str], tuple[str, ...]]
     "group": {f"-m {n}": ({}, ("-m", str(n))) for n in (2, 5, 20)},
 }
 COST_PLACES: Final = ("spx-8", "spx-2", "cpx-64", "two-hosts")
+# What else a tuner is told of: groups, buffers that are registered, by a program or for a graph.
+MANNERS: Final = (
+    "-m 64",
+    "-m 200",
+    "-R 1",
+    "-R 1 NCCL_LOCAL_REGISTER=1",
+    "-R 2 NCCL_LOCAL_REGISTER=1",
+    "-G 2",
+    "-G 2 NCCL_GRAPH_REGISTER=1",
+)
+ASKED: Final = (*COST_PLACES, *(f"{n} {m}" for n in ("spx-8", "two-hosts") for m in MANNERS))
 NATIVE: Final = Path(__file__).parents[1] / "native_plugin"
 CASE_PLACES: Final = ("spx-8", "cpx-4", "two-hosts")
 Choice = tuple[str, int]
@@ -168,7 +181,7 @@ def _costs(names: Sequence[str], library: Path | None, *, save: bool) -> int:
     """Questions to a tuner, and init's arguments, that are not the real library's."""
     print("| place | questions | alike |\n|---|--:|--:|")
     kept, lost = [], 0
-    for name in (name for name in COST_PLACES if name in names):
+    for name in (name for name in ASKED if name.split()[0] in names):
         real = questions(library, name) if library else recorded_questions(name)
         ours = questions(None, name)
         lost += len(real) - sum(map(alike, real, ours)) + abs(len(real) - len(ours))
@@ -186,14 +199,17 @@ def alike(one: str, other: str) -> bool:
     return all(a == b or math.isclose(float(a), float(b), rel_tol=1e-6) for a, b in pairs)
 
 
-def recorded_questions(place: str) -> list[str]:
-    """What the real library asks at a place, from the file."""
+def recorded_questions(asked: str) -> list[str]:
+    """What the real library asks at a place, and for a manner of calling, from the file."""
     lines = _file_of("costs").read_text(encoding="utf-8").splitlines()
-    return [line.split(",", 1)[1] for line in lines if line.startswith(f"{place},")]
+    return [line.split(",", 1)[1] for line in lines if line.startswith(f"{asked},")]
 
 
-def questions(library: Path | None, place: str) -> list[str]:
+def questions(library: Path | None, asked: str) -> list[str]:
     """Of the first rank, in the order in which they were asked; each once."""
+    place, *manner = asked.split()
+    sizes = POWERS if not manner else ("-b", "1K", "-e", "64M", "-f", "16")
+    options = (*sizes, *ONCE, *(word for word in manner if "=" not in word))
     with tempfile.TemporaryDirectory() as folder:
         tuner, path = Path(folder) / "asked.so", Path(folder) / "asked"
         command = ("cc", "-shared", "-fPIC", f"-I{NATIVE / 'include'}", "-D_GNU_SOURCE")
@@ -203,7 +219,8 @@ def questions(library: Path | None, place: str) -> list[str]:
         found: list[str] = []
         for collective in COLLECTIVES:
             variables = {**asking, **({} if library else WITHOUT)}
-            run(library, PLACES[place], collective, (*POWERS, *ONCE), variables)
+            variables.update(re.findall(r"(\w+)=(\w+)", asked))
+            run(library, PLACES[place], collective, options, variables)
             found += path.read_text().splitlines()
     return list(dict.fromkeys(found))
 

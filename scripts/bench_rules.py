@@ -1,6 +1,6 @@
 """Rule files asked of the real RCCL: does each row run as it says, and every other size as without it?
 
-scripts/bench rules [--place spx-8 --place two-hosts ...] FILE...     needs scripts/fetch-rccl
+scripts/bench rules [--place spx-8 --place two-hosts ...] [--calls] FILE...     needs scripts/fetch-rccl
 """
 
 from __future__ import annotations
@@ -8,7 +8,7 @@ from __future__ import annotations
 import argparse
 import re
 import sys
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import cache
 from pathlib import Path
@@ -32,6 +32,8 @@ SIZES: Final = ("-e", "512M", "-f", "2", "-n", "1", "-w", "0", "-c", "0")
 # Variables that a file of ours says it needs are set with and without the plugin.
 NEEDS: Final = re.compile(r"^#@ needs (\w+)=(\S+)$", re.MULTILINE)
 LL128: Final = ("RCCL_LL128_FORCE_ENABLE", "1")
+# What a group of calls adds up to grows with it, so its sizes end earlier.
+GROUPED: Final = ("-e", "4M", *SIZES[2:])
 # Powers of two; where a row has none of them, what lies between as well.
 STARTS: Final = (512, 640, 768, 896)
 
@@ -53,6 +55,11 @@ def main() -> int:
     parser.add_argument(
         "--place", action="append", choices=PLACES, help="default: SPX and two hosts"
     )
+    parser.add_argument(
+        "--calls",
+        action="store_true",
+        help="also groups (numPipeOps above 1) and registered buffers (regBuff 1) that rows name",
+    )
     parser.add_argument("files", nargs="+", type=Path)
     said = parser.parse_args()
     library = library_or_exit()
@@ -60,9 +67,12 @@ def main() -> int:
 
     @cache
     def untouched(
-        place: Place, collective: str, start: int, needs: tuple[tuple[str, str], ...]
+        place: Place,
+        collective: str,
+        options: tuple[str, ...],
+        variables: tuple[tuple[str, str], ...],
     ) -> list[RealCall]:
-        return run(library, place, collective, ("-b", str(start), *SIZES), dict(needs))
+        return run(library, place, collective, options, dict(variables))
 
     bad = 0
     print("| file | where | sizes with a row | ran as it says | closed by the library | else |")
@@ -70,39 +80,91 @@ def main() -> int:
     for file in said.files:
         named = "/".join(file.resolve().parts[-2:])
         needs = tuple(NEEDS.findall(file.read_text(errors="replace")))
-        for place in (PLACES[name] for name in names):
-            found = Found()
+        text = file.read_text(errors="replace")
+        for place, manner in (
+            (PLACES[name], manner)
+            for name in names
+            for manner in (SINGLE, *(manners_of(text, PLACES[name]) if said.calls else ()))
+        ):
+            found, where = Found(), f"{place.name}{manner.name}"
             for collective in COLLECTIVES:
                 offered = place.offered(collective, ll128=LL128 in needs)
-                rows = rows_of(file.read_text(errors="replace"), place, collective)
-                variables = {
-                    **dict(needs),
+                rows = rows_of(text, place, collective, manner)
+                site = (*needs, *manner.variables)
+                ours = {
                     "NCCL_TUNER_PLUGIN": str(plugin.library()),
                     "NCCL_TUNER_CONFIG_FILE": str(file.resolve()),
                 }
-                for start in starts_of(rows):
-                    options = ("-b", str(start), *SIZES)
+                for start in starts_of(rows, manner.calls):
+                    sizes = SIZES if manner.calls == 1 else GROUPED
+                    options = ("-b", str(start), *sizes, *manner.options)
                     try:
-                        ended = run(library, place, collective, options, variables)
+                        ended = run(library, place, collective, options, {**dict(site), **ours})
                     except LaunchError:
                         found.refused = True  # the plugin said why
                         break
-                    before = untouched(place, collective, start, needs)
+                    before = untouched(place, collective, options, site)
                     compare(found, rows, offered, before, ended)
             if found.refused:
-                print(f"| {named} | {place.name} | refused by the plugin | | | |", flush=True)
+                print(f"| {named} | {where} | refused by the plugin | | | |", flush=True)
             elif found.sizes:
                 counts = (found.sizes, found.ran, found.closed, len(found.wrong))
-                print(f"| {named} | {place.name} | {' | '.join(map(str, counts))} |", flush=True)
+                print(f"| {named} | {where} | {' | '.join(map(str, counts))} |", flush=True)
             for line in found.wrong:
-                print(f"  {place.name} {line}", file=sys.stderr)
+                print(f"  {where} {line}", file=sys.stderr)
             bad += len(found.wrong)
     return bad > 0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Manner:
+    """How calls are made, beside single ones of memory that is not registered.
+
+    Attributes:
+        calls: of a group.
+        pipe_ops: what a tuner is told of them.
+        registered: whether it is told that the buffers are.
+    """
+
+    name: str = ""
+    options: tuple[str, ...] = ()
+    variables: tuple[tuple[str, str], ...] = ()
+    calls: int = 1
+    pipe_ops: str = "1"
+    registered: str = "0"
+
+
+SINGLE: Final = Manner()
+REGISTERED: Final = (
+    Manner(
+        name=" -R 1",
+        options=("-R", "1"),
+        variables=(("NCCL_LOCAL_REGISTER", "1"),),
+        registered="1",
+    ),
+    Manner(
+        name=" -G 2",
+        options=("-G", "2"),
+        variables=(("NCCL_GRAPH_REGISTER", "1"),),
+        registered="1",
+    ),
+)
+
+
+def manners_of(text: str, place: Place) -> Iterator[Manner]:
+    """What the file's rows name beside single calls."""
+    named = [fields[8:10] for fields in lines_of(text) if len(fields) > 8]
+    for pipe_ops in sorted({int(ops[0]) for ops in named if ops[0].isdigit()} - {0, 1}):
+        calls = pipe_ops * place.channels
+        options = ("-m", str(calls))
+        yield Manner(name=f" -m {calls}", options=options, calls=calls, pipe_ops=str(pipe_ops))
+    if any(rest[1:] == ["1"] for rest in named):
+        yield from REGISTERED
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Row:
-    """What a tuner's row says of a call of one operation in unregistered memory."""
+    """What a tuner's row says of a call."""
 
     low: int
     high: int
@@ -110,20 +172,26 @@ class Row:
     channels: int
 
 
-def rows_of(text: str, place: Place, collective: str) -> list[Row]:
-    """Rows for the place, in order; read here, by the format's own documents, and not by rccltune."""
-    found = []
+def lines_of(text: str) -> Iterator[list[str]]:
+    """Fields of each row; read here, by the format's own documents, and not by rccltune."""
     for line in text.splitlines():
         fields = [part.strip().lower() for part in line.split("#")[0].split(",")]
-        if len(fields) < 8 or not fields[1].isdigit() or not fields[2].isdigit():
-            continue
+        if len(fields) >= 8 and fields[1].isdigit() and fields[2].isdigit():
+            yield fields
+
+
+def rows_of(text: str, place: Place, collective: str, manner: Manner) -> list[Row]:
+    """Rows for the place and such calls, in order."""
+    found = []
+    for fields in lines_of(text):
         name, low, high, algorithm, protocol, channels, nodes, ranks = fields[:8]
-        others = fields[8:10]
+        pipe_ops, registered = (*fields[8:10], "-1", "-1")[:2]
         if (
             name == collective_in_rules(collective)
             and nodes in ("-1", str(place.nodes))
             and ranks in ("-1", str(place.ranks))
-            and others in ([], ["-1"], ["-1", "-1"], ["1", "-1"], ["-1", "0"], ["1", "0"])
+            and pipe_ops in ("-1", manner.pipe_ops)
+            and registered in ("-1", manner.registered)
         ):
             setting = f"{algorithm}/{protocol}"
             row = Row(low=int(low), high=int(high), setting=setting, channels=int(channels))
@@ -131,9 +199,9 @@ def rows_of(text: str, place: Place, collective: str) -> list[Row]:
     return found
 
 
-def starts_of(rows: Sequence[Row]) -> tuple[int, ...]:
+def starts_of(rows: Sequence[Row], calls: int) -> tuple[int, ...]:
     """None where there is no row; finer grids where the first misses one."""
-    powers = [STARTS[0] << n for n in range(22)]
+    powers = [(STARTS[0] << n) * calls for n in range(22)]
     missed = any(all(not row.low <= power <= row.high for power in powers) for row in rows)
     return STARTS if missed else STARTS[: len(rows[:1])]
 

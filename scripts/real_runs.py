@@ -21,6 +21,7 @@ LINK_GBS: Final = 48.0
 # MSCCL's files are not in the package that was asked; with them the real library takes all_reduce of 8 ranks.
 WITHOUT: Final = {"RCCL_MSCCL_ENABLE": "0"}
 _ONE_HOST: Final = ("ring/ll", "ring/simple")
+_IN_CPX: Final = {8: 28, 16: 28, 32: 38, 64: 38}
 _HOSTS: Final = str(Path(__file__).parents[1] / "examples/nodes/two-mi300x.yaml")
 
 
@@ -37,6 +38,12 @@ class Place:
     def mode(self) -> str:
         """As the node file has it."""
         return str(load_node(node_path(self.node)).raw["hardware"]["mode"])
+
+    @property
+    def channels(self) -> int:
+        """That the real library gives its communicator, as its log says."""
+        in_spx = 64 if self.nodes > 1 else 56
+        return {2: 32, 4: 24}.get(self.ranks, in_spx if "spx" in self.mode else _IN_CPX[self.ranks])
 
     def offered(self, collective: str, *, ll128: bool = False) -> tuple[str, ...]:
         """Settings that this release lets a tuner choose (docs/real-library.md), LL128 forced on or not."""

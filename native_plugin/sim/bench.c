@@ -65,11 +65,10 @@ static struct call call_of(const struct bench *bench, struct counts counts, cons
         .in_place = in_place,
         .n_bytes = row->size * group,
         .count_bytes = counts.parameter * (size_t)dtype_bytes[dtype],
-        .n_pipe_ops = 1,
         .aggregated = (int)group,
         .grouped = group > 1 || o->n_gpus > 1,
         .graph = o->graph > 0,
-        .registered = o->registered > 0,
+        .registered = o->registered,
         .many_per_process = bench->ranks_per_proc > 1,
     };
     return call;

@@ -36,6 +36,7 @@ static void fill_table(struct comm *comm)
 void comm_prepare(struct comm *comm, const struct call *call)
 {
     comm->call = *call;
+    comm->call.n_pipe_ops = (call->aggregated + comm->n_channels - 1) / comm->n_channels;
     comm->memo.valid = false;
     comm->bypass = bypass_path(comm, call);
     if (comm->bypass == PATH_TUNED)
@@ -198,6 +199,14 @@ static void log_choice(const struct comm *comm, const struct decision *d, float 
                    d->algorithm, d->protocol, (double)cost);
 }
 
+/* What a tuner hears of buffers (RCCL 2.27.7, asked): unlike NCCL it registers those that a program
+ * hands it (-R 1) and a graph's where a variable says so alone; windows (-R 2) never are. */
+static int are_registered(const struct call *call)
+{
+    return (call->registered == 1 && env_number("NCCL_LOCAL_REGISTER", 0) != 0) ||
+           (call->graph && env_number("NCCL_GRAPH_REGISTER", 0) != 0);
+}
+
 static int decide(struct comm *comm, int local, struct decision *decision, float *cost)
 {
     const struct library *library = comm->library;
@@ -209,7 +218,7 @@ static int decide(struct comm *comm, int local, struct decision *decision, float
     bool tuned = comm->has_tuner[local] && comm->n_ranks > 1;
     if (tuned) {
         struct tuner_call question = {call->collective, call->n_bytes, call->n_pipe_ops,
-                                      call->registered, library->family->n_algorithms};
+                                      are_registered(call), library->family->n_algorithms};
         result = tuner_ask(&library->tuner, comm->contexts[local], &question, table, &n_channels,
                            &algorithm, &protocol);
         if (result != NCCL_SUCCESS)

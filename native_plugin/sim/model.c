@@ -199,9 +199,9 @@ float model_time(const struct model *model, int collective, int algorithm, int p
     const struct tables *t = tables_of(model->index);
     if (algorithm == ALGO_TREE || model->n_nodes > 1)
         bandwidth *= correction(t, algorithm == ALGO_TREE ? TREE : RING, protocol, n_bytes);
-    /* Tree pipelines what a group holds; NCCL_MAX_DEV_WORK_BATCH_COLLS is 14. */
-    int times = algorithm == ALGO_RING ? n_pipe_ops : (n_pipe_ops + 13) / 14;
-    return model->latency[collective][algorithm][protocol] * (float)times +
+    /* One collective is all that a batch of work holds in RCCL, so that trees do not pipeline what
+     * a group has either (2.27.7, asked). */
+    return model->latency[collective][algorithm][protocol] * (float)n_pipe_ops +
            (float)n_bytes / (1000.f * bandwidth);
 }
 

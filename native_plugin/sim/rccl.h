@@ -28,10 +28,11 @@ struct call {
     int collective, dtype, op, in_place;
     size_t n_bytes;     /* as a tuner sees it: of the whole group where several are aggregated */
     size_t count_bytes; /* count times element size: what the log prints */
-    int n_pipe_ops;
-    int aggregated; /* equal calls of one rank in a group: -m */
-    bool grouped;   /* inside ncclGroupStart/End */
-    bool graph, registered, many_per_process;
+    int n_pipe_ops;     /* of a group, by channel; comm_prepare reckons it */
+    int aggregated;     /* equal calls of one rank in a group: -m */
+    int registered;     /* as -R: 1 buffers, 2 windows */
+    bool grouped;       /* inside ncclGroupStart/End */
+    bool graph, many_per_process;
 };
 
 /* A communicator, as far as this process takes part in it. */

@@ -25,11 +25,8 @@ static void check(const struct bench *bench)
     const struct node *node = &bench->node;
     const struct options *o = &bench->options;
     int devices = node->ranks / node->nodes;
-    if (bench->collective >= N_TUNABLE)
-        sim_fail("over the real library only collectives that ask a tuner run, not %s",
-                 collective_names[bench->collective]);
-    if (o->registered > 0)
-        sim_fail("over the real library there is no -R");
+    if (bench->collective > COLL_ALLTOALL)
+        sim_fail("over the real library there is no %s", collective_names[bench->collective]);
     if (bench->n_nodes > 1 && bench->n_local > bench->n_ranks / bench->n_nodes)
         sim_fail("ranks of several hosts cannot be one process over the real library: it tells "
                  "hosts apart by process");
@@ -123,6 +120,27 @@ static void make_room(struct bench *bench, struct comm *comm)
     }
 }
 
+/* As rccl-tests: -R 1 registers both buffers of each rank with its communicator, -R 2 as windows
+ * that all ranks have alike.  They go with the communicator. */
+static void register_buffers(const struct bench *bench, struct comm *comm)
+{
+    size_t bytes = bench->options.max_bytes + 4096;
+    int result = real_rccl.group_start();
+    for (int i = 0; i < 2 * comm->n_local && result == NCCL_SUCCESS; i++) {
+        struct real_rank *rank = &comm->real->ranks[i / 2];
+        char *buffer = i % 2 == 0 ? rank->send : rank->receive;
+        void *handle;
+        real_hip.set_device(rank->device);
+        result = bench->options.registered == 1
+                     ? real_rccl.comm_register(rank->comm, buffer, bytes, &handle)
+                     : real_rccl.window_register(rank->comm, buffer, bytes, &handle, 1);
+    }
+    int ended = real_rccl.group_end();
+    result = result != NCCL_SUCCESS ? result : ended;
+    if (result != NCCL_SUCCESS)
+        test_failure(bench, result, real_last_error());
+}
+
 void real_init(struct bench *bench)
 {
     static struct unique_id ids[MAX_GROUPS];
@@ -142,6 +160,8 @@ void real_init(struct bench *bench)
     result = result != NCCL_SUCCESS ? result : ended;
     if (result != NCCL_SUCCESS)
         test_failure(bench, result, real_last_error());
+    for (int c = 0; c < bench->n_comms && bench->options.registered > 0; c++)
+        register_buffers(bench, &bench->comms[c]);
 }
 
 static int issue(const struct comm *comm, int local, const struct call *call)
@@ -169,6 +189,8 @@ static int issue(const struct comm *comm, int local, const struct call *call)
                                         rank->stream);
     case COLL_BROADCAST:
         return real_rccl.broadcast(send, receive, count, call->dtype, 0, rank->comm, rank->stream);
+    case COLL_ALLTOALL:
+        return real_rccl.all_to_all(send, receive, count, call->dtype, rank->comm, rank->stream);
     default:
         return real_rccl.reduce(send, receive, count, call->dtype, call->op, 0, rank->comm,
                                 rank->stream);
@@ -196,7 +218,9 @@ static struct decision decision_of(const struct comm *comm, const struct call *c
             sim_fail("the real library did not say what it ran for %s of %zu bytes (kernel '%s')",
                      collective_names[call->collective], call->n_bytes, ran->kernel);
         return (struct decision){
-            .path = ran->n_point_to_point > 0 ? PATH_DIRECT : PATH_MSCCL,
+            .path = ran->n_point_to_point == 0          ? PATH_MSCCL
+                    : call->collective == COLL_ALLTOALL ? PATH_P2P
+                                                        : PATH_DIRECT,
             .channels = (uint8_t)ran->grid,
         };
     }

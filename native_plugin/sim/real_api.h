@@ -30,6 +30,9 @@ extern struct real_rccl {
     int (*all_gather)(const void *, void *, size_t, int, void *, void *);
     int (*broadcast)(const void *, void *, size_t, int, int, void *, void *);
     int (*reduce)(const void *, void *, size_t, int, int, int, void *, void *);
+    int (*all_to_all)(const void *, void *, size_t, int, void *, void *);
+    int (*comm_register)(void *, void *, size_t, void **);
+    int (*window_register)(void *, void *, size_t, void **, int);
     /* Communicator, function, count, type, two that do not matter here, calls of a group;
      * algorithm, protocol, channels. */
     int (*get_algorithm)(void *, int, uint64_t, int, int, int, int, int *, int *, int *);

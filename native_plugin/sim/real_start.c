@@ -95,6 +95,9 @@ void real_load(void)
     FIND(library, real_rccl.all_gather, "ncclAllGather");
     FIND(library, real_rccl.broadcast, "ncclBroadcast");
     FIND(library, real_rccl.reduce, "ncclReduce");
+    FIND(library, real_rccl.all_to_all, "ncclAllToAll");
+    FIND(library, real_rccl.comm_register, "ncclCommRegister");
+    FIND(library, real_rccl.window_register, "ncclCommWindowRegister");
     FIND(library, real_rccl.get_algorithm, "rcclGetAlgoInfo");
     FIND(library, real_rccl.get_algorithm_name, "rcclGetAlgoName");
     FIND(library, real_rccl.get_protocol_name, "rcclGetProtocolName");

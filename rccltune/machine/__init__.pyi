@@ -64,6 +64,7 @@ from .placement import seating_of as seating_of
 from .placement import simulated_system as simulated_system
 from .process import circumstances as circumstances
 from .real_choices import RealCall as RealCall
+from .real_choices import check_real_starts as check_real_starts
 from .real_choices import live_choices as live_choices
 from .real_choices import read_calls as read_calls
 from .real_choices import real_calls as real_calls

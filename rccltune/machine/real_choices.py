@@ -103,6 +103,25 @@ def real_calls(
         return read_calls(folder / "ran")
 
 
+def check_real_starts(library: Path) -> None:
+    """Two ranks of a shipped node, before anything is measured with a library (half a second).
+
+    Raises:
+        MachineError: it does not load, or does not run over the stand-in HIP runtime.
+    """
+    node, two = timeless(load_node(node_path("mi300x-spx-nps1"))), Scale(n_nodes=1, n_ranks=2)
+    options = ("-b", "1K", "-e", "1K", *_ONCE)
+    try:
+        real_calls(library, node, two, "all_reduce", options, variables={}, mode="spx-nps1")
+    except LaunchError as error:
+        raise MachineError(
+            lay([f"{library.name} does not run on a simulated node", *str(error).splitlines()]),
+            where=str(library),
+            hint="RCCL 2.27 of ROCm 7 runs here; what it needs is looked for beside it, a newer C "
+            "library with its ld-linux-x86-64.so.2 too.",
+        ) from error
+
+
 def read_calls(path: Path) -> list[RealCall]:
     """What the simulated benchmark wrote of its calls (RCCLTUNE_SIM_RAN), a line each."""
     return [_call(line) for line in path.read_text(encoding="utf-8").splitlines()]

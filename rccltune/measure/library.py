@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING
 
 from rccltune import machine
 from rccltune.model import MachineError
@@ -12,9 +12,6 @@ from rccltune.releases import release_of, running_closed_tree
 
 if TYPE_CHECKING:
     from rccltune.measure.site import Site
-
-# What the benchmark does not do over the real library (native_plugin/sim/real.c).
-_NOT_REAL: Final = frozenset("R")
 
 
 def over_real(site: Site, library: Path, one_process: bool) -> Site:
@@ -33,10 +30,10 @@ def over_real(site: Site, library: Path, one_process: bool) -> Site:
     free = machine.free_mib(Path("/proc/meminfo").read_text(encoding="utf-8"))
     machine.check_real_memory(n_ranks, n_hosts, one_process=one_process, free_mib=free)
     version, words = machine.real_words(library)
+    machine.check_real_starts(library)
     start_s = machine.real_start_s(n_ranks, one_process=one_process)
     return replace(
         site,
-        help_letters=site.help_letters - _NOT_REAL,
         fingerprint=replace(site.fingerprint, runner=words),
         environment=(*site.environment, ("RCCLTUNE_SIM_LIBRCCL", str(library))),
         remarks=(*site.remarks, f"{words}; kernels are launched and not run: no result is checked"),

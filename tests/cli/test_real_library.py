@@ -77,6 +77,32 @@ def test_another_library_is_none(tmp_path: Path) -> None:
         real_words(file)
 
 
+def test_a_library_that_does_not_load_is_said_before_anything_is_measured(
+    stand_ins: None, here: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Exit code 4, the file and the loader's own words."""
+    file = here / "librccl.so.1"
+    file.write_bytes(b"RCCL version 2.27.7")
+    assert run(["sweep", *SMALL, "--librccl", str(file), "-o", "s"]) == 4
+    said = capsys.readouterr().err
+    assert str(file) in said
+    assert "file too short" in said
+    assert not (here / "s/launches").exists()
+
+
+def test_registered_buffers_and_alltoall_are_swept(fetched: Path, here: Path) -> None:
+    """The variant for registered buffers runs over the real library; alltoall as the library alone runs it."""
+    asked = (*REAL, "--min-bytes", "1K", "--max-bytes", "64K", "--factor", "8")
+    variant = ("--collective", "all_reduce", "--variant", "registered", "--setting", "tree/ll")
+    assert run(["sweep", *asked, *variant, "-o", "s"]) == 0
+    samples = [s for s in load_samples(open_session(here / "s"), Reporter()) if s.doubt is None]
+    found = {s.key.variant.name for s in samples if str(s.executed) == "tree/ll"}
+    assert "registered" in found
+    assert run(["sweep", *asked, "--collective", "alltoall", "-o", "t"]) == 0
+    alone = load_samples(open_session(here / "t"), Reporter())
+    assert {s.key.setting.role for s in alone if s.doubt is None} == {Role.BASELINE}
+
+
 def test_a_session_says_what_is_real_and_is_not_mixed(
     fetched: Path, here: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -295,20 +295,76 @@ def test_a_rule_cannot_reach_a_direct_all_gather(start: Start, tmp_path: Path) -
     assert settings == {(1 << 20, "direct"), (4 << 20, "direct"), (16 << 20, "ring/ll")}
 
 
+@pytest.mark.parametrize("mpirun", [False, True])
+def test_an_alltoall_runs_on_all_ranks(start: Start, mpirun: bool) -> None:
+    """Sends and receives, which ask no tuner; in place a rank keeps its own part and sends one less."""
+    options = ("-b", "1K", "-e", "16K", "-f", "16", "-n", "2", "-w", "0", "-c", "1")
+    ended = start("alltoall", *options, mpirun=mpirun)
+    assert ended.code == 0, ended.err
+    assert {(ran.rank, ran.setting) for ran in ended.ran} == {(rank, "p2p") for rank in range(8)}
+    at_1k = [ran.blocks for ran in ended.ran if ran.nbytes == 1024]
+    assert set(at_1k) == {8, 7}
+    rows = [line.split() for line in ended.out.splitlines() if re.match(r" +\d+ ", line)]
+    assert [(row[8], row[12]) for row in rows] == [("N/A", "N/A")] * 2
+
+
 @pytest.mark.parametrize(
-    ("benchmark", "options", "said"),
+    ("options", "variable", "heard"),
     [
-        ("alltoall", (), "only collectives that ask a tuner"),
-        ("all_reduce", ("-R", "1"), "no -R"),
+        (("-R", "0"), "NCCL_LOCAL_REGISTER", False),
+        (("-R", "1"), "", False),
+        (("-R", "1"), "NCCL_LOCAL_REGISTER", True),
+        (("-R", "2"), "NCCL_LOCAL_REGISTER", False),
+        (("-G", "2"), "", False),
+        (("-G", "2"), "NCCL_GRAPH_REGISTER", True),
     ],
 )
-def test_what_it_cannot_do_is_said(
-    start: Start, benchmark: str, options: tuple[str, ...], said: str
+def test_when_a_tuner_hears_of_registered_buffers(
+    start: Start, tmp_path: Path, options: tuple[str, ...], variable: str, heard: bool
 ) -> None:
+    """RCCL registers nothing by itself: not what -R 1 hands it, nor a graph's buffers; windows never."""
+    file = tmp_path / "rules.csv"
+    file.write_text("allreduce,0,1048576,tree,ll,-1,1,8,-1,1\n")
+    ended = start(
+        "all_reduce",
+        *("-b", "1K", "-e", "64K", "-f", "8", "-n", "1", "-w", "0", "-c", "0", *options),
+        variables={
+            "NCCL_TUNER_PLUGIN": str(plugin.library()),
+            "NCCL_TUNER_CONFIG_FILE": str(file),
+            **({variable: "1"} if variable else {}),
+        },
+    )
+    assert ended.code == 0, ended.err
+    assert {ran.setting for ran in ended.ran} == {"tree/ll" if heard else "ring/ll"}
+    assert {ran.rank for ran in ended.ran} == set(range(8))
+
+
+def test_another_file_of_the_library_elsewhere(start: Start, real: Path, tmp_path: Path) -> None:
+    """As a user's own build lies: another folder, another name, what it needs beside it."""
+    for each in real.parent.iterdir():
+        if each.is_file() and not each.is_symlink():
+            name = "own-build.so" if each == real else each.name
+            copy = tmp_path / name
+            try:
+                os.link(each, copy)
+            except OSError:
+                shutil.copy(each, copy)
+    for link in (one for one in real.parent.iterdir() if one.is_symlink()):
+        if not (tmp_path / link.name).exists() and "rccl" not in link.name:
+            (tmp_path / link.name).symlink_to(link.resolve().name)
+    own = {"RCCLTUNE_SIM_LIBRCCL": str(tmp_path / "own-build.so")}
+    options = ("-b", "1K", "-e", "16M", "-f", "16", "-n", "1", "-w", "0")
+    plain, ended = start("all_reduce", *options), start("all_reduce", *options, variables=own)
+    assert ended.code == 0, ended.err
+    assert f"real: {own['RCCLTUNE_SIM_LIBRCCL']}" in ended.out
+    assert collections.Counter(ended.ran) == collections.Counter(plain.ran)
+
+
+def test_what_it_cannot_do_is_said(start: Start) -> None:
     """And nothing is printed that could be taken for a result."""
-    ended = start(benchmark, "-b", "1K", "-e", "1K", *options)
+    ended = start("alltoallv", "-b", "1K", "-e", "1K")
     assert ended.code != 0
-    assert said in ended.err
+    assert "alltoallv" in ended.err
     assert not ended.ran
 
 

@@ -75,6 +75,21 @@ def test_the_rules_of_the_example_job() -> None:
     assert (closed, wrong) == ("0", "0")
 
 
+@pytest.mark.timeout(300)
+@pytest.mark.parametrize(
+    "place",
+    ["spx-8", *(pytest.param(p, marks=pytest.mark.long) for p in ("two-hosts", "cpx-64"))],
+)
+def test_rows_for_groups_and_registered_buffers(place: str) -> None:
+    """Each runs in groups of as many calls, and with buffers registered by the program or for a graph; nowhere else."""
+    rows = asked("--place", place, "--calls", Path(__file__).parent / "rows_of_calls.csv")
+    manners = [row[1].removeprefix(place).split()[:2] for row in rows]
+    assert [options[0] for options in manners] == ["-m", "-m", "-R", "-G"]
+    for _, _, sizes, ran, closed, wrong in rows:
+        assert int(ran) > 0
+        assert (int(ran) + int(closed), wrong) == (int(sizes), "0")
+
+
 def test_a_file_that_the_plugin_refuses_is_nobodys_rules(shared_data: Path) -> None:
     """AMD's own test asset with mistakes in it."""
     file = shared_data / "configs/amd_test_incorrect_values_config.conf"
