@@ -3,7 +3,7 @@
     import rccltune
 
     session = rccltune.load("rccltune-session")
-    session.samples        # pandas DataFrames: samples, curves, crossovers, rules, verdict
+    session.samples        # pandas DataFrames: samples, curves, crossovers, rules, verdict, …
     rccltune.api.fit("rccltune-session")
 
 No function prints or exits. What the command line would say goes to the logger ``rccltune``; what

@@ -4,26 +4,30 @@ from __future__ import annotations
 
 import io
 import os
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 from rccltune import fit, session, verify
+from rccltune.api.frames import frame
 from rccltune.api.listening import Logging
-from rccltune.model import Collective, CurveKey, InputFileError, Target, View
-from rccltune.rules import StatedHole, read_rules
+from rccltune.api.rule_files import RULES, rule_rows
+from rccltune.model import Target, View
 
 if TYPE_CHECKING:
     from pandas import DataFrame
 
 _RULE_FILES: Final = ("rccl_tuner_*.csv", "*/rccl_tuner_*.csv")
-_KEY: Final = {
+_TARGET: Final = {
     "collective": "str",
     "n_nodes": "int64",
     "n_ranks": "int64",
     "rank_placement": "str",
     "variant": "str",
+}
+_KEY: Final = {
+    **_TARGET,
     "placement": "str",
     "dtype": "str",
     "redop": "str",
@@ -59,18 +63,22 @@ _CROSSOVERS: Final = {
     "high_nbytes": "float64",
     "evidence": "str",
 }
-_RULES: Final = {
-    "file": "str",
-    "line": "Int64",
-    "collective": "str",
-    "n_nodes": "Int64",
-    "n_ranks": "Int64",
-    "min_nbytes": "int64",
-    "max_nbytes": "int64",
+_PREDICTIONS: Final = {
+    **_TARGET,
+    "nbytes": "int64",
     "setting": "str",
-    "fallback": "bool",
-    "vendor": "bool",
-    "reason": "str",
+    "predicted_us": "float64",
+}
+_OWN_CHOICES: Final = {
+    **_KEY,
+    "nbytes": "int64",
+    "setting": "str",
+    "time_us": "float64",
+    "predicted_us": "float64",
+    "fastest": "str",
+    "fastest_variant": "str",
+    "fastest_us": "float64",
+    "loss": "float64",
 }
 _VERDICT: Final = {
     "file": "str",
@@ -167,7 +175,7 @@ class Loaded:
         """
         rows = (
             {
-                **_key_row(curve.key),
+                **_key_row(curve.key.target, curve.key.view),
                 "setting": str(curve.key.setting),
                 "nbytes": point.nbytes,
                 "time_us": point.time_us,
@@ -182,7 +190,7 @@ class Loaded:
             for curve in self.fitted.curves
             for point in curve.points
         )
-        return _frame(rows, _CURVES)
+        return frame(rows, _CURVES)
 
     @cached_property
     def crossovers(self) -> DataFrame:
@@ -193,7 +201,7 @@ class Loaded:
         """
         rows = (
             {
-                **_target_row(one.target, one.view),
+                **_key_row(one.target, one.view),
                 "below": str(one.below),
                 "above": str(one.above),
                 "at_nbytes": one.at_nbytes,
@@ -203,20 +211,74 @@ class Loaded:
             }
             for one in self.fitted.crossovers
         )
-        return _frame(rows, _CROSSOVERS)
+        return frame(rows, _CROSSOVERS)
+
+    @cached_property
+    def predictions(self) -> DataFrame:
+        """A row for each setting that the library offers by itself, at each size of its table.
+
+        ``nbytes``, ``setting``, ``predicted_us`` (what the library's own model says; missing where
+        it shows no times). Empty where no launch wrote the table down.
+
+        Raises:
+            TooLittleDataError: no usable sample.
+        """
+        rows = (
+            {
+                **_target_row(belief.target),
+                "nbytes": belief.nbytes,
+                "setting": str(setting),
+                "predicted_us": predicted_us,
+            }
+            for belief in self.fitted.beliefs
+            for setting, predicted_us in belief.offered
+        )
+        return frame(rows, _PREDICTIONS)
+
+    @cached_property
+    def own_choices(self) -> DataFrame:
+        """A row for each measured size: what the library takes by itself, and the fastest.
+
+        ``nbytes``, ``setting`` (what it was seen to run, else the least of its table; missing where
+        neither is known), ``time_us`` (measured; the baseline's where it ran that and nobody asked
+        for it; missing where there is neither),
+        ``predicted_us`` (what the library's model says of it), ``fastest`` (setting measured
+        fastest), ``fastest_variant`` (environment in which), ``fastest_us``, ``loss``
+        (``time_us / fastest_us - 1``, 0.1 is 10 % slower). Out-of-place times where there are some.
+        Empty where no launch wrote the library's table down.
+
+        Raises:
+            TooLittleDataError: no usable sample.
+        """
+        checked = fit.check_beliefs(self.fitted.beliefs, self.fitted.curves)
+        rows = (
+            {
+                **_key_row(of.target, of.view),
+                "nbytes": one.nbytes,
+                "setting": str(one.choice) if one.choice else None,
+                "time_us": one.choice_us,
+                "predicted_us": one.predicted_us,
+                "fastest": str(one.best),
+                "fastest_variant": one.best_variant.name if one.best_variant else None,
+                "fastest_us": one.best_us,
+                "loss": one.loss,
+            }
+            for of in checked
+            for one in of.held
+        )
+        return frame(rows, _OWN_CHOICES)
 
     @cached_property
     def rules(self) -> DataFrame:
         """A row for each rule and each stated gap of the session's rule files.
 
-        ``file`` (in the session), ``line``, ``min_nbytes``, ``max_nbytes`` (inclusive), ``setting``
-        (missing in a gap), ``fallback``, ``vendor``, ``reason`` (of a gap). ``n_nodes`` and
-        ``n_ranks`` are missing where any will do. Empty where there is no rule file.
+        The columns of :func:`read_rules`; ``file`` is relative to the session. Empty where there is
+        no rule file.
 
         Raises:
             InputFileError: a file that the plugin would refuse.
         """
-        return _frame(self._rule_rows(), _RULES)
+        return frame(self._rule_rows(), RULES)
 
     @cached_property
     def verdict(self) -> DataFrame:
@@ -227,33 +289,11 @@ class Loaded:
         the idle plugin was from itself), ``n_launches``, ``n_wrong``, ``judgement`` (``better``,
         ``same``, ``undecided``, ``worse``, ``wrong``). Empty where nothing was verified.
         """
-        return _frame(self._verdict_rows(), _VERDICT)
+        return frame(self._verdict_rows(), _VERDICT)
 
     def _rule_rows(self) -> Iterator[dict[str, Any]]:
         for path in self._rule_files():
-            name = str(path.relative_to(self.path))
-            read = read_rules(path.read_bytes())
-            if read.errors:
-                raise InputFileError(
-                    "the plugin would refuse this rule file",
-                    where=f"{path}:{read.errors[0].line}",
-                    hint=f"rccltune explain {path} has every mistake.",
-                )
-            for rule in read.rules:
-                yield {
-                    "file": name,
-                    "line": rule.line,
-                    "collective": rule.collective.value,
-                    "n_nodes": rule.n_nodes,
-                    "n_ranks": rule.n_ranks,
-                    "min_nbytes": rule.min_nbytes,
-                    "max_nbytes": rule.max_nbytes,
-                    "setting": str(rule.setting),
-                    "fallback": rule.fallback,
-                    "vendor": rule.vendor,
-                }
-            for hole in read.holes:
-                yield {"file": name, "fallback": False, "vendor": False, **_hole_row(hole)}
+            yield from rule_rows(path, str(path.relative_to(self.path)))
 
     def _rule_files(self) -> list[Path]:
         found = (path for pattern in _RULE_FILES for path in sorted(self.path.glob(pattern)))
@@ -265,7 +305,7 @@ class Loaded:
             for one in read.verdicts if read is not None else ():
                 yield {
                     "file": path.name,
-                    **_target_row(one.target, one.view),
+                    **_key_row(one.target, one.view),
                     "nbytes": one.nbytes,
                     "baseline_us": one.baseline_us,
                     "tuned_us": one.tuned_us,
@@ -279,17 +319,9 @@ class Loaded:
                 }
 
 
-def _key_row(key: CurveKey) -> dict[str, Any]:
-    return _target_row(key.target, key.view)
-
-
-def _target_row(target: Target, view: View) -> dict[str, Any]:
+def _key_row(target: Target, view: View) -> dict[str, Any]:
     return {
-        "collective": target.collective.value,
-        "n_nodes": target.scale.n_nodes,
-        "n_ranks": target.scale.n_ranks,
-        "rank_placement": target.rank_placement,
-        "variant": target.variant.name,
+        **_target_row(target),
         "placement": view.placement.value,
         "dtype": view.dtype,
         "redop": view.redop,
@@ -297,24 +329,11 @@ def _target_row(target: Target, view: View) -> dict[str, Any]:
     }
 
 
-def _hole_row(hole: StatedHole) -> dict[str, Any]:
-    """A section is ``allreduce nodes=1 ranks=64``; files without sections say nothing."""
-    words = hole.section.split()
-    said = dict(word.split("=", 1) for word in words[1:] if "=" in word)
+def _target_row(target: Target) -> dict[str, Any]:
     return {
-        "collective": Collective.parse(words[0]).value if words else None,
-        "n_nodes": int(said["nodes"]) if "nodes" in said else None,
-        "n_ranks": int(said["ranks"]) if "ranks" in said else None,
-        "min_nbytes": hole.min_nbytes,
-        "max_nbytes": hole.max_nbytes,
-        "reason": hole.reason,
+        "collective": target.collective.value,
+        "n_nodes": target.scale.n_nodes,
+        "n_ranks": target.scale.n_ranks,
+        "rank_placement": target.rank_placement,
+        "variant": target.variant.name,
     }
-
-
-def _frame(rows: Iterable[Mapping[str, Any]], columns: Mapping[str, str]) -> DataFrame:
-    """A table with these columns and their kinds, empty ones too; text keeps what is missing."""
-    import pandas as pd
-
-    kinds = {name: "object" if kind == "str" else kind for name, kind in columns.items()}
-    made: DataFrame = pd.DataFrame(list(rows), columns=list(columns)).astype(kinds)
-    return made

@@ -263,8 +263,9 @@ _TABLE: Final = (
     "tuner table of its own there, which any plugin replaces, also at sizes that no rule covers."
 )
 _LAUNCHES: Final = (
-    "nothing to do: the site has no tuner, so launches differ in themselves there, and gains are "
-    "taken against the faster of the two. More --repeats, or --runner torch, show smaller gains."
+    "nothing to do: without rccltune no tuner is loaded here, so the plugin replaces none and only "
+    "the launches differ from each other. Gains are compared with the faster of the two. To show "
+    "smaller gains, measure with more --repeats or with --runner torch."
 )
 
 

@@ -30,7 +30,7 @@ from rccltune.model import (
     TooLittleDataError,
 )
 
-TABLES = ("samples", "curves", "crossovers", "rules", "verdict")
+TABLES = ("samples", "curves", "crossovers", "predictions", "own_choices", "rules", "verdict")
 VERBS = sorted(set(api.__all__) - {"Loaded", "load"})
 
 
@@ -93,6 +93,55 @@ def test_curves_and_crossovers_are_the_fits(made: Path) -> None:
     assert set(crossed["evidence"]) <= {"interval", "bracket"}
 
 
+def test_predictions_are_the_librarys_table(made: Path) -> None:
+    """As fit.json has them; the choice is the least of them, and its loss is of measured times."""
+    loaded = rccltune.load(made)
+    kept = json.loads((made / "fit.json").read_text())["beliefs"]
+    offered = [(one["nbytes"], *pair) for one in kept for pair in one["offered"]]
+    predictions = loaded.predictions
+    assert predictions["nbytes"].tolist() == [one[0] for one in offered]
+    settings = [f"{one['algorithm']}/{one['protocol']}" for _, one, _ in offered]
+    assert predictions["setting"].tolist() == settings
+    assert predictions["predicted_us"].tolist() == pytest.approx([one[2] for one in offered])
+    choices = loaded.own_choices
+    assert len(choices) > 5
+    assert set(choices["placement"]) == {"out"}
+    curves = loaded.curves
+    out = curves[curves["placement"] == "out"].set_index(["nbytes", "variant", "setting"])
+    for row in choices[choices["variant"] == "default"].itertuples():
+        times = out["time_us"][row.nbytes]
+        own = times["default"]
+        # Where nobody asked for its choice, that is what ran without rccltune.
+        assert row.time_us == own.get(row.setting, own["baseline"])
+        forced = [us for (_, setting), us in times.items() if "/" in setting]
+        assert row.fastest_us == min([*forced, row.time_us])
+        if row.fastest != row.setting:
+            assert row.fastest_us == times[row.fastest_variant][row.fastest]
+        assert row.loss == pytest.approx(row.time_us / row.fastest_us - 1)
+        table = predictions[
+            (predictions["variant"] == "default") & (predictions["nbytes"] == row.nbytes)
+        ].set_index("setting")["predicted_us"]
+        assert row.predicted_us == table[row.setting]
+
+
+def test_a_rule_file_is_a_table(made: Path, tmp_path: Path) -> None:
+    """With a session's columns; what the plugin would refuse, and what is not there, is said."""
+    [path] = made.glob("rccl_tuner_*.csv")
+    read = api.read_rules(path)
+    assert set(read["file"]) == {str(path)}
+    pd.testing.assert_frame_equal(
+        read.drop(columns="file"), rccltune.load(made).rules.drop(columns="file")
+    )
+    file = tmp_path / "theirs.csv"
+    file.write_text("allreduce,0,1024,tree,ll,-1,1,64,-1,-1\n")
+    [row] = api.read_rules(file).to_dict("records")
+    assert (row["setting"], row["max_nbytes"], row["n_ranks"]) == ("tree/ll", 1024, 64)
+    file.write_text("allreduce,0,1024,bush,ll,-1,1,64,-1,-1\n")
+    for bad in (file, tmp_path / "none.csv"):
+        with pytest.raises(InputFileError):
+            api.read_rules(bad)
+
+
 def test_rules_are_the_rule_files(made: Path) -> None:
     """Rows and holes of the CSV, and no candidate's."""
     loaded = rccltune.load(made)
@@ -129,6 +178,7 @@ def test_what_is_not_there_is_an_empty_table(tmp_path: Path, repository: Path) -
     loaded = rccltune.load(folder)
     assert not loaded.simulated
     assert (len(loaded.rules), len(loaded.verdict)) == (0, 0)
+    assert (len(loaded.predictions), len(loaded.own_choices)) == (0, 0)
     assert loaded.rules["max_nbytes"].dtype == "int64"
     assert loaded.verdict["ratio"].dtype == "float64"
     assert loaded.verdict["ratio"].max() is not None
@@ -175,7 +225,7 @@ def test_verbs_are_documented_and_typed(repository: Path) -> None:
         verb = getattr(api, name)
         signature = inspect.signature(verb)
         assert verb.__doc__, name
-        assert f"`{name}(" in text, name
+        assert re.search(rf"`(api\.)?{name}\(", text), name
         assert signature.return_annotation is not inspect.Signature.empty, name
         for argument in signature.parameters.values():
             assert argument.annotation is not inspect.Parameter.empty, (name, argument)

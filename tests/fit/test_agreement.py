@@ -263,7 +263,7 @@ def test_without_any_tuner_a_rule_must_beat_the_faster_of_silence_and_site() -> 
         assert made[1024 << i] == pytest.approx(wanted)
     (silence,) = fit.silences(curves)
     (notice,) = fit.silence_notices([silence], tunerless=True)
-    assert "the site has no tuner" in notice.remedy
+    assert "no tuner is loaded" in notice.remedy
 
 
 def test_an_end_that_differs_gives_nothing_beyond_it() -> None:

@@ -284,7 +284,25 @@ def test_a_narrow_window_cuts_nothing_off(browser: Browser, written: Path) -> No
     """A phone: nothing is wider than the window but what scrolls in a frame of its own."""
     with Opened(browser, written, viewport={"width": 360, "height": 700}) as page:
         assert page.evaluate("document.documentElement.scrollWidth") <= 360
-        assert page.locator(".narrow").first.is_visible()
+
+
+@pytest.mark.parametrize("width", [390, 1280])
+def test_what_scrolls_sideways_says_so(browser: Browser, written: Path, width: int) -> None:
+    """Figures and tables alike, unfolded too, and only those that do."""
+    with Opened(browser, written, viewport={"width": width, "height": 800}) as page:
+        page.evaluate("document.querySelectorAll('details').forEach(e => { e.open = true; })")
+        page.evaluate("new Promise(done => requestAnimationFrame(() => setTimeout(done)))")
+        boxes = page.evaluate(
+            """[...document.querySelectorAll(".wide")].map(e => [
+                e.classList.contains("drawing"),
+                e.scrollWidth > e.clientWidth,
+                e.previousElementSibling.matches(".narrow")
+                    && getComputedStyle(e.previousElementSibling).display !== "none"])"""
+        )
+        assert all(cut == told for _, cut, told in boxes)
+        cut = {drawn for drawn, is_cut, _ in boxes if is_cut}
+        assert cut == ({True, False} if width == 390 else set())
+        assert not all(is_cut for _, is_cut, _ in boxes)
 
 
 @pytest.mark.long

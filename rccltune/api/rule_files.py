@@ -1,0 +1,88 @@
+"""A rule file as a table."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
+
+from rccltune import rules
+from rccltune.api.arguments import Place
+from rccltune.api.frames import frame
+from rccltune.model import Collective, InputFileError
+
+if TYPE_CHECKING:
+    from pandas import DataFrame
+
+RULES: Final = {
+    "file": "str",
+    "line": "Int64",
+    "collective": "str",
+    "n_nodes": "Int64",
+    "n_ranks": "Int64",
+    "min_nbytes": "int64",
+    "max_nbytes": "int64",
+    "setting": "str",
+    "fallback": "bool",
+    "vendor": "bool",
+    "reason": "str",
+}
+
+
+def read_rules(rule_file: Place) -> DataFrame:
+    """A row for each rule and each stated gap of a rule file, anybody's.
+
+    ``file`` (as given), ``line``, ``collective``, ``n_nodes``, ``n_ranks`` (missing where any will
+    do), ``min_nbytes``, ``max_nbytes`` (bytes as a tuner sees them, inclusive), ``setting``
+    (missing in a gap), ``fallback``, ``vendor``, ``reason`` (of a gap).
+
+    Raises:
+        InputFileError: the file cannot be read, or the plugin would refuse it.
+    """
+    return frame(rule_rows(Path(rule_file), str(rule_file)), RULES)
+
+
+def rule_rows(path: Path, name: str) -> Iterator[dict[str, Any]]:
+    """Rules in file order, then gaps; the column ``file`` says the name."""
+    try:
+        content = path.read_bytes()
+    except OSError as error:
+        raise InputFileError(
+            f"this rule file cannot be read: {error.strerror}", where=str(path)
+        ) from error
+    read = rules.read_rules(content)
+    if read.errors:
+        raise InputFileError(
+            "the plugin would refuse this rule file",
+            where=f"{path}:{read.errors[0].line}",
+            hint=f"rccltune explain {path} has every mistake.",
+        )
+    for rule in read.rules:
+        yield {
+            "file": name,
+            "line": rule.line,
+            "collective": rule.collective.value,
+            "n_nodes": rule.n_nodes,
+            "n_ranks": rule.n_ranks,
+            "min_nbytes": rule.min_nbytes,
+            "max_nbytes": rule.max_nbytes,
+            "setting": str(rule.setting),
+            "fallback": rule.fallback,
+            "vendor": rule.vendor,
+        }
+    for hole in read.holes:
+        yield {"file": name, "fallback": False, "vendor": False, **_hole_row(hole)}
+
+
+def _hole_row(hole: rules.StatedHole) -> dict[str, Any]:
+    """A section is ``allreduce nodes=1 ranks=64``; files without sections say nothing."""
+    words = hole.section.split()
+    said = dict(word.split("=", 1) for word in words[1:] if "=" in word)
+    return {
+        "collective": Collective.parse(words[0]).value if words else None,
+        "n_nodes": int(said["nodes"]) if "nodes" in said else None,
+        "n_ranks": int(said["ranks"]) if "ranks" in said else None,
+        "min_nbytes": hole.min_nbytes,
+        "max_nbytes": hole.max_nbytes,
+        "reason": hole.reason,
+    }
