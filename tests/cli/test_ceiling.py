@@ -223,7 +223,7 @@ class TestTheStandIn:
 
     NODE = ("mi300x", "spx-nps1")
     SIZES = ("--collective", "all_reduce", "--min-bytes", "32M", "--max-bytes", "1G")
-    # docs/node-file.md: sendrecv of two devices over one link, 64 MiB in 1456.1 us.
+    # mi300x-cpx-nps4.yaml: sendrecv of two devices over one link, 64 MiB in 1456.1 us.
     RATE = 64 * 2**20 / 1456.1e-6 / 1e9
 
     def program(self, n: int = 8) -> Path:

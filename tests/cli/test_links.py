@@ -28,7 +28,7 @@ pytestmark = pytest.mark.usefixtures("stand_ins")
 
 Node = Callable[..., Path]
 SESSION = Path("rccltune-session")
-# docs/node-file.md: microseconds and GB/s of each class of links on the shipped CPX node.
+# mi300x-cpx-nps4.yaml: microseconds and GB/s of each class of links on the shipped CPX node.
 TABLE = {
     "same-iod": (12.8, 331.0),
     "same-oam": (13.6, 170.0),

@@ -2,16 +2,13 @@
 "use strict";
 const HINT = "Point at markers, or tab to them and use the arrow keys, to read values. Drag over a part, or spread two fingers on it, to see it larger.";
 
-// The hint above a figure or a table is there while a part of it is out of sight.
+// Says what scrolls sideways, where it does.
 document.querySelectorAll(".narrow").forEach(function (hint) {
   const wide = hint.nextElementSibling;
   new ResizeObserver(function () {
-    const cut = wide.scrollWidth > wide.clientWidth;
-    hint.classList.toggle("cut", cut);
-    hint.classList.toggle("fits", !cut);
+    hint.dataset.cut = wide.scrollWidth > wide.clientWidth;
   }).observe(wide);
 });
-
 document.querySelectorAll("svg.plot").forEach(function (plot) {
   const figure = plot.closest("figure");
   const readout = figure.querySelector(".readout");
