@@ -90,7 +90,7 @@ def differences(line: Line, base: Line) -> dict[int, Difference]:
     found = {}
     for n in sorted(line.points.keys() & base.points.keys()):
         ours, theirs = (between_passes(one.points[n]) for one in (line, base))
-        passes = {name: own + theirs.get(name, 0.0) for name, own in ours.items()}
+        passes = {name: own + theirs[name] for name, own in ours.items() if name in theirs}
         found[n] = difference(line.launches[n], base.launches[n], passes)
     return found
 

@@ -50,8 +50,6 @@ Logs = Mapping[int, float]
 
 # Weight of a stated prior beside what launches say, in degrees of freedom.
 _PRIOR: Final = 8.0
-# Degrees of freedom of what three passes of each side say of a launch.
-_OF_PASSES: Final = 4.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -129,7 +127,8 @@ class Inside:
         if view not in self._pairs:
             return Spread(prior_variance(nbytes, paired=True), _SURE)
         passes = self._passes[view][nbytes]
-        passes = replace(passes, variance=max(passes.variance, _usual_passes([held], nbytes)))
+        own = _usual_passes([held], nbytes).variance
+        passes = replace(passes, variance=max(passes.variance, own))
         return max((self._pairs[view][nbytes], passes), key=lambda one: one.variance)
 
 
@@ -209,15 +208,18 @@ def _between_passes(board: Board, view: int) -> dict[int, Spread]:
     A pass is slow at all small sizes alike, so that sizes beside each other are not so many more.
     """
     held = [by_view[view] for by_view in board.differences if view in by_view]
-    freedom = _OF_PASSES / 2 * max(2, len(held))
-    return {nbytes: Spread(_usual_passes(held, nbytes), freedom) for nbytes in board.sizes}
+    return {nbytes: _usual_passes(held, nbytes) for nbytes in board.sizes}
 
 
-def _usual_passes(held: Sequence[Mapping[int, Difference]], nbytes: int) -> float:
-    """Usual variance that passes say about a size; the median of few lies below their mean."""
+def _usual_passes(held: Sequence[Mapping[int, Difference]], nbytes: int) -> Spread:
+    """What passes usually say about a size; the median of few squares lies below their mean."""
     near = [one for row in held for n, one in row.items() if nbytes / 2 <= n <= 2 * nbytes]
-    every = [one.passes for one in near if one.passes]
-    return median(every) / (1 - 2 / (9 * _OF_PASSES)) ** 3 if every else 0.0
+    every = [one.passes for one in near if one.passes.variance]
+    if not every:
+        return Spread(0.0, 1.0)
+    freedom = median(one.freedom for one in every)
+    usual = median(one.variance for one in every) / (1 - 2 / (9 * freedom)) ** 3
+    return Spread(usual, freedom / 2 * max(2, len(held)))
 
 
 def _between_pairs(board: Board, view: int) -> dict[int, Spread]:

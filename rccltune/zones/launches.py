@@ -43,7 +43,18 @@ def prior_variance(nbytes: int, *, paired: bool = False) -> float:
 
 
 Logs = Mapping[str, float]
-_NONE: Final[Logs] = MappingProxyType({})
+
+
+@dataclass(frozen=True, slots=True)
+class Passes:
+    """Variance of a mean over passes of one launch, and its degrees of freedom; 0 of one pass."""
+
+    variance: float = 0.0
+    freedom: float = 0.0
+
+    def __add__(self, other: Passes) -> Passes:
+        """Of a difference of two such means."""
+        return Passes(self.variance + other.variance, self.freedom + other.freedom)
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,8 +67,8 @@ class Difference:
         share: variance of ``log`` in that of one launch; 1/n, or 1/n + 1/m of two sides.
         unit: variance that a launch gives; None where nothing was repeated.
         freedom: degrees of freedom of that.
-        passes: variance of one launch's ratio as its passes tell it: a pass is slow or fast at all
-            small sizes alike, so that those beside each other say no more than one.
+        passes: one launch's ratio as its passes tell it: a pass is slow or fast at all small sizes
+            alike, so that those beside each other say no more than one.
     """
 
     log: float
@@ -65,22 +76,25 @@ class Difference:
     share: float
     unit: float | None = None
     freedom: int = 0
-    passes: float = 0.0
+    passes: Passes = Passes()
 
 
-def difference(ours: Logs, theirs: Logs, passes: Logs = _NONE) -> Difference:
+def difference(
+    ours: Logs, theirs: Logs, passes: Mapping[str, Passes] = MappingProxyType({})
+) -> Difference:
     """The second held against the first, in the launches that have both where there are any.
 
     Args:
         ours: mean log time of each launch, at least of one; see :func:`by_launch`.
         theirs: likewise.
-        passes: variance of those means of both, added up, by launch.
+        passes: what those means of both are known with, added up, by launch.
     """
     both = {name for name in ours.keys() & theirs.keys() if name.endswith(PASSES)}
     if both:
         logs = [theirs[name] - ours[name] for name in sorted(both)]
         unit = variance(logs) if len(logs) > 1 else None
-        own = fmean(passes.get(name, 0.0) for name in both)
+        known = [passes.get(name, Passes()) for name in both]
+        own = Passes(fmean(one.variance for one in known), fmean(one.freedom for one in known))
         return Difference(fmean(logs), True, 1 / len(logs), unit, len(logs) - 1, own)
     sides = [_ordinary(side) for side in (ours, theirs)]
     share = sum(1 / len(side) for side in sides)
@@ -88,8 +102,8 @@ def difference(ours: Logs, theirs: Logs, passes: Logs = _NONE) -> Difference:
     if min(map(len, sides)) < 2:
         return Difference(apart, False, share)
     freedom = sum(len(side) - 1 for side in sides)
-    own = sum(variance(side) / len(side) for side in sides)
-    return Difference(apart, False, share, own / share, freedom)
+    mean = sum(variance(side) / len(side) for side in sides)
+    return Difference(apart, False, share, mean / share, freedom)
 
 
 def _ordinary(side: Logs) -> list[float]:
@@ -110,11 +124,12 @@ def by_launch(point: CurvePoint) -> dict[str, float]:
     return {name: _centre(logs) for name, logs in _passes(point).items()}
 
 
-def between_passes(point: CurvePoint) -> dict[str, float]:
-    """Variance of that mean, as the passes that count tell it; 0 where there is one."""
+def between_passes(point: CurvePoint) -> dict[str, Passes]:
+    """What that mean is known with, as the passes that count tell it."""
     kept = {name: _kept(logs) for name, logs in _passes(point).items()}
     return {
-        name: variance(logs) / len(logs) if len(logs) > 1 else 0.0 for name, logs in kept.items()
+        name: Passes(variance(logs) / len(logs), len(logs) - 1) if len(logs) > 1 else Passes()
+        for name, logs in kept.items()
     }
 
 
