@@ -6,9 +6,10 @@
 ``--null N`` writes rules that ask for what the library chooses anyway (the traces of the session
 say what that is) and sends them through `rccltune verify` N times, each in a session of its own:
 none may be kept, and none may be called harmful. ``--ab N`` takes the session's verified rules and
-starts the benchmark N times with them and N times without, in turns; and once in a launch that goes
-through both by a schedule that is written here. Of `rccltune verify` it uses nothing. NVLink
-multicast stays off in every process.
+starts the benchmark N times with them and N times without, in turns; and four times in a launch that
+goes through both by a schedule that is written here: a launch may be a third slower for some passes,
+and two of it for just those with the rules. Of `rccltune verify` it uses nothing. NVLink multicast
+stays off in every process.
 """
 
 from __future__ import annotations
@@ -24,7 +25,7 @@ import time
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import groupby
-from math import exp, log
+from math import exp, log, sqrt
 from pathlib import Path
 from statistics import fmean, median
 
@@ -45,6 +46,7 @@ LEAST = 0.98
 LIMIT_S = 180
 ARMS = ("silent", "silent", "rules", "rules")
 N_TURNS = 10
+N_PAIRED = 4
 Key = tuple[int, Placement]
 
 
@@ -174,9 +176,9 @@ class Bench:
                 tables[-1][key] = sample.time_us
         return tables
 
-    def pairs(self, folder: Path) -> tuple[dict[Key, float], dict[Key, float]]:
+    def pairs(self, folder: Path, arms: Sequence[str]) -> tuple[dict[Key, float], dict[Key, float]]:
         """Silence / rules, and silence / silence, in passes of one launch that follow their own."""
-        steps = ARMS * N_TURNS
+        steps = tuple(arms) * N_TURNS
         schedule = folder / "turns.schedule"
         schedule.write_text(
             f"#@ format 1\n#@ nodes=1 ranks={self.options.ranks} calls=0\nsilent\n"
@@ -197,6 +199,11 @@ def ratio(
     return {key: median(t[key] for t in first) / median(t[key] for t in second) for key in first[0]}
 
 
+def mean_of(found: Sequence[dict[Key, float]]) -> dict[Key, float]:
+    """Geometric mean at each size."""
+    return {key: exp(fmean(log(one[key]) for one in found)) for key in found[0]}
+
+
 def compared(options: argparse.Namespace) -> bool:
     """Whether no size from 512 KiB on is below 0.98, and none below beyond the control's spread."""
     path = next(iter(sorted(options.session.glob("rccl_tuner*.csv"))))
@@ -214,12 +221,18 @@ def compared(options: argparse.Namespace) -> bool:
             _, table = bench.run(tuned if arm == "rules" else {}, 2)[:2]
             (with_rules if arm == "rules" else plain).append(table)
     with tempfile.TemporaryDirectory() as name:
-        paired, control = bench.pairs(Path(name))
+        made = [
+            bench.pairs(Path(name), ARMS if number % 2 == 0 else ARMS[::-1])
+            for number in range(N_PAIRED)
+        ]
+    paired = mean_of([one for one, _ in made])
     between = ratio(plain, with_rules)
-    spread = exp(2 * fmean(abs(log(control[key])) for key in control if key[0] < FROM)) - 1
-    print(f"{path.name}: {options.ab} launches of each arm in turns, and one that takes turns")
+    squares = [log(x) ** 2 for _, one in made for key, x in one.items() if key[0] < FROM]
+    spread = exp(2 * sqrt(fmean(squares) / N_PAIRED)) - 1
+    print(f"{path.name}: {options.ab} launches of each arm, {N_PAIRED} that take turns")
     print(
-        f"  below {format_size(FROM)} silence differs from silence by {100 * spread:.1f} % (two means)"
+        f"  below {format_size(FROM)} silence differs from silence by {100 * spread:.1f} % "
+        f"(two standard errors of {N_PAIRED} launches)"
     )
     for line in told(between, paired):
         print(line)
