@@ -59,6 +59,7 @@ _HARMLESS = frozenset(
         "NCCL_CTA_POLICY",
         "NCCL_CUMEM_ENABLE",
         "NCCL_GIN_MLOPART",
+        "NCCL_LOCAL_REGISTER",
         "NCCL_MIN_NCHANNELS",
         "RCCL_CE_ALLREDUCE",
         "RCCL_DDA_ALL_REDUCE_FLAT_MAX_BYTES",

@@ -117,8 +117,8 @@ def check_real_starts(library: Path) -> None:
         raise MachineError(
             lay([f"{library.name} does not run on a simulated node", *str(error).splitlines()]),
             where=str(library),
-            hint="RCCL 2.27 of ROCm 7 runs here; what it needs is looked for beside it, a newer C "
-            "library with its ld-linux-x86-64.so.2 too.",
+            hint="the release that scripts/fetch-rccl gets runs here; what a library needs is "
+            "looked for beside it, a newer C library with its ld-linux-x86-64.so.2 too.",
         ) from error
 
 
