@@ -243,6 +243,9 @@ class _Course:
             self._take(losing)
             if not self._ours():
                 return False
+            # Sizes that rules gave back have what the rules need, and no rule.
+            if self.file.needs and not self._may_keep_needs():
+                return self._without_needs()
         if self._is_last:
             self._give_up(found)
             return False
