@@ -153,7 +153,9 @@ def _verified(
         if one.path is not None and one.environment_path is not None
     ]
     requests = [
-        _candidate(prepared, one, options, allowed, reporter) if one.count.rules else None
+        _candidate(prepared, one, options, allowed, reporter)
+        if one.count.rules or one.environment is not None
+        else None
         for one in files
     ]
     found = []
@@ -161,7 +163,8 @@ def _verified(
         is_site = one.environment is None
         if request is not None:
             if not is_site:
-                reporter.say(f"Verifying the rules for {_exports(one)}")
+                what = "the rules for " if one.count.rules else ""
+                reporter.say(f"Verifying {what}{_exports(one)}")
             try:
                 verified = verify_rules(
                     request,
@@ -181,7 +184,6 @@ def _verified(
             lost = {}
             session.write_atomically(one.path, one.text)
         else:
-            # Nothing verifies an environment without rules.
             continue
         if one.environment_path is not None:
             exports = exports_without(one.environment_text, lost)

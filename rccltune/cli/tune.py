@@ -160,7 +160,8 @@ def _text(done: Tuned) -> Laid:
         lines.append("SIMULATED: nothing of this was measured on hardware")
     files = {one.path: one for one in (done.emitted, *done.emitted.beside)}
     site = [one for one in done.verified if files[one.path].environment is None]
-    others = [one for one in done.verified if one not in site and _rules(one)]
+    beside = [one for one in done.verified if one not in site]
+    others = [one for one in beside if _rules(one) or one.environment_gains]
     rows = [line for one in site for line in _rules(one)]
     if rows:
         lines += ["Verified, faster than the library's own choice:", *rows]
@@ -194,7 +195,8 @@ def _beside_rules(one: Verified) -> list[str]:
         f"{format_span(cut.min_nbytes, cut.max_nbytes)}: {cut.reason}"
         for cut in one.cuts[:_SHOWN]
     ]
-    return lines + (list(_undecided(one)) if _rules(one) else [])
+    says = _rules(one) or one.environment_gains
+    return lines + (list(_undecided(one)) if says else [])
 
 
 def _in_environment(one: Verified, emitted: Emitted) -> list[str]:
@@ -238,7 +240,7 @@ def _unmeasured(done: Tuned) -> Sequence[str]:
         elif zone.setting is not None and not zone.n_sizes:
             span = format_span(zone.min_nbytes, zone.max_nbytes)
             lines.append(f"{name}{span}: {zone.setting}, extrapolated, not verified")
-    return lines
+    return tuple(dict.fromkeys(lines))
 
 
 def _undecided(one: Verified) -> Sequence[str]:

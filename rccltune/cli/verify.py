@@ -264,6 +264,8 @@ def by_environment(done: Verified) -> list[str]:
         return []
     one = done.environment
     names = ", ".join(f"{name}={value}" for name, value in done.needs)
+    if done.environment_gains:
+        return [f"{each}, without a rule" for each in done.environment_gains]
     percent, low, high = (100 * (ratio - 1) for ratio in one.ratios)
     line = (
         f"{names} changes the times without a rule by {percent:+.1f} % "

@@ -187,6 +187,8 @@ def plan_pairs(
         known: sizes that need no range for a boundary: earlier looks have them.
         missing: rules that are to be seen in so many launches more; nothing else is looked at then.
         n_replicates: launches of each range of the grid: what replicates differ by is noise.
+
+    Without any rule results are checked all the same, in one launch: of what ``needs`` sets.
     """
     pairs: list[Pair] = []
     beside = _beside(under, ground)
@@ -200,7 +202,7 @@ def plan_pairs(
         )
         found = [replace(one, sweep=replace(one.sweep, check=False)) for one in found]
         if checks and not missing:
-            found += _checked(found, collective, mine, n_ranks)
+            found += _checked(found, collective, mine, n_ranks) if rules else _all_checked(found)
         if n_cycles is not None:
             found = [one for one in found if shows_steps(one.sweep, collective, n_ranks)]
         # A boundary has one launch: its noise is known from those of the grid.
@@ -263,6 +265,13 @@ def _checked(
             )
             found.append(Part(sweep=sweep, is_grid=False))
     return found
+
+
+def _all_checked(grid: Sequence[Part]) -> list[Part]:
+    """One range of the grid, with its results."""
+    return [
+        Part(sweep=replace(part.sweep, check=True), is_grid=False) for part in grid if part.is_grid
+    ][:1]
 
 
 def _enough(

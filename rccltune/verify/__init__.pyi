@@ -12,7 +12,9 @@ from .evidence import weigh as weigh
 from .expected import Outlook as Outlook
 from .expected import outlook as outlook
 from .harm import Environment as Environment
+from .harm import EnvironmentGain as EnvironmentGain
 from .harm import environment as environment
+from .harm import environment_gains as environment_gains
 from .harm import harmed as harmed
 from .harm import in_words as in_words
 from .held import Ground as Ground

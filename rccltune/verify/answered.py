@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 
-from rccltune.model import Rule, Target
+from rccltune.model import Judgement, Rule, Target
 from rccltune.verify.evidence import Weighed
-from rccltune.verify.proofs import Proven
+from rccltune.verify.proofs import Proven, wrong_without_rules
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,3 +29,16 @@ class Answered:
         if first is None or first.vendor or nbytes in self.proven.bypassed.get(collective, ()):
             return False
         return nbytes not in self.proven.skipped.get((collective, first.setting), ())
+
+
+def stop_where_untouched_is_wrong(
+    folder: Path, answered: Answered, weighed: Iterable[Weighed]
+) -> None:
+    """Wrong results at a size that no rule answered are the library's own.
+
+    Raises:
+        VerificationError: there are some.
+    """
+    for one in weighed:
+        if one.verdict.judgement is Judgement.WRONG and not answered.at(one):
+            raise wrong_without_rules(folder)

@@ -97,13 +97,15 @@ def begin(request: VerifyRequest, sweep: Sweep, site: Site, reporter: Reporter) 
     text = text_of(request.rules)
     file = accepted(text.encode(), request.rules)
     before = counted(ours(file, site))
-    if not file.rules:
+    # The file of an environment is worth verifying without a rule.
+    is_alone = request.needs_stay and bool(file.needs) and not before.rules
+    if not file.rules and not is_alone:
         raise CommandLineError(
             "this file has no rule, so there is nothing to verify",
             where=str(request.rules),
             hint="the library chooses as it did; its comments say why at each size.",
         )
-    if not before.rules:
+    if not before.rules and not is_alone:
         raise CommandLineError(
             f"no rule of this file is for {site.scale}",
             where=str(request.rules),
@@ -113,7 +115,7 @@ def begin(request: VerifyRequest, sweep: Sweep, site: Site, reporter: Reporter) 
     rewritten(text, {}, ())
     check_needs(file.needs, request.allowed, where=str(request.rules))
     beyond: tuple[Cut, ...] = ()
-    if not request.keep_losers:
+    if not request.keep_losers and not is_alone:
         narrowed, beyond = _within_reach(request, text, file, sweep, site)
         if request.extrapolate or ours(accepted(narrowed.encode(), request.rules), site):
             text = narrowed

@@ -26,6 +26,7 @@ from rccltune.model import (
     SILENT,
     Collective,
     Doubt,
+    HarmError,
     Launch,
     LaunchError,
     MachineError,
@@ -148,6 +149,8 @@ class Looker:
         ground, site, condition = self.ground, self.ground.site, held.condition
         on = ground_of(site)
         _check(condition, on)
+        bare = _bare(look.file)
+        takes_turns = ground.walks and bool(rules)
         n_cycles = (lambda _sweep, _collective: 1) if look.is_brief else self._n_cycles
         pairs = plan.plan_pairs(
             condition,
@@ -157,9 +160,9 @@ class Looker:
             look.number,
             # What rules need holds for the whole job.
             others=condition.sweep.collectives if look.file.needs else (),
-            n_cycles=n_cycles if ground.walks else None,
-            n_untouched=self._n_untouched(look, held),
-            needs=_bare(look.file) if ground.is_paired else None,
+            n_cycles=n_cycles if takes_turns else None,
+            n_untouched=self._n_untouched(look, held) if rules else None,
+            needs=bare if ground.is_paired or not rules else None,
             # What is left of a rule gives the results that were checked; a fallback may answer now.
             checks=not held.evidence.checked or any(rule.fallback for rule in rules),
             edges=condition.is_own and look.edges,
@@ -167,6 +170,9 @@ class Looker:
             missing=look.missing,
             n_replicates=look.n_replicates,
         )
+        if not rules:
+            # Nothing takes turns inside a launch: the variables alone are the other side.
+            pairs = [replace(one, tuned=one.bare, bare=None) for one in pairs if one.bare]
         return [
             replace(
                 pair,
@@ -250,12 +256,17 @@ class Looker:
             self.n_taken += 1
             left -= 1
         ours = found[pair.tuned.id]
-        proofs.prove(self.ground.folder, self.ground.site, pair.tuned, (rules, ours), held.proven)
         untouched = cells.times_of(found[pair.untouched.id]) if pair.untouched else {}
+        if rules:
+            where = self.ground.folder, self.ground.site
+            proofs.prove(*where, pair.tuned, (rules, ours), held.proven)
         if pair.tuned.id in self._beside:
             untouched = neighbours.silence(self._beside[pair.tuned.id], self.ground.folder)
         bare = cells.times_of(found[pair.bare.id]) if pair.bare else {}
-        if not is_walk(pair.tuned):
+        if not rules:
+            bare = cells.times_of(ours)
+            made = cells.cells_between(untouched, bare)
+        elif not is_walk(pair.tuned):
             made = cells.cells_between(untouched, cells.times_of(ours))
             untouched = {}
         elif self.ground.is_paired:
@@ -277,6 +288,7 @@ class Looker:
         """Samples of one launch, made now or before; or where it fails with the rules.
 
         Raises:
+            HarmError: the benchmark fails twice with what rules need, without any.
             LaunchError: the untouched benchmark fails twice.
             VerificationError: it is wrong, or the tuned one fails twice and no rule is to blame.
         """
@@ -294,8 +306,11 @@ class Looker:
             self._attempt(self.ledger.again(planned), left)
         last, outcome = self.ledger.of(planned)[-1]
         own = folder / "launches" / last.id
+        why = outcome.notices[-1].message if outcome.notices else "no reason given"
+        if planned.variant.name == NEEDS:
+            names = " ".join(f"{name}={value}" for name, value in planned.variant.environment)
+            raise HarmError(f"the benchmark fails with {names} alone: {why}", where=f"{own}/")
         if not planned.variant.name.startswith(TUNED):
-            why = outcome.notices[-1].message if outcome.notices else "no reason given"
             raise LaunchError(f"the benchmark does not work without rules: {why}", where=f"{own}/")
         return (), proofs.where_it_failed(own, self.ground.site, last, rules, outcome)
 
@@ -341,7 +356,8 @@ def _taken_from(alongside: list[Launch], walk: Launch) -> Launch | None:
 
 def _is_untouched(one: Sample, planned: Launch) -> bool:
     """Whether nothing of ours chose what a row measured."""
-    return not planned.variant.name.startswith(TUNED) or one.key.setting == SILENT
+    name = planned.variant.name
+    return not name.startswith((TUNED, NEEDS)) or one.key.setting == SILENT
 
 
 def _bare(file: RuleFile) -> Variant | None:

@@ -5,14 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from functools import partial
-from pathlib import Path
 from typing import Final, Protocol
 
 from rccltune.measure import Site
 from rccltune.model import (
     Collective,
     HarmError,
-    Judgement,
     Launch,
     Reporter,
     Rule,
@@ -24,15 +22,15 @@ from rccltune.model.defaults import LEVEL
 from rccltune.plan import Condition
 from rccltune.rules import RuleFile, accepted, counted
 from rccltune.verify import cuts, harm
-from rccltune.verify.answered import Answered
+from rccltune.verify.answered import Answered, stop_where_untouched_is_wrong
 from rccltune.verify.cells import Key
 from rccltune.verify.cuts import Cut
 from rccltune.verify.evidence import Judging, Weighed, weigh
-from rccltune.verify.harm import Environment, Sizes, in_words
+from rccltune.verify.harm import Environment, EnvironmentGain, Sizes, in_words
 from rccltune.verify.held import Ground, Held, Look, forget_checks, new_held
 from rccltune.verify.intervals import Estimate
 from rccltune.verify.looks import Looker, of_scale
-from rccltune.verify.proofs import Failed, fails_with_rules, wrong_without_rules
+from rccltune.verify.proofs import Failed, fails_with_rules
 from rccltune.verify.rule_text import without_needs, without_regions
 from rccltune.verify.settled import Settled, Wanted
 from rccltune.verify.standing import (
@@ -153,7 +151,7 @@ class _Course:
         for cut in narrow:
             self._tell(cut)
         self._rewrite(narrow)
-        return bool(self._ours())
+        return bool(self._ours()) or self._is_alone
 
     def _too_narrow(self) -> list[Cut]:
         return [cuts.whole(rule, TOO_NARROW) for rule in self._ours() if is_too_narrow(rule)]
@@ -164,7 +162,9 @@ class _Course:
         self.since += 1
         again = "" if self.since == 1 else " once more, since not all is decided"
         rules = counted(of_scale(self.file, self.ground.site))
-        self.ground.reporter.say(f"Verifying {rules}: with and without them in turns{again}")
+        what = "the library in it and outside" if self._is_alone else "with and without them"
+        named = "the environment alone" if self._is_alone else f"{rules}"
+        self.ground.reporter.say(f"Verifying {named}: {what} in turns{again}")
         look = Look(
             file=self.file,
             text=self.text,
@@ -198,6 +198,7 @@ class _Course:
             cuts=tuple(self.cuts),
             lost_needs=self.lost_needs,
             environment=self.environment,
+            environment_gains=self._environment_gains(),
             harmed=self.harmed,
             n_launches=sum(one.n_launches for one in self.held) + self.n_launches,
             n_looks=self.number,
@@ -207,9 +208,12 @@ class _Course:
         """What follows of the launches so far."""
         self._drop_never_asked()
         if not self._ours():
-            return False
+            if any(one.evidence.wrong for one in self.held):
+                why = f"wrong results with {self._needs_in_words}"
+                raise HarmError(why, where=str(self.wanted.where), hint="Nothing was written.")
+            return self.is_environment_open and not self._is_last
         for one in self.held:
-            _stop_where_untouched_is_wrong(
+            stop_where_untouched_is_wrong(
                 self.ground.folder, self._answered(one), self._weighed_of(one)
             )
         slower = self._slower()
@@ -327,7 +331,7 @@ class _Course:
     def _without_needs(self) -> bool:
         """Go on without what the rules ask of the environment: some are not selectable then."""
         names = tuple(dict(self.file.needs))
-        why = f"{', '.join(names)} may slow sizes that have no rule"
+        why = f"{self._needs_in_words} may slow sizes that have no rule"
         if self.wanted.needs_stay:
             raise HarmError(why, where=str(self.wanted.where), hint="Nothing was written.")
         self.ground.reporter.say(f"{why}: the rules go on without")
@@ -341,6 +345,21 @@ class _Course:
         self.is_brief = self.is_environment_open = False
         self.missing = ()
         return True
+
+    def _environment_gains(self) -> tuple[EnvironmentGain, ...]:
+        if not self.wanted.needs_stay or not self.file.needs:
+            return ()
+        own = next(one for one in self.held if one.condition.is_own)
+        return harm.environment_gains(own.evidence, self._answered(own), self.wanted.min_gain)
+
+    @property
+    def _is_alone(self) -> bool:
+        """Whether the file is for an environment, and has no rule to verify in it."""
+        return self.wanted.needs_stay and bool(self.file.needs) and not self._ours()
+
+    @property
+    def _needs_in_words(self) -> str:
+        return ", ".join(dict(self.file.needs))
 
     @property
     def _is_last(self) -> bool:
@@ -415,19 +434,6 @@ class _Course:
                 # What lies beyond the sweep is there because somebody asked to extrapolate.
                 gone.append(cuts.whole(rule, "no size of it was measured", alone=True))
         return gone
-
-
-def _stop_where_untouched_is_wrong(
-    folder: Path, answered: Answered, weighed: Iterable[Weighed]
-) -> None:
-    """Wrong results at a size that no rule answered are the library's own.
-
-    Raises:
-        VerificationError: there are some.
-    """
-    for one in weighed:
-        if one.verdict.judgement is Judgement.WRONG and not answered.at(one):
-            raise wrong_without_rules(folder)
 
 
 def _is_swept(rule: Rule, sweep: Sweep) -> bool:

@@ -39,17 +39,24 @@ def exports_without(text: str, lost: Mapping[str, str]) -> str:
     return "\n".join(lines) + "\n"
 
 
-def without_unneeded(text: str, sweep: Sweep) -> tuple[str, tuple[str, ...]]:
+def without_unneeded(text: str, sweep: Sweep, *, is_worth_it: bool) -> tuple[str, tuple[str, ...]]:
     """The file without needs that no rule of it has any more, and their names.
 
     What a whole environment gave, all its rules need; LL128 alone is what single rules do.
+
+    Args:
+        text: of the file.
+        sweep: whose variant forces LL128.
+        is_worth_it: whether what it needs wins without any rule, too.
     """
     file = read_rules(text.encode())
     uses_ll128 = any(rule.setting.protocol is Protocol.LL128 for rule in file.rules)
     own = {variant.name: variant for variant in sweep.variants}
     ll128 = {name for name, _ in own.get(LL128_FORCED.name, LL128_FORCED).environment}
     names = tuple(
-        name for name, _ in file.needs if not file.rules or (name in ll128 and not uses_ll128)
+        name
+        for name, _ in file.needs
+        if (not file.rules and not is_worth_it) or (name in ll128 and not uses_ll128)
     )
     kept = (line for line in grammar.lines(text) if not _needs_one_of(line, names))
     return "\n".join(kept) + "\n", names

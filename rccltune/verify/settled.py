@@ -7,7 +7,7 @@ from pathlib import Path
 
 from rccltune.verify.cuts import Cut
 from rccltune.verify.evidence import Weighed
-from rccltune.verify.harm import Sizes
+from rccltune.verify.harm import EnvironmentGain, Sizes
 from rccltune.verify.held import Held
 from rccltune.verify.intervals import Estimate
 from rccltune.verify.standing import Standing
@@ -42,6 +42,7 @@ class Settled:
         cuts: what went.
         lost_needs: what rules asked of the environment, and was not shown to do no harm.
         environment: log(untouched time / time in it) over sizes without a rule, where it stands.
+        environment_gains: where it wins there, of a file that is for it.
         harmed: sizes that no rule answers and that the rules slow.
     """
 
@@ -52,6 +53,7 @@ class Settled:
     cuts: tuple[Cut, ...] = ()
     lost_needs: tuple[str, ...] = ()
     environment: Estimate | None = None
+    environment_gains: tuple[EnvironmentGain, ...] = ()
     harmed: Sizes = field(default_factory=dict)
     n_launches: int
     n_looks: int

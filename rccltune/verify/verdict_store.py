@@ -10,7 +10,17 @@ from pathlib import Path
 from typing import Final
 
 from rccltune import model, session
-from rccltune.model import Line, Number, Rule, Text, VariableName, Verdict, VerificationError, Whole
+from rccltune.model import (
+    Collective,
+    Line,
+    Number,
+    Rule,
+    Text,
+    VariableName,
+    Verdict,
+    VerificationError,
+    Whole,
+)
 from rccltune.verify.cuts import Cut
 
 _VERDICT: Final = "verdict"
@@ -92,6 +102,16 @@ class StandingFile(Rule):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class EnvironmentGainFile:
+    """Sizes without a rule at which what the rules need wins by itself."""
+
+    collective: Collective
+    min_nbytes: Whole
+    max_nbytes: Whole
+    gain: FactorFile
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class VerdictFile:
     """What verdict.json says.
 
@@ -102,6 +122,7 @@ class VerdictFile:
         lost_needs: what it no longer asks.
         sha256: digests of the rule files that the plugin says it read.
         environment: untouched time / time with what the rules need, over sizes without a rule.
+        environment_gains: where that wins, of a file that is for an environment.
         paired: the idle plugin stood in for the baseline, inside launches; otherwise all intervals
             are between launches, and less certain.
     """
@@ -121,6 +142,7 @@ class VerdictFile:
     lost_needs: tuple[VariableName, ...]
     sha256: tuple[Line, ...]
     environment: FactorFile | None = None
+    environment_gains: tuple[EnvironmentGainFile, ...] = ()
     paired: bool = True
 
 

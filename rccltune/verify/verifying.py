@@ -29,14 +29,20 @@ from rccltune.verify import verdict_store
 from rccltune.verify.begun import VerifyRequest, begin, walks_of
 from rccltune.verify.cuts import Cut
 from rccltune.verify.evidence import Weighed
-from rccltune.verify.harm import Sizes
+from rccltune.verify.harm import EnvironmentGain, Sizes
 from rccltune.verify.held import Held
 from rccltune.verify.intervals import Estimate
 from rccltune.verify.rounds import ours, settle
 from rccltune.verify.rule_text import exports_without, without_unneeded
 from rccltune.verify.settled import Settled
 from rccltune.verify.standing import Standing
-from rccltune.verify.verdict_store import ConditionFile, FactorFile, StandingFile, VerdictFile
+from rccltune.verify.verdict_store import (
+    ConditionFile,
+    EnvironmentGainFile,
+    FactorFile,
+    StandingFile,
+    VerdictFile,
+)
 
 # What makes a job use a rule file.
 _USE: Final = ("NCCL_TUNER_CONFIG_FILE", "NCCL_TUNER_PLUGIN", "RCCLTUNE_PLACEMENT")
@@ -59,6 +65,7 @@ class Verified:
         unneeded: likewise, since no rule that is left needs them.
         environment: log(untouched time / time with what the rules need), over sizes without a
             rule; None where they need nothing.
+        environment_gains: where that wins without a rule, of a file that is for it.
         harmed: sizes without a rule that the rules slow; with ``keep_losers`` alone.
         is_paired: whether the idle plugin stood in for the baseline, inside launches.
     """
@@ -78,6 +85,7 @@ class Verified:
     lost_needs: tuple[str, ...] = ()
     unneeded: tuple[str, ...] = ()
     environment: Estimate | None = None
+    environment_gains: tuple[EnvironmentGain, ...] = ()
     harmed: Sizes = field(default_factory=dict)
     is_paired: bool = True
 
@@ -136,6 +144,7 @@ class Verified:
             needs=dict(self.needs),
             lost_needs=(*self.lost_needs, *self.unneeded),
             environment=None if self.environment is None else _factor(self.environment),
+            environment_gains=tuple(_range(one) for one in self.environment_gains),
             paired=self.is_paired,
             sha256=tuple(sorted({digest for held in self.held for digest in held.proven.hashes})),
         )
@@ -167,6 +176,15 @@ def _standing(one: Standing) -> StandingFile:
         state=one.state.value,
         gain=_factor(one.gain),
         shown=one.shown.value,
+    )
+
+
+def _range(one: EnvironmentGain) -> EnvironmentGainFile:
+    return EnvironmentGainFile(
+        collective=one.collective,
+        min_nbytes=one.min_nbytes,
+        max_nbytes=one.max_nbytes,
+        gain=_factor(one.gain),
     )
 
 
@@ -225,7 +243,9 @@ def verify_rules(
     text = begun.text
     unneeded: tuple[str, ...] = ()
     if not request.keep_losers:
-        text, unneeded = without_unneeded(_with_evidence(state, site), sweep)
+        text, unneeded = without_unneeded(
+            _with_evidence(state, site), sweep, is_worth_it=bool(state.environment_gains)
+        )
     path = None if request.keep_losers else request.output
     after = read_rules(text.encode())
     made = Verified(
@@ -244,6 +264,7 @@ def verify_rules(
         lost_needs=state.lost_needs,
         unneeded=unneeded,
         environment=state.environment,
+        environment_gains=state.environment_gains,
         harmed=state.harmed,
         is_paired=ground.is_paired,
     )
@@ -274,10 +295,13 @@ def _with_evidence(state: Settled, site: Site) -> str:
     where = "SIMULATED, no hardware" if site.node is not None else "on this machine"
     if site.node is not None and site.fingerprint.runner:
         where += f" ({site.fingerprint.runner}; results not checked)"
-    head = f"{VERIFIED_MARK} with and without the rules in turns, {where}, {site.scale}"
-    others = [str(one.condition) for one in state.held if not one.condition.is_own]
-    also = (f"{VERIFIED_MARK} nowhere slower under: {', '.join(others)}",) if others else ()
-    return rewritten(state.text, changes, (f"{head}, {state.n_launches} launches", *also))
+    what = "the rules" if state.standings else "the environment alone"
+    how = f"with and without {what} in turns, {where}, {site.scale}"
+    lines = [f"{VERIFIED_MARK} {how}, {state.n_launches} launches"]
+    lines += [f"{VERIFIED_MARK} {one}, without a rule" for one in state.environment_gains]
+    if others := [str(one.condition) for one in state.held if not one.condition.is_own]:
+        lines.append(f"{VERIFIED_MARK} nowhere slower under: {', '.join(others)}")
+    return rewritten(state.text, changes, lines)
 
 
 def _evidence(one: Standing) -> str:
