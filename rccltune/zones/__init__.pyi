@@ -2,6 +2,7 @@ from .arms import Choice as Choice
 from .arms import ChoiceOptions as ChoiceOptions
 from .arms import why_not_selectable as why_not_selectable
 from .certainty import certainties as certainties
+from .certainty import with_neighbours as with_neighbours
 from .choice import choose as choose
 from .choice import choose_together as choose_together
 from .environment import environments as environments

@@ -43,6 +43,8 @@ _QUARTER_SQUARE: Final = 0.1015
 _STALLS: Final = 0.02
 # Nothing is known better than to a thousandth.
 _LEAST_VARIANCE: Final = 1e-6
+# Below, a chance is no number any more.
+_RAREST: Final = 1e-300
 # So many launches would tell the spread for sure; a prior is taken as if they had.
 _SURE: Final = 1e6
 
@@ -97,6 +99,35 @@ def certainties(chances: Sequence[float]) -> list[float]:
     for place, index in enumerate(order):
         least = min(least, chances[index] * len(chances) / (len(chances) - place))
         found[index] = 1 - least
+    return found
+
+
+def with_neighbours(chances: Sequence[float | None], launches: Sequence[set[str]]) -> list[float]:
+    """Chances of one candidate, each with that of the size beside it where that is rarer by luck.
+
+    A true gain has neighbours. Of launches that share nothing two chances of which neither would do
+    are together as rare as Fisher's method (1925) says: q (1 - ln q) for their product q. Sizes of
+    one launch share its mood, so that they say nothing more together.
+
+    Args:
+        chances: by size, rising; None where nothing is known.
+        launches: names of those that measured each size.
+
+    Returns:
+        Those that are known, in their order.
+    """
+    found = []
+    for at, own in enumerate(chances):
+        if own is None:
+            continue
+        least = own
+        for beside in (at - 1, at + 1):
+            other = chances[beside] if 0 <= beside < len(chances) else None
+            if other is not None and launches[at].isdisjoint(launches[beside]):
+                product = max(own * other, _RAREST)
+                # There are two neighbours to look at.
+                least = min(least, 2 * product * (1 - log(product)))
+        found.append(least)
     return found
 
 

@@ -41,6 +41,7 @@ from rccltune.zones.certainty import (
     evidence_of,
     jumps,
     weakest,
+    with_neighbours,
 )
 from rccltune.zones.launches import Difference
 
@@ -95,12 +96,17 @@ def standings(board: Board, min_gain: float) -> list[list[Standing]]:
         _arm(board, arm, min_gain, _Judge(spreads[arm], weight, (level, LEVEL)), once)
         for arm in range(len(board.arms))
     ]
-    return _with_certainty(rows, min_gain)
+    return _with_certainty(board, rows, min_gain)
 
 
-def _with_certainty(rows: list[list[Standing]], min_gain: float) -> list[list[Standing]]:
+def _with_certainty(
+    board: Board, rows: list[list[Standing]], min_gain: float
+) -> list[list[Standing]]:
     """The same with what is likely, which depends on how much else was looked at."""
-    chances = [one.evidence.chance for row in rows for one in row if one.evidence is not None]
+    chances: list[float] = []
+    for arm, row in enumerate(rows):
+        own = [None if one.evidence is None else one.evidence.chance for one in row]
+        chances += with_neighbours(own, [_launches(board, arm, n) for n in board.sizes])
     found = iter(certainties(chances))
     made: list[list[Standing]] = []
     for row in rows:
@@ -119,6 +125,11 @@ def _with_certainty(rows: list[list[Standing]], min_gain: float) -> list[list[St
                 )
             )
     return made
+
+
+def _launches(board: Board, arm: int, nbytes: int) -> set[str]:
+    """Of a candidate at a size, in any view."""
+    return {name for line in board.lines[arm].values() for name in line.launches.get(nbytes, ())}
 
 
 _Bounds = tuple[float, float, Evidence | None]
