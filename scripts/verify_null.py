@@ -64,14 +64,24 @@ class MadeUp:
         gain: log(time of silence / time with the rules), by size; where a rule is.
         share: of launches in which the rules are twice as slow.
         ground: as for real ones.
+        cost: log(time of silence / untouched time), by size: what the rules need does.
     """
 
-    def __init__(self, seed: int, gain: Gain, ground: verify.Ground, *, share: float = 0.0) -> None:
+    def __init__(
+        self,
+        seed: int,
+        gain: Gain,
+        ground: verify.Ground,
+        *,
+        share: float = 0.0,
+        cost: Gain = lambda _: 0.0,
+    ) -> None:
         """Keep all."""
         self._random = random.Random(seed)
         self._gain = gain
         self._ground = ground
         self._share = share
+        self._cost = cost
 
     def look(self, look: verify.Look, held: Sequence[verify.Held]) -> None:
         """Draw every launch of a look."""
@@ -114,7 +124,7 @@ class MadeUp:
                 launch = at(nbytes, LAUNCH)
                 ruled = any(rule.min_nbytes <= nbytes <= rule.max_nbytes for rule in rules)
                 gain = self._gain(nbytes) - (math.log(2) if is_slow else 0.0) if ruled else 0.0
-                silent_us = usual_us * math.exp(ours * launch)
+                silent_us = usual_us * math.exp(ours * launch + self._cost(nbytes))
                 cells[key] = self._cell(nbytes, silent_us, silent_us * math.exp(-gain))
                 if has_untouched:
                     noise = self._random.gauss(0, at(nbytes, PASS))

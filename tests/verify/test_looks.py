@@ -93,6 +93,37 @@ def test_nothing_undecided_stays_in_a_file(tmp_path: Path) -> None:
             assert one.rule.max_nbytes / one.rule.min_nbytes > 2**0.2
 
 
+def test_what_the_rules_need_is_judged_again_where_a_cut_gave_sizes_back(tmp_path: Path) -> None:
+    """It slows the sizes that the rule loses: with the rule nobody could see that there."""
+    ground = verify_null.ground_in(tmp_path)
+    rule = Rule(
+        collective=Collective.ALL_REDUCE,
+        min_nbytes=64 * KIB,
+        max_nbytes=16384 * KIB - 1,
+        setting=Setting.parse("ring/ll"),
+        n_nodes=1,
+        n_ranks=64,
+    )
+    text = render_rules("one rule", [rule])
+    text = text.replace("#@ format 1\n", "#@ format 1\n#@ needs NCCL_MIN_NCHANNELS=32\n")
+    wanted = verify.Wanted(where=tmp_path / "x.csv", min_gain=0.02, n_looks=3, keep_losers=False)
+    end = 2048 * KIB
+
+    def settled(cost: float) -> verify.Settled:
+        looker = verify_null.MadeUp(
+            1,
+            lambda n: log(1.3) if n < end else -0.05,
+            ground,
+            cost=lambda n: cost if end <= n <= rule.max_nbytes else 0.0,
+        )
+        return verify.settle(wanted, ground, text, looker=looker)
+
+    harmless, harmful = settled(0.0), settled(0.2)
+    assert any(cut.max_nbytes >= end for cut in harmless.cuts)
+    assert harmless.lost_needs == ()
+    assert harmful.lost_needs == ("NCCL_MIN_NCHANNELS",)
+
+
 def test_what_is_left_of_a_rule_keeps_its_launches_and_nothing_stands_by_what_went(
     tmp_path: Path,
 ) -> None:
