@@ -97,7 +97,7 @@ class MadeUp:
                 Variant(name=verify.TUNED),
                 look.number,
                 n_cycles=lambda _sweep, _collective: _N_CYCLES,
-                n_untouched=0 if look.missing else 4,
+                n_untouched=0 if look.missing else 8 if look.file.needs else 4,
                 edges=look.edges,
                 missing=look.missing,
                 n_replicates=look.n_replicates,

@@ -13,6 +13,7 @@ from rccltune.model import Collective, HarmError, Rule, Target, format_span
 from rccltune.model.defaults import LEVEL
 from rccltune.rules import RuleFile
 from rccltune.verify import cuts
+from rccltune.verify.cells import Key
 from rccltune.verify.cuts import Cut
 from rccltune.verify.evidence import Evidence, Side
 from rccltune.verify.intervals import (
@@ -71,7 +72,7 @@ def harmed(evidence: Evidence, answered: Callable[[Target, int], bool]) -> Sizes
         answered: whether it was the rule for a size that answered there.
     """
     found: dict[Collective, frozenset[int]] = {}
-    for side, sizes in _free(evidence, answered).items():
+    for side, sizes in _free(evidence.cells, answered).items():
         windows = _windows(sizes)
         level = _LEVEL / len(windows)
         for window in windows:
@@ -96,7 +97,7 @@ def environment(
         And the largest mean loss over all such sizes of a collective; None where every size has
         a rule.
     """
-    free = _free(evidence, answered)
+    free = _free(evidence.beside, answered)
     differences: dict[Target, list[Value]] = {}
     for side, sizes in free.items():
         # A launch has both views, so that both say of it what neither says alone.
@@ -127,7 +128,7 @@ def environment_gains(
         least: what counts as a gain, 0.02 for 2 %.
     """
     free: dict[Target, dict[Side, frozenset[int]]] = {}
-    for side, sizes in _free(evidence, answered).items():
+    for side, sizes in _free(evidence.beside, answered).items():
         free.setdefault(side[0], {})[side] = sizes
     return tuple(
         EnvironmentGain(
@@ -224,11 +225,11 @@ def spanned(found: Collection[int]) -> str:
 
 
 def _free(
-    evidence: Evidence, answered: Callable[[Target, int], bool]
+    measured: Iterable[Key], answered: Callable[[Target, int], bool]
 ) -> dict[Side, frozenset[int]]:
     """Sizes of each collective and view that no rule answers."""
     found: dict[Side, set[int]] = {}
-    for target, view, nbytes in evidence.cells:
+    for target, view, nbytes in measured:
         if not answered(target, nbytes):
             found.setdefault((target, view), set()).add(nbytes)
     return {side: frozenset(sizes) for side, sizes in found.items()}
