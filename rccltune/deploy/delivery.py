@@ -19,15 +19,21 @@ from rccltune.deploy.records import Delivery, File, Rules
 from rccltune.launch import CLEARED
 from rccltune.model import (
     CommandLineError,
-    InputFileError,
     Reporter,
     SessionError,
     VerificationError,
     grammar,
-    lay,
     shown,
 )
-from rccltune.rules import UNPROVEN_MARK, check_needs, counted, misread, read_rules
+from rccltune.rules import (
+    UNPROVEN_MARK,
+    check_needs,
+    content_of,
+    counted,
+    misread,
+    read_rules,
+    refusal,
+)
 from rccltune.session import MARKER, Session, disk_errors
 
 # verify writes it into a rule file's header.
@@ -282,14 +288,9 @@ def _is_found_by_name(one: Rules) -> bool:
 
 
 def _rules(path: Path) -> Rules:
-    try:
-        content = path.read_bytes()
-    except OSError as error:
-        raise InputFileError(
-            f"the rule file cannot be read: {error.strerror}", where=str(path)
-        ) from error
+    content = content_of(path)
     read = read_rules(content)
-    mistakes = [f"{path}:{one.line}: {one.message} [{one.code}]" for one in read.errors]
+    mistakes = [finding.at(path) for finding in read.errors]
     mistakes += [
         f"{path}: '{name}' is no name of a variable"
         for name, _ in read.needs
@@ -298,10 +299,11 @@ def _rules(path: Path) -> Rules:
     if not _SAFE.fullmatch(path.name):
         mistakes.append(f"{path}: the name has letters that not every shell takes")
     if mistakes:
-        raise InputFileError(
-            lay(["this rule file cannot be deployed:", *(f"  {one}" for one in mistakes)]),
-            where=str(path),
-            hint="write it again with rccltune emit-config --force, or correct these lines.",
+        raise refusal(
+            "this rule file cannot be deployed:",
+            mistakes,
+            path,
+            "write it again with rccltune emit-config --force, or correct these lines.",
         )
     said = _VERIFIED.search(grammar.text_of(content))
     return Rules(

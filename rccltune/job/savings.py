@@ -14,15 +14,13 @@ from rccltune.job.bound import Ceiling, ceiling_of
 from rccltune.job.times import Times
 from rccltune.model import (
     Collective,
-    InputFileError,
     Reporter,
     Rule,
     Scale,
     Setting,
     Zone,
-    reason_of,
 )
-from rccltune.rules import accepted
+from rccltune.rules import accepted, content_of
 from rccltune.workload import Saving, Share, Source, State, Stated, Timed, Workload
 
 # The setting that runs where rules have their way; None where they have none.
@@ -256,7 +254,9 @@ def show(
     """
     fitted = None if folder is None else fit_session(folder, reporter=reporter)
     times = None if fitted is None else Times(fitted.curves).before
-    read = () if rules is None else _rules(rules)
+    read: Sequence[Rule] = ()
+    if rules is not None:
+        read = accepted(content_of(rules), rules, "correct these lines.").rules
     shares = workload.shares_of(whole, times, read)
     saved = None
     if fitted is not None and rules is not None:
@@ -269,16 +269,6 @@ def show(
         saving=saved,
         ceiling=None if fitted is None else ceiling_of(whole, Times(fitted.curves), steps),
     )
-
-
-def _rules(path: Path) -> tuple[Rule, ...]:
-    try:
-        content = path.read_bytes()
-    except OSError as error:
-        raise InputFileError(
-            f"the rule file cannot be read: {reason_of(error)}", where=str(path)
-        ) from error
-    return accepted(content, path, "correct these lines.").rules
 
 
 def _remarks(whole: Workload) -> list[str]:

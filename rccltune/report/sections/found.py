@@ -21,11 +21,9 @@ from rccltune.model import (
     Place,
     Reporter,
     Scale,
-    SessionError,
     Status,
     TooLittleDataError,
     grammar,
-    reason_of,
 )
 from rccltune.report.figures import scene
 from rccltune.report.plots import plot_input
@@ -36,7 +34,7 @@ from rccltune.report.verified import (
     verifications,
     views_of,
 )
-from rccltune.rules import RuleFile, read_rules
+from rccltune.rules import RuleFile, content_of, read_rules
 from rccltune.session import SEARCH_FILE, stored_place
 from rccltune.verify import FOLDER, Refused, refusals
 from rccltune.zones import choice_of, environments_of
@@ -156,6 +154,7 @@ def gather(
 
     Raises:
         SessionError: no session, or one that cannot be read.
+        InputFileError: a rule file in it that cannot be read.
         TooLittleDataError: no good sample.
         CommandLineError: the baseline or the variant that was named was not measured.
     """
@@ -222,12 +221,7 @@ def _choice(done: FitDone, choosing: ChoiceOptions) -> tuple[Choice | None, str]
 
 
 def _rules(path: Path) -> Rules:
-    try:
-        content = path.read_bytes()
-    except OSError as error:
-        raise SessionError(
-            f"the rule file cannot be read: {reason_of(error)}", where=str(path)
-        ) from error
+    content = content_of(path)
     text = grammar.text_of(content)
     file = read_rules(content)
     return Rules(path=path, text=text, file=file, predicted=_predicted(text))
