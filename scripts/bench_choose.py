@@ -12,13 +12,12 @@ from __future__ import annotations
 
 import argparse
 import json
-import random
 import sys
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from itertools import groupby, product
-from math import exp, sqrt
+from math import sqrt
 from pathlib import Path
 from statistics import fmean
 
@@ -26,13 +25,13 @@ import equal_tables
 import single_runs
 from choosers import amd_rule, linear_rule, regrets, times_of, vendor_rule, zone_rule
 from machine import machine
+from made_up_sweeps import TRUTH, noisy, synthetic
 from public_sweeps import (
     NULL_COLLECTIVES,
     SEED_TABLE,
     channel_sweep,
     find_data,
     gpu107,
-    key_of,
     null_sweep,
     rccl_tests_csv,
     seed_samples,
@@ -46,7 +45,6 @@ from rccltune.model import (
     Curve,
     Placement,
     Sample,
-    Scale,
     Setting,
     Zone,
     format_size,
@@ -319,23 +317,14 @@ def _ranges(curves: Sequence[Curve]) -> list[tuple[int, int, str]]:
     return [(zone.min_nbytes, zone.max_nbytes, str(zone.setting)) for zone in chosen]
 
 
-# Times in µs that three settings really take; each has six channel counts that change nothing.
-TRUTH: dict[str, Callable[[int], float]] = {
-    "tree/ll": lambda n: 20 + n / 5e3,
-    "ring/ll": lambda n: 30 + n / 1e4,
-    "ring/simple": lambda n: 60 + n / 5e4,
-}
-CHANNELS = ("", "/8", "/16", "/24", "/32", "/48")
-
-
-def bench_known() -> list[Row]:
+def bench_known(seeds: int = 10) -> list[Row]:
     """Rules where three zones are true; noise of 2 % a size and 1 % a launch."""
     rows: list[Row] = []
     for per_octave, n_launches in product((1, 4), (1, 3)):
         sizes = [round(KIB * 2 ** (i / per_octave) / 4) * 4 for i in range(18 * per_octave)]
         counts, losses = [], []
-        for seed in range(10):
-            chosen = zones.choose(fit.curves(_noisy(sizes, n_launches, seed)).curves).zones
+        for seed in range(seeds):
+            chosen = zones.choose(fit.curves(noisy(sizes, n_launches, seed)).curves).zones
             rule = zone_rule(chosen)
             counts.append(sum(zone.setting is not None for zone in chosen))
             for n in sizes:
@@ -346,24 +335,6 @@ def bench_known() -> list[Row]:
         reached = counts[len(counts) // 2] == 3 and counts[-1] <= 4 and max(losses) <= 0.08
         rows.append(line("3 zones", what, losses, ok=reached, rules=f"{counts[0]}-{counts[-1]}"))
     return rows
-
-
-def _noisy(sizes: Sequence[int], n_launches: int, seed: int) -> list[Sample]:
-    noise = random.Random(seed)
-    made: list[Sample] = []
-    for (name, time_us), channels, launch in product(TRUTH.items(), CHANNELS, range(n_launches)):
-        key = key_of(Setting.parse(name + channels), scale=Scale(n_nodes=1, n_ranks=8))
-        mood = noise.gauss(0, 0.01)
-        made += [
-            Sample(
-                key=key,
-                launch=str(launch),
-                nbytes=n,
-                time_us=time_us(n) * exp(mood + noise.gauss(0, 0.02)),
-            )
-            for n in sizes
-        ]
-    return made
 
 
 def bench_speed(n_samples: int) -> list[Row]:
@@ -387,24 +358,6 @@ def bench_speed(n_samples: int) -> list[Row]:
             | ({"ok": end - start < 8} if repeats > 1 else {})
         )
     return rows
-
-
-def synthetic(n_samples: int, repeats: int) -> list[Sample]:
-    """Made-up samples with a step and 1 % of noise: 30 settings × 28 sizes × 2 placements."""
-    noise = random.Random(1)
-    made: list[Sample] = []
-    for n_ranks in range(2, 1000):
-        for number, placement in product(range(30), Placement):
-            setting = BASELINE if number == 0 else Setting.parse(f"ring/ll/{number}")
-            key = key_of(setting, placement=placement, scale=Scale(n_nodes=1, n_ranks=n_ranks))
-            latency, per_byte = 10 + 50 * noise.random(), 1e-5 + 1e-4 * noise.random()
-            for power, repeat in product(range(28), range(repeats)):
-                time_us = latency * (1 + (power > 9)) + per_byte * 8 * 2**power
-                time_us *= 1 + 0.01 * noise.gauss(0, 1)
-                made.append(Sample(key=key, launch=str(repeat), nbytes=8 << power, time_us=time_us))
-        if len(made) >= n_samples:
-            break
-    return made[:n_samples]
 
 
 def show(rows: Sequence[Row]) -> None:

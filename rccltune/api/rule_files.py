@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Final
 from rccltune import rules
 from rccltune.api.arguments import Place
 from rccltune.api.frames import frame
-from rccltune.model import Collective, InputFileError
+from rccltune.model import Collective
 
 if TYPE_CHECKING:
     from pandas import DataFrame
@@ -44,19 +44,7 @@ def read_rules(rule_file: Place) -> DataFrame:
 
 def rule_rows(path: Path, name: str) -> Iterator[dict[str, Any]]:
     """Rules in file order, then gaps; the column ``file`` says the name."""
-    try:
-        content = path.read_bytes()
-    except OSError as error:
-        raise InputFileError(
-            f"this rule file cannot be read: {error.strerror}", where=str(path)
-        ) from error
-    read = rules.read_rules(content)
-    if read.errors:
-        raise InputFileError(
-            "the plugin would refuse this rule file",
-            where=f"{path}:{read.errors[0].line}",
-            hint=f"rccltune explain {path} has every mistake.",
-        )
+    read = rules.accepted(rules.content_of(path), path)
     for rule in read.rules:
         yield {
             "file": name,

@@ -19,15 +19,21 @@ from rccltune.deploy.records import Delivery, File, Rules
 from rccltune.launch import CLEARED
 from rccltune.model import (
     CommandLineError,
-    InputFileError,
     Reporter,
     SessionError,
     VerificationError,
     grammar,
-    lay,
     shown,
 )
-from rccltune.rules import UNPROVEN_MARK, check_needs, counted, misread, read_rules
+from rccltune.rules import (
+    UNPROVEN_MARK,
+    check_needs,
+    content_of,
+    counted,
+    misread,
+    read_rules,
+    refusal,
+)
 from rccltune.session import MARKER, Session, disk_errors
 
 # verify writes it into a rule file's header.
@@ -58,11 +64,11 @@ class Deployed:
         return {
             **placed_as_plain(self.directory, self.placed),
             "simulated": self.delivery.simulated,
-            "rules": sum(one.count.rules for one in self.delivery.rules),
-            "fallbacks": sum(one.count.fallbacks for one in self.delivery.rules),
-            "verified": {one.name: one.verified for one in self.delivery.rules},
-            "read_otherwise": {one.name: list(one.misread) for one in self.delivery.rules},
-            "unproven": {one.name: one.n_unproven for one in self.delivery.rules},
+            "rules": sum(file.count.rules for file in self.delivery.rules),
+            "fallbacks": sum(file.count.fallbacks for file in self.delivery.rules),
+            "verified": {file.name: file.verified for file in self.delivery.rules},
+            "read_otherwise": {file.name: list(file.misread) for file in self.delivery.rules},
+            "unproven": {file.name: file.n_unproven for file in self.delivery.rules},
             "placements": list(self.delivery.placements),
             "environment": dict(self.delivery.variables(str(self.placed.folder))),
         }
@@ -108,13 +114,15 @@ def deploy_session(
     delivery = _delivery(session.open_session(folder), _absolute(directory), allowed)
     if not unproven:
         _refuse_unproven(folder, delivery.rules)
-    for one in delivery.rules:
-        for said in one.misread:
-            reporter.say(f"Warning: {one.name} is read otherwise where our plugin does not: {said}")
+    for file in delivery.rules:
+        for line in file.misread:
+            reporter.say(
+                f"Warning: {file.name} is read otherwise where our plugin does not: {line}"
+            )
     version = files.assemble(delivery)
     target = delivery.directory
     place.check_ours(target, force=force)
-    missing = [one for one in (target, *target.parents) if not one.exists()]
+    missing = [folder for folder in (target, *target.parents) if not folder.exists()]
     with _writing(target, reporter):
         for made in missing:
             place.open_to_readers(made)
@@ -172,8 +180,8 @@ def _writing(target: Path, reporter: Reporter) -> Iterator[None]:
 def _closed(target: Path) -> Path | None:
     """The first folder on the way to a version that others may not go through."""
     for folder in (*reversed(target.parents), target, target / place.VERSIONS):
-        wanted = stat.S_IXOTH if folder != target else stat.S_IROTH | stat.S_IXOTH
-        if folder.stat().st_mode & wanted != wanted:
+        needed = stat.S_IXOTH if folder != target else stat.S_IROTH | stat.S_IXOTH
+        if folder.stat().st_mode & needed != needed:
             return folder
     return None
 
@@ -200,7 +208,7 @@ def _delivery(made: Session, directory: Path, allowed: frozenset[str]) -> Delive
     environment = _environment(rules)
     odd = check_needs(environment, allowed, where=str(made.path))
     info = plugin.build_info()
-    headers = [grammar.text_of(one.content) for one in rules]
+    headers = [grammar.text_of(file.content) for file in rules]
     return Delivery(
         directory=directory,
         library=File(name=path.name, content=content, run=True),
@@ -220,8 +228,8 @@ def _rule_files(folder: Path) -> tuple[Rules, ...]:
     paths = sorted(folder.glob("rccl_tuner*.csv"))
     rules = [_rules(path) for path in paths]
     _refuse_refused(folder, rules)
-    found = [one for one in rules if one.count.rules]
-    if not found:
+    filled = [file for file in rules if file.count.rules]
+    if not filled:
         raise SessionError(
             "there is no rule in this session's rule files: nothing is faster than the library's "
             "own choice, and a plugin without rules gains nothing"
@@ -233,40 +241,40 @@ def _rule_files(folder: Path) -> tuple[Rules, ...]:
             else "make one with rccltune emit-config, prove it with rccltune verify, and deploy "
             "again.",
         )
-    found.sort(key=lambda one: (one.placement is not None, one.name))
-    odd = [one.name for one in found if not _is_found_by_name(one)]
-    if len(found) > 1 and len([one for one in found if one.placement is None]) > 1:
+    filled.sort(key=lambda file: (file.placement is not None, file.name))
+    odd = [file.name for file in filled if not _is_found_by_name(file)]
+    for_any = [file.name for file in filled if file.placement is None]
+    if len(for_any) > 1:
         raise CommandLineError(
-            "more than one rule file is for any placement: "
-            + ", ".join(one.name for one in found if one.placement is None),
+            f"more than one rule file is for any placement: {', '.join(for_any)}",
             where=str(folder),
             hint="keep the one to deploy in the session, and move the others away.",
         )
-    if len(found) > 1 and odd:
+    if len(filled) > 1 and odd:
         raise CommandLineError(
-            f"these are {len(found)} rule files, and the plugin finds them by arch, mode and "
+            f"these are {len(filled)} rule files, and the plugin finds them by arch, mode and "
             f"placement in their names: {', '.join(odd)} does not say them",
             where=str(folder),
             hint="deploy them from sessions of their own, into folders of their own.",
         )
-    return tuple(found)
+    return tuple(filled)
 
 
 def _refuse_refused(folder: Path, rules: Sequence[Rules]) -> None:
     """What lost its verification goes to no job, whatever became of the file since."""
-    for one in rules:
-        why = verify.refused(folder, one.content)
+    for file in rules:
+        why = verify.refused(folder, file.content)
         if why is not None:
             raise VerificationError(
                 f"the verification of these rules failed: {why.message}",
-                where=str(folder / one.name),
+                where=str(folder / file.name),
                 hint="choose others with rccltune emit-config, and verify them before they go out.",
             )
 
 
 def _refuse_unproven(folder: Path, rules: Sequence[Rules]) -> None:
     """Rules reach production with their proof, or because somebody said so."""
-    odd = [one for one in rules if one.n_unproven]
+    odd = [file for file in rules if file.n_unproven]
     if odd:
         raise CommandLineError(
             "; ".join(map(records.unproven_words, odd)),
@@ -276,20 +284,15 @@ def _refuse_unproven(folder: Path, rules: Sequence[Rules]) -> None:
         )
 
 
-def _is_found_by_name(one: Rules) -> bool:
-    match = _FOUND_BY_NAME.fullmatch(one.name)
-    return match is not None and match[1] == one.placement
+def _is_found_by_name(file: Rules) -> bool:
+    match = _FOUND_BY_NAME.fullmatch(file.name)
+    return match is not None and match[1] == file.placement
 
 
 def _rules(path: Path) -> Rules:
-    try:
-        content = path.read_bytes()
-    except OSError as error:
-        raise InputFileError(
-            f"the rule file cannot be read: {error.strerror}", where=str(path)
-        ) from error
+    content = content_of(path)
     read = read_rules(content)
-    mistakes = [f"{path}:{one.line}: {one.message} [{one.code}]" for one in read.errors]
+    mistakes = [finding.at(path) for finding in read.errors]
     mistakes += [
         f"{path}: '{name}' is no name of a variable"
         for name, _ in read.needs
@@ -298,34 +301,36 @@ def _rules(path: Path) -> Rules:
     if not _SAFE.fullmatch(path.name):
         mistakes.append(f"{path}: the name has letters that not every shell takes")
     if mistakes:
-        raise InputFileError(
-            lay(["this rule file cannot be deployed:", *(f"  {one}" for one in mistakes)]),
-            where=str(path),
-            hint="write it again with rccltune emit-config --force, or correct these lines.",
+        raise refusal(
+            "this rule file cannot be deployed:",
+            mistakes,
+            path,
+            "write it again with rccltune emit-config --force, or correct these lines.",
         )
-    said = _VERIFIED.search(grammar.text_of(content))
+    text = grammar.text_of(content)
+    verified = _VERIFIED.search(text)
     return Rules(
         name=path.name,
         content=content,
         count=counted(read.rules),
         requires=dict(read.requires),
         needs=read.needs,
-        verified=shown(said[1]) if said else None,
+        verified=shown(verified[1]) if verified else None,
         misread=tuple(map(str, misread(content, read))),
-        n_unproven=len(_UNPROVEN.findall(grammar.text_of(content))),
+        n_unproven=len(_UNPROVEN.findall(text)),
     )
 
 
 def _environment(rules: Sequence[Rules]) -> tuple[tuple[str, str], ...]:
     """What all files need, together; one job has one environment."""
     values: dict[str, tuple[str, str]] = {}
-    for one in rules:
-        for name, value in one.needs:
-            other, where = values.setdefault(name, (value, one.name))
+    for file in rules:
+        for name, value in file.needs:
+            other, where = values.setdefault(name, (value, file.name))
             if other != value:
                 raise CommandLineError(
-                    f"{where} needs {name}={other} and {one.name} needs {name}={value}: no job can "
-                    "have both",
+                    f"{where} needs {name}={other} and {file.name} needs {name}={value}: no job "
+                    "can have both",
                     hint="emit the files together, or deploy them into folders of their own.",
                 )
     return tuple((name, value) for name, (value, _) in sorted(values.items()))
@@ -338,8 +343,8 @@ def _allowed(names: Sequence[str]) -> list[str]:
 
 def _newest_glibc(content: bytes) -> tuple[int, int]:
     """What the library's symbols ask for; design §7 promises 2.17."""
-    found = {(int(major), int(minor)) for major, minor in _GLIBC.findall(content)}
-    return max(found, default=(2, 17))
+    asked = {(int(major), int(minor)) for major, minor in _GLIBC.findall(content)}
+    return max(asked, default=(2, 17))
 
 
 def _provenance(made: Session, rules: Sequence[Rules], content: bytes) -> tuple[str, ...]:
@@ -352,5 +357,5 @@ def _provenance(made: Session, rules: Sequence[Rules], content: bytes) -> tuple[
         f"deployed by rccltune {__version__}; plugin {built}, sha256 {digest}",
         f"session: {' '.join(origin.split())}",
         f"measured on: {', '.join(part for part in parts if part) or 'an unknown machine'}",
-        *(f"rules: {one.name}, {one.count}" for one in rules),
+        *(f"rules: {file.name}, {file.count}" for file in rules),
     )

@@ -14,15 +14,13 @@ from rccltune.job.bound import Ceiling, ceiling_of
 from rccltune.job.times import Times
 from rccltune.model import (
     Collective,
-    InputFileError,
     Reporter,
     Rule,
     Scale,
     Setting,
     Zone,
-    reason_of,
 )
-from rccltune.rules import accepted
+from rccltune.rules import accepted, content_of
 from rccltune.workload import Saving, Share, Source, State, Stated, Timed, Workload
 
 # The setting that runs where rules have their way; None where they have none.
@@ -85,41 +83,41 @@ def by_rules(rules: Sequence[Rule]) -> Chosen:
 
     def chosen(collective: Collective, scale: Scale, nbytes: int) -> Setting | None:
         matching = (rule for rule in rules if rule.matches(collective, nbytes, scale))
-        found = next(matching, None)
-        return None if found is None else found.setting
+        first = next(matching, None)
+        return None if first is None else first.setting
 
     return chosen
 
 
-def saving_plain(found: Saving) -> dict[str, Any]:
+def saving_plain(saved: Saving) -> dict[str, Any]:
     """For --json."""
     return {
-        "before_s": found.before_s,
-        "after_s": found.after_s,
-        "saved_s": found.saved_s,
-        "known": found.known,
-        "steps": found.steps,
-        "saved_s_per_step": found.saved_s / found.steps if found.steps else None,
+        "before_s": saved.before_s,
+        "after_s": saved.after_s,
+        "saved_s": saved.saved_s,
+        "known": saved.known,
+        "steps": saved.steps,
+        "saved_s_per_step": saved.saved_s / saved.steps if saved.steps else None,
     }
 
 
-def saving_text(found: Saving) -> str:
+def saving_text(saved: Saving) -> str:
     """One line for people."""
-    if not found.known:
+    if not saved.known:
         return "Time saved: not known, since none of the workload's sizes was measured"
-    part = f"{100 * found.saved_s / found.before_s:.1f} %" if found.before_s else "0 %"
-    if found.steps:
-        each = [1e3 * time / found.steps for time in (found.saved_s, found.before_s)]
+    part = f"{100 * saved.saved_s / saved.before_s:.1f} %" if saved.before_s else "0 %"
+    if saved.steps:
+        each = [1e3 * time / saved.steps for time in (saved.saved_s, saved.before_s)]
         text = f"Time saved per step, estimated: {each[0]:.3f} ms of {each[1]:.3f} ms"
     else:
         text = (
-            f"Time saved of what was recorded, estimated: {1e3 * found.saved_s:.3f} ms of "
-            f"{1e3 * found.before_s:.3f} ms"
+            f"Time saved of what was recorded, estimated: {1e3 * saved.saved_s:.3f} ms of "
+            f"{1e3 * saved.before_s:.3f} ms"
         )
     text += f" in collectives of a rank ({part}), one after the other"
-    if found.known < 1:
-        text += f"; {100 * (1 - found.known):.1f} % of the calls were not measured"
-    return text + ("" if found.steps else "; --steps N says how many steps that were")
+    if saved.known < 1:
+        text += f"; {100 * (1 - saved.known):.1f} % of the calls were not measured"
+    return text + ("" if saved.steps else "; --steps N says how many steps that were")
 
 
 # What none of the sources sees, in the words of the contract.
@@ -214,16 +212,16 @@ class Shown:
 
 
 def _share_plain(share: Share) -> dict[str, Any]:
-    one = share.count
+    count = share.count
     return {
-        "collective": one.collective.value,
-        "n_ranks": one.scale.n_ranks,
-        "n_nodes": one.scale.n_nodes,
-        "nbytes": one.nbytes,
-        "min_nbytes": one.min_nbytes,
-        "max_nbytes": one.max_nbytes,
-        "calls": one.calls,
-        "total_nbytes": one.total_nbytes,
+        "collective": count.collective.value,
+        "n_ranks": count.scale.n_ranks,
+        "n_nodes": count.scale.n_nodes,
+        "nbytes": count.nbytes,
+        "min_nbytes": count.min_nbytes,
+        "max_nbytes": count.max_nbytes,
+        "calls": count.calls,
+        "total_nbytes": count.total_nbytes,
         "of_calls": share.of_calls,
         "of_bytes": share.of_bytes,
         "of_time": share.of_time,
@@ -256,7 +254,9 @@ def show(
     """
     fitted = None if folder is None else fit_session(folder, reporter=reporter)
     times = None if fitted is None else Times(fitted.curves).before
-    read = () if rules is None else _rules(rules)
+    read: Sequence[Rule] = ()
+    if rules is not None:
+        read = accepted(content_of(rules), rules, "correct these lines.").rules
     shares = workload.shares_of(whole, times, read)
     saved = None
     if fitted is not None and rules is not None:
@@ -271,52 +271,46 @@ def show(
     )
 
 
-def _rules(path: Path) -> tuple[Rule, ...]:
-    try:
-        content = path.read_bytes()
-    except OSError as error:
-        raise InputFileError(
-            f"the rule file cannot be read: {reason_of(error)}", where=str(path)
-        ) from error
-    return accepted(content, path, "correct these lines.").rules
-
-
 def _remarks(whole: Workload) -> list[str]:
     """What must be known to trust the figures."""
-    sources = {one.source for one in whole.recorders} or {Source.RECORD}
-    said = [BLIND[source] for source in Source if source in sources]
+    sources = {recorder.source for recorder in whole.recorders} or {Source.RECORD}
+    remarks = [BLIND[source] for source in Source if source in sources]
     if Source.LOG in sources and Source.RECORD not in sources:
-        said.insert(0, BLIND[Source.RECORD])
-    said = [*whole.cuts, *said]
-    open_ended = [one for one in whole.recorders if one.state is State.UNFINISHED]
-    beyond = sum(one.beyond for one in whole.recorders)
-    unknown = sum(one.unknown for one in whole.recorders)
-    inexact = any(not one.is_exact for one in whole.counts)
-    times = {one.captured_times for one in whole.recorders if one.source is not Source.REPLAY}
+        remarks.insert(0, BLIND[Source.RECORD])
+    remarks = [*whole.cuts, *remarks]
+    open_ended = [recorder for recorder in whole.recorders if recorder.state is State.UNFINISHED]
+    beyond = sum(recorder.beyond for recorder in whole.recorders)
+    unknown = sum(recorder.unknown for recorder in whole.recorders)
+    inexact = any(not count.is_exact for count in whole.counts)
+    times = {
+        recorder.captured_times
+        for recorder in whole.recorders
+        if recorder.source is not Source.REPLAY
+    }
     if open_ended:
-        said.append(
+        remarks.append(
             f"{len(open_ended)} of {len(whole.recorders)} recordings were never finished: their "
             "process was killed or still runs, and what it called since its last snapshot is lost"
         )
     if beyond or inexact:
-        said.append(
+        remarks.append(
             f"{beyond} calls had more sizes than are kept one by one; they stand in rows of a "
             "power of two each"
         )
-    missing = sum(one.missing for one in whole.recorders)
+    missing = sum(recorder.missing for recorder in whole.recorders)
     if missing:
-        said.append(
+        remarks.append(
             f"{missing} calls are not in the dump, by its own numbers: too small, or more than its "
             "buffer held"
         )
     if unknown:
-        said.append(f"{unknown} calls were of a collective that has no name here")
+        remarks.append(f"{unknown} calls were of a collective that has no name here")
     if times - {1}:
-        said.append(f"calls of records and logs were multiplied by {_listed(times)}")
+        remarks.append(f"calls of records and logs were multiplied by {_listed(times)}")
     if whole.aside:
         listed = ", ".join(f"{calls} {name}" for name, calls in whole.aside.items())
-        said.append(f"seen beside them, and not tuned: {listed}")
-    return said
+        remarks.append(f"seen beside them, and not tuned: {listed}")
+    return remarks
 
 
 def _listed(numbers: set[int]) -> str:

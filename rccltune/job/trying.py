@@ -122,7 +122,7 @@ class _Trial:
         arms.check_site(self.site)
         self.library = plugin.library()
         self.source = _rule_file(request)
-        content = self.source.read_bytes()
+        content = rules.content_of(self.source)
         file = rules.accepted(content, self.source, "correct these lines.")
         rules.check_needs(file.needs, request.allowed, where=str(self.source))
         self.needs = file.needs

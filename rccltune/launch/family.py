@@ -17,7 +17,11 @@ import sys
 import time
 from collections.abc import Iterable
 from contextlib import suppress
-from typing import Final
+
+# typing takes as long to import as all else that the guardian does, and each launch has one.
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Final
 
 TAG: Final = "RCCLTUNE_RUN_ID"
 GRACE_S: Final = 10.0

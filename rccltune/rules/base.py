@@ -99,14 +99,8 @@ def vendor(wanted: Path, fingerprint: Fingerprint, *, reporter: Reporter) -> Ven
 
 
 def _named(path: Path) -> tuple[str, bytes]:
-    try:
-        return str(path), path.read_bytes()
-    except OSError as error:
-        raise InputFileError(
-            f"the base cannot be read: {error.strerror}",
-            where=str(path),
-            hint="name the vendor's rule file, or let --base auto look for it.",
-        ) from error
+    hint = "name the vendor's rule file, or let --base auto look for it."
+    return str(path), reader.content_of(path, "the base", hint)
 
 
 def _found(arch: str | None) -> tuple[str, bytes]:
@@ -130,19 +124,19 @@ def _read(content: bytes, place: str) -> tuple[RuleFile, vendor_rules.LeftOut]:
     """
     file, left_out = vendor_rules.read_base(content)
     if file.errors:
-        listed = (f"  {place}:{f.line}: {f.message} [{f.code}]" for f in file.errors)
-        raise InputFileError(
-            lay(["the base has mistakes:", *listed]),
-            where=place,
-            hint="correct a copy of it; sizes are plain bytes.",
+        raise reader.refusal(
+            "the base has mistakes:",
+            (finding.at(place) for finding in file.errors),
+            place,
+            "correct a copy of it; sizes are plain bytes.",
         )
     if left_out and not file.rules:
-        lines = (f"  {place}:{line}: {why}" for line, why in left_out)
-        raise InputFileError(
-            lay(["no row of the base means the same to every reader:", *lines]),
-            where=place,
-            hint="correct a copy of it; names are lower case, and a rule names both an algorithm "
-            "and a protocol.",
+        raise reader.refusal(
+            "no row of the base means the same to every reader:",
+            (f"{place}:{line}: {why}" for line, why in left_out),
+            place,
+            "correct a copy of it; names are lower case, and a rule names both an algorithm and a "
+            "protocol.",
         )
     return file, left_out
 

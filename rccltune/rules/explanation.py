@@ -13,7 +13,6 @@ from rccltune.model import (
     TUNABLE,
     Collective,
     CommandLineError,
-    InputFileError,
     Mode,
     Rule,
     Scale,
@@ -35,8 +34,7 @@ from rccltune.rules.answers import (
 from rccltune.rules.documents import Audit
 from rccltune.rules.host import Host
 from rccltune.rules.other_readers import Misread, misread
-from rccltune.rules.reader import RuleFile
-from rccltune.rules.seals import accepted
+from rccltune.rules.reader import RuleFile, accepted, content_of
 
 _CORRECT: Final = "correct these lines; sizes are plain bytes, names lower case."
 
@@ -94,7 +92,7 @@ def asked_about(
     Raises:
         InputFileError: as :func:`explain`.
     """
-    file = accepted(_content(path), path, _CORRECT)
+    file = accepted(content_of(path), path, _CORRECT)
     rules = _for_mode(file.rules, question.mode)
     return _named(rules, question), calls_of(rules)
 
@@ -117,7 +115,7 @@ def explain(
         InputFileError: the file cannot be read or is refused; the message has every mistake.
         VerificationError: the plugin's answer is not what the file says; a bug of ours.
     """
-    content = _content(path)
+    content = content_of(path)
     file = accepted(content, path, _CORRECT)
     rules = _for_mode(file.rules, question.mode)
     host = Host(plugin.library())
@@ -155,15 +153,6 @@ def explain(
         placement=declared,
         misread=misread(content, file),
     )
-
-
-def _content(path: Path) -> bytes:
-    try:
-        return path.read_bytes()
-    except OSError as error:
-        raise InputFileError(
-            f"the rule file cannot be read: {error.strerror}", where=str(path)
-        ) from error
 
 
 def _without_requirements(content: bytes) -> bytes:

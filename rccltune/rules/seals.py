@@ -1,4 +1,4 @@
-"""Rule files that the plugin would take, and one that was edited, made to count its rows again."""
+"""A rule file that was edited, made to count its rows again."""
 
 from __future__ import annotations
 
@@ -6,29 +6,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from rccltune import session
-from rccltune.model import InputFileError, grammar, lay, reason_of
+from rccltune.model import grammar
 from rccltune.rules import line_format, reader
-from rccltune.rules.reader import RuleFile
-
-
-def accepted(content: bytes, where: Path, hint: str | None = None) -> RuleFile:
-    """A rule file as the plugin reads it.
-
-    Args:
-        content: of the file.
-        where: its path, for messages.
-        hint: what to do where it is refused.
-
-    Raises:
-        InputFileError: every mistake for which the plugin refuses it, with its line.
-    """
-    file = reader.read_rules(content)
-    if file.errors:
-        listed = (f"  {where}:{f.line}: {f.message} [{f.code}]" for f in file.errors)
-        raise InputFileError(
-            lay(["the plugin refuses this file:", *listed]), where=str(where), hint=hint
-        )
-    return file
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -57,22 +36,17 @@ def seal(path: Path) -> Sealed:
         InputFileError: it cannot be read, or the plugin refuses it for another reason.
         SessionError: it cannot be written.
     """
-    try:
-        target = path.resolve(strict=True)
-        content = target.read_bytes()
-        mode = target.stat().st_mode & 0o7777
-    except (OSError, RuntimeError) as error:
-        raise InputFileError(
-            f"the rule file cannot be read: {reason_of(error)}", where=str(path)
-        ) from error
+    content = reader.content_of(path)
+    target = path.resolve(strict=True)
+    mode = target.stat().st_mode & 0o7777
     errors = reader.read_rules(content).errors
-    others = [one for one in errors if one.code != line_format.CODE]
+    others = [finding.at(path) for finding in errors if finding.code != line_format.CODE]
     if others:
-        listed = (f"  {path}:{one.line}: {one.message} [{one.code}]" for one in others)
-        raise InputFileError(
-            lay(["this file is not sealed, the plugin would refuse it all the same:", *listed]),
-            where=str(path),
-            hint="correct these lines, then run the same command again.",
+        raise reader.refusal(
+            "this file is not sealed, the plugin would refuse it all the same:",
+            others,
+            path,
+            "correct these lines, then run the same command again.",
         )
     # One character a byte: what is no UTF-8 stays as it is.
     text = grammar.unmarked(content).decode("latin-1")

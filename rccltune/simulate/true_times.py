@@ -10,6 +10,7 @@ from __future__ import annotations
 from bisect import bisect_left
 from collections.abc import Collection, Mapping
 from math import floor, log2
+from operator import itemgetter
 from typing import Final
 
 from rccltune.model import defaults
@@ -25,15 +26,17 @@ def _two_to(power: float) -> float:
 
 def interpolate(points: Points, nbytes: int, *, is_time: bool) -> float:
     """Value at a size; see the module's rules."""
-    x = [log2(size) for size, _ in points]
-    y = [log2(value) for _, value in points]
+    (first, first_value), (last, last_value) = points[0], points[-1]
     at = log2(nbytes)
-    if at <= x[0]:
-        return _two_to(y[0])
-    if at >= x[-1]:
-        return _two_to(y[-1] + (at - x[-1] if is_time else 0.0))
-    i = bisect_left(x, at)
-    return _two_to(y[i - 1] + (y[i] - y[i - 1]) * (at - x[i - 1]) / (x[i] - x[i - 1]))
+    if nbytes <= first:
+        return _two_to(log2(first_value))
+    if nbytes >= last:
+        return _two_to(log2(last_value) + (at - log2(last) if is_time else 0.0))
+    # Logarithms of the neighbours alone: filling a node asks ten thousand times.
+    i = bisect_left(points, nbytes, key=itemgetter(0))
+    (low, low_value), (high, high_value) = points[i - 1], points[i]
+    x, y = log2(low), log2(low_value)
+    return _two_to(y + (log2(high_value) - y) * (at - x) / (log2(high) - x))
 
 
 def truth(

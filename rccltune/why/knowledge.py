@@ -13,7 +13,6 @@ from rccltune import machine, variants, zones
 from rccltune.model import (
     DEFAULT_VARIANT,
     Collective,
-    InputFileError,
     Rule,
     Scale,
     Setting,
@@ -22,7 +21,7 @@ from rccltune.model import (
     vendor_of,
 )
 from rccltune.releases import Family, release_of
-from rccltune.rules import RuleFile, accepted
+from rccltune.rules import RuleFile, accepted, content_of
 from rccltune.variants import Acts, VariantSpec
 from rccltune.why.answers import Around, Filed, Known, RuleHere
 from rccltune.why.records import Kindred, Where
@@ -145,12 +144,7 @@ def known_of(path: Path | None) -> Known:
     around = Paths(variables={}, is_rcclx=False)
     if path is None:
         return Known(around=around, why_not=_WhyNot(None), overwrites=_overwrites)
-    try:
-        content = path.read_bytes()
-    except OSError as error:
-        raise InputFileError(
-            f"the rule file cannot be read: {error.strerror}", where=str(path)
-        ) from error
+    content = content_of(path)
     file = accepted(content, path, "correct these lines; a job with this file stops for them.")
     rules = _Rules(file)
     return Known(

@@ -47,6 +47,7 @@ def made(tmp_path_factory: pytest.TempPathFactory, repository: Path) -> Path:
         collective=["all_reduce"],
         min_bytes="1K",
         max_bytes="256K",
+        launcher="none",
         repeats=2,
         no_environment=True,
     )
@@ -290,6 +291,7 @@ def test_tune_goes_on_with_what_is_there(
         collective=["all_reduce"],
         min_bytes="1K",
         max_bytes="256K",
+        launcher="none",
         repeats=2,
         no_environment=True,
     )

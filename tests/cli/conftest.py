@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import kept
 import pytest
 
 from rccltune import plugin
@@ -19,6 +20,12 @@ def stand_ins() -> None:
         pytest.skip(str(error))
     if not there:
         pytest.skip("this install has no stand-in benchmarks")
+
+
+@pytest.fixture(scope="session", autouse=True)
+def kept_sessions(tmp_path_factory: pytest.TempPathFactory) -> None:
+    """Where sessions lie that several tests begin with."""
+    kept.folder = tmp_path_factory.mktemp("kept")
 
 
 @pytest.fixture

@@ -8,6 +8,8 @@ file's links (64 channels of half a link's 48 GB/s) and RCCL 2.28.3's tuning mod
 from __future__ import annotations
 
 import json
+import shutil
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
@@ -40,12 +42,25 @@ def folder(stand_ins: None, tmp_path_factory: pytest.TempPathFactory) -> Path:
     return sweep(tmp_path_factory.mktemp("belief"), "one-launch")
 
 
-def sweep(where: Path, method: str, **changes: object) -> Path:
+@pytest.fixture(scope="module")
+def each(stand_ins: None, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The same with a launch for each setting."""
+    return sweep(tmp_path_factory.mktemp("belief"), "per-setting")
+
+
+def copied(session: Path, where: Path) -> Path:
+    """A session of one's own to change."""
+    return shutil.copytree(session, where / "session")
+
+
+def sweep(
+    where: Path, method: str, collectives: Sequence[str] = COLLECTIVES, **changes: object
+) -> Path:
     """A session beside its node file, which has these changes."""
     raw = yaml.safe_load(simulate.node_path("mi300x", "cpx-nps4").read_text(encoding="utf-8"))
     raw["noise"] = {"sigma": 0.0}
     (where / "node.yaml").write_text(yaml.safe_dump({**raw, **changes}), encoding="utf-8")
-    words = [word for name in COLLECTIVES for word in ("--collective", name)]
+    words = [word for name in collectives for word in ("--collective", name)]
     words += ["--min-bytes", "1K", "--max-bytes", "64M", "--repeats", "1", "--factor", "4"]
     words += ["--mode", "cpx-nps4", "--simulate", str(where / "node.yaml"), "--launcher", "none"]
     words += ["--iters", "4", "--warmup", "1"]
@@ -175,9 +190,9 @@ def test_ll128_is_offered_under_its_variable_only(done: FitDone) -> None:
                 assert "tree/simple" not in names
 
 
-def test_both_methods_see_the_same(done: FitDone, tmp_path: Path) -> None:
+def test_both_methods_see_the_same(done: FitDone, each: Path) -> None:
     """Traces of walks and of launches of one setting."""
-    other = fit_session(sweep(tmp_path, "per-setting"), reporter=Reporter(), again=True)
+    other = fit_session(each, reporter=Reporter(), again=True)
     for collective in COLLECTIVES:
         for variant in ("default", "ll128-forced"):
             mine, theirs = of(done, collective, variant), of(other, collective, variant)
@@ -207,13 +222,14 @@ def test_a_host_without_a_table_is_said_to_have_none(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """RCCL 2.21.5 asks with tuner ABI v2; nothing is invented, and nothing drawn."""
-    session = sweep(tmp_path, "one-launch", release={"rccl": "2.21.5", "benchmark": "rt24"})
+    release = {"rccl": "2.21.5", "benchmark": "rt24"}
+    session = sweep(tmp_path, "one-launch", ["broadcast"], release=release)
     capsys.readouterr()
     assert run(["fit", str(session), "-v"]) == 0
     text = capsys.readouterr().out
     assert "shows a tuner no times, so its choice is not known" in text
     assert "Not offered" not in text
-    assert run(["plot", str(session)]) == 0
+    assert run(["plot", str(session), "--format", "svg"]) == 0
     said = capsys.readouterr()
     assert "predicted: no time that the library predicts is known here" in said.err
     assert "-predictions" not in said.out
@@ -280,10 +296,9 @@ def test_two_launches_of_a_target_are_enough(
     assert 1 <= max(read.count(target) for target in read) <= 2
 
 
-@pytest.mark.usefixtures("folder")
-def test_launches_that_contradict_each_other_are_named(tmp_path: Path) -> None:
+def test_launches_that_contradict_each_other_are_named(each: Path, tmp_path: Path) -> None:
     """One host predicts another time at 4 KiB in another launch; what came first stays."""
-    session = sweep(tmp_path, "per-setting")
+    session = copied(each, tmp_path)
     before = fit_session(session, reporter=Reporter(), again=True)
     assert not [n for n in before.notices if n.caution.value == "beliefs-differ"]
     traces = sorted(session.glob("launches/*/trace-*.csv"))
@@ -304,10 +319,9 @@ def _other_time(line: str, number: int) -> str:
     return ",".join(row)
 
 
-@pytest.mark.usefixtures("folder")
-def test_a_trace_that_cannot_be_read_spoils_no_fit(tmp_path: Path) -> None:
+def test_a_trace_that_cannot_be_read_spoils_no_fit(folder: Path, tmp_path: Path) -> None:
     """It is said, and curves stay what they are."""
-    session = sweep(tmp_path, "one-launch")
+    session = copied(folder, tmp_path)
     before = fit_session(session, reporter=Reporter(), again=True)
     for path in session.glob("launches/*/trace-*.csv"):
         path.write_text("no trace\n")

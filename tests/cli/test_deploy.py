@@ -12,6 +12,7 @@ from pathlib import Path
 
 import pytest
 from deliveries import let_others_in, sourced
+from kept import sweep_once
 from trees import write
 from variant_truth import Manner, untouched
 from wording import lacks
@@ -38,7 +39,7 @@ IMPORTED = "examples/mi300x-cpx-nps4/all_reduce.csv"
 def simulated(here: Path) -> None:
     """A simulated session with rules."""
     assert here == Path.cwd()
-    assert run(["sweep", "--simulate", "mi300x", "--mode", "cpx-nps4", *SMALL, "-q"]) == 0
+    assert sweep_once(["--simulate", "mi300x", "--mode", "cpx-nps4", *SMALL, "-q"], SESSION) == 0
     assert run(["emit-config", "-q"]) == 0
     _as_proven(SESSION / RULES)
 

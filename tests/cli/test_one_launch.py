@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 from pathlib import Path
 
 import pandas as pd
@@ -52,12 +53,24 @@ def folders(session: Path) -> list[Path]:
     return [path for path in (session / "launches").iterdir() if path.is_dir()]
 
 
-def test_every_time_is_that_of_its_setting(here: Path) -> None:
-    """Without noise each half-row has the node file's own time, to the digits that are printed."""
-    path = quiet(here)
-    assert sweep(path, *WALK) == 0
+@pytest.fixture(scope="module")
+def walked_once(stand_ins: None, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A node without noise, and all that walks measured of it."""
+    folder = tmp_path_factory.mktemp("walked")
+    assert sweep(quiet(folder), *WALK, "-o", str(folder / "rccltune-session")) == 0
+    return folder
 
-    node = simulate.load_node(path)
+
+@pytest.fixture
+def walked(walked_once: Path, here: Path) -> Path:
+    """The same in the working directory; the node's file."""
+    shutil.copytree(walked_once, here, dirs_exist_ok=True)
+    return here / "node.yaml"
+
+
+def test_every_time_is_that_of_its_setting(walked: Path) -> None:
+    """Without noise each half-row has the node file's own time, to the digits that are printed."""
+    node = simulate.load_node(walked)
     table = samples()
     forced = table[(table["doubt"] == "") & ~table["setting"].isin(["baseline", "silent"])]
     assert set(forced["setting"]) == {
@@ -68,22 +81,19 @@ def test_every_time_is_that_of_its_setting(here: Path) -> None:
     is_true(forced, node)
 
 
-def test_a_sweep_takes_few_launches(here: Path) -> None:
+def test_a_sweep_takes_few_launches(walked: Path) -> None:
     """One for each variant; baselines have their own: first, between, last; and two controls."""
-    assert sweep(quiet(here), *WALK) == 0
-    assert len(folders(here / "rccltune-session")) == 3 + 3 + 2
-
-    assert sweep(quiet(here), "--method", "per-setting", "-o", "each") == 0
-    assert len(folders(here / "each")) == 3 + 6 * 3
+    assert len(folders(walked.with_name("rccltune-session"))) == 3 + 3 + 2
 
 
-def test_both_methods_give_the_same_rules(here: Path) -> None:
-    """What reaches production does not depend on how it was measured."""
+def test_both_methods_give_the_same_rules(walked: Path) -> None:
+    """What reaches production does not depend on how it was measured; launches of one setting are many."""
+    assert sweep(walked, "--method", "per-setting", "-o", "each") == 0
+    assert len(folders(walked.with_name("each"))) == 3 + 6 * 3
     rules = []
-    for method in ("one-launch", "per-setting"):
-        assert sweep(quiet(here), "--method", method, "--exhaustive", "-o", method) == 0
-        assert [run(["fit", method]), run(["emit-config", method])] == [0, 0]
-        text = (here / method / "rccl_tuner_gfx942_cpx-nps4.csv").read_text()
+    for session in ("rccltune-session", "each"):
+        assert [run(["fit", session]), run(["emit-config", session])] == [0, 0]
+        text = (walked.parent / session / "rccl_tuner_gfx942_cpx-nps4.csv").read_text()
         rules.append([line for line in text.splitlines() if line[:1] not in ("#", "")])
     assert rules[0]
     assert rules[0] == rules[1]

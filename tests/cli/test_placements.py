@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 import yaml
+from kept import sweep_once
 from machines import DESCRIPTIONS, load
 
 from rccltune import logs, machine, measure, plugin, rules, simulate
@@ -80,6 +81,12 @@ def sweep(path: Path | str, session: str, *more: str) -> int:
     return run(["sweep", *where, *QUICK, *SETTINGS, *more])
 
 
+def measured(path: Path, session: str, placement: str) -> None:
+    """A session to begin with."""
+    words = ["--simulate", str(path), "--launcher", "none", *QUICK, *SETTINGS]
+    assert sweep_once([*words, "--placement-of-ranks", placement], Path(session)) == 0
+
+
 def answer(env: dict[str, str], nbytes: int, n_ranks: int = 8) -> str | None:
     """What the plugin tells a communicator of one node that has what the files require."""
     host = rules.Host(plugin.library())
@@ -107,8 +114,8 @@ def test_rules_are_for_any_placement_only_where_every_placement_gains(
 ) -> None:
     """Two sessions; what the plugin says with RCCLTUNE_PLACEMENT and without it."""
     path = node(here)
-    assert sweep(path, "one", "--placement-of-ranks", "one-oam") == 0
-    assert sweep(path, "other", "--placement-of-ranks", "one-per-oam") == 0
+    measured(path, "one", "one-oam")
+    measured(path, "other", "one-per-oam")
     assert run(["emit-config", "one", "other", "-o", PLAIN]) == 0
     capsys.readouterr()
 
@@ -132,7 +139,7 @@ def test_a_placements_file_is_used_where_it_is_declared(here: Path) -> None:
     """And neither without a word nor under another one."""
     path = node(here)
     for session, name in (("one", "one-oam"), ("other", "one-per-oam")):
-        assert sweep(path, session, "--placement-of-ranks", name) == 0
+        measured(path, session, name)
     assert run(["emit-config", "one", "other"]) == 0
 
     file = placed_alone(here / "one" / PLAIN.replace(".csv", "_one-per-oam.csv"))
@@ -152,7 +159,7 @@ def test_a_directory_has_a_file_for_each_placement(
     """
     path = node(here)
     for session, name in (("one", "one-oam"), ("other", "one-per-oam"), ("all", "node")):
-        assert sweep(path, session, "--placement-of-ranks", name) == 0
+        measured(path, session, name)
     assert run(["emit-config", "one", "other", "all"]) == 0
 
     root = load(DESCRIPTIONS / "mi300x-cpx-nps4.machine").write(here / "root")
@@ -318,7 +325,7 @@ def test_one_placement_alone_makes_a_file_of_its_own(
     here: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """And the user is told what else to measure."""
-    assert sweep(node(here), "one", "--placement-of-ranks", "one-oam") == 0
+    measured(node(here), "one", "one-oam")
     assert run(["emit-config", "one"]) == 0
     said = capsys.readouterr()
 
@@ -336,8 +343,8 @@ def test_one_placement_alone_makes_a_file_of_its_own(
 def test_several_files_do_not_fit_stdout(here: Path) -> None:
     """And none is written half."""
     path = node(here)
-    assert sweep(path, "one", "--placement-of-ranks", "one-oam") == 0
-    assert sweep(path, "other", "--placement-of-ranks", "one-per-oam") == 0
+    measured(path, "one", "one-oam")
+    measured(path, "other", "one-per-oam")
     assert run(["emit-config", "one", "other", "-o", "-"]) == 2
     assert not list(here.rglob("rccl_tuner_*"))
 
@@ -430,7 +437,7 @@ def test_a_session_has_one_placement(
 ) -> None:
     """Samples of two machines, as it were, are never pooled."""
     path = node(here)
-    assert sweep(path, "s", "--placement-of-ranks", "one-oam") == 0
+    measured(path, "s", "one-oam")
     assert sweep(path, "s", "--placement-of-ranks", "one-per-oam") == SessionError.exit_code
     assert "one-oam" in capsys.readouterr().err
     with monkeypatch.context() as site:

@@ -100,19 +100,28 @@ def test_without_a_baseline_no_rule_reaches_down_either(here: Path) -> None:
     assert "# EXTRAPOLATED: rules reach beyond" in (here / "wide.csv").read_text(encoding="utf-8")
 
 
-def swept(*more: str) -> None:
-    """Two settings of the shipped node, from 1 KiB to 256 KiB."""
+@pytest.fixture(scope="module")
+def swept_once(stand_ins: None, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Three settings of the shipped node, from 1 KiB to 256 KiB."""
     words = ["--mode", "cpx-nps4", "--simulate", "mi300x", *QUICK, "--min-bytes", "1K"]
     words += ["--max-bytes", "256K", "--setting", "tree/ll", "--setting", "ring/simple"]
-    assert run(["sweep", *words, *more, "-q"]) == 0
+    folder = tmp_path_factory.mktemp("swept") / SESSION
+    assert run(["sweep", *words, "--setting", "tree/ll128", "-o", str(folder), "-q"]) == 0
+    return folder
+
+
+@pytest.fixture
+def swept(swept_once: Path, here: Path) -> Path:
+    """The same as the session of the working directory."""
+    return shutil.copytree(swept_once, here / SESSION)
 
 
 WIDE = "#@ format 1\nallreduce,0,9223372036854775807,tree,ll,-1,1,64,-1,-1\n"
 
 
+@pytest.mark.usefixtures("swept")
 def test_somebody_elses_rule_for_all_sizes_ends_where_verification_did(here: Path) -> None:
     """Sizes that were not compared are a hole; --extrapolate keeps them apart and unverified."""
-    swept()
     (here / "wide.csv").write_text(WIDE, encoding="utf-8")
     assert run(["verify", "--rules", "wide.csv", "-o", "out.csv", "-q"]) == 0
     assert [row[1:3] for row in rows(here / "out.csv")] == [[str(KIB), str(256 * KIB)]]
@@ -130,9 +139,9 @@ def test_somebody_elses_rule_for_all_sizes_ends_where_verification_did(here: Pat
     assert lines[beyond[0] - 1].startswith("# extrapolated")
 
 
+@pytest.mark.usefixtures("swept")
 def test_what_is_printed_to_use_it_works(capsys: pytest.CaptureFixture[str]) -> None:
     """The plugin is among it: without it NCCL, and RCCL before ROCm 7.13, read no rule."""
-    swept()
     assert run(["emit-config"]) == 0
     exports = CPX.with_suffix(".env")
     assert lacks(capsys.readouterr().out.rstrip(), f"source {exports.resolve()}", "source") == []
@@ -144,12 +153,12 @@ def test_what_is_printed_to_use_it_works(capsys: pytest.CaptureFixture[str]) -> 
     assert answered(environment, 64, 16 * KIB) == "tree/ll"
 
 
-def test_a_folder_with_odd_letters_is_quoted(here: Path) -> None:
+def test_a_folder_with_odd_letters_is_quoted(here: Path, swept_once: Path) -> None:
     """Spaces, quotes and dollars in a path are the path."""
     home = here / "it's $HOME; touch `x`"
     home.mkdir()
     os.chdir(home)
-    swept()
+    shutil.copytree(swept_once, SESSION)
     assert run(["emit-config", "-q"]) == 0
     assert sourced(CPX.with_suffix(".env"))["NCCL_TUNER_CONFIG_FILE"] == str(CPX.resolve())
     assert not (home / "x").exists()
@@ -185,9 +194,9 @@ def test_after_a_refused_tune_there_is_nothing_to_deploy(
     assert not (here / "site").exists()
 
 
+@pytest.mark.usefixtures("swept")
 def test_needs_go_with_the_last_rule_that_has_them(here: Path) -> None:
     """No rule, and the file of exports still set RCCL_LL128_FORCE_ENABLE=1."""
-    swept("--setting", "tree/ll128")
     slow = [{"setting": "tree/ll128", "factor": 4.0}]
     rule = "allreduce,1024,262144,tree,ll128,-1,1,64,-1,-1\n"
     CPX.write_text(f"#@ format 1\n#@ needs RCCL_LL128_FORCE_ENABLE=1\n{rule}", encoding="utf-8")
@@ -242,9 +251,9 @@ COUNTED = (
 )
 
 
+@pytest.mark.usefixtures("swept")
 def test_every_verb_counts_the_same_rules(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """Two rules and a fallback were 2 for one verb and 3 for the next."""
-    swept("--setting", "tree/ll128")
     CPX.write_text(COUNTED, encoding="utf-8")
     wanted = {"rules": 2, "fallbacks": 1}
 
@@ -264,9 +273,9 @@ def test_every_verb_counts_the_same_rules(here: Path, capsys: pytest.CaptureFixt
     assert here == Path.cwd()
 
 
+@pytest.mark.usefixtures("swept")
 def test_bounds_are_inclusive_and_rounded_alike(capsys: pytest.CaptureFixture[str]) -> None:
     """1 KiB to 1722 B in one place and to 1.68 KiB in another; --json has the bytes."""
-    swept()
     CPX.write_text(
         "#@ format 1\nallreduce,1024,1722,tree,ll,-1,1,64,-1,-1\n"
         "allreduce,1723,1048575,ring,ll,-1,1,64,-1,-1\n",

@@ -169,6 +169,7 @@ def test_a_read_only_session_gives_what_a_writable_one_gives(
             assert "Permission denied" in lines[0]
 
 
+@pytest.mark.parametrize("readable", ["fitted", "logs only"], indirect=True)
 def test_what_has_to_be_written_there_says_so(readable: Path, tmp_path: Path) -> None:
     """Exit code 7, and the line tells of -o."""
     shutil.copy(next(readable.glob("launches/*/stdout.log")), "other.log")

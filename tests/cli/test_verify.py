@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 import yaml
+from kept import sweep_once
 from wording import lacks
 
 from rccltune import simulate
@@ -40,7 +41,7 @@ def swept(path: Path | str, *more: str) -> None:
     words = ["--mode", "cpx-nps4", "--simulate", str(path), "--launcher", "none", "--exhaustive"]
     words += ["--collective", "all_reduce", "--min-bytes", "1K", "--max-bytes", "16M"]
     words += ["--setting", "tree/ll", "--setting", "ring/simple", "--iters", "4", "--warmup", "1"]
-    assert run(["sweep", *words, *more, "-q"]) == 0
+    assert sweep_once([*words, *more, "-q"], SESSION) == 0
 
 
 def rules_file(*rows: tuple[int, int, str], needs: Mapping[str, str] | None = None) -> Path:

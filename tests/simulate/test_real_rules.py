@@ -46,11 +46,16 @@ def asked(*words: str | Path) -> list[list[str]]:
     return [[cell.strip() for cell in line] for line in lines[2:]]
 
 
-def test_vendors_files_on_eight_ranks(shared_data: Path) -> None:
+@pytest.mark.parametrize(
+    "names",
+    [ON_ONE_HOST[:1], pytest.param(ON_ONE_HOST[1:], marks=pytest.mark.long)],
+    ids=["one", "the others"],
+)
+def test_vendors_files_on_eight_ranks(shared_data: Path, names: tuple[str, ...]) -> None:
     """Every row that the library leaves open runs, and nothing else changes."""
-    files = [shared_data / "configs" / name for name in ON_ONE_HOST]
+    files = [shared_data / "configs" / name for name in names]
     rows = asked("--place", "spx-8", *files)
-    assert [row[0] for row in rows] == [f"configs/{name}" for name in ON_ONE_HOST]
+    assert [row[0] for row in rows] == [f"configs/{name}" for name in names]
     for _, _, sizes, ran, closed, wrong in rows:
         assert int(ran) > 0
         assert int(ran) + int(closed) == int(sizes)
@@ -78,7 +83,7 @@ def test_the_rules_of_the_example_job() -> None:
 @pytest.mark.timeout(300)
 @pytest.mark.parametrize(
     "place",
-    ["spx-8", *(pytest.param(p, marks=pytest.mark.long) for p in ("two-hosts", "cpx-64"))],
+    ["spx-2", *(pytest.param(p, marks=pytest.mark.long) for p in ("spx-8", "two-hosts", "cpx-64"))],
 )
 def test_rows_for_groups_and_registered_buffers(place: str) -> None:
     """Each runs in groups of as many calls, and with buffers registered by the program or for a graph; nowhere else."""

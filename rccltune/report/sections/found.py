@@ -21,11 +21,9 @@ from rccltune.model import (
     Place,
     Reporter,
     Scale,
-    SessionError,
     Status,
     TooLittleDataError,
     grammar,
-    reason_of,
 )
 from rccltune.report.figures import scene
 from rccltune.report.plots import plot_input
@@ -36,7 +34,7 @@ from rccltune.report.verified import (
     verifications,
     views_of,
 )
-from rccltune.rules import RuleFile, read_rules
+from rccltune.rules import RuleFile, content_of, read_rules
 from rccltune.session import SEARCH_FILE, stored_place
 from rccltune.verify import FOLDER, Refused, refusals
 from rccltune.zones import choice_of, environments_of
@@ -125,17 +123,20 @@ class Found:
     @property
     def verification(self) -> Verification | None:
         """All that is of the files as they are; else the first, which counts for nothing."""
-        current = [one for one in self.verifications if one.is_current]
+        current = [verified for verified in self.verifications if verified.is_current]
         return joined(current) if current else next(iter(self.verifications), None)
 
     def is_proven(self, name: str) -> bool:
         """Whether the rule file of that name, as it is now, stood in its verification."""
-        return any(one.is_current and Path(one.path).name == name for one in self.verifications)
+        return any(
+            verified.is_current and Path(verified.path).name == name
+            for verified in self.verifications
+        )
 
     @property
     def is_cut_short(self) -> bool:
         """Whether a verification was begun, of which nothing says how it ended."""
-        has_rules = any(one.file.rules for one in self.rules)
+        has_rules = any(rules.file.rules for rules in self.rules)
         return has_rules and bool(self.trials) and not self.verifications and not self.refused
 
     @property
@@ -156,6 +157,7 @@ def gather(
 
     Raises:
         SessionError: no session, or one that cannot be read.
+        InputFileError: a rule file in it that cannot be read.
         TooLittleDataError: no good sample.
         CommandLineError: the baseline or the variant that was named was not measured.
     """
@@ -167,7 +169,7 @@ def gather(
     launches = session.read_launches(folder)
     rules = tuple(_rules(path) for path in rule_paths(folder))
     verified = tuple(
-        verifications(folder, {one.path.name: one.file for one in rules}, views_of(done.curves))
+        verifications(folder, {made.path.name: made.file for made in rules}, views_of(done.curves))
     )
     search = session.read_derived(folder, SEARCH_FILE, SearchFile)
     return Found(
@@ -222,12 +224,7 @@ def _choice(done: FitDone, choosing: ChoiceOptions) -> tuple[Choice | None, str]
 
 
 def _rules(path: Path) -> Rules:
-    try:
-        content = path.read_bytes()
-    except OSError as error:
-        raise SessionError(
-            f"the rule file cannot be read: {reason_of(error)}", where=str(path)
-        ) from error
+    content = content_of(path)
     text = grammar.text_of(content)
     file = read_rules(content)
     return Rules(path=path, text=text, file=file, predicted=_predicted(text))
@@ -235,12 +232,12 @@ def _rules(path: Path) -> Rules:
 
 def _predicted(text: str) -> dict[Scale, str]:
     """The remark of each section whose scale was not measured, as emit-config writes it."""
-    found: dict[Scale, str] = {}
+    remarks: dict[Scale, str] = {}
     for part in _SECTION.split(text)[1:]:
         where = _WHERE.match(part)
         # Comments are wrapped to the width of the file.
         lines = (line[1:].strip() for line in grammar.lines(part)[1:] if line.startswith("# "))
         remark = _REMARK.search(" ".join(lines))
         if where and remark:
-            found[Scale(n_nodes=int(where[1]), n_ranks=int(where[2]))] = remark[0]
-    return found
+            remarks[Scale(n_nodes=int(where[1]), n_ranks=int(where[2]))] = remark[0]
+    return remarks
