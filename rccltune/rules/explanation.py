@@ -5,6 +5,7 @@ from __future__ import annotations
 import tempfile
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from pathlib import Path
 from typing import Final
 
@@ -94,8 +95,7 @@ def asked_about(
     Raises:
         InputFileError: as :func:`explain`.
     """
-    file = accepted(_content(path), path, _CORRECT)
-    rules = _for_mode(file.rules, question.mode)
+    rules = _for_mode(_accepted(_content(path), path).rules, question.mode)
     return _named(rules, question), calls_of(rules)
 
 
@@ -118,7 +118,7 @@ def explain(
         VerificationError: the plugin's answer is not what the file says; a bug of ours.
     """
     content = _content(path)
-    file = accepted(content, path, _CORRECT)
+    file = _accepted(content, path)
     rules = _for_mode(file.rules, question.mode)
     host = Host(plugin.library())
     with tempfile.TemporaryDirectory(prefix="rccltune-") as folder:
@@ -155,6 +155,12 @@ def explain(
         placement=declared,
         misread=misread(content, file),
     )
+
+
+@lru_cache(maxsize=2)
+def _accepted(content: bytes, path: Path) -> RuleFile:
+    """As it is read, once for both questions of a comparison."""
+    return accepted(content, path, _CORRECT)
 
 
 def _content(path: Path) -> bytes:

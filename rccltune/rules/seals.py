@@ -8,6 +8,7 @@ from pathlib import Path
 from rccltune import session
 from rccltune.model import InputFileError, grammar, lay, reason_of
 from rccltune.rules import line_format, reader
+from rccltune.rules.other_readers import misread
 from rccltune.rules.reader import RuleFile
 
 
@@ -24,7 +25,8 @@ def accepted(content: bytes, where: Path, hint: str | None = None) -> RuleFile:
     """
     file = reader.read_rules(content)
     if file.errors:
-        listed = (f"  {where}:{f.line}: {f.message} [{f.code}]" for f in file.errors)
+        listed = [f"  {where}:{f.line}: {f.message} [{f.code}]" for f in file.errors]
+        listed += [f"  read otherwise without our plugin: {one}" for one in misread(content, file)]
         raise InputFileError(
             lay(["the plugin refuses this file:", *listed]), where=str(where), hint=hint
         )
