@@ -229,8 +229,8 @@ def bench_single() -> list[Row]:
             row = line("4 x H200", what, one.ours.regrets, slowest=round(one.ours.slowest, 3))
             row["knowing all launches"] = str(one.knowing)
             row["fastest row"] = str(one.fastest)
-            row["behind knowing"] = f"{100 * (one.ours.mean - one.knowing.mean):+.2f}"
-            row["behind knowing"] += _worse_at(one)
+            behind = f"{100 * (one.ours.mean - one.knowing.mean):+.2f}"
+            row["behind knowing"] = behind + _worse_at(one)
             is_open = not _met(one.knowing) and one.ours.slowest >= _SLOWEST
             rows.append(row | {"ok": _met(one.ours) or (None if is_open else False)})
     return rows
