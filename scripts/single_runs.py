@@ -5,7 +5,7 @@ from __future__ import annotations
 import csv
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
-from itertools import groupby
+from itertools import groupby, permutations
 from math import exp, log, sqrt
 from pathlib import Path
 from statistics import fmean, median, stdev
@@ -266,15 +266,39 @@ class Between:
         pairs = zip(self.sizes, self.ours.regrets, self.fastest.regrets, strict=True)
         return {n: (1 + mine) / (1 + other) - 1 for n, mine, other in pairs}
 
-    def usual(self, at: int, limit: int) -> tuple[float, float]:
-        """What the two answers at a size differ by below a limit, over sizes: mean and deviation.
+    def seen_gain(self, at: int, limit: int) -> float:
+        """What the fastest row's answer at a size gains over ours, in the mean of its halves.
 
-        Where both make the same steps, what their ratio jumps by from size to size is noise.
+        Over the sizes below a limit from which both were chosen: all that could tell them apart.
         """
         mine, other = self.answers[self.sizes.index(at)]
-        rows = [row for by in times_of(self.samples).values() for n, row in by.items() if n < limit]
-        logs = [log(row[mine] / row[other]) for row in rows if mine in row and other in row]
-        return fmean(logs), stdev(logs)
+        logs = [
+            log(row[mine] / row[other])
+            for by in times_of(self.samples).values()
+            for n, row in by.items()
+            if n < limit and n not in self.sizes and mine in row and other in row
+        ]
+        return exp(fmean(logs)) - 1
+
+
+def by_luck(gain: float, limit: int) -> float:
+    """Share of pairs of launches of one setting in which one gains so much over the other.
+
+    In the mean of all sizes below a limit and of both placements, of four H200 (:func:`h200`).
+    """
+    logs: dict[tuple[str, str], dict[str, dict[tuple[str, int], float]]] = {}
+    for one in h200():
+        if one.nbytes < limit and one.time_us is not None:
+            key = one.key.collective.value, str(one.key.setting)
+            place = one.key.placement.value, one.nbytes
+            launch = one.launch.rpartition("-")[2]
+            logs.setdefault(key, {}).setdefault(launch, {})[place] = log(one.time_us)
+    gains = [
+        fmean(first[place] - second[place] for place in first.keys() & second.keys())
+        for launches in logs.values()
+        for first, second in permutations(launches.values(), 2)
+    ]
+    return sum(each >= log(1 + gain) for each in gains) / len(gains)
 
 
 def alternate(samples: Sequence[Sample], half: int) -> Between:

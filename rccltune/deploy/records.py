@@ -164,4 +164,4 @@ def verdict(delivery: Delivery) -> str:
 def unproven_words(rules: Rules) -> str:
     """How many rules of a file are unproven."""
     n = rules.n_unproven
-    return f"{n} rule{'' if n == 1 else 's'} of {rules.name} UNPROVEN: no repeats prove the gain"
+    return f"{n} rule{'' if n == 1 else 's'} of {rules.name} UNPROVEN: nothing proves the gain"

@@ -64,6 +64,8 @@ class Evidence:
             return (2, _MOST_RANKS) if self.fits(collective, 2) else None
         # A factor is k (n - 1) / n, so that n is 1 / (1 - factor / k).
         k = 2 * busbw_factor(collective, 2)
+        if self.low >= k:
+            return None
         few, many = (min(_ranks_at(end / k), _MOST_RANKS) for end in (self.low, self.high))
         few, many = max(2, ceil(few - 1e-6)), floor(many + 1e-6)
         return (few, many) if few <= many else None

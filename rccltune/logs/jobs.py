@@ -272,9 +272,10 @@ class Jobs:
             if lacks(each):
                 return each
         new = Preamble(line=line)
-        self._book.started = line
-        # Only a run that begins while none is open cannot belong to interleaved jobs.
-        if not self._waiting or not self.open:
+        is_first, self._book.started = self._book.started is None, line
+        # Only a run that begins while none is open cannot belong to interleaved jobs. What stands
+        # above the first is its own: other ranks may speak before the one that prints.
+        if not is_first and not (self._waiting and self.open):
             self._book.new_run()
         self._waiting = [*self._waiting[-_MAX_PREAMBLES:], new]
         return new

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterable
+from itertools import pairwise
 from typing import Final
 
 from rccltune.logs import text_table
@@ -337,12 +338,30 @@ class TextReader:
         self.book.last = line
 
     def _died(self) -> None:
-        """Tables without a summary that end well before the size they were asked for."""
+        """Tables without a summary that end before the size they were asked for, or miss sizes."""
         for table in self.book.tables:
-            largest = table.numbers.get("maxBytes")
-            ended = table.run.ended or not table.n_rows
-            if largest and not ended and table.run.last_size < largest / 2:
-                table.run.max_size = largest
+            run, step = table.run, table.numbers.get("step:", 2)
+            if run.ended or not table.n_rows:
+                continue
+            largest = table.numbers.get("maxBytes", 0)
+            if run.last_size * max(step, 1) + max(-step, 0) <= largest:
+                run.max_size = largest
+            if "step:" in table.numbers:
+                self._missing(table, step)
+
+    def _missing(self, table: Table, step: int) -> None:
+        """Say which rows lost a row before them that nothing else was said of.
+
+        Benchmarks round sizes down to whole elements of every rank: of k such units the next size
+        has at most k times the factor and the factor less one.
+        """
+        said = [line for line, _ in self.book.notes]
+        for (before, low, *_), (line, high, *_) in pairwise(table.run.drafts):
+            most = low - 1.5 * step if step < 0 else low * (2 * step - 1)
+            if low > 0 and most < high and not any(before <= each <= line for each in said):
+                self.book.notes.append(
+                    (line, f"no row of the sizes between {low} and {high} bytes can be read")
+                )
 
     def _message(self, raw: bytes, host: bytes) -> None:
         """Take what one message of the library's log tells."""

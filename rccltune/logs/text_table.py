@@ -334,6 +334,9 @@ class Table:
         try:
             cycle = lane.passes.cycle(nbytes, line)
         except RepeatedSizeError as error:
+            if (count or 0) * DTYPE_BYTES.get(kind[0], 0) > nbytes:
+                # The end of a row whose size somebody's text cut in two.
+                return False
             raise self._repeated(error, line) from error
         executed, bypassed = _executed(shape, fields) if shape.algo_at >= 0 else (None, None)
         run = self.run

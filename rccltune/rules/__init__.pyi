@@ -51,10 +51,10 @@ from .other_readers import read_line as read_line
 from .reader import RuleFile as RuleFile
 from .reader import Severity as Severity
 from .reader import StatedHole as StatedHole
-from .reader import accepted as accepted
-from .reader import content_of as content_of
 from .reader import read_rules as read_rules
-from .reader import refusal as refusal
+from .refusals import accepted as accepted
+from .refusals import content_of as content_of
+from .refusals import refusal as refusal
 from .seals import Sealed as Sealed
 from .seals import seal as seal
 from .sheets import EmitRequest as EmitRequest

@@ -28,7 +28,7 @@ from rccltune.model import (
     lay,
 )
 from rccltune.releases import READING_RULES
-from rccltune.rules import decision, line_format, reader, vendor_rules, writer
+from rccltune.rules import decision, line_format, reader, refusals, vendor_rules, writer
 from rccltune.rules.decision import Decision
 from rccltune.rules.documents import Base, RuleDocument
 from rccltune.rules.host import Host
@@ -100,7 +100,7 @@ def vendor(wanted: Path, fingerprint: Fingerprint, *, reporter: Reporter) -> Ven
 
 def _named(path: Path) -> tuple[str, bytes]:
     hint = "name the vendor's rule file, or let --base auto look for it."
-    return str(path), reader.content_of(path, "the base", hint)
+    return str(path), refusals.content_of(path, "the base", hint)
 
 
 def _found(arch: str | None) -> tuple[str, bytes]:
@@ -124,14 +124,14 @@ def _read(content: bytes, place: str) -> tuple[RuleFile, vendor_rules.LeftOut]:
     """
     file, left_out = vendor_rules.read_base(content)
     if file.errors:
-        raise reader.refusal(
+        raise refusals.refusal(
             "the base has mistakes:",
             (finding.at(place) for finding in file.errors),
             place,
             "correct a copy of it; sizes are plain bytes.",
         )
     if left_out and not file.rules:
-        raise reader.refusal(
+        raise refusals.refusal(
             "no row of the base means the same to every reader:",
             (f"{place}:{line}: {why}" for line, why in left_out),
             place,

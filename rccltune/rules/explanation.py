@@ -5,6 +5,7 @@ from __future__ import annotations
 import tempfile
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from pathlib import Path
 from typing import Final
 
@@ -34,7 +35,8 @@ from rccltune.rules.answers import (
 from rccltune.rules.documents import Audit
 from rccltune.rules.host import Host
 from rccltune.rules.other_readers import Misread, misread
-from rccltune.rules.reader import RuleFile, accepted, content_of
+from rccltune.rules.reader import RuleFile
+from rccltune.rules.refusals import accepted, content_of
 
 _CORRECT: Final = "correct these lines; sizes are plain bytes, names lower case."
 
@@ -92,8 +94,7 @@ def asked_about(
     Raises:
         InputFileError: as :func:`explain`.
     """
-    file = accepted(content_of(path), path, _CORRECT)
-    rules = _for_mode(file.rules, question.mode)
+    rules = _for_mode(_accepted(content_of(path), path).rules, question.mode)
     return _named(rules, question), calls_of(rules)
 
 
@@ -116,7 +117,7 @@ def explain(
         VerificationError: the plugin's answer is not what the file says; a bug of ours.
     """
     content = content_of(path)
-    file = accepted(content, path, _CORRECT)
+    file = _accepted(content, path)
     rules = _for_mode(file.rules, question.mode)
     host = Host(plugin.library())
     with tempfile.TemporaryDirectory(prefix="rccltune-") as folder:
@@ -153,6 +154,12 @@ def explain(
         placement=declared,
         misread=misread(content, file),
     )
+
+
+@lru_cache(maxsize=2)
+def _accepted(content: bytes, path: Path) -> RuleFile:
+    """As it is read, once for both questions of a comparison."""
+    return accepted(content, path, _CORRECT)
 
 
 def _without_requirements(content: bytes) -> bytes:

@@ -95,21 +95,23 @@ def misread(content: bytes, file: RuleFile) -> tuple[Misread, ...]:
 
     Args:
         content: of the file.
-        file: as our plugin reads it; nothing is said of one that it refuses.
+        file: as our plugin reads it; of one that it refuses, lines without mistakes are left out.
     """
-    if file.errors:
-        return ()
+    wrong = {one.line for one in file.errors}
     ours: dict[int, list[Rule]] = {}
     for rule in file.rules:
         ours.setdefault(rule.line or 0, []).append(rule)
     found = []
     for number, line in enumerate(content.decode("latin-1").split("\n"), start=1):
         mine = ours.get(number, [])
+        if wrong and number not in wrong:
+            continue
         if len(mine) == 1 and _PLAIN.fullmatch(line):
             continue
         taken = {one.name: read_line(line, one) for one in READERS}
         if any(_answers(rules) != _answers(mine) for rules in taken.values()):
-            found.append(Misread(line=number, said=_said(mine, taken)))
+            us = "refuses the file" if wrong else _made(mine)
+            found.append(Misread(line=number, said=_said(us, taken)))
     return tuple(found)
 
 
@@ -187,12 +189,15 @@ def _answers(rules: Sequence[Rule]) -> list[Rule]:
     ]
 
 
-def _said(ours: Sequence[Rule], taken: Mapping[str, Sequence[Rule]]) -> str:
-    by_words: dict[str, list[str]] = {}
-    for name, rules in (("our plugin", ours), *taken.items()):
-        words = " and ".join(map(_words, rules)) or "nothing"
-        by_words.setdefault(words, []).append(name)
+def _said(ours: str, taken: Mapping[str, Sequence[Rule]]) -> str:
+    by_words: dict[str, list[str]] = {ours: ["our plugin"]}
+    for name, rules in taken.items():
+        by_words.setdefault(_made(rules), []).append(name)
     return "; ".join(f"{_listed(names)}: {words}" for words, names in by_words.items())
+
+
+def _made(rules: Sequence[Rule]) -> str:
+    return " and ".join(map(_words, rules)) or "nothing"
 
 
 def _words(rule: Rule) -> str:

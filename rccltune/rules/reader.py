@@ -9,7 +9,6 @@ without changing what the others mean.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from enum import Enum
 from pathlib import Path
@@ -20,7 +19,6 @@ from rccltune.model import (
     TUNABLE,
     Algorithm,
     Collective,
-    InputFileError,
     Mode,
     Protocol,
     Rule,
@@ -28,8 +26,6 @@ from rccltune.model import (
     Setting,
     Vendor,
     grammar,
-    lay,
-    reason_of,
     vendor_of,
 )
 from rccltune.rules.line_format import CODE, Seal, compute, is_row, is_stump, memory, requirement
@@ -132,46 +128,6 @@ _UNDERSTOOD: Final = 12
 _BINARY: Final = re.compile(rb"[\x00-\x08\x0b\x0c\x0e-\x1f\x7f]")
 _MAX_INT32: Final = 2**31 - 1
 _MAX_UINT64: Final = 2**64 - 1
-
-
-def content_of(path: Path, what: str = "the rule file", hint: str | None = None) -> bytes:
-    """A rule file's bytes.
-
-    Raises:
-        InputFileError: it cannot be read, with the system's reason.
-    """
-    try:
-        return path.read_bytes()
-    except OSError as error:
-        raise InputFileError(
-            f"{what} cannot be read: {reason_of(error)}", where=str(path), hint=hint
-        ) from error
-
-
-def refusal(
-    headline: str, mistakes: Iterable[str], where: Path | str, hint: str | None
-) -> InputFileError:
-    """A file with mistakes, of which each has a line of its own below the headline."""
-    listed = (f"  {mistake}" for mistake in mistakes)
-    return InputFileError(lay([headline, *listed]), where=str(where), hint=hint)
-
-
-def accepted(content: bytes, where: Path, hint: str | None = None) -> RuleFile:
-    """A rule file as the plugin reads it.
-
-    Args:
-        content: of the file.
-        where: its path, for messages.
-        hint: what to do where it is refused.
-
-    Raises:
-        InputFileError: every mistake for which the plugin refuses it, with its line.
-    """
-    file = read_rules(content)
-    if file.errors:
-        mistakes = (finding.at(where) for finding in file.errors)
-        raise refusal("the plugin refuses this file:", mistakes, where, hint)
-    return file
 
 
 def read_rules(content: bytes) -> RuleFile:

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from rccltune import session
 from rccltune.model import grammar
-from rccltune.rules import line_format, reader
+from rccltune.rules import line_format, reader, refusals
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -36,13 +36,13 @@ def seal(path: Path) -> Sealed:
         InputFileError: it cannot be read, or the plugin refuses it for another reason.
         SessionError: it cannot be written.
     """
-    content = reader.content_of(path)
+    content = refusals.content_of(path)
     target = path.resolve(strict=True)
     mode = target.stat().st_mode & 0o7777
     errors = reader.read_rules(content).errors
     others = [finding.at(path) for finding in errors if finding.code != line_format.CODE]
     if others:
-        raise reader.refusal(
+        raise refusals.refusal(
             "this file is not sealed, the plugin would refuse it all the same:",
             others,
             path,

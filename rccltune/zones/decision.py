@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, replace
 from functools import cache
-from itertools import groupby
+from itertools import accumulate, groupby, pairwise
 from statistics import median
 
 from rccltune.model import (
@@ -20,6 +20,7 @@ from rccltune.model import (
     Gain,
     Proof,
     Zone,
+    is_gap,
     not_proven,
 )
 from rccltune.zones.arms import ChoiceOptions, Group
@@ -242,11 +243,12 @@ def _reasons(
     """Why each gap is one; neighbours in which nothing is proven say the same.
 
     What looks faster at one size alone may be luck: it makes the whole gap *not proven*, which
-    says less than *not faster* does.
+    says less than *not faster* does. Sizes too far apart to be one range are no neighbours.
     """
     own = [_reason(board, proofs, i, state) for i, state in enumerate(states)]
+    apart = [0, *accumulate(is_gap(low, high) for low, high in pairwise(board.sizes))]
     made: list[str | None] = []
-    for reason, sizes in groupby(range(len(own)), key=own.__getitem__):
+    for (reason, _), sizes in groupby(range(len(own)), key=lambda size: (own[size], apart[size])):
         span = list(sizes)
         made += [_best_of(proofs, span, options) if reason == NOT_FASTER else reason] * len(span)
     return tuple(made)

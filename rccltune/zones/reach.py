@@ -141,7 +141,7 @@ def too_narrow(
     """(candidate, size) of choices for one size that end within a step of it: noise, not a zone.
 
     A step is the distance at which sizes were measured there. A size that stands alone, with gaps
-    on both sides, has none. What several launches of that size say is no noise; it may be as narrow
+    on both sides, has none. What evidence makes likely there is no noise; it may be as narrow
     as a verification looks.
     """
     spans = _spans(board, found, options)
@@ -151,16 +151,16 @@ def too_narrow(
         if one.state != HOLE
         and one.first == one.last
         and _is_narrow(board, one, low, high)
-        and not (high >= _FINEST * low and _is_repeated(decision, one))
+        and not (high >= _FINEST * low and _is_told(decision, one))
     ]
 
 
-def _is_repeated(decision: Decision, one: Stretch) -> bool:
-    """Whether launches of its size, and not its neighbours, say that it is faster."""
+def _is_told(decision: Decision, one: Stretch) -> bool:
+    """Whether evidence says that it is faster there, launches of it or one in every placement."""
     if not decision.standings:
         return False
     here = decision.standings[one.state][one.first]
-    return here.repeated and not here.predicted and (here.proven or here.likely)
+    return not here.predicted and (here.proven or here.likely)
 
 
 def _is_narrow(board: Board, one: Stretch, low: int, high: int) -> bool:

@@ -57,6 +57,37 @@ def test_a_row_cut_by_a_message_anywhere_is_read_or_missed_aloud(
     assert not unread
 
 
+UCX = "[1762.12] [node0:4711 :0]  parser.c:2044 UCX WARN unused environment variable\n"
+
+
+@pytest.mark.parametrize("lost", ["inside", "last"])
+def test_a_row_that_somebody_elses_text_cut_is_missed_aloud(
+    bench: Bench, read_text: ReadText, lost: str
+) -> None:
+    """Sizes go from 8 to 32 MiB by 2, says the benchmark, so that who misses one can know it."""
+    rows = [bench.row(8 << k, 10.0 + k, 10.5 + k) for k in range(23)]
+    at = 17 if lost == "inside" else 22
+    for cut in range(len(rows[at]) - len(rows[at].lstrip()) + 1, len(rows[at]) - 1):
+        broken = [*rows[:at], rows[at][:cut] + UCX + rows[at][cut:], *rows[at + 1 :]]
+        reading = read_text(bench.facts() + bench.header() + "".join(broken))
+        used = [(s.nbytes, s.time_us) for s in reading.samples if s.doubt is None]
+        whole = [(8 << k, 10.0 + k + half) for k in range(23) if k != at for half in (0, 0.5)]
+        assert used == whole, cut
+        assert Caution.INCOMPLETE_LOG in {n.caution for n in reading.notices}, cut
+
+
+@pytest.mark.parametrize("ranks", [6, 7, 80])
+def test_sizes_that_are_rounded_down_miss_none(
+    bench: Bench, read_text: ReadText, ranks: int
+) -> None:
+    """all_gather and its kin send whole elements of every rank (nccl-tests, ``*GetCollByteCount``)."""
+    share = 4 * ranks
+    sizes = [(8 << k) // share * share for k in range(23)]
+    text = bench.facts() + bench.header()
+    text += "".join(bench.row(n, 10.0 + k, 10.5 + k) for k, n in enumerate(sizes) if n)
+    assert Caution.INCOMPLETE_LOG not in {n.caution for n in read_text(text).notices}
+
+
 def test_a_row_that_two_messages_cut(bench: Bench, read_text: ReadText) -> None:
     """Inside its size and inside a time."""
     whole = bench.row(1024, 12.25, 12.75)
@@ -76,6 +107,16 @@ def test_the_hint_names_only_what_fits(read_text: ReadText) -> None:
     hint = str(error.value.hint)
     assert "--collective alltoall" in hint
     assert "all_reduce" not in hint
+    assert "reduce_scatter" not in hint
+
+
+def test_a_ratio_above_one_is_all_reduces_alone(read_text: ReadText) -> None:
+    """2 (n - 1) / n = 1.975 on 80 ranks; reduce_scatter's (n - 1) / n stays below 1 on any number."""
+    text = "".join(row(n << 12, "sum", 30.0 + k, 79 / 40) for k, n in enumerate(SIZES))
+    with pytest.raises(OutputError) as error:
+        read_text(text, Stated(setting=BASELINE))
+    hint = str(error.value.hint)
+    assert "--collective all_reduce --ranks 80" in hint
     assert "reduce_scatter" not in hint
 
 
@@ -163,11 +204,13 @@ def test_a_command_above_the_table_says_what_was_forced(
             read_text(command + bench.run(SIZES), Stated(setting=BASELINE))
 
 
-def test_the_librarys_word_behind_the_table_counts_too(bench: Bench, read_text: ReadText) -> None:
-    """Messages of another rank may be printed when the rows are."""
+def test_the_librarys_word_anywhere_in_the_log_counts(bench: Bench, read_text: ReadText) -> None:
+    """Messages of another rank may be printed when the rows are, or before the first line is."""
     info = "node0:1:2 [0] NCCL INFO NCCL_PROTO set by environment to LL\n"
-    reading = read_text(bench.run(SIZES) + info, Stated())
-    assert {str(s.key.setting) for s in reading.samples} == {"-/ll"}
+    version = "# nccl-tests version 2.18.3 nccl-headers=22902 nccl-library=22902\n"
+    for text in (bench.run(SIZES) + info, info + version + bench.run(SIZES)):
+        reading = read_text(text, Stated())
+        assert {str(s.key.setting) for s in reading.samples} == {"-/ll"}
 
 
 def test_the_default_section_of_a_mixed_file_is_the_baseline(

@@ -18,6 +18,7 @@ from rccltune.model import (
     Link,
     Model,
     Placement,
+    Proof,
     Quarantine,
     Scale,
     Segment,
@@ -390,6 +391,19 @@ class TestTable:
         assert row["ring/simple"].ratio == 1.0
         assert not any(cell.best_selectable for cell in row.values())
         assert [name for name, cell in row.items() if cell.chosen] == ["ring/simple"]
+
+    @pytest.mark.parametrize("proof", [Proof.UNPROVEN, Proof.NO_BASELINE, Proof.DERIVED])
+    def test_what_nothing_proves_is_marked(self, published: PlotInput, proof: Proof) -> None:
+        """In the table and in the zones of every figure; what repeats prove is not."""
+        zones = tuple(replace(zone, proof=proof) for zone in published.zones)
+        proven = tuple(replace(zone, proof=Proof.REPEATED) for zone in published.zones)
+        for made, is_marked in ((zones, True), (proven, False)):
+            data = table_data(only(replace(published, zones=made)))
+            chosen = [cell for row in data.rows for cell in row if cell.chosen]
+            assert len(chosen) == 7
+            assert {cell.is_doubted for cell in chosen} == {is_marked}
+            labels = [band.labels[0] for band in bands(made, 1, 1 << 30)]
+            assert {"not proven" in label for label in labels} == {is_marked}
 
     def test_where_the_best_cannot_be_selected_the_best_that_can_is_marked(
         self, make: SimpleNamespace

@@ -542,6 +542,20 @@ def test_what_one_launch_makes_likely_is_an_unproven_rule_with_its_certainty(
     assert zone.certainty == pytest.approx(expected, abs=0.002)
 
 
+def test_sizes_far_apart_have_reasons_of_their_own(make_curves: MakeCurves) -> None:
+    """AMD's table of CPX, ring/ll taken for the baseline: tree/ll's 154 / 94 are for 1 KiB alone."""
+    table = {"baseline": [70.0, 154.0, 129.0, 9996.0], "tree/ll": [76.0, 94.0, 87.0, 21500.0]}
+    choice = choose(make_curves(table, sizes=[32, KIB, 16 * KIB, 128 << 20]))
+    assert rules(choice) == []
+    reasons = [str(zone.reason) for zone in choice.zones if zone.n_sizes]
+    assert [reason.partition(",")[0] for reason in reasons] == [
+        "not faster",
+        "not proven: up to 64% faster",
+        "not proven: up to 48% faster",
+        "not faster",
+    ]
+
+
 def test_only_what_repeats_prove_is_a_rule_where_that_is_wanted(make_curves: MakeCurves) -> None:
     """One launch proves nothing, three do, and without a baseline nothing can."""
     table = {"baseline": [100.0] * 8, "ring/ll": [60.0] * 8}

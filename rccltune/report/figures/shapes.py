@@ -90,18 +90,19 @@ def bands(zones: Sequence[Zone], low: float, high: float) -> tuple[Band, ...]:
                     high=right,
                     setting=zone.setting,
                     labels=_labels(zone),
-                    is_doubted=_is_doubted(zone),
+                    is_doubted=is_doubted(zone),
                 )
             )
     return tuple(cut)
 
 
-def _is_doubted(zone: Zone) -> bool:
-    return zone.proof in (Proof.UNPROVEN, Proof.DERIVED)
+def is_doubted(zone: Zone) -> bool:
+    """Whether it is a choice that the sweep does not prove."""
+    return zone.proof in (Proof.UNPROVEN, Proof.NO_BASELINE, Proof.DERIVED)
 
 
 def _labels(zone: Zone) -> tuple[str, ...]:
     if zone.setting is None:
         return f"no rule: {zone.reason}", str(zone.reason)
     text = str(zone.setting)
-    return (f"{text}, not proven by the sweep", text) if _is_doubted(zone) else (text,)
+    return (f"{text}, not proven by the sweep", text) if is_doubted(zone) else (text,)

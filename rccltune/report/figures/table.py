@@ -7,6 +7,7 @@ from typing import Final
 
 from rccltune.report.figures.channels import evenly
 from rccltune.report.figures.scene import Scene, Series
+from rccltune.report.figures.shapes import is_doubted
 
 MAX_ROWS: Final = 32
 MAX_COLUMNS: Final = 14
@@ -22,6 +23,7 @@ class Cell:
         best: the fastest of the row among all settings; ties are all marked.
         best_selectable: the fastest that a rule can choose, marked only where it is not the best.
         chosen: what the rules choose at this size.
+        is_doubted: a choice that the sweep does not prove.
     """
 
     time_us: float | None
@@ -29,6 +31,7 @@ class Cell:
     best: bool = False
     best_selectable: bool = False
     chosen: bool = False
+    is_doubted: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -127,6 +130,7 @@ def _row(scene: Scene, columns: tuple[Series, ...], nbytes: int) -> tuple[Cell, 
                 best=time_us == best,
                 best_selectable=second,
                 chosen=zone is not None and zone.setting == column.setting,
+                is_doubted=zone is not None and is_doubted(zone),
             )
         )
     return tuple(cells)

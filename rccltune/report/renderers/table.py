@@ -114,7 +114,9 @@ def _cell(axes: Axes, x: int, y: int, cell: Cell) -> None:
             Rectangle(place, 0.94, 0.92, fill=False, edgecolor=BLACK, lw=1.6, ls=dashes, zorder=5)
         )
     if cell.chosen:
-        axes.plot(x + 0.12, y + 0.26, "*", color=ink, ms=6, zorder=6, clip_on=False)
+        filled = "none" if cell.is_doubted else ink
+        star: dict[str, Any] = {"color": ink, "ms": 6, "mew": 0.7, "mfc": filled}
+        axes.plot(x + 0.12, y + 0.26, "*", zorder=6, clip_on=False, **star)
 
 
 def _ratio(ratio: float) -> str:
@@ -127,8 +129,11 @@ def _legend(data: TableData, room: float) -> list[str]:
     words = ["Below each time: how many times the row's best.  Framed: best measured."]
     if any(cell.best_selectable for cell in cells):
         words[0] += "  Dashed: best that a rule can choose."
-    if any(cell.chosen for cell in cells):
+    chosen = [cell for cell in cells if cell.chosen]
+    if not all(cell.is_doubted for cell in chosen):
         words[0] += "  ★ Chosen by the rules."
+    if any(cell.is_doubted for cell in chosen):
+        words[0] += "  ☆ Chosen, not proven by the sweep."
     words += [f"† Not selectable: {note}" for note in data.footnotes]
     words += [f"Not measured: {note}" for note in data.missing]
     return [line for text in words for line in wrap(text, room, _note_width, 3)]

@@ -1,0 +1,51 @@
+"""Rule files as they are met: read, accepted, or refused with every mistake and its line."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from pathlib import Path
+
+from rccltune.model import InputFileError, lay, reason_of
+from rccltune.rules.other_readers import misread
+from rccltune.rules.reader import RuleFile, read_rules
+
+
+def content_of(path: Path, what: str = "the rule file", hint: str | None = None) -> bytes:
+    """A rule file's bytes.
+
+    Raises:
+        InputFileError: it cannot be read, with the system's reason.
+    """
+    try:
+        return path.read_bytes()
+    except OSError as error:
+        raise InputFileError(
+            f"{what} cannot be read: {reason_of(error)}", where=str(path), hint=hint
+        ) from error
+
+
+def refusal(
+    headline: str, mistakes: Iterable[str], where: Path | str, hint: str | None
+) -> InputFileError:
+    """A file with mistakes, of which each has a line of its own below the headline."""
+    listed = (f"  {mistake}" for mistake in mistakes)
+    return InputFileError(lay([headline, *listed]), where=str(where), hint=hint)
+
+
+def accepted(content: bytes, where: Path, hint: str | None = None) -> RuleFile:
+    """A rule file as the plugin reads it.
+
+    Args:
+        content: of the file.
+        where: its path, for messages.
+        hint: what to do where it is refused.
+
+    Raises:
+        InputFileError: every mistake for which the plugin refuses it, with its line.
+    """
+    file = read_rules(content)
+    if file.errors:
+        mistakes = [finding.at(where) for finding in file.errors]
+        mistakes += [f"read otherwise without our plugin: {one}" for one in misread(content, file)]
+        raise refusal("the plugin refuses this file:", mistakes, where, hint)
+    return file
