@@ -74,6 +74,7 @@ from .real_rccl import free_mib as free_mib
 from .real_rccl import real_library as real_library
 from .real_rccl import real_start_s as real_start_s
 from .real_rccl import real_words as real_words
+from .real_rccl import unchecked as unchecked
 from .records import Benchmark as Benchmark
 from .records import Finding as Finding
 from .records import Gpu as Gpu

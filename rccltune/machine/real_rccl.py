@@ -66,6 +66,15 @@ def real_words(library: Path) -> tuple[str, str]:
     )
 
 
+def unchecked(runner: str | None) -> str:
+    """For behind the word that something is simulated: what ran is the real library's choice.
+
+    Args:
+        runner: of the fingerprint, None for the imitation.
+    """
+    return f" ({runner}; results not checked)" if runner else ""
+
+
 def check_real_memory(
     n_ranks: int, n_hosts: int = 1, *, one_process: bool, free_mib: int | None
 ) -> None:

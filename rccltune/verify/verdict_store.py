@@ -104,6 +104,7 @@ class VerdictFile:
         environment: untouched time / time with what the rules need, over sizes without a rule.
         paired: the idle plugin stood in for the baseline, inside launches; otherwise all intervals
             are between launches, and less certain.
+        runner: as in session.json.
     """
 
     path: Line | None
@@ -122,6 +123,7 @@ class VerdictFile:
     sha256: tuple[Line, ...]
     environment: FactorFile | None = None
     paired: bool = True
+    runner: Line | None = None
 
 
 def verdict_name(rules: Path, folder: Path, plain: str) -> str:
