@@ -69,6 +69,7 @@ from .real_choices import live_choices as live_choices
 from .real_choices import read_calls as read_calls
 from .real_choices import real_calls as real_calls
 from .real_rccl import REAL as REAL
+from .real_rccl import REAL_WORDS as REAL_WORDS
 from .real_rccl import check_real_memory as check_real_memory
 from .real_rccl import free_mib as free_mib
 from .real_rccl import real_library as real_library

@@ -150,6 +150,14 @@ def test_all_that_a_tune_makes_says_what_is_real(
     assert f"SIMULATED, no hardware ({words}; results not checked)" in rules
     sourced = (here / "s/rccl_tuner_gfx942_spx-nps1.env").read_text().replace("\n# ", " ")
     assert f"over {words}" in sourced
+    capsys.readouterr()
+    assert run(["explain", "s/rccl_tuner_gfx942_spx-nps1.csv"]) == 0
+    assert f"({words}; results not checked)" in " ".join(capsys.readouterr().out.split())
+    assert run(["explain", "s/rccl_tuner_gfx942_spx-nps1.csv", "--json"]) == 0
+    assert json.loads(capsys.readouterr().out)["runner"] == words
+    logs = [str(path) for path in (here / "s/launches").glob("*/nccl-*.log")]
+    assert run(["why", *logs]) == 0
+    assert ", real; times simulated" in capsys.readouterr().out
 
 
 def test_what_is_forced_is_shown_and_in_no_rule(
