@@ -42,6 +42,7 @@ class Tuned:
     figures: Path
     report: Reported
     simulated: bool
+    runner: str | None
 
     @property
     def notices(self) -> tuple[Notice, ...]:
@@ -53,6 +54,7 @@ class Tuned:
         return {
             "session": str(self.folder),
             "simulated": self.simulated,
+            "runner": self.runner,
             "sweep": self.swept.as_plain(),
             "emitted": self.emitted.as_plain(),
             "verified": [model.to_plain(one.file) for one in self.verified],
@@ -111,6 +113,7 @@ def tune(
         figures=folder / _FIGURES,
         report=_shown(folder, options, reporter),
         simulated=prepared.site.node is not None,
+        runner=prepared.site.fingerprint.runner,
     )
 
 

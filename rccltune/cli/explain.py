@@ -12,9 +12,10 @@ import click
 from rccltune.cli.console import Console, common, table
 from rccltune.cli.help import verb
 from rccltune.cli.options import COLLECTIVE, FOLDER, MODE
+from rccltune.cli.verify import no_hardware
 from rccltune.model import Collective, Laid, Mode, format_last, format_size, lay
 from rccltune.releases import hosts_of
-from rccltune.rules import counted
+from rccltune.rules import counted, simulated_over
 
 if TYPE_CHECKING:
     from rccltune.model import Setting
@@ -79,6 +80,8 @@ def explain(
 def _plain(found: Explanation) -> dict[str, Any]:
     return {
         **counted(found.file.rules).as_plain(),
+        "simulated": (origin := simulated_over(found.path))[0],
+        "runner": origin[1],
         "findings": found.file.findings,
         "requires": dict(found.file.requires),
         "needs": dict(found.file.needs),
@@ -135,7 +138,9 @@ def _name(setting: Setting | None) -> str:
 
 def _remarks(found: Explanation) -> list[str]:
     file, audit = found.file, found.audit
-    lines = [str(counted(file.rules))]
+    simulated, runner = simulated_over(found.path)
+    lines = [no_hardware(runner)] if simulated else []
+    lines.append(str(counted(file.rules)))
     lines += [f"{f.severity.value}: line {f.line}: {f.message} [{f.code}]" for f in file.findings]
     lines += [f"read otherwise without our plugin: {one}" for one in found.misread]
     lines += [f"dead: line {rule.line} can never be reached" for rule in audit.dead]

@@ -16,7 +16,7 @@ from rccltune.cli.options import Choosing, allow_need_option, base_option, choos
 from rccltune.cli.progress import minutes, progress_of
 from rccltune.cli.sweep import check_hardware, plan_text, site_of, talk_before
 from rccltune.cli.sweep import sweep as _sweep
-from rccltune.cli.verify import by_environment
+from rccltune.cli.verify import by_environment, no_hardware
 from rccltune.model import (
     NOT_MEASURED,
     CommandLineError,
@@ -157,7 +157,7 @@ def _text(done: Tuned) -> Laid:
     """Where it is faster and by how much, what is undecided, and how to use it now."""
     lines = []
     if done.simulated:
-        lines.append("SIMULATED: nothing of this was measured on hardware")
+        lines.append(no_hardware(done.runner))
     files = {one.path: one for one in (done.emitted, *done.emitted.beside)}
     site = [one for one in done.verified if files[one.path].environment is None]
     beside = [one for one in done.verified if one not in site]

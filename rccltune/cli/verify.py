@@ -274,6 +274,13 @@ def by_environment(done: Verified) -> list[str]:
     return [line]
 
 
+def no_hardware(runner: str | None) -> str:
+    """That everything is simulated, and which library ran where the real one did."""
+    from rccltune.machine import unchecked
+
+    return f"SIMULATED: nothing of this was measured on hardware{unchecked(runner)}"
+
+
 def _control(done: Verified) -> list[str]:
     """How far the idle plugin differs from itself: no claim is finer."""
     own = [w.verdict for w in done.weighed if w.gains and w.verdict.control is not None]
@@ -343,5 +350,5 @@ def text_of(done: Verified) -> Laid:
         f"{done.n_launches} launches" + (f", in {done.path}" if done.path else "")
     )
     if done.simulated:
-        lines.append("SIMULATED: nothing of this was measured on hardware")
+        lines.append(no_hardware(done.runner))
     return lay(lines)

@@ -74,6 +74,7 @@ class FitFile:
     tuner: Line | None
     beliefs: tuple[Belief, ...] = ()
     wrong: tuple[WrongShare, ...] = ()
+    runner: Line | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -123,6 +124,7 @@ class FitDone:
         return FitFile(
             samples_sha256=self.samples_sha256,
             simulated=self.session.simulated,
+            runner=self.session.fingerprint.runner,
             curves=self.curves,
             crossovers=self.crossovers,
             separations=self.separations,

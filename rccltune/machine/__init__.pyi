@@ -69,11 +69,13 @@ from .real_choices import live_choices as live_choices
 from .real_choices import read_calls as read_calls
 from .real_choices import real_calls as real_calls
 from .real_rccl import REAL as REAL
+from .real_rccl import REAL_WORDS as REAL_WORDS
 from .real_rccl import check_real_memory as check_real_memory
 from .real_rccl import free_mib as free_mib
 from .real_rccl import real_library as real_library
 from .real_rccl import real_start_s as real_start_s
 from .real_rccl import real_words as real_words
+from .real_rccl import unchecked as unchecked
 from .records import Benchmark as Benchmark
 from .records import Finding as Finding
 from .records import Gpu as Gpu

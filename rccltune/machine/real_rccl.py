@@ -12,6 +12,8 @@ from rccltune.machine.software import sha256_of, version_of
 from rccltune.model import MachineError
 
 REAL: Final = "real"
+# What real_words gives, found in a text.
+REAL_WORDS: Final = re.compile(r"RCCL \S+, real \([^()]+\); times simulated")
 _INSIDE: Final = "*/usr/lib/x86_64-linux-gnu/librccl.so.1"
 # With 64 ranks on 2 cores: 6.7 GB in 64 processes (the sum of their peaks), up to 6.2 GB in one.
 # It grows with pairs of ranks of a host: each keeps what all others told it of the machine.
@@ -64,6 +66,15 @@ def real_words(library: Path) -> tuple[str, str]:
         version,
         f"{version}, real ({(sha256_of(library) or 'hash unknown')[:12]}); times simulated",
     )
+
+
+def unchecked(runner: str | None) -> str:
+    """For behind the word that something is simulated: what ran is the real library's choice.
+
+    Args:
+        runner: of the fingerprint, None for the imitation.
+    """
+    return f" ({runner}; results not checked)" if runner else ""
 
 
 def check_real_memory(

@@ -331,6 +331,7 @@ class Verdict:
         high: upper end.
         control: how far the idle plugin was from the idle plugin there between launches, 0.02 for 2
             %; None where no launch had both candidates.
+        n_wrong: elements, with the rules; None where no result was checked.
         launches: that the ratio rests on.
     """
 

@@ -48,6 +48,7 @@ from .other_readers import READERS as READERS
 from .other_readers import Misread as Misread
 from .other_readers import misread as misread
 from .other_readers import read_line as read_line
+from .provenance import simulated_over as simulated_over
 from .reader import RuleFile as RuleFile
 from .reader import Severity as Severity
 from .reader import StatedHole as StatedHole

@@ -21,6 +21,7 @@ from rccltune.model import (
 )
 from rccltune.releases import TAKING_CONSTANTS, library_named, release_of
 from rccltune.rules.line_format import comment
+from rccltune.rules.provenance import SIMULATED
 from rccltune.rules.sheets import file_name
 from rccltune.rules.writer import write_all
 from rccltune.session import machine_words, one_machine
@@ -121,7 +122,7 @@ def emit_constants(
     simulated = any(done.session.simulated for done in fits)
     text = render_constants(
         (
-            *(("SIMULATED: made from a stand-in benchmark, not from hardware",) * simulated),
+            *((SIMULATED,) * simulated),
             f"for {machine_words(fingerprint)}, {', '.join(libraries)}",
             *(f"samples: sha256 {done.samples_sha256}" for done in fits),
             _said(foreseen),

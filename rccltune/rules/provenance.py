@@ -3,14 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from pathlib import Path
+from typing import Final
 
 from rccltune import __version__, machine, session
 from rccltune.fit import FitDone
-from rccltune.model import Environment, Fingerprint, Launch, Outcome, Status
+from rccltune.model import Environment, Fingerprint, Launch, Outcome, Status, grammar
 from rccltune.releases import library_named
 from rccltune.rules.sheets import Sheet
 from rccltune.rules.writer import finding_lines
 from rccltune.session import VENDOR_UNKNOWN, machine_words
+
+SIMULATED: Final = "SIMULATED: made from a stand-in benchmark, not from hardware"
 
 
 def provenance(fits: Sequence[FitDone], fingerprint: Fingerprint) -> tuple[str, ...]:
@@ -18,10 +22,17 @@ def provenance(fits: Sequence[FitDone], fingerprint: Fingerprint) -> tuple[str, 
     simulated = any(done.session.simulated for done in fits)
     lines = [f"written by rccltune {__version__} for {machine_words(fingerprint)}"]
     if simulated:
-        lines.insert(0, "SIMULATED: made from a stand-in benchmark, not from hardware")
+        lines.insert(0, SIMULATED)
     for done in fits:
         lines += _session_lines(done)
     return (*lines, *(() if is_vendor_told(fits, fingerprint) else (VENDOR_UNKNOWN,)))
+
+
+def simulated_over(path: Path) -> tuple[bool, str | None]:
+    """Whether a rule file says that it is simulated, and over which real library."""
+    said = [line[2:] for line in grammar.lines(grammar.read_text(path)) if line.startswith("# ")]
+    real = machine.REAL_WORDS.search(" ".join(said))
+    return any(line.startswith("SIMULATED") for line in said), real and real[0]
 
 
 def is_vendor_told(fits: Sequence[FitDone], fingerprint: Fingerprint) -> bool:

@@ -153,6 +153,10 @@ class Evidence:
         table = np.array([[ours, n[1] - ours], [theirs, n[0] - theirs]])
         return float(fisher_exact(table, alternative="greater")[1]) < _OWN_STALLS
 
+    def n_wrong(self, key: Key) -> int | None:
+        """Wrong elements with the rules at a size; None where no result was checked."""
+        return self.wrong.get(key, 0 if key in self.checked else None)
+
     def of_side(self, side: Side) -> dict[int, dict[str, Cell]]:
         """Cells by size, rising."""
         found = {key[2]: cells for key, cells in self.cells.items() if key[:2] == side}
@@ -166,13 +170,11 @@ class Weighed:
     Attributes:
         gain: log(time of the idle plugin / time with the rules).
         gains: measured as the sweep was, so that a rule must win here; elsewhere it must not lose.
-        is_checked: results were, with the rules.
     """
 
     verdict: Verdict
     gain: Estimate
     gains: bool = True
-    is_checked: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -226,7 +228,7 @@ def _side(evidence: Evidence, side: Side, judging: Judging, level: float) -> Ite
         launches = list(found.values())
         yield Weighed(
             verdict=replace(
-                _verdict(key, gain, level, evidence.wrong.get(key, 0)),
+                _verdict(key, gain, level, evidence.n_wrong(key)),
                 view=replace(side[1], beside=evidence.words),
                 control=exp(2 * noise[0] ** 0.5) - 1,
                 tuned_us=(tuned_us := exp(fmean(log(cell.tuned_us) for cell in launches))),
@@ -235,7 +237,6 @@ def _side(evidence: Evidence, side: Side, judging: Judging, level: float) -> Ite
             ),
             gain=gain,
             gains=evidence.is_own,
-            is_checked=key in evidence.checked,
         )
 
 
@@ -263,7 +264,7 @@ def _at_size(cells: Sequence[Cell], noise: tuple[float, int], *, by_means: bool)
     )
 
 
-def _verdict(key: Key, gain: Estimate, level: float, n_wrong: int) -> Verdict:
+def _verdict(key: Key, gain: Estimate, level: float, n_wrong: int | None) -> Verdict:
     target, view, nbytes = key
     low, high = gain.low(LEVEL / 2), gain.high(LEVEL / 2)
     ratio, *ends = gain.ratios

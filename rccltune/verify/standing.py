@@ -281,7 +281,7 @@ def _lost(rule: Rule, lost: Sequence[Weighed], sizes: Sequence[Weighed]) -> tupl
         every = [
             one.verdict.nbytes
             for one in sizes
-            if one.verdict.view == view and (one.is_checked or not wrong)
+            if one.verdict.view == view and (one.verdict.n_wrong is not None or not wrong)
         ]
         found += cuts.around(rule, bad, every, reason)
     # Wrong results at two places are no matter of sizes.

@@ -125,6 +125,7 @@ class VerdictFile:
         environment_gains: where that wins, of a file that is for an environment.
         paired: the idle plugin stood in for the baseline, inside launches; otherwise all intervals
             are between launches, and less certain.
+        runner: as in session.json.
     """
 
     path: Line | None
@@ -144,6 +145,7 @@ class VerdictFile:
     environment: FactorFile | None = None
     environment_gains: tuple[EnvironmentGainFile, ...] = ()
     paired: bool = True
+    runner: Line | None = None
 
 
 def verdict_name(rules: Path, folder: Path, plain: str) -> str:

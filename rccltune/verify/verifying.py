@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Final
 
 from rccltune import launch, model, session, simulate
+from rccltune.machine import unchecked
 from rccltune.measure import Site, end_leftovers, same_hosts
 from rccltune.model import (
     Collective,
@@ -68,6 +69,7 @@ class Verified:
         environment_gains: where that wins without a rule, of a file that is for it.
         harmed: sizes without a rule that the rules slow; with ``keep_losers`` alone.
         is_paired: whether the idle plugin stood in for the baseline, inside launches.
+        runner: of the machine's fingerprint: that the real library ran over simulated times.
     """
 
     path: Path | None
@@ -88,6 +90,7 @@ class Verified:
     environment_gains: tuple[EnvironmentGain, ...] = ()
     harmed: Sizes = field(default_factory=dict)
     is_paired: bool = True
+    runner: str | None = None
 
     @property
     def lost_exports(self) -> dict[str, str]:
@@ -132,6 +135,7 @@ class Verified:
         return VerdictFile(
             path=str(self.path) if self.path else None,
             simulated=self.simulated,
+            runner=self.runner,
             rules_before=self.before.rules,
             rules=self.after.rules,
             fallbacks=self.after.fallbacks,
@@ -267,6 +271,7 @@ def verify_rules(
         environment_gains=state.environment_gains,
         harmed=state.harmed,
         is_paired=ground.is_paired,
+        runner=site.fingerprint.runner,
     )
     if path is not None:
         session.write_atomically(path, text)
@@ -292,9 +297,9 @@ def _with_evidence(state: Settled, site: Site) -> str:
         for one in state.standings
         if one.rule.line is not None
     }
-    where = "SIMULATED, no hardware" if site.node is not None else "on this machine"
-    if site.node is not None and site.fingerprint.runner:
-        where += f" ({site.fingerprint.runner}; results not checked)"
+    where = "on this machine"
+    if site.node is not None:
+        where = f"SIMULATED, no hardware{unchecked(site.fingerprint.runner)}"
     what = "the rules" if state.standings else "the environment alone"
     how = f"with and without {what} in turns, {where}, {site.scale}"
     lines = [f"{VERIFIED_MARK} {how}, {state.n_launches} launches"]

@@ -35,7 +35,9 @@ def _about_library(job: Job, known: Known) -> Iterator[Remark]:
     elif versions:
         measured = ", ".join(known.file_libraries)
         than = f"; the rules were measured with {measured}" if measured else ""
-        yield Remark(text=f"library: {versions[0]}{than}")
+        simulated = _STAND_IN in job.variables.get("NCCL_TOPO_FILE", ())
+        real = ", real; times simulated" if simulated else ""
+        yield Remark(text=f"library: {versions[0]}{real}{than}")
     bundled = sorted(path for path in job.paths if "/torch/lib/" in path)
     if bundled:
         yield Remark(
@@ -101,6 +103,8 @@ _WORD: Final[dict[str, Callable[[Setting], Enum | None]]] = {
     "NCCL_PROTO": lambda setting: setting.protocol,
 }
 _LACKING = (Loading.NOT_FOUND, Loading.UNSUPPORTED)
+# The real library over the stand-in HIP runtime reads it (native_plugin/hip/hip.h).
+_STAND_IN: Final = "/simulated/topology.xml"
 _CHOOSERS = (
     "NCCL_ALGO",
     "NCCL_PROTO",

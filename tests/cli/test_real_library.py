@@ -124,6 +124,42 @@ def test_a_session_says_what_is_real_and_is_not_mixed(
     assert run(["sweep", *SMALL[:4], *SMALL[6:], "-o", "s"]) == 7
 
 
+@pytest.mark.long
+@pytest.mark.timeout(400)
+def test_all_that_a_tune_makes_says_what_is_real(
+    fetched: Path, here: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Rule file, environment, verdict, fit, page and talk; results are "not checked", never "0 wrong"."""
+    sizes = ("--collective", "all_reduce", "--min-bytes", "128K", "--max-bytes", "2M")
+    settings = ("--setting", "ring/ll", "--setting", "ring/simple")
+    assert run(["tune", *REAL, *sizes, *settings, "-o", "s"]) == 0
+    said = capsys.readouterr()
+    words = json.loads((here / "s/session.json").read_text())["fingerprint"]["runner"]
+    assert words.startswith("RCCL 2.27.7, real (")
+    assert words.endswith("); times simulated")
+    assert f"({words}; results not checked)" in " ".join(said.out.split())
+    for name in ("fit", "verdict"):
+        assert json.loads((here / f"s/{name}.json").read_text())["runner"] == words
+    verdict = json.loads((here / "s/verdict.json").read_text())
+    assert {one["n_wrong"] for one in verdict["verdicts"]} == {None}
+    assert verdict["rules"] > 0
+    page = (here / "s/report.html").read_text()
+    assert f"{words}; no result was checked" in page
+    assert "0 slower, results not checked" in page
+    rules = (here / "s/rccl_tuner_gfx942_spx-nps1.csv").read_text().replace("\n# ", " ")
+    assert f"SIMULATED, no hardware ({words}; results not checked)" in rules
+    sourced = (here / "s/rccl_tuner_gfx942_spx-nps1.env").read_text().replace("\n# ", " ")
+    assert f"over {words}" in sourced
+    capsys.readouterr()
+    assert run(["explain", "s/rccl_tuner_gfx942_spx-nps1.csv"]) == 0
+    assert f"({words}; results not checked)" in " ".join(capsys.readouterr().out.split())
+    assert run(["explain", "s/rccl_tuner_gfx942_spx-nps1.csv", "--json"]) == 0
+    assert json.loads(capsys.readouterr().out)["runner"] == words
+    logs = [str(path) for path in (here / "s/launches").glob("*/nccl-*.log")]
+    assert run(["why", *logs]) == 0
+    assert ", real; times simulated" in capsys.readouterr().out
+
+
 def test_what_is_forced_is_shown_and_in_no_rule(
     fetched: Path, here: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -80,7 +80,7 @@ def test_the_rules_of_the_example_job() -> None:
     assert (closed, wrong) == ("0", "0")
 
 
-@pytest.mark.timeout(300)
+@pytest.mark.timeout(900)
 @pytest.mark.parametrize(
     "place",
     ["spx-2", *(pytest.param(p, marks=pytest.mark.long) for p in ("spx-8", "two-hosts", "cpx-64"))],

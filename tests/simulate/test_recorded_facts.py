@@ -68,6 +68,7 @@ def test_what_is_not_offered_is_the_librarys_own_choice(place: str) -> None:
     assert {c for c, ran in offered if ran.startswith("tree")} == {"all_reduce"}
 
 
+@pytest.mark.timeout(600)
 @pytest.mark.parametrize(
     "place", [pytest.param(p, marks=[pytest.mark.long] * (p != "spx-8")) for p in PLACES]
 )

@@ -6,6 +6,7 @@
 #include <sys/mman.h>
 #include <sys/socket.h>
 #include <sys/wait.h>
+#include <time.h>
 #include <unistd.h>
 
 #include "check.h"
@@ -56,6 +57,22 @@ static void receive_all(int socket, char *to)
     }
 }
 
+static double now(void)
+{
+    struct timespec t;
+    clock_gettime(CLOCK_MONOTONIC, &t);
+    return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
+}
+
+/* How often a wait of so many seconds asks, when it asks each microsecond. */
+static int times_asked(double seconds)
+{
+    int n = 0;
+    for (double end = now() + seconds; now() < end; n++)
+        usleep(1);
+    return n;
+}
+
 int main(void)
 {
     int sockets[2], status = -1;
@@ -91,5 +108,14 @@ int main(void)
     CHECK(holds_what_was_written(other) && other[9] == 0);
     CHECK(send(sockets[0], "small", 5, 0) == 5 && recv(sockets[1], text, 5, 0) == 5);
     CHECK(strncmp(text, "small", 5) == 0);
+
+    /* libc's would ask about 3000 times, and one that goes on where the wait before ended four. */
+    int first = times_asked(0.2);
+    for (double end = now() + 0.002; now() < end;)
+        ; /* the library works, and then waits anew */
+    int second = times_asked(0.2);
+    CHECK(first > 8 && first < 300 && second > 8 && second < 300);
+    double before_long = now();
+    CHECK(usleep(100000) == 0 && now() - before_long >= 0.1);
     return check_failures != 0;
 }

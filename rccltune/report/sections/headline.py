@@ -164,13 +164,16 @@ def _judged(known: Verification) -> str:
     for one in left:
         n[one.judgement] += 1
     n_gone = len(known.verdicts) - len(left)
+    wrong = f"{n[Judgement.WRONG]} with wrong results"
+    if left and all(one.n_wrong is None for one in left):
+        wrong = "results not checked"
     gone = f" {n_gone} more were made with rules that are gone." if n_gone else ""
     under = f" (under {', '.join(known.conditions)})" if len(known.conditions) > 1 else ""
     return (
         f"Of {len(left)} comparisons{under}, sizes without a rule among them: "
         f"{n[Judgement.BETTER]} faster, {n[Judgement.SAME]} not slower, {n[Judgement.UNDECIDED]} "
-        f"undecided, {n[Judgement.WORSE]} slower{_where_slower(known)}, {n[Judgement.WRONG]} with "
-        f"wrong results.{gone} A rule with a size that is slower does not stand."
+        f"undecided, {n[Judgement.WORSE]} slower{_where_slower(known)}, {wrong}.{gone} A rule "
+        "with a size that is slower does not stand."
     )
 
 
