@@ -1,5 +1,6 @@
 /* What goes wrong on purpose, in the words that the real programs use.
  */
+#include <math.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -99,14 +100,14 @@ void faults_at_call(const struct bench *bench, const struct situation *s)
     }
 }
 
-int64_t wrong_elements(const struct bench *bench, const struct situation *s)
+int64_t wrong_elements(const struct bench *bench, const struct situation *s, size_t n_received)
 {
     const struct node *node = &bench->node;
     int64_t wrong = 0;
     for (int i = 0; i < node->n_faults; i++) {
         const struct fault *f = &node->faults[i];
         if (f->active && f->kind == FAULT_WRONG && selector_fits(node, &f->where, s))
-            wrong += f->number;
+            wrong += f->number + (int64_t)ceil(f->factor * (double)n_received) * s->ranks;
     }
     return wrong;
 }

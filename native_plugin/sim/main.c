@@ -66,7 +66,7 @@ int main(int argc, char **argv)
     meet_start(&bench.launch, bench.n_ranks);
     bool first = bench.first_rank == 0;
     bench.clock = meet_agree(first ? clock_start() : 0);
-    bench_print_start(&bench, argc, argv);
+    bench_print_start(&bench);
     /* Every rank has looked by now who runs beside it. */
     if (first)
         tell_running(&bench.node, getenv("RCCLTUNE_SIM_NODE"), bench.collective);

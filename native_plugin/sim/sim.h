@@ -50,12 +50,6 @@ enum {
     PATH_MSCCLPP,
     PATH_DIRECT,
     PATH_DDA,
-    /* RCCLX's own: its two forms of direct access, FP8 on the way, and the lossless all_gather that
-     * runs where that is asked for and does not fit. */
-    PATH_DDA_FLAT,
-    PATH_DDA_TREE,
-    PATH_LOW_PRECISION,
-    PATH_P2P_GATHER,
     N_LIBRARY_PATHS,
     MAX_PATHS = 20
 };
