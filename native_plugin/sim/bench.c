@@ -8,7 +8,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
 
 #include "debug.h"
 #include "real.h"
@@ -274,11 +273,6 @@ static void one_row(struct bench *bench, size_t bytes, int dtype, int op, struct
 /* A job that runs on until it is killed would fill the disk with rows: its time is simulated. */
 enum { MANY_CYCLES = 1000 };
 
-static void nap(void)
-{
-    nanosleep(&(struct timespec){.tv_nsec = 10 * 1000 * 1000}, NULL);
-}
-
 static void time_test(struct bench *bench, int dtype, int op, const char *op_name, int root)
 {
     const struct options *o = &bench->options;
@@ -291,7 +285,7 @@ static void time_test(struct bench *bench, int dtype, int op, const char *op_nam
                                                                               : o->cycles > 1;
         new_pass(bench);
         if (cycle > MANY_CYCLES)
-            nap();
+            sleep_for(0.01);
         if (announce && bench->first_rank == 0)
             printf("# Testing %lu cycle.\n", (unsigned long)cycle + 1);
         for (size_t bytes = o->min_bytes; bytes <= o->max_bytes;) {

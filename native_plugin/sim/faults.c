@@ -5,7 +5,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
 #include <unistd.h>
 
 #include "bench.h"
@@ -56,9 +55,8 @@ void hang(const struct bench *bench)
 {
     if (bench->options.timeout <= 0)
         wait_for_ever();
-    struct timespec t = {.tv_sec = bench->options.timeout};
     fflush(stdout);
-    nanosleep(&t, NULL);
+    sleep_for(bench->options.timeout);
     timed_out(bench);
 }
 

@@ -10,6 +10,28 @@ const char *const place_names[N_PLACES] = {"node", "one-iod", "one-oam", "one-pe
 
 enum { LARGEST_FILE = 64 << 20 };
 
+/* What must have been said before the node can be used; NULL where all is there. */
+const char *node_gap(const struct node *node)
+{
+    if (node->ranks % node->nodes != 0)
+        return "the nodes do not share the ranks evenly";
+    for (int i = 0; i < node->n_curves; i++) {
+        if (node->curves[i].points.n == 0)
+            return "a curve has no points";
+    }
+    for (int i = 0; i < node->n_effects; i++) {
+        const struct effect *effect = &node->effects[i];
+        if ((effect->shape == SHAPE_POINTS && effect->points.n == 0) ||
+            (effect->shape == SHAPE_CHANNELS && effect->n_rows == 0))
+            return "an effect has no points";
+        for (int j = 0; j < effect->n_rows; j++) {
+            if (effect->rows[j].points.n == 0)
+                return "a row of a channel scaling has no points";
+        }
+    }
+    return NULL;
+}
+
 static void free_points(struct points *points)
 {
     free(points->log_bytes);

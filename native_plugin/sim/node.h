@@ -174,6 +174,8 @@ extern const char *const place_names[N_PLACES];
 /* Read a whole .node text; on a mistake returns false with a message that names the line. */
 bool node_parse(const char *data, size_t length, struct node *node, char *message, size_t size);
 void node_free(struct node *node);
+/* What records leave open that are there; NULL where nothing. */
+const char *node_gap(const struct node *node);
 
 /* Read the file named by RCCLTUNE_SIM_NODE, or end the program saying what is wrong. */
 void node_load(const char *path, struct node *node);

@@ -394,31 +394,6 @@ static void start(struct node *node)
     node->n_paths = N_LIBRARY_PATHS;
 }
 
-/* What must have been said before the node can be used; NULL where all is there. */
-static const char *missing(const struct reader *reader)
-{
-    const struct node *node = reader->node;
-    if ((~reader->seen & ((1u << N_NEEDED) - 1)) != 0)
-        return "a record is missing";
-    if (node->ranks % node->nodes != 0)
-        return "the nodes do not share the ranks evenly";
-    for (int i = 0; i < node->n_curves; i++) {
-        if (node->curves[i].points.n == 0)
-            return "a curve has no points";
-    }
-    for (int i = 0; i < node->n_effects; i++) {
-        const struct effect *effect = &node->effects[i];
-        if ((effect->shape == SHAPE_POINTS && effect->points.n == 0) ||
-            (effect->shape == SHAPE_CHANNELS && effect->n_rows == 0))
-            return "an effect has no points";
-        for (int j = 0; j < effect->n_rows; j++) {
-            if (effect->rows[j].points.n == 0)
-                return "a row of a channel scaling has no points";
-        }
-    }
-    return NULL;
-}
-
 bool node_parse(const char *data, size_t length, struct node *node, char *message, size_t size)
 {
     struct reader reader = {.node = node};
@@ -448,7 +423,8 @@ bool node_parse(const char *data, size_t length, struct node *node, char *messag
     if (reader.mistake == NULL && !ended)
         say(&reader, "the last line is not 'end': the file was cut off");
     if (reader.mistake == NULL)
-        reader.mistake = missing(&reader);
+        reader.mistake =
+            (~reader.seen & ((1u << N_NEEDED) - 1)) != 0 ? "a record is missing" : node_gap(node);
     if (reader.mistake == NULL)
         return true;
     snprintf(message, size, "line %d: %s", number, reader.mistake);

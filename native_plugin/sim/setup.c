@@ -3,7 +3,6 @@
 #include <stdlib.h>
 #include <string.h>
 #include <strings.h>
-#include <time.h>
 #include <unistd.h>
 
 #include "bench.h"
@@ -286,15 +285,6 @@ void bench_print_start(struct bench *bench)
     limit_memory(bench);
 }
 
-static void start_up(const struct bench *bench)
-{
-    double seconds = env_double("RCCLTUNE_SIM_STARTUP_S", bench->node.startup_s);
-    struct timespec t = {.tv_sec = (time_t)seconds,
-                         .tv_nsec = (long)((seconds - (double)(time_t)seconds) * 1e9)};
-    if (seconds > 0)
-        nanosleep(&t, NULL);
-}
-
 static void init_tuners(struct bench *bench)
 {
     for (int c = 0; c < bench->n_comms; c++) {
@@ -313,7 +303,7 @@ static void init_real(struct bench *bench)
     if (bench->first_rank == 0)
         real_print_version(bench, host);
     fault_at_init(bench);
-    start_up(bench);
+    sleep_for(env_double("RCCLTUNE_SIM_STARTUP_S", bench->node.startup_s));
     real_init(bench);
     if (!meet(bench->options.timeout))
         timed_out(bench);
@@ -337,7 +327,7 @@ void bench_init_library(struct bench *bench)
     if (result != NCCL_SUCCESS)
         test_failure(bench, result, debug_last_error());
     fault_at_init(bench);
-    start_up(bench);
+    sleep_for(env_double("RCCLTUNE_SIM_STARTUP_S", bench->node.startup_s));
     for (int c = 0; c < bench->n_comms; c++)
         comm_build(&bench->comms[c], &bench->library);
     /* Since 2.28.3 the tuner comes first, so that a rank whose plugin fails leaves the others

@@ -117,6 +117,10 @@ enum {
 };
 enum { TEST_SUCCESS, TEST_WRONG_RESULTS, TEST_CUDA_ERROR, TEST_NCCL_ERROR, TEST_TIMEOUT };
 
+/* Seconds of a clock that only moves on; and sleep for so many. */
+double clock_now(void);
+void sleep_for(double seconds);
+
 /* End the program with a message on stderr; the simulation itself is at fault, not the library. */
 enum { EXIT_SIM_SETUP = 64 };
 _Noreturn void sim_fail(const char *format, ...) __attribute__((format(printf, 1, 2)));
