@@ -43,7 +43,6 @@ void comm_prepare(struct comm *comm, const struct call *call)
 {
     comm->call = *call;
     comm->call.n_pipe_ops = (call->aggregated + comm->n_channels - 1) / comm->n_channels;
-    comm->memo.valid = false;
     comm->bypass = bypass_path(comm, call);
     if (comm->bypass == PATH_TUNED)
         fill_table(comm);
@@ -235,20 +234,7 @@ static int decide(struct comm *comm, int local, struct decision *decision, float
     if (!answered)
         *cost = pick(comm, table, &algorithm, &protocol);
     bool matched = tuned && *cost == 0.f && !answered;
-    if (comm->memo.valid && comm->memo.algorithm == algorithm && comm->memo.protocol == protocol &&
-        comm->memo.n_channels == n_channels && comm->memo.matched == matched) {
-        *decision = comm->memo.decision;
-        return NCCL_SUCCESS;
-    }
-    result = finish(comm, table, algorithm, protocol, matched, n_channels, decision);
-    comm->memo.algorithm = algorithm;
-    comm->memo.protocol = protocol;
-    comm->memo.n_channels = n_channels;
-    comm->memo.matched = matched;
-    comm->memo.decision = *decision;
-    /* An override looks at the edited table, which the four values above do not tell. */
-    comm->memo.valid = library->override_algo == NULL && library->override_proto == NULL;
-    return result;
+    return finish(comm, table, algorithm, protocol, matched, n_channels, decision);
 }
 
 /* What sends and receives uses the communicator's channels; the others start kernels of their own.

@@ -307,7 +307,7 @@ static const struct record {
     {"release", OF_NODE,
      {A_TEXT(node, rccl), A_NAME(node, benchmark, 0, benchmark_names, N_BENCHES), A_TEXT(node, library)}},
     {"library", OF_NODE,
-     {AN_INT(node, tuning_model, MODEL_AUTO, 8), A_FLAG(node, nvlink_inside), A_FLAG(node, all_xgmi),
+     {AN_INT(node, tuning_model, MODEL_AUTO, 5), A_FLAG(node, nvlink_inside), A_FLAG(node, all_xgmi),
       A_FLAG(node, ll128_enabled), A_FLAG(node, rome_model), A_FLAG(node, intel_cpu),
       AN_INT(node, channels, 1, MAX_CHANNELS), AN_INT(node, channel_ceiling, 1, MAX_CHANNELS),
       A_FLAG(node, library_bypasses)}},

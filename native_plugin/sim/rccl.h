@@ -51,11 +51,6 @@ struct comm {
     struct call call;
     int bypass; /* PATH_TUNED: a tuner is asked */
     float table[N_ALGORITHMS][N_PROTOCOLS];
-    struct {
-        int algorithm, protocol, n_channels;
-        bool matched, valid;
-        struct decision decision;
-    } memo;
 };
 
 /* Read the environment; an NCCL_* result, NCCL_INVALID_USAGE on a word that no list knows. */

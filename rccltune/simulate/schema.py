@@ -159,7 +159,7 @@ class Graphs(TypedDict, total=False):
 class LibraryKeys(TypedDict, total=False):
     """What the library assumes of the node."""
 
-    tuning_model: Annotated[str | int, _one_of({"auto": "auto", "0": 0, "5": 5, "8": 8})]
+    tuning_model: Annotated[str | int, _one_of({"auto": "auto", "0": 0, "5": 5})]
     links: Annotated[str, _listed("nvl", "pci")]
     all_xgmi: Flag
     ll128: Flag
