@@ -19,8 +19,11 @@ static const char *env(const char *name)
 
 static int env_int(const char *name, int otherwise)
 {
-    const char *value = env(name);
-    return value == NULL ? otherwise : (int)strtol(value, NULL, 0);
+    const char *value = getenv(name);
+    if (value == NULL || *value == '\0')
+        return otherwise;
+    debug_info(SUBSYS_ENV, "%s set by environment to %s.", name, value);
+    return (int)strtol(value, NULL, 0);
 }
 
 int library_start(struct library *library, const struct node *node, int version)
@@ -180,20 +183,33 @@ int comm_init_tuner(struct comm *comm)
 
 void comm_log_init(const struct comm *comm, double seconds)
 {
+    int n = comm->n_channels, per_node = comm->n_ranks / comm->n_nodes;
+    unsigned long long id = comm->id;
     for (int i = 0; i < comm->n_local; i++) {
-        const void *address = (const char *)comm + 4096 * i;
-        int rank = comm->ranks[i], per_node = comm->n_ranks / comm->n_nodes;
+        const void *at = (const char *)comm + 4096 * i;
+        int rank = comm->ranks[i], device = rank % per_node;
+        if (comm->library->family->since == ROCM_7_1) { /* as 2.27.7 was seen to say it */
+            debug_info(SUBSYS_INIT,
+                       "comm:%p, nRanks:%d, nNodes:%d, coll channels:%d collnet channels:%d, "
+                       "nvls channels:0, p2p channels:%d, p2p channels per peer:2",
+                       at, comm->n_ranks, comm->n_nodes, n, n, n);
+            debug_info(SUBSYS_INIT,
+                       "ncclCommInitRank_impl comm %p rank %d nranks %d cudaDev %d nvmlDev %d "
+                       "busId %x commId 0x%llx - Init COMPLETE",
+                       at, rank, comm->n_ranks, device, device, 0x1000 * (device + 1), id);
+            continue;
+        }
         debug_info(SUBSYS_INIT,
-                   "comm %p rank %d nRanks %d nNodes %d localRanks %d localRank %d MNNVL 0",
-                   address, rank, comm->n_ranks, comm->n_nodes, per_node, rank % per_node);
+                   "comm %p rank %d nRanks %d nNodes %d localRanks %d localRank %d MNNVL 0", at,
+                   rank, comm->n_ranks, comm->n_nodes, per_node, device);
         debug_info(SUBSYS_INIT,
                    "%d coll channels, %d collnet channels, 0 nvls channels, %d p2p channels, "
                    "2 p2p channels per peer",
-                   comm->n_channels, comm->n_channels, comm->n_channels);
+                   n, n, n);
         debug_info(SUBSYS_INIT,
                    "ncclCommInitRankConfig comm %p rank %d nranks %d cudaDev %d commId 0x%llx "
                    "- Init COMPLETE",
-                   address, rank, comm->n_ranks, rank % per_node, (unsigned long long)comm->id);
+                   at, rank, comm->n_ranks, device, id);
         debug_info(SUBSYS_INIT,
                    "Init timings - ncclCommInitRank: rank %d nranks %d total %.2f (kernels 0.00, "
                    "alloc 0.00, bootstrap 0.00, allgathers 0.00, topo 0.00, graphs 0.00, "

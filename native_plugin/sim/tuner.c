@@ -43,8 +43,12 @@ static bool find_symbol(struct tuner *tuner, int newest)
             tuner->abi = abi;
             tuner->table = table;
             tuner->name = *(const char *const *)table; /* the first member in every version */
-            debug_info(SUBSYS_INIT | SUBSYS_TUNING, "TUNER/Plugin: Using %s (v%d)", tuner->name,
-                       abi);
+            if (tuner->family->since == ROCM_7_1)
+                debug_info(SUBSYS_INIT | SUBSYS_TUNING, "TUNER/Plugin: Using tuner plugin %s",
+                           tuner->name);
+            else
+                debug_info(SUBSYS_INIT | SUBSYS_TUNING, "TUNER/Plugin: Using %s (v%d)", tuner->name,
+                           abi);
             return true;
         }
         debug_info(SUBSYS_INIT | SUBSYS_TUNING, "TUNER/Plugin: Failed to find %s symbol.", symbol);
@@ -83,7 +87,9 @@ void tuner_open(struct tuner *tuner, const struct rccl_family *family, int versi
         return;
     }
     if (wanted != NULL && *wanted != '\0') {
-        debug_info(SUBSYS_ENV | SUBSYS_TUNING, "NCCL_TUNER_PLUGIN set by environment to %s",
+        debug_info(SUBSYS_ENV | SUBSYS_TUNING,
+                   family->since == ROCM_7_1 ? "TUNER/Plugin: Plugin name set by env to %s"
+                                             : "NCCL_TUNER_PLUGIN set by environment to %s",
                    wanted);
         if (strcasecmp(wanted, "none") == 0 && version >= NONE_SINCE)
             return;
@@ -101,8 +107,9 @@ void tuner_open(struct tuner *tuner, const struct rccl_family *family, int versi
         wanted = net;
     }
     if (find_symbol(tuner, family->newest_abi)) {
-        debug_info(SUBSYS_INIT | SUBSYS_TUNING, "Successfully loaded external tuner plugin %s",
-                   wanted);
+        if (family->since != ROCM_7_1)
+            debug_info(SUBSYS_INIT | SUBSYS_TUNING, "Successfully loaded external tuner plugin %s",
+                       wanted);
         return;
     }
     /* A library without a known symbol disables the built-in tuner as well. */

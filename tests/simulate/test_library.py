@@ -40,7 +40,9 @@ def test_newest_version_that_the_release_knows_is_used(
     """And a plugin without a known version is not used at all."""
     node, order = small(rccl=release), ORDERS[release]
     all_of_them = sim.run(node, "-b 8 -e 8", NCCL_TUNER_PLUGIN=sim.plugin(), **TUNING)
-    assert f"TUNER/Plugin: Using TestPlugin (v{order[0]})" in all_of_them.err
+    # RCCL 2.27.7 does not say which version it took.
+    says = "tuner plugin TestPlugin" if release == "2.27.7" else "TestPlugin (v{})"
+    assert f"TUNER/Plugin: Using {says.format(order[0])}" in all_of_them.err
     for version in range(2, 7):
         one = sim.run(
             node,
@@ -49,7 +51,7 @@ def test_newest_version_that_the_release_knows_is_used(
             TESTPLUGIN_ANSWER="tree/ll",
             **TUNING,
         )
-        loaded = f"Using TestPlugin (v{version})" in one.err
+        loaded = f"Using {says.format(version)}" in one.err
         assert loaded == (version in order)
         assert one.times[8] == pytest.approx(20 if loaded else 30, rel=0.01)
         if not loaded:
