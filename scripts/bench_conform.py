@@ -2,6 +2,7 @@
 
 scripts/bench conform [--place NAME…]                what is recorded in examples/mi300x-*/, in seconds
 scripts/bench conform --live [--ranks N] [--octaves N] [--save]      asks the real one (scripts/fetch-rccl)
+scripts/bench conform --log [--live --save]     lines of the log that rccltune reads
 scripts/bench conform --asked|--env|--group|--costs [--live --save]      every setting asked for with
                 every number of channels; under variables that choose; in groups of calls (-m); what
                 a tuner is asked, its cost table to 0.1 ns (compiles a tuner), also of groups,
@@ -25,12 +26,14 @@ from typing import Final
 import bench_real
 from real_runs import COLLECTIVES, PLACES, RELEASE, WITHOUT, Place, library_or_exit, run
 
+from rccltune import plugin
 from rccltune.machine import real_words
 from rccltune.model import format_size
 
 ONCE: Final = ("-n", "1", "-w", "0", "-c", "0")
 POWERS: Final = ("-b", "8", "-e", "1G", "-f", "2")
 RECORDED: Final = Path(__file__).parents[1] / "tests/simulate/recorded"
+_LOG: Final = RECORDED / f"rccl-{RELEASE}-log.txt"
 # Places where each is asked, and its variables or options. On 8 ranks in SPX, 4 in CPX and two hosts.
 CASES: Final[Mapping[str, Mapping[str, tuple[Mapping[str, str], tuple[str, ...]]]]] = {
     "env": {
@@ -46,6 +49,17 @@ CASES: Final[Mapping[str, Mapping[str, tuple[Mapping[str, str], tuple[str, ...]]
     },
     "group": {f"-m {n}": ({}, ("-m", str(n))) for n in (2, 5, 20)},
 }
+# Lines that rccltune.logs and rccltune.why read, and what stands in them that is another's every time.
+_READ: Final = re.compile(
+    r"\bNCCL INFO (.*(?:MIN_NCHANNELS set by|rccltune\.so|Using tuner|Tuning index|coll channels"
+    r"|Init COMPLETE|-> Algo).*)"
+)
+_OTHER_EACH_TIME: Final = (
+    (re.compile(r"0x[0-9a-f]+"), "0x"),
+    (re.compile(r"busId [0-9a-f]+"), "busId"),
+    (re.compile(r"(p2p channels(?: per peer)?):\d+"), r"\1:"),
+    (re.compile(r"/\S+\.so"), "PLUGIN"),
+)
 COST_PLACES: Final = ("spx-8", "spx-2", "cpx-64", "two-hosts")
 # What else a tuner is told of: groups, buffers that are registered, by a program or for a graph.
 MANNERS: Final = (
@@ -72,7 +86,7 @@ def main() -> int:
     parser.add_argument("--ranks", type=int, nargs="+", help="of CPX, in place of places; live")
     parser.add_argument("--octaves", type=int, metavar="N", help="N random sizes an octave; live")
     parser.add_argument("--collective", nargs="+", default=COLLECTIVES, choices=COLLECTIVES)
-    for mode in ("asked", "costs", *CASES):
+    for mode in ("asked", "costs", "log", *CASES):
         parser.add_argument(f"--{mode}", action="store_true")
     parser.add_argument("--save", action="store_true", help="record the real one's choices")
     said = parser.parse_args()
@@ -80,7 +94,7 @@ def main() -> int:
     places = [PLACES[name] for name in said.place]
     if said.ranks:
         places = [Place(name=f"cpx-{n}", node="mi300x-cpx-nps4", ranks=n) for n in said.ranks]
-    for mode in ("asked", "costs", *CASES):
+    for mode in ("asked", "costs", "log", *CASES):
         if getattr(said, mode):
             return _of_mode(mode, said.place, library, save=said.save)
     print("| place | collective | sizes | same choice | same channels too | differs |")
@@ -121,6 +135,8 @@ def _of_mode(mode: str, names: Sequence[str], library: Path | None, *, save: boo
         return _asked_and_executed(names)
     if mode == "costs":
         return _costs(names, library, save=save)
+    if mode == "log":
+        return _log(library, save=save)
     return _cases(mode, names, library, save=save)
 
 
@@ -191,6 +207,44 @@ def _costs(names: Sequence[str], library: Path | None, *, save: bool) -> int:
         head = f"# {real_words(library)[1]}; scripts/bench conform --costs --live --save"
         _file_of("costs").write_text("\n".join((head, *kept)) + "\n", encoding="utf-8")
     return lost > 0
+
+
+def _log(library: Path | None, *, save: bool) -> int:
+    real = log_lines(library) if library else recorded_log()
+    ours = log_lines(None)
+    for line in sorted(set(real) ^ set(ours)):
+        print("real" if line in real else "ours", line)
+    print(f"{len(real)} lines, {len(set(real) & set(ours))} alike")
+    if save and library is not None:
+        head = f"# {real_words(library)[1]}; scripts/bench conform --log --live --save"
+        _LOG.write_text("\n".join((head, *real)) + "\n", encoding="utf-8")
+    return real != ours
+
+
+def recorded_log() -> list[str]:
+    """What the real library's log says, from the file."""
+    return _LOG.read_text(encoding="utf-8").splitlines()[1:]
+
+
+def log_lines(library: Path | None) -> list[str]:
+    """Of four ranks in SPX under a rule, each line once, without what is another every time."""
+    with tempfile.TemporaryDirectory() as folder:
+        rules, log = Path(folder) / "rules.csv", Path(folder) / "log"
+        rules.write_text("allreduce,0,65536,tree,ll,-1,1,4,-1,-1\n", encoding="ascii")
+        variables = {
+            "NCCL_DEBUG": "INFO",
+            "NCCL_DEBUG_FILE": str(log),
+            "NCCL_DEBUG_SUBSYS": "INIT,ENV,TUNING,GRAPH",
+            "NCCL_MIN_NCHANNELS": "8",
+            "NCCL_TUNER_CONFIG_FILE": str(rules),
+            "NCCL_TUNER_PLUGIN": str(plugin.library()),
+        }
+        sizes = ("-b", "1K", "-e", "1M", "-f", "32")
+        run(library, PLACES["spx-4"], "all_reduce", (*sizes, *ONCE), {**variables, **WITHOUT})
+        found = _READ.findall(log.read_text(encoding="utf-8"))
+    for pattern, instead in _OTHER_EACH_TIME:
+        found = [pattern.sub(instead, line) for line in found]
+    return sorted(set(found))
 
 
 def alike(one: str, other: str) -> bool:

@@ -1,7 +1,8 @@
 """What RCCL's own choice loses on AMD's CPX table, and which term of its model misleads it.
 
-scripts/bench model [--links] [--gain FILE] [--figure FILE]      no library and no GPU: the costs that the real RCCL
-                2.27.7 handed to a tuner (tests/simulate/recorded), beside AMD's published times
+scripts/bench model [--links [--live]] [--gain FILE] [--figure FILE]      no library and no GPU: the costs that the
+                real RCCL 2.27.7 handed to a tuner (tests/simulate/recorded), beside AMD's published times;
+                its choice on other links, of the imitation, with --live of the real library (3 min)
 """
 
 from __future__ import annotations
@@ -13,8 +14,9 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
-from real_runs import LINK_GBS, PLACES, WITHOUT, run
+from real_runs import LINK_GBS, PLACES, WITHOUT, library_or_exit, run
 
+from rccltune.machine import RealCall
 from rccltune.model import format_size
 
 if TYPE_CHECKING:
@@ -36,6 +38,20 @@ RING_LL: Final = (
 _CELLS: Final = {"tree/ll": 8, "ring/ll": 11, "ring/simple": 13}
 # What a tuner may choose besides with RCCL_LL128_FORCE_ENABLE=1.
 _FORCED: Final = ("tree/ll128", "ring/ll128")
+# What else the real library is asked under: other boards (native_plugin/hip/topology.c), and channels
+# for point to point.
+_BOARDS: Final[Mapping[str, Mapping[str, str]]] = {
+    "as it is": {},
+    "links of double the bandwidth": {"RCCLTUNE_HIP_LINKS": "double"},
+    "sparse links": {"RCCLTUNE_HIP_LINKS": "sparse"},
+    **{
+        f"{n} channels for point to point": {
+            "NCCL_MIN_P2P_NCHANNELS": n,
+            "NCCL_MAX_P2P_NCHANNELS": n,
+        }
+        for n in ("8", "64")
+    },
+}
 Times = Mapping[str, Mapping[int, float]]
 Terms = frozenset[tuple[str, int]]
 LATENCY, BANDWIDTH = 0, 1
@@ -46,14 +62,15 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--gain", type=Path, metavar="FILE", help="speed-up over RCCL's own choice")
     parser.add_argument("--figure", type=Path, metavar="FILE", help="its model beside AMD's times")
-    parser.add_argument("--links", action="store_true", help="with links of half and double, too")
+    parser.add_argument("--links", action="store_true", help="on links of half and double, too")
+    parser.add_argument("--live", action="store_true", help="ask the real library as well")
     said = parser.parse_args()
     times, costs = measured(), predicted()
     _print_costs(times, costs)
     _print_lines(times)
     _print_mended(times, costs)
     if said.links:
-        _print_links(times)
+        _print_links(times, library_or_exit() if said.live else None)
     if said.gain is not None:
         _draw(said.gain, 1, lambda axes: _gain(axes[0], times, costs))
     if said.figure is not None:
@@ -189,17 +206,25 @@ def _print_losses(words: str, times: Times, costs: Times, terms: Terms) -> None:
     print(f"| {words} | {' | '.join(cells)} |")
 
 
-def _print_links(times: Times) -> None:
-    """The imitation is asked: the real library's links cannot be changed from here."""
+def _print_links(times: Times, library: Path | None) -> None:
+    """RCCL's choice by size, and what it loses, on links of other bandwidths and layouts."""
     place = PLACES["cpx-64"]
     options = ("-b", "8", "-e", "128M", "-f", "2", "-n", "1", "-w", "0", "-c", "0")
-    print("\n| links, GB/s | RCCL takes: by size | best over it |\n|--:|---|---|")
+    best = {n: min(times[one][n] for one in (*PRINTED, *_FORCED)) for n in times["ring/ll"]}
+    print("\n| asked | links | RCCL takes: by size | its time over the best |\n|---|---|---|---|")
+
+    def row(asked: str, words: str, calls: Sequence[RealCall]) -> None:
+        taken = {call.nbytes: call.setting for call in calls if call.rank == 0}
+        lost = [f"{times[taken[n]][n] / best[n]:.2f}" for n in best]
+        cells = (asked, words, ", ".join(taken[n] for n in best), ", ".join(lost))
+        print(f"| {' | '.join(cells)} |", flush=True)
+
     for gbs in (LINK_GBS / 2, LINK_GBS, LINK_GBS * 2):
         calls = run(None, place, "all_reduce", options, WITHOUT, link_gbs=gbs)
-        taken = {call.nbytes: call.setting for call in calls if call.rank == 0}
-        best = {n: min(times[one][n] for one in (*PRINTED, *_FORCED)) for n in times["ring/ll"]}
-        gains = [f"{times[taken[n]][n] / best[n]:.2f}" for n in best]
-        print(f"| {gbs:.0f} | {', '.join(taken[n] for n in best)} | {', '.join(gains)} |")
+        row("imitation", f"{gbs:.0f} GB/s", calls)
+    for words, variables in _BOARDS.items() if library is not None else ():
+        calls = run(library, place, "all_reduce", options, variables)
+        row("real", words, calls)
 
 
 def _draw(path: Path, n: int, fill: Callable[[Sequence[Axes]], None]) -> None:

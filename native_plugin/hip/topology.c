@@ -3,12 +3,27 @@
  * else's (all NICs, where there are any), which is what each rank knows before they tell each
  * other.  Eight OAMs on two sockets behind PCI switches; every device is linked to every other (a
  * fully connected board).  What a node in CPX really shows RCCL has not been published:
- * docs/real-library.md says what depends on it.
+ * docs/real-library.md says what depends on it, and RCCLTUNE_HIP_LINKS asks for another board:
+ * `double` links, or `sparse` ones, inside an OAM and to the same position of other OAMs alone.
  */
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 
 #include "hip.h"
+
+static bool links_are(const char *word)
+{
+    const char *links = getenv("RCCLTUNE_HIP_LINKS");
+    return links != NULL && strcmp(links, word) == 0;
+}
+
+static bool is_linked(int device, int other)
+{
+    int n = hip_node.per_oam;
+    return other != device &&
+           (!links_are("sparse") || device / n == other / n || device % n == other % n);
+}
 
 static void bridge(FILE *out, int bus, const char *vendor, const char *device)
 {
@@ -31,11 +46,11 @@ static void gpu(FILE *out, int device)
             (unsigned)bus, (unsigned)function, device, hip_node.compute_units, hip_node.arch,
             device);
     for (int other = 0; other < hip_node.n_devices; other++) {
-        if (other == device)
+        if (!is_linked(device, other))
             continue;
         rccltune_hip_address(other, &bus, &function);
-        fprintf(out, "<xgmi target=\"0000:%02x:00.%x\" count=\"1\" tclass=\"0x120000\"/>\n",
-                (unsigned)bus, (unsigned)function);
+        fprintf(out, "<xgmi target=\"0000:%02x:00.%x\" count=\"%d\" tclass=\"0x120000\"/>\n",
+                (unsigned)bus, (unsigned)function, links_are("double") ? 2 : 1);
     }
     fputs("</gpu>\n</pci>\n", out);
 }

@@ -8,7 +8,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
 
 #include "debug.h"
 #include "real.h"
@@ -23,7 +22,7 @@ static struct counts counts_of(const struct bench *bench, size_t bytes, int dtyp
     size_t width = (size_t)dtype_bytes[dtype], count = bytes / width;
     size_t n = (size_t)bench->comms[0].n_ranks;
     /* rccl-tests of 2024 rounds a rank's share down to 4 elements, newer ones to 16 bytes. */
-    bool fine = benchmark_family(bench->options.family)->fine_numbers;
+    bool fine = is_new(bench->options.family);
     size_t align = fine ? (width < 16 ? 16 / width : 1) : 4;
     size_t share = fine ? count / n / align * align : count / (align * n) * align;
     switch (bench->collective) {
@@ -131,17 +130,6 @@ static void tell_truth(const struct bench *bench, const struct call *call,
     fclose(file);
 }
 
-/* A benchmark compares exactly; what went through FP8 is off wherever its value is not one of
- * FP8's.  Counted over all ranks, as with MPI. */
-static int64_t rounded_elements(const struct bench *bench, const struct decision *decision,
-                                struct counts counts)
-{
-    if (decision->path != PATH_LOW_PRECISION)
-        return 0;
-    double share = bench->node.wrong_share * (double)counts.receive;
-    return (int64_t)ceil(share) * bench->comms[0].n_ranks;
-}
-
 static void bench_time(struct bench *bench, const struct row *row, struct counts counts, int dtype,
                        int op, int in_place)
 {
@@ -162,14 +150,11 @@ static void bench_time(struct bench *bench, const struct row *row, struct counts
     int group = o->agg_iters > 1 ? o->agg_iters : 1;
     struct half half = {.time_us = run_block(bench, &block, &decision) / group, .wrong = -1};
     tell_truth(bench, &block.call, &decision);
-    if (o->cpu_time)
-        half.time_us =
-            half.time_us < 5 ? half.time_us : 5; /* handing a call over costs about this */
     bandwidth(bench, row->size, &half);
     if (o->check > 0) {
         int checks = o->check;
         struct situation s = comm_situation(&bench->comms[0], &single, &decision);
-        int64_t wrong = wrong_elements(bench, &s) + rounded_elements(bench, &decision, counts);
+        int64_t wrong = wrong_elements(bench, &s, counts.receive);
         if (wrong > 0)
             checks = 1; /* the first wrong result ends them */
         run_block(
@@ -182,7 +167,7 @@ static void bench_time(struct bench *bench, const struct row *row, struct counts
         if (is_checked(bench, in_place) && !real_is_wanted())
             half.wrong = wrong;
     }
-    out_half(&half, in_place != 0);
+    out_half(&half);
     bench->busbw_sum += half.busbw;
     bench->n_busbw++;
 }
@@ -249,7 +234,7 @@ static void warm_up_all(struct bench *bench, int dtype, int op)
 {
     const struct options *o = &bench->options;
     new_pass(bench);
-    if (!benchmark_family(o->family)->warm_every_size) {
+    if (!is_new(o->family)) {
         bench->at_first_size = false; /* the passes to come begin with the smallest */
         warm_up(bench, o->max_bytes, dtype, op, 0, o->warmup);
         bench->at_first_size = true;
@@ -288,25 +273,19 @@ static void one_row(struct bench *bench, size_t bytes, int dtype, int op, struct
 /* A job that runs on until it is killed would fill the disk with rows: its time is simulated. */
 enum { MANY_CYCLES = 1000 };
 
-static void nap(void)
-{
-    nanosleep(&(struct timespec){.tv_nsec = 10 * 1000 * 1000}, NULL);
-}
-
 static void time_test(struct bench *bench, int dtype, int op, const char *op_name, int root)
 {
     const struct options *o = &bench->options;
     for (int i = warm_up_passes(bench, dtype); i > 0; i--)
         warm_up_all(bench, dtype, op);
     for (long cycle = 0; o->cycles <= 0 || cycle < o->cycles; cycle++) {
-        struct row row = {
-            .type = dtype_names[dtype], .op = op_name, .root = root, .cycle = (int)cycle};
+        struct row row = {.type = dtype_names[dtype], .op = op_name, .root = root};
         bool announce = o->family == BENCH_NT                                 ? false
                         : o->family == BENCH_RT24 || o->family == BENCH_RTMID ? cycle > 0
                                                                               : o->cycles > 1;
         new_pass(bench);
         if (cycle > MANY_CYCLES)
-            nap();
+            sleep_for(0.01);
         if (announce && bench->first_rank == 0)
             printf("# Testing %lu cycle.\n", (unsigned long)cycle + 1);
         for (size_t bytes = o->min_bytes; bytes <= o->max_bytes;) {
@@ -369,8 +348,5 @@ int bench_finish(struct bench *bench)
         tuner_close(&bench->library.tuner);
     debug_stop();
     out_footer(bench->errors, average, least, bench->program);
-    report_write();
-    json_close(bench->errors, average, least, "");
-    out_last("");
     return bench->errors != 0 || average < least * 0.9 ? TEST_WRONG_RESULTS : TEST_SUCCESS;
 }

@@ -59,7 +59,7 @@ struct block {
 
 /* Set-up and end: main.c calls them in this order. */
 void bench_setup(struct bench *bench, int argc, char **argv);
-void bench_print_start(struct bench *bench, int argc, char **argv);
+void bench_print_start(struct bench *bench);
 void bench_init_library(struct bench *bench);
 void bench_run(struct bench *bench);
 int bench_finish(struct bench *bench);
@@ -75,7 +75,7 @@ _Noreturn void test_failure(const struct bench *bench, int nccl_result, const ch
 _Noreturn void hang(const struct bench *bench); /* for ever, or until -T ends it */
 _Noreturn void timed_out(const struct bench *bench);
 void faults_at_call(const struct bench *bench, const struct situation *s);
-int64_t wrong_elements(const struct bench *bench, const struct situation *s);
+int64_t wrong_elements(const struct bench *bench, const struct situation *s, size_t n_received);
 void stray_lines(const struct bench *bench, bool inside_a_row);
 void fault_at_init(const struct bench *bench);
 int warm_up_passes(const struct bench *bench, int dtype); /* one, where nothing goes wrong */

@@ -35,7 +35,7 @@ static bool calls_are_alike(const struct comm *comm)
 {
     if (comm->real != NULL)
         return getenv("NCCL_TUNER_PLUGIN") == NULL && getenv("NCCL_DEBUG") == NULL;
-    return comm->library->tuner.abi < 2 && !debug_at(LEVEL_INFO);
+    return comm->library->tuner.abi == 0 && !debug_at(LEVEL_INFO);
 }
 
 /* All calls of one rank; returns their digest, and the runs where `runs` is given. */

@@ -16,7 +16,7 @@ static int64_t bytes_a_thread(const struct comm *comm, int collective, int algor
     static const int usual[N_PROTOCOLS] = {8, 8, 64}, between_hosts[N_PROTOCOLS] = {16, 64, 16};
     bool sharing = collective == COLL_ALL_GATHER || collective == COLL_REDUCE_SCATTER;
     bool says = getenv("NCCL_MIN_NCHANNELS") != NULL || getenv("NCCL_MAX_NCHANNELS") != NULL;
-    if (sharing && comm->n_nodes > 1 && !says && comm->library->family->multi_node_protocol &&
+    if (sharing && comm->n_nodes > 1 && !says && comm->library->family->since >= ROCM_7_0 &&
         !(collective == COLL_ALL_GATHER && protocol == PROTO_SIMPLE))
         return (int64_t)between_hosts[protocol] * comm->n_ranks;
     return usual[protocol] *

@@ -11,6 +11,12 @@
 
 static const float longest_us = 3.6e9f;
 
+/* Rows of the cost table. */
+static int n_algorithms_of(const struct library *library)
+{
+    return library->family->since >= ROCM_7_0 ? N_ALGORITHMS : N_ALGORITHMS - 1;
+}
+
 static void fill_table(struct comm *comm)
 {
     const struct call *call = &comm->call;
@@ -27,7 +33,7 @@ static void fill_table(struct comm *comm)
     }
     /* R28 enqueue.cc:2137: every ring cell, the ineligible ones too, which become -1024. */
     bool fp8 = call->dtype == DTYPE_FP8_E4M3 || call->dtype == DTYPE_FP8_E5M2;
-    if (fp8 && comm->n_ranks > 8 && library->family->tuner_before_transports) {
+    if (fp8 && comm->n_ranks > 8 && library->family->since >= ROCM_7_11) {
         for (int p = 0; p < N_PROTOCOLS; p++)
             comm->table[ALGO_RING][p] *= 1024.f;
     }
@@ -37,7 +43,6 @@ void comm_prepare(struct comm *comm, const struct call *call)
 {
     comm->call = *call;
     comm->call.n_pipe_ops = (call->aggregated + comm->n_channels - 1) / comm->n_channels;
-    comm->memo.valid = false;
     comm->bypass = bypass_path(comm, call);
     if (comm->bypass == PATH_TUNED)
         fill_table(comm);
@@ -48,7 +53,7 @@ static float pick(const struct comm *comm, float table[N_ALGORITHMS][N_PROTOCOLS
                   int *protocol)
 {
     const float *cells = &table[0][0];
-    int n = comm->library->family->n_algorithms * N_PROTOCOLS, best = -1;
+    int n = n_algorithms_of(comm->library) * N_PROTOCOLS, best = -1;
     float lowest = longest_us;
     for (int i = 0; i < n; i++) {
         if (cells[i] >= 0 && cells[i] < lowest) {
@@ -65,7 +70,7 @@ static float pick(const struct comm *comm, float table[N_ALGORITHMS][N_PROTOCOLS
     *algorithm = ALGO_RING;
     *protocol = PROTO_SIMPLE;
     lowest = longest_us;
-    for (int p = 0; p < N_PROTOCOLS && !comm->library->family->per_function_env; p++) {
+    for (int p = 0; p < N_PROTOCOLS && comm->library->family->since < ROCM_7_0; p++) {
         float time = model_backup_time(&comm->model, comm->call.collective, p, comm->call.n_bytes);
         if (time >= 0 && time < lowest) {
             lowest = time;
@@ -81,15 +86,15 @@ static int update_protocol(const struct comm *comm, bool matched, int protocol)
 {
     const struct library *library = comm->library;
     const struct call *call = &comm->call;
-    if (library->proto_env || (library->family->exact_zero_wins && matched))
+    if (library->proto_env || (library->family->since >= ROCM_7_1 && matched))
         return protocol;
     bool all_reduce = call->collective == COLL_ALL_REDUCE;
     int64_t size = (int64_t)(all_reduce ? call->n_bytes : call->n_bytes / (size_t)comm->n_ranks);
     if (comm->n_nodes == 1) {
-        bool small = library->family->small_reduce_scatter_ll && size <= 352128;
+        bool small = library->family->since >= ROCM_7_1 && size <= 352128;
         return small && call->collective == COLL_REDUCE_SCATTER ? PROTO_LL : protocol;
     }
-    if (!library->family->multi_node_protocol || comm->model.index == 0)
+    if (library->family->since < ROCM_7_0 || comm->model.index == 0)
         return protocol;
     struct protocol_range ll = model_protocol_range(comm->model.index, call->collective, PROTO_LL);
     struct protocol_range ll128 =
@@ -133,7 +138,7 @@ static int apply_overrides(const struct comm *comm, float table[N_ALGORITHMS][N_
     int result = NCCL_SUCCESS;
     if (l->override_algo != NULL) {
         int a = find_name_any_case(l->override_algo, strlen(l->override_algo), algorithm_titles,
-                                   l->family->n_algorithms);
+                                   n_algorithms_of(l));
         result = override("RCCL_OVERRIDE_ALGO", l->override_algo, a,
                           a < 0 ? 0 : table[a][*protocol], algorithm);
     }
@@ -189,7 +194,7 @@ static void substitute(const struct comm *comm, int local, struct decision *deci
 
 static void log_choice(const struct comm *comm, const struct decision *d, float cost)
 {
-    if (comm->library->family->new_tuning_line)
+    if (comm->library->family->since >= ROCM_7_0)
         debug_info(SUBSYS_TUNING, "%s: %ld Bytes -> Algo %s proto %s channel{Lo..Hi}={0..%d}",
                    collective_titles[comm->call.collective], (long)comm->call.count_bytes,
                    algorithm_titles[d->algorithm], protocol_titles[d->protocol],
@@ -218,7 +223,7 @@ static int decide(struct comm *comm, int local, struct decision *decision, float
     bool tuned = comm->has_tuner[local] && comm->n_ranks > 1;
     if (tuned) {
         struct tuner_call question = {call->collective, call->n_bytes, call->n_pipe_ops,
-                                      are_registered(call), library->family->n_algorithms};
+                                      are_registered(call), n_algorithms_of(library)};
         result = tuner_ask(&library->tuner, comm->contexts[local], &question, table, &n_channels,
                            &algorithm, &protocol);
         if (result != NCCL_SUCCESS)
@@ -229,28 +234,14 @@ static int decide(struct comm *comm, int local, struct decision *decision, float
     if (!answered)
         *cost = pick(comm, table, &algorithm, &protocol);
     bool matched = tuned && *cost == 0.f && !answered;
-    if (comm->memo.valid && comm->memo.algorithm == algorithm && comm->memo.protocol == protocol &&
-        comm->memo.n_channels == n_channels && comm->memo.matched == matched) {
-        *decision = comm->memo.decision;
-        return NCCL_SUCCESS;
-    }
-    result = finish(comm, table, algorithm, protocol, matched, n_channels, decision);
-    comm->memo.algorithm = algorithm;
-    comm->memo.protocol = protocol;
-    comm->memo.n_channels = n_channels;
-    comm->memo.matched = matched;
-    comm->memo.decision = *decision;
-    /* An override looks at the edited table, which the four values above do not tell. */
-    comm->memo.valid = library->override_algo == NULL && library->override_proto == NULL;
-    return result;
+    return finish(comm, table, algorithm, protocol, matched, n_channels, decision);
 }
 
 /* What sends and receives uses the communicator's channels; the others start kernels of their own.
  */
 static bool has_channels(int path)
 {
-    return path == PATH_P2P || path == PATH_DIRECT || path == PATH_P2P_GATHER ||
-           path >= N_LIBRARY_PATHS;
+    return path == PATH_P2P || path == PATH_DIRECT || path >= N_LIBRARY_PATHS;
 }
 
 int comm_decide(struct comm *comm, int local, struct decision *decision)
@@ -291,9 +282,8 @@ int comm_explain(struct comm *comm, int local, const struct call *call, const ch
     *algorithm = algorithm_titles[decision.algorithm];
     *protocol = protocol_titles[decision.protocol];
     *channels = decision.channels;
-    const char *title = path == PATH_TUNED ? NULL : path_title(comm->library, path);
-    if (title != NULL && comm->library->version >= 22803) {
-        *algorithm = title;
+    if (path != PATH_TUNED && comm->library->version >= 22803) {
+        *algorithm = path_title(comm->library, path);
         *protocol = "N/A";
         *channels = comm->n_channels;
     }

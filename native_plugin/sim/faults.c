@@ -1,10 +1,10 @@
 /* What goes wrong on purpose, in the words that the real programs use.
  */
+#include <math.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
 #include <unistd.h>
 
 #include "bench.h"
@@ -55,9 +55,8 @@ void hang(const struct bench *bench)
 {
     if (bench->options.timeout <= 0)
         wait_for_ever();
-    struct timespec t = {.tv_sec = bench->options.timeout};
     fflush(stdout);
-    nanosleep(&t, NULL);
+    sleep_for(bench->options.timeout);
     timed_out(bench);
 }
 
@@ -99,14 +98,14 @@ void faults_at_call(const struct bench *bench, const struct situation *s)
     }
 }
 
-int64_t wrong_elements(const struct bench *bench, const struct situation *s)
+int64_t wrong_elements(const struct bench *bench, const struct situation *s, size_t n_received)
 {
     const struct node *node = &bench->node;
     int64_t wrong = 0;
     for (int i = 0; i < node->n_faults; i++) {
         const struct fault *f = &node->faults[i];
         if (f->active && f->kind == FAULT_WRONG && selector_fits(node, &f->where, s))
-            wrong += f->number;
+            wrong += f->number + (int64_t)ceil(f->factor * (double)n_received) * s->ranks;
     }
     return wrong;
 }

@@ -7,24 +7,14 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
 #include <unistd.h>
 
 #include "bench.h"
 #include "beside.h"
-#include "npkit.h"
 #include "real.h"
 
-/* Open MPI's launcher can lose track of programs that live for less.
- */
+/* Open MPI's launcher can lose track of programs that live for less. */
 static const double shortest_life_s = 0.5;
-
-static double now(void)
-{
-    struct timespec t;
-    clock_gettime(CLOCK_MONOTONIC, &t);
-    return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
-}
 
 /* The simulated clock: seconds since the sweep began, for bursts and drift.  A launch is told where
  * it begins, or a file carries it from launch to launch.  Only a launch that ends well moves it on,
@@ -61,28 +51,24 @@ int main(int argc, char **argv)
 {
     real_restart(argv);
     static struct bench bench; /* large, and zero to begin with */
-    double began = now();
+    double began = clock_now();
     bench_setup(&bench, argc, argv);
     meet_start(&bench.launch, bench.n_ranks);
     bool first = bench.first_rank == 0;
     bench.clock = meet_agree(first ? clock_start() : 0);
-    bench_print_start(&bench, argc, argv);
+    bench_print_start(&bench);
     /* Every rank has looked by now who runs beside it. */
     if (first)
         tell_running(&bench.node, getenv("RCCLTUNE_SIM_NODE"), bench.collective);
     bench_init_library(&bench);
     bench_run(&bench);
     int status = bench_finish(&bench);
-    npkit_dump(bench.local_ranks[0], bench.collective, bench.node.name);
     if (first)
         clock_store(bench.clock + bench.node.startup_s);
     fflush(stdout);
     meet(bench.options.timeout);
-    double left = shortest_life_s - (now() - began);
-    if (bench.launch.launched && left > 0) {
-        struct timespec t = {.tv_nsec = (long)(left * 1e9)};
-        nanosleep(&t, NULL);
-    }
+    if (bench.launch.launched)
+        sleep_for(shortest_life_s - (clock_now() - began));
     meet_stop();
     node_free(&bench.node);
     return status;

@@ -18,7 +18,6 @@
 #include <sys/mman.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
-#include <time.h>
 #include <unistd.h>
 
 #include "launch.h"
@@ -41,20 +40,6 @@ static struct {
     int proc, n_procs, phase;
 } here;
 
-static void nap(double seconds)
-{
-    struct timespec t = {.tv_sec = (time_t)seconds,
-                         .tv_nsec = (long)((seconds - (double)(time_t)seconds) * 1e9)};
-    nanosleep(&t, NULL);
-}
-
-static double now(void)
-{
-    struct timespec t;
-    clock_gettime(CLOCK_MONOTONIC, &t);
-    return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
-}
-
 /* A bound on waiting for ever: a process that nobody ends must not outlive the day's work. */
 static double longest_life(void)
 {
@@ -66,7 +51,7 @@ static double longest_life(void)
 void wait_for_ever(void)
 {
     fflush(stdout);
-    nap(longest_life());
+    sleep_for(longest_life());
     sim_fail("nobody ended this hanging process; it ends itself after %g s", longest_life());
 }
 
@@ -203,7 +188,7 @@ void meet_start(const struct launch *launch, int n_ranks)
         } else if (errno != EEXIST) {
             sim_fail("cannot make %s: %s", path, strerror(errno));
         } else if ((here.shared = join(path)) == NULL) {
-            nap(0.01);
+            sleep_for(0.01);
         }
         if (waited > PATIENCE_S)
             sim_fail("%s never became ready", path);
@@ -242,13 +227,13 @@ bool meet(double timeout_s)
         syscall(SYS_futex, &s->generation, FUTEX_WAKE, INT_MAX, NULL, NULL, 0);
         return true;
     }
-    double began = now();
+    double began = clock_now();
     while (atomic_load(&s->generation) == generation) {
         struct timespec pause = {.tv_sec = timeout_s > 0 ? 1 : 60};
         syscall(SYS_futex, &s->generation, FUTEX_WAIT, generation, &pause, NULL, 0);
-        if (timeout_s > 0 && now() - began > timeout_s)
+        if (timeout_s > 0 && clock_now() - began > timeout_s)
             return false;
-        if (now() - began > longest_life())
+        if (clock_now() - began > longest_life())
             sim_fail("the other processes of this launch never came");
     }
     return true;

@@ -6,8 +6,7 @@ enum { NVLINK, PCI, NET };
 enum { TREE, RING }; /* the only algorithms that a gfx942 model has numbers for */
 enum { N_CORRECTIONS = 27 };
 
-/* Of RCCL's tuning_model_0, _5 and _8, tree and ring only (2.28.3 src/graph/tuning.cc; the last
- * two differ in one row). */
+/* Of RCCL's tuning_model_0 and _5, tree and ring only (2.28.3 src/graph/tuning.cc). */
 struct tables {
     float hw_latency[3][2][N_PROTOCOLS];
     float bw_ratio[2][2][N_PROTOCOLS]; /* up to two nodes, more */
@@ -16,11 +15,6 @@ struct tables {
 };
 
 /* clang-format off */
-#define MODEL_5_LATENCY                                                                            \
-    {{{0.9f, 0.9f, 2.3f}, {0.8f, 0.8f, 2.1f}},                                                     \
-     {{2.2f, 2.2f, 5.7f}, {2.2f, 2.2f, 5.7f}},                                                     \
-     {{10.5f, 10.5f, 25.f}, {9.5f, 9.5f, 320.f}}}
-#define MODEL_5_RATIO {{{.06f, .06f, .11f}, {.08f, .08f, 1.f}}, {{.06f, .06f, .59f}, {.08f, .08f, 1.f}}}
 #define TREE_LL                                                                                    \
     {.1f, .1f, .1f, .1f, .1f, .1f, 1.f, 1.f, 1.f, 1.f, 1.f, .6f, 1.f, .9f, 1.f, 1.f, .1f, .1f, .1f,  \
      .1f, .1f, .1f, .1f, .1f, .1f, .1f, .1f}
@@ -30,9 +24,9 @@ struct tables {
 #define RING_LL                                                                                    \
     {.1f, .1f, .1f, .1f, .1f, .1f, .1f, .1f, .1f, .1f, .1f, 1.f, .2f, 1.f, .4f, .4f, .1f, .2f, .2f,  \
      .1f, .1f, .1f, .1f, .1f, .1f, .1f, .1f}
-#define RING_SIMPLE(a, b)                                                                          \
+#define RING_SIMPLE                                                                                \
     {.1f, .1f, .1f, .1f, .1f, .1f, .1f, .1f, .1f, .1f, .1f, .1f, .1f, .1f, .1f, .1f, .1f, .1f, .1f,  \
-     .1f, .1f, .1f, a, b, 1.f, 1.f, 1.f}
+     .1f, .1f, .1f, .7f, .2f, 1.f, 1.f, 1.f}
 
 static const struct tables model_0 = {
     .hw_latency = {{{0.8f, 1.4f, 2.5f}, {0.8f, 2.2f, 3.6f}},
@@ -54,18 +48,16 @@ static const struct tables model_0 = {
          {1.f, .8f, .2f, 1.f, 1.f, .3f, 1.f, .1f, .1f, .2f, .2f, .1f, .5f, 1.f, .8f, .8f, 1.f, .9f,
           1.f, 1.f, 1.f, 1.f, 1.f, 1.f, 1.f, 1.f, 1.f}}}};
 static const struct tables model_5 = {
-    .hw_latency = MODEL_5_LATENCY,
-    .bw_ratio = MODEL_5_RATIO,
-    .correction = {{TREE_LL, TREE_LL, TREE_SIMPLE}, {RING_LL, RING_LL, RING_SIMPLE(.7f, .2f)}}};
-static const struct tables model_8 = {
-    .hw_latency = MODEL_5_LATENCY,
-    .bw_ratio = MODEL_5_RATIO,
-    .correction = {{TREE_LL, TREE_LL, TREE_SIMPLE}, {RING_LL, RING_LL, RING_SIMPLE(1.f, .8f)}}};
+    .hw_latency = {{{0.9f, 0.9f, 2.3f}, {0.8f, 0.8f, 2.1f}},
+                   {{2.2f, 2.2f, 5.7f}, {2.2f, 2.2f, 5.7f}},
+                   {{10.5f, 10.5f, 25.f}, {9.5f, 9.5f, 320.f}}},
+    .bw_ratio = {{{.06f, .06f, .11f}, {.08f, .08f, 1.f}}, {{.06f, .06f, .59f}, {.08f, .08f, 1.f}}},
+    .correction = {{TREE_LL, TREE_LL, TREE_SIMPLE}, {RING_LL, RING_LL, RING_SIMPLE}}};
 /* clang-format on */
 
 static const struct tables *tables_of(int index)
 {
-    return index == 8 ? &model_8 : index == 5 ? &model_5 : &model_0;
+    return index == 5 ? &model_5 : &model_0;
 }
 
 static const float base_latency[N_PROTOCOLS] = {12.f, 12.f, 17.f};
@@ -225,8 +217,5 @@ struct protocol_range model_protocol_range(int model, int collective, int protoc
     };
     if (model == 0 || protocol == PROTO_SIMPLE)
         return none;
-    struct protocol_range range = ranges[collective][protocol];
-    if (model == 8 && collective == COLL_ALL_REDUCE && protocol == PROTO_LL128)
-        range.max = 9437184;
-    return range;
+    return ranges[collective][protocol];
 }

@@ -1,4 +1,4 @@
-/* Tables of names, and the one way in which the simulation itself gives up. */
+/* Tables of names, time, and the one way in which the simulation itself gives up. */
 #include "sim.h"
 
 #include <stdarg.h>
@@ -6,6 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <strings.h>
+#include <time.h>
 
 const char *const collective_names[N_COLLECTIVES] = {
     "broadcast", "reduce", "all_gather", "reduce_scatter", "all_reduce", "alltoall",
@@ -54,6 +55,21 @@ int find_name_any_case(const char *word, size_t length, const char *const *names
             return i;
     }
     return -1;
+}
+
+double clock_now(void)
+{
+    struct timespec t;
+    clock_gettime(CLOCK_MONOTONIC, &t);
+    return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
+}
+
+void sleep_for(double seconds)
+{
+    struct timespec t = {.tv_sec = (time_t)seconds,
+                         .tv_nsec = (long)((seconds - (double)(time_t)seconds) * 1e9)};
+    if (seconds > 0)
+        nanosleep(&t, NULL);
 }
 
 void sim_fail(const char *format, ...)

@@ -48,8 +48,8 @@ struct effect {
     struct selector where;
     int mixed; /* where another setting ran before, in this pass or in this launch; or always */
     int after; /* where `setting` ran before: in this launch, in the pass before; or always */
-    uint64_t setting; /* its bit */
-    bool first;       /* where a pass begins with another setting than the one before */
+    int path, algorithm, protocol; /* of that one; path -1: none */
+    bool first; /* where a pass begins with another setting than the one before */
     int shape;
     double factor;
     double low, high; /* SHAPE_BETWEEN: the part of each octave, 1 <= low < high <= 2 */
@@ -79,7 +79,7 @@ struct fault {
     struct selector where;
     int rank;           /* -1 is any or all */
     double probability; /* that a launch has it at all */
-    double factor;      /* slow rank: times as slow; info lines: share of rows */
+    double factor;  /* slow rank: times as slow; info lines: share of rows; wrong: of elements */
     int64_t number; /* wrong: elements; crash: exit code; info lines: 1 glues them into rows; shift:
                        passes */
     int crash;
@@ -100,11 +100,12 @@ enum {
     WHEN_THREADS,
     WHEN_GPUS,
     WHEN_BESIDE,
+    WHEN_WITHOUT,
     N_WHENS
 };
 struct condition {
-    int kind;
-    int number; /* launches: how often the graph is launched; beside: a collective */
+    int kind, collective, variant; /* beside which; without which */
+    int launches;                  /* of a graph */
     char name[64], value[128];
 };
 struct variant {
@@ -115,7 +116,8 @@ struct variant {
 };
 
 struct bypass {
-    int path;
+    int path, algorithm, protocol; /* a path alone */
+    char limit[64];                /* a variable that says its largest size where it is set */
     struct selector where;
 };
 
@@ -133,7 +135,6 @@ struct drift_point {
 enum { SPREAD_BLOCK, SPREAD_LAUNCH, SPREAD_SETTING, N_SPREADS };
 
 enum { MODEL_AUTO = -1 };
-enum { CSV_OF_RELEASE, CSV_NONE, CSV_OLD, CSV_NEW };
 
 struct node {
     char name[48], product[64], arch[16], mode[24], host[40];
@@ -141,15 +142,13 @@ struct node {
     int64_t memory_mib;
     int ranks, nodes, devices_per_oam;
     int devices_per_iod; /* 0: a device has several I/O dies, or how they lie is not known */
-    char rccl[16];
+    char rccl[16], library[8];
     int benchmark;
-    bool rcclx;         /* Meta's RCCLX on top of that release */
-    double wrong_share; /* of the elements, beyond a benchmark's tolerance, in low precision */
     /* What the library knows of the node. */
     struct graph ring, tree;
     struct graph linked; /* channels 0: ring and tree count; else bw_intra of each pair's link */
     bool nvlink_inside, ll128_enabled, all_xgmi, intel_cpu, rome_model;
-    int tuning_model, channels, channel_ceiling, csv_tuner;
+    int tuning_model, channels, channel_ceiling;
     bool library_bypasses;
     /* How it behaves. */
     double startup_s, first_use_us;
@@ -175,6 +174,8 @@ extern const char *const place_names[N_PLACES];
 /* Read a whole .node text; on a mistake returns false with a message that names the line. */
 bool node_parse(const char *data, size_t length, struct node *node, char *message, size_t size);
 void node_free(struct node *node);
+/* What records leave open that are there; NULL where nothing. */
+const char *node_gap(const struct node *node);
 
 /* Read the file named by RCCLTUNE_SIM_NODE, or end the program saying what is wrong. */
 void node_load(const char *path, struct node *node);

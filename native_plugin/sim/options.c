@@ -1,178 +1,110 @@
 #include "options.h"
 
 #include <getopt.h>
+#include <stddef.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-/* Every long option that some release has; which letters count is the family's option string.  -S,
- * -N and the like mean the same wherever they exist; the letters that changed are told apart below.
- */
-static const struct option long_options[] = {
-    {"nthreads", required_argument, 0, 't'},
-    {"ngpus", required_argument, 0, 'g'},
-    {"minbytes", required_argument, 0, 'b'},
-    {"maxbytes", required_argument, 0, 'e'},
-    {"stepbytes", required_argument, 0, 'i'},
-    {"stepfactor", required_argument, 0, 'f'},
-    {"iters", required_argument, 0, 'n'},
-    {"agg_iters", required_argument, 0, 'm'},
-    {"warmup_iters", required_argument, 0, 'w'},
-    {"run_cycles", required_argument, 0, 'N'},
-    {"stress_cycles", required_argument, 0, 's'},
-    {"parallel_init", required_argument, 0, 'p'},
-    {"check", required_argument, 0, 'c'},
-    {"op", required_argument, 0, 'o'},
-    {"datatype", required_argument, 0, 'd'},
-    {"root", required_argument, 0, 'r'},
-    {"blocking", required_argument, 0, 'z'},
-    {"stream_null", required_argument, 0, 'y'},
-    {"timeout", required_argument, 0, 'T'},
-    {"cudagraph", required_argument, 0, 'G'},
-    {"report_cputime", required_argument, 0, 'C'},
-    {"report_timestamps", required_argument, 0, 'S'},
-    {"output_file", required_argument, 0, 'J'},
-    {"average", required_argument, 0, 'a'},
-    {"local_register", required_argument, 0, 'R'},
-    {"cta_policy", required_argument, 0, 'x'},
-    {"device_implementation", required_argument, 0, 'D'},
-    {"device_cta_count", required_argument, 0, 'V'},
-    {"memory_report", required_argument, 0, 'M'},
-    {"memory_type", required_argument, 0, 'Y'},
-    {"cumask", required_argument, 0, 'u'},
-    {"unalign", required_argument, 0, 'u'},
-    {"per_iter_timing", required_argument, 0, 'I'},
-    {"per_iter_skip", required_argument, 0, 'K'},
-    {"out_of_place", required_argument, 0, 'O'},
-    {"delay_inout_place", required_argument, 0, 'q'},
-    {"cache_flush", required_argument, 0, 'F'},
-    {"rotating_tensor", required_argument, 0, 'E'},
-    {"rccl_output_format", required_argument, 0, 'Z'},
-    {"rccl_output_file", required_argument, 0, 'X'},
-    {"output_algo_proto_channels", required_argument, 0, 'A'},
-    {"help", no_argument, 0, 'h'},
-    {0, 0, 0, 0},
+enum {
+    RT24 = 1 << BENCH_RT24,
+    RTMID = 1 << BENCH_RTMID,
+    RT25 = 1 << BENCH_RT25,
+    RTNEW = 1 << BENCH_RTNEW,
+    NT = 1 << BENCH_NT,
+    OLD = RT24 | RTMID | RT25,
+    NEW = RTNEW | NT,
+    ALL = OLD | NEW
 };
+enum { SPECIAL = -1, WITHOUT_EFFECT = -2, NOT_PLAYED = -3 };
+#define AT(member) (int)offsetof(struct options, member)
 
-/* What --help says of each letter, our own wording; programs read the letters and the long names.
- */
-static const struct {
+/* Every option of every release: who has it, what --help says of it (programs read the letters and
+ * the long names; the rest is our own wording), and where its whole number goes. */
+static const struct row_of_options {
     char letter;
-    const char *argument;
-} arguments[] = {
-    {'t', "num threads"},
-    {'g', "gpus per thread"},
-    {'b', "min size in bytes"},
-    {'e', "max size in bytes"},
-    {'i', "increment size"},
-    {'f', "increment factor"},
-    {'n', "iteration count"},
-    {'m', "aggregated iterations"},
-    {'w', "warmup iterations"},
-    {'N', "cycle count; 0=infinite"},
-    {'s', "number of cycles"},
-    {'p', "0/1"},
-    {'c', "check iterations"},
-    {'o', "sum/prod/min/max/avg/mulsum/all"},
-    {'d', "type/all"},
-    {'r', "root/all"},
-    {'z', "0/1"},
-    {'y', "0/1"},
-    {'T', "seconds"},
-    {'G', "num graph launches"},
-    {'C', "0/1"},
-    {'S', "0/1"},
-    {'J', "file"},
-    {'a', "0/1/2/3"},
-    {'R', "0/1/2"},
-    {'x', "0/1/2"},
-    {'D', "number"},
-    {'V', "number"},
-    {'M', "0/1"},
-    {'Y', "coarse/fine/host/managed"},
-    {'u', "d0,d1,d2,d3"},
-    {'I', "0/1"},
-    {'K', "count"},
-    {'O', "0/1"},
-    {'q', "microseconds"},
-    {'F', "iterations"},
-    {'E', "0/1"},
-    {'Z', "csv|json"},
-    {'X', "file"},
-    {'A', "0/1"},
+    int families;
+    const char *name, *argument;
+    int at;
+} rows[] = {
+    {'t', ALL, "nthreads", "num threads", AT(n_threads)},
+    {'g', ALL, "ngpus", "gpus per thread", AT(n_gpus)},
+    {'b', ALL, "minbytes", "min size in bytes", SPECIAL},
+    {'e', ALL, "maxbytes", "max size in bytes", SPECIAL},
+    {'i', ALL, "stepbytes", "increment size", SPECIAL},
+    {'f', ALL, "stepfactor", "increment factor", SPECIAL},
+    {'n', ALL, "iters", "iteration count", AT(iters)},
+    {'m', ALL, "agg_iters", "aggregated iterations", AT(agg_iters)},
+    {'w', ALL, "warmup_iters", "warmup iterations", AT(warmup)},
+    {'N', RT25 | NEW, "run_cycles", "cycle count; 0=infinite", AT(cycles)},
+    {'s', RT24 | RTMID, "stress_cycles", "number of cycles", AT(cycles)},
+    {'p', ALL, "parallel_init", "0/1", AT(parallel_init)},
+    {'I', NT, "per_iter_timing", "0/1", NOT_PLAYED},
+    {'K', NT, "per_iter_skip", "count", NOT_PLAYED},
+    {'c', ALL, "check", "check iterations", AT(check)},
+    {'o', ALL, "op", "sum/prod/min/max/avg/mulsum/all", SPECIAL},
+    {'d', ALL, "datatype", "type/all", SPECIAL},
+    {'r', ALL, "root", "root/all", SPECIAL},
+    {'z', ALL, "blocking", "0/1", AT(blocking)},
+    {'y', ALL, "stream_null", "0/1", WITHOUT_EFFECT},
+    {'T', ALL, "timeout", "seconds", AT(timeout)},
+    {'G', ALL, "cudagraph", "num graph launches", AT(graph)},
+    {'C', ALL, "report_cputime", "0/1", NOT_PLAYED},
+    {'S', NEW, "report_timestamps", "0/1", NOT_PLAYED},
+    {'J', NEW, "output_file", "file", NOT_PLAYED},
+    {'a', ALL, "average", "0/1/2/3", AT(average)},
+    {'R', ALL, "local_register", "0/1/2", AT(registered)},
+    {'x', RTMID | RT25, "output_file", "file", NOT_PLAYED},
+    {'x', NEW, "cta_policy", "0/1/2", WITHOUT_EFFECT},
+    {'D', NEW, "device_implementation", "number", WITHOUT_EFFECT},
+    {'V', NEW, "device_cta_count", "number", WITHOUT_EFFECT},
+    {'M', RT25, "output_algo_proto_channels", "0/1", AT(show_setting)},
+    {'M', NEW, "memory_report", "0/1", NOT_PLAYED},
+    {'Y', OLD | RTNEW, "memory_type", "coarse/fine/host/managed", WITHOUT_EFFECT},
+    {'u', OLD | RTNEW, "cumask", "d0,d1,d2,d3", WITHOUT_EFFECT},
+    {'u', NT, "unalign", "elements", WITHOUT_EFFECT},
+    {'O', OLD | RTNEW, "out_of_place", "0/1", SPECIAL},
+    {'q', OLD, "delay", "microseconds", SPECIAL},
+    {'q', RTNEW, "delay_inout_place", "microseconds", WITHOUT_EFFECT},
+    {'F', OLD | RTNEW, "cache_flush", "iterations", WITHOUT_EFFECT},
+    {'E', OLD | RTNEW, "rotating_tensor", "0/1", WITHOUT_EFFECT},
+    {'Z', RTMID | RT25, "output_format", "csv|json", NOT_PLAYED},
+    {'Z', RTNEW, "rccl_output_format", "csv|json", NOT_PLAYED},
+    {'X', RTNEW, "rccl_output_file", "file", NOT_PLAYED},
+    {'A', RTNEW, "output_algo_proto_channels", "0/1", AT(show_setting)},
 };
-
-/* Names that a letter has in one family only. */
-static const char *long_name(int family, const struct option *option)
-{
-    bool old = family == BENCH_RT24 || family == BENCH_RTMID || family == BENCH_RT25;
-    if (family == BENCH_NT && option->val == 'u')
-        return strcmp(option->name, "unalign") == 0 ? option->name : NULL;
-    if (family != BENCH_NT && strcmp(option->name, "unalign") == 0)
-        return NULL;
-    if (old && option->val == 'q')
-        return NULL; /* a letter without a long name there */
-    if (old && option->val == 'x')
-        return "output_file";
-    if (old && option->val == 'Z')
-        return "output_format";
-    if (family == BENCH_RT25 && option->val == 'M')
-        return "output_algo_proto_channels";
-    return option->name;
-}
-
-static bool has_letter(const char *letters, int letter)
-{
-    return letter != ':' && strchr(letters, letter) != NULL;
-}
+enum { N_ROWS = sizeof rows / sizeof *rows };
 
 static _Noreturn void usage(int family, const char *program)
 {
-    const char *letters = benchmark_family(family)->options, *slash = strrchr(program, '/');
+    const char *slash = strrchr(program, '/');
     printf("USAGE: %s \n\t", slash != NULL ? slash + 1 : program);
-    for (const struct option *o = long_options; o->name != NULL; o++) {
-        const char *name = long_name(family, o), *argument = NULL;
-        for (size_t i = 0; i < sizeof arguments / sizeof *arguments; i++) {
-            if (arguments[i].letter == o->val)
-                argument = arguments[i].argument;
-        }
-        if (o->val == 'q' && name == NULL && has_letter(letters, 'q'))
-            name = "delay"; /* printed, though getopt does not know it */
-        if (name != NULL && argument != NULL && has_letter(letters, o->val))
-            printf("[-%c,--%s <%s>] \n\t", o->val, name, argument);
+    for (size_t i = 0; i < N_ROWS; i++) {
+        if (rows[i].families >> family & 1)
+            printf("[-%c,--%s <%s>] \n\t", rows[i].letter, rows[i].name, rows[i].argument);
     }
     printf("[-h,--help]\n");
     exit(0);
 }
 
 /* K, M and G are binary; a fraction may stand before them. */
-static bool parse_size(const char *text, size_t *bytes)
+static size_t size_of(const char *text, const char *name)
 {
     double size, unit = 1;
-    char letter[2];
+    char letter[2] = "";
     int n = sscanf(text, "%lf %1s", &size, letter);
-    if (n == 2) {
-        const char *found = strchr("KkMmGg", letter[0]);
-        if (found == NULL)
-            return false;
+    const char *found = strchr("KkMmGg", letter[0]);
+    if (n == 2 && found != NULL)
         unit = (double)(1 << 10 * ((found - "KkMmGg") / 2 + 1));
+    if (n < 1 || (n == 2 && found == NULL) || size * unit < 0 || size * unit > 9e18) {
+        fprintf(stderr, "invalid size specified for '%s'\n", name);
+        exit(255);
     }
-    if (n < 1 || size * unit < 0 || size * unit > 9e18)
-        return false;
-    *bytes = (size_t)(size * unit);
-    return true;
+    return (size_t)(size * unit);
 }
 
-static void take_size(const char *text, const char *name, size_t *bytes)
-{
-    if (parse_size(text, bytes))
-        return;
-    fprintf(stderr, "invalid size specified for '%s'\n", name);
-    exit(255);
-}
-
-static int take_name(const char *text, const char *const *names, int n, int otherwise,
-                     const char *what)
+static int name_of(const char *text, const char *const *names, int n, int otherwise,
+                   const char *what)
 {
     if (strcmp(text, "all") == 0)
         return -1;
@@ -183,163 +115,58 @@ static int take_name(const char *text, const char *const *names, int n, int othe
     return otherwise;
 }
 
-static int take_int(const char *text)
+static void take_special(struct options *o, int letter, const char *text)
 {
-    return (int)strtol(text, NULL, 0);
-}
-
-/* Letters with one meaning in every release; false for the others. */
-static bool take_common(struct options *o, int letter, const char *text)
-{
+    bool newest = is_new(o->family);
+    int number = (int)strtol(text, NULL, 0);
     switch (letter) {
-    case 't':
-        o->n_threads = take_int(text);
-        return true;
-    case 'g':
-        o->n_gpus = take_int(text);
-        return true;
     case 'b':
-        take_size(text, "minbytes", &o->min_bytes);
-        return true;
+        o->min_bytes = size_of(text, "minbytes");
+        break;
     case 'e':
-        take_size(text, "maxbytes", &o->max_bytes);
-        return true;
-    case 'f':
-        o->step_factor = (size_t)strtol(text, NULL, 0);
-        return true;
-    case 'n':
-        o->iters = take_int(text);
-        return true;
-    case 'm':
-        o->agg_iters = take_int(text);
-        return true;
-    case 'w':
-        o->warmup = take_int(text);
-        return true;
-    case 'N':
-    case 's':
-        o->cycles = take_int(text);
-        return true;
-    case 'p':
-        o->parallel_init = take_int(text);
-        return true;
-    case 'c':
-        o->check = take_int(text);
-        return true;
-    case 'o':
-        o->op = take_name(text, op_names, N_OPS, OP_SUM, "op");
-        return true;
-    case 'd':
-        o->dtype = take_name(text, dtype_names, N_DTYPES, DTYPE_FLOAT, "type");
-        return true;
-    case 'r':
-        o->root = strcmp(text, "all") == 0 ? -1 : take_int(text);
-        return true;
-    case 'z':
-        o->blocking = take_int(text);
-        return true;
-    case 'T':
-        o->timeout = take_int(text);
-        return true;
-    case 'G':
-        o->graph = take_int(text);
-        return true;
-    case 'C':
-        o->cpu_time = take_int(text);
-        return true;
-    case 'S':
-        o->timestamps = take_int(text);
-        return true;
-    case 'J':
-        o->json_path = text;
-        return true;
-    case 'a':
-        o->average = take_int(text);
-        return true;
-    case 'R':
-        o->registered = take_int(text);
-        return true;
-    case 'X':
-        o->report_path = text;
-        return true;
-    case 'Z':
-        o->report_format = text;
-        return true;
-    case 'A':
-        o->show_setting = take_int(text);
-        return true;
-    case 'I':
-        o->per_iteration = take_int(text);
-        return true;
-    case 'K':
-        o->skip = take_int(text);
-        return true;
-    case 'D':
-    case 'V':
-    case 'Y':
-    case 'u':
-    case 'F':
-    case 'E':
-    case 'y':
-        return true;
-    default:
-        return false;
-    }
-}
-
-static bool take_special(struct options *o, int letter, const char *text)
-{
-    bool newest = o->family == BENCH_RTNEW || o->family == BENCH_NT;
-    switch (letter) {
+        o->max_bytes = size_of(text, "maxbytes");
+        break;
     case 'i': /* the older ones read plain numbers only: -i 1M is 1 there */
-        if (newest)
-            take_size(text, "stepBytes", &o->step_bytes);
-        else
-            o->step_bytes = (size_t)strtol(text, NULL, 0);
-        return true;
+        o->step_bytes = newest ? size_of(text, "stepBytes") : (size_t)number;
+        break;
+    case 'f':
+        o->step_factor = (size_t)number;
+        break;
+    case 'o':
+        o->op = name_of(text, op_names, N_OPS, OP_SUM, "op");
+        break;
+    case 'd':
+        o->dtype = name_of(text, dtype_names, N_DTYPES, DTYPE_FLOAT, "type");
+        break;
+    case 'r':
+        o->root = strcmp(text, "all") == 0 ? -1 : number;
+        break;
     case 'O': /* 0 is in-place only everywhere; 1 is both before RTnew, out-of-place only there */
-        o->out_of_place = take_int(text) != 0;
+        o->out_of_place = number != 0;
         o->in_place = !(newest && o->out_of_place);
-        return true;
-    case 'q': /* a missing break turns registration on as well */
-        if (!newest && take_int(text) != 0)
+        break;
+    default: /* -q before RTnew: a missing break turns registration on as well */
+        if (number != 0)
             o->registered = 1;
-        return true;
-    case 'x':
-        if (!newest)
-            o->report_path = text;
-        return true;
-    case 'M':
-        if (o->family == BENCH_RT25)
-            o->show_setting = take_int(text);
-        else
-            o->memory_report = take_int(text);
-        return true;
-    default:
-        return false;
     }
 }
 
-static int getopt_table(int family, struct option *table, int room)
+static void take(struct options *o, const struct row_of_options *row, const char *text)
 {
-    const char *letters = benchmark_family(family)->options;
-    int n = 0;
-    for (const struct option *o = long_options; o->name != NULL && n + 1 < room; o++) {
-        const char *name = long_name(family, o);
-        if (name == NULL || !has_letter(letters, o->val))
-            continue;
-        table[n] = *o;
-        table[n++].name = name;
-    }
-    memset(&table[n], 0, sizeof table[n]);
-    return n;
+    if (row->at == SPECIAL)
+        take_special(o, row->letter, text);
+    else if (row->at == NOT_PLAYED && strcmp(text, "0") != 0)
+        sim_fail("the simulated benchmark does not play -%c (%s)", row->letter, row->name);
+    else if (row->at >= 0)
+        *(int *)(void *)((char *)o + row->at) = (int)strtol(text, NULL, 0);
 }
 
 void options_read(struct options *o, int family, int argc, char **argv)
 {
-    const struct benchmark_family *benchmark = benchmark_family(family);
-    struct option table[64];
-    int letter;
+    struct option table[N_ROWS + 2] = {{"help", no_argument, 0, 'h'}};
+    const struct row_of_options *by_letter[128] = {NULL};
+    char letters[2 * N_ROWS + 2] = "h";
+    int n = 1, letter;
     *o = (struct options){
         .family = family,
         .n_threads = 1,
@@ -352,31 +179,31 @@ void options_read(struct options *o, int family, int argc, char **argv)
         .agg_iters = 1,
         .cycles = 1,
         .check = 1,
-        .warmup = benchmark->default_warmup,
+        .warmup = is_new(family) ? 1 : 5,
         .average = 1,
         .op = OP_SUM,
         .dtype = DTYPE_FLOAT,
         .out_of_place = true,
         .in_place = true,
     };
-    getopt_table(family, table, sizeof table / sizeof *table);
-    while ((letter = getopt_long(argc, argv, benchmark->options, table, NULL)) != -1) {
-        if (letter == 'h')
-            usage(family, argv[0]);
-        if (take_common(o, letter, optarg) || take_special(o, letter, optarg))
+    for (size_t i = 0; i < N_ROWS; i++) {
+        if ((rows[i].families >> family & 1) == 0)
             continue;
-        printf("invalid option '%c'\n", letter);
-        usage(family, argv[0]);
+        table[n] = (struct option){rows[i].name, required_argument, 0, rows[i].letter};
+        letters[2 * n - 1] = rows[i].letter;
+        letters[2 * n++] = ':';
+        by_letter[(unsigned char)rows[i].letter] = &rows[i];
+    }
+    while ((letter = getopt_long(argc, argv, letters, table, NULL)) != -1) {
+        if (letter == '?')
+            printf("invalid option '%c'\n", letter);
+        if (letter == '?' || letter == 'h')
+            usage(family, argv[0]);
+        take(o, by_letter[letter], optarg);
     }
     if (o->min_bytes > o->max_bytes) {
         fprintf(stderr, "invalid sizes for 'minbytes' and 'maxbytes': %zu > %zu\n", o->min_bytes,
                 o->max_bytes);
-        exit(255);
-    }
-    if (o->report_format != NULL && strcmp(o->report_format, "csv") != 0 &&
-        strcmp(o->report_format, "json") != 0) {
-        fprintf(stderr, "Invalid --%soutput_format: %s\n", family == BENCH_RTNEW ? "rccl_" : "",
-                o->report_format);
         exit(255);
     }
 }

@@ -14,12 +14,8 @@ struct options {
     size_t min_bytes, max_bytes, step_bytes, step_factor;
     int iters, agg_iters, warmup, cycles, check;
     int op, dtype, root; /* -1 is all */
-    int average, blocking, parallel_init, graph, timeout, cpu_time;
-    int timestamps, registered, memory_report, show_setting, per_iteration, skip;
+    int average, blocking, parallel_init, graph, timeout, registered, show_setting;
     bool out_of_place, in_place;
-    const char *json_path;     /* -J */
-    const char *report_path;   /* -X, or -x in RTmid */
-    const char *report_format; /* csv or json */
 };
 
 /* Fills `options`, or ends the program as the benchmark would. */

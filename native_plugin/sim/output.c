@@ -2,14 +2,11 @@
 
 #include <stdio.h>
 #include <string.h>
-#include <time.h>
 
 static struct {
     const struct options *options;
-    const struct benchmark_family *family;
     bool main;
     int nccl_version;
-    const struct row *row;
 } out;
 
 #define SAY(...)                                                                                   \
@@ -21,20 +18,10 @@ static struct {
 void out_start(const struct options *options, bool main_process, int nccl_version)
 {
     out.options = options;
-    out.family = benchmark_family(options->family);
     out.main = main_process;
     out.nccl_version = nccl_version;
     /* As the benchmark does, so that a killed run keeps its complete lines. */
     setvbuf(stdout, NULL, _IOLBF, 1 << 16);
-}
-
-void out_json_open(const struct options *options, int argc, char **argv)
-{
-    bool has = options->family == BENCH_RTNEW || options->family == BENCH_NT;
-    size_t n = options->json_path != NULL ? strlen(options->json_path) : 0;
-    if (out.main && has && n > 5 && strcmp(options->json_path + n - 5, ".json") == 0)
-        json_open(options->json_path, options, argc, argv, out.nccl_version,
-                  options->family != BENCH_NT);
 }
 
 static void parameters(void)
@@ -45,7 +32,7 @@ static void parameters(void)
         "agg iters: %d validation: %d graph: %d%s\n",
         o->n_threads, o->n_gpus, (long)o->min_bytes, (long)o->max_bytes,
         (long)(factor ? o->step_factor : o->step_bytes), factor ? "factor" : "bytes", o->warmup,
-        o->iters, o->agg_iters, o->check, o->graph, out.family->unalign ? " unalign: 0" : "");
+        o->iters, o->agg_iters, o->check, o->graph, o->family == BENCH_NT ? " unalign: 0" : "");
     if (o->blocking)
         SAY("# Blocking Enabled: wait for completion and barrier after each collective \n");
     if (o->parallel_init)
@@ -87,14 +74,12 @@ void out_version(const struct node *node, int collective, const char *program)
             v, v);
     else if (family == BENCH_NT)
         SAY("# nccl-tests version 2.19.6 nccl-headers=%d nccl-library=%d # SIMULATED\n", v, v);
-    if (out.family->starting_line)
+    if (has_groups(out.options->family))
         SAY("# Collective test starting: %s\n", program);
     parameters();
-    if (!out.family->version_after_hash)
+    if (!is_new(family))
         SAY("rccl-tests: Version simulated # SIMULATED\n");
     sources(node, collective);
-    if (out.main)
-        json_config(out.options);
     SAY("# Using devices\n");
 }
 
@@ -104,7 +89,7 @@ void out_device(const struct node *node, const struct device_line *line)
     int oam = line->device / node->devices_per_oam,
         partition = line->device % node->devices_per_oam;
     int number = 0x05 + 0x20 * (oam % 8); /* the buses of a real MI300X host */
-    if (out.family->group_column) {
+    if (has_groups(out.options->family)) {
         snprintf(bus, sizeof bus, "%04x:%02x:%02x", oam / 8, number & 0xff, 0);
         SAY("#  Rank %2d Group %2d Pid %6d on %10s device %2d [%s] %s\n", line->rank, line->group,
             line->pid, line->host, line->device, bus, node->product);
@@ -113,29 +98,16 @@ void out_device(const struct node *node, const struct device_line *line)
         SAY("#   Rank %2d Pid %6d on %10s device %2d [%s] %s\n", line->rank, line->pid, line->host,
             line->device, bus, node->product);
     }
-    if (out.main)
-        json_device(line, bus, node->product);
-}
-
-void out_devices_end(void)
-{
-    if (out.main)
-        json_results();
 }
 
 /* "%10s %12s %8s %6s %6s" before the halves, then each half's four columns. */
-static void header_line(const char *const names[5], const char *const halves[4], const char *wrong,
+static void header_line(const char *const names[5], const char *const halves[3], const char *wrong,
                         const char *end)
 {
     const struct options *o = out.options;
     SAY("# %10s  %12s  %8s  %6s  %6s", names[0], names[1], names[2], names[3], names[4]);
-    for (int half = 0; half < (o->out_of_place && o->in_place ? 2 : 1); half++) {
+    for (int half = 0; half < (o->out_of_place && o->in_place ? 2 : 1); half++)
         SAY("  %7s  %6s  %6s%s", halves[0], halves[1], halves[2], wrong);
-        if (o->per_iteration && o->family == BENCH_NT)
-            SAY("  %7s  %7s  %7s  %7s", *halves[3] != '\0' ? "i_min" : "(us)",
-                *halves[3] != '\0' ? "i_max" : "(us)", *halves[3] != '\0' ? "i_p99" : "(us)",
-                *halves[3] != '\0' ? "i_cv%" : "(%)");
-    }
     SAY("%s\n", end);
 }
 
@@ -145,8 +117,8 @@ void out_header(void)
     static const char *const none[5] = {"", "", "", "", ""};
     static const char *const names[5] = {"size", "count", "type", "redop", "root"};
     static const char *const units[5] = {"(B)", "(elements)", "", "", ""};
-    const char *const columns[4] = {o->cpu_time ? "cputime" : "time", "algbw", "busbw", "i"};
-    static const char *const column_units[4] = {"(us)", "(GB/s)", "(GB/s)", ""};
+    static const char *const columns[3] = {"time", "algbw", "busbw"};
+    static const char *const column_units[3] = {"(us)", "(GB/s)", "(GB/s)"};
     bool both = o->out_of_place && o->in_place;
     char end[96] = "", unit_end[96] = "";
     SAY("#\n# %10s  %12s  %8s  %6s  %6s           %s          \n", none[0], none[1], none[2],
@@ -154,18 +126,16 @@ void out_header(void)
         both              ? "out-of-place                       in-place"
         : o->out_of_place ? "out-of-place"
                           : "in-place");
-    if (out.family->fine_numbers) {
-        int pad = o->timestamps ? 19 : 0;
-        const char *label = o->timestamps ? "timestamp" : "";
-        const char *form = o->timestamps ? "%Y-%m-%d %H:%M:%S" : "";
+    if (is_new(out.options->family)) {
+        /* Room for -A's three columns, and a blank each for the time of day. */
+        int room = o->family == BENCH_RTNEW && o->show_setting ? 28 : 0;
         if (o->family == BENCH_RTNEW) {
-            int room = o->show_setting ? 28 : 0;
-            snprintf(end, sizeof end, " %*s %*s", room,
-                     o->show_setting ? "algo      proto      nchannels" : "", pad, label);
-            snprintf(unit_end, sizeof unit_end, " %*s %*s", room, "", pad, form);
+            snprintf(end, sizeof end, " %*s ", room,
+                     room > 0 ? "algo      proto      nchannels" : "");
+            snprintf(unit_end, sizeof unit_end, " %*s ", room, "");
         } else {
-            snprintf(end, sizeof end, " %*s", pad, label);
-            snprintf(unit_end, sizeof unit_end, " %*s", pad, form);
+            strcpy(end, " ");
+            strcpy(unit_end, " ");
         }
         header_line(names, columns, "  #wrong", end);
         header_line(units, column_units, "        ", unit_end);
@@ -182,11 +152,8 @@ void out_header(void)
 
 void out_row_start(const struct row *row)
 {
-    out.row = row;
     SAY("%12li  %12li  %8s  %6s  %6i", (long)row->size, (long)row->count, row->type, row->op,
         row->root);
-    if (out.main)
-        json_row(row);
 }
 
 /* Two decimals while they fit, then fewer, then an exponent (getFloatStr of RTnew's util.cu). */
@@ -215,20 +182,11 @@ static void fine_half(const struct half *half)
         SAY("  %7s  %6s  %6s  %6g", time, algbw, busbw, (double)half->wrong);
     else
         SAY("  %7s  %6s  %6s    N/A", time, algbw, busbw);
-    if (out.options->per_iteration && out.options->family == BENCH_NT) {
-        static const double parts[3] = {0.97, 1.06, 1.04};
-        for (int i = 0; i < 3; i++) {
-            fine_number(half->time_us * parts[i], 7, time);
-            SAY("  %7s", time);
-        }
-        SAY("  %7s", "   1.50");
-    }
 }
 
-void out_half(const struct half *half, bool in_place)
+void out_half(const struct half *half)
 {
-    const struct options *o = out.options;
-    if (out.family->fine_numbers) {
+    if (is_new(out.options->family)) {
         fine_half(half);
     } else {
         int decimals = half->time_us >= 10000 ? 0 : half->time_us >= 100 ? 1 : 2;
@@ -238,23 +196,12 @@ void out_half(const struct half *half, bool in_place)
         else
             SAY("  %5s", "N/A");
     }
-    if (o->timestamps && in_place && out.main) {
-        char text[32];
-        time_t seconds = time(NULL);
-        struct tm local;
-        strftime(text, sizeof text, "%Y-%m-%d %H:%M:%S", localtime_r(&seconds, &local));
-        printf("%21s", text);
-    }
-    if (out.main) {
-        json_half(half, in_place, o->cpu_time != 0);
-        report_add(out.row, half, in_place);
-    }
 }
 
 void out_setting(const char *algorithm, const char *protocol, int channels)
 {
     if (channels > 0)
-        SAY("%8s  %8s  %10d", algorithm, protocol, channels);
+        SAY("%8.7s  %8s  %10d", algorithm, protocol, channels);
     else
         SAY("%8s  %8s  %10s", algorithm, protocol, "N/A");
 }
@@ -262,31 +209,17 @@ void out_setting(const char *algorithm, const char *protocol, int channels)
 void out_row_end(void)
 {
     SAY("\n");
-    if (out.main)
-        json_row_end(out.options->iters, out.options->out_of_place);
 }
 
 void out_footer(int errors, double average, double least, const char *program)
 {
     const char *verdict = least == -1 ? "" : average < least * 0.9 ? "FAILED" : "OK";
-    if (out.family->errors_line && out.options->check)
+    if (!is_new(out.options->family) && out.options->check)
         SAY("# Errors with asterisks indicate errors that have exceeded the maximum threshold.\n");
     SAY("# %-20s : %d %s\n", "Out of bounds values", errors, errors ? "FAILED" : "OK");
     SAY("# %-20s : %g %s\n", "Avg bus bandwidth", average, verdict);
     SAY("#\n");
-    if (out.family->starting_line)
+    if (has_groups(out.options->family))
         SAY("# Collective test concluded: %s\n", program);
-    if (out.options->memory_report && out.family->fine_numbers)
-        SAY("# %-20s : Initialization 0 B | User-Allocated 0 B | Collective 0 B | Total  0 B\n",
-            "GPU memory usage");
-    if (out.family->fine_numbers)
-        SAY("#\n");
-}
-
-void out_last(const char *error)
-{
-    if (out.family->fine_numbers && *error != '\0')
-        SAY("# error: %s\n", error);
-    else
-        SAY("%s\n", error);
+    SAY(is_new(out.options->family) ? "#\n\n" : "\n");
 }

@@ -19,8 +19,11 @@ static const char *env(const char *name)
 
 static int env_int(const char *name, int otherwise)
 {
-    const char *value = env(name);
-    return value == NULL ? otherwise : (int)strtol(value, NULL, 0);
+    const char *value = getenv(name);
+    if (value == NULL || *value == '\0')
+        return otherwise;
+    debug_info(SUBSYS_ENV, "%s set by environment to %s.", name, value);
+    return (int)strtol(value, NULL, 0);
 }
 
 int library_start(struct library *library, const struct node *node, int version)
@@ -30,7 +33,7 @@ int library_start(struct library *library, const struct node *node, int version)
     library->version = version;
     library->family = rccl_family(version);
     const char *algo = env("NCCL_ALGO"), *proto = env("NCCL_PROTO");
-    bool grammar = library->family->per_function_env;
+    bool grammar = library->family->since >= ROCM_7_0;
     library->algo_env = algo != NULL;
     library->proto_env = proto != NULL;
     int result =
@@ -47,7 +50,7 @@ int library_start(struct library *library, const struct node *node, int version)
     int min_ctas = env_int("NCCL_MIN_CTAS", -1), max_ctas = env_int("NCCL_MAX_CTAS", -1);
     library->min_channels = min_ctas > min ? min_ctas : min;
     library->max_channels = max_ctas > 0 && (max <= 0 || max_ctas < max) ? max_ctas : max;
-    if (library->family->override_env) {
+    if (grammar) {
         library->override_algo = env("RCCL_OVERRIDE_ALGO");
         library->override_proto = env("RCCL_OVERRIDE_PROTO");
     }
@@ -94,9 +97,9 @@ static int model_index(const struct comm *comm)
     if (node->tuning_model != MODEL_AUTO)
         return node->tuning_model;
     bool matched = node->rome_model && comm->n_ranks == node->ranks;
-    return matched || graph_is_matched(node, comm->n_ranks, comm->n_nodes)
-               ? 5
-               : comm->library->family->unmatched_model;
+    return matched || graph_is_matched(node, comm->n_ranks, comm->n_nodes) ? 5
+           : comm->library->family->since >= ROCM_7_11                     ? 5
+                                                                           : 0;
 }
 
 static void log_model(const struct comm *comm)
@@ -121,7 +124,6 @@ int comm_build(struct comm *comm, struct library *library)
     comm->has_tuner = calloc((size_t)comm->n_local, sizeof *comm->has_tuner);
     if (comm->contexts == NULL || comm->has_tuner == NULL)
         sim_fail("no memory for %d ranks", comm->n_local);
-    comm->csv_context = (struct csv_context){comm->n_ranks, comm->n_nodes};
     comm->n_channels = channels_of(comm);
     model_build(library->node, model_index(comm), comm->n_ranks, comm->n_nodes, &library->limits,
                 &comm->model);
@@ -164,19 +166,13 @@ static int start_tuner(struct comm *comm, int local)
 int comm_init_tuner(struct comm *comm)
 {
     struct library *library = comm->library;
-    const struct node *node = library->node;
     if (!library->tuner_opened) {
-        tuner_open(&library->tuner, library->family, library->version, node->csv_tuner, node->arch);
+        tuner_open(&library->tuner, library->family, library->version);
         library->tuner_opened = true;
     }
     for (int i = 0; i < comm->n_local; i++) {
-        if (library->tuner.abi == TUNER_NONE || lacks(FAULT_NO_PLUGIN, comm, i))
+        if (library->tuner.abi == 0 || lacks(FAULT_NO_PLUGIN, comm, i))
             continue;
-        comm->contexts[i] = &comm->csv_context;
-        if (library->tuner.abi == TUNER_CSV) {
-            comm->has_tuner[i] = true;
-            continue;
-        }
         int result = start_tuner(comm, i);
         if (result != NCCL_SUCCESS)
             return result;
@@ -187,20 +183,33 @@ int comm_init_tuner(struct comm *comm)
 
 void comm_log_init(const struct comm *comm, double seconds)
 {
+    int n = comm->n_channels, per_node = comm->n_ranks / comm->n_nodes;
+    unsigned long long id = comm->id;
     for (int i = 0; i < comm->n_local; i++) {
-        const void *address = (const char *)comm + 4096 * i;
-        int rank = comm->ranks[i], per_node = comm->n_ranks / comm->n_nodes;
+        const void *at = (const char *)comm + 4096 * i;
+        int rank = comm->ranks[i], device = rank % per_node;
+        if (comm->library->family->since == ROCM_7_1) { /* as 2.27.7 was seen to say it */
+            debug_info(SUBSYS_INIT,
+                       "comm:%p, nRanks:%d, nNodes:%d, coll channels:%d collnet channels:%d, "
+                       "nvls channels:0, p2p channels:%d, p2p channels per peer:2",
+                       at, comm->n_ranks, comm->n_nodes, n, n, n);
+            debug_info(SUBSYS_INIT,
+                       "ncclCommInitRank_impl comm %p rank %d nranks %d cudaDev %d nvmlDev %d "
+                       "busId %x commId 0x%llx - Init COMPLETE",
+                       at, rank, comm->n_ranks, device, device, 0x1000 * (device + 1), id);
+            continue;
+        }
         debug_info(SUBSYS_INIT,
-                   "comm %p rank %d nRanks %d nNodes %d localRanks %d localRank %d MNNVL 0",
-                   address, rank, comm->n_ranks, comm->n_nodes, per_node, rank % per_node);
+                   "comm %p rank %d nRanks %d nNodes %d localRanks %d localRank %d MNNVL 0", at,
+                   rank, comm->n_ranks, comm->n_nodes, per_node, device);
         debug_info(SUBSYS_INIT,
                    "%d coll channels, %d collnet channels, 0 nvls channels, %d p2p channels, "
                    "2 p2p channels per peer",
-                   comm->n_channels, comm->n_channels, comm->n_channels);
+                   n, n, n);
         debug_info(SUBSYS_INIT,
                    "ncclCommInitRankConfig comm %p rank %d nranks %d cudaDev %d commId 0x%llx "
                    "- Init COMPLETE",
-                   address, rank, comm->n_ranks, rank % per_node, (unsigned long long)comm->id);
+                   at, rank, comm->n_ranks, device, id);
         debug_info(SUBSYS_INIT,
                    "Init timings - ncclCommInitRank: rank %d nranks %d total %.2f (kernels 0.00, "
                    "alloc 0.00, bootstrap 0.00, allgathers 0.00, topo 0.00, graphs 0.00, "
@@ -213,7 +222,7 @@ int comm_destroy(struct comm *comm)
 {
     int result = NCCL_SUCCESS;
     for (int i = 0; i < comm->n_local; i++) {
-        if (comm->library->tuner.abi >= 2 && comm->has_tuner[i]) {
+        if (comm->has_tuner[i]) {
             int mine = tuner_finalize(&comm->library->tuner, comm->contexts[i]);
             result = result == NCCL_SUCCESS ? mine : result;
         }

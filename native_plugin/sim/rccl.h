@@ -45,18 +45,12 @@ struct comm {
     struct real_comm *real; /* the real library's, NULL where it is played */
     void **contexts;        /* a tuner context each; NULL is a legal one */
     bool *has_tuner;        /* false where there is none, or a fault took it from this rank */
-    struct csv_context csv_context;
     struct model model;
     int n_channels;
     /* What is the same for every rank and every call of a block. */
     struct call call;
     int bypass; /* PATH_TUNED: a tuner is asked */
     float table[N_ALGORITHMS][N_PROTOCOLS];
-    struct {
-        int algorithm, protocol, n_channels;
-        bool matched, valid;
-        struct decision decision;
-    } memo;
 };
 
 /* Read the environment; an NCCL_* result, NCCL_INVALID_USAGE on a word that no list knows. */
@@ -86,11 +80,8 @@ int busy_channels(const struct comm *comm, const struct call *call, int protocol
 /* bypass.c: the path that takes this call before a tuner is asked, or PATH_TUNED. */
 int bypass_path(const struct comm *comm, const struct call *call);
 
-/* What -A calls a path; NULL where it does not know of it and names the tuner's choice. */
+/* What -A calls a path. */
 const char *path_title(const struct library *library, int path);
-
-/* bypass_rcclx.c: Meta's own paths, or PATH_TUNED. */
-int rcclx_path(const struct comm *comm, const struct call *call);
 
 /* A whole number from the environment, in C's notations. */
 int64_t env_number(const char *name, int64_t otherwise);

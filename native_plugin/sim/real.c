@@ -23,7 +23,6 @@ struct real_comm {
 static void check(const struct bench *bench)
 {
     const struct node *node = &bench->node;
-    const struct options *o = &bench->options;
     int devices = node->ranks / node->nodes;
     if (bench->collective > COLL_ALLTOALL)
         sim_fail("over the real library there is no %s", collective_names[bench->collective]);

@@ -3,7 +3,6 @@
 #include <stdlib.h>
 #include <string.h>
 #include <strings.h>
-#include <time.h>
 #include <unistd.h>
 
 #include "bench.h"
@@ -205,7 +204,7 @@ void bench_setup(struct bench *bench, int argc, char **argv)
         sim_fail("'%s' is no release of RCCL from 2.20.5 on", release);
     bench->benchmark = node->benchmark;
     if (benchmark != NULL && *benchmark != '\0')
-        bench->benchmark = benchmark_by_name(benchmark, strlen(benchmark));
+        bench->benchmark = find_name(benchmark, strlen(benchmark), benchmark_names, N_BENCHES);
     if (bench->benchmark < 0)
         sim_fail("'%s' is no benchmark release: rt24, rtmid, rt25, rtnew or nt", benchmark);
     options_read(&bench->options, bench->benchmark, argc, argv);
@@ -250,7 +249,7 @@ static void limit_memory(struct bench *bench)
     struct options *o = &bench->options;
     const int64_t gib = 1 << 30;
     int64_t memory = bench->node.memory_mib << 20, reserve = gib;
-    bool reserves = benchmark_family(o->family)->reserves_memory;
+    bool reserves = is_new(o->family);
     if (reserves) {
         int64_t share = (memory + 16 * gib - 1) / (16 * gib);
         reserve = gib + (share < 4 ? share : 4) * gib;
@@ -267,12 +266,9 @@ static void limit_memory(struct bench *bench)
         printf("#\n# Reducing maxBytes to %ld due to memory limitation\n", (long)o->max_bytes);
 }
 
-void bench_print_start(struct bench *bench, int argc, char **argv)
+void bench_print_start(struct bench *bench)
 {
-    struct options *o = &bench->options;
-    bool main_process = bench->first_rank == 0;
-    out_start(o, main_process, bench->library.version);
-    out_json_open(o, argc, argv);
+    out_start(&bench->options, bench->first_rank == 0, bench->library.version);
     for (int r = 0; r < bench->n_local; r++)
         meet_slot(bench->first_rank + r)->digest = (uint64_t)getpid();
     meet(0);
@@ -285,21 +281,8 @@ void bench_print_start(struct bench *bench, int argc, char **argv)
         host_of(bench, r, line.host, sizeof line.host);
         out_device(&bench->node, &line);
     }
-    out_devices_end();
     meet_turn();
-    if (main_process)
-        report_open(o->report_path, o->report_format, bench->n_ranks, bench->n_nodes,
-                    o->n_threads * o->n_gpus, collective_titles[bench->collective]);
     limit_memory(bench);
-}
-
-static void start_up(const struct bench *bench)
-{
-    double seconds = env_double("RCCLTUNE_SIM_STARTUP_S", bench->node.startup_s);
-    struct timespec t = {.tv_sec = (time_t)seconds,
-                         .tv_nsec = (long)((seconds - (double)(time_t)seconds) * 1e9)};
-    if (seconds > 0)
-        nanosleep(&t, NULL);
 }
 
 static void init_tuners(struct bench *bench)
@@ -320,7 +303,7 @@ static void init_real(struct bench *bench)
     if (bench->first_rank == 0)
         real_print_version(bench, host);
     fault_at_init(bench);
-    start_up(bench);
+    sleep_for(env_double("RCCLTUNE_SIM_STARTUP_S", bench->node.startup_s));
     real_init(bench);
     if (!meet(bench->options.timeout))
         timed_out(bench);
@@ -336,7 +319,7 @@ void bench_init_library(struct bench *bench)
     static char host[48];
     int version = bench->library.version;
     host_of(bench, bench->first_rank, host, sizeof host);
-    debug_start(host, rccl_family(version)->info_level);
+    debug_start(host, version >= ROCM_7_11 ? 4 : 3);
     debug_speaker(host, device_of(bench, bench->first_rank));
     int result = library_start(&bench->library, &bench->node, version);
     if (bench->first_rank == 0)
@@ -344,17 +327,17 @@ void bench_init_library(struct bench *bench)
     if (result != NCCL_SUCCESS)
         test_failure(bench, result, debug_last_error());
     fault_at_init(bench);
-    start_up(bench);
+    sleep_for(env_double("RCCLTUNE_SIM_STARTUP_S", bench->node.startup_s));
     for (int c = 0; c < bench->n_comms; c++)
         comm_build(&bench->comms[c], &bench->library);
     /* Since 2.28.3 the tuner comes first, so that a rank whose plugin fails leaves the others
      * waiting in the transports; before, they had passed them and wait in the first collective. */
-    if (bench->library.family->tuner_before_transports)
+    if (bench->library.family->since >= ROCM_7_11)
         init_tuners(bench);
     if (!meet(bench->options.timeout))
         timed_out(bench);
     meet_turn();
-    if (!bench->library.family->tuner_before_transports)
+    if (bench->library.family->since < ROCM_7_11)
         init_tuners(bench);
     for (int c = 0; c < bench->n_comms; c++)
         comm_log_init(&bench->comms[c], bench->node.startup_s);

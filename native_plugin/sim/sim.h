@@ -50,12 +50,6 @@ enum {
     PATH_MSCCLPP,
     PATH_DIRECT,
     PATH_DDA,
-    /* RCCLX's own: its two forms of direct access, FP8 on the way, and the lossless all_gather that
-     * runs where that is asked for and does not fit. */
-    PATH_DDA_FLAT,
-    PATH_DDA_TREE,
-    PATH_LOW_PRECISION,
-    PATH_P2P_GATHER,
     N_LIBRARY_PATHS,
     MAX_PATHS = 20
 };
@@ -122,6 +116,10 @@ enum {
     NCCL_REMOTE_ERROR
 };
 enum { TEST_SUCCESS, TEST_WRONG_RESULTS, TEST_CUDA_ERROR, TEST_NCCL_ERROR, TEST_TIMEOUT };
+
+/* Seconds of a clock that only moves on; and sleep for so many. */
+double clock_now(void);
+void sleep_for(double seconds);
 
 /* End the program with a message on stderr; the simulation itself is at fault, not the library. */
 enum { EXIT_SIM_SETUP = 64 };

@@ -97,7 +97,8 @@ static double effect_log(const struct effect *effect, const struct situation *s,
 static bool history_fits(const struct effect *effect, const struct situation *s)
 {
     uint64_t ran = effect->after == AFTER_LAUNCH ? s->ran_before : s->ran_in_pass_before;
-    if (effect->after != AFTER_ANY && (ran & effect->setting) == 0)
+    if (effect->after != AFTER_ANY &&
+        (ran & setting_bit(effect->path, effect->algorithm, effect->protocol)) == 0)
         return false;
     if (effect->first && !s->first_after_switch)
         return false;
@@ -128,7 +129,8 @@ double true_time(const struct node *node, const struct situation *s, bool *measu
     return exp2(log_time);
 }
 
-static bool condition_holds(const struct condition *c, const struct manner *manner)
+static bool condition_holds(const struct node *node, const struct condition *c,
+                            const struct manner *manner)
 {
     const char *value = getenv(c->name), *patches = getenv("RCCLTUNE_SIM_PATCHES");
     switch (c->kind) {
@@ -141,15 +143,17 @@ static bool condition_holds(const struct condition *c, const struct manner *mann
     case WHEN_GRAPH:
         return manner->graph > 0;
     case WHEN_LAUNCHES:
-        return manner->graph == c->number;
+        return manner->graph == c->launches;
     case WHEN_REGISTERED:
         return manner->registered;
     case WHEN_THREADS:
         return manner->threads > 1;
     case WHEN_GPUS:
         return manner->gpus > 1;
+    case WHEN_WITHOUT:
+        return !node->variants[c->variant].holds;
     case WHEN_BESIDE:
-        return (manner->beside >> c->number & 1) != 0;
+        return (manner->beside >> c->collective & 1) != 0;
     default:
         return patches != NULL && strstr(patches, c->name) != NULL;
     }
@@ -161,7 +165,7 @@ void settle_variants(struct node *node, const struct manner *manner)
         struct variant *v = &node->variants[i];
         v->holds = true;
         for (int j = 0; j < v->n_conditions; j++)
-            v->holds = v->holds && condition_holds(&v->conditions[j], manner);
+            v->holds = v->holds && condition_holds(node, &v->conditions[j], manner);
     }
 }
 

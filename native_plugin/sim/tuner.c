@@ -43,24 +43,17 @@ static bool find_symbol(struct tuner *tuner, int newest)
             tuner->abi = abi;
             tuner->table = table;
             tuner->name = *(const char *const *)table; /* the first member in every version */
-            debug_info(SUBSYS_INIT | SUBSYS_TUNING, "TUNER/Plugin: Using %s (v%d)", tuner->name,
-                       abi);
+            if (tuner->family->since == ROCM_7_1)
+                debug_info(SUBSYS_INIT | SUBSYS_TUNING, "TUNER/Plugin: Using tuner plugin %s",
+                           tuner->name);
+            else
+                debug_info(SUBSYS_INIT | SUBSYS_TUNING, "TUNER/Plugin: Using %s (v%d)", tuner->name,
+                           abi);
             return true;
         }
         debug_info(SUBSYS_INIT | SUBSYS_TUNING, "TUNER/Plugin: Failed to find %s symbol.", symbol);
     }
     return false;
-}
-
-static void try_csv(struct tuner *tuner, int csv_form, const char *arch)
-{
-    if (csv_form == CSV_NONE)
-        return;
-    tuner->csv = csv_tuner_open(arch, csv_form == CSV_NEW);
-    if (tuner->csv != NULL) {
-        tuner->abi = TUNER_CSV;
-        tuner->name = "RcclCsvTuner";
-    }
 }
 
 /* A library of before 2.21.5 asks for version 1 alone, which is not simulated: it says so and goes
@@ -83,41 +76,40 @@ static void refuse_plugin(const char *name)
     dlclose(library);
 }
 
-void tuner_open(struct tuner *tuner, const struct rccl_family *family, int version, int csv_form,
-                const char *arch)
+void tuner_open(struct tuner *tuner, const struct rccl_family *family, int version)
 {
     const char *wanted = getenv("NCCL_TUNER_PLUGIN"), *net = getenv("NCCL_NET_PLUGIN");
     memset(tuner, 0, sizeof *tuner);
     tuner->family = family;
+    const char *standard = family->since >= ROCM_7_0 ? "libnccl-tuner.so" : "librccl-tuner.so";
     if (family->newest_abi < 2) {
         refuse_plugin(wanted);
         return;
     }
-    if (csv_form == CSV_OF_RELEASE)
-        csv_form = !family->csv_tuner ? CSV_NONE : family->strict_csv_tuner ? CSV_NEW : CSV_OLD;
     if (wanted != NULL && *wanted != '\0') {
-        debug_info(SUBSYS_ENV | SUBSYS_TUNING, "NCCL_TUNER_PLUGIN set by environment to %s",
+        debug_info(SUBSYS_ENV | SUBSYS_TUNING,
+                   family->since == ROCM_7_1 ? "TUNER/Plugin: Plugin name set by env to %s"
+                                             : "NCCL_TUNER_PLUGIN set by environment to %s",
                    wanted);
         if (strcasecmp(wanted, "none") == 0 && version >= NONE_SINCE)
             return;
     } else {
-        wanted = family->default_plugin;
+        wanted = standard;
     }
-    tuner->library = open_named(wanted, family->default_plugin);
+    tuner->library = open_named(wanted, standard);
     if (tuner->library == NULL) {
         debug_info(SUBSYS_INIT | SUBSYS_TUNING,
                    "TUNER/Plugin: Could not find: %s. Using internal tuner plugin.", wanted);
         if (net != NULL && *net != '\0' && strcasecmp(net, "none") != 0)
             tuner->library = open_named(net, "librccl-net.so");
-        if (tuner->library == NULL) {
-            try_csv(tuner, csv_form, arch);
+        if (tuner->library == NULL)
             return;
-        }
         wanted = net;
     }
     if (find_symbol(tuner, family->newest_abi)) {
-        debug_info(SUBSYS_INIT | SUBSYS_TUNING, "Successfully loaded external tuner plugin %s",
-                   wanted);
+        if (family->since != ROCM_7_1)
+            debug_info(SUBSYS_INIT | SUBSYS_TUNING, "Successfully loaded external tuner plugin %s",
+                       wanted);
         return;
     }
     /* A library without a known symbol disables the built-in tuner as well. */
@@ -128,13 +120,16 @@ void tuner_open(struct tuner *tuner, const struct rccl_family *family, int versi
 
 void tuner_close(struct tuner *tuner)
 {
-    if (tuner->abi != TUNER_NONE)
+    if (tuner->abi != 0)
         debug_info(SUBSYS_TUNING, "TUNER/Plugin: Closing tuner: '%s'", tuner->name);
-    csv_tuner_close(tuner->csv);
     if (tuner->library != NULL)
         dlclose(tuner->library);
     memset(tuner, 0, sizeof *tuner);
 }
+
+_Static_assert(offsetof(struct abi_tuner_v4, get_coll_info) ==
+                   offsetof(struct abi_tuner_v5, get_coll_info),
+               "v4, v5 and v6 are asked alike");
 
 int tuner_init(const struct tuner *tuner, uint64_t comm_id, int n_ranks, int n_nodes,
                void **context)
@@ -146,45 +141,18 @@ int tuner_init(const struct tuner *tuner, uint64_t comm_id, int n_ranks, int n_n
     *context = NULL;
     domain[0] = n_nodes;
     domain[1] = domain[2] = n_ranks / n_nodes;
-    switch (tuner->abi) {
-    case 2:
-        return ((const struct abi_tuner_v2 *)tuner->table)
-            ->init(ranks, nodes, debug_logger, context);
-    case 3:
-        return ((const struct abi_tuner_v3 *)tuner->table)
-            ->init(ranks, nodes, debug_logger, context);
-    case 4:
+    if (tuner->abi < 5) /* v2, v3 and v4 begin alike, and so do v5 and v6 */
         return ((const struct abi_tuner_v4 *)tuner->table)
             ->init(ranks, nodes, debug_logger, context);
-    case 5:
-        return ((const struct abi_tuner_v5 *)tuner->table)
-            ->init(context, comm_id, ranks, nodes, debug_logger,
-                   (struct abi_nvl_domain_info *)domain, (struct abi_tuner_constants *)constants);
-    case 6:
-        return ((const struct abi_tuner_v6 *)tuner->table)
-            ->init(context, comm_id, ranks, nodes, debug_logger,
-                   (struct abi_nvl_domain_info *)domain, (struct abi_tuner_constants *)constants);
-    default:
-        return NCCL_SUCCESS;
-    }
+    return ((const struct abi_tuner_v5 *)tuner->table)
+        ->init(context, comm_id, ranks, nodes, debug_logger, (struct abi_nvl_domain_info *)domain,
+               (struct abi_tuner_constants *)constants);
 }
 
 int tuner_finalize(const struct tuner *tuner, void *context)
 {
-    switch (tuner->abi) {
-    case 2:
-        return ((const struct abi_tuner_v2 *)tuner->table)->destroy(context);
-    case 3:
-        return ((const struct abi_tuner_v3 *)tuner->table)->destroy(context);
-    case 4:
-        return ((const struct abi_tuner_v4 *)tuner->table)->destroy(context);
-    case 5:
-        return ((const struct abi_tuner_v5 *)tuner->table)->finalize(context);
-    case 6:
-        return ((const struct abi_tuner_v6 *)tuner->table)->finalize(context);
-    default:
-        return NCCL_SUCCESS;
-    }
+    /* The fourth member in every version. */
+    return ((const struct abi_tuner_v5 *)tuner->table)->finalize(context);
 }
 
 static int ask_v2(const struct tuner *tuner, void *context, const struct tuner_call *call,
@@ -209,30 +177,13 @@ int tuner_ask(const struct tuner *tuner, void *context, const struct tuner_call 
               int *protocol)
 {
     float **cells = (float **)(void *)table; /* what the interface passes, although it is none */
-    switch (tuner->abi) {
-    case TUNER_CSV:
-        csv_tuner_ask(tuner->csv, context, call->collective, call->n_bytes, call->n_pipe_ops,
-                      call->reg_buff, table, call->n_algorithms, n_channels);
-        return NCCL_SUCCESS;
-    case 2:
+    if (tuner->abi == 2)
         return ask_v2(tuner, context, call, table, n_channels, algorithm, protocol);
-    case 3:
+    if (tuner->abi == 3)
         return ((const struct abi_tuner_v3 *)tuner->table)
             ->get_coll_info(context, call->collective, call->n_bytes, call->n_pipe_ops, cells,
                             call->n_algorithms, N_PROTOCOLS, n_channels);
-    case 4:
-        return ((const struct abi_tuner_v4 *)tuner->table)
-            ->get_coll_info(context, call->collective, call->n_bytes, call->n_pipe_ops, cells,
-                            call->n_algorithms, N_PROTOCOLS, call->reg_buff, n_channels);
-    case 5:
-        return ((const struct abi_tuner_v5 *)tuner->table)
-            ->get_coll_info(context, call->collective, call->n_bytes, call->n_pipe_ops, cells,
-                            call->n_algorithms, N_PROTOCOLS, call->reg_buff, n_channels);
-    case 6:
-        return ((const struct abi_tuner_v6 *)tuner->table)
-            ->get_coll_info(context, call->collective, call->n_bytes, call->n_pipe_ops, cells,
-                            call->n_algorithms, N_PROTOCOLS, call->reg_buff, n_channels);
-    default:
-        return NCCL_SUCCESS;
-    }
+    return ((const struct abi_tuner_v5 *)tuner->table)
+        ->get_coll_info(context, call->collective, call->n_bytes, call->n_pipe_ops, cells,
+                        call->n_algorithms, N_PROTOCOLS, call->reg_buff, n_channels);
 }

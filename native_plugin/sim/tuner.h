@@ -1,6 +1,7 @@
 /*
- * The tuner of a process: a plugin found as the simulated release finds it, or the built-in CSV
- * tuner, or none.  One library per process, one context per communicator and rank.
+ * The tuner of a process: a plugin found as the simulated release finds it, or none (the
+ * built-in CSV tuner is not played).  One library per process, one context per communicator and
+ * rank.
  */
 #ifndef RCCLTUNE_SIM_TUNER_H
 #define RCCLTUNE_SIM_TUNER_H
@@ -8,16 +9,14 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#include "csv_tuner.h"
 #include "release.h"
 #include "sim.h"
 
 struct tuner {
-    int abi; /* 2 to 6; 0 where there is none; 1 is the built-in CSV tuner */
+    int abi; /* 2 to 6; 0 where there is none */
     const char *name;
     void *library;
     const void *table; /* the plugin's struct of that version */
-    struct csv_tuner *csv;
     const struct rccl_family *family;
 };
 
@@ -28,11 +27,8 @@ struct tuner_call {
     int n_pipe_ops, reg_buff, n_algorithms;
 };
 
-enum { TUNER_NONE = 0, TUNER_CSV = 1 };
-
-/* Looks at NCCL_TUNER_PLUGIN, the default name, then NCCL_NET_PLUGIN, then the built-in tuner. */
-void tuner_open(struct tuner *tuner, const struct rccl_family *family, int version, int csv_form,
-                const char *arch);
+/* Looks at NCCL_TUNER_PLUGIN, the default name, then NCCL_NET_PLUGIN. */
+void tuner_open(struct tuner *tuner, const struct rccl_family *family, int version);
 void tuner_close(struct tuner *tuner);
 
 /* An NCCL_* result.  A context is what the plugin made of it; NULL is legal. */

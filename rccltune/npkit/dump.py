@@ -16,7 +16,6 @@ _EVENT_BYTES: Final = 16
 _GPU_EVENTS: Final = re.compile(r"gpu_events_rank_(\d+)_(?:buf|channel)_\d+")
 _CPU_EVENTS: Final = re.compile(r"cpu_events_rank_(\d+)_channel_\d+")
 _GPU_CLOCK: Final = re.compile(r"gpu_clock_rate_rank_(\d+)")
-_SIMULATED: Final = "SIMULATED"
 _SHOWN: Final = 8
 
 
@@ -30,7 +29,7 @@ class Dump:
         n_cpu_events: of the network's threads; none on one node.
         damaged: files of events whose length is no whole number of them.
         calibrated: clocks were compared, as newer trace generators want.
-        simulated: written by the stand-in library.
+        simulated: of a simulated node, which is told by whoever ran it.
     """
 
     ranks: tuple[Whole, ...]
@@ -57,7 +56,6 @@ def read_dump(folder: Path) -> Dump:
         n_cpu_events=sum(cpu.values()) // _EVENT_BYTES,
         damaged=tuple(n for n, size in {**gpu, **cpu}.items() if size % _EVENT_BYTES),
         calibrated=any(name.startswith("clock_calibration_") for name in sizes),
-        simulated=any(name.startswith(_SIMULATED) for name in sizes),
     )
 
 

@@ -1,4 +1,4 @@
-"""A node file for the C program: one record a line (native_plugin/sim/node_records.c reads it)."""
+"""A node file for the C program: one record a line (native_plugin/sim/node_file.c reads it)."""
 
 from __future__ import annotations
 
@@ -8,7 +8,6 @@ from typing import Any, Final
 
 from rccltune.model import Collective
 from rccltune.simulate.node import (
-    LIBRARY_PATHS,
     SPREADS,
     Curve,
     Effect,
@@ -18,7 +17,7 @@ from rccltune.simulate.node import (
     SimulatedNode,
 )
 
-FIRST_LINE: Final = "rccltune-node 1"
+FIRST_LINE: Final = "rccltune-node 2"
 LAST_LINE: Final = "end"
 _ALGORITHMS: Final = ("tree", "ring")
 _PROTOCOLS: Final = ("ll", "ll128", "simple")
@@ -58,7 +57,7 @@ def timeless(node: SimulatedNode, rccl: str | None = None, link_gbs: float | Non
         )
         for collective in Collective
         if collective.is_tunable
-        for setting in (*settings, *LIBRARY_PATHS)
+        for setting in (*settings, *node.paths)
     )
     return written(replace(node, curves=curves, effects=(), faults=(), raw=raw))
 
@@ -82,15 +81,13 @@ def _records(node: SimulatedNode) -> Iterator[str]:
     yield from (f"path {_text(path)}" for path in raw.get("paths", ()))
     for variant in node.variants:
         yield f"variant {_text(variant.name)}"
-        for kind, name, value in variant.when:
-            rest = [_text(word) for word in (name, value) if word]
-            yield " ".join(["when", kind, *rest])
+        yield from (_when(*condition) for condition in variant.when)
     for curve in node.curves:
         yield from _curve(curve)
     for effect in node.effects:
         yield from _effect(effect)
-    for path, where in node.bypasses:
-        yield f"bypass {path} {_selector(where)} {where.min_bytes} {where.max_bytes}"
+    for bypass in node.bypasses:
+        yield _line("bypass", bypass.path, _selector(bypass.where), bypass.limit or "-")
     for fault in node.faults:
         yield _fault(fault)
 
@@ -139,15 +136,13 @@ def _library(library: dict[str, Any]) -> Iterator[str]:
         library["channels"],
         library.get("channel_ceiling", library["channels"]),
         library.get("bypasses", True),
-        library.get("csv_tuner", "release"),
-        library.get("low_precision_wrong", 0),
     )
     graphs = dict(library["graph"])
     if (linked := graphs.pop("linked", None)) is not None:
-        yield _line("graph", "linked", 1, linked, 0, 0)
+        yield _line("linked", 1, linked, 0, 0)
     for name, graph in sorted(graphs.items()):
         inter = graph.get("bw_inter", 0), graph.get("latency_inter", 0)
-        yield _line("graph", name, graph["channels"], graph["bw_intra"], *inter)
+        yield _line(name, graph["channels"], graph["bw_intra"], *inter)
 
 
 def _noise(noise: dict[str, Any]) -> Iterator[str]:
@@ -176,6 +171,15 @@ def _spread(name: str, sigma: float | Points) -> Points:
     return ((1, sigma),) if name == "setting_sigma" and sigma else ()
 
 
+def _when(kind: str, name: str, value: str) -> str:
+    collective = name if kind == "beside" else "-"
+    variant = name if kind == "without" else "-"
+    launches = value if kind == "launches" else 0
+    named = kind in ("env", "set", "unset", "patch")
+    words = (_text(name) if named else "-", _text(value) if kind == "env" else "-")
+    return _line("when", kind, collective, variant, launches, *words)
+
+
 def _selector(where: Selector) -> str:
     values = (
         where.collective,
@@ -186,6 +190,8 @@ def _selector(where: Selector) -> str:
         where.variant,
         where.half,
         where.dtype,
+        where.min_bytes,
+        where.max_bytes,
     )
     return " ".join("-" if value is None else str(value) for value in values)
 
@@ -195,46 +201,38 @@ def _points(points: Points) -> Iterator[str]:
 
 
 def _curve(curve: Curve) -> Iterator[str]:
-    kind = "modelled" if curve.measured is None else "measured"
     low, high = curve.measured or (0, 0)
-    yield f"curve {_selector(curve.where)} {kind} {low} {high} {_text(curve.source)}"
+    is_measured = curve.measured is not None
+    yield _line("curve", _selector(curve.where), is_measured, low, high, _text(curve.source))
     yield from _points(curve.points)
 
 
 def _effect(effect: Effect) -> Iterator[str]:
-    where = effect.where
     mixed = 2 if effect.mixed == "launch" else int(bool(effect.mixed))
-    head = f"effect {_selector(where)} {where.min_bytes} {where.max_bytes} {mixed}"
-    if effect.after is not None:
-        setting, within = effect.after
-        head += f" after {within} {setting}"
-    head += " first" if effect.first else ""
-    if effect.factor is not None:
-        yield _line(head, "factor", effect.factor)
-    elif effect.between is not None:
-        yield _line(head, "between", *effect.between)
-    elif effect.points:
-        yield f"{head} points"
-        yield from _points(effect.points)
-    else:
-        yield f"{head} channels"
-        for channels, points in effect.by_channels:
-            yield f"row {channels}"
-            yield from _points(points)
+    setting, within = effect.after or ("-", "-")
+    low, high, factor = effect.between or (1, 1, effect.factor or 1)
+    shape = "factor" if effect.factor is not None else "channels"
+    shape = "between" if effect.between is not None else "points" if effect.points else shape
+    yield _line(
+        *("effect", _selector(effect.where), mixed, within, setting, effect.first),
+        *(shape, factor, low, high),
+    )
+    yield from _points(effect.points)
+    for channels, points in effect.by_channels:
+        yield f"row {channels}"
+        yield from _points(points)
 
 
 def _fault(fault: Fault) -> str:
-    where, entry = fault.where, fault.entry
-    words: tuple[object, ...] = {
-        "crash": (entry.get("how", "segv"), entry.get("exit_code", 1)),
-        "wrong": (entry.get("elements", 1),),
-        "substitute": (entry.get("with", "-"),),
-        "differs": (entry.get("with", "-"),),
-        "slow-rank": (entry.get("factor", 1),),
-        "info-lines": (entry.get("share_of_rows", 1), entry.get("glue", False)),
-        "init-error": (_text(entry.get("message", "")),),
-        "shift": (entry.get("passes", 1),),
-    }.get(fault.kind, ())
-    rank = -1 if fault.rank is None else fault.rank
-    selector = f"{_selector(where)} {where.min_bytes} {where.max_bytes}"
-    return _line(f"fault {fault.kind} {selector}", rank, fault.probability, *words)
+    entry = fault.entry
+    # One number and one factor: only one of these belongs to a kind.
+    numbers = ("exit_code", "elements", "glue", "passes")
+    factors = ("factor", "share_of_rows", "share")
+    number = next((int(entry[key]) for key in numbers if key in entry), int(fault.kind == "crash"))
+    lines = fault.kind == "info-lines"
+    factor = next((entry[key] for key in factors if key in entry), int(lines))
+    return _line(
+        *("fault", fault.kind, _selector(fault.where)),
+        *(-1 if fault.rank is None else fault.rank, fault.probability, number, factor),
+        *(entry.get("how", "segv"), entry.get("with", "-"), _text(entry.get("message", "-"))),
+    )

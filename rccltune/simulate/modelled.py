@@ -33,23 +33,9 @@ _SHARE: Final = {
     "tree": {"ll": 0.35, "ll128": 0.65, "simple": 0.45},
     "ring": {"ll": 0.45, "ll128": 0.8, "simple": 1.0},
 }
-# What the paths without a tuner gain over the best setting (no curves are published; RCCLX claims
-# 10-50 % for DDA). Shares of the best setting's time.
+# What the paths without a tuner gain over the best setting (no curves are published; Meta claims
+# 10-50 % for its DDA). Shares of the best setting's time.
 _PATH_SHARE: Final = {"direct": 0.85, "dda": 0.7, "msccl": 0.8, "mscclpp": 0.6}
-# RCCLX's, at nodes that have it: 10-50 % for small and 10-30 % for larger messages, 4:1 on the way
-# where the precision is low (Meta's article on RCCLX); the lossless all_gather there is assumed.
-_RCCLX_SHARE: Final = {
-    "rcclx-dda-flat": 0.7,
-    "rcclx-dda-tree": 0.8,
-    "low-precision": 0.5,
-    "p2p-gather": 1.05,
-}
-_RCCLX_COLLECTIVES: Final = {
-    "rcclx-dda-flat": ("all_reduce",),
-    "rcclx-dda-tree": ("all_reduce",),
-    "low-precision": ("all_reduce", "all_gather", "reduce_scatter", "alltoall"),
-    "p2p-gather": ("all_gather",),
-}
 _PATH_COLLECTIVES: Final = {
     "direct": ("all_gather",),
     "dda": ("all_reduce", "all_gather", "reduce_scatter", "alltoall"),
@@ -125,21 +111,13 @@ def _fill_scale(node: SimulatedNode, ranks: int, placement: str) -> list[Curve]:
         "modelled from all_reduce",
         lambda n: all_reduce(n) / (2 * (ranks - 1)) + 15,
     )
-    for path, share, collectives in _paths(node):
+    for path, collectives in _PATH_COLLECTIVES.items():
+        share = _PATH_SHARE[path]
         for collective in collectives:
             best = _fastest((*added, *node.curves), collective, ranks, placement)
             source = f"modelled: {share} of the best setting"
             add(collective, path, source, _times_factor(best, share))
     return added
-
-
-def _paths(node: SimulatedNode) -> Iterator[tuple[str, float, tuple[str, ...]]]:
-    """Paths without a tuner that the node's library has, what each takes of the time, of what."""
-    for path, collectives in _PATH_COLLECTIVES.items():
-        yield path, _PATH_SHARE[path], collectives
-    if node.library == "rcclx":
-        for path, collectives in _RCCLX_COLLECTIVES.items():
-            yield path, _RCCLX_SHARE[path], collectives
 
 
 def _settings() -> Iterator[tuple[str, str]]:

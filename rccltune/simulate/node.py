@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final
@@ -12,17 +12,7 @@ from rccltune.simulate.schema import MAX_CHANNELS, NodeFile
 
 Points = tuple[tuple[int, float], ...]
 # Paths of the library that are no setting (native_plugin/sim/sim.h), in its order.
-LIBRARY_PATHS: Final = (
-    "p2p",
-    "msccl",
-    "mscclpp",
-    "direct",
-    "dda",
-    "rcclx-dda-flat",
-    "rcclx-dda-tree",
-    "low-precision",
-    "p2p-gather",
-)
+LIBRARY_PATHS: Final = ("p2p", "msccl", "mscclpp", "direct", "dda")
 # Conditions that the benchmark's command line fulfils, and that need no name.
 _OF_THE_CALL: Final = ("graph", "registered", "threads", "gpus")
 MAX_BYTES: Final = 2**63 - 1
@@ -35,7 +25,6 @@ _NEEDS: Final = {
     "no-file": ("rank",),
     "slow-rank": ("factor", "rank"),
     "init-error": ("message",),
-    "wrong": ("elements",),
     "shift": ("passes",),
 }
 # What a fault of a whole launch cannot select.
@@ -107,6 +96,19 @@ class Variant:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Bypass:
+    """Calls that a path takes before a tuner is asked.
+
+    Attributes:
+        limit: the variable that says the largest size where it is set.
+    """
+
+    path: str
+    where: Selector
+    limit: str | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Fault:
     """Something that goes wrong on purpose; ``entry`` keeps the keys of its kind."""
 
@@ -137,7 +139,7 @@ class SimulatedNode:
     curves: tuple[Curve, ...]
     effects: tuple[Effect, ...]
     variants: tuple[Variant, ...]
-    bypasses: tuple[tuple[str, Selector], ...]
+    bypasses: tuple[Bypass, ...]
     faults: tuple[Fault, ...]
     paths: tuple[str, ...]
     raw: dict[str, Any] = field(repr=False)
@@ -171,7 +173,10 @@ def read_records(path: Path) -> SimulatedNode:
         curves=tuple(_curve(entry) for entry in raw["curves"]),
         effects=tuple(_effect(entry) for entry in raw.get("effects", ())),
         variants=tuple(_variant(entry) for entry in raw.get("variants", ())),
-        bypasses=tuple((b["path"], Selector.of(b)) for b in raw.get("bypasses", ())),
+        bypasses=tuple(
+            Bypass(path=b["path"], where=Selector.of(b), limit=b.get("limit"))
+            for b in raw.get("bypasses", ())
+        ),
         faults=tuple(_fault(entry) for entry in raw.get("faults", ())),
         paths=(*LIBRARY_PATHS, *raw.get("paths", ())),
         raw=raw,
@@ -211,6 +216,7 @@ def _variant(entry: dict[str, Any]) -> Variant:
     conditions += [(kind, "", "") for kind in _OF_THE_CALL if when.get(kind)]
     if "graph_launches" in when:
         conditions.append(("launches", "", str(when["graph_launches"])))
+    conditions += [("without", name, "") for name in when.get("without", ())]
     conditions += [("beside", when["beside"], "")] if "beside" in when else []
     conditions += [("patch", when["patch"], "")] if "patch" in when else []
     return Variant(name=entry["name"], when=tuple(conditions))
@@ -245,12 +251,25 @@ def _mistakes(raw: dict[str, Any]) -> Iterator[tuple[str, str]]:
             at = f"{group}[{index}]"
             yield from _selector_mistakes(entry, at, paths, variants)
             yield from _points_mistakes(entry.get("points"), f"{at}.points")
+    yield from _variant_mistakes(raw.get("variants", ()))
     for index, entry in enumerate(raw.get("effects", ())):
         at = f"effects[{index}]"
         yield from _effect_mistakes(entry, at)
         yield from _selector_mistakes(entry.get("after", {}), f"{at}.after", paths, variants)
     for index, entry in enumerate(raw.get("faults", ())):
         yield from _fault_mistakes(entry, f"faults[{index}]")
+
+
+def _variant_mistakes(entries: Sequence[dict[str, Any]]) -> Iterator[tuple[str, str]]:
+    above: set[str] = set()
+    for index, entry in enumerate(entries):
+        for name in entry["when"].get("without", ()):
+            if name not in above:
+                yield (
+                    f"variants[{index}].when.without",
+                    f"is '{name}', which no entry above defines",
+                )
+        above.add(entry["name"])
 
 
 def _noise_mistakes(noise: dict[str, Any]) -> Iterator[tuple[str, str]]:
@@ -286,6 +305,8 @@ def _fault_mistakes(entry: dict[str, Any], at: str) -> Iterator[tuple[str, str]]
     for key in _NEEDS.get(entry["kind"], ()):
         if key not in entry:
             yield at, f"of kind {entry['kind']} lacks {key}"
+    if entry["kind"] == "wrong" and not {"elements", "share"} & entry.keys():
+        yield at, "of kind wrong lacks elements"
     for key in _OF_CALLS if entry["kind"] == "shift" else ():
         if key in entry:
             yield f"{at}.{key}", "stands in a shift, which is of the whole launch"

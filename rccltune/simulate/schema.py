@@ -159,7 +159,7 @@ class Graphs(TypedDict, total=False):
 class LibraryKeys(TypedDict, total=False):
     """What the library assumes of the node."""
 
-    tuning_model: Annotated[str | int, _one_of({"auto": "auto", "0": 0, "5": 5, "8": 8})]
+    tuning_model: Annotated[str | int, _one_of({"auto": "auto", "0": 0, "5": 5})]
     links: Annotated[str, _listed("nvl", "pci")]
     all_xgmi: Flag
     ll128: Flag
@@ -168,8 +168,6 @@ class LibraryKeys(TypedDict, total=False):
     channels: Required[Annotated[int, Ge(1), Le(MAX_CHANNELS)]]
     channel_ceiling: Annotated[int, Ge(1), Le(MAX_CHANNELS)]
     bypasses: Flag
-    csv_tuner: Annotated[str, _listed("release", "none", "old", "new")]
-    low_precision_wrong: Share
     graph: Required[Graphs]
 
 
@@ -220,6 +218,7 @@ class When(TypedDict, total=False):
     threads: Annotated[bool, _TRUE]
     gpus: Annotated[bool, _TRUE]
     beside: CollectiveName
+    without: tuple[Line, ...]
     patch: Annotated[Line, MaxLen(60)]
 
 
@@ -301,6 +300,7 @@ class BypassKeys(_Selecting, total=False):
     collective: CollectiveName
     path: Required[Line]
     bytes: Range
+    limit: Annotated[str, MaxLen(60), _fits(r"[A-Z][A-Z0-9_]*")]
 
 
 _With = TypedDict("_With", {"with": SettingName}, total=False)
@@ -327,6 +327,7 @@ class FaultKeys(_Selecting, _With, total=False):
     how: Annotated[str, _listed("segv", "abort", "kill", "exit", "memory-fault")]
     exit_code: Annotated[int, Ge(0), Le(255)]
     elements: Annotated[int, Ge(1), Le(LARGEST)]
+    share: Share
     factor: Slowdown
     share_of_rows: Share
     glue: Flag

@@ -154,9 +154,13 @@ def variants_holding(
             "gpus": gpus > 1,
             "patch": name in patches,
             "beside": name in beside,
+            "without": name not in found,
         }[kind]
 
-    return tuple(v.name for v in node.variants if all(holds(*when) for when in v.when))
+    found: list[str] = []
+    for variant in node.variants:
+        found += [variant.name] * all(holds(*when) for when in variant.when)
+    return tuple(found)
 
 
 def _fits(where: Selector, asked: Selector, variants: tuple[str, ...]) -> bool:

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
 import yaml
 
-from rccltune import fit, session, simulate, zones
+from rccltune import fit, plugin, session, simulate, zones
 from rccltune.cli import run
 from rccltune.model import BASELINE, Curve, Reporter
 from rccltune.rules import read_rules
@@ -24,13 +24,11 @@ def node(
     folder: Path,
     *,
     quiet: bool = True,
-    library: Mapping[str, str] | None = None,
     effects: Sequence[object] = (),
 ) -> Path:
     """mi300x with these changes; quiet is without noise."""
     path = folder / "node.yaml"
     raw = yaml.safe_load(simulate.node_path("mi300x", "cpx-nps4").read_text(encoding="utf-8"))
-    raw["library"] |= library or {}
     raw["effects"] = [*raw.get("effects", []), *effects]
     if quiet:
         raw["noise"] = {"sigma": 0.0}
@@ -45,15 +43,14 @@ def sweep(path: Path, *more: str) -> int:
 
 
 def with_table(here: Path) -> tuple[Path, list[str]]:
-    """A node whose library has a table of its own: tree/ll up to 64 KiB."""
-    table = here / "tuner" / "rccl_tuner_gfx942.csv"
-    table.parent.mkdir()
+    """A site that has a tuner of its own: tree/ll up to 64 KiB."""
+    table = here / "site.csv"
     table.write_text("allreduce,0,65536,tree,ll,-1,1,64,-1,-1\n")
-    path = node(here, library={"csv_tuner": "new"})
-    return path, ["--env", f"RCCLTUNE_SIM_LIBRARY_DIR={here}"]
+    site = {"NCCL_TUNER_PLUGIN": plugin.library(), "NCCL_TUNER_CONFIG_FILE": table}
+    return node(here), [word for name in site for word in ("--env", f"{name}={site[name]}")]
 
 
-def test_a_built_in_table_is_told_and_gains_are_taken_against_it(
+def test_a_sites_own_tuner_is_told_and_gains_are_taken_against_it(
     here: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """Where the library already runs tree/ll, tree/ll gains nothing, whatever it gains on silence."""
@@ -108,7 +105,7 @@ def test_the_site_without_a_tuner_is_known_by_its_log(here: Path) -> None:
     path, told = with_table(here)
     assert sweep(path, *WALK, *told, "--repeats", "1", "-o", "other") == 0
     found = fit.fit_session(Path("other"), reporter=Reporter()).agreements
-    assert (found.tuner or "").startswith("built-in table")
+    assert found.tuner is not None
     assert not found.tunerless
 
 

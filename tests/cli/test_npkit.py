@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 from wording import lacks
 
-from rccltune import npkit
+from rccltune import npkit, plugin
 from rccltune.cli import run
 from rccltune.measure import Site, SiteRequest, find_site
 from rccltune.model import MachineError
@@ -19,12 +19,52 @@ from rccltune.model import MachineError
 SESSION = Path("rccltune-session")
 # MSCCL, which asks no tuner, would take all of these sizes.
 NODE = ["--mode", "spx-nps1", "--simulate", "mi300x", "--env", "RCCL_MSCCL_ENABLE=0"]
-PLAYED = ["--env", "RCCLTUNE_SIM_PATCHES=npkit"]
 SIZES = ["--min-bytes", "256K", "--max-bytes", "4M", "--repeats", "1"]
 # What RCCL's npkit_event.h calls the events of a whole call (develop 0cbce2a7).
 SYNC_CPU, SYNC_GPU, RING = 0x34, 0x33, 0x01
 
+# One call of a ring, as a library with NPKit leaves it: both clocks, entry, exit.
+EVENTS = bytes.fromhex(
+    "34000000000000000000000000000000 33000000000000000000000000000000"
+    "01000000100000000000000000000000 02000000100000001027000000000000"
+)
+# The stand-in benchmark, and behind it the files of RCCL's misc/npkit.cc; it has events of
+# all_reduce, and none of reduce.
+WITH_NPKIT = """#!/bin/sh
+{real} "$@"
+status=$?
+if [ -n "$NPKIT_DUMP_DIR" ]; then
+    cd "$NPKIT_DUMP_DIR" || exit
+    rank=$OMPI_COMM_WORLD_RANK
+    : >cpu_events_rank_${{rank}}_channel_0
+    echo 1 >cpu_clock_period_num_rank_$rank
+    echo 1000000000 >cpu_clock_period_den_rank_$rank
+    echo 100000 >gpu_clock_rate_rank_$rank
+    cp {events} gpu_events_rank_${{rank}}_buf_0
+fi
+exit $status
+"""
+
 pytestmark = pytest.mark.usefixtures("stand_ins", "here")
+
+
+@pytest.fixture
+def with_npkit(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Stand-in benchmarks whose library was built with NPKit."""
+    folder, there = tmp_path_factory.mktemp("native"), plugin.native_folder()
+    for path in there.iterdir():
+        if path.name != "sim":
+            (folder / path.name).symlink_to(path)
+    (folder / "sim").mkdir()
+    for real in (there / "sim").iterdir():
+        events = folder / f"{real.name}.events"
+        events.write_bytes(EVENTS if real.name == "all_reduce_perf" else b"")
+        program = folder / "sim" / real.name
+        text = WITH_NPKIT.format(real=real, events=events).encode()
+        # As a compiler leaves the name, by which such a library is known.
+        program.write_bytes(text + b"\0NPKIT_DUMP_DIR\0")
+        program.chmod(0o755)
+    monkeypatch.setattr(plugin, "native_folder", lambda: folder)
 
 
 def sweep(*more: str, collective: str = "all_reduce") -> int:
@@ -45,11 +85,10 @@ def record() -> dict[str, Any]:
 
 
 @pytest.mark.mpi
+@pytest.mark.usefixtures("with_npkit")
 def test_the_winner_runs_once_more(capsys: pytest.CaptureFixture[str]) -> None:
     """One launch of the setting that gains most, eight ranks' events, kept beside it."""
-    assert (
-        sweep("--setting", "ring/ll128", "--setting", "ring/ll", *PLAYED, "--npkit-dump", "d") == 0
-    )
+    assert sweep("--setting", "ring/ll128", "--setting", "ring/ll", "--npkit-dump", "d") == 0
 
     said = capsys.readouterr().out
     assert "SIMULATED NPKit: all_reduce ring/ll128 at" in said
@@ -69,9 +108,10 @@ def test_the_winner_runs_once_more(capsys: pytest.CaptureFixture[str]) -> None:
 
 
 @pytest.mark.mpi
+@pytest.mark.usefixtures("with_npkit")
 def test_the_same_command_shows_it_again(capsys: pytest.CaptureFixture[str]) -> None:
     """Nothing is run twice, though the folder is not empty any more."""
-    arguments = ["--setting", "ring/ll128", *PLAYED, "--npkit-dump", "d"]
+    arguments = ["--setting", "ring/ll128", "--npkit-dump", "d"]
     assert sweep(*arguments) == 0
     before = capsys.readouterr().out.splitlines()[-4:]
     assert sweep(*arguments) == 0
@@ -82,9 +122,10 @@ def test_the_same_command_shows_it_again(capsys: pytest.CaptureFixture[str]) -> 
 
 
 @pytest.mark.mpi
+@pytest.mark.usefixtures("with_npkit")
 def test_a_call_without_events(capsys: pytest.CaptureFixture[str]) -> None:
     """NPKit has none for reduce: the dump is of no use, and the sweep is kept."""
-    assert sweep("--setting", "ring/ll", *PLAYED, "--npkit-dump", "d", collective="reduce") == 5
+    assert sweep("--setting", "ring/ll", "--npkit-dump", "d", collective="reduce") == 5
     assert lacks(capsys.readouterr().err, "GPU") == []
     assert not (SESSION / "npkit/npkit.json").exists()
     assert (SESSION / "samples.csv").exists()
@@ -97,20 +138,20 @@ class TestBeforeAnythingIsMeasured:
         """Events of two launches have the same names."""
         Path("d").mkdir()
         Path("d/gpu_events_rank_0_buf_0").touch()
-        assert sweep(*PLAYED, "--npkit-dump", "d") == 2
+        assert sweep("--npkit-dump", "d") == 2
         assert "not empty" in capsys.readouterr().err
         assert not SESSION.exists()
 
     def test_all_ranks_in_one_process(self, capsys: pytest.CaptureFixture[str]) -> None:
         """NPKit's memory is one for a process."""
-        assert sweep(*PLAYED, "--launcher", "none", "--npkit-dump", "d") == 4
+        assert sweep("--launcher", "none", "--npkit-dump", "d") == 4
         assert lacks(capsys.readouterr().err, "GPU") == []
         assert not SESSION.exists()
 
     def test_a_simulated_library_without(self, capsys: pytest.CaptureFixture[str]) -> None:
-        """The node's library has it only where that is said."""
+        """That nodes are simulated with has none."""
         assert sweep("--npkit-dump", "d") == 4
-        assert "RCCLTUNE_SIM_PATCHES=npkit" in capsys.readouterr().err
+        assert "without NPKit" in capsys.readouterr().err
         assert not SESSION.exists()
 
     def test_an_output_of_transferbench_that_is_not_understood(

@@ -36,7 +36,6 @@ def test_all_that_is_there_is_counted(
     assert found.ranks == tuple(range(len(events)))
     assert found.n_gpu_events == sum(map(sum, events))
     assert found.n_files == sum(len(buffers) + 4 for buffers in events)
-    assert not found.simulated
     useless = why_useless(found, len(events))
     assert (useless is None) == (found.n_gpu_events > 0)
 
@@ -84,13 +83,11 @@ def _only(folder: Path) -> Path:
     return folder
 
 
-def test_the_stand_in_and_calibrated_clocks_are_seen(tmp_path: Path) -> None:
+def test_calibrated_clocks_are_seen(tmp_path: Path) -> None:
     """By files beside the events."""
     written(tmp_path, [[1]])
-    (tmp_path / "SIMULATED_rank_0").write_text("node x")
     (tmp_path / "clock_calibration_gpu_cpu_rank_0").write_text("1")
     found = read_dump(tmp_path)
-    assert found.simulated
     assert found.calibrated
     assert why_useless(found, 1) is None
 

@@ -60,6 +60,13 @@ def test_variables_and_groups_do_what_they_do_in_the_real_one(mode: str, place: 
         assert bench_conform.in_case(None, mode, case, place) == real, case
 
 
+def test_lines_of_the_log_that_are_read_are_the_real_ones() -> None:
+    """Start, channels, tuner and choices; addresses and counts of point to point aside."""
+    real = bench_conform.recorded_log()
+    assert len(real) > 8
+    assert bench_conform.log_lines(None) == real
+
+
 @pytest.mark.parametrize(
     "asked",
     [

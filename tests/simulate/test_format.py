@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import re
 from pathlib import Path
 
@@ -179,35 +178,13 @@ def test_additive_steps(sim: Sim, small: Small) -> None:
     assert [row.size for row in rows] == [1024, 2048, 3072, 4096]
 
 
-def test_json_file_is_never_overwritten(sim: Sim, small: Small, tmp_path: Path) -> None:
-    """The second run writes FILE.0, as the benchmark does."""
-    node, path = small(), tmp_path / "out.json"
-    for _ in range(2):
-        got = sim.run(node, f"-b 1K -e 4K -f 2 -J {path}")
-    assert f"# Writing JSON output to {path}.0" in got.out
-    for file in (path, Path(f"{path}.0")):
-        data = json.loads(file.read_text())
-        assert data["simulated"] == "true"
-        assert data["rccl_version"] == 22803
-        assert [r["size"] for r in data["results"]] == [1024, 2048, 4096]
-        assert data["results"][0]["out_of_place"].keys() == {"time", "alg_bw", "bus_bw", "nwrong"}
-        assert len(data["config"]["devices"]) == 4
-        assert data["out_of_bounds"] == {"count": 0, "okay": "true"}
-
-
-def test_reporter_files(sim: Sim, small: Small, tmp_path: Path) -> None:
-    """-Z with -X, or -x in the release before; with the Reporter's own slip."""
-    node = small()
-    sim.run(node, f"-b 1K -e 4K -f 2 -N 2 -Z json -X {tmp_path}/r.json")
-    rows = json.loads((tmp_path / "r.json").read_text())
-    assert [r["numCycle"] for r in rows] == [0] * 6 + [1] * 6
-    assert rows[0]["name"] == "AllReduce"
-    assert {r["simulated"] for r in rows} == {1}
-    sim.run(node, f"-b 1K -e 1K -Z csv -x {tmp_path}/r.csv", RCCLTUNE_SIM_BENCHMARK="rtmid")
-    lines = (tmp_path / "r.csv").read_text().splitlines()
-    # rccl-tests' own slip: rows of MPI builds have a field more than the header.
-    assert len(lines[1].split(",")) == len(lines[0].split(",")) + 1
-    assert lines[-1] == "# SIMULATED"
+@pytest.mark.parametrize("option", ["-J out.json", "-Z csv", "-S 1", "-C 1"])
+def test_what_is_not_played_is_refused(sim: Sim, small: Small, option: str) -> None:
+    """A file or column that is asked for and does not come would be missed late."""
+    got = sim.run(small(), f"-b 1K -e 1K {option}")
+    assert (got.code, got.rows) == (64, [])
+    assert f"does not play {option[:2]}" in got.err
+    assert sim.run(small(), "-b 1K -e 1K -C 0").code == 0
 
 
 def test_memory_limit_lowers_the_maximum(sim: Sim) -> None:

@@ -7,10 +7,9 @@ from pathlib import Path
 
 import pytest
 from simulation import Row, Sim, Small, plugin_env
-from wording import lacks
 
 from rccltune.model import InputFileError
-from rccltune.simulate import compile_node, load_node, truth
+from rccltune.simulate import load_node, truth
 
 CARRIED = (
     "effects: [{setting: ring/simple, after: {setting: tree/ll, within: launch}, factor: 2}]\n"
@@ -197,16 +196,6 @@ def test_processes_remember_what_one_process_does(sim: Sim, small: Small) -> Non
     assert halves.code == 0, halves.err
     # No curve of this node asks how many ranks there are.
     assert [r.time_us for r in halves.rows] == [r.time_us for r in one.rows]
-
-
-def test_effects_without_a_history_compile_to_what_they_did(small: Small) -> None:
-    """Old node files, old bytes."""
-    old = compile_node(small("effects: [{setting: tree/ll, mixed: launch, factor: 2.5}]\n"))
-    assert b"\neffect - tree/ll - - - - - - 0 9223372036854775807 2 factor 2.5\n" in old
-    new = compile_node(small(EVERYTHING)).decode()
-    assert lacks(new, "0 after", "tree/ll", "64 1.1") == []
-    assert lacks(new, "0 after", "ring/simple", "1.7") == []
-    assert " 2 first channels\nrow 4\n" in new
 
 
 @pytest.mark.parametrize(

@@ -40,7 +40,9 @@ def test_newest_version_that_the_release_knows_is_used(
     """And a plugin without a known version is not used at all."""
     node, order = small(rccl=release), ORDERS[release]
     all_of_them = sim.run(node, "-b 8 -e 8", NCCL_TUNER_PLUGIN=sim.plugin(), **TUNING)
-    assert f"TUNER/Plugin: Using TestPlugin (v{order[0]})" in all_of_them.err
+    # RCCL 2.27.7 does not say which version it took.
+    says = "tuner plugin TestPlugin" if release == "2.27.7" else "TestPlugin (v{})"
+    assert f"TUNER/Plugin: Using {says.format(order[0])}" in all_of_them.err
     for version in range(2, 7):
         one = sim.run(
             node,
@@ -49,7 +51,7 @@ def test_newest_version_that_the_release_knows_is_used(
             TESTPLUGIN_ANSWER="tree/ll",
             **TUNING,
         )
-        loaded = f"Using TestPlugin (v{version})" in one.err
+        loaded = f"Using {says.format(version)}" in one.err
         assert loaded == (version in order)
         assert one.times[8] == pytest.approx(20 if loaded else 30, rel=0.01)
         if not loaded:
@@ -349,22 +351,6 @@ def test_msccl_and_mscclpp_on_spx(sim: Sim) -> None:
     assert run(2**20) == pytest.approx(27.4, rel=0.15)
 
 
-def test_dda_takes_small_calls_of_eight_ranks(sim: Sim) -> None:
-    """RCCL 2.30.4 and later, unless switched off or NCCL_ALGO is set."""
-    env = {"RCCLTUNE_SIM_RELEASE": "2.30.4", "RCCLTUNE_SIM_BENCHMARK": "rtnew"}
-
-    def run(**more: str) -> dict[int, str]:
-        arguments = "-b 8M -e 16M -f 2 -A 1"
-        return sim.run("mi300x-spx-nps1", arguments, **env, **more).settings
-
-    assert run()[2**23].startswith("dda-ipc/")
-    assert run()[2**24].startswith("ring/")
-    assert run(RCCL_DDA_ENABLE="0")[2**23].startswith("ring/")
-    assert run(NCCL_ALGO="Ring")[2**23].startswith("ring/")
-    cpx = sim.run("mi300x-cpx-nps4", "-b 1M -e 1M -A 1", **env).settings
-    assert cpx[2**20].startswith("ring/")
-
-
 def test_own_bypass_of_a_node_file(sim: Sim, small: Small) -> None:
     """A trap for rules: a window that no tuner reaches."""
     node = small(
@@ -374,46 +360,6 @@ def test_own_bypass_of_a_node_file(sim: Sim, small: Small) -> None:
     got = sim.run(node, "-b 1K -e 8K -f 2")
     assert [got.times[2048], got.times[4096]] == [5, 5]
     assert min(got.times[1024], got.times[8192]) > 20
-
-
-def test_built_in_csv_tuner(sim: Sim, small: Small, tmp_path: Path) -> None:
-    """RCCL's own reading of a rule file (facts 3), newer form."""
-    rules = tmp_path / "rules.csv"
-    rules.write_text(
-        "colltype,minbytes,maxbytes,algorithm,protocol,channels,nNodes,nRanks\n"
-        "# a comment\n"
-        "allreduce,0,2048,tree,ll128,-1,1,4\n"
-        "allreduce,0,1024,tree,ll,8,1,4,-1,-1\n"
-        "allreduce,0,4096,tree,ll,-1,1,99\n"
-    )
-    node = small(rccl="2.30.4")
-    env = {"NCCL_TUNER_CONFIG_FILE": str(rules), **TUNING}
-    got = sim.run(node, "-b 1K -e 2K -f 2", **env)
-    # ll128 cannot be chosen: the search goes on.
-    assert ran(got) == {1024: "tree/ll", 2048: "ring/ll"}
-    assert lacks(got.err, "CSV") == []
-    assert "TUNER/CsvTuner: Loaded 3 tuning configurations" in got.err
-    assert (
-        lacks(got.err, "TUNER/CsvTuner", "bytes=1024", "algo=tree", "proto=ll", "channels=8") == []
-    )
-    forced = sim.run(node, "-b 1K -e 2K -f 2", RCCL_LL128_FORCE_ENABLE="1", **env)
-    assert ran(forced) == {1024: "tree/ll128", 2048: "tree/ll128"}
-    # Any external plugin replaces it; "none" switches all of it off; older releases have none.
-    plugin = sim.run(node, "-b 1K -e 1K", NCCL_TUNER_PLUGIN=sim.plugin(), **env)
-    assert ran(plugin) == {1024: "ring/ll"}
-    assert ran(sim.run(node, "-b 1K -e 1K", NCCL_TUNER_PLUGIN="none", **env)) == {1024: "ring/ll"}
-    assert ran(sim.run(small(), "-b 1K -e 1K", **env)) == {1024: "ring/ll"}
-
-
-def test_old_csv_tuner_reads_a_header_row_as_a_rule(sim: Sim, small: Small, tmp_path: Path) -> None:
-    """Why no header row is ever written."""
-    rules = tmp_path / "rules.csv"
-    rules.write_text("colltype,minbytes,maxbytes,algorithm,protocol,channels,nNodes,nRanks\n")
-    text = small().read_text().replace("channels: 32", "csv_tuner: old\n  channels: 32", 1)
-    path = small()
-    path.write_text(text)
-    got = sim.run(path, "-b 1K -e 1K", NCCL_TUNER_CONFIG_FILE=str(rules), **TUNING)
-    assert "Loaded 1 tuning configurations" in got.err
 
 
 def test_plugin_names(sim: Sim, small: Small, tmp_path: Path) -> None:

@@ -137,10 +137,10 @@ def test_compiled_form_is_ascii_and_ends_with_end(small: Small) -> None:
     path = small()
     path.write_text(text, encoding="utf-8")
     compiled = compile_node(path).decode("ascii")
-    assert compiled.startswith("rccltune-node 1\n")
+    assert compiled.startswith("rccltune-node 2\n")
     assert compiled.endswith("\nend\n")
     assert "ein%20Artikel,%205%20%C2%B5s" in compiled
-    assert "measured 8 1048576" in compiled
+    assert " 1 8 1048576 " in compiled
 
 
 def test_compiled_form_that_was_cut_off_is_refused(sim: Sim, small: Small) -> None:
@@ -193,7 +193,7 @@ def test_a_curve_may_be_measured_in_part(small: Small) -> None:
         "     source: x, points: [[8, 1], [64, 2], [128, 3]]}\n"
     )
     assert load_node(small(more)).curves[6].measured == (64, 128)
-    assert " measured 64 128 x" in compile_node(small(more)).decode("ascii")
+    assert " 1 64 128 x" in compile_node(small(more)).decode("ascii")
 
 
 def test_variants_hold_where_all_conditions_do(small: Small) -> None:
@@ -207,6 +207,7 @@ def test_variants_hold_where_all_conditions_do(small: Small) -> None:
             "  - {name: d, when: {gpus: true, set: [Y]}}\n"
             "  - {name: e, when: {patch: p}}\n"
             "  - {name: f, when: {beside: all_gather}}\n"
+            "  - {name: g, when: {set: [Z], without: [a, f]}}\n"
         )
     )
     assert variants_holding(node, {}) == ()
@@ -218,6 +219,8 @@ def test_variants_hold_where_all_conditions_do(small: Small) -> None:
     assert variants_holding(node, {}, patches=("p",)) == ("e",)
     assert variants_holding(node, {}, beside=("all_gather",)) == ("f",)
     assert variants_holding(node, {}, beside=("all_reduce",)) == ()
+    assert variants_holding(node, {"Z": "1"}) == ("g",)
+    assert variants_holding(node, {"Z": "1"}, beside=("all_gather",)) == ("f",)
 
 
 def test_fill_keeps_the_shape_of_what_is_known() -> None:

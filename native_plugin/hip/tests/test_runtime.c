@@ -186,6 +186,28 @@ static void test_topology(void)
     }
 }
 
+/* Another board where it is asked for: of 64 partitions 7 links inside the OAM and 7 to others; two
+ * links between any two. */
+static void test_other_boards(void)
+{
+    static const struct {
+        const char *links, *count;
+        int n;
+    } rows[] = {{"sparse", "count=\"1\"", 14}, {"double", "count=\"2\"", 63}};
+    set_node(64, 8);
+    hipSetDevice(5);
+    for (int i = 0; i < 2; i++) {
+        int n = 0;
+        setenv("RCCLTUNE_HIP_LINKS", rows[i].links, 1);
+        char *text = rccltune_hip_topology();
+        for (char *at = text; at != NULL && (at = strstr(at, rows[i].count)) != NULL; at++)
+            n++;
+        CHECK(n == rows[i].n);
+        free(text);
+    }
+    unsetenv("RCCLTUNE_HIP_LINKS");
+}
+
 int main(void)
 {
     test_devices();
@@ -194,6 +216,7 @@ int main(void)
     test_handles();
     test_launches();
     test_topology();
+    test_other_boards();
     CHECK(hipMemCreate() == HIP_NOT_SUPPORTED);
     return check_failures != 0;
 }

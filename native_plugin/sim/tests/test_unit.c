@@ -48,8 +48,6 @@ static void test_releases(void)
     CHECK(rccl_family(22203)->newest_abi == 3);
     CHECK(rccl_family(22709)->newest_abi == 4);
     CHECK(rccl_family(23102)->newest_abi == 6);
-    CHECK(rccl_family(22203)->n_algorithms == 6);
-    CHECK(rccl_family(22606)->n_algorithms == 7);
 }
 
 static int masks(const char *text, bool grammar, uint8_t *out)
@@ -166,17 +164,17 @@ static void test_node(const char *path)
     struct node node;
     CHECK(node_parse(data, length, &node, message, sizeof message));
     CHECK(strcmp(node.product, "AMD Instinct MI300X") == 0);
-    CHECK(node.ranks == 8 && node.n_curves == 2 && node.n_effects == 8 && node.n_faults == 5);
-    CHECK(node.rcclx && node.wrong_share == 0.5);
+    CHECK(node.ranks == 8 && node.n_curves == 2 && node.n_effects == 8 && node.n_faults == 6);
+    CHECK(node.n_bypasses == 2 && strcmp(node.bypasses[1].limit, "LIMIT") == 0);
     CHECK(node.spreads[SPREAD_BLOCK].n == 0 && node.spreads[SPREAD_LAUNCH].n == 2);
     CHECK(node.spreads[SPREAD_LAUNCH].log_value[0] == 0.4);
     CHECK(node.spreads[SPREAD_SETTING].n == 1);
     struct manner manner = {.graph = 2, .threads = 8, .gpus = 2};
     settle_variants(&node, &manner);
-    CHECK(!node.variants[0].holds && node.variants[1].holds);
+    CHECK(!node.variants[0].holds && node.variants[1].holds && !node.variants[2].holds);
     manner.graph = 1; /* captured, and launched once */
     settle_variants(&node, &manner);
-    CHECK(!node.variants[1].holds);
+    CHECK(!node.variants[1].holds && node.variants[2].holds);
     manner = (struct manner){.graph = 2, .threads = 8, .gpus = 1};
     settle_variants(&node, &manner);
     CHECK(!node.variants[1].holds);
@@ -222,26 +220,28 @@ static void test_node(const char *path)
     CHECK_NEAR(true_time(&node, &s, NULL), 286 * sqrt(2), 1e-6);
     s.what.algorithm = ALGO_RING;
     CHECK(true_time(&node, &s, NULL) < 0);
-    CHECK(!parses("rccltune-node 1\nend\n", "missing"));
-    CHECK(!parses("rccltune-node 2\nend\n", "format"));
-    CHECK(!parses("rccltune-node 1\nname a b\nend\n", "too many"));
-    CHECK(!parses("rccltune-node 1\npoint 1 1\nend\n", "belongs to nothing"));
-    CHECK(!parses("rccltune-node 1\nname a\n", "cut off"));
-    CHECK(!parses("rccltune-node 1\nrow 3\nend\n", "outside"));
-    CHECK(!parses("rccltune-node 1\nspread launch 8 1.5\nend\n", "out of range"));
-    CHECK(!parses("rccltune-node 1\nspread other 8 0.5\nend\n", "name is unknown"));
-    CHECK(!parses("rccltune-node 1\nspread sigma 8 0\nspread sigma 8 0\nend\n", "ascend"));
+    CHECK(!parses("rccltune-node 2\nend\n", "missing"));
+    CHECK(!parses("rccltune-node 1\nend\n", "format"));
+    CHECK(
+        !parses("rccltune-node 2\nvariant a\nwhen without - b 0 - -\nend\n", "not defined above"));
+    CHECK(!parses("rccltune-node 2\nname a b\nend\n", "too many"));
+    CHECK(!parses("rccltune-node 2\npoint 1 1\nend\n", "belongs to nothing"));
+    CHECK(!parses("rccltune-node 2\nname a\n", "cut off"));
+    CHECK(!parses("rccltune-node 2\nrow 3\nend\n", "outside"));
+    CHECK(!parses("rccltune-node 2\nspread launch 8 1.5\nend\n", "out of range"));
+    CHECK(!parses("rccltune-node 2\nspread other 8 0.5\nend\n", "name is unknown"));
+    CHECK(!parses("rccltune-node 2\nspread sigma 8 0\nspread sigma 8 0\nend\n", "ascend"));
     node_free(&node);
     free(data);
 }
 
 static void test_shifts_that_make_no_sense(void)
 {
-    const char *start = "rccltune-node 1\nfault shift - - - - - - - - 0 9 -1 1";
+    const char *start = "rccltune-node 2\nfault shift - - - - - - - - 0 9 -1 1";
     char text[128];
-    snprintf(text, sizeof text, "%s 0\nend\n", start);
-    CHECK(!parses(text, "a shift is of no pass"));
-    snprintf(text, sizeof text, "%s 2\nend\n", start);
+    snprintf(text, sizeof text, "%s 0 0 segv - -\nend\n", start);
+    CHECK(!parses(text, "a shift is of one pass"));
+    snprintf(text, sizeof text, "%s -2 0 segv - -\nend\n", start);
     CHECK(!parses(text, "out of range"));
     snprintf(text, sizeof text, "%s\nend\n", start);
     CHECK(!parses(text, "a word is missing"));
@@ -252,17 +252,16 @@ static void test_effects_that_make_no_sense(void)
     static const struct {
         const char *words, *said;
     } rows[] = {
-        {"1 after launch tree/ll factor 2", "one thing alone"},
-        {"0 after launch tree/ll after pass tree/ll factor 2", "one thing alone"},
-        {"0 after launch - factor 2", "neither"},
-        {"0 after launch factor 2", "neither"},
-        {"0 after ever tree/ll factor 2", "name is unknown"},
-        {"0 first first factor 2", "twice"},
-        {"0 first", "a word is missing"},
+        {"1 launch tree/ll 0 factor 2 1 1", "one thing alone"},
+        {"0 launch - 0 factor 2 1 1", "after a setting"},
+        {"0 - tree/ll 0 factor 2 1 1", "after a setting"},
+        {"0 launch 0 factor 2 1 1", "neither"},
+        {"0 ever tree/ll 0 factor 2 1 1", "name is unknown"},
+        {"0 - - 1", "a word is missing"},
     };
     char text[256];
     for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
-        snprintf(text, sizeof text, "rccltune-node 1\neffect - - - - - - - - 0 9 %s\nend\n",
+        snprintf(text, sizeof text, "rccltune-node 2\neffect - - - - - - - - 0 9 %s\nend\n",
                  rows[i].words);
         CHECK(!parses(text, rows[i].said));
     }
