@@ -180,8 +180,12 @@ def _text(done: Tuned) -> Laid:
         lines.append(f"Behind them {len(base.rules)} rows of {base.place}")
     if rows:
         lines.append(f"To use it now: source {shlex.quote(str(done.exports.resolve()))}")
-    for one in others:
-        lines += _in_environment(one, files[one.path])
+    for one in beside:
+        emitted = files[one.path]
+        if one in others:
+            lines += _in_environment(one, emitted)
+        else:
+            lines.append(f"{_exports(emitted)}: no gain is certain after {one.n_launches} launches")
     lines.append(f"The page to mail: {done.report.path}")
     lines.append(f"Figures: {done.figures}; all of it: {done.folder}")
     return lay(lines)
@@ -203,7 +207,7 @@ def _in_environment(one: Verified, emitted: Emitted) -> list[str]:
     """The second pair of files: first what it costs, then what it gains."""
     from rccltune import variants
 
-    exports = " ".join(f"{name}={value}" for name, value in one.needs)
+    exports = _exports(emitted)
     spec, _ = variants.read_catalog(None).find(emitted.environment or "")
     lines = [f"Or with {exports} in the job's environment, verified too:"]
     if spec.costs is not None:
@@ -213,6 +217,10 @@ def _in_environment(one: Verified, emitted: Emitted) -> list[str]:
         path = shlex.quote(str(emitted.environment_path.resolve()))
         lines.append(f"To use that instead: source {path}")
     return lines
+
+
+def _exports(emitted: Emitted) -> str:
+    return " ".join(f"{name}={value}" for name, value in emitted.needs)
 
 
 def _rules(one: Verified) -> list[str]:

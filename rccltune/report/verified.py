@@ -10,10 +10,21 @@ from typing import Final
 from rccltune import session
 from rccltune.model import Collective, Curve, Rule, Verdict, View
 from rccltune.rules import RuleFile, read_rules
-from rccltune.verify import ConditionFile, Cut, StandingFile, VerdictFile, verdict_files
+from rccltune.verify import (
+    CANDIDATES,
+    FOLDER,
+    ConditionFile,
+    Cut,
+    EnvironmentGainFile,
+    StandingFile,
+    VerdictFile,
+    verdict_files,
+)
 
 AS_SWEPT: Final = "as swept"
 _AGAIN: Final = "delete it; rccltune verify writes it again without measuring anew."
+# Folders of a session whose rule files no job uses.
+_NOT_USED: Final = (CANDIDATES, FOLDER)
 # Rule files of a session by their names.
 Files = Mapping[str, RuleFile]
 
@@ -37,6 +48,10 @@ class Verification:
     """What verdict.json says.
 
     Attributes:
+        name: of the rule file in the session; ``channels-32/rccl_tuner.csv`` of one for an
+            environment.
+        needs: what the rules need of the job's environment, name and value.
+        gains: where that alone is faster, of a file for an environment.
         is_current: the rules that stood are those that the session's file has now.
         verdicts: of all conditions.
         own: of the sweep's own condition.
@@ -45,6 +60,9 @@ class Verification:
     """
 
     path: str
+    name: str
+    needs: Mapping[str, str]
+    gains: tuple[EnvironmentGainFile, ...]
     is_current: bool
     simulated: bool
     n_before: int
@@ -58,6 +76,15 @@ class Verification:
     conditions: tuple[str, ...]
     hits: int
     misses: int
+
+    @property
+    def is_of_site(self) -> bool:
+        """Whether its rules are for the site as it is, and not for another environment."""
+        return not _in_folder(self.name)
+
+
+def _in_folder(name: str) -> bool:
+    return len(Path(name).parts) > 1
 
 
 def verifications(folder: Path, files: Files, views: set[View]) -> Iterator[Verification]:
@@ -74,7 +101,7 @@ def verifications(folder: Path, files: Files, views: set[View]) -> Iterator[Veri
     for path in verdict_files(folder):
         read = session.read_derived(folder, path.name, VerdictFile, hint=_AGAIN)
         if read is not None:
-            yield _read(read, files, views)
+            yield _read(read, name_of(Path(read.path or ""), folder), files, views)
 
 
 def rule_files(folder: Path) -> Files:
@@ -84,12 +111,24 @@ def rule_files(folder: Path) -> Files:
         SessionError: one cannot be read.
     """
     with session.disk_errors(folder):
-        return {path.name: read_rules(path.read_bytes()) for path in rule_paths(folder)}
+        return {name_of(path, folder): read_rules(path.read_bytes()) for path in rule_paths(folder)}
 
 
 def rule_paths(folder: Path) -> list[Path]:
-    """Where a session's rule files lie."""
-    return sorted(folder.glob("rccl_tuner*.csv"))
+    """Where a session's rule files lie: those for the site, then those for an environment."""
+    apart = (path for path in folder.glob("*/rccl_tuner*.csv") if path.parent.name not in _NOT_USED)
+    return [*sorted(folder.glob("rccl_tuner*.csv")), *sorted(apart)]
+
+
+def name_of(path: Path, folder: Path) -> str:
+    """A rule file's name in a session, be the session moved since.
+
+    Args:
+        path: as it was when somebody wrote it down.
+        folder: the session.
+    """
+    inside = folder / path.parent.name / path.name
+    return f"{path.parent.name}/{path.name}" if inside.is_file() else path.name
 
 
 def views_of(curves: Sequence[Curve]) -> set[View]:
@@ -116,7 +155,7 @@ def joined(found: Sequence[Verification]) -> Verification:
     )
 
 
-def _read(said: VerdictFile, files: Files, views: set[View]) -> Verification:
+def _read(said: VerdictFile, name: str, files: Files, views: set[View]) -> Verification:
     # Imported files say less of their views than a benchmark that was started does.
     alone = len(said.conditions) == 1 and not any(one.view in views for one in said.verdicts)
     own = tuple(one for one in said.verdicts if alone or one.view in views)
@@ -124,7 +163,10 @@ def _read(said: VerdictFile, files: Files, views: set[View]) -> Verification:
     stood = tuple(_stood(one, own, swept) for one in said.standings)
     return Verification(
         path=said.path or "",
-        is_current=_is_current(stood, files, said),
+        name=name,
+        needs=said.needs,
+        gains=said.environment_gains,
+        is_current=_is_current(stood, files.get(name), said),
         simulated=said.simulated,
         n_before=said.rules_before,
         n_after=said.rules,
@@ -158,9 +200,8 @@ def _stood(rule: StandingFile, own: tuple[Verdict, ...], swept: ConditionFile | 
     )
 
 
-def _is_current(stood: tuple[Stood, ...], files: Files, said: VerdictFile) -> bool:
+def _is_current(stood: tuple[Stood, ...], file: RuleFile | None, said: VerdictFile) -> bool:
     """Whether the file that was verified has just the rules that were."""
-    file = files.get(Path(said.path or "").name)
     if file is None:
         return False
     verified = {same(one.rule) for one in stood if one.stands}

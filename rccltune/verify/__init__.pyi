@@ -39,6 +39,7 @@ from .swept import Swept as Swept
 from .swept import swept_of as swept_of
 from .verdict_store import CANDIDATES as CANDIDATES
 from .verdict_store import ConditionFile as ConditionFile
+from .verdict_store import EnvironmentGainFile as EnvironmentGainFile
 from .verdict_store import FactorFile as FactorFile
 from .verdict_store import Refused as Refused
 from .verdict_store import StandingFile as StandingFile

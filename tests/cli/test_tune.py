@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import html
 import json
 import re
 from pathlib import Path
@@ -185,6 +186,12 @@ def test_an_environment_that_wins_more_has_files_of_its_own(
     ]
     names = [one["variant"]["name"] for one in launches if "variant" in one]
     assert set(names) == {"tuned", "tuned-needs"}
+    # The page that goes to others has both pairs, wherever the session lies by then.
+    SESSION.rename("moved")
+    assert run(["report", "moved", "--force"]) == 0
+    page = html.unescape(Path("moved/report.html").read_text(encoding="utf-8"))
+    assert lacks(page, "With NCCL_MIN_NCHANNELS=32 in the job's environment, verified too") == []
+    assert f"Put channels-32/{own.name} where" in page
 
 
 @pytest.mark.parametrize(("factor", "wins"), [(0.94, True), (0.995, False)])
@@ -226,6 +233,9 @@ def test_an_environment_that_wins_without_any_rule_is_verified_alone(
     # Launches of the site and of the environment in turns, one of each with its results checked.
     assert verdict["launches"] == 2 * (8 + 1)
     assert f"source {other.with_suffix('.env').resolve()}" in said.out
+    page = html.unescape((SESSION / "report.html").read_text(encoding="utf-8"))
+    assert "Nothing is to be won here in the environment as it is" in page
+    assert "without a rule, between" in page
 
 
 @pytest.mark.long

@@ -68,6 +68,9 @@ def verified(two: PlotInput, *cuts: Cut, is_current: bool = True) -> PlotInput:
     )
     known = Verification(
         path="rccl_tuner.csv",
+        name="rccl_tuner.csv",
+        needs={},
+        gains=(),
         is_current=is_current,
         simulated=False,
         n_before=1,

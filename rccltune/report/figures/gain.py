@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 from itertools import pairwise
-from pathlib import Path
 from typing import Final
 
 from rccltune.model import Judgement, Verdict, View, format_size
@@ -92,7 +91,7 @@ def _proven(scene: Scene) -> tuple[Point, ...]:
     worst: dict[int, Verdict] = {}
     gone: dict[int, str] = {}
     for known in scene.given.verified:
-        for one in known.own if known.is_current else ():
+        for one in known.own if known.is_current and known.is_of_site else ():
             if _is_of(one, scene):
                 held = worst.setdefault(one.nbytes, one)
                 worst[one.nbytes] = min(held, one, key=_ratio)
@@ -174,12 +173,14 @@ def _verified(
     x = axes.sizes_axis(sizes)
     drawn = [v for v in mine if v.nbytes in set(shown) and v.view in views]
     columns = [{v.nbytes: _said(v) for v in mine if v.view == view} for view in views]
-    file = Path(known.path).name or "a file that was left as it was"
+    file = known.name or "a file that was left as it was"
+    needs = " ".join(f"{name}={value}" for name, value in known.needs.items())
+    inside = f", in an environment with {needs}" if needs else ""
     old = "" if known.is_current else " It was of other rules than the session's file has now."
     made = figure(
         frame,
         kind,
-        title="verified, with the rules against the library's own choice",
+        title=f"verified, with the rules against the library's own choice{inside}",
         words=f"Above 1 is faster with the rules. {_TURNS}, in {known.n_launches} launches.{old}",
         x=x,
         y=axes.ratios_axis(
@@ -215,7 +216,7 @@ def _said(verdict: Verdict) -> str:
 
 def _bands(scene: Scene, low: float, high: float) -> tuple[tuple[str, tuple[Band, ...]], ...]:
     for known in scene.given.verified:
-        if known.is_current and any(_is_of(v, scene) for v in known.own):
+        if known.is_current and known.is_of_site and any(_is_of(v, scene) for v in known.own):
             return _rules(known, scene, low, high)
     return ()
 

@@ -30,6 +30,7 @@ from rccltune.report.plots import plot_input
 from rccltune.report.verified import (
     Verification,
     joined,
+    name_of,
     rule_paths,
     verifications,
     views_of,
@@ -58,13 +59,20 @@ class Rules:
     """A rule file of the session.
 
     Attributes:
+        name: in the session; ``channels-32/rccl_tuner.csv`` of one for an environment.
         predicted: what the file says of scales that nobody measured.
     """
 
     path: Path
+    name: str
     text: str
     file: RuleFile
     predicted: Mapping[Scale, str]
+
+    @property
+    def is_of_site(self) -> bool:
+        """Whether it is for the site as it is, and not for another environment."""
+        return self.name == self.path.name
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -122,16 +130,19 @@ class Found:
 
     @property
     def verification(self) -> Verification | None:
-        """All that is of the files as they are; else the first, which counts for nothing."""
-        current = [verified for verified in self.verifications if verified.is_current]
-        return joined(current) if current else next(iter(self.verifications), None)
+        """All that is of the site's files as they are; else the first, which counts for nothing."""
+        own = [verified for verified in self.verifications if verified.is_of_site]
+        current = [verified for verified in own if verified.is_current]
+        return joined(current) if current else next(iter(own), None)
 
-    def is_proven(self, name: str) -> bool:
-        """Whether the rule file of that name, as it is now, stood in its verification."""
-        return any(
-            verified.is_current and Path(verified.path).name == name
-            for verified in self.verifications
-        )
+    @property
+    def environments_verified(self) -> tuple[Verification, ...]:
+        """Of files for another environment, as they are."""
+        return tuple(v for v in self.verifications if v.is_current and not v.is_of_site)
+
+    def verified_as(self, name: str) -> Verification | None:
+        """That of the rule file of a name, as the file is now."""
+        return next((v for v in self.verifications if v.is_current and v.name == name), None)
 
     @property
     def is_cut_short(self) -> bool:
@@ -167,9 +178,9 @@ def gather(
     environments = environments_of(done, choice, choosing) if choice else ()
     limits = bounded(done)
     launches = session.read_launches(folder)
-    rules = tuple(_rules(path) for path in rule_paths(folder))
+    rules = tuple(_rules(path, folder) for path in rule_paths(folder))
     verified = tuple(
-        verifications(folder, {made.path.name: made.file for made in rules}, views_of(done.curves))
+        verifications(folder, {made.name: made.file for made in rules}, views_of(done.curves))
     )
     search = session.read_derived(folder, SEARCH_FILE, SearchFile)
     return Found(
@@ -223,11 +234,12 @@ def _choice(done: FitDone, choosing: ChoiceOptions) -> tuple[Choice | None, str]
         return None, error.message
 
 
-def _rules(path: Path) -> Rules:
+def _rules(path: Path, folder: Path) -> Rules:
     content = content_of(path)
     text = grammar.text_of(content)
     file = read_rules(content)
-    return Rules(path=path, text=text, file=file, predicted=_predicted(text))
+    name = name_of(path, folder)
+    return Rules(path=path, name=name, text=text, file=file, predicted=_predicted(text))
 
 
 def _predicted(text: str) -> dict[Scale, str]:

@@ -35,7 +35,25 @@ def headline(found: Found) -> Headline:
     if unproven(found):
         made = _doubted(found, made)
     claim = f"SIMULATED: {made.claim}" if found.simulated else made.claim
-    return Headline(claim=claim, points=(*made.points, *_common(found)), tiles=made.tiles)
+    points = (*made.points, *_in_environments(found), *_common(found))
+    return Headline(claim=claim, points=points, tiles=made.tiles)
+
+
+def _in_environments(found: Found) -> list[str]:
+    """What the second pair of files gains: it is no part of the claim, since it costs something."""
+    points = []
+    for known in found.environments_verified:
+        needs = " ".join(f"{name}={value}" for name, value in known.needs.items())
+        standing = [one for one in known.stood if one.stands and one.verdicts]
+        gains = [_claim(name, mine) for name, mine in _by_collective(standing).items()]
+        gains += [
+            f"{one.collective.value} is {one.gain.ratio:.2f} {_VERIFIED} without a rule, between "
+            f"{format_span(one.min_nbytes, one.max_nbytes).replace(' to ', ' and ')}."
+            for one in known.gains
+        ]
+        if gains:
+            points.append(f"With {needs} in the job's environment, verified too: {' '.join(gains)}")
+    return points
 
 
 def _doubted(found: Found, made: Headline) -> Headline:
@@ -224,10 +242,12 @@ def chosen(found: Found) -> Headline:
             points=(f"Why there are no rules: {found.why_none}.",),
         )
     if not zones:
+        as_it_is = " in the environment as it is" if found.environments_verified else ""
+        again = (_unverified(found),) if found.verification or unproven(found) else ()
         return Headline(
-            claim=f"Nothing is to be won here: no setting beats {baseline_of(found)} by what a "
-            "rule must gain.",
-            points=("No rule is written: there is nothing to use.", _unverified(found)),
+            claim=f"Nothing is to be won here{as_it_is}: no setting beats {baseline_of(found)} by "
+            "what a rule must gain.",
+            points=("No rule is written: there is nothing to use.", *again),
         )
     gaining = [zone for zone in zones if zone.gain is not None]
     if not gaining:
@@ -265,7 +285,7 @@ def _foreign(found: Found, zones: Sequence[Zone]) -> tuple[str, ...]:
     """That a rule file holds what would not be chosen now."""
     own = {(zone.target.collective, zone.target.scale.n_ranks) for zone in zones}
     said = []
-    for one in found.rules:
+    for one in (rules for rules in found.rules if rules.is_of_site):
         foreign = [
             rule
             for rule in one.file.rules

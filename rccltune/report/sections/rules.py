@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
-from pathlib import Path
 
 from rccltune.model import Proof, Rule, Scale, Zone, format_last, format_size, format_span
 from rccltune.report.records import Block, Column, Items, Part, Section, Table, Words
@@ -75,8 +74,10 @@ def _files(found: Found, zones: tuple[Zone, ...]) -> list[Block]:
     blocks: list[Block] = []
     for one in found.rules:
         if not one.file.rules:
-            blocks.append(Words(text=f"{one.path.name} has no rule: the library chooses."))
+            blocks.append(Words(text=f"{one.name} has no rule: the library chooses."))
             continue
+        # What the sweep saw is of the site as it is.
+        seen = zones if one.is_of_site else ()
         waits = {
             number
             for number, rule in enumerate(one.file.rules)
@@ -85,11 +86,11 @@ def _files(found: Found, zones: tuple[Zone, ...]) -> list[Block]:
         rows = [
             (
                 scale_of(rule),
-                _row(rule, stood_of(found, rule, one.path.name), zones, fallback=number in waits),
+                _row(rule, stood_of(found, rule, one.name), seen, fallback=number in waits),
             )
             for number, rule in enumerate(one.file.rules[:_MOST_RULES])
         ]
-        blocks += _tables(rows, f"of {one.path.name}", found, len(one.file.rules))
+        blocks += _tables(rows, f"of {one.name}", found, len(one.file.rules))
         blocks += [
             Words(text=f"The rules for {scale} are EXTRAPOLATED: {remark}.", loud=True)
             for scale, remark in one.predicted.items()
@@ -248,8 +249,8 @@ def _swept(zone: Zone | None) -> str:
 
 def stood_of(found: Found, rule: Rule, file: str) -> Stood | None:
     """What the verification of a file says of a rule, None where it was of other rules."""
-    mine = (one for one in found.verifications if Path(one.path).name == file and one.is_current)
-    stood = (one for known in mine for one in known.stood)
+    known = found.verified_as(file)
+    stood = known.stood if known else ()
     return next((one for one in stood if same(one.rule) == same(rule)), None)
 
 

@@ -20,7 +20,7 @@ _WITHOUT: Final = f"{READING_RULES} and later read the file without it"
 
 def use_section(found: Found) -> Section:
     """What to type, and the files themselves, so that the page alone is enough."""
-    parts = [_use(found, one) for one in found.rules if one.file.rules]
+    parts = [_use(found, one) for one in found.rules if one.file.rules or one.file.needs]
     if not parts:
         words = "There is no rule, so there is nothing to use: the library chooses as before."
         if any(zone.setting for zone in found.drawn.zones) and not found.rules:
@@ -40,10 +40,13 @@ def _use(found: Found, rules: Rules) -> Part:
         if is_harmless(name, value)
     )
     placement = dict(rules.file.requires).get("placement")
-    steps = [
-        f"Put {rules.path.name} where every node of the job can read the same file.",
+    loads = [
+        f"Put {rules.name} where every node of the job can read the same file.",
         f"export NCCL_TUNER_CONFIG_FILE=/path/to/{rules.path.name}",
         f'export NCCL_TUNER_PLUGIN="$(rccltune plugin --path)"  ({_WITHOUT})',
+    ]
+    steps = [
+        *(loads if rules.file.rules else []),
         *([f"export {needs}  (what the rules were measured with)"] if needs else []),
         *(
             f"The rules also need {name}={value}. It may load code or open files: set it only if "
@@ -51,10 +54,12 @@ def _use(found: Found, rules: Rules) -> Part:
             for name, value in asked
         ),
         *([f"export RCCLTUNE_PLACEMENT={placement}  (the plugin reads it)"] if placement else []),
-        "Start the job. RCCLTUNE_LOG=summary prints which rules were hit; rccltune why reads it.",
+        "Start the job. RCCLTUNE_LOG=summary prints which rules were hit; rccltune why reads it."
+        if rules.file.rules
+        else "Start the job: there is no rule, and nothing to load.",
         "To go back: unset these variables. Nothing was installed or changed anywhere else.",
     ]
-    if not found.simulated and not found.is_proven(rules.path.name):
+    if not found.simulated and found.verified_as(rules.name) is None:
         steps.insert(0, "First: rccltune verify. Nothing has proven these rules so far.")
     if unproven(found):
         steps[0] = "Do not: the verification of these rules did not confirm them."
@@ -70,7 +75,7 @@ def _use(found: Found, rules: Rules) -> Part:
         blocks.append(
             Words(text=f"The plugin takes the file only where {requires}; elsewhere it refuses.")
         )
-    return Part(title=rules.path.name, blocks=tuple(blocks))
+    return Part(title=rules.name, blocks=tuple(blocks))
 
 
 def _file(caption: str, text: str, path: Path) -> Code:
