@@ -279,7 +279,8 @@ def _export(name: str, value: str) -> str:
 
 
 def _not_exported(one: Environment) -> Iterator[str]:
-    why = one.against or "another one gains more"
+    own = "it has a pair of files of its own" if one.recommended else "another one gains more"
+    why = one.against or own
     yield from _said(f"{one.variant.name}: not exported, since {why}.")
     yield from _findings(one)
     for name, value in one.variant.environment:

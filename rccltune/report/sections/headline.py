@@ -101,6 +101,7 @@ def _verified(known: Verification) -> Headline:
     by_collective = _by_collective(standing)
     claims = [_claim(collective, mine) for collective, mine in by_collective.items()]
     n = len(standing)
+    was = "was" if known.n_before == 1 else "were"
     return Headline(
         claim=claims[0] if len(claims) == 1 else _overall(standing),
         points=(*(claims if len(claims) > 1 else ()), how, _judged(known), *_unasked(known, n)),
@@ -109,7 +110,7 @@ def _verified(known: Verification) -> Headline:
             (_most(_verdicts(standing)), "at its best size", "verdict.json"),
             (
                 str(n),
-                f"{'rule wins' if n == 1 else 'rules win'}; {known.n_before} were verified",
+                f"{'rule wins' if n == 1 else 'rules win'}; {known.n_before} {was} verified",
                 "verdict.json",
             ),
             (f"{known.n_launches:,}", "launches of the verification", "verification/"),
