@@ -255,7 +255,13 @@ static bool is_live(const struct survey *survey, const struct gpu *gpu)
     return gpu->n_nodes > 0 || (survey->n_visible == 0 && survey->n_hidden == 0);
 }
 
-/* The GPU at hand when nobody says which: any of them, provided that they are alike. */
+static bool is_before(const struct gpu *gpu, const struct gpu *other)
+{
+    return gpu->domain < other->domain || (gpu->domain == other->domain && gpu->slot < other->slot);
+}
+
+/* The GPU at hand when nobody says which: the first on the bus, provided that all are alike.  The
+ * order of a folder's entries is no order: with one partition gone it said 7 on a socket, or 8. */
 static const struct gpu *common_gpu(const struct survey *survey, struct machine *machine)
 {
     const struct gpu *chosen = NULL;
@@ -269,7 +275,7 @@ static const struct gpu *common_gpu(const struct survey *survey, struct machine 
             unknown(machine, "the GPUs are not alike, and no HIP runtime says which one is ours");
             return NULL;
         }
-        chosen = chosen == NULL ? gpu : chosen;
+        chosen = chosen == NULL || is_before(gpu, chosen) ? gpu : chosen;
     }
     if (chosen == NULL && survey->n_hidden > 0) {
         unknown(machine, "all GPUs are hidden from this process");

@@ -340,7 +340,7 @@ class TextReader:
     def _died(self) -> None:
         """Tables without a summary that end before the size they were asked for, or miss sizes."""
         for table in self.book.tables:
-            run, step = table.run, table.numbers.get("step:", 2)
+            run, step = table.run, table.increment
             if run.ended or not table.n_rows:
                 continue
             largest = table.numbers.get("maxBytes", 0)

@@ -304,13 +304,18 @@ class Table:
                 return self.row(line, [*fields[:at], match[1], match[2], *fields[at + 1 :]])
         return False
 
+    @property
+    def increment(self) -> int:
+        """Factor from size to size, or bytes where below 0."""
+        return self.numbers.get("step:", 2)
+
     def expects(self, nbytes: int) -> int:
         """How well a size continues this table: 2 exactly, 1 possibly, 0 not at all."""
         smallest = self.numbers.get("minBytes")
         if self.n_rows == 0:
             return 1 if smallest is None else 2 * (nbytes <= smallest)
         last = self.run.last_size
-        increment = self.numbers.get("step:", 2)
+        increment = self.increment
         following = last - increment if increment < 0 else last * increment
         # A quarter of slack: all_gather and its kin round sizes down.
         return 2 if last < nbytes <= max(following * 1.25, 1024 if last == 0 else 0) else 0
