@@ -10,7 +10,14 @@ from math import expm1, log
 
 from rccltune.model import Curve, CurvePoint, View, is_gap, limit_of, time_at
 from rccltune.zones.arms import Arm, ChoiceOptions, Group
-from rccltune.zones.launches import Difference, Logs, between_passes, by_launch, difference
+from rccltune.zones.launches import (
+    Difference,
+    Logs,
+    Passes,
+    between_passes,
+    by_launch,
+    difference,
+)
 
 INF = float("inf")
 
@@ -67,6 +74,11 @@ class Line:
             for n, point in self.points.items()
         }
 
+    @cached_property
+    def passes(self) -> dict[int, dict[str, Passes]]:
+        """What those means are known with."""
+        return {n: between_passes(point) for n, point in self.points.items()}
+
     def measured(self, nbytes: int) -> float | None:
         """Time in µs at a measured size."""
         point = self.points.get(nbytes)
@@ -89,7 +101,7 @@ def differences(line: Line, base: Line) -> dict[int, Difference]:
     """The second held against the first, at the sizes in bytes that both have."""
     found = {}
     for n in sorted(line.points.keys() & base.points.keys()):
-        ours, theirs = (between_passes(one.points[n]) for one in (line, base))
+        ours, theirs = line.passes[n], base.passes[n]
         passes = {name: own + theirs[name] for name, own in ours.items() if name in theirs}
         found[n] = difference(line.launches[n], base.launches[n], passes)
     return found
