@@ -15,8 +15,9 @@ from rccltune.zones.launches import (
     Logs,
     Passes,
     between_passes,
-    by_launch,
     difference,
+    kept_by_launch,
+    means,
 )
 
 INF = float("inf")
@@ -70,14 +71,18 @@ class Line:
     def launches(self) -> dict[int, Logs]:
         """Mean log time of each launch, by size; a point that names none is a launch of its own."""
         return {
-            n: by_launch(point) or {f"{id(self)}": log(point.time_us)}
+            n: means(self._kept[n]) or {f"{id(self)}": log(point.time_us)}
             for n, point in self.points.items()
         }
 
     @cached_property
     def passes(self) -> dict[int, dict[str, Passes]]:
         """What those means are known with."""
-        return {n: between_passes(point) for n, point in self.points.items()}
+        return {n: between_passes(kept) for n, kept in self._kept.items()}
+
+    @cached_property
+    def _kept(self) -> dict[int, dict[str, list[float]]]:
+        return {n: kept_by_launch(point) for n, point in self.points.items()}
 
     def measured(self, nbytes: int) -> float | None:
         """Time in µs at a measured size."""
@@ -99,12 +104,10 @@ class Line:
 
 def differences(line: Line, base: Line) -> dict[int, Difference]:
     """The second held against the first, at the sizes in bytes that both have."""
-    found = {}
-    for n in sorted(line.points.keys() & base.points.keys()):
-        ours, theirs = line.passes[n], base.passes[n]
-        passes = {name: own + theirs[name] for name, own in ours.items() if name in theirs}
-        found[n] = difference(line.launches[n], base.launches[n], passes)
-    return found
+    return {
+        n: difference(line.launches[n], base.launches[n], (line.passes[n], base.passes[n]))
+        for n in sorted(line.points.keys() & base.points.keys())
+    }
 
 
 @dataclass(frozen=True)

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from math import log
 from statistics import fmean
 from types import MappingProxyType
@@ -57,6 +58,10 @@ class Passes:
         return Passes(self.variance + other.variance, self.freedom + other.freedom)
 
 
+_NOTHING: Final = Passes()
+_UNKNOWN: Final[Mapping[str, Passes]] = MappingProxyType({})
+
+
 @dataclass(frozen=True, slots=True)
 class Difference:
     """Two settings at one size, launch by launch.
@@ -80,20 +85,22 @@ class Difference:
 
 
 def difference(
-    ours: Logs, theirs: Logs, passes: Mapping[str, Passes] = MappingProxyType({})
+    ours: Logs,
+    theirs: Logs,
+    passes: tuple[Mapping[str, Passes], Mapping[str, Passes]] = (_UNKNOWN, _UNKNOWN),
 ) -> Difference:
     """The second held against the first, in the launches that have both where there are any.
 
     Args:
-        ours: mean log time of each launch, at least of one; see :func:`by_launch`.
+        ours: mean log time of each launch, at least of one; see :func:`means`.
         theirs: likewise.
-        passes: what those means of both are known with, added up, by launch.
+        passes: what those means of either are known with, by launch.
     """
     both = {name for name in ours.keys() & theirs.keys() if name.endswith(PASSES)}
     if both:
         logs = [theirs[name] - ours[name] for name in sorted(both)]
         unit = _variance(logs) if len(logs) > 1 else None
-        known = [passes.get(name, Passes()) for name in both]
+        known = [sum((one.get(name, _NOTHING) for one in passes), _NOTHING) for name in both]
         own = Passes(fmean(one.variance for one in known), fmean(one.freedom for one in known))
         return Difference(fmean(logs), True, 1 / len(logs), unit, len(logs) - 1, own)
     sides = [_ordinary(side) for side in (ours, theirs)]
@@ -113,31 +120,29 @@ def _ordinary(side: Logs) -> list[float]:
     return kept if len(kept) > 1 else list(side.values())
 
 
-def by_launch(point: CurvePoint) -> dict[str, float]:
-    """Mean log time of each launch, of its passes that count.
+def kept_by_launch(point: CurvePoint) -> dict[str, list[float]]:
+    """Log times of each launch, of its passes that count.
 
-    That of a combined launch has the mark of passes behind its name: it alone has other settings
-    too. What one file names alike, as a table of many runs does, were processes of their own.
+    The name of a combined launch has the mark of passes behind it: it alone has other settings too.
+    What one file names alike, as a table of many runs does, were processes of their own.
     """
-    if len(point.launches) == 1:
-        return {_walk_or_launch(point.launches[0]): log(point.launch_times_us[0])}
-    return {name: _centre(logs) for name, logs in _passes(point).items()}
-
-
-def between_passes(point: CurvePoint) -> dict[str, Passes]:
-    """What that mean is known with, as the passes that count tell it."""
-    kept = {name: _kept(logs) for name, logs in _passes(point).items()}
-    return {
-        name: Passes(_variance(logs) / len(logs), len(logs) - 1) if len(logs) > 1 else Passes()
-        for name, logs in kept.items()
-    }
-
-
-def _passes(point: CurvePoint) -> dict[str, list[float]]:
     found: dict[str, list[float]] = {}
     for name, time_us in zip(point.launches, point.launch_times_us, strict=True):
         found.setdefault(_walk_or_launch(name), []).append(log(time_us))
-    return found
+    return {name: _kept(logs) for name, logs in found.items()}
+
+
+def means(kept: Mapping[str, Sequence[float]]) -> dict[str, float]:
+    """Mean log time of each launch."""
+    return {name: fmean(logs) if len(logs) > 1 else logs[0] for name, logs in kept.items()}
+
+
+def between_passes(kept: Mapping[str, Sequence[float]]) -> dict[str, Passes]:
+    """What that mean is known with, as the passes that count tell it."""
+    return {
+        name: Passes(_variance(logs) / len(logs), len(logs) - 1) if len(logs) > 1 else _NOTHING
+        for name, logs in kept.items()
+    }
 
 
 def _variance(logs: Sequence[float]) -> float:
@@ -146,16 +151,16 @@ def _variance(logs: Sequence[float]) -> float:
     return sum((one - mean) ** 2 for one in logs) / (len(logs) - 1)
 
 
+# Of thousands of points the same launches made each.
+@lru_cache(maxsize=1 << 16)
 def _walk_or_launch(name: str) -> str:
     launch = launch_of_pass(name)
     return launch if launch == name else launch + PASSES
 
 
-def _centre(logs: list[float]) -> float:
-    return fmean(_kept(logs))
-
-
 def _kept(logs: list[float]) -> list[float]:
+    if len(logs) == 1:
+        return logs
     limit = limit_of(logs)
     return [one for one in logs if one <= limit]
 
@@ -164,7 +169,7 @@ def between_launches(points: Iterable[CurvePoint]) -> dict[int, float]:
     """Variance of the log time between launches, by size, where there are several."""
     found = {}
     for point in points:
-        centres = list(by_launch(point).values())
+        centres = list(means(kept_by_launch(point)).values())
         if len(centres) > 1:
             found[point.nbytes] = _variance(centres)
     return found
