@@ -280,11 +280,17 @@ def _row(
 
 
 def _is_barred(points: Sequence[_Point], closed: Sequence[float], at: float) -> bool:
-    """Whether the nearest size that was tried, on either side, was one where it cannot run."""
+    """Whether it cannot run at the nearest sizes that were tried, on both sides.
+
+    Where it can on one of them, a path begins or ends somewhere between: that is to be found out.
+    """
+    if at in closed:
+        return True
     tried = [(p.at, True) for p in points] + [(c, False) for c in closed]
     below = max((t for t in tried if t[0] <= at), default=None)
     above = min((t for t in tried if t[0] >= at), default=None)
-    return any(side is not None and not side[1] for side in (below, above))
+    sides = [side[1] for side in (below, above) if side is not None]
+    return bool(sides) and not any(sides)
 
 
 def _at(points: Sequence[_Point], at: float, rough: float) -> tuple[float, float, float]:

@@ -116,10 +116,13 @@ def test_a_plateau_that_begins_between_two_sizes_is_no_stall() -> None:
     tried=st.dictionaries(st.sampled_from(SIZES), st.booleans(), min_size=1),
     asked=st.sampled_from(SIZES),
 )
-def test_a_setting_cannot_be_chosen_beside_a_size_where_it_cannot_run(
+def test_a_setting_cannot_be_chosen_between_sizes_where_it_cannot_run(
     tried: dict[int, bool], asked: int
 ) -> None:
-    """Whichever tried size is next, below or above, has the say; nothing known is no choice."""
+    """Nor beyond them. Next to one where it ran it may run, and nobody knows before it is tried.
+
+    A path that took 20 to 200 KiB hid 16 and 256 KiB from the search, where rules gained most.
+    """
     [setting] = settings("ring/ll")
     ran = {n: [10.0 + n / 1000] for n, did in tried.items() if did}
     closed = frozenset(n for n, did in tried.items() if not did)
@@ -130,8 +133,8 @@ def test_a_setting_cannot_be_chosen_beside_a_size_where_it_cannot_run(
         return
     below = max((n for n in tried if n <= asked), default=None)
     above = min((n for n in tried if n >= asked), default=None)
-    barred = {below, above} & closed
-    assert (found.centre[0, 0, 0] == inf) == bool(barred)
+    barred = {below, above} - {None} <= closed
+    assert (found.centre[0, 0, 0] == inf) == barred
 
 
 def test_a_view_without_any_time_leaves_nothing_to_choose_by() -> None:
