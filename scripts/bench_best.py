@@ -23,20 +23,16 @@ from statistics import fmean, median
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
-from bench_nccl import variables
+from bench_proof import FROM, Bench, session_options
 from bench_tune import devices
-from machine import ended_well, machine
+from machine import machine
 
 from rccltune import plugin
-from rccltune.logs import read_stream
-from rccltune.model import BASELINE, Collective, Stated, format_size
+from rccltune.model import Collective, format_size
 from rccltune.rules import read_rules
 
 PROTOCOLS = ("ll", "ll128", "simple")
-CALLS = ("-c", "0", "-n", "5", "-w", "1")
-LIMIT_S = 240
-# From here on launches agree within 2 %.
-FROM = 512 << 10
+CALLS = ("-n", "5", "-w", "1")
 Times = dict[str, dict[int, list[float]]]
 
 
@@ -75,17 +71,9 @@ def main() -> int:
 
 def read_options() -> argparse.Namespace:
     """The command line."""
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--rccl-tests", type=Path, required=True, help="folder of all_reduce_perf")
-    parser.add_argument("--ranks", type=int, required=True)
-    parser.add_argument(
-        "--session", type=Path, required=True, help="that tune made on this machine"
-    )
-    parser.add_argument("--collective", default="all_reduce", type=Collective.parse)
+    parser = session_options(__doc__)
     parser.add_argument("--launches", type=int, default=4, help="of each environment, even")
     parser.add_argument("--cycles", type=int, default=16, help="passes of each setting in a launch")
-    parser.add_argument("--min-bytes", default="1K")
-    parser.add_argument("--max-bytes", default="256M")
     options = parser.parse_args()
     if options.launches < 2 or options.launches % 2:
         parser.error("--launches: an even number, 2 at least")
@@ -125,22 +113,11 @@ def launch(options: argparse.Namespace, rules: Path | None, environment: str, se
             "RCCLTUNE_SCHEDULE": str(schedule),
             **({"NCCL_TUNER_CONFIG_FILE": str(rules)} if rules else {}),
         }
-        program = str(options.rccl_tests / options.collective.benchmark)
-        sizes = ["-b", options.min_bytes, "-e", options.max_bytes, "-f", "2", "-g", "1"]
-        ranks = ["mpirun", "-np", str(options.ranks), "--bind-to", "none", "--oversubscribe"]
-        command = [*ranks, program, *sizes, *CALLS, "-N", str(len(order))]
-        done = ended_well(command, variables(added), LIMIT_S)
-    stated = Stated(
-        collective=options.collective, setting=BASELINE, n_ranks=options.ranks, n_nodes=1
-    )
-    lines = (line.encode() + b"\n" for line in done.stdout.splitlines())
+        tables = Bench(options, {}, CALLS).run(added, len(order))
     found: Times = {step: {} for step in steps}
-    seen: dict[tuple[int, str], int] = {}
-    for sample in read_stream(lines, program, stated, "a").samples:
-        key = (sample.nbytes, sample.key.placement.value)
-        at = seen[key] = seen.get(key, -1) + 1
-        if at and sample.time_us is not None:
-            found[order[at]].setdefault(sample.nbytes, []).append(sample.time_us)
+    for step, table in zip(order[1:], tables[1:], strict=True):
+        for (nbytes, _), time_us in table.items():
+            found[step].setdefault(nbytes, []).append(time_us)
     return found
 
 

@@ -64,18 +64,24 @@ def main() -> int:
 
 def read_options() -> argparse.Namespace:
     """The command line."""
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser = session_options(__doc__)
+    parser.add_argument("--null", type=int, default=0, metavar="N")
+    parser.add_argument("--ab", type=int, default=0, metavar="N")
+    return parser.parse_args()
+
+
+def session_options(about: str) -> argparse.ArgumentParser:
+    """Of a bench that holds a session against the GPUs which it was made on."""
+    parser = argparse.ArgumentParser(description=about.splitlines()[0])
     parser.add_argument("--rccl-tests", type=Path, required=True, help="folder of all_reduce_perf")
     parser.add_argument("--ranks", type=int, required=True)
     parser.add_argument(
         "--session", type=Path, required=True, help="that tune made on this machine"
     )
     parser.add_argument("--collective", default="all_reduce", type=Collective.parse)
-    parser.add_argument("--null", type=int, default=0, metavar="N")
-    parser.add_argument("--ab", type=int, default=0, metavar="N")
     parser.add_argument("--min-bytes", default="1K")
     parser.add_argument("--max-bytes", default="256M")
-    return parser.parse_args()
+    return parser
 
 
 def own_choices(session: Path, collective: Collective) -> dict[int, str]:
@@ -154,13 +160,14 @@ class Bench:
 
     options: argparse.Namespace
     tuned: Mapping[str, str]
+    calls: Sequence[str] = ("-n", "20", "-w", "5")
 
     def run(self, added: Mapping[str, str], n_cycles: int) -> list[dict[Key, float]]:
         """Times in µs of each table that one launch prints, the first ones among them."""
         options = self.options
         program = str(options.rccl_tests / options.collective.benchmark)
         sizes = ["-b", options.min_bytes, "-e", options.max_bytes, "-f", "2", "-g", "1"]
-        calls = ["-c", "0", "-n", "20", "-w", "5", "-N", str(n_cycles)]
+        calls = ["-c", "0", *self.calls, "-N", str(n_cycles)]
         ranks = ["mpirun", "-np", str(options.ranks), "--bind-to", "none", "--oversubscribe"]
         done = ended_well([*ranks, program, *sizes, *calls], variables(dict(added)), LIMIT_S)
         stated = Stated(

@@ -17,6 +17,18 @@ from rccltune.rules import accepted, render_rules
 KIB = 1 << 10
 
 
+def rule_for(setting: str, start: int, end: int) -> Rule:
+    """For sizes from one to below another, in bytes."""
+    return Rule(
+        collective=Collective.ALL_REDUCE,
+        min_nbytes=start,
+        max_nbytes=end - 1,
+        setting=Setting.parse(setting),
+        n_nodes=1,
+        n_ranks=64,
+    )
+
+
 class FailingOnce(verify_null.MadeUp):
     """The first look ends at a rule, behind launches that checked results."""
 
@@ -39,17 +51,7 @@ class FailingOnce(verify_null.MadeUp):
 def test_a_look_that_a_failing_rule_cut_short_leaves_its_checks_to_the_next(tmp_path: Path) -> None:
     """Ranges behind the one that failed were never checked, so that none counts as checked."""
     ground = verify_null.ground_in(tmp_path)
-    rules = [
-        Rule(
-            collective=Collective.ALL_REDUCE,
-            min_nbytes=low * KIB,
-            max_nbytes=high * KIB - 1,
-            setting=Setting.parse("tree/ll"),
-            n_nodes=1,
-            n_ranks=64,
-        )
-        for low, high in ((4, 128), (256, 1024))
-    ]
+    rules = [rule_for("tree/ll", low * KIB, high * KIB) for low, high in ((4, 128), (256, 1024))]
     wanted = verify.Wanted(where=tmp_path / "x.csv", min_gain=0.02, n_looks=3, keep_losers=False)
     looker = FailingOnce(ground)
     done = verify.settle(wanted, ground, render_rules("two rules", rules), looker=looker)
@@ -100,14 +102,7 @@ def test_what_the_rules_need_is_judged_again_where_a_cut_gave_sizes_back(tmp_pat
     seen = {(256 * KIB, f"launch {n}"): 0.0 for n in range(14)}
     swept = verify.Swept(delays={(Collective.ALL_REDUCE, Setting.parse("ring/ll")): seen})
     ground = replace(verify_null.ground_in(tmp_path), swept=swept)
-    rule = Rule(
-        collective=Collective.ALL_REDUCE,
-        min_nbytes=64 * KIB,
-        max_nbytes=16384 * KIB - 1,
-        setting=Setting.parse("ring/ll"),
-        n_nodes=1,
-        n_ranks=64,
-    )
+    rule = rule_for("ring/ll", 64 * KIB, 16384 * KIB)
     text = render_rules("one rule", [rule])
     text = text.replace("#@ format 1\n", "#@ format 1\n#@ needs NCCL_MIN_NCHANNELS=32\n")
     wanted = verify.Wanted(where=tmp_path / "x.csv", min_gain=0.02, n_looks=3, keep_losers=False)
@@ -133,14 +128,7 @@ def test_what_is_left_of_a_rule_keeps_its_launches_and_nothing_stands_by_what_we
 ) -> None:
     """A rule that loses 5 % at its end is cut there; what a cut leaves must win by itself."""
     ground = verify_null.ground_in(tmp_path)
-    rule = Rule(
-        collective=Collective.ALL_REDUCE,
-        min_nbytes=1024 * KIB,
-        max_nbytes=4096 * KIB - 1,
-        setting=Setting.parse("ring/ll"),
-        n_nodes=1,
-        n_ranks=64,
-    )
+    rule = rule_for("ring/ll", 1024 * KIB, 4096 * KIB)
     text = render_rules("one rule", [rule])
     end = 2900 * KIB
     whole = verify_null.settled(0, text, ground, lambda _: log(1.15))
