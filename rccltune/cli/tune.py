@@ -209,7 +209,8 @@ def _in_environment(one: Verified, emitted: Emitted) -> list[str]:
 
     exports = _exports(emitted)
     spec, _ = variants.read_catalog(None).find(emitted.environment or "")
-    lines = [f"Or with {exports} in the job's environment, verified too:"]
+    against = ", its rules against the library in it" if _rules(one) else ""
+    lines = [f"Or with {exports} in the job's environment, verified too{against}:"]
     if spec.costs is not None:
         lines.append(f"  It costs: {spec.costs}.")
     lines += [*_rules(one), *_beside_rules(one)]

@@ -45,14 +45,17 @@ def _in_environments(found: Found) -> list[str]:
     for known in found.environments_verified:
         needs = " ".join(f"{name}={value}" for name, value in known.needs.items())
         standing = [one for one in known.stood if one.stands and one.verdicts]
-        gains = [_claim(name, mine) for name, mine in _by_collective(standing).items()]
+        # Rules were held against the library in that environment, which itself has a gain.
+        inside = [_claim(name, mine) for name, mine in _by_collective(standing).items()]
+        gains = [f"Within it {claim}" for claim in inside]
         gains += [
-            f"{one.collective.value} is {one.gain.ratio:.2f} {_VERIFIED} without a rule, between "
+            f"Against the site as it is {one.collective.value} is {one.gain.ratio:.2f} times as "
+            "fast without a rule, between "
             f"{format_span(one.min_nbytes, one.max_nbytes).replace(' to ', ' and ')}."
             for one in known.gains
         ]
         if gains:
-            points.append(f"With {needs} in the job's environment, verified too: {' '.join(gains)}")
+            points.append(f"With {needs} in the job's environment, verified too. {' '.join(gains)}")
     return points
 
 

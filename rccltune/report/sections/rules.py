@@ -53,14 +53,19 @@ def rules_section(found: Found) -> Section:
     if found.choice is None:
         blocks.append(Words(text=f"There are no rules: {found.why_none}."))
     blocks += _files(found, zones)
-    cuts = [cut for one in found.verifications if one.is_current for cut in one.cuts]
+    cuts = [
+        (cut, "" if one.is_of_site else f" of {one.name}")
+        for one in found.verifications
+        if one.is_current
+        for cut in one.cuts
+    ]
     if cuts:
         blocks.append(
             Items(
                 items=tuple(
-                    f"Taken away by the verification: {c.collective.value} "
+                    f"Taken away by the verification{of}: {c.collective.value} "
                     f"{format_span(c.min_nbytes, c.max_nbytes)}: {c.reason}"
-                    for c in cuts
+                    for c, of in cuts
                 )
             )
         )
@@ -74,7 +79,9 @@ def _files(found: Found, zones: tuple[Zone, ...]) -> list[Block]:
     blocks: list[Block] = []
     for one in found.rules:
         if not one.file.rules:
-            blocks.append(Words(text=f"{one.name} has no rule: the library chooses."))
+            needs = " ".join(f"{name}={value}" for name, value in one.file.needs)
+            inside = f", with {needs}" if needs else ""
+            blocks.append(Words(text=f"{one.name} has no rule: the library chooses{inside}."))
             continue
         # What the sweep saw is of the site as it is.
         seen = zones if one.is_of_site else ()
