@@ -317,13 +317,13 @@ def _rule_file(place: Path) -> Path:
     if place.is_file():
         return place.resolve()
     for folder in (place / "current", place):
-        found = sorted(folder.glob("rccl_tuner_*.csv"))
+        found = sorted(folder.glob("rccl_tuner*.csv"))
         if len(found) > 1:
             named = ", ".join(path.name for path in found)
             raise ValueError(f"{folder} has several rule files, name one of them: {named}")
         if found:
             return found[0].resolve()
-    raise FileNotFoundError(f"{place} has no rule file (rccl_tuner_*.csv)")
+    raise FileNotFoundError(f"{place} has no rule file (rccl_tuner*.csv)")
 
 
 def _plugin(folder: Path) -> Path:

@@ -133,6 +133,8 @@ def nulls(options: argparse.Namespace) -> bool:
             done = subprocess.run(
                 [*command, str(rules), "-o", str(left)],
                 env=variables({}),
+                # A checkout's rccltune is no installed one.
+                cwd=name,
                 capture_output=True,
                 text=True,
                 check=False,

@@ -3,16 +3,16 @@
 Each seed: a sweep (one process plays 64 ranks), `emit-config`, `rccltune verify` as its users call
 it, and the vendors' row-winner file of the same measurements. All three files are compared with the
 node file's truth at 16 sizes an octave: how much slower than the untouched library the worst size
-is, and how much of the gain that is to be had they keep. Where `verify` does not exist yet, the
-files that it would get are judged alone.
+is, and how much of the gain that is to be had they keep.
 """
 
 from __future__ import annotations
 
 import argparse
 import json
+import multiprocessing
+import os
 import shutil
-import subprocess
 import sys
 import tempfile
 import time
@@ -40,6 +40,7 @@ from verify_verdicts import (
     verdict,
 )
 
+from rccltune.cli import main as rccltune_main
 from rccltune.fit import fit_session
 from rccltune.measure import find_site, merge_request, prepare, simulated_s, site_keys, sweep
 from rccltune.model import (
@@ -55,10 +56,10 @@ from rccltune.model import (
 from rccltune.rules import EmitRequest, emit_rules, read_rules, render_rules
 from rccltune.zones import ChoiceOptions
 
-NO_SUCH_COMMAND = 2
 # Share of tables without any gain that may keep a rule.
 MOST_KEEPING = 0.01
 LAST_WORDS = 300
+FORKING = multiprocessing.get_context("fork")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -66,7 +67,7 @@ class Wish:
     """What every run of this bench has in common.
 
     Attributes:
-        verifies: whether ``rccltune verify`` exists and is wanted.
+        verifies: whether ``rccltune verify`` is wanted.
         vendors: verify the vendors' file too.
         options: further ones of verify.
         timeout_s: after which a verification counts as hung.
@@ -200,14 +201,7 @@ def verify(session: Path, wish: Wish, *more: str) -> Verified:
     """``rccltune verify SESSION``; one that hangs has no exit code of its own and gets -1."""
     before, clock = n_launches(session), read_clock(session)
     start = time.perf_counter()
-    command = [sys.executable, "-m", "rccltune", "verify", str(session), "-q", *wish.options, *more]
-    try:
-        done = subprocess.run(
-            command, capture_output=True, text=True, check=False, timeout=wish.timeout_s
-        )
-        code, said = done.returncode, done.stderr or done.stdout
-    except subprocess.TimeoutExpired:
-        code, said = -1, f"still running after {wish.timeout_s:.0f} s"
+    code, said = as_a_user(["verify", str(session), "-q", *wish.options, *more], wish.timeout_s)
     return Verified(
         exit_code=code,
         n_launches=n_launches(session) - before,
@@ -215,6 +209,30 @@ def verify(session: Path, wish: Wish, *more: str) -> Verified:
         clock_s=read_clock(session) - clock,
         said=" ".join(said.split())[-LAST_WORDS:],
     )
+
+
+def as_a_user(arguments: list[str], timeout_s: float) -> tuple[int, str]:
+    """Exit code and last words of a command line, in a process of its own.
+
+    A forked one: a fresh interpreter imports for a quarter of the whole verification's time.
+    """
+    with tempfile.TemporaryFile("w+", encoding="utf-8") as said:
+        child = FORKING.Process(target=command_line, args=(arguments, said.fileno()))
+        child.start()
+        child.join(timeout_s)
+        if child.exitcode is None:
+            child.kill()
+            return -1, f"still running after {timeout_s:.0f} s"
+        said.seek(0)
+        return child.exitcode, said.read()
+
+
+def command_line(arguments: list[str], said: int) -> None:
+    """What ``rccltune`` does in a process of its own, stdout and stderr in one file."""
+    os.dup2(said, 1)
+    os.dup2(said, 2)
+    sys.argv = ["rccltune", *arguments]
+    rccltune_main()
 
 
 def n_launches(session: Path) -> int:
@@ -229,7 +247,7 @@ def read_clock(session: Path) -> float:
 
 def file_of(session: Path) -> str | None:
     """The rule file that a user would take from the session, None where there is none."""
-    found = sorted(session.glob("rccl_tuner_*.csv"))
+    found = sorted(session.glob("rccl_tuner*.csv"))
     return found[0].read_text(encoding="utf-8") if found else None
 
 
@@ -243,7 +261,7 @@ def main() -> int:
     options = read_options()
     if options.null:
         return nulls(options.null, options.first_seed, options.jobs)
-    verifies = not options.unverified and has_verify()
+    verifies = not options.unverified
     wish = Wish(
         min_bytes=options.min_bytes,
         max_bytes=options.max_bytes,
@@ -321,12 +339,6 @@ def nulls(n_tables: int, first: int, jobs: int) -> int:
     return int(keeping > MOST_KEEPING * len(found) or harmed > 0)
 
 
-def has_verify() -> bool:
-    """Whether this rccltune can verify."""
-    command = [sys.executable, "-m", "rccltune", "verify", "--help"]
-    return subprocess.run(command, capture_output=True, check=False).returncode != NO_SUCH_COMMAND
-
-
 def run_all(
     tasks: Sequence[tuple[str, int]], wish: Wish, jobs: int, folder: Path
 ) -> tuple[dict[str, list[Run]], list[str]]:
@@ -345,7 +357,7 @@ def run_all(
             try:
                 run = task.result()
                 found[run.node].append(run)
-            except (RccltuneError, OSError, subprocess.CalledProcessError) as error:
+            except (RccltuneError, OSError) as error:
                 failed.append(f"{running[task]}: {error}")
             if sys.stderr.isatty():
                 print(f"\r{number + 1} of {len(tasks)} sessions", end="", file=sys.stderr)

@@ -18,7 +18,6 @@ from rccltune.model import Target, View
 if TYPE_CHECKING:
     from pandas import DataFrame
 
-_RULE_FILES: Final = ("rccl_tuner_*.csv", "*/rccl_tuner_*.csv")
 _TARGET: Final = {
     "collective": "str",
     "n_nodes": "int64",
@@ -292,12 +291,8 @@ class Loaded:
         return frame(self._verdict_rows(), _VERDICT)
 
     def _rule_rows(self) -> Iterator[dict[str, Any]]:
-        for path in self._rule_files():
+        for path in verify.rule_paths(self.path):
             yield from rule_rows(path, str(path.relative_to(self.path)))
-
-    def _rule_files(self) -> list[Path]:
-        found = (path for pattern in _RULE_FILES for path in sorted(self.path.glob(pattern)))
-        return [path for path in found if path.parent.name != verify.CANDIDATES]
 
     def _verdict_rows(self) -> Iterator[dict[str, Any]]:
         for path in verify.verdict_files(self.path):

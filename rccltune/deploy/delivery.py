@@ -225,8 +225,7 @@ def _delivery(made: Session, directory: Path, allowed: frozenset[str]) -> Delive
 
 def _rule_files(folder: Path) -> tuple[Rules, ...]:
     """Every rule file of a session, the one for any placement first."""
-    paths = sorted(folder.glob("rccl_tuner*.csv"))
-    rules = [_rules(path) for path in paths]
+    rules = [_rules(path) for path in verify.site_rule_paths(folder)]
     _refuse_refused(folder, rules)
     filled = [file for file in rules if file.count.rules]
     if not filled:

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-from rccltune import fit, launch, model, plugin, rules, session, why
+from rccltune import fit, launch, model, plugin, rules, session, verify, why
 from rccltune.job import answer as judging
 from rccltune.job import arms
 from rccltune.job.answer import Answer
@@ -388,7 +388,7 @@ def _rule_file(request: Request) -> Path:
             "neither a session nor a rule file",
             hint="name the session that was tuned, or give --rules FILE.",
         )
-    found = sorted(request.session.glob("rccl_tuner_*.csv"))
+    found = verify.site_rule_paths(request.session)
     if len(found) != 1:
         named = ", ".join(path.name for path in found) or "none"
         raise CommandLineError(

@@ -11,20 +11,17 @@ from rccltune import session
 from rccltune.model import Collective, Curve, Rule, Verdict, View
 from rccltune.rules import RuleFile, read_rules
 from rccltune.verify import (
-    CANDIDATES,
-    FOLDER,
     ConditionFile,
     Cut,
     EnvironmentGainFile,
     StandingFile,
     VerdictFile,
+    rule_paths,
     verdict_files,
 )
 
 AS_SWEPT: Final = "as swept"
 _AGAIN: Final = "delete it; rccltune verify writes it again without measuring anew."
-# Folders of a session whose rule files no job uses.
-_NOT_USED: Final = (CANDIDATES, FOLDER)
 # Rule files of a session by their names.
 Files = Mapping[str, RuleFile]
 
@@ -112,12 +109,6 @@ def rule_files(folder: Path) -> Files:
     """
     with session.disk_errors(folder):
         return {name_of(path, folder): read_rules(path.read_bytes()) for path in rule_paths(folder)}
-
-
-def rule_paths(folder: Path) -> list[Path]:
-    """Where a session's rule files lie: those for the site, then those for an environment."""
-    apart = (path for path in folder.glob("*/rccl_tuner*.csv") if path.parent.name not in _NOT_USED)
-    return [*sorted(folder.glob("rccl_tuner*.csv")), *sorted(apart)]
 
 
 def name_of(path: Path, folder: Path) -> str:

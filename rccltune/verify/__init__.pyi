@@ -24,7 +24,6 @@ from .held import new_held as new_held
 from .intervals import Estimate as Estimate
 from .intervals import Value as Value
 from .intervals import by_launch as by_launch
-from .looks import FOLDER as FOLDER
 from .looks import TUNED as TUNED
 from .proofs import Failed as Failed
 from .rounds import settle as settle
@@ -38,6 +37,7 @@ from .standing import standings as standings
 from .swept import Swept as Swept
 from .swept import swept_of as swept_of
 from .verdict_store import CANDIDATES as CANDIDATES
+from .verdict_store import FOLDER as FOLDER
 from .verdict_store import ConditionFile as ConditionFile
 from .verdict_store import EnvironmentGainFile as EnvironmentGainFile
 from .verdict_store import FactorFile as FactorFile
@@ -46,6 +46,8 @@ from .verdict_store import StandingFile as StandingFile
 from .verdict_store import VerdictFile as VerdictFile
 from .verdict_store import refusals as refusals
 from .verdict_store import refused as refused
+from .verdict_store import rule_paths as rule_paths
+from .verdict_store import site_rule_paths as site_rule_paths
 from .verdict_store import verdict_files as verdict_files
 from .verdict_store import verdict_name as verdict_name
 from .verifying import Verified as Verified

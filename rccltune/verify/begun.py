@@ -30,11 +30,11 @@ from rccltune.rules import (
 from rccltune.verify import cuts as cutting
 from rccltune.verify.cuts import Cut
 from rccltune.verify.held import Ground
-from rccltune.verify.looks import FOLDER
 from rccltune.verify.rounds import first_walks, ours
 from rccltune.verify.rule_text import text_of
 from rccltune.verify.settled import Wanted
 from rccltune.verify.swept import read_swept
+from rccltune.verify.verdict_store import FOLDER
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -45,7 +45,6 @@ from rccltune.verify import cells, neighbours, proofs
 from rccltune.verify.held import Ground, Held, Look, new_held
 from rccltune.verify.proofs import Failed
 
-FOLDER: Final = "verification"
 TUNED: Final = "tuned"
 # What rules need of the job's environment, without plugin and rules.
 _TRIES: Final = 2

@@ -27,6 +27,9 @@ _VERDICT: Final = "verdict"
 _REFUSED: Final = "refused"
 # Folder of rules that are being verified, or were refused; no job looks there.
 CANDIDATES: Final = "candidates"
+# Folder of a verification's launches, with the rule files that they had.
+FOLDER: Final = "verification"
+_RULE_FILE: Final = "rccl_tuner*.csv"
 # Of the session's own rule file for any placement.
 VERDICT_FILE: Final = f"{_VERDICT}.json"
 
@@ -166,6 +169,21 @@ def verdict_name(rules: Path, folder: Path, plain: str) -> str:
     if home.parent == folder.resolve():
         name = home.name if stem == own else f"{home.name}_{name}"
     return f"{_VERDICT}_{name}.json"
+
+
+def rule_paths(folder: Path) -> list[Path]:
+    """A session's rule files: those for the site, then those for an environment."""
+    unused = (CANDIDATES, FOLDER)
+    apart = (path for path in folder.glob(f"*/{_RULE_FILE}") if path.parent.name not in unused)
+    return [*site_rule_paths(folder), *sorted(apart)]
+
+
+def site_rule_paths(folder: Path) -> list[Path]:
+    """Those for the site as it is: one for any placement, which comes first, and each placement's.
+
+    ``rccl_tuner.csv`` where neither architecture nor mode is known, as on an NVIDIA machine.
+    """
+    return sorted(folder.glob(_RULE_FILE))
 
 
 def verdict_files(folder: Path) -> tuple[Path, ...]:

@@ -163,6 +163,20 @@ def test_rules_are_the_rule_files(made: Path) -> None:
     assert set(found["collective"]) == {"all_reduce"}
 
 
+def test_rules_of_both_pairs(made: Path, tmp_path: Path) -> None:
+    """The site's, here without a mode as an NVIDIA machine has them, and an environment's."""
+    copied = Path(shutil.copytree(made, tmp_path / "session"))
+    [path] = copied.glob("rccl_tuner_*.csv")
+    path.rename(copied / "rccl_tuner.csv")
+    for name in ("channels-32", "candidates", "verification"):
+        (copied / name).mkdir(exist_ok=True)
+        shutil.copy(copied / "rccl_tuner.csv", copied / name)
+    rules = rccltune.load(copied).rules
+    assert list(dict.fromkeys(rules["file"])) == ["rccl_tuner.csv", "channels-32/rccl_tuner.csv"]
+    sizes = rules.groupby("file").size().tolist()
+    assert sizes[0] == sizes[1] > 0
+
+
 def test_verdict_is_the_verification(made: Path) -> None:
     """Each size of verdict.json."""
     kept = json.loads((made / "verdict.json").read_text())["verdicts"]

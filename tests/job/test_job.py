@@ -314,3 +314,13 @@ def test_what_cannot_be_tried(place: Path, words: list[str], told: str, code: in
     done = rccltune(place, "job", *words)
     assert done.returncode == code, done.stderr
     assert told in " ".join(done.stderr.split())
+
+
+def test_a_session_without_a_mode_has_its_rules(place: Path, repository: Path) -> None:
+    """``rccl_tuner.csv``, as a sweep on an NVIDIA machine is followed by: it is read, and refused."""
+    table = repository / "examples" / "mi300x-cpx-nps4" / "all_reduce.csv"
+    assert rccltune(place, "import", str(table)).returncode == 0
+    (place / "rccltune-session" / "rccl_tuner.csv").write_text("allreduce,0,9,bush,ll,-1,-1,-1\n")
+    done = rccltune(place, "job", "rccltune-session", "--", "true")
+    assert done.returncode == 3, done.stderr
+    assert lacks(" ".join(done.stderr.split()), "refuses this file", "rccl_tuner.csv") == []

@@ -149,13 +149,16 @@ def test_a_mark_costs_at_most_one_percent_of_two_milliseconds(run: Run) -> None:
     assert float(each.split()[1]) < 0.01 * 0.002
 
 
-def place(folder: Path, needs: str = "") -> Path:
+CPX = "rccl_tuner_gfx942_cpx-nps4.csv"
+
+
+def place(folder: Path, needs: str = "", name: str = CPX) -> Path:
     """A folder as rccltune deploy leaves it."""
     current = folder / "current"
     current.mkdir(parents=True)
     (current / "librccl-tuner-rccltune.so").write_bytes(b"")
     rows = f"{needs}allreduce,0,4096,tree,ll,-1,1,8,-1,-1\n"
-    (current / "rccl_tuner_gfx942_cpx-nps4.csv").write_text(rows)
+    (current / name).write_text(rows)
     return folder
 
 
@@ -167,13 +170,14 @@ for name in ("NCCL_TUNER_PLUGIN", "NCCL_TUNER_CONFIG_FILE", "NCCL_MIN_NCHANNELS"
 """
 
 
-def test_enable_sets_plugin_rules_and_needs(run: Run, tmp_path: Path) -> None:
-    """All three, by absolute paths, from a delivered folder."""
-    folder = place(tmp_path / "place", "#@ needs NCCL_MIN_NCHANNELS=32\n") / "current"
+@pytest.mark.parametrize("name", [CPX, "rccl_tuner.csv"])
+def test_enable_sets_plugin_rules_and_needs(run: Run, tmp_path: Path, name: str) -> None:
+    """All three, by absolute paths, from a delivered folder; an NVIDIA machine's file has no mode."""
+    folder = place(tmp_path / "place", "#@ needs NCCL_MIN_NCHANNELS=32\n", name) / "current"
     done = run(SHOW)
     assert done.stdout.splitlines() == [
         f"NCCL_TUNER_PLUGIN {folder}/librccl-tuner-rccltune.so",
-        f"NCCL_TUNER_CONFIG_FILE {folder}/rccl_tuner_gfx942_cpx-nps4.csv",
+        f"NCCL_TUNER_CONFIG_FILE {folder}/{name}",
         "NCCL_MIN_NCHANNELS 32",
     ], done.stderr
 

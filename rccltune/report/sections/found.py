@@ -31,13 +31,12 @@ from rccltune.report.verified import (
     Verification,
     joined,
     name_of,
-    rule_paths,
     verifications,
     views_of,
 )
 from rccltune.rules import RuleFile, content_of, read_rules
 from rccltune.session import SEARCH_FILE, stored_place
-from rccltune.verify import FOLDER, Refused, refusals
+from rccltune.verify import FOLDER, Refused, refusals, rule_paths
 from rccltune.zones import choice_of, environments_of
 
 if TYPE_CHECKING:
