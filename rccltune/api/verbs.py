@@ -271,13 +271,16 @@ def workload(
     )
 
 
-def deploy(folder: Place, directory: Place, *, force: bool = False) -> Deployed:
+def deploy(
+    folder: Place, directory: Place, *, force: bool = False, environment: str | None = None
+) -> Deployed:
     """Make a folder that a site can put before its jobs, or a new version in it.
 
     Args:
         folder: the session.
         directory: of the delivery.
         force: put it into a folder with other things in it; replace a version that was changed.
+        environment: whose pair of files, ``channels-32``; None is the site's.
 
     Raises:
         CommandLineError: the folder holds other things.
@@ -285,7 +288,12 @@ def deploy(folder: Place, directory: Place, *, force: bool = False) -> Deployed:
         SessionError: no session, or no rule file in it.
     """
     return delivering.deploy_session(
-        Path(folder), Path(directory), force=force, reporter=Logging(), allowed=frozenset()
+        Path(folder),
+        Path(directory),
+        force=force,
+        reporter=Logging(),
+        allowed=frozenset(),
+        environment=environment,
     )
 
 

@@ -26,6 +26,11 @@ if TYPE_CHECKING:
     help="Put it into a folder with other things in it; replace a version that was changed.",
 )
 @click.option("--unproven", is_flag=True, help="Deploy rules whose gain nothing proves, too.")
+@click.option(
+    "--environment",
+    metavar="NAME",
+    help="The pair of files for another environment, channels-32, in place of the site's.",
+)
 @allow_need_option
 @common
 def deploy(
@@ -35,6 +40,7 @@ def deploy(
     rollback: bool,
     force: bool,
     unproven: bool,
+    environment: str | None,
     allowed: frozenset[str],
 ) -> None:
     """Make a folder that a site can put before its jobs, or an image.
@@ -67,7 +73,13 @@ def deploy(
         return
     console.say(f"Session: {session}")
     done = deploy_session(
-        session, directory, force=force, reporter=console, allowed=allowed, unproven=unproven
+        session,
+        directory,
+        force=force,
+        reporter=console,
+        allowed=allowed,
+        unproven=unproven,
+        environment=environment,
     )
     console.result(done.as_plain(), _text(done))
 

@@ -93,6 +93,7 @@ def deploy_session(
     reporter: Reporter,
     allowed: frozenset[str] = frozenset(),
     unproven: bool = False,
+    environment: str | None = None,
 ) -> Deployed:
     """Put a session's rule files and the plugin into a folder, as its current version.
 
@@ -103,6 +104,8 @@ def deploy_session(
         reporter: told when a dead writer's marker was taken over.
         allowed: variables beyond the harmless ones that jobs may be given.
         unproven: rules whose gain nothing proves may go out.
+        environment: name of the one whose pair of files goes out (``channels-32``); None: the
+            site's.
 
     Raises:
         SessionError: no session, no rule file in it, another deploy at work, a full disk.
@@ -111,7 +114,8 @@ def deploy_session(
             that nothing proves, unasked; the folder is something else's.
         MachineError: this install has no plugin.
     """
-    delivery = _delivery(session.open_session(folder), _absolute(directory), allowed)
+    made = session.open_session(folder)
+    delivery = _delivery(made, _absolute(directory), allowed, environment)
     if not unproven:
         _refuse_unproven(folder, delivery.rules)
     for file in delivery.rules:
@@ -124,8 +128,8 @@ def deploy_session(
     place.check_ours(target, force=force)
     missing = [folder for folder in (target, *target.parents) if not folder.exists()]
     with _writing(target, reporter):
-        for made in missing:
-            place.open_to_readers(made)
+        for created in missing:
+            place.open_to_readers(created)
         placed = place.put(target, version, write=session.write_atomically, force=force)
     closed = _closed(target)
     if closed is not None:
@@ -201,10 +205,12 @@ def _absolute(directory: Path) -> Path:
     return path
 
 
-def _delivery(made: Session, directory: Path, allowed: frozenset[str]) -> Delivery:
+def _delivery(
+    made: Session, directory: Path, allowed: frozenset[str], environment_name: str | None
+) -> Delivery:
     path = plugin.library()
     content = path.read_bytes()
-    rules = _rule_files(made.path)
+    rules = _rule_files(made.path, environment_name)
     environment = _environment(rules)
     odd = check_needs(environment, allowed, where=str(made.path))
     info = plugin.build_info()
@@ -223,11 +229,27 @@ def _delivery(made: Session, directory: Path, allowed: frozenset[str]) -> Delive
     )
 
 
-def _rule_files(folder: Path) -> tuple[Rules, ...]:
-    """Every rule file of a session, the one for any placement first."""
-    rules = [_rules(path) for path in verify.site_rule_paths(folder)]
+def _rule_files(folder: Path, environment: str | None) -> tuple[Rules, ...]:
+    """Every rule file for one environment of a session, the one for any placement first."""
+    found: dict[str | None, list[Path]] = {}
+    for path in verify.rule_paths(folder):
+        found.setdefault(None if path.parent == folder else path.parent.name, []).append(path)
+    if environment is not None and environment not in found:
+        raise CommandLineError(
+            f"this session has no rule file for an environment named {environment}",
+            where=str(folder),
+            hint=f"it has them for: {', '.join(filter(None, found)) or 'the site as it is alone'}.",
+        )
+    rules = [_rules(path) for path in found.get(environment, ())]
     _refuse_refused(folder, rules)
     filled = [file for file in rules if file.count.rules]
+    needs = [f"{name}={value}" for file in rules for name, value in file.needs]
+    if environment is not None and needs and not filled:
+        raise SessionError(
+            "this environment's rule file has no rule: its variable alone is what gains",
+            where=str(folder / environment),
+            hint=f"export {' '.join(needs)} in the job; it needs no plugin for that.",
+        )
     if not filled:
         raise SessionError(
             "there is no rule in this session's rule files: nothing is faster than the library's "

@@ -245,6 +245,31 @@ def test_a_rule_file_that_harms_is_refused(
     assert not SITE.exists()
 
 
+def test_the_pair_for_an_environment_goes_out_by_name(
+    imported: Callable[[str], None], capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Its own rules and its variable; never by itself, nor where the variable alone gains."""
+    imported()
+    apart = SESSION / "channels-32" / RULES
+    apart.parent.mkdir()
+    row = "allreduce,4096,8192,tree,ll,-1,1,64,-1,-1\n"
+    apart.write_text("#@ needs NCCL_MIN_NCHANNELS=32\n" + row, encoding="utf-8")
+    assert run(["deploy", "site"]) == 0
+    assert "NCCL_MIN_NCHANNELS" not in sourced(SITE, "sh")
+    assert run(["deploy", "site", "--environment", "channels-32"]) == 0
+    given = sourced(SITE, "sh")
+    assert given["NCCL_MIN_NCHANNELS"] == "32"
+    assert Path(given["NCCL_TUNER_CONFIG_FILE"]).read_text(encoding="utf-8").endswith(row)
+    capsys.readouterr()
+    assert run(["deploy", "site", "--environment", "channels-64"]) == 2
+    assert lacks(capsys.readouterr().err, "channels-64", "it has them for: channels-32") == []
+    apart.write_text("#@ needs NCCL_MIN_NCHANNELS=32\n", encoding="utf-8")
+    assert run(["deploy", "site", "--environment", "channels-32"]) == 7
+    said = " ".join(capsys.readouterr().err.split())
+    assert "export NCCL_MIN_NCHANNELS=32 in the job" in said
+    assert sourced(SITE, "sh") == given
+
+
 def test_files_that_contradict_each_other_are_refused(
     imported: Callable[..., None], capsys: pytest.CaptureFixture[str]
 ) -> None:
