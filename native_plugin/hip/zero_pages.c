@@ -27,6 +27,7 @@
 #include <sys/mman.h>
 #include <sys/socket.h>
 #include <sys/syscall.h>
+#include <sys/sysinfo.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -54,9 +55,36 @@ static void *copy_bytes(void *to, const void *from, size_t n)
 
 typedef void (*run_function)(void *argument, const char *from, size_t n, bool is_resident);
 
-/* Call `each` for runs of bytes that lie in resident pages, or in pages that nobody touched.  A
- * page that was swapped out would count as untouched: locking is not ours to ask for, so a machine
- * that swaps is told to be unsuitable (docs/real-library.md). */
+/* mincore(2) does not tell a page that was swapped out from one that nobody touched, so where the
+ * machine has swapped anything out /proc/self/pagemap is asked too (bit 62: Linux,
+ * admin-guide/mm/pagemap.rst).  False where that says nothing. */
+static bool add_swapped(uintptr_t first, size_t pages, unsigned char *resident)
+{
+    static const uint64_t swapped = (uint64_t)1 << 62;
+    struct sysinfo machine;
+    if (sysinfo(&machine) == 0 && machine.freeswap == machine.totalswap)
+        return true;
+    /* Opened anew each time: after a fork an older one would still tell of the parent. */
+    int file = open("/proc/self/pagemap", O_RDONLY | O_CLOEXEC);
+    if (file < 0)
+        return false;
+    uint64_t entries[PAGES_AT_ONCE / 16];
+    size_t at = 0;
+    while (at < pages) {
+        size_t n = pages - at < PAGES_AT_ONCE / 16 ? pages - at : PAGES_AT_ONCE / 16;
+        off_t offset = (off_t)((first / PAGE + at) * sizeof(uint64_t));
+        if (pread(file, entries, n * sizeof(uint64_t), offset) != (ssize_t)(n * sizeof(uint64_t)))
+            break;
+        for (size_t i = 0; i < n; i++)
+            resident[at + i] |= (entries[i] & swapped) != 0;
+        at += n;
+    }
+    close(file);
+    return at >= pages;
+}
+
+/* Call `each` for runs of bytes that lie in pages with something in them, or in pages that nobody
+ * touched. */
 static void runs(const char *at, size_t n, run_function each, void *argument)
 {
     unsigned char resident[PAGES_AT_ONCE];
@@ -65,7 +93,8 @@ static void runs(const char *at, size_t n, run_function each, void *argument)
         size_t pages = (end - first + PAGE - 1) / PAGE;
         if (pages > PAGES_AT_ONCE)
             pages = PAGES_AT_ONCE;
-        bool known = syscall(SYS_mincore, first, pages * PAGE, resident) == 0;
+        bool known = syscall(SYS_mincore, first, pages * PAGE, resident) == 0 &&
+                     add_swapped(first, pages, resident);
         for (size_t i = 0, j; i < pages; i = j) {
             bool in = !known || (resident[i] & 1) != 0;
             for (j = i + 1; j < pages && (!known || ((resident[j] & 1) != 0) == in); j++)

@@ -1,10 +1,14 @@
 /* zero_pages.c before libc: what is sent, copied and cleared is what libc would have made of it,
  * and what nobody wrote is still not there. */
 #include <pthread.h>
+#include <stdbool.h>
+#include <stdint.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
 #include <sys/socket.h>
+#include <sys/syscall.h>
+#include <sys/sysinfo.h>
 #include <sys/wait.h>
 #include <time.h>
 #include <unistd.h>
@@ -18,6 +22,28 @@ static const size_t places[WRITTEN] = {5, 33 << 20, SIZE - 1};
 static void *(*volatile clear)(void *, int, size_t) = memset;
 static void *(*volatile copy)(void *, const void *, size_t) = memcpy;
 static void *(*volatile move)(void *, const void *, size_t) = memmove;
+
+/* A machine that swaps, and some pages of ours that it swapped out: these stand before libc's. */
+static bool swaps;
+static uintptr_t out_from, out_to;
+
+__attribute__((visibility("default"))) int sysinfo(struct sysinfo *machine)
+{
+    *machine = (struct sysinfo){.totalswap = 2, .freeswap = swaps ? 1 : 2};
+    return 0;
+}
+
+__attribute__((visibility("default"))) ssize_t pread(int file, void *to, size_t n, off_t offset)
+{
+    ssize_t got = syscall(SYS_pread64, file, to, n, offset);
+    uint64_t *entries = to;
+    for (size_t i = 0; swaps && got > 0 && i < (size_t)got / sizeof *entries; i++) {
+        uintptr_t page = ((uintptr_t)offset / sizeof *entries + i) * 4096;
+        if (page >= out_from && page < out_to)
+            entries[i] |= (uint64_t)1 << 62;
+    }
+    return got;
+}
 
 static char *room(void)
 {
@@ -84,6 +110,18 @@ int main(void)
     copy(to, from, SIZE);
     CHECK(holds_what_was_written(to) && to[9] == 0);
     CHECK(resident_mib() - before < 8);
+    swaps = true; /* and still nothing costs memory but what was written, or swapped out */
+    char *far = room();
+    copy(far, from, SIZE);
+    CHECK(holds_what_was_written(far) && resident_mib() - before < 8);
+    out_from = (uintptr_t)from + (20 << 20);
+    out_to = out_from + (24 << 20);
+    copy(far, from, SIZE);
+    CHECK(holds_what_was_written(far) && resident_mib() - before >= 24);
+    swaps = false;
+    munmap(far - 3, SIZE + 4096);
+    madvise((void *)(out_from / 4096 * 4096), 24 << 20, MADV_DONTNEED);
+    write_places(from);
     clear(to, 0, SIZE);
     CHECK(to[places[2]] == 0);
     move(to + 100, from, SIZE - 200);
