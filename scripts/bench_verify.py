@@ -222,6 +222,7 @@ def as_a_user(arguments: list[str], timeout_s: float) -> tuple[int, str]:
         child.join(timeout_s)
         if child.exitcode is None:
             child.kill()
+            child.join()
             return -1, f"still running after {timeout_s:.0f} s"
         said.seek(0)
         return child.exitcode, said.read()

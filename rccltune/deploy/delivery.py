@@ -206,13 +206,13 @@ def _absolute(directory: Path) -> Path:
 
 
 def _delivery(
-    made: Session, directory: Path, allowed: frozenset[str], environment_name: str | None
+    made: Session, directory: Path, allowed: frozenset[str], environment: str | None
 ) -> Delivery:
     path = plugin.library()
     content = path.read_bytes()
-    rules = _rule_files(made.path, environment_name)
-    environment = _environment(rules)
-    odd = check_needs(environment, allowed, where=str(made.path))
+    rules = _rule_files(made.path, environment)
+    needed = _environment(rules)
+    odd = check_needs(needed, allowed, where=str(made.path))
     info = plugin.build_info()
     headers = [grammar.text_of(file.content) for file in rules]
     return Delivery(
@@ -221,7 +221,7 @@ def _delivery(
         abi_versions=tuple(int(abi) for abi in info.get("abi_versions", ())),
         glibc=_newest_glibc(content),
         rules=rules,
-        environment=environment,
+        environment=needed,
         # env.sh and check.sh judge the plugin's own variables one by one.
         choosing=CLEARED,
         provenance=(*_provenance(made, rules, content), *_allowed(odd)),
@@ -246,9 +246,9 @@ def _rule_files(folder: Path, environment: str | None) -> tuple[Rules, ...]:
     needs = [f"{name}={value}" for file in rules for name, value in file.needs]
     if environment is not None and needs and not filled:
         raise SessionError(
-            "this environment's rule file has no rule: its variable alone is what gains",
+            "this environment's file has no rule, only what a job is to export",
             where=str(folder / environment),
-            hint=f"export {' '.join(needs)} in the job; it needs no plugin for that.",
+            hint=f"export {' '.join(needs)} in the job; that needs no plugin.",
         )
     if not filled:
         raise SessionError(

@@ -46,7 +46,6 @@ from rccltune.verify.held import Ground, Held, Look, new_held
 from rccltune.verify.proofs import Failed
 
 TUNED: Final = "tuned"
-# What rules need of the job's environment, without plugin and rules.
 _TRIES: Final = 2
 # A launch goes through both arms at least and at most so often; between, for about so long.
 FEWEST_CYCLES: Final = 2

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+import time
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from itertools import pairwise
@@ -426,14 +427,6 @@ def test_one_seed_from_the_sweep_to_the_verdict(
     assert list(tmp_path.glob("between-*")) == []
 
 
-def stub(folder: Path, script: str) -> str:
-    """Something in Python's place: ``stub -m rccltune verify SESSION -q``."""
-    path = folder / "stub"
-    path.write_text(f"#!/bin/sh\n{script}\n", encoding="ascii")
-    path.chmod(0o755)
-    return str(path)
-
-
 def test_what_a_verification_costs_is_counted(
     bench: ModuleType, wish: Wish, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -443,14 +436,18 @@ def test_what_a_verification_costs_is_counted(
     (session / "launches" / "a" / "outcome.json").touch()
     (session / "launches" / "a" / "clock").write_text("5.5\n", encoding="ascii")
     script = """
-        [ "$2 $3 $5" = "rccltune verify -q" ] || exit 1
-        mkdir -p "$4/verify/launches/b" "$4/launches/c"
-        touch "$4/verify/launches/b/outcome.json" "$4/launches/c/outcome.json"
-        echo 7.5 > "$4/launches/c/clock"
-        echo 0.25 > "$4/verify/launches/b/clock"
+        [ "$0 $1 $3" = "rccltune verify -q" ] || exit 1
+        mkdir -p "$2/verify/launches/b" "$2/launches/c"
+        touch "$2/verify/launches/b/outcome.json" "$2/launches/c/outcome.json"
+        echo 7.5 > "$2/launches/c/clock"
+        echo 0.25 > "$2/verify/launches/b/clock"
         echo "one rule loses" >&2
         exit 9"""
-    monkeypatch.setattr(sys, "executable", stub(tmp_path, script))
+
+    def main() -> None:
+        sys.exit(subprocess.call(["/bin/sh", "-c", script, *sys.argv]))
+
+    monkeypatch.setattr(bench, "rccltune_main", main)
     done = bench.verify(session, wish)
     assert (done.exit_code, done.n_launches, done.clock_s) == (9, 2, 2.25)
     assert lacks(done.said, "rule loses") == []
@@ -460,7 +457,7 @@ def test_a_verification_that_hangs_is_an_exit_code_of_its_own(
     bench: ModuleType, wish: Wish, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Which no node expects."""
-    monkeypatch.setattr(sys, "executable", stub(tmp_path, "exec sleep 60"))
+    monkeypatch.setattr(bench, "rccltune_main", lambda: time.sleep(60))
     done = bench.verify(tmp_path, replace(wish, timeout_s=0.5))
     assert done.exit_code == -1
     assert lacks(done.said, "still running") == []
