@@ -176,6 +176,7 @@ def known_of(
                     curves=own,
                     grid=_grid(sweep, collective, own[0].key.scale.n_ranks),
                     barred=_barred(samples, collective),
+                    first_uses=_first_uses(samples, collective),
                     counts=() if sweep.settings else sweep.counts or usual,
                     n_ranks=own[0].key.scale.n_ranks,
                     repeats=sweep.repeats,
@@ -240,6 +241,19 @@ def _barred(samples: Sequence[Sample], collective: Collective) -> Mapping[Settin
         setting: frozenset(never | {n for n in sizes if (setting, n) not in ran})
         for setting, sizes in closed.items()
     }
+
+
+def _first_uses(samples: Sequence[Sample], collective: Collective) -> tuple[Setting, ...]:
+    """Forced settings whose connections were set up, and that were not called again."""
+    doubts: dict[Setting, set[Doubt | None]] = {}
+    for sample in samples:
+        if sample.key.collective is collective and sample.key.setting.role is Role.FORCED:
+            doubts.setdefault(sample.key.setting, set()).add(sample.doubt)
+    return tuple(
+        setting
+        for setting, found in doubts.items()
+        if Doubt.CONNECTING in found and found <= {Doubt.CONNECTING, Doubt.ZERO_BYTES, *_CLOSED}
+    )
 
 
 def _pace(

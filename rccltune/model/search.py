@@ -44,6 +44,7 @@ class Motive(Enum):
     CROSSOVER = "the best setting changes nearby"
     CHANNELS = "fewer or more channels may do better"
     CONFIRM = "winners are measured once more"
+    FIRST_USE = "only a first use was seen, which does not count"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -46,6 +46,7 @@ class Known:
             size to it is a choice too.
         grid: sizes that an exhaustive sweep would measure, rising.
         barred: sizes at which a setting was tried and cannot run.
+        first_uses: settings that ran, and of which nothing counts but a first use was seen.
         counts: channel counts to try on settings that leave channels to the library.
         n_ranks: so that sizes can be cut evenly.
         repeats: passes that a winner is to have at each of its sizes; one less where they are dear.
@@ -55,6 +56,7 @@ class Known:
     curves: tuple[Curve, ...]
     grid: tuple[int, ...]
     barred: Mapping[Setting, frozenset[int]] = field(default_factory=dict)
+    first_uses: tuple[Setting, ...] = ()
     counts: tuple[int, ...] = ()
     n_ranks: int = 1
     repeats: int = REPEATS
@@ -129,7 +131,7 @@ class _Look:
         """Sizes at which more is to be known, with the settings that may change the choice."""
         found = [self._want(x) for x in self._open_sizes()]
         rivals = _joined(self._channels(), [want for want in found if want.settings])
-        return _joined(self._confirmed(), rivals)
+        return _joined(_joined(self._confirmed(), rivals), self._first_uses())
 
     def _aim(self, nbytes: int) -> float:
         aim = AIM if nbytes in self.on_grid else _AIM_BETWEEN
@@ -257,6 +259,23 @@ class _Look:
                     )
                 )
         return found
+
+    def _first_uses(self) -> list[Want]:
+        """Settings without a time, wherever sizes are cheap: there is no round after this one.
+
+        A benchmark that makes a pass less than it was asked for leaves its last setting so.
+        """
+        return [
+            Want(
+                collective=self.known.collective,
+                nbytes=nbytes,
+                settings=self.known.first_uses,
+                motive=Motive.FIRST_USE,
+                repeats=self._repeats(nbytes),
+            )
+            for nbytes in self.known.grid
+            if self.known.first_uses and nbytes <= self.cheap_to
+        ]
 
     def _survivors(self, x: int) -> list[Setting]:
         """Forced settings that may well be the fastest at a size, the likeliest among them.

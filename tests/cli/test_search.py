@@ -409,6 +409,21 @@ def test_collectives_are_searched_side_by_side(capsys: pytest.CaptureFixture[str
     }
 
 
+def test_a_setting_whose_only_pass_was_its_first_use_is_asked_for_again() -> None:
+    """The benchmark makes one pass less before its table: each launch's last step is left out."""
+    node = quiet(faults=[{"kind": "shift", "passes": -1}])
+    assert search(node, *TWO, "--setting", "ring/ll", "--max-bytes", "1M", "--seed", "1") == 0
+    first, second = decided()["rounds"]
+    again = [want for want in second["wants"] if "first use" in want["motive"]]
+    assert again
+    table = samples()
+    for setting in {f"{s['algorithm']}/{s['protocol']}" for w in again for s in w["settings"]}:
+        own = table[table["setting"] == setting]
+        of_first = own["launch"].str[:10].isin(first["launches"])
+        assert set(own[of_first]["doubt"]) == {"connecting"}
+        assert len(own[own["doubt"] == ""]["nbytes"].unique()) == 11  # 1 KiB to 1 MiB
+
+
 def test_no_size_is_wanted_at_which_ranks_have_nothing_to_send() -> None:
     """reduce_scatter of 64 ranks below 1 KiB: the coarse pass sees nothing, no other looks."""
     wish = ["--collective", "reduce_scatter", "--max-bytes", "1M", "--repeats", "2"]

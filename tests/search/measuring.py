@@ -71,6 +71,7 @@ class Machine:
         truth: µs of a setting at a size, None where it cannot run.
         sigma: of log-normal noise, which all views of a launch have alike.
         untouched: which setting the site takes by itself at a size; None leaves it unmeasured.
+        lost: settings of which the first round brings nothing that counts.
     """
 
     truth: Truth
@@ -82,6 +83,7 @@ class Machine:
     repeats: int = 3
     n_ranks: int = 8
     untouched: Callable[[int], Setting] | None = None
+    lost: tuple[Setting, ...] = ()
     rounds: list[Round] = field(default_factory=list)
     times: dict[tuple[Setting, Placement], dict[int, list[float]]] = field(default_factory=dict)
     barred: dict[Setting, set[int]] = field(default_factory=dict)
@@ -103,6 +105,7 @@ class Machine:
             curves=tuple(curve(s, times, view) for (s, view), times in self.times.items()),
             grid=self.grid,
             barred={setting: frozenset(sizes) for setting, sizes in self.barred.items()},
+            first_uses=tuple(s for s in self.lost if (s, OUT) not in self.times),
             counts=self.counts,
             n_ranks=self.n_ranks,
             repeats=self.repeats,
@@ -112,6 +115,8 @@ class Machine:
         self.rounds.append(made)
         for want in made.wants:
             for setting in want.settings:
+                if made.number == 1 and setting in self.lost:
+                    continue
                 for _ in range(want.repeats):
                     self._once(setting, setting, want.nbytes)
         if self.untouched is not None:
