@@ -53,6 +53,7 @@ from rccltune.zones import ChoiceOptions
 
 PER_OCTAVE = 4
 MOST_LINES = 10
+LOAD_NODE = simnode.load_node
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -298,11 +299,16 @@ def run_all(
 
 
 def read_nodes_once() -> None:
-    """Node files have thousands of points and are read three times a sweep; here none changes.
+    """Node files have thousands of points and are read three times a sweep; here few change.
 
-    In a process of this bench only: elsewhere a file may change under its name.
+    In a process of this bench only: elsewhere a file may change under its name at any time.
     """
-    vars(simnode)["load_node"] = cache(simulate.load_node)
+    vars(simnode)["load_node"] = cache(LOAD_NODE)
+
+
+def read_nodes_anew() -> None:
+    """Once a node file was written again, and in a process that stands for a user's."""
+    vars(simnode)["load_node"] = LOAD_NODE
 
 
 def show(verdicts: Sequence[Verdict], wish: Wish, launch_s: float) -> None:

@@ -23,7 +23,7 @@ from itertools import zip_longest
 from pathlib import Path
 
 import verify_null
-from bench_search import MOST_LINES, read_nodes_once
+from bench_search import MOST_LINES, read_nodes_anew, read_nodes_once
 from choosers import times_of, vendor_rows
 from machine import machine
 from search_nodes import MODE, PAIRS
@@ -97,11 +97,13 @@ def run_once(name: str, seed: int, known: Yardstick, wish: Wish, folder: Path) -
     node = next(one for one in NODES if one.name == name)
     own = folder / f"{name}-{seed}"
     own.mkdir()
+    read_nodes_once()
     path, session = write_node(node, own), own / "session"
     measure(node, session, path, seed, wish)
     texts = {"vendors": vendors_file(session), "unverified": emitted(session)}
     done = None
     if wish.verifies:
+        read_nodes_anew()
         spoil(node, path, session)
         done = verify(session, wish)
         left = file_of(session)
@@ -349,7 +351,7 @@ def run_all(
     known = {one.name: yardstick(one, folder, span) for one in NODES if one.name in names}
     found: dict[str, list[Run]] = {name: [] for name in names}
     failed = []
-    with ProcessPoolExecutor(jobs, initializer=read_nodes_once) as pool:
+    with ProcessPoolExecutor(jobs) as pool:
         running = {
             pool.submit(run_once, name, seed, known[name], wish, folder): f"{name} {seed}"
             for name, seed in tasks

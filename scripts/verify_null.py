@@ -103,15 +103,25 @@ class MadeUp:
                 n_replicates=look.n_replicates,
             )
             for number, pair in enumerate(pairs):
+                [collective] = pair.tuned.collectives
+                if not look.is_about(collective):
+                    continue
                 name = f"{look.number}.{number}"
                 sizes = sizes_of(pair, one.condition.sweep)
-                cells, untouched = self._drawn(sizes, rules, has_untouched=bool(pair.untouched))
+                own = [rule for rule in rules if rule.collective is collective]
+                has_untouched = bool(pair.untouched)
+                cells, untouched = self._drawn(sizes, own, collective, has_untouched=has_untouched)
                 for evidence in (one.evidence, one.fresh):
                     evidence.add(name, cells, untouched)
                 one.n_launches += len(pair.launches)
 
     def _drawn(
-        self, sizes: Sequence[int], rules: Sequence[Rule], *, has_untouched: bool
+        self,
+        sizes: Sequence[int],
+        rules: Sequence[Rule],
+        collective: Collective,
+        *,
+        has_untouched: bool,
     ) -> tuple[dict[verify.Key, verify.Cell], dict[verify.Key, float]]:
         ours, theirs = (self._random.gauss(0, 1) for _ in range(2))
         is_slow = self._random.random() < self._share
@@ -119,7 +129,7 @@ class MadeUp:
         untouched: dict[verify.Key, float] = {}
         for placement in Placement:
             for nbytes in sizes:
-                key = key_of(placement, nbytes, self._ground)
+                key = key_of(collective, placement, nbytes, self._ground)
                 usual_us = 20 + nbytes / 2e5
                 launch = at(nbytes, LAUNCH)
                 ruled = any(rule.min_nbytes <= nbytes <= rule.max_nbytes for rule in rules)
@@ -160,13 +170,15 @@ def at(nbytes: int, ends: tuple[float, float]) -> float:
 def sizes_of(pair: plan.Pair, sweep: Sweep) -> tuple[int, ...]:
     """Sizes in bytes of a launch."""
     own = plan.over_own(sweep, pair.tuned)
-    return plan.called_sizes(own, Collective.ALL_REDUCE, 64)
+    return plan.called_sizes(own, pair.tuned.collectives[0], 64)
 
 
-def key_of(placement: Placement, nbytes: int, ground: verify.Ground) -> verify.Key:
-    """Of all_reduce as it is swept."""
+def key_of(
+    collective: Collective, placement: Placement, nbytes: int, ground: verify.Ground
+) -> verify.Key:
+    """As it is swept."""
     target = Target(
-        collective=Collective.ALL_REDUCE,
+        collective=collective,
         scale=ground.site.scale,
         rank_placement="node",
         variant=Variant(),

@@ -20,6 +20,7 @@ from rccltune.model import (
     SILENT,
     Doubt,
     Launch,
+    Rule,
     Sample,
     Setting,
     Target,
@@ -54,6 +55,11 @@ class Cell:
     control: float | None = None
     stalls: tuple[int, int] = (0, 0)
     n_passes: tuple[int, int] = (1, 1)
+
+
+def is_of(rule: Rule, key: Key) -> bool:
+    """Whether a rule answers what was compared, whatever stands before it in its file."""
+    return key[0].collective is rule.collective and rule.reaches(key[2])
 
 
 def key_of(sample: Sample) -> Key:

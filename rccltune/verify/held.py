@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from rccltune.measure import Site
-from rccltune.model import Reporter, Rule
+from rccltune.model import Collective, Reporter, Rule
 from rccltune.plan import Condition
 from rccltune.rules import RuleFile
 from rccltune.verify.evidence import Evidence
@@ -77,6 +77,7 @@ class Look:
         edges: whether the boundaries of rules are looked at.
         needs_doubted: whether what the rules need does harm is undecided.
         missing: rules that are to be seen in so many launches more; nothing else is.
+        open_in: collectives of which something is undecided; None for all.
     """
 
     file: RuleFile
@@ -87,6 +88,11 @@ class Look:
     edges: bool = True
     needs_doubted: bool = True
     missing: tuple[tuple[Rule, int], ...] = ()
+    open_in: frozenset[Collective] | None = None
+
+    def is_about(self, collective: Collective) -> bool:
+        """Whether its launches are to be made: what is decided needs none."""
+        return self.open_in is None or collective in self.open_in
 
     @property
     def n_replicates(self) -> int:

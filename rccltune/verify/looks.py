@@ -179,6 +179,7 @@ class Looker:
                 bare=self._named(pair.bare) if pair.bare else None,
             )
             for pair in pairs
+            if any(map(look.is_about, pair.tuned.collectives))
         ]
 
     def first_walks(self, look: Look, held: Held) -> tuple[Launch, ...]:

@@ -23,7 +23,7 @@ from rccltune.plan import Condition
 from rccltune.rules import RuleFile, accepted, counted
 from rccltune.verify import cuts, harm
 from rccltune.verify.answered import Answered, stop_where_untouched_is_wrong
-from rccltune.verify.cells import Key
+from rccltune.verify.cells import Key, is_of
 from rccltune.verify.cuts import Cut
 from rccltune.verify.evidence import Judging, Weighed, weigh
 from rccltune.verify.harm import Environment, EnvironmentGain, Sizes, in_words
@@ -121,6 +121,7 @@ class _Course:
         is_environment_open: so is what the rules need.
         is_brief: nothing is missing but more launches.
         missing: rules that are to be seen in so many of them.
+        open_in: collectives in which something is undecided; None for all.
         n_ranges: of sizes that may be left of rules, after what was taken from them.
     """
 
@@ -142,6 +143,7 @@ class _Course:
         self.is_environment_open = bool(self.file.needs)
         self.is_brief = False
         self.missing: tuple[tuple[Rule, int], ...] = ()
+        self.open_in: frozenset[Collective] | None = None
         self.number = self.since = self.n_launches = 0
         self.n_ranges = 1
 
@@ -161,10 +163,6 @@ class _Course:
         self.number += 1
         self.since += 1
         again = "" if self.since == 1 else " once more, since not all is decided"
-        rules = counted(of_scale(self.file, self.ground.site))
-        what = "the library in it and outside" if self._is_alone else "with and without them"
-        named = "the environment alone" if self._is_alone else f"{rules}"
-        self.ground.reporter.say(f"Verifying {named}: {what} in turns{again}")
         look = Look(
             file=self.file,
             text=self.text,
@@ -174,7 +172,12 @@ class _Course:
             edges=self.is_open,
             needs_doubted=self.is_environment_open,
             missing=self.missing,
+            open_in=self.open_in,
         )
+        rules = [r for r in of_scale(self.file, self.ground.site) if look.is_about(r.collective)]
+        what = "the library in it and outside" if self._is_alone else "with and without them"
+        named = "the environment alone" if self._is_alone else counted(rules)
+        self.ground.reporter.say(f"Verifying {named}: {what} in turns{again}")
         failed = self.looker.look(look, self.held)
         self._known.clear()
         if failed is not None:
@@ -234,6 +237,9 @@ class _Course:
             hopeless = [one for one in undecided if self._is_hopeless(one)]
             undecided = [one for one in undecided if one not in hopeless]
             self.is_open = bool(undecided or slower)
+            # What rules need holds for the whole job, and is judged over all collectives.
+            doubted = frozenset({one.rule.collective for one in undecided} | slower.keys())
+            self.open_in = None if self.is_environment_open else doubted
             self.missing = tuple((one.rule, one.n_missing) for one in undecided if one.n_missing)
             self.is_brief = not slower and len(self.missing) == len(undecided)
             self.missing = self.missing if self.is_brief else ()
@@ -275,7 +281,7 @@ class _Course:
             gone = [cut for cut in losing if cuts.inside(rule, cut)]
             if not gone or not cuts.without(rule, gone):
                 continue
-            sizes = {k[2] for one in self.held for k in one.evidence.cells if _has(rule, k)}
+            sizes = {k[2] for one in self.held for k in one.evidence.cells if is_of(rule, k)}
             self.n_ranges *= max(1, len(sizes) * (len(sizes) + 1) // 2) ** len(gone)
             for one in self.held:
                 # There the library is to be measured now.
@@ -285,7 +291,8 @@ class _Course:
 
     def _begin_again(self) -> bool:
         """After a look that was not completed; whether there is one more."""
-        self.is_open, self.is_brief, self.missing, self.since = True, False, (), 0
+        self.is_open, self.is_brief, self.since = True, False, 0
+        self.missing, self.open_in = (), None
         if self.number < self._most_looks:
             return True
         self._give_up(self._standings())
@@ -343,7 +350,7 @@ class _Course:
         self.held, self.before, self.since, self.environment = self._nothing(), {}, 0, None
         self.is_open = True
         self.is_brief = self.is_environment_open = False
-        self.missing = ()
+        self.missing, self.open_in = (), None
         return True
 
     def _environment_gains(self) -> tuple[EnvironmentGain, ...]:
@@ -430,7 +437,7 @@ class _Course:
                 gone.append(cuts.whole(rule, _NEVER_ASKED, alone=True))
             elif any(rule.reaches(n) for n in named):
                 gone.append(cuts.whole(rule, "not selectable", alone=True))
-            elif not any(_has(rule, key) for key in own.evidence.cells) and _is_swept(rule, swept):
+            elif not any(is_of(rule, key) for key in own.evidence.cells) and _is_swept(rule, swept):
                 # What lies beyond the sweep is there because somebody asked to extrapolate.
                 gone.append(cuts.whole(rule, "no size of it was measured", alone=True))
         return gone
@@ -442,8 +449,4 @@ def _is_swept(rule: Rule, sweep: Sweep) -> bool:
 
 
 def _is_taken(rule: Rule, gone: Iterable[Cut], key: Key) -> bool:
-    return _has(rule, key) and any(cut.holds(rule.collective, key[2]) for cut in gone)
-
-
-def _has(rule: Rule, key: Key) -> bool:
-    return key[0].collective is rule.collective and rule.reaches(key[2])
+    return is_of(rule, key) and any(cut.holds(rule.collective, key[2]) for cut in gone)

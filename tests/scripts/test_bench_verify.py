@@ -361,6 +361,16 @@ def test_a_job_with_one_rank_without_never_passes(code: int, missed: Sequence[st
     assert found.missed == missed
 
 
+def test_a_verification_sees_what_begins_after_the_sweep(bench: ModuleType, tmp_path: Path) -> None:
+    """The bench reads node files once, and this one is written again."""
+    wish = bench.Wish(
+        min_bytes=8, max_bytes=MIB, verifies=True, vendors=False, options=(), timeout_s=120.0
+    )
+    node = named("one-rank-no-file")
+    known = truth.yardstick(node, tmp_path, (8, MIB))
+    assert bench.run_once(node.name, 0, known, wish, tmp_path).exit_code == 9
+
+
 def test_gain_is_the_share_of_logarithms_beyond_the_tolerance(
     judged: Judge,
 ) -> None:

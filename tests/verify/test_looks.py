@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from math import log, log2
 from pathlib import Path
 
 import verify_null
 
-from rccltune import verify
+from rccltune import plan, verify
 from rccltune.model import Collective, Rule, Setting
 from rccltune.rules import accepted, render_rules
 
@@ -57,6 +57,43 @@ def test_a_look_that_a_failing_rule_cut_short_leaves_its_checks_to_the_next(tmp_
     done = verify.settle(wanted, ground, render_rules("two rules", rules), looker=looker)
     assert looker.checked_before[:2] == [0, 0]
     assert [cut.reason.partition(" at ")[0] for cut in done.cuts] == ["the benchmark fails with it"]
+
+
+class Asking(verify_null.MadeUp):
+    """What each look asks for."""
+
+    def __init__(self, ground: verify.Ground, gain: Callable[[int], float]) -> None:
+        """A gain in logs by size."""
+        super().__init__(1, gain, ground)
+        self.open_in: list[frozenset[Collective] | None] = []
+
+    def look(self, look: verify.Look, held: Sequence[verify.Held]) -> verify.Failed | None:
+        """As it is made."""
+        self.open_in.append(look.open_in)
+        return super().look(look, held)
+
+
+def test_only_collectives_that_are_undecided_are_looked_at_again(tmp_path: Path) -> None:
+    """A gain of a fifth is decided at once, and one of 3 % takes more launches."""
+    both = (Collective.ALL_GATHER, Collective.ALL_REDUCE)
+    ground = verify_null.ground_in(tmp_path)
+    [own] = ground.conditions
+    # The sweep had so many launches of it that one look is enough.
+    seen = {(64 * KIB, f"launch {n}"): 0.0 for n in range(14)}
+    ground = replace(
+        ground,
+        conditions=plan.conditions(replace(own.sweep, collectives=both)),
+        swept=verify.Swept(delays={(Collective.ALL_GATHER, Setting.parse("ring/ll128")): seen}),
+    )
+    sure = replace(rule_for("ring/ll128", 4 * KIB, 128 * KIB), collective=Collective.ALL_GATHER)
+    unsure = rule_for("ring/ll", 1024 * KIB, 8192 * KIB)
+    text = render_rules("two rules", [sure, unsure])
+    wanted = verify.Wanted(where=tmp_path / "x.csv", min_gain=0.02, n_looks=3, keep_losers=False)
+    looker = Asking(ground, lambda n: 0.2 if n < 1024 * KIB else 0.03)
+    done = verify.settle(wanted, ground, text, looker=looker)
+    assert looker.open_in[0] is None
+    assert set(looker.open_in[1:]) == {frozenset({Collective.ALL_REDUCE})}
+    assert sure.setting in [one.rule.setting for one in done.standings]
 
 
 def test_a_rule_without_a_gain_is_given_up_after_one_look_and_a_gain_of_six_percent_is_kept(
