@@ -17,6 +17,7 @@ from rccltune.verify.intervals import (
     Around,
     Estimate,
     Value,
+    by_launch,
     replicates,
     usual,
     usual_variance,
@@ -46,6 +47,8 @@ class Evidence:
         cells: the idle plugin beside the rules.
         beside: log(time of the baseline / time of the idle plugin), of launches next to each other;
             where rules need variables, of launches without and with those alone.
+        turns: log(time of the baseline / time of the idle plugin that takes turns with the rules);
+            the same unless rules need variables.
         wrong: wrong elements with the rules.
         checked: sizes at which results were.
         is_own: measured as the sweep was, so that a rule must win here; elsewhere it must not lose.
@@ -56,6 +59,7 @@ class Evidence:
     words: str | None = None
     cells: dict[Key, dict[str, Cell]] = field(default_factory=dict)
     beside: dict[Key, dict[str, float]] = field(default_factory=dict)
+    turns: dict[Key, dict[str, float]] = field(default_factory=dict)
     wrong: dict[Key, int] = field(default_factory=dict)
     checked: set[Key] = field(default_factory=set)
 
@@ -79,6 +83,7 @@ class Evidence:
             other = bare.get(key, cell.silent_us)
             if key in untouched:
                 self.beside.setdefault(key, {})[launch] = log(untouched[key] / other)
+                self.turns.setdefault(key, {})[launch] = log(untouched[key] / cell.silent_us)
 
     def forget(self, holds: Callable[[Key], bool]) -> None:
         """Leave out sizes, since what chose what is left of a rule does not prove it."""
@@ -110,16 +115,37 @@ class Evidence:
 
     def differences(self, side: Side, holds: Callable[[int], bool]) -> list[Value]:
         """log(time of the baseline / time of the idle plugin) at some sizes."""
-        return [
-            Value(key[2], launch, value)
-            for key, found in self.beside.items()
-            if key[:2] == side and holds(key[2])
-            for launch, value in found.items()
-        ]
+        return _values(self.beside, side, holds)
 
     def between(self, side: Side, low: float, high: float) -> list[Value]:
         """The same at sizes from one to another, both included."""
         return self.differences(side, lambda nbytes: low <= nbytes <= high)
+
+    def outright(
+        self, side: Side, holds: Callable[[int], bool], *, by_means: bool = False
+    ) -> Estimate:
+        """log(time of the baseline / time with the rules) at some sizes, over launches."""
+        gains = self.gains(side, holds, by_means=by_means)
+        turns = {(v.nbytes, v.launch): v.value for v in _values(self.turns, side, holds)}
+        both = [(v, turns[v.nbytes, v.launch]) for v in gains if (v.nbytes, v.launch) in turns]
+        return by_launch(replace(v, value=v.value + turn) for v, turn in both)
+
+    def difference(self, side: Side, rule: Rule) -> Estimate:
+        """The same over a rule's sizes; around them where few launches have these."""
+        own = by_launch(self.between(side, rule.min_nbytes, rule.max_nbytes))
+        if own.n_launches >= FEWEST_LAUNCHES:
+            return own
+        return by_launch(self.between(side, rule.min_nbytes / 2, rule.max_nbytes * 2))
+
+    def slowness(self, side: Side, rule: Rule) -> Estimate | None:
+        """log(time of the baseline / of the idle plugin) where launches are certain of a loss.
+
+        They contradict the pairs then: what the rules need costs something at its sizes, or what
+        ran before them in the launch does. None where they are not.
+        """
+        in_turns = by_launch(_values(self.turns, side, rule.reaches))
+        found = (in_turns, self.difference(side, rule))
+        return next((one for one in found if one.high(LEVEL / 2 / len(found)) < 0), None)
 
     def controls_of(self, side: Side, holds: Callable[[int], bool]) -> list[Value]:
         """log(time of the idle plugin behind the rules / behind the idle plugin) at some sizes."""
@@ -161,6 +187,17 @@ class Evidence:
         """Cells by size, rising."""
         found = {key[2]: cells for key, cells in self.cells.items() if key[:2] == side}
         return dict(sorted(found.items()))
+
+
+def _values(
+    found: Mapping[Key, Mapping[str, float]], side: Side, holds: Callable[[int], bool]
+) -> list[Value]:
+    return [
+        Value(key[2], launch, value)
+        for key, by_launches in found.items()
+        if key[:2] == side and holds(key[2])
+        for launch, value in by_launches.items()
+    ]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -219,12 +256,18 @@ def _side(evidence: Evidence, side: Side, judging: Judging, level: float) -> Ite
     own_stalls = {
         id(rule): evidence.stalls_are_its_own(side, rule.reaches) for rule in judging.rules
     }
+    slowness = {id(rule): evidence.slowness(side, rule) for rule in judging.rules}
     for nbytes, found in cells.items():
         key = (*side, nbytes)
         rule = judging.rule_at(key)
         by_means = rule is not None and own_stalls[id(rule)]
         noise = noise_at(nbytes, controls, residuals)
         gain = _at_size(list(found.values()), noise, by_means=by_means)
+        slow = None if rule is None else slowness[id(rule)]
+        if slow is not None and (turns := evidence.turns.get(key)):
+            # Sizes of one range share what ran before them; those of another may not.
+            slow = replace(slow, mean=fmean(turns.values()))
+        gain = gain.slowed(slow)
         launches = list(found.values())
         yield Weighed(
             verdict=replace(

@@ -75,6 +75,10 @@ class Estimate:
             n_launches=min(self.n_launches, other.n_launches),
         )
 
+    def slowed(self, by: Estimate | None) -> Estimate:
+        """The same of launches in which both sides are slower, as far as is known."""
+        return self if by is None else replace(self.times(by), n_launches=self.n_launches)
+
 
 UNKNOWN: Final = Estimate(mean=0.0, spread=inf, freedom=1.0)
 

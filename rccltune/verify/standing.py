@@ -232,22 +232,15 @@ def _in_view(
     about = by_launch(evidence.controls_of(side, inside))
     least = 0.0 if about.spread == inf else about.spread**2 * about.n_launches
     gain = over(evidence.gains(side, inside, by_means=by_means), least)
-    differs = _difference(evidence, side, rule)
-    product = gain.times(differs)
-    # Launches that say that silence is slower than the untouched site contradict the pairs: what
-    # the rules need costs something here, or what ran before them does.
-    if differs.high(LEVEL / 2) < 0:
-        return replace(product, n_launches=gain.n_launches), Shown.BY_LAUNCHES
-    tells = product.low(LEVEL) > 0
+    slowness = evidence.slowness(side, rule)
+    if slowness is not None:
+        # What slows both sides in some launches alone is told best by those launches.
+        outright = evidence.outright(side, inside, by_means=by_means)
+        product = gain.slowed(slowness)
+        surest = min(product, outright, key=lambda one: one.spread)
+        return replace(surest, n_launches=gain.n_launches), Shown.BY_LAUNCHES
+    tells = gain.times(evidence.difference(side, rule)).low(LEVEL) > 0
     return gain, Shown.BY_LAUNCHES if tells else Shown.IN_ONE_LAUNCH
-
-
-def _difference(evidence: Evidence, side: Side, rule: Rule) -> Estimate:
-    """The baseline against the idle plugin over a rule's sizes, an octave more where few are."""
-    own = by_launch(evidence.between(side, rule.min_nbytes, rule.max_nbytes))
-    if own.n_launches >= FEWEST_LAUNCHES:
-        return own
-    return by_launch(evidence.between(side, rule.min_nbytes / 2, rule.max_nbytes * 2))
 
 
 def _is_sure(one: Weighed, rule: Rule, held: Iterable[Evidence]) -> bool:
@@ -265,7 +258,8 @@ def _is_sure(one: Weighed, rule: Rule, held: Iterable[Evidence]) -> bool:
         side = (verdict.target, replace(verdict.view, beside=None))
         values = evidence.gains(side, lambda nbytes: low <= nbytes <= high)
         if values:
-            return over(values).low(LEVEL / 2) >= -MARGIN
+            gain = over(values).slowed(evidence.slowness(side, rule))
+            return gain.low(LEVEL / 2) >= -MARGIN
     return False
 
 
