@@ -28,6 +28,10 @@ from rccltune.verify.intervals import (
 
 # Harm is believed when two looks see it that share nothing; of each this is the chance to err.
 _LEVEL: Final = 1e-3
+# Harm of what rules need is believed at once if luck makes it this seldom, and looked at again if
+# luck makes it so often: one file in twenty would lose its rules to the second alone.
+_CERTAIN: Final = 1e-4
+_SUSPECTED: Final = LEVEL / 10
 # A mean loss below this is nobody's harm, whatever the launches agree on.
 _SLIGHT: Final = log(1.005)
 # An environment must be shown not to cost this much where no rule answers.
@@ -105,13 +109,17 @@ def environment(
         differences.setdefault(side[0], []).extend(found)
     means = [_pooled(found) for found in differences.values()]
     worst = min(means, key=lambda mean: mean.low(LEVEL), default=None)
+    is_suspected = False
     for side, sizes in free.items():
         windows = _windows(sizes)
         values = [evidence.differences(side, one.__contains__) for one in windows]
         # Harm at a few sizes, which some launches have and others do not, shows in replicates.
         slower = [estimate(found) for found in values for estimate in (by_launch, over)]
-        if any(_is_slower(one, LEVEL / 10 / len(windows)) for one in slower):
+        if any(_is_slower(one, _CERTAIN / len(windows)) for one in slower):
             return Environment.HARMFUL, worst
+        is_suspected |= any(_is_slower(one, _SUSPECTED / len(windows)) for one in slower)
+    if is_suspected:
+        return Environment.UNDECIDED, worst
     if worst is None or worst.low(LEVEL) >= -_EQUIVALENT:
         return Environment.HARMLESS, worst
     return Environment.UNDECIDED, worst

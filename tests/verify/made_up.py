@@ -109,6 +109,7 @@ def evidence(
     n_launches: int = 12,
     slow_launches: float = 0.0,
     untouched: Gain | None = None,
+    n_untouched: int = 4,
 ) -> verify.Evidence:
     """Launches of a look, each of a quarter of the sizes.
 
@@ -119,7 +120,8 @@ def evidence(
         n_launches: how many walk.
         slow_launches: share of launches in which the rules take twice as long.
         untouched: log(time of the untouched site / time of silence), where launches of it stand
-            beside the first four.
+            beside the first ones.
+        n_untouched: how many do; eight where rules need variables.
     """
     rng = random.Random(seed)
     noise = noise or Noise()
@@ -132,7 +134,7 @@ def evidence(
         )
         cells = verify.cells_of(launch(), found)
         beside = {}
-        if untouched is not None and number < 4:
+        if untouched is not None and number < n_untouched:
             off = rng.gauss(0, noise.launch)
             beside = {
                 key: (20 + key[2] / 1e4) * exp(untouched(key[2]) + off + rng.gauss(0, noise.arm))

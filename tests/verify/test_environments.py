@@ -6,11 +6,12 @@ import math
 import random
 from math import log
 
+import pytest
 import verify_null
 from made_up import SCALE
 
 from rccltune import verify
-from rccltune.model import Collective, Placement, Target, Variant, View
+from rccltune.model import Collective, Placement, Rule, Setting, Target, Variant, View
 from rccltune.verify import Evidence
 
 MIB = 1 << 20
@@ -69,3 +70,49 @@ def test_a_gain_at_large_sizes_is_found_where_it_is() -> None:
             # 1.5 % of eight launches on each side, of the placement that gains less: 0.75 %.
             assert abs(one.gain.mean - log(1.08)) < 0.03
     assert n_found >= 18
+
+
+def in_turns(silent: float, tuned: float) -> Evidence:
+    """Eight launches over a rule's sizes, next to eight untouched ones and eight with a variable.
+
+    Args:
+        silent: time of the idle plugin that takes turns with the rules, untouched time being 1.
+        tuned: time with the rules.
+    """
+    rng = random.Random(f"{silent} {tuned}")
+    found = Evidence(is_own=True)
+    for number in range(8):
+        cells, untouched, bare = {}, {}, {}
+        for nbytes in SIZES[number % 4 :: 4]:
+            for placement in Placement:
+                view = View(dtype="float", redop="sum", placement=placement, graph=False)
+                key = (TARGET, view, nbytes)
+                at = [silent * math.exp(rng.gauss(0, 0.005)) for _ in range(4)]
+                cells[key] = verify.cell_of(at[:2], [tuned] * 2, at[2:])
+                untouched[key], bare[key] = (math.exp(rng.gauss(0, 0.01)) for _ in range(2))
+        found.add(f"{number}", cells, untouched, bare)
+    return found
+
+
+def test_a_rule_that_beats_only_what_its_own_launches_slow_does_not_stand() -> None:
+    """As fast as the library in turns, which is 30 % slower there than alone; a variable hid that."""
+    rule = Rule(
+        collective=Collective.ALL_REDUCE,
+        min_nbytes=1024,
+        max_nbytes=8 * MIB,
+        setting=Setting.parse("tree/ll"),
+    )
+    judging = verify.Judging(rules=[rule], scale=SCALE, level=0.05)
+
+    def standing(silent: float, tuned: float) -> verify.Standing:
+        evidence = in_turns(silent, tuned)
+        held = [(evidence, verify.weigh(evidence, judging))]
+        [found] = verify.standings([rule], held, judging, verify.Swept(), 0.02)
+        return found
+
+    assert standing(1.0, 0.9).gain.mean == pytest.approx(log(1 / 0.9), abs=0.01)
+    slow = standing(1.3, 1.3)
+    assert slow.state in (verify.State.LOSES, verify.State.NO_GAIN)
+    assert all(one.verdict.ratio < 0.85 for one in slow.sizes)
+    # And what is faster than the library alone keeps what is left of its gain.
+    assert standing(1.3, 0.9).gain.mean == pytest.approx(log(1 / 0.9), abs=0.01)

@@ -294,14 +294,26 @@ def test_what_rules_need_is_judged_between_launches(
 
     def told(noise: float, seed: int) -> verify.Environment:
         found = evidence(
-            lambda _: 0.0, seed, Noise(launch=noise), untouched=lambda _: -costs, n_launches=4
+            lambda _: 0.0, seed, Noise(launch=noise), untouched=lambda _: -costs, n_untouched=8
         )
         return verify.environment(found, unanswered)[0]
 
-    assert [told(0.002, seed) for seed in range(10)] == [wanted] * 10
+    quiet = [told(0.002, seed) for seed in range(10)]
+    # What luck makes of one in ten is looked at again.
+    assert quiet.count(wanted) >= 9
+    assert set(quiet) <= {wanted, verify.Environment.UNDECIDED}
     loud = [told(0.4, seed) for seed in range(10)]
-    assert loud.count(verify.Environment.HARMLESS) <= 1
-    assert loud.count(verify.Environment.HARMFUL) <= 1
+    assert loud.count(verify.Environment.UNDECIDED) >= 8
+
+
+def test_harm_that_is_not_quite_certain_is_looked_at_again() -> None:
+    """1 % slower, 0.2 % between launches: a variable that goes takes every rule that needs it."""
+    found = [
+        evidence(lambda _: 0.0, seed, Noise(launch=0.002), untouched=lambda _: -0.01, n_untouched=8)
+        for seed in range(12)
+    ]
+    told = [verify.environment(f, unanswered)[0] for f in found]
+    assert told.count(verify.Environment.UNDECIDED) >= 8
 
 
 def test_what_an_environment_costs_does_not_pass() -> None:
