@@ -160,8 +160,7 @@ class _Course:
 
     def look(self) -> bool:
         """Look once more; whether another look is to follow."""
-        self.number += 1
-        self.since += 1
+        self.number, self.since = self.number + 1, self.since + 1
         again = "" if self.since == 1 else " once more, since not all is decided"
         look = Look(
             file=self.file,
@@ -348,9 +347,8 @@ class _Course:
         self.n_launches += sum(one.n_launches for one in self.held)
         self._known.clear()
         self.held, self.before, self.since, self.environment = self._nothing(), {}, 0, None
-        self.is_open = True
         self.is_brief = self.is_environment_open = False
-        self.missing, self.open_in = (), None
+        self.is_open, self.missing, self.open_in = True, (), None
         return True
 
     def _environment_gains(self) -> tuple[EnvironmentGain, ...]:
