@@ -280,6 +280,7 @@ class Stretch:
         first: index of its first size.
         last: index of its last size.
         is_proven: repeats alone choose it at all of them, or leave them open.
+        noise: gain that noise reaches at the first and at the last of them, 0.02 for 2 %.
     """
 
     state: int
@@ -287,6 +288,7 @@ class Stretch:
     first: int
     last: int
     is_proven: bool = True
+    noise: tuple[float, float] = (0.0, 0.0)
 
     @property
     def span(self) -> range:
