@@ -48,7 +48,7 @@ from rccltune.measure import find_site, merge_request, parse_duration, prepare, 
 from rccltune.model import Collective, RccltuneError, Reporter, Rule, Setting, parse_size
 from rccltune.rules import EmitRequest, emit_rules
 from rccltune.session import read_launches
-from rccltune.simulate import shipped as simnode
+from rccltune.simulate import sources as simnode
 from rccltune.zones import ChoiceOptions
 
 PER_OCTAVE = 4

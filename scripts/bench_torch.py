@@ -44,7 +44,7 @@ from rccltune.model import (
     format_size,
     parse_size,
 )
-from rccltune.torchbench.command import LETTERS, argv
+from rccltune.torchbench.options import LETTERS, argv
 
 SETTINGS = ("tree/ll", "tree/ll128", "tree/simple", "ring/ll", "ring/ll128", "ring/simple")
 LIBRARY = re.compile(r"^# Library: (\S+)", re.MULTILINE)

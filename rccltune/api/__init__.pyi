@@ -1,10 +1,10 @@
-from .frames import format_size as format_size
 from .loaded import Loaded as Loaded
+from .loaded import format_size as format_size
 from .loaded import load as load
+from .loaded import read_rules as read_rules
 from .measuring import sweep as sweep
 from .measuring import tune as tune
 from .measuring import verify as verify
-from .rule_files import read_rules as read_rules
 from .verbs import deploy as deploy
 from .verbs import detect as detect
 from .verbs import doctor as doctor

@@ -1,15 +1,17 @@
-"""What callers may write, as the packages below take it."""
+"""What callers may write, as the packages below take it, and who is told how it goes."""
 
 from __future__ import annotations
 
+import logging
 import os
 from collections.abc import Callable, Mapping, Sequence
 from enum import Enum
 from pathlib import Path
-from typing import Any, TypeAlias
+from typing import Any, Final, TypeAlias
 
 from rccltune import measure
 from rccltune.fit import FitDone
+from rccltune.model import Reporter
 from rccltune.zones import ChoiceOptions, baseline_named
 
 Place: TypeAlias = str | os.PathLike[str]
@@ -62,3 +64,14 @@ def paths_of(places: Place | Sequence[Place]) -> tuple[Path, ...]:
     if isinstance(places, (str, os.PathLike)):
         return (Path(places),)
     return tuple(Path(place) for place in places)
+
+
+_LOGGER: Final = logging.getLogger("rccltune")
+
+
+class Logging(Reporter):
+    """Sentences for people become records of the logger ``rccltune``."""
+
+    def say(self, text: str) -> None:
+        """Take a sentence."""
+        _LOGGER.info("%s", text)

@@ -10,8 +10,7 @@ from typing import TYPE_CHECKING, Any
 from rccltune import measure, session
 from rccltune import tune as tuning
 from rccltune import verify as verifying
-from rccltune.api.arguments import Place, choosing, options_of, path_of
-from rccltune.api.listening import Logging
+from rccltune.api.arguments import Logging, Place, choosing, options_of, path_of
 from rccltune.model import (
     CommandLineError,
     MachineError,

@@ -16,8 +16,7 @@ from rccltune import fit as fitting
 from rccltune import job, machine, rules, session
 from rccltune import report as reporting
 from rccltune import why as reasons
-from rccltune.api.arguments import Place, choosing, path_of, paths_of
-from rccltune.api.listening import Logging
+from rccltune.api.arguments import Logging, Place, choosing, path_of, paths_of
 from rccltune.model import Collective, Mode, Reporter, Stated, defaults
 
 if TYPE_CHECKING:

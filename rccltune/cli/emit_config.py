@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 import click
 
 from rccltune.cli.console import DEFAULT_SESSION, Console, common, table
-from rccltune.cli.environments import environment_lines
+from rccltune.cli.fit_tables import environment_lines
 from rccltune.cli.help import grouped, verb
 from rccltune.cli.options import (
     FOLDER,

@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from rccltune.cli.ceiling import ceiling_lines
 from rccltune.cli.console import Console, with_options
+from rccltune.cli.fit_tables import ceiling_lines
 from rccltune.cli.help import grouped
 from rccltune.cli.options import FOLDER, transferbench_option
 from rccltune.model import lay

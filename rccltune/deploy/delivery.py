@@ -13,9 +13,9 @@ from pathlib import Path
 from typing import Any, Final
 
 from rccltune import __version__, plugin, session, verify
-from rccltune.deploy import files, place, records
+from rccltune.deploy import place, texts
 from rccltune.deploy.place import Placed
-from rccltune.deploy.records import Delivery, File, Rules
+from rccltune.deploy.texts import Delivery, File, Rules
 from rccltune.launch import CLEARED
 from rccltune.model import (
     CommandLineError,
@@ -123,7 +123,7 @@ def deploy_session(
             reporter.say(
                 f"Warning: {file.name} is read otherwise where our plugin does not: {line}"
             )
-    version = files.assemble(delivery)
+    version = place.assemble(delivery)
     target = delivery.directory
     place.check_ours(target, force=force)
     missing = [folder for folder in (target, *target.parents) if not folder.exists()]
@@ -298,7 +298,7 @@ def _refuse_unproven(folder: Path, rules: Sequence[Rules]) -> None:
     odd = [file for file in rules if file.n_unproven]
     if odd:
         raise CommandLineError(
-            "; ".join(map(records.unproven_words, odd)),
+            "; ".join(map(texts.unproven_words, odd)),
             where=str(folder),
             hint="prove them with rccltune verify, leave them out with rccltune emit-config "
             "--proven --force, or deploy them all the same with --unproven.",

@@ -1,4 +1,4 @@
-"""A version into its folder, and back to the one before: the package's one writer.
+"""A delivery as files: into a version's folder, and back to the one before.
 
     DIR/versions/<name>/…     whole or not there: written beside it and renamed
     DIR/current               a link, switched by a rename
@@ -18,14 +18,71 @@ import re
 import shutil
 import stat
 import tempfile
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-from rccltune.deploy.files import MANIFEST
-from rccltune.deploy.records import Version
-from rccltune.model import CommandLineError, SessionError
+from rccltune.deploy.texts import Delivery, File, Version, header, texts
+from rccltune.model import CommandLineError, SessionError, lay
+from rccltune.session import sync_folder
+
+MANIFEST: Final = "MANIFEST"
+# rccltune.torch for containers without rccltune; a file named torch.py would hide torch itself.
+MODULE: Final = "rccltune_torch.py"
+_DIGITS: Final = 12
+
+
+def assemble(delivery: Delivery) -> Version:
+    """All files of a version, MANIFEST last.
+
+    The name is a hash of all of them, made while they do not know it yet.
+    """
+    digest = hashlib.sha256()
+    for file in _files(delivery, "0" * _DIGITS):
+        digest.update(f"{file.name} {int(file.run)} {_sha256(file)}\n".encode())
+    name = digest.hexdigest()[:_DIGITS]
+    return Version(name=name, files=_files(delivery, name))
+
+
+def _files(delivery: Delivery, version: str) -> tuple[File, ...]:
+    rules = [File(name=one.name, content=one.content) for one in delivery.rules]
+    module = File(name=MODULE, content=(Path(__file__).parents[1] / "torch.py").read_bytes())
+    expected = (delivery.library.name, *(file.name for file in rules))
+    files = (
+        delivery.library,
+        *rules,
+        module,
+        *(
+            File(name=name, content=text.encode(), run=run)
+            for name, text, run in texts(delivery, version, expected)
+        ),
+    )
+    manifest = File(name=MANIFEST, content=_manifest(delivery, version, files).encode())
+    return (*files, manifest)
+
+
+def _manifest(delivery: Delivery, version: str, files: Sequence[File]) -> str:
+    """Comments, then what ``sha256sum -c MANIFEST`` reads."""
+    needs = " ".join(f"{name}={value}" for name, value in delivery.environment)
+    requires = " ".join(f"{key}={value}" for key, value in delivery.requires.items())
+    lines = [
+        *header(delivery, version),
+        f"# simulated: {'yes' if delivery.simulated else 'no'}",
+        *(f"# {line}" for line in delivery.provenance),
+        f"# requires: {requires or 'nothing'}",
+        f"# needs: {needs or 'nothing'}",
+        f"# plugin: needs glibc {'.'.join(map(str, delivery.glibc))}; tuner ABI versions "
+        + " ".join(map(str, delivery.abi_versions)),
+        *(f"{_sha256(file)}  {file.name}" for file in files),
+    ]
+    # A name with a newline must not become a line that sha256sum reads.
+    return lay([*lines, ""])
+
+
+def _sha256(file: File) -> str:
+    return hashlib.sha256(file.content).hexdigest()
+
 
 CURRENT: Final = "current"
 HISTORY: Final = "history"
@@ -234,7 +291,7 @@ def _create(folder: Path, version: Version, write: Write) -> None:
     except BaseException:
         shutil.rmtree(half, ignore_errors=True)
         raise
-    _sync(folder.parent)
+    sync_folder(folder.parent)
 
 
 def _mend(folder: Path, version: Version, write: Write, *, force: bool) -> None:
@@ -287,15 +344,4 @@ def _link(path: Path, target: str) -> None:
         new = Path(scratch) / path.name
         new.symlink_to(target)
         new.replace(path)
-    _sync(path.parent)
-
-
-def _sync(folder: Path) -> None:
-    handle = os.open(folder, os.O_RDONLY)
-    try:
-        os.fsync(handle)
-    except OSError:
-        # Some shared file systems refuse fsync on a folder; the rename itself is done.
-        pass
-    finally:
-        os.close(handle)
+    sync_folder(path.parent)

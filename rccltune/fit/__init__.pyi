@@ -13,9 +13,6 @@ from .constants import fit_constants as fit_constants
 from .constants import foresee as foresee
 from .crossings import crossovers as crossovers
 from .crossings import winner_order as winner_order
-from .latency import blog_steps as blog_steps
-from .latency import rccl_steps as rccl_steps
-from .latency import separate as separate
 from .lines import MIN_POINTS as MIN_POINTS
 from .lines import ROBUST_SCALE as ROBUST_SCALE
 from .lines import Sums as Sums
@@ -23,8 +20,11 @@ from .lines import best_pieces as best_pieces
 from .lines import costs as costs
 from .lines import robust_line as robust_line
 from .lines import solve as solve
+from .models import blog_steps as blog_steps
 from .models import fit_all as fit_all
 from .models import predict as predict
+from .models import rccl_steps as rccl_steps
+from .models import separate as separate
 from .models import times as times
 from .points import curves as curves
 from .session import Bypass as Bypass

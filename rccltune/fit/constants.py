@@ -14,7 +14,7 @@ from typing import Final
 
 import numpy as np
 
-from rccltune.fit.latency import rccl_steps
+from rccltune.fit.models import rccl_steps
 from rccltune.model import (
     Algorithm,
     Belief,

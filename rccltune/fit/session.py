@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Final
 
 from rccltune import model, session
-from rccltune.fit import agreement, crossings, latency, points
+from rccltune.fit import agreement, crossings, models, points
 from rccltune.fit.agreement import Agreements, agreements
 from rccltune.fit.beliefs import Believed, gather_beliefs
 from rccltune.model import (
@@ -181,7 +181,7 @@ def fit_session(folder: Path, *, reporter: Reporter, again: bool = False) -> Fit
         samples_sha256=digest,
         curves=fitted.curves,
         crossovers=crossings.crossovers(fitted.curves),
-        separations=latency.separate(fitted.curves),
+        separations=models.separate(fitted.curves),
         notices=(*fitted.notices, *believed.notices),
         bypasses=_bypasses(samples),
         quarantined=session.quarantines(launches),

@@ -1,12 +1,13 @@
 from .answer import Answer as Answer
 from .answer import Importance as Importance
 from .answer import compared_runs as compared_runs
-from .arms import Arm as Arm
+from .answer import draw as draw
+from .answer import job_figure as job_figure
 from .bound import Ceiling as Ceiling
+from .bound import Spared as Spared
+from .bound import Times as Times
 from .bound import ceiling_of as ceiling_of
 from .bound import ceiling_text as ceiling_text
-from .figure import draw as draw
-from .figure import job_figure as job_figure
 from .looks import HARM_LEVEL as HARM_LEVEL
 from .looks import LOOKS as LOOKS
 from .looks import MOST_ROUNDS as MOST_ROUNDS
@@ -20,6 +21,7 @@ from .measures import in_words as in_words
 from .measures import measured as measured
 from .measures import warmup as warmup
 from .runs import Answers as Answers
+from .runs import Arm as Arm
 from .runs import Outcome as Outcome
 from .runs import Run as Run
 from .savings import Shown as Shown
@@ -31,8 +33,6 @@ from .savings import saving_plain as saving_plain
 from .savings import saving_text as saving_text
 from .savings import show as show
 from .savings import snapshots_beside as snapshots_beside
-from .times import Spared as Spared
-from .times import Times as Times
 from .trying import BUDGET_S as BUDGET_S
 from .trying import Request as Request
 from .trying import try_job as try_job

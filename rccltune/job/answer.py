@@ -1,4 +1,4 @@
-"""Does it pay, and does communication matter to the job at all: runs compared, round by round.
+"""Does it pay, and does communication matter to the job at all: in words and as a figure.
 
 A round has one run of each kind, one after the other, so that what the machine does over minutes is
 in all of them. What counts is the logarithm of the ratio of two runs of one round; an interval
@@ -7,16 +7,19 @@ comes from the rounds and from nothing inside a run.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from enum import Enum
 from math import exp, inf, log
+from pathlib import Path
 from typing import Any, Final
 
+from rccltune import report, session
 from rccltune.job import looks
-from rccltune.job.arms import Arm
-from rccltune.job.looks import Compared
-from rccltune.job.runs import Run
+from rccltune.job.looks import Compared, Verdict
+from rccltune.job.measures import in_words
+from rccltune.job.runs import Arm, Run
+from rccltune.report import Axis, Figure, Ink, Line, Marker, Point
 
 # Losses of one and the same first step differ by the order in which ranks add.
 _SAME_LOSS: Final = 1e-3
@@ -215,3 +218,93 @@ def _losses(base: Sequence[Run], other: Sequence[Run], arm: Arm) -> list[str]:
     if gap <= _SAME_LOSS * max(abs(one) for one in (*ours, *theirs)):
         return []
     return [f"first losses differ: {ours[0]:.6g} {Arm.AS_IS.words}, {theirs[0]:.6g} {arm.words}"]
+
+
+NAME: Final = "job.png"
+_LOOK: Final[Mapping[Arm, tuple[Ink, Marker]]] = {
+    Arm.AS_IS: ("site", "circle"),
+    Arm.RULES: ("p1", "square"),
+    Arm.CONTROL: ("p2", "triangle"),
+}
+# More whole numbers than these have no room on the axis.
+_MOST_TICKS: Final = 20
+
+
+def draw(folder: Path, found: Answer) -> Path:
+    """Write the figure beside the runs; returns its path."""
+    one = job_figure(found)
+    with report.house_style():
+        content = report.encode(report.draw_figure(one), "png", one.title, "rccltune job")
+    path = folder / NAME
+    session.write_atomically(path, content)
+    return path
+
+
+def job_figure(found: Answer) -> Figure:
+    """Each run's speed beside the mean of the job as it is, in percent, with 95 % intervals."""
+    lines = [line for arm in Arm if (line := _line(arm, found)) is not None]
+    points = [point for line in lines for point in line.points]
+    values = [v for p in points for v in (p.y, p.low, p.high) if v is not None]
+    said = {point.x: (line.name, point.words) for line in lines for point in line.points}
+    last = max((run.number for run in found.runs), default=1)
+    return Figure(
+        name="job",
+        title=headline(found),
+        words="Each mark is a run, in the order in which they were made. Shaded: 95 % intervals "
+        "of the gain, from neighbouring runs.",
+        stamp="SIMULATED, no hardware" if found.simulated else "measured",
+        loud=found.simulated,
+        x=_runs_axis(last),
+        y=report.straight_axis(values, "speed beside the job as it is", " %"),
+        lines=tuple(lines),
+        header=("run", "how", in_words(found.what)),
+        rows=tuple((f"{at:g}", *said[at]) for at in sorted(said)),
+        source=f"Runs are compared by: {in_words(found.what)}.",
+        level=(0.0, ""),
+    )
+
+
+def headline(found: Answer) -> str:
+    """The answer in a few words."""
+    one = found.rules
+    if one is None or not _is_known(one):
+        return "Rules: not known"
+    most = max(abs(end) for end in one.percent[1:])
+    if one.verdict is Verdict.UNKNOWN:
+        return f"Rules: no difference found ({most:.1f} % at most)"
+    if one.verdict is Verdict.SAME:
+        return f"Rules make no difference ({most:.1f} % at most)"
+    middle = abs(one.percent[0])
+    if one.verdict is Verdict.PERHAPS_SLOWER:
+        return f"Rules perhaps make the job {middle:.1f} % slower"
+    return f"Rules make the job {middle:.1f} % {one.verdict.value}"
+
+
+def _runs_axis(last: int) -> Axis:
+    step = -(-last // _MOST_TICKS)
+    ticks = tuple((float(n), str(n)) for n in range(step, last + 1, step))
+    return Axis(label="run", low=0.5, high=last + 0.5, ticks=ticks, logarithmic=False)
+
+
+def _line(arm: Arm, found: Answer) -> Line | None:
+    points = tuple(_points(arm, found))
+    ink, marker = _LOOK[arm]
+    return Line(name=arm.words, points=points, ink=ink, marker=marker) if points else None
+
+
+def _points(arm: Arm, found: Answer) -> Iterator[Point]:
+    base = values(found.runs, Arm.AS_IS)
+    if not base:
+        return
+    mean = sum(map(log, base)) / len(base)
+    one = {Arm.RULES: found.rules, Arm.CONTROL: found.control}.get(arm)
+    ends = one.percent[1:] if one is not None and _is_known(one) else (None, None)
+    runs = good(found.runs, arm)
+    for run, value in zip(runs, values(found.runs, arm), strict=True):
+        faster = log(value) - mean if found.rate else mean - log(value)
+        percent = (exp(faster) - 1) * 100
+        yield Point(x=run.number, y=percent, words=f"{value:.4g}", low=ends[0], high=ends[1])
+
+
+def _is_known(one: Compared) -> bool:
+    return one.speed.spread < inf

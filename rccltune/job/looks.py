@@ -14,7 +14,7 @@ from enum import Enum
 from math import expm1, inf, log, log1p, sqrt
 from typing import Final
 
-from rccltune.job.arms import Arm
+from rccltune.job.runs import Arm
 from rccltune.model import upper_quantile
 from rccltune.model.defaults import LEVEL
 from rccltune.verify import Estimate, Value, by_launch

@@ -10,8 +10,7 @@ from typing import Any, Final
 
 from rccltune import model, workload
 from rccltune.fit import FitDone, fit_session
-from rccltune.job.bound import Ceiling, ceiling_of
-from rccltune.job.times import Times
+from rccltune.job.bound import Ceiling, Times, ceiling_of
 from rccltune.model import (
     Collective,
     Reporter,

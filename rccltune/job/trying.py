@@ -13,12 +13,11 @@ from typing import Final
 
 from rccltune import fit, launch, model, plugin, rules, session, verify, why
 from rccltune.job import answer as judging
-from rccltune.job import arms
+from rccltune.job import runs
 from rccltune.job.answer import Answer
-from rccltune.job.arms import Arm, Rules
 from rccltune.job.looks import FEWEST_ROUNDS, MOST_ROUNDS, Compared, is_hopeless, is_over
 from rccltune.job.measures import in_words, pattern_of
-from rccltune.job.runs import Run, folder_of, read_runs, run
+from rccltune.job.runs import Arm, Rules, Run, folder_of, read_runs, run
 from rccltune.model import (
     CommandLineError,
     InputFileError,
@@ -118,8 +117,8 @@ class _Trial:
             pattern_of(request.measure)
         self.request = request
         self.reporter = reporter
-        self.site = arms.site_variables()
-        arms.check_site(self.site)
+        self.site = runs.site_variables()
+        runs.check_site(self.site)
         self.library = plugin.library()
         self.source = _rule_file(request)
         content = rules.content_of(self.source)
@@ -128,7 +127,7 @@ class _Trial:
         self.needs = file.needs
         self.content = content
         self.curves, self.simulated = _curves(request.session, reporter)
-        self.control = arms.bad_rules(self.curves).encode() if request.control else None
+        self.control = runs.bad_rules(self.curves).encode() if request.control else None
         self.failed: Counter[Arm] = Counter()
         self.runs: list[Run] = []
 
@@ -150,7 +149,7 @@ class _Trial:
             if self.control is not None:
                 session.write_atomically(folder / "control.csv", self.control)
             session.write_atomically(path, model.json_text(model.to_plain(wanted), indent=1))
-        for word in arms.set_in(self.site):
+        for word in runs.set_in(self.site):
             self.reporter.say(
                 f"Warning: {word} is set in every run: rules choose only what it leaves."
             )
@@ -179,8 +178,8 @@ class _Trial:
             Arm.RULES: Rules(path=self._file("rules.csv"), needs=self.needs),
             Arm.CONTROL: Rules(path=self._file("control.csv"), needs=self.needs),
         }[arm]
-        variables = arms.environment(self.site, folder, own, self.library)
-        command = arms.command_of(self.request.command, folder)
+        variables = runs.environment(self.site, folder, own, self.library)
+        command = runs.command_of(self.request.command, folder)
         run(folder, command, variables, self._limit_s())
 
     def _file(self, name: str) -> Path:
@@ -238,7 +237,7 @@ class _Trial:
         n_rounds = min(counts.values())
         if max(counts.values()) == n_rounds and self._is_enough(n_rounds, active):
             return None
-        return next(arm for arm in arms.turn(n_rounds, active) if counts[arm] <= n_rounds)
+        return next(arm for arm in runs.turn(n_rounds, active) if counts[arm] <= n_rounds)
 
     def _is_enough(self, n_rounds: int, active: Sequence[Arm]) -> bool:
         if n_rounds >= MOST_ROUNDS:

@@ -1,9 +1,9 @@
 from .family import TAG as TAG
 from .family import Family as Family
+from .family import held as held
+from .family import interruptible as interruptible
 from .hostfiles import first_hosts as first_hosts
 from .hostfiles import hosts_used as hosts_used
-from .interrupts import held as held
-from .interrupts import interruptible as interruptible
 from .launchers import LAUNCHERS as LAUNCHERS
 from .launchers import Launcher as Launcher
 from .launchers import find_launcher as find_launcher
@@ -14,11 +14,11 @@ from .process import end_leftovers as end_leftovers
 from .process import run as run
 from .process import run_beside as run_beside
 from .process import spawn as spawn
-from .safepath import module as module
-from .safepath import program as program
 from .trial import Binding as Binding
 from .trial import find_binding as find_binding
 from .variables import CLEARED as CLEARED
 from .variables import Environment as Environment
 from .variables import chooses as chooses
 from .variables import environment as environment
+from .variables import module as module
+from .variables import program as program

@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import ClassVar, Final
 
-from rccltune.launch import safepath
+from rccltune.launch import variables
 from rccltune.model import MachineError
 
 Pairs = tuple[tuple[str, str], ...]
@@ -220,7 +220,7 @@ class Torchrun(Launcher):
     def options(self, n_ranks: int, bind: str | None, hostfile: Path | None) -> tuple[str, ...]:
         """The spelling with underscores is understood by every release."""
         del bind, hostfile
-        _, *run = safepath.module("python", "torch.distributed.run")
+        _, *run = variables.module("python", "torch.distributed.run")
         return (*run, "--standalone", f"--nproc_per_node={n_ranks}", "--no_python")
 
 

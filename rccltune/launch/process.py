@@ -26,7 +26,7 @@ from functools import partial
 from pathlib import Path
 from typing import Final
 
-from rccltune.launch import interrupts
+from rccltune.launch import family
 from rccltune.launch.family import GRACE_S, TAG, Family
 from rccltune.model import LaunchError, MachineError, SessionError
 
@@ -107,12 +107,12 @@ def guarded() -> Iterator[str]:
     """
     run_id = uuid.uuid4().hex
     own = _children()
-    with interrupts.held():
+    with family.held():
         guardian = _guard(run_id)
     try:
         yield run_id
     finally:
-        with interrupts.held():
+        with family.held():
             _dismiss(guardian)
             adopt(orphans=False)
             _reap(_children() - own)
@@ -123,15 +123,15 @@ def _run(job: Job, run_id: str) -> Ending:
     start = time.monotonic()
     process: subprocess.Popen[bytes] | None = None
     try:
-        with interrupts.held():
+        with family.held():
             process = spawn(job, run_id)
         timed_out, lingered = _watch(process, job, kin, start + job.timeout_s)
     except BaseException:
         if process is not None:
-            with interrupts.held():
+            with family.held():
                 end(process, kin)
         raise
-    with interrupts.held():
+    with family.held():
         if timed_out or lingered:
             end(process, kin)
         else:
@@ -375,12 +375,12 @@ def _running(other: Job) -> Iterator[Callable[[], str | None]]:
     started: subprocess.Popen[bytes] | None = None
     with guarded() as run_id:
         try:
-            with interrupts.held():
+            with family.held():
                 started = spawn(other, run_id)
             yield partial(_why_ended, started)
         finally:
             if started is not None:
-                with interrupts.held():
+                with family.held():
                     adopt(orphans=True)
                     end(started, Family([run_id]))
                     _shorten(other.folder / "stdout.log")

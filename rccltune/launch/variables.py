@@ -1,9 +1,13 @@
-"""Which environment variables reach a benchmark: only those that choose are cleared.
+"""Which environment variables reach a benchmark, and a Python that no folder can mislead.
 
 A variable that picks an algorithm would falsify every launch, so it is removed; one that picks an
 interface, a transport or a log file belongs to the site, and removing it stops jobs or, on some
 shared machines, does harm. The list of the first kind is closed and stands here; everything else
 passes to every rank of every launch, baseline included, and is recorded.
+
+``python -c`` and ``python -m`` put the current folder first on the path: a ``torch.py`` there, in
+a session that somebody mailed say, would run instead of PyTorch. ``-P`` and PYTHONSAFEPATH came
+with Python 3.11, and the Python that has torch may be older.
 """
 
 from __future__ import annotations
@@ -85,3 +89,23 @@ def environment(
         ),
         added=tuple(sorted(ours.items())),
     )
+
+
+# sys is built in, so that its own import looks nowhere; os is there since the start.
+_WITHOUT: Final = (
+    "import sys; _os = sys.modules['os']; "
+    "sys.path[:] = [p for p in sys.path if p and _os.path.realpath(p) != _os.getcwd()]"
+)
+
+
+def program(python: str, code: str) -> tuple[str, ...]:
+    """The command that runs code."""
+    return (python, "-c", f"{_WITHOUT}\n{code}")
+
+
+def module(python: str, name: str) -> tuple[str, ...]:
+    """The command that runs a module as ``-m`` does; its arguments follow."""
+    code = (
+        f"{_WITHOUT}; import runpy; runpy.run_module('{name}', run_name='__main__', alter_sys=True)"
+    )
+    return (python, "-c", code)

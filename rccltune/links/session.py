@@ -33,7 +33,6 @@ from rccltune.model import (
     MachineError,
     PairTimes,
     Reporter,
-    SessionError,
     Spread,
 )
 from rccltune.session import Session
@@ -152,14 +151,7 @@ def draw_links(done: LinkMap, folder: Path, *, anew: bool) -> tuple[Path, ...]:
     there = tuple(folder / f"plots/links.{kind}" for kind in report.LINK_FORMATS)
     if not anew and all(path.exists() for path in there):
         return there
-    try:
-        return report.draw_links(done, folder / "plots")
-    except OSError as error:
-        raise SessionError(
-            f"cannot write the pictures: {error.strerror or error}",
-            where=str(folder / "plots"),
-            hint="free space or make the folder writable; what was measured is kept.",
-        ) from error
+    return report.draw_links(done, folder / "plots")
 
 
 def links_as_plain(done: LinkMap, folder: Path, pictures: Sequence[Path]) -> dict[str, Any]:

@@ -12,8 +12,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Final, NamedTuple
 
-from rccltune.logs.commands import Commands
-from rccltune.logs.drafts import Run, Said
+from rccltune.logs.drafts import Commands, Run, Said
 from rccltune.logs.text_table import Layout, Table
 from rccltune.model import BASELINE, Algorithm, Collective, Protocol, Setting
 

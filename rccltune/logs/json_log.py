@@ -10,8 +10,7 @@ from math import isfinite
 from typing import Any, BinaryIO, Final
 
 from rccltune.logs import columns
-from rccltune.logs.commands import commanded
-from rccltune.logs.drafts import Passes, RepeatedSizeError, Run, Said
+from rccltune.logs.drafts import Passes, RepeatedSizeError, Run, Said, commanded
 from rccltune.logs.jobs import Preamble, Rank, marked
 from rccltune.logs.long_table import RecordReader
 from rccltune.logs.resolver import Resolver

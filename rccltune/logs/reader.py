@@ -1,8 +1,9 @@
-"""The way in: one file, or one launch's output, to one reading."""
+"""The way in: one file, or one launch's output, to one reading; versions as they are printed."""
 
 from __future__ import annotations
 
 import gc
+import re
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -17,7 +18,6 @@ from rccltune.logs.long_table import DelimitedFile
 from rccltune.logs.resolver import Resolver
 from rccltune.logs.samples import fingerprint_of, samples_of
 from rccltune.logs.text_log import TextReader
-from rccltune.logs.versions import different_libraries
 from rccltune.model import Caution, Fingerprint, Notice, OutputError, Sample, Stated, reason_of
 
 
@@ -346,3 +346,24 @@ def _reading(
         benchmark=benchmark,
         library_version=library,
     )
+
+
+def different_libraries(versions: Iterable[str]) -> tuple[str, str] | None:
+    """The first two versions that cannot be one library's; None where there are none.
+
+    One library is 2.29.2 in a benchmark's line and 2.29.2+cuda13.1 in its own.
+    """
+    named = list(versions)
+    for i, one in enumerate(named):
+        for other in named[i + 1 :]:
+            (number, build), (number_2, build_2) = map(_parts, (one, other))
+            if number != number_2 or (build and build_2 and build != build_2):
+                return one, other
+    return None
+
+
+def _parts(text: str) -> tuple[str, str]:
+    """Number and build."""
+    match = re.match(r"[\d.]*", text)
+    number = match[0] if match is not None else ""
+    return number, text[len(number) :]

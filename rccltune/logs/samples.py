@@ -6,7 +6,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from typing import Final
 
-from rccltune.logs.bandwidths import evidence_of, proposed
+from rccltune.logs.columns import evidence_of, proposed
 from rccltune.logs.drafts import Draft, Run, Said
 from rccltune.logs.jobs import marked
 from rccltune.logs.resolver import Resolver

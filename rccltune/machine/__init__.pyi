@@ -2,11 +2,8 @@ from .checks.doctor import CHECKS as CHECKS
 from .checks.doctor import doctor as doctor
 from .checks.doctor import doctor_of_simulation as doctor_of_simulation
 from .checks.facts import Circumstances as Circumstances
-from .comparison import with_smi as with_smi
-from .content import has_any as has_any
 from .files import Root as Root
-from .hidden import HiddenFile as HiddenFile
-from .hidden import hidden_files as hidden_files
+from .files import has_any as has_any
 from .hosts import AS_SET as AS_SET
 from .hosts import Answer as Answer
 from .hosts import Host as Host
@@ -19,6 +16,8 @@ from .hosts import named_hosts as named_hosts
 from .hosts import read_lines as read_lines
 from .hosts import table_of as table_of
 from .hosts import value_of as value_of
+from .kfd import HiddenFile as HiddenFile
+from .kfd import hidden_files as hidden_files
 from .links import Pair as Pair
 from .links import choosing as choosing
 from .links import pairs as pairs
@@ -54,6 +53,7 @@ from .overrides import switch_notice as switch_notice
 from .overrides import switches as switches
 from .overrides import tunerless as tunerless
 from .pci import parse_address as parse_address
+from .pci import with_smi as with_smi
 from .placement import Placed as Placed
 from .placement import Seating as Seating
 from .placement import layout_of as layout_of
@@ -62,16 +62,15 @@ from .placement import over_hosts as over_hosts
 from .placement import place_ranks as place_ranks
 from .placement import seating_of as seating_of
 from .placement import simulated_system as simulated_system
-from .process import circumstances as circumstances
-from .real_choices import RealCall as RealCall
-from .real_choices import check_real_starts as check_real_starts
-from .real_choices import live_choices as live_choices
-from .real_choices import read_calls as read_calls
-from .real_choices import real_calls as real_calls
 from .real_rccl import REAL as REAL
 from .real_rccl import REAL_WORDS as REAL_WORDS
+from .real_rccl import RealCall as RealCall
 from .real_rccl import check_real_memory as check_real_memory
+from .real_rccl import check_real_starts as check_real_starts
 from .real_rccl import free_mib as free_mib
+from .real_rccl import live_choices as live_choices
+from .real_rccl import read_calls as read_calls
+from .real_rccl import real_calls as real_calls
 from .real_rccl import real_library as real_library
 from .real_rccl import real_start_s as real_start_s
 from .real_rccl import real_words as real_words
@@ -102,6 +101,7 @@ from .software import library_of as library_of
 from .software import linked_mpi as linked_mpi
 from .software import sha256_of as sha256_of
 from .software import starters as starters
+from .software import vendor_table as vendor_table
 from .software import version_of as version_of
 from .survey import Look as Look
 from .survey import changes as changes
@@ -110,5 +110,5 @@ from .survey import fingerprint as fingerprint
 from .survey import look as look
 from .survey import look_quickly as look_quickly
 from .survey import with_nvidia as with_nvidia
-from .tables import vendor_table as vendor_table
+from .this_machine import circumstances as circumstances
 from .this_machine import here as here

@@ -1,19 +1,25 @@
-"""Every file of the machine is read here, below a root that tests and captures put elsewhere.
+"""Files of the machine, below a root that tests put elsewhere; and short programs, with a limit.
 
 The rules are those of the plugin's reader (``native_plugin/src/sysroot.c`` and ``text.c``), so
-that both see the same machine: bytes, not text; lines end in ``\n`` alone; blanks are space, tab
-and CR; a file that does not fit its limit counts as unreadable.
+that both see the same machine: bytes, not text; lines end in ``\\n`` alone; blanks are space,
+tab and CR; a file that does not fit its limit counts as unreadable.
 """
 
 from __future__ import annotations
 
+import contextlib
 import errno
+import mmap
 import os
 import re
+import signal
+import subprocess
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from enum import Enum
 from pathlib import Path
-from typing import Final
+from typing import IO, Final
 
 MAX_ATTRIBUTE: Final = 256
 MAX_PROPERTIES: Final = 8192
@@ -142,3 +148,99 @@ def hexadecimal(text: bytes) -> int | None:
     match = _HEX.fullmatch(text)
     digits = (match[1].lstrip(b"0") or b"0") if match else b""
     return int(digits, 16) if match and len(digits) <= 16 else None
+
+
+MAX_OUTPUT = 4 << 20
+
+
+@dataclass(frozen=True, slots=True)
+class Ended:
+    """How a child ended.
+
+    Attributes:
+        code: exit status, negative for a signal, None where time ran out or it did not start.
+    """
+
+    code: int | None
+    out: str
+    err: str
+    timed_out: bool = False
+
+
+def ask(
+    argv: Sequence[str],
+    *,
+    timeout_s: float,
+    variables: Mapping[str, str] | None = None,
+    answer: IO[bytes] | None = None,
+) -> Ended:
+    """Run a program to its end, or kill it and everything that it started.
+
+    It gets a process group of its own, so that an interrupt at the terminal does not reach it:
+    a mode change that stops half-way is worse than one that is put back.
+
+    Args:
+        argv: program and arguments.
+        timeout_s: after which it is killed.
+        variables: its whole environment, None for ours.
+        answer: a file that the child inherits under the same descriptor.
+    """
+    import tempfile
+
+    with tempfile.TemporaryFile() as out, tempfile.TemporaryFile() as err:
+        try:
+            process = subprocess.Popen(
+                list(argv),
+                stdin=subprocess.DEVNULL,
+                stdout=out,
+                stderr=err,
+                env=None if variables is None else dict(variables),
+                pass_fds=() if answer is None else (answer.fileno(),),
+                start_new_session=True,
+            )
+        except (OSError, ValueError) as error:
+            return Ended(None, "", str(error))
+        code = _wait(process, timeout_s)
+        return Ended(code, _text(out), _text(err), timed_out=code is None)
+
+
+def _wait(process: subprocess.Popen[bytes], timeout_s: float) -> int | None:
+    try:
+        return process.wait(timeout_s)
+    except subprocess.TimeoutExpired:
+        return None
+    finally:
+        if process.returncode is None:
+            with contextlib.suppress(OSError):
+                os.killpg(process.pid, signal.SIGKILL)
+            # One that hangs in the driver cannot be killed; nobody waits for it for ever.
+            with contextlib.suppress(subprocess.TimeoutExpired):
+                process.wait(5)
+
+
+def _text(stream: IO[bytes]) -> str:
+    stream.seek(0)
+    return stream.read(MAX_OUTPUT).decode("utf-8", "replace")
+
+
+@contextmanager
+def mapped(path: Path) -> Iterator[bytes | mmap.mmap]:
+    """Its bytes, mapped and not read.
+
+    Raises:
+        OSError: it cannot be read.
+        ValueError: it cannot be mapped.
+    """
+    with path.open("rb") as stream:
+        # Of an empty file nothing can be mapped.
+        if os.fstat(stream.fileno()).st_size == 0:
+            yield b""
+            return
+        with mmap.mmap(stream.fileno(), 0, access=mmap.ACCESS_READ) as content:
+            yield content
+
+
+def has_any(path: Path, *marks: bytes) -> bool:
+    """Whether one of these stands in it; raises as :func:`mapped` does."""
+    with mapped(path) as content:
+        return any(content.find(mark) >= 0 for mark in marks)

@@ -14,9 +14,8 @@ from pathlib import Path
 from typing import Final
 
 from rccltune import launch
-from rccltune.machine import child, software
-from rccltune.machine.content import has_any, mapped
-from rccltune.machine.files import Root
+from rccltune.machine import files, software
+from rccltune.machine.files import Root, has_any, mapped
 from rccltune.machine.software import library_of, sha256_of, version_of
 from rccltune.model import MachineError
 
@@ -151,7 +150,7 @@ def loaded_by_torch(
     Raises:
         MachineError: it does not start, has no torch, or torch does not import.
     """
-    ended = child.ask(
+    ended = files.ask(
         list(launch.program(python, _TORCH)), timeout_s=timeout_s, variables=variables
     )
     line = next((x for x in ended.out.split("\n") if x.startswith(_MARK)), None)
@@ -170,11 +169,11 @@ def loaded_by_torch(
     holders = [path for name in ("hip", "cuda") for path in folder.glob(f"libtorch_{name}.so")]
     resolved = [library_of(path, variables or dict(os.environ)) for path in holders]
     there = [path for path in resolved if path] or sorted(folder.glob("lib[rn]ccl.so*"))
-    files = [Mapped(path=path, readable=path, deleted=False) for path in there]
-    return _loaded(what, f"what lies in {folder}, or ld.so finds from it", files, None)
+    beside = [Mapped(path=path, readable=path, deleted=False) for path in there]
+    return _loaded(what, f"what lies in {folder}, or ld.so finds from it", beside, None)
 
 
-def _no_torch(python: str, ended: child.Ended, timeout_s: float) -> MachineError:
+def _no_torch(python: str, ended: files.Ended, timeout_s: float) -> MachineError:
     last = (ended.err.strip() or ended.out.strip()).split("\n")[-1]
     if ended.timed_out:
         said, hint = f"did not import torch in {timeout_s:.0f} s", "try again on an idle node."

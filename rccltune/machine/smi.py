@@ -13,7 +13,7 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final
 
-from rccltune.machine import child, pci
+from rccltune.machine import files, pci
 from rccltune.machine.files import Root
 from rccltune.machine.records import Gpu, Smi, SmiGpu
 
@@ -38,19 +38,19 @@ def runner(folder: Path, variables: Mapping[str, str]) -> Runner:
     def run(request: Mapping[str, Any], timeout_s: float) -> tuple[str, Answer]:
         with tempfile.TemporaryFile() as answer:
             whole = {**request, "folder": str(folder), "answer": answer.fileno()}
-            ended = child.ask(
+            ended = files.ask(
                 [sys.executable, "-IS", str(_SCRIPT), json.dumps(whole)],
                 timeout_s=timeout_s,
                 variables=variables,
                 answer=answer,
             )
             answer.seek(0)
-            return _read(ended, answer.read(child.MAX_OUTPUT), timeout_s)
+            return _read(ended, answer.read(files.MAX_OUTPUT), timeout_s)
 
     return run
 
 
-def _read(ended: child.Ended, raw: bytes, timeout_s: float) -> tuple[str, Answer]:
+def _read(ended: files.Ended, raw: bytes, timeout_s: float) -> tuple[str, Answer]:
     if ended.timed_out:
         return "timed out", {"failed": f"no answer within {timeout_s:g} s"}
     try:
@@ -132,7 +132,7 @@ def nvidia_gpus(root: Root, nvidia_smi: Path | None) -> tuple[Gpu, ...]:
 
 
 def _from_program(program: Path) -> tuple[Gpu, ...]:
-    ended = child.ask([str(program), "-L"], timeout_s=10)
+    ended = files.ask([str(program), "-L"], timeout_s=10)
     return tuple(
         Gpu(
             index=int(number),

@@ -9,7 +9,6 @@ from pathlib import Path
 from typing import Final, TypeVar
 
 from rccltune.machine import pci, smi, software
-from rccltune.machine.comparison import disagreements, with_smi
 from rccltune.machine.files import Root, hexadecimal
 from rccltune.machine.kfd import (
     Node,
@@ -21,6 +20,7 @@ from rccltune.machine.kfd import (
     read_links,
     read_topology,
 )
+from rccltune.machine.pci import disagreements, with_smi
 from rccltune.machine.records import Gpu, Link, Oam, Smi, Starter, System
 from rccltune.machine.smi import nvidia_gpus
 from rccltune.model import Fingerprint, Mode

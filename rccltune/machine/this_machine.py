@@ -1,14 +1,20 @@
-"""Where to look on the machine that this runs on."""
+"""This machine and this process: where to look, and what the process knows of itself."""
 
 from __future__ import annotations
 
+import contextlib
 import os
+import pwd
+import resource
 import site
 import sys
 import sysconfig
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Final
 
+from rccltune import launch
+from rccltune.machine.checks.facts import Circumstances
 from rccltune.machine.records import System
 from rccltune.machine.survey import Look, look
 
@@ -37,3 +43,48 @@ def _site_packages() -> Iterator[Path]:
         if base:
             found += map(str, sorted(Path(base).glob("lib/python3*/site-packages")))
     return map(Path, dict.fromkeys(found))
+
+
+_LOG: Final = "/dev/kmsg"
+_LOG_BYTES: Final = 8 << 20
+
+
+def circumstances(system: System, *, live: bool) -> Circumstances:
+    """What the process knows of itself; nothing of it belongs to a captured machine."""
+    if not live:
+        return Circumstances(system=system)
+    home = None
+    with contextlib.suppress(KeyError):
+        home = Path(pwd.getpwuid(os.getuid()).pw_dir)
+    return Circumstances(
+        system=system,
+        variables=dict(os.environ),
+        chooses=launch.chooses,
+        home=home,
+        limits={
+            "nofile": _limit(resource.RLIMIT_NOFILE),
+            "memlock": _limit(resource.RLIMIT_MEMLOCK),
+        },
+        n_cpus=len(os.sched_getaffinity(0)),
+        kernel_log=_kernel_log(),
+    )
+
+
+def _limit(which: int) -> int | None:
+    soft = resource.getrlimit(which)[0]
+    return None if soft == resource.RLIM_INFINITY else soft
+
+
+def _kernel_log() -> str | None:
+    """The kernel's log since its start, None where it may not be read."""
+    try:
+        handle = os.open(_LOG, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
+    except OSError:
+        return None
+    records: list[bytes] = []
+    # One record per read; "would block" is its end.
+    with contextlib.suppress(OSError):
+        while sum(map(len, records)) < _LOG_BYTES:
+            records.append(os.read(handle, 8192).split(b";", 1)[-1])
+    os.close(handle)
+    return b"\n".join(records).decode("utf-8", "replace")

@@ -1,6 +1,7 @@
 from .crosscheck import Beside as Beside
 from .crosscheck import cross_check as cross_check
 from .crosscheck import prepare_beside as prepare_beside
+from .declaration import PRESETS as PRESETS
 from .declaration import Declared as Declared
 from .declaration import parse_duration as parse_duration
 from .hosts import same_hosts as same_hosts
@@ -14,14 +15,12 @@ from .options import LAUNCHERS as LAUNCHERS
 from .options import declared as declared
 from .options import given as given
 from .options import orders as orders
-from .plan_text import plan_as_plain as plan_as_plain
 from .preparation import Prepared as Prepared
 from .preparation import completed as completed
 from .preparation import ground_of as ground_of
 from .preparation import prepare as prepare
 from .preparation import prepare_request as prepare_request
 from .preparation import same_machine as same_machine
-from .presets import PRESETS as PRESETS
 from .request import Request as Request
 from .request import gone_on as gone_on
 from .request import merge_request as merge_request
@@ -43,5 +42,6 @@ from .sweep_file import dump_sweep as dump_sweep
 from .sweep_file import read_sweep_file as read_sweep_file
 from .sweep_file import to_plain as to_plain
 from .sweeps import Swept as Swept
+from .sweeps import plan_as_plain as plan_as_plain
 from .sweeps import sweep as sweep
 from .variants import variant_named as variant_named

@@ -1,4 +1,4 @@
-"""What runs in a launch: rccl-tests' programs, or the PyTorch runner in their place."""
+"""What runs in a launch: rccl-tests' programs or the PyTorch runner, and with which library."""
 
 from __future__ import annotations
 
@@ -10,16 +10,71 @@ import shutil
 import subprocess
 import sys
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import product
 from pathlib import Path
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from rccltune import launch, machine, session
 from rccltune.launch import Launcher
 from rccltune.machine import Loaded, LoadedLibrary
 from rccltune.model import TUNABLE, Collective, CommandLineError, MachineError, Sweep, reason_of
-from rccltune.torchbench import command
+from rccltune.releases import release_of, running_closed_tree
+from rccltune.torchbench import options
+
+if TYPE_CHECKING:
+    from rccltune.measure.site import Site
+
+
+def over_real(site: Site, library: Path, one_process: bool) -> Site:
+    """The same node with the real library's decisions, its times still the node file's."""
+    node, n_ranks, n_hosts = site.node, site.seating.n_started, site.scale.n_nodes
+    if node is None or node.library == "rcclx":
+        raise MachineError(
+            "the real library runs on simulated nodes with AMD's RCCL alone",
+            hint="simulate such a node, or leave --librccl out.",
+        )
+    if n_hosts > 1 and one_process:
+        raise MachineError(
+            "the real library tells simulated hosts apart by process",
+            hint="leave --launcher none out, or say ranks of one host (--np).",
+        )
+    free = machine.free_mib(Path("/proc/meminfo").read_text(encoding="utf-8"))
+    machine.check_real_memory(n_ranks, n_hosts, one_process=one_process, free_mib=free)
+    version, words = machine.real_words(library)
+    machine.check_real_starts(library)
+    start_s = machine.real_start_s(n_ranks, one_process=one_process)
+    return replace(
+        site,
+        fingerprint=replace(site.fingerprint, runner=words),
+        environment=(*site.environment, ("RCCLTUNE_SIM_LIBRCCL", str(library))),
+        remarks=(*site.remarks, f"{words}; kernels are launched and not run: no result is checked"),
+        has_patched_library=False,
+        start_s=start_s + (site.start_s or 0),
+        library=version,
+        library_file=library,
+        tunerless=machine.tunerless(version),
+    )
+
+
+def can_force(site: Site) -> bool:
+    """Whether the library was seen to run Tree with Simple where it leaves it out."""
+    played = site.node is not None and site.library_file is None
+    release = None if played else release_of(site.library)
+    return release is not None and release.runs_closed_tree
+
+
+def forcing(site: Site) -> Site:
+    """Only where the library was seen to run what is forced; another might hang or do harm."""
+    if not can_force(site):
+        played = site.node is not None and site.library_file is None
+        known = "the imitation" if played else site.library or "this library"
+        raise MachineError(
+            f"nobody has seen {known} run Tree with Simple where it leaves it out",
+            hint=f"leave --force-tree-simple out, or measure with {running_closed_tree()}.",
+        )
+    said = "Tree with Simple is forced in steps of its own: shown, in no rule"
+    return replace(site, forces_tree_simple=True, remarks=(*site.remarks, said))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -170,7 +225,7 @@ def check_request(sweep: Sweep, backend: str, given: Sequence[str]) -> None:
             hint="PyTorch brings its own library, and --python says which PyTorch.",
         )
     for collective, dtype in product(sweep.collectives, sweep.dtypes):
-        command.check(
+        options.check(
             collective=collective,
             dtype=dtype,
             redop=sweep.redop,
@@ -199,11 +254,11 @@ def torch_bench_of(python: str | None, backend: str, variables: Mapping[str, str
     if library is not None:
         digest = (library.sha256 or "unknown")[:_SHOWN]
         runner += f", {library.version or library.file.path.name} sha256={digest}"
-    key = f"{command.digest()} {runner}"
+    key = f"{options.digest()} {runner}"
     return Bench(
         programs={collective: collective.value for collective in TUNABLE},
-        runs=command.argv(found, backend),
-        letters=command.LETTERS - _NO_GRAPHS if on_cpu else command.LETTERS,
+        runs=options.argv(found, backend),
+        letters=options.LETTERS - _NO_GRAPHS if on_cpu else options.LETTERS,
         sha256=hashlib.sha256(key.encode()).hexdigest(),
         library=library.file.readable if library else None,
         version=library.version if library else None,

@@ -19,6 +19,7 @@ from rccltune.measure.declaration import (
     LINE,
     MODE,
     PAIRS,
+    PRESETS,
     SCALE,
     SETTING,
     SIZE,
@@ -30,7 +31,6 @@ from rccltune.measure.declaration import (
     Pairs,
     parse_channels,
 )
-from rccltune.measure.presets import PRESETS
 from rccltune.model import (
     BACKENDS,
     DTYPE_BYTES,

@@ -9,10 +9,10 @@ from pathlib import Path
 from typing import Any
 
 from rccltune import launch, machine, plan, session
-from rccltune.measure import searching, sizes, variants
+from rccltune.measure import searching, variants
+from rccltune.measure.benchmarks import can_force
 from rccltune.measure.launches import CLOCK, TELL_TUNER, choosing
 from rccltune.measure.ledger import Ledger, open_ledger
-from rccltune.measure.library import can_force
 from rccltune.measure.request import Request, site_keys
 from rccltune.measure.searching import Search
 from rccltune.measure.site import Site
@@ -136,7 +136,7 @@ def prepare_request(request: Request, site: Site, folder: Path, *, lifts: bool) 
     if request.workload is not None:
         named = request.named_collectives
         path = request.workload
-        wanted, left_out = sizes.with_sizes(wanted, path, site.scale, named_collectives=named)
+        wanted, left_out = variants.with_sizes(wanted, path, site.scale, named_collectives=named)
     return prepare(
         wanted,
         site,
@@ -180,7 +180,7 @@ def prepare(
         SessionError: the session is of another machine.
         MachineError: this benchmark cannot combine launches, and a combined one was asked for.
     """
-    wanted, uncallable = sizes.callable_only(wanted, site.scale)
+    wanted, uncallable = variants.callable_only(wanted, site.scale)
     wanted = replace(
         wanted,
         rank_placement=site.seating.place.name,

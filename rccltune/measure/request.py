@@ -11,10 +11,9 @@ from typing import Any
 from rccltune import session
 from rccltune.machine import real_library
 from rccltune.measure import benchmarks, sweep_file
-from rccltune.measure.declaration import Declared
+from rccltune.measure.declaration import PRESETS, Declared
 from rccltune.measure.options import SweepOptions, declared, given
 from rccltune.measure.options import orders as options_orders
-from rccltune.measure.presets import PRESETS
 from rccltune.measure.site import SiteRequest
 from rccltune.model import (
     Collective,

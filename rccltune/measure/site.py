@@ -17,9 +17,8 @@ from rccltune import launch, machine, plugin, session, simulate
 from rccltune.launch import Launcher
 from rccltune.machine import Seating, has_any
 from rccltune.measure import benchmarks
-from rccltune.measure.benchmarks import Bench
+from rccltune.measure.benchmarks import Bench, forcing, over_real
 from rccltune.measure.launcher import binding_of, hosts_of, launcher_of, remarks
-from rccltune.measure.library import forcing, over_real
 from rccltune.model import (
     TREE_SIMPLE_PATCHED,
     Collective,

@@ -1,12 +1,11 @@
 from .belief import AS_GOOD as AS_GOOD
 from .belief import Belief as Belief
+from .belief import CellChange as CellChange
+from .belief import Foreseen as Foreseen
 from .belief import Held as Held
 from .belief import by_target as by_target
 from .belief import comparable as comparable
 from .belief import hold as hold
-from .ceiling import Ceiling as Ceiling
-from .ceiling import Link as Link
-from .ceiling import LinkRates as LinkRates
 from .chosen import BASELINE_UNKNOWN as BASELINE_UNKNOWN
 from .chosen import NOT_BEATEN_SURELY as NOT_BEATEN_SURELY
 from .chosen import NOT_FASTER as NOT_FASTER
@@ -28,8 +27,6 @@ from .chosen import Zone as Zone
 from .chosen import hole_words as hole_words
 from .chosen import is_not_beaten as is_not_beaten
 from .chosen import not_proven as not_proven
-from .constants import CellChange as CellChange
-from .constants import Foreseen as Foreseen
 from .curves import SLOW as SLOW
 from .curves import Crossover as Crossover
 from .curves import Curve as Curve
@@ -62,8 +59,11 @@ from .errors import VerificationError as VerificationError
 from .errors import reason_of as reason_of
 from .failure import Failure as Failure
 from .failure import Quarantine as Quarantine
+from .links import Ceiling as Ceiling
+from .links import Link as Link
 from .links import LinkClass as LinkClass
 from .links import LinkMap as LinkMap
+from .links import LinkRates as LinkRates
 from .links import LinkRow as LinkRow
 from .links import PairTimes as PairTimes
 from .links import Spread as Spread

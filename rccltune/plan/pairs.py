@@ -30,9 +30,8 @@ from rccltune.model import (
     Variant,
     format_size,
 )
-from rccltune.plan.call_sizes import called_sizes, grain, shows_steps, unit_of
 from rccltune.plan.launches import Ground, benchmark_options, launch_of, repeat_letter, sizes
-from rccltune.plan.walks import LEADING, schedule_of
+from rccltune.plan.walks import LEADING, called_sizes, grain, schedule_of, shows_steps, unit_of
 
 # Sizes an octave: a loss over a range of a factor 1.25 between powers of two holds one of them.
 PER_OCTAVE: Final = 4

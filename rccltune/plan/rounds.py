@@ -1,10 +1,19 @@
-"""The launches of one round of a search: what it wants, in the fewest and shortest ones."""
+"""The fewest and shortest launches for a round of a search, or for sizes without an order.
+
+rccltune measures ranges, since rccl-tests does; so the sizes of each collective are parted into
+the ranges that cost least, each of which is a sweep of its own.
+
+A combined launch measures all its settings at all its sizes, and each combined launch pays a start;
+so sizes are parted into ranges, a launch each, where that costs less than measuring everything
+everywhere. The parting is exact: the cheapest of all ways, by dynamic programming over the sizes.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+import itertools
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from math import ceil
+from math import ceil, gcd
 from typing import Final
 
 from rccltune.model import (
@@ -19,9 +28,135 @@ from rccltune.model import (
     base_variant,
     defaults,
 )
-from rccltune.plan.launches import Ground, baselines, pass_s, sizes, variant_of
-from rccltune.plan.ranges import Stretch, stretches
-from rccltune.plan.walks import Group, walks_of
+from rccltune.plan.launches import N_BASELINES, Ground, arms, baselines, pass_s, sizes, variant_of
+from rccltune.plan.walks import Group, grain, walks_of
+
+# What a launch costs beside its calls: ranks start slowly.
+_LAUNCH_S: Final = 2.0
+_RANK_S: Final = 0.5
+# A launch of one setting prints its table twice.
+_PASSES: Final = 2
+
+
+def parted(sweep: Sweep, ground: Ground, start_s: float | None = None) -> tuple[Sweep, ...]:
+    """One sweep for each collective and range; together they measure every size that is wanted.
+
+    Further sizes are measured only where a range has them, or where one size alone would not
+    show the plugin where a step ends.
+
+    Args:
+        sweep: with ``wanted``.
+        ground: what there is.
+        start_s: what a launch is known to take beside its calls, None for a rough guess.
+    """
+    forced = arms(sweep, ground)[0]
+    launch_s = _LAUNCH_S + _RANK_S * ground.scale.n_ranks if start_s is None else start_s
+    found: list[Sweep] = []
+    for collective, asked in sweep.wanted:
+        settings = frozenset(setting for one, setting, _ in forced if one is collective)
+
+        def price(sizes: Range, n_settings: int) -> float:
+            n_passes = N_BASELINES * _PASSES + (n_settings + 1) * (sweep.repeats + 1)
+            return (N_BASELINES + 1) * launch_s + n_passes * pass_s(over(sweep, sizes))
+
+        part = replace(sweep, collectives=(collective,), wanted=())
+        unit = grain(sweep, collective, ground.scale.n_ranks)
+        wants = dict.fromkeys(asked, settings)
+        found += [over(part, one.range) for one in stretches(wants, price, unit=unit)]
+    return tuple(found)
+
+
+# A range that measures many sizes that nobody wants is no cover.
+_MOST_SIZES: Final = 64
+_LEAST: Final = 16
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Stretch:
+    """What one launch measures: settings over a range of sizes."""
+
+    range: Range
+    settings: frozenset[Setting]
+
+
+# Seconds that a launch takes: its sizes, and how many forced settings walk.
+Price = Callable[[Range, int], float]
+
+
+def ranges_over(sizes: Sequence[int], least: int = 1, unit: int = 1) -> Iterator[Range]:
+    """Every range from the first to the last size that holds all of them.
+
+    Args:
+        sizes: rising, in bytes; at least one. One size alone gets a neighbour, since a combined
+            launch sees where a step ends by a size that falls.
+        least: no size is added below so many bytes, where perhaps no tuner is asked.
+        unit: sizes that are added have whole ones, in bytes.
+    """
+    first, last = sizes[0], sizes[-1]
+    if len(sizes) == 1:
+        # A far smaller one costs next to nothing.
+        lowest = max(_LEAST, least)
+        whole = (f for f in (16, 4, 2) if first % (f * unit) == 0)
+        far = next((f for f in whole if first // f >= lowest), None)
+        if far is not None:
+            yield Range(min_nbytes=first // far, max_nbytes=first, factor=far)
+        else:
+            yield Range(min_nbytes=first, max_nbytes=2 * first)
+        return
+    for factor in _factors(sizes):
+        yield Range(min_nbytes=first, max_nbytes=last, factor=factor)
+    step = gcd(*(b - a for a, b in itertools.pairwise(sizes)))
+    # Newer benchmarks warm up at the first size, twice that, and so on: with less than twice the
+    # first size that is one size alone, and no size falls where the table begins.
+    start = first
+    while last < 2 * start and start - step >= least:
+        start -= step
+    if last >= 2 * start and (last - start) // step < _MOST_SIZES:
+        yield Range(min_nbytes=start, max_nbytes=last, step_nbytes=step)
+
+
+def _factors(sizes: Sequence[int]) -> Iterator[int]:
+    """Whole factors by which one comes from the first size to every other."""
+    first = sizes[0]
+    for root in range(1, 32):
+        ratio = sizes[1] / first
+        factor = round(ratio ** (1 / root))
+        if factor < 2:
+            return
+        reached = set(Range(min_nbytes=first, max_nbytes=sizes[-1], factor=factor).sizes)
+        if reached.issuperset(sizes):
+            yield factor
+
+
+def stretches(
+    wants: Mapping[int, frozenset[Setting]], price: Price, least: int = 1, unit: int = 1
+) -> tuple[Stretch, ...]:
+    """The cheapest launches that measure every wanted setting at its sizes.
+
+    Args:
+        wants: settings by size in bytes; an empty set where the idle plugin alone is wanted.
+        price: of one launch.
+        least: no size is added below so many bytes.
+        unit: sizes that are added have whole ones, in bytes.
+
+    Returns:
+        By rising size. Settings may be measured at sizes where nobody wants them, where that is
+        cheaper than another launch.
+    """
+    sizes = sorted(wants)
+    best: list[tuple[float, tuple[Stretch, ...]]] = [(0.0, ())]
+    for end in range(1, len(sizes) + 1):
+        ways = []
+        for start in range(end):
+            members = sizes[start:end]
+            settings = frozenset[Setting]().union(*(wants[n] for n in members))
+            for one in ranges_over(members, least, unit):
+                cost = best[start][0] + price(one, len(settings))
+                ways.append((cost, start, Stretch(range=one, settings=settings)))
+        cost, start, stretch = min(ways, key=lambda way: (way[0], -way[1]))
+        best.append((cost, (*best[start][1], stretch)))
+    return best[-1][1]
+
 
 # A call that takes so long is timed by a quarter of the calls.
 _LONG_US: Final = 100.0

@@ -8,8 +8,8 @@ from string import ascii_lowercase
 from typing import Final
 
 from rccltune.model import format_size, format_span
-from rccltune.report.figure import Axis, Band, Figure, Line, Marker, Point
-from rccltune.report.figures.labels import capacity, spread
+from rccltune.report.figures.look import capacity, spread
+from rccltune.report.records import Axis, Band, Figure, Line, Marker, Point
 from rccltune.report.renderers.sheet import text_width
 
 WIDTH: Final = 900.0

@@ -26,8 +26,8 @@ from rccltune.model import (
 )
 from rccltune.rules import decision
 from rccltune.rules.decision import Decision
+from rccltune.rules.documents import first_at
 from rccltune.rules.host import Communicator, Host
-from rccltune.rules.intervals import first_at
 from rccltune.rules.reader import RuleFile
 
 # Version 2 hosts take an answer unchecked, so some are withheld there; version 3 hosts cannot say

@@ -27,8 +27,8 @@ from rccltune.releases import library_named
 from rccltune.rules import ncclx, writer
 from rccltune.rules.base import based, vendor
 from rccltune.rules.documents import Hole, RuleDocument, sections_of
-from rccltune.rules.needs import check_needs
 from rccltune.rules.provenance import (
+    check_needs,
     chosen_lines,
     is_switched,
     is_vendor_told,

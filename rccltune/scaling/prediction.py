@@ -31,8 +31,18 @@ from rccltune.model import (
     Span,
     time_at,
 )
-from rccltune.scaling.hop_counts import algorithm_of, hops, is_chunked
-from rccltune.scaling.lines import BASE, TINY_US, Lines, Measured, counted, fit_lines, is_wide
+from rccltune.scaling.lines import (
+    BASE,
+    TINY_US,
+    Lines,
+    Measured,
+    algorithm_of,
+    counted,
+    fit_lines,
+    hops,
+    is_chunked,
+    is_wide,
+)
 
 # What launches of one setting differ by anyway: no prediction is said to be better.
 LEAST_ERROR: Final = 0.03

@@ -1,20 +1,83 @@
-"""One round after the other: who is measured again, where, and when it is enough."""
+"""One round after the other: who is measured first, who again and where, when it is enough."""
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import pairwise
-from math import expm1
+from math import expm1, log2, sqrt
 from typing import Final
 
 import numpy as np
 
 from rccltune.model import Collective, Curve, Dropped, Expected, Motive, Role, Round, Setting, Want
 from rccltune.model.defaults import REPEATS, TOLERANCE
-from rccltune.search.coarse import coarse_sizes, looked_at
-from rccltune.search.estimates import Estimates, estimate
-from rccltune.search.regret import Prospect, prospect
+from rccltune.search.estimates import Estimates, Prospect, estimate, prospect
+
+# The largest sizes cost nearly all of a pass's time: they are left to the settings that may win.
+_CHEAP_NBYTES: Final = 4 << 20
+_SHARE: Final = 8
+# Sizes of the coarse pass are at least this far apart, in octaves.
+_APART: Final = 2.0
+_ALIGNED: Final = 16
+
+
+def coarse_sizes(grid: Sequence[int], octaves: float = _APART) -> tuple[int, ...]:
+    """Sizes of the coarse pass: one in two octaves, up to where sizes become dear.
+
+    Args:
+        grid: every size that an exhaustive sweep would measure, rising, in bytes.
+        octaves: that two of them are apart at least.
+    """
+    top = max(_CHEAP_NBYTES, grid[-1] // _SHARE)
+    found = [grid[0]]
+    for nbytes in grid[1:]:
+        if nbytes <= top and log2(nbytes / found[-1]) >= octaves - 1e-9:
+            found.append(nbytes)
+    # Two sizes at least, and more where the whole grid is short.
+    cheap = [nbytes for nbytes in grid if nbytes <= top]
+    return tuple(found if len(found) >= _FEW else cheap if len(cheap) > 1 else grid[:2])
+
+
+_FEW: Final = 4
+
+
+def first_round(arms: Mapping[Collective, Sequence[Setting]], grid: Sequence[int]) -> Round:
+    """Every setting at the coarse sizes, once."""
+    return Round(
+        number=1,
+        wants=tuple(
+            Want(collective=collective, nbytes=nbytes, settings=tuple(arms[collective]), motive=_C)
+            for collective in arms
+            if arms[collective]
+            for nbytes in coarse_sizes(grid)
+        ),
+    )
+
+
+_C: Final = Motive.COARSE
+
+
+def looked_at(grid: Sequence[int], n_ranks: int) -> tuple[int, ...]:
+    """The grid and a size between each two neighbours, rising, in bytes."""
+    return tuple(sorted({*grid, *between(grid, n_ranks)}))
+
+
+def between(grid: Sequence[int], n_ranks: int) -> tuple[int, ...]:
+    """A size between each two neighbours that every rank's share can be cut to, where there is one.
+
+    Half-way in log-size, on a quarter of the smaller one: 1.5 times the smaller of two that differ
+    by two.
+    """
+    found = []
+    for low, high in itertools.pairwise(grid):
+        unit = max(_ALIGNED * n_ranks, 1 << max(0, low.bit_length() - 3))
+        middle = round(sqrt(low * high) / unit) * unit
+        if low < middle < high:
+            found.append(middle)
+    return tuple(found)
+
 
 MOST_ROUNDS: Final = 2
 # Expected regret that is not worth a launch: half of the default tolerance of a choice.

@@ -137,7 +137,7 @@ def replacing(path: Path, mode: int | None = None) -> Iterator[IO[bytes]]:
         except BaseException:
             Path(name).unlink(missing_ok=True)
             raise
-        _sync_folder(path.parent)
+        sync_folder(path.parent)
 
 
 def write_atomically(path: Path, data: bytes | str, mode: int | None = None) -> None:
@@ -198,7 +198,8 @@ def _umask() -> int:
     return current
 
 
-def _sync_folder(folder: Path) -> None:
+def sync_folder(folder: Path) -> None:
+    """What was renamed in it stays renamed when the machine goes down."""
     handle = os.open(folder, os.O_RDONLY)
     try:
         os.fsync(handle)

@@ -1,6 +1,14 @@
-"""A session's samples: kept in samples.csv, read from the raw logs again where that is old.
+"""A session's samples, and which settings failed too often to be tried again.
 
 Everything is derived from the launches on disk: losing rccltune at any moment loses nothing.
+
+A setting that hangs or crashes here would do so in a job. One failure may be the machine's, so it
+is tried once more, alone; the second makes it a quarantined setting of this session: nothing more
+is started for it, what it measured before is not used, and everybody says why. Pure: whatever is
+lost can be derived again from the launches' outcomes.
+
+A launch that goes through settings fails for the one that was in force, and gives wrong results
+for those whose they are; the others have nothing to do with it.
 """
 
 from __future__ import annotations
@@ -11,8 +19,26 @@ from pathlib import Path
 from typing import Final
 
 from rccltune import logs
-from rccltune.model import Launch, Outcome, Reporter, Sample, Stated, Status
-from rccltune.session import quarantine, store
+from rccltune.model import (
+    DEFAULT_VARIANT,
+    Caution,
+    Collective,
+    Doubt,
+    Failure,
+    Launch,
+    Notice,
+    Outcome,
+    Quarantine,
+    Reporter,
+    Role,
+    Sample,
+    Scale,
+    Setting,
+    Stated,
+    Status,
+    folder_of,
+)
+from rccltune.session import store
 from rccltune.session.files import Derived, writing
 from rccltune.session.store import Session
 
@@ -112,4 +138,155 @@ def samples_of(
     cut_off = interrupted_walks(folder)
     for ran in cut_off:
         found += ran.samples
-    return quarantine.doubted(found, [*ended, *((ran.launch, ran.outcome) for ran in cut_off)])
+    return doubted(found, [*ended, *((ran.launch, ran.outcome) for ran in cut_off)])
+
+
+_Failed = tuple[Launch, Setting, Failure]
+_Arm = tuple[Collective, Setting, str, Scale | None, str | None]
+# A second failure is the setting's own. SIGKILL comes from outside (somebody, or the kernel where
+# memory is short), so one more of those is borne; a GPU's memory fault is not tried again at all,
+# since it may take the GPU with it.
+_TRIES: Final = 2
+_TRIES_KILLED: Final = 3
+
+
+def failure_of(outcome: Outcome) -> Failure | None:
+    """How a launch failed; None where it did not, or where that was forgiven."""
+    if outcome.lifted:
+        return None
+    if outcome.failure is None and outcome.status is Status.FAILED:
+        return Failure.CRASH
+    if outcome.failure is None and outcome.status is Status.TIMED_OUT:
+        return Failure.HANG
+    return outcome.failure
+
+
+def is_hopeless(failures: Iterable[Failure]) -> bool:
+    """Whether these failures are enough to try no more."""
+    found = list(failures)
+    own = [failure for failure in found if failure is not Failure.KILLED]
+    return Failure.MEMORY_FAULT in own or len(own) >= _TRIES or len(found) >= _TRIES_KILLED
+
+
+def quarantines(ended: Iterable[Ended]) -> tuple[Quarantine, ...]:
+    """Every quarantined setting, in the order in which the settings first failed.
+
+    Args:
+        ended: all launches of a session that ended, in any order; imported ones never count.
+    """
+    failed: dict[_Arm, list[_Failed]] = {}
+    for launch, outcome in ended:
+        for setting, failure in failures(launch, outcome).items():
+            failed.setdefault(_arm(launch, setting), []).append((launch, setting, failure))
+    return tuple(
+        _quarantine(found)
+        for found in failed.values()
+        if is_hopeless(failure for *_, failure in found)
+    )
+
+
+def failures(launch: Launch, outcome: Outcome) -> dict[Setting, Failure]:
+    """What a launch says against which settings; nothing where its failure was forgiven."""
+    if not launch.argv or outcome.lifted:
+        return {}
+    how = failure_of(outcome)
+    if _is_walk(launch):
+        found = dict.fromkeys((s for s in outcome.wrong if s.role is Role.FORCED), Failure.WRONG)
+        return found | ({outcome.suspect: how} if outcome.suspect and how else {})
+    setting = _forced(launch)
+    return {setting: how} if setting and how else {}
+
+
+def covers(quarantine: Quarantine, launch: Launch) -> bool:
+    """Whether a launch measures a quarantined setting and nothing else."""
+    setting = _forced(launch)
+    return setting is not None and _is_of(quarantine, launch, setting)
+
+
+def barred(found: Iterable[Quarantine], launch: Launch) -> frozenset[Setting]:
+    """Settings of a launch that are quarantined; a combined launch goes on without them."""
+    if not launch.argv or launch.schedule is None or not launch.collectives:
+        return frozenset()
+    return frozenset(
+        setting
+        for setting in dict.fromkeys(launch.schedule.settings)
+        if any(_is_of(one, launch, setting) for one in found)
+    )
+
+
+def _is_of(quarantine: Quarantine, launch: Launch, setting: Setting) -> bool:
+    return _arm(launch, setting) == (
+        quarantine.collective,
+        quarantine.setting,
+        quarantine.variant.name,
+        quarantine.scale,
+        quarantine.rank_placement,
+    )
+
+
+def doubted(samples: Iterable[Sample], ended: Iterable[Ended]) -> list[Sample]:
+    """The same samples; those of quarantined settings carry a flag."""
+    pairs = tuple(ended)
+    found = quarantines(pairs)
+    if not found:
+        return list(samples)
+    out = {(launch.id, setting) for launch, _ in pairs for setting in barred(found, launch)}
+    return [
+        replace(sample, doubt=Doubt.QUARANTINED)
+        if sample.doubt is None and (folder_of(sample.launch), sample.key.setting) in out
+        else sample
+        for sample in samples
+    ]
+
+
+def notices(found: Iterable[Quarantine]) -> tuple[Notice, ...]:
+    """One warning for each, with its logs."""
+    return tuple(
+        Notice(
+            caution=Caution.QUARANTINED,
+            message=f"{one} is quarantined and not measured: {one.reason}",
+            remedy="look into its log; rccltune sweep … --lift-quarantine tries it again.",
+            where=", ".join(f"launches/{name}/" for name in one.launches),
+        )
+        for one in found
+    )
+
+
+def _is_walk(launch: Launch) -> bool:
+    """Whether the launch goes through settings."""
+    return launch.schedule is not None and launch.schedule.questions is not None
+
+
+def _forced(launch: Launch) -> Setting | None:
+    """The setting that a launch forces; baselines, imported files and combined ones force none."""
+    if not launch.argv or launch.schedule is None or not launch.collectives or _is_walk(launch):
+        return None
+    setting = launch.schedule.settings[0]
+    # What the library does by itself in another environment may fail like any setting.
+    untouched = setting.role is Role.BASELINE and launch.variant.name == DEFAULT_VARIANT.name
+    return None if untouched else setting
+
+
+def _arm(launch: Launch, setting: Setting) -> _Arm:
+    return (
+        launch.collectives[0],
+        setting,
+        launch.variant.name,
+        launch.scale,
+        launch.rank_placement,
+    )
+
+
+def _quarantine(failed: list[_Failed]) -> Quarantine:
+    ordered = sorted(failed, key=lambda one: (one[0].repeat, one[0].attempt))
+    first, setting, _ = ordered[0]
+    collective, _, _, scale, placement = _arm(first, setting)
+    return Quarantine(
+        collective=collective,
+        setting=setting,
+        variant=first.variant,
+        scale=scale,
+        rank_placement=placement,
+        launches=tuple(launch.id for launch, *_ in ordered),
+        failures=tuple(failure for *_, failure in ordered),
+    )

@@ -3,11 +3,11 @@ from .compiled import written as written
 from .node import Fault as Fault
 from .node import SimulatedNode as SimulatedNode
 from .schema import NodeFile as NodeFile
-from .shipped import DATA as DATA
-from .shipped import compile_node as compile_node
-from .shipped import load_node as load_node
-from .shipped import node_path as node_path
-from .shipped import shipped_nodes as shipped_nodes
+from .sources import DATA as DATA
+from .sources import compile_node as compile_node
+from .sources import load_node as load_node
+from .sources import node_path as node_path
+from .sources import shipped_nodes as shipped_nodes
 from .true_times import interpolate as interpolate
 from .true_times import truth as truth
 from .true_times import variants_holding as variants_holding

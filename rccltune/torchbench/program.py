@@ -10,12 +10,10 @@ from typing import Any, TypeAlias
 
 import rccltune
 from rccltune.model import DTYPE_BYTES, MachineError, Placement, RccltuneError
-from rccltune.torchbench import libraries
-from rccltune.torchbench.buffers import Buffers
-from rccltune.torchbench.counts import Counts, counts_of
+from rccltune.torchbench import ranks
+from rccltune.torchbench.buffers import Buffers, Counts, counts_of
 from rccltune.torchbench.options import Options, read
-from rccltune.torchbench.ranks import who
-from rccltune.torchbench.steps import Steps
+from rccltune.torchbench.ranks import Steps, who
 from rccltune.torchbench.table import Half, foot, head, row
 from rccltune.torchbench.teams import Team
 
@@ -73,8 +71,8 @@ def _said(options: Options, torch: Torch) -> list[str]:
     lines = [f"{what}: PyTorch {torch.__version__} ({build}), backend {options.backend}"]
     if options.backend == "gloo":
         return [*lines, "gloo on the CPU, for tests: no GPU and no collective library is measured"]
-    path = libraries.mapped()
-    return lines if path is None else [*lines, *libraries.said(path)]
+    path = ranks.mapped()
+    return lines if path is None else [*lines, *ranks.said(path)]
 
 
 class _Bench:

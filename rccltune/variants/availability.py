@@ -11,8 +11,7 @@ from typing import Final
 
 from rccltune.model import Collective
 from rccltune.releases import Family, dotted, parse_library
-from rccltune.variants.records import Acts, Calls, Needs, Parameter, VariantSpec
-from rccltune.variants.releases import name_all
+from rccltune.variants.records import Acts, Calls, Needs, Parameter, VariantSpec, name_all
 
 
 def takes(  # noqa: PLR0917 - a call's parts, in the order in which everybody names them

@@ -25,8 +25,15 @@ from rccltune.model import (
     parse_size,
     yamlfile,
 )
-from rccltune.variants.records import Acts, Calls, Needs, Parameter, Threshold, VariantSpec
-from rccltune.variants.releases import Releases
+from rccltune.variants.records import (
+    Acts,
+    Calls,
+    Needs,
+    Parameter,
+    Releases,
+    Threshold,
+    VariantSpec,
+)
 
 _NAME: Final = "[a-z0-9]+(-[a-z0-9]+)*"
 _BRACES: Final = re.compile(r"\{([a-z_]+)\}")

@@ -1,21 +1,27 @@
-"""What verify was asked for, and its file before the first look."""
+"""What verify was asked for, its file before the first look, and what it will roughly take."""
 
 from __future__ import annotations
 
 from contextlib import suppress
 from dataclasses import dataclass, replace
+from itertools import chain
 from pathlib import Path
+from typing import Final
 
 from rccltune import fit, measure, plan
-from rccltune.measure import Site
+from rccltune.measure import Site, ground_of
 from rccltune.model import (
+    DEFAULT_VARIANT,
     NOT_MEASURED,
     Collective,
     CommandLineError,
     Launch,
+    Outcome,
     RccltuneError,
     Reporter,
+    Rule,
     RuleCount,
+    Setting,
     Sweep,
     defaults,
 )
@@ -28,13 +34,63 @@ from rccltune.rules import (
     rewritten,
 )
 from rccltune.verify import cuts as cutting
-from rccltune.verify.cuts import Cut
-from rccltune.verify.held import Ground
+from rccltune.verify.cuts import Cut, text_of
+from rccltune.verify.held import Ground, read_swept
+from rccltune.verify.looks import FEWEST_CYCLES, UNTOUCHED
 from rccltune.verify.rounds import first_walks, ours
-from rccltune.verify.rule_text import text_of
-from rccltune.verify.settled import Wanted
-from rccltune.verify.swept import read_swept
+from rccltune.verify.standing import Wanted
 from rccltune.verify.verdict_store import FOLDER
+
+# Any setting has as many launches, and every collective that asks a tuner can run this one.
+_SETTING: Final = Setting.parse("ring/simple")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Outlook:
+    """Launches of a first look at one rule for each collective, and the seconds to start them."""
+
+    n_launches: int
+    starts_s: float
+
+
+def outlook(sweep: Sweep, site: Site, finished: tuple[Outcome, ...] = ()) -> Outlook:
+    """The least that it takes: a first look at one rule for all sizes of each collective.
+
+    Nothing is started or written.
+
+    Args:
+        sweep: what is measured.
+        site: where.
+        finished: launches that have ended, to estimate by.
+    """
+    collectives = [one for one in sweep.collectives if one.is_tunable]
+    launches = [one for each in collectives for one in _launches(sweep, site, each)]
+    known = [one.duration_s for one in finished if one.duration_s is not None]
+    start_s = plan.starting_s(launches, known) if site.start_s is None else site.start_s
+    return Outlook(n_launches=len(launches), starts_s=len(launches) * start_s)
+
+
+def _launches(sweep: Sweep, site: Site, collective: Collective) -> list[Launch]:
+    """Those of a first look at one rule; more follow where it does not settle everything."""
+    rule = Rule(
+        collective=collective,
+        min_nbytes=sweep.min_nbytes,
+        max_nbytes=sweep.max_nbytes,
+        setting=_SETTING,
+    )
+    own = replace(sweep, rank_placement=site.seating.place.name, scales=(site.scale,))
+    ground = ground_of(site)
+    walks = plan.why_no_walk(sweep, ground) is None
+    pairs = plan.plan_pairs(
+        plan.Condition(sweep=own),
+        ground,
+        [rule],
+        DEFAULT_VARIANT,
+        1,
+        n_cycles=(lambda _sweep, _collective: FEWEST_CYCLES) if walks else None,
+        n_untouched=UNTOUCHED if walks else None,
+    )
+    return list(chain.from_iterable(pair.launches for pair in pairs))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

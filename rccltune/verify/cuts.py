@@ -1,21 +1,28 @@
-"""Sizes that rules give back to the untouched library."""
+"""Sizes that rules give back to the untouched library, and a rule file's text without them."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import groupby
+from pathlib import Path
 from typing import Final
 
 from rccltune.model import (
+    LL128_FORCED,
     MAX_NBYTES,
     NOT_MEASURED,
     Collective,
+    InputFileError,
     Line,
+    Protocol,
     Rule,
+    Sweep,
     Whole,
+    grammar,
     is_gap,
 )
+from rccltune.rules import VERIFIED_MARK, Change, read_rules, rewritten
 
 # Places that are cut out of one rule; with more of them nobody knows where else it loses.
 MOST_PLACES: Final = 2
@@ -157,3 +164,92 @@ def _parts(rule: Rule, cut: Cut) -> list[Rule]:
     if rule.max_nbytes > cut.max_nbytes:
         parts.append(replace(rule, min_nbytes=max(rule.min_nbytes, cut.max_nbytes + 1)))
     return parts
+
+
+def text_of(path: Path) -> str:
+    """The file without what an earlier verification said."""
+    try:
+        text = grammar.read_text(path)
+    except OSError as error:
+        raise InputFileError(
+            f"the rule file cannot be read: {error.strerror}",
+            where=str(path),
+            hint="write one with rccltune emit-config, or name another with --rules.",
+        ) from error
+    kept = (line for line in grammar.lines(text) if not line.startswith(f"# {VERIFIED_MARK}"))
+    return "\n".join(kept) + "\n"
+
+
+def exports_without(text: str, lost: Mapping[str, str]) -> str:
+    """Exports that emit-config wrote, without those that do harm or that nothing needs.
+
+    Args:
+        text: of the file.
+        lost: why each goes, by its name.
+    """
+    lines = []
+    for line in grammar.lines(text):
+        name = line.removeprefix("export ").partition("=")[0]
+        is_lost = line.startswith("export ") and name in lost
+        lines.append(f"# {VERIFIED_MARK} {name} {lost[name]}" if is_lost else line)
+    return "\n".join(lines) + "\n"
+
+
+def without_unneeded(text: str, sweep: Sweep, *, is_worth_it: bool) -> tuple[str, tuple[str, ...]]:
+    """The file without needs that no rule of it has any more, and their names.
+
+    What a whole environment gave, all its rules need; LL128 alone is what single rules do.
+
+    Args:
+        text: of the file.
+        sweep: whose variant forces LL128.
+        is_worth_it: whether what it needs wins without any rule, too.
+    """
+    file = read_rules(text.encode())
+    uses_ll128 = any(rule.setting.protocol is Protocol.LL128 for rule in file.rules)
+    own = {variant.name: variant for variant in sweep.variants}
+    ll128 = {name for name, _ in own.get(LL128_FORCED.name, LL128_FORCED).environment}
+    names = tuple(
+        name
+        for name, _ in file.needs
+        if (not file.rules and not is_worth_it) or (name in ll128 and not uses_ll128)
+    )
+    kept = (line for line in grammar.lines(text) if not _needs_one_of(line, names))
+    return "\n".join(kept) + "\n", names
+
+
+def _needs_one_of(line: str, names: Sequence[str]) -> bool:
+    """Whether a line of a rule file asks for one of these variables."""
+    words = grammar.instruction(line)
+    return words[:1] == ["needs"] and any(word.partition("=")[0] in names for word in words[1:])
+
+
+def without_needs(text: str) -> str:
+    """The file without what it asks of the environment."""
+    kept = (line for line in grammar.lines(text) if grammar.instruction(line)[:1] != ["needs"])
+    return "\n".join(kept) + "\n"
+
+
+def without_regions(text: str, losing: Sequence[Cut], rules: Iterable[Rule]) -> str:
+    """The file with regions cut out of every rule of this scale, fallbacks too."""
+    changes: dict[int, Change] = {}
+    holes: set[tuple[int, int, str]] = set()
+    for rule in rules:
+        mine = [cut for cut in losing if cut.is_of(rule)]
+        parts = without(rule, mine)
+        if parts == (rule,) or rule.line is None:
+            continue
+        inside = []
+        for cut in mine:
+            low = max(cut.min_nbytes, rule.min_nbytes)
+            high = min(cut.max_nbytes, rule.max_nbytes)
+            if low <= high and (low, high, cut.reason) not in holes:
+                holes.add((low, high, cut.reason))
+                inside.append((low, high, f"verified: {cut.reason}"))
+        why = "; ".join(dict.fromkeys(cut.reason for cut in mine))
+        changes[rule.line] = Change(
+            parts=parts,
+            evidence=f"verify: was {rule.min_nbytes} to {rule.max_nbytes}; {why}",
+            holes=tuple(inside),
+        )
+    return rewritten(text, changes, ())

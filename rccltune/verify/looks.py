@@ -41,7 +41,7 @@ from rccltune.model import (
 from rccltune.plan import Condition, Pair
 from rccltune.rules import RuleFile
 from rccltune.session import is_walk
-from rccltune.verify import cells, neighbours, proofs
+from rccltune.verify import cells, proofs
 from rccltune.verify.held import Ground, Held, Look, new_held
 from rccltune.verify.proofs import Failed
 
@@ -192,7 +192,7 @@ class Looker:
         if pair.bare is None or not is_walk(pair.tuned):
             return pair
         taken = {one.id for one, _ in self._beside.values()}
-        found = neighbours.nearest(pair.tuned, dict(look.file.needs), self.ledger.ended, taken)
+        found = cells.nearest(pair.tuned, dict(look.file.needs), self.ledger.ended, taken)
         if found is None:
             return pair
         self._beside[pair.tuned.id] = found
@@ -260,7 +260,7 @@ class Looker:
             where = self.ground.folder, self.ground.site
             proofs.prove(*where, pair.tuned, (rules, ours), held.proven)
         if pair.tuned.id in self._beside:
-            untouched = neighbours.silence(self._beside[pair.tuned.id], self.ground.folder)
+            untouched = cells.silence(self._beside[pair.tuned.id], self.ground.folder)
         bare = cells.times_of(found[pair.bare.id]) if pair.bare else {}
         if not rules:
             bare = cells.times_of(ours)
@@ -347,7 +347,7 @@ class Looker:
 
 def _taken_from(alongside: list[Launch], walk: Launch) -> Launch | None:
     """The launch of those that goes next to a combined launch, which is no longer among them."""
-    found = next((one for one in alongside if neighbours.calls_alike(one, walk)), None)
+    found = next((one for one in alongside if cells.calls_alike(one, walk)), None)
     if found is not None:
         alongside.remove(found)
     return found

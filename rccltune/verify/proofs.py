@@ -1,4 +1,4 @@
-"""What the plugin did in the launches of a verification, and where one failed with the rules."""
+"""What the plugin did in launches of a verification: which sizes rules answered, what failed."""
 
 from __future__ import annotations
 
@@ -18,6 +18,7 @@ from rccltune.model import (
     RULES,
     SILENT,
     Collective,
+    Judgement,
     Launch,
     LaunchError,
     Outcome,
@@ -26,9 +27,45 @@ from rccltune.model import (
     Sample,
     Setting,
     Stated,
+    Target,
     VerificationError,
 )
 from rccltune.session import is_walk, of_all_ranks
+from rccltune.verify.evidence import Weighed
+
+
+@dataclass(frozen=True, slots=True)
+class Answered:
+    """Whether it was the rule for a size that answered, and no path, fallback or nobody."""
+
+    rules: Sequence[Rule]
+    proven: Proven
+
+    def at(self, one: Weighed) -> bool:
+        """Of a size that was weighed."""
+        return self(one.verdict.target, one.verdict.nbytes)
+
+    def __call__(self, target: Target, nbytes: int) -> bool:
+        """Of calls of so many bytes."""
+        collective = target.collective
+        first = next((r for r in self.rules if r.matches(collective, nbytes, target.scale)), None)
+        if first is None or first.vendor or nbytes in self.proven.bypassed.get(collective, ()):
+            return False
+        return nbytes not in self.proven.skipped.get((collective, first.setting), ())
+
+
+def stop_where_untouched_is_wrong(
+    folder: Path, answered: Answered, weighed: Iterable[Weighed]
+) -> None:
+    """Wrong results at a size that no rule answered are the library's own.
+
+    Raises:
+        VerificationError: there are some.
+    """
+    for one in weighed:
+        if one.verdict.judgement is Judgement.WRONG and not answered.at(one):
+            raise wrong_without_rules(folder)
+
 
 _SHA: Final = re.compile(r"\bfile=.* sha256=([0-9a-f]+)")
 

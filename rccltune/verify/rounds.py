@@ -22,21 +22,20 @@ from rccltune.model.defaults import LEVEL
 from rccltune.plan import Condition
 from rccltune.rules import RuleFile, accepted, counted
 from rccltune.verify import cuts, harm
-from rccltune.verify.answered import Answered, stop_where_untouched_is_wrong
 from rccltune.verify.cells import Key, is_of
-from rccltune.verify.cuts import Cut
+from rccltune.verify.cuts import Cut, without_needs, without_regions
 from rccltune.verify.evidence import Judging, Weighed, weigh
 from rccltune.verify.harm import Environment, EnvironmentGain, Sizes, in_words
 from rccltune.verify.held import Ground, Held, Look, forget_checks, new_held
 from rccltune.verify.intervals import Estimate
 from rccltune.verify.looks import Looker, of_scale
-from rccltune.verify.proofs import Failed, fails_with_rules
-from rccltune.verify.rule_text import without_needs, without_regions
-from rccltune.verify.settled import Settled, Wanted
+from rccltune.verify.proofs import Answered, Failed, fails_with_rules, stop_where_untouched_is_wrong
 from rccltune.verify.standing import (
     TOO_NARROW,
+    Settled,
     Standing,
     State,
+    Wanted,
     given_up,
     is_hopeless,
     is_too_narrow,

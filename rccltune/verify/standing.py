@@ -1,11 +1,12 @@
-"""Whether rules stand on what launches say of them, and what must go of those that do not."""
+"""What rules are held to, whether they stand, and what must go of those that do not."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from enum import Enum
 from math import exp, inf, log, log2
+from pathlib import Path
 from typing import Final
 
 from rccltune.model import Judgement, Number, Rule
@@ -21,8 +22,56 @@ from rccltune.verify.evidence import (
     Side,
     Weighed,
 )
+from rccltune.verify.harm import EnvironmentGain, Sizes
+from rccltune.verify.held import Held, Swept
 from rccltune.verify.intervals import UNKNOWN, Estimate, by_launch, over
-from rccltune.verify.swept import Swept
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Wanted:
+    """What a file is held to.
+
+    Attributes:
+        where: the file, for messages.
+        min_gain: what a rule must gain over its range, 0.02 for 2 %.
+        n_looks: while something is undecided.
+        keep_losers: nothing is cut.
+        needs_stay: the file is for what its rules need: it is worth nothing without.
+    """
+
+    where: Path
+    min_gain: float
+    n_looks: int
+    keep_losers: bool
+    needs_stay: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Settled:
+    """A file, and what was found out of it.
+
+    Attributes:
+        weighed: every size under each condition, in the conditions' order.
+        standings: rules that are left, and with ``keep_losers`` those that lose.
+        cuts: what went.
+        lost_needs: what rules asked of the environment, and was not shown to do no harm.
+        environment: log(untouched time / time in it) over sizes without a rule, where it stands.
+        environment_gains: where it wins there, of a file that is for it.
+        harmed: sizes that no rule answers and that the rules slow.
+    """
+
+    text: str
+    held: tuple[Held, ...]
+    weighed: tuple[tuple[Weighed, ...], ...]
+    standings: tuple[Standing, ...]
+    cuts: tuple[Cut, ...] = ()
+    lost_needs: tuple[str, ...] = ()
+    environment: Estimate | None = None
+    environment_gains: tuple[EnvironmentGain, ...] = ()
+    harmed: Sizes = field(default_factory=dict)
+    n_launches: int
+    n_looks: int
+
 
 _LOST: Final = (Judgement.WORSE, Judgement.WRONG)
 _FINE: Final = (Judgement.BETTER, Judgement.SAME)

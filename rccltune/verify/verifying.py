@@ -28,15 +28,13 @@ from rccltune.rules import (
 from rccltune.session import NODE_FILE
 from rccltune.verify import verdict_store
 from rccltune.verify.begun import VerifyRequest, begin, walks_of
-from rccltune.verify.cuts import Cut
+from rccltune.verify.cuts import Cut, exports_without, without_unneeded
 from rccltune.verify.evidence import Weighed
 from rccltune.verify.harm import EnvironmentGain, Sizes
 from rccltune.verify.held import Held
 from rccltune.verify.intervals import Estimate
 from rccltune.verify.rounds import ours, settle
-from rccltune.verify.rule_text import exports_without, without_unneeded
-from rccltune.verify.settled import Settled
-from rccltune.verify.standing import Standing
+from rccltune.verify.standing import Settled, Standing
 from rccltune.verify.verdict_store import (
     ConditionFile,
     EnvironmentGainFile,

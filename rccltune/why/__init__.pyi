@@ -1,11 +1,11 @@
-from .answers import Answer as Answer
-from .answers import Kind as Kind
-from .answers import Known as Known
-from .answers import Remark as Remark
-from .answers import Verdict as Verdict
 from .evidence import Evidence as Evidence
 from .job import explain_job as explain_job
-from .own_lines import OwnLines as OwnLines
 from .ranges import verdict as verdict
+from .records import Answer as Answer
+from .records import Kind as Kind
+from .records import Known as Known
+from .records import Remark as Remark
+from .records import Verdict as Verdict
 from .records import Where as Where
 from .trace import COLUMNS as COLUMNS
+from .trace import OwnLines as OwnLines

@@ -18,11 +18,10 @@ from rccltune.model import (
     grammar,
     lay,
 )
-from rccltune.why import knowledge, own_lines, ranges, records, remedies, trace
-from rccltune.why.answers import Verdict
+from rccltune.why import knowledge, ranges, records, remedies, trace
 from rccltune.why.evidence import Evidence
 from rccltune.why.library import LibraryLog
-from rccltune.why.records import Kindred, Where
+from rccltune.why.records import Kindred, Verdict, Where
 
 # A row of a benchmark with -A whose columns name a path, which has no protocol.
 _PATH_ROW: Final = re.compile(rb"(?:^|\s)(\d+) +\d+ +[a-z]\w* .*? ([A-Za-z][\w*-]+) +N/A +\d+\s*$")
@@ -60,7 +59,7 @@ def explain_job(
     """
     known = knowledge.known_of(rules)
     evidence = Evidence()
-    library, own = LibraryLog(evidence), own_lines.OwnLines(evidence)
+    library, own = LibraryLog(evidence), trace.OwnLines(evidence)
     for path in paths:
         rows = _read(path, evidence, library, own)
         if rows is not None:
@@ -93,9 +92,7 @@ def _nothing(paths: Sequence[Path], job: records.Job) -> TooLittleDataError:
 Named = dict[int, str]
 
 
-def _read(
-    path: Path, evidence: Evidence, library: LibraryLog, own: own_lines.OwnLines
-) -> Named | None:
+def _read(path: Path, evidence: Evidence, library: LibraryLog, own: trace.OwnLines) -> Named | None:
     """Put down what one file says; what a benchmark's table in it names, None without a table."""
     name = str(path)
     with logs.open_log(path) as stream:
@@ -123,7 +120,7 @@ def _begins_with_a_rule(head: bytes) -> bool:
 
 
 def _read_log(
-    lines: Iterable[bytes], name: str, library: LibraryLog, own: own_lines.OwnLines
+    lines: Iterable[bytes], name: str, library: LibraryLog, own: trace.OwnLines
 ) -> Named | None:
     known: set[bytes] = set()
     named: Named = {}
@@ -145,9 +142,9 @@ def _read_log(
         text = raw.decode("utf-8", "replace")
         label, body = logs.strip(_ANSI.sub("", text) if "\x1b" in text else text)
         # The library's messages first: what stands before the plugin's mark may be one of them.
-        if own_lines.MARK in body:
+        if trace.MARK in body:
             own.line(f"{name}:{label}", body)
-            body = body.split(own_lines.MARK)[0]
+            body = body.split(trace.MARK)[0]
         if body.strip():
             own.finding(body)
             library.line(body.rstrip("\n"))

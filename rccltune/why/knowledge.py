@@ -23,8 +23,7 @@ from rccltune.model import (
 from rccltune.releases import Family, release_of
 from rccltune.rules import RuleFile, accepted, content_of
 from rccltune.variants import Acts, VariantSpec
-from rccltune.why.answers import Around, Filed, Known, RuleHere
-from rccltune.why.records import Kindred, Where
+from rccltune.why.records import Around, Filed, Kindred, Known, RuleHere, Where
 
 # RCCL gathers in two levels from so many nodes on (facts: paths taken before the tuner).
 _HIERARCHICAL_FROM: Final = 8

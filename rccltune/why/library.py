@@ -1,16 +1,15 @@
-"""The library's own log: what it loads, which variables it reads, what it chooses."""
+"""The library's own log: what it loads, reads and chooses, for which processes, by which model."""
 
 from __future__ import annotations
 
 import re
 from collections import Counter
+from collections.abc import Hashable
+from typing import Final
 
-from rccltune.logs import collective_named, setting_named
+from rccltune.logs import collective_named, model_rows, setting_named, without_bandwidth
 from rccltune.model import DTYPE_BYTES, REDOPS, Collective, Setting
 from rccltune.why.evidence import MAX_KEYS, Evidence, total_of
-from rccltune.why.groups import Groups
-from rccltune.why.models import Models
-from rccltune.why.paths import SYMMETRIC
 from rccltune.why.phrases import (
     APPLIED,
     CALL,
@@ -22,17 +21,100 @@ from rccltune.why.phrases import (
     INIT,
     LIMIT,
     LOADING,
+    MODEL,
     NODES,
     OLD_ENV,
     STUCK,
     SYMMETRIC_CALL,
     VERSION,
+    Message,
     Process,
+    Sends,
+    Writers,
     messages,
 )
 from rccltune.why.records import NOWHERE, Kindred, Said, Stuck, Where
-from rccltune.why.sends import Message, Sends
-from rccltune.why.writers import Writers
+from rccltune.why.remedies import SYMMETRIC
+
+_MAX_COMMS: Final = 65536
+
+
+class Groups:
+    """Communicators by their ids, as ranks tell of them."""
+
+    def __init__(self) -> None:
+        """Nobody was met."""
+        self._parent: dict[Hashable, Hashable] = {}
+        self._hosts: dict[str, tuple[int, set[str], set[int]]] = {}
+
+    def see(self, comm: str, process: Hashable, host: str, rank: int, n_ranks: int) -> None:
+        """A rank of a communicator spoke."""
+        if comm not in self._hosts and len(self._hosts) >= _MAX_COMMS:
+            return
+        size, hosts, ranks = self._hosts.setdefault(comm, (n_ranks, set(), set()))
+        hosts.add(host)
+        if len(ranks) < size:
+            ranks.add(rank)
+        if n_ranks > 1:
+            self._join(("comm", comm), ("process", process))
+
+    @property
+    def n_groups(self) -> int:
+        """How many groups of processes share no communicator."""
+        return len({self._root(each) for each in self._parent})
+
+    def nodes(self) -> dict[int, int]:
+        """Nodes by ranks, where every communicator of that size that was seen whole agrees."""
+        found: dict[int, set[int]] = {}
+        for size, hosts, ranks in self._hosts.values():
+            if len(ranks) == size:
+                found.setdefault(size, set()).add(len(hosts))
+        return {size: counts.pop() for size, counts in found.items() if len(counts) == 1}
+
+    def _root(self, each: Hashable) -> Hashable:
+        while self._parent.get(each, each) != each:
+            # Halving the way keeps it short without recursion.
+            above = self._parent[each]
+            self._parent[each] = self._parent.get(above, above)
+            each = self._parent[each]
+        self._parent.setdefault(each, each)
+        return each
+
+    def _join(self, one: Hashable, other: Hashable) -> None:
+        self._parent[self._root(one)] = self._root(other)
+
+
+_MAX_PROCESSES: Final = 65536
+# Names of rows, beside which there may be torn ones.
+_MAX_ROWS: Final = 16
+
+
+class Models:
+    """Takes rows of any number of processes; what they are of is known from all of them."""
+
+    def __init__(self) -> None:
+        """Nothing was read yet."""
+        # By process: the first row of each name.
+        self._rows: dict[Process, dict[str, str]] = {}
+
+    def take(self, process: Process, body: str) -> None:
+        """Take a line that may be a row."""
+        match = MODEL.match(body)
+        if match is None or (process not in self._rows and len(self._rows) >= _MAX_PROCESSES):
+            return
+        # Further rows of a collective are other algorithms', or another communicator's.
+        rows = self._rows.setdefault(process, {})
+        if len(rows) < _MAX_ROWS:
+            rows.setdefault(match[1], match[2])
+
+    def refused(self) -> set[tuple[Collective, Setting]]:
+        """Cells that some model leaves out."""
+        return {
+            (collective, setting)
+            for rows in self._rows.values()
+            for name, collective in model_rows(rows).items()
+            for setting in without_bandwidth(rows[name])
+        }
 
 
 class LibraryLog:

@@ -1,19 +1,27 @@
-"""The library's own phrases, each release's, and the lines that they stand in.
+"""The library's own phrases and the lines that they stand in: whose they are, and of which sends.
 
 Texts are those of RCCL 2.18 to 2.30 and NCCL 2.18 to 2.32 (``src/init.cc``, ``src/enqueue.cc``,
 ``src/plugin/plugin_open.cc``, ``src/plugin/tuner.cc``, ``src/misc/tuner.cc``,
 ``src/include/symmetric_sched.h``, RCCL's ``src/plugin/tuner/csv_tuner.cc``). Lines of many ranks
 may share one stream and be torn by that: a message counts only where all of its parts are there.
+
+RCCL makes small all_gathers of sends and receives and, on that path, has no line for the call
+itself: rank by rank it sends one buffer to every rank, itself among them (2.27.7, measured: up to
+4 MiB on one node). A program's alltoall sends every rank another part of its buffer.
 """
 
 from __future__ import annotations
 
 import re
 from collections.abc import Iterator
+from dataclasses import dataclass, field
 from typing import Final, NamedTuple
 
 from rccltune.logs import COLL_CHANNELS, LOG_HEAD, LOG_LEVELS, MODEL_ROW
-from rccltune.why.records import Loading
+from rccltune.model import DTYPE_BYTES, Collective
+from rccltune.why.evidence import MAX_KEYS, Evidence
+from rccltune.why.records import NOWHERE, Kindred, Loading, Where
+from rccltune.why.remedies import DIRECT_GATHER
 
 _HEAD: Final = re.compile(rf"{LOG_HEAD}(?:{LOG_LEVELS}) ")
 ENV: Final = re.compile(r"\b([A-Z][A-Z0-9_]+) set by environment to (\S+)")
@@ -90,3 +98,141 @@ def messages(text: str) -> Iterator[tuple[Process | None, str]]:
     ends = [head.start() for head in heads[1:]] + [len(text)]
     for head, end in zip(heads, ends, strict=True):
         yield Process(head[1], int(head[2][:18])), text[head.end() : end]
+
+
+_MAX_PROCESSES: Final = 65536
+
+
+class Writers:
+    """Processes with the scales of their communicators."""
+
+    def __init__(self) -> None:
+        """Nobody was met."""
+        # By address, and those of them whose rank 0 the process is.
+        self._scales: dict[Process, dict[str, Where]] = {}
+        self._first: dict[Process, dict[str, Where]] = {}
+
+    def see(self, process: Process | None, address: str, rank: int, where: Where) -> None:
+        """A process has a communicator; those that were given up may give others their address."""
+        if process is None or (process not in self._scales and len(self._scales) >= _MAX_PROCESSES):
+            return
+        self._scales.setdefault(process, {})[address] = where
+        if rank == 0:
+            self._first.setdefault(process, {})[address] = where
+        else:
+            self._first.get(process, {}).pop(address, None)
+
+    def of(self, process: Process | None, address: str) -> Where | None:
+        """The scale of one of its communicators, None where it is not known."""
+        return self._scales.get(process, {}).get(address) if process else None
+
+    def only(self, process: Process | None) -> Where:
+        """The scale of all of its communicators, where that is one."""
+        return _one(set(self._scales.get(process, {}).values()) if process else set())
+
+    def choosing(self, process: Process | None) -> Where:
+        """Whose choice a line is: rank 0 of a communicator writes it, and names none."""
+        if process is None:
+            return NOWHERE
+        scales = set(self._first.get(process, {}).values())
+        if not scales:
+            # Glued to what stood before it, a host's name is longer than it is.
+            like = (
+                known
+                for known in self._first
+                if known.pid == process.pid and process.host.endswith(known.host)
+            )
+            found = next(like, None)
+            scales = set(self._first[found].values()) if found is not None else set()
+        return _one(scales)
+
+
+def _one(scales: set[Where]) -> Where:
+    return scales.pop() if len(scales) == 1 else NOWHERE
+
+
+_MAX_PEERS: Final = 65536
+
+
+class Message(NamedTuple):
+    """One line: what is sent to a rank or received from it."""
+
+    kindred: Kindred
+    n_elements: int
+    peer: int
+    buffer: str
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes of the message."""
+        return self.n_elements * DTYPE_BYTES[self.kindred.dtype or "int8"]
+
+
+# Who, by which communicator's address, how many of what.
+_Key = tuple[Process, str, int, Kindred]
+
+
+@dataclass(slots=True)
+class _Sent:
+    where: Where
+    peers: set[int] = field(default_factory=set)
+    buffers: set[str] = field(default_factory=set)
+
+
+class Sends:
+    """Takes messages of any number of processes, and tells at the end what they were."""
+
+    def __init__(self, evidence: Evidence) -> None:
+        """Nothing was read yet."""
+        self._evidence = evidence
+        self._sent: dict[_Key, _Sent] = {}
+
+    def take(
+        self, process: Process | None, comm: str, where: Where, message: Message, *, is_send: bool
+    ) -> None:
+        """Take one line.
+
+        Args:
+            process: who wrote it.
+            comm: the communicator's address.
+            where: its scale.
+            message: what the line says.
+            is_send: whether it is sent, rather than received.
+        """
+        if process is None or len(self._sent) >= MAX_KEYS:
+            self._put(where, Collective.SENDRECV, message.nbytes, message.kindred)
+            return
+        sent = self._sent.setdefault(
+            (process, comm, message.n_elements, message.kindred), _Sent(where=where)
+        )
+        if is_send and len(sent.peers) < _MAX_PEERS:
+            sent.peers.add(message.peer)
+            sent.buffers.add(message.buffer if len(sent.buffers) < 2 else "")
+
+    def finish(self) -> None:
+        """All files were read."""
+        is_rccl = not any(version.startswith("NCCL") for version in self._evidence.job.versions)
+        for (_, _, count, kindred), sent in self._sent.items():
+            nbytes = Message(kindred, count, 0, "").nbytes
+            n_ranks = sent.where.n_ranks or 0
+            if is_rccl and 1 < n_ranks == len(sent.peers) and len(sent.buffers) == 1:
+                total = nbytes * n_ranks
+                self._put(sent.where, Collective.ALL_GATHER, total, kindred, DIRECT_GATHER)
+            else:
+                self._put(sent.where, Collective.SENDRECV, nbytes, kindred)
+        self._sent.clear()
+
+    def _put(
+        self,
+        where: Where,
+        collective: Collective,
+        nbytes: int,
+        kindred: Kindred,
+        path: str | None = None,
+    ) -> None:
+        seen = self._evidence.at(where, collective, nbytes)
+        seen.called = True
+        if path is not None:
+            seen.paths.add(path)
+        if len(seen.kindred) < 64:
+            seen.kindred.add(kindred)

@@ -9,9 +9,8 @@ from typing import Final
 
 from rccltune.model import Collective
 from rccltune.why import remedies
-from rccltune.why.answers import Answer, Kind, Known, Reason, Verdict
 from rccltune.why.judgement import Judge
-from rccltune.why.records import NOWHERE, Job, Key, Where
+from rccltune.why.records import NOWHERE, Answer, Job, Key, Kind, Known, Reason, Verdict, Where
 from rccltune.why.remarks import remarks
 
 # Jobs spend most of their time in the first.

@@ -8,10 +8,19 @@ from typing import Final
 
 from rccltune.model import Setting
 from rccltune.why import remedies
-from rccltune.why.answers import Answer, Kind, Known, Remark, RuleHere
-from rccltune.why.cells import admits
-from rccltune.why.load import DEFAULTS
-from rccltune.why.records import NOWHERE, Job, Loading, is_ours
+from rccltune.why.causes import DEFAULTS
+from rccltune.why.records import (
+    NOWHERE,
+    Answer,
+    Job,
+    Kind,
+    Known,
+    Loading,
+    Remark,
+    RuleHere,
+    is_ours,
+)
+from rccltune.why.remedies import admits
 
 
 def remarks(job: Job, known: Known, answers: Sequence[Answer]) -> Iterator[Remark]:

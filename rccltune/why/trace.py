@@ -1,15 +1,151 @@
-"""The plugin's trace files, row by row; docs/plugin.md has the columns."""
+"""The plugin's own lines, and its trace files row by row; docs/plugin.md has the columns.
+
+Every line that ``native_plugin/src/watch.c`` and ``plugin.c`` write is understood; docs/plugin.md
+has their meaning.
+"""
 
 from __future__ import annotations
 
+import re
+from collections import Counter
 from collections.abc import Iterable
 from functools import lru_cache
 from typing import Final
 
+from rccltune.logs import collective_named
 from rccltune.model import Collective, OutputError, Setting, grammar
-from rccltune.why.evidence import Evidence, read_setting
-from rccltune.why.own_lines import answer_of
-from rccltune.why.records import Said, Started, Where
+from rccltune.why.evidence import MAX_WORDS, Evidence, read_setting
+from rccltune.why.records import NOWHERE, Said, Started, Where
+
+MARK: Final = "rccltune: "
+_START: Final = re.compile(r"rccltune: comm=(\w+) nodes=(\d+) ranks=(\d+) abi=v(\d+) (.+)")
+_RULES: Final = re.compile(
+    r"rules=(\d+) of=(\d+) skipped-rows=(\d+) file=(.*) sha256=([0-9a-f]{64})(.*)"
+)
+_NEEDS: Final = re.compile(r" needs=(\S+) \(not set")
+_SCHEDULE: Final = re.compile(r"schedule=(.*) steps=\d+ calls=\d+ sha256=([0-9a-f]{64}) rules=")
+_DECISION: Final = re.compile(
+    r"rccltune: comm=(\w+) decision collective=(\w+) nbytes=(\d{1,20}) answer=(\S+) line=(\d+) "
+    r"host=([\w/-]+)"
+)
+_SUMMARY: Final = re.compile(
+    r"rccltune: comm=(\w+) summary calls=(\d{1,20}) hits=(\d{1,20}) misses=(\d{1,20}) "
+    r"not-selectable=(\d{1,20}) fallbacks=(\d{1,20})\b"
+)
+_RULE: Final = re.compile(
+    r"rccltune: comm=(\w+) rule line=(\d{1,9}) setting=(\S+) channels=(-?\d+) hits=(\d{1,20})\b"
+)
+_STEP: Final = re.compile(r"rccltune: comm=(\w+) (?:step=\d+ of=\d+ setting=|schedule begun=)")
+_ERROR: Final = re.compile(r"rccltune: error: communicator of (\d+) ranks on (\d+) nodes: (.+)")
+_UNWRITTEN: Final = re.compile(
+    r"rccltune: error: comm=\w+: (\S.*?)\s*$"  # of a trace, a record or a log
+)
+# A refused file's mistakes stand on lines of their own below the error.
+FINDING: Final = re.compile(r"^\s*(line \d+: .+ \[[a-z0-9-]+\])\s*$")
+
+
+class OwnLines:
+    """Takes the plugin's lines of any number of processes."""
+
+    def __init__(self, evidence: Evidence) -> None:
+        """Nothing was read yet."""
+        self._evidence = evidence
+        # Older hosts give communicators no id: a name is only its writer's own.
+        self._scales: dict[tuple[str, str], set[Where]] = {}
+
+    def line(self, source: str, text: str) -> None:
+        """Take one line.
+
+        Args:
+            source: who wrote it, as far as that is known: file and rank's label.
+            text: with or without anything around it.
+        """
+        # Torn writes may leave several on a line.
+        for piece in text.split(MARK)[1:]:
+            self._one(source, MARK + piece.strip())
+
+    def finding(self, text: str) -> None:
+        """Take a line that may be a refused file's mistake."""
+        match = FINDING.match(text)
+        findings = self._evidence.job.findings
+        if match is not None and (match[1] in findings or len(findings) < MAX_WORDS):
+            findings[match[1]] += 1
+
+    def _one(self, source: str, text: str) -> None:
+        if (match := _DECISION.match(text)) is not None:
+            self._decision(source, match)
+        elif (match := _START.match(text)) is not None:
+            self._start(source, match)
+        elif (match := _SUMMARY.match(text)) is not None:
+            where = self._where(source, match[1])
+            numbers = [int(digits) for digits in match.groups()[1:]]
+            self._evidence.total(
+                where, (numbers[0], numbers[1], numbers[2], numbers[3], numbers[4])
+            )
+            if numbers[0] == 0:
+                # Not one question: whatever was called went another way.
+                self._evidence.job.recorded.add(where)
+        elif (match := _RULE.match(text)) is not None:
+            self._rule(source, match)
+        elif (match := _ERROR.match(text)) is not None:
+            where = Where(int(match[2][:9]), int(match[1][:9]))
+            self._evidence.start(where, Started("error", match[3].strip()))
+        elif (match := _UNWRITTEN.match(text)) is not None:
+            self._evidence.job.unwritten[match[1]] += 1
+        elif (match := _STEP.match(text)) is not None:
+            self._evidence.start(self._where(source, match[1]), Started("schedule"))
+
+    def _start(self, source: str, match: re.Match[str]) -> None:
+        where = Where(int(match[2][:9]), int(match[3][:9]))
+        if len(self._scales) < MAX_WORDS * MAX_WORDS:
+            self._scales.setdefault((source, match[1]), set()).add(where)
+        rest = match[5]
+        if match[4] == "2":
+            self._evidence.job.old_hosts.add(where)
+        if rest.startswith("inert: "):
+            started = Started("inert", rest.removeprefix("inert: "))
+        elif (rules := _RULES.match(rest)) is not None:
+            needs = _NEEDS.search(rules[6])
+            started = Started(
+                "rules",
+                f"{rules[1]} of {rules[2]} rules, {rules[3]} rows skipped",
+                path=rules[4],
+                sha256=rules[5],
+                needs=needs[1] if needs else "",
+            )
+        elif (schedule := _SCHEDULE.match(rest)) is not None:
+            started = Started("schedule", path=schedule[1], sha256=schedule[2])
+        else:
+            return
+        self._evidence.start(where, started)
+
+    def _decision(self, source: str, match: re.Match[str]) -> None:
+        collective = collective_named(match[2])
+        if collective is None:
+            return
+        where = self._where(source, match[1])
+        seen = self._evidence.at(where, collective, int(match[3]))
+        seen.said[Said(answer_of(match[4]), int(match[5][:9]))] += 1
+        host = None if match[6] == "-" else read_setting(match[6])
+        if host is not None:
+            seen.host.add(host)
+        self._evidence.job.recorded.add(where)
+
+    def _rule(self, source: str, match: re.Match[str]) -> None:
+        where = self._where(source, match[1])
+        channels = f"/{match[4]}" if int(match[4]) >= 1 else ""
+        said = Said(answer_of(f"{match[3]}{channels}"), int(match[2]))
+        self._evidence.job.hit_rules.setdefault(where, Counter())[said] += int(match[5])
+
+    def _where(self, source: str, comm: str) -> Where:
+        scales = self._scales.get((source, comm), set())
+        return next(iter(scales)) if len(scales) == 1 else NOWHERE
+
+
+def answer_of(text: str) -> Setting | None:
+    """What an ``answer`` column says; None for nothing."""
+    return None if text == "none" else read_setting(text)
+
 
 COLUMNS: Final = (
     "comm,abi,n_nodes,n_ranks,step,setting,collective,nbytes,calls,changed,"

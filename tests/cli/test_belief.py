@@ -19,7 +19,7 @@ from wording import lacks
 
 from rccltune import logs, simulate
 from rccltune.cli import run
-from rccltune.cli.belief import belief_text
+from rccltune.cli.fit import belief_text
 from rccltune.fit import FitDone, check_beliefs, fit_session
 from rccltune.model import Belief, Collective, Reporter, Setting, Target
 

@@ -514,7 +514,7 @@ def test_a_page_that_would_be_too_large_shows_less_and_says_what(
 ) -> None:
     """Launches without an excerpt are still listed, and nothing is cut in the middle."""
     few = (_BOUNDS[0], replace(_BOUNDS[-1], points=20))
-    monkeypatch.setattr("rccltune.report.page.LIMIT_NBYTES", 90_000)
+    monkeypatch.setattr("rccltune.report.session.LIMIT_NBYTES", 90_000)
     monkeypatch.setattr("rccltune.report.session._BOUNDS", few)
     assert run(["report", str(copied), "--force"]) == 0
     assert "less of the session is shown" in capsys.readouterr().err

@@ -220,7 +220,7 @@ def use(monkeypatch: pytest.MonkeyPatch, what: str) -> None:
         store = ("--store", "{launch}/rendezvous")
         return (python, str(DRIVER), what, "--backend", backend, *store)
 
-    monkeypatch.setattr("rccltune.torchbench.command.argv", argv)
+    monkeypatch.setattr("rccltune.torchbench.options.argv", argv)
     monkeypatch.setattr(torching, "UNTUNABLE", None)
 
 

@@ -137,11 +137,11 @@ def test_no_other_file_compares_versions(repository: Path) -> None:
 # Of drivers, firmware and other programs, or examples of how a release is written.
 SENTENCES = {
     "cli/variants.py": 2,
-    "machine/checks/environment.py": 1,
+    "machine/checks/software.py": 1,
     "machine/checks/gpu.py": 3,
     "machine/mode.py": 1,
     "simulate/modelled.py": 1,
-    "variants/releases.py": 1,
+    "variants/records.py": 1,
     "verify/looks.py": 1,
 }
 SAID = re.compile(r"\b2\.(?:1[5-9]|2\d|3\d)(?:\.\d+)?\b|ROCm \d")

@@ -11,8 +11,16 @@ import matplotlib as mpl
 import pytest
 from PIL import Image
 
-from rccltune import report
-from rccltune.model import BASELINE, Ceiling, CommandLineError, Link, Placement, Scale, Setting
+from rccltune.model import (
+    BASELINE,
+    Ceiling,
+    CommandLineError,
+    Link,
+    Placement,
+    Scale,
+    SessionError,
+    Setting,
+)
 from rccltune.report import PlotInput, draw_figures, omissions
 
 MIB = 1024**2
@@ -63,18 +71,21 @@ def test_an_unknown_format_is_refused_before_anything(swept: PlotInput, tmp_path
     assert not (tmp_path / "new").exists()
 
 
-def test_a_write_that_fails_leaves_no_part(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The old content stays and the temporary file goes."""
-    path = tmp_path / "figure.png"
+def test_a_figure_that_cannot_be_written_leaves_no_part(
+    swept: PlotInput, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The old content stays, the temporary file goes, and the error names the figure."""
+    path = draw_figures(swept, tmp_path, ("svg",))[0]
     path.write_bytes(b"old")
+    there = sorted(tmp_path.iterdir())
 
-    def fail(_path: Path, _target: Path) -> None:
+    def fail(*_: object) -> None:
         raise OSError(28, "No space left on device")
 
-    monkeypatch.setattr(Path, "replace", fail)
-    with pytest.raises(OSError, match="No space"):
-        report.write(path, b"new")
-    assert [p.name for p in tmp_path.iterdir()] == ["figure.png"]
+    monkeypatch.setattr("rccltune.session.files.os.replace", fail)
+    with pytest.raises(SessionError, match=f"cannot write {path.name}: No space"):
+        draw_figures(swept, tmp_path, ("svg",), overwrite=True)
+    assert sorted(tmp_path.iterdir()) == there
     assert path.read_bytes() == b"old"
 
 

@@ -30,7 +30,7 @@ def load(name: str, path: Path) -> ModuleType:
 ROOT = Path(__file__).resolve().parents[2] / "rccltune"
 load("torchbench_main", ROOT / "torchbench" / "__main__.py")._find_rccltune()
 
-from rccltune.torchbench import program, steps, teams  # noqa: E402 - found first
+from rccltune.torchbench import program, ranks, teams  # noqa: E402 - found first
 
 
 class Spoiling(teams.TorchLibrary):
@@ -82,13 +82,13 @@ def main() -> int:
     what, words = sys.argv[1], sys.argv[2:]
     teams.TorchLibrary = {"spoil": Spoiling, "ask": Asking, "ask-more": AskingMore}[what]
     if what == "ask-more":
-        begin = steps.Steps.begin
+        begin = ranks.Steps.begin
 
-        def and_more(self: steps.Steps, cycle: int) -> None:
+        def and_more(self: ranks.Steps, cycle: int) -> None:
             begin(self, cycle)
             AskingMore.n_more = int(cycle == 1)
 
-        steps.Steps.begin = and_more
+        ranks.Steps.begin = and_more
     return program.main(words)
 
 

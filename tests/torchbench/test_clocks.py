@@ -9,7 +9,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from rccltune.torchbench.clocks import CpuClock, GpuClock
+from rccltune.torchbench.teams import CpuClock, GpuClock
 
 
 class Device:

@@ -7,8 +7,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from rccltune.model import DTYPE_BYTES, Collective, CommandLineError, Placement
-from rccltune.torchbench import command
-from rccltune.torchbench.counts import counts_of
+from rccltune.torchbench import options
+from rccltune.torchbench.buffers import counts_of
 from rccltune.torchbench.options import Average, read
 
 
@@ -106,7 +106,7 @@ def test_one_half_can_be_chosen(flag: str, placement: Placement) -> None:
 def test_letters_are_those_that_are_understood() -> None:
     """A plan gives what the letters promise."""
     values = {"d": "float", "o": "sum", "b": "8", "e": "8", "N": "2", "O": "0", "f": "2", "i": "4"}
-    for letter in command.LETTERS - {"h"}:
+    for letter in options.LETTERS - {"h"}:
         read(["all_gather", f"-{letter}", values.get(letter, "1"), *(["-e", "8", "-b", "8"])])
 
 

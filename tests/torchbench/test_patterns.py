@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from rccltune.model import Collective
-from rccltune.torchbench.patterns import Pattern, pieces_of, reduced, sent_by
+from rccltune.torchbench.buffers import Pattern, pieces_of, reduced, sent_by
 
 NUMPY = {
     "int8": np.int8,

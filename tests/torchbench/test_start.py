@@ -12,8 +12,8 @@ from pathlib import Path
 import pytest
 from wording import lacks
 
-from rccltune.torchbench import libraries
-from rccltune.torchbench.command import argv
+from rccltune.torchbench import ranks
+from rccltune.torchbench.options import argv
 
 
 def test_it_starts_by_its_path_in_any_python(tmp_path: Path) -> None:
@@ -67,9 +67,9 @@ def test_the_mapped_library_is_named_with_version_and_hash(tmp_path: Path) -> No
     (tmp_path / "a.c").write_text(SOURCE, encoding="ascii")
     subprocess.run([compiler, "-shared", "-o", path, tmp_path / "a.c"], check=True, timeout=60)
     code = (
-        "import ctypes, sys; from rccltune.torchbench import libraries; "
-        "assert libraries.mapped() is None; ctypes.CDLL(sys.argv[1]); path = libraries.mapped(); print(path); "
-        "print(*libraries.said(path), sep='\\n')"
+        "import ctypes, sys; from rccltune.torchbench import ranks; "
+        "assert ranks.mapped() is None; ctypes.CDLL(sys.argv[1]); path = ranks.mapped(); print(path); "
+        "print(*ranks.said(path), sep='\\n')"
     )
     done = subprocess.run(
         [sys.executable, "-c", code, path],
@@ -91,5 +91,5 @@ def test_a_library_that_says_no_version_is_named_all_the_same() -> None:
         if "libc.so" in line
     )
     assert ctypes.CDLL(str(path)) is not None
-    (line,) = libraries.said(path)
+    (line,) = ranks.said(path)
     assert line.startswith(f"Library: {path} sha256=")

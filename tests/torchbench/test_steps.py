@@ -10,7 +10,7 @@ import pytest
 from rccltune import plugin
 from rccltune.model import Collective, MachineError
 from rccltune.rules import Host
-from rccltune.torchbench.steps import Steps
+from rccltune.torchbench.ranks import Steps
 
 TABLE = [[5.0] * 3 for _ in range(7)]
 RING_LL, RING_SIMPLE = (1, 0), (1, 2)

@@ -96,9 +96,7 @@ def test_every_line_of_the_log_is_read(sources: Path) -> None:
         "this may concern this rank alone.  It stops here because one ",
         "RCCLTUNE_ON_ERROR=ignore, on all ranks or on none, goes on without ",
     }
-    assert set(begun) == shapes, (
-        "a new line of the plugin needs a reader in rccltune/why/own_lines.py"
-    )
+    assert set(begun) == shapes, "a new line of the plugin needs a reader in rccltune/why/trace.py"
 
 
 START = "rccltune: comm=00000000000000ab nodes=1 ranks=8 abi=v5 "

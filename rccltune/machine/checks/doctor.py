@@ -9,24 +9,24 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from typing import Final
 
-from rccltune.machine.checks import environment, gpu, host, kernel, practices, software
+from rccltune.machine.checks import gpu, host, software
 from rccltune.machine.checks.facts import Circumstances
 from rccltune.machine.records import Finding, Severity
 from rccltune.machine.situation import situations
 
 CHECKS: Final[tuple[Callable[[Circumstances], Iterator[Finding]], ...]] = (
     *gpu.CHECKS,
-    *kernel.CHECKS,
+    *host.KERNEL_CHECKS,
     *host.CHECKS,
-    *environment.CHECKS,
+    *software.VARIABLE_CHECKS,
     *software.CHECKS,
-    *practices.CHECKS,
+    *gpu.PRACTICES,
 )
 # Of a simulated node: what its ranks, which are processes here, share with this machine.
 _SIMULATED: Final[tuple[Callable[[Circumstances], Iterator[Finding]], ...]] = (
     host.open_files,
     host.shared_memory,
-    environment.strays,
+    software.strays,
     software.launcher,
 )
 _ORDER: Final = tuple(Severity)

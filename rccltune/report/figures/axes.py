@@ -7,12 +7,18 @@ from dataclasses import dataclass
 from typing import Final
 
 from rccltune.model import Protocol, Setting, format_size, format_time
-from rccltune.report.figure import Axis, Band, Figure, Ink, Line, Marker, Point, Ticks
-from rccltune.report.figures.channels import evenly
-from rccltune.report.figures.look import look
+from rccltune.report.figures.lines import evenly
+from rccltune.report.figures.look import (
+    axis_range,
+    bands,
+    linear_ticks,
+    log_ticks,
+    look,
+    ratio_ticks,
+    size_ticks,
+)
 from rccltune.report.figures.scene import Scene, Series
-from rccltune.report.figures.shapes import axis_range, bands
-from rccltune.report.figures.ticks import linear_ticks, log_ticks, ratio_ticks, size_ticks
+from rccltune.report.records import Axis, Band, Figure, Ink, Line, Marker, Point, Ticks
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

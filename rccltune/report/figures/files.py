@@ -7,7 +7,6 @@ is the same shapes on paper. matplotlib is imported here, so the command line im
 from __future__ import annotations
 
 import os
-import tempfile
 from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from functools import partial
@@ -21,19 +20,17 @@ from matplotlib.figure import Figure
 
 from rccltune.model import FIGURE_FORMATS, CommandLineError, LinkMap, defaults
 from rccltune.report.figures.axes import frame_of
-from rccltune.report.figures.bandwidth import bandwidth_data
-from rccltune.report.figures.belief import belief_data
 from rccltune.report.figures.cast import scenes
-from rccltune.report.figures.channels import channel_data
 from rccltune.report.figures.gain import gained
+from rccltune.report.figures.lines import bandwidth_data, channel_data, speedup_data
 from rccltune.report.figures.pictures import figures_of
 from rccltune.report.figures.scene import PlotInput, Scene
-from rccltune.report.figures.speedup import speedup_data
-from rccltune.report.figures.table import table_data
+from rccltune.report.figures.table import belief_data, table_data
 from rccltune.report.renderers.links import draw_link_map
 from rccltune.report.renderers.replay import draw_figure
 from rccltune.report.renderers.sheet import house_style
 from rccltune.report.renderers.table import draw_table
+from rccltune.session import write_atomically
 
 # Files have room for every size.
 _MOST_POINTS: Final = 1_000_000
@@ -83,30 +80,6 @@ def _metadata(kind: str, title: str, origin: str) -> dict[str, str | None]:
             return {"Title": title, "Subject": origin, "CreationDate": None}
 
 
-def write(path: Path, content: bytes) -> None:
-    """Write so that the path holds the old or the new content and never a part."""
-    path.parent.mkdir(parents=True, exist_ok=True)
-    handle, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
-    temporary = Path(name)
-    try:
-        with os.fdopen(handle, "wb") as file:
-            file.write(content)
-            file.flush()
-            os.fsync(file.fileno())
-        # mkstemp makes files for their owner alone; figures are for everyone the umask allows.
-        temporary.chmod(0o666 & ~_umask())
-        temporary.replace(path)
-    except BaseException:
-        temporary.unlink(missing_ok=True)
-        raise
-
-
-def _umask() -> int:
-    mask = os.umask(0)
-    os.umask(mask)
-    return mask
-
-
 _NO_BASELINE: Final = "speed-up: no baseline was measured beside other settings (see --baseline)"
 _NO_BANDWIDTH: Final = "bandwidth: one rank sends nothing over any link"
 _NO_TIMES: Final = "predicted: no time that the library predicts is known here"
@@ -146,7 +119,7 @@ def draw_figures(
     if not overwrite:
         check_free(found)
     for path, content in found.items():
-        write(path, content)
+        write_atomically(path, content)
     return tuple(found)
 
 
@@ -161,7 +134,7 @@ def draw_links(
 
     Raises:
         CommandLineError: an unknown format.
-        OSError: the disk refuses.
+        SessionError: the disk refuses.
     """
     check_formats(formats)
     origin = "simulated" if link_map.simulated else "measured"
@@ -169,7 +142,7 @@ def draw_links(
     _, contents = _encoded(partial(draw_link_map, link_map), "links", formats, origin)
     for kind, content in contents.items():
         paths.append(directory / f"links.{kind}")
-        write(paths[-1], content)
+        write_atomically(paths[-1], content)
     return tuple(paths)
 
 

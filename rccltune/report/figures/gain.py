@@ -8,11 +8,11 @@ from itertools import pairwise
 from typing import Final
 
 from rccltune.model import Judgement, Verdict, View, format_size
-from rccltune.report.figure import Band, Figure, Line, Point
 from rccltune.report.figures import axes
 from rccltune.report.figures.axes import Frame, figure
+from rccltune.report.figures.lines import speedup_data
 from rccltune.report.figures.scene import Scene
-from rccltune.report.figures.speedup import speedup_data
+from rccltune.report.records import Band, Figure, Line, Point
 from rccltune.report.verified import Verification
 
 _WORDS: Final = {

@@ -5,14 +5,22 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from rccltune.model import AS_GOOD, format_size, format_time
-from rccltune.report.figure import Axis, Figure, Line, Point
 from rccltune.report.figures import axes, gain, times
 from rccltune.report.figures.axes import Frame, figure
-from rccltune.report.figures.bandwidth import BandwidthLine, bandwidth_data
-from rccltune.report.figures.channels import ChannelLine, channel_data
+from rccltune.report.figures.lines import (
+    HIGHEST,
+    LOWEST,
+    BandwidthLine,
+    ChannelLine,
+    SpeedupData,
+    SpeedupPoint,
+    bandwidth_data,
+    channel_data,
+    speedup_data,
+    variant_data,
+)
 from rccltune.report.figures.scene import Scene
-from rccltune.report.figures.speedup import HIGHEST, LOWEST, SpeedupData, SpeedupPoint, speedup_data
-from rccltune.report.figures.variants import variant_data
+from rccltune.report.records import Axis, Figure, Line, Point
 
 _OTHERS = "thin: other numbers of channels"
 

@@ -9,8 +9,7 @@ from matplotlib.colors import ListedColormap
 from matplotlib.figure import Figure
 
 from rccltune.model import LinkClass, LinkMap, LinkRow, Spread, format_size
-from rccltune.report.figures.look import BLACK, GREY, PALE, VERMILLION
-from rccltune.report.figures.ticks import linear_ticks
+from rccltune.report.figures.look import BLACK, GREY, PALE, VERMILLION, linear_ticks
 from rccltune.report.renderers.sheet import POINTS_PER_INCH, SMALL, Paper, text_width
 
 # Near is dark and far is light, one hue, so that the order is there in greyscale too.

@@ -10,9 +10,8 @@ from matplotlib.figure import Figure as Picture
 from matplotlib.patches import Polygon, Rectangle
 
 from rccltune.report.drawing import BAND, BAND_TEXT, TEXT, TOP, WIDTH, Drawing, Label, Stroke, draw
-from rccltune.report.figure import Figure, Ink, Marker
-from rccltune.report.figures.labels import wrap
-from rccltune.report.figures.look import BLACK, GREY, PALE, VERMILLION
+from rccltune.report.figures.look import BLACK, GREY, PALE, VERMILLION, wrap
+from rccltune.report.records import Figure, Ink, Marker
 from rccltune.report.renderers.sheet import POINTS_PER_INCH, Paper, text_width
 
 _PER_INCH: Final = 100.0

@@ -19,8 +19,7 @@ from matplotlib.figure import Figure
 from matplotlib.font_manager import FontProperties
 from matplotlib.textpath import text_to_path
 
-from rccltune.report.figures.labels import wrap
-from rccltune.report.figures.look import BLACK, GREY
+from rccltune.report.figures.look import BLACK, GREY, wrap
 
 POINTS_PER_INCH: Final = 72
 SMALL: Final = 8.0

@@ -10,8 +10,7 @@ from matplotlib.figure import Figure
 from matplotlib.patches import Rectangle
 
 from rccltune.model import format_size, format_time
-from rccltune.report.figures.labels import wrap
-from rccltune.report.figures.look import BLACK, GREY, look
+from rccltune.report.figures.look import BLACK, GREY, look, wrap
 from rccltune.report.figures.scene import Series
 from rccltune.report.figures.table import Cell, TableData
 from rccltune.report.renderers.sheet import POINTS_PER_INCH, SMALL, Paper, text_width

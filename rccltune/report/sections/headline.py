@@ -18,10 +18,9 @@ from rccltune.model import (
     format_span,
 )
 from rccltune.report.records import Headline
-from rccltune.report.sections.found import Found
-from rccltune.report.sections.marks import unproven
+from rccltune.report.sections.found import Found, baseline_of, count, days, libraries, where_of
 from rccltune.report.sections.rules import is_of, zones_of
-from rccltune.report.sections.words import baseline_of, count, days, libraries, where_of
+from rccltune.report.sections.usage import unproven
 from rccltune.report.verified import Stood, Verification
 
 _MOST_REASONS = 4

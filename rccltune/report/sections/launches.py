@@ -20,8 +20,7 @@ from rccltune.report.records import (
     Table,
     Words,
 )
-from rccltune.report.sections.found import Ended, Found
-from rccltune.report.sections.words import count
+from rccltune.report.sections.found import Ended, Found, count
 from rccltune.session import named_in
 from rccltune.verify import FOLDER, TUNED
 

@@ -7,8 +7,7 @@ from collections.abc import Iterable
 from rccltune.ceiling import Bounded
 from rccltune.model import Ceiling, Environment, format_size
 from rccltune.report.records import Block, Column, Fact, Facts, Items, Part, Section, Table
-from rccltune.report.sections.found import Found
-from rccltune.report.sections.words import count, days, libraries
+from rccltune.report.sections.found import Found, count, days, libraries
 
 _HEADER = "session.json"
 _OUTCOMES = "launches/*/outcome.json"

@@ -7,9 +7,10 @@ from dataclasses import replace
 
 from rccltune.model import Proof, Rule, Scale, Zone, format_last, format_size, format_span
 from rccltune.report.records import Block, Column, Items, Part, Section, Table, Words
-from rccltune.report.sections.found import Found, Rules
-from rccltune.report.sections.words import (
+from rccltune.report.sections.found import (
     DASH,
+    Found,
+    Rules,
     baseline_of,
     count,
     percent,
