@@ -31,7 +31,6 @@ from rccltune.model import (
     Outcome,
     Rule,
     Sample,
-    Setting,
     Status,
     Target,
     View,
@@ -91,34 +90,57 @@ def cells_of(walk: Launch, samples: Iterable[Sample]) -> dict[Key, Cell]:
     """
     # Behind the last step there is silence.
     steps = (*(walk.schedule.settings if walk.schedule else ()), SILENT)
-    by_key: dict[Key, dict[tuple[Setting, bool], list[float]]] = {}
     usable = [one for one in samples if one.doubt in _TIMED and one.step is not None]
+    sides, kinds = _kinds(usable)
     # The first pass of each arm pays for its connections, wrong results or not.
-    paid: dict[Setting, int] = {}
+    paid: dict[int, int] = {}
     for one in usable:
-        setting, step = one.key.setting, one.step or 0
-        paid[setting] = min(step, paid.get(setting, step))
+        arm, step = kinds[id(one.key)][1], one.step or 0
+        paid[arm] = min(step, paid.get(arm, step))
+    timed: dict[tuple[int, int], dict[tuple[int, bool], list[float]]] = {}
     for one in usable:
-        if one.time_us is None or one.step is None or _pays(one, paid):
+        side, arm = kinds[id(one.key)]
+        if one.time_us is None or one.step is None:
+            continue
+        if one.doubt is Doubt.WRONG and one.step == paid[arm]:
+            # A wrong result hides that a pass was the first of its side.
             continue
         is_settled = one.step > 0 and steps[one.step - 1] == steps[one.step]
-        arms = by_key.setdefault(key_of(one), {})
-        arms.setdefault((one.key.setting, is_settled), []).append(one.time_us)
+        arms = timed.setdefault((side, one.nbytes), {})
+        arms.setdefault((arm, is_settled), []).append(one.time_us)
     return {
-        key: cell_of(
-            arms[SILENT, True],
-            arms[RULES, True],
-            arms.get((SILENT, False), ()),
-            arms.get((RULES, False), ()),
+        (*sides[side], nbytes): cell_of(
+            arms[_IDLE, True],
+            arms[_TUNED, True],
+            arms.get((_IDLE, False), ()),
+            arms.get((_TUNED, False), ()),
         )
-        for key, arms in by_key.items()
-        if (SILENT, True) in arms and (RULES, True) in arms
+        for (side, nbytes), arms in timed.items()
+        if (_IDLE, True) in arms and (_TUNED, True) in arms
     }
 
 
-def _pays(one: Sample, paid: Mapping[Setting, int]) -> bool:
-    """Whether a wrong result hides that a pass was the first of its side."""
-    return one.doubt is Doubt.WRONG and one.step == paid[one.key.setting]
+_ARMS: Final = (SILENT, RULES)
+_IDLE, _TUNED = range(len(_ARMS))
+
+
+def _kinds(
+    samples: Iterable[Sample],
+) -> tuple[list[tuple[Target, View]], dict[int, tuple[int, int]]]:
+    """Targets and views, and for each key object which of them and which arm it is.
+
+    A launch has thousands of samples and few keys: to hash all that is in a key for each of them
+    took most of the time.
+    """
+    sides: dict[tuple[Target, View], int] = {}
+    kinds: dict[int, tuple[int, int]] = {}
+    for one in samples:
+        if id(one.key) not in kinds:
+            target, view, _ = key_of(one)
+            side = sides.setdefault((target, view), len(sides))
+            setting = one.key.setting
+            kinds[id(one.key)] = side, _ARMS.index(setting) if setting in _ARMS else len(_ARMS)
+    return list(sides), kinds
 
 
 def times_of(samples: Iterable[Sample]) -> dict[Key, float]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import random
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import cache
 from math import exp
 
 from rccltune import verify
@@ -76,15 +77,21 @@ def samples(
         slow: a factor on the time of a step, by its number and arm.
     """
     off = rng.gauss(0, noise.launch)
+    arms = (SILENT, RULES)
+    # Thousands of launches are made up: nothing is looked up for each sample.
+    walked = [(step, setting == RULES) for step, setting in enumerate(STEPS[1:], start=1)]
+    slowed = [slow(step, arms[is_tuned]) for step, is_tuned in walked]
     found = []
     for placement in Placement:
+        keys = [_key(setting, placement) for setting in arms]
         for nbytes in sizes:
-            arm = {SILENT: rng.gauss(0, noise.arm), RULES: rng.gauss(0, noise.arm)}
-            for step, setting in enumerate(STEPS[1:], start=1):
-                ratio = exp(gain(nbytes)) if setting == RULES else 1.0
-                time_us = (20 + nbytes / 1e4) / ratio * slow(step, setting)
-                time_us *= exp(off + arm[setting] + rng.gauss(0, noise.passes))
-                found.append(sample(placement, nbytes, setting, step, time_us))
+            time_us = 20 + nbytes / 1e4
+            usual = (time_us, time_us / exp(gain(nbytes)))
+            arm = [off + rng.gauss(0, noise.arm) for _ in arms]
+            for (step, is_tuned), factor in zip(walked, slowed, strict=True):
+                log_of = arm[is_tuned] + rng.gauss(0, noise.passes)
+                one = usual[is_tuned] * factor * exp(log_of)
+                found.append(_sample(keys[is_tuned], nbytes, step, one))
     return found
 
 
@@ -92,12 +99,20 @@ def sample(
     placement: Placement, nbytes: int, setting: Setting, step: int, time_us: float
 ) -> Sample:
     """A half-row; the first pass of an arm pays for its connections."""
-    key = CurveKey(
-        collective=Collective.ALL_REDUCE, setting=setting, placement=placement, scale=SCALE
-    )
+    return _sample(_key(setting, placement), nbytes, step, time_us)
+
+
+def _sample(key: CurveKey, nbytes: int, step: int, time_us: float) -> Sample:
     doubt = Doubt.CONNECTING if step in (1, 2) else None
     return Sample(
         key=key, launch="x", nbytes=nbytes, time_us=time_us, step=step, doubt=doubt, n_wrong=0
+    )
+
+
+@cache
+def _key(setting: Setting, placement: Placement) -> CurveKey:
+    return CurveKey(
+        collective=Collective.ALL_REDUCE, setting=setting, placement=placement, scale=SCALE
     )
 
 
