@@ -96,7 +96,7 @@ def difference(
         theirs: likewise.
         passes: what those means of either are known with, by launch.
     """
-    both = {name for name in ours.keys() & theirs.keys() if name.endswith(PASSES)}
+    both = shared(ours, theirs)
     if both:
         logs = [theirs[name] - ours[name] for name in sorted(both)]
         unit = _variance(logs) if len(logs) > 1 else None
@@ -111,6 +111,11 @@ def difference(
     freedom = sum(len(side) - 1 for side in sides)
     mean = sum(_variance(side) / len(side) for side in sides)
     return Difference(apart, False, share, mean / share, freedom)
+
+
+def shared(ours: Logs, theirs: Logs) -> set[str]:
+    """Combined launches that have both."""
+    return {name for name in ours.keys() & theirs.keys() if name.endswith(PASSES)}
 
 
 def _ordinary(side: Logs) -> list[float]:

@@ -43,7 +43,7 @@ from rccltune.zones.certainty import (
     weakest,
     with_neighbours,
 )
-from rccltune.zones.launches import Difference
+from rccltune.zones.launches import Difference, shared
 
 # Weight of the pooled spread, in degrees of freedom: at least this, and at most that, whatever
 # the sizes say about how alike they are.
@@ -179,6 +179,7 @@ class Rivals:
         self._board = board
         self._inside = Inside(board)
         self._pairs: dict[tuple[int, int, int], dict[int, Difference]] = {}
+        self._best: dict[tuple[int, int], int] = {}
         self._usual = [
             {view: _typical(line) for view, line in lines.items()} for lines in board.lines
         ]
@@ -197,14 +198,13 @@ class Rivals:
         return False
 
     def _may_be_noise(self, arm: int, nbytes: int, view: int, excess: float) -> bool:
-        best = min(
-            (other for other, lines in enumerate(self._board.lines) if view in lines),
-            key=lambda other: self._price(other, nbytes, view),
-        )
-        held = self._held(arm, best, view)
-        pair = held.get(nbytes)
-        if pair is not None and pair.paired:
+        best = self._fastest(nbytes, view)
+        lines = self._board.lines
+        ours, theirs = (lines[one][view].launches.get(nbytes, {}) for one in (arm, best))
+        if shared(ours, theirs):
             # Launches that have both tell most: what these share drops out.
+            held = self._held(arm, best, view)
+            pair = held[nbytes]
             spread = self._inside.spread(view, nbytes, held)
             noise = upper_quantile(spread.freedom, LEVEL) * sqrt(spread.variance * pair.share)
             return excess <= noise
@@ -213,12 +213,21 @@ class Rivals:
             usual = self._usual[one][view]
             if usual is None:
                 return False
-            repeats = self._board.lines[one][view].repeats.get(nbytes)
+            repeats = lines[one][view].repeats.get(nbytes)
             own = (0.0, 0) if repeats is None else (repeats.variance, repeats.freedom)
             total = _LEAST_PRIOR + own[1]
             variance += (_LEAST_PRIOR * usual + own[1] * own[0]) / total
             freedom += total
         return excess <= upper_quantile(freedom, LEVEL) * sqrt(variance)
+
+    def _fastest(self, nbytes: int, view: int) -> int:
+        key = (nbytes, view)
+        if key not in self._best:
+            self._best[key] = min(
+                (other for other, lines in enumerate(self._board.lines) if view in lines),
+                key=lambda other: self._price(other, nbytes, view),
+            )
+        return self._best[key]
 
     def _held(self, arm: int, best: int, view: int) -> dict[int, Difference]:
         key = (arm, best, view)
