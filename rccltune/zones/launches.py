@@ -132,9 +132,10 @@ def kept_by_launch(point: CurvePoint) -> dict[str, list[float]]:
     What one file names alike, as a table of many runs does, were processes of their own.
     """
     found: dict[str, list[float]] = {}
-    for name, time_us in zip(point.launches, point.launch_times_us, strict=True):
-        found.setdefault(_walk_or_launch(name), []).append(log(time_us))
-    return {name: _kept(logs) for name, logs in found.items()}
+    names = map(_walk_or_launch, point.launches)
+    for name, one in zip(names, map(log, point.launch_times_us), strict=True):
+        found.setdefault(name, []).append(one)
+    return {name: logs if len(logs) == 1 else _kept(logs) for name, logs in found.items()}
 
 
 def means(kept: Mapping[str, Sequence[float]]) -> dict[str, float]:
@@ -164,8 +165,6 @@ def _walk_or_launch(name: str) -> str:
 
 
 def _kept(logs: list[float]) -> list[float]:
-    if len(logs) == 1:
-        return logs
     limit = limit_of(logs)
     return [one for one in logs if one <= limit]
 
