@@ -127,7 +127,7 @@ _IDLE, _TUNED = range(len(_ARMS))
 def _kinds(
     samples: Iterable[Sample],
 ) -> tuple[list[tuple[Target, View]], dict[int, tuple[int, int]]]:
-    """Targets and views, and for each key object which of them and which arm it is.
+    """Targets and views, and for each key object which of them it has, idle or by rules.
 
     A launch has thousands of samples and few keys: to hash all that is in a key for each of them
     took most of the time.
