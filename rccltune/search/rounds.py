@@ -13,7 +13,7 @@ import numpy as np
 
 from rccltune.model import Collective, Curve, Dropped, Expected, Motive, Role, Round, Setting, Want
 from rccltune.model.defaults import REPEATS, TOLERANCE
-from rccltune.search.estimates import Estimates, Prospect, estimate, prospect
+from rccltune.search.estimates import Array, Estimates, Prospect, estimate, prospect
 
 # The largest sizes cost nearly all of a pass's time: they are left to the settings that may win.
 _CHEAP_NBYTES: Final = 4 << 20
@@ -284,7 +284,7 @@ class _Look:
         }
         found = []
         for x, nbytes in enumerate(self.known.sizes):
-            survivors = self._survivors(x)
+            survivors = self._survivors(self.prospect.chance[:, x])
             if nbytes >= _CHANNELS_FROM and nbytes in looked and self.known.counts and survivors:
                 found.append(
                     Want(
@@ -340,12 +340,25 @@ class _Look:
             if self.known.first_uses and nbytes <= self.cheap_to
         ]
 
-    def _survivors(self, x: int) -> list[Setting]:
-        """Forced settings that may well be the fastest at a size, the likeliest among them.
+    def _beyond(self) -> list[Setting]:
+        """The same settings at all sizes behind the coarse pass, where none was measured.
+
+        A rule ends where its setting was not measured: with others at the next size what they gain
+        there would be lost.
+        """
+        sizes = enumerate(self.known.sizes)
+        there = [x for x, n in sizes if n > self.cheap_to and n in self.on_grid]
+        unknown = [x for x in there if not self.ours[:, x].any()]
+        return self._survivors(self.prospect.chance[:, unknown].mean(axis=1))
+
+    def _survivors(self, chance: Array) -> list[Setting]:
+        """Forced settings that may well be the fastest, the likeliest among them.
 
         Of ten equal ones none has much of a chance, and one is to be measured all the same.
+
+        Args:
+            chance: of each setting.
         """
-        chance = self.prospect.chance[:, x]
         forced = [arm for arm, setting in enumerate(self._settings) if self._is_forced(setting)]
         best = max((float(chance[arm]) for arm in forced), default=0.0)
         least = min(_SURVIVES, best)
@@ -384,7 +397,7 @@ class _Look:
         is_dear = self.known.sizes[x] > self.cheap_to
         if measured.size == 0:
             # The coarse pass ended below; a rule goes no further than what was measured.
-            return self._survivors(x) if is_dear and self.known.sizes[x] in self.on_grid else []
+            return self._beyond() if is_dear and self.known.sizes[x] in self.on_grid else []
         means = self.estimates.centre[:, :, x].mean(axis=1)
         fastest = int(measured[means[measured].argmin()])
         if is_dear and not self.ours[choice, x] and means[fastest] - means[choice] < _AIM_BETWEEN:

@@ -193,6 +193,23 @@ def test_a_setting_of_which_nothing_counted_is_measured_in_the_second_round(name
     assert max(found.regrets().values()) <= 0.02
 
 
+@pytest.mark.parametrize("seed", range(8))
+def test_the_same_settings_are_measured_at_all_sizes_behind_the_first_round(seed: int) -> None:
+    """Equal ones take turns by luck, and a rule ends where its setting was not measured.
+
+    In 6 of 100 simulated searches the largest size lost 30 % so.
+    """
+    equal = settings(*(f"ring/ll/{n}" for n in (1, 2, 4, 8)), "tree/ll", "tree/ll128", "ring/ll")
+    grid = (*GRID, *(GRID[-1] << n for n in (1, 2, 3)))
+    found = Machine(truth=lambda _, n: 20 + n / 1e4, grid=grid, arms=equal, sigma=0.02, seed=seed)
+    found.search()
+    first = max(want.nbytes for want in found.rounds[0].wants)
+    beyond = {
+        n: {s for w in found.rounds[1].wants if w.nbytes == n for s in w.settings} for n in grid
+    }
+    assert set.intersection(*(beyond[n] for n in grid if n > first))
+
+
 def by_channels(setting: Setting, nbytes: int) -> float | None:
     """ring/simple/8 is a tenth faster than what the library takes, 4 as slow again."""
     time_us = crossing()(setting, nbytes)
