@@ -40,7 +40,7 @@ def assemble(delivery: Delivery) -> Version:
     """
     digest = hashlib.sha256()
     for file in _files(delivery, "0" * _DIGITS):
-        digest.update(f"{file.name} {int(file.run)} {_sha256(file)}\n".encode())
+        digest.update(f"{file.name} {int(file.run)} {_sha256(file.content)}\n".encode())
     name = digest.hexdigest()[:_DIGITS]
     return Version(name=name, files=_files(delivery, name))
 
@@ -74,14 +74,10 @@ def _manifest(delivery: Delivery, version: str, files: Sequence[File]) -> str:
         f"# needs: {needs or 'nothing'}",
         f"# plugin: needs glibc {'.'.join(map(str, delivery.glibc))}; tuner ABI versions "
         + " ".join(map(str, delivery.abi_versions)),
-        *(f"{_sha256(file)}  {file.name}" for file in files),
+        *(f"{_sha256(file.content)}  {file.name}" for file in files),
     ]
     # A name with a newline must not become a line that sha256sum reads.
     return lay([*lines, ""])
-
-
-def _sha256(file: File) -> str:
-    return hashlib.sha256(file.content).hexdigest()
 
 
 CURRENT: Final = "current"
@@ -310,17 +306,19 @@ def _mend(folder: Path, version: Version, write: Write, *, force: bool) -> None:
 
 def _changed(folder: Path, version: Version) -> list[str]:
     """Names of files that are not as the version has them."""
-    return [file.name for file in version.files if _digest(folder / file.name) != _of(file.content)]
+    return [
+        file.name for file in version.files if _digest(folder / file.name) != _sha256(file.content)
+    ]
 
 
 def _digest(path: Path) -> str | None:
     try:
-        return _of(path.read_bytes())
+        return _sha256(path.read_bytes())
     except OSError:
         return None
 
 
-def _of(content: bytes) -> str:
+def _sha256(content: bytes) -> str:
     return hashlib.sha256(content).hexdigest()
 
 

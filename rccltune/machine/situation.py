@@ -139,7 +139,6 @@ VISIBLE: Final = (
     "CUDA_VISIBLE_DEVICES",
     "GPU_DEVICE_ORDINAL",
 )
-_NODE_FOLDER: Final = f"/{NODES}"
 _SIMULATE: Final = (
     "without a GPU, use --simulate mi300x --mode cpx-nps4, or work on logs with rccltune import."
 )
@@ -194,7 +193,7 @@ def _hidden(system: System) -> Iterator[Finding]:
             severity=Severity.STOPS if every else Severity.WARNS,
             message=f"{'all' if every else system.n_hidden} devices are denied to this process"
             + (f", {len(system.gpus)} are left" if system.gpus else ""),
-            where=_NODE_FOLDER,
+            where=_KFD,
             expected="all devices of the node",
             remedy="start the container with --device=/dev/kfd --device=/dev/dri and the groups "
             "video and render; or ask the scheduler for the whole node.",
@@ -206,7 +205,7 @@ def _hidden(system: System) -> Iterator[Finding]:
             severity=Severity.WARNS,
             message=f"amdgpu drives {', '.join(unseen)}, and KFD lists no device on "
             f"{'it' if len(unseen) == 1 else 'them'}",
-            where=_NODE_FOLDER,
+            where=_KFD,
             remedy="dmesg | grep -i kfd says why; reload the driver: modprobe -r amdgpu; "
             "modprobe amdgpu (root).",
             spoils=True,
@@ -216,7 +215,7 @@ def _hidden(system: System) -> Iterator[Finding]:
             name="no-kfd",
             severity=Severity.WARNS,
             message="KFD's topology cannot be seen, so the number of devices is not known",
-            where=_NODE_FOLDER,
+            where=_KFD,
             remedy="start the container with --device=/dev/kfd --device=/dev/dri.",
         )
     yield from _unopened(system)
@@ -247,7 +246,7 @@ def _partitions(system: System) -> Iterator[Finding]:
         name="missing-partitions",
         severity=Severity.WARNS,
         message=f"{len(system.gpus)} devices of {expected}: {named}",
-        where=_NODE_FOLDER,
+        where=_KFD,
         expected=f"{expected} devices",
         remedy="older kernels have 64 DRM minors and a display card (ast, mgag200) takes one: "
         "modprobe -r ast; modprobe -r amdgpu; modprobe amdgpu (root), or blacklist ast; else "
