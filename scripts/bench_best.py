@@ -5,8 +5,10 @@
 Launches go through all settings, the session's rules and silence in turns, in an order drawn anew
 for each cycle, once as the site is and once with each environment: the schedule is written here, and
 nothing of the sweep or of verification is used. The best of many is partly luck, so it is chosen on
-every other launch and valued on the rest, and the other way round. Channels stay the library's own
-but for what the environment raises. NVLink multicast stays off in every process.
+every other launch and valued on the rest, and the other way round. Launches differ by 10 % below
+2 MiB, so many short ones are made, and shares have intervals of 95 % (launches drawn again with
+replacement). Channels stay the library's own but for what the environment raises. NVLink multicast
+stays off in every process.
 """
 
 from __future__ import annotations
@@ -19,7 +21,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from math import exp, log
 from pathlib import Path
-from statistics import fmean, median
+from statistics import fmean, median, quantiles
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
@@ -65,15 +67,15 @@ def main() -> int:
             for step, by_size in times.items():
                 medians[Arm(environment, step)] = {n: median(v) for n, v in by_size.items()}
         launches.append(medians)
-    tell(joined(launches[::2]), joined(launches[1::2]), options.collective)
+    tell(launches, options.collective)
     return 0
 
 
 def read_options() -> argparse.Namespace:
     """The command line."""
     parser = session_options(__doc__)
-    parser.add_argument("--launches", type=int, default=4, help="of each environment, even")
-    parser.add_argument("--cycles", type=int, default=16, help="passes of each setting in a launch")
+    parser.add_argument("--launches", type=int, default=12, help="of each environment, even")
+    parser.add_argument("--cycles", type=int, default=4, help="passes of each setting in a launch")
     options = parser.parse_args()
     if options.launches < 2 or options.launches % 2:
         parser.error("--launches: an even number, 2 at least")
@@ -129,8 +131,32 @@ def joined(launches: Sequence[Medians]) -> dict[Arm, dict[int, float]]:
     }
 
 
-def tell(first: Medians, second: Medians, collective: Collective) -> None:
-    """The table, and the shares from 512 KiB on."""
+@dataclass(frozen=True, slots=True)
+class Gains:
+    """What each column of the table gains, as logarithms by size.
+
+    Attributes:
+        columns: by name; the best here and anywhere, chosen on one half of the launches and valued
+            on the other, then the files.
+        fastest: setting, over both halves.
+        own_us: time of the library's own choice at the site.
+    """
+
+    columns: dict[str, dict[int, float]]
+    fastest: dict[int, Arm]
+    own_us: dict[int, float]
+
+    def mean(self, name: str) -> float:
+        """From 512 KiB on."""
+        return fmean(gain for nbytes, gain in self.columns[name].items() if nbytes >= FROM)
+
+
+HERE, ANYWHERE = "best here", "best anywhere"
+N_DRAWS = 400
+
+
+def gains_of(first: Medians, second: Medians) -> Gains:
+    """Of two halves of the launches."""
     own = Arm("", "silent")
     file_arms = [arm for arm in first if arm.step == "rules"]
     everywhere = [arm for arm in first if arm.step != "rules"]
@@ -138,39 +164,59 @@ def tell(first: Medians, second: Medians, collective: Collective) -> None:
     folds = ((first, second), (second, first))
 
     def best(arms: Sequence[Arm], nbytes: int) -> float:
-        """Gain, as a logarithm, of the fastest arm of one half, by the other half's times."""
-        gains = []
+        found = []
         for chosen_on, valued_on in folds:
             arm = min(arms, key=lambda one: chosen_on[one][nbytes])
-            gains.append(log(valued_on[own][nbytes] / valued_on[arm][nbytes]))
-        return fmean(gains)
+            found.append(log(valued_on[own][nbytes] / valued_on[arm][nbytes]))
+        return fmean(found)
 
     def gain(arm: Arm, nbytes: int) -> float:
         return fmean(log(half[own][nbytes] / half[arm][nbytes]) for half in (first, second))
 
     sizes = sorted(first[own])
-    columns = {
-        "best here": {n: best(here, n) for n in sizes},
-        "best anywhere": {n: best(everywhere, n) for n in sizes},
-        **{str(arm): {n: gain(arm, n) for n in sizes} for arm in file_arms},
-    }
+    return Gains(
+        columns={
+            HERE: {n: best(here, n) for n in sizes},
+            ANYWHERE: {n: best(everywhere, n) for n in sizes},
+            **{str(arm): {n: gain(arm, n) for n in sizes} for arm in file_arms},
+        },
+        fastest={n: min(everywhere, key=lambda a: first[a][n] + second[a][n]) for n in sizes},
+        own_us={n: fmean(half[own][n] for half in (first, second)) for n in sizes},
+    )
+
+
+def tell(launches: Sequence[Medians], collective: Collective) -> None:
+    """The table, and the shares from 512 KiB on."""
+    halves = launches[::2], launches[1::2]
+    found = gains_of(*map(joined, halves))
+    draw = random.Random(27)
+    again = [
+        gains_of(*(joined(draw.choices(half, k=len(half))) for half in halves))
+        for _ in range(N_DRAWS)
+    ]
     print(f"{collective.value}: times as fast as the library's own choice at the site")
-    print(f"  {'size':>8} {'own':>9}  {'  '.join(columns)}  fastest")
-    for nbytes in sizes:
-        cells = "  ".join(f"{exp(c[nbytes]):{len(name)}.3f}" for name, c in columns.items())
-        fastest = min(everywhere, key=lambda a: first[a][nbytes] + second[a][nbytes])
-        time_us = fmean(half[own][nbytes] for half in (first, second))
-        print(f"  {format_size(nbytes):>8} {time_us:6.1f} µs  {cells}  {fastest}")
-    large = [nbytes for nbytes in sizes if nbytes >= FROM]
-    for name, column in columns.items():
-        mean = fmean(column[nbytes] for nbytes in large)
-        bests = {bound: fmean(columns[bound][n] for n in large) for bound in list(columns)[:2]}
-        shares = ", ".join(f"{100 * mean / of:.0f} % of {b}" for b, of in bests.items() if of > 0)
-        lost = [max(columns["best here"][n] - column[n], 0.0) for n in large]
+    print(f"  {'size':>8} {'own':>9}  {'  '.join(found.columns)}  fastest")
+    for nbytes, time_us in found.own_us.items():
+        cells = "  ".join(f"{exp(c[nbytes]):{len(name)}.3f}" for name, c in found.columns.items())
+        print(f"  {format_size(nbytes):>8} {time_us:6.1f} µs  {cells}  {found.fastest[nbytes]}")
+    for name, column in found.columns.items():
+        shares = [share(found, again, name, of) for of in (HERE, ANYWHERE) if of != name]
+        lost = [max(found.columns[HERE][n] - gain, 0.0) for n, gain in column.items() if n >= FROM]
+        told = ", ".join(filter(None, shares))
         print(
-            f"  from {format_size(FROM)} on, {name}: {exp(mean):.3f} ({shares}); behind the best "
-            f"here by {100 * fmean(lost):.2f} % in the mean, {100 * max(lost):.1f} % at worst"
+            f"  from {format_size(FROM)} on, {name}: {exp(found.mean(name)):.3f}"
+            f"{f' ({told})' if told else ''}; behind the best here by "
+            f"{100 * fmean(lost):.2f} % in the mean, {100 * max(lost):.1f} % at worst"
         )
+
+
+def share(found: Gains, again: Sequence[Gains], name: str, of: str) -> str:
+    """Of a best's mean gain, with its interval; nothing where the best gains nothing for sure."""
+    known = [one.mean(name) / one.mean(of) for one in again if one.mean(of) > 0]
+    if found.mean(of) <= 0 or len(known) < len(again):
+        return ""
+    low, high = (100 * quantiles(known, n=40)[at] for at in (0, -1))
+    return f"{100 * found.mean(name) / found.mean(of):.0f} % ({low:.0f} to {high:.0f}) of {of}"
 
 
 if __name__ == "__main__":
