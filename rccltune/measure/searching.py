@@ -38,6 +38,9 @@ from rccltune.session import is_walk
 
 # What a launch costs beside its collectives at least.
 _LEAST_START_S: Final = 1.0
+# Settings at one size that take so small a part of a launch's start are not worth leaving out.
+_A_FEW: Final = 6
+_LITTLE: Final = 0.3
 # Tried on settings that survive, where the user names no settings of his own.
 _COUNTS: Final = (4, 8, 16, 32)
 # These say that a setting cannot run at a size; the others may be otherwise next time.
@@ -110,6 +113,10 @@ def step(
         environment: to be tried beside the site's own.
     """
     known = known_of(before.sweep, samples, most_channels)
+    pace = _pace(before.sweep, known, ended, start_s)
+    known = tuple(
+        replace(one, cheap_nbytes=_cheap_nbytes(before.sweep, one, pace)) for one in known
+    )
     number = len(before.rounds) + 1
     if number > search.MOST_ROUNDS or not known:
         over = Round(number=number, wants=(), expected=search.undecided(known))
@@ -119,7 +126,7 @@ def step(
         before.sweep,
         before.ground,
         second,
-        _pace(before.sweep, known, ended, start_s),
+        pace,
         asked_from={one.collective: _asked_from(one) for one in known},
     )
     if environment is not None:
@@ -284,6 +291,15 @@ def _pace(
     return replace(
         rough, launch_s=max(_LEAST_START_S, median(starts)) if starts else defaults.START_S
     )
+
+
+def _cheap_nbytes(sweep: Sweep, known: search.Known, pace: plan.Pace) -> int:
+    """The largest size of the grid at which a few settings cost little beside a launch; 0: none."""
+    for nbytes in reversed(known.grid):
+        a_few_s = _A_FEW * (known.repeats + 1) * plan.size_s(sweep, known.collective, nbytes, pace)
+        if a_few_s <= _LITTLE * pace.launch_s:
+            return nbytes
+    return 0
 
 
 def _typical(curves: Sequence[Curve]) -> tuple[tuple[float, ...], tuple[float, ...]]:

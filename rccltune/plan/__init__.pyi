@@ -27,6 +27,7 @@ from .rounds import parted as parted
 from .rounds import plan_round as plan_round
 from .rounds import ranges_over as ranges_over
 from .rounds import seconds as seconds
+from .rounds import size_s as size_s
 from .rounds import stretches as stretches
 from .variants import N_CONTROL_SIZES as N_CONTROL_SIZES
 from .variants import controls as controls

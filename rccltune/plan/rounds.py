@@ -282,20 +282,7 @@ class _Walks:
         return self.pace.launch_s + n_passes * seconds(here, group[0], self.pace)
 
     def _over(self, group: Group, sizes: Range) -> Sweep:
-        """The sweep over other sizes, with a quarter of the calls where each takes long.
-
-        Few calls of 100 µs are timed as well as many: what a first call costs more is 10 µs, and
-        the idle plugin runs along in the same launch.
-        """
-        here = over(self.sweep, sizes)
-        shortest_us = self.pace.call_us(group[0], sizes.min_nbytes)
-        if shortest_us is None or shortest_us < _LONG_US:
-            return here
-        return replace(
-            here,
-            iterations=ceil(here.iterations / _FEWER),
-            warmup=ceil(here.warmup / _FEWER),
-        )
+        return _with_fewer_calls(over(self.sweep, sizes), group[0], self.pace)
 
     def _is_silence_worth(self, group: Group) -> bool:
         """Only the plain variant's is compared with the baseline; once shows the others."""
@@ -323,6 +310,28 @@ def _by_variant(
                 found.setdefault(plain, {}).setdefault(want.nbytes, set())
     for variant, by_size in found.items():
         yield variant, {nbytes: frozenset(settings) for nbytes, settings in by_size.items()}
+
+
+def _with_fewer_calls(sweep: Sweep, collective: Collective, pace: Pace) -> Sweep:
+    """With a quarter of the calls where each takes long.
+
+    Few calls of 100 µs are timed as well as many: what a first call costs more is 10 µs, and the
+    idle plugin runs along in the same launch.
+    """
+    shortest_us = pace.call_us(collective, sweep.min_nbytes)
+    if shortest_us is None or shortest_us < _LONG_US:
+        return sweep
+    return replace(
+        sweep,
+        iterations=ceil(sweep.iterations / _FEWER),
+        warmup=ceil(sweep.warmup / _FEWER),
+    )
+
+
+def size_s(sweep: Sweep, collective: Collective, nbytes: int, pace: Pace) -> float:
+    """One pass over one size."""
+    here = over(sweep, Range(min_nbytes=nbytes, max_nbytes=nbytes))
+    return seconds(_with_fewer_calls(here, collective, pace), collective, pace)
 
 
 def seconds(sweep: Sweep, collective: Collective, pace: Pace) -> float:

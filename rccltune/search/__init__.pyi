@@ -5,9 +5,9 @@ from .estimates import prospect as prospect
 from .rounds import AIM as AIM
 from .rounds import MOST_ROUNDS as MOST_ROUNDS
 from .rounds import Known as Known
-from .rounds import between as between
-from .rounds import coarse_sizes as coarse_sizes
 from .rounds import first_round as first_round
-from .rounds import looked_at as looked_at
 from .rounds import second_round as second_round
 from .rounds import undecided as undecided
+from .sizes import between as between
+from .sizes import coarse_sizes as coarse_sizes
+from .sizes import looked_at as looked_at

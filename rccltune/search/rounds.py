@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import itertools
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import pairwise
-from math import expm1, log2, sqrt
+from math import expm1
 from typing import Final
 
 import numpy as np
@@ -14,70 +13,7 @@ import numpy as np
 from rccltune.model import Collective, Curve, Dropped, Expected, Motive, Role, Round, Setting, Want
 from rccltune.model.defaults import REPEATS, TOLERANCE
 from rccltune.search.estimates import Array, Estimates, Prospect, estimate, prospect
-
-# The largest sizes cost nearly all of a pass's time: they are left to the settings that may win.
-_CHEAP_NBYTES: Final = 4 << 20
-_SHARE: Final = 8
-# Sizes of the coarse pass are at least this far apart, in octaves.
-_APART: Final = 2.0
-_ALIGNED: Final = 16
-
-
-def coarse_sizes(grid: Sequence[int], octaves: float = _APART) -> tuple[int, ...]:
-    """Sizes of the coarse pass: one in two octaves, up to where sizes become dear.
-
-    Args:
-        grid: every size that an exhaustive sweep would measure, rising, in bytes.
-        octaves: that two of them are apart at least.
-    """
-    top = max(_CHEAP_NBYTES, grid[-1] // _SHARE)
-    found = [grid[0]]
-    for nbytes in grid[1:]:
-        if nbytes <= top and log2(nbytes / found[-1]) >= octaves - 1e-9:
-            found.append(nbytes)
-    # Two sizes at least, and more where the whole grid is short.
-    cheap = [nbytes for nbytes in grid if nbytes <= top]
-    return tuple(found if len(found) >= _FEW else cheap if len(cheap) > 1 else grid[:2])
-
-
-_FEW: Final = 4
-
-
-def first_round(arms: Mapping[Collective, Sequence[Setting]], grid: Sequence[int]) -> Round:
-    """Every setting at the coarse sizes, once."""
-    return Round(
-        number=1,
-        wants=tuple(
-            Want(collective=collective, nbytes=nbytes, settings=tuple(arms[collective]), motive=_C)
-            for collective in arms
-            if arms[collective]
-            for nbytes in coarse_sizes(grid)
-        ),
-    )
-
-
-_C: Final = Motive.COARSE
-
-
-def looked_at(grid: Sequence[int], n_ranks: int) -> tuple[int, ...]:
-    """The grid and a size between each two neighbours, rising, in bytes."""
-    return tuple(sorted({*grid, *between(grid, n_ranks)}))
-
-
-def between(grid: Sequence[int], n_ranks: int) -> tuple[int, ...]:
-    """A size between each two neighbours that every rank's share can be cut to, where there is one.
-
-    Half-way in log-size, on a quarter of the smaller one: 1.5 times the smaller of two that differ
-    by two.
-    """
-    found = []
-    for low, high in itertools.pairwise(grid):
-        unit = max(_ALIGNED * n_ranks, 1 << max(0, low.bit_length() - 3))
-        middle = round(sqrt(low * high) / unit) * unit
-        if low < middle < high:
-            found.append(middle)
-    return tuple(found)
-
+from rccltune.search.sizes import coarse_sizes, looked_at
 
 MOST_ROUNDS: Final = 2
 # Expected regret that is not worth a launch: half of the default tolerance of a choice.
@@ -100,6 +36,24 @@ _OCTAVE: Final = 1.0
 _SURVIVES: Final = 0.2
 
 
+def first_round(arms: Mapping[Collective, Sequence[Setting]], grid: Sequence[int]) -> Round:
+    """Every setting at the coarse sizes, once."""
+    return Round(
+        number=1,
+        wants=tuple(
+            Want(
+                collective=collective,
+                nbytes=nbytes,
+                settings=tuple(arms[collective]),
+                motive=Motive.COARSE,
+            )
+            for collective in arms
+            if arms[collective]
+            for nbytes in coarse_sizes(grid)
+        ),
+    )
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Known:
     """What is known of one collective.
@@ -113,6 +67,8 @@ class Known:
         counts: channel counts to try on settings that leave channels to the library.
         n_ranks: so that sizes can be cut evenly.
         repeats: passes that a winner is to have at each of its sizes; one less where they are dear.
+        cheap_nbytes: up to this size a few settings more cost little beside a launch, whatever the
+            first round left out.
     """
 
     collective: Collective
@@ -123,6 +79,7 @@ class Known:
     counts: tuple[int, ...] = ()
     n_ranks: int = 1
     repeats: int = REPEATS
+    cheap_nbytes: int = 0
 
     @property
     def sizes(self) -> tuple[int, ...]:
@@ -179,7 +136,16 @@ class _Look:
         is_ours = [self._is_forced(setting) for setting in self._settings]
         # The untouched site is measured everywhere; that tells nothing of ours.
         self.ours = self.estimates.repeats * np.array(is_ours, dtype=np.int64)[:, None]
-        self.cheap_to = coarse_sizes(known.grid)[-1]
+        self.coarse_to = coarse_sizes(known.grid)[-1]
+        self.cheap_to = max(self.coarse_to, known.cheap_nbytes)
+        # The first round left them out, and nothing but a line beyond its sizes tells of them.
+        self.uncharted = {
+            x
+            for x, nbytes in enumerate(known.sizes)
+            if self.coarse_to < nbytes <= self.cheap_to
+            and nbytes in self.on_grid
+            and not self.ours[:, x].any()
+        }
         self.brackets = self._brackets()
 
     @property
@@ -210,6 +176,7 @@ class _Look:
         # The user's largest size is measured whatever is expected there, by launches of ours too.
         last = len(self.known.sizes) - 1
         taken = [] if self.ours[:, last].any() or not self._want(last).settings else [last]
+        taken += self.uncharted - {last}
         for x in by_promise:
             is_dear = self.known.sizes[x] > self.cheap_to
             near = is_dear and any(abs(x - y) <= 2 and not measured[y] for y in taken)
@@ -249,9 +216,13 @@ class _Look:
         chosen = list(dict.fromkeys(arm for arm in (choice, *ends) if arm >= 0))
         is_dear = nbytes > self.cheap_to
         at_once = _AT_ONCE_DEAR if is_dear else _AT_ONCE
+        is_uncharted = x in self.uncharted
         for arm in np.argsort(-shares):
-            if rest <= self._aim(nbytes) / 2 or len(chosen) >= at_once or shares[arm] <= 0:
+            is_enough = rest <= self._aim(nbytes) / 2 or shares[arm] <= 0
+            if len(chosen) >= at_once or (is_enough and not is_uncharted):
                 break
+            if not self._is_able(arm, x):
+                continue
             rest -= float(shares[arm])
             if int(arm) not in chosen:
                 chosen.append(int(arm))
@@ -280,7 +251,7 @@ class _Look:
             return []
         looked = {
             *coarse_sizes(self.known.grid, _OCTAVE),
-            *(n for n in self.on_grid if n > self.cheap_to),
+            *(n for n in self.on_grid if n > self.coarse_to),
         }
         found = []
         for x, nbytes in enumerate(self.known.sizes):

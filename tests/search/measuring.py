@@ -72,6 +72,7 @@ class Machine:
         sigma: of log-normal noise, which all views of a launch have alike.
         untouched: which setting the site takes by itself at a size; None leaves it unmeasured.
         lost: settings of which the first round brings nothing that counts.
+        cheap_nbytes: largest size whose passes take little beside a launch's start.
     """
 
     truth: Truth
@@ -84,6 +85,7 @@ class Machine:
     n_ranks: int = 8
     untouched: Callable[[int], Setting] | None = None
     lost: tuple[Setting, ...] = ()
+    cheap_nbytes: int = 0
     rounds: list[Round] = field(default_factory=list)
     times: dict[tuple[Setting, Placement], dict[int, list[float]]] = field(default_factory=dict)
     barred: dict[Setting, set[int]] = field(default_factory=dict)
@@ -109,6 +111,7 @@ class Machine:
             counts=self.counts,
             n_ranks=self.n_ranks,
             repeats=self.repeats,
+            cheap_nbytes=self.cheap_nbytes,
         )
 
     def _measure(self, made: Round) -> None:
