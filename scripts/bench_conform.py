@@ -7,6 +7,8 @@ scripts/bench conform --asked|--env|--group|--costs [--live --save]      every s
                 every number of channels; under variables that choose; in groups of calls (-m); what
                 a tuner is asked, its cost table to 0.1 ns (compiles a tuner), also of groups,
                 registered buffers and graphs
+scripts/bench conform --msccl [DIR --live --save]      with MSCCL's files, of a folder that holds them
+                (RCCL's share/rccl/msccl-algorithms; not in the package that is fetched)
 """
 
 from __future__ import annotations
@@ -48,6 +50,11 @@ CASES: Final[Mapping[str, Mapping[str, tuple[Mapping[str, str], tuple[str, ...]]
         )
     },
     "group": {f"-m {n}": ({}, ("-m", str(n))) for n in (2, 5, 20)},
+    # Powers of two, half-way between them (no whole number of chunks), and 4 KiB beside them.
+    "msccl": {
+        case: ({"MSCCL_ALGO_DIR": "."}, ("-b", first, "-e", "48M"))
+        for case, first in (("powers", "8"), ("half-way", "1536"), ("beside", "5K"))
+    },
 }
 # Lines that rccltune.logs and rccltune.why read, and what stands in them that is another's every time.
 _READ: Final = re.compile(
@@ -73,7 +80,11 @@ MANNERS: Final = (
 )
 ASKED: Final = (*COST_PLACES, *(f"{n} {m}" for n in ("spx-8", "two-hosts") for m in MANNERS))
 NATIVE: Final = Path(__file__).parents[1] / "native_plugin"
-CASE_PLACES: Final = ("spx-8", "cpx-4", "two-hosts")
+CASE_PLACES: Final[Mapping[str, tuple[str, ...]]] = {
+    "env": ("spx-8", "cpx-4", "two-hosts"),
+    "group": ("spx-8", "cpx-4", "two-hosts"),
+    "msccl": ("spx-8", "spx-4", "cpx-8", "cpx-16"),
+}
 Choice = tuple[str, int]
 Choices = dict[tuple[str, int], Choice]
 
@@ -86,8 +97,9 @@ def main() -> int:
     parser.add_argument("--ranks", type=int, nargs="+", help="of CPX, in place of places; live")
     parser.add_argument("--octaves", type=int, metavar="N", help="N random sizes an octave; live")
     parser.add_argument("--collective", nargs="+", default=COLLECTIVES, choices=COLLECTIVES)
-    for mode in ("asked", "costs", "log", *CASES):
+    for mode in ("asked", "costs", "log", "env", "group"):
         parser.add_argument(f"--{mode}", action="store_true")
+    parser.add_argument("--msccl", nargs="?", const=Path(), type=Path, metavar="DIR")
     parser.add_argument("--save", action="store_true", help="record the real one's choices")
     said = parser.parse_args()
     library = library_or_exit() if said.live else None
@@ -95,8 +107,8 @@ def main() -> int:
     if said.ranks:
         places = [Place(name=f"cpx-{n}", node="mi300x-cpx-nps4", ranks=n) for n in said.ranks]
     for mode in ("asked", "costs", "log", *CASES):
-        if getattr(said, mode):
-            return _of_mode(mode, said.place, library, save=said.save)
+        if getattr(said, mode) not in (False, None):
+            return _of_mode(mode, said, library)
     print("| place | collective | sizes | same choice | same channels too | differs |")
     print("|---|---|--:|--:|--:|---|")
     bad, kept = 0, {}
@@ -130,14 +142,14 @@ def asked(
     return found
 
 
-def _of_mode(mode: str, names: Sequence[str], library: Path | None, *, save: bool) -> int:
+def _of_mode(mode: str, said: argparse.Namespace, library: Path | None) -> int:
     if mode == "asked":
-        return _asked_and_executed(names)
+        return _asked_and_executed(said.place)
     if mode == "costs":
-        return _costs(names, library, save=save)
+        return _costs(said.place, library, save=said.save)
     if mode == "log":
-        return _log(library, save=save)
-    return _cases(mode, names, library, save=save)
+        return _log(library, save=said.save)
+    return _cases(mode, said, library)
 
 
 def _asked_and_executed(names: Sequence[str]) -> int:
@@ -173,12 +185,12 @@ def executed(lines: Iterable[str]) -> dict[tuple[str, ...], Choice]:
     return found
 
 
-def _cases(mode: str, names: Sequence[str], library: Path | None, *, save: bool) -> int:
+def _cases(mode: str, said: argparse.Namespace, library: Path | None) -> int:
     print("| place | case | asked | run alike | differs |\n|---|---|--:|--:|---|")
     kept, bad = [], 0
-    for name in (name for name in CASE_PLACES if name in names):
+    for name in (name for name in CASE_PLACES[mode] if name in said.place):
         for case in CASES[mode]:
-            asked = in_case(library, mode, case, name) if library else None
+            asked = in_case(library, mode, case, name, said.msccl) if library else None
             real = recorded_case(mode, case, name) if asked is None else asked
             ours = in_case(None, mode, case, name)
             other = [key for key in real.keys() | ours.keys() if real.get(key) != ours.get(key)]
@@ -186,7 +198,7 @@ def _cases(mode: str, names: Sequence[str], library: Path | None, *, save: bool)
             print(f"| {name} | {case} | {len(real)} | {len(real) - len(other)} | {told[:3]} |")
             bad += len(other)
             kept += [",".join((*key, ran, str(n))) for key, (ran, n) in real.items()]
-    if save and library is not None:
+    if said.save and library is not None:
         head = f"# {real_words(library)[1]}; scripts/bench conform --{mode} --live --save"
         text = "\n".join((head, "place,case,collective,nbytes,ran,channels", *kept))
         _file_of(mode).write_text(text + "\n", encoding="utf-8")
@@ -290,10 +302,15 @@ def recorded_case(mode: str, case: str, place: str) -> dict[tuple[str, ...], Cho
 
 
 def in_case(
-    library: Path | None, mode: str, case: str, place: str
+    library: Path | None, mode: str, case: str, place: str, schedules: Path | None = None
 ) -> dict[tuple[str, ...], Choice]:
-    """What ran in one case, by place, case, collective and size; channels are not a group's."""
+    """What ran in one case, by place, case, collective and size; channels are not a group's.
+
+    The imitation reads no file of MSCCL: a node file says what they are for.
+    """
     variables, options = CASES[mode][case]
+    if mode == "msccl" and library:
+        variables = {"MSCCL_ALGO_DIR": str(schedules)}
     found: dict[tuple[str, ...], Choice] = {}
     for collective in COLLECTIVES:
         calls = run(
@@ -301,7 +318,7 @@ def in_case(
             PLACES[place],
             collective,
             (*POWERS, *ONCE, *options),
-            {**variables, **({} if library else WITHOUT)},
+            {**variables, **({} if library or mode == "msccl" else WITHOUT)},
         )
         for call in (call for call in calls if call.rank == 0):
             has_channels = "/" in call.setting and mode != "group"
