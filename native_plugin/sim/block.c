@@ -10,6 +10,7 @@
 #include "bench.h"
 #include "debug.h"
 #include "real.h"
+#include "text.h"
 
 /* Decisions in a row that are equal; a block nearly always has one such run. */
 struct run {
@@ -112,15 +113,10 @@ static double noise_free(const struct bench *bench, const struct situation *s)
         return s->in_place ? 1.8 : 2.0 + (double)s->n_bytes / 2e6;
     double time = true_time(&bench->node, s, NULL);
     if (time < 0) {
-        const struct decision *d = &s->what;
-        sim_fail("node file %s has no time for %s %s%s%s with %d ranks (%s): it lists the scales, "
+        sim_fail("node file %s has no time for %s %s with %d ranks (%s): it lists the scales, "
                  "settings and variants that it knows",
                  bench->node.name, collective_names[s->collective],
-                 d->path == PATH_TUNED ? algorithm_names[d->algorithm]
-                                       : bench->node.path_names[d->path],
-                 d->path == PATH_TUNED ? "/" : "",
-                 d->path == PATH_TUNED ? protocol_names[d->protocol] : "", s->ranks,
-                 place_names[s->placement]);
+                 decision_name(&bench->node, &s->what), s->ranks, place_names[s->placement]);
     }
     return time;
 }
@@ -155,29 +151,17 @@ static void compare(const struct bench *bench, int comm)
     const int *members = bench->members[comm];
     uint64_t digest = meet_slot(members[0])->digest;
     for (int i = 1; i < bench->comms[comm].n_ranks; i++) {
-        if (meet_slot(members[i])->digest != digest) {
-            if (getenv("RCCLTUNE_SIM_EXPLAIN") != NULL)
-                debug_warn("simulation: rank %d decided otherwise than rank %d", members[i],
-                           members[0]);
+        if (meet_slot(members[i])->digest != digest)
             hang(bench);
-        }
     }
 }
 
 static double mean_over_ranks(const struct bench *bench)
 {
-    double sum = 0, least = INFINITY, most = 0;
-    int average = bench->options.average;
-    for (int r = 0; r < bench->n_ranks; r++) {
-        double time = meet_slot(r)->time_us;
-        sum += time;
-        least = time < least ? time : least;
-        most = time > most ? time : most;
-    }
-    return average == 0   ? meet_slot(0)->time_us
-           : average == 2 ? least
-           : average == 3 ? most
-                          : sum / bench->n_ranks;
+    double sum = 0;
+    for (int r = 0; r < bench->n_ranks; r++)
+        sum += meet_slot(r)->time_us;
+    return sum / bench->n_ranks;
 }
 
 /* RCCLTUNE_SIM_RAN=FILE: a line for every call of every rank, as the library said it: rank,
@@ -185,17 +169,12 @@ static double mean_over_ranks(const struct bench *bench)
 void tell_ran(const struct comm *comm, int local, const struct decision *d, const struct call *call,
               int blocks)
 {
-    const char *path = getenv("RCCLTUNE_SIM_RAN");
-    if (path == NULL || *path == '\0' || call->n_bytes == 0)
-        return;
-    FILE *file = fopen(path, "a");
+    FILE *file = call->n_bytes > 0 ? env_append("RCCLTUNE_SIM_RAN") : NULL;
     if (file == NULL)
-        sim_fail("cannot write to %s", path);
-    bool tuned = d->path == PATH_TUNED;
-    fprintf(file, "%d %s %zu %s%s%s %d %d\n", comm->world_ranks[local],
+        return;
+    fprintf(file, "%d %s %zu %s %d %d\n", comm->world_ranks[local],
             collective_names[call->collective], call->n_bytes,
-            tuned ? algorithm_names[d->algorithm] : comm->library->node->path_names[d->path],
-            tuned ? "/" : "", tuned ? protocol_names[d->protocol] : "", d->channels, blocks);
+            decision_name(comm->library->node, d), d->channels, blocks);
     fclose(file);
 }
 

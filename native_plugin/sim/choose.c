@@ -4,10 +4,12 @@
  * src/enqueue.cc topoGetAlgoInfo and src/rccl_wrap.cc).
  */
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "debug.h"
 #include "rccl.h"
+#include "text.h"
 
 static const float longest_us = 3.6e9f;
 
@@ -174,21 +176,17 @@ static int finish(const struct comm *comm, float table[N_ALGORITHMS][N_PROTOCOLS
 
 static void substitute(const struct comm *comm, int local, struct decision *decision)
 {
-    const struct node *node = comm->library->node;
-    for (int i = 0; i < node->n_faults; i++) {
-        const struct fault *f = &node->faults[i];
-        if (!f->active || (f->kind != FAULT_SUBSTITUTE && f->kind != FAULT_DIFFERS))
-            continue;
+    const struct fault *f = NULL;
+    struct situation s = comm_situation(comm, &comm->call, decision);
+    while ((f = next_fault(comm->library->node, f, FAULT_SUBSTITUTE, &s)) != NULL) {
         if (f->rank >= 0 && f->rank != comm->world_ranks[local])
-            continue;
-        struct situation s = comm_situation(comm, &comm->call, decision);
-        if (!selector_fits(node, &f->where, &s))
             continue;
         decision->path = (uint8_t)f->path;
         if (f->path == PATH_TUNED) {
             decision->algorithm = (uint8_t)f->algorithm;
             decision->protocol = (uint8_t)f->protocol;
         }
+        s.what = *decision;
     }
 }
 
@@ -288,4 +286,100 @@ int comm_explain(struct comm *comm, int local, const struct call *call, const ch
         *channels = comm->n_channels;
     }
     return result;
+}
+
+/*
+ * How many channels a call runs through: enqueue.cc's steps after the choice, as RCCL 2.27.7 takes
+ * them (scripts/bench conform).
+ */
+enum { CELL_TRAFFIC = 16384, THREADS = 256 };
+
+/* Bytes of a thread below which a channel goes.  On several hosts two collectives have their own,
+ * unless the site sets channels (rcclUpdateThreadThreshold, tuning models 5 and 8; for Simple that
+ * table is read past a row's end, where reduce_scatter meets all_gather's). */
+static int64_t bytes_a_thread(const struct comm *comm, int collective, int algorithm, int protocol)
+{
+    static const int usual[N_PROTOCOLS] = {8, 8, 64}, between_hosts[N_PROTOCOLS] = {16, 64, 16};
+    bool sharing = collective == COLL_ALL_GATHER || collective == COLL_REDUCE_SCATTER;
+    bool says = getenv("NCCL_MIN_NCHANNELS") != NULL || getenv("NCCL_MAX_NCHANNELS") != NULL;
+    if (sharing && comm->n_nodes > 1 && !says && comm->library->family->since >= ROCM_7_0 &&
+        !(collective == COLL_ALL_GATHER && protocol == PROTO_SIMPLE))
+        return (int64_t)between_hosts[protocol] * comm->n_ranks;
+    return usual[protocol] *
+           (int64_t)(algorithm == ALGO_RING && protocol == PROTO_LL ? comm->n_ranks : 1);
+}
+
+int wanted_channels(const struct comm *comm, const struct call *call, int algorithm, int protocol,
+                    int most)
+{
+    int64_t least = THREADS * bytes_a_thread(comm, call->collective, algorithm, protocol);
+    int64_t channels = (int64_t)call->n_bytes / least;
+    return channels > most ? most : channels < 1 ? 1 : (int)channels;
+}
+
+static int64_t divided_up(int64_t a, int64_t b)
+{
+    return (a + b - 1) / b;
+}
+
+/* The message in cells of 16 KiB of traffic, whole ones in each channel. */
+int busy_channels(const struct comm *comm, const struct call *call, int protocol, int channels)
+{
+    bool sharing = call->collective == COLL_ALL_GATHER || call->collective == COLL_REDUCE_SCATTER;
+    int64_t per_byte = call->collective == COLL_ALL_REDUCE ? 2 : sharing ? comm->n_ranks : 1;
+    int64_t bytes = (int64_t)call->n_bytes / (sharing ? comm->n_ranks : 1);
+    if (protocol == PROTO_LL)
+        per_byte *= 4;
+    int64_t cell = divided_up(divided_up(CELL_TRAFFIC, per_byte), 16) * 16;
+    int64_t cells = divided_up(bytes, cell), share = bytes * per_byte / channels;
+    if (share < CELL_TRAFFIC)
+        share = CELL_TRAFFIC;
+    int64_t busy = divided_up(cells, divided_up(share, cell * per_byte));
+    return busy < 1 ? 1 : (int)busy;
+}
+
+/*
+ * Paths that a library takes before a tuner is asked, so that no rule reaches them: the node file
+ * says which, but for direct all_gather, which is that of RCCL 2.26.6 to 2.30 (src/collectives.cc).
+ */
+static bool direct_takes(const struct comm *comm, const struct call *call)
+{
+    int since = comm->library->family->since;
+    const char *disabled = getenv("RCCL_DIRECT_ALLGATHER_DISABLE");
+    int64_t largest = env_number("RCCL_DIRECT_ALLGATHER_THRESHOLD", 4194304);
+    /* Each call of a group for itself. */
+    size_t mine = call->n_bytes / (size_t)(call->aggregated > 1 ? call->aggregated : 1);
+    if (call->collective != COLL_ALL_GATHER || largest < 0 || mine > (uint64_t)largest)
+        return false;
+    /* Its mere presence counted in 2.28, its value does later. */
+    if (disabled != NULL && (comm->library->version < 23000 || strcmp(disabled, "0") != 0))
+        return false;
+    if (since >= ROCM_7_1)
+        return comm->n_ranks % 8 == 0;
+    return since >= ROCM_7_0 && comm->n_nodes >= 2 && comm->n_nodes <= 16;
+}
+
+int bypass_path(const struct comm *comm, const struct call *call)
+{
+    const struct node *node = comm->library->node;
+    struct decision nothing = {0};
+    struct situation s = comm_situation(comm, call, &nothing);
+    for (int i = 0; i < node->n_bypasses && comm->n_ranks > 1; i++) {
+        struct selector where = node->bypasses[i].where;
+        const char *limit = node->bypasses[i].limit;
+        if (*limit != '\0')
+            where.max_bytes = env_number(limit, where.max_bytes);
+        if (where.max_bytes >= 0 && selector_fits(node, &where, &s))
+            return node->bypasses[i].path;
+    }
+    if (node->library_bypasses && comm->n_ranks > 1 && direct_takes(comm, call))
+        return PATH_DIRECT;
+    return call->collective >= N_TUNABLE ? PATH_P2P : PATH_TUNED;
+}
+
+const char *path_title(const struct library *library, int path)
+{
+    return path == PATH_DIRECT ? "Direct"
+           : path == PATH_DDA  ? "DDA-IPC"
+                               : library->node->paths[path].name;
 }

@@ -193,10 +193,3 @@ void debug_version(const char *text)
     if (debug.out != stdout)
         fputs(text, debug.out);
 }
-
-void debug_stray_line(int number)
-{
-    printf("%s:%d:%d [%d] NCCL INFO Channel %02d/0 : %d[%d] -> %d[%d] via P2P/IPC\n", debug.host,
-           (int)getpid(), (int)getpid() + 3, debug.device, number % 32, number % 8, number % 8,
-           (number + 1) % 8, (number + 1) % 8);
-}

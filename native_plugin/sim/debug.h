@@ -28,7 +28,4 @@ void debug_logger(int level, unsigned long subsystems, const char *file, int lin
 /* Several lines at once on stdout where the log goes elsewhere too: the version block. */
 void debug_version(const char *text);
 
-/* One line of the kind that a fault mixes into the benchmark's own output. */
-void debug_stray_line(int number);
-
 #endif

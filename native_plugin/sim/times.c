@@ -1,8 +1,20 @@
-#include "times.h"
+#include "node.h"
 
 #include <math.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+
+#include "text.h"
+
+const char *setting_name(const struct node *node, int path, int algorithm, int protocol)
+{
+    static char name[48];
+    if (path != PATH_TUNED)
+        return node->paths[path].name;
+    snprintf(name, sizeof name, "%s/%s", algorithm_names[algorithm], protocol_names[protocol]);
+    return name;
+}
 
 bool selector_fits(const struct node *node, const struct selector *where, const struct situation *s)
 {
@@ -22,20 +34,30 @@ bool selector_fits(const struct node *node, const struct selector *where, const 
            (uint64_t)where->min_bytes <= s->n_bytes && s->n_bytes <= (uint64_t)where->max_bytes;
 }
 
+const struct fault *next_fault(const struct node *node, const struct fault *behind, int kind,
+                               const struct situation *s)
+{
+    const struct fault *fault = behind != NULL ? behind + 1 : node->faults;
+    for (; fault < node->faults + node->n_faults; fault++) {
+        if (fault->active && fault->kind == kind &&
+            (s == NULL || selector_fits(node, &fault->where, s)))
+            return fault;
+    }
+    return NULL;
+}
+
 /* Straight lines between the points on logarithmic axes; flat before the first.  Behind the last a
  * time grows with the size (nothing but bandwidth is left there), a factor stays. */
-static double interpolate(const struct points *points, double log_bytes, bool is_time)
+static double interpolate(const struct points *points, double x, bool is_time)
 {
-    const double *x = points->log_bytes, *y = points->log_value;
-    int last = points->n - 1;
-    if (log_bytes <= x[0])
-        return y[0];
-    if (log_bytes >= x[last])
-        return y[last] + (is_time ? log_bytes - x[last] : 0);
-    int i = 1;
-    while (x[i] < log_bytes)
-        i++;
-    return y[i - 1] + (y[i] - y[i - 1]) * (log_bytes - x[i - 1]) / (x[i] - x[i - 1]);
+    const struct point *low = points->at, *last = low + points->n - 1;
+    if (x <= low->x)
+        return low->y;
+    if (x >= last->x)
+        return last->y + (is_time ? x - last->x : 0);
+    while (low[1].x < x)
+        low++;
+    return low->y + (low[1].y - low->y) * (x - low->x) / (low[1].x - low->x);
 }
 
 /* The rows below and above, straight lines in the logarithm of the channels; flat outside. */
@@ -79,18 +101,13 @@ static const struct curve *find_curve(const struct node *node, const struct situ
 static double effect_log(const struct effect *effect, const struct situation *s, double log_bytes,
                          bool exact_channels)
 {
-    switch (effect->shape) {
-    case SHAPE_POINTS:
+    double within = exp2(log_bytes - floor(log_bytes));
+    if (effect->points.n > 0)
         return interpolate(&effect->points, log_bytes, false);
-    case SHAPE_BETWEEN: {
-        double within = exp2(log_bytes - floor(log_bytes));
-        return within >= effect->low && within <= effect->high ? log2(effect->factor) : 0;
-    }
-    case SHAPE_CHANNELS: /* an exact curve already knows; 0 is the default that curves speak of */
+    if (effect->n_rows >
+        0) /* an exact curve already knows; 0 is the default that curves speak of */
         return exact_channels || s->what.cap == 0 ? 0 : scaling(effect, s->what.cap, log_bytes);
-    default:
-        return log2(effect->factor);
-    }
+    return within >= effect->low && within <= effect->high ? log2(effect->factor) : 0;
 }
 
 /* Whether an effect acts behind what ran before this call. */
@@ -129,17 +146,22 @@ double true_time(const struct node *node, const struct situation *s, bool *measu
     return exp2(log_time);
 }
 
+bool is_patched(const char *patch)
+{
+    const char *patches = getenv("RCCLTUNE_SIM_PATCHES");
+    return patches != NULL && strstr(patches, patch) != NULL;
+}
+
 static bool condition_holds(const struct node *node, const struct condition *c,
                             const struct manner *manner)
 {
-    const char *value = getenv(c->name), *patches = getenv("RCCLTUNE_SIM_PATCHES");
+    const char *value = getenv(c->name);
     switch (c->kind) {
     case WHEN_ENV:
         return value != NULL && strcmp(value, c->value) == 0;
     case WHEN_SET:
-        return value != NULL && *value != '\0';
     case WHEN_UNSET:
-        return value == NULL || *value == '\0';
+        return (env_text(c->name) != NULL) == (c->kind == WHEN_SET);
     case WHEN_GRAPH:
         return manner->graph > 0;
     case WHEN_LAUNCHES:
@@ -155,7 +177,7 @@ static bool condition_holds(const struct node *node, const struct condition *c,
     case WHEN_BESIDE:
         return (manner->beside >> c->collective & 1) != 0;
     default:
-        return patches != NULL && strstr(patches, c->name) != NULL;
+        return is_patched(c->name);
     }
 }
 
@@ -228,30 +250,13 @@ static struct keys block_keys(const struct noise *noise, const struct situation 
     return keys_with(keys_with(keys_with(keys, s->n_bytes), cycle), d->cap);
 }
 
-static double drift_at(const struct node *node, double clock)
-{
-    const struct drift_point *p = node->drift;
-    int n = node->n_drift;
-    if (n == 0)
-        return 1;
-    if (clock <= p[0].seconds)
-        return p[0].factor;
-    for (int i = 1; i < n; i++) {
-        if (clock < p[i].seconds)
-            return p[i - 1].factor + (p[i].factor - p[i - 1].factor) * (clock - p[i - 1].seconds) /
-                                         (p[i].seconds - p[i - 1].seconds);
-    }
-    return p[n - 1].factor;
-}
-
 /* A collective is as slow as its slowest rank, so a slow one slows them all. */
 static double slowest_rank(const struct node *node, const struct situation *s)
 {
+    const struct fault *f = NULL;
     double factor = 1;
-    for (int i = 0; i < node->n_faults; i++) {
-        const struct fault *f = &node->faults[i];
-        if (f->active && f->kind == FAULT_SLOW_RANK && f->rank < s->ranks && f->factor > factor &&
-            selector_fits(node, &f->where, s))
+    while ((f = next_fault(node, f, FAULT_SLOW_RANK, s)) != NULL) {
+        if (f->rank < s->ranks && f->factor > factor)
             factor = f->factor;
     }
     return factor;
@@ -293,7 +298,9 @@ double block_factor(const struct node *node, const struct noise *noise, const st
         if (keys_uniform(burst) < node->burst_probability)
             factor *= node->burst_factor;
     }
-    return factor * slowest_rank(node, s) * drift_at(node, clock);
+    if (node->drift.n > 0)
+        factor *= interpolate(&node->drift, clock, false);
+    return factor * slowest_rank(node, s);
 }
 
 double rank_factor(const struct node *node, const struct noise *noise, const struct situation *s,

@@ -1,4 +1,4 @@
-#include "tuner.h"
+#include "rccl.h"
 
 #include <dlfcn.h>
 #include <stdio.h>

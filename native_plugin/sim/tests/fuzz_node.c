@@ -13,7 +13,6 @@
 #include <string.h>
 
 #include "node.h"
-#include "times.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 
