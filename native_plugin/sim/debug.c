@@ -20,46 +20,30 @@ static struct {
     char last_error[1024];
 } debug;
 
-static const struct {
-    const char *name;
-    unsigned long bit;
-} subsystem_names[] = {
-    {"INIT", SUBSYS_INIT},
-    {"COLL", 0x2},
-    {"P2P", 0x4},
-    {"SHM", 0x8},
-    {"NET", 0x10},
-    {"GRAPH", SUBSYS_GRAPH},
-    {"TUNING", SUBSYS_TUNING},
-    {"ENV", SUBSYS_ENV},
-    {"ALLOC", 0x100},
-    {"CALL", 0x200},
-    {"PROXY", 0x400},
-    {"NVLS", 0x800},
-    {"BOOTSTRAP", 0x1000},
-    {"REG", 0x2000},
-    {"PROFILE", 0x4000},
-    {"RAS", 0x8000},
-    {"ALL", ~0ul},
+/* In the order of their bits. */
+static const char *const subsystem_names[] = {
+    "INIT",  "COLL", "P2P",   "SHM",  "NET",       "GRAPH", "TUNING",  "ENV",
+    "ALLOC", "CALL", "PROXY", "NVLS", "BOOTSTRAP", "REG",   "PROFILE", "RAS",
 };
+enum { N_SUBSYSTEMS = sizeof subsystem_names / sizeof *subsystem_names };
 
 /* A list that begins with ^ takes away from everything; a plain one names all there is. */
 static unsigned long read_subsystems(const char *text)
 {
-    unsigned long found = SUBSYS_INIT | SUBSYS_ENV | 0x1000;
+    static const char *const all = "ALL";
     if (text == NULL || *text == '\0')
-        return found;
+        return SUBSYS_INIT | SUBSYS_ENV | SUBSYS_BOOTSTRAP;
     bool inverted = *text == '^';
     struct text rest = text_of(inverted ? text + 1 : text), word;
-    found = inverted ? ~0ul : 0;
+    unsigned long named = 0;
     while (text_split(&rest, ',', &word)) {
-        for (size_t i = 0; i < sizeof subsystem_names / sizeof *subsystem_names; i++) {
-            const char *const name[] = {subsystem_names[i].name};
-            if (find_name_any_case(word.at, text_length(word), name, 1) == 0)
-                found = inverted ? found & ~subsystem_names[i].bit : found | subsystem_names[i].bit;
-        }
+        int bit = find_name_any_case(word.at, text_length(word), subsystem_names, N_SUBSYSTEMS);
+        if (bit >= 0)
+            named |= 1ul << bit;
+        else if (find_name_any_case(word.at, text_length(word), &all, 1) == 0)
+            named = ~0ul;
     }
-    return found;
+    return inverted ? ~named : named;
 }
 
 static FILE *open_log(const char *pattern, const char *host)

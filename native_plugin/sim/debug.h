@@ -4,7 +4,13 @@
 
 #include <stdbool.h>
 
-enum { SUBSYS_INIT = 0x1, SUBSYS_GRAPH = 0x20, SUBSYS_TUNING = 0x40, SUBSYS_ENV = 0x80 };
+enum {
+    SUBSYS_INIT = 0x1,
+    SUBSYS_GRAPH = 0x20,
+    SUBSYS_TUNING = 0x40,
+    SUBSYS_ENV = 0x80,
+    SUBSYS_BOOTSTRAP = 0x1000
+};
 enum { LEVEL_NONE, LEVEL_ERROR, LEVEL_VERSION, LEVEL_WARN, LEVEL_INFO, LEVEL_ABORT, LEVEL_TRACE };
 
 /* Read the environment; `host` fills %h.  `info_level` is the number of INFO in this release, which

@@ -34,7 +34,7 @@ static bool say(struct reader *reader, const char *mistake)
 
 /* What a word may be, and where it goes; `low` below 0 lets "-" stand for -1.  Points are all words
  * that are left, x:y, and kept as they are interpolated. */
-enum { NONE, FLAG, INT, BYTES, NUMBER, TEXT, NAME, SETTING, OF_VARIANT, TIMES, SIGMAS, DRIFT };
+enum { NONE, INT, BYTES, NUMBER, TEXT, NAME, SETTING, OF_VARIANT, TIMES, SIGMAS, DRIFT };
 struct field {
     int kind;
     size_t at;
@@ -42,18 +42,25 @@ struct field {
     const char *const *names;
 };
 
+/* Which element of an array has this name, which stands first in it; -1 where none has. */
+static int find_element(const void *array, int n, size_t size, struct text name)
+{
+    for (int i = 0; i < n; i++) {
+        if (text_equals(name, (const char *)array + (size_t)i * size))
+            return i;
+    }
+    return -1;
+}
+
 /* tree/ll or the name of a path: three numbers in a row. */
 static bool take_setting(struct reader *reader, struct text word, int *at)
 {
+    const struct node *node = reader->node;
     struct text half;
     if (memchr(word.at, '/', text_length(word)) == NULL) {
-        for (int i = 1; i < reader->node->n_paths; i++) {
-            if (text_equals(word, reader->node->paths[i].name)) {
-                at[0] = i;
-                return true;
-            }
-        }
-        return say(reader, "a setting is neither algorithm/protocol nor a known path");
+        at[0] = find_element(node->paths, node->n_paths, sizeof *node->paths, word);
+        return at[0] > PATH_TUNED ||
+               say(reader, "a setting is neither algorithm/protocol nor a known path");
     }
     at[0] = PATH_TUNED;
     text_split(&word, '/', &half);
@@ -61,17 +68,6 @@ static bool take_setting(struct reader *reader, struct text word, int *at)
     text_split(&word, '/', &half);
     at[2] = find_name(half.at, text_length(half), protocol_names, N_PROTOCOLS);
     return (at[1] >= 0 && at[2] >= 0 && word.at == NULL) || say(reader, "a setting is unknown");
-}
-
-static bool take_variant(struct reader *reader, struct text word, int *at)
-{
-    for (int i = 0; i < reader->node->n_variants; i++) {
-        if (text_equals(word, reader->node->variants[i].name)) {
-            *at = i;
-            return true;
-        }
-    }
-    return say(reader, "a variant is not defined above");
 }
 
 /* Room for one more element at the end of an array; the new element is zeroed. */
@@ -128,11 +124,6 @@ static bool take(struct reader *reader, const struct field *field, char *base)
         return true;
     }
     switch (field->kind) {
-    case FLAG:
-        if (!text_to_int(word, 0, 1, &whole))
-            break;
-        *(bool *)at = whole == 1;
-        return true;
     case INT:
         if (!text_to_int(word, (int64_t)field->low, (int64_t)field->high, &whole))
             break;
@@ -154,7 +145,9 @@ static bool take(struct reader *reader, const struct field *field, char *base)
     case SETTING:
         return take_setting(reader, word, number);
     default:
-        return take_variant(reader, word, number);
+        *number = find_element(reader->node->variants, reader->node->n_variants,
+                               sizeof *reader->node->variants, word);
+        return *number >= 0 || say(reader, "a variant is not defined above");
     }
     return say(reader, "a whole number is out of range");
 }
@@ -231,8 +224,8 @@ static const char *const crash_names[N_CRASHES] = {"segv", "abort", "kill", "exi
 
 /* clang-format off */
 #define IN(type, member)                offsetof(struct type, member)
-#define A_FLAG(type, member)            {FLAG, IN(type, member), 0, 1, NULL}
 #define AN_INT(type, member, low, high) {INT, IN(type, member), low, high, NULL}
+#define A_FLAG(type, member)            AN_INT(type, member, 0, 1)
 #define A_SIZE(type, member, low)       {BYTES, IN(type, member), low, 0, NULL}
 #define A_NUMBER(type, member, low, high) {NUMBER, IN(type, member), low, high, NULL}
 #define A_TEXT(type, member)            {TEXT, IN(type, member), 0, sizeof(((struct type *)0)->member), NULL}

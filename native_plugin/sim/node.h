@@ -32,7 +32,7 @@ struct points {
 
 struct curve {
     struct selector where;
-    bool measured; /* by somebody, at the sizes from measured_min to measured_max */
+    int measured; /* 1: by somebody, at the sizes from measured_min to measured_max */
     int64_t measured_min, measured_max;
     char source[160];
     struct points points;
@@ -51,7 +51,7 @@ struct effect {
     int mixed; /* where another setting ran before, in this pass or in this launch; or always */
     int after; /* where `setting` ran before: in this launch, in the pass before; or always */
     int path, algorithm, protocol; /* of that one; path -1: none */
-    bool first; /* where a pass begins with another setting than the one before */
+    int first; /* 1: where a pass begins with another setting than the one before */
     /* The factor by size; where there are none, that by channels and size; else one alone, in a
      * part of each octave: all of it from 1 to 2. */
     struct points points;
@@ -142,9 +142,9 @@ struct node {
     /* What the library knows of the node. */
     struct graph ring, tree;
     struct graph linked; /* channels 0: ring and tree count; else bw_intra of each pair's link */
-    bool nvlink_inside, ll128_enabled, all_xgmi, intel_cpu, rome_model;
+    int nvlink_inside, ll128_enabled, all_xgmi, intel_cpu, rome_model; /* 0 or 1 */
     int tuning_model, channels, channel_ceiling;
-    bool library_bypasses;
+    int library_bypasses;
     /* How it behaves. */
     double startup_s, first_use_us;
     int first_use_calls;
@@ -223,16 +223,14 @@ bool is_patched(const char *patch);
 /* Decide which variants hold, from the environment and from what the benchmark was asked. */
 void settle_variants(struct node *node, const struct manner *manner);
 
-/* Uniform in [0, 1) and standard normal, functions of their keys alone: the same on every machine,
- * in every process, in any order. */
+/* What is drawn is a function of its keys alone: the same on every machine, in every process, in
+ * any order. */
 struct keys {
     uint64_t state;
 };
 struct keys keys_of(uint64_t seed);
 struct keys keys_with(struct keys keys, uint64_t value);
 struct keys keys_with_text(struct keys keys, const char *text);
-double keys_uniform(struct keys keys);
-double keys_normal(struct keys keys);
 
 struct noise {
     uint64_t seed;

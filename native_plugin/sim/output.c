@@ -180,7 +180,7 @@ void out_half(const struct half *half)
     }
     if (half->wrong >= 0)
         snprintf(wrong, sizeof wrong, "%g", (double)half->wrong);
-    SAY("  %7s  %6s  %6s  %*s", time, algbw, busbw, newer ? 6 : 5, wrong);
+    SAY("  %7s  %6s  %6s  %*s", time, algbw, busbw, newer && half->wrong >= 0 ? 6 : 5, wrong);
 }
 
 void out_setting(const char *algorithm, const char *protocol, int channels)

@@ -43,12 +43,6 @@ float model_time(const struct model *model, int collective, int algorithm, int p
                  size_t n_bytes, int n_pipe_ops);
 float model_backup_time(const struct model *model, int collective, int protocol, size_t n_bytes);
 
-/* Largest LL and LL128 sizes that rcclUpdateCollectiveProtocol allows on several nodes (6.3). */
-struct protocol_range {
-    int64_t min, max;
-};
-struct protocol_range model_protocol_range(int model, int collective, int protocol);
-
 /*
  * The tuner of a process: a plugin found as the simulated release finds it, or none (the
  * built-in CSV tuner is not played).  One library per process, one context per communicator and
@@ -89,7 +83,7 @@ struct library { /* one a process */
     const struct rccl_family *family;
     int version; /* 22803 */
     struct model_limits limits;
-    bool algo_env, proto_env; /* NCCL_ALGO, NCCL_PROTO are set */
+    bool proto_env; /* NCCL_PROTO is set */
     int min_channels, max_channels;
     const char *override_algo, *override_proto;
     struct tuner tuner;
@@ -148,12 +142,6 @@ int comm_explain(struct comm *comm, int local, const struct call *call, const ch
 int wanted_channels(const struct comm *comm, const struct call *call, int algorithm, int protocol,
                     int most);
 int busy_channels(const struct comm *comm, const struct call *call, int protocol, int channels);
-
-/* The path that takes this call before a tuner is asked, or PATH_TUNED. */
-int bypass_path(const struct comm *comm, const struct call *call);
-
-/* What -A calls a path. */
-const char *path_title(const struct library *library, int path);
 
 struct situation comm_situation(const struct comm *comm, const struct call *call,
                                 const struct decision *decision);

@@ -141,9 +141,8 @@ static void make_groups(struct bench *bench)
     }
 }
 
-static void check_devices(const struct bench *bench)
+static void check_devices(const struct bench *bench, int per_host)
 {
-    int per_host = bench->n_ranks / bench->n_nodes;
     char host[48];
     if (per_host <= bench->n_visible)
         return;
@@ -177,12 +176,11 @@ void bench_setup(struct bench *bench, int argc, char **argv)
         sim_fail("'%s' is no benchmark release: rt24, rtmid, rt25, rtnew or nt", benchmark);
     options_read(&bench->options, family, argc, argv);
     struct options *o = &bench->options;
+    bench->n_nodes = 1;
+    bench->n_visible = node->ranks / node->nodes;
     bench->ranks_per_proc = o->n_threads * o->n_gpus;
     if (o->n_threads < 1 || o->n_gpus < 1 || bench->ranks_per_proc > node->ranks)
-        check_devices(&(struct bench){.n_ranks = bench->ranks_per_proc,
-                                      .n_nodes = 1,
-                                      .n_visible = node->ranks / node->nodes,
-                                      .node = *node});
+        check_devices(bench, bench->ranks_per_proc);
     launch_find(&bench->launch, node->ranks / bench->ranks_per_proc);
     bench->n_ranks = bench->launch.n_procs * bench->ranks_per_proc;
     if (bench->n_ranks > MAX_RANKS)
@@ -190,13 +188,12 @@ void bench_setup(struct bench *bench, int argc, char **argv)
     bench->n_nodes = bench->n_ranks == node->ranks ? node->nodes : 1;
     bench->first_rank = bench->launch.launched ? bench->launch.proc * bench->ranks_per_proc : 0;
     bench->n_local = bench->launch.launched ? bench->ranks_per_proc : bench->n_ranks;
-    bench->n_visible = node->ranks / node->nodes;
     for (int i = 0; i < bench->n_visible; i++)
         bench->visible[i] = i;
     apply_visible(bench, "ROCR_VISIBLE_DEVICES");
     apply_visible(bench, getenv("HIP_VISIBLE_DEVICES") != NULL ? "HIP_VISIBLE_DEVICES"
                                                                : "CUDA_VISIBLE_DEVICES");
-    check_devices(bench);
+    check_devices(bench, bench->n_ranks / bench->n_nodes);
     const char *launch = getenv("RCCLTUNE_SIM_LAUNCH");
     bench->noise.seed = (uint64_t)env_double("RCCLTUNE_SIM_SEED", 0);
     bench->noise.launch = launch != NULL ? launch : "";

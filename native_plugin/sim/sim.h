@@ -85,22 +85,9 @@ extern const char *const protocol_titles[N_PROTOCOLS]; /* also NCCL_PROTO, any c
 int find_name(const char *word, size_t length, const char *const *names, int n);
 int find_name_any_case(const char *word, size_t length, const char *const *names, int n);
 
-enum {
-    DTYPE_INT8,
-    DTYPE_UINT8,
-    DTYPE_INT32,
-    DTYPE_UINT32,
-    DTYPE_INT64,
-    DTYPE_UINT64,
-    DTYPE_HALF,
-    DTYPE_FLOAT,
-    DTYPE_DOUBLE,
-    DTYPE_BFLOAT16,
-    DTYPE_FP8_E4M3,
-    DTYPE_FP8_E5M2,
-    N_DTYPES
-};
-enum { OP_SUM, OP_PROD, OP_MAX, OP_MIN, OP_AVG, OP_MULSUM, N_OPS };
+/* ncclDataType_t, and of ncclRedOp_t's values those that something depends on. */
+enum { DTYPE_HALF = 6, DTYPE_FLOAT, DTYPE_FP8_E4M3 = 10, DTYPE_FP8_E5M2, N_DTYPES };
+enum { OP_SUM, N_OPS = 6 };
 extern const char *const dtype_names[N_DTYPES];
 extern const int dtype_bytes[N_DTYPES];
 extern const char *const op_names[N_OPS];

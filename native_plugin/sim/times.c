@@ -217,12 +217,14 @@ struct keys keys_with_text(struct keys keys, const char *text)
     return keys;
 }
 
-double keys_uniform(struct keys keys)
+/* In [0, 1). */
+static double keys_uniform(struct keys keys)
 {
     return (double)(mix(keys.state) >> 11) * 0x1p-53;
 }
 
-double keys_normal(struct keys keys)
+/* Standard normal. */
+static double keys_normal(struct keys keys)
 {
     double u = 1.0 - keys_uniform(keys_with(keys, 1)), v = keys_uniform(keys_with(keys, 2));
     return sqrt(-2.0 * log(u)) * cos(6.283185307179586 * v);

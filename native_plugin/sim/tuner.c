@@ -10,7 +10,7 @@
 #include "tuner_abi.h"
 
 /* NCCL_TUNER_PLUGIN=none is understood since 2.27.6; before, it is a name like any other. */
-enum { NONE_SINCE = 22706, LONGEST_NAME = 255 };
+enum { NONE_SINCE = 22706, LONGEST_NAME = 255, LOADING = SUBSYS_INIT | SUBSYS_TUNING };
 
 /* How the name is tried: as it stands, then as <prefix>-<name>.so unless it looks like a path or a
  * library's file name (src/plugin/plugin_open.cc). */
@@ -22,7 +22,7 @@ static void *open_named(const char *name, const char *default_name)
     void *library = dlopen(name, RTLD_NOW | RTLD_LOCAL);
     if (library != NULL)
         return library;
-    debug_info(SUBSYS_INIT | SUBSYS_TUNING, "TUNER/Plugin: %s", dlerror());
+    debug_info(LOADING, "TUNER/Plugin: %s", dlerror());
     size_t length = strlen(name);
     bool is_file =
         length > 6 && strncmp(name, "lib", 3) == 0 && strcmp(name + length - 3, ".so") == 0;
@@ -44,14 +44,12 @@ static bool find_symbol(struct tuner *tuner, int newest)
             tuner->table = table;
             tuner->name = *(const char *const *)table; /* the first member in every version */
             if (tuner->family->since == ROCM_7_1)
-                debug_info(SUBSYS_INIT | SUBSYS_TUNING, "TUNER/Plugin: Using tuner plugin %s",
-                           tuner->name);
+                debug_info(LOADING, "TUNER/Plugin: Using tuner plugin %s", tuner->name);
             else
-                debug_info(SUBSYS_INIT | SUBSYS_TUNING, "TUNER/Plugin: Using %s (v%d)", tuner->name,
-                           abi);
+                debug_info(LOADING, "TUNER/Plugin: Using %s (v%d)", tuner->name, abi);
             return true;
         }
-        debug_info(SUBSYS_INIT | SUBSYS_TUNING, "TUNER/Plugin: Failed to find %s symbol.", symbol);
+        debug_info(LOADING, "TUNER/Plugin: Failed to find %s symbol.", symbol);
     }
     return false;
 }
@@ -64,16 +62,13 @@ static void refuse_plugin(const char *name)
         return;
     debug_info(SUBSYS_TUNING, "NCCL_TUNER_PLUGIN set to %s", name);
     void *library = dlopen(name, RTLD_LAZY | RTLD_LOCAL);
-    if (library == NULL) {
-        debug_info(SUBSYS_TUNING, "Tuner: no plugin found '%s', using default tuner instead.",
-                   name);
-        return;
-    }
     debug_info(SUBSYS_TUNING,
-               "Tuner: failed to find ncclTunerPlugin_v1 in plugin (%s), using default tuner "
-               "instead.",
+               library == NULL ? "Tuner: no plugin found '%s', using default tuner instead."
+                               : "Tuner: failed to find ncclTunerPlugin_v1 in plugin (%s), using "
+                                 "default tuner instead.",
                name);
-    dlclose(library);
+    if (library != NULL)
+        dlclose(library);
 }
 
 void tuner_open(struct tuner *tuner, const struct rccl_family *family, int version)
@@ -98,8 +93,8 @@ void tuner_open(struct tuner *tuner, const struct rccl_family *family, int versi
     }
     tuner->library = open_named(wanted, standard);
     if (tuner->library == NULL) {
-        debug_info(SUBSYS_INIT | SUBSYS_TUNING,
-                   "TUNER/Plugin: Could not find: %s. Using internal tuner plugin.", wanted);
+        debug_info(LOADING, "TUNER/Plugin: Could not find: %s. Using internal tuner plugin.",
+                   wanted);
         if (net != NULL && *net != '\0' && strcasecmp(net, "none") != 0)
             tuner->library = open_named(net, "librccl-net.so");
         if (tuner->library == NULL)
@@ -108,12 +103,11 @@ void tuner_open(struct tuner *tuner, const struct rccl_family *family, int versi
     }
     if (find_symbol(tuner, family->newest_abi)) {
         if (family->since != ROCM_7_1)
-            debug_info(SUBSYS_INIT | SUBSYS_TUNING, "Successfully loaded external tuner plugin %s",
-                       wanted);
+            debug_info(LOADING, "Successfully loaded external tuner plugin %s", wanted);
         return;
     }
     /* A library without a known symbol disables the built-in tuner as well. */
-    debug_info(SUBSYS_INIT | SUBSYS_TUNING, "External tuner plugin %s is unsupported", wanted);
+    debug_info(LOADING, "External tuner plugin %s is unsupported", wanted);
     dlclose(tuner->library);
     tuner->library = NULL;
 }
