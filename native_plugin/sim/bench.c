@@ -120,7 +120,7 @@ static void tell_truth(const struct bench *bench, const struct call *call,
     fprintf(file, "%s %zu %s %s %s %d %d %s %.17g %.17g\n", collective_names[call->collective],
             call->n_bytes, call->in_place ? "in" : "out", dtype_names[call->dtype],
             decision_name(&bench->node, decision), decision->cap, comm->n_ranks,
-            place_names[comm->placement], true_time(&bench->node, &s, NULL), bench->true_us);
+            place_names[comm->placement], true_time(&bench->node, &s), bench->true_us);
     fclose(file);
 }
 

@@ -26,11 +26,6 @@ void options_read(struct options *options, int family, int argc, char **argv);
  * What the benchmark prints: stdout's table in each family's format.  Every form says SIMULATED.
  * Source: rccl-tests src/common.cu, nccl-tests 2.19.6 src/.
  */
-struct device_line {
-    int rank, group, pid, device;
-    char host[48];
-};
-
 struct half { /* one half of a row */
     double time_us, algbw, busbw;
     int64_t wrong; /* -1: not checked */
@@ -39,7 +34,8 @@ struct half { /* one half of a row */
 /* All of them print on process 0 only; the others have main_process false. */
 void out_start(const struct options *options, bool main_process, int nccl_version);
 void out_version(const struct node *node, int collective, const char *program);
-void out_device(const struct node *node, const struct device_line *line);
+void out_device(const struct node *node, int rank, int group, int pid, const char *host,
+                int device);
 void out_header(void);
 void out_cycle(long cycle);
 void out_row_start(size_t bytes, size_t count, const char *op, int root);
@@ -81,7 +77,7 @@ struct bench {
     int *members[MAX_GROUPS]; /* world ranks of each communicator */
     /* Between blocks. */
     double clock;   /* simulated seconds since the sweep began */
-    uint64_t cycle; /* counts every pass over the sizes, all types and roots */
+    uint64_t cycle; /* counts every pass over the sizes, the warm-up is one */
     struct history history[MAX_GROUPS];
     bool pass_began, at_first_size; /* a call of this pass was made; this is its first size */
     double true_us;                 /* of the last block, without noise, behind what ran before */

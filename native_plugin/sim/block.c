@@ -44,7 +44,7 @@ static uint64_t decide_calls(struct bench *bench, struct comm *comm, int local, 
                              struct run *runs, int *n_runs)
 {
     struct run run = {.n = 0};
-    struct keys digest = keys_of(0);
+    uint64_t digest = keys_of(0);
     bool all_alike = calls_are_alike(comm);
     for (int i = 0; i < n_calls; i++) {
         struct decision decision;
@@ -69,7 +69,7 @@ static uint64_t decide_calls(struct bench *bench, struct comm *comm, int local, 
     }
     if (runs != NULL && run.n > 0 && *n_runs < MAX_RUNS)
         runs[(*n_runs)++] = run;
-    return keys_with(digest, bits_of(&run)).state;
+    return keys_with(digest, bits_of(&run));
 }
 
 static uint64_t bit_of(const struct decision *d)
@@ -111,7 +111,7 @@ static double noise_free(const struct bench *bench, const struct situation *s)
 {
     if (s->ranks == 1) /* a copy within the device, or nothing at all in place (real log amd02) */
         return s->in_place ? 1.8 : 2.0 + (double)s->n_bytes / 2e6;
-    double time = true_time(&bench->node, s, NULL);
+    double time = true_time(&bench->node, s);
     if (time < 0) {
         sim_fail("node file %s has no time for %s %s with %d ranks (%s): it lists the scales, "
                  "settings and variants that it knows",

@@ -300,28 +300,17 @@ static void log_choice(const struct comm *comm, const struct decision *d, float 
                    d->algorithm, d->protocol, (double)cost);
 }
 
-/* What a tuner hears of buffers (RCCL 2.27.7, asked): unlike NCCL it registers those that a program
- * hands it (-R 1) and a graph's where a variable says so alone; windows (-R 2) never are. */
-static int are_registered(const struct call *call)
-{
-    return (call->registered == 1 && env_number("NCCL_LOCAL_REGISTER", 0) != 0) ||
-           (call->graph && env_number("NCCL_GRAPH_REGISTER", 0) != 0);
-}
-
 static int decide(struct comm *comm, int local, struct decision *decision, float *cost)
 {
     const struct library *library = comm->library;
-    const struct call *call = &comm->call;
     float table[N_ALGORITHMS][N_PROTOCOLS];
     int algorithm = -1, protocol = -1, n_channels = 0, result = NCCL_SUCCESS;
     *cost = 0;
     memcpy(table, comm->table, sizeof table);
     bool tuned = comm->has_tuner[local] && comm->n_ranks > 1;
     if (tuned) {
-        struct tuner_call question = {call->collective, call->n_bytes, call->n_pipe_ops,
-                                      are_registered(call), n_algorithms_of(library)};
-        result = tuner_ask(&library->tuner, comm->contexts[local], &question, table, &n_channels,
-                           &algorithm, &protocol);
+        result = tuner_ask(&library->tuner, comm->contexts[local], &comm->call,
+                           n_algorithms_of(library), table, &n_channels, &algorithm, &protocol);
         if (result != NCCL_SUCCESS)
             return result; /* NCCLCHECK(getCollInfo): the collective fails */
     }

@@ -196,7 +196,7 @@ void meet_start(const struct launch *launch, int n_ranks)
     }
     snprintf(prefix, sizeof prefix, "rccltune-sim-%u-", (unsigned)getuid());
     snprintf(path, sizeof path, "%s/%s%016llx", directory(), prefix,
-             (unsigned long long)keys_with_text(keys_of(0), launch->key).state);
+             (unsigned long long)keys_with_text(keys_of(0), launch->key));
     int file = come_in(path); /* open as long as this process lives, for the lock */
     bool first = lock(file, F_OFD_GETLK, F_WRLCK, ALIVE);
     if (first && (ftruncate(file, 0) != 0 || ftruncate(file, sizeof(struct shared)) != 0))

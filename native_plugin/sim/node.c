@@ -274,7 +274,7 @@ static const struct record {
      {A_NUMBER(node, startup_s, 0, 3600), A_NUMBER(node, first_use_us, 0, 1e9),
       AN_INT(node, first_use_calls, 0, 1 << 20)}},
     {"noise", ITSELF,
-     {A_NUMBER(node, sigma, 0, 1), A_NUMBER(node, launch_sigma, 0, 1), A_NUMBER(node, rank_sigma, 0, 1),
+     {A_NUMBER(node, rank_sigma, 0, 1),
       A_NUMBER(node, outlier_rate, 0, 1), A_NUMBER(node, outlier_factor, 1e-3, 1e3),
       A_NUMBER(node, burst_probability, 0, 1), A_NUMBER(node, burst_seconds, 0, 1e6),
       A_NUMBER(node, burst_factor, 1e-3, 1e3)}},

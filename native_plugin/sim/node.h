@@ -148,8 +148,8 @@ struct node {
     /* How it behaves. */
     double startup_s, first_use_us;
     int first_use_calls;
-    double sigma, launch_sigma, rank_sigma;
-    struct points spreads[N_SPREADS]; /* sigma by size instead of one number */
+    struct points spreads[N_SPREADS]; /* sigma by size */
+    double rank_sigma;
     double outlier_rate, outlier_factor;
     double burst_probability, burst_seconds, burst_factor;
     struct points drift;
@@ -205,9 +205,8 @@ bool selector_fits(const struct node *node, const struct selector *where,
 const struct fault *next_fault(const struct node *node, const struct fault *behind, int kind,
                                const struct situation *s);
 
-/* Noise-free microseconds of one call; negative where the node file says nothing about it.
- * `measured`, unless NULL, tells whether a published measurement covers this size. */
-double true_time(const struct node *node, const struct situation *s, bool *measured);
+/* Noise-free microseconds of one call; negative where the node file says nothing about it. */
+double true_time(const struct node *node, const struct situation *s);
 
 /* What the benchmark was asked for, as far as variants know it. */
 struct manner {
@@ -225,12 +224,9 @@ void settle_variants(struct node *node, const struct manner *manner);
 
 /* What is drawn is a function of its keys alone: the same on every machine, in every process, in
  * any order. */
-struct keys {
-    uint64_t state;
-};
-struct keys keys_of(uint64_t seed);
-struct keys keys_with(struct keys keys, uint64_t value);
-struct keys keys_with_text(struct keys keys, const char *text);
+uint64_t keys_of(uint64_t seed);
+uint64_t keys_with(uint64_t keys, uint64_t value);
+uint64_t keys_with_text(uint64_t keys, const char *text);
 
 struct noise {
     uint64_t seed;

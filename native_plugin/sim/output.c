@@ -80,19 +80,19 @@ void out_version(const struct node *node, int collective, const char *program)
     SAY("# Using devices\n");
 }
 
-void out_device(const struct node *node, const struct device_line *line)
+void out_device(const struct node *node, int rank, int group, int pid, const char *host, int device)
 {
-    char group[24] = "", bus[32];
+    char column[24] = "", bus[32];
     bool grouped = has_groups(out.options->family);
-    int oam = line->device / node->devices_per_oam;
+    int oam = device / node->devices_per_oam;
     int number = 0x05 + 0x20 * (oam % 8); /* the buses of a real MI300X host */
     int n = snprintf(bus, sizeof bus, "%04x:%02x:%02x", oam / 8, number & 0xff, 0);
     if (grouped)
-        snprintf(group, sizeof group, " Group %2d", line->group);
+        snprintf(column, sizeof column, " Group %2d", group);
     else
-        snprintf(bus + n, sizeof bus - (size_t)n, ".%x", line->device % node->devices_per_oam & 7);
-    SAY("#%s  Rank %2d%s Pid %6d on %10s device %2d [%s] %s\n", grouped ? "" : " ", line->rank,
-        group, line->pid, line->host, line->device, bus, node->product);
+        snprintf(bus + n, sizeof bus - (size_t)n, ".%x", device % node->devices_per_oam & 7);
+    SAY("#%s  Rank %2d%s Pid %6d on %10s device %2d [%s] %s\n", grouped ? "" : " ", rank, column,
+        pid, host, device, bus, node->product);
 }
 
 /* The same before each half's columns; behind them what else has a column, blank where it is not

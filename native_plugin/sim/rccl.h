@@ -43,6 +43,17 @@ float model_time(const struct model *model, int collective, int algorithm, int p
                  size_t n_bytes, int n_pipe_ops);
 float model_backup_time(const struct model *model, int collective, int protocol, size_t n_bytes);
 
+/* One collective as a rank issues it. */
+struct call {
+    int collective, dtype, op, in_place;
+    size_t n_bytes;     /* as a tuner sees it: of the whole group where several are aggregated */
+    size_t count_bytes; /* count times element size: what the log prints */
+    int n_pipe_ops;     /* of a group, by channel; comm_prepare reckons it */
+    int aggregated;     /* equal calls of one rank in a group: -m */
+    int registered;     /* as -R: 1 buffers, 2 windows */
+    bool graph;
+};
+
 /*
  * The tuner of a process: a plugin found as the simulated release finds it, or none (the
  * built-in CSV tuner is not played).  One library per process, one context per communicator and
@@ -56,13 +67,6 @@ struct tuner {
     const struct rccl_family *family;
 };
 
-/* What a plugin is asked about one call. */
-struct tuner_call {
-    int collective;
-    size_t n_bytes;
-    int n_pipe_ops, reg_buff, n_algorithms;
-};
-
 /* Looks at NCCL_TUNER_PLUGIN, the default name, then NCCL_NET_PLUGIN. */
 void tuner_open(struct tuner *tuner, const struct rccl_family *family, int version);
 void tuner_close(struct tuner *tuner);
@@ -74,7 +78,7 @@ int tuner_finalize(const struct tuner *tuner, void *context);
 
 /* Let the tuner edit the table.  A version 2 plugin under a version 2 host answers with a setting
  * instead: then *algorithm and *protocol are set and the table is left alone. */
-int tuner_ask(const struct tuner *tuner, void *context, const struct tuner_call *call,
+int tuner_ask(const struct tuner *tuner, void *context, const struct call *call, int n_algorithms,
               float table[N_ALGORITHMS][N_PROTOCOLS], int *n_channels, int *algorithm,
               int *protocol);
 
@@ -88,17 +92,6 @@ struct library { /* one a process */
     const char *override_algo, *override_proto;
     struct tuner tuner;
     bool tuner_opened;
-};
-
-/* One collective as a rank issues it. */
-struct call {
-    int collective, dtype, op, in_place;
-    size_t n_bytes;     /* as a tuner sees it: of the whole group where several are aggregated */
-    size_t count_bytes; /* count times element size: what the log prints */
-    int n_pipe_ops;     /* of a group, by channel; comm_prepare reckons it */
-    int aggregated;     /* equal calls of one rank in a group: -m */
-    int registered;     /* as -R: 1 buffers, 2 windows */
-    bool graph;
 };
 
 /* A communicator, as far as this process takes part in it. */

@@ -136,8 +136,7 @@ static void make_groups(struct bench *bench)
         comm->n_nodes = hosts_of(bench, bench->members[c], comm->n_ranks);
         comm->placement = placement_of(bench, bench->members[c], comm->n_ranks);
         comm->id = keys_with(keys_with_text(keys_of(bench->noise.seed), bench->noise.launch),
-                             (uint64_t)mine)
-                       .state;
+                             (uint64_t)mine);
     }
 }
 
@@ -239,12 +238,9 @@ void bench_print_start(struct bench *bench)
     meet(0);
     out_version(&bench->node, bench->collective, bench->program);
     for (int r = 0; r < bench->n_ranks; r++) {
-        struct device_line line = {.rank = r,
-                                   .group = bench->group[r],
-                                   .pid = (int)meet_slot(r)->digest,
-                                   .device = device_of(bench, r)};
-        host_of(bench, r, line.host, sizeof line.host);
-        out_device(&bench->node, &line);
+        char host[48];
+        out_device(&bench->node, r, bench->group[r], (int)meet_slot(r)->digest,
+                   host_of(bench, r, host, sizeof host), device_of(bench, r));
     }
     meet_turn();
     limit_memory(bench);

@@ -85,7 +85,7 @@ extern const char *const protocol_titles[N_PROTOCOLS]; /* also NCCL_PROTO, any c
 int find_name(const char *word, size_t length, const char *const *names, int n);
 int find_name_any_case(const char *word, size_t length, const char *const *names, int n);
 
-/* ncclDataType_t, and of ncclRedOp_t's values those that something depends on. */
+/* Of ncclDataType_t and ncclRedOp_t the values that something depends on. */
 enum { DTYPE_HALF = 6, DTYPE_FLOAT, DTYPE_FP8_E4M3 = 10, DTYPE_FP8_E5M2, N_DTYPES };
 enum { OP_SUM, N_OPS = 6 };
 extern const char *const dtype_names[N_DTYPES];

@@ -37,8 +37,8 @@ bool selector_fits(const struct node *node, const struct selector *where, const 
 const struct fault *next_fault(const struct node *node, const struct fault *behind, int kind,
                                const struct situation *s)
 {
-    const struct fault *fault = behind != NULL ? behind + 1 : node->faults;
-    for (; fault < node->faults + node->n_faults; fault++) {
+    for (int i = behind != NULL ? (int)(behind - node->faults) + 1 : 0; i < node->n_faults; i++) {
+        const struct fault *fault = &node->faults[i];
         if (fault->active && fault->kind == kind &&
             (s == NULL || selector_fits(node, &fault->where, s)))
             return fault;
@@ -123,21 +123,16 @@ static bool history_fits(const struct effect *effect, const struct situation *s)
            (effect->mixed == MIXED_PASS ? s->mixed : s->mixed_launch);
 }
 
-double true_time(const struct node *node, const struct situation *s, bool *measured)
+double true_time(const struct node *node, const struct situation *s)
 {
     static const double nothing_us = 0.05; /* 0 bytes: a call that returns at once */
     const struct curve *curve = find_curve(node, s);
     if (curve == NULL)
         return -1;
-    if (measured != NULL)
-        *measured = false;
     if (s->n_bytes == 0)
         return nothing_us;
     double log_bytes = log2((double)s->n_bytes);
     double log_time = interpolate(&curve->points, log_bytes, true);
-    if (measured != NULL)
-        *measured = curve->measured && s->n_bytes >= (uint64_t)curve->measured_min &&
-                    s->n_bytes <= (uint64_t)curve->measured_max;
     for (int i = 0; i < node->n_effects; i++) {
         const struct effect *effect = &node->effects[i];
         if (selector_fits(node, &effect->where, s) && history_fits(effect, s))
@@ -200,17 +195,17 @@ static uint64_t mix(uint64_t x)
     return x ^ (x >> 31);
 }
 
-struct keys keys_of(uint64_t seed)
+uint64_t keys_of(uint64_t seed)
 {
-    return (struct keys){mix(seed)};
+    return mix(seed);
 }
 
-struct keys keys_with(struct keys keys, uint64_t value)
+uint64_t keys_with(uint64_t keys, uint64_t value)
 {
-    return (struct keys){mix(keys.state ^ mix(value))};
+    return mix(keys ^ mix(value));
 }
 
-struct keys keys_with_text(struct keys keys, const char *text)
+uint64_t keys_with_text(uint64_t keys, const char *text)
 {
     for (; *text != '\0'; text++)
         keys = keys_with(keys, (unsigned char)*text);
@@ -218,13 +213,13 @@ struct keys keys_with_text(struct keys keys, const char *text)
 }
 
 /* In [0, 1). */
-static double keys_uniform(struct keys keys)
+static double keys_uniform(uint64_t keys)
 {
-    return (double)(mix(keys.state) >> 11) * 0x1p-53;
+    return (double)(mix(keys) >> 11) * 0x1p-53;
 }
 
 /* Standard normal. */
-static double keys_normal(struct keys keys)
+static double keys_normal(uint64_t keys)
 {
     double u = 1.0 - keys_uniform(keys_with(keys, 1)), v = keys_uniform(keys_with(keys, 2));
     return sqrt(-2.0 * log(u)) * cos(6.283185307179586 * v);
@@ -240,11 +235,11 @@ enum {
     NOISE_SETTING
 };
 
-static struct keys block_keys(const struct noise *noise, const struct situation *s, uint64_t cycle,
-                              uint64_t what)
+static uint64_t block_keys(const struct noise *noise, const struct situation *s, uint64_t cycle,
+                           uint64_t what)
 {
     const struct decision *d = &s->what;
-    struct keys keys = keys_with(keys_of(noise->seed), what);
+    uint64_t keys = keys_with(keys_of(noise->seed), what);
     keys = keys_with_text(keys, noise->launch);
     keys = keys_with(keys, (uint64_t)s->collective << 40 | (uint64_t)s->dtype << 32 |
                                (uint64_t)s->in_place << 24 | (uint64_t)d->path << 16 |
@@ -264,10 +259,9 @@ static double slowest_rank(const struct node *node, const struct situation *s)
     return factor;
 }
 
-/* Sigma at a size: its points' where there are some, else the one number. */
-static double spread_at(const struct points *spread, double number, size_t n_bytes)
+static double sigma_at(const struct points *sigmas, size_t n_bytes)
 {
-    return spread->n > 0 ? interpolate(spread, log2((double)n_bytes), false) : number;
+    return sigmas->n > 0 ? interpolate(sigmas, log2((double)n_bytes), false) : 0;
 }
 
 /* The launch's draw is one for all sizes and settings, so a launch that is slow at one size is slow
@@ -276,11 +270,10 @@ static double scatter(const struct node *node, const struct noise *noise, const 
                       uint64_t cycle)
 {
     const struct points *spreads = node->spreads;
-    struct keys launch =
-        keys_with_text(keys_with(keys_of(noise->seed), NOISE_LAUNCH), noise->launch);
-    double sigma = spread_at(&spreads[SPREAD_BLOCK], node->sigma, s->n_bytes);
-    double of_launch = spread_at(&spreads[SPREAD_LAUNCH], node->launch_sigma, s->n_bytes);
-    double of_setting = spread_at(&spreads[SPREAD_SETTING], 0, s->n_bytes);
+    uint64_t launch = keys_with_text(keys_with(keys_of(noise->seed), NOISE_LAUNCH), noise->launch);
+    double sigma = sigma_at(&spreads[SPREAD_BLOCK], s->n_bytes);
+    double of_launch = sigma_at(&spreads[SPREAD_LAUNCH], s->n_bytes);
+    double of_setting = sigma_at(&spreads[SPREAD_SETTING], s->n_bytes);
     double log_factor = sigma * keys_normal(block_keys(noise, s, cycle, NOISE_BLOCK)) +
                         of_launch * keys_normal(launch);
     if (of_setting > 0)
@@ -296,7 +289,7 @@ double block_factor(const struct node *node, const struct noise *noise, const st
         factor *= node->outlier_factor;
     if (node->burst_seconds > 0) {
         uint64_t window = (uint64_t)(clock / node->burst_seconds);
-        struct keys burst = keys_with(keys_with(keys_of(noise->seed), NOISE_BURST), window);
+        uint64_t burst = keys_with(keys_with(keys_of(noise->seed), NOISE_BURST), window);
         if (keys_uniform(burst) < node->burst_probability)
             factor *= node->burst_factor;
     }
@@ -310,7 +303,7 @@ double rank_factor(const struct node *node, const struct noise *noise, const str
 {
     double factor = 1;
     if (node->rank_sigma > 0) {
-        struct keys keys = keys_with(block_keys(noise, s, cycle, NOISE_RANK), (uint64_t)rank);
+        uint64_t keys = keys_with(block_keys(noise, s, cycle, NOISE_RANK), (uint64_t)rank);
         factor = exp(node->rank_sigma * keys_normal(keys));
     }
     return factor;
@@ -319,7 +312,7 @@ double rank_factor(const struct node *node, const struct noise *noise, const str
 void settle_faults(struct node *node, const struct noise *noise)
 {
     for (int i = 0; i < node->n_faults; i++) {
-        struct keys keys = keys_with(keys_with(keys_of(noise->seed), NOISE_FAULT), (uint64_t)i);
+        uint64_t keys = keys_with(keys_with(keys_of(noise->seed), NOISE_FAULT), (uint64_t)i);
         keys = keys_with_text(keys, noise->launch);
         node->faults[i].active = keys_uniform(keys) < node->faults[i].probability;
     }

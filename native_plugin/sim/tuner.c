@@ -7,6 +7,7 @@
 #include <strings.h>
 
 #include "debug.h"
+#include "text.h"
 #include "tuner_abi.h"
 
 /* NCCL_TUNER_PLUGIN=none is understood since 2.27.6; before, it is a name like any other. */
@@ -149,15 +150,23 @@ int tuner_finalize(const struct tuner *tuner, void *context)
     return ((const struct abi_tuner_v5 *)tuner->table)->finalize(context);
 }
 
-static int ask_v2(const struct tuner *tuner, void *context, const struct tuner_call *call,
-                  float table[N_ALGORITHMS][N_PROTOCOLS], int *n_channels, int *algorithm,
-                  int *protocol)
+/* What a tuner hears of buffers (RCCL 2.27.7, asked): unlike NCCL it registers those that a program
+ * hands it (-R 1) and a graph's where a variable says so alone; windows (-R 2) never are. */
+static int are_registered(const struct call *call)
+{
+    return (call->registered == 1 && env_number("NCCL_LOCAL_REGISTER", 0) != 0) ||
+           (call->graph && env_number("NCCL_GRAPH_REGISTER", 0) != 0);
+}
+
+static int ask_v2(const struct tuner *tuner, void *context, const struct call *call,
+                  int n_algorithms, float table[N_ALGORITHMS][N_PROTOCOLS], int *n_channels,
+                  int *algorithm, int *protocol)
 {
     const struct abi_tuner_v2 *plugin = tuner->table;
     int result = plugin->get_coll_info(context, call->collective, call->n_bytes, 0, 0,
                                        call->n_pipe_ops, algorithm, protocol, n_channels);
     /* Newer hosts turn the answer into an edit, and only of a cell that can be chosen. */
-    if (tuner->family->newest_abi > 2 && *algorithm >= 0 && *algorithm < call->n_algorithms &&
+    if (tuner->family->newest_abi > 2 && *algorithm >= 0 && *algorithm < n_algorithms &&
         *protocol >= 0 && *protocol < N_PROTOCOLS) {
         if (table[*algorithm][*protocol] != -1.f)
             table[*algorithm][*protocol] = 0.f;
@@ -166,18 +175,18 @@ static int ask_v2(const struct tuner *tuner, void *context, const struct tuner_c
     return result;
 }
 
-int tuner_ask(const struct tuner *tuner, void *context, const struct tuner_call *call,
+int tuner_ask(const struct tuner *tuner, void *context, const struct call *call, int n_algorithms,
               float table[N_ALGORITHMS][N_PROTOCOLS], int *n_channels, int *algorithm,
               int *protocol)
 {
     float **cells = (float **)(void *)table; /* what the interface passes, although it is none */
     if (tuner->abi == 2)
-        return ask_v2(tuner, context, call, table, n_channels, algorithm, protocol);
+        return ask_v2(tuner, context, call, n_algorithms, table, n_channels, algorithm, protocol);
     if (tuner->abi == 3)
         return ((const struct abi_tuner_v3 *)tuner->table)
             ->get_coll_info(context, call->collective, call->n_bytes, call->n_pipe_ops, cells,
-                            call->n_algorithms, N_PROTOCOLS, n_channels);
+                            n_algorithms, N_PROTOCOLS, n_channels);
     return ((const struct abi_tuner_v5 *)tuner->table)
         ->get_coll_info(context, call->collective, call->n_bytes, call->n_pipe_ops, cells,
-                        call->n_algorithms, N_PROTOCOLS, call->reg_buff, n_channels);
+                        n_algorithms, N_PROTOCOLS, are_registered(call), n_channels);
 }

@@ -148,27 +148,25 @@ def _library(library: dict[str, Any]) -> Iterator[str]:
 def _noise(noise: dict[str, Any]) -> Iterator[str]:
     outliers = noise.get("outliers", {"rate": 0, "factor": 1})
     bursts = noise.get("bursts", {"probability": 0, "seconds": 0, "factor": 1})
-    numbers = (noise.get(name, 0) for name in ("sigma", "launch_sigma", "rank_sigma"))
     yield _line(
         "noise",
-        *(0 if isinstance(number, tuple) else number for number in numbers),
+        noise.get("rank_sigma", 0),
         outliers["rate"],
         outliers["factor"],
         bursts["probability"],
         bursts["seconds"],
         bursts["factor"],
     )
-    functions = {kind: _spread(name, noise.get(name, 0)) for name, kind in SPREADS.items()}
+    functions = {kind: _spread(noise.get(name, 0)) for name, kind in SPREADS.items()}
     functions["drift"] = noise.get("drift", ())
     yield from (_line(kind, *_points(points)) for kind, points in functions.items() if points)
 
 
-def _spread(name: str, sigma: float | Points) -> Points:
-    """Sigma by size, as far as the ``noise`` record does not say it."""
+def _spread(sigma: float | Points) -> Points:
+    """Sigma by size: one number is that of every size."""
     if isinstance(sigma, tuple):
         return sigma
-    # That record is older than this key.
-    return ((1, sigma),) if name == "setting_sigma" and sigma else ()
+    return ((1, sigma),) if sigma else ()
 
 
 def _when(kind: str, name: str, value: str) -> str:

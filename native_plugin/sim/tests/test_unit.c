@@ -181,42 +181,39 @@ static void test_node(const char *path)
         .dtype = DTYPE_FLOAT,
         .n_bytes = 32,
         .what = {.path = PATH_TUNED, .algorithm = ALGO_TREE, .protocol = PROTO_LL}};
-    bool measured;
-    CHECK_NEAR(true_time(&node, &s, &measured), 76, 1e-9);
-    CHECK(measured);
+    CHECK_NEAR(true_time(&node, &s), 76, 1e-9);
     s.n_bytes = 8; /* flat below the first point, times 2 and times 1.5 */
-    CHECK_NEAR(true_time(&node, &s, &measured), 76 * 3, 1e-9);
-    CHECK(!measured);
+    CHECK_NEAR(true_time(&node, &s), 76 * 3, 1e-9);
     s.n_bytes = 2097152; /* grows with the size behind the last */
-    CHECK_NEAR(true_time(&node, &s, NULL), 572, 1e-9);
+    CHECK_NEAR(true_time(&node, &s), 572, 1e-9);
     s.n_bytes = 1500;
-    double plain = true_time(&node, &s, NULL);
+    double plain = true_time(&node, &s);
     s.mixed = true;
-    CHECK_NEAR(true_time(&node, &s, NULL) / plain, 1.6, 1e-9);
+    CHECK_NEAR(true_time(&node, &s) / plain, 1.6, 1e-9);
     s.mixed_launch = true; /* as it is wherever mixed is */
-    CHECK_NEAR(true_time(&node, &s, NULL) / plain, 1.6 * 1.25, 1e-9);
+    CHECK_NEAR(true_time(&node, &s) / plain, 1.6 * 1.25, 1e-9);
     s.mixed = false;
-    CHECK_NEAR(true_time(&node, &s, NULL) / plain, 1.25, 1e-9);
+    CHECK_NEAR(true_time(&node, &s) / plain, 1.25, 1e-9);
     s.mixed_launch = false;
     s.n_bytes = 350;
-    plain = true_time(&node, &s, NULL);
+    plain = true_time(&node, &s);
     s.ran_in_pass_before = setting_bit(PATH_TUNED, ALGO_RING, PROTO_LL); /* of no effect there */
-    CHECK_NEAR(true_time(&node, &s, NULL) / plain, 1, 1e-9);
+    CHECK_NEAR(true_time(&node, &s) / plain, 1, 1e-9);
     s.ran_before = s.ran_in_pass_before | setting_bit(PATH_DDA, 0, 0);
-    CHECK_NEAR(true_time(&node, &s, NULL) / plain, 1.5, 1e-9);
+    CHECK_NEAR(true_time(&node, &s) / plain, 1.5, 1e-9);
     s.ran_in_pass_before = setting_bit(PATH_DDA, 0, 0); /* but not at a first size */
-    CHECK_NEAR(true_time(&node, &s, NULL) / plain, 1.5, 1e-9);
+    CHECK_NEAR(true_time(&node, &s) / plain, 1.5, 1e-9);
     s.first_after_switch = true;
-    CHECK_NEAR(true_time(&node, &s, NULL) / plain, 1.5 * 3, 1e-9);
+    CHECK_NEAR(true_time(&node, &s) / plain, 1.5 * 3, 1e-9);
     s.mixed_launch = true;
-    CHECK_NEAR(true_time(&node, &s, NULL) / plain, 1.5 * 3 * 1.25 * 7, 1e-9);
+    CHECK_NEAR(true_time(&node, &s) / plain, 1.5 * 3 * 1.25 * 7, 1e-9);
     s.ran_before = s.ran_in_pass_before = 0;
     s.mixed_launch = s.first_after_switch = false;
     s.n_bytes = 1048576;
     s.what.cap = 16; /* halfway between 8 (twice as slow) and 32 */
-    CHECK_NEAR(true_time(&node, &s, NULL), 286 * sqrt(2), 1e-6);
+    CHECK_NEAR(true_time(&node, &s), 286 * sqrt(2), 1e-6);
     s.what.algorithm = ALGO_RING;
-    CHECK(true_time(&node, &s, NULL) < 0);
+    CHECK(true_time(&node, &s) < 0);
     CHECK(!parses("rccltune-node 3\nend\n", "missing"));
     CHECK(!parses("rccltune-node 2\nend\n", "format"));
     CHECK(
@@ -269,7 +266,8 @@ static void test_effects_that_make_no_sense(void)
 
 static void test_noise(void)
 {
-    struct node node = {.sigma = 0.02};
+    struct point flat = {0, 0.02};
+    struct node node = {.spreads = {[SPREAD_BLOCK] = {1, &flat}}};
     struct noise noise = {.seed = 7, .launch = "abc"}, other = {.seed = 7, .launch = "xyz"};
     struct situation s = {.collective = COLL_ALL_REDUCE, .n_bytes = 4096};
     double sum = 0, squares = 0;
@@ -307,8 +305,7 @@ static void test_launch_noise_by_size(void)
         size_t n_bytes;
         double sigma;
     } rows[] = {{0, 0.4}, {8, 0.4}, {1024, 0.4}, {4096, 0.3}, {131072, 0.1}, {1 << 20, 0}};
-    struct node node = {.launch_sigma = 0.9}; /* the points count, not the number */
-    node.spreads[SPREAD_LAUNCH] = (struct points){3, sigmas};
+    struct node node = {.spreads = {[SPREAD_LAUNCH] = {3, sigmas}}};
     struct situation s = {.collective = COLL_ALL_REDUCE};
     double sum = 0, squares = 0;
     enum { N = 4000 };
@@ -337,8 +334,7 @@ static void test_launch_noise_by_size(void)
 static void test_setting_noise(void)
 {
     struct point sigmas[] = {{10, 0.05}, {12, 0}};
-    struct node node = {.sigma = 0}, none = node;
-    node.spreads[SPREAD_SETTING] = (struct points){2, sigmas};
+    struct node node = {.spreads = {[SPREAD_SETTING] = {2, sigmas}}}, none = {.ranks = 0};
     struct noise noise = {.seed = 3, .launch = "a"};
     const struct situation plain = {.collective = COLL_ALL_REDUCE, .n_bytes = 1024};
     struct situation others[] = {plain, plain, plain, plain, plain, plain};
@@ -374,8 +370,9 @@ static void test_setting_noise(void)
 static void test_block_noise_by_size(void)
 {
     struct point sigmas[] = {{10, 0.04}, {18, 0}};
-    struct node node = {.sigma = 0}, number = {.sigma = 0.02};
-    node.spreads[SPREAD_BLOCK] = (struct points){2, sigmas};
+    struct point flat = {0, 0.02};
+    struct node node = {.spreads = {[SPREAD_BLOCK] = {2, sigmas}}};
+    struct node number = {.spreads = {[SPREAD_BLOCK] = {1, &flat}}};
     struct noise noise = {.seed = 3, .launch = "a"};
     struct situation s = {.collective = COLL_ALL_REDUCE, .n_bytes = 1 << 14};
     for (uint64_t cycle = 0; cycle < 50; cycle++)
