@@ -178,7 +178,9 @@ void bench_setup(struct bench *bench, int argc, char **argv)
     bench->n_nodes = 1;
     bench->n_visible = node->ranks / node->nodes;
     bench->ranks_per_proc = o->n_threads * o->n_gpus;
-    if (o->n_threads < 1 || o->n_gpus < 1 || bench->ranks_per_proc > node->ranks)
+    if (o->n_threads < 1 || o->n_gpus < 1)
+        sim_fail("-t %d -g %d leave a process without a rank", o->n_threads, o->n_gpus);
+    if (bench->ranks_per_proc > node->ranks)
         check_devices(bench, bench->ranks_per_proc);
     launch_find(&bench->launch, node->ranks / bench->ranks_per_proc);
     bench->n_ranks = bench->launch.n_procs * bench->ranks_per_proc;

@@ -218,6 +218,14 @@ def test_asked_for_more_devices_than_there_are(sim: Sim, small: Small) -> None:
     assert lacks(got.err, "ERROR", "GPUs", "5) is", "4") == []
 
 
+@pytest.mark.parametrize("option", ["-g 0", "-t 0", "-t -1"])
+def test_a_process_without_a_rank_is_refused(sim: Sim, small: Small, option: str) -> None:
+    """There is nothing that it could measure."""
+    got = sim.run(small(), f"-b 8 -e 8 {option}")
+    assert (got.code, got.rows) == (64, [])
+    assert option in got.err
+
+
 def test_without_a_node_file_it_refuses_to_be_a_benchmark(sim: Sim, small: Small) -> None:
     """Law 4: found on a PATH it must not look like a benchmark."""
     got = sim.run(small(), "-b 8 -e 8", RCCLTUNE_SIM_NODE="")
