@@ -264,7 +264,8 @@ void bench_run(struct bench *bench)
         out_cycle(cycle);
         for (size_t bytes = o->min_bytes; bytes <= o->max_bytes;) {
             one_row(bench, bytes);
-            size_t next = o->step_factor > 1 ? bytes * o->step_factor : bytes + o->step_bytes;
+            size_t next =
+                o->step_factor > 1 ? bytes * (size_t)o->step_factor : bytes + o->step_bytes;
             if (next <= bytes)
                 sim_fail("the sizes of this command line never end");
             bytes = next;

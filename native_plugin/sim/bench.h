@@ -12,8 +12,8 @@
 struct options {
     int family; /* BENCH_* */
     int n_threads, n_gpus;
-    size_t min_bytes, max_bytes, step_bytes, step_factor;
-    int iters, agg_iters, warmup, cycles, check;
+    size_t min_bytes, max_bytes, step_bytes;
+    int step_factor, iters, agg_iters, warmup, cycles, check;
     int op, dtype, root;
     int blocking, parallel_init, graph, timeout, registered, show_setting;
     bool out_of_place, in_place;

@@ -70,13 +70,14 @@ static FILE *open_log(const char *pattern, const char *host)
     return file != NULL ? file : stdout;
 }
 
-void debug_start(const char *host, int info_level)
+void debug_start(const char *host, int device, int info_level)
 {
     static const char *const names[] = {"NONE", "ERROR", "VERSION", "WARN",
                                         "INFO", "ABORT", "TRACE"};
     const char *level = getenv("NCCL_DEBUG"), *file = getenv("NCCL_DEBUG_FILE");
     debug.out = stdout;
     debug.host = host;
+    debug.device = device;
     debug.info_level = info_level;
     /* RCCL of ROCm 7.2 and later prints errors without being asked. */
     debug.level = info_level > 3 ? LEVEL_ERROR : LEVEL_NONE;
@@ -101,12 +102,6 @@ void debug_stop(void)
 bool debug_at(int level)
 {
     return debug.level >= level;
-}
-
-void debug_speaker(const char *host, int device)
-{
-    debug.host = host;
-    debug.device = device;
 }
 
 static void print_line(const char *kind, const char *file, int line, const char *format,

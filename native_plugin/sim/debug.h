@@ -13,14 +13,12 @@ enum {
 };
 enum { LEVEL_NONE, LEVEL_ERROR, LEVEL_VERSION, LEVEL_WARN, LEVEL_INFO, LEVEL_ABORT, LEVEL_TRACE };
 
-/* Read the environment; `host` fills %h.  `info_level` is the number of INFO in this release, which
- * says how a plugin's own numbers are to be read (3 before RCCL 2.28.3, 4 since). */
-void debug_start(const char *host, int info_level);
+/* Read the environment; host (%h in a file's name) and device stand before each line.  `info_level`
+ * is the number of INFO in this release, which says how a plugin's own numbers are to be read (3
+ * before RCCL 2.28.3, 4 since). */
+void debug_start(const char *host, int device, int info_level);
 void debug_stop(void);
 bool debug_at(int level);
-
-/* The rank that speaks next: host and device stand before each line. */
-void debug_speaker(const char *host, int device);
 
 void debug_info(unsigned long subsystems, const char *format, ...)
     __attribute__((format(printf, 2, 3)));

@@ -245,7 +245,8 @@ static const char *const crash_names[N_CRASHES] = {"segv", "abort", "kill", "exi
      A_NUMBER(node, which.bw_inter, 0, 1e6), A_NUMBER(node, which.latency_inter, 0, 1e6)}
 #define POINTS(type, member, kind, low, high) {kind, IN(type, member), low, high, NULL}
 #define ITSELF                          NULL, NODE, 0, 0, 0
-#define OF(owner, type, array, count)   owner, IN(type, array), IN(type, count), sizeof(*((struct type *)0)->array)
+#define OF(owner, type, array, count)                                                              \
+    owner, IN(type, array), IN(type, count), sizeof(*((struct type *)0)->array)
 
 static const struct record {
     const char *keyword;
@@ -293,14 +294,16 @@ static const struct record {
       A_TEXT(condition, name), A_TEXT(condition, value)}},
     {"curve", then_curve, OF(NODE, node, curves, n_curves),
      {A_SELECTOR(curve), A_FLAG(curve, measured), A_SIZE(curve, measured_min, 0),
-      A_SIZE(curve, measured_max, 0), A_TEXT(curve, source), POINTS(curve, points, TIMES, 1e-6, 1e12)}},
+      A_SIZE(curve, measured_max, 0), A_TEXT(curve, source),
+      POINTS(curve, points, TIMES, 1e-6, 1e12)}},
     {"effect", then_effect, OF(NODE, node, effects, n_effects),
      {A_SELECTOR(effect), AN_INT(effect, mixed, 0, 2), A_NAME(effect, after, 0, afters, 3),
       A_SETTING(effect, path), A_FLAG(effect, first), A_NUMBER(effect, low, 1, 2),
       A_NUMBER(effect, high, 1, 2), A_NUMBER(effect, factor, 1e-6, 1e6),
       POINTS(effect, points, TIMES, 1e-6, 1e12)}},
     {"row", then_row, OF(EFFECT, effect, rows, n_rows),
-     {AN_INT(channel_row, channels, 1, MAX_CHANNELS), POINTS(channel_row, points, TIMES, 1e-6, 1e12)}},
+     {AN_INT(channel_row, channels, 1, MAX_CHANNELS),
+      POINTS(channel_row, points, TIMES, 1e-6, 1e12)}},
     {"bypass", then_bypass, OF(NODE, node, bypasses, n_bypasses),
      {A_SETTING(bypass, path), A_SELECTOR(bypass), A_TEXT(bypass, limit)}},
     {"fault", then_fault, OF(NODE, node, faults, n_faults),

@@ -33,7 +33,7 @@ static const struct row_of_options {
     {'b', ALL, "minbytes", "min size in bytes", SPECIAL},
     {'e', ALL, "maxbytes", "max size in bytes", SPECIAL},
     {'i', ALL, "stepbytes", "increment size", SPECIAL},
-    {'f', ALL, "stepfactor", "increment factor", SPECIAL},
+    {'f', ALL, "stepfactor", "increment factor", AT(step_factor)},
     {'n', ALL, "iters", "iteration count", AT(iters)},
     {'m', ALL, "agg_iters", "aggregated iterations", AT(agg_iters)},
     {'w', ALL, "warmup_iters", "warmup iterations", AT(warmup)},
@@ -127,9 +127,6 @@ static void take_special(struct options *o, int letter, const char *text)
         break;
     case 'i': /* the older ones read plain numbers only: -i 1M is 1 there */
         o->step_bytes = newest ? size_of(text, "stepBytes") : (size_t)number;
-        break;
-    case 'f':
-        o->step_factor = (size_t)number;
         break;
     case 'o':
         o->op = name_of(text, op_names, N_OPS, OP_SUM, "op");

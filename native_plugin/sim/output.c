@@ -31,7 +31,7 @@ static void parameters(void)
     SAY("# nThread %d nGpus %d minBytes %ld maxBytes %ld step: %ld(%s) warmup iters: %d iters: %d "
         "agg iters: %d validation: %d graph: %d%s\n",
         o->n_threads, o->n_gpus, (long)o->min_bytes, (long)o->max_bytes,
-        (long)(factor ? o->step_factor : o->step_bytes), factor ? "factor" : "bytes", o->warmup,
+        factor ? o->step_factor : (long)o->step_bytes, factor ? "factor" : "bytes", o->warmup,
         o->iters, o->agg_iters, o->check, o->graph, o->family == BENCH_NT ? " unalign: 0" : "");
     if (o->blocking)
         SAY("# Blocking Enabled: wait for completion and barrier after each collective \n");

@@ -15,9 +15,9 @@ struct unique_id {
 };
 
 /* clang-format off */
-/* RCCL's public interface (rccl.h of ROCm 7.2.4); an unscoped enum is an int.  rcclGetAlgoInfo takes
- * communicator, function, count, type, two that do not matter here, calls of a group; it gives
- * algorithm, protocol, channels. */
+/* RCCL's public interface (rccl.h of ROCm 7.2.4); an unscoped enum is an int.  rcclGetAlgoInfo
+ * takes communicator, function, count, type, two that do not matter here, calls of a group; it
+ * gives algorithm, protocol, channels. */
 #define REAL_RCCL(X) \
     X(int, get_version, ncclGetVersion, (int *)) \
     X(int, get_unique_id, ncclGetUniqueId, (struct unique_id *)) \

@@ -56,7 +56,7 @@ static int colour(int proc)
         (split != NULL && !modulo && strncasecmp(split, "DIV", 3) != 0))
         sim_fail("of NCCL_TESTS_SPLIT the simulated benchmark plays MOD and DIV alone");
     int n = split != NULL ? (int)strtoul(split + 3, NULL, 0) : 0;
-    return n == 0 ? 0 : modulo ? proc % n : proc / n;
+    return n <= 0 ? 0 : modulo ? proc % n : proc / n;
 }
 
 int device_of(const struct bench *bench, int rank)
@@ -271,8 +271,7 @@ static void start_library(struct bench *bench, bool is_real)
             real_print_version(bench, host);
         return;
     }
-    debug_start(host, library->version >= ROCM_7_11 ? 4 : 3);
-    debug_speaker(host, device_of(bench, bench->first_rank));
+    debug_start(host, device_of(bench, bench->first_rank), library->version >= ROCM_7_11 ? 4 : 3);
     int result = library_start(library, &bench->node, library->version);
     if (first)
         library_print_version(library, host);
