@@ -47,13 +47,14 @@ static void apply_visible(struct bench *bench, const char *name)
     bench->n_visible = n;
 }
 
-/* NCCL_TESTS_SPLIT="MOD 8" or "DIV8"; its other operations make no placement that we compare. */
+/* NCCL_TESTS_SPLIT_MASK=7, or NCCL_TESTS_SPLIT="MOD 8" or "DIV8": what rccltune parts ranks by. */
 static int colour(int proc)
 {
-    const char *split = getenv("NCCL_TESTS_SPLIT");
+    const char *mask = getenv("NCCL_TESTS_SPLIT_MASK"), *split = getenv("NCCL_TESTS_SPLIT");
     bool modulo = split != NULL && strncasecmp(split, "MOD", 3) == 0;
-    if (getenv("NCCL_TESTS_SPLIT_MASK") != NULL ||
-        (split != NULL && !modulo && strncasecmp(split, "DIV", 3) != 0))
+    if (mask != NULL)
+        return proc & (int)strtoul(mask, NULL, 16);
+    if (split != NULL && !modulo && strncasecmp(split, "DIV", 3) != 0)
         sim_fail("of NCCL_TESTS_SPLIT the simulated benchmark plays MOD and DIV alone");
     int n = split != NULL ? (int)strtoul(split + 3, NULL, 0) : 0;
     return n <= 0 ? 0 : modulo ? proc % n : proc / n;
